@@ -1,0 +1,123 @@
+"""What NumPy and PyTorch spell differently. All else that `model.py` uses, they spell alike.
+
+`of(x)` is the namespace for x. A namespace has the names of `Numpy`; an operation that PyTorch
+has as one fused kernel belongs here, so that both can be fast at it.
+"""
+
+import sys
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = Any  # np.ndarray or torch.Tensor (or whatever a namespace is registered for)
+
+
+class Numpy:
+    tanh, sqrt, concat = np.tanh, np.sqrt, staticmethod(np.concatenate)
+    fused_norms: dict[str, Any] = {}  # noqa: RUF012 - read only
+
+    def like(self, x: Array, table: Array) -> Array:
+        """A table, made in float64, as x's kind of array."""
+        return table.astype(x.dtype, copy=False)
+
+    def take(self, W: Array, tokens: Array) -> Array:
+        return W[tokens]
+
+    def project(self, x: Array, W: Array) -> Array:
+        """x [B,T,*in] times W [*in,*out] -> [B,T,*out]: all of x's axes after the second are summed over."""
+        n = x.ndim - 2
+        inner = int(np.prod(W.shape[:n]))
+        y = x.reshape(-1, inner) @ W.reshape(inner, -1)
+        return y.reshape(*x.shape[:2], *W.shape[n:])
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """q [B,T,H,K], k [B,S,H,K] -> [B,H,T,S]."""
+        return np.matmul(q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1))
+
+    def mix(self, pattern: Array, v: Array) -> Array:
+        """pattern [B,H,T,S], v [B,S,H,K] -> [B,T,H,K]."""
+        return np.matmul(pattern, v.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+
+    def relu(self, x: Array) -> Array:
+        return np.maximum(x, 0)
+
+    def gelu(self, x: Array) -> Array:
+        return 0.5 * x * (1 + erf(x * 0.5**0.5))
+
+    def softmax(self, x: Array) -> Array:
+        e = np.exp(x - x.max(axis=-1, keepdims=True))
+        return e / e.sum(axis=-1, keepdims=True)
+
+
+class Torch:
+    """Names not defined here are torch's own."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch, self.F = torch, torch.nn.functional
+        self.fused_norms = {"layer": lambda x, w, b, eps: self.F.layer_norm(x, x.shape[-1:], w, b, eps)}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.torch, name)
+
+    def like(self, x: Array, table: Array) -> Array:
+        return self.torch.as_tensor(table, dtype=x.dtype, device=x.device)
+
+    def take(self, W: Array, tokens: Array) -> Array:
+        return self.F.embedding(tokens, W)  # W[tokens] has a slow gradient
+
+    def project(self, x: Array, W: Array) -> Array:
+        n = x.ndim - 2
+        y = x.flatten(2) @ W.reshape(x.shape[2:].numel(), -1)
+        return y.reshape(*x.shape[:2], *W.shape[n:])
+
+    def scores(self, q: Array, k: Array) -> Array:
+        return q.transpose(1, 2) @ k.permute(0, 2, 3, 1)
+
+    def mix(self, pattern: Array, v: Array) -> Array:
+        return (pattern @ v.transpose(1, 2)).transpose(1, 2)
+
+    def gelu(self, x: Array) -> Array:
+        return self.F.gelu(x)
+
+    def softmax(self, x: Array) -> Array:
+        return x.softmax(-1)
+
+
+NAMESPACES: dict[type, Any] = {np.ndarray: Numpy()}
+
+
+def of(x: Array) -> Any:
+    """The namespace for arrays like x."""
+    if type(x) not in NAMESPACES:  # PyTorch is there already, or x would not be
+        NAMESPACES[type(x)] = Torch(sys.modules["torch"])
+    return NAMESPACES[type(x)]
+
+
+def numpy(x: Array) -> Any:
+    """x as a NumPy array."""
+    return x if isinstance(x, np.ndarray) else x.detach().cpu().numpy()
+
+
+def erf(x: Array) -> Array:
+    """erf to 2 ulp after W. J. Cody (1969); NumPy has none, and SciPy is larger than all the rest."""
+    y = np.minimum(np.abs(x), 6.0)  # erf(6) is 1 in float64, so the third piece is not needed
+    small = x * _poly(_P, y * y) / _poly(_Q, y * y)
+    large = 1 - np.exp(-y * y) * _poly(_R, y) / _poly(_S, y)
+    return np.where(y < 0.5, small, np.sign(x) * large)
+
+
+def _poly(coefficients: tuple[float, ...], x: Array) -> Array:
+    y: Array = 0.0
+    for a in coefficients:  # Python floats: an np.float64 would widen float32
+        y = y * x + a
+    return y
+
+
+_P = (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2,
+      3.20937758913846947e3)  # fmt: skip
+_Q = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3)
+_R = (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1,
+      2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
+      1.23033935479799725e3)  # fmt: skip
+_S = (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2, 1.62138957456669019e3,
+      3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3, 1.23033935480374942e3)  # fmt: skip

@@ -1,0 +1,90 @@
+"""Every published figure of the sources, as a check that runs.
+
+A claim quotes what a source says, measures the same thing here, and records what was measured. The ledger holds
+if the measurement is what the record says, whether or not the source was right; `verdict` says which.
+
+    @claim("booklet-2.4-parameters", where="section 2.4", says="72 parameters", verdict="holds", records=72)
+    def parameters() -> int:
+        return count(load("hello-world:variant=book")).total
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+from ..errors import GlassformerError
+
+Value: TypeAlias = int | float | str | bool
+VERDICTS = ("holds", "roughly", "misleading", "wrong")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A figure someone published, the check that measures it, and what is on record."""
+
+    name: str
+    where: str  # the place in the source
+    says: str  # what is printed there, in few words
+    verdict: str  # one of VERDICTS
+    records: Value | tuple[float, float]  # what was measured: a value, or a range for what varies between machines
+    measure: Callable[[], Value]
+    note: str = ""  # what is behind a difference
+    slow: bool = False
+
+    def matches(self, measured: Value) -> bool:
+        """Whether a measurement is what the ledger records."""
+        if isinstance(self.records, tuple):
+            low, high = self.records
+            return not isinstance(measured, str) and low <= measured <= high
+        if isinstance(self.records, float):
+            return not isinstance(measured, str) and abs(measured - self.records) <= 1e-6 * abs(self.records)
+        return measured == self.records
+
+
+LEDGER: dict[str, Claim] = {}
+
+
+def claim(
+    name: str, *, where: str, says: str, verdict: str, records: Value | tuple[float, float], note: str = "",
+    slow: bool = False,
+) -> Callable[[Callable[[], Value]], Callable[[], Value]]:  # fmt: skip
+    """Enters a measuring function into the ledger. Names start with the source: booklet-, book-, report-."""
+    assert verdict in VERDICTS, f"{name}: verdict must be one of {VERDICTS}"
+
+    def decorate(measure: Callable[[], Value]) -> Callable[[], Value]:
+        assert name not in LEDGER, f"two claims named {name}"
+        LEDGER[name] = Claim(name, where, says, verdict, records, measure, note, slow)
+        return measure
+
+    return decorate
+
+
+@cache
+def ledger() -> dict[str, Claim]:
+    """All claims by name."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    return LEDGER
+
+
+def select(names: list[str], slow: bool = False) -> list[Claim]:
+    """The claims with these names or whose names start so; without names, all (the slow ones only if asked for)."""
+    claims = list(ledger().values())
+    if not names:
+        return [c for c in claims if slow or not c.slow]
+    chosen = {n: [c for c in claims if c.name.startswith(n)] for n in names}
+    if missing := [n for n, found in chosen.items() if not found]:
+        raise GlassformerError(f"{missing[0]} — no claim of that name; `glassformer list claims` shows them")
+    return list(dict.fromkeys(c for found in chosen.values() for c in found))
+
+
+def as_text(value: Any) -> str:
+    """A recorded or measured value for people."""
+    if isinstance(value, tuple):
+        return f"{as_text(value[0])} … {as_text(value[1])}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if type(value) is int else str(value)

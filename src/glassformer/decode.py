@@ -1,0 +1,109 @@
+"""Decoding: greedy or sampled, batched, with a key-value cache, past the end of the block.
+
+The key-value cache is a tap: it puts what it remembers before k and v.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import arrays
+from .arrays import Array
+from .errors import GlassformerError
+from .model import Model, forward
+
+
+class Cache(dict[str, Array]):
+    """A tap that remembers keys and values, so that only new tokens need be fed."""
+
+    def __call__(self, name: str, value: Array) -> Array:
+        if name.endswith((".hook_k", ".hook_v")):
+            if name in self:
+                value = arrays.of(value).concat([self[name], value], 1)
+            self[name] = value
+        return value
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of decoding a batch."""
+
+    tokens: Any  # [B, T] what was read
+    logits: Any  # [B, V] of the next token
+    chosen: Any  # [B] the next token
+
+
+def stream(
+    model: Model, tokens: Any, steps: int, *, temperature: float = 0.0, top_k: int | None = None,
+    rng: np.random.Generator | None = None, cached: bool = True,
+) -> Iterator[Step]:  # fmt: skip
+    """Decodes step by step. tokens [B,T] or [T]; past the block, the window slides (positions start anew)."""
+    if temperature < 0 or (top_k is not None and top_k < 1):
+        raise GlassformerError(
+            f"decoding — temperature must be at least 0 and top_k at least 1, got {temperature} and {top_k}"
+        )
+    block = model.config.n_ctx
+    tokens = np.atleast_2d(arrays.numpy(model.check_tokens(tokens)))
+    cached = cached and model.config.mask == "causal"  # else what is past depends on what is to come
+    cache, fed = Cache(), 0
+    for _ in range(steps):
+        length = tokens.shape[1]
+        if cached and fed and length <= block:
+            logits = _logits(model, tokens[:, fed:], cache, fed)
+        else:
+            cache.clear()
+            logits = _logits(model, tokens[:, -block:], cache if cached else None, 0)
+        fed = length
+        chosen = _choose(logits, temperature, top_k, rng)
+        yield Step(tokens, logits, chosen)
+        tokens = np.concatenate([tokens, chosen[:, None]], 1)
+
+
+def decode(
+    model: Model, tokens: Any, steps: int, *, stop: int | None = None, temperature: float = 0.0,
+    top_k: int | None = None, rng: np.random.Generator | None = None, cached: bool = True,
+) -> Any:  # fmt: skip
+    """The tokens and what the model adds to them, [B,T] -> [B,T+n] (or [T] -> [T+n]); n is at most `steps`.
+
+    A row that has produced `stop` is filled with it until all rows have.
+    """
+    alone = np.ndim(tokens) == 1
+    out = np.atleast_2d(np.asarray(tokens))
+    done = np.zeros(len(out), dtype=bool)
+    for step in stream(model, out, steps, temperature=temperature, top_k=top_k, rng=rng, cached=cached):
+        if not np.isfinite(step.logits[~done]).all():
+            raise GlassformerError(f"decoding — logits are not finite after {out.shape[1]} tokens")
+        chosen = step.chosen
+        if stop is not None:
+            chosen = np.where(done, stop, chosen)
+            done |= chosen == stop
+        out = np.concatenate([out, chosen[:, None]], 1)
+        if done.all():
+            break
+    return out[0] if alone else out
+
+
+def _logits(model: Model, tokens: Any, cache: Cache | None, start: int) -> Any:
+    here = model.weights["embed.W_E"]
+    if not isinstance(here, np.ndarray):
+        import torch
+
+        with torch.no_grad():
+            fed = torch.as_tensor(tokens, device=here.device)
+            return arrays.numpy(forward(model.config, model.weights, fed, cache, start, last=1)[:, -1])
+    return forward(model.config, model.weights, tokens, cache, start, last=1)[:, -1]
+
+
+def _choose(logits: Any, temperature: float, top_k: int | None, rng: np.random.Generator | None) -> Any:
+    if temperature == 0:
+        return logits.argmax(-1)
+    if rng is None:
+        raise GlassformerError("sampling — needs a random generator: rng=np.random.default_rng(seed)")
+    x = logits.astype(np.float64) / temperature
+    if top_k is not None and top_k < x.shape[-1]:
+        least = np.partition(x, -top_k, axis=-1)[:, -top_k, None]
+        x = np.where(x >= least, x, -np.inf)
+    gumbel = -np.log(-np.log(rng.random(x.shape)))  # the largest of x + Gumbel noise is a sample of softmax(x)
+    return (x + gumbel).argmax(-1)

@@ -1,0 +1,324 @@
+"""The one transformer: plain data in (a Config and named arrays), logits out. Read this first.
+
+Shapes: B batch, T positions, S keys, D d_model, H heads, K d_head, F d_mlp, V vocabulary.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from . import arrays
+from .arrays import Array
+from .errors import GlassformerError
+from .shapes import check, describe
+from .shapes import zeros as zeros
+from .vocabulary import Vocabulary
+
+Weights = Mapping[str, Array]
+Tap = Callable[[str, Array], Array]
+
+
+@dataclass(frozen=True)
+class Config:
+    """The shape of a transformer and the choice of its components."""
+
+    d_vocab: int
+    n_ctx: int
+    d_model: int
+    n_layers: int = 1
+    n_heads: int = 1
+    d_head: int = 0  # 0: d_model // n_heads. Hand-made heads are of any size
+    d_mlp: int = 0
+    norm: str = "layer"  # a name in NORMS
+    norm_first: bool = True  # pre-LN; False: the order of 2017, after the residual sum
+    eps: float = 1e-5  # added to the variance
+    activation: str = "gelu"  # a name in ACTIVATIONS; a W_gate among the weights gates it
+    positions: str = "learned"  # a name in POSITIONS
+    base: float = 10_000.0  # of rotary and sinusoidal frequencies
+    mask: str = "causal"  # a name in MASKS
+    scale: float = 0.0  # of q·k; 0: 1/sqrt(d_head)
+    qk_norm: bool = False  # the norm, also on every head's q and k
+    tied: bool = False  # the head is the token embedding
+
+    def __post_init__(self) -> None:
+        if not self.d_head:
+            object.__setattr__(self, "d_head", self.d_model // max(self.n_heads, 1))
+        choices: dict[str, Mapping[str, Any]] = {"norm": NORMS, "activation": ACTIVATIONS, "positions": POSITIONS, "mask": MASKS}
+        wrong = [
+            f"{name} must be one of {', '.join(table)}, got {getattr(self, name)!r}"
+            for name, table in choices.items()
+            if getattr(self, name) not in list(table)
+        ]
+        for f in fields(self):
+            value, least = getattr(self, f.name), 0 if f.name in ("n_layers", "d_mlp") else 1
+            if f.type is int and (type(value) is not int or value < least):
+                wrong.append(f"{f.name} must be a whole number from {least}, got {value!r}")
+            if f.type is float and not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
+                wrong.append(f"{f.name} must be a finite number from 0, got {value!r}")
+            if f.type is bool and type(value) is not bool:
+                wrong.append(f"{f.name} must be true or false, got {value!r}")
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            wrong.append(f"sinusoidal positions need an even d_model, got {self.d_model}")
+        if wrong:
+            raise GlassformerError("config — " + "; ".join(wrong))
+
+    def __str__(self) -> str:
+        heads = f"{self.n_heads} head{'s' * (self.n_heads > 1)} of {self.d_head}"
+        parts = [f"{self.n_layers} layer{'s' * (self.n_layers != 1)}", f"d_model {self.d_model}"]
+        if self.n_layers:
+            parts += [heads + ("" if not self.scale else f", scale {self.scale:g}") + ", QK-norm" * self.qk_norm]
+            parts += [f"MLP {self.d_mlp} {self.activation}" if self.d_mlp else "no MLP"]
+        norm = "no norm" if self.norm == "none" else f"{'pre' if self.norm_first else 'post'}-{self.norm} norm"
+        parts += [norm, f"{self.positions} positions", f"mask {self.mask}", "tied" if self.tied else "untied"]
+        return ", ".join([*parts, f"{self.d_vocab} tokens", f"block {self.n_ctx}"])
+
+
+class Place:
+    """A place such as blocks.0.attn: place["W_Q"] is a weight, place("hook_q", q) shows q to the tap."""
+
+    def __init__(self, weights: Weights, tap: Tap | None, path: str = "") -> None:
+        self.weights, self.tap, self.path = weights, tap, path
+
+    def __truediv__(self, name: str) -> "Place":
+        return Place(self.weights, self.tap, f"{self.path}{name}.")
+
+    def __getitem__(self, name: str) -> Array:
+        return self.weights[self.path + name]
+
+    def get(self, name: str) -> Array | None:
+        return self.weights.get(self.path + name)
+
+    def __call__(self, name: str, value: Array) -> Array:
+        return value if self.tap is None else self.tap(self.path + name, value)
+
+
+def forward(
+    c: Config, weights: Weights, tokens: Array, tap: Tap | None = None, start: int = 0, last: int | None = None
+) -> Array:
+    """tokens [B,T] -> logits [B,T,V], or [B,last,V]: the last block then skips what nobody asked for.
+
+    `start` is the position of tokens[:, 0], for those who feed a text bit by bit (see decode.Cache).
+    """
+    at = Place(weights, tap)
+    W_E = at["embed.W_E"]
+    x = at("hook_embed", arrays.of(W_E).take(W_E, tokens))                     # B T D
+    if embed := POSITIONS[c.positions].embed:
+        x = x + at("hook_pos_embed", embed(c, at, x, start))                   # B T D
+    for i in range(c.n_layers):
+        x = block(c, at / f"blocks.{i}", x, last if i == c.n_layers - 1 else None)
+    x = x if last is None else x[:, -last:]
+    x = NORMS[c.norm](c, at / "ln_final", x) if c.norm_first else x
+    return affine(x, W_E.mT if c.tied else at["unembed.W_U"], at.get("unembed.b_U"))
+
+
+def block(c: Config, at: Place, x: Array, last: int | None) -> Array:
+    x = at("hook_resid_pre", x)                                                # B T D
+    x = residual(c, at / "ln1", x, lambda y: at("hook_attn_out", attention(c, at / "attn", y, last)))
+    if at.get("mlp.W_out") is not None:
+        x = at("hook_resid_mid", x)
+        x = residual(c, at / "ln2", x, lambda y: at("hook_mlp_out", mlp(c, at / "mlp", y)))
+    return at("hook_resid_post", x)
+
+
+def residual(c: Config, ln: Place, x: Array, f: Callable[[Array], Array]) -> Array:
+    norm = NORMS[c.norm]
+    y = f(norm(c, ln, x) if c.norm_first else x)
+    y = x[:, -y.shape[1] :] + y
+    return y if c.norm_first else norm(c, ln, y)
+
+
+def attention(c: Config, at: Place, x: Array, last: int | None) -> Array:
+    xp, positions, norm = arrays.of(x), POSITIONS[c.positions], NORMS[c.norm]
+    asking = x if last is None else x[:, -last:]
+    q = at("hook_q", affine(asking, at["W_Q"].swapaxes(0, 1), at.get("b_Q")))  # B T H K
+    k = at("hook_k", affine(x, at["W_K"].swapaxes(0, 1), at.get("b_K")))       # B S H K
+    v = at("hook_v", affine(x, at["W_V"].swapaxes(0, 1), at.get("b_V")))       # B S H K
+    if c.qk_norm:
+        q, k = norm(c, at / "q_norm", q), norm(c, at / "k_norm", k)
+    T, S = q.shape[1], k.shape[1]  # S > T: fewer ask than are there, or a tap put a cache before k and v
+    here, there = np.arange(S - T, S), np.arange(S)
+    if rotate := positions.rotate:
+        q, k = at("hook_rot_q", rotate(c, q, here)), at("hook_rot_k", rotate(c, k, there))
+    scores = xp.scores(q, k) * (c.scale or c.d_head**-0.5)                     # B H T S
+    distance = here[:, None] - there                                           # T S
+    if bias := positions.bias:
+        scores = scores + xp.like(scores, bias(c, distance))
+    scores = at("hook_attn_scores", scores + xp.like(scores, MASKS[c.mask](distance)))
+    pattern = at("hook_pattern", xp.softmax(scores))                           # B H T S
+    z = at("hook_z", xp.mix(pattern, v))                                       # B T H K
+    return affine(z, at["W_O"], at.get("b_O"))                                 # B T D
+
+
+def mlp(c: Config, at: Place, x: Array) -> Array:
+    pre = at("hook_pre", affine(x, at["W_in"], at.get("b_in")))                # B T F
+    post = ACTIVATIONS[c.activation](arrays.of(x), pre)
+    if (W_gate := at.get("W_gate")) is not None:
+        post = post * at("hook_pre_linear", affine(x, W_gate, at.get("b_gate")))
+    return affine(at("hook_post", post), at["W_out"], at.get("b_out"))
+
+
+def affine(x: Array, W: Array, b: Array | None) -> Array:
+    y = arrays.of(x).project(x, W)
+    return y if b is None else y + b
+
+
+# ── norms ──────────────────────────────────────────────────────────────────────────────────────
+def rms_norm(c: Config, at: Place, x: Array) -> Array:
+    scale = at("hook_scale", arrays.of(x).sqrt((x * x).mean(axis=-1, keepdims=True) + c.eps))
+    x, w, b = x / scale, at.get("w"), at.get("b")
+    x = x if w is None else x * w
+    return at("hook_normalized", x if b is None else x + b)
+
+
+def layer_norm(c: Config, at: Place, x: Array) -> Array:
+    if at.tap is None and (fused := arrays.of(x).fused_norms.get("layer")):  # nobody looks inside
+        return fused(x, at.get("w"), at.get("b"), c.eps)
+    return rms_norm(c, at, x - x.mean(axis=-1, keepdims=True))
+
+
+NORMS: dict[str, Callable[[Config, Place, Array], Array]] = {
+    "layer": layer_norm,
+    "rms": rms_norm,
+    "none": lambda c, at, x: x,
+}
+
+# ── activations ────────────────────────────────────────────────────────────────────────────────
+ACTIVATIONS: dict[str, Callable[[Any, Array], Array]] = {
+    "relu": lambda xp, x: xp.relu(x),
+    "gelu": lambda xp, x: xp.gelu(x),
+    "gelu_new": lambda xp, x: 0.5 * x * (1 + xp.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x))),
+    "silu": lambda xp, x: 0.5 * x * (1 + xp.tanh(0.5 * x)),  # tanh cannot overflow
+}
+
+
+# ── positions: added to the stream, turning q and k, or added to the scores ────────────────────
+@dataclass(frozen=True)
+class Positions:
+    embed: Callable[[Config, Place, Array, int], Array] | None = None
+    rotate: Callable[[Config, Array, Array], Array] | None = None
+    bias: Callable[[Config, Array], Array] | None = None
+
+
+def learned(c: Config, at: Place, x: Array, start: int) -> Array:
+    return at["pos_embed.W_pos"][start : start + x.shape[1]]                   # T D
+
+
+def sinusoidal(c: Config, at: Place, x: Array, start: int) -> Array:
+    a = angles(c, np.arange(start, start + x.shape[1]), c.d_model // 2)        # T D/2
+    table = np.stack([np.sin(a), np.cos(a)], axis=-1)                          # T D/2 2
+    return arrays.of(x).like(x, table.reshape(-1, c.d_model))                  # T D
+
+
+def rotary(c: Config, x: Array, positions: Array) -> Array:
+    xp, n = arrays.of(x), x.shape[-1] // 2
+    a = angles(c, positions, n)[:, None]                                       # T 1 K/2
+    cos, sin = xp.like(x, np.cos(a)), xp.like(x, np.sin(a))
+    u, v, odd = x[..., :n], x[..., n : 2 * n], x[..., 2 * n :]
+    return xp.concat([u * cos - v * sin, v * cos + u * sin, odd], -1)
+
+
+def angles(c: Config, positions: Array, n: int) -> Array:
+    return positions[:, None] * c.base ** (-np.arange(n) / max(n, 1))
+
+
+def alibi(c: Config, distance: Array) -> Array:
+    slopes = 2.0 ** (-8 * np.arange(1, c.n_heads + 1) / c.n_heads)
+    return -slopes[:, None, None] * np.abs(distance)                           # H T S
+
+
+POSITIONS = {
+    "learned": Positions(embed=learned),
+    "none": Positions(),
+    "sinusoidal": Positions(embed=sinusoidal),
+    "rotary": Positions(rotate=rotary),
+    "alibi": Positions(bias=alibi),
+}
+
+# ── masks: what is added to the score of a key so far behind the query ─────────────────────────
+MASKS: dict[str, Callable[[Array], Array]] = {
+    "causal": lambda distance: np.where(distance >= 0, 0.0, -math.inf),
+    "none": lambda distance: np.zeros_like(distance, dtype=float),
+}
+
+
+# ── the model as a thing: config, weights, vocabulary, names ───────────────────────────────────
+@dataclass(frozen=True)
+class Labels:
+    """Names that people gave: slots of the stream [start, stop), heads "layer.head", neurons "layer.neuron"."""
+
+    slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    heads: Mapping[str, str] = field(default_factory=dict)
+    neurons: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A transformer with its weights. Nothing in it can be changed; `replace` and `map` make others."""
+
+    config: Config
+    weights: Weights
+    vocabulary: Vocabulary
+    task: str = ""  # the ref of the task it is for
+    labels: Labels = field(default_factory=Labels)
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # who made the weights, and how
+
+    def __post_init__(self) -> None:
+        weights = check(self.config, self.weights)
+        if len(self.vocabulary) != self.config.d_vocab:
+            raise GlassformerError(f"model — {self.config.d_vocab} tokens, but the vocabulary has {len(self.vocabulary)}")
+        for w in weights.values():
+            if isinstance(w, np.ndarray):
+                w.setflags(write=False)
+        object.__setattr__(self, "weights", MappingProxyType(weights))
+
+    def __call__(self, tokens: Any, tap: Tap | None = None, last: int | None = None) -> Array:
+        """Logits of tokens, [B,T] -> [B,T,V] or [T] -> [T,V]."""
+        tokens = self.check_tokens(tokens)
+        logits = forward(self.config, self.weights, tokens if tokens.ndim == 2 else tokens[None], tap, last=last)
+        return logits if tokens.ndim == 2 else logits[0]
+
+    def check_tokens(self, tokens: Any) -> Array:
+        """Tokens as an array that the model can read, or an error that says what is wrong with them."""
+        tokens = np.asarray(tokens, dtype=np.int64) if isinstance(tokens, (list, tuple)) else tokens
+        if tokens.ndim not in (1, 2) or not tokens.shape[-1]:
+            raise GlassformerError(f"tokens — expected shape [B,T] or [T] with T from 1, got {list(tokens.shape)}")
+        if tokens.shape[-1] > self.config.n_ctx:
+            raise GlassformerError(
+                f"input of {tokens.shape[-1]} tokens — longer than the block of {self.config.n_ctx} tokens"
+            )
+        low, high = (int(tokens.min()), int(tokens.max())) if tokens.shape[0] else (0, 0)
+        if low < 0 or high >= self.config.d_vocab:
+            bad = low if low < 0 else high
+            raise GlassformerError(f"token {bad} — expected a number from 0 to {self.config.d_vocab - 1}")
+        return tokens
+
+    @property
+    def dtype(self) -> str:
+        """The float type of the weights: "float64", "float32", …"""
+        return str(self.weights["embed.W_E"].dtype).removeprefix("torch.")
+
+    def map(self, f: Callable[[Array], Array]) -> "Model":
+        """The same model with f applied to every array: `model.map(torch.from_numpy)`."""
+        return replace(self, weights={name: f(w) for name, w in self.weights.items()})
+
+    def astype(self, dtype: str) -> "Model":
+        """The same model in another float type."""
+        return self.map(lambda w: w.astype(dtype))
+
+    def torch(self, dtype: str = "", device: str = "cpu") -> "Model":
+        """The same model with PyTorch tensors for weights."""
+        import torch
+
+        kind = getattr(torch, dtype or self.dtype)
+        return self.map(lambda w: torch.tensor(arrays.numpy(w), dtype=kind, device=device))
+
+    def __str__(self) -> str:
+        return describe(self)
+
+    def __repr__(self) -> str:
+        size = sum(int(np.prod(w.shape)) for w in self.weights.values())
+        return f"<Model {self.provenance.get('ref', self.task) or '?'}: {size:,} parameters, {self.config}>"

@@ -1,0 +1,222 @@
+"""What can be named: programs and tasks (later recipes and blueprints), with options from their signatures.
+
+A decorator registers a builder. Its typed parameters are the options, its docstring's first line the help:
+
+    @program("min", float32=True)
+    def minimum(vocab: Annotated[int, Between(2, 1_000_000)] = 10) -> Model:
+        '''The smallest number read so far.'''
+"""
+
+import difflib
+import functools
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from .errors import GlassformerError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Between:
+    """The range of a number; in an annotation: Annotated[int, Between(1, 12)]."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a builder."""
+
+    name: str
+    kind: type
+    default: Any
+    choices: tuple[str, ...] = ()
+    range: Between | None = None
+
+    @property
+    def expected(self) -> str:
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[self.kind]
+        return words + (f" from {self.range.low:,} to {self.range.high:,}" if self.range else "")
+
+    def parse(self, text: str) -> Any:
+        """The value of a text from the command line."""
+        try:
+            if self.kind is bool:
+                return {"true": True, "false": False}[text.lower()]
+            if self.kind is int and not re.fullmatch(r"[+-]?[0-9_]{1,18}", text):
+                raise ValueError
+            return self.check(self.kind(text))
+        except (ValueError, KeyError):
+            raise GlassformerError(f"{self.name} must be {self.expected}, got {text!r}") from None
+
+    def check(self, value: Any) -> Any:
+        """The value itself, if the option can have it."""
+        if self.kind is float and type(value) is int:
+            value = float(value)
+        good = type(value) is self.kind
+        if good and self.choices:
+            good = value in self.choices
+        if good and self.range:
+            good = self.range.low <= value <= self.range.high
+        if not good:
+            raise GlassformerError(f"{self.name} must be {self.expected}, got {value!r}")
+        return value
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something that can be named in a ref."""
+
+    kind: str
+    name: str
+    options: Mapping[str, Option]
+    help: str
+    build: Callable[..., Any]
+
+    def parse(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Option values from texts; an error names the whole ref's head."""
+        values = {}
+        for name, text in texts.items():
+            if name not in self.options:
+                near = difflib.get_close_matches(name, self.options, 1)
+                hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(self.options) or 'none'}"
+                raise GlassformerError(f"{self.name}:{name}={text} — {self.kind} {self.name} has no option {name!r}; {hint}")
+            try:
+                values[name] = self.options[name].parse(text)
+            except GlassformerError as e:
+                raise GlassformerError(f"{self.name}:{name}={text} — {e}") from None
+        return values
+
+    def ref(self, values: Mapping[str, Any]) -> str:
+        """The shortest ref with these values: options at their defaults are left out."""
+        parts = [f"{n}={_text(v)}" for n, v in values.items() if v != self.options[n].default]
+        return ":".join([self.name, ",".join(parts)] if parts else [self.name])
+
+
+REGISTRY: dict[str, dict[str, Entry]] = {"program": {}, "task": {}}
+
+
+def find(kind: str, name: str) -> Entry:
+    """The entry of a name, or an error with the nearest names."""
+    entries = REGISTRY[kind]
+    if name not in entries:
+        near = difflib.get_close_matches(name, entries, 3, 0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(entries))}"
+        raise GlassformerError(f"{name} — no such {kind}; {hint}")
+    return entries[name]
+
+
+def task(name: str) -> Callable[[type[T]], type[T]]:
+    """Registers a Task class. Its instances know their `ref`."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        options = _options(cls.__init__, skip=1)
+        entry = Entry("task", name, options, _first_line(cls), cls)
+        original = cls.__init__
+
+        @functools.wraps(original)
+        def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+            values = _bind(entry, original, (self, *args), kwargs, skip=1)
+            original(self, **values)
+            self.ref = entry.ref(values)
+
+        cls.__init__ = checked  # type: ignore[method-assign]
+        _add(entry)
+        return cls
+
+    return decorate
+
+
+def program(
+    name: str, float32: bool | Callable[[dict[str, Any]], str] = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers a function that returns a Model whose weights were set by hand.
+
+    `float32` says whether the weights, cast, are right in float32: a bool, or a function of the options that
+    returns "" (right) or why not. A builder that has a `dtype` parameter sees to it alone.
+    """
+
+    def decorate(build: Callable[..., Any]) -> Callable[..., Any]:
+        own = "dtype" in inspect.signature(build).parameters
+        options = _options(build)
+        if not own:
+            options["dtype"] = Option("dtype", str, "float64", ("float64", "float32"))
+
+        @functools.wraps(build)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            dtype = kwargs.pop("dtype", "float64") if not own else "float64"
+            values = _bind(entry, build, args, kwargs)
+            if not own:
+                dtype = options["dtype"].check(dtype)
+            ref = entry.ref(values | ({} if own else {"dtype": dtype}))
+            try:
+                if dtype == "float32":
+                    why = float32(values) if callable(float32) else "" if float32 else "its constants need float64"
+                    if why:
+                        raise GlassformerError(f"not right in float32: {why}")
+                model = build(**values)
+            except GlassformerError as e:
+                raise GlassformerError(str(e) if str(e).startswith(name) else f"{ref} — {e}") from None
+            made = replace(model, provenance={"maker": "program", "ref": ref, **model.provenance})
+            return made.astype("float32") if dtype == "float32" else made
+
+        entry = Entry("program", name, options, _first_line(build), checked)
+        _add(entry)
+        return checked
+
+    return decorate
+
+
+def _add(entry: Entry) -> None:
+    assert entry.name not in REGISTRY[entry.kind], f"two {entry.kind}s named {entry.name}"
+    REGISTRY[entry.kind][entry.name] = entry
+
+
+def _bind(
+    entry: Entry, build: Callable[..., Any], args: Any, kwargs: Any, skip: int = 0
+) -> dict[str, Any]:
+    """All option values of a call, checked."""
+    try:
+        bound = inspect.signature(build).bind(*args, **kwargs)
+    except TypeError as e:
+        raise GlassformerError(f"{entry.name} — {e}") from None
+    bound.apply_defaults()
+    values = dict(list(bound.arguments.items())[skip:])
+    try:
+        return {n: entry.options[n].check(v) for n, v in values.items()}
+    except GlassformerError as e:
+        raise GlassformerError(f"{entry.name} — {e}") from None
+
+
+def _options(build: Callable[..., Any], skip: int = 0) -> dict[str, Option]:
+    hints = typing.get_type_hints(build, include_extras=True)
+    options = {}
+    for p in list(inspect.signature(build).parameters.values())[skip:]:
+        kind, range_, choices = hints[p.name], None, ()
+        if typing.get_origin(kind) is typing.Annotated:
+            kind, *notes = typing.get_args(kind)
+            range_ = next((n for n in notes if isinstance(n, Between)), None)
+        if typing.get_origin(kind) is typing.Literal:
+            choices = typing.get_args(kind)
+            kind = str
+        assert kind in (int, float, bool, str), f"option {p.name} of {build} has a type that a ref cannot give"
+        assert p.default is not inspect.Parameter.empty, f"option {p.name} of {build} needs a default"
+        options[p.name] = Option(p.name, kind, p.default, choices, range_)
+    return options
+
+
+def _first_line(documented: Any) -> str:
+    return (inspect.getdoc(documented) or "").split("\n")[0]
+
+
+def _text(value: Any) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' if re.search(r'[,:="\s\\]', text) else text

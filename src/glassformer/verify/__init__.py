@@ -1,0 +1,6 @@
+"""Is it right? Counted over the whole domain where that can be enumerated, sampled beyond."""
+
+from .check import Progress as Progress
+from .check import Verdict as Verdict
+from .check import check as check
+from .check import verify as verify

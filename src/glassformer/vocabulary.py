@@ -1,0 +1,122 @@
+"""Tokens and text. A vocabulary turns text into token numbers and back."""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from .errors import GlassformerError
+
+
+class Vocabulary:
+    """The texts of the tokens, in order; `sep` stands between them in a text.
+
+    >>> v = Vocabulary("0123456789+=")
+    >>> v.encode("4+8=")
+    [4, 10, 8, 11]
+    >>> Vocabulary.numbers(20).encode("6 2 12")
+    [6, 2, 12]
+    """
+
+    def __init__(self, tokens: Iterable[str], sep: str = "") -> None:
+        self.tokens: Sequence[str] = tuple(tokens)
+        self.sep = sep
+        if len(set(self.tokens)) != len(self.tokens) or "" in self.tokens:
+            raise GlassformerError("vocabulary — tokens must be different and not empty")
+
+    @classmethod
+    def numbers(cls, n: int, first: int = 0) -> "Vocabulary":
+        """The numbers first, first+1, …: n of them. Nothing of size n is built."""
+        v = cls((), sep=" ")
+        v.tokens = Numbers(n, first)
+        return v
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, i: int) -> str:
+        return self.tokens[i]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash((len(self), self.sep))
+
+    def __repr__(self) -> str:
+        shown = self.sep.join(self.tokens[i] for i in range(min(len(self), 20)))
+        return f"{len(self)} tokens: {shown}{' …' if len(self) > 20 else ''}"
+
+    def index(self, token: str) -> int:
+        """The number of a token."""
+        if isinstance(self.tokens, Numbers):
+            return self.tokens.index(token)
+        if token not in self._numbers:
+            raise GlassformerError(f"token {token!r} — not in the vocabulary ({self})")
+        return self._numbers[token]
+
+    def encode(self, text: str) -> list[int]:
+        """The token numbers of a text."""
+        if self.sep.isspace():  # be kind: any white space and commas separate
+            return [self.index(word) for word in re.split(r"[\s,]+", text.strip()) if word]
+        if self.sep:
+            return [self.index(word) for word in text.split(self.sep) if word]
+        tokens, at = [], 0
+        while at < len(text):
+            found = self._pattern.match(text, at)
+            if not found:
+                raise GlassformerError(
+                    f"token {text[at]!r} at character {at + 1} of {_short(text)} — not in the vocabulary ({self})"
+                )
+            tokens.append(self._numbers[found.group()])
+            at = found.end()
+        return tokens
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The text of token numbers."""
+        return self.sep.join(self.tokens[int(t)] for t in tokens)
+
+    def to_json(self) -> dict[str, Any]:
+        if isinstance(self.tokens, Numbers):
+            return {"numbers": len(self.tokens), "first": self.tokens.first}
+        return {"tokens": list(self.tokens), "sep": self.sep}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Vocabulary":
+        if "numbers" in data:
+            return cls.numbers(int(data["numbers"]), int(data["first"]))
+        return cls([str(t) for t in data["tokens"]], str(data["sep"]))
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {t: i for i, t in enumerate(self.tokens)}
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        longest_first = sorted(self.tokens, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, longest_first)), re.DOTALL)
+
+
+class Numbers(Sequence[str]):
+    """The texts of n numbers in a row, without storing them."""
+
+    def __init__(self, n: int, first: int) -> None:
+        self.n, self.first = n, first
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, i: Any) -> Any:
+        if not 0 <= i < self.n:
+            raise IndexError(i)
+        return str(self.first + i)
+
+    def index(self, token: Any, start: int = 0, stop: int | None = None) -> int:
+        last = self.first + self.n - 1
+        if not re.fullmatch(r"-?[0-9]{1,18}", token) or not self.first <= int(token) <= last:
+            raise GlassformerError(f"token {_short(token)} — expected a whole number from {self.first} to {last}")
+        return int(token) - self.first
+
+
+def _short(text: str, most: int = 40) -> str:
+    return repr(text if len(text) <= most else text[: most - 1] + "…")
