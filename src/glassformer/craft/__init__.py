@@ -1,0 +1,65 @@
+"""The hand tools: how to lay out a residual stream, encode positions and tokens, aim heads and fill MLPs.
+
+Everything works on NumPy arrays and on the flat dict of weights; nothing here knows a program or a task.
+Vectors are rows: an encoding is an array [n, d] whose row i encodes i, and a matrix acts as `row @ matrix`.
+"""
+
+from .encodings import (
+    balanced_hamming,
+    hamming,
+    lag_matrix,
+    random_normal,
+    random_rotation,
+    random_sign,
+    reversed_rotation,
+    ring,
+    rotation,
+    rotation_shift,
+    shift_matrix,
+    sinusoidal,
+    sinusoidal_angles,
+    uniform_rotation,
+)
+from .heads import Head, hardness_for
+from .layout import Layout
+from .measures import distinguishability, fit_shift, padding_dimension, period, unfixed
+from .mlp import Neurons, eraser, spike, spikes, table, weak_spike, weak_spikes
+from .norms import layer_norm, leftover, lift, messy_scale, padding, rms_norm
+
+__all__ = [
+    "Head",
+    "Layout",
+    "Neurons",
+    "balanced_hamming",
+    "distinguishability",
+    "eraser",
+    "fit_shift",
+    "hamming",
+    "hardness_for",
+    "lag_matrix",
+    "layer_norm",
+    "leftover",
+    "lift",
+    "messy_scale",
+    "padding",
+    "padding_dimension",
+    "period",
+    "random_normal",
+    "random_rotation",
+    "random_sign",
+    "reversed_rotation",
+    "ring",
+    "rms_norm",
+    "rotation",
+    "rotation_shift",
+    "shift_matrix",
+    "sinusoidal",
+    "sinusoidal_angles",
+    "spike",
+    "spikes",
+    "table",
+    "unfixed",
+    "uniform_rotation",
+    "weak_spike",
+    "weak_spikes",
+]

@@ -1,0 +1,39 @@
+"""Slots are where the layout says, and mistakes are named."""
+
+import numpy as np
+import pytest
+
+from glassformer.craft import Layout
+from glassformer.errors import GlassformerError
+
+LAYOUT = Layout(token=3, nothing=0, padding=4, position=3)
+
+
+def test_slots_lie_side_by_side() -> None:
+    assert LAYOUT.size == 10
+    assert (LAYOUT["token"], LAYOUT["position"]) == (slice(0, 3), slice(7, 10))
+    assert LAYOUT.slots == {"token": (0, 3), "padding": (3, 7), "position": (7, 10)}
+    assert LAYOUT.span("padding", "position") == slice(3, 10)
+    assert list(LAYOUT) == ["token", "nothing", "padding", "position"]
+
+
+def test_row_fills_named_slots_and_only_those() -> None:
+    row = LAYOUT.row(token=[1, 2, 3], position=-1)
+    assert row.tolist() == [1, 2, 3, 0, 0, 0, 0, -1, -1, -1]
+
+
+def test_row_of_many_repeats_what_is_single() -> None:
+    tokens = np.arange(6.0).reshape(2, 3)
+    rows = LAYOUT.row(token=tokens, padding=[9, 8, 7, 6])
+    assert rows.shape == (2, 10)
+    assert np.array_equal(rows[:, LAYOUT["token"]], tokens)
+    assert rows[:, LAYOUT["padding"]].tolist() == [[9, 8, 7, 6]] * 2
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(GlassformerError, match="'digit' — one of token, nothing, padding, position"):
+        LAYOUT["digit"]
+    with pytest.raises(GlassformerError, match="slot token — 3 numbers were expected, got 2"):
+        LAYOUT.row(token=[1, 2])
+    with pytest.raises(GlassformerError, match="slot token — a width of at least 0"):
+        Layout(token=-1)
