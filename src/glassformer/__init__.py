@@ -2,7 +2,7 @@
 
     >>> import glassformer as gf
     >>> model = gf.load("addition:digits=3")
-    >>> gf.run(model, "123+456")
+    >>> gf.run(model, "123+456").output
     '0579'
 """
 
@@ -14,6 +14,7 @@ from .model import Model as Model
 from .model import forward as forward
 from .refs import load as load
 from .refs import load_task as load_task
+from .runs import run as run
 from .tap import hook_names as hook_names
 from .tap import on as on
 from .tap import record as record

@@ -4,6 +4,7 @@
 has as one fused kernel belongs here, so that both can be fast at it.
 """
 
+import math
 import sys
 from typing import Any, TypeAlias
 
@@ -26,8 +27,8 @@ class Numpy:
     def project(self, x: Array, W: Array) -> Array:
         """x [B,T,*in] times W [*in,*out] -> [B,T,*out]: all of x's axes after the second are summed over."""
         n = x.ndim - 2
-        inner = int(np.prod(W.shape[:n]))
-        y = x.reshape(-1, inner) @ W.reshape(inner, -1)
+        inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
+        y = x.reshape(x.shape[0] * x.shape[1], inner) @ W.reshape(inner, outer)
         return y.reshape(*x.shape[:2], *W.shape[n:])
 
     def scores(self, q: Array, k: Array) -> Array:
@@ -67,7 +68,8 @@ class Torch:
 
     def project(self, x: Array, W: Array) -> Array:
         n = x.ndim - 2
-        y = x.flatten(2) @ W.reshape(x.shape[2:].numel(), -1)
+        inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
+        y = x.reshape(*x.shape[:2], inner) @ W.reshape(inner, outer)
         return y.reshape(*x.shape[:2], *W.shape[n:])
 
     def scores(self, q: Array, k: Array) -> Array:

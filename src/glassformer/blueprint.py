@@ -26,7 +26,7 @@ def rotate(model: Model, M: Any) -> Model:
     if gains := [n for n in model.weights if n.rsplit(".", 2)[-2] in ("ln1", "ln2", "ln_final")]:
         raise GlassformerError(f"rotate — {gains[0]}: gains of norms do not rotate; fold them into the weights first")
     if model.config.norm == "layer" and not np.allclose(np.ones(D) @ M, np.ones(D)):
-        raise GlassformerError("rotate — under LayerNorm the matrix must fix the ones vector (see rotation_fixing_ones)")
+        raise GlassformerError("rotate — under LayerNorm the matrix must fix the ones vector")
     turned = {}
     for name, w in model.weights.items():
         last = name.split(".")[-1]

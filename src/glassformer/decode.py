@@ -93,7 +93,8 @@ def _logits(model: Model, tokens: Any, cache: Cache | None, start: int) -> Any:
         with torch.no_grad():
             fed = torch.as_tensor(tokens, device=here.device)
             return arrays.numpy(forward(model.config, model.weights, fed, cache, start, last=1)[:, -1])
-    return forward(model.config, model.weights, tokens, cache, start, last=1)[:, -1]
+    with np.errstate(all="ignore"):  # logits that are not finite are seen to by who asked for them
+        return forward(model.config, model.weights, tokens, cache, start, last=1)[:, -1]
 
 
 def _choose(logits: Any, temperature: float, top_k: int | None, rng: np.random.Generator | None) -> Any:

@@ -47,7 +47,9 @@ class Config:
     def __post_init__(self) -> None:
         if not self.d_head:
             object.__setattr__(self, "d_head", self.d_model // max(self.n_heads, 1))
-        choices: dict[str, Mapping[str, Any]] = {"norm": NORMS, "activation": ACTIVATIONS, "positions": POSITIONS, "mask": MASKS}
+        choices: dict[str, Mapping[str, Any]] = {
+            "norm": NORMS, "activation": ACTIVATIONS, "positions": POSITIONS, "mask": MASKS,
+        }  # fmt: skip
         wrong = [
             f"{name} must be one of {', '.join(table)}, got {getattr(self, name)!r}"
             for name, table in choices.items()
@@ -269,7 +271,9 @@ class Model:
     def __post_init__(self) -> None:
         weights = check(self.config, self.weights)
         if len(self.vocabulary) != self.config.d_vocab:
-            raise GlassformerError(f"model — {self.config.d_vocab} tokens, but the vocabulary has {len(self.vocabulary)}")
+            raise GlassformerError(
+                f"model — {self.config.d_vocab} tokens, but the vocabulary has {len(self.vocabulary)}"
+            )
         for w in weights.values():
             if isinstance(w, np.ndarray):
                 w.setflags(write=False)

@@ -88,12 +88,16 @@ class Entry:
             if name not in self.options:
                 near = difflib.get_close_matches(name, self.options, 1)
                 hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(self.options) or 'none'}"
-                raise GlassformerError(f"{self.name}:{name}={text} — {self.kind} {self.name} has no option {name!r}; {hint}")
+                raise GlassformerError(f"{self.name}:{name}={text} — {self.name} has no option {name!r}; {hint}")
             try:
                 values[name] = self.options[name].parse(text)
             except GlassformerError as e:
                 raise GlassformerError(f"{self.name}:{name}={text} — {e}") from None
         return values
+
+    def to_json(self) -> dict[str, Any]:
+        options = {o.name: {"default": o.default, "expected": o.expected} for o in self.options.values()}
+        return {"name": self.name, "help": self.help, "options": options}
 
     def ref(self, values: Mapping[str, Any]) -> str:
         """The shortest ref with these values: options at their defaults are left out."""

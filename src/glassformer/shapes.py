@@ -100,9 +100,9 @@ def describe(model: "Model") -> str:
         shape = " ".join(f"{axis}={n}" for axis, n in zip(names[name].rstrip("?"), w.shape, strict=True))
         used = int((w != 0).sum())
         lines.append(f"  {name:<{width}}  {shape:<18} {math.prod(w.shape):>9,}  ({used:,} non-zero)")
-    for kind, names in (("head", labels.heads), ("neuron", labels.neurons)):
-        shown = list(names.items())[:12]
+    for kind, given in (("head", labels.heads), ("neuron", labels.neurons)):
+        shown = list(given.items())[:12]
         lines += [f"  {kind} {at}: {name}" for at, name in shown]
-        if len(names) > len(shown):
-            lines.append(f"  … and {len(names) - len(shown):,} more named {kind}s")
+        if len(given) > len(shown):
+            lines.append(f"  … and {len(given) - len(shown):,} more named {kind}s")
     return "\n".join(lines)

@@ -43,6 +43,10 @@ class Claim:
             return not isinstance(measured, str) and abs(measured - self.records) <= 1e-6 * abs(self.records)
         return measured == self.records
 
+    def to_json(self) -> dict[str, Any]:
+        keys = ("name", "where", "says", "verdict", "records", "note", "slow")
+        return {k: getattr(self, k) for k in keys}
+
 
 LEDGER: dict[str, Claim] = {}
 

@@ -142,7 +142,8 @@ def _decoded_margins(model: Model, tokens: Any, answer: Any) -> Any:
         steps = int(answer[group].sum(1).max())
         for t, step in enumerate(stream(model, tokens[group, :start], steps), start):
             gap = _margins(step.logits[:, None], tokens[group, t][:, None], answer[group, t][:, None])
-            out[group] = np.where(np.isnan(out[group]) | np.isnan(gap), np.nan, np.minimum(out[group], gap))
+            right = out[group] > 0  # what follows a wrong token says nothing
+            out[group] = np.where(right, np.where(np.isnan(gap), np.nan, np.minimum(out[group], gap)), out[group])
     return out
 
 

@@ -1,0 +1,5 @@
+"""python -m glassformer"""
+
+from .cli import main
+
+main()

@@ -1,0 +1,307 @@
+"""The command line: parsing and printing only.
+
+Exit status: 0 it holds, 1 it does not (wrong outputs, a claim that differs), 2 the call was wrong.
+"""
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import Progress as Bar
+from rich.progress import track
+from rich.table import Table
+
+from . import __version__, claims, refs
+from .count import WAYS, count
+from .errors import GlassformerError
+from .lens.explain import SlotContent, explain
+from .model import Model
+from .runs import Run, prompt, run
+from .tap import hook_names
+from .verify import Verdict, check
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    help="Glassformer: transformers you can see through.",
+)  # fmt: skip
+out = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 120)
+err = Console(highlight=False, markup=False, emoji=False, stderr=True)
+
+Ref = Annotated[str, typer.Argument(help="a program with options (addition:digits=3), x.safetensors or x.taotp")]
+Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout and nothing else")]
+
+
+def main() -> None:
+    """The `glassformer` command. Whatever a person typed wrong ends in one line and status 2."""
+    try:
+        status = app(standalone_mode=False)
+    except GlassformerError as e:
+        status = _fail(str(e))
+    except KeyboardInterrupt:
+        status = _fail("interrupted")
+    except BrokenPipeError:  # the reader had enough
+        sys.stderr.close()
+        status = 0
+    except Exception as e:
+        if not hasattr(e, "format_message"):  # not a usage error of the command line library
+            raise
+        status = _fail(e.format_message())
+    sys.exit(status or 0)
+
+
+@app.command("list")
+def list_(
+    what: Annotated[str, typer.Argument(help="programs, tasks, claims or hooks")] = "programs",
+    ref: Annotated[str, typer.Argument(help="for hooks: the model")] = "",
+    as_json: Json = False,
+) -> None:
+    """What there is: programs and tasks with their options, claims, hook names."""
+    if what in ("programs", "tasks"):
+        entries = refs.entries(what[:-1])
+        rows = [entries[name] for name in sorted(entries)]
+        if as_json:
+            return _json({what: [e.to_json() for e in rows]})
+        for e in rows:
+            out.print(e.name, style="bold", end="  ")
+            out.print(e.help)
+            for o in e.options.values():
+                out.print(f"    {o.name}={o.default!s:<10} {o.expected}", style="dim")
+    elif what == "claims":
+        found = list(claims.ledger().values())
+        if as_json:
+            return _json({"claims": [c.to_json() for c in found]})
+        out.print(_table(("claim", "where", "says", "verdict"), [(c.name, c.where, c.says, c.verdict) for c in found]))
+    elif what == "hooks":
+        if not ref:
+            raise GlassformerError("list hooks — expected a model: glassformer list hooks REF")
+        names = hook_names(refs.load(ref))
+        return _json({"hooks": names}) if as_json else out.print("\n".join(names))
+    else:
+        raise GlassformerError(f"list {what} — expected programs, tasks, claims or hooks")
+
+
+@app.command("run")
+def run_(
+    ref: Ref,
+    inputs: Annotated[list[str] | None, typer.Argument(help="what to read, one text each")] = None,
+    trace: Annotated[bool, typer.Option(help="each step: its top tokens, the margin, what each head read")] = False,
+    steps: Annotated[int | None, typer.Option(min=1, help="decode so many tokens at most")] = None,
+    temperature: Annotated[float, typer.Option(min=0, help="0: always the best token")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(min=1, help="sample among the k best")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="of sampling")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Decode: what the model says after each input."""
+    model = refs.load(ref)
+    rng = np.random.default_rng(seed)
+    results = []
+    for text in inputs or [""]:
+        result = run(model, text, steps=steps, temperature=temperature, top_k=top_k, rng=rng)
+        results.append(result)
+        if trace and not as_json:
+            _trace(model, result)
+        elif not as_json:
+            print(result.output)
+    if as_json:
+        rows = [r.to_json() | ({"trace": _trace_rows(model, r)} if trace else {}) for r in results]
+        _json(rows[0] if len(rows) == 1 else {"runs": rows})
+
+
+@app.command("explain")
+def explain_(
+    ref: Ref, text: Annotated[str, typer.Argument(help="what the model has read")] = "", as_json: Json = False
+) -> None:
+    """Why the next token wins: by head, slot and neuron name."""
+    model = refs.load(ref)
+    story = explain(model, prompt(model, text))
+    if as_json:
+        return _json(story.to_json())
+    out.print(f"After {' '.join(story.tokens)} comes ", end="")
+    out.print(story.winner, style="bold", end="")
+    out.print(f": its logit beats that of {story.runner_up!r} by {story.margin:.4g}.")
+    _print_slots("At first, the last position's stream holds", story.slots)
+    for i, layer in enumerate(story.layers):
+        out.print(f"\nLayer {i}", style="bold")
+        for head in layer.heads:
+            read = ", ".join(f"{token!r} at {s} ({w:.0%})" for s, token, w in head.read[:6]) or "everything a little"
+            more = f" and {len(head.read) - 6} more" if len(head.read) > 6 else ""
+            out.print(f"  {head.name}: read {read}{more}; wrote to {', '.join(head.wrote)}")
+        if not layer.heads:
+            out.print("  no head wrote anything")
+        if layer.n_neurons:
+            fired = ", ".join(f"{name} ({a:.4g})" for name, a in layer.neurons)
+            out.print(f"  {layer.n_fired:,} of {layer.n_neurons:,} neurons fired; strongest: {fired or 'none'}")
+        _print_slots("  Then the stream holds", layer.slots)
+    if story.shares:
+        out.print("\nWhere the margin comes from", style="bold")
+        for name, share in sorted(story.shares, key=lambda s: -abs(s[1])):
+            out.print(f"  {share:>12.4g}  {name}")
+        out.print(f"  {sum(s for _, s in story.shares):>12.4g}  in all")
+
+
+@app.command("count")
+def count_(ref: Ref, as_json: Json = False) -> None:
+    """How many parameters, by each way of counting."""
+    model = refs.load(ref)
+    counted = count(model)
+    if as_json:
+        return _json({"ref": ref, **counted.to_json()})
+    meaning = {
+        "total": "entries of all arrays, a tied head once",
+        "nonzero": "of these, not 0",
+        "unique": "numbers that the weights are made from",
+        "distinct": "different values",
+        "strict": "different values other than 0 and ±1, constants of the config included",
+        "embedding": "in the token, position and output embeddings",
+        "nonzero_embedding": "of these, not 0",
+        "booklet": "as the booklet counts: norms left out",
+    }
+    out.print(_table(("count", "", "means"), [(w, f"{getattr(counted, w):,}", meaning[w]) for w in WAYS]))
+    print(model)
+
+
+@app.command("verify")
+def verify_(
+    ref: Ref,
+    task: Annotated[str, typer.Option(help="what is right; by default the model's own task")] = "",
+    sample: Annotated[int | None, typer.Option(min=1, help="check so many at random, and the edge cases")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="of sampling")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Is it right? The whole domain up to about a million inputs, sampled beyond."""
+    model = refs.load(ref)
+    chosen = refs.load_task(task or model)
+    verdict = _watch(check(model, chosen, sample=sample, seed=seed))
+    if as_json:
+        _json({"ref": ref, **verdict.to_json()})
+    else:
+        how = "every input" if verdict.exhaustive else f"a sample (seed {seed}) and the edge cases"
+        out.print(f"{ref} on {chosen.ref}: ", end="")
+        out.print(f"{verdict.wrong:,} wrong of {verdict.checked:,}", style="bold", end="")
+        out.print(f", {how} of {verdict.domain:,}; worst margin {verdict.worst_margin:.4g} in {verdict.dtype}")
+        for c in verdict.counterexamples:
+            out.print(f"  {c['input']} → {c['got']}, expected {c['expected']} (margin {c['margin']:.3g})")
+    raise typer.Exit(0 if verdict.holds else 1)
+
+
+@app.command("claims")
+def claims_(
+    names: Annotated[list[str] | None, typer.Argument(help="names, or how names start; default: all")] = None,
+    slow: Annotated[bool, typer.Option(help="also those that take minutes")] = False,
+    as_json: Json = False,
+) -> None:
+    """Measure what the sources claim, and compare with what the ledger records."""
+    chosen = claims.select(names or [], slow)
+    rows, differ = [], 0
+    for c in track(chosen, "measuring", console=err, transient=True, disable=not sys.stderr.isatty()):
+        measured = c.measure()
+        differ += not c.matches(measured)
+        rows.append((c, measured))
+    if as_json:
+        measured_claims = [c.to_json() | {"measured": m, "matches": c.matches(m)} for c, m in rows]
+        _json({"differ": differ, "claims": measured_claims})
+    else:
+        table = _table(("claim", "where", "says", "measured", "verdict"))
+        for c, m in rows:
+            mark = "" if c.matches(m) else f"  ≠ record {claims.as_text(c.records)}"
+            verdict = c.verdict + (f": {c.note}" if c.note else "")
+            table.add_row(c.name, c.where, c.says, claims.as_text(m) + mark, verdict)
+        out.print(table)
+        out.print(f"{len(rows)} claims measured, {differ} differ from the record")
+    raise typer.Exit(1 if differ else 0)
+
+
+@app.command("export")
+def export_(
+    ref: Ref,
+    to: Annotated[str, typer.Option(help="safetensors or taotp")],
+    path: Annotated[Path, typer.Option("--out", help="the file to write")],
+    as_json: Json = False,
+) -> None:
+    """Write a model to a file: a checkpoint, or text to read and change by hand."""
+    from . import checkpoint, taotp
+
+    model = refs.load(ref)
+    if to == "safetensors":
+        checkpoint.save(model, path)
+    elif to == "taotp":
+        checkpoint.write_atomically(path, taotp.write(model).encode())
+    else:
+        raise GlassformerError(f"--to {to} — expected safetensors or taotp")
+    _json({"ref": ref, "out": str(path), "bytes": path.stat().st_size}) if as_json else out.print(f"wrote {path}")
+
+
+@app.command("tour")
+def tour_() -> None:
+    """A walk through what is here: run, count, verify, explain, write as text."""
+    from .tour import tour
+
+    raise typer.Exit(tour(out))
+
+
+@app.command("version")
+def version_() -> None:
+    """The version of glassformer."""
+    print(__version__)
+
+
+# ── printing ───────────────────────────────────────────────────────────────────────────────────
+def _watch(events: Iterable[Any]) -> Verdict:
+    """Consumes a check; shows a bar on a terminal."""
+    with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
+        line = bar.add_task("checking", total=None)
+        for event in events:
+            if isinstance(event, Verdict):
+                return event
+            bar.update(line, total=event.todo, completed=event.done, description=f"checking, {event.wrong} wrong")
+    raise AssertionError("a check ends with a verdict")
+
+
+def _trace(model: Model, result: Run) -> None:
+    table = _table(("step", "reads", "top tokens", "margin", "heads"))
+    for row in _trace_rows(model, result):
+        top = "  ".join(f"{t} {x:.4g}" for t, x in row["top"])
+        heads = "; ".join(f"{h['name']}: {' '.join(f'{t}@{s}' for s, t, _ in h['read'][:3])}" for h in row["heads"])
+        table.add_row(str(row["step"]), row["reads"], top, f"{row['margin']:.4g}", heads)
+    out.print(table)
+    print(result.output)
+
+
+def _trace_rows(model: Model, result: Run) -> list[dict[str, Any]]:
+    rows, n = [], len(result.prompt)
+    for i in range(len(result.tokens) - n):
+        story = explain(model, result.tokens[: n + i][-model.config.n_ctx :])
+        heads = [{"name": h.name, "read": h.read} for layer in story.layers for h in layer.heads]
+        rows.append({"step": i + 1, "reads": model.vocabulary.decode(result.tokens[: n + i]), "top": story.top[:3],
+                     "margin": story.margin, "heads": heads})  # fmt: skip
+    return rows
+
+
+def _print_slots(title: str, slots: list[SlotContent]) -> None:
+    out.print(f"{title}:")
+    for s in slots:
+        values = " ".join(f"{v:.4g}" for v in s.values[:8]) + (" …" if len(s.values) > 8 else "")
+        out.print(f"    {s.name}: {values}" + (f"  = {s.means}" if s.means else ""))
+
+
+def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for c in columns:
+        table.add_column(c, overflow="fold", justify="right" if c == "" else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _json(value: Any) -> None:
+    print(json.dumps(value, default=float, ensure_ascii=False))
+
+
+def _fail(message: str) -> int:
+    err.print("error: " + " ".join(message.split()), soft_wrap=True)
+    return 2

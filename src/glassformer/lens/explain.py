@@ -1,0 +1,188 @@
+"""Why does the next token win? By head, slot and neuron name, for one input.
+
+Everything here is read off one run with a tap. The logits are linear in what each part wrote to the stream once
+the last norm's scale is known, so the margin over the runner-up is a sum over parts: `shares` lists them.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .. import arrays
+from ..errors import GlassformerError
+from ..model import Model
+from ..tap import Record, record
+
+READ_AT_LEAST = 0.01  # attention weights below this are not listed
+SAME = 0.999  # cosine from which a slot is said to hold the code of a token or position
+
+
+@dataclass(frozen=True)
+class HeadReading:
+    """What one head did at the last position."""
+
+    layer: int
+    head: int
+    name: str
+    read: list[tuple[int, str, float]]  # position, token, attention weight; the strongest first
+    wrote: dict[str, float]  # slot -> size of what was written there
+
+
+@dataclass(frozen=True)
+class SlotContent:
+    """What one named slot of the stream holds."""
+
+    name: str
+    values: list[float]
+    means: str = ""  # the token or position whose code this is
+
+
+@dataclass(frozen=True)
+class LayerStory:
+    """One layer at the last position: heads, the stream after attention, neurons, the stream at the end."""
+
+    heads: list[HeadReading]
+    slots: list[SlotContent]
+    neurons: list[tuple[str, float]]  # name and activation of those that fired, the strongest first
+    n_neurons: int
+    n_fired: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why the next token wins."""
+
+    tokens: list[str]
+    winner: str
+    runner_up: str
+    margin: float
+    top: list[tuple[str, float]]
+    layers: list[LayerStory]
+    shares: list[tuple[str, float]]  # part of the model -> its share of the margin
+    slots: list[SlotContent] = field(default_factory=list)  # before the first layer
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def explain(model: Model, tokens: Any) -> Explanation:
+    """Explains the token that the model puts after `tokens` [T]."""
+    if not isinstance(model.weights["embed.W_E"], np.ndarray):
+        model = model.map(arrays.numpy)
+    logits, cache = record(model, np.asarray(tokens)[None])
+    last = logits[0, -1]
+    if not np.isfinite(last).all():
+        raise GlassformerError("explain — the logits are not finite")
+    order = np.argsort(-last, kind="stable")[:5]
+    first, second = int(order[0]), int(order[min(1, len(order) - 1)])
+    words = [model.vocabulary[int(t)] for t in tokens]
+    return Explanation(
+        tokens=words,
+        winner=model.vocabulary[first],
+        runner_up=model.vocabulary[second],
+        margin=float(last[first] - last[second]),
+        top=[(model.vocabulary[int(i)], float(last[i])) for i in order],
+        layers=[_layer(model, cache, i, words) for i in range(model.config.n_layers)],
+        shares=_shares(model, cache, first, second),
+        slots=_slots(model, _start(cache)[0, -1]),
+    )
+
+
+def _start(cache: Record) -> Any:
+    x = cache["hook_embed"]
+    return x + cache["hook_pos_embed"] if "hook_pos_embed" in cache else x
+
+
+def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:
+    c, at = model.config, f"blocks.{i}."
+    heads = []
+    wrote = head_outputs(model, cache, i)                                      # H D
+    for h in range(c.n_heads):
+        pattern = cache[at + "attn.hook_pattern"][0, h, -1]                    # S
+        if not wrote[h].any():
+            continue
+        by_weight = np.argsort(-pattern, kind="stable")
+        read = [(int(s), words[s], float(pattern[s])) for s in by_weight if pattern[s] >= READ_AT_LEAST]
+        name = model.labels.heads.get(f"{i}.{h}", f"head {i}.{h}")
+        heads.append(HeadReading(i, h, name, read, _where(model, wrote[h])))
+    neurons, fired, n = [], np.zeros(0), 0
+    if at + "mlp.hook_post" in cache:
+        fired = cache[at + "mlp.hook_post"][0, -1]                             # F
+        n = len(fired)
+        strongest = np.argsort(-np.abs(fired), kind="stable")[:8]
+        named = [model.labels.neurons.get(f"{i}.{j}", f"neuron {i}.{j}") for j in strongest]
+        neurons = [(name, float(fired[j])) for name, j in zip(named, strongest, strict=True) if abs(fired[j]) > 1e-12]
+    after = cache[at + "hook_resid_post"][0, -1]
+    return LayerStory(heads, _slots(model, after), neurons, n, int((np.abs(fired) > 1e-12).sum()))
+
+
+def head_outputs(model: Model, cache: Record, layer: int) -> Any:
+    """What each head of a layer wrote to the stream at the last position, [H,D]."""
+    z = cache[f"blocks.{layer}.attn.hook_z"][0, -1]                            # H K
+    return np.einsum("hk,hkd->hd", z, model.weights[f"blocks.{layer}.attn.W_O"])
+
+
+def _where(model: Model, x: Any) -> dict[str, float]:
+    """Slot -> size of a vector there, for slots that it touches."""
+    slots = model.labels.slots or {"stream": (0, len(x))}
+    sizes = {name: float(np.linalg.norm(x[a:b])) for name, (a, b) in slots.items()}
+    largest = max(sizes.values(), default=0.0)
+    return {name: s for name, s in sizes.items() if s > 1e-9 * max(largest, 1e-300)}
+
+
+def _slots(model: Model, x: Any) -> list[SlotContent]:
+    slots = model.labels.slots or {"stream": (0, len(x))}
+    return [SlotContent(n, [float(v) for v in x[a:b]], _means(model, x, a, b)) for n, (a, b) in slots.items()]
+
+
+def _means(model: Model, x: Any, a: int, b: int) -> str:
+    """The token, or else the position, whose embedding points the same way in this slot, if one alone does."""
+    part = x[a:b]
+    size = np.linalg.norm(part)
+    if b - a < 2 or size == 0:
+        return ""
+    for name, what in (("embed.W_E", "the code of {!r}"), ("pos_embed.W_pos", "position {}")):
+        if name not in model.weights:
+            continue
+        rows = model.weights[name][:, a:b]
+        norms = np.linalg.norm(rows, axis=1)
+        if not norms.all():
+            continue
+        cosine = rows @ part / (norms * size)
+        best = np.argsort(-cosine)[:2]
+        if cosine[best[0]] > SAME and (len(best) == 1 or cosine[best[0]] - cosine[best[1]] > 1e-9):
+            i = int(best[0])
+            return what.format(model.vocabulary[i] if name == "embed.W_E" else i)
+    return ""
+
+
+def _shares(model: Model, cache: Record, first: int, second: int) -> list[tuple[str, float]]:
+    """Part -> its share of logit[first] - logit[second]; the shares add up to the margin. Pre-norm only."""
+    c = model.config
+    if not c.norm_first:
+        return []
+    W_U = model.weights["embed.W_E"].T if c.tied else model.weights["unembed.W_U"]
+    direction = W_U[:, first] - W_U[:, second]                                 # D
+    gain = model.weights.get("ln_final.w")
+    if c.norm != "none":
+        direction = direction if gain is None else direction * gain
+        direction = direction - direction.mean() if c.norm == "layer" else direction
+        direction = direction / cache["ln_final.hook_scale"][0, -1]
+    parts = [("embedding", cache["hook_embed"][0, -1])]
+    if "hook_pos_embed" in cache:
+        parts.append(("position", np.broadcast_to(cache["hook_pos_embed"], cache["hook_embed"].shape)[0, -1]))
+    for i in range(c.n_layers):
+        out = head_outputs(model, cache, i)
+        names = [model.labels.heads.get(f"{i}.{h}", f"head {i}.{h}") for h in range(c.n_heads)]
+        parts += list(zip(names, out, strict=True))
+        if (b_O := model.weights.get(f"blocks.{i}.attn.b_O")) is not None:
+            parts.append((f"attention bias {i}", b_O))
+        if f"blocks.{i}.hook_mlp_out" in cache:
+            parts.append((f"MLP {i}", cache[f"blocks.{i}.hook_mlp_out"][0, -1]))
+    shares = [(name, float(x @ direction)) for name, x in parts]
+    constant = model.weights.get("ln_final.b")
+    rest = 0.0 if constant is None else float(constant @ (W_U[:, first] - W_U[:, second]))
+    b_U = model.weights.get("unembed.b_U")
+    rest += 0.0 if b_U is None else float(b_U[first] - b_U[second])
+    return shares + ([("biases of the head", rest)] if rest else [])

@@ -1,0 +1,52 @@
+"""Text in, text out: run a model on what a person typed."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .decode import decode
+from .errors import GlassformerError
+from .model import Model
+from .refs import load, load_task
+
+
+@dataclass(frozen=True)
+class Run:
+    """One input and what came of it."""
+
+    input: str
+    output: str
+    tokens: list[int]  # prompt and answer
+    prompt: list[int]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"input": self.input, "output": self.output, "tokens": self.tokens}
+
+
+def prompt(model: Model, text: str) -> list[int]:
+    """The tokens that a text gives to the model: as its task says, or else as its vocabulary does."""
+    tokens = load_task(model).prompt(text) if model.task else model.vocabulary.encode(text)
+    if not tokens:
+        raise GlassformerError("input — expected at least one token")
+    return tokens
+
+
+def run(
+    model: Model | str, text: str = "", *, steps: int | None = None, temperature: float = 0.0,
+    top_k: int | None = None, rng: np.random.Generator | None = None,
+) -> Run:  # fmt: skip
+    """Decodes what a model (or the ref of one) says after a text.
+
+    >>> run("addition:digits=3", "123+456").output
+    '0579'
+    """
+    model = load(model) if isinstance(model, str) else model
+    tokens = prompt(model, text)
+    task = load_task(model) if model.task else None
+    most = steps or (task.steps(tokens) if task else max(1, model.config.n_ctx - len(tokens) + 1))
+    stop = task.stop if task else None
+    said = decode(model, tokens, most, stop=stop, temperature=temperature, top_k=top_k, rng=rng)
+    out = [int(t) for t in said]
+    answer = out[len(tokens) :]
+    return Run(text, task.answer(answer) if task else model.vocabulary.decode(answer), out, tokens)

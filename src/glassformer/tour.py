@@ -1,0 +1,108 @@
+"""The tour: the main job in one go. Makes models, runs, counts and checks them, explains one, writes one as text.
+
+Everything it prints is computed while you watch.
+"""
+
+import time
+
+from rich.console import Console
+from rich.table import Table
+
+from . import taotp
+from .claims import VERDICTS, as_text, select
+from .count import count
+from .lens import explain
+from .model import Model
+from .refs import load, load_task
+from .runs import prompt, run
+from .verify import verify
+
+SHOWN = [  # ref, an input to show
+    ("hello-world", ""),
+    ("lookup:table=xor", "0 1"),
+    ("search:prefix=3,vocab=10,block=100", "1 2 3 4 5 6 1 2 3"),
+    ("min:vocab=10", "6 2 7 9 4"),
+    ("sort:vocab=1000", "612 7 999 45 0"),
+    ("add-digit:variant=attention", "7 8"),
+    ("addition:digits=3", "123+989"),
+    ("addition:digits=3,order=ones", "123+989"),
+    ("addition:digits=10", "9999999999+1"),
+    ("multiplication:digits=2", "98*76"),
+    ("reverse:length=5", "12345"),
+    ("modular-addition:p=113", "100 50 ="),
+]
+
+
+def tour(out: Console) -> int:
+    """Prints the tour; 0 if everything on it was right, 1 if not."""
+    start = time.perf_counter()
+    wrong = programs(out)
+    one_token(out)
+    as_text_program(out)
+    wrong += claims(out)
+    took = time.perf_counter() - start
+    out.print(f"\nDone in {took:.0f} s. Next: glassformer list programs; docs/guide.md", style="dim")
+    return 1 if wrong else 0
+
+
+def heading(out: Console, text: str) -> None:
+    out.print(f"\n{text}\n", style="bold")
+
+
+def programs(out: Console) -> int:
+    """Every kind of program: made, run, counted, and checked over its whole domain or a sample of it."""
+    heading(out, "One transformer, weights set by hand")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for i, name in enumerate(("model", "reads", "says", "parameters", "checked", "wrong", "worst margin")):
+        table.add_column(name, justify="right" if i > 2 else "left")
+    wrong = 0
+    for ref, text in SHOWN:
+        model = load(ref)
+        verdict = verify(model, load_task(model))
+        wrong += not verdict.holds
+        checked = f"{'all' if verdict.exhaustive else 'sampled'} {verdict.checked:,}"
+        said, size = run(model, text).output, f"{count(model).total:,}"
+        table.add_row(ref, text, said, size, checked, str(verdict.wrong), f"{verdict.worst_margin:.2g}")
+    out.print(table)
+    return wrong
+
+
+def one_token(out: Console) -> None:
+    """Why one token comes next, by the names that the program gave its parts."""
+    heading(out, "Why does 123+989= start with a 1?")
+    model = load("addition:digits=3,order=most")
+    story = explain(model, prompt(model, "123+989"))
+    for layer in story.layers:
+        for head in layer.heads:
+            read = ", ".join(f"{token} at {s} ({w:.1%})" for s, token, w in head.read[:4])
+            out.print(f"  {head.name}: read {read}")
+    out.print(f"  {story.winner} beats {story.runner_up} by {story.margin:.3g}")
+
+
+def as_text_program(out: Console) -> None:
+    """A model as text that can be read, changed and run again."""
+    heading(out, "The same as text")
+    model: Model = load("repeat-last:vocab=3")
+    text = taotp.write(model)
+    out.print(text.rstrip())
+    again = taotp.parse(text)
+    out.print(f"\n  read back, after 2 it says {run(again, '2', steps=3).output!r}")
+
+
+def claims(out: Console) -> int:
+    """What the booklet says, measured: the quick half of the ledger."""
+    heading(out, "What the booklet claims, measured")
+    chosen = select(["booklet-2", "booklet-6", "booklet-8"])
+    tally = dict.fromkeys(VERDICTS, 0)
+    differ = 0
+    for c in chosen:
+        if c.slow:
+            continue
+        measured = c.measure()
+        tally[c.verdict] += 1
+        differ += not c.matches(measured)
+        if c.verdict == "wrong":
+            out.print(f"  {c.where} says {c.says}: measured {as_text(measured)}")
+    words = ", ".join(f"{n} {verdict}" for verdict, n in tally.items() if n)
+    out.print(f"  {sum(tally.values())} claims measured: {words}; {differ} differ from our record")
+    return differ

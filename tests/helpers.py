@@ -1,0 +1,30 @@
+"""Random models of any kind, for tests that compare two ways of doing the same."""
+
+from typing import Any
+
+import numpy as np
+
+from glassformer import Config, Model, Vocabulary
+from glassformer.shapes import shapes
+
+
+def random_model(seed: int = 0, extras: bool = True, **choices: Any) -> Model:
+    """A model with every array that its config can have (extras) or only those it must have."""
+    sizes = {"d_vocab": 7, "n_ctx": 9, "d_model": 4, "n_layers": 2, "n_heads": 3, "d_head": 3, "d_mlp": 5}
+    gated = choices.pop("gated", extras)
+    config = Config(**(sizes | choices))
+    rng = np.random.default_rng(seed)
+    from glassformer.shapes import required
+
+    names = [n for n in (shapes(config) if extras else required(config)) if config.d_mlp or ".mlp." not in n]
+    weights = {n: rng.normal(size=shapes(config)[n]) for n in names if gated or "gate" not in n}
+    return Model(config, weights, Vocabulary.numbers(config.d_vocab))
+
+
+def largest_difference(a: Any, b: Any) -> float:
+    """max |a-b| relative to the size of a; infinities must be in the same places."""
+    a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    assert a.shape == b.shape, f"shapes {a.shape} and {b.shape}"
+    assert (np.isfinite(a) == np.isfinite(b)).all(), "not finite in different places"
+    a, b = a[np.isfinite(a)], b[np.isfinite(b)]
+    return float(np.abs(a - b).max(initial=0.0) / max(1.0, np.abs(a).max(initial=0.0)))

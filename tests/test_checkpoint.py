@@ -1,0 +1,93 @@
+"""A model on disk: nothing is lost, and nothing damaged is taken."""
+
+import json
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+from glassformer import GlassformerError, Labels
+from glassformer.checkpoint import digest, load, save
+from helpers import random_model
+
+
+def labelled():
+    labels = Labels({"a": (0, 2), "b": (2, 4)}, {"0.1": "reads b"}, {"1.4": "fires at 4"})
+    return replace(random_model(tied=True), labels=labels, task="min:vocab=7", provenance={"ref": "x", "n": 3})
+
+
+def test_round_trip(tmp_path):
+    model = labelled()
+    for m in (model, model.astype("float32"), random_model(n_layers=0)):
+        back = load(save(m, tmp_path / "m.safetensors"))
+        assert back.config == m.config and back.vocabulary == m.vocabulary and back.task == m.task
+        assert back.labels == m.labels and back.provenance == m.provenance and back.dtype == m.dtype
+        assert all(np.array_equal(back.weights[n], w) for n, w in m.weights.items())
+        assert digest(back) == digest(m)
+    assert [p.name for p in tmp_path.iterdir()] == ["m.safetensors"], "nothing is left beside it"
+
+
+def test_torch_models_save_too(tmp_path):
+    model = labelled()
+    assert digest(load(save(model.torch(), tmp_path / "m.safetensors"))) == digest(model)
+
+
+def test_others_can_read_it(tmp_path):
+    model = labelled()
+    theirs = load_file(save(model, tmp_path / "m.safetensors"))
+    assert set(theirs) == set(model.weights)
+
+
+def test_the_digest_sees_every_change():
+    model = labelled()
+    other = replace(model, weights={**model.weights, "embed.W_E": np.nextafter(model.weights["embed.W_E"], 9)})
+    assert digest(model) != digest(other) != digest(replace(model, config=replace(model.config, eps=1e-6)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_no_flipped_bit_goes_unseen(data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("flip") / "m.safetensors"
+    whole = bytearray(save(labelled(), path).read_bytes())
+    header = struct.unpack("<Q", whole[:8])[0] + 8
+    low, high = data.draw(st.sampled_from([(0, header), (header, len(whole))]))
+    at = data.draw(st.integers(low, high - 1))
+    whole[at] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(whole)
+    try:
+        back = load(path)
+    except GlassformerError as e:
+        assert str(path) in str(e) and "\n" not in str(e)
+    else:  # a change of the JSON's white space, say, that means the same
+        assert digest(back) == digest(labelled()) and back.labels == labelled().labels
+
+
+@pytest.mark.parametrize("size", [0, 4, 100, 1000])
+def test_truncated(tmp_path, size):
+    path = save(labelled(), tmp_path / "m.safetensors")
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(GlassformerError, match="truncated or damaged"):
+        load(path)
+
+
+def test_missing_foreign_and_future(tmp_path):
+    with pytest.raises(GlassformerError, match="cannot be read: No such file"):
+        load(tmp_path / "nothing.safetensors")
+    save_file({"a": np.zeros(3)}, tmp_path / "foreign.safetensors")
+    with pytest.raises(GlassformerError, match="not of glassformer"):
+        load(tmp_path / "foreign.safetensors")
+    save_file({"a": np.zeros(3)}, tmp_path / "f.safetensors", {"glassformer": json.dumps({"header": {"format": 9}})})
+    with pytest.raises(GlassformerError, match="format 9"):
+        load(tmp_path / "f.safetensors")
+    save_file({"a": np.zeros(3)}, tmp_path / "f.safetensors", {"glassformer": "{}"})
+    with pytest.raises(GlassformerError, match="damaged"):
+        load(tmp_path / "f.safetensors")
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(GlassformerError, match="cannot be written"):
+        save(labelled(), tmp_path / "no" / "m.safetensors")

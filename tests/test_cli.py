@@ -1,0 +1,189 @@
+"""The command line, as a person uses it: what it prints, and what it says to bad input."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from cases import CASES
+from safetensors.numpy import save_file
+
+from glassformer import load
+from glassformer.checkpoint import save
+from glassformer.cli import main
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """call("run", "hello-world") -> (exit status, stdout, stderr)."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        got = capsys.readouterr()
+        return end.value.code, got.out, got.err
+
+    return run
+
+
+@pytest.mark.parametrize("ref,text,output", CASES)
+def test_run_says_what_the_table_says(call, ref, text, output):
+    assert call("run", ref, text) == (0, output + "\n", "")
+    status, out, _ = call("run", ref, text, "--json")
+    got = json.loads(out)
+    assert status == 0 and got["input"] == text and got["output"] == output
+    assert got["tokens"] and all(type(t) is int for t in got["tokens"])
+
+
+def test_hello_world(call):
+    assert call("run", "hello-world") == (0, "Hello World!\n", "")
+
+
+def test_run_several_inputs(call):
+    assert call("run", "addition:digits=2", "1+2", "99+99")[1] == "003\n198\n"
+    assert [r["output"] for r in json.loads(call("run", "addition:digits=2", "1+2", "99+99", "--json")[1])["runs"]] == [
+        "003",
+        "198",
+    ]
+
+
+def test_run_trace(call):
+    status, out, _ = call("run", "addition:digits=2", "45+78", "--trace")
+    assert status == 0 and out.splitlines()[-1] == "123" and "margin" in out.splitlines()[0] and "45+78=12" in out
+    trace = json.loads(call("run", "addition:digits=2", "45+78", "--trace", "--json")[1])["trace"]
+    assert [row["top"][0][0] for row in trace] == ["1", "2", "3"] and trace[0]["margin"] > 0
+    assert trace[0]["heads"][0]["read"]
+
+
+def test_run_samples(call):
+    words = ("run", "repeat-last:vocab=5", "3", "--steps", 12, "--temperature", 50, "--seed", 1)
+    assert call(*words)[1] == call(*words)[1] != call(*words[:-1], 2)[1]
+
+
+def test_count(call):
+    got = json.loads(call("count", "hello-world:variant=book", "--json")[1])
+    assert (got["total"], got["unique"], got["embedding"]) == (72, 72, 72) and got["nonzero"] <= 72
+    out = call("count", "hello-world:variant=book")[1]
+    assert "72" in out and "embed.W_E" in out
+
+
+def test_verify(call):
+    status, out, _ = call("verify", "add-digit", "--json")
+    got = json.loads(out)
+    assert status == 0 and (got["checked"], got["wrong"], got["domain"], got["exhaustive"]) == (100, 0, 100, True)
+    assert got["worst_margin"] > 0 and got["counterexamples"] == []
+    assert "0 wrong of 100" in call("verify", "add-digit")[1]
+
+
+def test_verify_says_what_is_wrong(call, tmp_path):
+    model = load("add-digit")
+    broken = {n: w.copy() for n, w in model.weights.items()}
+    broken["embed.W_E"][3] = broken["embed.W_E"][4]
+    from dataclasses import replace
+
+    path = save(replace(model, weights=broken), tmp_path / "broken.safetensors")
+    status, out, _ = call("verify", path)
+    assert status == 1 and "expected" in out and "0 wrong" not in out
+    got = json.loads(call("verify", path, "--json")[1])
+    assert got["wrong"] > 0 and got["counterexamples"][0]["got"] != got["counterexamples"][0]["expected"]
+
+
+def test_explain(call):
+    out = call("explain", "addition:digits=2", "45+78")[1]
+    assert "comes 1" in out and "read" in out and "margin" in out
+    got = json.loads(call("explain", "addition:digits=2", "45+78", "--json")[1])
+    assert got["winner"] == "1" and abs(sum(s for _, s in got["shares"]) - got["margin"]) <= 1e-6 * abs(got["margin"]) + 1e-9
+
+
+def test_list(call):
+    assert "addition" in call("list")[1] and "digits=" in call("list", "programs")[1]
+    names = [p["name"] for p in json.loads(call("list", "programs", "--json")[1])["programs"]]
+    assert {"hello-world", "lookup", "search", "sort", "addition", "multiplication"} <= set(names)
+    assert "addition" in call("list", "tasks")[1]
+    assert "blocks.0.attn.hook_pattern" in call("list", "hooks", "addition")[1].split()
+    assert "booklet-2" in call("list", "claims")[1]
+
+
+def test_claims(call, monkeypatch):
+    status, out, _ = call("claims", "booklet-2")
+    assert status == 0 and "0 differ" in out
+    from dataclasses import replace
+
+    from glassformer.claims import LEDGER, ledger
+
+    name = next(n for n in ledger() if n.startswith("booklet-2"))
+    monkeypatch.setitem(LEDGER, name, replace(LEDGER[name], records=-1))
+    status, out, _ = call("claims", name, "--json")
+    got = json.loads(out)
+    assert status == 1 and got["differ"] == 1 and got["claims"][0]["matches"] is False
+
+
+@pytest.mark.parametrize("to", ["safetensors", "taotp"])
+def test_export_and_run_again(call, tmp_path, to):
+    path = tmp_path / f"adder.{to}"
+    assert call("export", "addition:digits=2", "--to", to, "--out", path)[0] == 0
+    assert call("run", path, "45+78") == (0, "123\n", "")
+    assert "0 wrong of 10,000" in call("verify", path)[1]
+    assert json.loads(call("count", path, "--json")[1])["total"] == json.loads(call("count", "addition:digits=2", "--json")[1])["total"]
+
+
+# ── bad input: one clear line, status 2, nothing on stdout ─────────────────────────────────────
+BAD = [
+    (["run", "additoin"], "additoin — no such program; did you mean addition"),
+    (["run", "addition:digit=3", "1+2"], "did you mean digits?"),
+    (["run", "addition:digits=x", "1+2"], "digits must be a whole number from 1 to 12, got 'x'"),
+    (["run", "addition:digits=99", "1+2"], "digits must be a whole number from 1 to 12, got 99"),
+    (["run", "addition:variant=best", "1+2"], "variant must be one of"),
+    (["run", "addition:digits=2", "1+x"], "x"),
+    (["run", "addition:digits=2", "100+1"], "100"),
+    (["run", "min:vocab=10", "3 12"], "12"),
+    (["run", "min:vocab=10", " ".join(["3"] * 500)], "longer than the block"),
+    (["run", "repeat-last:vocab=3", ""], "at least one token"),
+    (["run", "no/such/file.safetensors"], "cannot be read"),
+    (["run", "no/such/file.taotp"], "no/such/file.taotp"),
+    (["run", "some.bin"], "expected a program, or a file that ends in"),
+    (["verify", "addition:digits=2", "--task", "subtraction"], "no such task"),
+    (["verify", "addition:digits=2", "--task", "min"], "vocabulary"),
+    (["verify", "addition:digits=2", "--sample", "0"], "--sample"),
+    (["count"], "ref"),
+    (["claims", "nobody-said"], "no claim of that name"),
+    (["list", "things"], "expected programs, tasks, claims or hooks"),
+    (["export", "addition", "--to", "png", "--out", "x.png"], "expected safetensors or taotp"),
+    (["export", "addition", "--to", "taotp", "--out", "/no/such/folder/x.taotp"], "cannot be written"),
+    (["nonsense"], "nonsense"),
+    (["run", "addition", "1+2", "--nonsense"], "nonsense"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words,part", BAD)
+def test_bad_input(call, words, part):
+    status, out, err = call(*words)
+    assert status == 2 and out == "" and part in err and err.startswith("error: ") and err.count("\n") == 1
+
+
+def damaged(tmp_path):
+    whole = save(load("repeat-last:vocab=3"), tmp_path / "whole.safetensors").read_bytes()
+    flipped = bytearray(whole)
+    flipped[-5] ^= 4
+    save_file({"a": np.zeros(3)}, tmp_path / "foreign.safetensors")
+    deep, huge = "[" * 10_000 + "]" * 10_000, "1 " * 5_000_000
+    shape = '{"tok_emb": [[1, 2, 3], [1, 2]], "pos_emb": [[0, 0, 0]], "layers": []}'
+    files = {
+        "truncated.safetensors": whole[: len(whole) // 2], "flipped.safetensors": bytes(flipped),
+        "text.safetensors": b"hello", "shape.taotp": shape.encode(),
+        "nan.taotp": b'{"tok_emb": [[1, nan, 3]], "pos_emb": [[0, 0, 0]]}',
+        "huge.taotp": f'{{"tok_emb": [[{huge}]]}}'.encode(), "deep.taotp": f'{{"tok_emb": {deep}}}'.encode(),
+    }  # fmt: skip
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    return [*files, "foreign.safetensors"]
+
+
+def test_bad_files(call, tmp_path):
+    for name in damaged(tmp_path):
+        for command in ("run", "count"):
+            status, out, err = call(command, tmp_path / name)
+            assert status == 2 and out == "" and err.count("\n") == 1 and err.startswith("error: "), name
+            assert "Traceback" not in err and name in err, (name, err)
+            assert len(err) < 1_000, name

@@ -1,0 +1,119 @@
+"""The one forward pass: NumPy against PyTorch, parts against wholes, and what it refuses."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer import Config, GlassformerError, Model, Vocabulary, record
+from glassformer.model import ACTIVATIONS, MASKS, NORMS, POSITIONS, zeros
+from helpers import largest_difference, random_model
+
+TOKENS = np.random.default_rng(1).integers(0, 7, (2, 6))
+COMPONENTS = list(itertools.product(NORMS, (True, False), ACTIVATIONS, POSITIONS, MASKS))
+
+
+@pytest.mark.parametrize("norm,norm_first,activation,positions,mask", COMPONENTS)
+def test_numpy_equals_torch_on_every_activation(norm, norm_first, activation, positions, mask):
+    mlps = (0, False), (5, False), (5, True)
+    for tied, qk_norm, (d_mlp, gated) in itertools.product((True, False), (True, False), mlps):
+        model = random_model(
+            norm=norm, norm_first=norm_first, activation=activation, positions=positions, mask=mask,
+            tied=tied, qk_norm=qk_norm, d_mlp=d_mlp, gated=gated, scale=0.3 if tied else 0.0,
+        )  # fmt: skip
+        logits, cache = record(model, TOKENS)
+        twin = model.torch()
+        their_logits, theirs = record(twin, torch.as_tensor(TOKENS))
+        assert list(cache) == list(theirs)
+        for name in cache:
+            assert largest_difference(cache[name], theirs[name]) < 1e-11, name
+        assert largest_difference(logits, their_logits) < 1e-11
+        assert largest_difference(logits, twin(torch.as_tensor(TOKENS))) < 1e-11, "fused, untapped"
+        assert largest_difference(logits, model(TOKENS)) == 0, "a tap that only looks changes nothing"
+        assert largest_difference(logits[:, -2:], model(TOKENS, last=2)) < 1e-11, "last=2"
+
+
+def test_float32_stays_float32():
+    model = random_model(activation="gelu").astype("float32")
+    logits, cache = record(model, TOKENS)
+    assert {str(x.dtype) for x in cache.values()} == {"float32"} and str(logits.dtype) == "float32"
+    assert largest_difference(logits, record(model.torch(), torch.as_tensor(TOKENS))[0]) < 1e-4
+
+
+def test_gelu_is_exact():
+    from glassformer.arrays import erf
+
+    x = np.linspace(-7, 7, 10_001)
+    assert largest_difference(erf(x), torch.special.erf(torch.as_tensor(x))) < 1e-15
+
+
+def test_causal_models_do_not_see_the_future():
+    model = random_model(positions="rotary")
+    changed = TOKENS.copy()
+    changed[:, -1] = (changed[:, -1] + 1) % 7
+    assert largest_difference(model(TOKENS)[:, :-1], model(changed)[:, :-1]) < 1e-12
+    blind = random_model(mask="none")
+    assert largest_difference(blind(TOKENS)[:, :-1], blind(changed)[:, :-1]) > 1e-3
+
+
+def test_layer_norm_by_hand():
+    w = zeros(Config(2, 3, 4, n_layers=0, eps=0.0, tied=True))
+    w["embed.W_E"][:] = [[1, 2, 3, 4], [2, 0, 0, 0]]
+    model = Model(Config(2, 3, 4, n_layers=0, eps=0.0, tied=True), w, Vocabulary("ab"))
+    x = np.array([1, 2, 3, 4.0])
+    normal = (x - x.mean()) / x.std()
+    assert np.allclose(model([0])[0], [normal @ [1, 2, 3, 4], normal @ [2, 0, 0, 0]])
+
+
+def test_a_model_cannot_be_changed():
+    model = random_model()
+    with pytest.raises(ValueError):
+        model.weights["embed.W_E"][0, 0] = 1
+    with pytest.raises(TypeError):
+        model.weights["embed.W_E"] = 1  # type: ignore[index]
+
+
+@pytest.mark.parametrize("tokens,match", [
+    ([0, 7], "token 7 — expected a number from 0 to 6"),
+    ([-1], "token -1"),
+    ([0] * 10, "input of 10 tokens — longer than the block of 9"),
+    ([], "expected shape"),
+])  # fmt: skip
+def test_bad_tokens(tokens, match):
+    with pytest.raises(GlassformerError, match=match):
+        random_model()(tokens)
+
+
+def test_bad_configs_are_told_everything_at_once():
+    with pytest.raises(GlassformerError, match=r"norm must be one of .* got 'batch'; .*n_heads.*; eps"):
+        Config(3, 3, 3, norm="batch", n_heads=-1, eps=float("nan"))
+    with pytest.raises(GlassformerError, match="even d_model"):
+        Config(3, 3, 3, positions="sinusoidal")
+
+
+def test_bad_weights_are_told_everything_at_once():
+    config = Config(2, 3, 4)
+    w = zeros(config)
+    del w["embed.W_E"]
+    w["blocks.0.attn.W_Q"] = np.zeros((1, 2, 3))
+    w["blocks.7.attn.W_Q"] = np.zeros((1, 2, 3))
+    with pytest.raises(GlassformerError) as e:
+        Model(config, w, Vocabulary("ab"))
+    for part in ("embed.W_E is missing", "W_Q must have shape [1, 4, 4], got [1, 2, 3]", "blocks.7.attn.W_Q is not"):
+        assert part in str(e.value)
+
+
+def test_zeros_with_an_empty_mlp():
+    config = Config(2, 3, 4, activation="relu")
+    w = zeros(config, "mlp")
+    assert w["blocks.0.mlp.W_in"].shape == (4, 0) and w["blocks.0.mlp.b_out"].shape == (4,)
+    w["embed.W_E"][:] = np.eye(2, 4)
+    w["blocks.0.mlp.b_out"][:] = [1, 2, 3, 4]
+    assert np.isfinite(Model(config, w, Vocabulary("ab"))([0, 1])).all()
+
+
+def test_print_reads_well():
+    text = str(random_model(tied=True))
+    assert "2 layers, d_model 4, 3 heads of 3, MLP 5 gelu" in text and "tied" in text
+    assert "blocks.1.attn.W_O" in text and "H=3 K=3 D=4" in text
