@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glassformer import GlassformerError, Labels, Model, Vocabulary
+from glassformer import GlassformerError, Labels, Model, Vocabulary, load, refs
 from glassformer.model import ACTIVATIONS, NORMS, POSITIONS
 from glassformer.taotp import EXAMPLES, examples, parse, read, write
 from helpers import random_model
@@ -72,6 +72,14 @@ def test_what_is_left_out_is_zero_and_does_nothing() -> None:
     np.testing.assert_array_equal(bare([0, 1, 1]), layered([0, 1, 1]))
 
 
+def test_defaults_are_the_booklets() -> None:
+    """ReLU, and a norm that brings even the tiniest vectors to size 1 (and leaves zero at zero)."""
+    model = parse("block_size: 1  tok_emb: [[1e-6 -1e-6 0] [0 0 0]]  out_emb: [[1 0 0] [0 1 0]]")
+    np.testing.assert_allclose(model([0])[0], [1.5**0.5, -(1.5**0.5)], rtol=1e-6)
+    np.testing.assert_array_equal(model([1])[0], [0, 0])
+    assert (model.config.activation, model.config.mask, model.config.norm_first) == ("relu", "causal", True)
+
+
 def test_shorthands() -> None:
     layer = "Q: eye(3) * 1e6  K: [zeros(3, 3)]  V: sparse([1 3 3] [0 1 2 -5] [0 0 0 .5])  P: ones(1 3 3)*-2"
     w = parse(BASE + f"layers: [{{{layer}}}]").weights
@@ -120,7 +128,8 @@ BAD = {
     "p:1:12 — expected a number, got '3-1'": "tok_emb: [[3-1]]",
     "p:1:12 — a number has at most 64 characters, got 10,000": "tok_emb: [[" + "1" * 10_000,
     "p — a program has at most 8,000,000 characters, got 10,000,020": "tok_emb: [[" + "1 " * 5_000_000 + "] ] # end",
-    "p:1:2000011 — a program has at most 1,000,000 numbers": "tok_emb: [" + "1 " * 1_100_000,
+    "p:1:10 — a program has at most 1,000,000 numbers": "tok_emb: [" + "1 " * 1_100_000 + "]",
+    "p:1:500009 — a program has at most": "tok_emb: [" + "[]" * 300_000 + "]",
     "p:1:10 — the product must be finite": "tok_emb: [1e300] * 1e300",
     "p:1:10 — expected one to three whole numbers from 0 to 4,000,000": "tok_emb: zeros(1000000000000 2)",
     "p:1:36 — the arrays of a program have at most 4,000,000": "tok_emb: zeros(2000 2000) pos_emb: zeros(2000 2000)",
@@ -230,6 +239,12 @@ def test_round_trip_of_names_and_odd_numbers() -> None:
     same(parse(write(odd).encode("utf-8").decode()), odd)
     numbers = replace(model, vocabulary=Vocabulary.numbers(7, -3)).map(lambda w: w.astype("float32"))
     same(parse(write(numbers)), numbers)
+
+
+@pytest.mark.parametrize("ref", sorted(refs.entries("program")))
+def test_every_program_made_by_hand_comes_back(ref: str) -> None:
+    model = load(ref)
+    same(parse(write(model)), model)
 
 
 def test_an_mlp_without_neurons_comes_back() -> None:

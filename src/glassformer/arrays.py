@@ -45,9 +45,16 @@ class Numpy:
     def gelu(self, x: Array) -> Array:
         return 0.5 * x * (1 + erf(x * 0.5**0.5))
 
+    def mean(self, x: Array) -> Array:
+        """Over the last axis, which stays with length 1. einsum: np.mean is four times slower on short axes."""
+        return np.einsum("...d->...", x)[..., None] / x.shape[-1]
+
     def softmax(self, x: Array) -> Array:
-        e = np.exp(x - x.max(axis=-1, keepdims=True))
-        return e / e.sum(axis=-1, keepdims=True)
+        e = x - largest(x)[..., None]
+        np.copyto(e, -np.inf, where=e < (-746 if e.dtype == np.float64 else -104))  # exp is 0 and, so far out, slow
+        np.exp(e, out=e)
+        e /= np.einsum("...s->...", e)[..., None]
+        return e
 
 
 class Torch:
@@ -81,6 +88,9 @@ class Torch:
     def gelu(self, x: Array) -> Array:
         return self.F.gelu(x)
 
+    def mean(self, x: Array) -> Array:
+        return x.mean(-1, keepdim=True)
+
     def softmax(self, x: Array) -> Array:
         return x.softmax(-1)
 
@@ -98,6 +108,16 @@ def of(x: Array) -> Any:
 def numpy(x: Array) -> Any:
     """x as a NumPy array."""
     return x if isinstance(x, np.ndarray) else x.detach().cpu().numpy()
+
+
+def largest(x: Any) -> Any:
+    """The maximum over the last axis of a NumPy array. On a short axis, np.max is four times slower than this loop."""
+    if not 0 < x.shape[-1] <= 64:
+        return x.max(axis=-1)
+    m = x[..., 0].copy()
+    for i in range(1, x.shape[-1]):
+        np.maximum(m, x[..., i], out=m)  # NaN wins, as in np.max
+    return m
 
 
 def erf(x: Array) -> Array:

@@ -170,7 +170,8 @@ def affine(x: Array, W: Array, b: Array | None) -> Array:
 
 # ── norms ──────────────────────────────────────────────────────────────────────────────────────
 def rms_norm(c: Config, at: Place, x: Array) -> Array:
-    scale = at("hook_scale", arrays.of(x).sqrt((x * x).mean(axis=-1, keepdims=True) + c.eps))
+    xp = arrays.of(x)
+    scale = at("hook_scale", xp.sqrt(xp.mean(x * x) + c.eps))
     x, w, b = x / scale, at.get("w"), at.get("b")
     x = x if w is None else x * w
     return at("hook_normalized", x if b is None else x + b)
@@ -179,7 +180,7 @@ def rms_norm(c: Config, at: Place, x: Array) -> Array:
 def layer_norm(c: Config, at: Place, x: Array) -> Array:
     if at.tap is None and (fused := arrays.of(x).fused_norms.get("layer")):  # nobody looks inside
         return fused(x, at.get("w"), at.get("b"), c.eps)
-    return rms_norm(c, at, x - x.mean(axis=-1, keepdims=True))
+    return rms_norm(c, at, x - arrays.of(x).mean(x))
 
 
 NORMS: dict[str, Callable[[Config, Place, Array], Array]] = {

@@ -128,7 +128,7 @@ def _margins(logits: Any, wanted: Any, asked: Any) -> Any:
     others = logits if logits.flags.writeable else logits.copy()
     np.put_along_axis(others, at, -np.inf, -1)
     with np.errstate(invalid="ignore"):  # inf - inf is NaN, and NaN is wrong
-        gap = right - others.max(-1)
+        gap = right - arrays.largest(others)
         gap = np.where(np.isfinite(right) & ~np.isnan(gap), gap, np.nan)
     return np.where(asked, gap, np.inf).min(-1)
 

@@ -1,0 +1,58 @@
+"""The booklet's text language (chapter 8): a transformer program as a text of numbers.
+
+    >>> from glassformer import taotp
+    >>> model = taotp.parse('tokens: "ab"  block_size: 4  tok_emb: [[1 -1] [-1 1]]')
+    >>> print(model.vocabulary.decode(model([0, 1]).argmax(-1)))
+    ab
+
+The booklet's dicts are programs as they stand. Beyond them: keys without quotes, comments, commas as you
+like, defaults for whatever is left out, `eye(3) * 1e6`, `zeros(8 3)`, `sparse(…)`, and names for the
+tokens. `write` says any Model in it. docs/taotp.md is the reference.
+"""
+
+import codecs
+from pathlib import Path
+
+from ..errors import GlassformerError
+from ..model import Model
+from .build import Builder
+from .syntax import MAX_TEXT, Parser
+from .write import write
+
+__all__ = ["examples", "parse", "read", "write"]
+
+EXAMPLES = Path(__file__).parents[1] / "programs" / "text"
+
+
+def parse(text: str, name: str = "program.taotp") -> Model:
+    """The Model that a text describes; `name` stands before the line number in errors."""
+    parser = Parser(text, name)
+    return Builder(parser.source, parser.program()).model()
+
+
+def read(path: str | Path) -> Model:
+    """The Model in a file. A bare name that is no file may be one of the programs that come with the package."""
+    file = Path(path)
+    try:
+        if not file.exists() and file.name == str(path) and (EXAMPLES / file.name).is_file():
+            file = EXAMPLES / file.name
+        with open(file, "rb") as stream:
+            data = stream.read(4 * MAX_TEXT + 1)  # UTF-8 has at most four bytes a character
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", "") or error
+        raise GlassformerError(
+            f"{path} — cannot be read: {why}; {', '.join(examples())} come with the package"
+        ) from None
+    if len(data) > 4 * MAX_TEXT:
+        raise GlassformerError(f"{path} — a program has at most {MAX_TEXT:,} characters")
+    try:
+        text = data.removeprefix(codecs.BOM_UTF8).decode()
+    except UnicodeDecodeError as error:
+        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+        raise GlassformerError(f"{path}:{line} — expected UTF-8 text, got the byte 0x{byte:02x}") from None
+    return parse(text, str(path))
+
+
+def examples() -> list[str]:
+    """The text programs that come with the package; `read` takes their names."""
+    return sorted(file.name for file in EXAMPLES.glob("*.taotp"))

@@ -1,0 +1,265 @@
+"""From the values of a text program to a Model: defaults are filled in, and everything that does not fit
+is reported at once."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..model import Config, Labels, Model
+from ..shapes import required
+from ..vocabulary import Vocabulary
+from .names import (
+    AXES,
+    CHOICES,
+    DTYPES,
+    FINAL_NORM,
+    GAINS,
+    LABELS,
+    LAYER,
+    NORMS,
+    OTHERS,
+    SIZES,
+    TOP,
+    TRANSPOSED,
+)
+from .syntax import MAX_CELLS, Node, Numbers, Source, by, to_array
+
+MAX_LAYERS = 1_000
+MAX_PROBLEMS = 20
+WORDS = {"True": True, "true": True, "False": False, "false": False}
+
+
+class Builder:
+    """Reads the entries one after the other; what is wrong goes to `problems`, and `model()` raises them all."""
+
+    def __init__(self, source: Source, top: Node) -> None:
+        self.source, self.problems = source, list[str]()
+        self.sizes: dict[str, tuple[int, str]] = {}  # axis -> how many, and the entry that says so
+        self.weights: dict[str, Numbers] = {}
+        self.scalars: list[tuple[str, float, str]] = []  # gains given as one number: name, number, axis
+        assert isinstance(top.value, dict)
+        self.top, self.at = top.value, top.at
+        self.known(self.top, [*TOP, *FINAL_NORM, *SIZES, *CHOICES, *OTHERS])
+        self.arrays(self.top, {"tok_emb": TOP["tok_emb"]}, "", "")  # first: it sets V and D
+        if "tok_emb" not in self.top:
+            self.wrong(self.at, "expected an entry tok_emb, got none")
+        for key, axis in SIZES.items():
+            if key in self.top:
+                n = self.number(self.top[key], key, 0 if axis == "F" else 1, MAX_CELLS)
+                self.agree(self.top[key].at, key, {axis: n})
+        self.vocabulary = self.tokens()
+        self.arrays(self.top, {key: entry for key, entry in TOP.items() if key != "tok_emb"}, "", "")
+        self.norms(self.top, FINAL_NORM, "", "")
+        self.layers = self.read_layers()
+
+    # ── problems ───────────────────────────────────────────────────────────────────────────────
+    def wrong(self, at: int, message: str) -> None:
+        if len(self.problems) < MAX_PROBLEMS:  # finding a place takes time
+            self.add(f"{self.source.place(at)} — {message}")
+
+    def add(self, problem: str) -> None:
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(problem)
+
+    def known(self, entries: dict[str, Node], keys: Iterable[str]) -> None:
+        keys = list(keys)
+        for key, node in entries.items():
+            if key not in keys and len(self.problems) < MAX_PROBLEMS:
+                self.wrong(node.at, f"expected one of {', '.join(keys)}, got {key[:40]!r}")
+
+    def agree(self, at: int, where: str, shape: dict[str, int]) -> None:
+        """Every size is set by the first entry that has it; later ones must agree."""
+        clashes = []
+        for axis, n in shape.items():
+            size, first = self.sizes.setdefault(axis, (n, where))
+            if size != n:
+                clashes.append(f"{AXES[axis]} = {size} as in {first}")
+            elif n == 0 and axis != "F" and first == where:
+                clashes.append(f"{AXES[axis]} from 1")
+        if clashes:
+            axes = " x ".join(AXES[axis] for axis in shape)
+            self.wrong(at, f"{where} is {axes}: expected {' and '.join(clashes)}, got {by(tuple(shape.values()))}")
+
+    def number(self, node: Node, what: str, least: int, most: int) -> int:
+        value = node.value
+        if isinstance(value, float) and least <= value <= most and value == int(value):
+            return int(value)
+        shown = f"{value:g}" if isinstance(value, float) else "something else"
+        self.wrong(node.at, f"{what} must be a whole number from {least:,} to {most:,}, got {shown}")
+        return least
+
+    def text(self, node: Node, what: str) -> str:
+        if not isinstance(node.value, str):
+            self.wrong(node.at, f"{what} must be a string")
+            return ""
+        return node.value
+
+    def entries(self, node: Node, what: str) -> dict[str, Node]:
+        if not isinstance(node.value, dict):
+            self.wrong(node.at, f"{what} must be a dict {{…}}")
+            return {}
+        return node.value
+
+    # ── arrays ─────────────────────────────────────────────────────────────────────────────────
+    def arrays(self, entries: dict[str, Node], table: dict[str, tuple[str, str]], path: str, where: str) -> None:
+        for key, (name, axes) in table.items():
+            if key in entries and (array := self.array(entries[key], where + key, axes)) is not None:
+                self.weights[path + name] = array.swapaxes(-1, -2) if name in TRANSPOSED else array
+
+    def array(self, node: Node, where: str, axes: str) -> Numbers | None:
+        try:
+            array = to_array(self.source, node)
+        except GlassformerError as error:
+            self.add(str(error))
+            return None
+        if axes[0] == "H" and array.ndim == len(axes) - 1:
+            array = array[None]  # one head, written without the brackets around it
+        if array.shape == (0,) and "F" in axes and len(axes) == 2:
+            width = self.sizes.get("D", (0, ""))[0]
+            array = array.reshape((0, width) if axes[0] == "F" else (width, 0))  # `[]`: no neurons
+        if array.ndim != len(axes):
+            names = " x ".join(AXES[axis] for axis in axes)
+            levels = f"{len(axes)} level{'s' * (len(axes) > 1)} of brackets"
+            self.wrong(node.at, f"{where} is {names}: expected {levels}, got {array.ndim}")
+            return None
+        self.agree(node.at, where, dict(zip(axes, array.shape, strict=True)))
+        return array
+
+    def norms(self, entries: dict[str, Node], table: dict[str, tuple[str, str]], path: str, where: str) -> None:
+        for key, (name, axis) in table.items():
+            if key not in entries:
+                continue
+            gains = self.entries(entries[key], where + key)
+            self.known(gains, GAINS)
+            for gain, (weight, silent) in GAINS.items():
+                value = gains[gain].value if gain in gains else silent
+                if not isinstance(value, float):
+                    self.arrays(gains, {gain: (f"{name}.{weight}", axis)}, path, f"{where}{key}.")
+                elif value != silent:
+                    self.scalars.append((f"{path}{name}.{weight}", value, axis))
+
+    def read_layers(self) -> int:
+        node = self.top.get("layers", Node(self.at, []))
+        layers = node.value if isinstance(node.value, list) else None
+        if layers is None or len(layers) > MAX_LAYERS:
+            self.wrong(node.at, f"layers must be a list of at most {MAX_LAYERS:,} dicts")
+            return 0
+        for i, layer in enumerate(layers):
+            path, where = f"blocks.{i}.", f"layers[{i}]."
+            if not isinstance(layer, Node):
+                self.wrong(node.at, f"layers[{i}] must be a dict {{…}}, got a number")
+                continue
+            entries = self.entries(layer, where[:-1])
+            self.known(entries, [*LAYER, *NORMS])
+            self.arrays(entries, LAYER, path, where)
+            self.norms(entries, NORMS, path, where)
+        return len(layers)
+
+    # ── what is not an array ───────────────────────────────────────────────────────────────────
+    def tokens(self) -> Vocabulary | None:
+        first = self.number(self.top["first"], "first", -(10**15), 10**15) if "first" in self.top else 0
+        if "tokens" not in self.top:
+            return Vocabulary.numbers(self.sizes.get("V", (1, ""))[0], first)
+        node = self.top["tokens"]
+        names = list(node.value) if isinstance(node.value, str) else []
+        if isinstance(node.value, list):
+            names = [self.text(n, "a token") if isinstance(n, Node) else "" for n in node.value]
+        if not all(names) or not names:
+            self.wrong(node.at, "tokens must be a string of characters or a list of words and strings in quotes")
+            return None
+        self.agree(node.at, "tokens", {"V": len(names)})
+        try:
+            return Vocabulary(names, self.text(self.top["sep"], "sep") if "sep" in self.top else "")
+        except GlassformerError as error:
+            self.wrong(node.at, str(error))
+            return None
+
+    def choices(self) -> dict[str, Any]:
+        found: dict[str, Any] = dict(CHOICES)
+        for key in [key for key in CHOICES if key in self.top]:
+            value = self.top[key].value
+            if not isinstance(value, (str, float)):
+                self.wrong(self.top[key].at, f"{key} must be a word or a number")
+                continue
+            found[key] = WORDS.get(value, value) if isinstance(value, str) else value
+            try:
+                Config(1, 1, 2, **{key: found[key]})  # a config that is wrong in nothing else
+            except GlassformerError as error:
+                self.wrong(self.top[key].at, str(error).removeprefix("config — "))
+        return found
+
+    def labels(self) -> Labels:
+        groups: dict[str, dict[str, Any]] = {name: {} for name in LABELS}
+        entries = self.entries(self.top["labels"], "labels") if "labels" in self.top else {}
+        self.known(entries, LABELS)
+        for group in [group for group in groups if group in entries]:
+            for key, node in self.entries(entries[group], group).items():
+                if group != "slots":
+                    groups[group][key] = self.text(node, "a label")
+                    continue
+                ends = node.value if isinstance(node.value, list) else []
+                pair = tuple(int(n) for n in ends if isinstance(n, float) and 0 <= n <= MAX_CELLS and n == int(n))
+                if len(pair) != 2 or len(ends) != 2:
+                    self.wrong(node.at, f"slot {key!r} must be [start stop], two whole numbers from 0")
+                groups[group][key] = pair
+        return Labels(**groups)
+
+    # ── the model ──────────────────────────────────────────────────────────────────────────────
+    def model(self) -> Model:
+        choices, labels = self.choices(), self.labels()
+        task = self.text(self.top["task"], "task") if "task" in self.top else ""
+        dtype = self.text(self.top["dtype"], "dtype") if "dtype" in self.top else DTYPES[0]
+        if dtype not in DTYPES:
+            self.wrong(self.top["dtype"].at, f"dtype must be one of {', '.join(DTYPES)}, got {dtype[:40]!r}")
+        if "T" not in self.sizes:
+            self.wrong(self.at, "expected an entry pos_emb or block_size, got neither")
+        self.stop()
+        size = {axis: n for axis, (n, _) in self.sizes.items()}
+        width = size.get("K", 1 if self.layers else 0)  # 0: Config's own choice
+        config = Config(
+            size["V"], size["T"], size["D"], n_layers=self.layers, n_heads=size.get("H", 1), d_head=width,
+            d_mlp=size.get("F", 0), tied="out_emb" not in self.top, **choices,
+        )  # fmt: skip
+        weights = self.complete(config, dtype)
+        self.stop()
+        assert self.vocabulary is not None  # or stop() would have raised
+        return Model(config, weights, self.vocabulary, task, labels, {"ref": self.source.name, "maker": "text"})
+
+    def stop(self) -> None:
+        if len(self.problems) == MAX_PROBLEMS:
+            self.problems.append(f"… only the first {MAX_PROBLEMS} are shown")
+        if self.problems:
+            raise GlassformerError("\n".join(self.problems))
+
+    def complete(self, config: Config, dtype: str) -> dict[str, Numbers]:
+        """The given arrays and zeros for the rest, in a fixed order and of the float type asked for."""
+        shapes = required(config)
+        for i in range(self.layers):
+            if any(name.startswith(f"blocks.{i}.mlp.") for name in self.weights):
+                shapes |= {f"blocks.{i}.mlp.W_in": (config.d_model, config.d_mlp)}
+                shapes |= {f"blocks.{i}.mlp.W_out": (config.d_mlp, config.d_model)}
+        missing = shapes.keys() - self.weights.keys()
+        widths = {"D": config.d_model, "K": config.d_head}
+        cells = sum(math.prod(shapes[name]) for name in missing) + sum(widths[axis] for _, _, axis in self.scalars)
+        if cells > MAX_CELLS:
+            self.wrong(self.at, f"the arrays of a program have at most {MAX_CELLS:,} entries, this one needs {cells:,}")
+            return {}
+        weights = self.weights | {name: np.zeros(shapes[name]) for name in missing}
+        weights |= {name: np.full(widths[axis], number) for name, number, axis in self.scalars}
+        with np.errstate(over="ignore"):
+            weights = {name: weights[name].astype(dtype) for name in sorted(weights, key=order)}
+        for name, w in weights.items():
+            if not np.isfinite(w).all():
+                self.wrong(self.top["dtype"].at, f"expected numbers that {dtype} can hold, got larger ones in {name}")
+        return weights
+
+
+def order(name: str) -> tuple[int, int, int]:
+    """Where an array stands in the list: embeddings, layers from the first, final norm, head."""
+    group = ["embed", "pos_embed", "blocks", "ln_final", "unembed"].index(name.split(".")[0])
+    layer, rest = (int(name.split(".")[1]), name.split(".", 2)[2]) if group == 2 else (0, name)
+    names = [n for n, _ in (*TOP.values(), *LAYER.values())]
+    return group, layer, names.index(rest) if rest in names else len(names) + len(rest) + (rest[-1] == "w")

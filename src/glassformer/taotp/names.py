@@ -1,0 +1,44 @@
+"""The names of the text language and what they are called elsewhere.
+
+The booklet's own: tok_emb pos_emb out_emb layers lnf, and in a layer Q K V P M1 b1 M2 b2 ln1 ln2. The
+others are here so that any Model can be written: biases, gates, norms of q and k.
+"""
+
+TOP = {
+    "tok_emb": ("embed.W_E", "VD"),
+    "pos_emb": ("pos_embed.W_pos", "TD"),
+    "out_emb": ("unembed.W_U", "VD"),  # transposed: ours is D x V
+    "out_bias": ("unembed.b_U", "V"),
+}
+LAYER = {
+    "Q": ("attn.W_Q", "HDK"),
+    "K": ("attn.W_K", "HDK"),
+    "V": ("attn.W_V", "HDK"),
+    "P": ("attn.W_O", "HDK"),  # transposed: ours is H x K x D
+    "bQ": ("attn.b_Q", "HK"),
+    "bK": ("attn.b_K", "HK"),
+    "bV": ("attn.b_V", "HK"),
+    "bP": ("attn.b_O", "D"),
+    "M1": ("mlp.W_in", "DF"),
+    "b1": ("mlp.b_in", "F"),
+    "gate": ("mlp.W_gate", "DF"),
+    "b_gate": ("mlp.b_gate", "F"),
+    "M2": ("mlp.W_out", "FD"),
+    "b2": ("mlp.b_out", "D"),
+}
+TRANSPOSED = {"unembed.W_U", "attn.W_O"}
+NORMS = {"ln1": ("ln1", "D"), "ln2": ("ln2", "D"), "lnq": ("attn.q_norm", "K"), "lnk": ("attn.k_norm", "K")}
+FINAL_NORM = {"lnf": ("ln_final", "D")}
+GAINS = {"gamma": ("w", 1.0), "beta": ("b", 0.0)}  # what is not said of a norm
+
+SIZES = {"block_size": "T", "n_heads": "H", "d_head": "K", "d_mlp": "F"}
+AXES = {"V": "tokens", "D": "d_model", "T": "positions", "H": "heads", "K": "d_head", "F": "d_mlp"}
+# Config fields by their own names, with what holds where the text is silent. The booklet adds 1e-10
+# to the standard deviation; 1e-20 under the root is the same where it matters, at zero.
+CHOICES: dict[str, str | float | bool] = {
+    "norm": "layer", "norm_first": True, "eps": 1e-20, "activation": "relu", "positions": "learned",
+    "base": 10_000.0, "mask": "causal", "scale": 0.0, "qk_norm": False,
+}  # fmt: skip
+DTYPES = ("float64", "float32", "float16")
+OTHERS = ("tokens", "sep", "first", "task", "labels", "layers", "dtype")
+LABELS = ("slots", "heads", "neurons")

@@ -1,0 +1,147 @@
+"""A Model as a text program that reads back as exactly the same Model (but for who made it)."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import arrays
+from ..errors import GlassformerError
+from ..model import Model
+from ..vocabulary import Numbers as Counting
+from .names import CHOICES, DTYPES, FINAL_NORM, GAINS, LABELS, LAYER, NORMS, TOP, TRANSPOSED
+from .syntax import MAX_CELLS, MAX_NODES, MAX_NUMBERS, MAX_STRING, MAX_TEXT, NOT_FINITE, Numbers
+
+WORD = re.compile(r"[A-Za-z_][-.\w]*", re.ASCII)
+
+
+def write(model: Model) -> str:
+    """The text of a model; `parse` makes the same model of it, number for number."""
+    weights = {name: arrays.numpy(w) for name, w in model.weights.items()}
+    types = {str(w.dtype) for w in weights.values()}
+    if sum(w.size for w in weights.values()) > MAX_CELLS:
+        refuse(model, f"at most {MAX_CELLS:,} numbers")
+    if len(types) > 1 or not types <= set(DTYPES):
+        refuse(model, f"one float type among {', '.join(DTYPES)}, got {', '.join(sorted(types))}")
+    if bad := [name for name, w in weights.items() if not np.isfinite(w).all()]:
+        refuse(model, f"finite numbers, got others in {', '.join(bad)}")
+    text = "\n".join(lines(model, weights)) + "\n"
+    if len(text) > MAX_TEXT or len(text.split()) > MAX_NUMBERS or text.count("[") + text.count('"') > MAX_NODES:
+        refuse(model, f"a text of at most {MAX_TEXT:,} characters and {MAX_NUMBERS:,} words, got {len(text):,}")
+    return text
+
+
+def refuse(model: Model, expected: str) -> NoReturn:
+    raise GlassformerError(f"{model!r} as text — expected {expected}; save it as .safetensors instead")
+
+
+def lines(model: Model, weights: Mapping[str, Numbers]) -> Iterator[str]:
+    c, v = model.config, model.vocabulary
+    yield from (f"# {line}" for line in f"{model.provenance.get('ref', 'a model')}\n{c}".splitlines())
+    if model.task:
+        yield f"task: {quote(model.task)}"
+    if not isinstance(v.tokens, Counting):
+        single = len(v) <= MAX_STRING // 2 and all(len(t) == 1 for t in v.tokens)
+        yield f"tokens: {quote(''.join(v.tokens)) if single else '[' + ' '.join(map(quote, v.tokens)) + ']'}"
+    elif v.tokens.first:
+        yield f"first: {v.tokens.first}"
+    if v.sep and not isinstance(v.tokens, Counting):
+        yield f"sep: {quote(v.sep)}"
+    if (dtype := str(weights["embed.W_E"].dtype)) != DTYPES[0]:
+        yield f"dtype: {dtype}"
+    for key, silent in CHOICES.items():
+        if (value := getattr(c, key)) != silent:
+            yield f"{key}: {value}"
+    if "pos_embed.W_pos" not in weights:
+        yield f"block_size: {c.n_ctx}"
+    if not c.n_layers:
+        yield from [f"n_heads: {c.n_heads}"] if c.n_heads != 1 else []
+        yield from [f"d_head: {c.d_head}"] if c.d_head != c.d_model // c.n_heads else []
+        yield from [f"d_mlp: {c.d_mlp}"] if c.d_mlp else []
+    for key, (name, _) in TOP.items():
+        if name in weights:
+            yield f"{key}: {array(turned(name, weights[name]), '  ')}"
+    yield from norms(weights, FINAL_NORM, "", "")
+    if c.n_layers:
+        yield "layers: ["
+        for i in range(c.n_layers):
+            yield "  {"
+            for key, (name, axes) in LAYER.items():
+                if (path := f"blocks.{i}.{name}") in weights:
+                    w = turned(name, weights[path])
+                    yield f"    {key}: {array(w[0] if axes[0] == 'H' and len(w) == 1 else w, '      ')}"
+            yield from norms(weights, NORMS, f"blocks.{i}.", "    ")
+            yield "  }"
+        yield "]"
+    yield from labels(model)
+
+
+def norms(
+    weights: Mapping[str, Numbers], table: Mapping[str, tuple[str, str]], path: str, indent: str
+) -> Iterator[str]:
+    for key, (name, _) in table.items():
+        given = [(gain, weights.get(f"{path}{name}.{weight}")) for gain, (weight, _) in GAINS.items()]
+        if texts := [f"{gain}: {array(w, indent + '  ')}" for gain, w in given if w is not None]:
+            yield f"{indent}{key}: {{{' '.join(texts)}}}"
+
+
+def labels(model: Model) -> Iterator[str]:
+    groups: list[tuple[str, Mapping[str, object]]] = [(group, getattr(model.labels, group)) for group in LABELS]
+    if not any(names for _, names in groups):
+        return
+    yield "labels: {"
+    for group, names in groups:
+        if names:
+            yield f"  {group}: {{"
+            for key, value in names.items():
+                shown = f"[{value[0]} {value[1]}]" if isinstance(value, tuple) else quote(str(value))
+                yield f"    {quote(key)}: {shown}"
+            yield "  }"
+    yield "}"
+
+
+def used(w: Numbers) -> NDArray[np.bool_]:
+    """Where an array is not 0; -0.0 is not 0, or it would not come back."""
+    there: NDArray[np.bool_] = (w != 0) | np.signbit(w)
+    return there
+
+
+def turned(name: str, w: Numbers) -> Numbers:
+    return w.swapaxes(-1, -2) if name in TRANSPOSED else w
+
+
+def array(w: Numbers, indent: str) -> str:
+    """zeros(…), sparse(…) or the numbers themselves, whichever is short."""
+    there = np.argwhere(used(w))
+    sizes = " ".join(map(str, w.shape))
+    if not len(there) and (w.ndim > 1 or w.size > 8 or not w.size):
+        return f"zeros({sizes})"
+    if w.size > 16 and 5 * len(there) < w.size:
+        entries = [f"[{' '.join(map(str, i))} {number(float(w[tuple(i)]))}]" for i in there.tolist()]
+        return f"sparse([{sizes}]\n{indent}" + f"\n{indent}".join(entries) + ")"
+    return dense(w, indent)
+
+
+def dense(w: Numbers, indent: str) -> str:
+    """The numbers written out, a row a line."""
+    if w.ndim == 1:
+        return "[" + " ".join(map(number, w.tolist())) + "]"
+    return f"[\n{indent}" + f"\n{indent}".join(dense(row, indent + "  ") for row in w) + "]"
+
+
+def number(x: float) -> str:
+    """The shortest text that reads back as the same number, -0 included."""
+    return repr(x).removesuffix(".0")
+
+
+def quote(text: str) -> str:
+    """A word as it is; anything else in quotes."""
+    if len(text) > MAX_STRING // 2:  # each character may need an escape
+        raise GlassformerError(f"{text[:40]!r}… as text — expected at most {MAX_STRING // 2:,} characters")
+    if WORD.fullmatch(text) and text.lower() not in NOT_FINITE:
+        return text
+    plain = (c not in '"\\' and (c.isprintable() or ord(c) > 0xFFFF) for c in text)
+    shown = [c if as_is else f"\\u{ord(c):04x}" for c, as_is in zip(text, plain, strict=True)]
+    return '"' + "".join(shown) + '"'
