@@ -117,3 +117,13 @@ def test_print_reads_well():
     text = str(random_model(tied=True))
     assert "2 layers, d_model 4, 3 heads of 3, MLP 5 gelu" in text and "tied" in text
     assert "blocks.1.attn.W_O" in text and "H=3 K=3 D=4" in text
+
+
+def test_a_block_may_do_without_an_mlp():
+    model = random_model(extras=False)
+    one = {n: w for n, w in model.weights.items() if not n.startswith("blocks.1.mlp")}
+    partly = Model(model.config, one, model.vocabulary)
+    assert "blocks.1.hook_mlp_out" not in record(partly, [0, 1])[1]
+    for gone in (".mlp.", "blocks.1.mlp.W_in"):
+        with pytest.raises(GlassformerError, match=r"mlp"):
+            Model(model.config, {n: w for n, w in model.weights.items() if gone not in n}, model.vocabulary)

@@ -268,6 +268,8 @@ class Model:
     task: str = ""  # the ref of the task it is for
     labels: Labels = field(default_factory=Labels)
     provenance: Mapping[str, Any] = field(default_factory=dict)  # who made the weights, and how
+    blueprint: str = ""  # the ref of the map that made the weights from theta; "": there is none
+    theta: Weights = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         weights = check(self.config, self.weights)
@@ -308,7 +310,8 @@ class Model:
 
     def map(self, f: Callable[[Array], Array]) -> "Model":
         """The same model with f applied to every array: `model.map(torch.from_numpy)`."""
-        return replace(self, weights={name: f(w) for name, w in self.weights.items()})
+        mapped = {name: f(w) for name, w in self.weights.items()}
+        return replace(self, weights=mapped, theta={name: f(t) for name, t in self.theta.items()})
 
     def astype(self, dtype: str) -> "Model":
         """The same model in another float type."""

@@ -105,7 +105,7 @@ class Entry:
         return ":".join([self.name, ",".join(parts)] if parts else [self.name])
 
 
-REGISTRY: dict[str, dict[str, Entry]] = {"program": {}, "task": {}}
+REGISTRY: dict[str, dict[str, Entry]] = {"program": {}, "task": {}, "blueprint": {}}
 
 
 def find(kind: str, name: str) -> Entry:
@@ -120,10 +120,18 @@ def find(kind: str, name: str) -> Entry:
 
 def task(name: str) -> Callable[[type[T]], type[T]]:
     """Registers a Task class. Its instances know their `ref`."""
+    return _class("task", name)
 
+
+def blueprint(name: str) -> Callable[[type[T]], type[T]]:
+    """Registers a Blueprint class. Its instances know their `ref`."""
+    return _class("blueprint", name)
+
+
+def _class(kind: str, name: str) -> Callable[[type[T]], type[T]]:
     def decorate(cls: type[T]) -> type[T]:
         options = _options(cls.__init__, skip=1)
-        entry = Entry("task", name, options, _first_line(cls), cls)
+        entry = Entry(kind, name, options, _first_line(cls), cls)
         original = cls.__init__
 
         @functools.wraps(original)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import GlassformerError
 from ..vocabulary import Vocabulary
 
 Rows = Any  # integers [B, len(radix)]
@@ -60,6 +61,17 @@ class Task:
     def classes(self, rows: Rows) -> Any:
         """The class of input that each row belongs to, as texts [B]."""
         return np.full(len(rows), "")
+
+    def simpler(self, rows: Rows, level: int) -> Rows:
+        """The rows made easier, for a curriculum: whatever level means to the task (digits, length)."""
+        raise GlassformerError(f"{self.ref} — has no levels for a curriculum")
+
+    def floor(self) -> float | None:
+        """The least mean loss on all positions of a model that knows all there is to know: inputs are random.
+
+        None where the task does not say.
+        """
+        return None
 
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:

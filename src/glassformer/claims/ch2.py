@@ -1,0 +1,30 @@
+"""The booklet's figures of chapter 2: how many parameters Hello World has."""
+
+from ..count import count
+from ..refs import load
+from ..runs import run
+from . import claim
+
+
+@claim("booklet-2.4-parameters", where="section 2.4", says="72 parameters", verdict="holds", records=72)
+def parameters() -> int:
+    return count(load("hello-world:variant=book")).total
+
+
+@claim("booklet-2.4-ascii", where="section 2.4", says="807 parameters with ASCII", verdict="holds", records=807)
+def parameters_ascii() -> int:
+    return count(load("hello-world:variant=book,tokenizer=ascii")).total
+
+
+@claim("booklet-2.4-prints", where="figure 2.9", says="prints Hello World!", verdict="holds", records="Hello World!")
+def prints() -> str:
+    return run("hello-world:variant=book").output
+
+
+@claim(
+    "booklet-2.1-simpleformer", where="figure 2.4", says="two dimensions are enough without layer norm",
+    verdict="holds", records="Hello World! in 2",
+)  # fmt: skip
+def simpleformer() -> str:
+    model = load("hello-world:variant=simpleformer")
+    return f"{run(model).output} in {model.config.d_model}"

@@ -1,0 +1,144 @@
+"""Hello World: a fixed message, whatever that is (chapter 2).
+
+What comes next depends on the position alone, so no layer is needed. Let E be the embedding of tokens, tied to
+the head, t the message's tokens and W_pos[i] = N·E[t_{i+1}] with a large N: the stream at i is
+E[t_i] + N·E[t_{i+1}], which points to the next token but for an angle of at most 1/N. The next token wins if every
+embedding is nearest to itself after the norm, by more than that. Which embeddings are is the variants' business:
+
+- book: points on the ring, which layer norm leaves alone. (13 + 11)·3 = 72 numbers; 807 with tokenizer=ascii.
+- rms: RMSNorm leaves a circle in the plane alone: two numbers each, 48 in all (exercise 2.6).
+- sparse: +1 or −1 in one coordinate: one number each is not 0, vocabulary + block = 24 (2.2; see repeat_last.py).
+- integer: the ring times a scale, rounded (2.7).
+- positive: the ring plus 2 in every coordinate. Layer norm takes that off the stream, and as the stream then
+  sums to 0, the 2s of the head add up to nothing (2.8).
+- simpleformer: section 2.1's architecture, without norm and with token embeddings that are 0 and not tied. Points on
+  the unit circle will do, and N = 1.
+- zero-pos: W_pos is 0 and the head not tied (2.4, 2.5). Where every token has one successor only ("Hel Word!"),
+  a token's embedding is its successor's point on the ring. Else the position must be found: see `_counted`.
+
+The margin on a ring of V tokens is 3(1 − cos 2π/V) ≈ 59/V², less at most 3·(2π/V)/N. That is far above rounding for
+the longest message in float64, and for a thousand different characters in float32 (zero-pos: for a hundred
+characters in all). The builder tries its one input, and refuses to return a model that would print something else.
+"""
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..craft import Head, Layout, layer_norm, ring, rotation, table
+from ..errors import GlassformerError
+from ..model import Config, Labels, Model, zeros
+from ..registry import program
+from ..tasks.message import Message
+from .repeat_last import signs
+
+Floats = npt.NDArray[np.float64]
+LOUD = 1e6  # the N of the book
+
+
+@program("hello-world")
+def hello_world(
+    message: str = "Hello World!",
+    tokenizer: Literal["message", "ascii"] = "message",
+    variant: Literal["book", "rms", "sparse", "integer", "positive", "simpleformer", "zero-pos"] = "book",
+    dtype: Literal["float64", "float32"] = "float64",
+) -> Model:
+    """Prints a fixed message."""
+    task = Message(message=message, tokenizer=tokenizer)
+    V = len(task.vocabulary)
+    circle = rotation(V, [2 * np.pi / V])                                      # V 2
+    if variant == "book":
+        model = _printer(task, ring(V))
+    elif variant == "rms":
+        model = _printer(task, np.sqrt(2) * circle, norm="rms")
+    elif variant == "sparse":
+        model = _printer(task, signs(V))
+    elif variant == "integer":
+        model = _integer(task)
+    elif variant == "positive":
+        model = _printer(task, ring(V) + 2)
+    elif variant == "simpleformer":
+        model = _printer(task, circle, loud=1, norm="none", tied=False)
+    else:
+        model = _rolled(task) or _counted(task)
+    model = model.astype(dtype)
+    rounding = 10 * np.finfo(dtype).eps * model.config.d_model
+    if not margin(model, task) > rounding:
+        raise GlassformerError(
+            f"hello-world:variant={variant},dtype={dtype} — cannot print this: {len(message):,} characters from "
+            f"a vocabulary of {V:,} are too close to each other after rounding; float64 or a shorter one may do"
+        )
+    return model
+
+
+def margin(model: Model, task: Message) -> float:
+    """By how much the right token wins, where it is closest. The input never varies: one pass checks it all."""
+    logits, after = model(task.tokens[:-1]), task.tokens[1:]                   # T V
+    at = np.arange(len(after))
+    right = logits[at, after]
+    logits[at, after] = -np.inf
+    return float((right - logits.max(axis=-1)).min())
+
+
+def _printer(task: Message, code: Floats, loud: float = LOUD, norm: str = "layer", tied: bool = True) -> Model:
+    """The model without layers whose positions say, `loud`, the next token in this code [V, D]."""
+    V, D = code.shape
+    config = Config(d_vocab=V, n_ctx=len(task.tokens) - 1, d_model=D, n_layers=0, norm=norm, tied=tied)
+    w = zeros(config)
+    w["embed.W_E" if tied else "unembed.W_U"] = code if tied else code.T.copy()
+    w["pos_embed.W_pos"] = loud * code[task.tokens[1:]]
+    return Model(config, w, task.vocabulary, task.ref, Labels(Layout(token=D).slots))
+
+
+def _integer(task: Message) -> Model:
+    """The coarsest scale, a power of 2, at which half of the ring's margin is left. N is the power of 10 from V up."""
+    V = len(task.vocabulary)
+    loud, scale = 10.0 ** np.ceil(np.log10(V)), 1
+    ideal = 3 * (1 - np.cos(2 * np.pi / V))
+    while margin(model := _printer(task, np.round(scale * ring(V)), loud), task) < scale * ideal / 2:
+        scale *= 2
+    return model
+
+
+def _rolled(task: Message) -> Model | None:
+    """Without positions or layers: a token's embedding is what follows it. None if that is not always the same."""
+    V, pairs = len(task.vocabulary), {*zip(task.tokens[:-1], task.tokens[1:], strict=True)}
+    follows = dict(pairs)
+    if len(follows) < len(pairs):
+        return None
+    config = Config(d_vocab=V, n_ctx=len(task.tokens) - 1, d_model=3, n_layers=0)
+    w = zeros(config)
+    w["unembed.W_U"] = ring(V).T.copy()
+    w["embed.W_E"][list(follows)] = ring(V)[list(follows.values())]
+    return Model(config, w, task.vocabulary, task.ref, Labels(Layout(token=3).slots))
+
+
+def _counted(task: Message) -> Model:
+    """Without positions, any message: a head counts tokens, the MLP looks the next one up.
+
+    The slot `begin` is (1, −1) at the first token and (−1, 1) at all others. A head that looks everywhere alike
+    writes the mean into `place`: at position i it is proportional to 2/(i+1) − 1, which tells every i from every
+    other. Layer norm divides by a root of 1 + place², which keeps the order; so the MLP, a table of its points,
+    can write the ring point of the next token into `next`. All slots sum to 0, so the last norm only rescales it.
+    """
+    V, T = len(task.vocabulary), len(task.tokens) - 1
+    layout = Layout(begin=2, place=2, next=3)
+    config = Config(
+        d_vocab=V, n_ctx=T, d_model=layout.size, d_head=2, d_mlp=T - 1, activation="relu", eps=0.0
+    )
+    w = zeros(config)
+    w["embed.W_E"][:] = layout.row(begin=[-1, 1])
+    w["embed.W_E"][task.tokens[0]] = layout.row(begin=[1, -1])
+    w["unembed.W_U"][layout["next"]] = ring(V).T
+    Head(w, 0, 0).copy(layout["begin"], layout["place"])  # not aimed: the mean
+    begin = w["embed.W_E"][task.tokens[:-1]]                                   # T D
+    mean = layer_norm(begin)[:, layout["begin"]].cumsum(axis=0) / np.arange(1, T + 1)[:, None]
+    place = layer_norm(begin + layout.row(place=mean))[:, layout["place"].start]
+    neurons = table(place, ring(V)[task.tokens[1:]])
+    read = slice(layout["place"].start, layout["place"].start + 1)
+    neurons.at(read, layout["next"], layout.size).write(w, 0)
+    knots = np.abs(place + (neurons.b_in / neurons.W_in[0])[:, None]).argmin(axis=1)
+    names = {f"0.{i}": f"turns at position {at}" for i, at in enumerate(knots)}
+    labels = Labels(layout.slots, {"0.0": "the mean of begin over all so far"}, names)
+    return Model(config, w, task.vocabulary, task.ref, labels)

@@ -1,0 +1,56 @@
+"""Repeating the last token for ever: exercises 2.1 and 2.2.
+
+No layers and no positions: the head sees the embedding of the last token, and nothing else. With a tied head the
+logit of token j after token i is x_i·x_j: all it takes is embeddings that are nearest to themselves after the norm.
+
+- ring: points on the ring that layer norm leaves alone. 3·vocab numbers; the margin is 3(1 − cos 2π/vocab) ≈ 59/vocab².
+- sparse: +1 or −1 in one of d = ⌈vocab/2⌉ coordinates: vocab numbers that are not 0, among vocab·d. Layer norm
+  takes the mean 1/d from (1, 0, …) and divides by √(d−1)/d: the logits are then √(d−1) for the token itself, its
+  negative for its opposite, and ±1/√(d−1) for the rest. The first is greater only if d > 2: so d is at least 3.
+"""
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..craft import Layout, ring
+from ..errors import GlassformerError
+from ..model import Config, Labels, Model, zeros
+from ..registry import Between, program
+from ..tasks.message import RepeatLast
+
+BLOCK = 1_000  # costs nothing: there are no positions. Beyond it, decoding slides
+MOST_SPARSE = 4_000  # its embedding has vocab²/2 entries
+MOST_FLOAT32 = 5_000  # on the ring: logits of neighbours are 59/vocab² apart, and rounded to 2e-7
+
+
+def signs(n: int) -> npt.NDArray[np.float64]:
+    """n rows with a single ±1, and never two alike: [n, max(3, n/2)]."""
+    code = np.zeros((n, max(3, (n + 1) // 2)))
+    i = np.arange(n)
+    code[i, i // 2] = 1 - 2 * (i % 2)
+    return code
+
+
+def _float32(options: dict[str, Any]) -> str:
+    if options["variant"] == "ring" and options["vocab"] > MOST_FLOAT32:
+        return f"beyond a vocabulary of {MOST_FLOAT32:,} the points of the ring are too close"
+    return ""
+
+
+@program("repeat-last", float32=_float32)
+def repeat_last(
+    vocab: Annotated[int, Between(2, 100_000)] = 10, variant: Literal["ring", "sparse"] = "ring"
+) -> Model:
+    """The last token again and again, without layers."""
+    if variant == "sparse" and vocab > MOST_SPARSE:
+        raise GlassformerError(f"variant=sparse — vocab must be at most {MOST_SPARSE:,}, got {vocab:,}")
+    code = ring(vocab) if variant == "ring" else signs(vocab)
+    task = RepeatLast(vocab=vocab)
+    config = Config(
+        d_vocab=vocab, n_ctx=BLOCK, d_model=code.shape[1], n_layers=0, positions="none", tied=True
+    )
+    w = zeros(config)
+    w["embed.W_E"][:] = code
+    return Model(config, w, task.vocabulary, task.ref, Labels(Layout(token=code.shape[1]).slots))

@@ -1,0 +1,57 @@
+"""Reversing a sequence: one layer, one head, no MLP.
+
+Let n be the length and count positions from 0, so that `=` stands at n. At position t, for t = n … 2n−1, the next
+token is the symbol at 2n−1−t: a reflection.
+
+- Slots. `token`: the token's point on a ring. `position`: the place's point on a ring of 2n. Each is fixed under
+  layer norm, so a row of both is, and layer norm does nothing.
+- The head. A reflection of a circle is linear, like a rotation. The query is the position mirrored, so the score
+  of position s is 3·cos of the angle from s to 2n−1−t, times the hardness that makes the best lead its neighbours
+  by LEAD; e^−LEAD is far below rounding. What the head finds it writes on top of the token here, LOUD times. The
+  stream then points to the right token but for an angle of 1/LOUD, and two tokens are 2π/14 apart (2π/40 with 36
+  symbols).
+- The end. For t = 2n there is nothing to find. The position itself says `<EOS>`, LOUD times louder than the head.
+"""
+
+from typing import Annotated
+
+import numpy as np
+
+from ..craft import Head, Layout, hardness_for, lift, ring
+from ..model import Config, Labels, Model, zeros
+from ..registry import Between, program
+from ..tasks.reverse import Reverse
+
+LEAD = 60.0
+LOUD = 100.0
+
+
+@program("reverse", float32=True)
+def reverse(
+    length: Annotated[int, Between(1, 256)] = 5, alphabet: Annotated[int, Between(2, 36)] = 10
+) -> Model:
+    """A sequence backwards, by a head that looks into a mirror."""
+    task, n = Reverse(length=length, alphabet=alphabet), length
+    layout = Layout(token=3, position=3)
+    token, position = layout["token"], layout["position"]
+    V = len(task.vocabulary)
+    config = Config(d_vocab=V, n_ctx=2 * n + 1, d_model=layout.size, d_head=3, tied=True)
+    w = zeros(config)
+    code = ring(V)
+    w["embed.W_E"][:] = layout.row(token=code)
+    w["pos_embed.W_pos"][:-1] = layout.row(position=ring(2 * n))
+    w["pos_embed.W_pos"][-1] = layout.row(token=LOUD**2 * code[task.stop])
+    head = Head(w, 0, 0)
+    head.query[position] = hardness_for(2 * n, d_head=3, gap=LEAD) * mirror(2 * n - 1, 2 * n)
+    head.key[position] = np.eye(3)
+    head.copy(token, token, LOUD)
+    labels = Labels(layout.slots, {"0.0": "reads the mirrored position"})
+    return Model(config, w, task.vocabulary, task.ref, labels)
+
+
+def mirror(total: int, n: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """The matrix M [3, 3] with ring(n)[i] @ M = ring(n)[total − i], around the circle: a reflection of its plane."""
+    angle = 2 * np.pi * total / n
+    reflection = np.array([[np.cos(angle), np.sin(angle)], [np.sin(angle), -np.cos(angle)]])
+    M: np.ndarray[tuple[int, int], np.dtype[np.float64]] = lift(2).T @ reflection @ lift(2)
+    return M

@@ -1,0 +1,42 @@
+"""The task add-digit: two digits, then the last digit of their sum. `4 8` gives `2`."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..registry import Between, task
+from ..vocabulary import Vocabulary
+from .base import Rows, Task
+
+DIGITS = "0123456789abcdef"
+
+
+@task("add-digit")
+class AddDigit(Task):
+    """Two digits, then their sum modulo the base."""
+
+    def __init__(self, base: Annotated[int, Between(2, len(DIGITS))] = 10) -> None:
+        self.base = base
+        self.vocabulary = Vocabulary(DIGITS[:base])
+        self.radix = (base, base)
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        tokens = np.column_stack([rows, rows.sum(axis=1) % self.base])         # B T
+        answer = np.zeros(tokens.shape, dtype=bool)
+        answer[:, -1] = True
+        return tokens, answer
+
+    def classes(self, rows: Rows) -> Any:
+        return np.where(rows.sum(axis=1) >= self.base, "carry", "no carry")
+
+    def prompt(self, text: str) -> list[int]:
+        """'48', '4 8' and '4+8=' all mean the same."""
+        tokens = self.vocabulary.encode("".join(text.lower().replace("+", " ", 1).removesuffix("=").split()))
+        if len(tokens) != 2:
+            raise GlassformerError(f"input {text!r} — expected two digits, as in '4 8', got {len(tokens)}")
+        return tokens
+
+    def steps(self, prompt: Sequence[int]) -> int:
+        return 1

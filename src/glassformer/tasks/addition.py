@@ -1,0 +1,131 @@
+"""The task addition: two numbers of up to 12 digits, in each of three formats.
+
+    045+078=0123            order=most, padding=zero: the booklet's. 12 tokens, a fixed length, no end token
+    045+078=3210<EOS>       order=ones: the book's, with the answer's ones first. 14 tokens (<PAD> is never used)
+    <bos>45+78=123<eos>     padding=none: operands and answer as people write them (the booklet's exercise 6.20)
+
+A row is the two numbers (a, b).
+"""
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..registry import Between, task
+from ..vocabulary import Vocabulary
+from .base import Rows, Task
+
+PLUS, EQUALS = 10, 11
+MORE = {("most", "zero"): (), ("ones", "zero"): ("<PAD>", "<EOS>"), ("most", "none"): ("<bos>", "<eos>")}
+BOS, EOS = 12, 13  # the tokens beyond "=", where there are any
+
+
+@task("addition")
+class Addition(Task):
+    """The sum of two whole numbers."""
+
+    def __init__(
+        self,
+        digits: Annotated[int, Between(1, 12)] = 3,
+        order: Literal["most", "ones"] = "most",
+        padding: Literal["zero", "none"] = "zero",
+    ) -> None:
+        if (order, padding) not in MORE:
+            raise GlassformerError("addition:order=ones,padding=none — order=ones goes with padding=zero only")
+        self.digits, self.order, self.padding = digits, order, padding
+        self.vocabulary = Vocabulary([*"0123456789+=", *MORE[order, padding]])
+        self.radix = (10**digits, 10**digits)
+        self.stop = EOS if len(self.vocabulary) > EOS else None
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        n, (a, b) = self.digits, rows.T
+        total = _digits(a + b, n + 1)
+        parts = [_digits(a, n), PLUS, _digits(b, n), EQUALS, total if self.order == "most" else total[:, ::-1]]
+        if self.padding == "none":
+            parts.insert(0, BOS)
+        if self.stop is not None:
+            parts.append(self.stop)
+        tokens = np.concatenate(
+            [np.full((len(rows), 1), p) if isinstance(p, int) else p for p in parts], axis=1
+        )                                                                      # B T
+        answer = np.zeros(tokens.shape, dtype=bool)
+        answer[:, -self.steps(()) :] = True
+        return _without_leading_zeros(tokens, answer) if self.padding == "none" else (tokens, answer)
+
+    def edges(self) -> Rows:
+        """Carry cascades of every length and place, made of every pair of digits; and numbers of a pattern."""
+        n = self.digits
+        power = 10 ** np.arange(n)
+        first, last = np.triu_indices(n)                                       # a carry starts at first, ends at last
+        column = np.arange(n)
+        starts, runs = (column == first[:, None]), (column > first[:, None]) & (column <= last[:, None])
+        edges = [_patterns(n)]
+        # Sums 10 and 18 start a carry, 9 and 8 do not: the same columns without one, the nearest miss.
+        start_pairs = [(d, 10 - d) for d in range(1, 10)] + [(9, 9), (9, 0), (4, 5), (4, 4)]
+        run_pairs = [(d, 9 - d) for d in range(10)]
+        for start, run, rest in itertools.product(start_pairs, run_pairs, [(0, 0), (4, 4), (9, 9)]):
+            numbers = [np.where(starts, s, np.where(runs, r, e)) @ power for s, r, e in zip(start, run, rest, strict=True)]
+            edges.append(np.stack(numbers, axis=1))
+        return np.unique(np.concatenate(edges), axis=0)
+
+    def classes(self, rows: Rows) -> Any:
+        """How many carries, and how many columns the longest of them runs through: 999+1 has "carries=3 cascade=3"."""
+        n = self.digits
+        a, b = (_digits(x, n)[:, ::-1] for x in rows.T)
+        run = longest = carries = np.zeros(len(rows), np.int64)                # run: columns of the carry that comes in
+        for column in (a + b).T:
+            run = np.where(column >= 10, 1, np.where((column == 9) & (run > 0), run + 1, 0))
+            longest, carries = np.maximum(longest, run), carries + (run > 0)
+        names = np.array([f"carries={c} cascade={k}" for c in range(n + 1) for k in range(n + 1)])
+        return names[carries * (n + 1) + longest]
+
+    # ── text in, text out ──────────────────────────────────────────────────────────────────────
+    def prompt(self, text: str) -> list[int]:
+        """`45+78`: zeros and the `=` are filled in as the format wants them."""
+        n = self.digits
+        found = re.fullmatch(r"(?:<bos>)?\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?", text.strip())
+        if not found or max(map(len, found.groups())) > n:
+            shown = text if len(text) <= 60 else text[:59] + "…"
+            wanted = f"two whole numbers of at most {n} digit{'s' * (n > 1)} and a + between them"
+            raise GlassformerError(f"input {shown!r} — expected {wanted}, such as 4+8")
+        tokens, answer = self.batch(np.array([[int(x) for x in found.groups()]]))
+        return [int(t) for t in tokens[0, : int(answer[0].argmax())]]
+
+    def steps(self, prompt: Sequence[int]) -> int:
+        return self.digits + 1 + (self.stop is not None)
+
+
+def _digits(numbers: Any, n: int) -> Any:
+    """Numbers [B] -> their n digits [B,n], the most significant first."""
+    out = np.empty((len(numbers), n), np.int64)
+    for i in reversed(range(n)):
+        rest = numbers // 10  # much faster than divmod
+        numbers, out[:, i] = rest, numbers - 10 * rest
+    return out
+
+
+def _without_leading_zeros(tokens: Any, answer: Any) -> tuple[Any, Any]:
+    """Moves each row's tokens up to where its leading zeros were; what is free at the end is 0 and no answer."""
+    keep = tokens > 0
+    for t in range(1, tokens.shape[1]):  # after a digit that is kept; the ones digit, even if it is 0
+        keep[:, t] |= keep[:, t - 1] & (tokens[:, t - 1] < 10)
+        keep[:, t - 1] |= tokens[:, t] >= 10
+    free = np.arange(tokens.shape[1]) < keep.sum(1, keepdims=True)             # where the kept ones go: B T
+    out, mask = np.zeros_like(tokens), np.zeros_like(answer)
+    out[free], mask[free] = tokens[keep], answer[keep]
+    return out, mask
+
+
+def _patterns(n: int) -> Rows:
+    """Zeros, nines, repeated digits, the same and one more, powers of ten and their neighbours."""
+    ones, most = (10**n - 1) // 9, 10**n - 1
+    repeated = np.array([(d * ones, e * ones) for d in range(10) for e in range(10)])
+    powers = [10**k for k in range(n)]
+    near = sorted({x for p in powers for x in (p - 1, p, p + 1, 5 * p, most - p)} | {most})
+    named = [(123, 456), (45, 78), (500, 500), (111, 222)]
+    rows = np.concatenate([repeated, repeated + [0, 1], list(itertools.product(near, near)), named])
+    return rows[((rows >= 0) & (rows <= most)).all(1)]

@@ -1,0 +1,59 @@
+"""The smallest, or the largest, of some numbers: `min` and `max`. Numbers may repeat."""
+
+from typing import Annotated, Any
+
+import numpy as np
+
+from ..registry import Between, task
+from ..vocabulary import Vocabulary
+from .base import Rows, Task
+
+
+@task("min")
+class Min(Task):
+    """The smallest of `length` numbers from 0 to vocab-1."""
+
+    pick: Any = staticmethod(np.min)
+
+    def __init__(
+        self,
+        vocab: Annotated[int, Between(2, 3_000_000)] = 1000,
+        length: Annotated[int, Between(1, 1000)] = 5,
+    ) -> None:
+        self.vocabulary = Vocabulary.numbers(vocab)
+        self.vocab, self.length = vocab, length
+        self.radix = (vocab,) * length
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        tokens = np.concatenate([rows, self.pick(rows, axis=1, keepdims=True)], axis=1)
+        answer = np.zeros(tokens.shape, dtype=bool)
+        answer[:, -1] = True
+        return tokens, answer
+
+    def edges(self) -> Rows:
+        """Neighbours at the ends and in the middle, in both orders, beside the largest and the smallest."""
+        top = self.vocab - 1
+        out = []
+        for a in sorted({0, 1, self.vocab // 2, top - 2, top - 1} & set(range(top))):
+            for pair in ([a, a + 1], [a + 1, a]):
+                for other in (0, a, top):
+                    out += [pair + [other] * (self.length - 2), [other] * (self.length - 2) + pair]
+        rows = np.array(out, dtype=np.int64)[:, : self.length]
+        return np.unique(rows, axis=0)
+
+    def steps(self, prompt: Any) -> int:
+        return 1
+
+
+@task("max")
+class Max(Min):
+    """The largest of `length` numbers from 0 to vocab-1."""
+
+    pick = staticmethod(np.max)
+
+    def __init__(
+        self,
+        vocab: Annotated[int, Between(2, 3_000_000)] = 1000,
+        length: Annotated[int, Between(1, 1000)] = 5,
+    ) -> None:
+        super().__init__(vocab, length)

@@ -1,0 +1,175 @@
+"""Looking up the last tokens in a fixed table; whatever stands before them is ignored.
+
+    table: 1 2 3 -> 4, 4 5 6 -> 7        1 2 3 4 5 6 -> 7
+
+A table is random (`entries`, `length`, `vocab`, `seed`), built in (`table=xor`, `sum-mod-10`, `parity-6`), or a
+file:
+
+- CSV, no header: a line per entry, the tokens of the key and then the value: `1,2,3,4`.
+- JSON: an object from keys to values, the tokens of a key separated by spaces, {"1 2 3": "4"}, or an array of
+  rows as in the CSV, [[1, 2, 3, 4], …].
+
+Tokens are texts without commas or white space; those of a file are its vocabulary (numbers in order, then the
+rest).
+"""
+
+import csv
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..registry import Between, task
+from ..vocabulary import Vocabulary
+from .base import Rows, Task
+
+MOST_ENTRIES, MOST_BYTES, LONGEST_KEY, LONGEST_TOKEN = 10_000, 4_000_000, 32, 40
+
+
+@dataclass(frozen=True)
+class Table:
+    """Keys [n, length] and values [n], as token numbers of a vocabulary."""
+
+    keys: Any
+    values: Any
+    vocabulary: Vocabulary
+
+
+@task("lookup")
+class Lookup(Task):
+    """The value that a fixed table gives for the last tokens."""
+
+    def __init__(
+        self,
+        table: str = "",
+        entries: Annotated[int, Between(1, MOST_ENTRIES)] = 10,
+        length: Annotated[int, Between(1, LONGEST_KEY)] = 5,
+        vocab: Annotated[int, Between(2, 10_000)] = 10,
+        seed: Annotated[int, Between(0, 2**31)] = 0,
+        prefix: Annotated[int, Between(0, 1_000)] = 0,
+    ) -> None:
+        """`prefix`: so many tokens, of every kind, stand before the key."""
+        if not table:
+            self.table = random_table(entries, length, vocab, seed)
+        else:
+            self.table = BUILT_IN[table]() if table in BUILT_IN else read_table(table)
+        self.vocabulary, self.prefix = self.table.vocabulary, prefix
+        self.entries, self.key_length = self.table.keys.shape
+        self.radix = (self.entries, *(len(self.vocabulary),) * prefix)
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        entry, before = rows[:, 0], rows[:, 1:]
+        tokens = np.concatenate([before, self.table.keys[entry], self.table.values[entry, None]], axis=1)
+        return tokens, np.arange(tokens.shape[1]) == np.full((len(rows), 1), tokens.shape[1] - 1)
+
+    def edges(self) -> Rows:
+        """Before each key (of up to 1,000) the end of another, which is not to be looked up."""
+        entry = np.arange(min(self.entries, 1_000))
+        other = self.table.keys[(entry + 1) % self.entries]
+        wide = np.tile(other, (1, self.prefix // self.key_length + 1))
+        before = wide[:, wide.shape[1] - self.prefix :]
+        return np.concatenate([entry[:, None], before], axis=1)
+
+    def prompt(self, text: str) -> list[int]:
+        tokens = self.vocabulary.encode(text)
+        if len(tokens) < self.key_length:
+            raise GlassformerError(f"input {text!r} — a key of {self.key_length} tokens was expected, got {len(tokens)}")
+        return tokens
+
+    def steps(self, prompt: Sequence[int]) -> int:
+        return 1
+
+
+# ── tables ─────────────────────────────────────────────────────────────────────────────────────
+def random_table(entries: int, length: int, vocab: int, seed: int) -> Table:
+    """Different random keys, random values."""
+    if vocab**length < entries:
+        raise GlassformerError(f"entries must be at most vocab^length = {vocab**length:,}, got {entries:,}")
+    rng = np.random.default_rng(seed)
+    keys: dict[tuple[int, ...], None] = {}
+    if vocab**length <= 4 * entries:  # nearly all of them: shuffle
+        every = np.array(list(itertools.product(range(vocab), repeat=length)))
+        keys = dict.fromkeys(map(tuple, rng.permutation(every)[:entries]))
+    while len(keys) < entries:
+        keys |= dict.fromkeys(map(tuple, rng.integers(0, vocab, (entries - len(keys), length)).tolist()))
+    return Table(np.array(list(keys)), rng.integers(0, vocab, entries), Vocabulary.numbers(vocab))
+
+
+def _complete(vocab: int, length: int) -> Table:
+    """Every key there is; the value is the sum modulo vocab."""
+    keys = np.array(list(itertools.product(range(vocab), repeat=length)))
+    return Table(keys, keys.sum(1) % vocab, Vocabulary.numbers(vocab))
+
+
+BUILT_IN = {
+    "xor": lambda: _complete(2, 2),
+    "sum-mod-10": lambda: _complete(10, 2),
+    "parity-6": lambda: _complete(2, 6),
+}
+
+
+def read_table(path: str) -> Table:
+    """The table in a CSV or JSON file; a GlassformerError says what is wrong with it."""
+    rows = _rows(path)
+    width = len(rows[0]) if rows else 0
+    if not 2 <= width <= LONGEST_KEY + 1:
+        raise GlassformerError(f"{path} — keys of 1 to {LONGEST_KEY} tokens and a value were expected, got {width}")
+    seen: dict[tuple[str, ...], int] = {}
+    for i, row in enumerate(rows, 1):
+        first = seen.setdefault(tuple(row[:-1]), i)
+        bad = next((t for t in row if not 0 < len(t) <= LONGEST_TOKEN or re.search(r"[\s,]", t)), None)
+        if len(row) != width:
+            what, got = f"a key of {width - 1} tokens was expected, as in entry 1", f"{len(row) - 1}"
+        elif bad is not None:
+            what = f"tokens of 1 to {LONGEST_TOKEN} characters, no commas or spaces, were expected"
+            got = f"{bad[:20]!r}"
+        elif first != i:
+            what, got = "a new key was expected", f"that of entry {first}: {' '.join(row[:-1])[:40]}"
+        else:
+            continue
+        raise GlassformerError(f"{path}, entry {i} — {what}, got {got}")
+    numbers = sorted({t for row in rows for t in row if re.fullmatch("[0-9]+", t)}, key=lambda t: (int(t), t))
+    tokens = numbers + sorted({t for row in rows for t in row} - set(numbers))
+    if len(tokens) == 1:
+        raise GlassformerError(f"{path} — at least two different tokens were expected, got only {tokens[0]!r}")
+    vocabulary = Vocabulary(tokens, sep=" ")
+    table = np.array([[vocabulary.index(t) for t in row] for row in rows])
+    return Table(table[:, :-1], table[:, -1], vocabulary)
+
+
+def _rows(path: str) -> list[list[str]]:
+    """The entries of a file as texts: the tokens of the key, then the value."""
+    file = Path(path)
+    if file.suffix not in (".csv", ".json"):
+        raise GlassformerError(f"table={path} — {', '.join(BUILT_IN)} or a .csv or .json file was expected")
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise GlassformerError(f"{path} — at most {MOST_BYTES:,} bytes were expected, got {file.stat().st_size:,}")
+        text = file.read_text(encoding="utf-8-sig")
+        rows = _from_json(text) if file.suffix == ".json" else list(csv.reader(text.splitlines()))
+    except OSError as e:
+        raise GlassformerError(f"{path} — cannot be read: {e.strerror}") from None
+    except (ValueError, RecursionError, csv.Error) as e:
+        raise GlassformerError(f"{path} — a table as {file.suffix[1:].upper()} was expected: {str(e)[:80]}") from None
+    rows = [[str(token).strip() for token in row] for row in rows if row]
+    if len(rows) > MOST_ENTRIES:
+        raise GlassformerError(f"{path} — at most {MOST_ENTRIES:,} entries were expected, got {len(rows):,}")
+    return rows
+
+
+def _from_json(text: str) -> list[list[Any]]:
+    # Objects as lists of pairs: a dict would silently drop a key that is there twice.
+    data = json.loads(text, object_pairs_hook=lambda pairs: {"pairs": pairs})
+    if isinstance(data, dict):
+        data = [[*key.split(), value] for key, value in data["pairs"]]
+    if not isinstance(data, list) or not all(isinstance(row, list) for row in data):
+        raise ValueError("an object from keys to values, or an array of rows, was not found")
+    if not all(type(token) in (str, int) for row in data for token in row):
+        raise ValueError("tokens must be texts or whole numbers")
+    return data

@@ -1,0 +1,80 @@
+"""The tasks of chapter 2: print a fixed message (hello-world), and repeat the last token for ever (repeat-last)."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..registry import Between, task
+from ..vocabulary import Vocabulary
+from .base import Rows, Task
+
+LONGEST = 4_000  # characters of a message; its check holds this many times as many logits
+
+
+@task("hello-world")
+class Message(Task):
+    """A fixed message after <bos>, then <eos>.
+
+    tokenizer=message: <bos>, the characters of the message, each once, <eos>. tokenizer=ascii: the 256 characters
+    that a byte can be, of which '\\0' begins and ends the message. `tokens` is the one example: begin, message, end.
+    """
+
+    def __init__(self, message: str = "Hello World!", tokenizer: Literal["message", "ascii"] = "message") -> None:
+        if len(message) > LONGEST:
+            raise GlassformerError(f"hello-world — a message has at most {LONGEST:,} characters, got {len(message):,}")
+        if tokenizer == "message":
+            begin, end = "<bos>", "<eos>"
+            self.vocabulary = Vocabulary([begin, *dict.fromkeys(message), end])
+        else:
+            begin = end = "\0"
+            self.vocabulary = Vocabulary(map(chr, range(256)))
+            if bad := [c for c in message if not 0 < ord(c) < 256]:
+                raise GlassformerError(
+                    f"hello-world:tokenizer=ascii — characters must be from 1 to 255, got {bad[0]!r}; "
+                    "tokenizer=message takes any"
+                )
+        self.radix = ()
+        self.tokens = np.array([self.vocabulary.index(c) for c in (begin, *message, end)])
+        self.stop = int(self.tokens[-1])
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        answer = np.ones((len(rows), len(self.tokens)), dtype=bool)
+        answer[:, 0] = False
+        return self.tokens[None].repeat(len(rows), 0), answer
+
+    def prompt(self, text: str) -> list[int]:
+        """Nothing need be typed; the beginning of the message is fine too."""
+        return [int(self.tokens[0]), *(self.vocabulary.index(c) for c in text)]
+
+    def steps(self, prompt: Sequence[int]) -> int:
+        return max(len(self.tokens) - len(prompt), 1)
+
+
+@task("repeat-last")
+class RepeatLast(Task):
+    """Some numbers, then the last of them again and again."""
+
+    def __init__(
+        self,
+        vocab: Annotated[int, Between(2, 100_000)] = 10,
+        length: Annotated[int, Between(1, 500)] = 3,
+        repeats: Annotated[int, Between(1, 500)] = 5,
+    ) -> None:
+        self.vocabulary = Vocabulary.numbers(vocab)
+        self.radix = (vocab,) * length
+        self.repeats = repeats
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        tokens = np.concatenate([rows, rows[:, -1:].repeat(self.repeats, 1)], axis=1)  # B T
+        answer = np.zeros(tokens.shape, dtype=bool)
+        answer[:, rows.shape[1] :] = True
+        return tokens, answer
+
+    def edges(self) -> Rows:
+        last = np.linspace(0, self.radix[0] - 1, num=5, dtype=int)[:, None]
+        return last.repeat(len(self.radix), 1)
+
+    def steps(self, prompt: Sequence[int]) -> int:
+        return self.repeats

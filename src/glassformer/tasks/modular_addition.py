@@ -1,0 +1,80 @@
+"""The task modular-addition: `a b =` or `a + b =`, then (a + b) mod p. Also differences, products and quotients.
+
+The numbers 0 … p−1 are one token each, then `=`, then (plus=true) the sign of the operation. With plus=false and
+p = 113 these are the 114 tokens of the usual grokking experiments.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..registry import Between, task
+from ..vocabulary import Vocabulary
+from .base import Rows, Task
+
+
+@task("modular-addition")
+class ModularAddition(Task):
+    """Two numbers below p, then their sum (difference, product, quotient) modulo p."""
+
+    def __init__(
+        self,
+        p: Annotated[int, Between(2, 257)] = 113,
+        operation: Literal["+", "-", "*", "/"] = "+",
+        plus: bool = False,
+    ) -> None:
+        self.p, self.operation, self.plus = p, operation, plus
+        signs = ("=", operation) if plus else ("=",)
+        self.vocabulary = Vocabulary((*map(str, range(p)), *signs), sep=" ")
+        self.radix = (p, p)
+        # 1/b, or 0 where there is none: there a/b is not defined
+        self._inverse = np.array([pow(b, -1, p) if math.gcd(b, p) == 1 else 0 for b in range(p)])
+
+    def defined(self, rows: Rows) -> Any:
+        if self.operation == "/":
+            return np.gcd(rows[:, 1], self.p) == 1
+        return super().defined(rows)
+
+    def result(self, rows: Rows) -> Any:
+        """The right answers [B]."""
+        a, b = rows[:, 0], rows[:, 1]
+        return {"+": a + b, "-": a - b, "*": a * b, "/": a * self._inverse[b]}[self.operation] % self.p
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        a, b = rows[:, 0], rows[:, 1]
+        equals, sign = np.full_like(a, self.p), np.full_like(a, self.p + 1)
+        question = [a, sign, b, equals] if self.plus else [a, b, equals]
+        tokens = np.stack([*question, self.result(rows)], axis=1)              # B T
+        answer = np.zeros(tokens.shape, dtype=bool)
+        answer[:, -1] = True
+        return tokens, answer
+
+    def edges(self) -> Rows:
+        ends = sorted({0, 1, self.p // 2, (self.p + 1) // 2, self.p - 1})
+        rows = np.array([(a, b) for a in ends for b in ends])
+        return rows[self.defined(rows)]
+
+    def classes(self, rows: Rows) -> Any:
+        if self.operation in "*/":
+            return super().classes(rows)
+        a, b = rows[:, 0], rows[:, 1]
+        wraps = a + b >= self.p if self.operation == "+" else a < b
+        return np.where(wraps, "wraps", "no wrap")
+
+    def prompt(self, text: str) -> list[int]:
+        """'5 8', '5+8' and '5 + 8 =' all mean the same."""
+        numbers = text.strip().removesuffix("=").replace(self.operation, " ", 1).split()
+        if len(numbers) != 2 or not all(n.isascii() and n.isdecimal() and len(n) < 9 for n in numbers):
+            raise GlassformerError(f"input {text!r} — expected two numbers, as in '1{self.operation}1'")
+        a, b = map(int, numbers)
+        if max(a, b) >= self.p:
+            raise GlassformerError(f"input {text!r} — expected numbers from 0 to {self.p - 1}, got {max(a, b)}")
+        if not self.defined(np.array([[a, b]]))[0]:
+            raise GlassformerError(f"input {text!r} — {b} has no inverse modulo {self.p}")
+        return [a, self.p + 1, b, self.p] if self.plus else [a, b, self.p]
+
+    def steps(self, prompt: Sequence[int]) -> int:
+        return 1

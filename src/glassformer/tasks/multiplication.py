@@ -1,0 +1,50 @@
+"""Decimal multiplication: `12*34=0408`, most significant digit first, zero-padded to n, n and 2n digits."""
+
+import re
+from typing import Annotated, Any
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..registry import Between, task
+from ..vocabulary import Vocabulary
+from .base import Rows, Task
+
+
+@task("multiplication")
+class Multiplication(Task):
+    """The product of two numbers of so many digits: 12*34=0408."""
+
+    def __init__(self, digits: Annotated[int, Between(1, 4)] = 2) -> None:
+        self.digits = digits
+        self.vocabulary = Vocabulary("0123456789*=")
+        self.radix = (10**digits, 10**digits)
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        n, a, b = self.digits, rows[:, 0], rows[:, 1]
+        times, equals = np.full((len(rows), 1), 10), np.full((len(rows), 1), 11)
+        tokens = np.concatenate([_digits(a, n), times, _digits(b, n), equals, _digits(a * b, 2 * n)], axis=1)
+        answer = np.arange(tokens.shape[1]) >= 2 * n + 2
+        return tokens, np.broadcast_to(answer, tokens.shape)
+
+    def edges(self) -> Rows:
+        """All pairs of 0, 1, 2, 5, 9, …: the powers of ten times these, and one more and one less."""
+        most = 10**self.digits - 1
+        near = {d * 10**k + e for d in (1, 2, 5, 9, 10) for k in range(self.digits) for e in (-1, 0, 1)}
+        numbers = np.array(sorted({min(x, most) for x in near}))
+        return np.stack(np.meshgrid(numbers, numbers, indexing="ij"), axis=-1).reshape(-1, 2)
+
+    def prompt(self, text: str) -> list[int]:
+        found = re.fullmatch(r"\s*([0-9]+)\s*\*\s*([0-9]+)\s*=?\s*", text)
+        n = self.digits
+        if not found or max(len(found[1]), len(found[2])) > n:
+            raise GlassformerError(
+                f"multiplication — expected two numbers of at most {n} digit{'s' * (n > 1)} such as "
+                f"{'12'[:n]}*{'34'[:n]}, got {text[:40]!r}"
+            )
+        return self.vocabulary.encode(f"{found[1].zfill(n)}*{found[2].zfill(n)}=")
+
+
+def _digits(x: Any, n: int) -> Any:
+    """Numbers [B] as their last n digits [B, n], most significant first."""
+    return x[:, None] // 10 ** np.arange(n)[::-1] % 10

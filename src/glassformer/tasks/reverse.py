@@ -1,0 +1,59 @@
+"""The task reverse: `12345=` and then `54321<EOS>`.
+
+The tokens are those of the book's addition: symbols, `+`, `=`, `<PAD>`, `<EOS>` (fourteen with ten symbols), so that
+models of both tasks can be compared; a sequence of five makes 12 tokens.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..registry import Between, task
+from ..vocabulary import Vocabulary
+from .base import Rows, Task
+
+SYMBOLS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+@task("reverse")
+class Reverse(Task):
+    """A sequence, then the same backwards."""
+
+    def __init__(
+        self, length: Annotated[int, Between(1, 256)] = 5, alphabet: Annotated[int, Between(2, 36)] = 10
+    ) -> None:
+        self.length, self.alphabet = length, alphabet
+        self.vocabulary = Vocabulary((*SYMBOLS[:alphabet], "+", "=", "<PAD>", "<EOS>"))
+        self.radix = (alphabet,) * length
+        self.stop = self.vocabulary.index("<EOS>")
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        column = np.ones((len(rows), 1), dtype=rows.dtype)
+        equals, end = column * self.vocabulary.index("="), column * self.vocabulary.index("<EOS>")
+        tokens = np.concatenate([rows, equals, rows[:, ::-1], end], axis=1)    # B 2n+2
+        answer = np.zeros(tokens.shape, dtype=bool)
+        answer[:, self.length + 1 :] = True
+        return tokens, answer
+
+    def edges(self) -> Rows:
+        """All symbols alike; counting up; one odd one out at every place."""
+        n, last = self.length, self.alphabet - 1
+        alike = np.arange(self.alphabet)[:, None].repeat(n, 1)
+        return np.concatenate([alike, np.arange(n)[None] % self.alphabet, np.eye(n, dtype=int) * last])
+
+    def classes(self, rows: Rows) -> Any:
+        return np.where((rows == rows[:, ::-1]).all(1), "palindrome", "other")
+
+    def prompt(self, text: str) -> list[int]:
+        """The `=` may be left out."""
+        symbols = text.strip().removesuffix("=")
+        tokens = self.vocabulary.encode(symbols)
+        if len(tokens) != self.length or max(tokens) >= self.alphabet:
+            expected = f"{self.length} of {SYMBOLS[: self.alphabet]}"
+            raise GlassformerError(f"input {text!r} — expected {expected}; another length is another option length=")
+        return [*tokens, self.vocabulary.index("=")]
+
+    def steps(self, prompt: Sequence[int]) -> int:
+        return self.length + 1

@@ -1,0 +1,117 @@
+"""Searching a text for its own last tokens: what came after them the first time?
+
+    1 2 3 4 5 6 1 2 3 -> 4        with prefix=3
+
+Defined where the last `prefix` tokens occur exactly once before (the two may overlap, as in 7 7 7 7). A row is
+the length of the text followed by its tokens, with zeros after the end.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..registry import Between, task
+from ..vocabulary import Vocabulary
+from .base import Rows, Task
+
+
+@task("search")
+class Search(Task):
+    """The token that followed an earlier occurrence of the last tokens."""
+
+    def __init__(
+        self,
+        prefix: Annotated[int, Between(1, 32)] = 3,
+        vocab: Annotated[int, Between(2, 10_000)] = 10,
+        block: Annotated[int, Between(2, 2_000)] = 100,
+        length: Annotated[int, Between(0, 2_000)] = 0,
+        bos: bool = False,
+    ) -> None:
+        """Texts of every length up to `length` (0: all that `block` holds). `bos`: they begin with <bos>."""
+        longest = block - bos
+        self.prefix, self.vocab, self.length, self.bos = prefix, vocab, length or longest, bos
+        if not prefix < self.length <= longest:
+            raise GlassformerError(f"length must be from prefix + 1 = {prefix + 1} to {longest}, got {self.length}")
+        self.vocabulary = Vocabulary.numbers(vocab)
+        if bos:
+            self.vocabulary = Vocabulary([*map(str, range(vocab)), "<bos>"], sep=" ")
+        self.radix = (self.length + 1, *(vocab,) * self.length)
+
+    @property
+    def size(self) -> int:
+        return sum(self.vocab**n for n in range(self.prefix + 1, self.length + 1))
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """All texts in order: the short ones first."""
+        out = np.zeros((stop - start, self.length + 1), np.int64)
+        first = 0  # the number of the first text of length n
+        for n in range(self.prefix + 1, self.length + 1):
+            low, high = max(start, first), min(stop, first + self.vocab**n)
+            if low < high:
+                index = np.arange(low - first, high - first)
+                out[low - start : high - start, 0] = n
+                for column in range(n, 0, -1):
+                    index, out[low - start : high - start, column] = np.divmod(index, self.vocab)
+            first += self.vocab**n
+        return out
+
+    def sample(self, n: int, rng: np.random.Generator) -> Rows:
+        """Texts of full length with the query planted once; every other one is full of near misses."""
+        texts = rng.integers(0, self.vocab, (n, self.length))
+        near = np.flatnonzero(rng.random(n) < 0.5)
+        tiled = texts[near, : 1 + self.prefix][:, np.arange(self.length) % (1 + self.prefix)]
+        off = rng.integers(-1, 2, tiled.shape) * (rng.random(tiled.shape) < 1 / self.prefix)
+        texts[near] = np.clip(tiled + off, 0, self.vocab - 1)
+        found, each = rng.integers(0, self.length - self.prefix, n), np.arange(n)  # where it begins
+        for i in range(self.prefix):  # one by one: the two may overlap
+            texts[each, self.length - self.prefix + i] = texts[each, found + i]
+        return np.concatenate([np.full((n, 1), self.length), texts], axis=1)
+
+    def edges(self) -> Rows:
+        """The shortest texts (one token repeated), and the longest with the query at the very start."""
+        rows = np.zeros((4, self.length + 1), np.int64)
+        rows[:2, 0], rows[2:, 0] = self.prefix + 1, self.length
+        rows[1, 1 : self.prefix + 2] = self.vocab - 1
+        rows[2, 1:], rows[3, 1:] = 1, np.arange(self.length) % self.vocab
+        for row in rows[2:]:
+            row[1 : self.prefix + 1] = row[-self.prefix :] = 0
+        return rows
+
+    def defined(self, rows: Rows) -> Any:
+        return self._find(rows)[0] == 1
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        _, where = self._find(rows)
+        each, n = np.arange(len(rows)), rows[:, 0] + self.bos
+        tokens = np.zeros((len(rows), self.length + self.bos + 1), np.int64)
+        tokens[:, self.bos : -1] = rows[:, 1:]
+        if self.bos:
+            tokens[:, 0] = self.vocab
+        tokens[each, n] = rows[each, 1 + where + self.prefix]
+        return tokens, np.arange(tokens.shape[1]) == n[:, None]
+
+    def classes(self, rows: Rows) -> Any:
+        _, where = self._find(rows)
+        overlaps = where + 2 * self.prefix > rows[:, 0]
+        return np.where(overlaps, "overlaps the query", np.where(where == 0, "at the start", "inside"))
+
+    def prompt(self, text: str) -> list[int]:
+        tokens = self.vocabulary.encode(text)
+        if len(tokens) <= self.prefix:
+            raise GlassformerError(f"input {text!r} — at least {self.prefix + 1} tokens were expected, got {len(tokens)}")
+        return [self.vocab] * self.bos + tokens
+
+    def steps(self, prompt: Sequence[int]) -> int:
+        return 1
+
+    def _find(self, rows: Rows) -> tuple[Any, Any]:
+        """How often the last tokens occur before, and where last: [B], [B]."""
+        n, texts = rows[:, 0], rows[:, 1:]
+        query = np.take_along_axis(texts, n[:, None] - self.prefix + np.arange(self.prefix), 1)
+        times, where = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        for start in range(self.length - self.prefix):
+            here = (texts[:, start : start + self.prefix] == query).all(1) & (start < n - self.prefix)
+            times, where = times + here, np.where(here, start, where)
+        return times, where

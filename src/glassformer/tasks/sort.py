@@ -1,0 +1,192 @@
+"""Sorting. `sort`: numbers that are one token each; `sort-digits`: numbers spelled with several digits.
+
+The input is a list and then a delimiter, the answer is the list in ascending order:
+
+    6 2 12 18 7 0  →  2 6 7 12 18
+
+A row is a list of token numbers, filled up with 0. Token 0 is the delimiter and stands below all numbers; it
+is called "0" if the numbers start at 1, else ";". The domain: every list of 1 to `length` numbers, all
+different unless `repeats`.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..registry import Between, task
+from ..vocabulary import Vocabulary
+from .base import Rows, Task
+
+
+def number_tokens(vocab: int, low: int = 1) -> Vocabulary:
+    """The delimiter and the vocab−1 numbers low, low+1, …"""
+    if low == 1:
+        return Vocabulary.numbers(vocab)
+    return Vocabulary([";", *map(str, range(low, low + vocab - 1))], sep=" ")
+
+
+@task("sort")
+class Sort(Task):
+    """Up to `length` numbers from `low` on, in ascending order; `exact`: no shorter lists."""
+
+    def __init__(
+        self,
+        vocab: Annotated[int, Between(2, 65_536)] = 11,
+        length: Annotated[int, Between(1, 1000)] = 6,
+        exact: bool = False,
+        repeats: bool = False,
+        low: Annotated[int, Between(-1_000_000, 1)] = 1,
+    ) -> None:
+        if exact and not repeats and length > vocab - 1:
+            raise GlassformerError(
+                f"sort:length={length} — at most {vocab - 1}, or repeats=true, was expected"
+            )
+        self.vocabulary = number_tokens(vocab, low)
+        self.numbers, self.repeats = vocab - 1, repeats
+        self.length = length if repeats else min(length, vocab - 1)
+        self.shortest = self.length if exact else 1
+        self.radix = (vocab,) * self.length
+
+    # ── the domain ─────────────────────────────────────────────────────────────────────────────
+    def _choices(self, k: int) -> list[int]:
+        """How many choices there are for each place of a list of k numbers."""
+        return [self.numbers - (0 if self.repeats else i) for i in range(k)]
+
+    @property
+    def size(self) -> int:
+        return sum(math.prod(self._choices(k)) for k in range(self.shortest, self.length + 1))
+
+    def rows(self, start: int, stop: int) -> Rows:
+        """The longest lists first; lists of one length in lexical order."""
+        parts = []
+        for k in range(self.length, self.shortest - 1, -1):
+            n = math.prod(self._choices(k))
+            if start < n and stop > 0:
+                parts.append(self._lists(k, max(start, 0), min(stop, n)))
+            start, stop = start - n, stop - n
+        return np.concatenate(parts) if parts else np.zeros((0, self.length), np.int64)
+
+    def _lists(self, k: int, start: int, stop: int) -> Rows:
+        index = np.arange(start, stop, dtype=np.int64)
+        out = np.zeros((stop - start, self.length), np.int64)
+        for i, n in reversed(list(enumerate(self._choices(k)))):
+            index, out[:, i] = np.divmod(index, n)
+            if not self.repeats:  # place i took one number: those after it count around the gap
+                out[:, i + 1 : k] += out[:, i + 1 : k] >= out[:, i, None]
+        out[:, :k] += 1
+        return out
+
+    def sample(self, n: int, rng: np.random.Generator) -> Rows:
+        """Every length alike (most lists are long), and of each length every list alike."""
+        lengths = rng.integers(self.shortest, self.length + 1, n)
+        if self.repeats:
+            rows = rng.integers(1, self.numbers + 1, (n, self.length))
+        else:
+            rows = np.stack([rng.choice(self.numbers, self.length, replace=False) for _ in range(n)]) + 1
+        return np.where(np.arange(self.length) < lengths[:, None], rows, 0)
+
+    def subsets(self, orders: int, rng: np.random.Generator) -> Rows:
+        """Every set of up to `length` numbers, in so many random orders each."""
+        if self.numbers > 16:
+            raise GlassformerError(f"subsets — at most 16 numbers were expected, got {self.numbers}")
+        rows = []
+        for subset in range(1, 2**self.numbers):
+            members = 1 + np.flatnonzero(subset >> np.arange(self.numbers) & 1)
+            if self.shortest <= len(members) <= self.length:
+                lists = rng.permuted(np.tile(members, (orders, 1)), axis=1)
+                rows.append(np.pad(lists, ((0, 0), (0, self.length - len(members)))))
+        return np.concatenate(rows)
+
+    def edges(self) -> Rows:
+        """Runs at both ends and an even spread, up and down; with repeats, lists of one and two numbers."""
+        k = min(self.length, self.numbers)
+        run, spread = np.arange(1, k + 1), np.linspace(1, self.numbers, k).astype(np.int64)
+        lists = [run, run[::-1], run + self.numbers - k, (run + self.numbers - k)[::-1], spread, spread[::-1]]
+        if self.repeats:
+            whole = np.arange(self.length)
+            lists += [whole * 0 + 1, whole * 0 + self.numbers, 1 + whole % k]
+            lists += [1 + (whole > 0) * (self.numbers - 1)]
+        full = [x for x in lists if len(x) >= self.shortest]
+        return np.array([np.pad(x, (0, self.length - len(x))) for x in full]).reshape(-1, self.length)
+
+    def classes(self, rows: Rows) -> Any:
+        return np.array([f"{n} numbers" for n in (rows > 0).sum(axis=1)])
+
+    # ── tokens and text ────────────────────────────────────────────────────────────────────────
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        lengths = (rows > 0).sum(axis=1)
+        longest = int(lengths.max())
+        tokens = np.zeros((len(rows), 2 * longest + 1), np.int64)
+        answer = np.zeros(tokens.shape, dtype=bool)
+        for k in np.unique(lengths):
+            those = lengths == k
+            tokens[those, :k] = rows[those, :k]
+            tokens[those, k + 1 : 2 * k + 1] = np.sort(rows[those, :k], axis=1)
+            answer[those, k + 1 : 2 * k + 1] = True
+        return tokens, answer
+
+    def prompt(self, text: str) -> list[int]:
+        """The list, with the delimiter after it if it was not typed."""
+        return [*self.check(self.vocabulary.encode(text), text), 0]
+
+    def check(self, numbers: list[int], text: str) -> list[int]:
+        """A list of the domain, without its delimiter."""
+        numbers = numbers[:-1] if numbers[-1:] == [0] else numbers
+        end, what = self.vocabulary[0], f"{self.ref.partition(':')[0]} of {text[:40]!r}"
+        if 0 in numbers:
+            raise GlassformerError(f"{what} — {end} ends a list and cannot stand within")
+        if not self.repeats and len(set(numbers)) < len(numbers):
+            raise GlassformerError(f"{what} — different numbers were expected (repeats=true sorts the rest)")
+        if not self.shortest <= len(numbers) <= self.length:
+            raise GlassformerError(
+                f"{what} — {self.shortest} to {self.length} numbers were expected, got {len(numbers)}"
+            )
+        return numbers
+
+    def steps(self, prompt: Sequence[int]) -> int:
+        return len(prompt) - 1
+
+
+@task("sort-digits")
+class SortDigits(Sort):
+    """Numbers of `digits` digits in ascending order, a token a digit; the number 0 ends the list."""
+
+    def __init__(
+        self,
+        digits: Annotated[int, Between(2, 4)] = 2,
+        base: Annotated[int, Between(2, 10)] = 10,
+        length: Annotated[int, Between(1, 1000)] = 8,
+        exact: bool = False,
+    ) -> None:
+        super().__init__(vocab=base**digits, length=length, exact=exact)
+        self.vocabulary = Vocabulary("0123456789"[:base])
+        self.digits, self.base = digits, base
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        numbers, answer = super().batch(rows)
+        return self.spell(numbers), np.repeat(answer, self.digits, axis=1)
+
+    def spell(self, numbers: Any) -> Any:
+        """Numbers [B,T] as digits [B, T·digits], most significant first."""
+        places = self.base ** np.arange(self.digits)[::-1]
+        return (numbers[..., None] // places % self.base).reshape(len(numbers), -1)
+
+    def prompt(self, text: str) -> list[int]:
+        """Numbers with white space or commas between them; leading zeros may be left out."""
+        numbers = []
+        for word in text.replace(",", " ").split():
+            digits = self.vocabulary.encode(word)
+            if len(digits) > self.digits:
+                raise GlassformerError(f"{word} — at most {self.digits} digits were expected, got {len(digits)}")
+            numbers.append(int(word, self.base))
+        return [int(d) for d in self.spell(np.array([[*self.check(numbers, text), 0]]))[0]]
+
+    def steps(self, prompt: Sequence[int]) -> int:
+        return len(prompt) - self.digits
+
+    def answer(self, tokens: Sequence[int]) -> str:
+        text = self.vocabulary.decode(tokens)
+        return " ".join(text[i : i + self.digits] for i in range(0, len(text), self.digits))
