@@ -1,10 +1,31 @@
 """The one table of (ref, input, output) that unit, command-line, bridge and browser tests read."""
 
 CASES: list[tuple[str, str, str]] = [
-    # hello-world, repeat-last, reverse, modular-addition
-    # lookup, search
-    # min, max, sort
-    # add-digit, add-mod
-    # addition, multiplication
-    # text programs
+    ("hello-world", "", "Hello World!"),
+    ("hello-world:variant=zero-pos", "Hello W", "orld!"),
+    ("hello-world:message=Hello, World!", "", "Hello, World!"),
+    ("repeat-last:vocab=12", "3 1 7", "7 7 7 7 7"),
+    ("reverse", "12345", "54321"),
+    ("reverse:length=7,alphabet=36", "glasses", "sessalg"),
+    ("modular-addition", "90+90", "67"),
+    ("modular-addition:operation=-", "5-8", "110"),
+    ("lookup:table=xor", "1 0", "1"),
+    ("search:prefix=3,vocab=10,block=20", "1 2 3 4 5 6 1 2 3", "4"),
+    ("min:vocab=20", "6 2 0 12 18 7 12 12", "0"),
+    ("max:vocab=20", "6 2 0 12 18 7 12 12", "18"),
+    ("sort:vocab=20", "6 2 12 18 7", "2 6 7 12 18"),
+    ("add-digit", "7 8", "5"),
+    ("add-mod:digits=2", "12+33", "5"),
+    ("addition:digits=2", "45+78", "123"),
+    ("addition:digits=2,variant=book", "45+78", "123"),
+    ("addition:digits=3,dtype=float32", "999+1", "1000"),
+    ("addition:digits=10", "9999999999+1", "10000000000"),
+    ("addition:digits=3,order=ones", "123+456", "9750"),
+    ("addition:digits=2,padding=none", "84+88", "172"),
+    ("addition:digits=2,padding=none", "4+8", "12"),
+    ("multiplication:digits=2", "12*34", "0408"),
+    ("hello.taotp", "", "Hello World!"),
+    ("max.taotp", "0 2 1", "2"),
+    ("min.taotp", "7 3 12", "3"),
+    ("figure-8.2.taotp", "<bos>", "Hello World!<eos>"),
 ]

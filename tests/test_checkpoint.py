@@ -91,3 +91,26 @@ def test_missing_foreign_and_future(tmp_path):
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(GlassformerError, match="cannot be written"):
         save(labelled(), tmp_path / "no" / "m.safetensors")
+
+
+def with_theta(ref):
+    from glassformer.blueprint import make
+
+    model, blueprint = random_model(d_model=8, d_mlp=32, extras=False), make(ref)
+    shapes = {n: w.shape for n, w in model.weights.items()}
+    theta = blueprint.start(model.weights, np.random.default_rng(0))
+    return replace(model, weights=blueprint.expand(theta, shapes), theta=theta, blueprint=ref)
+
+
+@pytest.mark.parametrize("ref", ["dense", "low-rank:rank=2", "shared", "rotated:seed=3"])
+def test_theta_is_kept_and_checked(tmp_path, ref):
+    from glassformer.count import count
+
+    model = with_theta(ref)
+    back = load(save(model, tmp_path / "m.safetensors"))
+    assert back.blueprint == ref and digest(back) == digest(model)
+    assert count(back).unique == sum(t.size for t in model.theta.values())
+    name = next(iter(model.theta))
+    lie = replace(model, theta={**model.theta, name: model.theta[name] + 1})
+    with pytest.raises(GlassformerError, match="theta does not make its weights"):
+        load(save(lie, tmp_path / "lie.safetensors"))

@@ -14,7 +14,7 @@ import numpy as np
 from .arrays import Array
 from .errors import GlassformerError
 from .model import Model
-from .registry import Between, blueprint
+from .registry import Between, blueprint, find, split
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -89,10 +89,8 @@ class Lora(Blueprint):
     def __init__(self, base: str = "", rank: Annotated[int, Between(1, 1024)] = 2) -> None:
         if not base:
             raise GlassformerError("lora — needs a base: lora:base=FILE.safetensors")
-        from .checkpoint import load
-
         self.rank = rank
-        weights = load(base).weights
+        weights = _base_weights(base)
         self.frozen = {name: to_matrix(name, w) for name, w in weights.items()}
         self.base_shapes = {name: tuple(w.shape) for name, w in weights.items()}
 
@@ -162,6 +160,24 @@ class Rotated(Blueprint):
         weights = super().expand(theta, shapes)
         W_E = weights["embed.W_E"]
         return turn(weights, arrays.of(W_E).like(W_E, self._matrix(shapes)))
+
+
+def _base_weights(path: str) -> dict[str, Any]:
+    """The weights in a checkpoint, without theta."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return {n: w for n, w in load_file(path).items() if ":" not in n}
+    except (OSError, SafetensorError) as e:
+        raise GlassformerError(f"lora:base={path} — cannot be read: {e}") from None
+
+
+def make(ref: str) -> Blueprint:
+    """The blueprint that a ref names: "dense", "low-rank:rank=4"."""
+    entry = find("blueprint", ref.partition(":")[0])
+    found: Blueprint = entry.build(**entry.parse(split(ref, entry.options)[1]))
+    return found
 
 
 # ── arrays as matrices ─────────────────────────────────────────────────────────────────────────

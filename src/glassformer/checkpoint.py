@@ -20,14 +20,17 @@ from .model import Config, Labels, Model
 from .vocabulary import Vocabulary
 
 KEY = "glassformer"
+THETA = "theta:"  # names of theta's parts on disk start so
 FORMAT = 1
 
 
 def digest(model: Model) -> str:
-    """SHA-256 of what the model computes with: config, vocabulary and tensors. Verdicts cite it."""
-    h = hashlib.sha256(_dump({"config": asdict(model.config), "vocabulary": model.vocabulary.to_json()}))
-    for name in sorted(model.weights):
-        w = np.ascontiguousarray(arrays.numpy(model.weights[name]))
+    """SHA-256 of what the model computes with: config, vocabulary, blueprint and tensors. Verdicts cite it."""
+    words = {"config": asdict(model.config), "vocabulary": model.vocabulary.to_json(), "blueprint": model.blueprint}
+    h = hashlib.sha256(_dump(words))
+    parts = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
+    for name in sorted(parts):
+        w = np.ascontiguousarray(arrays.numpy(parts[name]))
         h.update(_dump([name, str(w.dtype), list(w.shape)]))
         h.update(w.tobytes())
     return h.hexdigest()
@@ -44,10 +47,12 @@ def save(model: Model, path: str | Path) -> Path:
         "task": model.task,
         "labels": asdict(model.labels),
         "provenance": dict(model.provenance),
+        "blueprint": model.blueprint,
     }
     sealed = {"header": header, "model": digest(model), "sha256": _seal(header, digest(model))}
-    weights = {n: np.ascontiguousarray(arrays.numpy(w)) for n, w in model.weights.items()}
-    return write_atomically(path, to_bytes(weights, {KEY: _dump(sealed).decode()}))
+    stored = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
+    tensors = {n: np.ascontiguousarray(arrays.numpy(w)) for n, w in stored.items()}
+    return write_atomically(path, to_bytes(tensors, {KEY: _dump(sealed).decode()}))
 
 
 def load(path: str | Path) -> Model:
@@ -57,7 +62,9 @@ def load(path: str | Path) -> Model:
         data = path.read_bytes()
     except OSError as e:
         raise GlassformerError(f"{path} — cannot be read: {e.strerror}") from None
-    weights, metadata = _parse(path, data)
+    tensors, metadata = _parse(path, data)
+    weights = {n: t for n, t in tensors.items() if not n.startswith(THETA)}
+    theta = {n.removeprefix(THETA): t for n, t in tensors.items() if n.startswith(THETA)}
     if KEY not in metadata:
         raise GlassformerError(f"{path} — a safetensors file, but not of glassformer: it has no {KEY!r} header")
     try:
@@ -69,7 +76,7 @@ def load(path: str | Path) -> Model:
         labels["slots"] = {name: (int(a), int(b)) for name, (a, b) in labels["slots"].items()}
         model = Model(
             Config(**header["config"]), weights, Vocabulary.from_json(header["vocabulary"]),
-            header["task"], Labels(**labels), header["provenance"],
+            header["task"], Labels(**labels), header["provenance"], header["blueprint"], theta,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, GlassformerError) as e:
         if isinstance(e, GlassformerError) and str(path) in str(e):
@@ -77,7 +84,23 @@ def load(path: str | Path) -> Model:
         raise GlassformerError(f"{path} — damaged checkpoint: its header does not fit ({e})") from None
     if sealed.get("sha256") != _seal(header, digest(model)):
         raise GlassformerError(f"{path} — damaged checkpoint: its SHA-256 does not match what is in it")
+    _check_theta(path, model)
     return model
+
+
+def _check_theta(path: Path, model: Model) -> None:
+    """Theta must really make the weights, or a count of theta would be a lie."""
+    if not model.blueprint:
+        if model.theta:
+            raise GlassformerError(f"{path} — damaged checkpoint: theta without a blueprint")
+        return
+    from .blueprint import make
+
+    made = make(model.blueprint).expand(model.theta, {n: tuple(w.shape) for n, w in model.weights.items()})
+    tolerance = 1e-12 if model.dtype == "float64" else 1e-5
+    for name, w in model.weights.items():
+        if not np.allclose(made[name], w, rtol=tolerance, atol=tolerance):
+            raise GlassformerError(f"{path} — its theta does not make its weights: {name} differs")
 
 
 def write_atomically(path: str | Path, data: bytes) -> Path:

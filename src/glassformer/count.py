@@ -36,20 +36,26 @@ def count(model: Model) -> Count:
     """Counts a model's parameters."""
     size = {n: int(np.prod(w.shape)) for n, w in model.weights.items()}
     used = {n: int((w != 0).sum()) for n, w in model.weights.items()}
-    values = np.unique(np.concatenate([arrays.numpy(w).ravel() for w in model.weights.values()]))
+    values = _values(model.weights)
+    made_from = _values(model.theta) if model.blueprint else values
     total = sum(size.values())
     return Count(
         total=total,
         nonzero=sum(used.values()),
-        unique=total,
+        unique=sum(int(np.prod(t.shape)) for t in model.theta.values()) if model.blueprint else total,
         distinct=len(values),
-        strict=len(set(values[~np.isin(np.abs(values), (0, 1))].tolist()) | _declared(model)),
+        strict=len(set(made_from[~np.isin(np.abs(made_from), (0, 1))].tolist()) | _declared(model)),
         embedding=sum(n for name, n in size.items() if _is_embedding(name)),
         nonzero_embedding=sum(n for name, n in used.items() if _is_embedding(name)),
         booklet=sum(n for name, n in size.items() if not _is_norm(name)),
         arrays=size,
         nonzero_arrays=used,
     )
+
+
+def _values(arrays_by_name: Any) -> Any:
+    """The different values in arrays, sorted."""
+    return np.unique(np.concatenate([arrays.numpy(w).ravel() for w in arrays_by_name.values()]))
 
 
 def _declared(model: Model) -> set[float]:

@@ -2,7 +2,6 @@
 
 import importlib
 import pkgutil
-import re
 from functools import cache
 from typing import Any
 
@@ -42,48 +41,13 @@ def entries(kind: str) -> dict[str, registry.Entry]:
     return registry.REGISTRY[kind]
 
 
-def split(ref: str, known: Any = None) -> tuple[str, dict[str, str]]:
-    """A ref's name and option texts.
-
-    >>> split('hello-world:message="Hello, World!",variant=book')
-    ('hello-world', {'message': 'Hello, World!', 'variant': 'book'})
-
-    A comma that no option name follows belongs to the value, since shells eat quotes.
-    """
-    name, _, rest = ref.partition(":")
-    options: dict[str, str] = {}
-    at = 0
-    while at < len(rest):
-        found = re.compile(r"([A-Za-z_]\w*)=").match(rest, at)
-        if not found:
-            raise GlassformerError(f"{ref} — expected option=value after {name + ':' + rest[:at]!r}, got {rest[at:]!r}")
-        key, at = found.group(1), found.end()
-        quoted = re.compile(r'"((?:[^"\\]|\\.)*)"(?=,|$)').match(rest, at)
-        if quoted:
-            value, at = re.sub(r"\\(.)", r"\1", quoted.group(1)), quoted.end()
-        else:
-            end = at
-            for comma in re.finditer(r",(?=([A-Za-z_]\w*)=)", rest[at:]):
-                if known is None or comma.group(1) in known:
-                    end = at + comma.start()
-                    break
-            else:
-                end = len(rest)
-            value, at = rest[at:end], end
-        if key in options:
-            raise GlassformerError(f"{ref} — option {key} is given twice")
-        options[key] = value
-        at += 1  # the comma
-    return name, options
-
-
 def _build(kind: str, ref: str) -> Any:
     _import_all()
     name = ref.partition(":")[0]
     if kind == "program" and ("/" in name or "." in name):
         raise GlassformerError(f"{ref} — expected a program, or a file that ends in .safetensors or .taotp")
     entry = registry.find(kind, name)
-    return entry.build(**entry.parse(split(ref, entry.options)[1]))
+    return entry.build(**entry.parse(registry.split(ref, entry.options)[1]))
 
 
 @cache

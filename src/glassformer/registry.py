@@ -118,6 +118,41 @@ def find(kind: str, name: str) -> Entry:
     return entries[name]
 
 
+def split(ref: str, known: Any = None) -> tuple[str, dict[str, str]]:
+    """A ref's name and option texts.
+
+    >>> split('hello-world:message="Hello, World!",variant=book')
+    ('hello-world', {'message': 'Hello, World!', 'variant': 'book'})
+
+    A comma that no option name follows belongs to the value, since shells eat quotes.
+    """
+    name, _, rest = ref.partition(":")
+    options: dict[str, str] = {}
+    at = 0
+    while at < len(rest):
+        found = re.compile(r"([A-Za-z_]\w*)=").match(rest, at)
+        if not found:
+            raise GlassformerError(f"{ref} — expected option=value after {name + ':' + rest[:at]!r}, got {rest[at:]!r}")
+        key, at = found.group(1), found.end()
+        quoted = re.compile(r'"((?:[^"\\]|\\.)*)"(?=,|$)').match(rest, at)
+        if quoted:
+            value, at = re.sub(r"\\(.)", r"\1", quoted.group(1)), quoted.end()
+        else:
+            end = at
+            for comma in re.finditer(r",(?=([A-Za-z_]\w*)=)", rest[at:]):
+                if known is None or comma.group(1) in known:
+                    end = at + comma.start()
+                    break
+            else:
+                end = len(rest)
+            value, at = rest[at:end], end
+        if key in options:
+            raise GlassformerError(f"{ref} — option {key} is given twice")
+        options[key] = value
+        at += 1  # the comma
+    return name, options
+
+
 def task(name: str) -> Callable[[type[T]], type[T]]:
     """Registers a Task class. Its instances know their `ref`."""
     return _class("task", name)

@@ -49,9 +49,8 @@ class Addition(Task):
             parts.insert(0, BOS)
         if self.stop is not None:
             parts.append(self.stop)
-        tokens = np.concatenate(
-            [np.full((len(rows), 1), p) if isinstance(p, int) else p for p in parts], axis=1
-        )                                                                      # B T
+        columns = [np.full((len(rows), 1), p) if isinstance(p, int) else p for p in parts]
+        tokens = np.concatenate(columns, axis=1)                               # B T
         answer = np.zeros(tokens.shape, dtype=bool)
         answer[:, -self.steps(()) :] = True
         return _without_leading_zeros(tokens, answer) if self.padding == "none" else (tokens, answer)
@@ -68,8 +67,8 @@ class Addition(Task):
         start_pairs = [(d, 10 - d) for d in range(1, 10)] + [(9, 9), (9, 0), (4, 5), (4, 4)]
         run_pairs = [(d, 9 - d) for d in range(10)]
         for start, run, rest in itertools.product(start_pairs, run_pairs, [(0, 0), (4, 4), (9, 9)]):
-            numbers = [np.where(starts, s, np.where(runs, r, e)) @ power for s, r, e in zip(start, run, rest, strict=True)]
-            edges.append(np.stack(numbers, axis=1))
+            a, b = (np.where(starts, start[i], np.where(runs, run[i], rest[i])) @ power for i in (0, 1))
+            edges.append(np.stack([a, b], axis=1))
         return np.unique(np.concatenate(edges), axis=0)
 
     def classes(self, rows: Rows) -> Any:
@@ -127,5 +126,5 @@ def _patterns(n: int) -> Rows:
     powers = [10**k for k in range(n)]
     near = sorted({x for p in powers for x in (p - 1, p, p + 1, 5 * p, most - p)} | {most})
     named = [(123, 456), (45, 78), (500, 500), (111, 222)]
-    rows = np.concatenate([repeated, repeated + [0, 1], list(itertools.product(near, near)), named])
+    rows = np.concatenate([repeated, np.add(repeated, (0, 1)), list(itertools.product(near, near)), named])
     return rows[((rows >= 0) & (rows <= most)).all(1)]

@@ -36,7 +36,7 @@ class Min(Task):
         out = []
         for a in sorted({0, 1, self.vocab // 2, top - 2, top - 1} & set(range(top))):
             for pair in ([a, a + 1], [a + 1, a]):
-                for other in (0, a, top):
+                for other in (0, a, a + 1, top):
                     out += [pair + [other] * (self.length - 2), [other] * (self.length - 2) + pair]
         rows = np.array(out, dtype=np.int64)[:, : self.length]
         return np.unique(rows, axis=0)

@@ -1,9 +1,5 @@
-"""The command line: parsing and printing only.
+"""Commands that look at models: list, run, explain, count, verify, claims, export, tour."""
 
-Exit status: 0 it holds, 1 it does not (wrong outputs, a claim that differs), 2 the call was wrong.
-"""
-
-import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,47 +7,18 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.progress import track
-from rich.table import Table
 
-from . import __version__, claims, refs
-from .count import WAYS, count
-from .errors import GlassformerError
-from .lens.explain import SlotContent, explain
-from .model import Model
-from .runs import Run, prompt, run
-from .tap import hook_names
-from .verify import Verdict, check
-
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
-    help="Glassformer: transformers you can see through.",
-)  # fmt: skip
-out = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 120)
-err = Console(highlight=False, markup=False, emoji=False, stderr=True)
-
-Ref = Annotated[str, typer.Argument(help="a program with options (addition:digits=3), x.safetensors or x.taotp")]
-Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout and nothing else")]
-
-
-def main() -> None:
-    """The `glassformer` command. Whatever a person typed wrong ends in one line and status 2."""
-    try:
-        status = app(standalone_mode=False)
-    except GlassformerError as e:
-        status = _fail(str(e))
-    except KeyboardInterrupt:
-        status = _fail("interrupted")
-    except BrokenPipeError:  # the reader had enough
-        sys.stderr.close()
-        status = 0
-    except Exception as e:
-        if not hasattr(e, "format_message"):  # not a usage error of the command line library
-            raise
-        status = _fail(e.format_message())
-    sys.exit(status or 0)
+from .. import __version__, claims, refs
+from ..count import WAYS, count
+from ..errors import GlassformerError
+from ..lens.explain import SlotContent, explain
+from ..model import Model
+from ..runs import Run, prompt, run
+from ..tap import hook_names
+from ..verify import Verdict, check
+from .common import Json, Ref, app, err, out, print_json, table_of
 
 
 @app.command("list")
@@ -65,7 +32,7 @@ def list_(
         entries = refs.entries(what[:-1])
         rows = [entries[name] for name in sorted(entries)]
         if as_json:
-            return _json({what: [e.to_json() for e in rows]})
+            return print_json({what: [e.to_json() for e in rows]})
         for e in rows:
             out.print(e.name, style="bold", end="  ")
             out.print(e.help)
@@ -74,13 +41,14 @@ def list_(
     elif what == "claims":
         found = list(claims.ledger().values())
         if as_json:
-            return _json({"claims": [c.to_json() for c in found]})
-        out.print(_table(("claim", "where", "says", "verdict"), [(c.name, c.where, c.says, c.verdict) for c in found]))
+            return print_json({"claims": [c.to_json() for c in found]})
+        columns = ("claim", "where", "says", "verdict")
+        out.print(table_of(columns, [(c.name, c.where, c.says, c.verdict) for c in found]))
     elif what == "hooks":
         if not ref:
             raise GlassformerError("list hooks — expected a model: glassformer list hooks REF")
         names = hook_names(refs.load(ref))
-        return _json({"hooks": names}) if as_json else out.print("\n".join(names))
+        return print_json({"hooks": names}) if as_json else out.print("\n".join(names))
     else:
         raise GlassformerError(f"list {what} — expected programs, tasks, claims or hooks")
 
@@ -109,7 +77,7 @@ def run_(
             print(result.output)
     if as_json:
         rows = [r.to_json() | ({"trace": _trace_rows(model, r)} if trace else {}) for r in results]
-        _json(rows[0] if len(rows) == 1 else {"runs": rows})
+        print_json(rows[0] if len(rows) == 1 else {"runs": rows})
 
 
 @app.command("explain")
@@ -120,7 +88,7 @@ def explain_(
     model = refs.load(ref)
     story = explain(model, prompt(model, text))
     if as_json:
-        return _json(story.to_json())
+        return print_json(story.to_json())
     out.print(f"After {' '.join(story.tokens)} comes ", end="")
     out.print(story.winner, style="bold", end="")
     out.print(f": its logit beats that of {story.runner_up!r} by {story.margin:.4g}.")
@@ -150,7 +118,7 @@ def count_(ref: Ref, as_json: Json = False) -> None:
     model = refs.load(ref)
     counted = count(model)
     if as_json:
-        return _json({"ref": ref, **counted.to_json()})
+        return print_json({"ref": ref, **counted.to_json()})
     meaning = {
         "total": "entries of all arrays, a tied head once",
         "nonzero": "of these, not 0",
@@ -161,7 +129,7 @@ def count_(ref: Ref, as_json: Json = False) -> None:
         "nonzero_embedding": "of these, not 0",
         "booklet": "as the booklet counts: norms left out",
     }
-    out.print(_table(("count", "", "means"), [(w, f"{getattr(counted, w):,}", meaning[w]) for w in WAYS]))
+    out.print(table_of(("count", "", "means"), [(w, f"{getattr(counted, w):,}", meaning[w]) for w in WAYS]))
     print(model)
 
 
@@ -178,7 +146,7 @@ def verify_(
     chosen = refs.load_task(task or model)
     verdict = _watch(check(model, chosen, sample=sample, seed=seed))
     if as_json:
-        _json({"ref": ref, **verdict.to_json()})
+        print_json({"ref": ref, **verdict.to_json()})
     else:
         how = "every input" if verdict.exhaustive else f"a sample (seed {seed}) and the edge cases"
         out.print(f"{ref} on {chosen.ref}: ", end="")
@@ -204,9 +172,9 @@ def claims_(
         rows.append((c, measured))
     if as_json:
         measured_claims = [c.to_json() | {"measured": m, "matches": c.matches(m)} for c, m in rows]
-        _json({"differ": differ, "claims": measured_claims})
+        print_json({"differ": differ, "claims": measured_claims})
     else:
-        table = _table(("claim", "where", "says", "measured", "verdict"))
+        table = table_of(("claim", "where", "says", "measured", "verdict"))
         for c, m in rows:
             mark = "" if c.matches(m) else f"  ≠ record {claims.as_text(c.records)}"
             verdict = c.verdict + (f": {c.note}" if c.note else "")
@@ -224,7 +192,7 @@ def export_(
     as_json: Json = False,
 ) -> None:
     """Write a model to a file: a checkpoint, or text to read and change by hand."""
-    from . import checkpoint, taotp
+    from .. import checkpoint, taotp
 
     model = refs.load(ref)
     if to == "safetensors":
@@ -233,13 +201,13 @@ def export_(
         checkpoint.write_atomically(path, taotp.write(model).encode())
     else:
         raise GlassformerError(f"--to {to} — expected safetensors or taotp")
-    _json({"ref": ref, "out": str(path), "bytes": path.stat().st_size}) if as_json else out.print(f"wrote {path}")
+    print_json({"ref": ref, "out": str(path), "bytes": path.stat().st_size}) if as_json else out.print(f"wrote {path}")
 
 
 @app.command("tour")
 def tour_() -> None:
     """A walk through what is here: run, count, verify, explain, write as text."""
-    from .tour import tour
+    from ..tour import tour
 
     raise typer.Exit(tour(out))
 
@@ -263,7 +231,7 @@ def _watch(events: Iterable[Any]) -> Verdict:
 
 
 def _trace(model: Model, result: Run) -> None:
-    table = _table(("step", "reads", "top tokens", "margin", "heads"))
+    table = table_of(("step", "reads", "top tokens", "margin", "heads"))
     for row in _trace_rows(model, result):
         top = "  ".join(f"{t} {x:.4g}" for t, x in row["top"])
         heads = "; ".join(f"{h['name']}: {' '.join(f'{t}@{s}' for s, t, _ in h['read'][:3])}" for h in row["heads"])
@@ -287,21 +255,3 @@ def _print_slots(title: str, slots: list[SlotContent]) -> None:
     for s in slots:
         values = " ".join(f"{v:.4g}" for v in s.values[:8]) + (" …" if len(s.values) > 8 else "")
         out.print(f"    {s.name}: {values}" + (f"  = {s.means}" if s.means else ""))
-
-
-def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for c in columns:
-        table.add_column(c, overflow="fold", justify="right" if c == "" else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _json(value: Any) -> None:
-    print(json.dumps(value, default=float, ensure_ascii=False))
-
-
-def _fail(message: str) -> int:
-    err.print("error: " + " ".join(message.split()), soft_wrap=True)
-    return 2
