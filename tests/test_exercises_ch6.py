@@ -1,4 +1,4 @@
-"""The booklet's exercises of chapter 6 that are constructions or measurements, in code. docs/exercises.md has them all."""
+"""The booklet's exercises of chapter 6 that are constructions or measurements. docs/exercises.md has them all."""
 
 from itertools import product
 
@@ -121,6 +121,16 @@ def test_6_11_shared_positions_need_a_head_per_place(digits: int) -> None:
     assert right(model)
 
 
+def test_6_13_layer_norm_bends_the_line() -> None:
+    """The residual only changes the y_j of section 6.1; its sums v_k = v + k·w still stand on a line, and no functional
+    picks one from the middle of a line. But layer norm puts the line on an arc, and there every sum has one.
+    """
+    line = np.arange(19.0)[:, None] * [1, -1, 0] + np.array([4, 4, -8])
+    arc = layer_norm(line)
+    assert (arc @ arc.T).argmax(0).tolist() == list(range(19))
+    assert set((line @ RNG.standard_normal((3, 1000))).argmax(0).tolist()) == {0, 18}
+
+
 @pytest.mark.parametrize("digits", [1, 2])
 def test_6_14_without_a_cleanup_head(digits: int) -> None:
     model = figure(digits, tidy=False)
@@ -164,8 +174,8 @@ def relative_adder(digits: int) -> Model:
     off `rest`, so that the mean stays 0). A written digit must not do the same with what stands so far behind it: from
     a digit, every head looks at `+`, which has the value 0. Layer 1: one head looks at `=`, the other at its own
     position; together they write the sum and which digit is due as one number beside a 1, loud enough to drown the
-    rest. At `=` itself layer norm has shrunk the row by |row|/√7, elsewhere not: so there are two kinds of code, and the
-    table has both.
+    rest. At `=` itself layer norm has shrunk the row by |row|/√7, elsewhere not: so there are two kinds of code, and
+    the table has both.
     """
     layout = Layout(value=1, one=1, rest=2, position=3)
     task, n_ctx, unit, loud = load_task(f"addition:digits={digits}"), 3 * digits + 2, 0.25 / 10**digits, 1e8
@@ -224,7 +234,7 @@ def test_6_18_better_constants_for_the_sum_and_the_position() -> None:
 
 def test_6_19_which_coordinate_of_the_position() -> None:
     first, second, third = np.eye(3)
-    assert abs(least_step(seen(2, mix=third))) < 1e-12  # two places of the answer at the same height: no longer told apart
+    assert abs(least_step(seen(2, mix=third))) < 1e-12  # two places of the answer get the same code
     assert least_step(seen(2, mix=first)) > 9e-4
     assert least_step(seen(3, mix=third)) > 3 * least_step(seen(3, mix=first))  # but for three digits it is better
     assert least_step(seen(3, mix=second)) > least_step(seen(3, mix=first))

@@ -54,13 +54,13 @@ def _excluded(c: "Config", name: str) -> bool:
 
 
 def zeros(c: "Config", *extra: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Every required array as zeros, and the optional ones named: zeros(c, "mlp.b_in", "ln_final.w").
+    """Every required array as zeros, and the optional ones named: zeros(c, "mlp.b_in", "blocks.2.attn.b_Q").
 
     "mlp" asks for the MLP arrays and both biases even if d_mlp is 0 (the booklet counts such a b_out).
     """
     mlp = "mlp" in extra
     names = {n for n in extra if n != "mlp"} | ({"mlp.b_in", "mlp.b_out"} if mlp else set())
-    if unknown := sorted(names - OPTIONAL):
+    if unknown := sorted(n for n in names if n not in OPTIONAL and n.split(".", 2)[-1] not in OPTIONAL):
         raise GlassformerError(f"optional arrays — {', '.join(unknown)}: not among {', '.join(sorted(OPTIONAL))}")
     must = set(required(c, mlp or None))
     wanted = {n: s for n, s in shapes(c).items() if n in must or n in names or n.split(".", 2)[-1] in names}

@@ -17,19 +17,19 @@ from .refs import load, load_task
 from .runs import prompt, run
 from .verify import verify
 
-SHOWN = [  # ref, an input to show
-    ("hello-world", ""),
-    ("lookup:table=xor", "0 1"),
-    ("search:prefix=3,vocab=10,block=100", "1 2 3 4 5 6 1 2 3"),
-    ("min:vocab=10", "6 2 7 9 4"),
-    ("sort:vocab=1000", "612 7 999 45 0"),
-    ("add-digit:variant=attention", "7 8"),
-    ("addition:digits=3", "123+989"),
-    ("addition:digits=3,order=ones", "123+989"),
-    ("addition:digits=10", "9999999999+1"),
-    ("multiplication:digits=2", "98*76"),
-    ("reverse:length=5", "12345"),
-    ("modular-addition:p=113", "100 50 ="),
+SHOWN = [  # ref, an input to show, how many to check where the domain is too large to count through
+    ("hello-world", "", 0),
+    ("lookup:table=xor", "0 1", 0),
+    ("search:prefix=3,vocab=10,block=100", "1 2 3 4 5 6 1 2 3", 2_000),
+    ("min:vocab=10", "6 2 7 9 4", 0),
+    ("sort", "612 7 999 45", 500),
+    ("add-digit:variant=attention", "7 8", 0),
+    ("addition:digits=3", "123+989", 0),
+    ("addition:digits=3,order=ones", "123+989", 0),
+    ("addition:digits=10", "9999999999+1", 20_000),
+    ("multiplication:digits=2", "98*76", 0),
+    ("reverse:length=5", "12345", 0),
+    ("modular-addition:p=113", "100+50", 0),
 ]
 
 
@@ -56,9 +56,9 @@ def programs(out: Console) -> int:
     for i, name in enumerate(("model", "reads", "says", "parameters", "checked", "wrong", "worst margin")):
         table.add_column(name, justify="right" if i > 2 else "left")
     wrong = 0
-    for ref, text in SHOWN:
+    for ref, text, sample in SHOWN:
         model = load(ref)
-        verdict = verify(model, load_task(model))
+        verdict = verify(model, load_task(model), sample=sample or None)
         wrong += not verdict.holds
         checked = f"{'all' if verdict.exhaustive else 'sampled'} {verdict.checked:,}"
         said, size = run(model, text).output, f"{count(model).total:,}"
@@ -90,14 +90,11 @@ def as_text_program(out: Console) -> None:
 
 
 def claims(out: Console) -> int:
-    """What the booklet says, measured: the quick half of the ledger."""
-    heading(out, "What the booklet claims, measured")
-    chosen = select(["booklet-2", "booklet-6", "booklet-8"])
+    """What the sources say, measured: the whole ledger but for what takes minutes."""
+    heading(out, "What the booklet claims, measured; where it is wrong")
     tally = dict.fromkeys(VERDICTS, 0)
     differ = 0
-    for c in chosen:
-        if c.slow:
-            continue
+    for c in select([]):
         measured = c.measure()
         tally[c.verdict] += 1
         differ += not c.matches(measured)

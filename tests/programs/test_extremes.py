@@ -32,7 +32,8 @@ def test_a_million_numbers(name):
     model, rng = load(f"{name}:vocab=1000000"), np.random.default_rng(0)
     assert count(model).total == 3_000_036
     task = load_task(f"{name}:vocab=1000000,length=3")
-    rows = np.concatenate([neighbours(10**6, [0, 500_000, 999_998, *rng.integers(0, 999_999, 7)]), task.sample(10, rng)])
+    some = [0, 500_000, 999_998, *rng.integers(0, 999_999, 7)]
+    rows = np.concatenate([neighbours(10**6, some), task.sample(10, rng)])
     verdict = verify(model, task, rows=rows)
     assert verdict.wrong == 0 and verdict.worst_margin > 5e-12
 

@@ -180,7 +180,7 @@ def test_bad_options(ref, message):
 
 
 def test_a_short_input():
-    with pytest.raises(GlassformerError, match="a key of 5 tokens was expected, got 2"):
+    with pytest.raises(GlassformerError, match="5 tokens were expected, got 2"):
         run("lookup", "1 2")
 
 

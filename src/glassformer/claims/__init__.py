@@ -75,10 +75,10 @@ def ledger() -> dict[str, Claim]:
 
 
 def select(names: list[str], slow: bool = False) -> list[Claim]:
-    """The claims with these names or whose names start so; without names, all (the slow ones only if asked for)."""
-    claims = list(ledger().values())
+    """The claims with these names or whose names start so; without names, all. Slow ones if asked for, or named in full."""
+    claims = [c for c in ledger().values() if slow or not c.slow or c.name in names]
     if not names:
-        return [c for c in claims if slow or not c.slow]
+        return claims
     chosen = {n: [c for c in claims if c.name.startswith(n)] for n in names}
     if missing := [n for n, found in chosen.items() if not found]:
         raise GlassformerError(f"{missing[0]} — no claim of that name; `glassformer list claims` shows them")

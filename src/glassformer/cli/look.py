@@ -23,12 +23,16 @@ from .common import Json, Ref, app, err, out, print_json, table_of
 
 @app.command("list")
 def list_(
-    what: Annotated[str, typer.Argument(help="programs, tasks, claims or hooks")] = "programs",
-    ref: Annotated[str, typer.Argument(help="for hooks: the model")] = "",
+    what: Annotated[
+        str, typer.Argument(help="programs, tasks, recipes, blueprints, claims or hooks")
+    ] = "programs",
+    ref: Annotated[str, typer.Argument(help="for hooks: the model; for recipes: just this one")] = "",
     as_json: Json = False,
 ) -> None:
-    """What there is: programs and tasks with their options, claims, hook names."""
-    if what in ("programs", "tasks"):
+    """What there is: programs, tasks and blueprints with their options, recipes, claims, hook names."""
+    if what in ("programs", "tasks", "blueprints"):
+        from .. import blueprint  # noqa: F401 - registers them
+
         entries = refs.entries(what[:-1])
         rows = [entries[name] for name in sorted(entries)]
         if as_json:
@@ -38,6 +42,10 @@ def list_(
             out.print(e.help)
             for o in e.options.values():
                 out.print(f"    {o.name}={o.default!s:<10} {o.expected}", style="dim")
+    elif what == "recipes":
+        from .training import list_recipes
+
+        list_recipes(ref, as_json)
     elif what == "claims":
         found = list(claims.ledger().values())
         if as_json:
@@ -50,7 +58,7 @@ def list_(
         names = hook_names(refs.load(ref))
         return print_json({"hooks": names}) if as_json else out.print("\n".join(names))
     else:
-        raise GlassformerError(f"list {what} — expected programs, tasks, claims or hooks")
+        raise GlassformerError(f"list {what} — expected recipes, blueprints, programs, tasks, claims or hooks")
 
 
 @app.command("run")
@@ -151,7 +159,8 @@ def verify_(
         how = "every input" if verdict.exhaustive else f"a sample (seed {seed}) and the edge cases"
         out.print(f"{ref} on {chosen.ref}: ", end="")
         out.print(f"{verdict.wrong:,} wrong of {verdict.checked:,}", style="bold", end="")
-        out.print(f", {how} of {verdict.domain:,}; worst margin {verdict.worst_margin:.4g} in {verdict.dtype}")
+        domain = f"{verdict.domain:,}" if verdict.domain < 10**15 else f"about 10^{len(str(verdict.domain)) - 1}"
+        out.print(f", {how} of {domain}; worst margin {verdict.worst_margin:.4g} in {verdict.dtype}")
         for c in verdict.counterexamples:
             out.print(f"  {c['input']} → {c['got']}, expected {c['expected']} (margin {c['margin']:.3g})")
     raise typer.Exit(0 if verdict.holds else 1)

@@ -79,7 +79,7 @@ class Lookup(Task):
     def prompt(self, text: str) -> list[int]:
         tokens = self.vocabulary.encode(text)
         if len(tokens) < self.key_length:
-            raise GlassformerError(f"input {text!r} — a key of {self.key_length} tokens was expected, got {len(tokens)}")
+            raise GlassformerError(f"input {text!r} — {self.key_length} tokens were expected, got {len(tokens)}")
         return tokens
 
     def steps(self, prompt: Sequence[int]) -> int:

@@ -100,7 +100,8 @@ class Search(Task):
     def prompt(self, text: str) -> list[int]:
         tokens = self.vocabulary.encode(text)
         if len(tokens) <= self.prefix:
-            raise GlassformerError(f"input {text!r} — at least {self.prefix + 1} tokens were expected, got {len(tokens)}")
+            least = self.prefix + 1
+            raise GlassformerError(f"input {text!r} — at least {least} tokens were expected, got {len(tokens)}")
         return [self.vocab] * self.bos + tokens
 
     def steps(self, prompt: Sequence[int]) -> int:

@@ -180,7 +180,8 @@ class SortDigits(Sort):
         for word in text.replace(",", " ").split():
             digits = self.vocabulary.encode(word)
             if len(digits) > self.digits:
-                raise GlassformerError(f"{word} — at most {self.digits} digits were expected, got {len(digits)}")
+                most = f"at most {self.digits} digits were expected"
+                raise GlassformerError(f"{word} — {most}, got {len(digits)}")
             numbers.append(int(word, self.base))
         return [int(d) for d in self.spell(np.array([[*self.check(numbers, text), 0]]))[0]]
 

@@ -1,0 +1,48 @@
+"""The program addition: one name for the constructions of four files."""
+
+from typing import Annotated, Literal
+
+from ..errors import GlassformerError
+from ..model import Model
+from ..registry import Between, program
+
+
+@program("addition")
+def addition(
+    digits: Annotated[int, Between(1, 12)] = 3,
+    variant: Literal["compact", "book"] = "compact",
+    order: Literal["most", "ones"] = "most",
+    padding: Literal["zero", "none"] = "zero",
+    dtype: Literal["float64", "float32"] = "float64",
+) -> Model:
+    """The sum of two numbers, digit by digit.
+
+    `compact`: one attention layer of two heads, see addition_compact. 130 / 145 / 160 parameters, 265 for 10 digits.
+    `book`: the booklet's Figure 6.5. 2,088 / 27,432 / 360,576 parameters for 1 / 2 / 3 digits.
+    `order=ones`: the answer's ones first and <EOS> last, as the book's trained model has it.
+    `padding=none`: operands and answer without leading zeros, the booklet's exercise 6.20.
+    """
+    formats = [f"order={order}"] * (order != "most") + [f"padding={padding}"] * (padding != "zero")
+    if len(formats) > 1:
+        raise GlassformerError("order=ones and padding=none do not go together; leave one out")
+    if formats and variant == "book":
+        raise GlassformerError(f"variant=book is the booklet's format only; leave out {formats[0]}")
+    if order == "ones":
+        from .addition_ones import ones
+
+        return ones(digits, dtype)
+    if variant == "compact" and padding == "zero":
+        from .addition_compact import compact
+
+        return compact(digits, dtype)
+    if padding == "none":
+        from .addition_unpadded import unpadded
+
+        if dtype == "float32":
+            raise GlassformerError("not right in float32: padding=none needs dtype=float64")
+        return unpadded(digits)
+    from .addition_book import book
+
+    if dtype == "float32" and digits > 2:
+        raise GlassformerError("not right in float32: variant=book is so up to 2 digits; use variant=compact")
+    return book(digits).astype(dtype)

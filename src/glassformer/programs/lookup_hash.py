@@ -1,0 +1,60 @@
+"""LOOKUP TABLE without tying the head to the embedding (section 3.5), and the booklet's exercises 3.2 and 3.6
+on it.
+
+Every token has a random vector e(t). One layer sums h = Σ_j e(token j back) @ G_j over the key; head 0, which
+looks at itself, also erases all that stood there. Column v of the head is the sum of the hashes h of all keys
+whose value is v: so the logit of v is the sum of h·h' over those keys h', among them h·h = |h|² if v is right.
+All other products are noise of variance about 1/dims of that: it works for random tables and large dims, most
+of the time.
+
+Instead of random G_j, `concatenate` puts the tokens side by side (exercise 3.2): h·h' then is the number of
+tokens that two keys share, and little noise. `normalise` each hash before summing, or the finished columns
+(exercise 3.6).
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from ..craft import Head, Layout, layer_norm
+from ..model import Config, Labels, Model, zeros
+from ..tasks.lookup import Lookup
+from .lookup_book import aim
+
+EPS = 1e-10
+
+
+def untied(
+    task: Lookup, block: int, dims: int, seed: int, concatenate: bool = False,
+    normalise: Literal["", "each", "columns"] = "",
+) -> Model:  # fmt: skip
+    """The simplified construction; nothing is optimised."""
+    length, V = task.key_length, len(task.vocabulary)
+    width = length * dims if concatenate else dims
+    layout = Layout(token=dims, rest=width - dims, position=3)
+    D = layout.size
+    config = Config(d_vocab=V, n_ctx=block, d_model=D, n_heads=length, d_head=D, eps=EPS)
+    rng = np.random.default_rng([seed, 1])
+    points = layer_norm(rng.standard_normal((V, dims)))
+    if concatenate:
+        mix = np.eye(width).reshape(length, dims, width)
+    else:
+        mix = 0.1 * rng.standard_normal((length, dims, dims))
+    w = zeros(config, "mlp")
+    w["embed.W_E"][:, :dims] = points
+    aim(w, layout, block)
+    unit = np.sqrt((dims + 3) / D)  # what layer norm divides by: 1 but for the empty slots of concatenate
+    for j in range(length):
+        Head(w, 0, j).value[:] = np.eye(D) * unit
+        Head(w, 0, j).output[:dims, :width] += mix[j]
+    Head(w, 0, 0).output[:] -= np.eye(D)
+    h = sum(points[task.table.keys[:, -1 - j]] @ mix[j] for j in range(length))
+    h = np.pad(h, ((0, 0), (0, 3)))
+    if normalise == "each":
+        h = layer_norm(h)
+    W_U = w["unembed.W_U"].T
+    np.add.at(W_U, task.table.values, h)
+    if normalise == "columns":
+        W_U[:] = np.nan_to_num(layer_norm(W_U, EPS))
+    heads = {f"0.{j}": f"hashes the token {j} back" for j in range(length)}
+    return Model(config, w, task.vocabulary, task.ref, Labels(layout.slots, heads))

@@ -1,0 +1,49 @@
+"""`sort`: a list and the delimiter 0, then the list in ascending order (chapter 5).
+
+    bits     the default: up to 65,535 numbers, with repeats if asked for, right in float32 too: sort_bits.py
+    book     the booklet's, for 28 tokens: sort_book.py
+    golden   the same for 33 tokens (exercise 5.1)
+
+All programs here know nothing of what a number is but its place in the order: negative numbers (`low=-500`)
+are the same weights with other names on the tokens (exercise 5.5).
+"""
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..model import Model
+from ..registry import Between, program
+from .sort_bits import by_bits
+from .sort_book import by_points
+
+LARGEST = {"bits": 65_536, "book": 28, "golden": 33}
+
+
+def _float32(options: dict[str, Any]) -> str:
+    return "" if options["variant"] == "bits" else "its constants need float64"
+
+
+@program("sort", float32=_float32)
+def sort(
+    vocab: Annotated[int, Between(0, 65_536)] = 0,
+    length: Annotated[int, Between(1, 1000)] = 64,
+    low: Annotated[int, Between(-1_000_000, 1)] = 1,
+    repeats: bool = False,
+    variant: Literal["bits", "book", "golden"] = "bits",
+) -> Model:
+    """A list of numbers and a 0, then the list sorted. `vocab` counts the 0; 0: 1,001, or the most."""
+    vocab = vocab or min(1001, LARGEST[variant])
+    if not 2 <= vocab <= LARGEST[variant]:
+        largest = f"{LARGEST[variant]:,} if variant={variant}"
+        raise GlassformerError(f"vocab must be from 2 to {largest}, got {vocab:,}")
+    if not repeats:
+        length = min(length, vocab - 1)  # there are no longer lists of different numbers
+    if variant == "bits":
+        return by_bits(vocab, length, low, repeats)
+    if repeats:
+        raise GlassformerError(f"repeats=true — variant=bits was expected, got variant={variant}")
+    if variant == "book":
+        return by_points(vocab, length, low, arc=1.9 * np.pi)
+    return by_points(vocab, length, low, ratio=0.6, aim=0.45, arc=1.5 * np.pi)

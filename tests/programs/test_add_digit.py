@@ -1,0 +1,76 @@
+"""add-digit, in all variants and bases, over the whole domain."""
+
+import numpy as np
+import pytest
+
+from glassformer.count import count
+from glassformer.decode import decode
+from glassformer.errors import GlassformerError
+from glassformer.refs import load, load_task
+from glassformer.verify import verify
+
+VARIANTS = {"hinge": 56, "attention": 60, "table": 183, "book": 629}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_every_pair_of_digits(variant: str, dtype: str) -> None:
+    model = load(f"add-digit:variant={variant},dtype={dtype}")
+    verdict = verify(model, load_task(model))
+    assert (verdict.wrong, verdict.checked, verdict.exhaustive) == (0, 100, True)
+    assert verdict.worst_margin > 4e-5
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_base(variant: str) -> None:
+    for base in range(2, 14 if variant == "book" else 17):
+        model = load(f"add-digit:variant={variant},base={base}")
+        for m in (model, model.astype("float32")):
+            verdict = verify(m, load_task(model))
+            assert (verdict.wrong, verdict.checked) == (0, base**2), f"{base} {m.dtype}: {verdict}"
+
+
+def test_counts() -> None:
+    counts = {variant: count(load(f"add-digit:variant={variant}")).total for variant in VARIANTS}
+    assert counts == VARIANTS
+    assert count(load("add-digit:variant=book")).nonzero == 379
+
+
+def test_attention_has_one_layer_and_no_mlp() -> None:
+    model = load("add-digit:variant=attention")
+    assert model.config.n_layers == 1
+    assert not [name for name in model.weights if "mlp" in name]
+
+
+def test_attention_carries_by_looking_at_a() -> None:
+    """Head 1 looks at the first digit if and only if there is a carry."""
+    model, seen = load("add-digit:variant=attention"), {}
+    a, b = np.indices((10, 10)).reshape(2, -1)
+    model(np.stack([a, b], axis=1), tap=lambda name, x: seen.setdefault(name, x))
+    pattern = seen["blocks.0.attn.hook_pattern"]                               # B H T S
+    np.testing.assert_allclose(pattern[:, 1, 1, 0], a + b >= 10, atol=1e-12)
+
+
+@pytest.mark.parametrize("text", ["48", "4 8", "4+8", "4 + 8 ="])
+def test_text(text: str) -> None:
+    model = load("add-digit")
+    task = load_task(model)
+    prompt = task.prompt(text)
+    assert task.answer(decode(model, prompt, task.steps(prompt))[2:]) == "2"
+
+
+@pytest.mark.parametrize(("text", "match"), [("4", "two digits"), ("4 8 1", "two digits"), ("4 x", "not in the voc")])
+def test_bad_text(text: str, match: str) -> None:
+    with pytest.raises(GlassformerError, match=match):
+        load_task("add-digit").prompt(text)
+
+
+def test_book_refuses_what_it_gets_wrong() -> None:
+    with pytest.raises(GlassformerError, match="base=14,variant=book — variant=book is right up to base 13"):
+        load("add-digit:base=14,variant=book")
+
+
+def test_classes() -> None:
+    task = load_task("add-digit:base=8")
+    rows = task.rows(0, task.size)
+    assert (task.classes(rows) == "carry").sum() == 28  # 7 + 6 + … + 1

@@ -1,0 +1,50 @@
+"""The booklet's adder (Figure 6.4)."""
+
+import pytest
+
+from glassformer.count import count
+from glassformer.errors import GlassformerError
+from glassformer.programs.addition_book import book
+from glassformer.refs import load_task
+from glassformer.verify import verify
+
+
+@pytest.mark.parametrize("digits", [1, 2])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_every_pair(digits: int, dtype: str) -> None:
+    model = book(digits).astype(dtype)
+    verdict = verify(model, load_task(model), chunk=64)
+    assert (verdict.wrong, verdict.checked, verdict.exhaustive) == (0, 100**digits, True)
+
+
+def test_three_digits_in_float64_only() -> None:
+    model = book(3)
+    task = load_task(model)
+    rows = task.edges()[::10]
+    assert verify(model, task, rows=rows).wrong == 0
+    assert verify(model.astype("float32"), task, rows=rows[:20]).wrong == 20
+
+
+@pytest.mark.slow
+def test_every_pair_of_three_digits() -> None:
+    model = book(3)
+    verdict = verify(model, load_task(model))
+    assert (verdict.wrong, verdict.checked, verdict.exhaustive) == (0, 1_000_000, True)
+
+
+def test_counts() -> None:
+    counts = [count(book(n)) for n in (1, 2, 3)]
+    assert [c.total for c in counts] == [2_088, 27_432, 360_576]
+    mlp = [sum(n for name, n in c.nonzero_arrays.items() if ".mlp." in name) for c in counts]
+    assert mlp == [648, 10_326, 139_128]
+
+
+def test_names() -> None:
+    labels = book(1).labels
+    assert labels.heads == {"0.0": "1s of a", "0.1": "1s of b", "0.2": "which digit is due; clears the rest"}
+    assert labels.neurons["0.75"] == "sum 12, 1s: middle"
+
+
+def test_four_digits_are_refused() -> None:
+    with pytest.raises(GlassformerError, match="at most 3, got 4"):
+        book(4)
