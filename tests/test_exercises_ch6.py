@@ -13,6 +13,7 @@ from glassformer.programs.add_mod import figure, separation
 from glassformer.programs.addition_book import figure as adder
 from glassformer.programs.addition_book import seen
 from glassformer.refs import load, load_task
+from glassformer.tap import record
 from glassformer.verify import verify
 
 RNG = np.random.default_rng(6)
@@ -72,8 +73,7 @@ def test_6_7_attention_writes_1_minus_k_and_k() -> None:
     written = 1e4 * np.stack([1 - k, k, 0 * k, 0 * k], axis=1)
     table(layer_norm(written)[:, 1], rows[k % 10] * 1e9).at(slice(1, 2), slice(0, 4), 4).write(weights, 0)
     model = Model(config, weights, load_task("add-digit").vocabulary, "add-digit")
-    found: dict[str, np.ndarray] = {}
-    model(np.array([[3, 9]]), tap=lambda name, x: found.setdefault(name, x))
+    _, found = record(model, np.array([[3, 9]]))
     np.testing.assert_allclose(found["blocks.0.hook_attn_out"][0, 1] / 1e4, [1 - 12, 12, 0, 0], atol=1e-9)
     assert right(model)
 
@@ -104,8 +104,7 @@ def test_6_9_proper_cleanup() -> None:
     model = Model(config, weights, load_task("add-digit").vocabulary, "add-digit")
     assert right(model)
     assert max(np.abs(w).max() for name, w in weights.items() if "W_Q" not in name) < 1e3
-    found: dict[str, np.ndarray] = {}
-    model(np.array([[7, 5]]), tap=lambda name, x: found.setdefault(name, x))
+    _, found = record(model, np.array([[7, 5]]))
     np.testing.assert_allclose(found["blocks.0.hook_resid_post"][0, 1], rows[2], atol=1e-9)
 
 

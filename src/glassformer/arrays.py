@@ -24,11 +24,13 @@ class Numpy:
     def take(self, W: Array, tokens: Array) -> Array:
         return W[tokens]
 
-    def project(self, x: Array, W: Array) -> Array:
-        """x [B,T,*in] times W [*in,*out] -> [B,T,*out]: all of x's axes after the second are summed over."""
+    def affine(self, x: Array, W: Array, b: Array | None) -> Array:
+        """x [B,T,*in] times W [*in,*out] plus b [*out] -> [B,T,*out]: all of x's axes after the second are summed."""
         n = x.ndim - 2
         inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
         y = x.reshape(x.shape[0] * x.shape[1], inner) @ W.reshape(inner, outer)
+        if b is not None:
+            y += b.reshape(outer)  # y is new: nobody else sees it
         return y.reshape(*x.shape[:2], *W.shape[n:])
 
     def scores(self, q: Array, k: Array) -> Array:
@@ -73,11 +75,11 @@ class Torch:
     def take(self, W: Array, tokens: Array) -> Array:
         return self.F.embedding(tokens, W)  # W[tokens] has a slow gradient
 
-    def project(self, x: Array, W: Array) -> Array:
+    def affine(self, x: Array, W: Array, b: Array | None) -> Array:
         n = x.ndim - 2
         inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
-        y = x.reshape(*x.shape[:2], inner) @ W.reshape(inner, outer)
-        return y.reshape(*x.shape[:2], *W.shape[n:])
+        y = (x.reshape(*x.shape[:2], inner) @ W.reshape(inner, outer)).reshape(*x.shape[:2], *W.shape[n:])
+        return y if b is None else y + b
 
     def scores(self, q: Array, k: Array) -> Array:
         return q.transpose(1, 2) @ k.permute(0, 2, 3, 1)

@@ -1,20 +1,23 @@
 """Blueprints: maps from a few numbers (theta) to all the weights.
 
 The trainer optimises theta and knows nothing else. A blueprint has a name, options, the shapes of theta, and
-`expand(theta) -> weights`, which works on NumPy arrays and on PyTorch tensors. Theta keeps matrices two-dimensional (what
-orthogonalising optimisers want); `expand` gives them the axes that the model reads.
+`expand(theta) -> weights`, which works on NumPy arrays and on PyTorch tensors. Theta keeps matrices two-dimensional
+(what orthogonalising optimisers want); `expand` gives them the axes that the model reads.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
 
+from . import arrays
 from .arrays import Array
 from .errors import GlassformerError
-from .model import Model
+from .model import Config, Model
 from .registry import Between, blueprint, find, split
+from .vocabulary import Vocabulary
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -23,7 +26,7 @@ class Blueprint:
     """Theta -> weights, for the weights of given names and shapes. Dense: theta is the weights, as matrices."""
 
     ref: str = ""  # set by the registry
-    frozen: Mapping[str, Any] = {}  # noqa: RUF012 - arrays that expand uses and training leaves alone
+    base: Model | None = None  # the model that theta changes, where there is one: training starts from it
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Name -> shape of every part of theta."""
@@ -79,7 +82,7 @@ class LowRank(Blueprint):
         return super().expand(whole, shapes)
 
     def _factors(self, name: str, shape: tuple[int, ...]) -> bool:
-        return name.startswith("blocks.") and len(shape) == 2 and self.rank * sum(shape) < shape[0] * shape[1]
+        return is_matrix(name, shape) and self.rank * sum(shape) < shape[0] * shape[1]
 
 
 @blueprint("lora")
@@ -89,38 +92,32 @@ class Lora(Blueprint):
     def __init__(self, base: str = "", rank: Annotated[int, Between(1, 1024)] = 2) -> None:
         if not base:
             raise GlassformerError("lora — needs a base: lora:base=FILE.safetensors")
-        self.rank = rank
-        weights = _base_weights(base)
-        self.frozen = {name: to_matrix(name, w) for name, w in weights.items()}
-        self.base_shapes = {name: tuple(w.shape) for name, w in weights.items()}
+        self.rank, self.base = rank, _read(base)
+        self.frozen = {name: to_matrix(name, w.copy()) for name, w in self.base.weights.items()}  # writable
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
-        self._check(shapes)
         theta: dict[str, tuple[int, ...]] = {}
         for name, shape in super().theta_shapes(shapes).items():
-            if name.startswith("blocks.") and len(shape) == 2:
+            if is_matrix(name, shape):
                 theta |= {f"{name}.A": (shape[0], self.rank), f"{name}.B": (self.rank, shape[1])}
         return theta
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """A is random and B is 0: at first, the base itself."""
-        shapes = self.theta_shapes({n: tuple(w.shape) for n, w in weights.items()})
-        return {n: rng.normal(size=s) / s[0] ** 0.5 if n.endswith(".A") else np.zeros(s) for n, s in shapes.items()}
+        assert self.base
+        given, own = ({n: tuple(w.shape) for n, w in ws.items()} for ws in (weights, self.base.weights))
+        if wrong := sorted(n for n in {*given, *own} if given.get(n) != own.get(n)):
+            raise GlassformerError(f"lora — the base has other arrays than the model: {', '.join(wrong[:3])}")
+        theta = self.theta_shapes(given)
+        return {n: rng.normal(size=s) / s[0] ** 0.5 if n.endswith(".A") else np.zeros(s) for n, s in theta.items()}
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
-        from . import arrays
-
-        any_theta = next(iter(theta.values()))
-        whole = {n: arrays.of(any_theta).like(any_theta, self.frozen[n]) for n in shapes}
+        some = next(iter(theta.values()))
+        whole = {}
         for name in shapes:
-            if f"{name}.A" in theta:
-                whole[name] = whole[name] + theta[f"{name}.A"] @ theta[f"{name}.B"]
+            change = theta[f"{name}.A"] @ theta[f"{name}.B"] if f"{name}.A" in theta else 0  # + 0: a copy of its own
+            whole[name] = arrays.of(some).like(some, self.frozen[name]) + change
         return super().expand(whole, shapes)
-
-    def _check(self, shapes: Shapes) -> None:
-        if dict(shapes) != self.base_shapes:
-            wrong = sorted(n for n in {*shapes, *self.base_shapes} if shapes.get(n) != self.base_shapes.get(n))
-            raise GlassformerError(f"lora — the base has other arrays than the recipe's model: {', '.join(wrong[:3])}")
 
 
 @blueprint("shared")
@@ -134,6 +131,9 @@ class Shared(Blueprint):
         return {n: s for n, s in super().theta_shapes(shapes).items() if _first(n) == n}
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+        """The first layer's."""
+        if odd := [n for n in weights if _first(n) not in weights]:
+            raise GlassformerError(f"shared — the first layer has no {odd[0].split('.', 2)[2]}, a later one has")
         return {n: w for n, w in super().start(weights, rng).items() if _first(n) == n}
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
@@ -145,32 +145,37 @@ class Rotated(Blueprint):
     """The stream in another basis: the same function, no named axis left (a rotation that keeps the mean, by seed)."""
 
     def __init__(self, seed: Annotated[int, Between(0, 10**9)] = 0) -> None:
-        self.seed = seed
+        self.seed, self._made = seed, np.zeros((0, 0))
 
     def _matrix(self, shapes: Shapes) -> Any:
-        return rotation_fixing_ones(shapes["embed.W_E"][1], np.random.default_rng(self.seed))
+        d_model = shapes["embed.W_E"][1]
+        if len(self._made) != d_model:
+            self._made = rotation_fixing_ones(d_model, np.random.default_rng(self.seed))
+        return self._made
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         shapes = {n: tuple(w.shape) for n, w in weights.items()}
         return super().start(turn(weights, self._matrix(shapes).T), rng)
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
-        from . import arrays
-
         weights = super().expand(theta, shapes)
         W_E = weights["embed.W_E"]
         return turn(weights, arrays.of(W_E).like(W_E, self._matrix(shapes)))
 
 
-def _base_weights(path: str) -> dict[str, Any]:
-    """The weights in a checkpoint, without theta."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+def _read(path: str) -> Model:
+    """The model in a checkpoint, without its theta."""
+    from safetensors import SafetensorError, safe_open
 
     try:
-        return {n: w for n, w in load_file(path).items() if ":" not in n}
-    except (OSError, SafetensorError) as e:
-        raise GlassformerError(f"lora:base={path} — cannot be read: {e}") from None
+        with safe_open(path, "numpy") as f:
+            header = json.loads(f.metadata()["glassformer"])["header"]
+            weights = {n: f.get_tensor(n) for n in f.keys() if ":" not in n}  # noqa: SIM118 - not a dict
+        return Model(Config(**header["config"]), weights, Vocabulary.from_json(header["vocabulary"]), header["task"])
+    except FileNotFoundError:
+        raise GlassformerError(f"lora:base={path} — no such file") from None
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, GlassformerError) as e:
+        raise GlassformerError(f"lora:base={path} — not a checkpoint that can be read: {e}") from None
 
 
 def make(ref: str) -> Blueprint:
@@ -181,6 +186,11 @@ def make(ref: str) -> Blueprint:
 
 
 # ── arrays as matrices ─────────────────────────────────────────────────────────────────────────
+def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
+    """A matrix inside the blocks. b_Q and the like have a row a head, but are biases."""
+    return name.startswith("blocks.") and len(shape) == 2 and ".b_" not in name
+
+
 def matrix_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """[H,D,K] -> [D,HK] for what reads the stream, [H,K,D] -> [HK,D] for what writes it; others as they are."""
     if len(shape) < 3:

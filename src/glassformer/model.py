@@ -164,8 +164,7 @@ def mlp(c: Config, at: Place, x: Array) -> Array:
 
 
 def affine(x: Array, W: Array, b: Array | None) -> Array:
-    y = arrays.of(x).project(x, W)
-    return y if b is None else y + b
+    return arrays.of(x).affine(x, W, b)
 
 
 # ── norms ──────────────────────────────────────────────────────────────────────────────────────

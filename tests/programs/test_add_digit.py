@@ -7,6 +7,7 @@ from glassformer.count import count
 from glassformer.decode import decode
 from glassformer.errors import GlassformerError
 from glassformer.refs import load, load_task
+from glassformer.tap import record
 from glassformer.verify import verify
 
 VARIANTS = {"hinge": 56, "attention": 60, "table": 183, "book": 629}
@@ -44,9 +45,8 @@ def test_attention_has_one_layer_and_no_mlp() -> None:
 
 def test_attention_carries_by_looking_at_a() -> None:
     """Head 1 looks at the first digit if and only if there is a carry."""
-    model, seen = load("add-digit:variant=attention"), {}
     a, b = np.indices((10, 10)).reshape(2, -1)
-    model(np.stack([a, b], axis=1), tap=lambda name, x: seen.setdefault(name, x))
+    _, seen = record(load("add-digit:variant=attention"), np.stack([a, b], axis=1))
     pattern = seen["blocks.0.attn.hook_pattern"]                               # B H T S
     np.testing.assert_allclose(pattern[:, 1, 1, 0], a + b >= 10, atol=1e-12)
 

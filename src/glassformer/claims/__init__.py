@@ -75,7 +75,7 @@ def ledger() -> dict[str, Claim]:
 
 
 def select(names: list[str], slow: bool = False) -> list[Claim]:
-    """The claims with these names or whose names start so; without names, all. Slow ones if asked for, or named in full."""
+    """Claims whose names start so; without names, all. Slow ones only if asked for, or named in full."""
     claims = [c for c in ledger().values() if slow or not c.slow or c.name in names]
     if not names:
         return claims

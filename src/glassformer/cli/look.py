@@ -58,7 +58,7 @@ def list_(
         names = hook_names(refs.load(ref))
         return print_json({"hooks": names}) if as_json else out.print("\n".join(names))
     else:
-        raise GlassformerError(f"list {what} — expected recipes, blueprints, programs, tasks, claims or hooks")
+        raise GlassformerError(f"list {what} — expected programs, tasks, claims or hooks; also recipes and blueprints")
 
 
 @app.command("run")

@@ -18,7 +18,7 @@ def addition(
     """The sum of two numbers, digit by digit.
 
     `compact`: one attention layer of two heads, see addition_compact. 130 / 145 / 160 parameters, 265 for 10 digits.
-    `book`: the booklet's Figure 6.5. 2,088 / 27,432 / 360,576 parameters for 1 / 2 / 3 digits.
+    `book`: the booklet's Figure 6.4. 2,088 / 27,432 / 360,576 parameters for 1 / 2 / 3 digits.
     `order=ones`: the answer's ones first and <EOS> last, as the book's trained model has it.
     `padding=none`: operands and answer without leading zeros, the booklet's exercise 6.20.
     """

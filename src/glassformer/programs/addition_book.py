@@ -1,6 +1,6 @@
 """Decimal addition as the booklet does it (section 6.8, Figure 6.4): analog sums, and a spike for every one of them.
 
-The program `addition:variant=book` is made here; programs/addition.py has the name, and a default that is two thousand times smaller.
+The program `addition:variant=book` is made here; programs/addition.py has the name, and a far smaller default.
 """
 
 from collections.abc import Sequence

@@ -8,6 +8,7 @@ A row is the two numbers (a, b).
 """
 
 import itertools
+import math
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -81,6 +82,20 @@ class Addition(Task):
             longest, carries = np.maximum(longest, run), carries + (run > 0)
         names = np.array([f"carries={c} cascade={k}" for c in range(n + 1) for k in range(n + 1)])
         return names[carries * (n + 1) + longest]
+
+    def simpler(self, rows: Rows, level: int) -> Rows:
+        """Numbers of at most `level` digits."""
+        return rows % 10 ** min(level, self.digits)
+
+    def floor(self) -> float:
+        """All digits of both numbers are random but the very first, which is given; unpadded, none is given."""
+        n, N = self.digits, 10**self.digits
+        if self.padding == "zero":
+            return (2 * n - 1) * math.log(10) / (2 * n + 1 + self.steps(()))
+        places = 10 ** np.arange(1, n + 1, dtype=float)
+        operand = 1 + (1 - places / N).sum()  # how many digits to expect: 1, and one for each place that is reached
+        total = 1 + (1 - places * (places + 1) / 2 / N**2).sum()
+        return float(2 * n * math.log(10) / (2 * operand + total + 3))
 
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:

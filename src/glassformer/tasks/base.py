@@ -23,6 +23,7 @@ class Task:
     radix: tuple[int, ...]
     stop: int | None = None  # the token that ends an answer
     ref: str = ""  # set by the registry
+    worth_checking: int = 100_000  # rows of a sample, where the domain is too large to count through
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         """Tokens [B,T] of whole examples, and where the answer is: True [B,T] for tokens to be produced.

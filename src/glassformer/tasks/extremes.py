@@ -1,5 +1,6 @@
 """The smallest, or the largest, of some numbers: `min` and `max`. Numbers may repeat."""
 
+import math
 from typing import Annotated, Any
 
 import numpy as np
@@ -40,6 +41,14 @@ class Min(Task):
                     out += [pair + [other] * (self.length - 2), [other] * (self.length - 2) + pair]
         rows = np.array(out, dtype=np.int64)[:, : self.length]
         return np.unique(rows, axis=0)
+
+    def simpler(self, rows: Rows, level: int) -> Rows:
+        """Numbers below `level`."""
+        return rows % level
+
+    def floor(self) -> float:
+        """All numbers are random but the first, which is given."""
+        return (self.length - 1) * math.log(self.vocab) / self.length
 
     def steps(self, prompt: Any) -> int:
         return 1

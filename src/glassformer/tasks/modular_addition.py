@@ -64,6 +64,15 @@ class ModularAddition(Task):
         wraps = a + b >= self.p if self.operation == "+" else a < b
         return np.where(wraps, "wraps", "no wrap")
 
+    def simpler(self, rows: Rows, level: int) -> Rows:
+        """Numbers below `level`."""
+        return rows % level
+
+    def floor(self) -> float:
+        """The second number is random; a divisor is one of those that have an inverse."""
+        choices = np.count_nonzero(self._inverse) if self.operation == "/" else self.p
+        return math.log(choices) / (4 if self.plus else 3)
+
     def prompt(self, text: str) -> list[int]:
         """'5 8', '5+8' and '5 + 8 =' all mean the same."""
         numbers = text.strip().removesuffix("=").replace(self.operation, " ", 1).split()

@@ -1,5 +1,6 @@
 """Decimal multiplication: `12*34=0408`, most significant digit first, zero-padded to n, n and 2n digits."""
 
+import math
 import re
 from typing import Annotated, Any
 
@@ -33,6 +34,14 @@ class Multiplication(Task):
         near = {d * 10**k + e for d in (1, 2, 5, 9, 10) for k in range(self.digits) for e in (-1, 0, 1)}
         numbers = np.array(sorted({min(x, most) for x in near}))
         return np.stack(np.meshgrid(numbers, numbers, indexing="ij"), axis=-1).reshape(-1, 2)
+
+    def simpler(self, rows: Rows, level: int) -> Rows:
+        """Numbers of at most `level` digits."""
+        return rows % 10 ** min(level, self.digits)
+
+    def floor(self) -> float:
+        """All digits of both numbers are random but the first, which is given."""
+        return (2 * self.digits - 1) * math.log(10) / (4 * self.digits + 1)
 
     def prompt(self, text: str) -> list[int]:
         found = re.fullmatch(r"\s*([0-9]+)\s*\*\s*([0-9]+)\s*=?\s*", text)

@@ -4,6 +4,7 @@ The tokens are those of the book's addition: symbols, `+`, `=`, `<PAD>`, `<EOS>`
 models of both tasks can be compared; a sequence of five makes 12 tokens.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -45,6 +46,14 @@ class Reverse(Task):
 
     def classes(self, rows: Rows) -> Any:
         return np.where((rows == rows[:, ::-1]).all(1), "palindrome", "other")
+
+    def simpler(self, rows: Rows, level: int) -> Rows:
+        """All symbols but the first `level` are 0."""
+        return np.where(np.arange(self.length) < level, rows, 0)
+
+    def floor(self) -> float:
+        """All symbols are random but the first, which is given."""
+        return (self.length - 1) * math.log(self.alphabet) / (2 * self.length + 1)
 
     def prompt(self, text: str) -> list[int]:
         """The `=` may be left out."""

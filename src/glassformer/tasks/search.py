@@ -21,6 +21,8 @@ from .base import Rows, Task
 class Search(Task):
     """The token that followed an earlier occurrence of the last tokens."""
 
+    worth_checking = 10_000  # long texts take long
+
     def __init__(
         self,
         prefix: Annotated[int, Between(1, 32)] = 3,
@@ -96,6 +98,16 @@ class Search(Task):
         _, where = self._find(rows)
         overlaps = where + 2 * self.prefix > rows[:, 0]
         return np.where(overlaps, "overlaps the query", np.where(where == 0, "at the start", "inside"))
+
+    def simpler(self, rows: Rows, level: int) -> Rows:
+        """Texts of `level` tokens at most, with a query that occurs in them."""
+        n = min(max(level, self.prefix + 1), self.length)
+        found, each = self._find(rows)[1] % (n - self.prefix), np.arange(len(rows))
+        out = np.where(np.arange(self.length + 1) <= n, rows, 0)
+        out[:, 0] = n
+        for i in range(self.prefix):  # one by one: the two may overlap
+            out[each, 1 + n - self.prefix + i] = out[each, 1 + found + i]
+        return out
 
     def prompt(self, text: str) -> list[int]:
         tokens = self.vocabulary.encode(text)

@@ -32,6 +32,8 @@ def number_tokens(vocab: int, low: int = 1) -> Vocabulary:
 class Sort(Task):
     """Up to `length` numbers from `low` on, in ascending order; `exact`: no shorter lists."""
 
+    worth_checking = 10_000  # long lists take long
+
     def __init__(
         self,
         vocab: Annotated[int, Between(2, 65_536)] = 11,
@@ -114,6 +116,21 @@ class Sort(Task):
 
     def classes(self, rows: Rows) -> Any:
         return np.array([f"{n} numbers" for n in (rows > 0).sum(axis=1)])
+
+    def simpler(self, rows: Rows, level: int) -> Rows:
+        """Lists of at most `level` numbers."""
+        if level < self.shortest:
+            raise GlassformerError(f"{self.ref} — has no lists of {level} for a curriculum, because of exact=true")
+        return np.where(np.arange(self.length) < level, rows, 0)
+
+    def floor(self) -> float:
+        """What a list holds (its length, all numbers) but for its first token, which is given; as `sample` has them."""
+        lengths = range(self.shortest, self.length + 1)
+        lists = np.mean([np.log(self._choices(k)).sum() for k in lengths])
+        first = np.bincount(self.batch(np.arange(1, self.numbers + 1)[:, None])[0][:, 0]) / self.numbers
+        given = -(first[first > 0] * np.log(first[first > 0])).sum()
+        tokens = np.mean([self.batch(np.ones((1, k), np.int64))[0].shape[1] for k in lengths])
+        return float((math.log(len(lengths)) + lists - given) / (tokens - 1))
 
     # ── tokens and text ────────────────────────────────────────────────────────────────────────
     def batch(self, rows: Rows) -> tuple[Any, Any]:

@@ -20,7 +20,6 @@ from ..model import Model, forward
 from ..tasks.base import Task
 
 EXHAUSTIVE = 1_100_000  # domains up to this size are counted through
-SAMPLE = 100_000
 
 
 @dataclass(frozen=True)
@@ -73,13 +72,14 @@ def check(
 ) -> Iterator[Progress | Verdict]:  # fmt: skip
     """Yields Progress, and a Verdict last. `rows`: just these. `sample`: so many at random, and the edges.
 
-    Without either: the whole domain up to about a million rows, beyond it a sample of 100,000 and the edges.
+    Without either: the whole domain up to about a million rows, beyond it a sample as large as the task
+    finds worth checking, and the edges.
     """
     if task.vocabulary != model.vocabulary:
         raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
     exhaustive = rows is None and sample is None and task.size <= EXHAUSTIVE
     if rows is None and not exhaustive:
-        drawn = task.sample(SAMPLE if sample is None else sample, np.random.default_rng(seed))
+        drawn = task.sample(sample or task.worth_checking, np.random.default_rng(seed))
         rows = np.concatenate([task.edges(), drawn])
     todo = task.size if rows is None else len(rows)
     step = chunk or _chunk(model, task)
@@ -179,5 +179,6 @@ def _chunk(model: Model, task: Task) -> int:
     tokens, answer = task.batch(task.rows(0, 1))
     c, T = model.config, tokens.shape[1]
     asked = int(answer.sum(1).max())
-    widest = max(T * c.d_model, T * c.d_mlp, c.n_heads * asked * T, asked * c.d_vocab, T * c.n_heads * c.d_head)
-    return int(np.clip(2**19 // max(widest, 1), 1, 2**14))
+    rows = T if c.n_layers > 1 else asked  # the last block computes what is asked alone
+    widest = max(T * c.d_model, rows * c.d_mlp, c.n_heads * rows * T, asked * c.d_vocab, T * c.n_heads * c.d_head)
+    return int(np.clip(2**20 // max(widest, 1), 1, 2**14))

@@ -1,0 +1,61 @@
+"""The command sweep: a grid of training runs, here or on a cluster."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress as Bar
+
+from .. import refs
+from ..errors import GlassformerError
+from .common import Json, app, err, out, print_json, table_of
+
+
+@app.command("sweep")
+def sweep_(
+    spec: Annotated[Path, typer.Argument(help="a TOML file: task, recipe, seeds, [set] and [grid] of fields")],
+    folder: Annotated[Path | None, typer.Option("--out", help="default: beside SPEC.toml, SPEC-sweep")] = None,
+    cluster: Annotated[str, typer.Option(help="the scheduler of a Dask cluster: tcp://host:port")] = "",
+    workers: Annotated[int | None, typer.Option(min=1, help="processes here; default: one a core")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="refuse more runs than that")] = 1_000,
+    as_json: Json = False,
+) -> None:
+    """Train a grid of settings. Started again, it skips what is finished."""
+    from ..train import pools, sweep
+
+    if cluster and workers:
+        raise GlassformerError("--workers — is for processes here; a cluster has the workers it has")
+    read = sweep.read_spec(spec, refs.load_task, limit)
+    todo = sweep.Sweep(read, folder or spec.with_name(f"{spec.stem}-sweep"))
+    skipped = len(todo.rows)
+    if todo.left:
+        there = pools.cluster(todo.left, refs.load_task, cluster) if cluster else None
+        with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
+            line = bar.add_task("training", total=len(todo.order), completed=skipped)
+            try:
+                for _ in todo.run(there or pools.local(todo.left, refs.load_task, workers or os.cpu_count() or 1)):
+                    bar.advance(line)
+            except KeyboardInterrupt:
+                raise GlassformerError(f"interrupted; {sweep.GO_ON}") from None
+    rows = list(todo.rows.values())
+    counts = {
+        "runs": len(todo.order), "skipped": skipped, "failed": sum(r["status"] in sweep.FAILED for r in rows),
+        "lost": sum(r["status"] == sweep.LOST for r in rows),
+    }  # fmt: skip
+    columns, table = todo.table()
+    if as_json:
+        results = [dict(zip(columns, row, strict=True)) for row in table]
+        print_json({"out": str(todo.out), **counts, "results": results})
+    else:
+        out.print(table_of(columns, [tuple(map(_text, row)) for row in table]))
+        counted = ", ".join(f"{n} {what}" for what, n in counts.items())
+        out.print(f"{counted}; in {todo.out / 'results.csv'}", soft_wrap=True)
+    if counts["lost"]:
+        err.print(f"{counts['lost']} runs are lost; {sweep.GO_ON}")
+        raise typer.Exit(1)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

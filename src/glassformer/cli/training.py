@@ -1,0 +1,294 @@
+"""Commands that train: train, ablate, sweep."""
+
+import json
+import os
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.padding import Padding
+
+from .. import checkpoint, refs
+from ..errors import GlassformerError
+from ..model import Model
+from ..tasks.base import Task
+from .common import Json, app, err, out, print_json
+
+if TYPE_CHECKING:
+    from ..train import Event, Recipe, Training
+
+TaskRef = Annotated[str, typer.Argument(help="a task with options: addition:digits=3,order=ones")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE: change a field of the recipe; repeat")]
+Threads = Annotated[int, typer.Option(min=1, help="of PyTorch; tiny models are fastest with one")]
+
+
+@app.command("train")
+def train_(
+    task: TaskRef,
+    file: Annotated[Path, typer.Option("--out", help="FILE.safetensors: where the model goes")],
+    recipe: RecipeName = "",
+    seed: Annotated[int, typer.Option(min=0, help="of weights and batches; the same seed gives the same model")] = 0,
+    settings: Settings = None,
+    blueprint: Annotated[str, typer.Option(help="low-rank:rank=4, … (glassformer list blueprints)")] = "",
+    start: Annotated[str, typer.Option(help="begin with this model's weights")] = "",
+    teacher: Annotated[str, typer.Option(help="this model's answers are the truth")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="train so many seeds at once; each gets its own file")] = 1,
+    device: Annotated[str, typer.Option(help="cpu, cuda or mps")] = "cpu",
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the run that was writing to --out")] = False,
+    history: Annotated[Path | None, typer.Option(help="FILE.jsonl or FILE.csv: evaluations and turning points")] = None,
+    figure: Annotated[Path | None, typer.Option(help="FILE.png, .svg or .pdf: training curves")] = None,
+    threads: Threads = 1,
+    as_json: Json = False,
+) -> None:
+    """Train a model on a task. Status 0: it reached the recipe's success; 1: it did not."""
+    goal = refs.load_task(task)
+    with needs_torch():
+        from ..blueprint import make
+        from ..train.loop import Run
+        from ..train.watch import History, Lines, LiveView, answer_names, earlier, floors
+    chosen = choose_recipe(recipe, goal, settings)
+    plan = make(blueprint) if blueprint else None
+    first, truth = _model_for(goal, start, "--start"), _model_for(goal, teacher, "--teacher")
+    files = _files(file, seed, seeds, resume)
+    for path in (*files, history, figure):
+        check_writable(path)
+    if figure:
+        from .. import show
+
+        show.style.check_path(figure)
+    members = list(range(seed, seed + seeds))
+    with _interrupts() as interrupted:
+        run = Run(
+            goal, chosen, members, blueprint=plan, start=first, teacher=truth, device=device, threads=threads,
+            out=file if seeds == 1 else None, resume=resume, stop=interrupted,
+        )  # fmt: skip
+        names, stairs = answer_names(goal), floors(goal, chosen)
+        past = earlier(run) if resume else []
+        if resume:
+            err.print(f"going on from step {run.step:,} of {chosen.steps:,}")
+        watchers: list[Any] = [History(history, names, past)] if history else []
+        if sys.stderr.isatty():
+            watchers.append(LiveView(err, chosen.steps, names, stairs[0].loss if stairs else None, past))
+        else:
+            watchers.append(Lines(err, names, many=seeds > 1))
+        trainings = _consume(run.events(), watchers)
+    trainings.sort(key=lambda t: t.seed)
+    for training, path in zip(trainings, files, strict=True):
+        if seeds > 1:  # the run itself keeps one seed only
+            checkpoint.save(training.model, path)
+    if figure and any(t.history for t in trainings):
+        whose = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
+        title = f"{goal.ref}, recipe {chosen.name}, {whose}"
+        show.save(show.training_curves(trainings, stairs, names, title), figure)
+    rows = [_report(goal, t, path, seeds == 1, run.data.overlap()) for t, path in zip(trainings, files, strict=True)]
+    if as_json:
+        print_json(rows[0] if len(rows) == 1 else {"runs": rows})
+    else:
+        for training, row in zip(trainings, rows, strict=True):
+            _say(goal, training, row, names)
+        if figure and figure.exists():
+            out.print(f"drew {figure}", soft_wrap=True)
+    if interrupted():
+        err.print(f"interrupted after step {run.step:,} of {chosen.steps:,}")
+        if seeds == 1 and "resume" in rows[0]:
+            err.print(f"saved {rows[0]['state']}; to go on:\n{rows[0]['resume']}", soft_wrap=True)
+    raise typer.Exit(0 if all(r["reached"] for r in rows) else 1)
+
+
+def list_recipes(name: str, as_json: bool) -> None:
+    """Each recipe with the fields that differ from the defaults; as JSON, all fields: what --recipe FILE.json reads."""
+    with needs_torch():
+        from ..train.recipe import Recipe
+        from ..train.recipes import RECIPES, recipe
+    found = [recipe(name)] if name else list(RECIPES.values())
+    if as_json:
+        rows = [r.to_json() for r in found]
+        return print_json(rows[0] if name else {"recipes": rows})
+    for r in found:
+        out.print(r.name, style="bold")
+        plain = Recipe(name=r.name).to_json()
+        changed = [shlex.quote(f"{n}={v}") for n, v in r.to_json().items() if v != plain[n]]
+        out.print(Padding(" ".join(changed), (0, 0, 0, 4)), style="dim")
+
+
+# ── what is asked for ──────────────────────────────────────────────────────────────────────────
+@contextmanager
+def needs_torch() -> Iterator[None]:
+    """Around imports of the trainer: says what to install where PyTorch is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as e:
+        if (e.name or "").partition(".")[0] != "torch":
+            raise
+        missing = "training needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
+        raise GlassformerError(missing) from None
+
+
+def choose_recipe(name: str, task: Task, settings: list[str] | None = None) -> "Recipe":
+    """A recipe by name or from a file ("" for the task's own), with fields set by FIELD=VALUE texts."""
+    from ..train.recipes import default_for, recipe
+
+    if name.endswith((".json", ".toml")):
+        chosen = read_recipe(Path(name))
+    else:
+        chosen = recipe(name or default_for(task.ref.partition(":")[0]))
+    texts: dict[str, str] = {}
+    for setting in settings or []:
+        field, equals, text = setting.partition("=")
+        if not equals:
+            raise GlassformerError(f"--set {setting} — expected FIELD=VALUE, such as lr=0.01")
+        texts[field.strip()] = text.strip()
+    return chosen.override(texts)
+
+
+def read_recipe(path: Path) -> "Recipe":
+    """A recipe from a file of fields and values; what it leaves out is as in Recipe()."""
+    from ..train.recipe import Recipe, option
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = json.loads(text) if path.suffix == ".json" else _toml(path, text)
+    except OSError as e:
+        raise GlassformerError(f"{path} — cannot be read: {e.strerror}") from None
+    except (ValueError, RecursionError) as e:
+        raise GlassformerError(f"{path} — not {path.suffix[1:].upper()}: {e}") from None
+    if not isinstance(values, dict):
+        raise GlassformerError(f"{path} — expected fields of a recipe and their values")
+    try:
+        return Recipe(**{"name": path.stem} | {n: option(n).check(v) for n, v in values.items()})
+    except GlassformerError as e:
+        raise GlassformerError(f"{path} — {e}") from None
+
+
+def _toml(path: Path, text: str) -> Any:
+    try:
+        import tomllib
+    except ModuleNotFoundError:
+        raise GlassformerError(f"{path} — TOML needs Python 3.11; use JSON") from None
+    return tomllib.loads(text)
+
+
+def _model_for(task: Task, ref: str, what: str) -> Model | None:
+    if not ref:
+        return None
+    model = refs.load(ref)
+    if model.vocabulary != task.vocabulary:
+        raise GlassformerError(f"{what} {ref} — has {model.vocabulary}; the task {task.ref} has {task.vocabulary}")
+    length = task.batch(task.rows(0, 1))[0].shape[1] - 1
+    if model.config.n_ctx < length:
+        raise GlassformerError(f"{what} {ref} — reads {model.config.n_ctx} tokens; {task.ref} has up to {length}")
+    return model
+
+
+def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
+    """Where each seed's model goes."""
+    from ..train.state import state_path
+
+    if file.suffix != ".safetensors":
+        raise GlassformerError(f"--out {file} — a model's file ends in .safetensors")
+    if seeds > 1:
+        if resume:
+            raise GlassformerError("--resume — goes with one seed: many at once are not saved while they run")
+        return [file.with_name(f"{file.stem}-seed{s}.safetensors") for s in range(seed, seed + seeds)]
+    state = state_path(file)
+    if resume and file.exists() and not state.exists():
+        raise GlassformerError(f"{file} — its run is finished; there is nothing to resume")
+    if state.exists() and not resume:
+        raise GlassformerError(f"{state} — an unfinished run is here: go on with --resume, or delete it to begin anew")
+    return [file]
+
+
+def check_writable(path: Path | None) -> None:
+    """Finds out before hours of work, not after them."""
+    if path is None:
+        return
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(0, "it is a folder")
+        if path.exists():
+            with open(path, "ab"):
+                pass
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as e:
+        raise GlassformerError(f"{path} — cannot be written: {e.strerror}") from None
+
+
+# ── while it runs ──────────────────────────────────────────────────────────────────────────────
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Within it, Ctrl-C (or a polite kill) asks the run to stop after its step; a second one ends it at once."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+        os.write(2, b"\nfinishing the step, then saving; once more to end at once\n")
+
+    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+def _consume(events: "Iterator[Event]", watchers: list[Any]) -> "list[Training]":
+    """Shows every event to every watcher; the trainings at the end."""
+    trainings = []
+    try:
+        for event in events:
+            for watcher in watchers:
+                watcher(event)
+            if event.kind == "done":
+                trainings.append(event.data["training"])
+    except GlassformerError as e:
+        if not trainings:
+            raise
+        err.print(str(e), soft_wrap=True)  # it diverged: what was good until then is reported as a run that failed
+    finally:
+        for watcher in watchers:
+            watcher.close()
+    return trainings
+
+
+# ── what is said at the end ────────────────────────────────────────────────────────────────────
+def _report(task: Task, training: "Training", path: Path, single: bool, overlap: float) -> dict[str, Any]:
+    from ..train.state import state_path
+
+    kept = not single or training.status != "interrupted"  # an interrupted run keeps its state, and has no model yet
+    found = {"task": task.ref, "recipe": training.recipe.name, **training.to_json(), "out": str(path) if kept else None,
+             "reached": training.accuracy >= training.recipe.success and training.status != "diverged",
+             "overlap": overlap}  # fmt: skip
+    if not kept:
+        found["state"] = str(state_path(path))
+        found["resume"] = _again()
+    return found
+
+
+def _again() -> str:
+    words = sys.argv[1:]
+    return shlex.join(["glassformer", *words, *([] if "--resume" in words else ["--resume"])])
+
+
+def _say(task: Task, training: "Training", row: dict[str, Any], names: list[str]) -> None:
+    from ..train.watch import in_words, percent
+
+    goal = f"{'reached' if row['reached'] else 'short of'} {percent(training.recipe.success)}"
+    out.print(f"{task.ref}, recipe {training.recipe.name}, seed {training.seed}: ", end="")
+    out.print(f"{percent(training.accuracy)} of test rows right ({goal})", style="bold", end="")
+    out.print(f" after {training.steps:,} steps, {training.seconds:.1f} s; {training.status}", soft_wrap=True)
+    if row["overlap"]:
+        out.print(f"  {percent(row['overlap'])} of test rows were also trained on (data={training.recipe.data})")
+    for event in training.events:
+        out.print(f"  step {event.step:>7,}  {in_words(event, names)}", soft_wrap=True)
+    if row["out"]:
+        out.print(f"wrote {row['out']}", soft_wrap=True)

@@ -1,0 +1,267 @@
+"""Ablations: take one thing away, train again over several seeds, and see what breaks.
+
+    for progress in ablate(task, recipe, seeds=[0, 1, 2], names=["no-mask", "one-layer"]):
+        if progress.result:
+            print(progress.name, progress.result.accuracy)
+
+An ablation is a change of the recipe's fields (or of the task's options) and of nothing else. With a folder, the result
+of each is one file, written whole when all its seeds are trained; what is there is not done again.
+"""
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .. import registry
+from ..checkpoint import write_atomically
+from ..errors import GlassformerError
+from ..tasks.base import Task
+from .events import Event
+from .loop import Run, Training
+from .loss import right
+from .recipe import Recipe
+
+BASELINE = "baseline"
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A named change, and in one line what one expects it to break."""
+
+    name: str
+    help: str
+    change: Mapping[str, Any] = field(default_factory=dict)  # fields of the recipe
+    options: Mapping[str, str] = field(default_factory=dict)  # options of the task
+
+
+def _heads(n: int, help: str) -> Ablation:
+    return Ablation(f"heads-{n}", help, {"n_heads": n, "d_head": 0})  # together as wide as the stream
+
+
+def _width(n: int, help: str) -> Ablation:
+    return Ablation(f"d-model-{n}", help, {"d_model": n, "d_head": 0})  # the MLP stays as wide as it was
+
+
+ABLATIONS = {a.name: a for a in (
+    Ablation(BASELINE, "nothing: the recipe as it is"),
+    Ablation("no-positions", "order; but a causal mask lets it count what it sees", {"positions": "none"}),
+    Ablation("no-mask", "honesty: in training it reads the token it is to say", {"mask": "none"}),
+    Ablation("one-layer", "what takes two looks: find digits, then use them", {"n_layers": 1}),
+    Ablation("no-mlp", "whatever is not a weighted mean: tables, carries", {"d_mlp": 0}),
+    Ablation("no-attention", "all: each position knows its own token only", {"tap": "no-attention"}),
+    Ablation("no-residual", "memory: a block must hand on all that later ones need", {"tap": "no-residual"}),
+    Ablation("no-layer-norm", "steadiness: the stream may grow as it likes", {"norm": "none"}),
+    Ablation("no-weight-decay", "little, unless training rows are few", {"weight_decay": 0.0}),
+    Ablation("most-first", "the first digit: it depends on all carries", options={"order": "most"}),
+    _heads(1, "looking at two places at once"),
+    _heads(2, "little: two heads of half the size"),
+    _heads(4, "little: four heads of a quarter of the size"),
+    _width(4, "nearly all: four numbers for digit, place and carry"),
+    _width(8, "much: digits crowd each other"),
+    _width(16, "little, but it takes longer"),
+    _width(32, "nothing, for tasks of a dozen tokens"),
+)}  # fmt: skip
+
+
+# ── what is to be done ─────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True)
+class Case:
+    """An ablation of a certain baseline, ready to be trained."""
+
+    ablation: Ablation
+    task: Task
+    recipe: Recipe
+
+    @property
+    def name(self) -> str:
+        return self.ablation.name
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """An ablation that this baseline cannot have."""
+
+    name: str
+    why: str
+
+
+def plan(task: Task, recipe: Recipe, names: Sequence[str] = ()) -> tuple[list[Case], list[Skipped]]:
+    """The baseline and the ablations of these names (none: all), in the table's order; and those that do not apply."""
+    if unknown := [n for n in names if n not in ABLATIONS]:
+        near = difflib.get_close_matches(unknown[0], ABLATIONS, 3, 0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(ABLATIONS)}"
+        raise GlassformerError(f"{unknown[0]} — no such ablation; {hint}")
+    _check(task, recipe)
+    cases, skipped = [], []
+    for ablation in ABLATIONS.values():
+        if names and ablation.name not in (BASELINE, *names):
+            continue
+        changed, why = _change(ablation, task, recipe)
+        if why:
+            skipped.append(Skipped(ablation.name, why))
+        else:
+            cases.append(changed)
+    return cases, skipped
+
+
+def _change(ablation: Ablation, task: Task, recipe: Recipe) -> tuple[Case, str]:
+    """The baseline with the change, or why there is no such thing."""
+    unchanged = Case(ablation, task, recipe)
+    if ablation.name == BASELINE:
+        return unchanged, ""
+    if "tap" in ablation.change and recipe.tap not in ("", ablation.change["tap"]):
+        return unchanged, f"the baseline has tap={recipe.tap}, and a model has one tap"
+    if not recipe.n_layers and ablation.change.keys() & {"tap", "mask", "n_layers", "d_mlp", "n_heads"}:
+        return unchanged, "the baseline has no layers"
+    try:
+        changed = Case(ablation, _with_options(task, ablation.options), replace(recipe, **ablation.change))
+        _check(changed.task, changed.recipe)
+    except GlassformerError as e:
+        return unchanged, str(e)
+    if (changed.task.ref, _plain(changed.recipe)) == (task.ref, _plain(recipe)):
+        return unchanged, "is the baseline"
+    return changed, ""
+
+
+def _with_options(task: Task, options: Mapping[str, str]) -> Task:
+    """The task with other options, where it has them."""
+    if not options:
+        return task
+    name = task.ref.partition(":")[0]
+    entry = registry.find("task", name)
+    for option, value in options.items():
+        if option not in entry.options or value not in entry.options[option].choices:
+            raise GlassformerError(f"{name} has no {option}={value}")
+    changed: Task = entry.build(**entry.parse(registry.split(task.ref, entry.options)[1] | dict(options)))
+    return changed
+
+
+def _check(task: Task, recipe: Recipe) -> None:
+    """An error if no model can be made of a recipe."""
+    recipe.config(len(task.vocabulary), task.batch(task.rows(0, 1))[0].shape[1])
+
+
+def _plain(recipe: Recipe) -> Recipe:
+    """The recipe with its heads' size said."""
+    return replace(recipe, d_head=recipe.d_head or recipe.d_model // recipe.n_heads)
+
+
+# ── doing it ───────────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    accuracy: float  # of what the model says by itself
+    forced: float | None  # of the next token after the right ones; None for causal models, where it is the same
+    steps: int
+    seconds: float
+    status: str  # of a Training
+
+
+@dataclass(frozen=True)
+class Result:
+    """An ablation, trained."""
+
+    case: Case
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def accuracy(self) -> list[float]:
+        """One a seed."""
+        return [o.accuracy for o in self.outcomes]
+
+    @property
+    def forced(self) -> list[float]:
+        """One a seed; empty for causal models."""
+        return [o.forced for o in self.outcomes if o.forced is not None]
+
+    def lines(self) -> list[tuple[str, list[float]]]:
+        """What a table or a chart shows: a label and a share for each seed; two lines for a model that can cheat."""
+        name = self.case.name
+        if not self.forced:
+            return [(name, self.accuracy)]
+        return [(f"{name}, teacher-forced", self.forced), (f"{name}, autoregressive", self.accuracy)]
+
+    def to_json(self) -> dict[str, Any]:
+        """All that a file needs to be known again."""
+        name, task, recipe = self.case.name, self.case.task.ref, self.case.recipe.to_json()
+        return {"name": name, "task": task, "recipe": recipe, "runs": [asdict(o) for o in self.outcomes]}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Something happened to an ablation: it began, its training had an event, or it is done and has a result."""
+
+    name: str
+    event: Event | None = None
+    result: Result | None = None
+
+
+def ablate(
+    task: Task, recipe: Recipe, seeds: Sequence[int] = (0, 1, 2), names: Sequence[str] = (),
+    folder: str | Path | None = None, threads: int = 1,
+) -> Iterator[Progress]:  # fmt: skip
+    """Trains the baseline and ablations, all seeds of each at once; yields what happens."""
+    cases, _ = plan(task, recipe, names)
+    found = {case.name: _finished(case, folder) for case in cases}  # a folder of something else is refused now
+    for case in cases:
+        yield Progress(case.name)
+        outcomes = found[case.name]
+        if left := [s for s in seeds if s not in outcomes]:
+            yield from _train(case, left, outcomes, threads)
+            if folder:
+                _write(folder, Result(case, tuple(outcomes[s] for s in sorted(outcomes))))
+        yield Progress(case.name, result=Result(case, tuple(outcomes[s] for s in seeds)))
+
+
+def _train(case: Case, seeds: Sequence[int], outcomes: dict[int, Outcome], threads: int) -> Iterator[Progress]:
+    """Trains a case with these seeds, and puts what became of them into `outcomes`."""
+    run = Run(case.task, case.recipe, seeds, threads=threads)
+    try:
+        for event in run.events():
+            if event.kind == "done":
+                training = event.data["training"]
+                outcomes[training.seed] = _outcome(case, training, run.data.test_rows)
+            yield Progress(case.name, event)
+    except GlassformerError:
+        if not outcomes.keys() >= set(seeds):  # else the last one left has diverged, which is a result
+            raise
+
+
+def _outcome(case: Case, t: Training, test_rows: Any) -> Outcome:
+    forced = None
+    if t.model.config.mask != "causal":
+        good = right(t.model.torch(), case.task, test_rows, case.recipe.tap, forced=True)
+        forced = float(good.all(1).mean())
+    return Outcome(t.seed, t.accuracy, forced, t.steps, t.seconds, t.status)
+
+
+# ── on disk ────────────────────────────────────────────────────────────────────────────────────
+def _path(folder: str | Path, case: Case) -> Path:
+    return Path(folder, f"{case.name}.json")
+
+
+def _write(folder: str | Path, result: Result) -> None:
+    write_atomically(_path(folder, result.case), (json.dumps(result.to_json(), indent=1) + "\n").encode())
+
+
+def _finished(case: Case, folder: str | Path | None) -> dict[int, Outcome]:
+    """What is known already, by seed. A file that is something else is an error: it is not ours to overwrite."""
+    if not folder or not (path := _path(folder, case)).exists():
+        return {}
+    try:
+        kept = json.loads(path.read_bytes())
+        outcomes = {run["seed"]: Outcome(**run) for run in kept["runs"]}
+        was = {"task": kept["task"], **kept["recipe"]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        wrong = f"{path} — not a result of ablate, or a damaged one; remove it, or use another folder"
+        raise GlassformerError(wrong) from None
+    now = {"task": case.task.ref, **case.recipe.to_json()}
+    if differ := [k for k in now if was.get(k) != now[k]]:
+        which = ", ".join(f"{k}={was.get(k)} (now {now[k]})" for k in differ[:3])
+        raise GlassformerError(f"{path} — is of another experiment: {which}; use another folder")
+    return outcomes

@@ -1,0 +1,138 @@
+"""Where training rows come from. Test rows are never trained on, but for data=draw, the book's: see `overlap`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..tasks.base import Task
+from .recipe import Recipe
+
+ENUMERABLE = 20_000_000
+ROUNDS = 1_000  # so often rows are drawn again, if those that were drawn are test rows or have no answer
+
+
+class Data:
+    """Test rows, and training rows step by step. What a step reads depends on (seed, step) alone: resuming is free."""
+
+    def __init__(self, task: Task, recipe: Recipe) -> None:
+        self.task, self.recipe = task, recipe
+        self.levels = recipe.levels()
+        self.train_rows: Any = None  # None: fresh ones every step
+        self._orders: dict[tuple[int, int], Any] = {}
+        rngs = [np.random.default_rng([recipe.data_seed, i]) for i in range(3)]
+        if recipe.data == "split":
+            self.train_rows, self.test_rows = self._split(rngs[0])
+        elif recipe.data == "draw":
+            self.train_rows = self._draw(recipe.train_rows, rngs[1])
+            self.test_rows = self._draw(recipe.test_rows, rngs[2])
+        else:
+            self.test_rows = self._draw(recipe.test_rows, rngs[0])
+            self._test_codes = np.unique(_codes(self.test_rows))
+            if 2 * len(self._test_codes) > task.size:
+                raise GlassformerError(
+                    f"{task.ref} — {len(self._test_codes):,} test rows leave too few of {task.size:,} to train on; "
+                    "use data=split, or fewer test_rows"
+                )
+        parts = [p for p in (self.test_rows, self.train_rows, task.rows(0, 1)) if p is not None]
+        batches = [task.batch(p) for p in parts]
+        self.length = max(tokens.shape[1] for tokens, _ in batches)  # tokens of the longest example
+        if self.train_rows is not None:
+            self.tokens, self.answer = self._padded(*batches[1])
+            self.batch = min(recipe.batch or len(self.tokens), len(self.tokens))
+            self.steps_per_epoch = -(-len(self.tokens) // self.batch)
+
+    def overlap(self) -> float:
+        """The share of test rows that are among the training rows."""
+        if self.train_rows is None:
+            return 0.0
+        return float(np.isin(_codes(self.test_rows), _codes(self.train_rows)).mean())
+
+    def step(self, seeds: Sequence[int], step: int) -> tuple[Any, Any]:
+        """What each member reads in a step: tokens [N,B,T], and the masks of the answers [N,B,T]."""
+        if self.train_rows is None:
+            tokens, answer = self._padded(*self.task.batch(self._fresh(seeds, step)))
+            shape = (len(seeds), -1, self.length)
+            return tokens.reshape(shape), answer.reshape(shape)
+        epoch, part = divmod(step, self.steps_per_epoch)
+        if self.steps_per_epoch == 1:
+            index = np.tile(np.arange(self.batch), (len(seeds), 1))
+        else:
+            index = np.stack([self._order(s, epoch)[part * self.batch : (part + 1) * self.batch] for s in seeds])
+        return self.tokens[index], self.answer[index]
+
+    def train_sample(self, n: int) -> Any:
+        """Some of the training rows, to be evaluated on; None where every row is new."""
+        return None if self.train_rows is None else self.train_rows[:n]
+
+    def _order(self, seed: int, epoch: int) -> Any:
+        key = (seed, epoch)
+        if key not in self._orders:
+            self._orders = {k: v for k, v in self._orders.items() if k[1] == epoch}  # those of past epochs can go
+            self._orders[key] = np.random.default_rng([seed, 1, epoch]).permutation(len(self.train_rows))
+        return self._orders[key]
+
+    def _fresh(self, seeds: Sequence[int], step: int) -> Any:
+        """New rows [N·B], none of them a test row: each member draws its own, and again for those it may not have."""
+        n, rngs = self.recipe.batch, [np.random.default_rng([seed, 2, step]) for seed in seeds]
+        level = next((level for at, level in reversed(self.levels) if at <= step), 0)
+
+        def draw(n: int, rng: np.random.Generator) -> Any:
+            rows = self.task.sample(n, rng)
+            return self.task.simpler(rows, level) if level else rows
+
+        rows = np.concatenate([draw(n, rng) for rng in rngs])
+        bad = ~self._allowed(rows)
+        for i in np.unique(np.nonzero(bad)[0] // n):
+            missing = i * n + np.nonzero(bad[i * n : (i + 1) * n])[0]
+            for _ in range(ROUNDS):
+                rows[missing] = draw(len(missing), rngs[i])
+                missing = missing[~self._allowed(rows[missing])]
+                if not len(missing):
+                    break
+            else:
+                raise GlassformerError(f"{self.task.ref} — a step wants {n} rows, {len(missing)} of them are not found")
+        return rows
+
+    def _allowed(self, rows: Any) -> Any:
+        """Which rows have an answer and are no test rows, bool [B]."""
+        codes = _codes(rows)
+        at = np.searchsorted(self._test_codes, codes) % len(self._test_codes)
+        return self.task.defined(rows) & (self._test_codes[at] != codes)
+
+    def _draw(self, n: int, rng: np.random.Generator) -> Any:
+        rows = self.task.sample(n, rng)
+        rows = rows[self.task.defined(rows)]
+        if not len(rows):
+            raise GlassformerError(f"{self.task.ref} — none of {n} rows drawn has an answer")
+        return rows
+
+    def _split(self, rng: np.random.Generator) -> tuple[Any, Any]:
+        task, n, m = self.task, self.recipe.train_rows, self.recipe.test_rows
+        if task.size > ENUMERABLE:
+            raise GlassformerError(f"{task.ref} — {task.size:,} rows are too many to split; use data=fresh")
+        rows = task.rows(0, task.size)
+        rows = rows[task.defined(rows)]
+        if n + max(m, 1) > len(rows):
+            raise GlassformerError(
+                f"{task.ref} — {n:,} training and {max(m, 1):,} test rows wanted, there are {len(rows):,}"
+            )
+        order = rng.permutation(len(rows))
+        return rows[order[:n]], rows[order[n : n + m if m else None]]
+
+    def _padded(self, tokens: Any, answer: Any) -> tuple[Any, Any]:
+        """As long as the longest example: padding on the right is no answer."""
+        if tokens.shape[1] == self.length:
+            return tokens, answer
+        more = ((0, 0), (0, self.length - tokens.shape[1]))
+        return np.pad(tokens, more), np.pad(answer, more)
+
+
+def _codes(rows: Any) -> Any:
+    """A number a row. Two rows may share one: then one is needlessly left out of training, and no test row gets in."""
+    code = np.zeros(len(rows), np.uint64)
+    for column in rows.T.astype(np.uint64):
+        code = (code ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        code ^= code >> np.uint64(29)
+    return code

@@ -1,0 +1,119 @@
+"""Where a sweep's jobs are trained: in processes of this machine, or on a Dask cluster.
+
+Both yield the results of one job after the other, as they come. A job whose process or worker was killed is done again.
+"""
+
+import importlib
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from ..errors import GlassformerError
+from .sweep import GO_ON, Job, LoadTask, Result, work
+
+LIVES = 3  # how often a job is handed out if those who do it are killed
+PATIENCE = 5  # seconds for a cluster to answer
+GONE = 60  # seconds without any worker, in the middle of a sweep
+
+
+def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[Result]]:
+    """Trains jobs in processes of this machine."""
+    left, others = dict(enumerate(jobs)), set(multiprocessing.active_children())
+    for _ in range(LIVES):
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(min(workers, len(left)), context, initializer=_begin_process)
+        try:
+            futures = {pool.submit(work, job, load_task): i for i, job in left.items()}
+            for future in as_completed(futures):
+                if not isinstance(future.exception(), BrokenProcessPool):
+                    del left[futures[future]]
+                    yield future.result()
+        finally:
+            if left:  # interrupted or broken: there is nothing to wait for
+                for child in set(multiprocessing.active_children()) - others:
+                    child.terminate()
+            pool.shutdown(cancel_futures=True)
+        if not left:
+            return
+    for job in left.values():
+        yield job.lost(f"its process was killed, {LIVES} times")
+
+
+def _begin_process() -> None:
+    """Ctrl-C is for the parent to deal with, and when the parent is gone, so is the reason to go on."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def leave() -> None:
+        if parent := multiprocessing.parent_process():
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=leave, daemon=True).start()
+
+
+def cluster(jobs: list[Job], load_task: LoadTask, address: str) -> Iterator[list[Result]]:
+    """Trains jobs on a Dask cluster. What a dead worker had begun, others do."""
+    try:
+        dask: Any = importlib.import_module("distributed")
+    except ImportError:
+        raise GlassformerError("--cluster — needs Dask: pip install 'glassformer[cluster]'") from None
+    for name in [n for n in logging.root.manager.loggerDict if n.startswith("distributed")]:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # a worker's death is our business, not the reader's
+    with _connect(dask, address) as client:
+
+        def submit(job: Job) -> Any:
+            return client.submit(work, job, load_task, key=f"{job.id(job.seeds[0])}-{os.urandom(4).hex()}")
+
+        running = {submit(job): (job, LIVES) for job in jobs}
+        seen = time.monotonic()  # when there was a worker
+        while running:
+            try:
+                done = dask.wait(list(running), PATIENCE, "FIRST_COMPLETED").done
+            except dask.TimeoutError:
+                done = ()
+            except dask.CancelledError:
+                raise GlassformerError(f"{address} — the cluster went away; {GO_ON}") from None
+            if done or client.nthreads():
+                seen = time.monotonic()
+            elif time.monotonic() - seen > GONE:
+                raise GlassformerError(f"{address} — the cluster has no workers any more; {GO_ON}")
+            for future in done:
+                job, lives = running.pop(future)
+                error = future.exception()
+                if error is None:
+                    yield future.result()
+                elif isinstance(error, dask.KilledWorker) and lives > 1:  # the scheduler gave it up; we do not yet
+                    running[submit(job)] = job, lives - 1
+                else:
+                    yield job.lost(f"{type(error).__name__}: {error}")
+
+
+def _connect(dask: Any, address: str) -> Any:
+    """A client of the cluster at an address, or an error within seconds."""
+    made: list[Any] = []
+
+    def connect() -> None:
+        try:
+            made.append(dask.Client(address, timeout=PATIENCE))
+        except Exception as e:
+            made.append(e)
+
+    thread = threading.Thread(target=connect, daemon=True)  # Dask waits for ever where something else answers
+    thread.start()
+    thread.join(PATIENCE + 1)
+    client: Any = made[0] if made else "no answer"
+    if not hasattr(client, "submit"):
+        raise GlassformerError(f"{address} — no Dask cluster there: {client}")
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except Exception:
+        client.close()
+        raise GlassformerError(f"{address} — the cluster has no workers") from None
+    return client

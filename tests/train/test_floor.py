@@ -1,0 +1,76 @@
+"""The floors that tasks state, against entropies counted over whole domains; and their easier rows."""
+
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError, load_task
+
+
+def counted_floor(task) -> float:
+    """The mean over all predicted positions of -ln p(token | tokens before it), for rows as `sample` draws them."""
+    rows = task.rows(0, task.size)
+    rows = rows[task.defined(rows)]
+    tokens, answer = task.batch(rows)
+    ends = answer.shape[1] - answer[:, ::-1].argmax(1)  # one past the last answer token
+    how_often = np.bincount(ends)
+    weight = 1 / how_often[ends] if task.ref.startswith("sort") else np.ones(len(rows))  # sort: every length alike
+    loss = positions = 0.0
+    for t in range(1, tokens.shape[1]):
+        seen, told = defaultdict(float), defaultdict(float)
+        alive = np.nonzero(ends > t)[0]
+        for i in alive:
+            seen[tokens[i, :t].tobytes()] += weight[i]
+            told[tokens[i, : t + 1].tobytes()] += weight[i]
+        for i in alive:
+            loss -= weight[i] * math.log(told[tokens[i, : t + 1].tobytes()] / seen[tokens[i, :t].tobytes()])
+            positions += weight[i]
+    return loss / positions
+
+
+@pytest.mark.parametrize("ref", [
+    "addition:digits=2", "addition:digits=2,order=ones", "addition:digits=2,padding=none",
+    "addition:digits=1,padding=none", "reverse:length=3", "reverse:length=4,alphabet=3", "modular-addition:p=13",
+    "modular-addition:p=13,plus=true", "modular-addition:p=12,operation=/", "multiplication:digits=1",
+    "sort:vocab=6,length=4", "sort:vocab=5,length=3,exact=true", "sort:vocab=5,length=3,repeats=true",
+    "sort-digits:digits=2,base=3,length=2", "min:vocab=6,length=4", "max:vocab=5,length=2",
+])  # fmt: skip
+def test_floor_is_what_counting_gives(ref):
+    task = load_task(ref)
+    assert task.floor() == pytest.approx(counted_floor(task), rel=1e-12)
+
+
+def test_floors_of_the_book():
+    assert load_task("addition:digits=3,order=ones").floor() == pytest.approx(5 * math.log(10) / 12)
+    assert load_task("addition:digits=3,order=ones").floor() == pytest.approx(0.9594, abs=1e-4)
+    assert load_task("reverse").floor() == pytest.approx(0.8373, abs=1e-4)
+
+
+@pytest.mark.parametrize("ref,level,easier", [
+    ("addition:digits=10", 3, lambda rows: rows.max() < 1000),
+    ("multiplication:digits=3", 1, lambda rows: rows.max() < 10),
+    ("modular-addition", 20, lambda rows: rows.max() < 20),
+    ("reverse:length=8", 3, lambda rows: not rows[:, 3:].any() and rows[:, :3].any()),
+    ("sort:vocab=11,length=6", 2, lambda rows: not rows[:, 2:].any() and rows[:, 0].all()),
+    ("search:prefix=2,block=20", 8, lambda rows: (rows[:, 0] == 8).all() and not rows[:, 9:].any()),
+    ("min:vocab=100", 10, lambda rows: rows.max() < 10),
+])  # fmt: skip
+def test_simpler_rows_are_easier_and_of_the_task(ref, level, easier):
+    task = load_task(ref)
+    rows = task.simpler(task.sample(500, np.random.default_rng(0)), level)
+    rows = rows[task.defined(rows)]
+    assert len(rows) > 100 and easier(rows)
+    tokens, answer = task.batch(rows)
+    assert tokens.max() < len(task.vocabulary) and answer.any(1).all()
+    whole = task.sample(500, np.random.default_rng(0))
+    assert np.array_equal(task.simpler(whole, 1000), whole)
+
+
+def test_exact_lists_have_no_shorter_ones():
+    task = load_task("sort:vocab=5,length=3,exact=true")
+    with pytest.raises(GlassformerError, match="no lists of 2"):
+        task.simpler(task.sample(5, np.random.default_rng(0)), 2)
+    with pytest.raises(GlassformerError, match="no levels"):
+        load_task("add-digit").simpler(np.zeros((1, 2), int), 1)
