@@ -1,6 +1,7 @@
 """The command line, as a person uses it: what it prints, and what it says to bad input."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from cases import CASES
-from glassformer import load
+from glassformer import __version__, load
 from glassformer.checkpoint import save
 from glassformer.cli import main
 
@@ -38,6 +39,11 @@ def test_run_says_what_the_table_says(call, ref, text, output):
 
 def test_hello_world(call):
     assert call("run", "hello-world") == (0, "Hello World!\n", "")
+
+
+def test_version_and_help(call):
+    assert call("--version") == (0, f"{__version__}\n", "")
+    assert "--version" in call()[1] and call() == call("--help")
 
 
 def test_run_several_inputs(call):
@@ -102,6 +108,9 @@ def test_list(call):
     names = [p["name"] for p in json.loads(call("list", "programs", "--json")[1])["programs"]]
     assert {"hello-world", "lookup", "search", "sort", "addition", "multiplication"} <= set(names)
     assert "addition" in call("list", "tasks")[1]
+    options = call("list")[1].partition("\naddition ")[2].splitlines()[1:5]
+    assert "digits=3" in options[0] and "order=most" in options[2]
+    assert len({len(re.match(" +.*?  +", line)[0]) for line in options}) == 1  # they are aligned
     assert "blocks.0.attn.hook_pattern" in call("list", "hooks", "addition")[1].split()
     assert "booklet-2" in call("list", "claims")[1]
 

@@ -147,6 +147,8 @@ BAD = {
     "p:3:1 — expected every key once, got 'tok_emb' again": BASE.replace("block_size: 4", "") + "tok_emb: 1",
     "p:1:3 — expected nothing after the closing '}', got '}'": "{}}",
     "p:3:1 — expected one of tok_emb, pos_emb,": BASE + "emb: 3",
+    "got 'block_sise'; did you mean block_size?": "tok_emb: [[1]] block_sise: 4",
+    "got 'gama'; did you mean gamma?": BASE + "lnf: {gama: 2}",
     "p:3:1 — norm must be one of layer, rms, none, got 'batch'": BASE + "norm: batch",
     "p:3:1 — eps must be a finite number from 0, got -1.0": BASE + "eps: -1",
     "p:3:1 — tokens is tokens: expected tokens = 2 as in tok_emb, got 3": BASE + "tokens: abc",

@@ -52,7 +52,7 @@ def save(model: Model, path: str | Path) -> Path:
     sealed = {"header": header, "model": digest(model), "sha256": _seal(header, digest(model))}
     stored = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
     tensors = {n: np.ascontiguousarray(arrays.numpy(w)) for n, w in stored.items()}
-    return write_atomically(path, to_bytes(tensors, {KEY: _dump(sealed).decode()}))
+    return write_atomically(path, to_bytes(tensors, {KEY: json.dumps(sealed, ensure_ascii=False)}))
 
 
 def load(path: str | Path) -> Model:

@@ -74,8 +74,9 @@ class Config:
         if self.n_layers:
             parts += [heads + ("" if not self.scale else f", scale {self.scale:g}") + ", QK-norm" * self.qk_norm]
             parts += [f"MLP {self.d_mlp} {self.activation}" if self.d_mlp else "no MLP"]
-        norm = "no norm" if self.norm == "none" else f"{'pre' if self.norm_first else 'post'}-{self.norm} norm"
-        parts += [norm, f"{self.positions} positions", f"mask {self.mask}", "tied" if self.tied else "untied"]
+        norm = "no norm" if self.norm == "none" else f"{self.norm} norm ({'pre' if self.norm_first else 'post'})"
+        positions = "no positions" if self.positions == "none" else f"{self.positions} positions"
+        parts += [norm, positions, f"mask {self.mask}", "tied" if self.tied else "untied"]
         return ", ".join([*parts, f"{self.d_vocab} tokens", f"block {self.n_ctx}"])
 
 

@@ -223,8 +223,14 @@ def program(
 
 
 def _add(entry: Entry) -> None:
-    assert entry.name not in REGISTRY[entry.kind], f"two {entry.kind}s named {entry.name}"
+    there = REGISTRY[entry.kind].get(entry.name)
+    if there and _origin(there) != _origin(entry):  # the same again is a notebook cell run twice
+        raise GlassformerError(f"{entry.name} — there is a {entry.kind} of that name in {_origin(there)[0]} already")
     REGISTRY[entry.kind][entry.name] = entry
+
+
+def _origin(entry: Entry) -> tuple[str, str]:
+    return entry.build.__module__, entry.build.__qualname__
 
 
 def _bind(

@@ -41,7 +41,7 @@ def tour(out: Console) -> int:
     as_text_program(out)
     wrong += claims(out)
     took = time.perf_counter() - start
-    out.print(f"\nDone in {took:.0f} s. Next: glassformer list programs; docs/guide.md", style="dim")
+    out.print(f"\nDone in {took:.0f} s. Next: glassformer list programs; docs/guide/01-start.md", style="dim")
     return 1 if wrong else 0
 
 
@@ -99,7 +99,7 @@ def claims(out: Console) -> int:
         tally[c.verdict] += 1
         differ += not c.matches(measured)
         if c.verdict == "wrong":
-            out.print(f"  {c.where} says {c.says}: measured {as_text(measured)}")
+            out.print(f"  {c.where} says {c.says}: measured {as_text(measured)}" + (f" ({c.note})" if c.note else ""))
     words = ", ".join(f"{n} {verdict}" for verdict, n in tally.items() if n)
     out.print(f"  {sum(tally.values())} claims measured: {words}; {differ} differ from our record")
     return differ

@@ -12,6 +12,8 @@ from .common import app, err
 
 def main() -> None:
     """The `glassformer` command. Whatever a person typed wrong ends in one line and status 2."""
+    if len(sys.argv) == 1:
+        sys.argv.append("--help")
     try:
         status = app(standalone_mode=False)
     except GlassformerError as e:
@@ -29,5 +31,5 @@ def main() -> None:
 
 
 def _fail(message: str) -> int:
-    err.print("error: " + " ".join(message.split()), soft_wrap=True)
+    err.print("error: " + "; ".join(" ".join(line.split()) for line in message.splitlines()), soft_wrap=True)
     return 2

@@ -9,8 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from .. import __version__
+
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="Glassformer: transformers you can see through.",
 )  # fmt: skip
 out = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 120)
@@ -20,10 +22,23 @@ Ref = Annotated[str, typer.Argument(help="a program with options (addition:digit
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout and nothing else")]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="the version")] = False,
+) -> None:
+    """Options of the whole command line, before the name of a command."""
+
+
 def table_of(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for c in columns:
-        table.add_column(c, overflow="fold", justify="right" if c == "" else "left")
+        table.add_column(c, overflow="fold", justify="right" if c == "" else "left", no_wrap=c in ("claim", "where"))
     for row in rows:
         table.add_row(*row)
     return table

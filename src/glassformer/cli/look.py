@@ -10,10 +10,10 @@ import typer
 from rich.progress import Progress as Bar
 from rich.progress import track
 
-from .. import __version__, claims, refs
+from .. import claims, refs
 from ..count import WAYS, count
 from ..errors import GlassformerError
-from ..lens.explain import SlotContent, explain
+from ..lens.explain import explain, read_in_words
 from ..model import Model
 from ..runs import Run, prompt, run
 from ..tap import hook_names
@@ -23,9 +23,7 @@ from .common import Json, Ref, app, err, out, print_json, table_of
 
 @app.command("list")
 def list_(
-    what: Annotated[
-        str, typer.Argument(help="programs, tasks, recipes, blueprints, claims or hooks")
-    ] = "programs",
+    what: Annotated[str, typer.Argument(help="programs, tasks, recipes, blueprints, claims or hooks")] = "programs",
     ref: Annotated[str, typer.Argument(help="for hooks: the model; for recipes: just this one")] = "",
     as_json: Json = False,
 ) -> None:
@@ -40,8 +38,10 @@ def list_(
         for e in rows:
             out.print(e.name, style="bold", end="  ")
             out.print(e.help)
-            for o in e.options.values():
-                out.print(f"    {o.name}={o.default!s:<10} {o.expected}", style="dim")
+            defaults = [f"{o.name}={o.default}" for o in e.options.values()]
+            width = max(map(len, defaults), default=0)
+            for default, o in zip(defaults, e.options.values(), strict=True):
+                out.print(f"    {default:<{width}}  {o.expected}", style="dim")
     elif what == "recipes":
         from .training import list_recipes
 
@@ -97,27 +97,7 @@ def explain_(
     story = explain(model, prompt(model, text))
     if as_json:
         return print_json(story.to_json())
-    out.print(f"After {' '.join(story.tokens)} comes ", end="")
-    out.print(story.winner, style="bold", end="")
-    out.print(f": its logit beats that of {story.runner_up!r} by {story.margin:.4g}.")
-    _print_slots("At first, the last position's stream holds", story.slots)
-    for i, layer in enumerate(story.layers):
-        out.print(f"\nLayer {i}", style="bold")
-        for head in layer.heads:
-            read = ", ".join(f"{token!r} at {s} ({w:.0%})" for s, token, w in head.read[:6]) or "everything a little"
-            more = f" and {len(head.read) - 6} more" if len(head.read) > 6 else ""
-            out.print(f"  {head.name}: read {read}{more}; wrote to {', '.join(head.wrote)}")
-        if not layer.heads:
-            out.print("  no head wrote anything")
-        if layer.n_neurons:
-            fired = ", ".join(f"{name} ({a:.4g})" for name, a in layer.neurons)
-            out.print(f"  {layer.n_fired:,} of {layer.n_neurons:,} neurons fired; strongest: {fired or 'none'}")
-        _print_slots("  Then the stream holds", layer.slots)
-    if story.shares:
-        out.print("\nWhere the margin comes from", style="bold")
-        for name, share in sorted(story.shares, key=lambda s: -abs(s[1])):
-            out.print(f"  {share:>12.4g}  {name}")
-        out.print(f"  {sum(s for _, s in story.shares):>12.4g}  in all")
+    out.print(str(story), soft_wrap=True)
 
 
 @app.command("count")
@@ -157,6 +137,8 @@ def verify_(
         print_json({"ref": ref, **verdict.to_json()})
     else:
         how = "every input" if verdict.exhaustive else f"a sample (seed {seed}) and the edge cases"
+        void = verdict.looked_at - verdict.checked
+        how += f" ({void:,} more have no defined answer)" if void else ""
         out.print(f"{ref} on {chosen.ref}: ", end="")
         out.print(f"{verdict.wrong:,} wrong of {verdict.checked:,}", style="bold", end="")
         domain = f"{verdict.domain:,}" if verdict.domain < 10**15 else f"about 10^{len(str(verdict.domain)) - 1}"
@@ -221,12 +203,6 @@ def tour_() -> None:
     raise typer.Exit(tour(out))
 
 
-@app.command("version")
-def version_() -> None:
-    """The version of glassformer."""
-    print(__version__)
-
-
 # ── printing ───────────────────────────────────────────────────────────────────────────────────
 def _watch(events: Iterable[Any]) -> Verdict:
     """Consumes a check; shows a bar on a terminal."""
@@ -243,7 +219,7 @@ def _trace(model: Model, result: Run) -> None:
     table = table_of(("step", "reads", "top tokens", "margin", "heads"))
     for row in _trace_rows(model, result):
         top = "  ".join(f"{t} {x:.4g}" for t, x in row["top"])
-        heads = "; ".join(f"{h['name']}: {' '.join(f'{t}@{s}' for s, t, _ in h['read'][:3])}" for h in row["heads"])
+        heads = "; ".join(f"{h['name']}: {read_in_words(h['read'], 3)}" for h in row["heads"])
         table.add_row(str(row["step"]), row["reads"], top, f"{row['margin']:.4g}", heads)
     out.print(table)
     print(result.output)
@@ -257,10 +233,3 @@ def _trace_rows(model: Model, result: Run) -> list[dict[str, Any]]:
         rows.append({"step": i + 1, "reads": model.vocabulary.decode(result.tokens[: n + i]), "top": story.top[:3],
                      "margin": story.margin, "heads": heads})  # fmt: skip
     return rows
-
-
-def _print_slots(title: str, slots: list[SlotContent]) -> None:
-    out.print(f"{title}:")
-    for s in slots:
-        values = " ".join(f"{v:.4g}" for v in s.values[:8]) + (" …" if len(s.values) > 8 else "")
-        out.print(f"    {s.name}: {values}" + (f"  = {s.means}" if s.means else ""))

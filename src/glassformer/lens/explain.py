@@ -28,6 +28,9 @@ class HeadReading:
     read: list[tuple[int, str, float]]  # position, token, attention weight; the strongest first
     wrote: dict[str, float]  # slot -> size of what was written there
 
+    def __str__(self) -> str:
+        return f"{self.name}: read {read_in_words(self.read)}; wrote to {', '.join(self.wrote)}"
+
 
 @dataclass(frozen=True)
 class SlotContent:
@@ -36,6 +39,10 @@ class SlotContent:
     name: str
     values: list[float]
     means: str = ""  # the token or position whose code this is
+
+    def __str__(self) -> str:
+        values = " ".join(f"{v:.4g}" for v in self.values[:8]) + (" …" if len(self.values) > 8 else "")
+        return f"    {self.name}: {values}" + (f"  = {self.means}" if self.means else "")
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,30 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [f"After {' '.join(self.tokens)} comes {self.winner}: its logit beats that of {self.runner_up}"
+                 f" by {self.margin:.4g}."]  # fmt: skip
+        lines += ["At first, the last position's stream holds:", *map(str, self.slots)]
+        for i, layer in enumerate(self.layers):
+            lines += ["", f"Layer {i}", *[f"  {h}" for h in layer.heads]]
+            if not layer.heads:
+                lines.append("  no head wrote anything")
+            if layer.n_neurons:
+                fired = ", ".join(f"{name} ({a:.4g})" for name, a in layer.neurons)
+                lines.append(f"  {layer.n_fired:,} of {layer.n_neurons:,} neurons fired; strongest: {fired or 'none'}")
+            lines += ["  Then the stream holds:", *map(str, layer.slots)]
+        if self.shares:
+            by_size = sorted(self.shares, key=lambda s: -abs(s[1]))
+            lines += ["", "Where the margin comes from", *[f"  {share:>12.4g}  {name}" for name, share in by_size]]
+            lines.append(f"  {sum(s for _, s in self.shares):>12.4g}  in all")
+        return "\n".join(lines)
+
+
+def read_in_words(read: list[tuple[int, str, float]], most: int = 8) -> str:
+    """What a head read: "3 at 2 (14%), 9 at 4 (14%) and 5 more"."""
+    shown = ", ".join(f"{token} at {s} ({w:.0%})" for s, token, w in read[:most]) or "everything a little"
+    return shown + (f" and {len(read) - most} more" if len(read) > most else "")
 
 
 def explain(model: Model, tokens: Any) -> Explanation:
@@ -102,7 +133,7 @@ def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:
         pattern = cache[at + "attn.hook_pattern"][0, h, -1]                    # S
         if not wrote[h].any():
             continue
-        by_weight = np.argsort(-pattern, kind="stable")
+        by_weight = np.argsort(-pattern.round(6), kind="stable")  # equal ones by position
         read = [(int(s), words[s], float(pattern[s])) for s in by_weight if pattern[s] >= READ_AT_LEAST]
         name = model.labels.heads.get(f"{i}.{h}", f"head {i}.{h}")
         heads.append(HeadReading(i, h, name, read, _where(model, wrote[h])))

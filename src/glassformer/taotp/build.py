@@ -3,6 +3,7 @@ is reported at once."""
 
 import math
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,9 @@ class Builder:
         keys = list(keys)
         for key, node in entries.items():
             if key not in keys and len(self.problems) < MAX_PROBLEMS:
-                self.wrong(node.at, f"expected one of {', '.join(keys)}, got {key[:40]!r}")
+                near = get_close_matches(key[:40], keys)
+                hint = f"; did you mean {' or '.join(near)}?" if near else ""
+                self.wrong(node.at, f"expected one of {', '.join(keys)}, got {key[:40]!r}{hint}")
 
     def agree(self, at: int, where: str, shape: dict[str, int]) -> None:
         """Every size is set by the first entry that has it; later ones must agree."""

@@ -325,9 +325,9 @@ def _norms(theta: Theta) -> Any:
 
 def _device(name: str) -> torch.device:
     """A device by name: cpu, cuda, cuda:1, mps; an error if it is not here."""
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    kind = name.split(":")[0]
-    if not there.get(kind):
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError):
+        there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
         here = ", ".join(k for k, v in there.items() if v)
-        raise GlassformerError(f"device {name} — not available on this machine; there is {here}")
-    return torch.device(name)
+        raise GlassformerError(f"device {name} — not available on this machine; there is {here}") from None

@@ -40,6 +40,7 @@ class Verdict:
     dtype: str
     domain: int  # rows in the domain
     exhaustive: bool  # every row of the domain was looked at
+    looked_at: int
     checked: int  # of these, rows on which the task is defined
     wrong: int
     worst_margin: float  # over all answer tokens of all rows
@@ -101,7 +102,7 @@ def check(
         yield Progress(done, todo, wrong)
     yield Verdict(
         model=digest(model), task=task.ref, dtype=model.dtype, domain=task.size, exhaustive=exhaustive,
-        checked=checked, wrong=wrong, worst_margin=worst,
+        looked_at=todo, checked=checked, wrong=wrong, worst_margin=worst,
         counterexamples=[_describe(model, task, row, margin) for row, margin in bad],
         seed=None if exhaustive else seed,
     )  # fmt: skip

@@ -1,0 +1,143 @@
+"""The documents are run: transcripts, Python blocks, text programs, counts and the notebook say what really comes out.
+
+In a document, in order and in one folder:
+- a block ```taotp whose first line is `# NAME.taotp…` is saved as that file;
+- a block ```python is run, all of them in one namespace; a ```text block right after it is what it prints;
+- in any other block, a line `$ glassformer …` is run, and the lines up to the next `$` are what it prints.
+A line `…` stands for any lines, none included.
+"""
+
+import contextlib
+import io
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+import glassformer as package
+from glassformer import craft, load, refs, registry
+from glassformer.cli import main
+from glassformer.cli.common import app
+from glassformer.count import count
+
+ROOT = Path(__file__).parents[1]
+RUN = ["README.md", "docs/guide/01-start.md", "docs/how-it-works.md", "docs/reference.md", "docs/taotp.md"]
+LINKED = sorted({*RUN, "docs/guide/README.md", "docs/exercises.md", "docs/sweeps.md", "CONTRIBUTING.md"})
+NOTEBOOK = json.loads((ROOT / "docs/notebooks/start.ipynb").read_text())
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder to work in. What documents register is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    refs.entries("program")  # have all that is there registered first
+    for kind, entries in list(registry.REGISTRY.items()):
+        monkeypatch.setitem(registry.REGISTRY, kind, dict(entries))
+    return tmp_path
+
+
+def glassformer(words: list[str], monkeypatch, capsys) -> str:
+    """What the command prints, on both streams."""
+    monkeypatch.setattr(sys, "argv", ["glassformer", *words])
+    with pytest.raises(SystemExit):
+        main()
+    got = capsys.readouterr()
+    return got.out + got.err
+
+
+def printed(code: str, space: dict[str, object]) -> str:
+    """What Python code prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(code, "document", "exec"), space)
+    return out.getvalue()
+
+
+def same(written: str, got: str) -> bool:
+    """Whether an output is what is written, white space at the ends of lines aside."""
+
+    def lines(text: str) -> list[str]:
+        return [line.rstrip() for line in text.strip().splitlines()]
+
+    parts = ["(?:.*\n)*?" if line == "…" else re.escape(line) + "\n" for line in lines(written)]
+    return re.fullmatch("".join(parts), "".join(line + "\n" for line in lines(got))) is not None
+
+
+def transcript(block: str) -> list[tuple[str, str]]:
+    """The commands after `$`, each with the lines below it."""
+    found = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+    return [(command, output) for command, output in found if command.startswith("glassformer ")]
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_document(name, folder, monkeypatch, capsys):
+    space: dict[str, object] = {"__name__": "document"}
+    said, end = None, 0  # what the Python block just before printed, and where it ended
+    text = (ROOT / name).read_text()
+    for block in FENCE.finditer(text):
+        language, body = block.groups()
+        if language == "taotp" and (named := re.match(r"# ([\w-]+\.taotp)", body)):
+            (folder / named.group(1)).write_text(body)
+        elif language == "python":
+            said, end = printed(body, space), block.end()
+        elif language == "text" and said is not None and not text[end : block.start()].strip():
+            assert same(body, said), f"{name} says\n{body}\nPython says\n{said}"
+        else:
+            for command, written in transcript(body):
+                got = glassformer(shlex.split(command)[1:], monkeypatch, capsys)
+                assert same(written, got), f"{name}: $ {command}\nsays\n{written}\nthe command says\n{got}"
+
+
+def test_notebook(folder):
+    space: dict[str, object] = {"__name__": "notebook"}
+    for cell in NOTEBOOK["cells"]:
+        if cell["cell_type"] == "code":
+            got = printed("".join(cell["source"]), space)
+            written = "".join(line for output in cell["outputs"] for line in output["text"])
+            assert same(written, got), f"{''.join(cell['source'])}\nsays\n{written}\nPython says\n{got}"
+
+
+COUNTED = re.findall(r"`([\w-]+:?[^`\s]*)` ([\d,]+)", (ROOT / "README.md").read_text())
+
+
+@pytest.mark.parametrize("ref,number", COUNTED)
+def test_counts_of_the_readme(ref, number):
+    assert count(load(ref)).total == int(number.replace(",", ""))
+
+
+@pytest.mark.parametrize("which", ["tour", "test"])
+def test_the_readme_has_its_two_commands(which):
+    command = rf"<!-- {which} command -->\n```\npython -m venv .* && .venv/bin/\w+.*\n```\n"
+    assert re.search(command, (ROOT / "README.md").read_text())
+
+
+def test_the_readme_has_a_table_of_counts():
+    assert len(COUNTED) > 20
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_links(name):
+    page = ROOT / name
+    targets = re.findall(r"\]\(([^)#\s]+)[^)\s]*\)", FENCE.sub("", page.read_text()))
+    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+    assert not missing
+
+
+def test_the_reference_is_complete():
+    text = (ROOT / "docs/reference.md").read_text()
+    wanted = [f"`{name}" for name in craft.__all__ if name != "Neurons"] + ["`Neurons` with"]
+    public = [n for n, v in vars(package).items() if not n.startswith("_") and type(v).__name__ != "module"]
+    wanted += [f"`gf.{name}" for name in public]
+    wanted += [f"| `{c.name or c.callback.__name__}" for c in app.registered_commands]
+    assert not [w for w in wanted if w not in text]
+
+
+@pytest.mark.parametrize("written,got,agree", [
+    ("a\n…\nd", "a\nb\nc\nd", True), ("a\n…\nd", "a\nd", True), ("a\n…", "b\nc", False), ("a", "a  \n", True),
+    ("a", "a\nb", False), ("", "", True), ("1.5", "125", False), ("a\n\nb", "a\nb", False),
+])  # fmt: skip
+def test_same(written, got, agree):
+    assert same(written, got) is agree
