@@ -1,7 +1,8 @@
 """All 1,000,000 three-digit additions of the default program, against decoding one at a time.
 
 The peer is decoding as a reader of the booklet does it: one input, the whole sequence computed anew for every token, no
-cache, no batch. It decodes a sample of the same pairs with the same weights; both are reported per pair.
+cache, no batch. It decodes a sample of the same pairs with the same weights; both are reported per pair, in processor
+time on one thread, which other work on the machine disturbs less than the clock.
 """
 
 import json
@@ -49,18 +50,18 @@ def main():
     task = load_task(model)
     ours = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         verdict = verify(model, task)
-        ours.append((time.perf_counter() - start) / verdict.checked)
+        ours.append((time.process_time() - start) / verdict.checked)
     rows = task.sample(500, np.random.default_rng(0))
     tokens, answer = task.batch(rows)
     prompt = int(answer[0].argmax())
     theirs, right = [], 0
-    for row in tokens:
-        start = time.perf_counter()
-        said = one_at_a_time(model, row[:prompt], len(row) - prompt)
-        theirs.append(time.perf_counter() - start)
-        right += np.array_equal(said, row)
+    for part in tokens.reshape(10, 50, -1):
+        start = time.process_time()
+        said = [one_at_a_time(model, row[:prompt], len(row) - prompt) for row in part]
+        theirs.append((time.process_time() - start) / len(part))
+        right += sum(map(np.array_equal, said, part))
     a, b = statistics.median(ours), statistics.median(theirs)
     print(json.dumps({
         "checked": verdict.checked, "wrong": verdict.wrong, "peer_right": f"{right} of {len(rows)}",

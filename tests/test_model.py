@@ -34,6 +34,17 @@ def test_numpy_equals_torch_on_every_activation(norm, norm_first, activation, po
         assert largest_difference(logits[:, -2:], model(TOKENS, last=2)) < 1e-11, "last=2"
 
 
+@pytest.mark.parametrize("norm,norm_first,positions", list(itertools.product(NORMS, (True, False), POSITIONS)))
+def test_a_large_batch_is_computed_by_table_and_equals_its_rows(norm, norm_first, positions):
+    tokens = np.random.default_rng(2).integers(0, 7, (20, 6))  # more texts than tokens in the vocabulary
+    for d_mlp, n_layers in ((0, 1), (5, 1), (5, 2)):
+        model = random_model(norm=norm, norm_first=norm_first, positions=positions, d_mlp=d_mlp, n_layers=n_layers)
+        watched = record(model, tokens)[0]  # with a tap, row by row
+        assert largest_difference(watched, model(tokens)) < 1e-11
+        assert largest_difference(watched[:, -2:], model(tokens, last=2)) < 1e-11
+        assert largest_difference(watched[:, -2:], model.torch()(torch.as_tensor(tokens), last=2)) < 1e-11
+
+
 def test_float32_stays_float32():
     model = random_model(activation="gelu").astype("float32")
     logits, cache = record(model, TOKENS)

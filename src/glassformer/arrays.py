@@ -24,6 +24,16 @@ class Numpy:
     def take(self, W: Array, tokens: Array) -> Array:
         return W[tokens]
 
+    def spread(self, W: Array, n: int) -> Array:
+        """W [V,D] -> [V,n,D]: every token at n positions."""
+        return np.broadcast_to(W[:, None], (W.shape[0], n, W.shape[1]))
+
+    def pick(self, tokens: Array, table: Array) -> Array:
+        """table [V,n,*] -> [B,n,*]: what it has for the last n tokens of each text, at their positions."""
+        n = table.shape[1]
+        at = tokens[:, -n:] * n + np.arange(n)
+        return table.reshape(-1, *table.shape[2:]).take(at, axis=0)
+
     def affine(self, x: Array, W: Array, b: Array | None) -> Array:
         """x [B,T,*in] times W [*in,*out] plus b [*out] -> [B,T,*out]: all of x's axes after the second are summed."""
         n = x.ndim - 2
@@ -74,6 +84,15 @@ class Torch:
 
     def take(self, W: Array, tokens: Array) -> Array:
         return self.F.embedding(tokens, W)  # W[tokens] has a slow gradient
+
+    def spread(self, W: Array, n: int) -> Array:
+        return W[:, None].expand(-1, n, -1)
+
+    def pick(self, tokens: Array, table: Array) -> Array:
+        n = table.shape[1]
+        at = tokens[:, -n:] * n + self.torch.arange(n, device=tokens.device)
+        rows = self.F.embedding(at, table.reshape(table.shape[0] * n, -1))
+        return rows.reshape(*at.shape, *table.shape[2:])
 
     def affine(self, x: Array, W: Array, b: Array | None) -> Array:
         n = x.ndim - 2
