@@ -99,17 +99,20 @@ def ours(seed, all_pairs):
     """The same for `fast`; and how long until all 1,000,000 pairs are right, if asked for."""
     task = load_task("addition:order=ones")
     run = Run(task, replace(recipe("fast"), stable=0), [seed])
-    first = None
+    first, hard = None, np.zeros((0, 2), np.int64)
     for event in run.events():
         if event.kind != "evaluation" or event.data["accuracy"] < 1.0:
             continue
         first = first or {"seconds": run.seconds, "steps": run.step}
         if not all_pairs:
             return first
-        wrong = verify(run.model(0), task).wrong
-        print(json.dumps({"fast seed": seed, "step": run.step, "wrong of 1,000,000": wrong}), flush=True)
-        if not wrong:
+        if len(hard) and verify(run.model(0), task, rows=hard).wrong:
+            continue  # pairs that were wrong before still are
+        verdict = verify(run.model(0), task, keep=1_000)
+        print(json.dumps({"fast seed": seed, "step": run.step, "wrong of 1,000,000": verdict.wrong}), flush=True)
+        if not verdict.wrong:
             return first | {"all_seconds": run.seconds, "all_steps": run.step}
+        hard = np.concatenate([hard, [c["row"] for c in verdict.counterexamples]])
     return first or {}
 
 

@@ -145,7 +145,7 @@ def residual(c: Config, ln: Place, x: Array, f: Callable[[Array], Array], pick: 
     return y if c.norm_first else norm(c, ln, y)
 
 
-def attention(c: Config, at: Place, x: Array, last: int | None, pick: Pick) -> Array:
+def attention(c: Config, at: Place, x: Array, last: int | None, pick: Pick = same) -> Array:
     xp, positions, norm = arrays.of(x), POSITIONS[c.positions], NORMS[c.norm]
     asking = x if last is None else x[:, -last:]
     q = at("hook_q", affine(asking, at["W_Q"].swapaxes(0, 1), at.get("b_Q")))  # B T H K

@@ -87,7 +87,7 @@ def _cost(column: Any, focal: float) -> float:
 # ── words ──────────────────────────────────────────────────────────────────────────────────────
 def percent(share: float) -> str:
     """Rounded down, so that only what is whole is called 100 %."""
-    return "100 %" if share >= 1 else f"{math.floor(share * 10_000) / 100:.2f} %"
+    return "100 %" if share >= 1 else f"{math.floor(round(share * 10_000, 6)) / 100:.2f} %"
 
 
 def in_words(event: Event, names: Sequence[str] = ()) -> str:
