@@ -38,7 +38,7 @@ def options(
 def table_of(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for c in columns:
-        table.add_column(c, overflow="fold", justify="right" if c == "" else "left", no_wrap=c in ("claim", "where"))
+        table.add_column(c, overflow="fold", justify="right" if c == "" else "left", no_wrap=c == "claim")
     for row in rows:
         table.add_row(*row)
     return table

@@ -165,12 +165,11 @@ def claims_(
         measured_claims = [c.to_json() | {"measured": m, "matches": c.matches(m)} for c, m in rows]
         print_json({"differ": differ, "claims": measured_claims})
     else:
-        table = table_of(("claim", "where", "says", "measured", "verdict"))
         for c, m in rows:
             mark = "" if c.matches(m) else f"  ≠ record {claims.as_text(c.records)}"
-            verdict = c.verdict + (f": {c.note}" if c.note else "")
-            table.add_row(c.name, c.where, c.says, claims.as_text(m) + mark, verdict)
-        out.print(table)
+            out.print(f"{c.name}  {c.verdict}", style="bold")
+            out.print(f"    {c.where} says: {c.says}", soft_wrap=True)
+            out.print(f"    measured: {claims.as_text(m)}{mark}" + (f" ({c.note})" if c.note else ""), soft_wrap=True)
         out.print(f"{len(rows)} claims measured, {differ} differ from the record")
     raise typer.Exit(1 if differ else 0)
 
