@@ -1,0 +1,24 @@
+"""Draws book-run.png: our run of the book's recipe, from the history that was kept of it.
+
+    python docs/figures/book_run.py
+"""
+
+from pathlib import Path
+
+import glassformer as gf
+from glassformer import show
+from glassformer.claims.book import history
+from glassformer.train import Training
+from glassformer.train.events import Watcher
+from glassformer.train.recipes import recipe
+from glassformer.train.watch import answer_names, floors
+
+task, book = gf.load_task("addition:order=ones"), recipe("book")
+past = history("book")
+watcher = Watcher(book, 0, task.floor())
+events = [event for report in past for event in watcher.look(report["step"], report)]
+last = past[-1]
+run = Training(None, book, 0, last["step"], 0.0, last["accuracy"], "done", past, events)  # type: ignore[arg-type]
+title = "addition:order=ones, recipe book, seed 0"
+figure = show.training_curves([run], floors(task, book), answer_names(task), title)
+show.save(figure, Path(__file__).with_name("book-run.png"))
