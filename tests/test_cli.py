@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -11,21 +10,6 @@ from safetensors.numpy import save_file
 from cases import CASES
 from glassformer import __version__, load
 from glassformer.checkpoint import save
-from glassformer.cli import main
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """call("run", "hello-world") -> (exit status, stdout, stderr)."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        got = capsys.readouterr()
-        return end.value.code, got.out, got.err
-
-    return run
 
 
 @pytest.mark.parametrize("ref,text,output", CASES)

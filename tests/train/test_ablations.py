@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from dataclasses import fields, replace
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 pytest.importorskip("torch")
 
 import glassformer.cli.ablate as command
-from glassformer.cli import main
 from glassformer.errors import GlassformerError
 from glassformer.refs import load_task
 from glassformer.train import Recipe, ablations, fit_many
@@ -177,15 +175,8 @@ def test_a_file_that_is_something_else_is_left_alone(tmp_path, text):
 
 # ── the command ────────────────────────────────────────────────────────────────────────────────
 @pytest.fixture
-def call(monkeypatch, capsys):
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["glassformer", "ablate", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        got = capsys.readouterr()
-        return end.value.code, got.out, got.err
-
-    return run
+def call(call):
+    return lambda *words: call("ablate", *words)
 
 
 WORDS = [

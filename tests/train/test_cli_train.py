@@ -12,7 +12,6 @@ import pytest
 import glassformer.cli.training  # noqa: F401 - registers the command
 from glassformer import load
 from glassformer.checkpoint import digest
-from glassformer.cli import main
 
 TASK = "addition:digits=1,order=ones"
 TINY = {  # whatever the recipe by that name is tuned to
@@ -25,20 +24,6 @@ PROGRAM = "import glassformer.cli.training; from glassformer.cli import main; ma
 
 def settings(**changes):
     return [word for name, value in (TINY | changes).items() for word in ("--set", f"{name}={value}")]
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """call("train", …) -> (exit status, stdout, stderr)."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        got = capsys.readouterr()
-        return end.value.code, got.out, got.err
-
-    return run
 
 
 def test_train_and_use(call, tmp_path):

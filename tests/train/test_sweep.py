@@ -16,7 +16,6 @@ import pytest
 
 import glassformer.cli.sweep  # noqa: F401 - registers the command
 from glassformer import load, load_task
-from glassformer.cli import main
 from glassformer.errors import GlassformerError
 from glassformer.train import fit, pools
 from glassformer.train import sweep as sweeps
@@ -328,20 +327,6 @@ def alive(pid):
 
 
 # ── the command ────────────────────────────────────────────────────────────────────────────────
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """call("sweep", path) -> (exit status, stdout, stderr)."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["glassformer", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        got = capsys.readouterr()
-        return end.value.code, got.out, got.err
-
-    return run
-
-
 def test_the_command_prints_the_table(spec_file, tmp_path, call, monkeypatch):
     monkeypatch.setattr(pools, "local", lambda jobs, *_: here(jobs))
     path = spec_file("[grid]\nlr = [1e30, 0.001]", name="tiny.toml")

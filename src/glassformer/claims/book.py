@@ -66,7 +66,7 @@ def overlap() -> float:
 
 @claim("book-3.3-plateaus", where="chapter 3.3, log", says="loss stays at 1.536, 1.345, 1.152, 0.960 for epochs",
        verdict="holds", records=(0.0, 0.004),
-       note="the largest distance to a floor (5+k)·ln10/12: the plateaus are k = 3, 2, 1, 0 answer digits unlearned")  # fmt: skip
+       note="the largest distance to a floor (5+k)·ln10/12, k = 3, 2, 1, 0 answer digits unlearned")  # fmt: skip
 def plateaus() -> float:
     floors = [floor(k) for k in range(4)]
     return max(min(abs(loss - f) for f in floors) for epoch, loss in LOG.items() if epoch > 1)
@@ -74,7 +74,7 @@ def plateaus() -> float:
 
 @claim("book-3.3-staircase", where="chapter 3.3", says="accuracy sits near zero, then jumps: a phase transition",
        verdict="misleading", records="0.001 at 1.54, 0.1 at 1.15, 1 at 0.96",
-       note="our run's median accuracy while the loss is within 0.01 of each floor: digits are learned one by one, 10^-k")  # fmt: skip
+       note="our run's median accuracy near each floor: digits are learned one by one, 10^-k")  # fmt: skip
 def staircase() -> str:
     steps = []
     for k in (3, 1, 0):
@@ -90,8 +90,8 @@ def memorises() -> float:
     return max(float(e["train_accuracy"] - e["accuracy"]) for e in history("book"))
 
 
-@claim("book-3.3-success", where="chapter 3.3, log", says="100 % at epoch 70 (another run: 40), of 150", verdict="holds",
-       records=53, note="the first epoch at 100 % in our run of its recipe, seed 0")  # fmt: skip
+@claim("book-3.3-success", where="chapter 3.3, log", says="100 % at epoch 70 (another run: 40) of 150",
+       verdict="holds", records=53, note="the first epoch at 100 % in our run of its recipe, seed 0")  # fmt: skip
 def success() -> int:
     return first_perfect("book") // EPOCH
 
