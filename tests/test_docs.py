@@ -24,8 +24,9 @@ from glassformer.cli.common import app
 from glassformer.count import count
 
 ROOT = Path(__file__).parents[1]
-RUN = ["README.md", "docs/guide/01-start.md", "docs/how-it-works.md", "docs/reference.md", "docs/taotp.md"]
-LINKED = sorted({*RUN, "docs/guide/README.md", "docs/exercises.md", "docs/sweeps.md", "CONTRIBUTING.md"})
+RUN = ["README.md", "docs/how-it-works.md", "docs/reference.md", "docs/taotp.md"]
+RUN += ["docs/guide/01-start.md", "docs/guide/02-train.md"]
+LINKED = sorted({*RUN, "docs/guide/README.md", "docs/exercises.md", "docs/log.md", "docs/sweeps.md", "CONTRIBUTING.md"})
 NOTEBOOK = json.loads((ROOT / "docs/notebooks/start.ipynb").read_text())
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

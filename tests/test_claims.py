@@ -1,0 +1,41 @@
+"""The ledger: every quick claim is measured and is what is on record; and the mechanism can tell when it is not."""
+
+import pytest
+
+from glassformer import GlassformerError
+from glassformer.claims import Claim, as_text, ledger, select
+
+
+@pytest.mark.parametrize("claim", select([]), ids=lambda c: c.name)
+def test_measured_is_recorded(claim):
+    measured = claim.measure()
+    assert claim.matches(measured), f"measured {as_text(measured)}, recorded {as_text(claim.records)}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("claim", [c for c in select([], slow=True) if c.slow], ids=lambda c: c.name)
+def test_slow_ones_too(claim):
+    test_measured_is_recorded(claim)
+
+
+def test_matching():
+    def made(records):
+        return Claim("x", "here", "something", "holds", records, lambda: 0)
+
+    assert made(72).matches(72) and not made(72).matches(71)
+    assert made(0.5).matches(0.5 + 1e-9) and not made(0.5).matches(0.51)
+    assert made((1, 2)).matches(1.5) and not made((1, 2)).matches(2.1) and not made((1, 2)).matches(float("nan"))
+    assert made("yes").matches("yes") and not made("yes").matches("no")
+
+
+def test_selecting():
+    assert {c.name for c in select(["booklet-2"])} == {n for n in ledger() if n.startswith("booklet-2")}
+    slow = next(c.name for c in ledger().values() if c.slow)
+    assert slow not in {c.name for c in select([])} and [c.name for c in select([slow])] == [slow]
+    with pytest.raises(GlassformerError, match="no claim of that name"):
+        select(["nobody"])
+
+
+def test_every_difference_is_explained():
+    for c in ledger().values():
+        assert c.verdict == "holds" or c.note, f"{c.name} is {c.verdict} and does not say why"
