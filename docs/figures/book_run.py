@@ -1,7 +1,4 @@
-"""Draws book-run.png: our run of the book's recipe, from the history that was kept of it.
-
-    python docs/figures/book_run.py
-"""
+"""Draws book-run.png: our run of the book's recipe, from the history that was kept of it. Run it with Python."""
 
 from pathlib import Path
 

@@ -142,7 +142,7 @@ class Shared(Blueprint):
 
 @blueprint("rotated")
 class Rotated(Blueprint):
-    """The stream in another basis: the same function, no named axis left (a rotation that keeps the mean, by seed)."""
+    """Theta lives in a rotated basis of the stream (one that keeps the mean, by seed) and is turned back."""
 
     def __init__(self, seed: Annotated[int, Between(0, 10**9)] = 0) -> None:
         self.seed, self._made = seed, np.zeros((0, 0))

@@ -170,7 +170,7 @@ def claims_(
             out.print(f"{c.name}  {c.verdict}", style="bold")
             out.print(f"    {c.where} says: {c.says}", soft_wrap=True)
             out.print(f"    measured: {claims.as_text(m)}{mark}" + (f" ({c.note})" if c.note else ""), soft_wrap=True)
-        out.print(f"{len(rows)} claims measured, {differ} differ from the record")
+        out.print(f"{len(rows)} claim{'s' * (len(rows) != 1)} measured, {differ} differ from the record")
     raise typer.Exit(1 if differ else 0)
 
 
