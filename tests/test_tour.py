@@ -1,0 +1,27 @@
+"""The tour: its quick parts, and (slow) all of it."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from glassformer import tour
+
+
+def said(part):
+    out = Console(file=io.StringIO(), width=200, markup=False)
+    return part(out), out.file.getvalue()
+
+
+def test_quick_parts():
+    assert "takes away the digits written" in said(tour.one_token)[1]
+    assert "after 0 2 1 it says 2" in said(tour.as_text_program)[1]
+
+
+@pytest.mark.slow
+def test_all_of_it():
+    status, text = said(tour.tour)
+    assert status == 0
+    assert "all 1,000,000      0" in text and "10000000000" in text
+    assert "100.00% of 10,000 test sums right" in text and "hand-made: 262 parameters, 0 wrong of 1,000,000" in text
+    assert "0 differ from our record" in text
