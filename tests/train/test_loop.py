@@ -4,6 +4,8 @@ Why no attention biases in the twins: a key's bias shifts all scores of a query 
 rounding, and AdamW divides rounding by rounding.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -176,3 +178,13 @@ def test_right_by_forcing_and_by_decoding():
     assert np.array_equal(forced, right(model, task, rows, chunk=7))
     tapped = right(model, task, rows, tap="no-attention", forced=False)
     assert np.array_equal(tapped.all(1), right(model, task, rows, tap="no-attention").all(1))
+
+
+def test_wait_does_not_decay_before_the_hardest_level():
+    """A loss that is low on easy rows says nothing about the hard ones."""
+    patient = recipe(schedule="wait", wait_loss=1e9, decay_steps=10, steps=80, data="fresh", test_rows=20)
+    for curriculum, begins in (("", 20), ("1@0 2@30", 50)):
+        run = Run(load_task("addition:digits=2,order=ones"), replace(patient, curriculum=curriculum), [0])
+        for _ in range(60):
+            run._step()
+        assert run.decay_at.tolist() == [begins]

@@ -31,6 +31,7 @@ from .recipe import Recipe
 from .state import load_state, save_state, state_path
 
 SMOOTH = 0.95  # of the loss that schedule=wait looks at
+WARM_LOSS = 20  # steps that the smoothed loss needs to see a harder level of the curriculum
 EXPLODED = 1e6  # a norm of theta, as a multiple of what it was at first (or of 1), that no sound run comes near
 
 
@@ -169,7 +170,8 @@ class Run:
         warm = min(1.0, (t + 1) / r.warmup) if r.warmup else 1.0
         begin: Any = {"constant": r.steps, "cosine": r.warmup, "linear": r.decay_from, "wait": t}[r.schedule]
         if r.schedule == "wait":
-            now = (self.decay_at < 0) & (self.smooth < r.wait_loss) & (t >= r.warmup)
+            hardest = max((at for at, _ in r.levels()), default=0)  # what is learned before proves nothing
+            now = (self.decay_at < 0) & (self.smooth < r.wait_loss) & (t >= max(r.warmup, hardest + WARM_LOSS))
             self.decay_at = np.where(now, t, self.decay_at)
             begin = np.where(self.decay_at < 0, t, self.decay_at)
         done = np.clip((t - begin) / (r.decay_steps or np.maximum(r.steps - begin, 1)), 0.0, 1.0)
