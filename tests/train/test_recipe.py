@@ -36,8 +36,10 @@ def test_what_is_refused(fields, message):
 
 
 def test_unknown_fields():
-    with pytest.raises(GlassformerError, match="speed — no such field of a recipe; there are name, n_layers"):
-        Recipe().override({"speed": "9"})
+    with pytest.raises(GlassformerError, match="zzz — no such field of a recipe; there are name, n_layers"):
+        Recipe().override({"zzz": "9"})
+    with pytest.raises(GlassformerError, match=r"warmpu — no such field of a recipe; did you mean warmup\?"):
+        Recipe().override({"warmpu": "9"})
 
 
 def test_arrays_that_the_extras_ask_for():

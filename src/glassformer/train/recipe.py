@@ -1,5 +1,6 @@
 """Recipes: everything that a training run needs besides task and blueprint, in one frozen dataclass."""
 
+import difflib
 import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -162,4 +163,6 @@ def option(name: str) -> Option:
         if f.name == name:
             kind = {"int": int, "float": float, "bool": bool, "str": str}[getattr(f.type, "__name__", str(f.type))]
             return Option(name, kind, f.default, CHOICES.get(name, ()))
-    raise GlassformerError(f"{name} — no such field of a recipe; there are {', '.join(f.name for f in fields(Recipe))}")
+    near = difflib.get_close_matches(name, [f.name for f in fields(Recipe)], 2, 0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(f.name for f in fields(Recipe))}"
+    raise GlassformerError(f"{name} — no such field of a recipe; {hint}")
