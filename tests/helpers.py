@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from glassformer import Config, Model, Vocabulary
-from glassformer.shapes import shapes
+from glassformer.shapes import required, shapes
 
 
 def random_model(seed: int = 0, extras: bool = True, **choices: Any) -> Model:
@@ -14,8 +14,6 @@ def random_model(seed: int = 0, extras: bool = True, **choices: Any) -> Model:
     gated = choices.pop("gated", extras)
     config = Config(**(sizes | choices))
     rng = np.random.default_rng(seed)
-    from glassformer.shapes import required
-
     names = [n for n in (shapes(config) if extras else required(config)) if config.d_mlp or ".mlp." not in n]
     weights = {n: rng.normal(size=shapes(config)[n]) for n in names if gated or "gate" not in n}
     return Model(config, weights, Vocabulary.numbers(config.d_vocab))
