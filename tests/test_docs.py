@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import glassformer as package
-from glassformer import craft, load, refs, registry
+from glassformer import blueprint, craft, load, refs, registry
 from glassformer.cli import main
 from glassformer.cli.common import app
 from glassformer.count import count
@@ -36,6 +36,7 @@ def folder(tmp_path, monkeypatch):
     """An empty folder to work in. What documents register is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     refs.entries("program")  # have all that is there registered first
+    assert blueprint.make("dense")  # what is registered must be so before the copy is made
     for kind, entries in list(registry.REGISTRY.items()):
         monkeypatch.setitem(registry.REGISTRY, kind, dict(entries))
     return tmp_path
