@@ -12,7 +12,7 @@ ROOT = Path(glassformer.__file__).parent
 LEVELS = [
     {"errors"}, {"vocabulary", "registry", "arrays"}, {"shapes"}, {"model"},
     {"tap", "count", "blueprint"}, {"checkpoint", "decode", "tasks", "craft", "taotp"},
-    {"programs", "verify", "lens", "train"}, {"refs"}, {"runs"}, {"claims", "show"}, {"tour"}, {"cli"}, {"__main__"},
+    {"programs", "verify", "train"}, {"lens", "bridges"}, {"refs"}, {"runs"}, {"claims", "show"}, {"tour"}, {"cli"}, {"__main__"},
 ]  # fmt: skip
 TASKS_MAY_NOT = {"arrays", "shapes", "model", "tap", "checkpoint", "count", "blueprint", "decode", "craft", "taotp"}
 

@@ -12,7 +12,7 @@ import numpy as np
 from . import arrays
 from .arrays import Array
 from .errors import GlassformerError
-from .model import Model, forward
+from .model import Model, Tap, forward
 
 
 class Cache(dict[str, Array]):
@@ -37,16 +37,19 @@ class Step:
 
 def stream(
     model: Model, tokens: Any, steps: int, *, temperature: float = 0.0, top_k: int | None = None,
-    rng: np.random.Generator | None = None, cached: bool = True,
+    rng: np.random.Generator | None = None, cached: bool = True, tap: Tap | None = None,
 ) -> Iterator[Step]:  # fmt: skip
-    """Decodes step by step. tokens [B,T] or [T]; past the block, the window slides (positions start anew)."""
+    """Decodes step by step. tokens [B,T] or [T]; past the block, the window slides (positions start anew).
+
+    A `tap` sees all tokens at every step: nothing is cached then.
+    """
     if temperature < 0 or (top_k is not None and top_k < 1):
         raise GlassformerError(
             f"decoding — temperature must be at least 0 and top_k at least 1, got {temperature} and {top_k}"
         )
     block = model.config.n_ctx
     tokens = np.atleast_2d(arrays.numpy(model.check_tokens(tokens)))
-    cached = cached and model.config.mask == "causal"  # else what is past depends on what is to come
+    cached = cached and tap is None and model.config.mask == "causal"  # else what is past depends on what is to come
     cache, fed = Cache(), 0
     for _ in range(steps):
         length = tokens.shape[1]
@@ -54,7 +57,7 @@ def stream(
             logits = _logits(model, tokens[:, fed:], cache, fed)
         else:
             cache.clear()
-            logits = _logits(model, tokens[:, -block:], cache if cached else None, 0)
+            logits = _logits(model, tokens[:, -block:], cache if cached else tap, 0)
         fed = length
         chosen = _choose(logits, temperature, top_k, rng)
         yield Step(tokens, logits, chosen)
@@ -85,16 +88,16 @@ def decode(
     return out[0] if alone else out
 
 
-def _logits(model: Model, tokens: Any, cache: Cache | None, start: int) -> Any:
+def _logits(model: Model, tokens: Any, tap: Tap | None, start: int) -> Any:
     here = model.weights["embed.W_E"]
     if not isinstance(here, np.ndarray):
         import torch
 
         with torch.no_grad():
             fed = torch.as_tensor(tokens, device=here.device)
-            return arrays.numpy(forward(model.config, model.weights, fed, cache, start, last=1)[:, -1])
+            return arrays.numpy(forward(model.config, model.weights, fed, tap, start, last=1)[:, -1])
     with np.errstate(all="ignore"):  # logits that are not finite are seen to by who asked for them
-        return forward(model.config, model.weights, tokens, cache, start, last=1)[:, -1]
+        return forward(model.config, model.weights, tokens, tap, start, last=1)[:, -1]
 
 
 def _choose(logits: Any, temperature: float, top_k: int | None, rng: np.random.Generator | None) -> Any:

@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from . import registry
@@ -11,12 +12,21 @@ from .model import Model
 from .tasks.base import Task
 
 
+TRAINED = Path(__file__).parent / "trained"  # models that come with the package; its README says how each was made
+
+
+def trained() -> list[str]:
+    """The trained models that come with the package; `load` takes their names."""
+    return sorted(file.name for file in TRAINED.glob("*.safetensors"))
+
+
 def load(ref: str) -> Model:
     """The model that a ref names: a program with options, a checkpoint, or a text program."""
     if ref.endswith(".safetensors"):
         from .checkpoint import load as load_checkpoint
 
-        return load_checkpoint(ref)
+        here, shipped = Path(ref), TRAINED / ref
+        return load_checkpoint(shipped if here.name == ref and not here.exists() and shipped.is_file() else here)
     if ref.endswith(".taotp"):
         from .taotp import read
 

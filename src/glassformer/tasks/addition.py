@@ -97,6 +97,27 @@ class Addition(Task):
         total = 1 + (1 - places * (places + 1) / 2 / N**2).sum()
         return float(2 * n * math.log(10) / (2 * operand + total + 3))
 
+    def roles(self) -> dict[str, Any]:
+        """a, b: this column's digit of the first and second number. carry: what tells whether the column below
+        carries: with the ones first, its two digits and the digit just written; else all digits below.
+        """
+        n = self.digits
+        if self.padding == "none":
+            return {}  # columns are at other positions in every sum
+        size = 3 * n + 2 + (self.stop is not None)  # of what a model reads
+        roles = {name: np.zeros((size, size), dtype=bool) for name in ("a", "b", "carry")}
+        for i in range(n + 1):
+            column = i if self.order == "ones" else n - i
+            row = 2 * n + 1 + i
+            below = range(column) if self.order == "most" else range(max(column - 1, 0), column)
+            for name, ones in (("a", n - 1), ("b", 2 * n)):  # where the ones digit is
+                if column < n:
+                    roles[name][row, ones - column] = True
+                roles["carry"][row, [ones - c for c in below]] = True
+            if self.order == "ones" and column:
+                roles["carry"][row, row] = True
+        return roles
+
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:
         """`45+78`: zeros and the `=` are filled in as the format wants them."""

@@ -74,6 +74,12 @@ class Task:
         """
         return None
 
+    def roles(self) -> dict[str, Any]:
+        """Which positions hold what the next token needs: name -> bool [T-1, T-1], a row for who asks, a column for
+        who is asked. Only rows whose next token is part of the answer have any; {} where no fixed map exists.
+        """
+        return {}
+
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:
         """The tokens to give to a model for what a person typed."""

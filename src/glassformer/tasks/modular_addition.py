@@ -73,6 +73,13 @@ class ModularAddition(Task):
         choices = np.count_nonzero(self._inverse) if self.operation == "/" else self.p
         return math.log(choices) / (4 if self.plus else 3)
 
+    def roles(self) -> dict[str, Any]:
+        """a, b: the two numbers, for the `=` that asks."""
+        size = 4 if self.plus else 3
+        roles = {name: np.zeros((size, size), dtype=bool) for name in ("a", "b")}
+        roles["a"][-1, 0] = roles["b"][-1, 2 if self.plus else 1] = True
+        return roles
+
     def prompt(self, text: str) -> list[int]:
         """'5 8', '5+8' and '5 + 8 =' all mean the same."""
         numbers = text.strip().removesuffix("=").replace(self.operation, " ", 1).split()

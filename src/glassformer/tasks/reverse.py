@@ -55,6 +55,13 @@ class Reverse(Task):
         """All symbols are random but the first, which is given."""
         return (self.length - 1) * math.log(self.alphabet) / (2 * self.length + 1)
 
+    def roles(self) -> dict[str, Any]:
+        """source: the symbol to say next."""
+        n = self.length
+        source = np.zeros((2 * n + 1, 2 * n + 1), dtype=bool)
+        source[n + np.arange(n), n - 1 - np.arange(n)] = True
+        return {"source": source}
+
     def prompt(self, text: str) -> list[int]:
         """The `=` may be left out."""
         symbols = text.strip().removesuffix("=")

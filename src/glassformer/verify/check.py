@@ -16,7 +16,7 @@ from .. import arrays
 from ..checkpoint import digest
 from ..decode import decode, stream
 from ..errors import GlassformerError
-from ..model import Model, forward
+from ..model import Model, Tap, forward
 from ..tasks.base import Task
 
 EXHAUSTIVE = 1_100_000  # domains up to this size are counted through
@@ -69,9 +69,10 @@ def verify(model: Model, task: Task, **options: Any) -> Verdict:
 
 def check(
     model: Model, task: Task, *, rows: Any = None, sample: int | None = None, seed: int = 0, keep: int = 10,
-    chunk: int = 0,
+    chunk: int = 0, tap: Tap | None = None,
 ) -> Iterator[Progress | Verdict]:  # fmt: skip
     """Yields Progress, and a Verdict last. `rows`: just these. `sample`: so many at random, and the edges.
+    `tap`: on the model with this done to it.
 
     Without either: the whole domain up to about a million rows, beyond it a sample as large as the task
     finds worth checking, and the edges.
@@ -83,7 +84,7 @@ def check(
         drawn = task.sample(sample or task.worth_checking, np.random.default_rng(seed))
         rows = np.concatenate([task.edges(), drawn])
     todo = task.size if rows is None else len(rows)
-    step = chunk or _chunk(model, task)
+    step = chunk or chunk_size(model, task)
     checked = wrong = done = 0
     worst = np.inf
     bad: list[tuple[Any, float]] = []
@@ -92,7 +93,7 @@ def check(
         part = task.rows(done, upto) if rows is None else rows[done:upto]
         part = part[task.defined(part)]
         if len(part):
-            margin = margins(model, *task.batch(part))
+            margin = margins(model, *task.batch(part), tap=tap)
             failed = np.nonzero(~(margin > 0))[0]
             wrong += len(failed)
             checked += len(part)
@@ -108,22 +109,28 @@ def check(
     )  # fmt: skip
 
 
-def margins(model: Model, tokens: Any, answer: Any) -> Any:
+def margins(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
     """The smallest margin over each row's answer tokens, [B]; NaN where a logit is not finite."""
+    return gaps(model, tokens, answer, tap).min(-1)
+
+
+def gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
+    """The margin of every answer token, [B,n] for the last n positions of tokens; inf where no answer is.
+
+    NaN where a logit is not finite. For a model that decodes, what follows its first wrong token is as wrong.
+    """
     if tokens.shape[1] - 1 > model.config.n_ctx:
         raise GlassformerError(
             f"an example of {tokens.shape[1] - 1} tokens — longer than the block of {model.config.n_ctx}"
         )
+    n = tokens.shape[1] - int(answer.any(0).argmax())  # from the first answer position on
     if model.config.mask != "causal":
-        return _decoded_margins(model, tokens, answer)
-    read, wanted, asked = tokens[:, :-1], tokens[:, 1:], answer[:, 1:]
-    last = read.shape[1] - int(asked.any(0).argmax())  # logits from the first answer position on
-    logits = _forward(model, read, last)
-    return _margins(logits, wanted[:, -last:], asked[:, -last:])
+        return _decoded_gaps(model, tokens, answer, tap)[:, -n:]
+    return _gaps(_forward(model, tokens[:, :-1], n, tap), tokens[:, -n:], answer[:, -n:])
 
 
-def _margins(logits: Any, wanted: Any, asked: Any) -> Any:
-    """logits [B,T,V], wanted [B,T], asked [B,T] -> [B]."""
+def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
+    """logits [B,T,V], wanted [B,T], asked [B,T] -> [B,T]."""
     at = wanted[..., None]
     right = np.take_along_axis(logits, at, -1)[..., 0]
     others = logits if logits.flags.writeable else logits.copy()
@@ -131,32 +138,34 @@ def _margins(logits: Any, wanted: Any, asked: Any) -> Any:
     with np.errstate(invalid="ignore"):  # inf - inf is NaN, and NaN is wrong
         gap = right - arrays.largest(others)
         gap = np.where(np.isfinite(right) & ~np.isnan(gap), gap, np.nan)
-    return np.where(asked, gap, np.inf).min(-1)
+    return np.where(asked, gap, np.inf)
 
 
-def _decoded_margins(model: Model, tokens: Any, answer: Any) -> Any:
-    """The same for a model whose past depends on what is to come: each row is decoded and compared."""
-    out = np.full(len(tokens), np.inf)
+def _decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None) -> Any:
+    """The same for a model whose past depends on what is to come: each row is decoded and compared. [B,T]"""
+    out = np.full(tokens.shape, np.inf)
     first = answer.argmax(1)
     for start in np.unique(first):  # rows of one prompt length together
         group = np.nonzero(first == start)[0]
         steps = int(answer[group].sum(1).max())
-        for t, step in enumerate(stream(model, tokens[group, :start], steps), start):
-            gap = _margins(step.logits[:, None], tokens[group, t][:, None], answer[group, t][:, None])
-            right = out[group] > 0  # what follows a wrong token says nothing
-            out[group] = np.where(right, np.where(np.isnan(gap), np.nan, np.minimum(out[group], gap)), out[group])
+        failed = np.full(len(group), np.inf)  # the margin of the first wrong token
+        for t, step in enumerate(stream(model, tokens[group, :start], steps, tap=tap), start):
+            gap = _gaps(step.logits[:, None], tokens[group, t][:, None], answer[group, t][:, None])[:, 0]
+            failed = np.where((failed == np.inf) & ~(gap > 0), gap, failed)
+            out[group, t] = np.where((failed == np.inf) | ~answer[group, t], gap, failed)
     return out
 
 
-def _forward(model: Model, tokens: Any, last: int) -> Any:
+def _forward(model: Model, tokens: Any, last: int, tap: Tap | None) -> Any:
     if isinstance(model.weights["embed.W_E"], np.ndarray):
         with np.errstate(all="ignore"):  # what is not finite is counted as wrong
-            return forward(model.config, model.weights, tokens, last=last)
+            return forward(model.config, model.weights, tokens, tap, last=last)
     import torch
 
     with torch.no_grad():
         device = model.weights["embed.W_E"].device
-        return arrays.numpy(forward(model.config, model.weights, torch.as_tensor(tokens, device=device), last=last))
+        read = torch.as_tensor(tokens, device=device)
+        return arrays.numpy(forward(model.config, model.weights, read, tap, last=last))
 
 
 def _describe(model: Model, task: Task, row: Any, margin: float) -> dict[str, Any]:
@@ -175,7 +184,7 @@ def _describe(model: Model, task: Task, row: Any, margin: float) -> dict[str, An
     }  # fmt: skip
 
 
-def _chunk(model: Model, task: Task) -> int:
+def chunk_size(model: Model, task: Task) -> int:
     """So many rows at a time that activations stay within a few megabytes."""
     tokens, answer = task.batch(task.rows(0, 1))
     c, T = model.config, tokens.shape[1]
