@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import struct
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,14 @@ from .vocabulary import Vocabulary
 KEY = "glassformer"
 THETA = "theta:"  # names of theta's parts on disk start so
 FORMAT = 1
+DEFAULTS = {f.name: f.default for f in fields(Config)}
 
 
 def digest(model: Model) -> str:
     """SHA-256 of what the model computes with: config, vocabulary, blueprint and tensors. Verdicts cite it."""
-    words = {"config": asdict(model.config), "vocabulary": model.vocabulary.to_json(), "blueprint": model.blueprint}
+    chosen = {f.name: getattr(model.config, f.name) for f in fields(Config)}
+    chosen = {n: v for n, v in chosen.items() if v != DEFAULTS[n]}  # a field that is new tomorrow changes no digest
+    words = {"config": chosen, "vocabulary": model.vocabulary.to_json(), "blueprint": model.blueprint}
     h = hashlib.sha256(_dump(words))
     parts = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
     for name in sorted(parts):

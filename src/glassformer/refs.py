@@ -11,7 +11,6 @@ from .errors import GlassformerError
 from .model import Model
 from .tasks.base import Task
 
-
 TRAINED = Path(__file__).parent / "trained"  # models that come with the package; its README says how each was made
 
 
