@@ -143,7 +143,7 @@ BAD = [
     (["verify", "addition:digits=2", "--sample", "0"], "--sample"),
     (["count"], "ref"),
     (["claims", "nobody-said"], "no claim of that name"),
-    (["list", "things"], "expected programs, tasks, claims or hooks"),
+    (["list", "things"], "expected programs, tasks, recipes"),
     (["export", "addition", "--to", "png", "--out", "x.png"], "expected safetensors or taotp"),
     (["export", "addition", "--to", "taotp", "--out", "/no/such/folder/x.taotp"], "cannot be written"),
     (["nonsense"], "nonsense"),

@@ -52,7 +52,9 @@ def test_data_goes_one_way():
 
 
 def test_importing_needs_numpy_alone():
-    heavy = "torch", "matplotlib", "typer", "rich", "plotly", "transformers", "safetensors"
+    heavy = (
+        "torch", "matplotlib", "typer", "rich", "plotly", "transformers", "tokenizers", "transformer_lens", "onnx", "safetensors"
+    )  # fmt: skip
     code = f"import sys, glassformer; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

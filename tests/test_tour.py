@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from glassformer import tour
+from glassformer import load, tour
 
 
 def said(part):
@@ -18,10 +18,17 @@ def test_quick_parts():
     assert "after 0 2 1 it says 2" in said(tour.as_text_program)[1]
 
 
+def test_it_ends_in_a_report(tmp_path):
+    page = tmp_path / "tour.html"
+    text = said(lambda out: tour.side_by_side(out, load("adder-3.safetensors"), page))[1]
+    assert "head 1.0" in text and "tour.html" in text
+    assert b"addition:order=ones" in page.read_bytes()
+
+
 @pytest.mark.slow
-def test_all_of_it():
-    status, text = said(tour.tour)
-    assert status == 0
+def test_all_of_it(tmp_path):
+    status, text = said(lambda out: tour.tour(out, tmp_path / "tour.html"))
+    assert status == 0 and (tmp_path / "tour.html").exists()
     assert "all 1,000,000      0" in text and "10000000000" in text
     assert "100.00% of 10,000 test sums right" in text and "hand-made: 262 parameters, 0 wrong of 1,000,000" in text
     assert "0 differ from our record" in text

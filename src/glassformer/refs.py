@@ -20,7 +20,7 @@ def trained() -> list[str]:
 
 
 def load(ref: str) -> Model:
-    """The model that a ref names: a program with options, a checkpoint, or a text program."""
+    """The model that a ref names: a program with options, a checkpoint, a text program or a GPT-2 folder."""
     if ref.endswith(".safetensors"):
         from .checkpoint import load as load_checkpoint
 
@@ -30,6 +30,10 @@ def load(ref: str) -> Model:
         from .taotp import read
 
         return read(ref)
+    if (Path(ref) / "config.json").is_file():  # a folder that `export --to gpt2` or transformers wrote
+        from .bridges.gpt2_read import read as read_gpt2
+
+        return read_gpt2(ref)
     model: Model = _build("program", ref)
     return model
 
@@ -54,7 +58,7 @@ def _build(kind: str, ref: str) -> Any:
     _import_all()
     name = ref.partition(":")[0]
     if kind == "program" and ("/" in name or "." in name):
-        raise GlassformerError(f"{ref} — expected a program, or a file that ends in .safetensors or .taotp")
+        raise GlassformerError(f"{ref} — expected a program, or a file that ends in .safetensors or .taotp, or a GPT-2 folder")
     entry = registry.find(kind, name)
     return entry.build(**entry.parse(registry.split(ref, entry.options)[1]))
 

@@ -1,10 +1,11 @@
-"""The tour: the main job in one go. Makes models, runs, counts and checks them, explains one, writes one as text.
+"""The tour: the main job in one go. Makes models, runs, counts, checks, trains and compares them; ends in a report.
 
 Everything it prints is computed while you watch.
 """
 
 import time
 from importlib.util import find_spec
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +14,8 @@ from . import taotp
 from .claims import VERDICTS, as_text, select
 from .count import count
 from .lens import explain
+from .lens.ablate import parts
+from .lens.patch import interchange
 from .model import Model
 from .refs import load, load_task
 from .runs import prompt, run
@@ -34,14 +37,15 @@ SHOWN = [  # ref, an input to show, how many to check where the domain is too la
 ]
 
 
-def tour(out: Console) -> int:
-    """Prints the tour; 0 if everything on it was right, 1 if not."""
+def tour(out: Console, page: Path = Path("glassformer-tour.html")) -> int:
+    """Prints the tour and writes its report; 0 if everything on it was right, 1 if not."""
     start = time.perf_counter()
     wrong = programs(out)
     one_token(out)
     as_text_program(out)
-    wrong += trained(out)
-    wrong += claims(out)
+    failed, adder = trained(out)
+    wrong += failed + claims(out)
+    side_by_side(out, adder, page)
     took = time.perf_counter() - start
     out.print(f"\nDone in {took:.0f} s. Next: glassformer list programs; docs/guide/01-start.md", style="dim")
     return 1 if wrong else 0
@@ -91,12 +95,15 @@ def as_text_program(out: Console) -> None:
     out.print(f"\n  read back, after 0 2 1 it says {run(again, '0 2 1').output}")
 
 
-def trained(out: Console) -> int:
-    """The same task by training: watch the digits being learned, then check every pair, beside the hand-made one."""
+def trained(out: Console) -> tuple[int, Model]:
+    """The same task by training: watch the digits being learned, then check every pair, beside the hand-made one.
+
+    Returns how much was wrong, and the trained model: the one that comes with the package where none can be trained.
+    """
     heading(out, "The same task, trained: 17,760 random weights, and 50,000 of the 1,000,000 sums")
     if find_spec("torch") is None:
         out.print('  skipped: needs PyTorch, pip install -c constraints.txt ".[torch]"')
-        return 0
+        return 0, load("adder-3.safetensors")
     from .train import fit
     from .train.recipes import recipe
 
@@ -107,12 +114,28 @@ def trained(out: Console) -> int:
             which = f" {event.data['digit'] + 1}" if "digit" in event.data else ""
             out.print(f"  step {event.step:>4}: {event.kind}{which}")
     out.print(f"  {training.steps} steps, {training.seconds:.1f} s, {training.accuracy:.2%} of 10,000 test sums right")
-    hand = load("addition:digits=3,order=ones")
-    for name, model in (("trained", training.model), ("hand-made", hand)):
+    for name, model in (("trained", training.model), ("hand-made", load("addition:digits=3,order=ones"))):
         verdict = verify(model, task)
         out.print(f"  {name}: {count(model).total:,} parameters, {verdict.wrong} wrong of {verdict.checked:,} sums,"
                   f" worst margin {verdict.worst_margin:.2g}")  # fmt: skip
-    return 0 if training.accuracy == 1.0 else 1
+    return int(training.accuracy < 1.0), training.model
+
+
+def side_by_side(out: Console, adder: Model, page: Path) -> None:
+    """What each head of the trained adder carries, and both adders on one page to play with."""
+    heading(out, "Inside: what each head carries, and both adders side by side")
+    task = load_task(adder)
+    for head in parts(adder):
+        if head.startswith("head"):
+            out.print("\n".join("  " + line for line in str(interchange(adder, task, head, n=200)).splitlines()))
+    if find_spec("plotly") is None:
+        out.print('  no report: needs Plotly, pip install -c constraints.txt ".[report]"')
+        return
+    from .show.report import report, write
+
+    models = [("hand-made", load("addition:digits=3,order=ones")), ("trained", adder)]
+    made = write(report(models, ["123+456", "999+1", "500+500"]), page)
+    out.print(f"  wrote {made}: open it in a browser; it needs no network")
 
 
 def claims(out: Console) -> int:

@@ -1,13 +1,11 @@
-"""Commands that look at models: list, run, explain, count, verify, claims, export, tour."""
+"""Commands that look at models: list, run, explain, count, claims, tour."""
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.progress import Progress as Bar
 from rich.progress import track
 
 from .. import claims, refs
@@ -17,17 +15,16 @@ from ..lens.explain import explain, read_in_words
 from ..model import Model
 from ..runs import Run, prompt, run
 from ..tap import hook_names
-from ..verify import Verdict, check
 from .common import Json, Ref, app, err, out, print_json, table_of
 
 
 @app.command("list")
 def list_(
-    what: Annotated[str, typer.Argument(help="programs, tasks, recipes, blueprints, claims or hooks")] = "programs",
+    what: Annotated[str, typer.Argument(help="programs, tasks, recipes, blueprints, trained, claims or hooks")] = "programs",
     ref: Annotated[str, typer.Argument(help="for hooks: the model; for recipes: just this one")] = "",
     as_json: Json = False,
 ) -> None:
-    """What there is: programs, tasks and blueprints with their options, recipes, claims, hook names."""
+    """What there is: programs, tasks and blueprints with their options, recipes, trained models, claims, hook names."""
     if what in ("programs", "tasks", "blueprints"):
         from .. import blueprint  # noqa: F401 - registers them
 
@@ -46,6 +43,9 @@ def list_(
         from .training import list_recipes
 
         list_recipes(ref, as_json)
+    elif what == "trained":
+        names = refs.trained()
+        return print_json({"trained": names}) if as_json else out.print("\n".join(names))
     elif what == "claims":
         found = list(claims.ledger().values())
         if as_json:
@@ -58,7 +58,7 @@ def list_(
         names = hook_names(refs.load(ref))
         return print_json({"hooks": names}) if as_json else out.print("\n".join(names))
     else:
-        raise GlassformerError(f"list {what} — expected programs, tasks, claims or hooks; also recipes and blueprints")
+        raise GlassformerError(f"list {what} — expected programs, tasks, recipes, blueprints, trained, claims or hooks")
 
 
 @app.command("run")
@@ -121,33 +121,6 @@ def count_(ref: Ref, as_json: Json = False) -> None:
     print(model)
 
 
-@app.command("verify")
-def verify_(
-    ref: Ref,
-    task: Annotated[str, typer.Option(help="what is right; by default the model's own task")] = "",
-    sample: Annotated[int | None, typer.Option(min=1, help="check so many at random, and the edge cases")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="of sampling")] = 0,
-    as_json: Json = False,
-) -> None:
-    """Is it right? The whole domain up to about a million inputs, sampled beyond."""
-    model = refs.load(ref)
-    chosen = refs.load_task(task or model)
-    verdict = _watch(check(model, chosen, sample=sample, seed=seed))
-    if as_json:
-        print_json({"ref": ref, **verdict.to_json()})
-    else:
-        how = "every input" if verdict.exhaustive else f"a sample (seed {seed}) and the edge cases"
-        void = verdict.looked_at - verdict.checked
-        how += f" ({void:,} more have no defined answer)" if void else ""
-        out.print(f"{ref} on {chosen.ref}: ", end="")
-        out.print(f"{verdict.wrong:,} wrong of {verdict.checked:,}", style="bold", end="")
-        domain = f"{verdict.domain:,}" if verdict.domain < 10**15 else f"about 10^{len(str(verdict.domain)) - 1}"
-        out.print(f", {how} of {domain}; worst margin {verdict.worst_margin:.4g} in {verdict.dtype}")
-        for c in verdict.counterexamples:
-            out.print(f"  {c['input']} → {c['got']}, expected {c['expected']} (margin {c['margin']:.3g})")
-    raise typer.Exit(0 if verdict.holds else 1)
-
-
 @app.command("claims")
 def claims_(
     names: Annotated[list[str] | None, typer.Argument(help="names, or how names start; default: all")] = None,
@@ -174,46 +147,19 @@ def claims_(
     raise typer.Exit(1 if differ else 0)
 
 
-@app.command("export")
-def export_(
-    ref: Ref,
-    to: Annotated[str, typer.Option(help="safetensors or taotp")],
-    path: Annotated[Path, typer.Option("--out", help="the file to write")],
-    as_json: Json = False,
-) -> None:
-    """Write a model to a file: a checkpoint, or text to read and change by hand."""
-    from .. import checkpoint, taotp
-
-    model = refs.load(ref)
-    if to == "safetensors":
-        checkpoint.save(model, path)
-    elif to == "taotp":
-        checkpoint.write_atomically(path, taotp.write(model).encode())
-    else:
-        raise GlassformerError(f"--to {to} — expected safetensors or taotp")
-    print_json({"ref": ref, "out": str(path), "bytes": path.stat().st_size}) if as_json else out.print(f"wrote {path}")
-
-
 @app.command("tour")
-def tour_() -> None:
-    """A walk through what is here: run, count, verify, explain, write as text."""
+def tour_(
+    page: Annotated[Path, typer.Option("--out", help="FILE.html for the report at its end")] = Path("glassformer-tour.html"),
+) -> None:
+    """A walk through all of it: make, run, check, explain, train, look inside, compare with the sources."""
     from ..tour import tour
+    from .training import check_writable
 
-    raise typer.Exit(tour(out))
+    check_writable(page)
+    raise typer.Exit(tour(out, page))
 
 
 # ── printing ───────────────────────────────────────────────────────────────────────────────────
-def _watch(events: Iterable[Any]) -> Verdict:
-    """Consumes a check; shows a bar on a terminal."""
-    with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
-        line = bar.add_task("checking", total=None)
-        for event in events:
-            if isinstance(event, Verdict):
-                return event
-            bar.update(line, total=event.todo, completed=event.done, description=f"checking, {event.wrong} wrong")
-    raise AssertionError("a check ends with a verdict")
-
-
 def _trace(model: Model, result: Run) -> None:
     table = table_of(("step", "reads", "top tokens", "margin", "heads"))
     for row in _trace_rows(model, result):

@@ -44,6 +44,7 @@ def train_(
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run that was writing to --out")] = False,
     history: Annotated[Path | None, typer.Option(help="FILE.jsonl or FILE.csv: evaluations and turning points")] = None,
     figure: Annotated[Path | None, typer.Option(help="FILE.png, .svg or .pdf: training curves")] = None,
+    snapshots: Annotated[Path | None, typer.Option(help="FOLDER: the model at the start and every evaluation")] = None,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
@@ -67,7 +68,7 @@ def train_(
     with _interrupts() as interrupted:
         run = Run(
             goal, chosen, members, blueprint=plan, start=first, teacher=truth, device=device, threads=threads,
-            out=file if seeds == 1 else None, resume=resume, stop=interrupted,
+            out=file if seeds == 1 else None, resume=resume, snapshots=snapshots, stop=interrupted,
         )  # fmt: skip
         names, stairs = answer_names(goal), floors(goal, chosen)
         past = earlier(run) if resume else []

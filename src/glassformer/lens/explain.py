@@ -13,8 +13,11 @@ from .. import arrays
 from ..errors import GlassformerError
 from ..model import Model
 from ..tap import Record, record
+from .logits import head_outputs, shares
+from .stream import embedded
 
 READ_AT_LEAST = 0.01  # attention weights below this are not listed
+LAST = slice(-1, None)  # the position that is explained
 SAME = 0.999  # cosine from which a slot is said to hold the code of a token or position
 
 
@@ -116,19 +119,14 @@ def explain(model: Model, tokens: Any) -> Explanation:
         top=[(model.vocabulary[int(i)], float(last[i])) for i in order],
         layers=[_layer(model, cache, i, words) for i in range(model.config.n_layers)],
         shares=_shares(model, cache, first, second),
-        slots=_slots(model, _start(cache)[0, -1]),
+        slots=_slots(model, embedded(cache)[0, -1]),
     )
-
-
-def _start(cache: Record) -> Any:
-    x = cache["hook_embed"]
-    return x + cache["hook_pos_embed"] if "hook_pos_embed" in cache else x
 
 
 def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:
     c, at = model.config, f"blocks.{i}."
     heads = []
-    wrote = head_outputs(model, cache, i)                                      # H D
+    wrote = head_outputs(model, cache, i, LAST)[0, 0]                          # H D
     for h in range(c.n_heads):
         pattern = cache[at + "attn.hook_pattern"][0, h, -1]                    # S
         if not wrote[h].any():
@@ -146,12 +144,6 @@ def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:
         neurons = [(name, float(fired[j])) for name, j in zip(named, strongest, strict=True) if abs(fired[j]) > 1e-12]
     after = cache[at + "hook_resid_post"][0, -1]
     return LayerStory(heads, _slots(model, after), neurons, n, int((np.abs(fired) > 1e-12).sum()))
-
-
-def head_outputs(model: Model, cache: Record, layer: int) -> Any:
-    """What each head of a layer wrote to the stream at the last position, [H,D]."""
-    z = cache[f"blocks.{layer}.attn.hook_z"][0, -1]                            # H K
-    return np.einsum("hk,hkd->hd", z, model.weights[f"blocks.{layer}.attn.W_O"])
 
 
 def _where(model: Model, x: Any) -> dict[str, float]:
@@ -189,31 +181,8 @@ def _means(model: Model, x: Any, a: int, b: int) -> str:
 
 
 def _shares(model: Model, cache: Record, first: int, second: int) -> list[tuple[str, float]]:
-    """Part -> its share of logit[first] - logit[second]; the shares add up to the margin. Pre-norm only."""
-    c = model.config
-    if not c.norm_first:
+    """Part -> its share of logit[first] - logit[second] at the last position; they add up. Pre-norm only."""
+    if not model.config.norm_first:
         return []
-    W_U = model.weights["embed.W_E"].T if c.tied else model.weights["unembed.W_U"]
-    direction = W_U[:, first] - W_U[:, second]                                 # D
-    gain = model.weights.get("ln_final.w")
-    if c.norm != "none":
-        direction = direction if gain is None else direction * gain
-        direction = direction - direction.mean() if c.norm == "layer" else direction
-        direction = direction / cache["ln_final.hook_scale"][0, -1]
-    parts = [("embedding", cache["hook_embed"][0, -1])]
-    if "hook_pos_embed" in cache:
-        parts.append(("position", np.broadcast_to(cache["hook_pos_embed"], cache["hook_embed"].shape)[0, -1]))
-    for i in range(c.n_layers):
-        out = head_outputs(model, cache, i)
-        names = [model.labels.heads.get(f"{i}.{h}", f"head {i}.{h}") for h in range(c.n_heads)]
-        parts += list(zip(names, out, strict=True))
-        if (b_O := model.weights.get(f"blocks.{i}.attn.b_O")) is not None:
-            parts.append((f"attention bias {i}", b_O))
-        if f"blocks.{i}.hook_mlp_out" in cache:
-            parts.append((f"MLP {i}", cache[f"blocks.{i}.hook_mlp_out"][0, -1]))
-    shares = [(name, float(x @ direction)) for name, x in parts]
-    constant = model.weights.get("ln_final.b")
-    rest = 0.0 if constant is None else float(constant @ (W_U[:, first] - W_U[:, second]))
-    b_U = model.weights.get("unembed.b_U")
-    rest += 0.0 if b_U is None else float(b_U[first] - b_U[second])
-    return shares + ([("biases of the head", rest)] if rest else [])
+    pair = np.array([[first]]), np.array([[second]])
+    return [(name, float(share[0, 0])) for name, share in shares(model, cache, *pair, at=LAST)]

@@ -28,7 +28,7 @@ from .initial import initial_weights
 from .loss import Objective, Theta, right
 from .optim import Optimizer
 from .recipe import Recipe
-from .state import load_state, save_state, state_path
+from .state import load_state, save_state, snapshot_folders, snapshot_path, state_path
 
 SMOOTH = 0.95  # of the loss that schedule=wait looks at
 WARM_LOSS = 20  # steps that the smoothed loss needs to see a harder level of the curriculum
@@ -79,12 +79,14 @@ class Run:
         self, task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), *, blueprint: Blueprint | None = None,
         start: Model | None = None, teacher: Model | None = None, device: str = "cpu", threads: int = 1,
         out: str | Path | None = None, resume: bool = False, compile: bool = False,
-        stop: Callable[[], bool] = lambda: False,
+        snapshots: str | Path | None = None, stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         """`start`: weights to begin with (and their config). `teacher`: a model whose words are the truth.
 
         `out`: where the model goes (one seed only), and beside it the state of the run at every evaluation.
-        `stop`: asked after every step; True ends the run after saving.
+        `snapshots`: a folder for the model at the start and at every evaluation, step-000200.safetensors and so on;
+        of several seeds, each has a folder of its own within it. `stop`: asked after every step; True ends the run
+        after saving.
         """
         if len(set(seeds)) != len(seeds) or not seeds:
             raise GlassformerError(f"seeds — expected different numbers, got {list(seeds)}")
@@ -127,6 +129,8 @@ class Run:
         self.found: dict[int, list[Event]] = {s: [] for s in seeds}
         self.classes, self.class_of = np.unique(task.classes(self.data.test_rows), return_inverse=True)
         self.step, self.seconds = 0, 0.0
+        self.clock = time.perf_counter  # of the training steps; a benchmark may take processor time
+        self.folders = snapshot_folders(snapshots, seeds, resume) if snapshots else {}
         if resume:
             self._load()
 
@@ -135,10 +139,11 @@ class Run:
         shown = time.perf_counter()
         if self.step == 0:
             yield from self._save()  # a folder that cannot be written to is found now, not in an hour
+            self._snapshot()
         while self.seeds and self.step < self.recipe.steps:
-            began = time.perf_counter()
+            began = self.clock()
             losses = self._step()
-            self.seconds += (time.perf_counter() - began) / len(self.seeds)
+            self.seconds += (self.clock() - began) / len(self.seeds)
             ended, stopped = self.step >= self.recipe.steps, self.stop()
             due = self.step % self.recipe.evaluate_every == 0 or ended
             yield from self._drop_diverged(losses, due or stopped)
@@ -214,6 +219,7 @@ class Run:
         finished = []
         for n, t in (self.average or self.theta).items():
             self.good[n].copy_(t)
+        self._snapshot()  # before the state: what is resumed after a kill writes the same files again
         for i, seed in enumerate(self.seeds):
             report = self._report(i)
             self.history[seed].append(report)
@@ -296,6 +302,11 @@ class Run:
         path = state_path(self.out)
         save_state(path, tensors, header)
         yield Event("checkpoint", self.step, seed, {"path": str(path)})
+
+    def _snapshot(self) -> None:
+        for i, seed in enumerate(self.seeds if self.folders else ()):
+            model = self.model(i).map(lambda w: w.cpu().numpy())
+            save(model, snapshot_path(self.folders[seed], self.step))
 
     def _load(self) -> None:
         assert self.out

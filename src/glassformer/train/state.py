@@ -5,6 +5,7 @@ There is no generator state to save: what a step reads depends on the seed and t
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,26 @@ def state_path(out: str | Path) -> Path:
     """Where the state of a run is kept whose model goes to `out`."""
     out = Path(out)
     return out.with_name(out.name.removesuffix(".safetensors") + ".run.safetensors")
+
+
+def snapshot_path(folder: Path, step: int) -> Path:
+    """Where the model of a step is kept, of a run that keeps them all."""
+    return folder / f"step-{step:06d}.safetensors"
+
+
+def snapshot_folders(folder: str | Path, seeds: Sequence[int], resume: bool) -> dict[int, Path]:
+    """A folder for each seed, made if it is not there. Those of a new run must have no snapshots yet."""
+    folder = Path(folder)
+    found = {seed: folder / f"seed{seed}" if len(seeds) > 1 else folder for seed in seeds}
+    for path in found.values():
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            old = not resume and any(path.glob("step-*.safetensors"))
+        except OSError as e:
+            raise GlassformerError(f"{path} — cannot be a folder for snapshots: {e.strerror}") from None
+        if old:
+            raise GlassformerError(f"{path} — has snapshots of another run: expected an empty folder or a new one")
+    return found
 
 
 def save_state(path: Path, tensors: dict[str, torch.Tensor], header: dict[str, Any]) -> None:

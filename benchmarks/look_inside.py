@@ -1,0 +1,95 @@
+"""Looking inside a model: `record` against TransformerLens' `run_with_cache`, and the start to a first result.
+
+The peer has the same weights (transformer-lens 4.x, carried there by the bridge) and the same 10,000 sums, in float32
+on one thread, and caches the names that ours has (and, measured apart, all of its own, many of which are two names for
+one thing). Ours runs on PyTorch, like the peer, and on NumPy. Caching is in processor time, which other work on the
+machine disturbs less than the clock. The start is by the clock: a fresh process, imports included, until one input's
+cache is there.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+
+from glassformer import load, load_task, record
+from glassformer.bridges import export
+from glassformer.bridges.transformer_lens import to_transformer_lens
+
+ROWS, RUNS, STARTS = 10_000, 9, 5
+OURS = "import glassformer as gf; logits, cache = gf.record(gf.load({ref!r}), [{row}]); assert len(cache) > 20"
+THEIRS = "import torch, load; logits, cache = load.model.run_with_cache(torch.tensor([{row}])); assert len(cache) > 20"
+
+
+def median(clock, runs, *ways):
+    """The median seconds of each way. In turn, round by round: what disturbs one, disturbs all."""
+    taken = [[] for _ in ways]
+    for _ in range(runs + 1):
+        for way, times in zip(ways, taken, strict=True):
+            start = clock()
+            way()
+            times.append(clock() - start)
+    return [statistics.median(times[1:]) for times in taken]  # the first round warms up
+
+
+def caching(ref):
+    """Seconds to cache every name for ROWS inputs: ours on PyTorch, ours on NumPy, theirs; and how many names."""
+    model = load(ref)
+    task = load_task(model)
+    tokens = task.batch(task.sample(ROWS, np.random.default_rng(0)))[0][:, :-1]
+    fast, plain, bridge = model.torch("float32"), model.astype("float32"), to_transformer_lens(model)
+    given = torch.tensor(tokens)
+    names = list(record(plain, tokens[:1])[1])
+    with torch.no_grad():
+        theirs = bridge.run_with_cache(given[:100], names_filter=names)[1]
+        ours = record(fast, given[:100])[1]
+        assert set(names) <= set(theirs.keys()) and set(names) == set(ours)
+        last = f"blocks.{model.config.n_layers - 1}.hook_resid_post"
+        assert torch.allclose(ours[last], theirs[last], atol=1e-4)
+        ways = (
+            lambda: record(fast, given),
+            lambda: record(plain, tokens),
+            lambda: bridge.run_with_cache(given, names_filter=names),
+            lambda: bridge.run_with_cache(given),
+        )
+        return *median(time.process_time, RUNS, *ways), len(names)
+
+
+def starting(ref):
+    """Seconds from nothing to one input's cache, in a fresh process: ours, theirs."""
+    model = load(ref)
+    row = load_task(model).batch(np.zeros((1, 2), dtype=np.int64))[0][0, :-1].tolist()
+    with tempfile.TemporaryDirectory() as folder:
+        export(model, "transformer-lens", Path(folder) / "there")
+
+        def run(code):
+            subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(folder) / "there")
+
+        ours, theirs = OURS.format(ref=ref, row=row), THEIRS.format(row=row)
+        return median(time.perf_counter, STARTS, lambda: run(ours), lambda: run(theirs))
+
+
+def main():
+    ref = sys.argv[1] if len(sys.argv) > 1 else "adder-3.safetensors"
+    ours, on_numpy, theirs, all_of_theirs, names = caching(ref)
+    start, their_start = starting(str(Path(ref).resolve()) if Path(ref).exists() else ref)
+    print(json.dumps({
+        "rows": ROWS, "names": names, "ours_torch_s": ours, "ours_numpy_s": on_numpy, "peer_s": theirs,
+        "peer_all_its_names_s": all_of_theirs, "ratio": theirs / ours, "ratio_numpy": theirs / on_numpy,
+        "start_ours_s": start, "start_peer_s": their_start, "start_ratio": their_start / start,
+    }))  # fmt: skip
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()

@@ -1,0 +1,32 @@
+"""Draws modular_*.png of the guide: models of addition modulo 113, taken apart. Run it with Python (half a minute)."""
+
+from pathlib import Path
+
+import glassformer as gf
+from glassformer import show
+from glassformer.lens.embeddings import token_embeddings
+from glassformer.lens.modular import progress, take_apart
+from glassformer.show import embeddings, fourier
+from glassformer.train.loop import Run
+from glassformer.train.recipes import recipe
+
+HERE = Path(__file__).parent
+
+grok, task = gf.load("grok-113.safetensors"), gf.load_task("modular-addition")
+trained = take_apart(grok, task)
+clock, pizza = (take_apart(gf.load(f"modular-addition:variant={v}"), task) for v in ("clock", "pizza"))
+figures = {
+    "circle": embeddings.embedding_map(token_embeddings(grok), "The numbers of grok-113"),
+    "spectrum": fourier.spectrum(trained),
+    "neurons": fourier.neurons(trained),
+    "right": fourier.right_logits([("trained", trained), ("hand-made clock", clock), ("hand-made pizza", pizza)]),
+}
+
+run = Run(task, recipe("grok-fast"), [0])
+models = [(0, run.model(0))]
+models += [(event.step, run.model(0)) for event in run.events() if event.kind == "evaluation" and event.step % 20 == 0]
+history = progress(models, task, run.data.train_rows)
+figures["losses"] = fourier.loss_curves(history, "modular-addition, recipe grok-fast, seed 0")
+
+for name, figure in figures.items():
+    show.save(figure, HERE / f"modular_{name}.png")

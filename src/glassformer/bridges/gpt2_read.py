@@ -1,0 +1,146 @@
+"""From GPT-2: reads a folder of `transformers` (config.json and model.safetensors). Nothing in it is executed.
+
+A foreign folder is read if it is the GPT-2 that we compute, and else refused by the name of the field that differs.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..model import ACTIVATIONS, Config, Labels, Model
+from ..vocabulary import Vocabulary
+
+KEY = "glassformer"  # in config.json: what GPT-2 has no word for
+SAME = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new"}  # other names for our activations
+# Fields of config.json that change what GPT-2 computes, and the one value of each that we compute, too.
+MUST_BE = {
+    "model_type": "gpt2", "scale_attn_by_inverse_layer_idx": False, "reorder_and_upcast_attn": False,
+    "add_cross_attention": False, "is_encoder_decoder": False, "pruned_heads": {}, "quantization_config": None,
+    "auto_map": None, "architectures": ["GPT2LMHeadModel"],
+}  # fmt: skip
+READ = {
+    "vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner", "activation_function", "layer_norm_epsilon",
+    "scale_attn_weights", "tie_word_embeddings", KEY,
+}  # fmt: skip
+HARMLESS = {  # for training, for generating, for other heads, or for the record
+    "resid_pdrop", "embd_pdrop", "attn_pdrop", "initializer_range", "summary_type", "summary_use_proj",
+    "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "use_cache", "bos_token_id",
+    "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id", "n_ctx", "_name_or_path",
+    "_num_labels", "dtype", "torch_dtype", "transformers_version", "chunk_size_feed_forward", "id2label", "label2id",
+    "output_attentions", "output_hidden_states", "output_past", "problem_type", "return_dict", "is_decoder",
+    "task_specific_params", "gradient_checkpointing", "torchscript", "use_bfloat16", "finetuning_task", "prefix",
+    "_attn_implementation_autoset", "cross_attention_hidden_size", "tie_encoder_decoder", "tokenizer_class",
+}  # fmt: skip
+
+
+def read(path: str | Path) -> Model:
+    """The model in a GPT-2 folder, float32. Nothing in the folder is executed; what is not understood is refused."""
+    path = Path(path)
+    fields = _fields(path)
+    arrays = _arrays(path)
+    try:
+        return _model(fields, arrays)
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as e:
+        raise GlassformerError(f"{path} — not a GPT-2 that can be read: {type(e).__name__} {e}") from None
+    except GlassformerError as e:
+        raise GlassformerError(f"{path} — {e}") from None
+
+
+def _model(fields: dict[str, Any], arrays: dict[str, Any]) -> Model:
+    D, H, V = (int(fields.get(n, default)) for n, default in (("n_embd", 768), ("n_head", 12), ("vocab_size", 50257)))
+    if D % H:
+        raise GlassformerError(f"n_head — {H} heads do not divide a width (n_embd) of {D}")
+    name = fields.get("activation_function", "gelu_new")
+    inner = fields.get("n_inner")
+    config = Config(
+        d_vocab=V, n_ctx=int(fields.get("n_positions", 1024)), d_model=D, n_layers=int(fields.get("n_layer", 12)),
+        n_heads=H, d_mlp=4 * D if inner is None else int(inner), eps=float(fields.get("layer_norm_epsilon", 1e-5)),
+        activation=SAME.get(name, name), scale=0.0 if fields.get("scale_attn_weights", True) else 1.0,
+        tied=bool(fields.get("tie_word_embeddings", True)),
+    )  # fmt: skip
+    names = dict(_names(config))
+    weights: dict[str, Any] = {}
+    if missing := [n for n in names if n not in arrays]:
+        raise GlassformerError(f"model.safetensors — has no {missing[0]}")
+    if config.tied:
+        arrays.pop("lm_head.weight", None)
+    if foreign := [n for n in arrays if n not in names]:
+        raise GlassformerError(f"model.safetensors — has {foreign[0]}, which is not of GPT-2 with this config")
+    for theirs, ours in names.items():
+        a = arrays[theirs]
+        if theirs.endswith(".c_attn.weight"):                                  # D 3HK
+            Q, K, V_ = a.reshape(D, 3, H, -1).transpose(1, 2, 0, 3)            # H D K, three times
+            weights |= {f"{ours}W_Q": Q, f"{ours}W_K": K, f"{ours}W_V": V_}
+        elif theirs.endswith(".c_attn.bias"):
+            weights |= dict(zip((f"{ours}b_{n}" for n in "QKV"), a.reshape(3, H, -1), strict=True))
+        elif theirs.endswith("attn.c_proj.weight"):
+            weights[ours] = a.reshape(H, -1, D)                                # HK D -> H K D
+        else:
+            weights[ours] = a.T if theirs == "lm_head.weight" else a
+    own = fields.get(KEY) or {}
+    vocabulary = Vocabulary.from_json(own["vocabulary"]) if own else Vocabulary.numbers(V)
+    labels = dict(own.get("labels", {}))
+    labels["slots"] = {n: (int(a), int(b)) for n, (a, b) in labels.get("slots", {}).items()}
+    weights = {n: np.ascontiguousarray(a, dtype=np.float32) for n, a in weights.items()}
+    return Model(config, weights, vocabulary, str(own.get("task", "")), Labels(**labels), {"maker": "gpt2"})
+
+
+def _names(c: Config) -> Iterator[tuple[str, str]]:
+    """Their names without "transformer.", and ours."""
+    yield from (("wte.weight", "embed.W_E"), ("wpe.weight", "pos_embed.W_pos"))
+    for i in range(c.n_layers):
+        to, at = f"h.{i}.", f"blocks.{i}."
+        for n in "12":
+            yield from ((f"{to}ln_{n}.weight", f"{at}ln{n}.w"), (f"{to}ln_{n}.bias", f"{at}ln{n}.b"))
+        yield from ((f"{to}attn.c_attn.weight", f"{at}attn."), (f"{to}attn.c_attn.bias", f"{at}attn."))
+        yield from ((f"{to}attn.c_proj.weight", f"{at}attn.W_O"), (f"{to}attn.c_proj.bias", f"{at}attn.b_O"))
+        yield from ((f"{to}mlp.c_fc.weight", f"{at}mlp.W_in"), (f"{to}mlp.c_fc.bias", f"{at}mlp.b_in"))
+        yield from ((f"{to}mlp.c_proj.weight", f"{at}mlp.W_out"), (f"{to}mlp.c_proj.bias", f"{at}mlp.b_out"))
+    yield from (("ln_f.weight", "ln_final.w"), ("ln_f.bias", "ln_final.b"))
+    if not c.tied:
+        yield "lm_head.weight", "unembed.W_U"
+
+
+def _fields(path: Path) -> dict[str, Any]:
+    """config.json, refused by the name of the first field that we do not compute with."""
+    try:
+        fields = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except OSError as e:
+        raise GlassformerError(f"{path}/config.json — cannot be read: {e.strerror}") from None
+    except (ValueError, RecursionError):
+        raise GlassformerError(f"{path}/config.json — not JSON") from None
+    if not isinstance(fields, dict) or "model_type" not in fields:
+        raise GlassformerError(f"{path}/config.json — has no model_type: not a folder of transformers")
+    for name, only in MUST_BE.items():
+        if fields.get(name, only) != only and fields[name] is not None:
+            raise GlassformerError(f"{path}/config.json — {name} is {fields[name]!r}; only {only!r} can be read")
+    if unknown := sorted(set(fields) - READ - HARMLESS - set(MUST_BE)):
+        hint = "if it does not change what the model computes, remove it"
+        raise GlassformerError(f"{path}/config.json — {unknown[0]} is not a field of GPT-2 that is known here; {hint}")
+    activation = fields.get("activation_function", "gelu_new")
+    if activation not in [*ACTIVATIONS, *SAME]:
+        known = ", ".join([*ACTIVATIONS, *SAME])
+        raise GlassformerError(f"{path}/config.json — activation_function is {activation!r}; expected one of {known}")
+    return fields
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    """model.safetensors, names without "transformer." and without the mask that old versions stored."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    file = path / "model.safetensors"
+    if not file.is_file():
+        there = [n for n in ("pytorch_model.bin", "model.safetensors.index.json") if (path / n).exists()]
+        why = f"{there[0]} is there, but only one safetensors file is read" if there else "no such file"
+        raise GlassformerError(f"{file} — {why}; write the folder anew with save_pretrained")
+    try:
+        found = load_file(file)
+    except (SafetensorError, ValueError, KeyError, TypeError, OSError):
+        raise GlassformerError(f"{file} — not a safetensors file of float32 or float16, or a damaged one") from None
+    arrays = {n.removeprefix("transformer."): a for n, a in found.items()}
+    return {n: a for n, a in arrays.items() if not n.endswith((".attn.bias", ".attn.masked_bias"))}

@@ -1,0 +1,63 @@
+"""To PyTorch: one readable Python file that needs torch alone, made for this very model, with no branch it never takes.
+
+A small model's numbers stand in the file; those of a larger one in a state dict beside it (NAME.pt, read with
+weights_only=True). The module's parameters have our names, so its state dict is a Model's weights: see `from_torch`.
+"""
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import arrays
+from ..errors import GlassformerError
+from ..model import Config, Model
+from ..vocabulary import Vocabulary
+from .common import library
+from .torch_source import source
+
+INSIDE = 2_000  # up to so many numbers are written into the file
+
+
+class Bridge:
+    name, extra, needs, float32 = "torch", "torch", ("torch",), False
+
+    def check(self, model: Model) -> None:
+        for name, w in model.weights.items():
+            if not np.isfinite(w).all():
+                raise GlassformerError(f"--to torch — {name} has numbers that are not finite")
+
+    def write(self, model: Model, path: Path) -> list[str]:
+        if path.suffix != ".py":
+            raise GlassformerError(f"{path.name} — expected a name that ends in .py: what is written is Python")
+        inside = sum(w.size for w in model.weights.values()) <= INSIDE
+        path.write_text(source(model, inside), encoding="utf-8")
+        if not inside:
+            torch = library("torch")
+            torch.save({n: torch.tensor(w) for n, w in model.weights.items()}, path.with_suffix(".pt"))
+        return [] if inside else [f"the numbers are beside it, in {path.with_suffix('.pt').name}"]
+
+    def logits(self, path: Path, tokens: Any) -> Any:
+        """Runs the file that `write` has just written: our own code."""
+        torch = library("torch")
+        spec = importlib.util.spec_from_file_location("glassformer_exported", path)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        with torch.no_grad():
+            net = module.load()
+            return np.concatenate([net(part).numpy() for part in torch.as_tensor(tokens).split(256)])
+
+
+TORCH = Bridge()
+
+
+def from_torch(
+    state_dict: Mapping[str, Any], config: Config, vocabulary: Vocabulary | None = None, task: str = ""
+) -> Model:
+    """The Model of a state dict with our names: of an exported module that was trained on, say."""
+    weights = {name: np.array(arrays.numpy(w)) for name, w in state_dict.items()}
+    vocabulary = Vocabulary.numbers(config.d_vocab) if vocabulary is None else vocabulary
+    return Model(config, weights, vocabulary, task, provenance={"maker": "torch"})

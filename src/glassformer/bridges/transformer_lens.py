@@ -1,0 +1,341 @@
+"""To and from TransformerLens: 4.x (`TransformerBridge.boot_native`) and 3.9 (`HookedTransformer`).
+
+Both read arrays of the same names and shapes as ours. What they know is less, or is always there:
+- scores are divided by sqrt(d_head): another scale is multiplied into W_Q and b_Q;
+- biases and gains are always there: zeros and ones stand for those that a model has not;
+- there always are positions: a table (zeros for none), or rotary, which we write with neighbours as pairs;
+- all blocks have an MLP or none has. In a gated one W_gate is what is activated (our W_in), and there are no biases.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import arrays
+from ..errors import GlassformerError
+from ..model import ACTIVATIONS, POSITIONS, Config, Model, Place
+from ..vocabulary import Vocabulary
+
+NORMS = {"layer": "LN", "rms": "RMS"}
+LOAD = '''"""The model of this folder in TransformerLens, 4.x or 3.9; nothing else is needed: `from load import model`.
+
+tokens are numbers: vocabulary["tokens"][n] is the text of token n (or n + vocabulary["first"], if it has no tokens).
+`logits, cache = model.run_with_cache(tokens)` with an int64 tensor [batch, position].
+"""
+
+import json
+from pathlib import Path
+
+from safetensors.torch import load_file
+
+here = Path(__file__).parent
+described = json.loads((here / "config.json").read_text(encoding="utf-8"))
+fields, vocabulary = described["transformer_lens"], described["vocabulary"]
+weights = load_file(here / "model.safetensors")
+try:
+    from transformer_lens import HookedTransformer, HookedTransformerConfig  # 3.9
+except ImportError:
+    from transformer_lens.config import TransformerBridgeConfig  # 4.x
+    from transformer_lens.model_bridge import TransformerBridge
+    from transformer_lens.utilities.tl_checkpoint_conversion import convert_tl_checkpoint
+
+    cfg = TransformerBridgeConfig(**fields)
+    model = TransformerBridge.boot_native(cfg)
+    model.load_state_dict(convert_tl_checkpoint(weights, cfg), strict=True)
+else:
+    model = HookedTransformer(HookedTransformerConfig(**fields))
+    model.load_state_dict(model.state_dict() | weights, strict=True)  # the rest are its masks
+model.eval()
+'''
+
+
+class TransformerLens:
+    """The bridge: a folder with model.safetensors, config.json and load.py, for 4.x and 3.9 alike."""
+
+    name, extra, needs, float32 = "transformer-lens", "transformer-lens", ("torch", "transformer_lens"), True
+
+    def check(self, model: Model) -> None:
+        if reason := refusal(model):
+            raise GlassformerError(f"--to {self.name} — TransformerLens has no place for {reason}")
+
+    def write(self, model: Model, path: Path) -> list[str]:
+        from safetensors.numpy import save_file
+
+        path.mkdir()
+        save_file(state_dict(model), path / "model.safetensors")
+        words = {"transformer_lens": fields(model), "vocabulary": model.vocabulary.to_json(), "task": model.task}
+        (path / "config.json").write_text(json.dumps(words, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (path / "load.py").write_text(LOAD, encoding="utf-8")
+        return notes(model)
+
+    def logits(self, path: Path, tokens: Any) -> Any:
+        import torch
+
+        with torch.no_grad():
+            return arrays.numpy(build(*_files(path)[:2])(torch.as_tensor(tokens)))
+
+    def read(self, path: Path) -> Model:
+        cfg, weights, words = _files(path)
+        return from_transformer_lens(weights, cfg, Vocabulary.from_json(words["vocabulary"]), words["task"])
+
+
+TRANSFORMER_LENS = TransformerLens()
+
+
+def _files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Fields, weights and the words about them, of an exported folder."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        words = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        return words["transformer_lens"], load_file(path / "model.safetensors"), words
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as e:
+        raise GlassformerError(f"{path} — not a folder of config.json and model.safetensors as exported: {e}") from None
+
+
+def notes(model: Model) -> list[str]:
+    """What has another value there than here, name by name."""
+    c = model.config
+    said = ["load.py loads it: from load import model"]
+    if c.n_layers:
+        said.append("4.x: hook_attn_scores is the pattern")
+    if c.n_layers and c.scale and c.scale != c.d_head**-0.5:
+        said.append(f"hook_q is ours times {c.scale * c.d_head**0.5:g}: the scale of the scores is in W_Q and b_Q")
+    if c.positions == "rotary":
+        said.append("hook_q and hook_k are in another order, with neighbours as pairs; 4.x has no hook_rot_q, _k")
+    if c.norm != "none" and any(map(_is_gain, model.weights)):
+        said.append("hook_normalized is before gain and bias, ours after")
+    return said
+
+
+# ── there ──────────────────────────────────────────────────────────────────────────────────────
+def refusal(model: Model) -> str:
+    """Why TransformerLens cannot hold this model, and what to do; "" if it can."""
+    c = model.config
+    used = [n for n, w in model.weights.items() if (arrays.numpy(w) != 0).any()]
+    if not c.norm_first and c.norm != "none":
+        return "norms after the residual sum (norm_first is false), only for norms before; export to torch or onnx"
+    if c.positions == "alibi":
+        return "alibi positions, only for learned, sinusoidal, rotary or none; export to torch or onnx"
+    if c.positions == "rotary" and (c.d_head < 2 or c.base != int(c.base)):
+        return f"rotary positions with d_head {c.d_head} and base {c.base:g}, only for d_head from 2 and a whole base"
+    if c.qk_norm:
+        return "a norm of queries and keys (qk_norm); export to torch or onnx"
+    if c.norm == "rms" and (odd := [n for n in used if _is_gain(n) and n.endswith(".b")]):
+        return f"{odd[0]}, a bias of an RMS norm; fold it into the biases of what reads it"
+    gated = {n.split(".")[1] for n in model.weights if n.endswith("mlp.W_gate")}
+    if odd := [n for n in used if ".mlp.b_" in n and gated]:
+        return f"{odd[0]}, a bias in a gated MLP; export to torch or onnx"
+    if gated and any(n.endswith("mlp.W_in") and n.split(".")[1] not in gated for n in used):
+        return "gates in some MLPs and none in others; export to torch or onnx"
+    return ""
+
+
+def fields(model: Model) -> dict[str, Any]:
+    """What both `TransformerBridgeConfig` (4.x) and `HookedTransformerConfig` (3.9) are made with."""
+    c, names = model.config, model.weights
+    norm = None if c.norm == "none" else NORMS[c.norm] + "Pre" * (not any(map(_is_gain, names)))
+    given = {
+        "n_layers": c.n_layers, "d_model": c.d_model, "n_ctx": c.n_ctx, "d_head": c.d_head, "n_heads": c.n_heads,
+        "d_vocab": c.d_vocab, "d_vocab_out": c.d_vocab, "d_mlp": max(c.d_mlp, 1), "act_fn": c.activation,
+        "attn_only": not any(n.endswith("mlp.W_out") for n in names),
+        "gated_mlp": any(n.endswith("mlp.W_gate") for n in names),
+        "normalization_type": norm, "eps": c.eps,
+        "attention_dir": "causal" if c.mask == "causal" else "bidirectional",
+        "positional_embedding_type": "rotary" if c.positions == "rotary" else "standard",
+        "init_weights": False, "default_prepend_bos": False, "device": "cpu",
+    }  # fmt: skip
+    if c.positions == "rotary":
+        given |= {"rotary_dim": c.d_head // 2 * 2, "rotary_base": int(c.base), "rotary_adjacent_pairs": True}
+    return given
+
+
+def state_dict(model: Model) -> dict[str, Any]:
+    """Name -> array in float32 of every weight that `HookedTransformer` has for these fields."""
+    TRANSFORMER_LENS.check(model)
+    c, cfg = model.config, fields(model)
+    ours = {n: arrays.numpy(w).astype(np.float64) for n, w in model.weights.items() if arrays.numpy(w).size}
+    if c.tied:
+        ours["unembed.W_U"] = ours["embed.W_E"].T
+    if c.positions == "sinusoidal":
+        table = POSITIONS[c.positions].embed
+        assert table
+        ours["pos_embed.W_pos"] = table(c, Place({}, None), np.zeros((1, c.n_ctx, 1)), 0)
+    for i in range(c.n_layers):
+        at = f"blocks.{i}."
+        if cfg["gated_mlp"] and f"{at}mlp.W_in" in ours:
+            ours[f"{at}mlp.W_in"], ours[f"{at}mlp.W_gate"] = ours[f"{at}mlp.W_gate"], ours[f"{at}mlp.W_in"]
+        for name in ("W_Q", "b_Q", "W_K", "b_K"):
+            if (w := ours.get(f"{at}attn.{name}")) is not None:
+                w = w * (c.scale * c.d_head**0.5) if c.scale and name.endswith("Q") else w
+                ours[f"{at}attn.{name}"] = w[..., neighbours(c.d_head)] if c.positions == "rotary" else w
+    return {n: np.ascontiguousarray(ours.get(n, blank), np.float32) for n, blank in _blanks(c, cfg).items()}
+
+
+def _blanks(c: Config, cfg: Mapping[str, Any]) -> dict[str, Any]:
+    """Name -> what stands for it if a model has it not, for every array of theirs, in reading order."""
+    V, D, H, K, F = c.d_vocab, c.d_model, c.n_heads, c.d_head, cfg["d_mlp"]
+    zeros, ones = np.zeros, np.ones
+    norms: dict[str, Any] = {"LN": {"w": ones(D), "b": zeros(D)}, "RMS": {"w": ones(D)}}
+    norm = norms.get(cfg["normalization_type"], {})
+    attn: dict[str, Any] = {f"W_{x}": zeros((H, D, K)) for x in "QKV"} | {f"b_{x}": zeros((H, K)) for x in "QKV"}
+    attn |= {"W_O": zeros((H, K, D)), "b_O": zeros(D)}
+    mlp: dict[str, Any] = {"W_in": zeros((D, F)), "W_out": zeros((F, D))}
+    mlp |= {"W_gate": zeros((D, F))} if cfg["gated_mlp"] else {"b_in": zeros(F), "b_out": zeros(D)}
+    block = {"ln1": norm, "attn": attn} | ({} if cfg["attn_only"] else {"ln2": norm, "mlp": mlp})
+    table: dict[str, Any] = {} if c.positions == "rotary" else {"pos_embed": {"W_pos": zeros((c.n_ctx, D))}}
+    blocks = {f"blocks.{i}.{part}": blank for i in range(c.n_layers) for part, blank in block.items()}
+    parts: dict[str, Any] = {"embed": {"W_E": zeros((V, D))}} | table | blocks
+    parts |= {"ln_final": norm, "unembed": {"W_U": zeros((D, V)), "b_U": zeros(V)}}
+    return {f"{part}.{n}": blank for part, inside in parts.items() for n, blank in inside.items()}
+
+
+def neighbours(d_head: int) -> Any:
+    """Where, in our order of a head's coordinates, those of theirs are: i and i + d_head/2 become neighbours."""
+    n = d_head // 2
+    pairs = np.stack([np.arange(n), np.arange(n, 2 * n)], axis=1).reshape(-1)
+    return np.concatenate([pairs, np.arange(2 * n, d_head)])
+
+
+def to_transformer_lens(model: Model) -> Any:
+    """The model as a `TransformerBridge` of transformer-lens 4.x, ready for run_with_cache."""
+    return build(fields(model), state_dict(model))
+
+
+def build(cfg: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
+    """A `TransformerBridge` from fields and a state dict of NumPy arrays."""
+    import torch
+    from transformer_lens.config import TransformerBridgeConfig
+    from transformer_lens.model_bridge import TransformerBridge
+    from transformer_lens.utilities.tl_checkpoint_conversion import convert_tl_checkpoint
+
+    config = TransformerBridgeConfig(**cfg)
+    native: Any = TransformerBridge  # boot_native is put on it from elsewhere
+    bridge = native.boot_native(config)
+    tensors = {n: torch.tensor(w) for n, w in weights.items()}
+    bridge.load_state_dict(convert_tl_checkpoint(tensors, config), strict=True)
+    return bridge.eval()
+
+
+def _is_gain(name: str) -> bool:
+    return name.rsplit(".", 2)[-2] in ("ln1", "ln2", "ln_final")
+
+
+# ── and back ───────────────────────────────────────────────────────────────────────────────────
+# Fields that change what a model computes and that our transformer has nothing for -> the value that means "not used".
+UNKNOWN = {
+    "n_key_value_heads": None, "attn_scores_soft_cap": -1.0, "output_logits_soft_cap": -1.0, "final_rms": False,
+    "parallel_attn_mlp": False, "post_embedding_ln": False, "use_local_attn": False, "use_qk_norm": False,
+    "scale_attn_by_inverse_layer_idx": False, "num_experts": None, "rmsnorm_uses_offset": False, "rope_scaling": None,
+    "use_NTK_by_parts_rope": False, "use_yarn_rope": False, "use_normalization_before_and_after": False,
+}  # fmt: skip
+ACTS = {name: name for name in ACTIVATIONS} | {"swish": "silu", "gelu_pytorch_tanh": "gelu_new"}
+BUFFERS = (".mask", ".IGNORE", ".rotary_sin", ".rotary_cos")
+# How the names of 4.x's arrays end -> how ours do; the first that fits.
+ENDS = {f".{x.lower()}.weight": f".W_{x}" for x in "QKVO"} | {f".{x.lower()}.bias": f".b_{x}" for x in "QKVO"}
+ENDS |= {f".mlp.{x}.weight": f".mlp.W_{x}" for x in ("in", "out", "gate")}
+ENDS |= {f".mlp.{x}.bias": f".mlp.b_{x}" for x in ("in", "out", "gate")}
+ENDS |= {"pos_embed.weight": "pos_embed.W_pos", "unembed.weight": "unembed.W_U", "unembed.bias": "unembed.b_U"}
+ENDS |= {"embed.weight": "embed.W_E", ".weight": ".w", ".bias": ".b"}
+
+
+def from_transformer_lens(
+    source: Any, cfg: Any = None, vocabulary: Vocabulary | None = None, task: str = ""
+) -> Model:
+    """A Model from a native `TransformerBridge`, a `HookedTransformer`, or a state dict and its cfg.
+
+    Biases that are all 0, gains that are all 1 and positions that are all 0 are left out, and a head that equals the
+    embedding is tied: what went to TransformerLens comes back as it was, but for a folded scale.
+    """
+    state = source if isinstance(source, Mapping) else source.state_dict()
+    given = source.cfg if cfg is None else cfg
+    given = dict(given if isinstance(given, Mapping) else vars(given))
+    c = _config(given)
+    weights = {n: arrays.numpy(w) for n, w in state.items() if not n.endswith(BUFFERS)}
+    native = "embed.weight" in weights  # 4.x: torch's names and shapes
+    if native:
+        weights = dict(_renamed(c, n, w) for n, w in weights.items())
+    for i in range(c.n_layers):
+        at = f"blocks.{i}."
+        if f"{at}mlp.W_gate" in weights:
+            weights[f"{at}mlp.W_in"], weights[f"{at}mlp.W_gate"] = weights[f"{at}mlp.W_gate"], weights[f"{at}mlp.W_in"]
+        if c.positions == "rotary" and (native or given.get("rotary_adjacent_pairs")):
+            back = np.argsort(neighbours(c.d_head))
+            weights |= {f"{at}attn.{n}": weights[f"{at}attn.{n}"][..., back] for n in ("W_Q", "b_Q", "W_K", "b_K")}
+    kept = {n: w for n, w in weights.items() if not (n.split(".")[-1][0] == "b" and (w == 0).all())}
+    kept = {n: w for n, w in kept.items() if not (n.endswith(".w") and (w == 1).all())}
+    if odd := [n for n in kept if n.endswith(".mlp.b_in") and n.replace("b_in", "W_gate") in kept]:
+        raise GlassformerError(f"transformer-lens — {odd[0]}: in its gated MLP it is added where ours has no bias")
+    if c.positions == "learned" and (kept["pos_embed.W_pos"] == 0).all():
+        c = replace(c, positions="none")
+        del kept["pos_embed.W_pos"]
+    if np.array_equal(kept["unembed.W_U"], kept["embed.W_E"].T):
+        c = replace(c, tied=True)
+        del kept["unembed.W_U"]
+    made = {"from": "transformer-lens"}
+    return Model(c, kept, vocabulary or Vocabulary.numbers(c.d_vocab), task, provenance=made)
+
+
+def _renamed(c: Config, name: str, w: Any) -> tuple[str, Any]:
+    """An array of a native bridge by our name and in our shape."""
+    for end, ours in ENDS.items():
+        if name.endswith(end):
+            name = name.removesuffix(end) + ours
+            break
+    heads, last = (c.n_heads, c.d_head), name.split(".")[-1]
+    if last in ("W_Q", "W_K", "W_V"):
+        w = w.reshape(*heads, c.d_model).swapaxes(1, 2)                        # H D K
+    elif last == "W_O":
+        w = w.T.reshape(*heads, c.d_model)                                     # H K D
+    elif last in ("b_Q", "b_K", "b_V"):
+        w = w.reshape(heads)
+    elif last in ("W_in", "W_out", "W_gate", "W_U"):
+        w = w.T
+    return name, np.ascontiguousarray(w)
+
+
+def _config(given: Mapping[str, Any]) -> Config:
+    """Our config for theirs; a field that we have nothing for is refused by its name."""
+
+    def get(name: str, default: Any = None) -> Any:
+        value = given.get(name, default)
+        return default if value is None else value
+
+    def refuse(name: str, value: Any) -> None:
+        raise GlassformerError(f"transformer-lens — {name}={value!r}: glassformer's transformer has no such thing")
+
+    for name, unused in UNKNOWN.items():
+        value = given.get(name, unused)
+        if value not in (None, unused, False, 0) and not (name == "n_key_value_heads" and value == given["n_heads"]):
+            refuse(name, value)
+    norm, positions = str(given.get("normalization_type", "LN") or "none"), get("positional_embedding_type", "standard")
+    norms = {"LN": "layer", "LNPRE": "layer", "RMS": "rms", "RMSPRE": "rms", "NONE": "none"}
+    act = str(get("act_fn", "relu"))
+    if norm.upper() not in norms:
+        refuse("normalization_type", norm)
+    if positions not in ("standard", "rotary"):
+        refuse("positional_embedding_type", positions)
+    if act not in ACTS and not get("attn_only", False):
+        refuse("act_fn", act)
+    d_head, vocab = int(given["d_head"]), int(given["d_vocab"])
+    if get("d_vocab_out", vocab) not in (-1, vocab):
+        refuse("d_vocab_out", given["d_vocab_out"])
+    if positions == "rotary" and get("rotary_dim", d_head) != d_head // 2 * 2:
+        refuse("rotary_dim", given["rotary_dim"])
+    scale = 0.0
+    if not get("use_attn_scale", True):
+        scale = 1.0
+    elif get("attn_scale", -1.0) > 0 and get("attn_scale") != d_head**0.5:
+        scale = 1 / float(given["attn_scale"])
+    return Config(
+        d_vocab=vocab, n_ctx=int(given["n_ctx"]), d_model=int(given["d_model"]), n_layers=int(given["n_layers"]),
+        n_heads=int(given["n_heads"]), d_head=d_head, d_mlp=0 if get("attn_only", False) else int(given["d_mlp"]),
+        norm=norms[norm.upper()], eps=float(get("eps", 1e-5)), activation=ACTS.get(act, "relu"), scale=scale,
+        positions="rotary" if positions == "rotary" else "learned", base=float(get("rotary_base", 10_000.0)),
+        mask="causal" if get("attention_dir", "causal") == "causal" else "none",
+    )  # fmt: skip

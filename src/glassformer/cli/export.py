@@ -1,0 +1,51 @@
+"""The command export: a model to a file, or to a format of another library, with a parity line."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import refs
+from ..errors import GlassformerError
+from .common import Json, Ref, app, out, print_json
+
+
+@app.command("export")
+def export_(
+    ref: Ref,
+    to: Annotated[str, typer.Option(help="safetensors, taotp, gpt2, torch, transformer-lens or onnx")],
+    path: Annotated[Path, typer.Option("--out", help="the file or folder to write")],
+    tolerance: Annotated[float, typer.Option(min=0, help="how far logits may be off, relative to the largest")] = 1e-4,
+    as_json: Json = False,
+) -> None:
+    """Write a model to a file: a checkpoint, text to read and change by hand, or what other libraries read.
+
+    gpt2 is a folder for transformers, torch a Python file. For other libraries, the library itself reads back what was
+    written and must find the same: the largest difference is said. What cannot be carried is refused, with the reason.
+    """
+    from .. import bridges
+
+    if to in bridges.BRIDGES:
+        return _cross(ref, to, path, tolerance, as_json)
+    if to not in ("safetensors", "taotp"):
+        raise GlassformerError(f"--to {to} — expected safetensors or taotp; or a bridge: {', '.join(bridges.BRIDGES)}")
+    from .. import checkpoint, taotp
+
+    model = refs.load(ref)
+    if to == "safetensors":
+        checkpoint.save(model, path)
+    else:
+        checkpoint.write_atomically(path, taotp.write(model).encode())
+    print_json({"ref": ref, "out": str(path), "bytes": path.stat().st_size}) if as_json else out.print(f"wrote {path}")
+
+
+def _cross(ref: str, to: str, path: Path, tolerance: float, as_json: bool) -> None:
+    from ..bridges import export
+
+    done = export(refs.load(ref), to, path, tolerance)
+    if as_json:
+        return print_json({"ref": ref, "out": str(path), **done.to_json()})
+    out.print(f"wrote {path}", soft_wrap=True)
+    for note in done.notes:
+        out.print(f"  {note}", style="dim", soft_wrap=True)
+    out.print(str(done), soft_wrap=True)

@@ -1,0 +1,115 @@
+"""Commands that look inside: inspect, compare."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.progress import Progress as Bar
+
+from .. import refs
+from ..errors import GlassformerError
+from .common import Json, Ref, app, err, out, print_json
+from .training import check_writable
+
+
+@app.command("inspect")
+def inspect_(
+    ref: Ref,
+    folder: Annotated[Path | None, typer.Option("--out", help="DIR: inspection.json and the figures go there")] = None,
+    task: Annotated[str, typer.Option(help="what is right; by default the model's own task")] = "",
+    text: Annotated[str, typer.Option("--input", help="what views of a single input show")] = "",
+    inputs: Annotated[int | None, typer.Option(min=1, help="look at so many inputs; by default 10,000")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="of these inputs")] = 0,
+    only: Annotated[str, typer.Option(help="views with commas between: heads,ablations")] = "",
+    kind: Annotated[str, typer.Option("--figures", help="png, svg, pdf or none")] = "png",
+    as_json: Json = False,
+) -> None:
+    """Look inside: attention, heads, embeddings, ranks, logit lens, ablations, patching, spectra.
+
+    Prints the gist; --out DIR keeps everything: figures, and all numbers as JSON. Views that make no sense for the
+    model are left out, and it says why.
+    """
+    from ..lens.inspect import inspect
+    from ..show.style import KINDS, check_path, save
+
+    if kind not in (*KINDS, "none"):
+        raise GlassformerError(f"--figures {kind} — expected {', '.join(KINDS)} or none")
+    model = refs.load(ref)
+    chosen = refs.load_task(task or model)
+    rows = None if inputs is None else chosen.sample(inputs, np.random.default_rng(seed))
+    prompt = chosen.prompt(text) if text else None
+    if folder is not None:
+        _make(folder)
+        if kind != "none":
+            check_path(folder / f"figure.{kind}")
+    with err.status("", spinner="line") as status:  # shows nothing where there is no terminal
+        found = inspect(model, chosen, rows, prompt, tuple(filter(None, only.split(","))), status.update)
+        if folder is not None:
+            written = json.dumps({"ref": ref, **found.to_json()}, ensure_ascii=False)
+            (folder / "inspection.json").write_text(written)
+            drawn = 0
+            if kind != "none":
+                from ..show.inspect import figures
+
+                for name, draw in figures(found).items():
+                    status.update(f"drawing {name}")
+                    try:
+                        save(draw(), folder / f"{name}.{kind}")
+                        drawn += 1
+                    except GlassformerError:  # nothing to draw: the view said so already
+                        continue
+    if as_json:
+        return print_json({"ref": ref, **found.to_json()})
+    s = found.subject
+    out.print(f"{ref} on {s.task.ref}: {len(s.rows):,} inputs; one of them is {' '.join(s.words)}\n", soft_wrap=True)
+    out.print(str(found), soft_wrap=True)
+    if folder is not None:
+        out.print(f"\nwrote {folder}: inspection.json and {drawn} figures")
+
+
+@app.command("compare")
+def compare_(
+    a: Ref,
+    b: Ref,
+    task: Annotated[str, typer.Option(help="what is right; by default the task that both are for")] = "",
+    sample: Annotated[int | None, typer.Option(min=1, help="compare on so many inputs at random")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="of sampling")] = 0,
+    figure: Annotated[Path | None, typer.Option(help="FILE.png, .svg or .pdf")] = None,
+    as_json: Json = False,
+) -> None:
+    """Two models of one task side by side: outputs, margins, attention, what each foretells of the other.
+
+    Exit status 1 if their outputs differ anywhere.
+    """
+    from ..lens.compare import common_task, compare
+    from ..show.style import check_path, save
+
+    first, second = refs.load(a), refs.load(b)
+    chosen = refs.load_task(task or common_task(first, second))
+    if figure is not None:
+        check_writable(check_path(figure))
+    rows = None if sample is None else chosen.sample(sample, np.random.default_rng(seed))
+    with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
+        line = bar.add_task("comparing", total=None)
+        found = compare(first, second, chosen, rows, names=(a, b), seed=seed,
+                        progress=lambda done, todo: bar.update(line, completed=done, total=todo))  # fmt: skip
+    if figure is not None:
+        from ..show.interventions import comparison
+
+        save(comparison(found), figure)
+    if as_json:
+        print_json({"a": a, "b": b, **found.to_json()})
+    else:
+        out.print(str(found), soft_wrap=True)
+    raise typer.Exit(1 if found.differ else 0)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise GlassformerError(f"{folder} — cannot be made: {e.strerror}") from None
+    check_writable(folder / "inspection.json")

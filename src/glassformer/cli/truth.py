@@ -1,0 +1,118 @@
+"""Commands for those who test their own methods: truth, disguise."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import checkpoint, refs
+from ..errors import GlassformerError
+from ..lens.disguise import disguise
+from ..lens.truth import Truth, truth
+from .common import Json, Ref, app, out, print_json, table_of
+from .training import check_writable
+
+SHOWN = 12  # neurons in the table
+
+
+@app.command("truth")
+def truth_(
+    ref: Ref,
+    path: Annotated[Path | None, typer.Option("--out", help="FILE.json: write all of it")] = None,
+    task: Annotated[str, typer.Option(help="whose examples to measure on; by default the model's own task")] = "",
+    seed: Annotated[int, typer.Option(min=0, help="of the examples")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Ground truth of a program as data: which head, slot and neuron computes what, and from what."""
+    model = refs.load(ref)
+    check_writable(path)
+    found = truth(model, refs.load_task(task or model) if task or model.task else None, seed=seed)
+    if path:
+        checkpoint.write_atomically(path, _text(found.to_json()))
+    if as_json:
+        return print_json(found.to_json())
+    _show(found)
+    if path:
+        out.print(f"wrote {path}", soft_wrap=True)
+
+
+@app.command("disguise")
+def disguise_(
+    ref: Ref,
+    path: Annotated[Path, typer.Option("--out", help="FILE.safetensors: the copy")],
+    key_path: Annotated[Path, typer.Option("--key", help="FILE.json: how to undo it, for who scores")],
+    seed: Annotated[int, typer.Option(min=0, help="of basis, order and noise")] = 0,
+    noise: Annotated[float, typer.Option(min=0, help="on every weight, as a share of its array's RMS")] = 0.0,
+    rotate: Annotated[bool, typer.Option(help="write the stream in a random orthogonal basis")] = True,
+    shuffle: Annotated[bool, typer.Option(help="permute heads and neurons; coordinates too, if not rotated")] = True,
+    as_json: Json = False,
+) -> None:
+    """A copy that computes the same, without names and in another basis, and the key to it."""
+    model = refs.load(ref)
+    if path.suffix != ".safetensors":
+        raise GlassformerError(f"--out {path} — a model's file ends in .safetensors")
+    if path.resolve() == key_path.resolve():
+        raise GlassformerError(f"--key {key_path} — expected another file than --out")
+    check_writable(path)
+    check_writable(key_path)
+    goal = refs.load_task(model) if model.task else None
+    copy, key = disguise(model, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
+    checkpoint.save(copy, path)
+    checkpoint.write_atomically(key_path, _text(key.to_json()))
+    report = {
+        "ref": ref, "out": str(path), "key": str(key_path), "seed": seed, "noise": noise, "checked": key.checked,
+        "changed": key.changed, "difference": key.difference, "changes": key.changes,
+    }  # fmt: skip
+    if as_json:
+        return print_json(report)
+    out.print(f"wrote {path} and {key_path}", soft_wrap=True)
+    out.print(f"{key.changed:,} of {key.checked:,} answer tokens differ from the original's")
+    out.print(f"logits differ by at most {key.difference:.1e} of the largest")
+    for change in key.changes:
+        out.print(f"  {change}")
+
+
+def _text(value: Any) -> bytes:
+    return (json.dumps(value, ensure_ascii=False, indent=1, default=float) + "\n").encode()
+
+
+def _show(found: Truth) -> None:
+    """The tables: slots, heads, neurons, edges."""
+    out.print(f"{found.ref or found.task or 'model'}: measured on {found.inputs}", soft_wrap=True)
+    if not found.named:
+        out.print("its slots have no names: the stream is taken as a whole")
+    slots = [
+        (s["name"], f"{s['start']}:{s['stop']}", str(s["rank"]), _list(s["written_by"]), _list(s["read_by"]))
+        for s in found.slots
+    ]
+    out.print(table_of(("slot", "at", "rank", "written by", "read by"), slots))
+    if found.heads:
+        heads = []
+        for h in found.heads:
+            look = h["attention"]
+            moves = ", ".join(f"{c['from']} → {c['to']}" for c in h["copies"])
+            looks = ", ".join(f"{m['from']} · {m['to']}" for m in h["matches"])
+            places = ", fixed" if look["fixed"] else ", by content"
+            heads.append((h["part"], h["name"], looks or "–", moves or "–", look["kind"] + places))
+        out.print("", table_of(("head", "name", "compares", "copies", "attention"), heads))
+    if found.neurons:
+        neurons = [
+            (n["part"], n["name"], ", ".join(n["reads"]), ", ".join(n["writes"]), f"{n['fires']:.0%}")
+            for n in found.neurons[:SHOWN]
+        ]
+        out.print("", table_of(("neuron", "name", "reads", "writes", "fires"), neurons))
+        if len(found.neurons) > SHOWN:
+            out.print(f"… and {len(found.neurons) - SHOWN:,} more")
+    edges = []
+    for e in found.edges:
+        moves = f"{e.shift:.2g}" if e.matters else "–"
+        edges.append((e.writer, f"{e.reader}, {e.port}", ", ".join(e.via), moves, f"{e.changed:.0%}"))
+    out.print("", table_of(("edge from", "to", "via", "cut: logits move", "tokens change"), edges))
+    if found.idle:
+        out.print(f"no way to the logits: {_list(found.idle)}")
+
+
+def _list(names: list[str], most: int = 6) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return (", ".join(names[:most]) or "–") + more

@@ -1,0 +1,327 @@
+"""Attention: who looks where. Shapes of one input, one head step by step, patterns, and how well they fit a task.
+
+A row of a pattern is who asks, a column who is asked: the row of `=` in `123+456=` decides the first digit of the
+answer. A task's *roles* say which positions hold what each row needs; `alignment` says what share of the attention
+goes there. Shares are means over inputs. Entropies are in bits: 0 looks at one position, log2(n) at n alike.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import arrays
+from ..arrays import Array
+from ..errors import GlassformerError
+from ..model import MASKS, NORMS, POSITIONS, Model, Place
+from ..tap import record
+from ..tasks.base import Task
+
+DIRECT = ("a", "b", "source")  # roles that the answer token is made of; the others only say what came before
+ALL_ROWS, SAMPLE = 20_000, 10_000  # by default, domains up to ALL_ROWS are averaged over, else a SAMPLE
+
+# The last part of an activation's name -> its axes, and what it is.
+WHAT = {
+    "hook_embed": "T D: the embedding of each token",
+    "hook_pos_embed": "T D: what is added for the position",
+    "hook_resid_pre": "T D: the stream before the block",
+    "hook_scale": "what the norm divides by",
+    "hook_normalized": "the same, normalised",
+    "hook_q": "T H K: queries, what each head asks for",
+    "hook_k": "T H K: keys, what each head finds it by",
+    "hook_v": "T H K: values, what each head gives",
+    "hook_rot_q": "T H K: queries turned by their position",
+    "hook_rot_k": "T H K: keys turned by their position",
+    "hook_attn_scores": "H T S: queries times keys, scaled and masked",
+    "hook_pattern": "H T S: their softmax, the attention",
+    "hook_z": "T H K: values, mixed by the attention",
+    "hook_attn_out": "T D: what all heads write to the stream",
+    "hook_resid_mid": "T D: the stream after attention",
+    "hook_pre": "T F: neurons before the activation",
+    "hook_pre_linear": "T F: the gate of the neurons",
+    "hook_post": "T F: neurons",
+    "hook_mlp_out": "T D: what the MLP writes to the stream",
+    "hook_resid_post": "T D: the stream after the block",
+}
+
+
+def trace(model: Model, tokens: Any) -> list[tuple[str, tuple[int, ...], str]]:
+    """Name, shape and meaning of all that one input [T] turns into, from tokens to logits.
+
+    >>> trace(load("reverse"), [1, 2, 3, 4, 5, 11])[10]
+    ('blocks.0.attn.hook_pattern', (1, 6, 6), 'H T S: their softmax, the attention')
+    """
+    tokens = np.asarray(tokens)
+    logits, cache = record(_numpy(model), tokens[None])
+    lines = [("tokens", tokens.shape, "T: the input")]
+    for name, value in cache.items():
+        shape = value.shape if name == "hook_pos_embed" else value.shape[1:]  # all else is for a batch, here of one
+        lines.append((name, tuple(shape), WHAT[name.rpartition(".")[2]]))
+    return [*lines, ("logits", logits.shape[1:], "T V: how much each token is wanted next")]
+
+
+# ── one head, step by step ─────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True)
+class Steps:
+    """What one head does with one input: project, score, mask and softmax, combine."""
+
+    layer: int
+    head: int
+    tokens: list[str]
+    normalised: Any  # T D: what the head reads
+    q: Any  # T K; q and k as they meet, turned by their positions where the model does so
+    k: Any  # S K
+    v: Any  # S K
+    scores: Any  # T S, scaled
+    masked: Any  # T S, −inf where a key is not to be seen
+    pattern: Any  # T S
+    z: Any  # T K: values, mixed
+    out: Any  # T D: what this head writes to the stream; a layer's b_O is nobody's
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: as_json(value) for name, value in vars(self).items()}
+
+
+def steps(model: Model, tokens: Any, layer: int, head: int) -> Steps:
+    """One head on one input [T]. The formulas are spelled out here once more, for one head: a twin of `forward`."""
+    model, c = _numpy(model), model.config
+    for name, value, n in (("layer", layer, c.n_layers), ("head", head, c.n_heads if c.n_layers else 0)):
+        if not 0 <= value < n:
+            expected = f"expected a number from 0 to {n - 1}" if n else "this model has no layers"
+            raise GlassformerError(f"{name} {value} — {expected}, got {value}")
+    tokens, at = np.asarray(tokens), Place(model.weights, None) / f"blocks.{layer}" / "attn"
+    cache = record(model, tokens[None])[1]
+    before = cache[f"blocks.{layer}.hook_resid_pre"][0]                        # T D
+    x = cache[f"blocks.{layer}.ln1.hook_normalized"][0] if c.norm_first and c.norm != "none" else before
+    q, k, v = (_project(at, name, x, head) for name in "QKV")                  # T K
+    if c.qk_norm:
+        q, k = NORMS[c.norm](c, at / "q_norm", q), NORMS[c.norm](c, at / "k_norm", k)
+    positions, here = POSITIONS[c.positions], np.arange(len(tokens))
+    if rotate := positions.rotate:
+        q, k = rotate(c, q[:, None], here)[:, 0], rotate(c, k[:, None], here)[:, 0]
+    scores = q @ k.T * (c.scale or c.d_head**-0.5)                             # T S
+    distance = here[:, None] - here
+    if bias := positions.bias:
+        scores = scores + bias(c, distance)[head]
+    masked = scores + MASKS[c.mask](distance)
+    exp = np.exp(masked - masked.max(-1, keepdims=True))
+    pattern = exp / exp.sum(-1, keepdims=True)                                 # T S
+    z = pattern @ v                                                            # T K
+    words = [model.vocabulary[int(t)] for t in tokens]
+    return Steps(layer, head, words, x, q, k, v, scores, masked, pattern, z, z @ at["W_O"][head])
+
+
+def _project(at: Place, name: str, x: Array, head: int) -> Array:
+    y, b = x @ at[f"W_{name}"][head], at.get(f"b_{name}")
+    return y if b is None else y + b[head]
+
+
+# ── patterns ───────────────────────────────────────────────────────────────────────────────────
+def patterns(model: Model, tokens: Any) -> Any:
+    """Who looks where: tokens [B,T] -> [L,B,H,T,S]."""
+    c, model, found = model.config, _numpy(model), []
+
+    def keep(name: str, value: Array) -> Array:
+        if name.endswith("hook_pattern"):
+            found.append(value)
+        return value
+
+    model(np.atleast_2d(tokens), tap=keep)
+    if not all(np.isfinite(p).all() for p in found):
+        raise GlassformerError("attention — its weights are not finite on this input")
+    B, T = np.atleast_2d(tokens).shape
+    return np.stack(found) if found else np.zeros((0, B, c.n_heads, T, T))
+
+
+def entropy(patterns: Any) -> Any:
+    """Entropy of each row, in bits: […,S] -> […]."""
+    p = np.asarray(patterns, dtype=float)
+    return -(p * np.log2(np.where(p > 0, p, 1))).sum(-1)
+
+
+# ── averages over a task ───────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True)
+class Average:
+    """Attention over many inputs of a task. Rows that never ask are 0."""
+
+    rows: int
+    asked: Any  # T: in how many inputs the position asks for a token of the answer
+    everywhere: Any  # L H T S: the mean pattern over all inputs that are so long
+    pattern: Any  # L H T S: the mean over inputs that ask there
+    spread: Any  # L H T S: and the standard deviation
+    peak: Any  # L H T: the mean of the largest weight of the row
+    entropy: Any  # L H T: bits
+    evenness: Any  # L H T: entropy over that of looking at all that is to be seen alike, 0 … 1; 0 if one is seen
+
+
+def average(model: Model, task: Task, rows: Any = None) -> Average:
+    """Averages over rows [B,…]; by default over the domain, or a sample if that is large."""
+    if not model.config.n_layers:
+        raise GlassformerError("attention — this model has no layers, and so no head to look at")
+    if task.vocabulary != model.vocabulary:
+        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    if rows is None:
+        rows = task.rows(0, task.size) if task.size <= ALL_ROWS else task.sample(SAMPLE, np.random.default_rng(0))
+    rows = rows[task.defined(rows)]
+    if not len(rows):
+        raise GlassformerError(f"{task.ref} — expected at least one row to average over, got none")
+    read, answer = task.batch(rows)
+    asks = answer[:, 1:]                                                       # B T: asks for the token that follows
+    there = np.flip(np.logical_or.accumulate(np.flip(asks, 1), 1), 1)          # B T: no padding after the answer
+    asked, n_there = asks.sum(0), there.sum(0)
+    sums: dict[str, Any] = {}
+    for part, p in _chunks(model, read[:, :-1]):                               # L B H T S
+        a, t = asks[part][None, :, None, :, None], there[part][None, :, None, :, None]
+        bits = entropy(p)
+        seen = np.log2((np.arange(p.shape[3]) + 1.0) if model.config.mask == "causal" else float(p.shape[3]))
+        new = {
+            "everywhere": (p * t).sum(1), "pattern": (p * a).sum(1), "square": (p * p * a).sum(1),
+            "peak": (p.max(-1) * a[..., 0]).sum(1), "entropy": (bits * a[..., 0]).sum(1),
+            "evenness": (bits / np.where(seen > 0, seen, 1) * a[..., 0]).sum(1),
+        }  # fmt: skip
+        sums = {name: sums.get(name, 0) + value for name, value in new.items()}
+    n, m = np.maximum(asked, 1), np.maximum(n_there, 1)
+    everywhere = sums.pop("everywhere") / m[:, None]
+    mean, square = sums.pop("pattern") / n[:, None], sums.pop("square") / n[:, None]
+    spread = np.sqrt(np.maximum(square - mean * mean, 0))
+    return Average(len(rows), asked, everywhere, mean, spread, **{name: value / n for name, value in sums.items()})
+
+
+def _chunks(model: Model, tokens: Any) -> Iterator[tuple[slice, Any]]:
+    """Patterns [L,B,H,T,S] in float64, of so many inputs at a time as stay within a few megabytes."""
+    c, T = model.config, tokens.shape[1]
+    size = max(c.n_layers * c.n_heads * T * T, T * c.d_model, T * c.d_mlp, T * c.d_vocab)
+    step = int(np.clip(2**20 // size, 1, 2**12))
+    model = _numpy(model)
+    for start in range(0, len(tokens), step):
+        part = slice(start, start + step)
+        yield part, patterns(model, tokens[part]).astype(float)
+
+
+# ── what a task expects ────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True)
+class Expected:
+    """Which positions hold what each row needs: bool [T,S]."""
+
+    roles: Mapping[str, Any]
+
+    @property
+    def union(self) -> Any:
+        return np.any(list(self.roles.values()), axis=0)
+
+    @property
+    def aligned(self) -> Any:
+        """The roles that the answer token is made of: for addition, a and b of its own column."""
+        return np.any([m for name, m in self.roles.items() if name in DIRECT], axis=0)
+
+
+def expected(task: Task) -> Expected:
+    """The map that a task expects, whole and by role."""
+    roles = task.roles()
+    if not roles:
+        raise GlassformerError(f"{task.ref} — has no expected map: what it needs is not at fixed positions")
+    return Expected(roles)
+
+
+def late(task: Task) -> Expected:
+    """The same a row further down: at the token that was to be predicted, where it is too late to look.
+
+    The book draws its ideal map so. Ones first, its cells of a and b are cells of the carry in `expected`: a share on
+    them says that a head looks for the carry, one column back, not that the map is right.
+    """
+    shifted = {name: np.roll(m, 1, axis=0) for name, m in expected(task).roles.items()}
+    for m in shifted.values():
+        m[0] = False
+    return Expected(shifted)
+
+
+def places(task: Task) -> list[str]:
+    """What stands at each position of an example: a token if always the same, else a role and where in it, or y1, y2 …
+    for the tokens of the answer, or the number of the position.
+
+    >>> places(load_task("modular-addition:plus=true"))
+    ['a', '+', 'b', '=', 'y']
+    """
+    tokens, answer = task.batch(task.sample(100, np.random.default_rng(0)))
+    names = [str(t) for t in range(tokens.shape[1])]
+    if (answer == answer[0]).all():
+        for i, t in enumerate(np.nonzero(answer[0])[0], 1):
+            names[t] = f"y{i}" if answer[0].sum() > 1 else "y"
+    for name in (n for n in task.roles() if n in DIRECT):
+        where = np.nonzero(task.roles()[name].any(0))[0]
+        for i, t in enumerate(where, 1):
+            names[t] = name if len(where) == 1 else f"{name[0]}{i}"
+    for t in np.nonzero((tokens == tokens[0]).all(0))[0]:
+        names[t] = task.vocabulary[int(tokens[0, t])]
+    return names
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Shares of attention on what a task expects. Maps are its roles and also:
+
+    `aligned`, the roles that the answer token is made of (a and b of its column, or the source); `expected`, all
+    roles; `late`, `aligned` a row further down. NaN where a map has nothing in a row.
+    """
+
+    task: str
+    rows: int  # inputs averaged over
+    positions: list[int]  # that ask for the tokens of the answer
+    shares: Mapping[str, Any]  # map -> [L,H,n]
+    chance: Mapping[str, Any]  # map -> [n], what looking at everything alike would give
+    entropy: Any  # L H n, bits
+
+    def mean(self, name: str) -> Any:
+        """The share on a map over the positions where it has something, [L,H]."""
+        share = self.shares[name]
+        there = ~np.isnan(self.chance[name])
+        return share[..., there].mean(-1) if there.any() else np.full(share.shape[:2], np.nan)
+
+    @property
+    def roles(self) -> list[str]:
+        return [name for name in self.shares if name not in ("aligned", "expected", "late")]
+
+    @property
+    def aligns(self) -> tuple[int, int]:
+        """The layer and head with the largest share on `aligned`: it brings columns together."""
+        layer, head = np.unravel_index(self.mean("aligned").argmax(), self.entropy.shape[:2])
+        return int(layer), int(head)
+
+    def to_json(self) -> dict[str, Any]:
+        maps = {
+            name: {"mean": self.mean(name), "positions": self.shares[name], "chance": self.chance[name]}
+            for name in self.shares
+        }
+        bits = {"mean": self.entropy.mean(-1), "positions": self.entropy}
+        out = {"task": self.task, "rows": self.rows, "positions": self.positions, "aligns": self.aligns,
+               "shares": maps, "entropy_bits": bits}  # fmt: skip
+        return {name: as_json(value) for name, value in out.items()}
+
+
+def alignment(model: Model, task: Task, rows: Any = None) -> Alignment:
+    """How much of the attention of answer rows falls on what they need, per layer, head and answer position."""
+    right = expected(task)
+    maps = {**right.roles, "aligned": right.aligned, "expected": right.union, "late": late(task).aligned}
+    mean = average(model, task, rows)
+    at = np.nonzero(mean.asked)[0]
+    visible = at + 1 if model.config.mask == "causal" else np.full(len(at), len(mean.asked))
+    there = {name: np.where(m[at].any(-1), 1.0, np.nan) for name, m in maps.items()}
+    shares = {name: (mean.pattern * m).sum(-1)[..., at] * there[name] for name, m in maps.items()}
+    chance = {name: m[at].sum(-1) / visible * there[name] for name, m in maps.items()}
+    return Alignment(task.ref, mean.rows, at.tolist(), shares, chance, mean.entropy[..., at])
+
+
+def as_json(value: Any) -> Any:
+    """Arrays as lists, with None for what JSON has no number for."""
+    if isinstance(value, Mapping):
+        return {name: as_json(v) for name, v in value.items()}
+    if isinstance(value, (np.ndarray, list, tuple)):
+        return [as_json(v) for v in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if np.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _numpy(model: Model) -> Model:
+    return model if isinstance(model.weights["embed.W_E"], np.ndarray) else model.map(arrays.numpy)

@@ -1,0 +1,139 @@
+"""Token and position embeddings as geometry: principal components, cosine similarity, lines and circles of numbers.
+
+    e = token_embeddings(model)
+    e.pca.points[:, :2]        where each token is, in the plane that shows most
+    e.cosine                   which tokens point the same way
+    e.line, e.circle           do the numbers stand in a row, or around a circle?
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .. import arrays
+from ..errors import GlassformerError
+from ..model import POSITIONS, Model, Place
+from .fourier import spectrum
+
+
+@dataclass(frozen=True)
+class PCA:
+    """Points in coordinates of falling variance."""
+
+    points: Any  # [N,R], centred
+    components: Any  # [R,D], orthonormal rows
+    explained: Any  # [R], shares of the variance; they add up to 1 (or are all 0)
+
+    def needed(self, share: float = 0.9) -> int:
+        """How many components hold so much of the variance."""
+        held = np.cumsum(self.explained)
+        return int(np.searchsorted(held, share * held[-1] * (1 - 1e-12)) + 1)
+
+
+def pca(matrix: Any) -> PCA:
+    """Principal components of rows [N,D]. Signs are chosen so that the largest entry of a component is positive."""
+    matrix = np.asarray(matrix, dtype=float)
+    if matrix.ndim != 2 or not len(matrix):
+        raise GlassformerError(f"pca — expected a matrix [N,D] with N from 1, got shape {list(matrix.shape)}")
+    centred = matrix - matrix.mean(0)
+    u, s, vt = np.linalg.svd(centred, full_matrices=False)                     # N R, R, R D
+    sign = np.sign(vt[np.arange(len(vt)), np.abs(vt).argmax(1)])
+    sign[sign == 0] = 1
+    power = s**2
+    tiny = 1e-24 * float((matrix**2).sum())  # what rounding leaves of equal rows
+    explained = power / power.sum() if power.sum() > tiny else np.zeros_like(power)
+    return PCA(u * s * sign, vt * sign[:, None], explained)
+
+
+def cosine(matrix: Any) -> Any:
+    """Cosine of the angle between any two rows: [N,D] -> [N,N]. A row of zeros is at right angles to all others."""
+    matrix = np.asarray(matrix, dtype=float)
+    size = np.linalg.norm(matrix, axis=1, keepdims=True)
+    unit = matrix / np.where(size > 0, size, 1)
+    return np.clip(unit @ unit.T, -1, 1)
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """The rows of an embedding, with names."""
+
+    what: str  # tokens or positions
+    names: list[str]
+    vectors: Any = field(repr=False)  # [N,D]
+    numbers: list[int] = field(default_factory=list)  # rows that are 0, 1, 2, … in order; [] if there are none
+    boundary: int | None = None  # positions: the first that is predicted, not given
+
+    @property
+    def pca(self) -> PCA:
+        return pca(self.vectors)
+
+    @property
+    def cosine(self) -> Any:
+        return cosine(self.vectors)
+
+    @property
+    def line(self) -> float | None:
+        """Share of the numbers' variance that a straight line explains, n ↦ x + n·y; by chance about 1/(N − 1)."""
+        return linear(self.vectors[self.numbers]) if len(self.numbers) > 2 else None
+
+    @property
+    def circle(self) -> tuple[int, float] | None:
+        """The frequency whose circle explains most of the numbers' variance, and how much of it."""
+        if len(self.numbers) < 3:
+            return None
+        found = spectrum(self.vectors[self.numbers])
+        return found.order[0], float(found.shares[found.order[0] - 1])
+
+    def to_json(self) -> dict[str, Any]:
+        found = self.pca
+        return {
+            "what": self.what, "names": self.names, "explained": found.explained.tolist(),
+            "points": found.points[:, :2].tolist(), "cosine": self.cosine.tolist(), "line": self.line,
+            "circle": self.circle, "boundary": self.boundary,
+        }  # fmt: skip
+
+
+def linear(vectors: Any) -> float:
+    """R² of rows [N,D] on their index, all coordinates together."""
+    x = np.asarray(vectors, dtype=float)
+    x, n = x - x.mean(0), np.arange(len(x)) - (len(x) - 1) / 2
+    whole = (x**2).sum()
+    return float(((n @ x) ** 2).sum() / (n @ n) / whole) if whole else 0.0
+
+
+def token_embeddings(model: Model) -> Embeddings:
+    """The token embedding. `numbers` are the tokens 0, 1, 2, … as far as the vocabulary has them."""
+    names = list(model.vocabulary.tokens)
+    at = {name: i for i, name in enumerate(names)}
+    numbers: list[int] = []
+    while str(len(numbers)) in at:
+        numbers.append(at[str(len(numbers))])
+    return Embeddings("tokens", names, _numpy(model.weights["embed.W_E"]), numbers)
+
+
+def position_embeddings(model: Model, boundary: int | None = None) -> Embeddings:
+    """What is added to the stream at each position. `boundary`: the first position whose token is an answer."""
+    c = model.config
+    embed = POSITIONS[c.positions].embed
+    if embed is None:
+        raise GlassformerError(f"positions — the model has none to look at: positions={c.positions} adds nothing")
+    weights = {n: _numpy(w) for n, w in model.weights.items() if n == "pos_embed.W_pos"}
+    table = np.asarray(embed(c, Place(weights, None), np.zeros((1, c.n_ctx, c.d_model)), 0), dtype=float)  # T D
+    return Embeddings("positions", [str(i) for i in range(len(table))], table, boundary=boundary)
+
+
+def before_and_after(before: Model, after: Model, what: str = "tokens") -> tuple[Embeddings, Embeddings]:
+    """The same embedding of two models, such as one that was trained and what it was at first."""
+    if what not in ("tokens", "positions"):
+        raise GlassformerError(f"before_and_after — expected tokens or positions, got {what!r}")
+    look = token_embeddings if what == "tokens" else position_embeddings
+    first, second = look(before), look(after)
+    if first.names != second.names:
+        got = f"{len(first.names)} and {len(second.names)}"
+        raise GlassformerError(f"before_and_after — expected two models with the same {what}, got {got}")
+    return first, second
+
+
+def _numpy(x: Any) -> Any:
+    return arrays.numpy(x).astype(float)

@@ -1,0 +1,148 @@
+"""What kind of head is this? A classifier whose thresholds are written down, in one table.
+
+Every test gives a score from 0 to 1, a mean over inputs and over the positions that ask for a token of the answer
+(`previous-token`: over all positions but the first). A head may pass several tests. Its class is the first that it
+passes in the order of the table: what it does for the task before what it does to any text, the narrow before the
+wide. None passed: mixed. All scores are kept, so that a near miss is seen as one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..model import Model
+from ..tasks.base import Task
+from .attention import Average, Expected, as_json, average, patterns, places
+
+# Class -> the least score. The order is the rule: the first class that is passed is the name of the head.
+THRESHOLDS: dict[str, float] = {
+    "first operand": 0.60,  # attention on the first number, on any digit of it
+    "second operand": 0.60,  # the same on the second
+    "same-column": 0.70,  # attention on a and b of the column that is due. An even look at `a b =` has 0.67
+    "self": 0.60,  # attention on the position that asks
+    "source": 0.70,  # on the role of that name: the symbol to say next
+    "carry": 0.70,  # on what decides the carry
+    "operands": 0.70,  # on any digits of both numbers
+    "previous-token": 0.60,  # on the position before, wherever it stands
+    "sink": 0.60,  # on one position that holds no role, less the standard deviation over inputs: whatever is read
+    "fixed position": 0.60,  # the same for tasks without roles, where nobody says whether it holds anything
+    "broad": 0.90,  # entropy over that of an even look at all that is to be seen
+    "content": 0.30,  # the largest weight, less that of the mean over inputs: it looks sharply, but where, depends
+}
+MIXED = "mixed"
+LISTED = 0.005  # positions with less attention are not listed
+
+
+@dataclass(frozen=True)
+class Head:
+    """One head: its class, all tests that it passed, all scores, and the name that people gave it."""
+
+    layer: int
+    head: int
+    kind: str
+    passed: list[str]
+    scores: Mapping[str, float]  # tests that make no sense for the task are left out
+    looks_at: list[tuple[int, str, float]]  # position, what is there, mean attention of all that ask; strongest first
+    entropy: float  # bits
+    label: str = ""
+
+    def __str__(self) -> str:
+        also = [k for k in self.passed if k != self.kind]
+        best = ", ".join(f"{place} {share:.0%}" for _, place, share in self.looks_at[:4])
+        kind = self.kind + (f" (also {', '.join(also)})" if also else "")
+        return f"{self.layer}.{self.head}  {kind}: looks at {best}" + (f"  [{self.label}]" if self.label else "")
+
+
+@dataclass(frozen=True)
+class Heads:
+    """All heads of a model, by class."""
+
+    task: str
+    rows: int
+    heads: list[Head]
+
+    def __getitem__(self, at: tuple[int, int]) -> Head:
+        return next(h for h in self.heads if (h.layer, h.head) == at)
+
+    def kinds(self) -> dict[str, list[str]]:
+        """Class -> heads as "layer.head"."""
+        found: dict[str, list[str]] = {}
+        for h in self.heads:
+            found.setdefault(h.kind, []).append(f"{h.layer}.{h.head}")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        return {"task": self.task, "rows": self.rows, "thresholds": dict(THRESHOLDS),
+                "heads": [as_json(asdict(h)) for h in self.heads]}  # fmt: skip
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.heads))
+
+
+def classify(model: Model, task: Task, rows: Any = None) -> Heads:
+    """The class of every head, over rows [B,…]; by default over the domain, or a sample if that is large."""
+    mean, right, c = average(model, task, rows), Expected(task.roles()), model.config
+    tests = scores(mean, right)
+    n = mean.asked / mean.asked.sum()                                          # T
+    looks, bits = np.einsum("lhts,t->lhs", mean.pattern, n), mean.entropy @ n
+    heads: list[Head] = []
+    names = dict(enumerate(places(task)))  # lists of several lengths: the longest may be longer
+    for i, h in np.ndindex(c.n_layers, c.n_heads):
+        of = {name: float(score[i, h]) for name, score in tests.items()}
+        passed = [name for name, least in THRESHOLDS.items() if of.get(name, 0.0) >= least]
+        order = np.argsort(-looks[i, h].round(6), kind="stable")
+        at = [(int(s), names.get(int(s), str(s)), float(looks[i, h, s])) for s in order if looks[i, h, s] >= LISTED]
+        label = model.labels.heads.get(f"{i}.{h}", "")
+        heads.append(Head(i, h, passed[0] if passed else MIXED, passed, of, at, float(bits[i, h]), label))
+    return Heads(task.ref, mean.rows, heads)
+
+
+def scores(mean: Average, right: Expected) -> dict[str, Any]:
+    """Test -> score of every head [L,H]."""
+    T, roles = len(mean.asked), right.roles
+    asks, here = mean.asked > 0, np.arange(T)
+    out = {
+        "self": _share(mean, np.eye(T, dtype=bool)[None], asks),
+        "broad": _over(mean, mean.evenness, asks),
+        "content": _over(mean, mean.peak - mean.pattern.max(-1), asks),
+    }
+    if T > 1:
+        out["previous-token"] = mean.everywhere[..., here[1:], here[:-1]].mean(-1)
+    # A sink: one position, the same for all that ask, that all of them see and no role has a use for.
+    used = np.any([m.any(0) for m in roles.values()], axis=0) if roles else np.zeros(T, dtype=bool)
+    if len(free := np.nonzero(~used & (here <= asks.argmax()))[0]):
+        steady = mean.pattern - mean.spread                                    # L H T S
+        best = np.max([_over(mean, steady[..., s], asks) for s in free], axis=0)
+        out["sink" if roles else "fixed position"] = best
+    for name in ("carry", "source"):
+        if name in roles:
+            out[name] = _share(mean, roles[name], roles[name].any(-1))
+    if "a" in roles and "b" in roles:
+        column = roles["a"] | roles["b"]
+        for name, role in (("first operand", "a"), ("second operand", "b")):
+            out[name] = _share(mean, roles[role].any(0)[None], column.any(-1))
+        out["same-column"] = _share(mean, column, column.any(-1))
+        out["operands"] = _share(mean, column.any(0)[None], asks & right.union.any(-1))
+    return {name: np.maximum(out[name], 0) for name in THRESHOLDS if name in out}
+
+
+def _share(mean: Average, role: Any, rows: Any) -> Any:
+    """Attention on a map [T,S], over the rows [T] that it is about."""
+    return _over(mean, (mean.pattern * role).sum(-1), rows)
+
+
+def _over(mean: Average, values: Any, rows: Any) -> Any:
+    """The mean of values [L,H,T] over rows, each as often as it is asked."""
+    weight = mean.asked * rows
+    return values @ (weight / max(weight.sum(), 1))
+
+
+def from_position(model: Model, tokens: Any, position: int = -1) -> Any:
+    """The mean attention of all heads from one position over inputs [B,T]: [L,H,S]."""
+    tokens = np.atleast_2d(tokens)
+    if not -tokens.shape[1] <= position < tokens.shape[1]:
+        raise GlassformerError(f"position {position} — expected one of {tokens.shape[1]} positions, got {position}")
+    return patterns(model, tokens)[..., position, :].mean(1)

@@ -1,0 +1,236 @@
+"""The logits: read off the stream early (the logit lens), and split into what each part wrote.
+
+Once the last norm's scale is known, logits are linear in what each part wrote to the stream. So the difference of two
+logits is a sum over parts: the embedding, the position, every head, every MLP, and biases. That holds for pre-norm
+models; in a post-norm model the norms stand between the parts, and no such sum exists.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import arrays
+from ..arrays import Array
+from ..errors import GlassformerError
+from ..model import NORMS, Model, Place, Tap, affine
+from ..tap import record
+from ..tasks.base import Task
+from .rank import into_logits
+from .score import Score, score
+from .stream import asked, stages, stream_after
+
+ALL = slice(None)
+
+
+# ── the logit lens ─────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True, eq=False)
+class LogitLens:
+    """What the logits would be if the model stopped after each of its parts."""
+
+    words: list[list[str]]  # the texts read, [B][T]
+    parts: list[str]
+    logits: Array  # [N,B,T,V]
+    vocabulary: list[str]
+
+    @property
+    def winners(self) -> Array:
+        """The token with the largest logit, [N,B,T]."""
+        return self.logits.argmax(-1)
+
+    @property
+    def probabilities(self) -> Array:
+        """[N,B,T,V]."""
+        return arrays.of(self.logits).softmax(self.logits)
+
+    def to_json(self) -> dict[str, Any]:
+        winners = [[[self.vocabulary[t] for t in text] for text in part] for part in self.winners]
+        shares = self.probabilities.max(-1).tolist()
+        return {"words": self.words, "parts": self.parts, "winners": winners, "probabilities": shares}
+
+
+def logit_lens(model: Model, tokens: Array) -> LogitLens:
+    """Logits after every part, for tokens [B,T] or [T]; those after the last part are the model's own."""
+    model = model.map(arrays.numpy)
+    tokens = np.atleast_2d(np.asarray(tokens))
+    cache = record(model, tokens)[1]
+    streams = stream_after(model, cache)
+    logits = np.stack([unembed(model, x) for x in streams.values()])           # N B T V
+    names = [model.vocabulary[i] for i in range(model.config.d_vocab)]
+    return LogitLens([[names[t] for t in text] for text in tokens], list(streams), logits, names)
+
+
+def unembed(model: Model, x: Array) -> Array:
+    """The logits of a stream [B,T,D]: the last norm, if there is one, and the head."""
+    c, at = model.config, Place(model.weights, None)
+    x = NORMS[c.norm](c, at / "ln_final", x) if c.norm_first else x
+    return affine(x, at["embed.W_E"].mT if c.tied else at["unembed.W_U"], at.get("unembed.b_U"))
+
+
+def lens_accuracy(model: Model, task: Task, rows: Any = None) -> list[tuple[str, Score]]:
+    """How right the model would be if it stopped after each of its parts."""
+    return [(part, score(model, task, rows, stop_after(model, part))) for part in stages(model)]
+
+
+def stop_after(model: Model, part: str) -> Tap | None:
+    """A tap that leaves the stream as it is after a part. None for the last: then there is nothing to leave out."""
+    found = stages(model)
+    if part not in found:
+        raise GlassformerError(f"part {part!r} — expected one of {', '.join(found)}")
+    hook, end = found[part], list(found.values())[-1]
+    if hook == end:
+        return None
+    kept: list[Array] = []
+
+    def tap(name: str, value: Array) -> Array:
+        if name == hook:
+            kept[:] = [value]
+        return kept[0] if name == end else value  # of more positions than wanted, forward takes the last
+
+    return tap
+
+
+# ── shares of a margin ─────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True, eq=False)
+class Attribution:
+    """What each part of the model adds to logit[right] − logit[other]; over parts, shares sum up to the margin."""
+
+    parts: list[str]
+    shares: Array  # [P,B,T]
+    margin: Array  # [B,T]
+    right: Array  # [B,T]
+    other: Array  # [B,T]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"parts": self.parts} | {n: getattr(self, n).tolist() for n in ("shares", "margin", "right", "other")}
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerShares:
+    """Mean shares of the margin over rows of a task, by the position of the token asked for."""
+
+    parts: list[str]
+    positions: list[int]
+    shares: Array  # [P,n]
+    margin: Array  # [n]
+    asked: Array  # how many tokens each mean is over, [n]
+
+    def means(self) -> list[tuple[str, float]]:
+        """Part -> its mean share over all answer tokens."""
+        weight = self.asked / self.asked.sum()
+        return [(part, float(share @ weight)) for part, share in zip(self.parts, self.shares, strict=True)]
+
+    def to_json(self) -> dict[str, Any]:
+        arrays = {n: getattr(self, n).tolist() for n in ("shares", "margin", "asked")}
+        return {"parts": self.parts, "positions": self.positions, "means": dict(self.means())} | arrays
+
+
+def attribution(
+    model: Model, tokens: Array, right: Any = None, other: Any = None, neurons: int | None = None
+) -> Attribution:
+    """Shares of logit[right] − logit[other] at every position of tokens [B,T].
+
+    `right` and `other` are tokens, [B,T] or a single one. Without them: the winner, and the best of those left.
+    `neurons`: a layer; the parts are then the neurons of its MLP and their common bias, which are all of its share.
+    """
+    model = model.map(arrays.numpy)
+    tokens = np.atleast_2d(np.asarray(tokens))
+    logits, cache = record(model, tokens)
+    right = model.check_tokens(np.broadcast_to(logits.argmax(-1) if right is None else right, tokens.shape))
+    if other is None:
+        rest = logits.copy()
+        np.put_along_axis(rest, right[..., None], -np.inf, -1)
+        other = rest.argmax(-1)
+    other = model.check_tokens(np.broadcast_to(other, tokens.shape))
+    named = shares(model, cache, right, other, neurons=neurons)
+    pick = [np.take_along_axis(logits, t[..., None], -1)[..., 0] for t in (right, other)]
+    made = np.stack([share for _, share in named]) if named else np.zeros((0, *tokens.shape))
+    return Attribution([name for name, _ in named], made, pick[0] - pick[1], right, other)
+
+
+def answer_shares(model: Model, task: Task, rows: Array, neurons: int | None = None) -> AnswerShares:
+    """Mean shares of the margin of the right token over the best other, where a token of the answer is asked for."""
+    model, parts = model.map(arrays.numpy), list[str]()
+    sums: dict[int, Array] = {}  # position -> summed shares and margin [P+1]
+    counts: dict[int, int] = {}
+    for _, read, wanted, at in asked(model, task, rows):
+        found = attribution(model, read, wanted, neurons=neurons)
+        parts = found.parts
+        both = np.concatenate([found.shares, found.margin[None]])              # P+1 B T
+        for t in map(int, np.nonzero(at.any(0))[0]):
+            some = both[:, at[:, t], t]
+            sums[t] = sums.get(t, 0) + some.sum(1)
+            counts[t] = counts.get(t, 0) + some.shape[1]
+    if not sums:
+        raise GlassformerError("shares — expected rows with an answer, got none")
+    positions = sorted(sums)
+    means = np.stack([sums[t] / counts[t] for t in positions], axis=1)         # P+1 n
+    return AnswerShares(
+        parts, [t + 1 for t in positions], means[:-1], means[-1], np.array([counts[t] for t in positions])
+    )
+
+
+def shares(
+    model: Model, cache: Mapping[str, Array], first: Array, second: Array, at: slice = ALL, neurons: int | None = None
+) -> list[tuple[str, Array]]:
+    """Part -> its share of logit[first] − logit[second], [B,n], read off a run. first, second: tokens [B,n].
+
+    `at`: the n positions meant. `neurons` as in `attribution`.
+    """
+    c = model.config
+    if not c.norm_first:
+        raise GlassformerError(
+            "shares of a margin — expected a pre-norm model; here a norm follows every part, and the logits are no sum"
+        )
+    ways = model.weights["embed.W_E"] if c.tied else model.weights["unembed.W_U"].T  # V D
+    direction = into_logits(model, ways[first] - ways[second])                 # B n D
+    if c.norm != "none":
+        direction = direction / cache["ln_final.hook_scale"][:, at]
+    if neurons is not None:
+        return _neurons(model, cache, neurons, direction, at)
+    found = [(name, np.einsum("...d,...d->...", x, direction)) for name, x in _parts(model, cache, at)]
+    shift = model.weights.get("ln_final.b") if c.norm != "none" else None
+    b_U = model.weights.get("unembed.b_U")
+    b = np.zeros(c.d_vocab) + (0 if shift is None else ways @ shift) + (0 if b_U is None else b_U)  # V
+    return found + ([("biases of the head", b[first] - b[second])] if b.any() else [])
+
+
+def _parts(model: Model, cache: Mapping[str, Array], at: slice) -> Iterator[tuple[str, Array]]:
+    """What was written to the stream, in order: [B,n,D], or what broadcasts to it. Biases that are 0 are left out."""
+    x, weights = cache["hook_embed"], model.weights
+    yield "embedding", x[:, at]
+    if "hook_pos_embed" in cache:
+        yield "position", np.broadcast_to(cache["hook_pos_embed"], x.shape)[:, at]
+    for i in range(model.config.n_layers):
+        wrote = head_outputs(model, cache, i, at)                              # B n H D
+        for h in range(model.config.n_heads):
+            yield model.labels.heads.get(f"{i}.{h}", f"head {i}.{h}"), wrote[:, :, h]
+        if (b_O := weights.get(f"blocks.{i}.attn.b_O")) is not None and b_O.any():
+            yield f"attention bias {i}", b_O
+        if f"blocks.{i}.hook_mlp_out" in cache:
+            b_out = weights.get(f"blocks.{i}.mlp.b_out")
+            yield f"MLP {i}", affine(cache[f"blocks.{i}.mlp.hook_post"][:, at], weights[f"blocks.{i}.mlp.W_out"], None)
+            if b_out is not None and b_out.any():
+                yield f"MLP bias {i}", b_out
+
+
+def head_outputs(model: Model, cache: Mapping[str, Array], layer: int, at: slice = ALL) -> Array:
+    """What each head of a layer wrote to the stream, [B,n,H,D]."""
+    z = cache[f"blocks.{layer}.attn.hook_z"][:, at]                            # B n H K
+    return np.einsum("bthk,hkd->bthd", z, model.weights[f"blocks.{layer}.attn.W_O"], optimize=True)
+
+
+def _neurons(
+    model: Model, cache: Mapping[str, Array], layer: int, direction: Array, at: slice
+) -> list[tuple[str, Array]]:
+    """The same for the neurons of one MLP."""
+    hook = f"blocks.{layer}.mlp.hook_post"
+    if hook not in cache:
+        raise GlassformerError(f"neurons of layer {layer} — this model has no MLP there")
+    post = cache[hook][:, at]                                                  # B n F
+    each = post * (direction @ model.weights[f"blocks.{layer}.mlp.W_out"].T)   # B n F
+    names = [model.labels.neurons.get(f"{layer}.{j}", f"neuron {layer}.{j}") for j in range(post.shape[-1])]
+    found = [(name, each[..., j]) for j, name in enumerate(names)]
+    b_out = model.weights.get(f"blocks.{layer}.mlp.b_out")
+    return found + ([(f"MLP bias {layer}", direction @ b_out)] if b_out is not None and b_out.any() else [])

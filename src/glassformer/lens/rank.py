@@ -1,0 +1,298 @@
+"""Weights as matrices: singular values, effective rank, circuits of heads, and what is left when rank is taken away.
+
+Two ways to say what rank a matrix has in effect, from its singular values s_1 ≥ s_2 ≥ …:
+- `effective`: exp(−Σ p_i ln p_i) with p_i = s_i / Σ s, the exponential of their entropy: r equal values and zeros
+  give r, and a few small values more give a little more;
+- `holding`: the least r whose values hold 99 % of the energy, s_1² + … + s_r² ≥ 0.99 · Σ s_i².
+A matrix of zeros has rank 0 in both.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .. import arrays
+from ..arrays import Array
+from ..blueprint import from_matrix, is_matrix, matrix_shape, to_matrix
+from ..errors import GlassformerError
+from ..model import NORMS, Model, Place
+from ..tasks.base import Task
+from .score import score
+
+ENERGY = 0.99  # the share of the energy that `holding` asks for
+
+
+@dataclass(frozen=True, eq=False)
+class Rank:
+    """The singular values of one matrix, the largest first, and how many of them matter."""
+
+    name: str
+    shape: tuple[int, int]
+    values: Array
+
+    @property
+    def effective(self) -> float:
+        return effective_rank(self.values)
+
+    @property
+    def holding(self) -> int:
+        return energy_rank(self.values)
+
+    def to_json(self) -> dict[str, Any]:
+        values = [float(s) for s in self.values]
+        named = {"name": self.name, "shape": list(self.shape), "values": values}
+        return named | {"effective": self.effective, "holding": self.holding}
+
+    def __str__(self) -> str:
+        m, n = self.shape
+        return f"{self.name} {m}×{n}: effective rank {self.effective:.1f}, 99 % of the energy in {self.holding}"
+
+
+def effective_rank(values: Array) -> float:
+    """exp of the entropy of singular values taken as shares of their sum."""
+    s = np.asarray(values, dtype=np.float64)
+    s = s[s > 0]
+    p = s / s.sum() if len(s) else s
+    return float(np.exp(-(p * np.log(p)).sum())) if len(s) else 0.0
+
+
+def energy_rank(values: Array, share: float = ENERGY) -> int:
+    """How many of the singular values, the largest first, hold a share of the sum of squares."""
+    squares = np.square(np.asarray(values, dtype=np.float64))
+    if not squares.any():
+        return 0
+    return int((np.cumsum(squares) < share * squares.sum() * (1 - 1e-12)).sum()) + 1
+
+
+def matrices(model: Model) -> dict[str, Array]:
+    """Every weight matrix; the heads of a layer side by side, W_Q [D,HK] and W_O [HK,D]."""
+    model = model.map(arrays.numpy)
+    named = {n: to_matrix(n, w) for n, w in model.weights.items() if ".b_" not in n}
+    return {n: w for n, w in named.items() if w.ndim == 2 and w.size}
+
+
+def ranks(model: Model) -> list[Rank]:
+    """The rank of every weight matrix, embeddings included."""
+    return [_rank(name, w) for name, w in matrices(model).items()]
+
+
+def _rank(name: str, w: Array) -> Rank:
+    values = np.linalg.svd(np.asarray(w, dtype=np.float64), compute_uv=False)
+    return Rank(name, (w.shape[0], w.shape[1]), values)
+
+
+# ── circuits ───────────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True, eq=False)
+class Factored:
+    """A matrix A·B of low rank: [m,r] times [r,n], which nobody needs to multiply out."""
+
+    A: Array
+    B: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.A.shape[0], self.B.shape[1]
+
+    @cached_property
+    def product(self) -> Array:
+        return self.A @ self.B
+
+    @cached_property
+    def singular_values(self) -> Array:
+        """Of A·B = Q_A (R_A R_Bᵀ) Q_Bᵀ: those of the small matrix in the middle."""
+        R_A, R_B = (np.linalg.qr(np.asarray(M, dtype=np.float64))[1] for M in (self.A, self.B.T))
+        return np.linalg.svd(R_A @ R_B.T, compute_uv=False)
+
+    def rank(self, name: str) -> Rank:
+        return Rank(name, self.shape, self.singular_values)
+
+
+def qk_circuit(model: Model, layer: int, head: int) -> Factored:
+    """W_Q W_Kᵀ times the scale, [D,D]: score = x_query · (this) · x_key, for what the layer reads.
+
+    Gains of a norm before it and biases are not in it, nor is a norm on q and k, nor the turn of rotary positions.
+    """
+    model, at = _at(model, layer, head)
+    c = model.config
+    return Factored(at["W_Q"][head], at["W_K"][head].T * (c.scale or c.d_head**-0.5))
+
+
+def ov_circuit(model: Model, layer: int, head: int) -> Factored:
+    """W_V W_O, [D,D]: what a position that is attended to writes to the stream of the one that asks."""
+    model, at = _at(model, layer, head)
+    return Factored(at["W_V"][head], at["W_O"][head])
+
+
+def circuits(model: Model) -> dict[str, Factored]:
+    """QK and OV of every head: "QK 0.1" is layer 0, head 1."""
+    c = model.config
+    heads = [(i, h) for i in range(c.n_layers) for h in range(c.n_heads)]
+    kinds = {"QK": qk_circuit, "OV": ov_circuit}
+    return {f"{kind} {i}.{h}": circuit(model, i, h) for kind, circuit in kinds.items() for i, h in heads}
+
+
+def attends(model: Model, layer: int, head: int, rows: Array | None = None) -> Factored:
+    """The full QK circuit, [V,V]: the score that a token (row) gives to a token (column) by what they are.
+
+    Each token's embedding is read by the layer as if it stood alone in the stream: through its norm, with biases.
+    `rows` [n,D] are read instead of the embeddings: with W_pos, which position attends to which.
+    """
+    model, at = _at(model, layer, head)
+    c, x = model.config, _read(model, layer, rows)                             # V D
+    q, k = _project(at, "Q", head, x), _project(at, "K", head, x)              # V K
+    if c.qk_norm:
+        q, k = (NORMS[c.norm](c, at / name, x) for name, x in (("q_norm", q), ("k_norm", k)))
+    return Factored(q, k.T * (c.scale or c.d_head**-0.5))
+
+
+def copies(model: Model, layer: int, head: int, rows: Array | None = None) -> Factored:
+    """The full OV circuit, [V,V]: what attending to a token (row) writes to the logit of each token (column).
+
+    Through the layer's norm, W_V, W_O, the last norm's centring and gain, and the head; to be divided by the last
+    norm's scale, which depends on all else in the stream. `rows` as in `attends`.
+    """
+    model, at = _at(model, layer, head)
+    c = model.config
+    if not c.norm_first:
+        raise GlassformerError("full OV circuit — a norm stands between every head and the logits of a post-norm model")
+    ways = into_logits(model, model.weights["embed.W_E"] if c.tied else model.weights["unembed.W_U"].T)  # V D
+    return Factored(_project(at, "V", head, _read(model, layer, rows)), at["W_O"][head] @ ways.T)
+
+
+def into_logits(model: Model, directions: Array) -> Array:
+    """Directions [..., D] of what the head reads, as directions of the stream: the last norm's gain and centring.
+
+    What is left of the norm is to divide by its scale.
+    """
+    gain = model.weights.get("ln_final.w")
+    if model.config.norm == "none":
+        return directions
+    directions = directions if gain is None else directions * gain
+    return directions - directions.mean(-1, keepdims=True) if model.config.norm == "layer" else directions
+
+
+def _at(model: Model, layer: int, head: int) -> tuple[Model, Place]:
+    c = model.config
+    if not (0 <= layer < c.n_layers and 0 <= head < c.n_heads):
+        raise GlassformerError(
+            f"head {layer}.{head} — expected a layer below {c.n_layers} and a head below {c.n_heads}"
+        )
+    model = model.map(arrays.numpy)
+    return model, Place(model.weights, None) / f"blocks.{layer}" / "attn"
+
+
+def _read(model: Model, layer: int, rows: Array | None) -> Array:
+    """What attention of a layer makes of rows of the stream before it projects them."""
+    c, x = model.config, model.weights["embed.W_E"] if rows is None else rows
+    if x.ndim != 2 or x.shape[1] != c.d_model:
+        raise GlassformerError(f"rows of the stream — expected shape [n,{c.d_model}], got {list(x.shape)}")
+    return NORMS[c.norm](c, Place(model.weights, None) / f"blocks.{layer}" / "ln1", x) if c.norm_first else x
+
+
+def _project(at: Place, which: str, head: int, x: Array) -> Array:
+    b = at.get(f"b_{which}")
+    return x @ at[f"W_{which}"][head] + (0 if b is None else b[head])
+
+
+# ── taking rank away ───────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True)
+class Truncation:
+    """A model with every hidden matrix cut to a rank."""
+
+    rank: int
+    accuracy: float
+    parameters: int  # if every matrix that gets smaller by it is stored as two factors
+
+
+def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
+    """Every matrix inside the blocks replaced by the nearest of a rank; all else as it was.
+
+    With a base: W_base + the nearest matrix of that rank to W − W_base, which is what LoRA can say.
+    """
+    if rank < 0:
+        raise GlassformerError(f"truncate — expected a rank from 0, got {rank}")
+    model = model.map(arrays.numpy)
+    weights = dict(model.weights)
+    for name, change in _hidden(model, base):
+        U, s, Vt = np.linalg.svd(change, full_matrices=False)
+        cut = (U[:, :rank] * s[:rank]) @ Vt[:rank]
+        start = 0 if base is None else to_matrix(name, arrays.numpy(base.weights[name]))
+        weights[name] = from_matrix(name, (start + cut).astype(model.dtype), tuple(weights[name].shape))
+    made = dict(model.provenance) | {"truncated": rank}
+    return replace(model, weights=weights, blueprint="", theta={}, provenance=made)
+
+
+def truncation(model: Model, task: Task, ranks: Sequence[int], rows: Any = None) -> list[Truncation]:
+    """Accuracy over rows, and size, at each rank."""
+    hidden = [w.shape for _, w in _hidden(model)]
+    rest = sum(w.size for w in model.map(arrays.numpy).weights.values()) - sum(m * n for m, n in hidden)
+    found = []
+    for r in ranks:
+        stored = sum(min(r * (m + n), m * n) for m, n in hidden)  # as blueprint.LowRank has them
+        found.append(Truncation(r, score(truncate(model, r), task, rows).accuracy, rest + stored))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Updates:
+    """What changed in the hidden matrices from one model to another, as LoRA would have to say it."""
+
+    matrices: list[Rank]  # of W_after − W_before
+    tried: list[Truncation]  # from rank 0 on; parameters: of LoRA's factors
+    accuracy: float  # of the model after
+    dense: int  # entries of the hidden matrices
+
+    @property
+    def rank(self) -> int:
+        """The smallest rank of LoRA that is as accurate."""
+        return self.tried[-1].rank
+
+    @property
+    def parameters(self) -> int:
+        """Of LoRA at that rank, to be compared with `dense`."""
+        return self.tried[-1].parameters
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rank": self.rank, "parameters": self.parameters, "dense": self.dense, "accuracy": self.accuracy,
+            "tried": [vars(t) for t in self.tried], "matrices": [m.to_json() for m in self.matrices],
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        found = f"rank {self.rank}: {self.parameters:,} numbers for {self.dense:,}"
+        return f"LoRA carries the update at {found} (accuracy {self.tried[-1].accuracy:.2%} of {self.accuracy:.2%})"
+
+
+def updates(before: Model, after: Model, task: Task, rows: Any = None, give: float = 0.0) -> Updates:
+    """The update from one model to another, and the smallest LoRA rank that carries it.
+
+    Every hidden matrix is W_before + the best update of the rank; embeddings, biases and norms are those after.
+    Ranks are tried from 0 until the accuracy over rows is that of `after`, less `give`.
+    """
+    changes = dict(_hidden(after, before))
+    wanted = score(after, task, rows).accuracy
+    factors = sum(sum(w.shape) for w in changes.values())  # of rank 1, as blueprint.Lora has them
+    tried = []
+    for r in range(1 + max((min(w.shape) for w in changes.values()), default=0)):
+        tried.append(Truncation(r, score(truncate(after, r, before), task, rows).accuracy, r * factors))
+        if tried[-1].accuracy >= wanted - give:
+            break
+    return Updates([_rank(n, w) for n, w in changes.items()], tried, wanted, sum(w.size for w in changes.values()))
+
+
+def _hidden(model: Model, base: Model | None = None) -> Iterator[tuple[str, Array]]:
+    """The matrices inside the blocks, in float64; with a base, what was added to it."""
+    shapes = {n: tuple(w.shape) for n, w in model.weights.items()}
+    if base is not None and (wrong := [n for n, s in shapes.items() if tuple(_shape(base, n)) != s]):
+        raise GlassformerError(f"update — expected two models of the same arrays, but {wrong[0]} differs")
+    for name, shape in shapes.items():
+        if is_matrix(name, matrix_shape(name, shape)):
+            w = to_matrix(name, arrays.numpy(model.weights[name])).astype(np.float64)
+            yield name, w if base is None else w - to_matrix(name, arrays.numpy(base.weights[name]))
+
+
+def _shape(model: Model, name: str) -> tuple[int, ...]:
+    return model.weights[name].shape if name in model.weights else ()

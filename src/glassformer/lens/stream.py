@@ -1,0 +1,265 @@
+"""The stream: how large it is after each part, what norms make of it, and which neurons fire.
+
+    norms(model, tokens)                     how the stream grows, part by part and position by position
+    norms(model, tokens, residual=False)     the same if every part replaced the stream instead of adding to it
+    norm_statistics(model, tokens)           what goes into each norm and what comes out
+    firing(model, task, rows)                which neurons fire, by class of input and by answer position
+    activation_curve("gelu")                 what a neuron makes of its input
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import arrays
+from ..arrays import Array
+from ..errors import GlassformerError
+from ..model import ACTIVATIONS, Model, Tap
+from ..tap import Record
+from ..tasks.base import Task
+from ..verify.check import chunk_size
+
+ROUNDING = 64  # a neuron's input that is 0 but for so many roundings of its bias is 0: hand-made hinges sit there
+
+
+def stages(model: Model) -> dict[str, str]:
+    """Part of the model -> the hook that holds the stream after it, in order. Without layers: no hook does."""
+    found = {"embedding": "blocks.0.hook_resid_pre" if model.config.n_layers else ""}
+    for i in range(model.config.n_layers):
+        at, mlp = f"blocks.{i}.", f"blocks.{i}.mlp.W_out" in model.weights
+        found[f"attention {i}"] = at + ("hook_resid_mid" if mlp else "hook_resid_post")
+        if mlp:
+            found[f"MLP {i}"] = at + "hook_resid_post"
+    return found
+
+
+def stream_after(model: Model, cache: Mapping[str, Array]) -> dict[str, Array]:
+    """Part of the model -> the stream after it, [B,T,D]."""
+    return {part: cache[hook] if hook else embedded(cache) for part, hook in stages(model).items()}
+
+
+def embedded(cache: Mapping[str, Array]) -> Array:
+    """The stream before the first layer, [B,T,D]."""
+    x = cache["hook_embed"]
+    return x + cache["hook_pos_embed"] if "hook_pos_embed" in cache else x
+
+
+# ── how large it is ────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True, eq=False)
+class StreamNorms:
+    """Lengths of vectors, means over the texts of a batch: a row for each part, a column for each position."""
+
+    parts: list[str]
+    before: Array  # of the stream that the part reads, [N,T]
+    wrote: Array  # of what the part made, [N,T]
+    after: Array  # of the stream after the part (and its norm, if that comes after), [N,T]
+    residual: bool
+
+    def to_json(self) -> dict[str, Any]:
+        named = {name: getattr(self, name).tolist() for name in ("before", "wrote", "after")}
+        return {"parts": self.parts, "residual": self.residual} | named
+
+
+def norms(model: Model, tokens: Array, residual: bool = True) -> StreamNorms:
+    """The length of the stream before and after each part, over tokens [B,T]."""
+    model, cache = model.map(arrays.numpy), Record()
+    tap = cache if residual else without_residual(cache)
+    tokens = np.atleast_2d(model.check_tokens(np.asarray(tokens)))
+    model(tokens, tap=tap)
+    after = {part: _length(x, tokens) for part, x in stream_after(model, cache).items()}
+    wrote = {"embedding": after["embedding"]}
+    for part in list(after)[1:]:
+        kind, layer = part.split()
+        made = "hook_attn_out" if kind == "attention" else "hook_mlp_out"
+        wrote[part] = _length(cache[f"blocks.{layer}.{made}"], tokens)
+    sizes = list(after.values())
+    nothing = np.zeros(tokens.shape[1])
+    return StreamNorms(
+        list(after), np.stack([nothing, *sizes[:-1]]), np.stack(list(wrote.values())), np.stack(sizes), residual
+    )
+
+
+def _length(x: Array, tokens: Array) -> Array:
+    """Mean length of vectors [B,T,D] at each position, [T]."""
+    return np.linalg.norm(np.broadcast_to(x, (*tokens.shape, x.shape[-1])), axis=-1).mean(0)
+
+
+def without_residual(seen: Tap | None = None) -> Tap:
+    """A tap that takes the residual connections away: what a part wrote is all that goes on.
+
+    The block adds the stream to it, so the stream is taken off first. `seen` is shown all values as they were.
+    """
+    stream: list[Array] = []
+
+    def tap(name: str, value: Array) -> Array:
+        value = value if seen is None else seen(name, value)
+        if name.endswith(("hook_resid_pre", "hook_resid_mid")):
+            stream[:] = [value]
+        if name.endswith(("hook_attn_out", "hook_mlp_out")):
+            return value - stream[0][:, -value.shape[1] :]
+        return value
+
+    return tap
+
+
+# ── what norms do ──────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """How often values occur: counts [n] between edges [n+1]; and their mean and deviation."""
+
+    edges: Array
+    counts: Array
+    mean: float
+    std: float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"edges": self.edges.tolist(), "counts": self.counts.tolist(), "mean": self.mean, "std": self.std}
+
+
+@dataclass(frozen=True, eq=False)
+class NormStatistics:
+    """What goes into a norm and what comes out of it (gain and bias included)."""
+
+    name: str  # "blocks.0.ln1"
+    before: Histogram
+    after: Histogram
+    spread_before: tuple[float, float]  # the least and the largest deviation within one vector of the stream
+    spread_after: tuple[float, float]
+
+    def to_json(self) -> dict[str, Any]:
+        values = {"before": self.before.to_json(), "after": self.after.to_json()}
+        spreads = {"spread_before": list(self.spread_before), "spread_after": list(self.spread_after)}
+        return {"name": self.name} | values | spreads
+
+
+def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormStatistics]:
+    """Histograms of the stream before and after each norm, over tokens [B,T]."""
+    model, cache = model.map(arrays.numpy), Record()
+    c = model.config
+    if c.norm == "none":
+        raise GlassformerError("norm statistics — this model has no norms")
+    model(np.atleast_2d(np.asarray(tokens)), tap=cache)
+    inputs: dict[str, Array] = {}
+    for i in range(c.n_layers):
+        at = f"blocks.{i}."
+        for ln, stream, made in (("ln1", "hook_resid_pre", "hook_attn_out"), ("ln2", "hook_resid_mid", "hook_mlp_out")):
+            if at + made in cache:
+                inputs[at + ln] = cache[at + stream] + (0 if c.norm_first else cache[at + made])
+    if c.norm_first:
+        inputs["ln_final"] = list(stream_after(model, cache).values())[-1]
+    if not inputs:
+        raise GlassformerError("norm statistics — a post-norm model without layers has no norms")
+    found = []
+    for name, x in inputs.items():
+        y = cache[name + ".hook_normalized"]
+        found.append(NormStatistics(name, histogram(x, bins), histogram(y, bins), _spread(x), _spread(y)))
+    return found
+
+
+def histogram(x: Array, bins: int = 60) -> Histogram:
+    """Of all values of an array."""
+    if not np.isfinite(x).all():
+        raise GlassformerError("histogram — expected finite values; this model's are not")
+    counts, edges = np.histogram(np.asarray(x, dtype=np.float64), bins)
+    return Histogram(edges, counts, float(x.mean(dtype=np.float64)), float(x.std(dtype=np.float64)))
+
+
+def _spread(x: Array) -> tuple[float, float]:
+    std = x.std(-1)
+    return float(std.min()), float(std.max())
+
+
+# ── neurons ────────────────────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True, eq=False)
+class Firing:
+    """How often each neuron of a layer fires (its input is above 0) where a token of the answer is asked for."""
+
+    layer: int
+    names: list[str]
+    share: Array  # [F]
+    classes: dict[str, Array]  # class of input -> [F]
+    positions: list[int]  # of the tokens that are asked for
+    by_position: Array  # [n,F]
+    pre: Histogram  # of the neurons' inputs
+
+    def to_json(self) -> dict[str, Any]:
+        classes = {name: share.tolist() for name, share in self.classes.items()}
+        by_position = {"positions": self.positions, "by_position": self.by_position.tolist()}
+        named = {"layer": self.layer, "names": self.names, "share": self.share.tolist(), "classes": classes}
+        return named | by_position | {"pre": self.pre.to_json()}
+
+
+def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80) -> Firing:
+    """Which neurons of a layer fire, over rows of a task."""
+    model = model.map(arrays.numpy)
+    with_mlp = [i for i in range(model.config.n_layers) if f"blocks.{i}.mlp.W_in" in model.weights]
+    if layer not in with_mlp or not model.config.d_mlp:
+        raise GlassformerError(f"layer {layer} — expected one that has neurons: {with_mlp or 'no layer has any'}")
+    hook, F = f"blocks.{layer}.mlp.hook_pre", model.config.d_mlp
+    b_in = model.weights.get(f"blocks.{layer}.mlp.b_in")
+    least = 0.0 if b_in is None else ROUNDING * float(np.finfo(b_in.dtype).eps) * np.abs(b_in)
+    counts: dict[tuple[str, int], Array] = {}  # (class, position) -> asked, fired [F]
+    edges, held, total, squares = np.zeros(0), np.zeros(bins, np.int64), 0.0, 0.0
+    for part, read, _, at in asked(model, task, rows):
+        cache = Record()
+        model(read, tap=cache)
+        pre, (text, position) = cache[hook][at], np.nonzero(at)                # n F
+        # The first batch sets the range; the few values beyond it count in the outermost bins.
+        edges = edges if len(edges) else np.histogram_bin_edges(pre.astype(np.float64), bins)
+        held += np.histogram(np.clip(pre, edges[0], edges[-1]), edges)[0]
+        total, squares = total + float(pre.sum(dtype=float)), squares + float(np.square(pre, dtype=float).sum())
+        kinds, index = np.unique(task.classes(part)[text], return_inverse=True)
+        for k, kind in enumerate(kinds):
+            for p in np.unique(position):
+                fired = pre[(index == k) & (position == p)] > least
+                n, so_far = counts.get((str(kind), int(p)), (0, np.zeros(F)))
+                counts[str(kind), int(p)] = (n + len(fired), so_far + fired.sum(0))
+    if not counts:
+        raise GlassformerError("firing — expected rows with an answer, got none")
+    mean = total / held.sum()
+    pre_values = Histogram(edges, held, mean, float(max(squares / held.sum() - mean**2, 0.0) ** 0.5))
+    positions = sorted({p for _, p in counts})
+    classes = {k: _share(counts, kind=k) for k in sorted({k for k, _ in counts})}
+    by_position = np.stack([_share(counts, position=p) for p in positions])
+    names = [model.labels.neurons.get(f"{layer}.{j}", f"neuron {layer}.{j}") for j in range(F)]
+    return Firing(layer, names, _share(counts), classes, [p + 1 for p in positions], by_position, pre_values)
+
+
+def _share(counts: Mapping[tuple[str, int], Any], kind: str | None = None, position: int | None = None) -> Array:
+    """Fired of asked, for one class, one position, or all."""
+    some = [v for (k, p), v in counts.items() if kind in (None, k) and position in (None, p)]
+    return sum(fired for _, fired in some) / max(sum(n for n, _ in some), 1)
+
+
+def asked(model: Model, task: Task, rows: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
+    """Batches of rows, the tokens to read [B,T], those that come next [B,T], and where they are the answer's [B,T].
+
+    A model that is not causal reads, for each token asked for, only those before it.
+    """
+    if task.vocabulary != model.vocabulary:
+        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    step = chunk_size(model, task)
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        part = part[task.defined(part)]
+        if not len(part):
+            continue
+        tokens, answer = task.batch(part)
+        if model.config.mask == "causal":
+            yield part, tokens[:, :-1], tokens[:, 1:], answer[:, 1:]
+            continue
+        for t in np.nonzero(answer.any(0))[0]:
+            at = np.zeros((len(part), t), dtype=bool)
+            at[:, -1] = answer[:, t]
+            yield part, tokens[:, :t], tokens[:, 1 : t + 1], at
+
+
+def activation_curve(model: Model | str, low: float = -4.0, high: float = 4.0, n: int = 161) -> tuple[Array, Array]:
+    """Inputs [n] and what the activation (by name, or of a model) makes of them [n]."""
+    name = model if isinstance(model, str) else model.config.activation
+    if name not in ACTIVATIONS:
+        raise GlassformerError(f"activation {name!r} — expected one of {', '.join(ACTIVATIONS)}")
+    x = np.linspace(low, high, n)
+    return x, ACTIVATIONS[name](arrays.of(x), x.copy())

@@ -1,0 +1,98 @@
+"""The models of a training run, step by step: `train … --snapshots FOLDER` writes them, this reads them.
+
+    path = Trajectory.read("snapshots")
+    path.steps                                                                # [0, 200, 400, …]
+    path.follow(lambda model: np.linalg.norm(model.weights["embed.W_E"]))     # a number for each step
+
+Files are read one at a time, when they are needed.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..checkpoint import load
+from ..errors import GlassformerError
+from ..model import Model
+
+NAME = re.compile(r"step-(\d+)\.safetensors")
+Measure = Callable[[Model], Any]  # a number, or an array of the same shape for every model
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Snapshots of one run, in the order of their steps."""
+
+    steps: list[int]
+    paths: list[Path]
+
+    @classmethod
+    def read(cls, folder: str | Path) -> "Trajectory":
+        """The snapshots in a folder; other files are left alone."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise GlassformerError(f"{folder} — expected a folder of snapshots, which train … --snapshots writes")
+        found = sorted((int(m.group(1)), p) for p in folder.iterdir() if (m := NAME.fullmatch(p.name)))
+        if not found:
+            within = sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name.startswith("seed"))
+            hint = f"; it has folders {', '.join(within)}" if within else ""
+            raise GlassformerError(f"{folder} — no snapshots here: expected files like step-000200.safetensors{hint}")
+        return cls([step for step, _ in found], [path for _, path in found])
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, i: int) -> Model:
+        return load(self.paths[i])
+
+    def __iter__(self) -> Iterator[Model]:
+        """The models, one after the other. That they are of one run is seen on the way."""
+        first: Model | None = None
+        for path in self.paths:
+            model = load(path)
+            first = first or model
+            if differ := _differences(first, model):
+                raise GlassformerError(
+                    f"{path} — is of another run than {self.paths[0].name}: its {' and '.join(differ)} differs"
+                )
+            yield model
+
+    def at(self, step: int) -> Model:
+        """The model of a step."""
+        if step not in self.steps:
+            near = min(self.steps, key=lambda s: abs(s - step))
+            raise GlassformerError(f"step {step} — no snapshot of it; the nearest is of step {near}")
+        return self[self.steps.index(step)]
+
+    def every(self, n: int) -> "Trajectory":
+        """Each n-th snapshot from the first on, and the last: for measures that take long."""
+        keep = sorted({*range(0, len(self), max(n, 1)), len(self) - 1})
+        return Trajectory([self.steps[i] for i in keep], [self.paths[i] for i in keep])
+
+    def follow(self, measures: Measure | Mapping[str, Measure]) -> Any:
+        """What a measure says of each model, [n, …]; of several by name, a dict of these. Every file is read once."""
+        if not isinstance(measures, Mapping):
+            return self.follow({"given": measures})["given"]
+        values: dict[str, list[Any]] = {name: [] for name in measures}
+        for step, model in zip(self.steps, self, strict=True):
+            for name, measure in measures.items():
+                value = np.asarray(measure(model), dtype=float)
+                if values[name] and value.shape != values[name][0].shape:
+                    shapes = f"{list(values[name][0].shape)} before, {list(value.shape)} at step {step}"
+                    raise GlassformerError(f"measure {name} — expected one shape for all models, got {shapes}")
+                values[name].append(value)
+        return {name: np.stack(found) for name, found in values.items()}
+
+
+def _differences(a: Model, b: Model) -> list[str]:
+    """In what two models show that they are not of one run."""
+    pairs = {
+        "config": (a.config, b.config), "vocabulary": (a.vocabulary, b.vocabulary), "task": (a.task, b.task),
+        "recipe": (a.provenance.get("recipe"), b.provenance.get("recipe")),
+        "seed": (a.provenance.get("seed"), b.provenance.get("seed")),
+    }  # fmt: skip
+    return [name for name, (x, y) in pairs.items() if x != y]

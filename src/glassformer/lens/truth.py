@@ -1,0 +1,316 @@
+"""Ground truth as data: which head, slot and neuron computes what, and from what.
+
+Names come from the program's labels; everything else is derived from the weights (what can flow) and measured on
+examples of the task (what does flow). Others can score their methods against it, see grading.py. The schema is in
+docs/ground-truth.md; `VERSION` changes when it does.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import arrays
+from ..checkpoint import digest
+from ..errors import GlassformerError
+from ..model import Model, forward
+from ..tap import Record, record
+from ..tasks.base import Task
+from . import wiring
+
+FORMAT, VERSION = "glassformer-truth", 1
+SHARP = 0.99  # an attention weight from which a row looks at one position
+LISTED = 0.01  # mean attention weights below this are not listed
+MATTERS = 1e-9  # a change of logits, relative to the largest, above rounding
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What the writer adds to the stream can be seen at the reader's port. See wiring.py for parts and ports."""
+
+    writer: str
+    reader: str
+    port: str
+    via: dict[str, float]  # slot -> norm of writer's rows times reader's columns there
+    shift: float  # the largest change of an answer's logits when this edge alone is cut, relative to the largest logit
+    changed: float  # the share of answer tokens that change then
+
+    @property
+    def matters(self) -> bool:
+        return not self.shift <= MATTERS  # NaN matters
+
+    def to_json(self) -> dict[str, Any]:
+        """A shift that is not a finite number is null: JSON has no such numbers."""
+        return asdict(self) | {"shift": self.shift if np.isfinite(self.shift) else None, "matters": self.matters}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is known of a model. All of it is plain data."""
+
+    model: str  # SHA-256
+    ref: str
+    task: str
+    named: bool  # whether the slots have names; if not, the whole stream is one slot
+    inputs: str  # what was measured on
+    d_model: int
+    parts: list[str]  # see wiring.py
+    slots: list[dict[str, Any]]
+    heads: list[dict[str, Any]]
+    neurons: list[dict[str, Any]]
+    flow: list[dict[str, Any]]  # part → slot and slot → part, MLPs as a whole
+    edges: list[Edge]  # part → part
+    needed: list[str]  # parts with a way to the logits
+    idle: list[str]  # parts without one
+
+    def to_json(self) -> dict[str, Any]:
+        own = {k: v for k, v in vars(self).items() if k != "edges"}
+        return {"format": FORMAT, "version": VERSION, **own, "edges": [e.to_json() for e in self.edges]}
+
+    def directions(self, slot: str) -> Any:
+        """An orthonormal basis [n, D] of what is written to a slot."""
+        found = next((s for s in self.slots if s["name"] == slot), None)
+        if found is None:
+            raise GlassformerError(f"slot {slot!r} — there are {', '.join(s['name'] for s in self.slots)}")
+        basis = np.zeros((len(found["basis"]), self.d_model))
+        basis[:, found["start"] : found["stop"]] = found["basis"]
+        return basis
+
+
+def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
+    """What is known of a model; measured on examples of the task, or on random tokens without one.
+
+    A model without slot names (a trained one) has a truth too: its stream is one slot, and `named` is False.
+    """
+    if not isinstance(model.weights["embed.W_E"], np.ndarray):
+        model = model.map(arrays.numpy)
+    if task is not None and task.vocabulary != model.vocabulary:
+        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    slots = slots_of(model)
+    tokens, valid, asked, inputs = _examples(model, task, seed)
+    with np.errstate(all="ignore"):  # a program may overflow where nobody asks
+        logits, cache = record(model, tokens)
+        edges = _edges(model, slots, tokens, asked, logits)
+        heads = _heads(model, slots, cache, valid, asked)
+        neurons, flow = _neurons(model, slots, cache, valid), _flow(model, slots, cache, valid)
+    needed, parts = _needed(edges), wiring.parts(model)
+    return Truth(
+        model=digest(model), ref=str(model.provenance.get("ref", "")), task=model.task, named=bool(model.labels.slots),
+        inputs=inputs, d_model=model.config.d_model, parts=parts, slots=_slots(model, slots), heads=heads,
+        neurons=neurons, flow=flow, edges=edges, needed=[p for p in parts if p in needed],
+        idle=[p for p in parts if p not in needed],
+    )  # fmt: skip
+
+
+def slots_of(model: Model) -> dict[str, tuple[int, int]]:
+    """The named slots, and what they leave over as "rest"; or one slot "stream"."""
+    D, named = model.config.d_model, sorted(model.labels.slots.items(), key=lambda s: s[1])
+    if not named:
+        return {"stream": (0, D)}
+    slots: dict[str, tuple[int, int]] = {}
+    end = 0
+    for name, (a, b) in [*named, ("", (D, D))]:
+        if a < end:
+            raise GlassformerError(f"truth — slots overlap: {name!r} begins at {a}, before another's end at {end}")
+        if a > end:
+            slots[f"rest [{end}:{a}]"] = (end, a)
+        if b > a:
+            slots[name] = (a, b)
+        end = b
+    return slots
+
+
+def _examples(model: Model, task: Task | None, seed: int) -> tuple[Any, Any, Any, str]:
+    """Tokens [B,T] to read, which of them are there [B,T], which have an answer after them [B,T], and all in words."""
+    rng, c = np.random.default_rng(seed), model.config
+    T = min(c.n_ctx, 32) if task is None else task.batch(task.rows(0, 1))[0].shape[1]
+    widest = T * max(c.d_mlp, c.d_vocab, c.n_heads * T, c.n_heads * c.d_head, c.d_model)
+    n = int(np.clip(2**22 // widest, 8, 256))  # tens of megabytes
+    if task is None:
+        tokens = rng.integers(0, c.d_vocab, (n, T))
+        everywhere = np.ones(tokens.shape, dtype=bool)
+        return tokens, everywhere, everywhere, f"{n} rows of random tokens, seed {seed}"
+    rows = np.concatenate([rng.permutation(task.edges())[: n // 4], task.sample(n, rng)])
+    rows = rng.permutation(rows[task.defined(rows)])[:n]
+    whole, answer = task.batch(rows)
+    asked = answer[:, 1:]
+    valid = np.cumsum(asked[:, ::-1], 1)[:, ::-1] > 0  # an answer is still to come
+    inputs = f"{len(rows)} examples of {task.ref}, edge cases among them, seed {seed}"
+    return whole[:, :-1], valid, asked, inputs
+
+
+# ── what can flow, and what does ───────────────────────────────────────────────────────────────
+def _edges(model: Model, slots: dict[str, tuple[int, int]], tokens: Any, asked: Any, logits: Any) -> list[Edge]:
+    rows = slice(0, max(8, len(tokens) // 4))
+    before = logits[rows][asked[rows]]                                         # n V
+    size, found = max(float(np.abs(before).max()), 1e-300), []
+    for writer, reader, port, via in wiring.edges(model, slots):
+        tap = wiring.Cut(model, [(writer, reader, port)])
+        after = forward(model.config, model.weights, tokens[rows], tap)[asked[rows]]
+        shift, changed = float(np.abs(after - before).max() / size), after.argmax(-1) != before.argmax(-1)
+        found.append(Edge(writer, reader, port, via, shift, float(changed.mean())))
+    return found
+
+
+def _needed(edges: list[Edge]) -> set[str]:
+    """Parts from which edges lead to the logits."""
+    needed, todo = {"unembed"}, ["unembed"]
+    while todo:
+        reader = todo.pop()
+        new = {e.writer for e in edges if e.reader == reader} - needed
+        needed |= new
+        todo += new
+    return needed
+
+
+def _flow(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Any) -> list[dict[str, Any]]:
+    """Edges between parts and slots: the norm of the weights, and how much flows (root mean square over positions)."""
+    flow = []
+    for stage in wiring.stages(model):
+        for r in stage.readers:
+            seen = _seen(model, cache, r.part)
+            W = _raw(model, r)                                                 # D n
+            for name, (a, b) in slots.items():
+                if r.columns[a:b].any():
+                    signal = _rms((seen[..., a:b] @ W[a:b])[valid])
+                    flow.append({"from": f"slot:{name}", "to": r.part, "port": r.port,
+                                 "weight": float(np.linalg.norm(r.columns[a:b])), "signal": signal})  # fmt: skip
+        for x in stage.writers:
+            wrote = np.broadcast_to(_wrote(model, cache, x.part), (*valid.shape, model.config.d_model))
+            for name, (a, b) in slots.items():
+                if x.rows[:, a:b].any():
+                    flow.append({"from": x.part, "to": f"slot:{name}", "port": "out",
+                                 "weight": float(np.linalg.norm(x.rows[:, a:b])),
+                                 "signal": _rms(wrote[..., a:b][valid])})  # fmt: skip
+    return flow
+
+
+def _raw(model: Model, reader: wiring.Reader) -> Any:
+    """A reader's columns without the norm's gain, which is in what it sees already."""
+    kind, _, at = reader.part.partition(":")
+    if kind == "head":
+        layer, head = map(int, at.split("."))
+        return wiring.head_wires(model, layer, head)["qkv".index(reader.port)]
+    if kind == "mlp":
+        return wiring.mlp_wires(model, int(at))[0][reader.port]
+    return model.weights["embed.W_E"].T if model.config.tied else model.weights["unembed.W_U"]
+
+
+def _seen(model: Model, cache: Record, part: str) -> Any:
+    """The stream as a part reads it, [B,T,D]."""
+    c = model.config
+    kind, _, at = part.partition(":")
+    layer = at.split(".")[0]
+    normed = c.norm_first and c.norm != "none"
+    if kind == "unembed":
+        if normed:
+            return cache["ln_final.hook_normalized"]
+        if c.n_layers:
+            return cache[f"blocks.{c.n_layers - 1}.hook_resid_post"]
+        return cache["hook_embed"] + cache.get("hook_pos_embed", 0.0)
+    if normed:
+        return cache[f"blocks.{layer}.{'ln1' if kind == 'head' else 'ln2'}.hook_normalized"]
+    return cache[f"blocks.{layer}.hook_resid_{'pre' if kind == 'head' else 'mid'}"]
+
+
+def _wrote(model: Model, cache: Record, part: str) -> Any:
+    """What a part adds to the stream, [B,T,D] or [T,D]."""
+    kind, _, at = part.partition(":")
+    if kind == "head":
+        layer, head = map(int, at.split("."))
+        return cache[f"blocks.{layer}.attn.hook_z"][:, :, head] @ model.weights[f"blocks.{layer}.attn.W_O"][head]
+    if kind == "mlp":
+        return cache[f"blocks.{at}.mlp.hook_post"] @ model.weights[f"blocks.{at}.mlp.W_out"]
+    return cache[f"hook_{kind}"]
+
+
+def _rms(x: Any) -> float | None:
+    """The root mean square over rows of the norm of a row. None if it is not finite: JSON has no such numbers."""
+    size = float(np.sqrt(np.mean(np.sum(np.square(x, dtype=np.float64), -1)))) if len(x) else 0.0
+    return size if np.isfinite(size) else None
+
+
+# ── one by one ─────────────────────────────────────────────────────────────────────────────────
+def _slots(model: Model, slots: dict[str, tuple[int, int]]) -> list[dict[str, Any]]:
+    stages = wiring.stages(model)
+    found = []
+    for name, (a, b) in slots.items():
+        writers = [x for s in stages for x in s.writers if x.rows[:, a:b].any()]
+        readers = [r.part for s in stages for r in s.readers if r.columns[a:b].any()]
+        rows = np.concatenate([x.rows[:, a:b] / np.abs(x.rows[:, a:b]).max() for x in writers]) if writers else None
+        basis = np.zeros((0, b - a))
+        if rows is not None:
+            _, s, Vt = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
+            basis = Vt[: int((s > 1e-9 * s[0]).sum())]
+        found.append({"name": name, "start": a, "stop": b, "rank": len(basis), "basis": basis.tolist(),
+                      "written_by": [x.part for x in writers], "read_by": list(dict.fromkeys(readers))})  # fmt: skip
+    return found
+
+
+def _heads(
+    model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Any, asked: Any
+) -> list[dict[str, Any]]:
+    c, found = model.config, []
+    for i in range(c.n_layers):
+        used = asked if i == c.n_layers - 1 else valid  # where something may still come of it
+        for h in range(c.n_heads):
+            W_Q, W_K, W_V, W_O = wiring.head_wires(model, i, h)
+            found.append({
+                "part": f"head:{i}.{h}", "name": model.labels.heads.get(f"{i}.{h}", ""),
+                "query": _by_slot(W_Q, slots), "key": _by_slot(W_K, slots), "value": _by_slot(W_V, slots),
+                "output": _by_slot(W_O.T, slots), "copies": _blocks(W_V, W_O, slots),
+                "matches": [] if c.positions == "rotary" else _blocks(W_Q, W_K.T, slots),
+                "attention": _attention(cache[f"blocks.{i}.attn.hook_pattern"][:, h], used),
+            })  # fmt: skip
+    return found
+
+
+def _by_slot(W: Any, slots: dict[str, tuple[int, int]]) -> dict[str, float]:
+    """Slot -> norm of the rows of W [D,n] there, where it is not 0."""
+    return {name: float(np.linalg.norm(W[a:b])) for name, (a, b) in slots.items() if W[a:b].any()}
+
+
+def _blocks(left: Any, right: Any, slots: dict[str, tuple[int, int]]) -> list[dict[str, Any]]:
+    """left [D,K] times right [K,D], by pairs of slots: which slot is copied (or compared) with which."""
+    spans = {pair: (slots[pair[0]], slots[pair[1]]) for pair in ((a, b) for a in slots for b in slots)}
+    found = []
+    for (source, target), ((a, b), (p, q)) in spans.items():
+        size = float(np.linalg.norm(left[a:b] @ right[:, p:q]))
+        if size > wiring.dust(left) * float(np.linalg.norm(left[a:b]) * np.linalg.norm(right[:, p:q])):
+            found.append({"from": source, "to": target, "weight": size})
+    return found
+
+
+def _attention(pattern: Any, used: Any) -> dict[str, Any]:
+    """Where a head looks. pattern [B,T,S]; used [B,T]: the rows that count."""
+    if not used.any():
+        return {"kind": "unused", "fixed": True, "sharp": 0.0, "rows": []}
+    choice = used.copy()
+    choice[:, 0] &= not used[:, 1:].any()  # the first position sees itself alone, which says nothing
+    sharp = float((pattern[choice].max(-1) >= SHARP).mean())
+    listed, fixed = [], True
+    for t in np.nonzero(used.any(0))[0]:
+        mean = pattern[used[:, t], t].mean(0)                                  # S
+        fixed &= bool(np.abs(pattern[used[:, t], t] - mean).max() < LISTED)  # whatever the input
+        top = [int(s) for s in np.argsort(-mean.round(9), kind="stable")[:16] if mean[s] >= LISTED]
+        listed.append({"query": int(t), "keys": [[s, round(float(mean[s]), 6)] for s in top]})
+    kind = "hard" if sharp >= SHARP else "soft" if sharp <= 1 - SHARP else "mixed"
+    return {"kind": kind, "fixed": fixed, "sharp": sharp, "rows": listed}
+
+
+def _neurons(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Any) -> list[dict[str, Any]]:
+    found = []
+    for i in range(model.config.n_layers):
+        if f"blocks.{i}.mlp.W_out" not in model.weights:
+            continue
+        ins, out = wiring.mlp_wires(model, i)
+        fires = (np.abs(cache[f"blocks.{i}.mlp.hook_post"][valid]) > 1e-12).mean(0)  # F
+        reads = {name: np.sqrt(sum(np.square(W[a:b]).sum(0) for W in ins.values())) for name, (a, b) in slots.items()}
+        writes = {name: np.linalg.norm(out[:, a:b], axis=1) for name, (a, b) in slots.items()}
+        for f in range(model.config.d_mlp):
+            found.append({
+                "part": f"neuron:{i}.{f}", "name": model.labels.neurons.get(f"{i}.{f}", ""),
+                "reads": {n: float(x[f]) for n, x in reads.items() if x[f]},
+                "writes": {n: float(x[f]) for n, x in writes.items() if x[f]}, "fires": float(fires[f]),
+            })  # fmt: skip
+    return found

@@ -1,0 +1,270 @@
+"""Who writes to the residual stream, who reads from it, and what passes from one to the other.
+
+A *part* is "embed", "pos_embed", "head:LAYER.HEAD", "mlp:LAYER" or "unembed". A part reads through *ports*: a head
+through "q", "k" and "v", an MLP through "in" (and "gate"), the unembedding through "logits". An *edge* (writer,
+reader, port) says that what the writer adds to the stream can be seen at the reader's port.
+
+Norms divide by a scale to which every part contributes. That is no edge: edges are said, and cut, at a given scale.
+The mean that LayerNorm takes away is one: a writer whose rows do not sum to 0 is seen by every reader whose columns
+do not, through "(mean)".
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import arrays
+from ..errors import GlassformerError
+from ..model import POSITIONS, Model, Place
+
+MEAN = "(mean)"
+
+
+@dataclass(frozen=True)
+class Writer:
+    part: str
+    rows: Any  # [n, D]: what it can add to the stream, up to a factor
+
+
+@dataclass(frozen=True)
+class Reader:
+    part: str
+    port: str
+    columns: Any  # [D, n]: what it makes of the stream, gains of the norm included; 0 where nothing comes of it
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A sublayer: all its parts read the same stream, then write."""
+
+    readers: list[Reader]
+    writers: list[Writer]
+    norm: str  # the place of the norm before it (or after it, in a post-norm model); "": none
+
+
+def parts(model: Model) -> list[str]:
+    """All parts, in the order in which they write."""
+    c = model.config
+    found = ["embed"] + ["pos_embed"] * (POSITIONS[c.positions].embed is not None)
+    for i in range(c.n_layers):
+        found += [f"head:{i}.{h}" for h in range(c.n_heads)]
+        found += [f"mlp:{i}"] * (f"blocks.{i}.mlp.W_out" in model.weights)
+    return [*found, "unembed"]
+
+
+def stages(model: Model) -> list[Stage]:
+    """The embeddings, attention and MLP of each layer, the unembedding."""
+    c, w = model.config, model.weights
+    first = [Writer("embed", w["embed.W_E"])]
+    if embed := POSITIONS[c.positions].embed:
+        first.append(Writer("pos_embed", embed(c, Place(w, None), np.zeros((1, c.n_ctx, c.d_model)), 0)))
+    found = [Stage([], first, "")]
+    for i in range(c.n_layers):
+        at = f"blocks.{i}."
+        gain = _gain(model, at + "ln1")
+        heads = [head_wires(model, i, h) for h in range(c.n_heads)]
+        readers = [
+            Reader(f"head:{i}.{h}", port, gain * columns)
+            for h, wires in enumerate(heads)
+            for port, columns in zip("qkv", wires[:3], strict=True)
+        ]
+        found.append(Stage(readers, [Writer(f"head:{i}.{h}", wires[3]) for h, wires in enumerate(heads)], at + "ln1"))
+        if at + "mlp.W_out" in w:
+            ins, outs = mlp_wires(model, i)
+            gain = _gain(model, at + "ln2")
+            readers = [Reader(f"mlp:{i}", port, gain * columns) for port, columns in ins.items()]
+            found.append(Stage(readers, [Writer(f"mlp:{i}", outs)], at + "ln2"))
+    W_U = w["embed.W_E"].T if c.tied else w["unembed.W_U"]
+    norm = "ln_final" if c.norm_first else ""
+    found.append(Stage([Reader("unembed", "logits", _gain(model, norm) * W_U)], [], norm))
+    return found
+
+
+def head_wires(model: Model, layer: int, head: int) -> tuple[Any, Any, Any, Any]:
+    """W_Q, W_K, W_V [D,K] and W_O [K,D] of a head, without the dimensions of which nothing can come.
+
+    A dimension of the query matters if keys differ in it, one of the key if there is a query for it; one of the value
+    if it is written somewhere, one of the output if there is a value for it.
+    """
+    c, w, at = model.config, model.weights, f"blocks.{layer}.attn."
+    W_Q, W_K, W_V, W_O = (w[f"{at}W_{x}"][head] for x in "QKVO")
+    b_Q, b_K, b_V = (w[f"{at}b_{x}"][head] if f"{at}b_{x}" in w else np.zeros(c.d_head) for x in "QKV")
+    asks, differs = (W_Q != 0).any(0) | (b_Q != 0), (W_K != 0).any(0)          # K
+    if POSITIONS[c.positions].rotate:  # pairs of dimensions are mixed, and even a constant key differs by position
+        n = c.d_head // 2
+        differs |= b_K != 0
+        for mask in (asks, differs):
+            mask[:n] |= mask[n : 2 * n]
+            mask[n : 2 * n] |= mask[:n]
+    if c.qk_norm:  # all dimensions share a scale
+        asks[:], differs[:] = asks.any(), differs.any()
+    written, has_value = (W_O != 0).any(1), (W_V != 0).any(0) | (b_V != 0)     # K
+    return W_Q * differs, W_K * asks, W_V * written, W_O * has_value[:, None]
+
+
+def mlp_wires(model: Model, layer: int) -> tuple[dict[str, Any], Any]:
+    """{"in": W_in [D,F], "gate": W_gate} and W_out [F,D], without neurons that write nothing or never fire.
+
+    Every activation is 0 at 0, so that a neuron without weights and bias never fires.
+    """
+    w, at = model.weights, f"blocks.{layer}.mlp."
+    ports = [p for p in ("in", "gate") if f"{at}W_{p}" in w]
+    written, fires = (w[at + "W_out"] != 0).any(1), np.ones(model.config.d_mlp, dtype=bool)  # F
+    for port in ports:
+        bias = w.get(f"{at}b_{port}")
+        fires &= (w[f"{at}W_{port}"] != 0).any(0) | (False if bias is None else bias != 0)
+    return {p: w[f"{at}W_{p}"] * (written & fires) for p in ports}, w[at + "W_out"] * fires[:, None]
+
+
+def _gain(model: Model, norm: str) -> Any:
+    """What the norm before a reader multiplies coordinates by, [D,1]; after a post-norm, the stream has it already."""
+    gain = model.weights.get(norm + ".w") if model.config.norm_first and model.config.norm != "none" else None
+    return np.ones((model.config.d_model, 1)) if gain is None else gain[:, None]
+
+
+def possible(model: Model) -> list[tuple[str, str, str]]:
+    """Every (writer, reader, port) that the architecture allows: what there is to choose from."""
+    found, writers = list[tuple[str, str, str]](), list[str]()
+    for stage in stages(model):
+        found += [(writer, r.part, r.port) for r in stage.readers for writer in writers]
+        writers += [x.part for x in stage.writers]
+    return found
+
+
+Edge = tuple[str, str, str, dict[str, float]]  # writer, reader, port, slot -> size
+
+
+def edges(model: Model, slots: dict[str, tuple[int, int]]) -> list[Edge]:
+    """All edges (writer, reader, port) with the size of what passes, by slot of the stream."""
+    c = model.config
+    found, writers = list[Edge](), list[Writer]()
+    for stage in stages(model):
+        new = [
+            (writer.part, reader.part, reader.port, via)
+            for reader in stage.readers
+            for writer in writers
+            if (via := passes(writer.rows, reader.columns, slots, c.norm == "layer" and c.norm_first))
+        ]
+        if not _has_constants(model):
+            new, fed = _fed(new)
+            stage = replace(stage, writers=[x for x in stage.writers if not stage.readers or x.part in fed])
+        found += new
+        writers += stage.writers
+        if stage.norm and not c.norm_first and c.norm != "none":
+            gain = model.weights.get(stage.norm + ".w", 1.0)
+            if c.norm == "layer":
+                writers = [Writer(x.part, x.rows - x.rows.mean(1, keepdims=True)) for x in writers]
+            writers = [Writer(x.part, x.rows * gain) for x in writers]
+    return found
+
+
+def _has_constants(model: Model) -> bool:
+    """Whether some bias may feed a part that no other part feeds."""
+    return any(w.any() for n, w in model.weights.items() if n.rpartition(".")[2].startswith("b") and n != "unembed.b_U")
+
+
+def _fed(new: list[Edge]) -> tuple[list[Edge], set[str]]:
+    """The edges without queries of keys that are all 0 (and the reverse); and the parts that have input to use."""
+    ports: dict[str, set[str]] = {}
+    for _, reader, port, _ in new:
+        ports.setdefault(reader, set()).add(port)
+    kept = [e for e in new if e[2] not in "qk" or {"q", "k"} <= ports[e[1]]]
+    return kept, {part for part, there in ports.items() if there & {"v", "in", "logits"}}
+
+
+def passes(rows: Any, columns: Any, slots: dict[str, tuple[int, int]], mean: bool) -> dict[str, float]:
+    """Slot -> norm of rows [n,D] times columns [D,m] over the slot's coordinates, where it is not 0."""
+    via = {}
+    for name, (a, b) in slots.items():
+        size, most = _norm(rows[:, a:b] @ columns[a:b]), _norm(rows[:, a:b]) * _norm(columns[a:b])
+        if size > dust(rows) * most:
+            via[name] = size
+    if mean:
+        out, into = rows.sum(1), columns.sum(0)
+        out[np.abs(out) <= dust(rows) * np.abs(rows).sum(1)] = 0
+        into[np.abs(into) <= dust(rows) * np.abs(columns).sum(0)] = 0
+        if (size := _norm(out) * _norm(into) / rows.shape[1]) > 0:
+            via[MEAN] = size
+    return via
+
+
+def dust(x: Any) -> float:
+    """A product so small beside its factors is rounding."""
+    return float(64 * np.finfo(x.dtype).eps)
+
+
+def _norm(x: Any) -> float:
+    return float(np.linalg.norm(x))
+
+
+class Cut:
+    """A tap that takes away, at the readers' ports, what comes along certain edges: model(tokens, tap=Cut(…)).
+
+    What a writer adds to the stream is known from the run itself; at a port, its share is subtracted at the scale that
+    the norm has there. Biases stay.
+    """
+
+    def __init__(self, model: Model, edges: Iterable[tuple[str, str, str]]) -> None:
+        self.model = model if isinstance(model.weights["embed.W_E"], np.ndarray) else model.map(arrays.numpy)
+        self.cut: dict[tuple[str, str], list[str]] = {}
+        there, ports = parts(model), {"head": "qkv", "mlp": ("in", "gate"), "unembed": ("logits",)}
+        for writer, reader, port in edges:
+            known = writer in there and reader in there and port in ports.get(reader.partition(":")[0], ())
+            if not known or there.index(writer) >= there.index(reader):
+                raise GlassformerError(f"edge {writer} → {reader}, {port} — expected parts of the model, in order")
+            self.cut.setdefault((reader, port), []).append(writer)
+        c = model.config
+        self.wrote: dict[str, Any] = {}  # part -> what it has added to the stream, as it is there now [B,T,D]
+        self.scale: Any = 1.0
+        self.end = "ln_final.hook_normalized" if c.norm_first and c.norm != "none" else ""
+        if not self.end:
+            self.end = f"blocks.{c.n_layers - 1}.hook_resid_post" if c.n_layers else "hook_embed"
+
+    def __call__(self, name: str, value: Any) -> Any:
+        w, c = self.model.weights, self.model.config
+        place, _, hook = name.rpartition(".")
+        layer = place.split(".")[1] if place.startswith("blocks.") else ""
+        if hook in ("hook_embed", "hook_pos_embed"):
+            part = hook.removeprefix("hook_")
+            self.wrote[part] = value
+            if not c.n_layers and c.norm == "none" and part in self.cut.get(("unembed", "logits"), ()):
+                return value * 0  # there is no later place
+            return value
+        if hook == "hook_scale" and place.rpartition(".")[2] in ("ln1", "ln2", "ln_final"):
+            self.scale = value
+            if not c.norm_first:
+                self.wrote = {part: self._normed(x, place) for part, x in self.wrote.items()}
+        elif hook in ("hook_q", "hook_k", "hook_v"):
+            port = hook[-1]
+            lost = [self._lost(f"head:{layer}.{h}", port, f"blocks.{layer}.ln1") for h in range(c.n_heads)]
+            if any(x is not None for x in lost):
+                W = w[f"{place}.W_{port.upper()}"]
+                per_head = [value[:, :, h] - (0 if x is None else x @ W[h]) for h, x in enumerate(lost)]
+                value = np.stack(per_head, axis=2)                             # B T H K
+        elif hook == "hook_z":
+            for h in range(c.n_heads):
+                self.wrote[f"head:{layer}.{h}"] = value[:, :, h] @ w[f"{place}.W_O"][h]
+        elif hook in ("hook_pre", "hook_pre_linear"):
+            port = "in" if hook == "hook_pre" else "gate"
+            if (x := self._lost(f"mlp:{layer}", port, f"blocks.{layer}.ln2")) is not None:
+                value = value - x @ w[f"{place}.W_{port}"]
+        elif hook == "hook_post":
+            self.wrote[f"mlp:{layer}"] = value @ w[f"{place}.W_out"]
+        if name == self.end and (x := self._lost("unembed", "logits", "ln_final")) is not None:
+            value = value - x
+        return value
+
+    def _lost(self, reader: str, port: str, norm: str) -> Any:
+        """What a port no longer sees, [B,T,D]; None: it sees all."""
+        writers = self.cut.get((reader, port))
+        if not writers:
+            return None
+        x = sum(self.wrote[part] for part in writers)
+        c = self.model.config
+        return self._normed(x, norm) if c.norm_first and c.norm != "none" else x
+
+    def _normed(self, x: Any, norm: str) -> Any:
+        x = x - x.mean(-1, keepdims=True) if self.model.config.norm == "layer" else x
+        return x / self.scale * self.model.weights.get(norm + ".w", 1.0)

@@ -1,0 +1,285 @@
+"""Figures of attention: heatmaps, the map that a task expects, one head in four steps, bars over heads, alignment.
+
+A row is who asks, a column who is asked. The dashed line is the boundary between what was given and what the model
+writes; rows that ask for a token of the answer say which: `= → 9`. Words are the tokens that were read and, if one
+likes, the one that comes last and was not.
+"""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..lens.attention import Alignment, Expected, Steps
+from .style import AMBER, BLUE, COLOURS, GREEN, INK, LINES, ORANGE, PALE, PURPLE, SHARES, SKY, figure, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CELL = 0.21  # inches of a token's row
+SIGNED = "RdBu_r"  # map of colours for numbers of both signs
+ROLES = {"a": BLUE, "b": SKY, "carry": AMBER, "source": BLUE}
+OTHERS = (GREEN, PURPLE)  # roles that a new task may name
+
+
+def heatmaps(
+    patterns: Any, words: Sequence[str], boundary: int | None = None, names: Mapping[str, str] | None = None,
+    title: str = "",
+) -> "Figure":  # fmt: skip
+    """Patterns [L,H,T,S] of one input, or means: layers from top to bottom, heads from left to right.
+
+    Layers of one head are side by side. `boundary`: the position of the first token of the answer. `names`: of heads,
+    as "layer.head" -> name.
+    """
+    L, H, T, _ = _check(patterns)
+    rows, columns = (L, H) if H > 1 else (1, L)
+    fig, axes = figure(rows, columns, size=_size(rows, columns, T))
+    with styled():
+        for ax, (i, h) in zip(axes, np.ndindex(L, H), strict=True):
+            drawn = _heatmap(ax, patterns[i, h], words, boundary, small=columns > 2)
+            given = (names or {}).get(f"{i}.{h}")
+            name = f"{i}.{h} {given}" if given else f"layer {i}, head {h}"
+            letters = int(14 * _side(T))  # that fit
+            ax.set_title(textwrap.fill(name, letters, max_lines=2, placeholder="…"), fontsize=8 if given else 10)
+        _finish(fig, axes, drawn, title)
+    return fig
+
+
+def expected_beside(
+    patterns: Any, right: Expected, words: Sequence[str], boundary: int | None = None, late: Expected | None = None,
+    title: str = "",
+) -> "Figure":  # fmt: skip
+    """What the task expects, by role, then the patterns [L,H,T,S] with the cells of a, b or the source framed.
+
+    `late`: another map to be drawn beside the right one, that of the book.
+    """
+    L, H, T, _ = _check(patterns)
+    maps = [("expected", right), *([("the book's, a row late", late)] if late else [])]
+    columns = max(len(maps) + L * H if L * H <= 2 else 3, len(maps))
+    rows = -(-(len(maps) + L * H) // columns)
+    fig, axes = figure(rows, columns, size=_size(rows, columns, T))
+    with styled():
+        for ax, (name, m) in zip(axes, maps, strict=False):
+            _roles(ax, m, words, boundary)
+            ax.set_title(name)
+        rest = axes[len(maps) :]
+        for ax, (i, h) in zip(rest, np.ndindex(L, H), strict=False):
+            drawn = _heatmap(ax, patterns[i, h], words, boundary, small=columns > 2)
+            _frame(ax, right.aligned)
+            ax.set_title(f"layer {i}, head {h}")
+        for ax in rest[L * H :]:
+            ax.set_visible(False)
+        _finish(fig, axes[: len(maps) + L * H], drawn, title)
+    return fig
+
+
+def four_steps(s: Steps, boundary: int | None = None, title: str = "") -> "Figure":
+    """One head on one input: project, score, mask and softmax, combine."""
+    T = len(s.tokens)
+    width, height = _size(2, 3, T)
+    fig, axes = figure(2, 3, size=(width, height))
+    with styled():
+        for ax, (name, x) in zip(axes, (("queries", s.q), ("keys", s.k), ("values", s.v)), strict=False):
+            _signed(fig, ax, x, s.tokens, f"1 project: {name}")
+        _signed(fig, axes[3], s.scores, s.tokens, "2 score: q·k, scaled", keys=True)
+        drawn = _heatmap(axes[4], s.pattern, s.tokens, boundary, small=True)
+        _colourbar(fig, axes[4], drawn)
+        axes[4].set_title("3 mask, softmax")
+        _signed(fig, axes[5], s.z, s.tokens, "4 combine: values, mixed")
+        _suptitle(fig, title or f"layer {s.layer}, head {s.head}")
+    return fig
+
+
+def bars_from(summaries: Mapping[str, Any], places: Sequence[str], title: str = "") -> "Figure":
+    """Attention from one position, by head: input -> [L,H,S]. Layers from top to bottom, heads from left to right."""
+    if not summaries or not len(first := next(iter(summaries.values()))):
+        raise GlassformerError("bars of attention — nothing to draw: expected a model with layers, and an input")
+    L, H, S = first.shape
+    fig, axes = figure(L, H, size=(max(1.2 + 1.7 * H, 4.0), 1.0 + 1.3 * L), sharex=True, sharey=True)
+    width = 0.8 / len(summaries)
+    with styled():
+        for j, (name, shares) in enumerate(summaries.items()):
+            for ax, (i, h) in zip(axes, np.ndindex(L, H), strict=True):
+                x = np.arange(S) - 0.4 + width * (j + 0.5)
+                ax.bar(x, shares[i, h], width, color=COLOURS[j % len(COLOURS)], label=name)
+                ax.set_title(f"layer {i}, head {h}", fontweight="normal", fontsize=8)
+                ax.set_ylim(0, 1)
+                ax.set_xticks(range(S), places)
+                ax.tick_params(axis="x", length=0)
+                ax.grid(axis="y", color=PALE, linewidth=0.5)
+                ax.yaxis.set_major_formatter(lambda y, _: f"{y:.0%}")
+        handles, labels = axes[0].get_legend_handles_labels()
+        fig.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        _suptitle(fig, title)
+    return fig
+
+
+def alignment_bars(
+    alignments: Sequence[Alignment], names: Sequence[str] = (), places: Sequence[str] = (), title: str = ""
+) -> "Figure":
+    """Share of attention on each role, by answer position: a column for each model, a row for each layer and head.
+
+    A tick is what looking at everything alike would put on all roles. `places`: names of the answer positions.
+    """
+    if not alignments:
+        raise GlassformerError("bars of alignment — nothing to draw: expected at least one model")
+    L, H, n = alignments[0].entropy.shape
+    if any(a.entropy.shape != (L, H, n) for a in alignments):
+        raise GlassformerError("bars of alignment — expected models of as many layers, heads and answer positions")
+    size = max(1.6 + 1.7 * len(alignments), 4.5), 1.1 + 1.4 * L * H
+    fig, axes = figure(L * H, len(alignments), size=size, sharex=True, sharey=True)
+    with styled():
+        for at, ax in enumerate(axes):
+            row, column = divmod(at, len(alignments))
+            a, (i, h) = alignments[column], divmod(row, H)
+            base = np.zeros(n)  # roles share no cell, so bars add up to the share on all of them
+            for name, colour in _colours(a.shares):
+                share = np.nan_to_num(a.shares[name][i, h])
+                ax.bar(range(n), share, 0.72, base, color=colour, label=name)
+                base += share
+            chance = a.chance["expected"]
+            ax.hlines(chance, np.arange(n) - 0.36, np.arange(n) + 0.36, color=INK, linewidth=1.2, label="even look")
+            ax.set_ylim(0, 1)
+            ax.yaxis.set_major_formatter(lambda y, _: f"{y:.0%}")
+            ax.grid(axis="y", color=PALE, linewidth=0.5)
+            ax.set_xticks(range(n), places or [str(p) for p in a.positions])
+            ax.tick_params(axis="x", length=0)
+            if not row:
+                ax.set_title(names[column] if column < len(names) else "")
+            if not column:
+                ax.set_ylabel(f"layer {i}" + (f", head {h}" if H > 1 else ""))
+            if row == L * H - 1:
+                ax.set_xlabel("token that is asked for" if places else "position that asks")
+        handles, labels = axes[0].get_legend_handles_labels()
+        fig.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        _suptitle(fig, title)
+    return fig
+
+
+def grid(models: Sequence[tuple[str, Any, Sequence[str], int | None]], title: str = "") -> "Figure":
+    """Models one under the other, layers side by side: (name, patterns [L,H,T,S], words, boundary) of each.
+
+    Several heads of a layer are drawn as their mean.
+    """
+    if not models:
+        raise GlassformerError("grid of attention — nothing to draw: expected at least one model")
+    shapes = [_check(p) for _, p, _, _ in models]
+    columns, T = max(s[0] for s in shapes), max(s[2] for s in shapes)
+    fig, axes = figure(len(models), columns, size=_size(len(models), columns, T))
+    with styled():
+        for row, (name, patterns, words, boundary) in enumerate(models):
+            for i, ax in enumerate(axes[row * columns : (row + 1) * columns]):
+                ax.set_visible(i < len(patterns))
+                if i < len(patterns):
+                    drawn = _heatmap(ax, patterns[i].mean(0), words, boundary, small=columns > 2)
+                    ax.set_title(f"{name}: layer {i}")
+        _finish(fig, axes, drawn, title)
+    return fig
+
+
+# ── parts ──────────────────────────────────────────────────────────────────────────────────────
+def _heatmap(ax: "Axes", pattern: Any, words: Sequence[str], boundary: int | None, small: bool) -> Any:
+    drawn = ax.imshow(pattern, cmap=SHARES, vmin=0, vmax=1, aspect="auto")
+    _tokens(ax, words, pattern.shape, boundary, small)
+    return drawn
+
+
+def _tokens(ax: "Axes", words: Sequence[str], shape: tuple[int, ...], boundary: int | None, small: bool) -> None:
+    """Tokens on the axes, and the line between what was given and what is written."""
+    T, S = shape
+    if len(words) not in (T, T + 1) or T != S:
+        raise GlassformerError(f"heatmap — expected as many tokens as rows and columns ({T}, {S}), got {len(words)}")
+    rows, words = list(words), words[:T]
+    if boundary is not None:
+        asks = range(boundary - 1, len(rows) - 1)
+        rows[boundary - 1 : len(rows) - 1] = [f"{rows[t]} → {rows[t + 1]}" for t in asks]
+        if boundary < T:
+            for line in (ax.axhline, ax.axvline):
+                line(boundary - 0.5, color=ORANGE, linewidth=1, linestyle=LINES[1])
+    rows = rows[:T]
+    font = 6 if T > 16 else 7 if small else 8
+    every = -(-T // 40)  # beyond 40 tokens, not all of them
+    turned = 90 if max(map(len, words)) > 2 else 0
+    ax.set_xticks(range(0, S, every), list(words)[::every], fontsize=font, rotation=turned)
+    ax.set_yticks(range(0, T, every), rows[::every], fontsize=font)
+    ax.tick_params(length=0)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_visible(False)
+
+
+def _roles(ax: "Axes", right: Expected, words: Sequence[str], boundary: int | None) -> None:
+    """Cells coloured by role; a cell of two roles has the first."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.patches import Patch
+
+    picture = np.ones((*right.union.shape, 3))
+    colours = _colours(right.roles)
+    for name, colour in reversed(colours):
+        picture[right.roles[name]] = to_rgb(colour)
+    ax.imshow(picture, aspect="auto")
+    _tokens(ax, words, right.union.shape, boundary, small=True)
+    handles = [Patch(color=colour, label=name) for name, colour in colours]
+    ax.legend(handles=handles, loc="upper left", handlelength=1, handleheight=1)  # prompt rows are empty
+
+
+def _frame(ax: "Axes", cells: Any) -> None:
+    from matplotlib.patches import Rectangle
+
+    for t, s in np.argwhere(cells):
+        ax.add_patch(Rectangle((s - 0.5, t - 0.5), 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.1))
+
+
+def _signed(fig: "Figure", ax: "Axes", x: Any, words: Sequence[str], title: str, keys: bool = False) -> None:
+    """Numbers of both signs, white at 0."""
+    top = float(np.abs(x).max()) or 1.0
+    drawn = ax.imshow(x, cmap=SIGNED, vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
+    if keys:
+        _tokens(ax, words, x.shape, None, small=True)
+    else:
+        ax.set_yticks(range(len(words)), list(words), fontsize=7)
+        ax.set_xlabel("dimension of the head", fontsize=8)
+        ax.set_xticks(range(0, x.shape[1], -(-x.shape[1] // 7)))
+        ax.tick_params(length=0)
+    ax.set_title(title)
+    _colourbar(fig, ax, drawn)
+
+
+def _colourbar(fig: "Figure", axes: Any, drawn: Any, label: str = "") -> None:
+    bar: Any = fig.colorbar(drawn, ax=axes, fraction=0.04, pad=0.02, aspect=30, shrink=0.7, label=label)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0, labelsize=7)
+
+
+def _finish(fig: "Figure", axes: "Sequence[Axes]", drawn: Any, title: str) -> None:
+    _colourbar(fig, list(axes), drawn, "attention")
+    _suptitle(fig, title)
+
+
+def _suptitle(fig: "Figure", title: str) -> None:
+    if title:
+        fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+
+
+def _colours(roles: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Role -> colour, without the maps that Alignment adds."""
+    named = [name for name in roles if name not in ("aligned", "expected", "late")]
+    new = [name for name in named if name not in ROLES]
+    return [(name, ROLES.get(name) or OTHERS[new.index(name) % len(OTHERS)]) for name in named]
+
+
+def _side(T: int) -> float:
+    return float(np.clip(CELL * T, 1.6, 3.4))
+
+
+def _size(rows: int, columns: int, T: int) -> tuple[float, float]:
+    return 0.9 + columns * (_side(T) + 0.55), 0.5 + rows * (_side(T) + 0.45)
+
+
+def _check(patterns: Any) -> tuple[int, int, int, int]:
+    if patterns.ndim != 4 or not len(patterns):
+        raise GlassformerError(f"heatmap — expected patterns [L,H,T,S] with L from 1, got {list(patterns.shape)}")
+    L, H, T, S = patterns.shape
+    return L, H, T, S

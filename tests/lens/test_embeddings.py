@@ -1,0 +1,121 @@
+"""Embeddings as geometry: principal components, cosines, and lines and circles that are known to be there."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer import GlassformerError, load
+from glassformer.lens.embeddings import (
+    before_and_after,
+    cosine,
+    linear,
+    pca,
+    position_embeddings,
+    token_embeddings,
+)
+from helpers import largest_difference, random_model
+
+SIZES = st.tuples(st.integers(1, 9), st.integers(1, 6), st.integers(0, 100))
+
+
+@given(SIZES)
+def test_pca_is_a_rotation_ordered_by_variance(sizes):
+    n, d, seed = sizes
+    x = np.random.default_rng(seed).normal(size=(n, d))
+    found = pca(x)
+    assert largest_difference(found.points @ found.components, x - x.mean(0)) < 1e-12
+    assert np.allclose(found.components @ found.components.T, np.eye(len(found.components)))
+    assert (np.diff(found.explained) <= 1e-12).all()
+    if n > 1:
+        variance = ((x - x.mean(0)) ** 2).sum()
+        assert np.allclose(found.explained, (found.points**2).sum(0) / variance)
+        assert found.explained.sum() == pytest.approx(1)
+
+
+def test_pca_agrees_with_the_eigenvalues_of_the_covariance():
+    x = np.random.default_rng(1).normal(size=(30, 5)) * [5, 3, 2, 1, 0.1]
+    values = np.sort(np.linalg.eigvalsh(np.cov(x.T)))[::-1]
+    found = pca(x)
+    assert np.allclose(found.explained, values / values.sum())
+    assert [found.needed(s) for s in (0.01, 0.99, 1.0)] == [1, 4, 5]
+
+
+def test_equal_rows_have_no_components_that_explain_anything():
+    assert not pca(np.full((4, 3), 0.1)).explained.any()
+    with pytest.raises(GlassformerError, match=r"expected a matrix \[N,D\].*got shape \[3\]"):
+        pca(np.ones(3))
+
+
+def test_cosine():
+    got = cosine([[1, 0], [3, 0], [-1, 0], [1, 1], [0, 0]])
+    half = 0.5**0.5
+    assert np.allclose(got, [[1, 1, -1, half, 0], [1, 1, -1, half, 0], [-1, -1, 1, -half, 0],
+                             [half, half, -half, 1, 0], [0, 0, 0, 0, 0]])  # fmt: skip
+
+
+def test_a_line_and_a_circle_are_known_by_their_measures():
+    n, rng = np.arange(11), np.random.default_rng(0)
+    line = 3 + np.outer(n, rng.normal(size=4))
+    assert linear(line) == pytest.approx(1)
+    angle = 2 * np.pi * 3 * n / 11
+    circle = np.stack([np.cos(angle), np.sin(angle)], 1) @ np.linalg.qr(rng.normal(size=(4, 4)))[0][:2]
+    model = random_model(d_vocab=11)  # tokens 0 … 10
+    for vectors, frequency, is_line in ((line, 1, True), (circle, 3, False)):
+        e = token_embeddings(_with(model, "embed.W_E", vectors))
+        k, share = e.circle
+        assert k == frequency and (e.line > 0.99) is is_line and (share > 0.99) is not is_line
+
+
+def _with(model, name, value):
+    return replace(model, weights=dict(model.weights) | {name: value})
+
+
+def test_hand_made_programs_have_the_geometry_they_were_given():
+    assert token_embeddings(load("addition:order=ones")).line == pytest.approx(1)
+    pizza = token_embeddings(load("modular-addition:variant=pizza,p=23"))
+    assert pizza.numbers == list(range(23)) and pizza.names[23] == "="
+    assert pizza.circle[1] == pytest.approx(1 / 5) and pizza.line < 0.15  # five dials of one size
+    assert token_embeddings(load("hello-world")).line is None and token_embeddings(load("hello-world")).circle is None
+
+
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
+def test_positions_are_what_the_model_adds(kind):
+    model = random_model(positions=kind)
+    seen = {}
+    model(np.zeros((1, 9), dtype=int), tap=lambda name, x: seen.setdefault(name, x))
+    e = position_embeddings(model, boundary=5)
+    assert np.array_equal(e.vectors, np.broadcast_to(seen["hook_pos_embed"], (1, 9, 4)).reshape(9, 4))
+    assert e.names == [str(i) for i in range(9)] and e.boundary == 5
+
+
+@pytest.mark.parametrize("kind", ["none", "rotary", "alibi"])
+def test_where_nothing_is_added_there_is_nothing_to_look_at(kind):
+    with pytest.raises(GlassformerError, match=f"positions={kind} adds nothing"):
+        position_embeddings(random_model(positions=kind))
+
+
+def test_torch_weights_give_the_same():
+    model = random_model()
+    assert np.array_equal(token_embeddings(model).vectors, token_embeddings(model.torch()).vectors)
+    assert np.array_equal(position_embeddings(model).vectors, position_embeddings(model.torch()).vectors)
+
+
+def test_before_and_after():
+    first, second = random_model(0), random_model(1)
+    for what in ("tokens", "positions"):
+        before, after = before_and_after(first, second, what)
+        assert before.what == what and not np.array_equal(before.vectors, after.vectors)
+    with pytest.raises(GlassformerError, match="same tokens, got 7 and 8"):
+        before_and_after(first, random_model(d_vocab=8))
+    with pytest.raises(GlassformerError, match="expected tokens or positions, got 'heads'"):
+        before_and_after(first, second, "heads")
+
+
+def test_json_is_plain():
+    e = token_embeddings(random_model())
+    said = json.loads(json.dumps(e.to_json()))
+    assert said["names"] == list("0123456") and len(said["cosine"]) == 7 and len(said["points"][0]) == 2

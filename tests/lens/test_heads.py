@@ -1,0 +1,132 @@
+"""Classes of heads: programs, whose heads have known jobs, and patterns made to order."""
+
+import json
+
+import numpy as np
+import pytest
+
+from glassformer.errors import GlassformerError
+from glassformer.lens.attention import Average, Expected, expected, patterns
+from glassformer.lens.heads import MIXED, THRESHOLDS, classify, from_position, scores
+from glassformer.refs import load, load_task
+from helpers import largest_difference, random_model
+
+KNOWN = [
+    ("addition:digits=3,order=ones", {"same-column": ["0.0"], "carry": ["0.1"]}),
+    ("addition:digits=3", {"operands": ["0.0"], "sink": ["0.1"]}),
+    ("addition:digits=2,variant=book", {"first operand": ["0.0", "0.1"], "second operand": ["0.2", "0.3"],
+                                        "self": ["0.4"]}),
+    ("modular-addition", {"broad": ["0.0"]}),
+    ("modular-addition:operation=-", {"first operand": ["0.0"], "second operand": ["0.1"]}),
+    ("reverse", {"source": ["0.0"]}),
+    ("min:vocab=20", {"content": ["0.0"]}),
+    ("sort:vocab=20", {"content": ["0.0", "0.1", "0.2", "0.3", "0.4"]}),
+    ("search:prefix=2,vocab=5,block=10", {"previous-token": ["0.0", "1.0"], "content": ["2.0"]}),
+    ("add-mod:digits=2", {"broad": ["0.0"]}),
+    ("multiplication:digits=2", {"fixed position": ["0.0", "0.1"], MIXED: ["1.0", "1.1"]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ref, kinds", KNOWN, ids=[ref for ref, _ in KNOWN])
+def test_heads_of_programs(ref, kinds):
+    model = load(ref)
+    task = load_task(model)
+    rows = task.sample(300, np.random.default_rng(0))
+    found = classify(model, task, rows)
+    assert found.kinds() == kinds
+    for h in found.heads:
+        assert h.label == model.labels.heads[f"{h.layer}.{h.head}"] and h.label in str(h)
+        assert all(-1e-9 <= s <= 1 + 1e-9 for s in h.scores.values())
+        assert h.passed == [k for k in THRESHOLDS if h.scores.get(k, 0) >= THRESHOLDS[k]]
+
+
+# ── patterns made to order ─────────────────────────────────────────────────────────────────────
+T, ASKS = 12, slice(7, 12)
+
+
+def made(pattern, spread=None):
+    """The average of one head that has this pattern [T,S], or this spread, for every input."""
+    p = np.asarray(pattern, dtype=float)[None, None]
+    bits = -(p * np.log2(np.where(p > 0, p, 1))).sum(-1)
+    asked = np.zeros(T, int)
+    asked[ASKS] = 10
+    spread = np.zeros_like(p) if spread is None else np.full(p.shape, spread)
+    seen = np.maximum(np.log2(np.arange(T) + 1), 1e-9)
+    return Average(10, asked, p, p * (asked > 0)[:, None], spread, p.max(-1), bits, bits / seen)
+
+
+def kind_of(pattern, spread=None, roles=None):
+    roles = expected(load_task("addition:digits=3,order=ones")) if roles is None else roles
+    got = {name: float(s[0, 0]) for name, s in scores(made(pattern, spread), roles).items()}
+    return next((k for k in THRESHOLDS if got.get(k, 0) >= THRESHOLDS[k]), MIXED), got
+
+
+def to(*columns):
+    """Everyone looks at these columns alike."""
+    p = np.zeros((T, T))
+    p[:, list(columns)] = 1 / len(columns)
+    return p
+
+
+def mixed_with(p, share):
+    """The rest goes to what was written two tokens ago, which has no name."""
+    away = np.roll(np.eye(T), -2, axis=1)
+    return share * p + (1 - share) * away
+
+
+even = np.tril(np.ones((T, T)))
+CASES = [
+    ("first operand", to(0, 1, 2)), ("second operand", to(4, 5, 6)), ("operands", to(0, 4)), ("self", np.eye(T)),
+    ("previous-token", np.roll(np.eye(T), -1, axis=1)), ("sink", to(3)), ("sink", to(7)),
+    ("broad", even / even.sum(-1, keepdims=True)), (MIXED, mixed_with(to(3), 0.5)), ("sink", mixed_with(to(3), 0.61)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, pattern", CASES, ids=range(len(CASES)))
+def test_patterns_made_to_order(kind, pattern):
+    assert kind_of(pattern)[0] == kind
+
+
+def test_a_sink_is_steady_and_holds_no_role():
+    assert kind_of(to(3), spread=0.3)[0] == "sink" and kind_of(to(3), spread=0.5)[0] == MIXED
+    assert kind_of(to(2))[1]["sink"] == 0  # a digit of a
+    kind, got = kind_of(to(2), roles=Expected({}))
+    assert kind == "fixed position" and "sink" not in got and "same-column" not in got
+
+
+def test_same_column_is_at_the_row_that_needs_it():
+    right = expected(load_task("addition:digits=3,order=ones"))
+    p = right.aligned / 2.0
+    p[10:] = 0
+    assert kind_of(p)[1]["same-column"] == pytest.approx(1)
+    assert kind_of(np.roll(p, 1, axis=0))[1]["same-column"] == 0
+
+
+def test_the_rule_for_names():
+    """A head on a's digit of the column passes three tests: the narrowest gives the name."""
+    p = expected(load_task("addition:digits=3,order=ones")).roles["a"] * 1.0
+    kind, got = kind_of(p)
+    assert kind == "first operand" and got["same-column"] == pytest.approx(1)
+
+
+# ── tables and summaries ───────────────────────────────────────────────────────────────────────
+def test_a_table_of_heads():
+    model = load("modular-addition:p=13,operation=-,plus=true")
+    task = load_task(model)
+    table = classify(model, task)
+    assert table.rows == 169 and table[0, 1].kind == "second operand"
+    assert table[0, 1].looks_at == [(2, "b", pytest.approx(1))] and "0.1  second operand" in str(table)
+    out = json.loads(json.dumps(table.to_json(), allow_nan=False))
+    assert out["thresholds"] == THRESHOLDS and out["heads"][1]["label"] == "reads b and mirrors it"
+    alone = classify(model, task, np.array([[5, 8]]))
+    assert alone.rows == 1 and alone[0, 0].kind == "first operand"
+
+
+def test_from_one_position():
+    model, tokens = random_model(5), np.random.default_rng(0).integers(0, 7, (8, 6))
+    p = patterns(model, tokens)
+    assert largest_difference(from_position(model, tokens), p[:, :, :, 5].mean(1)) < 1e-15
+    assert largest_difference(from_position(model, tokens, 2), p[:, :, :, 2].mean(1)) < 1e-15
+    assert from_position(model, tokens[0]).shape == (2, 3, 6)
+    with pytest.raises(GlassformerError, match="position 6 — expected one of 6"):
+        from_position(model, tokens, 6)

@@ -1,0 +1,73 @@
+"""All views at once: on every program, with figures, and what is left out says why."""
+
+import json
+
+import numpy as np
+import pytest
+from cases import CASES
+
+from glassformer import GlassformerError, load, load_task
+from glassformer.lens.inspect import VIEWS, inspect
+from glassformer.show.inspect import FIGURES, figures
+from glassformer.show.style import save
+
+REFS = sorted({ref for ref, _, _ in CASES if load(ref).task})
+
+
+def look(ref, n=30, **options):
+    model = load(ref)
+    task = load_task(model)
+    return inspect(model, task, task.sample(n, np.random.default_rng(0)), **options)
+
+
+@pytest.mark.parametrize("ref", REFS)
+def test_every_program_can_be_inspected(ref):
+    found = look(ref)
+    assert set(found.found) | set(found.skipped) == set(VIEWS)
+    assert {"trace", "tokens", "ranks", "logit-lens", "ablations"} <= set(found.found)
+    assert all(" — " in why for why in found.skipped.values())
+    json.dumps(found.to_json(), allow_nan=False)
+    assert "ablations" in str(found)
+
+
+@pytest.mark.parametrize(
+    "ref", ["addition:digits=3,order=ones", "adder-3.safetensors", "modular-addition:p=13", "sort:vocab=20", "hello-world"]
+)
+def test_every_figure_of_every_view_can_be_drawn(ref, tmp_path):
+    found = look(ref)
+    drawn = 0
+    for name, draw in figures(found).items():
+        try:
+            drawn += save(draw(), tmp_path / f"{name}.png").stat().st_size > 1000
+        except GlassformerError as why:  # a figure that has nothing to show says so
+            assert " — " in str(why)
+    assert drawn >= 5
+    assert set(FIGURES) <= set(VIEWS)
+
+
+def test_the_parts_of_a_hand_made_adder_are_found():
+    found = look("addition:digits=3,order=ones", n=300)
+    kinds = found["heads"].kinds()
+    assert {"same-column", "carry"} <= set(kinds)
+    whole, *without = found["ablations"]
+    assert whole.score.accuracy == 1.0 and max(a.score.accuracy for a in without) < 0.6
+    column = next(t for t in found["interchange"] if t.what == f"head {kinds['same-column'][0]}")
+    assert min(column.share("column")) > 0.95
+
+
+def test_the_input_that_is_shown():
+    model = load("addition:digits=3,order=ones")
+    task = load_task(model)
+    found = inspect(model, task, task.edges()[:5], prompt=task.prompt("999+1"), only=["trace", "logit-lens"])
+    assert "".join(found.subject.words) == "999+001=0001"
+    assert found.subject.boundary == 8 and list(found.found) == ["trace", "logit-lens"]
+
+
+def test_bad_calls():
+    model = load("reverse")
+    with pytest.raises(GlassformerError, match="view 'haeds' — expected one of trace, attention"):
+        inspect(model, load_task(model), only=["haeds"])
+    with pytest.raises(GlassformerError, match="the model's vocabulary"):
+        inspect(model, load_task("addition"))
+    with pytest.raises(GlassformerError, match="at least one input"):
+        inspect(model, load_task(model), np.zeros((0, 5), np.int64))

@@ -1,0 +1,195 @@
+"""Ranks, circuits and truncation: what two ways of computing agree on, and matrices whose rank is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError, checkpoint, load, record
+from glassformer.blueprint import Lora, LowRank
+from glassformer.lens import rank
+from glassformer.lens.logits import shares
+from glassformer.refs import load_task
+from helpers import largest_difference, random_model
+
+
+def total(shapes):
+    return sum(int(np.prod(s)) for s in shapes.values())
+
+
+# ── ranks ──────────────────────────────────────────────────────────────────────────────────────
+def test_equal_values_and_zeros_are_counted():
+    assert rank.effective_rank([3.0, 3, 3, 0, 0]) == pytest.approx(3)
+    assert rank.energy_rank([3.0, 3, 3, 0, 0]) == 3
+    assert rank.effective_rank([0.0, 0]) == rank.energy_rank([0.0, 0]) == 0
+
+
+def test_small_values_count_little():
+    assert 1 < rank.effective_rank([1.0, 0.01]) < 1.1
+    assert rank.energy_rank([1.0, 0.05]) == 1 and rank.energy_rank([1.0, 0.11]) == 2  # 0.25 % and 1.2 % of the energy
+    assert rank.energy_rank([10.0, 1, 1], share=0.985) == 2  # 101 of 102 is 99.02 %
+
+
+def test_every_matrix_has_its_rank_and_no_bias_has():
+    model = random_model()
+    found = {r.name: r for r in rank.ranks(model)}
+    assert set(found) == {n for n in model.weights if n.split(".")[-1].startswith("W_")}
+    assert found["blocks.0.attn.W_Q"].shape == (4, 9) and found["blocks.0.attn.W_O"].shape == (9, 4)
+    W_Q = np.concatenate(list(model.weights["blocks.0.attn.W_Q"]), axis=1)  # heads side by side
+    assert np.allclose(found["blocks.0.attn.W_Q"].values, np.linalg.svd(W_Q, compute_uv=False))
+    assert found["embed.W_E"].to_json()["holding"] == found["embed.W_E"].holding
+
+
+def test_the_book_adder_is_of_low_rank():
+    """Its seven heads of the digits read one number each, and every neuron reads the same number."""
+    found = {r.name: r for r in rank.ranks(load("addition:digits=1,variant=book"))}
+    assert found["blocks.0.mlp.W_in"].effective == pytest.approx(1)
+
+
+# ── circuits ───────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("m, r, n", [(6, 2, 5), (3, 4, 6), (1, 1, 1)])
+def test_singular_values_without_the_product(m, r, n):
+    rng = np.random.default_rng(0)
+    f = rank.Factored(rng.normal(size=(m, r)), rng.normal(size=(r, n)))
+    whole = np.linalg.svd(f.product, compute_uv=False)
+    k = min(m, r, n)
+    assert f.shape == (m, n) and np.allclose(f.singular_values[:k], whole[:k])
+    assert np.allclose(f.singular_values[k:], 0) and np.allclose(whole[k:], 0)
+    assert f.rank("x").effective == pytest.approx(rank.effective_rank(whole))
+
+
+def test_circuits_are_the_weights_multiplied():
+    model = random_model(scale=0.3)
+    found = rank.circuits(model)
+    assert len(found) == 2 * 2 * 3
+    W = {n: model.weights[f"blocks.1.attn.{n}"][2] for n in ("W_Q", "W_K", "W_V", "W_O")}
+    assert np.allclose(found["QK 1.2"].product, 0.3 * W["W_Q"] @ W["W_K"].T)
+    assert np.allclose(found["OV 1.2"].product, W["W_V"] @ W["W_O"])
+
+
+CHOICES = [{}, {"norm": "rms", "qk_norm": True}, {"norm": "none", "scale": 0.7}, {"norm_first": False}]
+
+
+@pytest.mark.parametrize("choices", CHOICES)
+def test_tokens_attend_as_the_scores_say(choices):
+    """Without positions and before any other layer, a score depends on the two tokens alone."""
+    model = random_model(positions="none", mask="none", **choices)
+    cache = record(model, np.arange(7)[None])[1]
+    for h in range(3):
+        ours = rank.attends(model, 0, h).product
+        assert largest_difference(cache["blocks.0.attn.hook_attn_scores"][0, h], ours) < 1e-12
+
+
+@pytest.mark.parametrize("choices", CHOICES[:-1])
+def test_a_copied_token_writes_what_its_head_adds_to_the_logits(choices):
+    """A lone token attends to itself, so its head writes just that."""
+    model = random_model(positions="none", n_layers=1, **choices)
+    tokens = np.arange(7)[:, None]
+    cache = record(model, tokens)[1]
+    scale = cache["ln_final.hook_scale"][..., 0] if model.config.norm != "none" else np.ones((7, 1))
+    full = rank.copies(model, 0, 1).product / scale                            # V V
+    for first, second in ((0, 1), (5, 2)):
+        pair = (np.full_like(tokens, t) for t in (first, second))
+        share = dict(shares(model, cache, *pair))["head 0.1"][:, 0]
+        assert largest_difference(share, full[:, first] - full[:, second]) < 1e-12
+
+
+def test_other_rows_than_tokens_can_be_read():
+    model = random_model()
+    W_pos = model.weights["pos_embed.W_pos"]
+    silent = replace(model, weights=dict(model.weights) | {"embed.W_E": np.zeros((7, 4))})
+    cache = record(silent, np.zeros((1, 9), dtype=int))[1]
+    scores, ours = cache["blocks.0.attn.hook_attn_scores"][0, 2], rank.attends(model, 0, 2, W_pos).product
+    seen = np.isfinite(scores)
+    assert seen.sum() == 45 and np.allclose(scores[seen], ours[seen])
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(GlassformerError, match=r"head 2\.0 — expected a layer below 2 and a head below 3"):
+        rank.qk_circuit(random_model(), 2, 0)
+    with pytest.raises(GlassformerError, match="a norm stands between"):
+        rank.copies(random_model(norm_first=False), 0, 0)
+    with pytest.raises(GlassformerError, match=r"expected shape \[n,4\], got \[7, 3\]"):
+        rank.attends(random_model(), 0, 0, np.zeros((7, 3)))
+    with pytest.raises(GlassformerError, match="expected a rank from 0, got -1"):
+        rank.truncate(random_model(), -1)
+
+
+# ── taking rank away ───────────────────────────────────────────────────────────────────────────
+def test_hidden_matrices_are_cut_and_the_rest_is_kept():
+    model = random_model().astype("float32")
+    cut = rank.truncate(model, 2)
+    for (name, before), after in zip(model.weights.items(), cut.weights.values(), strict=True):
+        hidden = name.startswith("blocks.") and ".W_" in name
+        assert hidden or np.array_equal(before, after), name
+        assert after.dtype == np.float32
+    assert max(np.linalg.matrix_rank(m) for n, m in rank.matrices(cut).items() if "blocks" in n) == 2
+    assert cut.provenance["truncated"] == 2
+
+
+def test_full_rank_is_the_model_itself_and_rank_0_has_no_blocks():
+    model = random_model()
+    tokens = np.arange(7)[None]
+    assert largest_difference(model(tokens), rank.truncate(model, 4)(tokens)) < 1e-10
+    assert not any(w.any() for n, w in rank.truncate(model, 0).weights.items() if "blocks" in n and ".W_" in n)
+
+
+def test_the_cut_is_what_the_low_rank_blueprint_starts_from():
+    model = random_model(d_model=16, d_head=5, d_mlp=16)
+    shapes = {n: w.shape for n, w in model.weights.items()}
+    blueprint = LowRank(2)
+    theirs = blueprint.expand(blueprint.start(model.weights, np.random.default_rng(0)), shapes)
+    for name, w in rank.truncate(model, 2).weights.items():
+        assert largest_difference(theirs[name], w) < 1e-12, name
+
+
+def test_accuracy_and_size_of_each_rank():
+    model = load("reverse:length=3,alphabet=4")
+    task = load_task(model)
+    cuts = rank.truncation(model, task, [0, 1, 2, 3, 99])
+    assert cuts[-1].accuracy == 1 and cuts[0].accuracy < 0.5
+    assert cuts[-1].parameters == sum(w.size for w in model.weights.values())
+    shapes = {n: w.shape for n, w in model.weights.items()}
+    assert [t.parameters for t in cuts[1:]] == [total(LowRank(r).theta_shapes(shapes)) for r in (1, 2, 3, 99)]
+    assert cuts[0].parameters < cuts[1].parameters
+
+
+def damaged(model, ranks, rng):
+    """The model with something of a rank taken off some hidden matrices."""
+    weights = dict(model.weights)
+    for name, r in ranks.items():
+        m = rank.matrices(model)[name]
+        noise = rng.normal(size=(m.shape[0], r)) @ rng.normal(size=(r, m.shape[1])) * 100 * np.abs(m).max()
+        weights[name] = weights[name] - noise.reshape(weights[name].shape)
+    return replace(model, weights=weights)
+
+
+def test_the_smallest_lora_that_carries_an_update(tmp_path):
+    after = load("reverse:length=3,alphabet=4")
+    name = "blocks.0.attn.W_O"
+    before = damaged(after, {name: 2}, np.random.default_rng(1))
+    task = load_task(after)
+    found = rank.updates(before, after, task)
+    assert found.accuracy == 1 and found.rank == 2
+    assert found.tried[0].accuracy < 1  # or there would be nothing to carry
+    by_name = {m.name: m for m in found.matrices}
+    assert (by_name[name].values > 1e-6 * by_name[name].values[0]).sum() == 2
+    assert all(m.effective == 0 for m in found.matrices if m.name != name)
+    file = checkpoint.save(before, tmp_path / "before.safetensors")
+    shapes = {n: w.shape for n, w in after.weights.items()}
+    assert found.parameters == total(Lora(str(file), 2).theta_shapes(shapes))
+    assert found.dense == sum(w.size for n, w in after.weights.items() if "blocks" in n and ".W_" in n)
+    assert found.to_json()["rank"] == 2 and "rank 2" in str(found)
+
+
+def test_no_update_needs_rank_0_and_less_may_be_asked_for():
+    model = load("reverse:length=3,alphabet=4")
+    task = load_task(model)
+    assert rank.updates(model, model, task).rank == 0
+    before = damaged(model, {"blocks.0.attn.W_O": 2}, np.random.default_rng(1))
+    assert rank.updates(before, model, task, give=1.0).rank == 0
+
+
+def test_updates_need_the_same_arrays():
+    with pytest.raises(GlassformerError, match=r"same arrays, but blocks\.0\.mlp\.W_in differs"):
+        rank.updates(random_model(d_mlp=6, extras=False), random_model(extras=False), load_task("reverse"))

@@ -1,0 +1,151 @@
+"""The stream: sizes, norms, neurons."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer import GlassformerError, load, record
+from glassformer.lens import stream
+from glassformer.refs import load_task
+from helpers import largest_difference, random_model
+
+TOKENS = np.random.default_rng(0).integers(0, 7, (5, 9))
+
+
+# ── sizes ──────────────────────────────────────────────────────────────────────────────────────
+@given(st.integers(0, 3), st.sampled_from([0, 5]), st.booleans(), st.sampled_from(["learned", "none", "rotary"]))
+@settings(max_examples=30, deadline=None)
+def test_lengths_are_those_of_the_cache(n_layers, d_mlp, norm_first, positions):
+    model = random_model(n_layers=n_layers, d_mlp=d_mlp, norm_first=norm_first, positions=positions)
+    found, cache = stream.norms(model, TOKENS), record(model, TOKENS)[1]
+    by_part = dict(zip(found.parts, found.after, strict=True))
+    for i in range(n_layers):
+        last = f"MLP {i}" if d_mlp else f"attention {i}"
+        assert np.allclose(by_part[last], np.linalg.norm(cache[f"blocks.{i}.hook_resid_post"], axis=-1).mean(0))
+        wrote = np.linalg.norm(cache[f"blocks.{i}.hook_attn_out"], axis=-1).mean(0)
+        assert np.allclose(found.wrote[found.parts.index(f"attention {i}")], wrote)
+    assert len(found.parts) == 1 + n_layers * (1 + bool(d_mlp)) and found.after.shape == (len(found.parts), 9)
+    assert np.array_equal(found.before[1:], found.after[:-1]) and not found.before[0].any()
+
+
+@pytest.mark.parametrize("choices", [{}, {"norm_first": False}, {"norm": "rms"}, {"d_mlp": 0}])
+def test_without_residuals_a_part_replaces_the_stream(choices):
+    model = random_model(**choices)
+    seen = {}
+    stream_tap = stream.without_residual(lambda name, value: seen.setdefault(name, value))
+    model(TOKENS, tap=stream_tap)
+    c = model.config
+    if c.norm_first:
+        after = "hook_resid_mid" if c.d_mlp else "hook_resid_post"
+        assert largest_difference(seen["blocks.0.hook_attn_out"], seen["blocks.0." + after]) < 1e-12
+        found = stream.norms(model, TOKENS, residual=False)
+        assert np.allclose(found.wrote[1:], found.after[1:]) and not found.residual
+    else:
+        x = seen["blocks.0.hook_attn_out"] - seen["blocks.0.hook_attn_out"].mean(-1, keepdims=True)
+        normed = x / np.sqrt((x**2).mean(-1, keepdims=True) + c.eps)
+        expected = normed * model.weights["blocks.0.ln1.w"] + model.weights["blocks.0.ln1.b"]
+        assert largest_difference(expected, seen["blocks.0.hook_resid_mid"]) < 1e-12
+
+
+def test_a_stream_to_which_nothing_is_written():
+    model = random_model(extras=False)
+    silent = replace(model, weights={n: w * (".W_O" not in n and ".W_out" not in n) for n, w in model.weights.items()})
+    with_, without = (stream.norms(silent, TOKENS, residual) for residual in (True, False))
+    assert np.allclose(with_.after, with_.after[0]) and not with_.wrote[1:].any()
+    assert not without.after[1:].any()
+
+
+# ── norms ──────────────────────────────────────────────────────────────────────────────────────
+def test_layer_norm_makes_every_vector_alike():
+    model = random_model(extras=False, eps=0.0)
+    found = {s.name: s for s in stream.norm_statistics(model, TOKENS)}
+    assert list(found) == ["blocks.0.ln1", "blocks.0.ln2", "blocks.1.ln1", "blocks.1.ln2", "ln_final"]
+    for s in found.values():
+        assert s.after.mean == pytest.approx(0, abs=1e-12) and s.after.std == pytest.approx(1)
+        assert s.spread_after == pytest.approx((1, 1)) and s.spread_before[1] > s.spread_before[0] * 1.1
+        assert s.before.counts.sum() == s.after.counts.sum() == 5 * 9 * 4
+    cache = record(model, TOKENS)[1]
+    assert found["blocks.1.ln2"].before.mean == pytest.approx(cache["blocks.1.hook_resid_mid"].mean())
+    assert found["ln_final"].before.std == pytest.approx(cache["blocks.1.hook_resid_post"].std())
+
+
+@pytest.mark.parametrize("choices", [{"norm_first": False}, {"norm": "rms"}, {"n_layers": 0}, {"d_mlp": 0}])
+def test_what_comes_out_is_what_the_norm_makes_of_what_goes_in(choices):
+    model = random_model(**choices)
+    if choices.get("norm_first", True):
+        assert stream.norm_statistics(model, TOKENS)[-1].name == "ln_final"
+    for s in stream.norm_statistics(model, TOKENS):
+        seen = record(model, TOKENS)[1]
+        size = seen[s.name + ".hook_scale"]  # of the input, centred or not
+        power = s.before.std**2 + s.before.mean**2
+        if model.config.norm == "rms":
+            assert power == pytest.approx(float((size**2).mean()) - model.config.eps)
+        assert s.after.mean == pytest.approx(seen[s.name + ".hook_normalized"].mean())
+
+
+def test_post_norm_inputs_have_the_residual_in_them():
+    model = random_model(norm_first=False, norm="rms")
+    cache = record(model, TOKENS)[1]
+    found = {s.name: s for s in stream.norm_statistics(model, TOKENS)}
+    x = cache["blocks.1.hook_resid_mid"] + cache["blocks.1.hook_mlp_out"]
+    assert found["blocks.1.ln2"].before.mean == pytest.approx(x.mean()) and "ln_final" not in found
+
+
+def test_no_norms_to_look_at():
+    with pytest.raises(GlassformerError, match="this model has no norms"):
+        stream.norm_statistics(random_model(norm="none"), TOKENS)
+    with pytest.raises(GlassformerError, match="without layers has no norms"):
+        stream.norm_statistics(random_model(norm_first=False, n_layers=0), TOKENS)
+
+
+# ── neurons ────────────────────────────────────────────────────────────────────────────────────
+def test_firing_counts_inputs_above_0_where_answers_are_asked_for():
+    model, task = load("addition:digits=1,variant=book"), load_task("addition:digits=1")
+    rows = task.rows(0, 100)
+    found = stream.firing(model, task, rows)
+    tokens, answer = task.batch(rows)
+    pre = record(model, tokens[:, :-1])[1]["blocks.0.mlp.hook_pre"]
+    fired = pre[:, answer[0, 1:]] > 1e-9                                       # B n F
+    assert np.allclose(found.share, fired.mean((0, 1))) and np.allclose(found.by_position, fired.mean(0))
+    assert found.positions == [4, 5]
+    kinds = task.classes(rows)
+    assert set(found.classes) == set(kinds)
+    for kind, share in found.classes.items():
+        assert np.allclose(share, fired[kinds == kind].mean((0, 1)))
+    assert found.pre.counts.sum() == fired.size
+    assert found.pre.mean == pytest.approx(pre[:, answer[0, 1:]].mean())
+    assert found.pre.std == pytest.approx(pre[:, answer[0, 1:]].std())
+    assert found.names[0] == model.labels.neurons["0.0"]
+    assert found.to_json()["positions"] == [4, 5]
+
+
+def test_batches_do_not_matter(monkeypatch):
+    model, task = load("addition:digits=1,variant=book"), load_task("addition:digits=1")
+    whole = stream.firing(model, task, task.rows(0, 100))
+    monkeypatch.setattr(stream, "chunk_size", lambda *_: 7)
+    parts = stream.firing(model, task, task.rows(0, 100))
+    assert np.allclose(whole.share, parts.share) and np.allclose(whole.by_position, parts.by_position)
+    assert parts.pre.counts.sum() == whole.pre.counts.sum() and parts.pre.std == pytest.approx(whole.pre.std)
+
+
+def test_what_has_no_neurons_is_refused():
+    task = load_task("reverse")
+    with pytest.raises(GlassformerError, match="layer 0 — expected one that has neurons: no layer has any"):
+        stream.firing(load("reverse"), task, task.rows(0, 1))
+    with pytest.raises(GlassformerError, match=r"layer 3 — expected one that has neurons: \[0, 1\]"):
+        stream.firing(random_model(), task, task.rows(0, 1), layer=3)
+    model = load("addition:digits=1,variant=book")
+    with pytest.raises(GlassformerError, match="expected rows with an answer, got none"):
+        stream.firing(model, load_task(model), np.zeros((0, 2), dtype=int))
+
+
+def test_activation_curves():
+    x, y = stream.activation_curve("relu", -1, 1, 5)
+    assert x.tolist() == [-1, -0.5, 0, 0.5, 1] and y.tolist() == [0, 0, 0, 0.5, 1]
+    x, y = stream.activation_curve(random_model(activation="gelu"))
+    assert y.min() == pytest.approx(-0.16997, abs=1e-4) and y[-1] == pytest.approx(4, abs=1e-3)  # the dip of GELU
+    with pytest.raises(GlassformerError, match="activation 'gellu' — expected one of relu, gelu"):
+        stream.activation_curve("gellu")

@@ -1,0 +1,97 @@
+"""A training run as a trajectory: read in order, followed by any measure, drawn."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError
+from glassformer.checkpoint import save
+from glassformer.lens import trajectory
+from glassformer.lens.trajectory import Trajectory
+from helpers import random_model
+
+
+def snapshot(step, **changes):
+    """A model whose first weight is the step that it was taken at."""
+    model = random_model(0)
+    weights = dict(model.weights)
+    weights["embed.W_E"] = weights["embed.W_E"].copy()
+    weights["embed.W_E"][0, 0] = step
+    return replace(model, weights=weights, provenance={"seed": 3, "step": step} | changes)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for step in (1_000_000, 0, 999_999, 20):  # by number, not by letter
+        save(snapshot(step), tmp_path / f"step-{step:06d}.safetensors")
+    (tmp_path / "notes.txt").write_text("step-000030")
+    return tmp_path
+
+
+def first_weight(model):
+    return model.weights["embed.W_E"][0, 0]
+
+
+def test_in_order_and_lazily(folder, monkeypatch):
+    path = Trajectory.read(folder)
+    assert path.steps == [0, 20, 999_999, 1_000_000] and len(path) == 4
+    read = []
+    monkeypatch.setattr(trajectory, "load", lambda p, load=trajectory.load: read.append(p.name) or load(p))
+    assert first_weight(path[-1]) == 1_000_000 and first_weight(path.at(20)) == 20
+    models = iter(path)
+    assert first_weight(next(models)) == 0
+    assert read == ["step-1000000.safetensors", "step-000020.safetensors", "step-000000.safetensors"]
+    with pytest.raises(GlassformerError, match="step 30 — no snapshot of it; the nearest is of step 20"):
+        path.at(30)
+
+
+def test_follow(folder, monkeypatch):
+    path, read = Trajectory.read(folder), []
+    monkeypatch.setattr(trajectory, "load", lambda p, load=trajectory.load: read.append(p.name) or load(p))
+    got = path.follow({"one": first_weight, "row": lambda m: m.weights["embed.W_E"][0]})
+    assert got["one"].tolist() == path.steps and got["row"].shape == (4, 4) and len(read) == 4
+    assert path.follow(first_weight).tolist() == path.steps
+    assert path.every(3).steps == [0, 1_000_000] and path.every(2).steps == [0, 999_999, 1_000_000]
+    with pytest.raises(GlassformerError, match=r"measure odd — expected one shape .* \[0\] before, \[20\] at step 20"):
+        path.follow({"odd": lambda m: np.zeros(min(int(first_weight(m)), 99))})
+
+
+@pytest.mark.parametrize("other,what", [
+    (snapshot(30, seed=4), "seed"), (replace(snapshot(30), task="reverse"), "task"),
+    (replace(random_model(0, n_layers=1), provenance={"seed": 3}), "config"),
+    (snapshot(30, recipe={"lr": 1}), "recipe"),
+])  # fmt: skip
+def test_mixed_models_are_refused(folder, other, what):
+    save(other, folder / "step-000030.safetensors")
+    says = f"step-000030.safetensors — is of another run than step-000000.safetensors: its {what} differs"
+    with pytest.raises(GlassformerError, match=says):
+        Trajectory.read(folder).follow(first_weight)
+
+
+def test_folders_without_snapshots(tmp_path):
+    with pytest.raises(GlassformerError, match=r"no snapshots here: expected files like step-000200.safetensors$"):
+        Trajectory.read(tmp_path)
+    with pytest.raises(GlassformerError, match="expected a folder of snapshots"):
+        Trajectory.read(tmp_path / "none")
+    (tmp_path / "step-000010.safetensors").write_bytes(b"no model")
+    with pytest.raises(GlassformerError, match=r"step-000010.safetensors — not a safetensors file"):
+        Trajectory.read(tmp_path).follow(first_weight)
+
+
+def test_figure():
+    pytest.importorskip("matplotlib")
+    from glassformer.show.trajectory import measure_curves
+
+    steps = [0, 10, 20]
+    values = {"one": [0.1, 0.5, 1.0], "three": np.ones((3, 3)) * 5, "many": np.arange(60).reshape(3, 20)}
+    fig = measure_curves(steps, values, {"three": ["a", "b", "c"]}, "a run")
+    one, three, many = fig.axes
+    assert [ax.get_ylabel() for ax in fig.axes] == ["one", "three", "many"] and many.get_xlabel() == "step"
+    assert one.lines[0].get_ydata().tolist() == [0.1, 0.5, 1.0] and one.get_legend() is None
+    assert [t.get_text() for t in three.get_legend().get_texts()] == ["a", "b", "c"]
+    assert many.lines[0].get_ydata().tolist() == [9.5, 29.5, 49.5] and len(many.collections) == 1
+    with pytest.raises(GlassformerError, match=r"curves — one: expected numbers \[3\] or \[3, k\], got shape \[2\]"):
+        measure_curves(steps, {"one": [1, 2]})
+    with pytest.raises(GlassformerError, match="nothing to draw"):
+        measure_curves(steps, {})

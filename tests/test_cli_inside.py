@@ -1,0 +1,62 @@
+"""The commands inspect and compare."""
+
+import json
+
+import pytest
+
+
+def test_inspect_prints_and_writes(call, tmp_path):
+    folder = tmp_path / "inside"
+    status, out, err = call("inspect", "adder-3.safetensors", "--inputs", 200, "--out", folder, "--input", "999+1")
+    assert (status, err) == (0, "")
+    assert "9 9 9 + 0 0 1 = 0 0 0 1" in out and "same-column" in out and "inspection.json" in out
+    views = json.loads((folder / "inspection.json").read_text())["views"]
+    assert views["ablations"][0]["accuracy"] == 1.0
+    assert {"attention.png", "ablations.png", "logit-lens.png", "interchange.png"} <= {p.name for p in folder.iterdir()}
+
+
+def test_inspect_json_is_one_object(call):
+    status, out, err = call("inspect", "reverse", "--inputs", 50, "--only", "heads,alignment", "--json")
+    found = json.loads(out)
+    assert (status, err) == (0, "")
+    assert list(found["views"]) == ["heads", "alignment"] and found["views"]["heads"]["heads"][0]["kind"] == "source"
+
+
+def test_compare_hand_made_and_trained(call, tmp_path):
+    figure = tmp_path / "both.png"
+    status, out, err = call("compare", "addition:digits=3,order=ones", "adder-3.safetensors", "--sample", 300,
+                            "--figure", figure)  # fmt: skip
+    assert (status, err) == (0, "")
+    assert "Outputs differ on 0 rows" in out and "17,760" in out and figure.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("a, b", [("reverse", "reverse-5.safetensors"), ("modular-addition", "grok-113.safetensors")])
+def test_compare_works_out_of_the_box(call, a, b):
+    status, out, _ = call("compare", a, b, "--sample", 100, "--json")
+    found = json.loads(out)
+    assert status == 0 and found["differ"] == 0 and found["attention"]["best"]
+
+
+def test_models_that_differ_end_in_status_1(call):
+    status, out, _ = call("compare", "modular-addition:p=7", "modular-addition:p=7,operation=-", "--task",
+                          "modular-addition:p=7", "--json")  # fmt: skip
+    assert status == 1 and json.loads(out)["differ"] > 0
+
+
+BAD = [
+    (["inspect", "reverse", "--only", "haeds"], "view 'haeds'"),
+    (["inspect", "reverse", "--input", "12"], "expected 5 of"),
+    (["inspect", "reverse", "--figures", "gif"], "--figures gif — expected png"),
+    (["inspect", "reverse", "--out", "/proc/nothing/here"], "cannot be made"),
+    (["inspect", "figure-8.2.taotp"], "knows no task"),
+    (["inspect", "reverse", "--task", "addition"], "the model's vocabulary"),
+    (["compare", "reverse", "addition"], "expected two models of one task"),
+    (["compare", "reverse", "reverse", "--figure", "x.bmp"], "a figure ends in"),
+    (["compare", "reverse", "nothing.safetensors"], "cannot be read"),
+]
+
+
+@pytest.mark.parametrize("words, message", BAD)
+def test_bad_input_is_one_line(call, words, message):
+    status, out, err = call(*words)
+    assert (status, out) == (2, "") and message in err and err.count("\n") == 1
