@@ -7,7 +7,7 @@ from glassformer.lens.inspect import inspect
 from glassformer.show.inspect import figures
 from glassformer.show.style import save
 
-SHOWN = ["attention-expected", "tokens", "ablations", "interchange", "logit-lens", "alignment"]
+SHOWN = ["attention-expected", "ablations", "interchange", "logit-lens", "alignment"]
 
 here = Path(__file__).parent
 model = load("adder-3.safetensors")

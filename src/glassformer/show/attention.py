@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import GlassformerError
 from ..lens.attention import Alignment, Expected, Steps
-from .style import AMBER, BLUE, COLOURS, GREEN, INK, LINES, ORANGE, PALE, PURPLE, SHARES, SKY, figure, styled
+from .style import AMBER, BLUE, COLOURS, GREEN, INK, LINES, ORANGE, PALE, PURPLE, SHARES, SKY, figure, headline, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,7 +89,7 @@ def four_steps(s: Steps, boundary: int | None = None, title: str = "") -> "Figur
         _colourbar(fig, axes[4], drawn)
         axes[4].set_title("3 mask, softmax")
         _signed(fig, axes[5], s.z, s.tokens, "4 combine: values, mixed")
-        _suptitle(fig, title or f"layer {s.layer}, head {s.head}")
+        headline(fig, title or f"layer {s.layer}, head {s.head}")
     return fig
 
 
@@ -113,7 +113,7 @@ def bars_from(summaries: Mapping[str, Any], places: Sequence[str], title: str = 
                 ax.yaxis.set_major_formatter(lambda y, _: f"{y:.0%}")
         handles, labels = axes[0].get_legend_handles_labels()
         fig.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-        _suptitle(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -155,7 +155,7 @@ def alignment_bars(
                 ax.set_xlabel("token that is asked for" if places else "position that asks")
         handles, labels = axes[0].get_legend_handles_labels()
         fig.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-        _suptitle(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -255,12 +255,7 @@ def _colourbar(fig: "Figure", axes: Any, drawn: Any, label: str = "") -> None:
 
 def _finish(fig: "Figure", axes: "Sequence[Axes]", drawn: Any, title: str) -> None:
     _colourbar(fig, list(axes), drawn, "attention")
-    _suptitle(fig, title)
-
-
-def _suptitle(fig: "Figure", title: str) -> None:
-    if title:
-        fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+    headline(fig, title)
 
 
 def _colours(roles: Mapping[str, Any]) -> list[tuple[str, str]]:

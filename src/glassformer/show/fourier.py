@@ -7,7 +7,7 @@ import numpy as np
 
 from ..errors import GlassformerError
 from ..lens.modular import ONE_FREQUENCY, ModularAnalysis, Progress
-from .style import BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, figure, styled
+from .style import BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, figure, headline, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def spectrum(analysis: ModularAnalysis, title: str = "") -> "Figure":
             ax.set_ylabel("share of power")
             ax.margins(x=0.01, y=0.12)
         axes[1].set_xlabel("frequency")
-        _suptitle(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -62,7 +62,7 @@ def neurons(analysis: ModularAnalysis, title: str = "") -> "Figure":
             ax.set_title(f"layer {fit.layer}: {text}", pad=8)
         axes[-1].set_xlabel("the frequency that explains most of a neuron (0: it never changes)")
         fig.supylabel("share of the neuron's variance", fontsize=9)
-        _suptitle(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -105,7 +105,7 @@ def right_logits(analyses: Sequence[tuple[str, ModularAnalysis]], title: str = "
             ax.set_xticks([0, p // 2, p - 1])
             ax.set_yticks([0, p // 2, p - 1])
         axes[0].set_ylabel("(a − b) mod p")
-        _suptitle(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -133,7 +133,7 @@ def loss_curves(history: Sequence[Progress], title: str = "") -> "Figure":
         axes[-1].set_xlabel("step")
         for ax in axes:
             ax.grid(axis="y", color=PALE, linewidth=0.5)
-        _suptitle(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -145,8 +145,3 @@ def _line(ax: "Axes", x: Sequence[int], y: Sequence[float], label: str) -> None:
 def _percent_bar(fig: "Figure", image: Any, ax: "Axes", ticks: list[int]) -> None:
     bar: Any = fig.colorbar(image, ax=ax, shrink=0.7, ticks=ticks, format=lambda t, _: f"{100 * 10.0**t:g} %")
     bar.outline.set_visible(False)
-
-
-def _suptitle(fig: "Figure", title: str) -> None:
-    if title:
-        fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")

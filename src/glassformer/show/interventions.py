@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import GlassformerError
-from .style import AMBER, BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, figure, styled
+from .style import AMBER, BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, figure, headline, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def ablation_bars(ablated: "Sequence[Ablated]", names: Sequence[str] = (), title
         strip.set_xticks(range(n), list(names) or [f"y{i + 1}" for i in range(n)], fontsize=7)
         strip.set_xlabel("each token of the answer right, %")
         strip.tick_params(length=0)
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -69,7 +69,7 @@ def patch_heatmap(sweep: "Sweep", title: str = "") -> "Figure":
         ax.set_yticks(range(len(values)), sweep.rows)
         ax.tick_params(length=0)
         ax.set_xlabel(f"{sweep.what}: share brought back")
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -105,7 +105,7 @@ def interchange_bars(tests: "Sequence[Interchange]", names: Sequence[str] = (), 
         handles = [ax.barh(-9, 0, color=MEANINGS[name]) for name in there]  # beyond the limits
         ax.legend(handles, [WORDS[name] for name in there], loc="lower left", bbox_to_anchor=(0, 1), ncols=len(there),
                   handlelength=1.0, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -136,7 +136,7 @@ def comparison(c: "Comparison", title: str = "") -> "Figure":
         for ax in grid[2, 1:]:
             ax.remove()
         _margins(fig.add_subplot(grid[2, 0].get_gridspec()[2, 1:]), c)
-        _title(fig, title or f"{c.names[0]} and {c.names[1]}: {c.task}")
+        headline(fig, title or f"{c.names[0]} and {c.names[1]}: {c.task}")
     return fig
 
 
@@ -213,8 +213,3 @@ def _part(a: "Ablated") -> str:
 def _percent(share: float) -> str:
     """Rounded down, so that only what is whole is called 100 %."""
     return "100 %" if share >= 1 else f"{np.floor(round(share * 10_000, 6)) / 100:.2f} %"
-
-
-def _title(fig: "Figure", title: str) -> None:
-    if title:
-        fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")

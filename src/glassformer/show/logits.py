@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import GlassformerError
-from .style import BLUE, GREY, INK, ORANGE, PALE, SHARES, figure, styled
+from .style import BLUE, GREY, INK, ORANGE, PALE, SHARES, figure, headline, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +44,7 @@ def lens_map(lens: "LogitLens", text: int = 0, boundary: int | None = None, titl
         ax.set_xlabel("token read")
         ax.set_ylabel("stopped after")
         _bar(fig, ax, image, "probability of the token shown")
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -69,7 +69,7 @@ def lens_accuracy_map(stops: "Sequence[tuple[str, Score]]", names: Sequence[str]
         ax.set_xlabel("token of the answer")
         ax.set_ylabel("stopped after")
         _bar(fig, ax, image, "right")
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -101,7 +101,7 @@ def attribution_bars(
         ax.grid(axis="x", color=PALE, linewidth=0.5)
         ax.spines["left"].set_visible(False)
         ax.set_xlabel(what)
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -123,7 +123,7 @@ def shares_map(shares: "AnswerShares", names: Sequence[str] = (), title: str = "
         ax.spines[:].set_visible(False)
         ax.set_xlabel("token of the answer")
         _bar(fig, ax, image, "mean share of the margin")
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -137,8 +137,3 @@ def _bar(fig: "Figure", ax: "Axes", image: Any, label: str) -> None:
 def _percent(share: float) -> str:
     """Rounded down, so that only what is whole is called 100."""
     return "100" if share >= 1 else f"{int(round(share * 1_000, 6)) / 10:g}"
-
-
-def _title(fig: "Figure", title: str) -> None:
-    if title:
-        fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")

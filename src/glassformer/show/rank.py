@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import GlassformerError
-from .style import BLUE, COLOURS, GREY, INK, LINES, ORANGE, PALE, figure, styled
+from .style import BLUE, COLOURS, GREY, INK, LINES, ORANGE, PALE, figure, headline, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def singular_values(ranks: "Sequence[Rank]", title: str = "") -> "Figure":
             ax.set_ylabel("of the largest")
         for ax in axes[max(0, len(kinds) - columns) : len(kinds)]:
             ax.set_xlabel("singular value")
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -106,7 +106,7 @@ def truncation_curve(cuts: "Sequence[Truncation]", enough: float = 0.99, title: 
         for panel in (ax, size):
             panel.grid(axis="y", color=PALE, linewidth=0.5)
         fig.align_ylabels()
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -133,7 +133,7 @@ def updates_figure(updates: "Updates", title: str = "") -> "Figure":
         bars.tick_params(axis="y", length=0)
         bars.set_xlabel("of what training added")
         bars.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -163,7 +163,7 @@ def circuit_maps(
             ax.set_visible(False)
         for ax in axes[::wide]:
             ax.set_ylabel(rows)
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -184,8 +184,3 @@ def _note(ax: "Axes", x: float, y: float, text: str) -> None:
     right = x > sum(ax.get_xlim()) / 2
     ax.annotate(text, (x, y), xytext=(4 if right else -4, 7), textcoords="offset points", fontsize=8,
                 ha="right" if right else "left")  # fmt: skip
-
-
-def _title(fig: "Figure", title: str) -> None:
-    if title:
-        fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")

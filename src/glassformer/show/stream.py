@@ -7,7 +7,7 @@ import numpy as np
 
 from ..errors import GlassformerError
 from ..lens.stream import activation_curve
-from .style import BLUE, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, figure, styled
+from .style import BLUE, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, figure, headline, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def growth(with_residual: "StreamNorms", without: "StreamNorms | None" = None, t
         wrote.set_title("what the part wrote")
         for panel in (ax, wrote):
             panel.grid(axis="y", color=PALE, linewidth=0.5)
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -75,7 +75,7 @@ def norm_histograms(statistics: "Sequence[NormStatistics]", title: str = "") -> 
         for ax, s in zip(axes[::2], statistics, strict=True):
             ax.set_ylabel(" ".join(reversed(s.name.removeprefix("blocks.").split("."))))
         fig.align_ylabels()
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -128,7 +128,7 @@ def neurons(firing: "Firing", activation: str = "gelu", names: Sequence[str] = (
             ax.set_xlim(-0.5, n - 0.5)
             ax.set_xticks([])
         _key(fig, axes[2])
-        _title(fig, title)
+        headline(fig, title)
     return fig
 
 
@@ -168,8 +168,3 @@ def _key(fig: "Figure", ax: "Axes") -> None:
     bar: Any = fig.colorbar(image, cax=ax.inset_axes((1.01, 0, 0.012, 1)), ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=7, labelcolor=INK)
-
-
-def _title(fig: "Figure", title: str) -> None:
-    if title:
-        fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")

@@ -73,6 +73,12 @@ def figure(
     return fig, list(axes.flat)
 
 
+def headline(fig: "Figure", title: str) -> None:
+    """A title above all axes of a figure, if there is one."""
+    if title:
+        fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+
+
 def save(fig: "Figure", path: str | Path) -> Path:
     """Writes a figure; the same figure gives the same bytes."""
     import io

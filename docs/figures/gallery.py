@@ -1,0 +1,61 @@
+"""Draws the figures of docs/gallery.md: python docs/figures/gallery.py [mod113-3x4.safetensors]
+
+The model with twelve heads does not come with the package; train it first to have its figure drawn anew:
+glassformer train modular-addition:plus=true --recipe mod113-3x4 --out mod113-3x4.safetensors
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from glassformer import load, load_task
+from glassformer.lens.attention import patterns, places
+from glassformer.lens.compare import compare
+from glassformer.lens.embeddings import before_and_after
+from glassformer.lens.heads import from_position
+from glassformer.lens.inspect import inspect
+from glassformer.lens.rank import updates
+from glassformer.show import attention, embeddings, interventions, rank, style
+from glassformer.show.inspect import figures
+from glassformer.train.loop import Run
+from glassformer.train.recipes import recipe
+
+style.DPI = 100
+HERE = Path(__file__).parent / "gallery"
+
+
+def save(fig, name):
+    print(style.save(fig, HERE / f"{name}.png").name)
+
+
+def shown(model, task, text):
+    """Patterns of one input with its answer, its words, and where the answer starts."""
+    s = inspect(model, task, task.edges()[:1], task.prompt(text), only=["trace"]).subject
+    return patterns(model, s.example[None])[:, 0], s.words, s.boundary
+
+
+adder, reverser, hand = load("adder-3.safetensors"), load("reverse-5.safetensors"), load("addition:digits=3,order=ones")
+task = load_task(adder)
+rows = task.sample(4_000, np.random.default_rng(0))
+drawn = figures(inspect(adder, task, rows, task.prompt("123+456")))
+for name in ("attention", "attention-steps", "neurons", "norms", "stream", "singular-values", "truncation", "stopping",
+             "shares", "patching-stream", "positions-similarity"):  # fmt: skip
+    save(drawn[name](), name)
+for text in ("999+1",):
+    p, words, boundary = shown(adder, task, text)
+    save(attention.heatmaps(p, words, boundary), "attention-999")
+mirror = load_task(reverser)
+save(attention.grid([("addition", *shown(adder, task, "123+456")), ("reversal", *shown(reverser, mirror, "12345"))]),
+     "addition-and-reversal")  # fmt: skip
+start = Run(task, recipe("fast"), [4]).model(0)
+save(embeddings.before_and_after(before_and_after(start, adder)), "tokens-before-after")
+save(embeddings.before_and_after(before_and_after(start, adder, "positions")), "positions-before-after")
+save(rank.updates_figure(updates(start, adder, task, rows[:1_000])), "lora")
+save(interventions.comparison(compare(hand, adder, task, rows[:1_000], names=("hand-made", "trained"))), "hand-and-trained")
+if len(sys.argv) > 1:
+    twelve = load(sys.argv[1])
+    goal = load_task(twelve)
+    sums = {text: from_position(twelve, goal.prompt(text)) for text in ("5+8", "90+90", "50+0")}
+    sums["all pairs"] = from_position(twelve, goal.batch(goal.rows(0, goal.size))[0][:, :-1])
+    save(attention.bars_from(sums, places(goal)[:4]), "twelve-heads")
