@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from glassformer import GlassformerError, Labels
+from glassformer import Config, GlassformerError, Labels, Model, Vocabulary
 from glassformer.checkpoint import digest, load, save
 from helpers import random_model
 
@@ -114,3 +114,16 @@ def test_theta_is_kept_and_checked(tmp_path, ref):
     lie = replace(model, theta={**model.theta, name: model.theta[name] + 1})
     with pytest.raises(GlassformerError, match="theta does not make its weights"):
         load(save(lie, tmp_path / "lie.safetensors"))
+
+
+def test_half_a_character_is_no_token():
+    with pytest.raises(GlassformerError, match="tokens must be text"):
+        Vocabulary(["a", "\ud800"])
+
+
+def test_the_digest_of_a_model_is_the_same_tomorrow():
+    config = Config(d_vocab=2, n_ctx=2, d_model=2, n_layers=0, positions="none", norm="none", tied=True)
+    model = Model(config, {"embed.W_E": np.eye(2)}, Vocabulary("ab"))
+    assert digest(model) == "d0960d8b5d4921fdb26c8af632e6f420ed42eea291054a11ae3cd5eb28ae3db0"
+    assert digest(replace(model, config=replace(config, eps=1e-5))) == digest(model), "defaults are left out"
+    assert digest(replace(model, config=replace(config, eps=1e-6))) != digest(model)
