@@ -25,8 +25,10 @@ from glassformer.count import count
 
 ROOT = Path(__file__).parents[1]
 RUN = ["README.md", "docs/how-it-works.md", "docs/reference.md", "docs/taotp.md", "docs/ground-truth.md"]
-RUN += [f"docs/guide/{name}.md" for name in ("01-start", "02-train", "03-looking-inside", "04-modular-addition")]
-LINKED = sorted({*RUN, "docs/gallery.md", "docs/guide/README.md", "docs/exercises.md", "docs/log.md", "docs/sweeps.md", "CONTRIBUTING.md"})
+GUIDE = "01-start", "02-train", "03-looking-inside", "04-modular-addition", "05-transformer-lens"
+RUN += [f"docs/guide/{name}.md" for name in GUIDE]
+MORE = "gallery", "guide/README", "exercises", "log", "sweeps"
+LINKED = sorted({*RUN, *(f"docs/{name}.md" for name in MORE), "CONTRIBUTING.md"})
 NOTEBOOK = json.loads((ROOT / "docs/notebooks/start.ipynb").read_text())
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
