@@ -11,8 +11,9 @@ ROOT = Path(glassformer.__file__).parent
 # A room may import rooms of earlier levels; side by side, none imports another.
 LEVELS = [
     {"errors"}, {"vocabulary", "registry", "arrays"}, {"shapes"}, {"model"},
-    {"tap", "count", "blueprint"}, {"checkpoint", "decode", "tasks", "craft", "taotp"},
-    {"programs", "verify", "train"}, {"lens", "bridges"}, {"refs"}, {"runs"}, {"claims", "show"}, {"tour"}, {"cli"}, {"__main__"},
+    {"tap", "count", "blueprint"}, {"tiny"}, {"checkpoint", "decode", "tasks", "craft", "taotp"},
+    {"programs", "verify", "train"}, {"lens", "bridges"}, {"refs"}, {"runs"}, {"claims", "show"}, {"tour"}, {"cli"},
+    {"__main__"},
 ]  # fmt: skip
 TASKS_MAY_NOT = {"arrays", "shapes", "model", "tap", "checkpoint", "count", "blueprint", "decode", "craft", "taotp"}
 
@@ -53,7 +54,8 @@ def test_data_goes_one_way():
 
 def test_importing_needs_numpy_alone():
     heavy = (
-        "torch", "matplotlib", "typer", "rich", "plotly", "transformers", "tokenizers", "transformer_lens", "onnx", "safetensors"
+        "torch", "matplotlib", "typer", "rich", "plotly", "transformers", "tokenizers", "transformer_lens", "onnx",
+        "safetensors",
     )  # fmt: skip
     code = f"import sys, glassformer; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -18,6 +18,11 @@ def test_quick_parts():
     assert "after 0 2 1 it says 2" in said(tour.as_text_program)[1]
 
 
+def test_ten_digits_are_proved():
+    failed, text = said(tour.proved)
+    assert failed == 0 and text.count(": proved, ") == 3 and "made from 3 numbers" in text
+
+
 def test_it_ends_in_a_report(tmp_path):
     page = tmp_path / "tour.html"
     text = said(lambda out: tour.side_by_side(out, load("adder-3.safetensors"), page))[1]

@@ -15,6 +15,7 @@ Array: TypeAlias = Any  # np.ndarray or torch.Tensor (or whatever a namespace is
 
 class Numpy:
     tanh, sqrt, concat = np.tanh, np.sqrt, staticmethod(np.concatenate)
+    cos, sin, exp = np.cos, np.sin, np.exp
     fused_norms: dict[str, Any] = {}  # noqa: RUF012 - read only
 
     def like(self, x: Array, table: Array) -> Array:
@@ -131,8 +132,11 @@ def of(x: Array) -> Any:
 
 
 def numpy(x: Array) -> Any:
-    """x as a NumPy array."""
-    return x if isinstance(x, np.ndarray) else x.detach().cpu().numpy()
+    """x as a NumPy array. NumPy has no bfloat16: that becomes float32, which holds it exactly."""
+    if isinstance(x, np.ndarray):
+        return x
+    x = x.detach().cpu()
+    return (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()
 
 
 def largest(x: Any) -> Any:

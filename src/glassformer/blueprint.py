@@ -3,8 +3,12 @@
 The trainer optimises theta and knows nothing else. A blueprint has a name, options, the shapes of theta, and
 `expand(theta) -> weights`, which works on NumPy arrays and on PyTorch tensors. Theta keeps matrices two-dimensional
 (what orthogonalising optimisers want); `expand` gives them the axes that the model reads.
+
+A blueprint that uses numbers beside theta declares them: `constants`. What need not be declared are 0 and ±1, the
+number of a token, digit or column (counting is free), the radix and the digit count.
 """
 
+import importlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +20,7 @@ from . import arrays
 from .arrays import Array
 from .errors import GlassformerError
 from .model import Config, Model
-from .registry import Between, blueprint, find, split
+from .registry import REGISTRY, Between, blueprint, find, split
 from .vocabulary import Vocabulary
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -27,6 +31,8 @@ class Blueprint:
 
     ref: str = ""  # set by the registry
     base: Model | None = None  # the model that theta changes, where there is one: training starts from it
+    at_random: bool = False  # theta is drawn whatever the weights are: no model of another kind to begin with
+    constants: tuple[float, ...] = ()  # the numbers that `expand` uses beside theta; `count` counts them
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Name -> shape of every part of theta."""
@@ -178,8 +184,40 @@ def _read(path: str) -> Model:
         raise GlassformerError(f"lora:base={path} — not a checkpoint that can be read: {e}") from None
 
 
+class Formula(Blueprint):
+    """Weights in closed form: theta is a few numbers by name, and every weight is a sum of terms in them.
+
+    A subclass lists the `numbers` and says in `terms` what each array is: (coefficient, pattern) pairs, where the
+    pattern is an array that has nothing in it but counting.
+    """
+
+    numbers: tuple[str, ...] = ()
+
+    def terms(self, t: Mapping[str, Array]) -> dict[str, list[tuple[Any, Any]]]:
+        """Array name -> its terms: a coefficient of the numbers t times a pattern, added up."""
+        raise NotImplementedError
+
+    def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
+        return dict.fromkeys(self.numbers, (1,))
+
+    def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+        raise GlassformerError(f"{self.ref} — is for the program of that name; its numbers do not follow from weights")
+
+    def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
+        some = theta[self.numbers[0]]
+        xp = arrays.of(some)
+        weights = {}
+        for name, terms in self.terms(theta).items():
+            parts = [c * xp.like(some, np.asarray(pattern, dtype=float)) for c, pattern in terms]
+            weights[name] = sum(parts[1:], parts[0])
+        return weights
+
+
 def make(ref: str) -> Blueprint:
     """The blueprint that a ref names: "dense", "low-rank:rank=4"."""
+    if ref.partition(":")[0] not in REGISTRY["blueprint"]:
+        for room in (".tiny", ".programs.adders"):  # trained adders and hand-made ones bring blueprints of their own
+            importlib.import_module(room, __package__)
     entry = find("blueprint", ref.partition(":")[0])
     found: Blueprint = entry.build(**entry.parse(split(ref, entry.options)[1]))
     return found

@@ -1,12 +1,26 @@
-"""How many parameters, by each way of counting."""
+"""How many parameters, by each way of counting.
+
+A model that a blueprint made from a few numbers (theta) is counted as *made from* theta, the constants that the
+blueprint declares and the floats of the config that it uses (eps, scale, rotary base, ALiBi slope). Any other model
+is made from its weights and these floats. Free are 0 and ±1, counting (the number of a token or position), the
+radix and the digit count. Blueprints say *which* formula makes the weights; formulas are not counted, by any of
+these ways.
+
+Bits: what it takes to write down all that the model is made from, number by number, each exactly and as briefly as
+possible as m·2^e or as m·10^e with whole m and e: one bit to say which, one for each sign, and the binary digits of
+|m| and |e|. So 0 takes 3 bits, ±1 4, 0.1 and 22 take 5 and 8, and a float64 without a pattern about 60. Exactly
+means that the float of the model's type nearest to what is written is the number.
+"""
 
 from dataclasses import asdict, dataclass, fields
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from . import arrays
 from .model import Model
+from .registry import find
 
 
 @dataclass(frozen=True)
@@ -17,7 +31,8 @@ class Count:
     nonzero: int  # of these, not 0
     unique: int  # numbers that the blueprint makes the weights from; without one, all of them
     distinct: int  # different values among the entries
-    strict: int  # distinct numbers other than 0 and ±1, the config's floats among them
+    strict: int  # distinct numbers other than 0 and ±1 that it is made from: theta, declared constants, config's floats
+    bits: int  # to write down theta (or the weights), declared constants and the config's floats: see above
     embedding: int  # entries of the token, position and output embeddings
     nonzero_embedding: int
     booklet: int  # as the booklet counts: gains and biases of norms are left out
@@ -37,14 +52,17 @@ def count(model: Model) -> Count:
     size = {n: int(np.prod(w.shape)) for n, w in model.weights.items()}
     used = {n: int((w != 0).sum()) for n, w in model.weights.items()}
     values = _values(model.weights)
-    made_from = _values(model.theta) if model.blueprint else values
+    parts = model.theta if model.blueprint else model.weights
+    made_from = _values(parts)
+    beside = _declared(model)
     total = sum(size.values())
     return Count(
         total=total,
         nonzero=sum(used.values()),
         unique=sum(int(np.prod(t.shape)) for t in model.theta.values()) if model.blueprint else total,
         distinct=len(values),
-        strict=len(set(made_from[~np.isin(np.abs(made_from), (0, 1))].tolist()) | _declared(model)),
+        strict=len(set(made_from[~np.isin(np.abs(made_from), (0, 1))].tolist()) | beside),
+        bits=_bits_of_all(parts) + sum(map(bits, beside)),
         embedding=sum(n for name, n in size.items() if _is_embedding(name)),
         nonzero_embedding=sum(n for name, n in used.items() if _is_embedding(name)),
         booklet=sum(n for name, n in size.items() if not _is_norm(name)),
@@ -59,14 +77,36 @@ def _values(arrays_by_name: Any) -> Any:
 
 
 def _declared(model: Model) -> set[float]:
-    """The config's floats that this model uses, other than 0 and ±1."""
+    """The blueprint's constants and the config's floats that this model uses, other than 0 and ±1."""
     c = model.config
     used = {c.scale}
+    if model.blueprint:
+        used |= set(find("blueprint", model.blueprint.partition(":")[0]).build.constants)  # type: ignore[attr-defined]
     if c.norm != "none":
         used.add(c.eps)
     if c.positions in ("rotary", "sinusoidal"):
         used.add(c.base)
+    if c.positions == "alibi":
+        used.add(c.slope)
     return {x for x in used if x not in (0, 1, -1)}
+
+
+def bits(x: Any) -> int:
+    """Bits to write down a float: see the top of this file."""
+    if not np.isfinite(x):
+        return 8 * np.dtype(type(x)).itemsize
+    m, scale = float(x).as_integer_ratio()
+    zeros = (m & -m).bit_length() - 1 if m else 0
+    written = Decimal(str(x)).normalize().as_tuple()  # str is the shortest that reads back as x, in the type of x
+    as_decimal = int("".join(map(str, written.digits))).bit_length() + abs(int(written.exponent)).bit_length()
+    as_dyadic = (m >> zeros).bit_length() + abs(zeros - (scale.bit_length() - 1)).bit_length()
+    return 3 + min(as_decimal, as_dyadic)
+
+
+def _bits_of_all(arrays_by_name: Any) -> int:
+    every = np.concatenate([arrays.numpy(w).ravel() for w in arrays_by_name.values()])
+    values, times = np.unique(every, return_counts=True)
+    return sum(bits(x) * int(k) for x, k in zip(values, times, strict=True))
 
 
 def _is_embedding(name: str) -> bool:

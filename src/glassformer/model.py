@@ -41,6 +41,7 @@ class Config:
     activation: str = "gelu"  # a name in ACTIVATIONS; a W_gate among the weights gates it
     positions: str = "learned"  # a name in POSITIONS
     base: float = 10_000.0  # of rotary and sinusoidal frequencies
+    slope: float = 1.0  # of ALiBi: times the usual slopes 2^(-8h/H)
     mask: str = "causal"  # a name in MASKS
     scale: float = 0.0  # of q·k; 0: 1/sqrt(d_head)
     qk_norm: bool = False  # the norm, also on every head's q and k
@@ -184,9 +185,14 @@ def affine(x: Array, W: Array, b: Array | None) -> Array:
 def rms_norm(c: Config, at: Place, x: Array) -> Array:
     xp = arrays.of(x)
     scale = at("hook_scale", xp.sqrt(xp.mean(x * x) + c.eps))
-    x, w, b = x / scale, at.get("w"), at.get("b")
+    return gained(at, at("hook_normalized", x / scale))
+
+
+def gained(at: Place, x: Array) -> Array:
+    """What was normalised, with the norm's gain and bias, where it has them."""
+    w, b = at.get("w"), at.get("b")
     x = x if w is None else x * w
-    return at("hook_normalized", x if b is None else x + b)
+    return x if b is None else x + b
 
 
 def layer_norm(c: Config, at: Place, x: Array) -> Array:
@@ -241,7 +247,7 @@ def angles(c: Config, positions: Array, n: int) -> Array:
 
 
 def alibi(c: Config, distance: Array) -> Array:
-    slopes = 2.0 ** (-8 * np.arange(1, c.n_heads + 1) / c.n_heads)
+    slopes = c.slope * 2.0 ** (-8 * np.arange(1, c.n_heads + 1) / c.n_heads)
     return -slopes[:, None, None] * np.abs(distance)                           # H T S
 
 

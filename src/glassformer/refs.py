@@ -58,15 +58,16 @@ def _build(kind: str, ref: str) -> Any:
     _import_all()
     name = ref.partition(":")[0]
     if kind == "program" and ("/" in name or "." in name):
-        raise GlassformerError(f"{ref} — expected a program, or a file that ends in .safetensors or .taotp, or a GPT-2 folder")
+        expected = "expected a program, or a file that ends in .safetensors or .taotp, or a GPT-2 folder"
+        raise GlassformerError(f"{ref} — {expected}")
     entry = registry.find(kind, name)
     return entry.build(**entry.parse(registry.split(ref, entry.options)[1]))
 
 
 @cache
 def _import_all() -> None:
-    """Imports every file of tasks/ and programs/: what is there is registered."""
-    from . import programs, tasks
+    """Imports every file of tasks/ and programs/, and tiny: what is there is registered."""
+    from . import programs, tasks, tiny  # noqa: F401 - tiny has blueprints
 
     for package in (tasks, programs):
         for module in pkgutil.iter_modules(package.__path__):

@@ -20,6 +20,7 @@ from .model import Model
 from .refs import load, load_task
 from .runs import prompt, run
 from .verify import verify
+from .verify.prove import prove
 
 SHOWN = [  # ref, an input to show, how many to check where the domain is too large to count through
     ("hello-world", "", 0),
@@ -45,6 +46,7 @@ def tour(out: Console, page: Path = Path("glassformer-tour.html")) -> int:
     as_text_program(out)
     failed, adder = trained(out)
     wrong += failed + claims(out)
+    wrong += proved(out)
     side_by_side(out, adder, page)
     took = time.perf_counter() - start
     out.print(f"\nDone in {took:.0f} s. Next: glassformer list programs; docs/guide/01-start.md", style="dim")
@@ -119,6 +121,19 @@ def trained(out: Console) -> tuple[int, Model]:
         out.print(f"  {name}: {count(model).total:,} parameters, {verdict.wrong} wrong of {verdict.checked:,} sums,"
                   f" worst margin {verdict.worst_margin:.2g}")  # fmt: skip
     return int(training.accuracy < 1.0), training.model
+
+
+def proved(out: Console) -> int:
+    """Ten digits have 10^20 pairs, too many to run: the adders are proved, in one layer and any order of summation."""
+    heading(out, "Ten digits: 10^20 sums, proved and not sampled")
+    failed = 0
+    for ref in ("addition:digits=10", "addition:digits=10,order=ones", "adder-least"):
+        model = load(ref)
+        proof = prove(model, load_task(model))
+        failed += not proof.holds
+        made = f"made from {count(model).unique:,} numbers"
+        out.print(f"  {ref}: {proof.result}, {proof.cases:,} cases, margin {proof.margin or 0:.2g}; {made}")
+    return failed
 
 
 def side_by_side(out: Console, adder: Model, page: Path) -> None:

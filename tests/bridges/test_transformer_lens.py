@@ -65,8 +65,6 @@ def as_theirs(model: Model, cache: dict, version: int) -> dict:
         place, _, hook = name.rpartition(".")
         if hook == "hook_pos_embed":  # theirs is repeated for every text
             ours = np.broadcast_to(ours, cache["hook_embed"].shape)
-        if hook == "hook_normalized" and f"{place}.w" in model.weights:  # theirs is before the gain and the bias
-            ours = (ours - model.weights.get(f"{place}.b", 0)) / model.weights[f"{place}.w"]
         if hook in ("hook_q", "hook_rot_q") and c.scale:
             ours = ours * c.scale * c.d_head**0.5
         if hook in ("hook_q", "hook_k", "hook_rot_q", "hook_rot_k") and c.positions == "rotary":

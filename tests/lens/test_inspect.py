@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from cases import CASES
 
+from cases import CASES
 from glassformer import GlassformerError, load, load_task
 from glassformer.lens.inspect import VIEWS, inspect
 from glassformer.show.inspect import FIGURES, figures
@@ -30,9 +30,10 @@ def test_every_program_can_be_inspected(ref):
     assert "ablations" in str(found)
 
 
-@pytest.mark.parametrize(
-    "ref", ["addition:digits=3,order=ones", "adder-3.safetensors", "modular-addition:p=13", "sort:vocab=20", "hello-world"]
-)
+DRAWN = ["addition:digits=3,order=ones", "adder-3.safetensors", "modular-addition:p=13", "sort:vocab=20", "hello-world"]
+
+
+@pytest.mark.parametrize("ref", DRAWN)
 def test_every_figure_of_every_view_can_be_drawn(ref, tmp_path):
     found = look(ref)
     drawn = 0

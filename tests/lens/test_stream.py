@@ -83,7 +83,8 @@ def test_what_comes_out_is_what_the_norm_makes_of_what_goes_in(choices):
         power = s.before.std**2 + s.before.mean**2
         if model.config.norm == "rms":
             assert power == pytest.approx(float((size**2).mean()) - model.config.eps)
-        assert s.after.mean == pytest.approx(seen[s.name + ".hook_normalized"].mean())
+        after = seen[s.name + ".hook_normalized"] * model.weights[s.name + ".w"] + model.weights[s.name + ".b"]
+        assert s.after.mean == pytest.approx(after.mean())
 
 
 def test_post_norm_inputs_have_the_residual_in_them():

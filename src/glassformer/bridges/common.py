@@ -28,6 +28,7 @@ BRIDGES: dict[str, str] = {
     "torch": "glassformer.bridges.torch_module:TORCH",
     "transformer-lens": "glassformer.bridges.transformer_lens:TRANSFORMER_LENS",
     "onnx": "glassformer.bridges.onnx:ONNX",
+    "adderboard": "glassformer.bridges.adderboard:ADDERBOARD",
 }
 ROWS = 1024  # of a test batch
 NUMBERS = 2**24  # logits of a test batch at most

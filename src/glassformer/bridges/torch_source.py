@@ -12,6 +12,15 @@ Lines = list[str]
 
 def source(model: Model, inside: bool) -> str:
     """Python for the model. inside: its numbers stand in the text, else load() reads a .pt file of the same name."""
+    parts = [_top(model, inside), *network(model), _load(inside), _text(model.vocabulary)]
+    if inside:
+        parts.append(numbers(model.weights))
+    parts.append(_main())
+    return "\n\n\n".join("\n".join(p) for p in parts if p) + "\n"
+
+
+def network(model: Model) -> list[Lines]:
+    """The definitions up to the class Transformer and the functions that it calls."""
     c, weights = model.config, model.weights
     kinds: dict[tuple[str, ...], str] = {}  # what a block has -> the class of such blocks
     for i in range(c.n_layers):
@@ -20,15 +29,11 @@ def source(model: Model, inside: bool) -> str:
         kinds[kind] = "Block" if len(kinds) == 1 else f"Block{'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[n % 26]}{n // 26 or ''}"
     blocks = [kinds[tuple(_inside(weights, f"blocks.{i}."))] for i in range(c.n_layers)]
     shapes = {n: tuple(w.shape) for n, w in weights.items()}
-    parts = [_top(model, inside), _arrays_class()]
+    parts = [_arrays_class()]
     for kind, name in kinds.items():
         i = blocks.index(name)
         parts.append(_block(c, name, {n: shapes[f"blocks.{i}.{n}"] for n in kind}))
-    parts += [_transformer(c, shapes, blocks), _helpers(c, weights), _load(inside), _text(model.vocabulary)]
-    if inside:
-        parts.append(_numbers(weights))
-    parts.append(_main())
-    return "\n\n\n".join("\n".join(p) for p in parts if p) + "\n"
+    return [*parts, _transformer(c, shapes, blocks), _helpers(c, weights)]
 
 
 # ── parts ──────────────────────────────────────────────────────────────────────────────────────
@@ -36,7 +41,7 @@ def _top(model: Model, inside: bool) -> Lines:
     c = model.config
     task = task_of(model)
     stop = None if task is None else task.stop
-    imports = ["import math"] * (c.activation == "gelu_new" and _has(model, "mlp.W_in"))
+    imports = ["import math"] * uses_math(model)
     imports += ["import re"] * (not model.vocabulary.sep) + ["import sys"]
     imports += ["from pathlib import Path"] * (not inside)
     return [
@@ -54,7 +59,7 @@ def _top(model: Model, inside: bool) -> Lines:
         *imports,
         "",
         "import torch",
-        *(["import torch.nn.functional as F"] * _uses_functional(model)),
+        *(["import torch.nn.functional as F"] * uses_functional(model)),
         "from torch import nn",
         "",
         f"MADE_FROM = {_quoted(str(model.provenance.get('ref') or model.task))}",
@@ -185,7 +190,7 @@ def _helpers(c: Config, weights: Mapping[str, Any]) -> Lines:
             f"    return torch.stack([angles.sin(), angles.cos()], -1).reshape(T, {c.d_model})",
         ])  # fmt: skip
     if c.positions == "alibi" and c.n_layers:
-        slopes = [2.0 ** (-8 * h / c.n_heads) for h in range(1, c.n_heads + 1)]
+        slopes = [c.slope * 2.0 ** (-8 * h / c.n_heads) for h in range(1, c.n_heads + 1)]
         parts.append([f"SLOPES = torch.tensor({slopes!r}, dtype=DTYPE)  # alibi: a score falls with distance, by head"])
     return "\n\n\n".join("\n".join(p) for p in parts).split("\n") if parts else []
 
@@ -250,7 +255,7 @@ def _text(v: Vocabulary) -> Lines:
     ]
 
 
-def _numbers(weights: Mapping[str, Any]) -> Lines:
+def numbers(weights: Mapping[str, Any]) -> Lines:
     lines = ["NUMBERS = {"]
     for name, w in weights.items():
         rows = w.reshape(-1, w.shape[-1]) if w.size else w[:0].reshape(0, 1)
@@ -304,7 +309,11 @@ def _has(model: Model, name: str) -> bool:
     return any(n.endswith(name) for n in model.weights)
 
 
-def _uses_functional(model: Model) -> bool:
+def uses_math(model: Model) -> bool:
+    return model.config.activation == "gelu_new" and _has(model, "mlp.W_in")
+
+
+def uses_functional(model: Model) -> bool:
     return model.config.norm == "layer" or (model.config.activation != "gelu_new" and _has(model, "mlp.W_in"))
 
 

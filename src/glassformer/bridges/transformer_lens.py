@@ -108,8 +108,6 @@ def notes(model: Model) -> list[str]:
         said.append(f"hook_q is ours times {c.scale * c.d_head**0.5:g}: the scale of the scores is in W_Q and b_Q")
     if c.positions == "rotary":
         said.append("hook_q and hook_k are in another order, with neighbours as pairs; 4.x has no hook_rot_q, _k")
-    if c.norm != "none" and any(map(_is_gain, model.weights)):
-        said.append("hook_normalized is before gain and bias, ours after")
     return said
 
 

@@ -109,8 +109,8 @@ def ablated(name: str) -> float:
 
 
 @claim("book-5-baseline", where="chapter 5, table", says="baseline: 100 % within 150 epochs", verdict="roughly",
-       records=0.1005, note="this run of the recipe has one digit unlearned at the end; another (book-3.3-success) was at"
-       " 100 % from epoch 53. Of five plain loops, seeds 0 … 4, four succeed, at epochs 16 to 141")  # fmt: skip
+       records=0.1005, note="this run of the recipe has one digit unlearned at the end; another (book-3.3-success)"
+       " was at 100 % from epoch 53. Of five plain loops, seeds 0 … 4, four succeed, at epochs 16 to 141")  # fmt: skip
 def ablation_baseline() -> float:
     return ablated("baseline")
 
@@ -128,7 +128,7 @@ def no_mask() -> str:
 
 
 @claim("book-5-one-layer", where="chapter 5, table", says="one layer: 10.2 %", verdict="holds", records=0.0758,
-       note="one layer is enough, as `prove addition:digits=10,order=ones` shows; this budget does not find it")  # fmt: skip
+       note="one layer is enough, see `prove addition:digits=10,order=ones`; this budget does not find it")  # fmt: skip
 def one_layer() -> float:
     return ablated("one-layer")
 

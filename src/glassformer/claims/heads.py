@@ -62,7 +62,7 @@ def self_heads() -> float:
 
 @claim("report-4-kinds", where=WHERE, says="heads for a, for b, for all inputs, and self-heads", verdict="roughly",
        records="first operand: 0.0; same-column: 0.1 0.3 2.0; second operand: 0.2; mixed: 1.0 1.1 1.2 1.3 2.1 2.2 2.3",
-       note="by written thresholds. On single inputs 7 of 12 change class; the report has 0.3 in two classes")  # fmt: skip
+       note="by written thresholds. On single inputs 7 of 12 change; the report has 0.3 in two classes")  # fmt: skip
 def kinds() -> str:
     found: dict[str, list[str]] = {}
     for h in heads():

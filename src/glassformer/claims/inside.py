@@ -164,7 +164,7 @@ def published() -> tuple[Model, Task]:
 
 @claim("book-4.1-columns-own-recipe", where=WHERE, says="layer 1 aligns columns, layer 2 propagates carries",
        verdict="misleading", records="27%, 70%",
-       note="the share of each layer's attention on the column, in our run of the book's own recipe: the second aligns")  # fmt: skip
+       note="the share of attention on the column by layer, in our run of its recipe: the second aligns")  # fmt: skip
 def columns_own_recipe() -> str:
     model, task = published()
     return ", ".join(f"{x:.0%}" for x in alignment(model, task, sums(2_000)).mean("aligned").ravel())
@@ -172,13 +172,13 @@ def columns_own_recipe() -> str:
 
 @claim("book-7.4-rank", where="chapter 7.4", says="trained matrices have an effective rank much lower than nominal",
        verdict="misleading", records=(15.5, 17.0),
-       note="the lowest effective rank of a hidden matrix of 32, in our run of the book's own recipe; the largest is 25")  # fmt: skip
+       note="the lowest effective rank of hidden matrices, of 32, in our run of its recipe; largest: 25")  # fmt: skip
 def effective_rank() -> float:
     return min(r.effective for r in ranks(published()[0]) if "blocks" in r.name)
 
 
-@claim("book-7.4-truncation", where="chapter 7.4", says="the task does not require the full expressivity of the weights",
+@claim("book-7.4-truncation", where="chapter 7.4", says="the task does not require all that the weights could say",
        verdict="holds", records=(0.98, 1.0),
-       note="the share still right with every hidden matrix cut from rank 32 to 20; with rank 16 it is 0.74")  # fmt: skip
+       note="the share still right with hidden matrices cut from rank 32 to 20; with rank 16 it is 0.74")  # fmt: skip
 def truncated() -> float:
     return truncation(*published(), [20], sums(2_000))[0].accuracy

@@ -6,7 +6,18 @@ Exit status: 0 it holds, 1 it does not (wrong outputs, a claim that differs), 2 
 import sys
 
 from ..errors import GlassformerError
-from . import ablate, export, inside, look, report, sweep, training, truth  # noqa: F401 - they register their commands
+from . import (  # noqa: F401 - they register their commands
+    ablate,
+    export,
+    inside,
+    look,
+    prove,
+    report,
+    sweep,
+    training,
+    truth,
+    verify,
+)
 from .common import app, err
 
 

@@ -13,7 +13,7 @@ from .common import Json, Ref, app, out, print_json
 @app.command("export")
 def export_(
     ref: Ref,
-    to: Annotated[str, typer.Option(help="safetensors, taotp, gpt2, torch, transformer-lens or onnx")],
+    to: Annotated[str, typer.Option(help="safetensors, taotp, gpt2, torch, transformer-lens, onnx, adderboard")],
     path: Annotated[Path, typer.Option("--out", help="the file or folder to write")],
     tolerance: Annotated[float, typer.Option(min=0, help="how far logits may be off, relative to the largest")] = 1e-4,
     as_json: Json = False,

@@ -20,7 +20,9 @@ from .common import Json, Ref, app, err, out, print_json, table_of
 
 @app.command("list")
 def list_(
-    what: Annotated[str, typer.Argument(help="programs, tasks, recipes, blueprints, trained, claims or hooks")] = "programs",
+    what: Annotated[
+        str, typer.Argument(help="programs, tasks, recipes, blueprints, trained, claims or hooks")
+    ] = "programs",
     ref: Annotated[str, typer.Argument(help="for hooks: the model; for recipes: just this one")] = "",
     as_json: Json = False,
 ) -> None:
@@ -112,7 +114,8 @@ def count_(ref: Ref, as_json: Json = False) -> None:
         "nonzero": "of these, not 0",
         "unique": "numbers that the weights are made from",
         "distinct": "different values",
-        "strict": "different values other than 0 and ±1, constants of the config included",
+        "strict": "of the numbers it is made from, different ones other than 0 and ±1; constants included",
+        "bits": "to write the numbers it is made from down exactly",
         "embedding": "in the token, position and output embeddings",
         "nonzero_embedding": "of these, not 0",
         "booklet": "as the booklet counts: norms left out",
@@ -149,7 +152,9 @@ def claims_(
 
 @app.command("tour")
 def tour_(
-    page: Annotated[Path, typer.Option("--out", help="FILE.html for the report at its end")] = Path("glassformer-tour.html"),
+    page: Annotated[
+        Path, typer.Option("--out", help="FILE.html for the report at its end")
+    ] = Path("glassformer-tour.html"),
 ) -> None:
     """A walk through all of it: make, run, check, explain, train, look inside, compare with the sources."""
     from ..tour import tour

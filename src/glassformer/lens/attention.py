@@ -14,7 +14,7 @@ import numpy as np
 from .. import arrays
 from ..arrays import Array
 from ..errors import GlassformerError
-from ..model import MASKS, NORMS, POSITIONS, Model, Place
+from ..model import MASKS, NORMS, POSITIONS, Model, Place, gained
 from ..tap import record
 from ..tasks.base import Task
 
@@ -93,7 +93,9 @@ def steps(model: Model, tokens: Any, layer: int, head: int) -> Steps:
     tokens, at = np.asarray(tokens), Place(model.weights, None) / f"blocks.{layer}" / "attn"
     cache = record(model, tokens[None])[1]
     before = cache[f"blocks.{layer}.hook_resid_pre"][0]                        # T D
-    x = cache[f"blocks.{layer}.ln1.hook_normalized"][0] if c.norm_first and c.norm != "none" else before
+    x, ln = before, f"blocks.{layer}.ln1"
+    if c.norm_first and c.norm != "none":
+        x = gained(Place(model.weights, None) / ln, cache[f"{ln}.hook_normalized"][0])
     q, k, v = (_project(at, name, x, head) for name in "QKV")                  # T K
     if c.qk_norm:
         q, k = NORMS[c.norm](c, at / "q_norm", q), NORMS[c.norm](c, at / "k_norm", k)

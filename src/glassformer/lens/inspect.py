@@ -188,7 +188,7 @@ def inspect(
     for view in only or VIEWS:
         seen(view)
         try:
-            with np.errstate(all="ignore"):  # a part taken away may leave nothing to divide by; not finite is shown as such
+            with np.errstate(all="ignore"):  # a part taken away may leave nothing to divide by
                 found[view] = VIEWS[view](subject)
         except GlassformerError as reason:
             skipped[view] = str(reason)

@@ -16,7 +16,7 @@ import numpy as np
 from .. import arrays
 from ..arrays import Array
 from ..errors import GlassformerError
-from ..model import ACTIVATIONS, Model, Tap
+from ..model import ACTIVATIONS, Model, Place, Tap, gained
 from ..tap import Record
 from ..tasks.base import Task
 from ..verify.check import chunk_size
@@ -153,7 +153,7 @@ def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormSta
         raise GlassformerError("norm statistics — a post-norm model without layers has no norms")
     found = []
     for name, x in inputs.items():
-        y = cache[name + ".hook_normalized"]
+        y = gained(Place(model.weights, None) / name, cache[name + ".hook_normalized"])
         found.append(NormStatistics(name, histogram(x, bins), histogram(y, bins), _spread(x), _spread(y)))
     return found
 

@@ -13,7 +13,7 @@ import numpy as np
 from .. import arrays
 from ..checkpoint import digest
 from ..errors import GlassformerError
-from ..model import Model, forward
+from ..model import Model, Place, forward, gained
 from ..tap import Record, record
 from ..tasks.base import Task
 from . import wiring
@@ -204,13 +204,17 @@ def _seen(model: Model, cache: Record, part: str) -> Any:
     normed = c.norm_first and c.norm != "none"
     if kind == "unembed":
         if normed:
-            return cache["ln_final.hook_normalized"]
+            return _normed(model, cache, "ln_final")
         if c.n_layers:
             return cache[f"blocks.{c.n_layers - 1}.hook_resid_post"]
         return cache["hook_embed"] + cache.get("hook_pos_embed", 0.0)
     if normed:
-        return cache[f"blocks.{layer}.{'ln1' if kind == 'head' else 'ln2'}.hook_normalized"]
+        return _normed(model, cache, f"blocks.{layer}.{'ln1' if kind == 'head' else 'ln2'}")
     return cache[f"blocks.{layer}.hook_resid_{'pre' if kind == 'head' else 'mid'}"]
+
+
+def _normed(model: Model, cache: Record, norm: str) -> Any:
+    return gained(Place(model.weights, None) / norm, cache[f"{norm}.hook_normalized"])
 
 
 def _wrote(model: Model, cache: Record, part: str) -> Any:

@@ -252,7 +252,7 @@ class Cut:
                 value = value - x @ w[f"{place}.W_{port}"]
         elif hook == "hook_post":
             self.wrote[f"mlp:{layer}"] = value @ w[f"{place}.W_out"]
-        if name == self.end and (x := self._lost("unembed", "logits", "ln_final")) is not None:
+        if name == self.end and (x := self._lost("unembed", "logits", "")) is not None:  # the gain is yet to come
             value = value - x
         return value
 

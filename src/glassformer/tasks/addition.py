@@ -44,8 +44,8 @@ class Addition(Task):
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         n, (a, b) = self.digits, rows.T
-        total = _digits(a + b, n + 1)
-        parts = [_digits(a, n), PLUS, _digits(b, n), EQUALS, total if self.order == "most" else total[:, ::-1]]
+        total = digits_of(a + b, n + 1)
+        parts = [digits_of(a, n), PLUS, digits_of(b, n), EQUALS, total if self.order == "most" else total[:, ::-1]]
         if self.padding == "none":
             parts.insert(0, BOS)
         if self.stop is not None:
@@ -75,7 +75,7 @@ class Addition(Task):
     def classes(self, rows: Rows) -> Any:
         """How many carries, and how many columns the longest of them runs through: 999+1 has "carries=3 cascade=3"."""
         n = self.digits
-        a, b = (_digits(x, n)[:, ::-1] for x in rows.T)
+        a, b = (digits_of(x, n)[:, ::-1] for x in rows.T)
         run = longest = carries = np.zeros(len(rows), np.int64)                # run: columns of the carry that comes in
         for column in (a + b).T:
             run = np.where(column >= 10, 1, np.where((column == 9) & (run > 0), run + 1, 0))
@@ -134,7 +134,7 @@ class Addition(Task):
         return self.digits + 1 + (self.stop is not None)
 
 
-def _digits(numbers: Any, n: int) -> Any:
+def digits_of(numbers: Any, n: int) -> Any:
     """Numbers [B] -> their n digits [B,n], the most significant first."""
     out = np.empty((len(numbers), n), np.int64)
     for i in reversed(range(n)):

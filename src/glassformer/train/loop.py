@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .. import arrays
 from ..blueprint import Blueprint, Dense
 from ..checkpoint import digest, save
 from ..errors import GlassformerError
@@ -113,7 +114,13 @@ class Run:
         for seed in seeds:
             rng = np.random.default_rng([seed, 0])
             weights = start.weights if start else initial_weights(recipe, self.config, shapes, rng)
-            begun.append(self.blueprint.start(weights, rng))
+            if start and start.theta and start.blueprint == blueprint.ref:  # of the same kind: its very numbers
+                # in the blueprint's order: that of a file's arrays is not fixed, and sums over theta round by order
+                begun.append({n: arrays.numpy(start.theta[n]) for n in blueprint.theta_shapes(shapes)})
+            elif start and blueprint.at_random:
+                raise GlassformerError(f"start — {blueprint.ref} begins at random, or with a model of its own kind")
+            else:
+                begun.append(blueprint.start(weights, rng))
         self.theta: Theta = {
             n: torch.tensor(np.stack([b[n] for b in begun]), dtype=getattr(torch, recipe.dtype), device=self.device)
             for n in begun[0]

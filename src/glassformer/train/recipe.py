@@ -26,6 +26,8 @@ EXTRAS = {  # word -> optional arrays
     "mlp": ("mlp.b_in", "mlp.b_out"),
     "attention": ("attn.b_Q", "attn.b_K", "attn.b_V", "attn.b_O"),
     "gate": ("mlp.W_gate",),
+    "qk": ("attn.q_norm.w", "attn.k_norm.w"),
+    "final": ("ln_final.w",),
     "head": ("unembed.b_U",),
 }
 LEAST = {"evaluate_every": 1, "train_rows": 1, "steps": 1}

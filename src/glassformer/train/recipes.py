@@ -60,7 +60,21 @@ ADDER_10 = Recipe(
     stable=3,
 )  # fmt: skip
 
-RECIPES = {r.name: r for r in (BOOK, FAST, GROK, GROK_FAST, MOD113, REVERSE, ADDER_10)}
+TINY_ARC = Recipe(
+    name="tiny-arc",  # ten digits with 34 numbers: digit-addition with --blueprint arc-adder
+    n_layers=1, n_heads=1, d_model=3, d_head=4, d_mlp=3, norm="rms", qk_norm=True, activation="silu", tied=True,
+    positions="rotary", base=9.144,  # the second frequency, base^-1/2, has a period of 19 tokens
+    extras="qk gate final", data="fresh", test_rows=2_000, batch=64, loss="answer", optimizer="adamw", lr=0.04,
+    beta1=0.9, beta2=0.98, weight_decay=0.0, clip=1.0, warmup=50, schedule="cosine", last_lr=0.02, steps=3_000,
+    evaluate_every=250,
+)  # fmt: skip
+
+TINY_MIRROR = replace(
+    TINY_ARC, name="tiny-mirror",  # with 7 or 11 numbers: --blueprint mirror-adder
+    d_mlp=2, norm="none", qk_norm=False, activation="relu", extras="", lr=0.03, steps=2_500,
+)  # fmt: skip
+
+RECIPES = {r.name: r for r in (BOOK, FAST, GROK, GROK_FAST, MOD113, REVERSE, ADDER_10, TINY_ARC, TINY_MIRROR)}
 DEFAULTS = {"addition": "fast", "modular-addition": "grok-fast", "reverse": "reverse"}
 
 

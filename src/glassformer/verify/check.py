@@ -1,25 +1,38 @@
-"""Checks a model against a task, row by row.
+"""Checks a model against a task, row by row: the whole domain, a sample with a stated confidence, or given rows.
 
-For a causal model within its block, greedy decoding is right on an input if and only if the teacher-forced
-argmax is right at every answer position, so one forward pass an input is enough; any other model decodes.
-The margin of an answer token is its logit minus the best other; a margin of 0 or less is wrong, and so is
-a logit that is not finite.
+The whole domain is counted through in chunks, by one process or several, in fixed memory, and can go on after an
+interruption. A sample comes with the edge cases of the task and, if asked for, a search for failures near its worst
+rows; each of the three is reported on its own, since only the sample says something about all inputs.
 """
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import arrays
 from ..checkpoint import digest
-from ..decode import decode, stream
+from ..decode import decode
 from ..errors import GlassformerError
-from ..model import Model, Tap, forward
+from ..model import Model, Tap
 from ..tasks.base import Task
+from .adversary import BEAM, MOST, searchable
+from .adversary import search as search_near
+from .confidence import CONFIDENCE, upper_bound
+from .journal import Journal, State
+from .margin import cast as cast
+from .margin import chunk_size as chunk_size
+from .margin import gaps as gaps
+from .margin import margins as margins
+from .parallel import run
+from .tally import Tally, add
+from .verdict import Verdict as Verdict
+from .verdict import versions
+from .work import Work
 
 EXHAUSTIVE = 1_100_000  # domains up to this size are counted through
+COUNTABLE = 10**15  # beyond this nobody would see the end
 
 
 @dataclass(frozen=True)
@@ -29,34 +42,6 @@ class Progress:
     done: int
     todo: int
     wrong: int
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a check found."""
-
-    model: str  # SHA-256 of the weights
-    task: str
-    dtype: str
-    domain: int  # rows in the domain
-    exhaustive: bool  # every row of the domain was looked at
-    looked_at: int
-    checked: int  # of these, rows on which the task is defined
-    wrong: int
-    worst_margin: float  # over all answer tokens of all rows
-    counterexamples: list[dict[str, Any]] = field(default_factory=list)
-    seed: int | None = None
-
-    @property
-    def holds(self) -> bool:
-        return self.checked > 0 and self.wrong == 0
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"holds": self.holds}
-
-    def __str__(self) -> str:
-        how = "all" if self.exhaustive else "sampled"
-        return f"{self.wrong:,} wrong of {self.checked:,} ({how}), worst margin {self.worst_margin:.3g}"
 
 
 def verify(model: Model, task: Task, **options: Any) -> Verdict:
@@ -69,126 +54,105 @@ def verify(model: Model, task: Task, **options: Any) -> Verdict:
 
 def check(
     model: Model, task: Task, *, rows: Any = None, sample: int | None = None, seed: int = 0, keep: int = 10,
-    chunk: int = 0, tap: Tap | None = None,
-) -> Iterator[Progress | Verdict]:  # fmt: skip
+    chunk: int = 0, tap: Tap | None = None, exhaustive: bool = False, dtype: str = "", workers: int = 1,
+    search: int = 0, journal: str | Path | None = None,
+) -> Generator[Progress | Verdict, None, None]:  # fmt: skip
     """Yields Progress, and a Verdict last. `rows`: just these. `sample`: so many at random, and the edges.
-    `tap`: on the model with this done to it.
+    `exhaustive`: the whole domain, however large. Without any of these: the whole domain up to about a million
+    rows, beyond it a sample as large as the task finds worth checking, and the edges.
 
-    Without either: the whole domain up to about a million rows, beyond it a sample as large as the task
-    finds worth checking, and the edges.
+    `tap`: on the model with this done to it. `dtype`: in this float type. `keep`: so many counterexamples.
+    `search`: so many rounds of search for failures near the worst rows of a sample. `workers`: so many processes
+    (a script then needs `if __name__ == "__main__"`). `journal`: a file to go on from after an interruption.
     """
     if task.vocabulary != model.vocabulary:
         raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
-    exhaustive = rows is None and sample is None and task.size <= EXHAUSTIVE
-    if rows is None and not exhaustive:
-        drawn = task.sample(sample or task.worth_checking, np.random.default_rng(seed))
-        rows = np.concatenate([task.edges(), drawn])
-    todo = task.size if rows is None else len(rows)
-    step = chunk or chunk_size(model, task)
-    checked = wrong = done = 0
-    worst = np.inf
-    bad: list[tuple[Any, float]] = []
-    while done < todo:
-        upto = min(done + step, todo)
-        part = task.rows(done, upto) if rows is None else rows[done:upto]
-        part = part[task.defined(part)]
-        if len(part):
-            margin = margins(model, *task.batch(part), tap=tap)
-            failed = np.nonzero(~(margin > 0))[0]
-            wrong += len(failed)
-            checked += len(part)
-            worst = min(worst, float(np.where(np.isnan(margin), -np.inf, margin).min()))
-            bad += [(part[i], float(margin[i])) for i in failed[: max(0, keep - len(bad))]]
-        done = upto
-        yield Progress(done, todo, wrong)
-    yield Verdict(
-        model=digest(model), task=task.ref, dtype=model.dtype, domain=task.size, exhaustive=exhaustive,
-        looked_at=todo, checked=checked, wrong=wrong, worst_margin=worst,
-        counterexamples=[_describe(model, task, row, margin) for row, margin in bad],
-        seed=None if exhaustive else seed,
+    if exhaustive and task.size > COUNTABLE:
+        raise GlassformerError(f"{task.ref} — has about 10^{len(str(task.size)) - 1} inputs, too many to look at all")
+    every = rows is None and (exhaustive or (sample is None and task.size <= EXHAUSTIVE))
+    sample = None if every or rows is not None else sample or task.worth_checking
+    rounds = search if sample and searchable(task) else 0
+    parts = {"domain": task.size} if every else {"given": len(rows)} if rows is not None else {}
+    if sample:
+        parts = {"edges": len(task.edges()), "sample": sample}
+    if journal and (rows is not None or tap is not None):
+        raise GlassformerError("journal — only for a domain or a sample, without a tap: it could not tell others apart")
+    named, judged = digest(model), cast(model, dtype)
+    work = Work(
+        judged, task, parts, chunk=chunk or chunk_size(judged, task), keep=keep, low=BEAM if rounds else 0,
+        seed=seed, given=rows, tap=tap,
+    )  # fmt: skip
+    how = {
+        "model": named, "task": task.ref, "dtype": judged.dtype, "domain": task.size, "exhaustive": every,
+        "seed": None if every else seed, "sample": sample, "search": rounds, "keep": keep, "chunk": work.chunk,
+        "versions": versions(judged.dtype),
+    }  # fmt: skip
+    state = yield from _count(work, Journal(journal, how) if journal else None, workers)
+    found = dict(state.found)
+    if rounds:
+        found["search"] = yield from _search(work, state, rounds, seed)
+    yield _verdict(work, found, how)
+
+
+def _count(work: Work, journal: Journal | None, workers: int) -> Generator[Progress, None, State]:
+    """Does all chunks that the journal has not. However it ends, the journal has what was done."""
+    state = journal.read(work) if journal else State()
+    if journal:
+        journal.write(state, now=True)  # if it cannot be written, better now than in an hour
+    try:
+        for chunks, found in run(work, state.left(work.chunks), workers):
+            state = state.with_(chunks, found, work)  # one step: an interruption counts nothing twice
+            if journal:
+                journal.write(state)
+            yield Progress(state.looked_at, work.todo, state.wrong)
+    finally:
+        if journal:
+            journal.write(state, now=True)
+    return state
+
+
+def _search(work: Work, state: State, rounds: int, seed: int) -> Generator[Progress, None, Tally]:
+    begin, total = add(state.found.values(), work.keep, work.low), Tally()
+    most = min(MOST, max(MOST // 10, work.parts["sample"] // 4))  # about as much again as the sample, in all
+    for tally in search_near(work, begin, rounds, most, seed):
+        total = add([total, tally], work.keep)
+        done = state.looked_at + total.looked_at
+        yield Progress(done, done, state.wrong + total.wrong)
+    return total
+
+
+def _verdict(work: Work, found: Mapping[str, Tally], how: dict[str, Any]) -> Verdict:
+    model, task, total = work.model, work.task, add(found.values(), work.keep)
+    parts = {
+        name: {"looked_at": t.looked_at, "checked": t.checked, "wrong": t.wrong, "worst_margin": t.worst[0]}
+        for name, t in found.items()
+    }
+    bound = upper_bound(found["sample"].wrong, found["sample"].checked) if "sample" in found else None
+    worst = min((t.worst for t in found.values()), key=lambda f: f[0], default=Tally().worst)  # of equals, the first
+    shown = [f for t in found.values() for f in t.failures][: work.keep]
+    return Verdict(
+        **how, looked_at=total.looked_at, checked=total.checked, wrong=total.wrong, worst_margin=worst[0],
+        counterexamples=[_describe(model, task, np.array(row, np.int64), margin) for margin, _, row in shown],
+        worst={"row": list(worst[2]), **_texts(task, np.array(worst[2], np.int64))} if total.checked else None,
+        parts=parts, classes={n: dict(zip(("checked", "wrong", "worst_margin"), c, strict=True))
+                              for n, c in total.classes.items() if n},
+        error_bound=bound, confidence=None if bound is None else CONFIDENCE,
     )  # fmt: skip
 
 
-def margins(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
-    """The smallest margin over each row's answer tokens, [B]; NaN where a logit is not finite."""
-    return gaps(model, tokens, answer, tap).min(-1)
-
-
-def gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
-    """The margin of every answer token, [B,n] for the last n positions of tokens; inf where no answer is.
-
-    NaN where a logit is not finite. For a model that decodes, what follows its first wrong token is as wrong.
-    """
-    if tokens.shape[1] - 1 > model.config.n_ctx:
-        raise GlassformerError(
-            f"an example of {tokens.shape[1] - 1} tokens — longer than the block of {model.config.n_ctx}"
-        )
-    n = tokens.shape[1] - int(answer.any(0).argmax())  # from the first answer position on
-    if model.config.mask != "causal":
-        return _decoded_gaps(model, tokens, answer, tap)[:, -n:]
-    return _gaps(_forward(model, tokens[:, :-1], n, tap), tokens[:, -n:], answer[:, -n:])
-
-
-def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
-    """logits [B,T,V], wanted [B,T], asked [B,T] -> [B,T]."""
-    at = wanted[..., None]
-    right = np.take_along_axis(logits, at, -1)[..., 0]
-    others = logits if logits.flags.writeable else logits.copy()
-    np.put_along_axis(others, at, -np.inf, -1)
-    with np.errstate(invalid="ignore"):  # inf - inf is NaN, and NaN is wrong
-        gap = right - arrays.largest(others)
-        gap = np.where(np.isfinite(right) & ~np.isnan(gap), gap, np.nan)
-    return np.where(asked, gap, np.inf)
-
-
-def _decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None) -> Any:
-    """The same for a model whose past depends on what is to come: each row is decoded and compared. [B,T]"""
-    out = np.full(tokens.shape, np.inf)
-    first = answer.argmax(1)
-    for start in np.unique(first):  # rows of one prompt length together
-        group = np.nonzero(first == start)[0]
-        steps = int(answer[group].sum(1).max())
-        failed = np.full(len(group), np.inf)  # the margin of the first wrong token
-        for t, step in enumerate(stream(model, tokens[group, :start], steps, tap=tap), start):
-            gap = _gaps(step.logits[:, None], tokens[group, t][:, None], answer[group, t][:, None])[:, 0]
-            failed = np.where((failed == np.inf) & ~(gap > 0), gap, failed)
-            out[group, t] = np.where((failed == np.inf) | ~answer[group, t], gap, failed)
-    return out
-
-
-def _forward(model: Model, tokens: Any, last: int, tap: Tap | None) -> Any:
-    if isinstance(model.weights["embed.W_E"], np.ndarray):
-        with np.errstate(all="ignore"):  # what is not finite is counted as wrong
-            return forward(model.config, model.weights, tokens, tap, last=last)
-    import torch
-
-    with torch.no_grad():
-        device = model.weights["embed.W_E"].device
-        read = torch.as_tensor(tokens, device=device)
-        return arrays.numpy(forward(model.config, model.weights, read, tap, last=last))
+def _texts(task: Task, row: Any) -> dict[str, str]:
+    tokens, answer = (a[0] for a in task.batch(row[None]))
+    prompt, expected = tokens[: int(answer.argmax())], tokens[answer]
+    return {"input": task.vocabulary.decode(prompt), "expected": task.vocabulary.decode(expected)}
 
 
 def _describe(model: Model, task: Task, row: Any, margin: float) -> dict[str, Any]:
     """A counterexample in words: what the model really says when it decodes."""
     tokens, answer = (a[0] for a in task.batch(row[None]))
     prompt = tokens[: int(answer.argmax())]
-    expected = tokens[answer]
     try:
-        got = decode(model, prompt, len(expected), stop=task.stop)[len(prompt) :]
+        got = decode(model, prompt, int(answer.sum()), stop=task.stop)[len(prompt) :]
         said = task.vocabulary.decode(got)
     except GlassformerError as e:
         said = str(e)
-    return {
-        "row": [int(x) for x in row], "input": task.vocabulary.decode(prompt),
-        "expected": task.vocabulary.decode(expected), "got": said, "margin": margin,
-    }  # fmt: skip
-
-
-def chunk_size(model: Model, task: Task) -> int:
-    """So many rows at a time that activations stay within a few megabytes."""
-    tokens, answer = task.batch(task.rows(0, 1))
-    c, T = model.config, tokens.shape[1]
-    asked = int(answer.sum(1).max())
-    rows = T if c.n_layers > 1 else asked  # the last block computes what is asked alone
-    widest = max(T * c.d_model, rows * c.d_mlp, c.n_heads * rows * T, asked * c.d_vocab, T * c.n_heads * c.d_head)
-    return int(np.clip(2**20 // max(widest, 1), 1, 2**14))
+    return {"row": [int(x) for x in row], **_texts(task, row), "got": said, "margin": margin}

@@ -1,0 +1,228 @@
+"""The source of a blueprint's `expand` with all that it needs of this package, as text that stands alone.
+
+What `expand` reaches is followed by name from file to file: methods of its classes, functions, constants. Type
+annotations are cut out, since their names would have to come along; what imports from elsewhere stays an import.
+Arrays are PyTorch tensors there, so of `arrays` only the PyTorch side is needed.
+"""
+
+import ast
+import importlib.util
+import inspect
+import sys
+from types import ModuleType
+from typing import Any
+
+from .. import arrays
+from ..blueprint import make
+from ..errors import GlassformerError
+from ..registry import find, split
+
+PACKAGE = __name__.split(".")[0]
+Span = tuple[int, int]
+
+
+class Source:
+    """A module's text and what its top level defines."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module, self.text = module, inspect.getsource(module)
+        self.starts = [0]
+        for line in self.text.splitlines(keepends=True):
+            self.starts.append(self.starts[-1] + len(line.encode()))
+        self.nodes: dict[str, ast.stmt] = {}
+        for node in ast.parse(self.text).body:
+            for name in _defined(node):
+                self.nodes[name] = node
+
+    def cut(self, node: ast.stmt, skip: list[ast.stmt]) -> str:
+        """A node's text without annotations, decorators and the statements to skip."""
+        spans = [span for n in ast.walk(node) for span in self._annotations(n)]
+        spans += [(self.starts[s.lineno - 1 - _decorators(s)], self.starts[s.end_lineno or 0]) for s in skip]
+        data = self.text.encode()
+        begin, end = self.starts[node.lineno - 1], self.starts[node.end_lineno or 0]
+        out, at = b"", begin
+        for a, b in sorted(spans):
+            if a >= at:
+                out, at = out + data[at:a], b
+        return _tidy((out + data[at:end]).decode())
+
+    def _annotations(self, n: ast.AST) -> list[Span]:
+        if isinstance(n, ast.arg) and n.annotation:
+            return [(self._at(n.lineno, n.col_offset) + len(n.arg.encode()), self._end(n.annotation))]
+        if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.returns:
+            arrow = self.text.encode().rindex(b"->", 0, self._at(n.returns.lineno, n.returns.col_offset))
+            return [(arrow - 1, self._end(n.returns))]
+        if isinstance(n, ast.AnnAssign):
+            return [(self._end(n.target), self._end(n.annotation))]
+        return []
+
+    def _at(self, line: int, column: int) -> int:
+        return self.starts[line - 1] + column
+
+    def _end(self, n: Any) -> int:
+        return self._at(n.end_lineno, n.end_col_offset)
+
+
+class Inliner:
+    """Collects, in an order in which everything is there before it is used at the top level."""
+
+    def __init__(self) -> None:
+        self.sources: dict[str, Source] = {}
+        self.done: set[Any] = set()
+        self.imports: set[str] = set()
+        self.parts: list[str] = []
+        self.attributes: set[str] = set()  # x.this: what may be asked of the array library
+        self.arrays = False
+
+    def source(self, module: str) -> Source:
+        if module not in self.sources:
+            self.sources[module] = Source(importlib.import_module(module))
+        return self.sources[module]
+
+    def need(self, module: str, name: str) -> None:
+        """Brings along what a name means in a module."""
+        node = self.source(module).nodes.get(name)
+        # An import may bring several names, each of which is looked for; all else comes along whole.
+        key = (module, name) if isinstance(node, (ast.Import, ast.ImportFrom)) else node
+        if node is None or key in self.done:  # a built-in, or here already
+            return
+        self.done.add(key)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            return self._imported(module, name, node)
+        if isinstance(node, ast.ClassDef):
+            raise GlassformerError(f"{module} — cannot be written out: {name} is a class that its formula uses")
+        self._follow(module, node)
+        self.parts.append(self.source(module).cut(node, []))
+
+    def classes(self, kind: type, wanted: set[str]) -> None:
+        """A class and its bases, with only the methods and attributes that the wanted ones reach."""
+        line = [k for k in kind.__mro__ if k is not object]
+        found: dict[str, list[tuple[type, ast.stmt]]] = {}
+        for k in line:
+            body = self.source(k.__module__).nodes[k.__name__]
+            assert isinstance(body, ast.ClassDef)
+            for s in body.body:
+                for name in _defined(s):
+                    found.setdefault(name, []).append((k, s))
+        kept: list[tuple[type, ast.stmt]] = []
+        todo = [w for w in sorted(wanted) if w in found]
+        while todo:
+            for k, s in found.pop(todo.pop(), []):
+                kept.append((k, s))
+                self._follow(k.__module__, s)
+                todo += [n.attr for n in ast.walk(s) if isinstance(n, ast.Attribute) and n.attr in found]
+                if not any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(s)):
+                    break  # the bases' are not reached
+        for k in line[::-1]:
+            source = self.source(k.__module__)
+            node = source.nodes[k.__name__]
+            assert isinstance(node, ast.ClassDef)
+            mine = [s for other, s in kept if other is k]
+            rest = [s for s in node.body if not any(s is m for m in mine) and not _is_docstring(s)]
+            text = source.cut(node, rest)
+            self.parts.append(text if mine or _is_docstring(node.body[0]) else text + "    pass")
+
+    def _follow(self, module: str, node: ast.AST) -> None:
+        for n in _walk_without_annotations(node):
+            if isinstance(n, ast.Attribute):
+                self.attributes.add(n.attr)
+            if isinstance(n, ast.Name):
+                self.need(module, n.id)
+
+    def _imported(self, module: str, name: str, node: ast.Import | ast.ImportFrom) -> None:
+        alias = next(a for a in node.names if (a.asname or a.name.split(".")[0]) == name)
+        if isinstance(node, ast.Import):
+            self.imports.add(f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else ""))
+            return
+        package = sys.modules[module].__package__ or ""
+        base = node.module or ""
+        if node.level:
+            base = importlib.util.resolve_name("." * node.level + base, package)
+        if f"{base}.{alias.name}" == arrays.__name__:
+            self.arrays = True
+        elif base.split(".")[0] != PACKAGE:
+            self.imports.add(f"from {base} import {alias.name}" + (f" as {alias.asname}" if alias.asname else ""))
+        elif alias.asname not in (None, alias.name):
+            raise GlassformerError(f"{module} — cannot be written out: it imports {alias.name} by another name")
+        else:
+            self.need(base, alias.name)
+
+    def library(self) -> str:
+        """The array library that `arrays.of(x)` is for tensors: PyTorch, and the functions of ours that are used."""
+        source = self.source(arrays.__name__)
+        node = source.nodes["Torch"]
+        assert isinstance(node, ast.ClassDef)
+        own = [s for s in node.body if isinstance(s, ast.FunctionDef) and s.name in self.attributes - {"torch", "F"}]
+        lines = [
+            "class Library:",
+            '    """What the formula asks of its array library."""',
+            "",
+            "    torch, F = torch, torch.nn.functional",
+            "",
+            "    def __getattr__(self, name):",
+            "        return getattr(torch, name)",
+            *(line for s in own for line in ["", *source.cut(s, []).splitlines()]),
+            "",
+            "",
+            "class arrays:",
+            "    @staticmethod",
+            "    def of(x):",
+            "        return Library()",
+        ]
+        return "\n".join(lines)
+
+
+def formula(ref: str) -> tuple[set[str], list[str], str]:
+    """Imports, definitions and the expression that makes the blueprint of a ref, whose `expand` they define."""
+    kind, entry, made = type(make(ref)), find("blueprint", ref.partition(":")[0]), Inliner()
+    try:
+        made.classes(kind, {"__init__", "expand"})
+    except OSError:
+        raise GlassformerError(f"{ref} — cannot be written out: its source is not there") from None
+    options = ", ".join(f"{n}={v!r}" for n, v in entry.parse(split(ref, entry.options)[1]).items())
+    parts = [made.library()] * made.arrays + made.parts
+    return made.imports, parts, f"{kind.__name__}({options})"
+
+
+# ── pieces ─────────────────────────────────────────────────────────────────────────────────────
+def _defined(node: ast.stmt) -> list[str]:
+    """The names that a statement gives a meaning to."""
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [a.asname or a.name.split(".")[0] for a in node.names]
+    if isinstance(node, ast.AnnAssign) and node.value:
+        return [node.target.id] if isinstance(node.target, ast.Name) else []
+    if isinstance(node, ast.Assign):
+        return [n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+    return []
+
+
+def _walk_without_annotations(node: ast.AST) -> list[ast.AST]:
+    out, todo = [], [node]
+    while todo:
+        n = todo.pop()
+        out.append(n)
+        for name, value in ast.iter_fields(n):
+            if name not in ("annotation", "returns", "decorator_list"):
+                todo += [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, ast.AST)]
+    return out
+
+
+def _decorators(node: ast.stmt) -> int:
+    """Lines above a definition that belong to it."""
+    above = getattr(node, "decorator_list", [])
+    return node.lineno - min((d.lineno for d in above), default=node.lineno)
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _tidy(text: str) -> str:
+    """No blank lines at the ends, and never more than one in between."""
+    lines: list[str] = []
+    for line in text.rstrip().splitlines():
+        if line.strip() or (lines and lines[-1].strip()):
+            lines.append(line.rstrip().removesuffix("  # fmt: skip"))
+    return "\n".join(lines)

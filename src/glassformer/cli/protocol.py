@@ -1,0 +1,85 @@
+"""verify --protocol: a leaderboard's own test, of a model or of someone's submission file."""
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+import typer
+from rich.progress import Progress as Bar
+
+from .. import refs
+from ..errors import GlassformerError
+from ..verify import Progress
+from ..verify.protocol import THRESHOLD, BoardVerdict, board, describe
+from ..verify.trust import Limits, submission
+from .common import err, out, print_json, table_of
+
+PROTOCOLS = ("adderboard",)
+
+
+def run_protocol(
+    name: str, ref: str, *, task: str, dtype: str, keep: int, trust: bool, unused: Mapping[str, Any], as_json: bool
+) -> NoReturn:
+    """Ends with status 0 if it qualifies with all edge cases right, else 1. `unused`: options of verify by name."""
+    if name not in PROTOCOLS:
+        raise GlassformerError(f"--protocol {name} — expected {' or '.join(PROTOCOLS)}")
+    is_file = ref.endswith(".py")
+    more = {"--task": task or None, "--dtype": dtype or None} if is_file else {"--trust": trust or None}
+    if given := [option for option, value in {**unused, **more}.items() if value is not None]:
+        why = "someone's file is run as it is" if is_file else "what is asked is always the same"
+        raise GlassformerError(f"--protocol {name} — {why}; leave out {', '.join(given)}")
+    events: Iterable[Progress | BoardVerdict]
+    if is_file:
+        events = submission(ref, trust=trust, keep=keep)
+        err.print(f"running {ref} in a process of its own: at most {Limits()}", soft_wrap=True)
+    else:
+        model = refs.load(ref)
+        events = board(model, refs.load_task(task or model), keep=keep, dtype=dtype)
+    verdict = _watch(events)
+    print_json({"ref": ref, **verdict.to_json()}) if as_json else _print(ref, verdict)
+    raise typer.Exit(0 if verdict.holds else 1)
+
+
+def _watch(events: Iterable[Progress | BoardVerdict]) -> BoardVerdict:
+    with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
+        line = bar.add_task("adding", total=None)
+        for event in events:
+            if isinstance(event, BoardVerdict):
+                return event
+            bar.update(line, total=event.todo, completed=event.done, description=f"adding, {event.wrong:,} wrong")
+    raise AssertionError("a protocol ends with a verdict")
+
+
+def _print(ref: str, v: BoardVerdict) -> None:
+    how = f" on {v.task}, {v.dtype}" if v.task else ""
+    out.print(f"{ref}{how}: ", end="", soft_wrap=True)
+    out.print("qualifies" if v.qualifies else "does not qualify", style="bold", end="")
+    need = f"{100 * THRESHOLD:g} % needed"
+    out.print(f", {_percent(v)} right ({need}); {v.edges} edge cases, {v.pairs} pairs", soft_wrap=True)
+    for c in v.counterexamples:
+        out.print(f"  {c['a']}+{c['b']} → {c['got']}, expected {c['expected']}", soft_wrap=True)
+    if v.counts:
+        out.print(table_of(("parameters", "", "means"), describe(v.counts)))
+    if v.submission:
+        _print_submission(v.submission)
+    if v.qualifies and not v.holds:
+        out.print("not all edge cases are right: status 1")
+
+
+def _print_submission(s: Mapping[str, Any]) -> None:
+    says = {str(k): str(x) for k, x in s.get("metadata", {}).items()}
+    out.print(f"  says of itself (not checked): {says.pop('params', '?')} parameters", soft_wrap=True)
+    for name, text in says.items():
+        out.print(f"    {name}: {text}", soft_wrap=True)
+    if "parameters" in s:
+        out.print(f"  its module has {s['parameters']:,} numbers in parameters and {s.get('buffers', 0):,} in buffers")
+    if missing := [n for n in ("cpu", "memory", "file") if n not in s["limited"]]:
+        out.print(f"  this system has no limits on: {', '.join(missing)}")
+    net = "had a network, which this system could not take away" if s["network"] else "had no network"
+    out.print(f"  it {net}; whether a transformer did the adding is for you to see in its text", soft_wrap=True)
+
+
+def _percent(v: BoardVerdict) -> str:
+    """Never rounded up to 100 %."""
+    right, of = v.edges.right + v.pairs.right, v.edges.of + v.pairs.of
+    return f"{right * 10_000 // of / 100:.2f} %"

@@ -1,0 +1,81 @@
+"""The task digit-addition: sums in fixed formats that the smallest adders read. The domain is that of `addition`.
+
+    0 540 00 870 0 3210                 order=ones: nothing but digits, 045 + 078 with the ones first
+    <bos>045+078=0123                   order=most, marks=true: as in `addition`, with a first token
+
+Without marks, zeros stand before, between (n − 1 of them, and at least two) and after the numbers, so that a_i, b_i
+and the token after which s_i is to be written are at fixed distances, 2n − 1 and n, and a model that looks so far
+beyond the highest column, or below the lowest, reads a zero. A row is the two numbers (a, b).
+"""
+
+import math
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from ..registry import Between, task
+from ..vocabulary import Vocabulary
+from .addition import EQUALS, PLUS, Addition, digits_of
+from .base import Rows
+
+BOS = 12
+
+
+@task("digit-addition")
+class DigitAddition(Addition):
+    """The sum of two whole numbers, as the smallest adders read it."""
+
+    def __init__(
+        self,
+        digits: Annotated[int, Between(1, 12)] = 10,
+        order: Literal["ones", "most"] = "ones",
+        marks: bool = False,
+    ) -> None:
+        self.digits, self.order, self.marks, self.padding = digits, order, marks, "zero"
+        self.vocabulary = Vocabulary([*"0123456789", *(("+", "=", "<bos>") if marks else ())])
+        self.radix = (10**digits, 10**digits)
+        n = digits
+        self.before, self.between, self.after = ([BOS], [PLUS], [EQUALS]) if marks else ([0], [0] * max(n - 1, 2), [0])
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        n, turn = self.digits, -1 if self.order == "ones" else 1
+        a, b, total = (digits_of(x, k)[:, ::turn] for x, k in zip((*rows.T, rows.sum(1)), (n, n, n + 1), strict=True))
+        fixed = (np.tile(part, (len(rows), 1)) for part in (self.before, self.between, self.after))
+        before, between, after = (part.astype(np.int64) for part in fixed)
+        tokens = np.concatenate([before, a, between, b, after, total], axis=1)  # B T
+        answer = np.zeros(tokens.shape, dtype=bool)
+        answer[:, -(n + 1) :] = True
+        return tokens, answer
+
+    def floor(self) -> float:
+        """All digits of both numbers are random; the first token is given."""
+        return 2 * self.digits * math.log(10) / (self._first + self.digits)
+
+    def roles(self) -> dict[str, Any]:
+        """a, b: this column's digit of the first and second number. carry: what tells whether the column below
+        carries: with the ones first, its two digits and the digit just written; else all digits below.
+        """
+        n, size = self.digits, self._first + self.digits
+        roles = {name: np.zeros((size, size), dtype=bool) for name in ("a", "b", "carry")}
+        for i in range(n + 1):
+            ones = self.order == "ones"
+            column, row = (i if ones else n - i), self._first - 1 + i
+            below = range(max(column - 1, 0), column) if ones else range(column)
+            for name, start in (("a", len(self.before)), ("b", self._first - len(self.after) - n)):
+                where = [start + (c if ones else n - 1 - c) for c in range(n)]
+                if column < n:
+                    roles[name][row, where[column]] = True
+                roles["carry"][row, [where[c] for c in below]] = True
+            if ones and column:
+                roles["carry"][row, row] = True
+        return roles
+
+    @property
+    def period(self) -> int:
+        """How far the second number is behind the first, digit by digit."""
+        return self.digits + len(self.between)
+
+    @property
+    def _first(self) -> int:
+        """The position of the first token to be written."""
+        return len(self.before) + len(self.between) + len(self.after) + 2 * self.digits

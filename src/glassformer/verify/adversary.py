@@ -1,0 +1,74 @@
+"""Looking for failures where they are likely: near failures, and near the rows that came nearest to one.
+
+A neighbour of a row has one digit of one of its numbers changed. Each answer token is searched for on its own, since
+their margins are of different sizes: in a beam of the lowest rows, whose neighbours are tried, and of these the lowest,
+for a few rounds. It is a search, not a proof: that it finds nothing says nothing about what it did not look at.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..tasks.base import Rows, Task
+from .tally import Found, Tally
+from .work import Work
+
+BEAM = 4  # rows per answer token
+FAILURES = 16  # failures of a round whose neighbours are tried
+MOST = 20_000  # rows of a round
+
+
+def searchable(task: Task) -> bool:
+    """Whether any digits make a row: not where a row must keep to more than its radix."""
+    plain = type(task).rows is Task.rows and type(task).size is Task.size
+    return plain and any(r > 1 for r in task.radix)
+
+
+def neighbours(task: Task, rows: Rows) -> Rows:
+    """All rows that differ from one of these in one digit of one number; [B,*] -> [N,*], sorted, each once."""
+    out = [rows[:0]]
+    for column, radix in enumerate(task.radix):
+        place = 1
+        while place < radix:
+            digit = rows[:, column] // place % 10
+            for d in range(10):
+                changed = rows.copy()
+                changed[:, column] += (d - digit) * place
+                out.append(changed[(d != digit) & (changed[:, column] < radix)])
+            place *= 10
+    return np.unique(np.concatenate(out), axis=0)
+
+
+def search(work: Work, found: Tally, rounds: int, most: int, seed: int) -> Iterator[Tally]:
+    """Begins with what a sample found; yields what is found on new rows. Ends early when nothing gets worse."""
+    rng = np.random.default_rng([seed, 1])
+    beam, failures = list(found.lowest), [f[2] for f in found.failures]
+    seen, expanded = set[tuple[int, ...]](), set[tuple[int, ...]]()
+    start = 0
+    for _ in range(rounds):
+        base = sorted({row for row in [*failures[:FAILURES], *_rows(beam)] if row not in expanded})
+        if not base:
+            return
+        expanded.update(base)
+        near = neighbours(work.task, np.array(base, np.int64))
+        near = near[[tuple(row) not in seen for row in near.tolist()]]
+        if len(near) > most:
+            near = near[np.sort(rng.choice(len(near), most, replace=False))]
+        seen.update(map(tuple, near.tolist()))
+        for first in range(0, len(near), work.chunk):
+            tally = work.look(near[first : first + work.chunk], start + first)
+            failures = [f[2] for f in tally.failures] + failures
+            beam = _lowest(beam, tally)
+            yield tally
+        start += len(near)
+
+
+def _lowest(beam: list[tuple[Found, ...]], tally: Tally) -> list[tuple[Found, ...]]:
+    size = max(len(beam), len(tally.lowest))
+    both = [[f for x in (beam, tally.lowest) for f in (x[i] if i < len(x) else ())] for i in range(size)]
+    return [tuple(heapq.nsmallest(BEAM, {f[2]: f for f in found}.values())) for found in both]
+
+
+def _rows(beam: list[tuple[Found, ...]]) -> list[tuple[int, ...]]:
+    return [row for found in beam for _, _, row in found]

@@ -1,0 +1,175 @@
+"""Adding in columns: the largest value that a sum over positions can have, over all pairs of numbers at once.
+
+What a head gathers is a sum with one term for each position, which depends on the digit there alone. The digits of
+the sum hang together with those of the operands by the carries, and by nothing else. So the largest such sum is found
+exactly by going through the columns from the ones up, with the carry as the only thing to remember: 2 states and 100
+pairs of digits a column, instead of 10^20 pairs of numbers.
+
+A *window* is a few neighbouring columns that are told apart: by the digit that is written there ("digit") or by both
+digits of the operands ("pair"), and always by the carries. Every combination is a case. All pairs of numbers are in
+exactly one case.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .forms import SLACK, Real
+from .layout import Layout
+
+A, B = (x.ravel() for x in np.divmod(np.arange(100), 10))  # the pairs of digits of a column
+SPLITS = ("digit", "pair")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """One way through a column: which carry comes in, which goes out, what is written. All [E]."""
+
+    column: int
+    enter: Any
+    leave: Any
+    digit: Any
+    order: Any  # the (carry, pair) that there are, sorted by the way they belong to
+    starts: Any  # where in `order` each way's begin
+
+    def members(self, way: int) -> Any:
+        """The (carry, pair) that a way stands for, as 100·carry + 10·a + b."""
+        return np.split(self.order, self.starts[1:])[way]
+
+    def largest(self, table: Any) -> Any:
+        """table [Q,columns,200] -> the largest entry of every way, [Q,E]."""
+        return np.maximum.reduceat(table[:, self.column, self.order], self.starts, axis=1)
+
+
+@cache
+def steps(layout: Layout, column: int, split: str) -> Steps:
+    """The ways through a column, told apart as `split` says."""
+    pairs = np.arange(100) if column < layout.digits else np.arange(1)  # the sum's first digit has no operands
+    carry, pair = (x.ravel() for x in np.meshgrid([0, 1], pairs, indexing="ij"))
+    total = A[pair] + B[pair] + carry
+    name = np.stack([carry, total // 10, total % 10, pair if split == "pair" else 0 * pair], 1)
+    names, which = np.unique(name, axis=0, return_inverse=True)
+    which = which.ravel()
+    order = (100 * carry + pair)[np.argsort(which, kind="stable")]
+    starts = np.searchsorted(np.sort(which), np.arange(len(names)))
+    return Steps(column, names[:, 0], names[:, 1], names[:, 2], order, starts)
+
+
+@dataclass(frozen=True)
+class Cases:
+    """All combinations of ways through the columns of a window. Lists with an entry for each column of the window."""
+
+    window: list[Steps]
+    ways: Any  # [columns, cases]: which step of each column
+
+    def digit(self, column: int) -> Any:
+        """What is written in a column of the window, [cases]."""
+        at = [s.column for s in self.window].index(column)
+        return self.window[at].digit[self.ways[at]]
+
+    @property
+    def enter(self) -> Any:
+        return self.window[0].enter[self.ways[0]]
+
+    @property
+    def leave(self) -> Any:
+        return self.window[-1].leave[self.ways[-1]]
+
+    def __len__(self) -> int:
+        return int(self.ways.shape[1])
+
+    def pick(self, chosen: Any) -> "Cases":
+        return Cases(self.window, self.ways[:, chosen])
+
+
+def cases_of(layout: Layout, window: Sequence[int], splits: Sequence[str]) -> Cases:
+    """All cases of a window of neighbouring columns."""
+    parts = [steps(layout, c, s) for c, s in zip(window, splits, strict=True)]
+    ways = np.arange(len(parts[0].enter))[None]
+    for before, part in itertools.pairwise(parts):
+        old, new = np.nonzero(before.leave[ways[-1]][:, None] == part.enter)
+        ways = np.concatenate([ways[:, old], new[None]])
+    cases = Cases(parts, ways)
+    possible = (cases.enter == 0) | (window[0] > 0)
+    return cases.pick(possible & ((cases.leave == 0) | (window[-1] < layout.digits)))
+
+
+def by_column(layout: Layout, row: int, terms: Any) -> tuple[Any, Any]:
+    """terms [Q,S,V] of positions up to row -> what no digit changes [Q], and [Q,columns,200] for (carry, pair)."""
+    n = layout.digits
+    fixed = np.zeros(len(terms), Real)
+    table = np.zeros((len(terms), n + 1, 200), Real)
+    carry, a, b = np.repeat([0, 1], 100), np.tile(A, 2), np.tile(B, 2)
+    for p, (kind, number) in enumerate(layout.spots[: row + 1]):
+        if kind == "token":
+            fixed += terms[:, p, number]
+        elif kind == "s" and number == n:
+            table[:, n, [0, 100]] += terms[:, p, :2]
+        else:
+            table[:, number] += terms[:, p][:, {"a": a, "b": b, "s": (a + b + carry) % 10}[kind]]
+    return fixed, table
+
+
+def largest(layout: Layout, row: int, terms: Any, cases: Cases) -> Any:
+    """The largest Σ over positions of terms [Q,S,V], over all pairs of numbers of each case: [Q,cases]."""
+    fixed, table = by_column(layout, row, terms)
+    window = cases.window
+    below, above = sweep(layout, table, window[0].column, window[-1].column)
+    out = fixed[:, None] + below[:, cases.enter] + above[:, cases.leave]
+    for step, way in zip(window, cases.ways, strict=True):
+        out = out + step.largest(table)[:, way]
+    lost = SLACK * (np.abs(fixed) + np.abs(table).max(2).sum(1)) * len(layout.spots)
+    return out + lost[:, None]
+
+
+def sweep(layout: Layout, table: Any, first: int, last: int) -> tuple[Any, Any]:
+    """The largest sums of the columns below `first` and above `last`, by the carry at the border: [Q,2] each."""
+    Q = len(table)
+    below = np.tile(np.array([0, -np.inf], Real), (Q, 1))
+    for c in range(first):
+        below = _onto(below, transitions(layout, table, c))
+    above = np.tile(np.array([0, -np.inf], Real), (Q, 1))  # after the last column there is no carry
+    for c in range(layout.digits, last, -1):
+        above = _onto(above, transitions(layout, table, c).swapaxes(1, 2))
+    return below, above
+
+
+def transitions(layout: Layout, table: Any, column: int) -> Any:
+    """The largest term of a column by the carries into and out of it, [Q,2,2]; −inf where there is no way."""
+    out = np.full((len(table), 2, 2), -np.inf, Real)
+    ways = steps(layout, column, "digit")
+    best = ways.largest(table)
+    for i, (enter, leave) in enumerate(zip(ways.enter, ways.leave, strict=True)):
+        out[:, enter, leave] = np.maximum(out[:, enter, leave], best[:, i])
+    return out
+
+
+def _onto(state: Any, step: Any) -> Any:
+    """state [Q,2], step [Q,2,2] -> [Q,2]: max over the carry that comes in."""
+    return (state[:, :, None] + step).max(1)
+
+
+def best(layout: Layout, row: int, terms: Any, cases: Cases, which: int) -> tuple[int, int]:
+    """The pair of numbers of one case that has the largest Σ over positions of terms [S,V]."""
+    table = by_column(layout, row, terms[None])[1][0]                          # columns 200
+    chosen = {s.column: s.members(way) for s, way in zip(cases.window, cases.ways[:, which], strict=True)}
+    reached = {0: (Real(0), 0, 0)}  # carry -> the sum so far, a, b
+    for c in range(layout.digits + 1):
+        members = chosen.get(c, steps(layout, c, "digit").order)
+        following: dict[int, tuple[Any, int, int]] = {}
+        for enter, (total, a, b) in reached.items():
+            for leave in (0, 1):
+                ways = members[(members // 100 == enter) & (((A + B)[members % 100] + enter >= 10) == bool(leave))]
+                if not len(ways):
+                    continue
+                way = int(ways[table[c, ways].argmax()])
+                value = total + table[c, way]
+                if leave not in following or value > following[leave][0]:
+                    power = 10**c
+                    following[leave] = value, a + int(A[way % 100]) * power, b + int(B[way % 100]) * power
+        reached = following
+    return reached[0][1:]

@@ -1,0 +1,148 @@
+"""What a check found, as a thing to keep: it names the model by its hash, and says what was looked at and how.
+
+A saved verdict can be checked again: the same rows, the same figures, or it is not true here.
+"""
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..checkpoint import write_atomically
+from ..errors import GlassformerError
+
+FORMAT = "glassformer verdict 1"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found."""
+
+    model: str  # SHA-256 of the weights
+    task: str
+    dtype: str
+    domain: int  # rows in the domain
+    exhaustive: bool  # every row of the domain was looked at
+    looked_at: int
+    checked: int  # of these, rows on which the task is defined
+    wrong: int
+    worst_margin: float  # over all answer tokens of all rows
+    counterexamples: list[dict[str, Any]] = field(default_factory=list)
+    seed: int | None = None
+    worst: dict[str, Any] | None = None  # the row of the worst margin, and its input
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)  # domain | sample, edges, search | given
+    classes: dict[str, dict[str, Any]] = field(default_factory=dict)  # checked, wrong, worst_margin of each class
+    error_bound: float | None = None  # sampled: with this confidence no larger share of all inputs is wrong
+    confidence: float | None = None
+    sample: int | None = None  # how it was made: rows drawn, rounds of search, counterexamples kept
+    search: int = 0
+    keep: int = 10
+    chunk: int = field(default=0, compare=False)  # rows at a time: sums may round differently with another
+    versions: dict[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def holds(self) -> bool:
+        return self.checked > 0 and self.wrong == 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"holds": self.holds}
+
+    def __str__(self) -> str:
+        how = "all" if self.exhaustive else "sampled"
+        return f"{self.wrong:,} wrong of {self.checked:,} ({how}), worst margin {self.worst_margin:.3g}"
+
+    # ── kept, and checked again ────────────────────────────────────────────────────────────────
+    def save(self, path: str | Path) -> Path:
+        """Writes a JSON file, atomically. `read` reads it."""
+        return write_atomically(path, (json.dumps({"format": FORMAT, **self.to_json()}, indent=1) + "\n").encode())
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Verdict":
+        """A saved verdict; anything that is not one is an error."""
+        try:
+            o = json.loads(Path(path).read_text(encoding="utf-8"))
+            if o.pop("format") != FORMAT:
+                raise ValueError("another format")
+            holds = o.pop("holds")
+            wrong = [f.name for f in fields(cls) if not _fits(o[f.name], _name(f.type))]
+            if wrong:
+                raise ValueError(f"{wrong[0]} is {json.dumps(o[wrong[0]])[:40]}")
+            verdict = cls(**o)
+            if min(verdict.domain, verdict.looked_at, verdict.checked, verdict.wrong, verdict.keep, verdict.chunk) < 0:
+                raise ValueError("a count is negative")
+            if not 0 <= verdict.search <= 10_000 or not 0 <= (verdict.sample or 1) <= 10**12:
+                raise ValueError(f"sample is {verdict.sample}, search is {verdict.search}")
+            if verdict.holds is not holds:
+                raise ValueError(f"holds is {json.dumps(holds)} with {verdict.wrong:,} wrong of {verdict.checked:,}")
+        except OSError as e:
+            raise GlassformerError(f"{path} — cannot be read: {e.strerror}") from None
+        except KeyError as e:
+            raise GlassformerError(f"{path} — damaged verdict, or none: it has no {e}") from None
+        except (ValueError, TypeError, AttributeError, RecursionError) as e:
+            raise GlassformerError(f"{path} — damaged verdict, or none ({e})") from None
+        return verdict
+
+    @property
+    def again(self) -> dict[str, Any]:
+        """The options of `check` that look at the same rows again."""
+        if "given" in self.parts or not self.parts:
+            raise GlassformerError("verdict — was given its rows, which it does not hold: it cannot be checked again")
+        return {
+            "exhaustive": self.exhaustive, "sample": self.sample, "seed": self.seed or 0, "search": self.search,
+            "keep": self.keep, "chunk": self.chunk, "dtype": self.dtype,
+        }  # fmt: skip
+
+    def differences(self, other: "Verdict") -> list[dict[str, Any]]:
+        """What another check of the same rows found differently: [{"what", "saved", "found"}].
+
+        With the same versions of everything, every figure is the same. With others, margins may round differently.
+        """
+        near = 0.0 if self.versions == other.versions else 1e-3
+        return [
+            {"what": f.name, "saved": a, "found": b}
+            for f in fields(self)
+            if f.compare and not _same(a := getattr(self, f.name), b := getattr(other, f.name), near)
+        ]
+
+
+def versions(dtype: str) -> dict[str, str]:
+    """What the arithmetic was done by."""
+    from .. import __version__  # not there yet while the package is being imported
+
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    found = {
+        "glassformer": __version__, "python": platform.python_version(), "numpy": np.__version__,
+        "blas": f"{blas.get('name', '?')} {blas.get('version', '')}".strip(), "machine": platform.machine(),
+    }  # fmt: skip
+    if dtype == "bfloat16":
+        import torch
+
+        found["torch"] = str(torch.__version__)
+    return found
+
+
+def _name(kind: Any) -> str:
+    return str(kind).removeprefix("<class '").removesuffix("'>")
+
+
+def _fits(value: Any, kind: str) -> bool:
+    """Whether a value read from JSON is of a field's type, as far as its name says."""
+    types: Mapping[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "float": (float, int)}
+    if kind.endswith(" | None"):
+        return value is None or _fits(value, kind.removesuffix(" | None"))
+    wanted = types.get(kind, (list,) if kind.startswith("list") else (dict,))
+    return isinstance(value, wanted) and (bool in wanted or not isinstance(value, bool))
+
+
+def _same(a: Any, b: Any, near: float) -> bool:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[k], b[k], near) for k in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b, [near] * len(a)))
+    if isinstance(a, float) and isinstance(b, float) and near:
+        return a == b or abs(a - b) <= near * max(abs(a), abs(b))
+    return bool(a == b)
