@@ -24,10 +24,10 @@ from glassformer.cli.common import app
 from glassformer.count import count
 
 ROOT = Path(__file__).parents[1]
-RUN = ["README.md", "docs/how-it-works.md", "docs/reference.md", "docs/taotp.md", "docs/ground-truth.md"]
-GUIDE = "01-start", "02-train", "03-looking-inside", "04-modular-addition", "05-transformer-lens"
+RUN = ["README.md", "docs/how-it-works.md", "docs/reference.md", "docs/taotp.md", "docs/ground-truth.md", "docs/proof.md"]
+GUIDE = "01-start", "02-train", "03-looking-inside", "04-modular-addition", "05-transformer-lens", "06-proof"
 RUN += [f"docs/guide/{name}.md" for name in GUIDE]
-MORE = "gallery", "guide/README", "exercises", "log", "sweeps"
+MORE = "gallery", "adders", "guide/README", "exercises", "log", "sweeps"
 LINKED = sorted({*RUN, *(f"docs/{name}.md" for name in MORE), "CONTRIBUTING.md"})
 NOTEBOOK = json.loads((ROOT / "docs/notebooks/start.ipynb").read_text())
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

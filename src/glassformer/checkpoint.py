@@ -55,7 +55,7 @@ def save(model: Model, path: str | Path) -> Path:
     sealed = {"header": header, "model": digest(model), "sha256": _seal(header, digest(model))}
     stored = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
     tensors = {n: np.ascontiguousarray(arrays.numpy(w)) for n, w in stored.items()}
-    return write_atomically(path, to_bytes(tensors, {KEY: json.dumps(sealed, ensure_ascii=False)}))
+    return write_atomically(path, to_bytes(tensors, {KEY: json.dumps(sealed)}))
 
 
 def load(path: str | Path) -> Model:
@@ -143,4 +143,4 @@ def _seal(header: Any, model: str) -> str:
 
 
 def _dump(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..lens.attention import expected, late, places
 from ..lens.heads import from_position
 from ..lens.inspect import Inspection, Subject
-from ..lens.modular import ModularAddition
+from ..tasks.modular_addition import ModularAddition
 from . import attention, embeddings, fourier, interventions, logits, rank, stream
 
 if TYPE_CHECKING:

@@ -239,7 +239,8 @@ class Builder:
 
     def complete(self, config: Config, dtype: str) -> dict[str, Numbers]:
         """The given arrays and zeros for the rest, in a fixed order and of the float type asked for."""
-        shapes = required(config)
+        some = any(".mlp." in name for name in self.weights)  # then a layer that says nothing of an MLP has none
+        shapes = required(config, False if some else None)
         for i in range(self.layers):
             if any(name.startswith(f"blocks.{i}.mlp.") for name in self.weights):
                 shapes |= {f"blocks.{i}.mlp.W_in": (config.d_model, config.d_mlp)}

@@ -37,7 +37,7 @@ AXES = {"V": "tokens", "D": "d_model", "T": "positions", "H": "heads", "K": "d_h
 # to the standard deviation; 1e-20 under the root is the same where it matters, at zero.
 CHOICES: dict[str, str | float | bool] = {
     "norm": "layer", "norm_first": True, "eps": 1e-20, "activation": "relu", "positions": "learned",
-    "base": 10_000.0, "mask": "causal", "scale": 0.0, "qk_norm": False,
+    "base": 10_000.0, "slope": 1.0, "mask": "causal", "scale": 0.0, "qk_norm": False,
 }  # fmt: skip
 DTYPES = ("float64", "float32", "float16")
 OTHERS = ("tokens", "sep", "first", "task", "labels", "layers", "dtype")

@@ -121,7 +121,8 @@ def _change(ablation: Ablation, task: Task, recipe: Recipe) -> tuple[Case, str]:
         _check(changed.task, changed.recipe)
     except GlassformerError as e:
         return unchanged, str(e)
-    if (changed.task.ref, _plain(changed.recipe)) == (task.ref, _plain(recipe)):
+    same_heads = ablation.change.get("n_heads") == recipe.n_heads
+    if same_heads or (changed.task.ref, _plain(changed.recipe)) == (task.ref, _plain(recipe)):
         return unchanged, "is the baseline"
     return changed, ""
 

@@ -70,7 +70,7 @@ TINY_ARC = Recipe(
 )  # fmt: skip
 
 TINY_MIRROR = replace(
-    TINY_ARC, name="tiny-mirror",  # with 7 or 11 numbers: --blueprint mirror-adder
+    TINY_ARC, name="tiny-mirror",  # with 6, 7 or 11 numbers: --blueprint mirror-adder
     d_mlp=2, norm="none", qk_norm=False, activation="relu", extras="", lr=0.03, steps=2_500,
 )  # fmt: skip
 

@@ -44,7 +44,7 @@ def layout_of(task: Task) -> Layout:
     hint = "a task the prover does not cover: it knows sums of two numbers at fixed places"
     n = len(str(task.radix[0])) - 1 if task.radix else 0
     if len(task.radix) != 2 or n < 1 or task.radix != (10**n, 10**n):
-        raise GlassformerError(f"{task.ref} — {hint}, got a domain of {task.radix}")
+        raise GlassformerError(f"{task.ref} — {hint}, got one of {len(task.radix)} numbers")
     if [task.vocabulary.decode([d]) for d in range(10)] != list("0123456789"):
         raise GlassformerError(f"{task.ref} — {hint}, and its first ten tokens are not the digits")
     rows = np.concatenate([task.edges(), task.sample(LOOKS, np.random.default_rng(0))])

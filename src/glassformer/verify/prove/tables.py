@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import arrays
 from ...errors import GlassformerError
-from ...model import POSITIONS, Config, Model, Place
+from ...model import POSITIONS, Config, Model, Place, angles
 from .forms import CURVED, SLACK, Arithmetic, Form, Real, exact
 
 # The fields of Config that are understood here. Others must be at their defaults.
@@ -89,7 +89,7 @@ class Tables:
         if c.positions != "rotary":
             return mid, rad
         n, T = c.d_head // 2, mid.shape[1]
-        angle = np.arange(T)[:, None] * c.base ** (-np.arange(n) / max(n, 1))  # T K/2
+        angle = angles(c, np.arange(T), n)                                     # T K/2
         cos, sin = (f(angle)[:, None].astype(Real) for f in (np.cos, np.sin))
         u, v = slice(0, n), slice(n, 2 * n)
         out, off = mid.copy(), rad.copy()
