@@ -24,7 +24,7 @@ from glassformer.cli.common import app
 from glassformer.count import count
 
 ROOT = Path(__file__).parents[1]
-RUN = ["README.md", "docs/how-it-works.md", "docs/reference.md", "docs/taotp.md", "docs/ground-truth.md", "docs/proof.md"]
+RUN = ["README.md", *(f"docs/{name}.md" for name in ("how-it-works", "reference", "taotp", "ground-truth", "proof"))]
 GUIDE = "01-start", "02-train", "03-looking-inside", "04-modular-addition", "05-transformer-lens", "06-proof"
 RUN += [f"docs/guide/{name}.md" for name in GUIDE]
 MORE = "gallery", "adders", "guide/README", "exercises", "log", "sweeps"

@@ -197,6 +197,8 @@ def test_a_formula_is_cut_to_what_it_needs():
     assert expression == "LowRank(rank=3)" and not imports
     assert not any(word in text for word in ("svd", "def start", "Annotated", "Mapping", ") ->", "@blueprint"))
     assert "class Blueprint" in text
+    least = "\n".join(formula("adder-least")[1])
+    assert least.count("def expand") == 1 and "theta_shapes" not in least  # the bases' own are not reached
 
 
 SHIPPED = [name for name in refs.trained() if name.startswith("adder-10")]

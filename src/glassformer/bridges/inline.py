@@ -12,11 +12,14 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from .. import arrays
 from ..blueprint import make
 from ..errors import GlassformerError
 from ..registry import find, split
 
+LARGEST = 100  # numbers of a constant
 PACKAGE = __name__.split(".")[0]
 Span = tuple[int, int]
 
@@ -91,8 +94,24 @@ class Inliner:
             return self._imported(module, name, node)
         if isinstance(node, ast.ClassDef):
             raise GlassformerError(f"{module} — cannot be written out: {name} is a class that its formula uses")
-        self._follow(module, node)
-        self.parts.append(self.source(module).cut(node, []))
+        before = len(self.parts), set(self.done), set(self.imports)
+        try:
+            self._follow(module, node)
+            self.parts.append(self.source(module).cut(node, []))
+        except GlassformerError:  # a constant that a class of ours computes is written as what it is
+            if not isinstance(node, (ast.Assign, ast.AnnAssign)):
+                raise
+            self.parts, self.done, self.imports = self.parts[: before[0]], before[1], before[2]
+            values = vars(self.source(module).module)
+            self.parts.append("\n".join(f"{n} = {self._literal(module, n, values[n])}" for n in _defined(node)))
+
+    def _literal(self, module: str, name: str, value: Any) -> str:
+        if isinstance(value, np.ndarray) and value.size <= LARGEST:
+            self.imports.add("import numpy as np")
+            return f"np.array({value.tolist()!r})"
+        if isinstance(value, (int, float, str)):
+            return repr(value)
+        raise GlassformerError(f"{module} — cannot be written out: {name} is no number and no small array")
 
     def classes(self, kind: type, wanted: set[str]) -> None:
         """A class and its bases, with only the methods and attributes that the wanted ones reach."""

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import queue
+import select
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from . import trust_child
 from .check import Progress
 from .protocol import EDGES, PAIRS, BoardVerdict, Got, pairs, verdict
 
+Lines = queue.Queue[bytes | None]
 LINE = 100_000  # bytes; no honest line is longer
 FIELDS: dict[str, dict[str, type]] = {  # of every line but answers
     "limits": {"network": bool, "limited": list}, "built": {"metadata": dict}, "failed": {"why": str},
@@ -97,7 +99,7 @@ def ask(path: Path, asked: list[tuple[int, int]], limits: Limits) -> Generator[d
             except queue.Empty:
                 which = f"{limits.whole:g} s in all" if left < patience else f"{patience:g} s"
                 raise GlassformerError(f"{path} — {now}: no answer within {which}") from None
-            if not raw:
+            if raw is None:
                 raise GlassformerError(f"{path} — {now}: {_death(process, errors)}")
             line = _parse(raw, built)
             if line is None:
@@ -126,8 +128,8 @@ def _parse(raw: bytes, built: bool) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _process(path: Path, limits: Limits) -> Iterator[tuple["subprocess.Popen[bytes]", "queue.Queue[bytes]", Any]]:
-    """The process, its lines as they come (b"" at the end), and its stderr. It ends with the block."""
+def _process(path: Path, limits: Limits) -> Iterator[tuple["subprocess.Popen[bytes]", Lines, Any]]:
+    """The process, its lines as they come (None at the end), and its stderr. It ends with the block."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
         whole = {name: getattr(limits, name) for name in ("cpu", "memory", "file")}
         command = [sys.executable, "-I", "-B", "-X", "utf8", trust_child.__file__, str(path.resolve())]
@@ -137,7 +139,7 @@ def _process(path: Path, limits: Limits) -> Iterator[tuple["subprocess.Popen[byt
             command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
             start_new_session=True,
         )  # fmt: skip
-        lines: queue.Queue[bytes] = queue.Queue(1000)
+        lines: Lines = queue.Queue(1000)
         over = threading.Event()
         reader = threading.Thread(target=_read, args=(process.stdout, lines, over), daemon=True)
         reader.start()
@@ -155,16 +157,24 @@ def _process(path: Path, limits: Limits) -> Iterator[tuple["subprocess.Popen[byt
                         pipe.close()
 
 
-def _read(pipe: Any, lines: "queue.Queue[bytes]", over: threading.Event) -> None:
+def _read(pipe: Any, lines: Lines, over: threading.Event) -> None:
+    """Lines of a pipe to a queue, None at its end. It never waits for long: a child that got away may hold the pipe."""
+    rest = b""
     while not over.is_set():
-        raw = pipe.readline(LINE)
-        while not over.is_set():
-            try:
-                lines.put(raw, timeout=0.1)
-                break
-            except queue.Full:  # a flood waits in the pipe, not here
-                continue
-        if not raw:
+        if not select.select([pipe], [], [], 0.1)[0]:
+            continue
+        new = os.read(pipe.fileno(), LINE)
+        *whole, rest = (rest + new).split(b"\n")
+        if rest and (not new or len(rest) > LINE):
+            whole, rest = [*whole, rest], b""
+        for line in whole if new else [*whole, None]:
+            while not over.is_set():
+                try:
+                    lines.put(line, timeout=0.1)
+                    break
+                except queue.Full:  # a flood waits in the pipe, not here
+                    continue
+        if not new:
             return
 
 

@@ -140,16 +140,20 @@ def attempt(bounder: Bounder, row: int, split: tuple[str, ...]) -> Attempt:
     return Attempt(split, closed, min(float(b.lead.min()) for b in found), left)
 
 
-def search(bounder: Bounder, row: int, last: Attempt) -> Attempt:
-    """The coarsest split of a row that closes, or the last that was worth it: that made the worst case better."""
+def search(bounder: Bounder, row: int, coarse: Attempt) -> Attempt:
+    """The coarsest split of a row that closes, or the one whose worst case is best.
+
+    All pairs of the columns told apart is finer than all before: if that is no better, more columns would not help.
+    """
+    best = coarse
     for split in itertools.islice(splits(bounder, row), 1, None):
         finer = attempt(bounder, row, split)
         if not finer.left:
             return finer
-        if not finer.least > last.least + GAIN * abs(last.least):
+        best = max(best, finer, key=lambda tried: tried.least)
+        if set(split) == {"pair"} and not best.least > coarse.least + GAIN * abs(coarse.least):
             break
-        last = finer
-    return last
+    return best
 
 
 def splits(bounder: Bounder, row: int) -> Iterator[tuple[str, ...]]:

@@ -111,12 +111,21 @@ class Tables:
         c, a, S = self.config, self.arithmetic, row + 1
         q, q_off = (x[token, row] for x in self.q)                             # H K
         k, k_off = (x[:, :S] for x in self.k)                                  # V S H K
-        size = ((np.abs(q) + q_off) * (np.abs(k) + k_off)).sum(-1)             # V S H
-        score = (q * k).sum(-1)
-        off = (np.abs(q) * k_off + q_off * np.abs(k) + q_off * k_off).sum(-1)
-        off = off + (a.gamma(c.d_head + 1) + SLACK * c.d_head) * size + c.d_head * a.tiny + a.bounded(size)
+        parts = (np.abs(q) + q_off) * (np.abs(k) + k_off)                      # V S H K
+        size, score = parts.sum(-1), (q * k).sum(-1)                           # V S H
+        terms = (parts > 0).any((0, 1)).sum(-1)  # H: adding zeros does not round
         factor = Real(c.scale or c.d_head**-0.5)
-        score, off = score * factor, (off + (3 * a.u + SLACK) * size) * factor + a.tiny + a.bounded(size * factor)
+        slip = 0 if np.frexp(factor)[0] == 0.5 else 1  # a power of two does not round
+
+        # What q or the factor is off by changes the scores of like keys alike, and softmax does not see what all
+        # scores have in common: count from the key with the largest score.
+        first = np.where(possible.T[..., None], score, -np.inf).reshape(-1, c.n_heads).argmax(0)
+        head = np.arange(c.n_heads)
+        middle, least = k.reshape(-1, *k.shape[2:])[first, head], score.reshape(-1, c.n_heads)[first, head]
+        off = (np.abs(q) * k_off + q_off * (np.abs(k - middle) + k_off)).sum(-1)
+        off = off + (a.gamma(terms) + SLACK * c.d_head + slip * a.u) * size + slip * 2 * a.u * np.abs(score - least)
+        off = off * factor * (1 + 8 * a.u) + (1 + c.d_head * factor) * a.tiny + a.bounded(size * (1 + factor))
+        score = score * factor
         if c.positions == "alibi":
             bias = POSITIONS["alibi"].bias(c, np.arange(row, -1, -1)[None])[:, 0].T.astype(Real)  # type: ignore[misc]
             off = off + (TABLE + 4 * a.u) * np.abs(bias) + (a.u + SLACK) * (size * factor + np.abs(bias))
