@@ -111,6 +111,8 @@ class Bounder:
         n, W = c.n_heads * c.d_head, np.abs(self.W_O)
         ours = SLACK * (n + F.shape[1]) * (W + np.abs(onto) @ np.abs(F.T))  # what our own rounding may hide
 
+        share = np.fmax.reduce(z_high / z_low, 1)[:, None]  # H 1: Σ of weights as tabulated, over Σ as computed
+
         def mean(x: Any) -> Any:
             """Σ weight·x / Σ weight for x [H,S,V,*] is at most this: [H,*]."""
             each = np.where(possible, x * (w + off[..., None]), 0).max(2).sum(1) / z_low.min(1)[:, None]
@@ -119,7 +121,7 @@ class Bounder:
         total = mean(size)                                                     # H K: no |z| is larger
         rest = mean(np.abs(np.einsum("hsvk,hkd->hsvd", np.where(possible, v, 0), missed)))
         inexact = mean(np.where(w > 0, loose / np.where(w > 0, w, 1), np.inf)) + 4 * S * a.tiny * (1 + size.max((1, 2)))
-        slip = rest.sum(0) + np.einsum("hk,hkd->d", inexact, np.abs(missed) + ours)
+        slip = (rest * share).sum(0) + np.einsum("hk,hkd->d", inexact * share, np.abs(missed) + ours)
         slip = slip + np.einsum("hk,hkd->d", total, a.gamma(n + 1) * W + ours) + n * a.tiny
         slip = slip + np.einsum("hkd->d", 4 * S * a.tiny * (1 + size.max((1, 2)))[..., None] * W)
         slip = slip + a.bounded(np.einsum("hk,hkd->d", total, W))

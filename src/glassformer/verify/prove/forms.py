@@ -74,7 +74,7 @@ class Arithmetic:
         shape = np.broadcast_shapes(x.mid.shape, y.mid.shape)
         gen = np.zeros((max(len(x.gen), len(y.gen)), *shape), Real)
         for z in (x, y):
-            gen[: len(z.gen)] += z.gen.reshape(-1, *(1,) * (len(shape) - z.mid.ndim), *z.mid.shape)
+            gen[: len(z.gen)] += z.gen.reshape(len(z.gen), *(1,) * (len(shape) - z.mid.ndim), *z.mid.shape)
         rounded = self._rounded(Form(x.mid + y.mid, gen, x.rad + y.rad + np.zeros(shape, Real)))
         return replace(rounded, rad=rounded.rad + SLACK * (x.size + y.size))
 
