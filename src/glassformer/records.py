@@ -1,0 +1,308 @@
+"""Files that are kept: read with care, written whole or not at all, and by one run at a time.
+
+What is read is a regular file of a size that was expected: a device or a pipe would never end. What is written stands
+beside its target until it is whole, and is then renamed into place: a killed process leaves the old file or the new
+one. Links are followed, modes are kept, and what is no regular file is refused. Nothing here raises anything but
+GlassformerError for what is wrong with a file.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import math
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .errors import GlassformerError
+
+try:
+    import fcntl
+except ImportError:  # there are systems without: done without
+    fcntl = None  # type: ignore[assignment]
+
+MOST = 2**30  # bytes of a file that is read, unless more are expected
+KINDS = {
+    stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}  # fmt: skip
+WAITING = getattr(os, "O_NONBLOCK", 0)  # a pipe without a writer is opened at once, and then refused
+BINARY = getattr(os, "O_BINARY", 0)
+NAME = 200  # bytes of a file's name that a name beside it repeats; systems end at 255
+
+
+def why(error: BaseException) -> str:
+    """What the system says about a file, without the number and the path."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+# ── in ─────────────────────────────────────────────────────────────────────────────────────────
+def read_bytes(path: str | Path, most: int = MOST) -> bytes:
+    """All of a regular file of at most so many bytes."""
+    try:
+        _check_regular(os.stat(path))  # before it is opened: to open a device may do something
+        with open(os.open(path, os.O_RDONLY | WAITING | BINARY), "rb") as file:
+            found = os.fstat(file.fileno())
+            _check_regular(found)
+            size = found.st_size
+            if size <= most:
+                data = file.read(size + 1)
+                if len(data) > size:  # it grew, or is one of those that do not say how long they are
+                    data += file.read(most + 1 - len(data))
+                size = len(data)
+    except (OSError, ValueError) as e:
+        raise GlassformerError(f"{path} — cannot be read: {why(e)}") from None
+    except MemoryError:
+        raise GlassformerError(f"{path} — cannot be read: it does not fit into memory") from None
+    if size > most:
+        raise GlassformerError(f"{path} — cannot be read: {size:,} bytes or more, where at most {most:,} are expected")
+    return data
+
+
+def read_text(path: str | Path, most: int = MOST) -> str:
+    """All of a text file in UTF-8."""
+    try:
+        return read_bytes(path, most).decode()
+    except UnicodeDecodeError as e:
+        raise GlassformerError(f"{path} — not UTF-8 text: {e.reason} at byte {e.start:,}") from None
+
+
+def read_json(path: str | Path, what: str = "not JSON", most: int = MOST, finite: bool = True) -> Any:
+    """What a JSON file holds; `what` is said of a file that is none. `finite`: NaN and infinite numbers are wrong."""
+    return parse_json(read_bytes(path, most), path, what, finite)
+
+
+def parse_json(data: bytes | str, path: str | Path, what: str = "not JSON", finite: bool = True) -> Any:
+    """The same of what was read from a file already."""
+    options: dict[str, Any] = {"parse_float": _finite, "parse_constant": _finite} if finite else {}
+    try:
+        return json.loads(data if isinstance(data, str) else data.decode(), **options)
+    except RecursionError:
+        reason = "it is nested too deeply"
+    except UnicodeDecodeError as e:
+        reason = f"{e.reason} at byte {e.start:,}, expected UTF-8"
+    except ValueError as e:  # bad JSON, and whole numbers of more digits than Python takes
+        reason = str(e)
+    raise GlassformerError(f"{path} — {what}: {reason}")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:20]} is not a finite number")
+    return number
+
+
+def _check_regular(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, f"it is {KINDS.get(stat.S_IFMT(found.st_mode), 'something else')}, not a file")
+
+
+# ── out ────────────────────────────────────────────────────────────────────────────────────────
+def write_atomically(path: str | Path, data: bytes) -> Path:
+    """The old file or the new one, never half of one."""
+    path = Path(path)
+    try:
+        target, old = _target(path)
+        beside = _beside(target, "tmp")
+        with open(_create(beside), "wb", buffering=0) as file:
+            try:
+                left = memoryview(data)
+                while left:
+                    left = left[file.write(left) :]
+                if old:
+                    _take_after(file.fileno(), old)
+                os.fsync(file.fileno())
+                if fcntl is None:
+                    file.close()  # some systems do not rename what is open
+                os.replace(beside, target)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(beside)
+                raise
+        sync_folder(target.parent)
+    except (OSError, ValueError) as e:
+        raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
+    return path
+
+
+def check_writable(path: str | Path | None) -> None:
+    """Whether a file could be written there, found out before hours of work and not after them. Changes nothing."""
+    if path is None:
+        return
+    try:
+        target, _ = _target(Path(path))
+        with tempfile.TemporaryFile(dir=target.parent):  # it has no name, where the system can do that
+            pass
+    except (OSError, ValueError) as e:
+        raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
+
+
+def make_folder(path: str | Path) -> Path:
+    """A folder, and those above it, unless they are there."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise GlassformerError(f"{path} — cannot be made: there is a file of that name") from None
+    except (OSError, ValueError) as e:
+        raise GlassformerError(f"{path} — cannot be made: {why(e)}") from None
+    return Path(path)
+
+
+def remove(path: str | Path) -> None:
+    """Removes a file, if it is there."""
+    try:
+        Path(path).unlink(missing_ok=True)
+    except (OSError, ValueError) as e:
+        raise GlassformerError(f"{path} — cannot be removed: {why(e)}") from None
+
+
+@contextlib.contextmanager
+def folder_beside(path: str | Path) -> Iterator[Path]:
+    """A private folder beside `path`, gone at the end: to write in what is then renamed into place."""
+    path = Path(path)
+    try:
+        beside = _beside(Path(os.path.realpath(path.parent)) / path.name, "tmp")
+        handle = _create(beside, folder=True)
+    except (OSError, ValueError) as e:
+        raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
+    try:
+        yield beside
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+        os.close(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder last through a loss of power, where the system can do that."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # it may be written to and not read, or the system opens no folders
+        return
+    try:
+        os.fsync(handle)
+    except OSError as e:
+        if e.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(handle)
+
+
+def _target(path: Path) -> tuple[Path, os.stat_result | None]:
+    """The file that is written when `path` is, and what stands there now. Raises OSError if it must not be replaced."""
+    try:
+        old = os.stat(path)
+    except FileNotFoundError:  # new, or a link to what is not there
+        old = None
+    if old is not None:
+        if not stat.S_ISREG(old.st_mode):
+            raise OSError(errno.EINVAL, f"it is {KINDS.get(stat.S_IFMT(old.st_mode), 'no file')}")
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return Path(os.path.realpath(path)), old
+
+
+def _take_after(file: int, old: os.stat_result) -> None:
+    """Gives a new file the owner, if that can be, and the mode of the old one."""
+    if hasattr(os, "fchown"):
+        with contextlib.suppress(OSError):
+            os.fchown(file, old.st_uid, old.st_gid)
+        os.fchmod(file, stat.S_IMODE(old.st_mode))
+
+
+# ── beside ─────────────────────────────────────────────────────────────────────────────────────
+def _beside(target: Path, end: str) -> Path:
+    name = target.name
+    if len(os.fsencode(name)) > NAME:
+        name = hashlib.sha256(os.fsencode(name)).hexdigest()
+    return target.with_name(f".{name}.glassformer.{end}")
+
+
+def _create(beside: Path, folder: bool = False) -> int:
+    """A new file (or folder) beside a target, open and held. What a killed run left there is removed."""
+    for _ in range(9):  # others may do the same at the same time
+        try:
+            handle = _make(beside) if folder else os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
+        except FileExistsError:
+            _clear(beside)
+            continue
+        if _hold(handle) and os.fstat(handle).st_nlink:
+            return handle
+        os.close(handle)
+    raise OSError(errno.EBUSY, "another run is writing it")
+
+
+def _make(beside: Path) -> int:
+    os.mkdir(beside)
+    try:
+        return os.open(beside, os.O_RDONLY)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.rmdir(beside)
+        raise
+
+
+def _clear(beside: Path) -> None:
+    """Removes what stands in the place of a file to be written beside another, unless its writer lives."""
+    with contextlib.suppress(FileNotFoundError):
+        is_folder = stat.S_ISDIR(os.lstat(beside).st_mode)
+        handle = os.open(beside, os.O_RDONLY | WAITING | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            if not _hold(handle):
+                raise OSError(errno.EBUSY, "another run is writing it")
+            if is_folder:
+                shutil.rmtree(beside)
+            else:
+                os.unlink(beside)
+        finally:
+            os.close(handle)
+
+
+def _hold(handle: int) -> bool:
+    """Takes the lock of an open file, which the system takes back when the process ends; False if another has it."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def alone(path: str | Path | None) -> Iterator[None]:
+    """Within it, no other run that asks for the same may write to `path`: it is refused. A killed run holds nothing."""
+    if path is None:
+        yield
+        return
+    try:
+        lock = _beside(Path(os.path.realpath(path)), "lock")
+        handle = _lock(lock)
+    except (OSError, ValueError) as e:
+        raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
+    if handle is None:
+        raise GlassformerError(f"{path} — another run is writing there; wait for it to end, or name another place")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(lock)  # while it is held: who opened it meanwhile finds that it has no name any more
+        os.close(handle)
+
+
+def _lock(lock: Path) -> int | None:
+    """The lock file, open and held; None if another run has it."""
+    while True:
+        handle = os.open(lock, os.O_RDONLY | os.O_CREAT | WAITING | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        if not _hold(handle):
+            os.close(handle)
+            return None
+        if os.fstat(handle).st_nlink:
+            return handle
+        os.close(handle)  # its run has just ended, and taken it away

@@ -1,0 +1,306 @@
+"""Files that are kept: what is no file is refused, links and modes stay, and nothing is ever half written."""
+
+import errno
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from glassformer import GlassformerError, records
+from glassformer.records import alone, check_writable, read_bytes, read_json, read_text, write_atomically
+
+ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+# ── in ─────────────────────────────────────────────────────────────────────────────────────────
+def test_a_file_comes_whole(tmp_path):
+    path = tmp_path / "a"
+    for data in (b"", b"x", b"x" * 100_000):
+        path.write_bytes(data)
+        assert read_bytes(path) == data == read_bytes(str(path), most=len(data))
+    assert b"python" in read_bytes(f"/proc/{os.getpid()}/cmdline"), "a file that says it has no bytes"
+
+
+def test_what_is_no_file_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    make_socket(tmp_path / "socket")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    for path, reason in [
+        ("/dev/zero", "a device"), (tmp_path / "link", "a device"), (tmp_path / "pipe", "a pipe"),
+        (tmp_path / "socket", "a socket"), (tmp_path, "a folder"), (tmp_path / "loop", "levels of symbolic links"),
+        (tmp_path / "none", "No such file"), ("a\0b", "null"), ("x" * 5_000, "too long"), ("\ud800", "surrogates"),
+    ]:  # fmt: skip
+        with pytest.raises(GlassformerError, match=f"cannot be read: .*{reason}"):
+            read_bytes(path)
+
+
+def test_no_more_is_read_than_was_expected(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 11)
+    with pytest.raises(GlassformerError, match="cannot be read: 11 bytes or more, where at most 10 are expected"):
+        read_bytes(path, most=10)
+    with open(path, "wb") as f:
+        f.truncate(2**40)  # a terabyte of nothing
+    with pytest.raises(GlassformerError, match="bytes or more"):
+        read_bytes(path)
+    with pytest.raises(GlassformerError, match="at most 3"):
+        read_bytes(f"/proc/{os.getpid()}/cmdline", most=3)
+
+
+@pytest.mark.parametrize(
+    "text,reason",
+    [
+        (b"{", "Expecting"), (b"[" * 100_000, "nested too deeply"), (b'"\xff"', "expected UTF-8"), (b"", "Expecting"),
+        (b"9" * 5_000, "digits"), (b"[NaN]", "NaN is not a finite"), (b"-Infinity", "-Infinity"), (b"[1e999]", "1e999"),
+    ],
+)  # fmt: skip
+def test_what_is_no_json_is_one_line(tmp_path, text, reason):
+    path = tmp_path / "a.json"
+    path.write_bytes(text)
+    with pytest.raises(GlassformerError, match=f"a.json — damaged thing: .*{reason}") as e:
+        read_json(path, "damaged thing")
+    assert "\n" not in str(e.value) and len(str(e.value)) < 300 + len(str(path))
+
+
+def test_json_and_text(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"a": [1, 2.5, "é"]}', encoding="utf-8")
+    assert read_json(path) == {"a": [1, 2.5, "é"]} and read_text(path) == '{"a": [1, 2.5, "é"]}'
+    path.write_text("[NaN, -Infinity]")
+    assert read_json(path, finite=False)[1] == -float("inf")
+    path.write_bytes(b"\xff")
+    with pytest.raises(GlassformerError, match="not UTF-8 text: invalid start byte at byte 0"):
+        read_text(path)
+
+
+# ── out ────────────────────────────────────────────────────────────────────────────────────────
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def refused(path, reason):
+    """Both ask the same question, and neither changes anything."""
+    for ask in (check_writable, lambda p: write_atomically(p, b"new")):
+        with pytest.raises(GlassformerError, match=f"cannot be written: .*{reason}") as e:
+            ask(path)
+        assert "\n" not in str(e.value)
+
+
+def test_what_is_no_file_stays(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    make_socket(tmp_path / "socket")
+    (tmp_path / "device").symlink_to("/dev/null")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_bytes(b"old")
+    before = names(tmp_path)
+    for name, reason in [
+        ("pipe", "a pipe"), ("socket", "a socket"), ("device", "a device"), ("loop", "levels"), ("folder", "a folder"),
+        ("file/x", "Not a directory"), ("none/x", "No such file"), (".", "a folder"), ("..", "a folder"),
+        ("x" * 300, "too long"), ("x" * 5_000, "too long"), ("a\0b", "null"), ("\ud800", "surrogates"),
+    ]:  # fmt: skip
+        refused(tmp_path / name, reason)
+    refused("", "a folder")
+    refused("/dev/null", "a device")
+    refused("/proc/nothing", "")
+    assert names(tmp_path) == before and (tmp_path / "file").read_bytes() == b"old"
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+@pytest.mark.skipif(ROOT, reason="nothing is forbidden to root")
+def test_what_is_forbidden(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    path.chmod(0o444)
+    refused(path, "Permission denied")
+    path.chmod(0o644)
+    tmp_path.chmod(0o555)
+    try:
+        refused(path, "Permission denied")
+        refused(tmp_path / "new", "Permission denied")
+    finally:
+        tmp_path.chmod(0o755)
+    assert path.read_bytes() == b"old"
+
+
+def test_links_are_followed_and_stay(tmp_path):
+    (tmp_path / "there").mkdir()
+    target, link, dangling = tmp_path / "there" / "a", tmp_path / "link", tmp_path / "dangling"
+    target.write_bytes(b"old")
+    link.symlink_to(Path("there") / "a")
+    dangling.symlink_to(Path("there") / "b")
+    assert write_atomically(link, b"new") == link and write_atomically(dangling, b"b") == dangling
+    assert link.is_symlink() and target.read_bytes() == b"new" and (tmp_path / "there" / "b").read_bytes() == b"b"
+    assert dangling.is_symlink() and names(tmp_path / "there") == ["a", "b"]
+    nowhere = tmp_path / "nowhere"
+    nowhere.symlink_to(Path("none") / "c")
+    refused(nowhere, "No such file")
+
+
+def test_modes_are_kept(tmp_path):
+    old = os.umask(0o027)
+    try:
+        new = write_atomically(tmp_path / "new", b"")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(new.stat().st_mode) == 0o640
+    for mode in (0o600, 0o664, 0o755):
+        new.chmod(mode)
+        write_atomically(new, b"again")
+        assert stat.S_IMODE(new.stat().st_mode) == mode
+
+
+def test_the_longest_name(tmp_path):
+    path = tmp_path / ("ü" * 126 + "abc")  # 255 bytes, as many as there may be
+    check_writable(path)
+    write_atomically(path, b"x")
+    with alone(path):
+        assert write_atomically(path, b"xy").read_bytes() == b"xy"
+    assert names(tmp_path) == [path.name]
+
+
+def test_asking_makes_nothing(tmp_path):
+    check_writable(tmp_path / "new")
+    check_writable(None)
+    (tmp_path / "a").write_bytes(b"old")
+    os.utime(tmp_path / "a", (1, 1))
+    check_writable(tmp_path / "a")
+    assert names(tmp_path) == ["a"] and (tmp_path / "a").stat().st_mtime == 1
+
+
+def test_the_folder_is_synced(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda f: synced.append(os.readlink(f"/proc/self/fd/{f}")))
+    write_atomically(tmp_path / "a", b"x")
+    assert synced == [str(tmp_path / ".a.glassformer.tmp"), str(tmp_path)], "the file, and then its name"
+
+
+@pytest.mark.parametrize("call", ["open", "write", "fsync", "replace", "fchmod", "fsync of the folder"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])
+@pytest.mark.parametrize("stuck", [False, True])
+def test_every_step_may_fail(tmp_path, monkeypatch, call, number, stuck):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    real, left = {n: getattr(os, n) for n in ("open", "fsync", "replace", "fchmod", "unlink")}, []
+
+    def failing(*args, **options):
+        raise OSError(number, os.strerror(number))
+
+    if call == "write":  # what is written goes through a file object
+
+        class Full:
+            def __init__(self, handle, *args, **options):
+                self.handle = handle
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *args):
+                os.close(self.handle)
+
+            fileno = lambda self: self.handle  # noqa: E731
+            write = failing
+
+        monkeypatch.setattr(records, "open", Full, raising=False)
+    elif call == "fsync of the folder":
+        monkeypatch.setattr(os, "fsync", lambda f: failing() if left else left.append(real["fsync"](f)))
+    else:
+        monkeypatch.setattr(os, call, failing)
+    if stuck:
+        monkeypatch.setattr(os, "unlink", failing)
+    with pytest.raises(GlassformerError, match=f"a — cannot be written: {os.strerror(number)}"):
+        write_atomically(path, b"new")
+    monkeypatch.undo()
+    whole = b"new" if call == "fsync of the folder" else b"old"
+    assert path.read_bytes() == whole and (stuck or names(tmp_path) == ["a"])
+    assert write_atomically(path, b"later").read_bytes() == b"later" and names(tmp_path) == ["a"]
+
+
+def test_memory_and_interrupts_leave_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    for error in (MemoryError, KeyboardInterrupt):
+        monkeypatch.setattr(os, "fsync", lambda f, e=error: (_ for _ in ()).throw(e()))
+        with pytest.raises(error):
+            write_atomically(path, b"new")
+    assert names(tmp_path) == ["a"] and path.read_bytes() == b"old"
+
+
+# ── one run at a time ──────────────────────────────────────────────────────────────────────────
+HOLDER = """
+import sys, time
+from glassformer import records
+with records.alone(sys.argv[1]), records.folder_beside(sys.argv[1]) as folder:
+    (folder / "half").write_text("x")
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout
+    try:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(GlassformerError, match="a — another run is writing there; wait"), alone(path):
+            pass
+        with pytest.raises(GlassformerError, match="cannot be written: another run is writing it"):
+            write_atomically(path, b"new")
+        assert (tmp_path / ".a.glassformer.tmp" / "half").exists() and path.read_bytes() == b"old"
+        with alone(tmp_path / "b"):
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    with alone(path):
+        write_atomically(path, b"new")
+    assert names(tmp_path) == ["a"], "what the killed run left is gone"
+
+
+def test_a_lock_is_taken_again_and_leaves_nothing(tmp_path):
+    (tmp_path / "link").symlink_to("a")
+    for _ in range(2):
+        with alone(tmp_path / "a"), alone(tmp_path / "b"):
+            with pytest.raises(GlassformerError, match="another run"), alone(tmp_path / "link"):
+                pass
+            assert len(names(tmp_path)) == 3
+        assert names(tmp_path) == ["link"]
+    with alone(None):
+        pass
+    with pytest.raises(GlassformerError, match="cannot be written"), alone(tmp_path / "none" / "a"):
+        pass
+
+
+def test_without_locks(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "fcntl", None)
+    with alone(tmp_path / "a"), alone(tmp_path / "a"):
+        write_atomically(tmp_path / "a", b"x")
+    (tmp_path / ".a.glassformer.tmp").write_bytes(b"left")
+    write_atomically(tmp_path / "a", b"y")
+    assert names(tmp_path) == ["a"]
+
+
+def test_what_a_killed_run_left_is_taken_away(tmp_path):
+    beside = tmp_path / ".a.glassformer.tmp"
+    for leave in (lambda: beside.write_bytes(b"half"), beside.mkdir, lambda: os.mkfifo(beside)):
+        leave()
+        write_atomically(tmp_path / "a", json.dumps([1]).encode())
+        assert names(tmp_path) == ["a"]
+        leave()
+        with records.folder_beside(tmp_path / "a") as folder:
+            (folder / "x").write_bytes(b"x")
+        assert names(tmp_path) == ["a"]
