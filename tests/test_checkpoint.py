@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from glassformer import Config, GlassformerError, Labels, Model, Vocabulary
 from glassformer.checkpoint import digest, load, save
-from helpers import random_model
+from helpers import random_model, resealed
 
 
 def labelled():
@@ -128,3 +128,75 @@ def test_the_digest_of_a_model_is_the_same_tomorrow():
     assert digest(model) == "d0960d8b5d4921fdb26c8af632e6f420ed42eea291054a11ae3cd5eb28ae3db0"
     assert digest(replace(model, config=replace(config, eps=1e-5))) == digest(model), "defaults are left out"
     assert digest(replace(model, config=replace(config, eps=1e-6))) != digest(model)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_not_finite_are_named(tmp_path, value):
+    model = labelled()
+    W = model.weights["blocks.1.mlp.W_in"].copy()
+    W[2, 3] = value
+    path = save(replace(model, weights={**model.weights, "blocks.1.mlp.W_in": W}), tmp_path / "m.safetensors")
+    with pytest.raises(GlassformerError, match=rf"m.safetensors — blocks.1.mlp.W_in has {value} at \[2, 3\]"):
+        load(path)
+
+
+def test_the_models_own_digest_is_checked(tmp_path):
+    path = save(labelled(), tmp_path / "m.safetensors")
+    whole = path.read_bytes()
+    assert whole.count(digest(labelled()).encode()) == 1
+    path.write_bytes(whole.replace(digest(labelled()).encode(), b"0" * 64))
+    with pytest.raises(GlassformerError, match="it says its model is 000000000000…, but that is "):
+        load(path)
+
+
+SIZES = [("n_layers", 10**9), ("n_layers", 9_999), ("n_ctx", 10**18), ("d_vocab", 10**9)]
+
+
+@pytest.mark.parametrize("field, size", SIZES)
+def test_sizes_that_no_array_has_build_nothing(tmp_path, field, size):
+    def grow(sealed):
+        sealed["header"]["config"][field] = size
+
+    with pytest.raises(GlassformerError, match=f"{field}|d_vocab|must have shape"):
+        load(resealed(save(labelled(), tmp_path / "m.safetensors"), grow))
+
+
+def test_the_configs_floats_are_finite_in_the_models_type():
+    model = random_model()
+    for name in ("eps", "base", "slope", "scale"):
+        big = replace(model, config=replace(model.config, **{name: 1e39}))
+        with pytest.raises(GlassformerError, match=f"{name} must be finite in the model's type, got 1e.39; float32"):
+            big.astype("float32")
+        with pytest.raises(GlassformerError, match=f"{name} must be a finite number"):
+            replace(model.config, **{name: 10**400})
+    assert replace(model, config=replace(model.config, eps=1e-46)).astype("float32")  # subnormal, or 0: fine
+
+
+def test_arrays_of_two_types_are_no_model():
+    model = random_model()
+    with pytest.raises(GlassformerError, match=r"one type, got embed.W_E as float64 and unembed.W_U as float32"):
+        replace(model, weights={**model.weights, "unembed.W_U": model.weights["unembed.W_U"].astype("float32")})
+
+
+def test_two_thin_arrays_make_no_huge_one(tmp_path):
+    """Theta of a small file, whose product would not fit into memory."""
+    path = save(with_theta("low-rank:rank=2"), tmp_path / "m.safetensors")
+    thin = {f"theta:blocks.0.mlp.W_in.{n}": np.ones(s) for n, s in (("A", (10**6, 2)), ("B", (2, 10**6)))}
+    model = with_theta("low-rank:rank=2")
+    theta = {**model.theta, **{n.removeprefix("theta:"): a for n, a in thin.items()}}
+    lie = digest(replace(model, theta=theta))
+    resealed(path, lambda sealed: sealed.update(model=lie), thin)
+    with pytest.raises(GlassformerError, match=r"theta's blocks.0.mlp.W_in.A must have shape \[8, 2\], got"):
+        load(path)
+
+
+def test_a_blueprints_base_is_sealed_too(tmp_path):
+    from glassformer.blueprint import make
+
+    path = save(random_model(), tmp_path / "base.safetensors")
+    assert make(f"lora:base={path}").base.weights
+    whole = bytearray(path.read_bytes())
+    whole[-1] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(GlassformerError, match=r"lora:base=.*base.safetensors — damaged checkpoint: its SHA-256"):
+        make(f"lora:base={path}")

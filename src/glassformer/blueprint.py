@@ -9,7 +9,6 @@ number of a token, digit or column (counting is free), the radix and the digit c
 """
 
 import importlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
@@ -19,9 +18,10 @@ import numpy as np
 from . import arrays
 from .arrays import Array
 from .errors import GlassformerError
-from .model import Config, Model
+from .limits import WIDEST_BASIS
+from .model import Model
 from .registry import REGISTRY, Between, blueprint, find, split
-from .vocabulary import Vocabulary
+from .stored import read
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -170,18 +170,11 @@ class Rotated(Blueprint):
 
 
 def _read(path: str) -> Model:
-    """The model in a checkpoint, without its theta."""
-    from safetensors import SafetensorError, safe_open
-
+    """The model in a checkpoint, whole and sealed."""
     try:
-        with safe_open(path, "numpy") as f:
-            header = json.loads(f.metadata()["glassformer"])["header"]
-            weights = {n: f.get_tensor(n) for n in f.keys() if ":" not in n}  # noqa: SIM118 - not a dict
-        return Model(Config(**header["config"]), weights, Vocabulary.from_json(header["vocabulary"]), header["task"])
-    except FileNotFoundError:
-        raise GlassformerError(f"lora:base={path} — no such file") from None
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, GlassformerError) as e:
-        raise GlassformerError(f"lora:base={path} — not a checkpoint that can be read: {e}") from None
+        return read(path)
+    except GlassformerError as e:
+        raise GlassformerError(f"lora:base={e}") from None
 
 
 class Formula(Blueprint):
@@ -289,6 +282,8 @@ def turn(weights: Mapping[str, Array], M: Array) -> dict[str, Array]:
 
 def rotation_fixing_ones(d: int, rng: np.random.Generator) -> Any:
     """A random orthogonal matrix [D,D] with 1 @ M = 1: any rotation of the zero-mean hyperplane."""
+    if d > WIDEST_BASIS:
+        raise GlassformerError(f"rotate — a stream must have at most {WIDEST_BASIS:,} coordinates, got {d:,}")
     frame = np.linalg.qr(np.column_stack([np.ones(d), rng.normal(size=(d, d - 1))]))[0]
     inner = np.linalg.qr(rng.normal(size=(d - 1, d - 1)))[0]
     M = np.eye(d)

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import arrays
 from .arrays import Array
-from .errors import GlassformerError
+from .errors import GlassformerError, shown
 from .shapes import check, describe
 from .shapes import zeros as zeros
 from .vocabulary import Vocabulary
@@ -22,6 +22,12 @@ from .vocabulary import Vocabulary
 Weights = Mapping[str, Array]
 Tap = Callable[[str, Array], Array]
 Pick = Callable[[Array], Array]  # see forward
+
+LARGEST = {  # the largest number of each float type
+    "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max),
+    "float16": float(np.finfo(np.float16).max), "bfloat16": 2.0**127 * (2 - 2**-7),
+}  # fmt: skip
+MOST = {"n_layers": 10_000, "n_ctx": 2**24}  # of a config's sizes; the others: what an array's axis can be
 
 
 @dataclass(frozen=True)
@@ -48,25 +54,28 @@ class Config:
     tied: bool = False  # the head is the token embedding
 
     def __post_init__(self) -> None:
-        if not self.d_head:
+        if type(self.d_head) is type(self.d_model) is type(self.n_heads) is int and not self.d_head:
             object.__setattr__(self, "d_head", self.d_model // max(self.n_heads, 1))
         choices: dict[str, Mapping[str, Any]] = {
             "norm": NORMS, "activation": ACTIVATIONS, "positions": POSITIONS, "mask": MASKS,
         }  # fmt: skip
         wrong = [
-            f"{name} must be one of {', '.join(table)}, got {getattr(self, name)!r}"
+            f"{name} must be one of {', '.join(table)}, got {shown(getattr(self, name))}"
             for name, table in choices.items()
             if getattr(self, name) not in list(table)
         ]
         for f in fields(self):
             value, least = getattr(self, f.name), 0 if f.name in ("n_layers", "d_mlp") else 1
+            most = MOST.get(f.name, 2**31 - 1)
             if f.type is int and (type(value) is not int or value < least):
-                wrong.append(f"{f.name} must be a whole number from {least}, got {value!r}")
-            if f.type is float and not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
-                wrong.append(f"{f.name} must be a finite number from 0, got {value!r}")
+                wrong.append(f"{f.name} must be a whole number from {least}, got {shown(value)}")
+            elif f.type is int and value > most:
+                wrong.append(f"{f.name} must be at most {most:,}, got {shown(value)}")
+            if f.type is float and (type(value) not in (int, float) or not 0 <= value <= LARGEST["float64"]):
+                wrong.append(f"{f.name} must be a finite number from 0, got {shown(value)}")
             if f.type is bool and type(value) is not bool:
-                wrong.append(f"{f.name} must be true or false, got {value!r}")
-        if self.positions == "sinusoidal" and self.d_model % 2:
+                wrong.append(f"{f.name} must be true or false, got {shown(value)}")
+        if self.positions == "sinusoidal" and type(self.d_model) is int and self.d_model % 2:
             wrong.append(f"sinusoidal positions need an even d_model, got {self.d_model}")
         if wrong:
             raise GlassformerError("config — " + "; ".join(wrong))
@@ -295,6 +304,14 @@ class Model:
             raise GlassformerError(
                 f"model — {self.config.d_vocab} tokens, but the vocabulary has {len(self.vocabulary)}"
             )
+        kind = _kind(weights["embed.W_E"])
+        if mixed := [n for n, w in weights.items() if _kind(w) != kind]:
+            other = f"{mixed[0]} as {_kind(weights[mixed[0]])}"
+            raise GlassformerError(f"model — expected arrays of one type, got embed.W_E as {kind} and {other}")
+        for name in ("eps", "base", "slope", "scale"):
+            if (value := getattr(self.config, name)) > LARGEST.get(kind, math.inf):
+                ends = f"{kind} ends at {LARGEST[kind]:.3g}"
+                raise GlassformerError(f"config — {name} must be finite in the model's type, got {value:g}; {ends}")
         for w in weights.values():
             if isinstance(w, np.ndarray):
                 w.setflags(write=False)
@@ -324,7 +341,7 @@ class Model:
     @property
     def dtype(self) -> str:
         """The float type of the weights: "float64", "float32", …"""
-        return str(self.weights["embed.W_E"].dtype).removeprefix("torch.")
+        return _kind(self.weights["embed.W_E"])
 
     def map(self, f: Callable[[Array], Array]) -> "Model":
         """The same model with f applied to every array: `model.map(torch.from_numpy)`."""
@@ -348,3 +365,7 @@ class Model:
     def __repr__(self) -> str:
         size = sum(int(np.prod(w.shape)) for w in self.weights.values())
         return f"<Model {self.provenance.get('ref', self.task) or '?'}: {size:,} parameters, {self.config}>"
+
+
+def _kind(w: Array) -> str:
+    return str(w.dtype).removeprefix("torch.")

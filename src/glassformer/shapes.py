@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import GlassformerError
+from .limits import afford
 
 if TYPE_CHECKING:
     from .model import Config, Model, Weights
@@ -64,11 +65,15 @@ def zeros(c: "Config", *extra: str) -> dict[str, np.ndarray[Any, Any]]:
         raise GlassformerError(f"optional arrays — {', '.join(unknown)}: not among {', '.join(sorted(OPTIONAL))}")
     must = set(required(c, mlp or None))
     wanted = {n: s for n, s in shapes(c).items() if n in must or n in names or n.split(".", 2)[-1] in names}
+    afford("weights", 8 * sum(map(math.prod, wanted.values())))
     return {name: np.zeros(shape) for name, shape in wanted.items()}
 
 
 def check(c: "Config", weights: "Weights") -> dict[str, Any]:
     """The weights in reading order; raises one error that names every array missing, unknown or of a wrong shape."""
+    if c.n_layers > len(weights):  # nothing is to be built for layers that cannot be there
+        layers = len({n.split(".")[1] for n in weights if n.startswith("blocks.")})
+        raise GlassformerError(f"weights — n_layers is {c.n_layers:,}, but there are arrays of {layers:,} layers")
     known = shapes(c)
     with_mlp = [f"blocks.{i}." for i in range(c.n_layers) if f"blocks.{i}.mlp.W_out" in weights]
     without = [n for n in required(c) if ".mlp." in n and with_mlp and not n.startswith(tuple(with_mlp))]  # may be so

@@ -5,7 +5,14 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+from . import schema
 from .errors import GlassformerError
+from .limits import within
+
+MOST, FARTHEST = 2**31 - 1, 10**15  # tokens; the first of a vocabulary of numbers
+LONGEST = 1_000  # characters of a token
+NUMBERS = schema.record({"numbers": schema.whole(1, MOST), "first": schema.whole(-FARTHEST, FARTHEST)})
+TOKENS = schema.record({"tokens": schema.listing(schema.text(LONGEST), 10_000_000, 1), "sep": schema.text(LONGEST)})
 
 
 class Vocabulary:
@@ -27,6 +34,8 @@ class Vocabulary:
     @classmethod
     def numbers(cls, n: int, first: int = 0) -> "Vocabulary":
         """The numbers first, first+1, …: n of them. Nothing of size n is built."""
+        within("vocabulary — numbers", n, 1, MOST)
+        within("vocabulary — first", first, -FARTHEST, FARTHEST)
         v = cls((), sep=" ")
         v.tokens = Numbers(n, first)
         return v
@@ -44,15 +53,15 @@ class Vocabulary:
         return hash((len(self), self.sep))
 
     def __repr__(self) -> str:
-        shown = self.sep.join(self.tokens[i] for i in range(min(len(self), 20)))
-        return f"{len(self)} tokens: {shown}{' …' if len(self) > 20 else ''}"
+        few = self.sep.join(self.tokens[i] for i in range(min(len(self), 20)))
+        return f"{len(self)} tokens: {few[:200]}{' …' if len(self) > 20 or len(few) > 200 else ''}"
 
     def index(self, token: str) -> int:
         """The number of a token."""
         if isinstance(self.tokens, Numbers):
             return self.tokens.index(token)
         if token not in self._numbers:
-            raise GlassformerError(f"token {token!r} — not in the vocabulary ({self})")
+            raise GlassformerError(f"token {_short(token)} — not in the vocabulary ({self})")
         return self._numbers[token]
 
     def encode(self, text: str) -> list[int]:
@@ -82,10 +91,13 @@ class Vocabulary:
         return {"tokens": list(self.tokens), "sep": self.sep}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Vocabulary":
-        if "numbers" in data:
-            return cls.numbers(int(data["numbers"]), int(data["first"]))
-        return cls([str(t) for t in data["tokens"]], str(data["sep"]))
+    def from_json(cls, data: Any) -> "Vocabulary":
+        """What `to_json` gave; an error names what is not."""
+        if isinstance(data, dict) and "numbers" in data:
+            NUMBERS(data, "vocabulary")
+            return cls.numbers(data["numbers"], data["first"])
+        TOKENS(data, "vocabulary")
+        return cls(data["tokens"], data["sep"])
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

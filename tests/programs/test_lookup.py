@@ -142,7 +142,7 @@ def test_csv_and_json_are_the_same_table(tmp_path):
         ("t.csv", "7,7\n", "at least two different tokens"),
         ("t.csv", "1," * 40 + "1\n", "keys of 1 to 32 tokens"),
         ("t.csv", "1,2\n" * 10_001, "at most 10,000 entries"),
-        ("t.csv", "1" * 4_000_001, "at most 4,000,000 bytes"),
+        ("t.csv", "1" * 4_000_001, "at most 4,000,000"),
         ("t.csv", "1" * 200_000 + ",2", "a table as CSV was expected: field larger"),
         ("t.csv", b"\xff\xfe\x00,1", "a table as CSV was expected"),
         ("t.json", "{", "a table as JSON was expected"),

@@ -3,15 +3,18 @@
 A foreign folder is read if it is the GPT-2 that we compute, and else refused by the name of the field that differs.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError
+from .. import schema
+from ..errors import GlassformerError, shown
+from ..limits import REF, memory
 from ..model import ACTIVATIONS, Config, Labels, Model
+from ..records import read_bytes, read_json
+from ..stored import finite, labels
 from ..vocabulary import Vocabulary
 
 KEY = "glassformer"  # in config.json: what GPT-2 has no word for
@@ -22,9 +25,20 @@ MUST_BE = {
     "add_cross_attention": False, "is_encoder_decoder": False, "pruned_heads": {}, "quantization_config": None,
     "auto_map": None, "architectures": ["GPT2LMHeadModel"],
 }  # fmt: skip
-READ = {
-    "vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner", "activation_function", "layer_norm_epsilon",
-    "scale_attn_weights", "tie_word_embeddings", KEY,
+DEFAULTS: dict[str, Any] = {  # of the fields that are read
+    "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": None,
+    "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "scale_attn_weights": True,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+SIZE = schema.whole(1, 2**31 - 1)
+CHECKS = {
+    "vocab_size": SIZE, "n_positions": SIZE, "n_embd": SIZE, "n_layer": schema.whole(0, 10_000), "n_head": SIZE,
+    "n_inner": schema.optional(schema.whole(0, 2**31 - 1)), "activation_function": schema.text(100),
+    "layer_norm_epsilon": schema.finite, "scale_attn_weights": schema.boolean, "tie_word_embeddings": schema.boolean,
+    KEY: schema.optional(schema.record(
+        {"vocabulary": schema.mapping(lambda value, where: None, 2)},
+        {"task": schema.text(REF), "labels": schema.mapping(schema.small(10**8), 3)},
+    )),
 }  # fmt: skip
 HARMLESS = {  # for training, for generating, for other heads, or for the record
     "resid_pdrop", "embd_pdrop", "attn_pdrop", "initializer_range", "summary_type", "summary_use_proj",
@@ -44,24 +58,25 @@ def read(path: str | Path) -> Model:
     arrays = _arrays(path)
     try:
         return _model(fields, arrays)
-    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as e:
-        raise GlassformerError(f"{path} — not a GPT-2 that can be read: {type(e).__name__} {e}") from None
+    except ValueError as e:
+        raise GlassformerError(f"{path} — not a GPT-2 that can be read: {e}") from None
     except GlassformerError as e:
         raise GlassformerError(f"{path} — {e}") from None
 
 
 def _model(fields: dict[str, Any], arrays: dict[str, Any]) -> Model:
-    D, H, V = (int(fields.get(n, default)) for n, default in (("n_embd", 768), ("n_head", 12), ("vocab_size", 50257)))
+    asked = DEFAULTS | {name: value for name, value in fields.items() if name in DEFAULTS}
+    D, H, V, inner = asked["n_embd"], asked["n_head"], asked["vocab_size"], asked["n_inner"]
     if D % H:
         raise GlassformerError(f"n_head — {H} heads do not divide a width (n_embd) of {D}")
-    name = fields.get("activation_function", "gelu_new")
-    inner = fields.get("n_inner")
+    name = asked["activation_function"]
     config = Config(
-        d_vocab=V, n_ctx=int(fields.get("n_positions", 1024)), d_model=D, n_layers=int(fields.get("n_layer", 12)),
-        n_heads=H, d_mlp=4 * D if inner is None else int(inner), eps=float(fields.get("layer_norm_epsilon", 1e-5)),
-        activation=SAME.get(name, name), scale=0.0 if fields.get("scale_attn_weights", True) else 1.0,
-        tied=bool(fields.get("tie_word_embeddings", True)),
+        d_vocab=V, n_ctx=asked["n_positions"], d_model=D, n_layers=asked["n_layer"], n_heads=H,
+        d_mlp=4 * D if inner is None else inner, eps=asked["layer_norm_epsilon"], activation=SAME.get(name, name),
+        scale=0.0 if asked["scale_attn_weights"] else 1.0, tied=asked["tie_word_embeddings"],
     )  # fmt: skip
+    if config.n_layers > len(arrays):  # before all their names are made
+        raise GlassformerError(f"n_layer is {config.n_layers:,}, but model.safetensors has {len(arrays):,} arrays")
     names = dict(_names(config))
     weights: dict[str, Any] = {}
     if missing := [n for n in names if n not in arrays]:
@@ -83,10 +98,9 @@ def _model(fields: dict[str, Any], arrays: dict[str, Any]) -> Model:
             weights[ours] = a.T if theirs == "lm_head.weight" else a
     own = fields.get(KEY) or {}
     vocabulary = Vocabulary.from_json(own["vocabulary"]) if own else Vocabulary.numbers(V)
-    labels = dict(own.get("labels", {}))
-    labels["slots"] = {n: (int(a), int(b)) for n, (a, b) in labels.get("slots", {}).items()}
+    names_given = labels(own["labels"], config) if "labels" in own else Labels()
     weights = {n: np.ascontiguousarray(a, dtype=np.float32) for n, a in weights.items()}
-    return Model(config, weights, vocabulary, str(own.get("task", "")), Labels(**labels), {"maker": "gpt2"})
+    return Model(config, weights, vocabulary, own.get("task", ""), names_given, {"maker": "gpt2"})
 
 
 def _names(c: Config) -> Iterator[tuple[str, str]]:
@@ -107,20 +121,19 @@ def _names(c: Config) -> Iterator[tuple[str, str]]:
 
 def _fields(path: Path) -> dict[str, Any]:
     """config.json, refused by the name of the first field that we do not compute with."""
-    try:
-        fields = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except OSError as e:
-        raise GlassformerError(f"{path}/config.json — cannot be read: {e.strerror}") from None
-    except (ValueError, RecursionError):
-        raise GlassformerError(f"{path}/config.json — not JSON") from None
+    fields = read_json(path / "config.json")
     if not isinstance(fields, dict) or "model_type" not in fields:
         raise GlassformerError(f"{path}/config.json — has no model_type: not a folder of transformers")
     for name, only in MUST_BE.items():
         if fields.get(name, only) != only and fields[name] is not None:
-            raise GlassformerError(f"{path}/config.json — {name} is {fields[name]!r}; only {only!r} can be read")
-    if unknown := sorted(set(fields) - READ - HARMLESS - set(MUST_BE)):
+            raise GlassformerError(f"{path}/config.json — {name} is {shown(fields[name])}; only {only!r} can be read")
+    if unknown := sorted(set(fields) - set(CHECKS) - HARMLESS - set(MUST_BE)):
         hint = "if it does not change what the model computes, remove it"
-        raise GlassformerError(f"{path}/config.json — {unknown[0]} is not a field of GPT-2 that is known here; {hint}")
+        name = shown(unknown[0]).strip("'")
+        raise GlassformerError(f"{path}/config.json — {name} is not a field of GPT-2 that is known here; {hint}")
+    for name, check in CHECKS.items():
+        if name in fields:
+            check(fields[name], f"{path}/config.json — {name}")
     activation = fields.get("activation_function", "gelu_new")
     if activation not in [*ACTIVATIONS, *SAME]:
         known = ", ".join([*ACTIVATIONS, *SAME])
@@ -131,16 +144,21 @@ def _fields(path: Path) -> dict[str, Any]:
 def _arrays(path: Path) -> dict[str, Any]:
     """model.safetensors, names without "transformer." and without the mask that old versions stored."""
     from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    from safetensors.numpy import load
 
     file = path / "model.safetensors"
     if not file.is_file():
         there = [n for n in ("pytorch_model.bin", "model.safetensors.index.json") if (path / n).exists()]
         why = f"{there[0]} is there, but only one safetensors file is read" if there else "no such file"
         raise GlassformerError(f"{file} — {why}; write the folder anew with save_pretrained")
+    data = read_bytes(file, memory())
     try:
-        found = load_file(file)
-    except (SafetensorError, ValueError, KeyError, TypeError, OSError):
+        found = load(data)
+    except (SafetensorError, ValueError, KeyError, TypeError):
         raise GlassformerError(f"{file} — not a safetensors file of float32 or float16, or a damaged one") from None
     arrays = {n.removeprefix("transformer."): a for n, a in found.items()}
-    return {n: a for n, a in arrays.items() if not n.endswith((".attn.bias", ".attn.masked_bias"))}
+    arrays = {n: a for n, a in arrays.items() if not n.endswith((".attn.bias", ".attn.masked_bias"))}
+    if odd := [n for n, a in arrays.items() if a.dtype.kind != "f"]:
+        raise GlassformerError(f"{file} — {odd[0]} is {arrays[odd[0]].dtype}; expected float32 or float16")
+    finite(file, arrays)
+    return arrays

@@ -25,6 +25,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from ..errors import GlassformerError
+from ..records import read_bytes
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
@@ -148,13 +149,10 @@ def _rows(path: str) -> list[list[str]]:
     file = Path(path)
     if file.suffix not in (".csv", ".json"):
         raise GlassformerError(f"table={path} — {', '.join(BUILT_IN)} or a .csv or .json file was expected")
+    data = read_bytes(file, MOST_BYTES)
     try:
-        if file.stat().st_size > MOST_BYTES:
-            raise GlassformerError(f"{path} — at most {MOST_BYTES:,} bytes were expected, got {file.stat().st_size:,}")
-        text = file.read_text(encoding="utf-8-sig")
+        text = data.decode("utf-8-sig")
         rows = _from_json(text) if file.suffix == ".json" else list(csv.reader(text.splitlines()))
-    except OSError as e:
-        raise GlassformerError(f"{path} — cannot be read: {e.strerror}") from None
     except (ValueError, RecursionError, csv.Error) as e:
         raise GlassformerError(f"{path} — a table as {file.suffix[1:].upper()} was expected: {str(e)[:80]}") from None
     rows = [[str(token).strip() for token in row] for row in rows if row]

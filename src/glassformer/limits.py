@@ -1,0 +1,70 @@
+"""How much may be asked for. What is beyond is refused before the work begins, in a line that has the limit in it."""
+
+import math
+import os
+from typing import Any
+
+from .errors import GlassformerError, shown
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+SEED = 2**63 - 1
+REF = 10_000  # characters of a ref: hello-world's longest message, quoted, is within
+SAMPLE = 10**10  # rows that verify draws: one in 3e9 wrong would be seen
+ROWS = 10**7  # rows that are held at once
+KEEP = 10_000  # counterexamples; each is decoded
+SEARCH = 10_000  # rounds of a search
+CHUNK = 2**20  # rows in one forward pass
+DECODED = 100_000  # tokens
+UNASKED = 1_024  # tokens that a model without a task says, if nobody says how many
+MEMBERS = 1_000  # of an ensemble
+RUNS = 100_000  # of a sweep
+PROCESSES = max(32, 4 * cores())  # more would but wait for each other, and each has some 50 MB to itself
+WIDEST_BASIS = 8_192  # d_model of a stream that is rotated: takes time with its cube
+
+
+def within(what: str, value: Any, least: int, most: int) -> int:
+    """The value itself, if it is a whole number in this range."""
+    if type(value) is not int or not least <= value <= most:
+        raise GlassformerError(f"{what} must be a whole number from {least:,} to {most:,}, got {shown(value)}")
+    return value
+
+
+def finite(what: str, value: Any) -> float:
+    """The value itself, if it is a finite number from 0 on."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise GlassformerError(f"{what} must be a finite number from 0, got {shown(value)}")
+    return value
+
+
+def memory() -> int:
+    """Bytes of memory that this process may have, as far as the system says."""
+    known = [2**63]
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    try:
+        import resource  # not on Windows
+
+        known.append(resource.getrlimit(resource.RLIMIT_AS)[0])
+    except ImportError:
+        pass
+    try:
+        with open("/sys/fs/cgroup/memory.max") as f:  # a container's
+            known.append(int(f.read()))
+    except (OSError, ValueError):
+        pass
+    return min(n for n in known if n > 0)
+
+
+def afford(what: str, size: int) -> None:
+    """Refuses what needs more bytes than there are. `size` should be on the low side: a guess must stop nobody."""
+    if size > memory():
+        raise GlassformerError(f"{what} — takes at least {_bytes(size)} of memory, this machine has {_bytes(memory())}")
+
+
+def _bytes(n: int) -> str:
+    return f"{n / 2**30:,.1f} GiB" if n >= 2**30 else f"{n / 2**20:,.0f} MiB"

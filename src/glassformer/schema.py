@@ -1,0 +1,156 @@
+"""What a value read from JSON must look like, said as data: types and sizes, checked before anything is built of it.
+
+    HEADER = record({"format": exactly(1), "task": text(1_000)}, may={"labels": mapping(text(200), 10_000)})
+    HEADER(json.loads(...), "header")  # "header.format must be 1, got null"
+
+A check is a function of a value and of where it stands; it returns nothing, or raises a GlassformerError.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .errors import GlassformerError, shown
+
+Check = Callable[[Any, str], None]
+
+
+def refuse(where: str, expected: str, got: Any) -> None:
+    raise GlassformerError(f"{where or 'it'} must be {expected}, got {'null' if got is None else shown(got)}")
+
+
+def whole(least: int, most: int) -> Check:
+    """A whole number in a range."""
+
+    def check(value: Any, where: str) -> None:
+        if type(value) is not int or not least <= value <= most:
+            refuse(where, f"a whole number from {least:,} to {most:,}", value)
+
+    return check
+
+
+def number(value: Any, where: str) -> None:
+    """A number, maybe NaN or infinite: JSON as Python writes it has these."""
+    if type(value) is not float and (type(value) is not int or abs(value) > 2**1000):
+        refuse(where, "a number", value)
+
+
+def finite(value: Any, where: str) -> None:
+    """A finite number."""
+    if type(value) not in (int, float) or abs(value) > 2**1000 or not math.isfinite(value):
+        refuse(where, "a finite number", value)
+
+
+def boolean(value: Any, where: str) -> None:
+    if type(value) is not bool:
+        refuse(where, "true or false", value)
+
+
+def text(most: int) -> Check:
+    """A text of so many characters at most."""
+
+    def check(value: Any, where: str) -> None:
+        if type(value) is not str:
+            refuse(where, "a text", value)
+        if len(value) > most:
+            refuse(where, f"a text of at most {most:,} characters", f"{value[:40]}… ({len(value):,})")
+
+    return check
+
+
+def exactly(wanted: Any) -> Check:
+    """This value and no other."""
+
+    def check(value: Any, where: str) -> None:
+        if type(value) is not type(wanted) or value != wanted:
+            refuse(where, json.dumps(wanted), value)
+
+    return check
+
+
+def sha256(value: Any, where: str) -> None:
+    if type(value) is not str or len(value) != 64 or set(value) - set("0123456789abcdef"):
+        refuse(where, "a SHA-256 of 64 hexadecimal digits", value)
+
+
+def optional(inner: Check) -> Check:
+    """That, or null."""
+    return lambda value, where: None if value is None else inner(value, where)
+
+
+def listing(each: Check, most: int, least: int = 0) -> Check:
+    """A list of so many such values."""
+
+    def check(value: Any, where: str) -> None:
+        if type(value) is not list:
+            refuse(where, "a list", value)
+        if not least <= len(value) <= most:
+            count = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+            raise GlassformerError(f"{where} must be a list of {count} values, got {len(value):,}")
+        for i, item in enumerate(value):
+            each(item, f"{where}[{i}]")
+
+    return check
+
+
+def mapping(each: Check, most: int, key: int = 1_000) -> Check:
+    """An object with names of its own choice, each of so many characters at most, and such values."""
+
+    def check(value: Any, where: str) -> None:
+        if type(value) is not dict:
+            refuse(where, "an object", value)
+        if len(value) > most:
+            raise GlassformerError(f"{where} must have at most {most:,} entries, got {len(value):,}")
+        for name, item in value.items():
+            text(key)(name, f"a name in {where}")
+            each(item, f"{where}.{name if name.isprintable() else shown(name)}")
+
+    return check
+
+
+def record(must: Mapping[str, Check], may: Mapping[str, Check] | None = None) -> Check:
+    """An object with these fields, and no others."""
+    known = {**must, **(may or {})}
+
+    def check(value: Any, where: str) -> None:
+        if type(value) is not dict:
+            refuse(where, "an object", value)
+        for name, each in known.items():  # in this order: a format that is not ours is said first
+            if name in value:
+                each(value[name], f"{where}.{name}" if where else name)
+            elif name in must:
+                raise GlassformerError(f"{where or 'it'} has no {name}")
+        if unknown := [name for name in value if name not in known]:
+            raise GlassformerError(f"{where or 'it'} has {shown(unknown[0])}; expected {', '.join(known)} and no more")
+
+    return check
+
+
+def small(most: int) -> Check:
+    """Any value, of so many characters at most when written, and not nested deeply."""
+
+    def check(value: Any, where: str) -> None:
+        if _depth(value) > 20:
+            raise GlassformerError(f"{where} is nested more than 20 deep")
+        if len(json.dumps(value)) > most:
+            raise GlassformerError(f"{where} must have at most {most:,} characters when written, got more")
+
+    return check
+
+
+def _depth(value: Any, most: int = 21) -> int:
+    """How deep lists and objects are nested, up to `most`."""
+    if most <= 0 or not isinstance(value, (list, dict)):
+        return 0
+    inside = value.values() if isinstance(value, dict) else value
+    return 1 + max((_depth(v, most - 1) for v in inside), default=0)
+
+
+# ── what checkpoints and GPT-2 folders both hold ───────────────────────────────────────────────
+LABEL = text(1_000)
+LABELS = record({
+    "slots": mapping(listing(whole(0, 2**31 - 1), 2, 2), 100_000),
+    "heads": mapping(LABEL, 100_000),
+    "neurons": mapping(LABEL, 1_000_000),
+})  # fmt: skip

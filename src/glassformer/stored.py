@@ -1,0 +1,139 @@
+"""What is in a checkpoint's file: arrays and a header, every field of it checked before anything is built.
+
+checkpoint.py saves and loads; this is the half of loading that needs no blueprint, so a blueprint can read its base.
+"""
+
+import hashlib
+import json
+import struct
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import arrays, schema
+from .errors import GlassformerError, shown
+from .limits import REF, memory
+from .model import Config, Labels, Model
+from .records import read_bytes
+from .vocabulary import Vocabulary
+
+KEY = "glassformer"
+THETA = "theta:"  # names of theta's parts on disk start so
+FORMAT = 1
+DEFAULTS = {f.name: f.default for f in fields(Config)}
+
+
+def _format(value: Any, where: str) -> None:
+    if value != FORMAT or type(value) is not int:
+        raise GlassformerError(f"checkpoint format {shown(value)}; this version reads {FORMAT}")
+
+
+SEALED = schema.record({"header": schema.record({
+    "format": _format,
+    "config": schema.record(
+        dict.fromkeys(("d_vocab", "n_ctx", "d_model"), schema.small(100)),  # Config itself says what is wrong
+        dict.fromkeys(DEFAULTS, schema.small(100)),
+    ),
+    "vocabulary": schema.mapping(lambda value, where: None, 2),  # Vocabulary.from_json looks at it
+    "task": schema.text(REF),
+    "labels": schema.LABELS,
+    "provenance": schema.mapping(schema.small(100_000), 1_000),
+    "blueprint": schema.text(REF),
+}), "model": schema.sha256, "sha256": schema.sha256})  # fmt: skip
+PROVENANCE = {"maker": schema.text(1_000), "ref": schema.text(REF)}  # of its entries, those that are read again
+
+
+def digest(model: Model) -> str:
+    """SHA-256 of what the model computes with: config, vocabulary, blueprint and tensors. Verdicts cite it."""
+    chosen = {f.name: getattr(model.config, f.name) for f in fields(Config)}
+    chosen = {n: v for n, v in chosen.items() if v != DEFAULTS[n]}  # a field that is new tomorrow changes no digest
+    words = {"config": chosen, "vocabulary": model.vocabulary.to_json(), "blueprint": model.blueprint}
+    h = hashlib.sha256(_dump(words))
+    parts = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
+    for name in sorted(parts):
+        w = np.ascontiguousarray(arrays.numpy(parts[name]))
+        h.update(_dump([name, str(w.dtype), list(w.shape)]))
+        h.update(w.tobytes())
+    return h.hexdigest()
+
+
+def seal(header: Any, model: str) -> str:
+    """SHA-256 of a header and of the digest of its model."""
+    return hashlib.sha256(_dump([header, model])).hexdigest()
+
+
+def read(path: str | Path) -> Model:
+    """The model in a file; anything that is not exactly what was saved is an error. Its theta is not expanded."""
+    path = Path(path)
+    tensors, metadata = _parse(path, read_bytes(path, memory()))
+    if KEY not in metadata:
+        raise GlassformerError(f"{path} — a safetensors file, but not of glassformer: it has no {KEY!r} header")
+    try:
+        sealed = json.loads(metadata[KEY])
+        model = _model(sealed, tensors)
+    except (ValueError, RecursionError, GlassformerError) as e:
+        raise GlassformerError(f"{path} — damaged checkpoint: its header does not fit ({e})") from None
+    found = digest(model)
+    if sealed["sha256"] != seal(sealed["header"], found):
+        raise GlassformerError(f"{path} — damaged checkpoint: its SHA-256 does not match what is in it")
+    if sealed["model"] != found:
+        raise GlassformerError(f"{path} — damaged checkpoint: it says its model is {sealed['model'][:12]}…, "
+                               f"but that is {found[:12]}…")  # fmt: skip
+    finite(path, tensors)
+    return model
+
+
+def finite(path: Path, weights: dict[str, Any]) -> None:
+    """Refuses arrays with a NaN or an infinity, by name and place."""
+    for name, w in weights.items():
+        if not (good := np.isfinite(w)).all():
+            at = [int(i) for i in np.argwhere(~good)[0]]
+            raise GlassformerError(f"{path} — {name} has {w[tuple(at)]} at {at}; expected finite numbers")
+
+
+def labels(given: Any, c: Config) -> Labels:
+    """Names as a header has them, for a model of this config."""
+    schema.LABELS(given, "labels")
+    for name, (start, stop) in given["slots"].items():
+        if not start <= stop <= c.d_model:
+            where = f"slot {shown(name)}"
+            raise GlassformerError(f"{where} must be start ≤ stop ≤ {c.d_model} (d_model), got {start}, {stop}")
+    slots = {name: (start, stop) for name, (start, stop) in given["slots"].items()}
+    return Labels(slots, given["heads"], given["neurons"])
+
+
+def _model(sealed: Any, tensors: dict[str, Any]) -> Model:
+    SEALED(sealed, "")
+    header = sealed["header"]
+    for name, check in PROVENANCE.items():
+        if name in header["provenance"]:
+            check(header["provenance"][name], f"provenance.{name}")
+    config = Config(**header["config"])
+    weights = {n: t for n, t in tensors.items() if not n.startswith(THETA)}
+    theta = {n.removeprefix(THETA): t for n, t in tensors.items() if n.startswith(THETA)}
+    return Model(
+        config, weights, Vocabulary.from_json(header["vocabulary"]), header["task"], labels(header["labels"], config),
+        header["provenance"], header["blueprint"], theta,
+    )  # fmt: skip
+
+
+def _parse(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as from_bytes
+
+    try:
+        weights = from_bytes(data)
+        (size,) = struct.unpack("<Q", data[:8])
+        metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
+    except (SafetensorError, ValueError, KeyError, TypeError, struct.error, RecursionError):
+        raise GlassformerError(f"{path} — not a safetensors file, or a truncated or damaged one") from None
+    bad = sorted(n for n, w in weights.items() if w.dtype not in (np.float64, np.float32, np.float16))
+    if bad:
+        raise GlassformerError(f"{path} — {bad[0]} is {weights[bad[0]].dtype}; expected float64, float32 or float16")
+    return weights, metadata
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
