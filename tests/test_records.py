@@ -240,9 +240,12 @@ def test_memory_and_interrupts_leave_nothing(tmp_path, monkeypatch):
 # ── one run at a time ──────────────────────────────────────────────────────────────────────────
 HOLDER = """
 import sys, time
+from pathlib import Path
 from glassformer import records
-with records.alone(sys.argv[1]), records.folder_beside(sys.argv[1]) as folder:
+path = Path(sys.argv[1])
+with records.alone(path), records.folder_beside(path) as folder:
     (folder / "half").write_text("x")
+    beside = records._create(records._beside(path, "tmp"))
     print("held", flush=True)
     time.sleep(60)
 """
@@ -259,14 +262,16 @@ def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path):
             pass
         with pytest.raises(GlassformerError, match="cannot be written: another run is writing it"):
             write_atomically(path, b"new")
-        assert (tmp_path / ".a.glassformer.tmp" / "half").exists() and path.read_bytes() == b"old"
+        with pytest.raises(GlassformerError, match="another run is writing it"), records.folder_beside(path):
+            pass
+        assert (tmp_path / ".a.glassformer.new" / "half").exists() and path.read_bytes() == b"old"
         with alone(tmp_path / "b"):
             pass
     finally:
         holder.kill()
         holder.wait()
         holder.stdout.close()
-    with alone(path):
+    with alone(path), records.folder_beside(path):
         write_atomically(path, b"new")
     assert names(tmp_path) == ["a"], "what the killed run left is gone"
 
@@ -300,7 +305,8 @@ def test_what_a_killed_run_left_is_taken_away(tmp_path):
         leave()
         write_atomically(tmp_path / "a", json.dumps([1]).encode())
         assert names(tmp_path) == ["a"]
-        leave()
+        os.rename(tmp_path / "a", beside)
+        beside.rename(tmp_path / ".a.glassformer.new")
         with records.folder_beside(tmp_path / "a") as folder:
             (folder / "x").write_bytes(b"x")
-        assert names(tmp_path) == ["a"]
+        assert names(tmp_path) == []

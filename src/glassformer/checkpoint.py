@@ -5,7 +5,6 @@ these and of the tensors: a flipped bit is an error. Other safetensors readers c
 """
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,14 +13,20 @@ import numpy as np
 from . import arrays
 from .errors import GlassformerError, shown
 from .model import Model
+from .records import write_atomically
 from .stored import FORMAT, KEY, THETA, digest, read, seal
 
-__all__ = ["digest", "load", "save", "write_atomically"]
+__all__ = ["digest", "load", "save", "to_bytes"]
 
 
 def save(model: Model, path: str | Path) -> Path:
     """Writes the model beside `path` and renames it into place: a killed process leaves the old or the new."""
-    from safetensors.numpy import save as to_bytes
+    return write_atomically(path, to_bytes(model))
+
+
+def to_bytes(model: Model) -> bytes:
+    """What `save` writes."""
+    from safetensors.numpy import save as with_header
 
     header = {
         "format": FORMAT,
@@ -35,7 +40,7 @@ def save(model: Model, path: str | Path) -> Path:
     sealed = {"header": header, "model": digest(model), "sha256": seal(header, digest(model))}
     stored = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
     tensors = {n: np.ascontiguousarray(arrays.numpy(w)) for n, w in stored.items()}
-    return write_atomically(path, to_bytes(tensors, {KEY: json.dumps(sealed)}))
+    return with_header(tensors, {KEY: json.dumps(sealed)})
 
 
 def load(path: str | Path) -> Model:
@@ -70,19 +75,3 @@ def _check_theta(path: Path, model: Model) -> None:
     for name, w in model.weights.items():
         if not np.allclose(made[name], w, rtol=tolerance, atol=tolerance):
             raise GlassformerError(f"{path} — its theta does not make its weights: {name} differs")
-
-
-def write_atomically(path: str | Path, data: bytes) -> Path:
-    """The old file or the new one, never half of one."""
-    path = Path(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(beside, "wb") as f:
-            f.write(data)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(beside, path)
-    except OSError as e:
-        beside.unlink(missing_ok=True)
-        raise GlassformerError(f"{path} — cannot be written: {e.strerror}") from None
-    return path

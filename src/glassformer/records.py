@@ -15,7 +15,8 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -111,9 +112,7 @@ def write_atomically(path: str | Path, data: bytes) -> Path:
         beside = _beside(target, "tmp")
         with open(_create(beside), "wb", buffering=0) as file:
             try:
-                left = memoryview(data)
-                while left:
-                    left = left[file.write(left) :]
+                _write_all(file, data)
                 if old:
                     _take_after(file.fileno(), old)
                 os.fsync(file.fileno())
@@ -124,10 +123,80 @@ def write_atomically(path: str | Path, data: bytes) -> Path:
                 with contextlib.suppress(OSError):
                     os.unlink(beside)
                 raise
-        sync_folder(target.parent)
+        sync(target.parent)
     except (OSError, ValueError) as e:
         raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
     return path
+
+
+def write_together(files: Mapping[Path, bytes]) -> None:
+    """Several files, all of them or none: if one cannot be written, the others are again what they were."""
+    for path in files:
+        check_writable(path)
+    old = {path: read_bytes(path, most=2**40) if path.exists() else None for path in files}
+    done: list[Path] = []
+    try:
+        for path, data in files.items():
+            write_atomically(path, data)
+            done.append(path)
+    except BaseException:
+        for path in done:
+            with contextlib.suppress(GlassformerError):
+                remove(path) if (was := old[path]) is None else write_atomically(path, was)
+        raise
+
+
+def replace_folder(new: Path, path: Path) -> None:
+    """Puts a folder that was made by `folder_beside` in the place of `path`: the old one or the new one is there."""
+    try:
+        target = Path(os.path.realpath(path))
+        for file in [new, *new.rglob("*")]:
+            sync(file)
+        old = None
+        with contextlib.suppress(FileNotFoundError):
+            found = os.stat(target)
+            if not stat.S_ISDIR(found.st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name")
+            os.chmod(new, stat.S_IMODE(found.st_mode))
+            old = new.with_name(".old")  # goes with the private folder
+            os.rename(target, old)
+        try:
+            os.rename(new, target)
+        except BaseException:
+            if old:
+                with contextlib.suppress(OSError):
+                    os.rename(old, target)
+            raise
+        sync(target.parent)
+    except (OSError, ValueError) as e:
+        raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
+
+
+class Log:
+    """A file that grows: it begins anew, whole, and what is added to it is there whole or not at all."""
+
+    def __init__(self, path: str | Path, begin: bytes = b"") -> None:
+        self.path = write_atomically(path, begin)
+        try:
+            self.file = open(path, "ab", buffering=0)  # noqa: SIM115 - close() closes it
+        except (OSError, ValueError) as e:
+            raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
+
+    def add(self, data: bytes) -> None:
+        try:
+            end = os.fstat(self.file.fileno()).st_size
+            try:
+                _write_all(self.file, data)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self.file.truncate(end)
+                raise
+        except (OSError, ValueError) as e:
+            raise GlassformerError(f"{self.path} — cannot be written: {why(e)}") from None
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # what was added is written already
+            self.file.close()
 
 
 def check_writable(path: str | Path | None) -> None:
@@ -166,7 +235,7 @@ def folder_beside(path: str | Path) -> Iterator[Path]:
     """A private folder beside `path`, gone at the end: to write in what is then renamed into place."""
     path = Path(path)
     try:
-        beside = _beside(Path(os.path.realpath(path.parent)) / path.name, "tmp")
+        beside = _beside(Path(os.path.realpath(path)), "new")
         handle = _create(beside, folder=True)
     except (OSError, ValueError) as e:
         raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
@@ -177,10 +246,10 @@ def folder_beside(path: str | Path) -> Iterator[Path]:
         os.close(handle)
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder last through a loss of power, where the system can do that."""
+def sync(path: Path) -> None:
+    """Makes a file, or the names in a folder, last through a loss of power, where the system can do that."""
     try:
-        handle = os.open(folder, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY)
     except OSError:  # it may be written to and not read, or the system opens no folders
         return
     try:
@@ -204,6 +273,13 @@ def _target(path: Path) -> tuple[Path, os.stat_result | None]:
         if not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return Path(os.path.realpath(path)), old
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    """A file without a buffer may take a part at a time."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
 
 
 def _take_after(file: int, old: os.stat_result) -> None:
@@ -282,7 +358,7 @@ def alone(path: str | Path | None) -> Iterator[None]:
         yield
         return
     try:
-        lock = _beside(Path(os.path.realpath(path)), "lock")
+        lock = _beside(_target(Path(path))[0], "lock")
         handle = _lock(lock)
     except (OSError, ValueError) as e:
         raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None

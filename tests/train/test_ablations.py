@@ -227,7 +227,7 @@ def test_interrupted(call, tmp_path, monkeypatch):
 
     monkeypatch.setattr(command, "_watch", stop)
     status, out, err = call(*WORDS, "--out", tmp_path)
-    assert status == 2 and out == "" and "the same command goes on" in err
+    assert status == 130 and out == "" and "the same command goes on" in err
 
 
 def test_its_help_names_all():

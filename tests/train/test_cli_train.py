@@ -133,7 +133,7 @@ def test_interrupted_and_resumed(call, tmp_path):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     got = json.loads(out)
-    assert process.returncode == 1 and got["status"] == "interrupted" and got["out"] is None, err
+    assert process.returncode == 130 and got["status"] == "interrupted" and got["out"] is None, err
     assert 20 <= got["steps"] < 200 and not a.exists() and (tmp_path / "a.run.safetensors").exists()
     assert "Traceback" not in err and f"interrupted after step {got['steps']} of 200" in err
     again = err.splitlines()[-1]

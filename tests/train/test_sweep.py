@@ -356,7 +356,7 @@ def test_bad_calls_are_one_line_and_status_2(spec_file, tmp_path, call, monkeypa
         ((path, "--limit", 1), "2 runs are more than 1"),
         ((path, "--workers", 0), "--workers"),
         ((path, "--workers", 2, "--cluster", "tcp://127.0.0.1:1"), "--workers — is for processes here"),
-        ((path, "--out", blocked), "runs — cannot be made: Not a directory"),
+        ((path, "--out", blocked), "cannot be made: there is a file of that name"),
     ]:
         status, printed, said = call("sweep", *words)
         assert (status, printed) == (2, "") and says in said and said.count("\n") == 1, said

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -140,16 +141,29 @@ def test_histories_that_cannot_be(tmp_path):
         History(tmp_path / "no" / "h.csv", NAMES)
 
 
-def test_a_full_disk_is_one_clear_line(tmp_path):
-    class Full(io.StringIO):
-        def flush(self):
-            raise OSError(28, "No space left on device")
-
+def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
     history = History(tmp_path / "h.jsonl", NAMES)
-    history.file.close()
-    history.file = Full()
-    with pytest.raises(GlassformerError, match=r"h\.jsonl — cannot be written: No space left"):
-        history(EVENTS[1])
+    history(EVENTS[1])
+    before = (tmp_path / "h.jsonl").read_bytes()
+
+    def half(file, data):
+        file.write(data[:10])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr("glassformer.records._write_all", half)
+        with pytest.raises(GlassformerError, match=r"h\.jsonl — cannot be written: No space left"):
+            history(EVENTS[1])
+    assert (tmp_path / "h.jsonl").read_bytes() == before, "half a line is taken back"
+    history.close()
+
+
+def test_an_old_history_is_there_until_the_new_one_is(tmp_path, monkeypatch):
+    (tmp_path / "h.jsonl").write_bytes(b"old")
+    monkeypatch.setattr("glassformer.records.os.fsync", lambda handle: os.stat("nowhere at all"))
+    with pytest.raises(GlassformerError, match=r"h\.jsonl — cannot be written"):
+        History(tmp_path / "h.jsonl", NAMES)
+    assert (tmp_path / "h.jsonl").read_bytes() == b"old"
 
 
 def console(**options):

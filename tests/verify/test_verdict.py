@@ -206,7 +206,7 @@ def test_ctrl_c(tmp_path, call, saves):
             os.killpg(run.pid, signal.SIGINT)  # to all of them, as a terminal does
             break
     _, err = run.communicate(timeout=120)
-    assert run.returncode == 2 and err.count("\n") == 1 and "Traceback" not in err, err
+    assert run.returncode == 130 and err.count("\n") == 1 and "Traceback" not in err, err
     if not saves:
         assert "with --out FILE it could go on" in err
         return

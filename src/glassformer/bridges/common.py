@@ -6,9 +6,7 @@ library. `export` compares them with ours on a test batch before anything stands
 
 import importlib
 import importlib.util
-import os
 import pkgutil
-import shutil
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -16,9 +14,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .. import arrays, registry, tasks
+from .. import arrays, records, registry, tasks
 from ..errors import GlassformerError
 from ..model import Labels, Model, forward
+from ..records import check_writable, folder_beside, replace_folder, write_together
 from ..shapes import axes
 from ..tasks.base import Task
 
@@ -104,6 +103,8 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
     way, path = bridge(to), Path(path)
     if path.name in ("", ".."):
         raise GlassformerError(f"{path} — expected the name of a file or folder to write")
+    if not path.is_dir():
+        check_writable(path)
     model = model.map(arrays.numpy)
     way.check(model)
     tried = in_float32(model) if way.float32 or model.dtype == "float32" else []
@@ -114,19 +115,18 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
     if noise > tolerance / NOISE:
         tolerance = NOISE * noise
         notes = [f"float32 sums in another order move its logits by {noise:.1e} (relative) all by themselves"]
-    beside = path.parent / f".{path.name}.{os.getpid()}.tmp"
-    try:
-        beside.mkdir()
-    except OSError as e:
-        raise GlassformerError(f"{path} — cannot be written: {e.strerror}") from None
-    try:
-        notes += way.write(model, beside / path.name)
-        found = compare(batch, logits(model, batch.tokens), way.logits(beside / path.name, batch.tokens))
+    from safetensors import SafetensorError
+
+    with folder_beside(path) as beside:
+        try:
+            notes += way.write(model, beside / path.name)
+            theirs = way.logits(beside / path.name, batch.tokens)
+        except (OSError, SafetensorError) as e:
+            raise GlassformerError(f"{path} — cannot be written: {records.why(e)}") from None
+        found = compare(batch, logits(model, batch.tokens), theirs)
         if why := found.why(model, batch, tolerance):
             raise GlassformerError(f"--to {to} — {way.needs[-1]} does not get the same from what was written: {why}")
         _into_place(beside, path)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     return Exported(path, to, found.parity, len(batch.tokens), notes, found.tokens, found.differ)
 
 
@@ -287,19 +287,17 @@ def _import_tasks() -> None:
 
 # ── into place ─────────────────────────────────────────────────────────────────────────────────
 def _into_place(beside: Path, path: Path) -> None:
-    """Renames what was written; a folder that is there already goes only if nothing else is in it."""
-    made = sorted(beside.iterdir())
+    """Puts what was written where it was asked for; a folder that is there goes only if nothing else is in it."""
     try:
-        for new in made:
-            target = path.parent / new.name
-            if new.is_dir() and target.is_dir():
-                if foreign := _names(target) - _names(new):
-                    found = f"has {sorted(foreign)[0]} in it, which no export like this wrote"
-                    raise GlassformerError(f"{target} — {found}; name a new folder")
-                target.rename(beside / ".old")
-            os.replace(new, target)
+        if (new := beside / path.name).is_dir():
+            if path.is_dir() and (foreign := _names(path) - _names(new)):
+                found = f"has {min(foreign)} in it, which no export like this wrote"
+                raise GlassformerError(f"{path} — {found}; name a new folder")
+            return replace_folder(new, path)
+        files = {path.parent / file.name: file.read_bytes() for file in sorted(beside.iterdir())}
     except OSError as e:
-        raise GlassformerError(f"{path} — cannot be written: {e.strerror}") from None
+        raise GlassformerError(f"{path} — cannot be written: {records.why(e)}") from None
+    write_together(files)
 
 
 def _names(folder: Path) -> set[str]:

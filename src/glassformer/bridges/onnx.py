@@ -16,9 +16,9 @@ import numpy as np
 
 from .. import arrays
 from ..arrays import Array
-from ..checkpoint import write_atomically
 from ..errors import GlassformerError
 from ..model import MASKS, NORMS, POSITIONS, Config, Model, Place, Weights, affine, mlp
+from ..records import write_atomically
 
 OPSET, IR = 18, 10  # of 2022 and 2024: old enough for most runtimes
 

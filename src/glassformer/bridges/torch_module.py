@@ -5,6 +5,7 @@ weights_only=True). The module's parameters have our names, so its state dict is
 """
 
 import importlib.util
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,9 @@ class Bridge:
         path.write_text(source(model, inside), encoding="utf-8")
         if not inside:
             torch = library("torch")
-            torch.save({n: torch.tensor(w) for n, w in model.weights.items()}, path.with_suffix(".pt"))
+            numbers = io.BytesIO()  # torch itself would not say why it could not write
+            torch.save({n: torch.tensor(w) for n, w in model.weights.items()}, numbers)
+            path.with_suffix(".pt").write_bytes(numbers.getvalue())
         return [] if inside else [f"the numbers are beside it, in {path.with_suffix('.pt').name}"]
 
     def logits(self, path: Path, tokens: Any) -> Any:

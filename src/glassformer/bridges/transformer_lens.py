@@ -63,10 +63,10 @@ class TransformerLens:
             raise GlassformerError(f"--to {self.name} — TransformerLens has no place for {reason}")
 
     def write(self, model: Model, path: Path) -> list[str]:
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
 
         path.mkdir()
-        save_file(state_dict(model), path / "model.safetensors")
+        (path / "model.safetensors").write_bytes(save(state_dict(model)))
         words = {"transformer_lens": fields(model), "vocabulary": model.vocabulary.to_json(), "task": model.task}
         (path / "config.json").write_text(json.dumps(words, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         (path / "load.py").write_text(LOAD, encoding="utf-8")

@@ -10,9 +10,9 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
 from .. import refs
-from ..errors import GlassformerError
-from .common import Json, app, err, out, print_json, table_of
-from .training import RecipeName, Settings, TaskRef, Threads, check_writable, choose_recipe, needs_torch
+from ..records import alone, check_writable, make_folder
+from .common import Interrupted, Json, app, err, out, print_json, table_of
+from .training import RecipeName, Settings, TaskRef, Threads, choose_recipe, needs_torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,13 +51,13 @@ def ablate_(
         show.style.check_path(figure)
         check_writable(figure)
     if folder:
-        _make(folder)
-        check_writable(folder / "baseline.json")
+        check_writable(make_folder(folder) / "baseline.json")
     try:
-        results = _watch(ablate(goal, chosen, range(seeds), names, folder, threads), len(cases), chosen.steps)
+        with alone(folder and folder / "ablations"):
+            results = _watch(ablate(goal, chosen, range(seeds), names, folder, threads), len(cases), chosen.steps)
     except KeyboardInterrupt:
         hint = f"; the same command goes on with what {folder} does not have" if folder else ""
-        raise GlassformerError(f"interrupted{hint}") from None
+        raise Interrupted(f"interrupted{hint}") from None
     title = f"{goal.ref}, recipe {chosen.name}, " + (f"seeds 0 to {seeds - 1}" if seeds > 1 else "seed 0")
     if figure:
         _draw(results, figure, title)
@@ -75,13 +75,6 @@ def ablate_(
         out.print(f"skipped {s.name}: {s.why}", style="dim", soft_wrap=True)
     if figure:
         out.print(f"chart: {figure}")
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise GlassformerError(f"--out {folder} — cannot be made: {e.strerror}") from None
 
 
 def _watch(progress: "Iterator[Progress]", n: int, steps: int) -> "list[Result]":

@@ -1,22 +1,66 @@
-"""What all commands share: the app, the consoles, tables, JSON, and what becomes of errors."""
+"""What all commands share: the app, the consoles, tables, JSON, and what becomes of errors.
+
+Tokens, names and messages come from files of anyone, and may hold what moves the cursor or turns text around. All that
+is printed goes through `out`, `err`, `say` or `print_json`, which show such characters (\\x1b) and never send them.
+"""
 
 import json
+import os
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from .. import __version__
+from ..errors import GlassformerError
+
+NARROW = 20  # columns; a terminal that claims fewer is not believed
+# Control characters but for the ends of lines and tabs, what turns text around, and halves of characters.
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """The text with what a terminal would obey written out: \\x1b, \\r, \\u202e."""
+    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class Interrupted(GlassformerError):
+    """A run was asked to stop, by Ctrl-C or a kill, and has said what became of it."""
+
+
+class SafeConsole(Console):
+    """A console on which nothing that is printed can do anything but be seen."""
+
+    def __init__(self, **options: Any) -> None:
+        columns = os.environ.get("COLUMNS", "")
+        if columns and not (columns.isdecimal() and int(columns[:9]) >= NARROW):
+            options["_environ"] = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):  # what did not come as a string
+            yield segment if segment.control else segment._replace(text=visible(segment.text))
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # for `main` to deal with: the status is its business
+
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="Glassformer: transformers you can see through.",
 )  # fmt: skip
-out = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 120)
-err = Console(highlight=False, markup=False, emoji=False, stderr=True)
+out = SafeConsole(width=None if sys.stdout and sys.stdout.isatty() else 120)
+err = SafeConsole(stderr=True)
 
 Ref = Annotated[str, typer.Argument(help="a program with options (addition:digits=3), x.safetensors or x.taotp")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout and nothing else")]
@@ -24,7 +68,7 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout an
 
 def _version(asked: bool) -> None:
     if asked:
-        print(__version__)
+        say(__version__)
         raise typer.Exit
 
 
@@ -44,5 +88,23 @@ def table_of(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> 
     return table
 
 
+def say(text: Any) -> None:
+    """Prints a text as it is, without the breaks of lines and colours of a console."""
+    print(visible(str(text)))
+
+
 def print_json(value: Any) -> None:
-    print(json.dumps(value, default=float, ensure_ascii=False))
+    text = json.dumps(value, default=float, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+        plain = not UNSEEN.search(text)
+    except UnicodeEncodeError:
+        plain = False
+    print(text if plain else json.dumps(value, default=float))
+
+
+@contextmanager
+def status() -> Iterator[Any]:
+    """A line that says what is being done, where there is a terminal: `with status() as say: say("drawing")`."""
+    with err.status("", spinner="line") as shown:
+        yield lambda text: shown.update(Text(text))  # a name in it may look like markup

@@ -7,6 +7,7 @@ import typer
 
 from .. import refs
 from ..errors import GlassformerError
+from ..records import write_atomically
 from .common import Json, Ref, app, out, print_json
 
 
@@ -35,7 +36,7 @@ def export_(
     if to == "safetensors":
         checkpoint.save(model, path)
     else:
-        checkpoint.write_atomically(path, taotp.write(model).encode())
+        write_atomically(path, taotp.write(model).encode(errors="backslashreplace"))
     print_json({"ref": ref, "out": str(path), "bytes": path.stat().st_size}) if as_json else out.print(f"wrote {path}")
 
 

@@ -11,8 +11,8 @@ from rich.progress import Progress as Bar
 
 from .. import refs
 from ..errors import GlassformerError
-from .common import Json, Ref, app, err, out, print_json
-from .training import check_writable
+from ..records import check_writable, make_folder, write_atomically
+from .common import Json, Ref, app, err, out, print_json, status
 
 
 @app.command("inspect")
@@ -42,25 +42,26 @@ def inspect_(
     rows = None if inputs is None else chosen.sample(inputs, np.random.default_rng(seed))
     prompt = chosen.prompt(text) if text else None
     if folder is not None:
-        _make(folder)
+        check_writable(make_folder(folder) / "inspection.json")
         if kind != "none":
             check_path(folder / f"figure.{kind}")
-    with err.status("", spinner="line") as status:  # shows nothing where there is no terminal
-        found = inspect(model, chosen, rows, prompt, tuple(filter(None, only.split(","))), status.update)
+    with status() as say:
+        found = inspect(model, chosen, rows, prompt, tuple(filter(None, only.split(","))), say)
         if folder is not None:
             written = json.dumps({"ref": ref, **found.to_json()}, ensure_ascii=False)
-            (folder / "inspection.json").write_text(written)
+            write_atomically(folder / "inspection.json", written.encode(errors="backslashreplace"))
             drawn = 0
             if kind != "none":
                 from ..show.inspect import figures
 
                 for name, draw in figures(found).items():
-                    status.update(f"drawing {name}")
+                    say(f"drawing {name}")
                     try:
-                        save(draw(), folder / f"{name}.{kind}")
-                        drawn += 1
+                        figure = draw()
                     except GlassformerError:  # nothing to draw: the view said so already
                         continue
+                    save(figure, folder / f"{name}.{kind}")
+                    drawn += 1
     if as_json:
         return print_json({"ref": ref, **found.to_json()})
     s = found.subject
@@ -105,11 +106,3 @@ def compare_(
     else:
         out.print(str(found), soft_wrap=True)
     raise typer.Exit(1 if found.differ else 0)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise GlassformerError(f"{folder} — cannot be made: {e.strerror}") from None
-    check_writable(folder / "inspection.json")

@@ -13,9 +13,10 @@ from ..count import WAYS, count
 from ..errors import GlassformerError
 from ..lens.explain import explain, read_in_words
 from ..model import Model
+from ..records import check_writable
 from ..runs import Run, prompt, run
 from ..tap import hook_names
-from .common import Json, Ref, app, err, out, print_json, table_of
+from .common import Json, Ref, app, err, out, print_json, say, table_of
 
 
 @app.command("list")
@@ -84,7 +85,7 @@ def run_(
         if trace and not as_json:
             _trace(model, result)
         elif not as_json:
-            print(result.output)
+            say(result.output)
     if as_json:
         rows = [r.to_json() | ({"trace": _trace_rows(model, r)} if trace else {}) for r in results]
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
@@ -121,7 +122,7 @@ def count_(ref: Ref, as_json: Json = False) -> None:
         "booklet": "as the booklet counts: norms left out",
     }
     out.print(table_of(("count", "", "means"), [(w, f"{getattr(counted, w):,}", meaning[w]) for w in WAYS]))
-    print(model)
+    say(model)
 
 
 @app.command("claims")
@@ -158,7 +159,6 @@ def tour_(
 ) -> None:
     """A walk through all of it: make, run, check, explain, train, look inside, compare with the sources."""
     from ..tour import tour
-    from .training import check_writable
 
     check_writable(page)
     raise typer.Exit(tour(out, page))
@@ -172,7 +172,7 @@ def _trace(model: Model, result: Run) -> None:
         heads = "; ".join(f"{h['name']}: {read_in_words(h['read'], 3)}" for h in row["heads"])
         table.add_row(str(row["step"]), row["reads"], top, f"{row['margin']:.4g}", heads)
     out.print(table)
-    print(result.output)
+    say(result.output)
 
 
 def _trace_rows(model: Model, result: Run) -> list[dict[str, Any]]:

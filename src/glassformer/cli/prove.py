@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from .. import checkpoint, refs
+from .. import refs
 from ..errors import GlassformerError
+from ..records import check_writable, write_atomically
 from ..verify.prove import Proof, check_certificate, prove
 from .common import Json, Ref, app, out, print_json
-from .training import check_writable
 
 
 @app.command("prove")
@@ -42,7 +42,7 @@ def prove_(
     check_writable(path)
     proof = prove(model, chosen, method=method, seed=seed)
     if path and proof.certificate:
-        checkpoint.write_atomically(path, (json.dumps(proof.certificate, indent=1) + "\n").encode())
+        write_atomically(path, (json.dumps(proof.certificate, indent=1) + "\n").encode())
     if as_json:
         print_json({"ref": ref, **proof.to_json()})
     else:

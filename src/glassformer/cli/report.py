@@ -7,8 +7,8 @@ import typer
 
 from .. import refs
 from ..errors import GlassformerError
-from .common import Json, app, err, out, print_json
-from .training import check_writable
+from ..records import check_writable
+from .common import Json, app, out, print_json, status
 
 
 @app.command("report")
@@ -34,8 +34,8 @@ def report_(
 
     page.plotly_js()  # is it there? Asked before the work that it would show
     loaded = [(ref, refs.load(ref)) for ref in models]
-    with err.status("", spinner="line") as status:  # shows nothing where there is no terminal
-        made = report(loaded, inputs or [], task=task, full=full, history=history or [], say=status.update)
+    with status() as say:
+        made = report(loaded, inputs or [], task=task, full=full, history=history or [], say=say)
         write(made, path)
     size = path.stat().st_size
     if as_json:

@@ -10,7 +10,8 @@ from rich.progress import Progress as Bar
 
 from .. import refs
 from ..errors import GlassformerError
-from .common import Json, app, err, out, print_json, table_of
+from ..records import alone, make_folder
+from .common import Interrupted, Json, app, err, out, print_json, table_of
 
 
 @app.command("sweep")
@@ -28,17 +29,19 @@ def sweep_(
     if cluster and workers:
         raise GlassformerError("--workers — is for processes here; a cluster has the workers it has")
     read = sweep.read_spec(spec, refs.load_task, limit)
-    todo = sweep.Sweep(read, folder or spec.with_name(f"{spec.stem}-sweep"))
-    skipped = len(todo.rows)
-    if todo.left:
-        there = pools.cluster(todo.left, refs.load_task, cluster) if cluster else None
-        with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
-            line = bar.add_task("training", total=len(todo.order), completed=skipped)
-            try:
-                for _ in todo.run(there or pools.local(todo.left, refs.load_task, workers or os.cpu_count() or 1)):
-                    bar.advance(line)
-            except KeyboardInterrupt:
-                raise GlassformerError(f"interrupted; {sweep.GO_ON}") from None
+    folder = make_folder(folder or spec.with_name(f"{spec.stem}-sweep"))
+    with alone(folder / "results.csv"):
+        todo = sweep.Sweep(read, folder)
+        skipped = len(todo.rows)
+        if todo.left:
+            there = pools.cluster(todo.left, refs.load_task, cluster) if cluster else None
+            with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
+                line = bar.add_task("training", total=len(todo.order), completed=skipped)
+                try:
+                    for _ in todo.run(there or pools.local(todo.left, refs.load_task, workers or os.cpu_count() or 1)):
+                        bar.advance(line)
+                except KeyboardInterrupt:
+                    raise Interrupted(f"interrupted; {sweep.GO_ON}") from None
     rows = list(todo.rows.values())
     counts = {
         "runs": len(todo.order), "skipped": skipped, "failed": sum(r["status"] in sweep.FAILED for r in rows),

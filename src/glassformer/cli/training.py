@@ -5,9 +5,8 @@ import os
 import shlex
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +16,7 @@ from rich.padding import Padding
 from .. import checkpoint, refs
 from ..errors import GlassformerError
 from ..model import Model
+from ..records import alone, check_writable
 from ..tasks.base import Task
 from .common import Json, app, err, out, print_json
 
@@ -57,37 +57,41 @@ def train_(
     chosen = choose_recipe(recipe, goal, settings)
     plan = make(blueprint) if blueprint else None
     first, truth = _model_for(goal, start, "--start"), _model_for(goal, teacher, "--teacher")
-    files = _files(file, seed, seeds, resume)
-    for path in (*files, history, figure):
-        check_writable(path)
-    if figure:
-        from .. import show
+    if file.suffix != ".safetensors":
+        raise GlassformerError(f"--out {file} — a model's file ends in .safetensors")
+    with alone(file):
+        files = _files(file, seed, seeds, resume)
+        for path in (*files, history, figure):
+            check_writable(path)
+        if figure:
+            from .. import show
 
-        show.style.check_path(figure)
-    members = list(range(seed, seed + seeds))
-    with _interrupts() as interrupted:
-        run = Run(
-            goal, chosen, members, blueprint=plan, start=first, teacher=truth, device=device, threads=threads,
-            out=file if seeds == 1 else None, resume=resume, snapshots=snapshots, stop=interrupted,
-        )  # fmt: skip
-        names, stairs = answer_names(goal), floors(goal, chosen)
-        past = earlier(run) if resume else []
-        if resume:
-            err.print(f"going on from step {run.step:,} of {chosen.steps:,}")
-        watchers: list[Any] = [History(history, names, past)] if history else []
-        if sys.stderr.isatty():
-            watchers.append(LiveView(err, chosen.steps, names, stairs[0].loss if stairs else None, past))
-        else:
-            watchers.append(Lines(err, names, many=seeds > 1))
-        trainings = _consume(run.events(), watchers)
-    trainings.sort(key=lambda t: t.seed)
-    for training, path in zip(trainings, files, strict=True):
-        if seeds > 1:  # the run itself keeps one seed only
-            checkpoint.save(training.model, path)
-    if figure and any(t.history for t in trainings):
-        whose = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
-        title = f"{goal.ref}, recipe {chosen.name}, {whose}"
-        show.save(show.training_curves(trainings, stairs, names, title), figure)
+            show.style.check_path(figure)
+        members = list(range(seed, seed + seeds))
+        with _interrupts() as interrupted:
+            run = Run(
+                goal, chosen, members, blueprint=plan, start=first, teacher=truth, device=device, threads=threads,
+                out=file if seeds == 1 else None, resume=resume, snapshots=snapshots,
+                stop=lambda: bool(interrupted()),
+            )  # fmt: skip
+            names, stairs = answer_names(goal), floors(goal, chosen)
+            past = earlier(run) if resume else []
+            if resume:
+                err.print(f"going on from step {run.step:,} of {chosen.steps:,}")
+            watchers: list[Any] = [History(history, names, past)] if history else []
+            if sys.stderr.isatty():
+                watchers.append(LiveView(err, chosen.steps, names, stairs[0].loss if stairs else None, past))
+            else:
+                watchers.append(Lines(err, names, many=seeds > 1))
+            trainings = _consume(run.events(), watchers)
+        trainings.sort(key=lambda t: t.seed)
+        for training, path in zip(trainings, files, strict=True):
+            if seeds > 1:  # the run itself keeps one seed only
+                checkpoint.save(training.model, path)
+        if figure and any(t.history for t in trainings):
+            whose = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
+            title = f"{goal.ref}, recipe {chosen.name}, {whose}"
+            show.save(show.training_curves(trainings, stairs, names, title), figure)
     rows = [_report(goal, t, path, seeds == 1, run.data.overlap()) for t, path in zip(trainings, files, strict=True)]
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
@@ -96,10 +100,11 @@ def train_(
             _say(goal, training, row, names)
         if figure and figure.exists():
             out.print(f"drew {figure}", soft_wrap=True)
-    if interrupted():
+    if by := interrupted():
         err.print(f"interrupted after step {run.step:,} of {chosen.steps:,}")
         if seeds == 1 and "resume" in rows[0]:
             err.print(f"saved {rows[0]['state']}; to go on:\n{rows[0]['resume']}", soft_wrap=True)
+        raise typer.Exit(128 + by)
     raise typer.Exit(0 if all(r["reached"] for r in rows) else 1)
 
 
@@ -192,8 +197,6 @@ def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
     """Where each seed's model goes."""
     from ..train.state import state_path
 
-    if file.suffix != ".safetensors":
-        raise GlassformerError(f"--out {file} — a model's file ends in .safetensors")
     if seeds > 1:
         if resume:
             raise GlassformerError("--resume — goes with one seed: many at once are not saved while they run")
@@ -206,26 +209,13 @@ def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
     return [file]
 
 
-def check_writable(path: Path | None) -> None:
-    """Finds out before hours of work, not after them."""
-    if path is None:
-        return
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(0, "it is a folder")
-        if path.exists():
-            with open(path, "ab"):
-                pass
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as e:
-        raise GlassformerError(f"{path} — cannot be written: {e.strerror}") from None
-
-
 # ── while it runs ──────────────────────────────────────────────────────────────────────────────
 @contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Within it, Ctrl-C (or a polite kill) asks the run to stop after its step; a second one ends it at once."""
+def _interrupts() -> Iterator[Callable[[], int]]:
+    """Within it, Ctrl-C (or a polite kill) asks the run to stop after its step; a second one ends it at once.
+
+    What it yields says which signal has asked; 0 if none has.
+    """
     asked: list[int] = []
 
     def ask(number: int, frame: Any) -> None:
@@ -236,7 +226,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
     before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: bool(asked)
+        yield lambda: asked[0] if asked else 0
     finally:
         for s, handler in before.items():
             signal.signal(s, handler)
@@ -245,19 +235,19 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 def _consume(events: "Iterator[Event]", watchers: list[Any]) -> "list[Training]":
     """Shows every event to every watcher; the trainings at the end."""
     trainings = []
-    try:
-        for event in events:
-            for watcher in watchers:
-                watcher(event)
-            if event.kind == "done":
-                trainings.append(event.data["training"])
-    except GlassformerError as e:
-        if not trainings:
-            raise
-        err.print(str(e), soft_wrap=True)  # it diverged: what was good until then is reported as a run that failed
-    finally:
+    with ExitStack() as ends:
         for watcher in watchers:
-            watcher.close()
+            ends.callback(watcher.close)
+        try:
+            for event in events:
+                for watcher in watchers:
+                    watcher(event)
+                if event.kind == "done":
+                    trainings.append(event.data["training"])
+        except GlassformerError as e:
+            if not trainings or trainings[-1].status != "diverged":
+                raise
+            err.print(str(e), soft_wrap=True)  # what was good until then is reported as a run that failed
     return trainings
 
 

@@ -10,8 +10,8 @@ from .. import checkpoint, refs
 from ..errors import GlassformerError
 from ..lens.disguise import disguise
 from ..lens.truth import Truth, truth
+from ..records import check_writable, write_atomically, write_together
 from .common import Json, Ref, app, out, print_json, table_of
-from .training import check_writable
 
 SHOWN = 12  # neurons in the table
 
@@ -29,7 +29,7 @@ def truth_(
     check_writable(path)
     found = truth(model, refs.load_task(task or model) if task or model.task else None, seed=seed)
     if path:
-        checkpoint.write_atomically(path, _text(found.to_json()))
+        write_atomically(path, _text(found.to_json()))
     if as_json:
         return print_json(found.to_json())
     _show(found)
@@ -58,8 +58,7 @@ def disguise_(
     check_writable(key_path)
     goal = refs.load_task(model) if model.task else None
     copy, key = disguise(model, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
-    checkpoint.save(copy, path)
-    checkpoint.write_atomically(key_path, _text(key.to_json()))
+    write_together({path: checkpoint.to_bytes(copy), key_path: _text(key.to_json())})
     report = {
         "ref": ref, "out": str(path), "key": str(key_path), "seed": seed, "noise": noise, "checked": key.checked,
         "changed": key.changed, "difference": key.difference, "changes": key.changes,
@@ -74,7 +73,7 @@ def disguise_(
 
 
 def _text(value: Any) -> bytes:
-    return (json.dumps(value, ensure_ascii=False, indent=1, default=float) + "\n").encode()
+    return (json.dumps(value, ensure_ascii=False, indent=1, default=float) + "\n").encode(errors="backslashreplace")
 
 
 def _show(found: Truth) -> None:

@@ -15,9 +15,10 @@ from .. import refs
 from ..checkpoint import digest
 from ..errors import GlassformerError
 from ..model import Model
+from ..records import alone, check_writable, remove
 from ..tasks.base import Task
 from ..verify import Progress, Verdict, check
-from .common import Json, Ref, app, err, out, print_json
+from .common import Interrupted, Json, Ref, app, err, out, print_json
 from .protocol import run_protocol
 
 ROUNDS = 8  # of search, where only a sample can be looked at
@@ -73,13 +74,13 @@ def verify_(
         options |= {"seed": seed or 0, "keep": 10 if keep is None else keep}
         options["search"] = ROUNDS if search is None else search
     options["workers"] = workers or _cores()
-    if path and path.is_dir():
-        raise GlassformerError(f"{path} — is a folder; expected a file to write the verdict to")
+    check_writable(path)
     journal = path and path.with_name(path.name + ".journal")
-    verdict = _watch(check(model, chosen, journal=journal, **options), journal)
-    if path and journal:
-        verdict.save(path)
-        journal.unlink(missing_ok=True)
+    with alone(path):
+        verdict = _watch(check(model, chosen, journal=journal, **options), journal)
+        if path and journal:
+            verdict.save(path)
+            remove(journal)
     differences = saved.differences(verdict) if saved else []
     if as_json:
         again = {"recheck": str(recheck), "confirmed": not differences, "differences": differences} if saved else {}
@@ -129,8 +130,8 @@ def _watch(events: Generator[Any, None, None], journal: Path | None) -> Verdict:
         events.close()  # which saves
         far = f"interrupted at {last.done / max(last.todo, 1):.1%}"
         if not journal:
-            raise GlassformerError(f"{far} — nothing was saved; with --out FILE it could go on") from None
-        raise GlassformerError(f"{far} — to go on: {shlex.join(['glassformer', *sys.argv[1:]])}") from None
+            raise Interrupted(f"{far} — nothing was saved; with --out FILE it could go on") from None
+        raise Interrupted(f"{far} — to go on: {shlex.join(['glassformer', *sys.argv[1:]])}") from None
     raise AssertionError("a check ends with a verdict")
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..checkpoint import digest, write_atomically
+from ..checkpoint import digest
 from ..count import count
 from ..errors import GlassformerError
 from ..model import Model
+from ..records import write_atomically
 from ..refs import load_task
 from ..tasks.base import Task
 from ..verify import Verdict, verify

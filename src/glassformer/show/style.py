@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..checkpoint import write_atomically
 from ..errors import GlassformerError
+from ..records import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

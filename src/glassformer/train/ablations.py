@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import registry
-from ..checkpoint import write_atomically
 from ..errors import GlassformerError
+from ..records import write_atomically
 from ..tasks.base import Task
 from .events import Event
 from .loop import Run, Training

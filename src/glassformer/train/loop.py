@@ -22,6 +22,7 @@ from ..blueprint import Blueprint, Dense
 from ..checkpoint import digest, save
 from ..errors import GlassformerError
 from ..model import Config, Model
+from ..records import remove
 from ..tasks.base import Task
 from .data import Data
 from .events import Event, Watcher
@@ -269,7 +270,7 @@ class Run:
             )
             if self.out and status != "interrupted":
                 save(model, self.out)
-                state_path(self.out).unlink(missing_ok=True)
+                remove(state_path(self.out))
             yield Event("done", self.step, seed, {"training": training})
         if gone := {s for s, _ in members}:
             self._keep([i for i, s in enumerate(self.seeds) if s not in gone])
@@ -346,8 +347,11 @@ def _norms(theta: Theta) -> Any:
 def _device(name: str) -> torch.device:
     """A device by name: cpu, cuda, cuda:1, mps; an error if it is not here."""
     try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError, NotImplementedError):
-        there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-        here = ", ".join(k for k, v in there.items() if v)
-        raise GlassformerError(f"device {name} — not available on this machine; there is {here}") from None
+        made = torch.ones(1, device=name)
+        if made.tolist() == [1.0]:  # there is a device that has shapes and no numbers
+            return made.device
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError):
+        pass
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    here = ", ".join(k for k, v in there.items() if v)
+    raise GlassformerError(f"device {name} — not available on this machine; there is {here}")

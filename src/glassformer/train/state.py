@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..checkpoint import write_atomically
 from ..errors import GlassformerError
+from ..records import why, write_atomically
 
 KEY = "glassformer-run"
 
@@ -37,8 +37,8 @@ def snapshot_folders(folder: str | Path, seeds: Sequence[int], resume: bool) -> 
         try:
             path.mkdir(parents=True, exist_ok=True)
             old = not resume and any(path.glob("step-*.safetensors"))
-        except OSError as e:
-            raise GlassformerError(f"{path} — cannot be a folder for snapshots: {e.strerror}") from None
+        except (OSError, ValueError) as e:
+            raise GlassformerError(f"{path} — cannot be a folder for snapshots: {why(e)}") from None
         if old:
             raise GlassformerError(f"{path} — has snapshots of another run: expected an empty folder or a new one")
     return found

@@ -14,15 +14,14 @@ import math
 import os
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint import save, write_atomically
+from ..checkpoint import to_bytes
 from ..errors import GlassformerError
-from ..model import Model
+from ..records import make_folder, write_atomically
 from ..tasks.base import Task
 from . import recipes
 from .loop import train
@@ -178,7 +177,7 @@ def work(job: Job, load_task: LoadTask) -> list[Result]:
             t = event.data["training"]
             error = f"training diverged at step {t.steps}" if t.status == "diverged" else ""
             row = job.row(**t.to_json(), history=t.history, error=error, worker=where)
-            results[t.seed] = row, _file(t.model) if job.models else b""
+            results[t.seed] = row, to_bytes(t.model) if job.models else b""
     except GlassformerError as e:  # the run's own fault: it would fail again
         status, error = "refused", str(e)
     except Exception as e:  # memory, disk, a bug: not finished
@@ -186,20 +185,12 @@ def work(job: Job, load_task: LoadTask) -> list[Result]:
     return [results.get(s) or (job.row(s, status=status, error=error, worker=where), b"") for s in job.seeds]
 
 
-def _file(model: Model) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        return save(model, Path(folder, "model.safetensors")).read_bytes()
-
-
 class Sweep:
     """A sweep and its folder: `rows` are the results so far by id, `left` the jobs that are still to do."""
 
     def __init__(self, spec: Spec, out: str | Path) -> None:
         self.spec, self.out, self.runs = spec, Path(out), Path(out, "runs")
-        try:
-            self.runs.mkdir(parents=True, exist_ok=True)
-        except OSError as e:
-            raise GlassformerError(f"{self.runs} — cannot be made: {e.strerror}") from None
+        make_folder(self.runs)
         self.order = [job.id(s) for job in spec.jobs for s in job.seeds]
         self.rows: dict[str, Row] = {}
         self.left: list[Job] = []

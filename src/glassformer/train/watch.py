@@ -5,6 +5,7 @@
 """
 
 import csv
+import io
 import json
 import math
 from collections import deque
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import GlassformerError
+from ..records import Log
 from ..tasks.base import Task
 from .events import LEARNED, Event
 from .recipe import Recipe
@@ -139,16 +141,15 @@ class History:
         if self.path.suffix not in (".jsonl", ".csv"):
             raise GlassformerError(f"{path} — a history ends in .jsonl or .csv")
         self.row: dict[str, Any] = {}  # csv: an evaluation that waits for its turning points
-        try:
-            self.file = open(self.path, "w", newline="", encoding="utf-8")  # noqa: SIM115 - close() closes it
-        except OSError as e:
-            raise GlassformerError(f"{path} — cannot be written: {e.strerror}") from None
+        self.begun: list[str] | None = []  # what the file begins with, until it is there
         digits = [f"digit {n}" if n.isdecimal() else n for n in names]
         self.columns = ["seed", "step", "seconds", "loss", "accuracy", "train_accuracy", *digits, "events"]
         if self.path.suffix == ".csv":
             self._write([self.columns])
         for event in earlier:
             self(event)
+        text, self.begun = "".join(self.begun), None
+        self.log = Log(self.path, text.encode(errors="backslashreplace"))
 
     def __call__(self, event: Event) -> None:
         if event.kind in ("step", "checkpoint"):
@@ -168,8 +169,10 @@ class History:
                 self.row = {"seed": event.member, **event.data, **shares, "events": []}
 
     def close(self) -> None:
-        self._end_row()
-        self.file.close()
+        try:
+            self._end_row()
+        finally:
+            self.log.close()
 
     def _end_row(self) -> None:
         if self.row:
@@ -178,14 +181,15 @@ class History:
             self.row = {}
 
     def _write(self, rows: list[Any]) -> None:
-        try:
-            if self.path.suffix == ".csv":
-                csv.writer(self.file).writerows(rows)
-            else:
-                self.file.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in rows)
-            self.file.flush()
-        except OSError as e:
-            raise GlassformerError(f"{self.path} — cannot be written: {e.strerror}") from None
+        lines = io.StringIO(newline="")
+        if self.path.suffix == ".csv":
+            csv.writer(lines).writerows(rows)
+        else:
+            lines.writelines(json.dumps(r, ensure_ascii=False) + "\n" for r in rows)
+        if self.begun is not None:
+            self.begun.append(lines.getvalue())
+        else:
+            self.log.add(lines.getvalue().encode(errors="backslashreplace"))
 
 
 def earlier(run: "Run") -> list[Event]:

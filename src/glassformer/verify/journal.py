@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint import write_atomically
 from ..errors import GlassformerError
+from ..records import remove, write_atomically
 from .tally import Tally, add
 from .work import Work
 
@@ -100,7 +100,7 @@ class Journal:
         self.written = time.monotonic()
 
     def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
+        remove(self.path)
 
 
 def _seal(o: Any) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..checkpoint import write_atomically
 from ..errors import GlassformerError
+from ..records import write_atomically
 
 FORMAT = "glassformer verdict 1"
 
