@@ -15,6 +15,15 @@ from ..verify.trust import Limits, submission
 from .common import err, out, print_json, table_of
 
 PROTOCOLS = ("adderboard",)
+WORDS = {
+    "cpu": "processor time", "memory": "memory", "file": "the size of files", "files": "open files",
+    "processes": "processes",
+}  # fmt: skip
+ENDED = {  # the means by which nothing of a submission is left
+    "namespace": "it and all that it started ended with a namespace of their own",
+    "descendants": "it and all its descendants were ended (this system gave them no namespace of their own)",
+    "group": "it and its process group were ended: on this system a process that left the group got away",
+}
 
 
 def run_protocol(
@@ -68,15 +77,17 @@ def _print(ref: str, v: BoardVerdict) -> None:
 
 def _print_submission(s: Mapping[str, Any]) -> None:
     says = {str(k): str(x) for k, x in s.get("metadata", {}).items()}
-    out.print(f"  says of itself (not checked): {says.pop('params', '?')} parameters", soft_wrap=True)
+    out.print(f"  as it says of itself (not checked): {says.pop('params', '?')} parameters", soft_wrap=True)
     for name, text in says.items():
         out.print(f"    {name}: {text}", soft_wrap=True)
     if "parameters" in s:
-        out.print(f"  its module has {s['parameters']:,} numbers in parameters and {s.get('buffers', 0):,} in buffers")
-    if missing := [n for n in ("cpu", "memory", "file") if n not in s["limited"]]:
+        held = f"{s['parameters']:,} numbers in parameters and {s.get('buffers', 0):,} in buffers"
+        out.print(f"  as it says when its module is counted in its own process: {held}", soft_wrap=True)
+    if missing := [means for name, means in WORDS.items() if name not in s["limited"]]:
         out.print(f"  this system has no limits on: {', '.join(missing)}")
     net = "had a network, which this system could not take away" if s["network"] else "had no network"
-    out.print(f"  it {net}; whether a transformer did the adding is for you to see in its text", soft_wrap=True)
+    out.print(f"  it {net}; {ENDED.get(s['ended'], ENDED['group'])}", soft_wrap=True)
+    out.print("  whether a transformer did the adding is for you to see in its text", soft_wrap=True)
 
 
 def _percent(v: BoardVerdict) -> str:

@@ -1,22 +1,25 @@
-"""What runs in the process of someone else's submission: a script, started by trust.py, that needs Python alone.
+"""What runs in the process of someone else's submission: trust_guard.py starts it, and it needs Python alone.
 
 It limits itself, loads the file as the board does, and answers in JSON lines on what was its stdout; what the
 submission prints goes nowhere. Nothing that it says need be believed: trust.py checks the form of every line.
 """
 
 import contextlib
-import ctypes
 import importlib.util
 import json
+import math
 import operator
 import os
 import sys
 
-NEW_USER, NEW_NETWORK = 0x10000000, 0x40000000  # flags of Linux' unshare
+LONGEST = 200  # characters of a text
+MOST = 20  # items of a list, or of metadata
+DIGITS = 30  # of an answer
+LARGE = f"a number of more than {DIGITS} digits"
 
 
-def main(path: str, limits: dict[str, int]) -> None:
-    asked = json.load(sys.stdin)
+def main(path: str, limits: dict[str, int], asked: list[list[int]], guard: dict[str, object], counted: bool) -> None:
+    """`guard`: what it did, to be passed on. `counted`: it counts processes."""
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
@@ -26,7 +29,7 @@ def main(path: str, limits: dict[str, int]) -> None:
         lines.write(json.dumps(line) + "\n")
         lines.flush()
 
-    say(event="limits", network=not without_network(), limited=limit(limits))
+    say(event="limits", **guard, limited=limit(limits, counted))
     try:
         spec = importlib.util.spec_from_file_location("submission", path)
         assert spec and spec.loader
@@ -46,7 +49,7 @@ def main(path: str, limits: dict[str, int]) -> None:
         gave = short(type(built).__name__)
         return say(event="failed", why=f"expected build_model() to give (model, metadata), got {gave}")
     model, metadata = built
-    say(event="built", metadata={str(k)[:40]: plain(v) for k, v in list(metadata.items())[:20]}, **entries(model))
+    say(event="built", metadata=table(metadata), **entries(model))
     for a, b in asked:
         try:
             got = module.add(model, a, b)
@@ -58,43 +61,34 @@ def main(path: str, limits: dict[str, int]) -> None:
             if isinstance(got, bool):
                 raise TypeError
         except TypeError:
-            what = f"{type(got).__name__} ({short(got)})"
+            what = f"{short(type(got).__name__)} ({short(got)})"
             return say(event="failed", why=f"expected add({a}, {b}) to give an int, got {what}")
-        if abs(number) < 10**30:
+        if abs(number) < 10**DIGITS:
             say(event="answer", got=number)
         else:
-            say(event="answer", raised="a number of more than 30 digits")
+            say(event="answer", raised=LARGE)
 
 
-def without_network() -> bool:
-    """Moves into a network namespace that has nothing in it, where the system lets us."""
-    user, group = os.getuid(), os.getgid()
-    try:
-        libc = ctypes.CDLL(None)
-        if libc.unshare(NEW_USER | NEW_NETWORK):
-            return bool(libc.unshare(NEW_NETWORK) == 0)
-    except (OSError, AttributeError):
-        return False
-    for file, text in (("uid_map", f"{user} {user} 1"), ("setgroups", "deny"), ("gid_map", f"{group} {group} 1")):
-        with contextlib.suppress(OSError), open(f"/proc/self/{file}", "w") as f:
-            f.write(text)
-    return True
-
-
-def limit(limits: dict[str, int]) -> list[str]:
+def limit(limits: dict[str, int], counted: bool) -> list[str]:
     """Sets the limits that this system has; says which."""
     try:
         import resource
     except ImportError:
         return []
-    kinds = {"cpu": resource.RLIMIT_CPU, "memory": resource.RLIMIT_AS, "file": resource.RLIMIT_FSIZE}
+    kinds = {"cpu": "CPU", "memory": "AS", "file": "FSIZE", "files": "NOFILE", "processes": "NPROC"}
     done = []
-    for name, kind in kinds.items():
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(kind, (limits[name], limits[name] + 1))  # at the first it gets a signal that says why
+    for name, ending in kinds.items():
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            kind = getattr(resource, f"RLIMIT_{ending}")
+            most = resource.getrlimit(kind)[1]
+            given = limits[name] if most == resource.RLIM_INFINITY else min(limits[name], most)
+            hard = given if given == most else given + 1  # at the first it gets a signal that says why
+            resource.setrlimit(kind, (given, hard))
             done.append(name)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if os.getuid() == 0 and not counted:  # the system does not hold root to it
+        done = [name for name in done if name != "processes"]
     return done
 
 
@@ -109,24 +103,31 @@ def entries(model: object) -> dict[str, int]:
     return found
 
 
+# ── its words: short, of one line, and nothing in them that a terminal obeys ───────────────────
+def table(metadata: "dict[object, object]") -> dict[str, object]:
+    return {short(k)[:40]: plain(v) for k, v in list(metadata.items())[:MOST]}
+
+
 def plain(value: object) -> object:
-    if value is None or isinstance(value, (bool, int, float)):
-        return value if not isinstance(value, int) or abs(value) < 10**18 else short(value)
+    """A value that JSON has: a number of a reasonable size, a short text, or a list of short texts."""
     if isinstance(value, (list, tuple)):
-        return [short(v) for v in value[:20]]
-    return short(value)
+        return [short(v) for v in value[:MOST]]
+    kept = value is None or isinstance(value, bool) or (type(value) is int and abs(value) < 10**18)
+    return value if kept or (type(value) is float and math.isfinite(value)) else short(value)
 
 
 def short(value: object) -> str:
     try:
-        return " ".join(str(value).split())[:200]
-    except BaseException:
+        return shown(" ".join(str(value).split()))
+    except BaseException:  # its own __str__, or a number of too many digits
         return "?"
 
 
+def shown(text: str) -> str:
+    """What has no picture (controls, escapes, marks that turn the text round, half characters) as its code."""
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:LONGEST])
+    return text[:LONGEST]
+
+
 def words(e: BaseException) -> str:
-    return f"{type(e).__name__}: {short(e)}".removesuffix(": ")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    return f"{short(type(e).__name__)}: {short(e)}".removesuffix(": ")
