@@ -12,6 +12,7 @@ import numpy as np
 from . import arrays
 from .arrays import Array
 from .errors import GlassformerError
+from .limits import DECODED, finite, within
 from .model import Model, Tap, forward
 
 
@@ -43,10 +44,9 @@ def stream(
 
     A `tap` sees all tokens at every step: nothing is cached then.
     """
-    if temperature < 0 or (top_k is not None and top_k < 1):
-        raise GlassformerError(
-            f"decoding — temperature must be at least 0 and top_k at least 1, got {temperature} and {top_k}"
-        )
+    finite("decoding — temperature", temperature)
+    within("decoding — top_k", 1 if top_k is None else top_k, 1, 2**63 - 1)
+    within("decoding — steps", steps, 0, DECODED)
     block = model.config.n_ctx
     tokens = np.atleast_2d(arrays.numpy(model.check_tokens(tokens)))
     cached = cached and tap is None and model.config.mask == "causal"  # else what is past depends on what is to come
@@ -105,7 +105,8 @@ def _choose(logits: Any, temperature: float, top_k: int | None, rng: np.random.G
         return logits.argmax(-1)
     if rng is None:
         raise GlassformerError("sampling — needs a random generator: rng=np.random.default_rng(seed)")
-    x = logits.astype(np.float64) / temperature
+    with np.errstate(over="ignore"):  # at a temperature of next to nothing the best alone is left
+        x = (logits - logits.max(-1, keepdims=True)).astype(np.float64) / temperature
     if top_k is not None and top_k < x.shape[-1]:
         least = np.partition(x, -top_k, axis=-1)[:, -top_k, None]
         x = np.where(x >= least, x, -np.inf)

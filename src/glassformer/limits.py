@@ -1,6 +1,7 @@
 """How much may be asked for. What is beyond is refused before the work begins, in a line that has the limit in it."""
 
 import math
+import operator
 import os
 from typing import Any
 
@@ -13,9 +14,12 @@ def cores() -> int:
 
 
 SEED = 2**63 - 1
+DOMAIN = 10**4_000  # rows of a domain that a verdict can name; Python writes numbers of up to 4,300 digits
 REF = 10_000  # characters of a ref: hello-world's longest message, quoted, is within
 SAMPLE = 10**10  # rows that verify draws: one in 3e9 wrong would be seen
 ROWS = 10**7  # rows that are held at once
+INPUTS = 10**6  # rows that inspect looks at, again and again
+NOISE = 1_000.0  # as a share of what it is added to
 KEEP = 10_000  # counterexamples; each is decoded
 SEARCH = 10_000  # rounds of a search
 CHUNK = 2**20  # rows in one forward pass
@@ -25,13 +29,18 @@ MEMBERS = 1_000  # of an ensemble
 RUNS = 100_000  # of a sweep
 PROCESSES = max(32, 4 * cores())  # more would but wait for each other, and each has some 50 MB to itself
 WIDEST_BASIS = 8_192  # d_model of a stream that is rotated: takes time with its cube
+WIDEST_KEY = 2_048  # d_model of a disguised model: its key has a number for each pair of coordinates
 
 
 def within(what: str, value: Any, least: int, most: int) -> int:
     """The value itself, if it is a whole number in this range."""
-    if type(value) is not int or not least <= value <= most:
+    try:
+        n = operator.index(value)
+    except TypeError:
+        n = least - 1
+    if isinstance(value, bool) or not least <= n <= most:
         raise GlassformerError(f"{what} must be a whole number from {least:,} to {most:,}, got {shown(value)}")
-    return value
+    return n
 
 
 def finite(what: str, value: Any) -> float:
@@ -39,6 +48,11 @@ def finite(what: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise GlassformerError(f"{what} must be a finite number from 0, got {shown(value)}")
     return value
+
+
+def many(n: int) -> str:
+    """A count in words: of a huge one, about how many digits it has."""
+    return f"{n:,}" if n < 10**15 else f"about 10^{int(math.log10(n) + 1e-9)}"
 
 
 def memory() -> int:

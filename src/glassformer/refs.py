@@ -1,6 +1,7 @@
 """Refs: how models and tasks are named. "addition:digits=3", "runs/a.safetensors", "hello.taotp"."""
 
 import importlib
+import os.path
 import pkgutil
 from functools import cache
 from pathlib import Path
@@ -24,13 +25,13 @@ def load(ref: str) -> Model:
     if ref.endswith(".safetensors"):
         from .checkpoint import load as load_checkpoint
 
-        here, shipped = Path(ref), TRAINED / ref
-        return load_checkpoint(shipped if here.name == ref and not here.exists() and shipped.is_file() else here)
+        known = ref in trained() and not os.path.exists(ref)
+        return load_checkpoint(TRAINED / ref if known else ref)
     if ref.endswith(".taotp"):
         from .taotp import read
 
         return read(ref)
-    if (Path(ref) / "config.json").is_file():  # a folder that `export --to gpt2` or transformers wrote
+    if os.path.isfile(os.path.join(ref, "config.json")):  # a folder that `export --to gpt2` or transformers wrote
         from .bridges.gpt2_read import read as read_gpt2
 
         return read_gpt2(ref)
@@ -59,7 +60,7 @@ def _build(kind: str, ref: str) -> Any:
     name = ref.partition(":")[0]
     if kind == "program" and ("/" in name or "." in name):
         expected = "expected a program, or a file that ends in .safetensors or .taotp, or a GPT-2 folder"
-        raise GlassformerError(f"{ref} — {expected}")
+        raise GlassformerError(f"{ref if len(ref) <= 200 else ref[:199] + '…'} — {expected}")
     entry = registry.find(kind, name)
     return entry.build(**entry.parse(registry.split(ref, entry.options)[1]))
 

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from .errors import GlassformerError
+from .errors import GlassformerError, shown
+from .limits import REF
 
 T = TypeVar("T")
 
@@ -55,19 +56,21 @@ class Option:
                 raise ValueError
             return self.check(self.kind(text))
         except (ValueError, KeyError):
-            raise GlassformerError(f"{self.name} must be {self.expected}, got {text!r}") from None
+            raise GlassformerError(f"{self.name} must be {self.expected}, got {shown(text)}") from None
 
     def check(self, value: Any) -> Any:
         """The value itself, if the option can have it."""
-        if self.kind is float and type(value) is int:
+        if self.kind is float and type(value) is int and abs(value) < 2**1000:
             value = float(value)
         good = type(value) is self.kind
         if good and self.choices:
             good = value in self.choices
         if good and self.range:
             good = self.range.low <= value <= self.range.high
+        if good and self.kind is str and len(value) > REF:
+            raise GlassformerError(f"{self.name} must have at most {REF:,} characters, got {len(value):,}")
         if not good:
-            raise GlassformerError(f"{self.name} must be {self.expected}, got {value!r}")
+            raise GlassformerError(f"{self.name} must be {self.expected}, got {shown(value)}")
         return value
 
 
@@ -112,9 +115,9 @@ def find(kind: str, name: str) -> Entry:
     """The entry of a name, or an error with the nearest names."""
     entries = REGISTRY[kind]
     if name not in entries:
-        near = difflib.get_close_matches(name, entries, 3, 0.5)
+        near = difflib.get_close_matches(name[:100], entries, 3, 0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(entries))}"
-        raise GlassformerError(f"{name} — no such {kind}; {hint}")
+        raise GlassformerError(f"{name if len(name) <= 100 else name[:99] + '…'} — no such {kind}; {hint}")
     return entries[name]
 
 
@@ -126,6 +129,8 @@ def split(ref: str, known: Any = None) -> tuple[str, dict[str, str]]:
 
     A comma that no option name follows belongs to the value, since shells eat quotes.
     """
+    if len(ref) > 4 * REF:
+        raise GlassformerError(f"{ref[:60]}… — a ref has at most {4 * REF:,} characters, got {len(ref):,}")
     name, _, rest = ref.partition(":")
     options: dict[str, str] = {}
     at = 0

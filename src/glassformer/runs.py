@@ -7,6 +7,7 @@ import numpy as np
 
 from .decode import decode
 from .errors import GlassformerError
+from .limits import UNASKED
 from .model import Model
 from .refs import load, load_task
 
@@ -44,7 +45,7 @@ def run(
     model = load(model) if isinstance(model, str) else model
     tokens = prompt(model, text)
     task = load_task(model) if model.task else None
-    most = steps or (task.steps(tokens) if task else max(1, model.config.n_ctx - len(tokens) + 1))
+    most = steps or (task.steps(tokens) if task else min(max(1, model.config.n_ctx - len(tokens) + 1), UNASKED))
     stop = task.stop if task else None
     said = decode(model, tokens, most, stop=stop, temperature=temperature, top_k=top_k, rng=rng)
     out = [int(t) for t in said]

@@ -127,7 +127,7 @@ def test_noise():
     for name, w in copies[0][0].weights.items():
         off = copies[1][0].weights[name] - w
         assert 0.5 < np.sqrt(np.mean(off**2)) / (0.001 * np.sqrt(np.mean(w**2)) or 1) < 1.5 or not w.any()
-    with pytest.raises(GlassformerError, match="noise — expected a number from 0, got -1"):
+    with pytest.raises(GlassformerError, match="noise — expected a number from 0 to 1000, got -1"):
         disguise(model, noise=-1)
 
 

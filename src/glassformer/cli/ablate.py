@@ -9,7 +9,7 @@ import typer
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from .. import refs
+from .. import limits, refs
 from ..records import alone, check_writable, make_folder
 from .common import Interrupted, Json, app, err, out, print_json, table_of
 from .training import RecipeName, Settings, TaskRef, Threads, choose_recipe, needs_torch
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def ablate_(
     task: TaskRef,
     recipe: RecipeName = "",
-    seeds: Annotated[int, typer.Option(min=1, help="seeds 0, 1, …, trained all at once")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, max=limits.MEMBERS, help="seeds 0, 1, …, trained all at once")] = 3,
     only: Annotated[str, typer.Option(help="names with commas between; the baseline is always trained")] = "",
     settings: Settings = None,
     folder: Annotated[Path | None, typer.Option("--out", help="DIR: a file for each result; done is done")] = None,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .. import refs
+from .. import limits, refs
 from ..errors import GlassformerError
 from ..records import write_atomically
 from .common import Json, Ref, app, out, print_json
@@ -26,6 +26,7 @@ def export_(
     """
     from .. import bridges
 
+    limits.finite("--tolerance", tolerance)
     if to in bridges.BRIDGES:
         return _cross(ref, to, path, tolerance, as_json)
     if to not in ("safetensors", "taotp"):

@@ -3,15 +3,16 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.progress import Progress as Bar
 
-from .. import refs
+from .. import limits, refs
 from ..errors import GlassformerError
 from ..records import check_writable, make_folder, write_atomically
+from ..tasks.base import Task
 from .common import Json, Ref, app, err, out, print_json, status
 
 
@@ -21,8 +22,10 @@ def inspect_(
     folder: Annotated[Path | None, typer.Option("--out", help="DIR: inspection.json and the figures go there")] = None,
     task: Annotated[str, typer.Option(help="what is right; by default the model's own task")] = "",
     text: Annotated[str, typer.Option("--input", help="what views of a single input show")] = "",
-    inputs: Annotated[int | None, typer.Option(min=1, help="look at so many inputs; by default 10,000")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="of these inputs")] = 0,
+    inputs: Annotated[
+        int | None, typer.Option(min=1, max=limits.INPUTS, help="look at so many inputs; by default 10,000")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of these inputs")] = 0,
     only: Annotated[str, typer.Option(help="views with commas between: heads,ablations")] = "",
     kind: Annotated[str, typer.Option("--figures", help="png, svg, pdf or none")] = "png",
     as_json: Json = False,
@@ -39,7 +42,7 @@ def inspect_(
         raise GlassformerError(f"--figures {kind} — expected {', '.join(KINDS)} or none")
     model = refs.load(ref)
     chosen = refs.load_task(task or model)
-    rows = None if inputs is None else chosen.sample(inputs, np.random.default_rng(seed))
+    rows = None if inputs is None else _sample(chosen, inputs, seed)
     prompt = chosen.prompt(text) if text else None
     if folder is not None:
         check_writable(make_folder(folder) / "inspection.json")
@@ -76,8 +79,10 @@ def compare_(
     a: Ref,
     b: Ref,
     task: Annotated[str, typer.Option(help="what is right; by default the task that both are for")] = "",
-    sample: Annotated[int | None, typer.Option(min=1, help="compare on so many inputs at random")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="of sampling")] = 0,
+    sample: Annotated[
+        int | None, typer.Option(min=1, max=limits.ROWS, help="compare on so many inputs at random")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of sampling")] = 0,
     figure: Annotated[Path | None, typer.Option(help="FILE.png, .svg or .pdf")] = None,
     as_json: Json = False,
 ) -> None:
@@ -92,7 +97,7 @@ def compare_(
     chosen = refs.load_task(task or common_task(first, second))
     if figure is not None:
         check_writable(check_path(figure))
-    rows = None if sample is None else chosen.sample(sample, np.random.default_rng(seed))
+    rows = None if sample is None else _sample(chosen, sample, seed)
     with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
         line = bar.add_task("comparing", total=None)
         found = compare(first, second, chosen, rows, names=(a, b), seed=seed,
@@ -106,3 +111,10 @@ def compare_(
     else:
         out.print(str(found), soft_wrap=True)
     raise typer.Exit(1 if found.differ else 0)
+
+
+def _sample(task: Task, n: int, seed: int) -> Any:
+    """So many rows at random, if memory holds them and their tokens."""
+    tokens = task.batch(task.rows(0, 1))[0].shape[1]
+    limits.afford(f"{n:,} rows of {task.ref}", 8 * n * (len(task.radix) + tokens))
+    return task.sample(n, np.random.default_rng(seed))

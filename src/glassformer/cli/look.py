@@ -8,7 +8,7 @@ import numpy as np
 import typer
 from rich.progress import track
 
-from .. import claims, refs
+from .. import claims, limits, refs
 from ..count import WAYS, count
 from ..errors import GlassformerError
 from ..lens.explain import explain, read_in_words
@@ -69,10 +69,10 @@ def run_(
     ref: Ref,
     inputs: Annotated[list[str] | None, typer.Argument(help="what to read, one text each")] = None,
     trace: Annotated[bool, typer.Option(help="each step: its top tokens, the margin, what each head read")] = False,
-    steps: Annotated[int | None, typer.Option(min=1, help="decode so many tokens at most")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, max=limits.DECODED, help="decode so many tokens at most")] = None,
     temperature: Annotated[float, typer.Option(min=0, help="0: always the best token")] = 0.0,
-    top_k: Annotated[int | None, typer.Option(min=1, help="sample among the k best")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="of sampling")] = 0,
+    top_k: Annotated[int | None, typer.Option(min=1, max=2**31, help="sample among the k best")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of sampling")] = 0,
     as_json: Json = False,
 ) -> None:
     """Decode: what the model says after each input."""

@@ -1,6 +1,5 @@
 """The command sweep: a grid of training runs, here or on a cluster."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress as Bar
 
-from .. import refs
+from .. import limits, refs
 from ..errors import GlassformerError
 from ..records import alone, make_folder
 from .common import Interrupted, Json, app, err, out, print_json, table_of
@@ -19,8 +18,10 @@ def sweep_(
     spec: Annotated[Path, typer.Argument(help="a TOML file: task, recipe, seeds, [set] and [grid] of fields")],
     folder: Annotated[Path | None, typer.Option("--out", help="default: beside SPEC.toml, SPEC-sweep")] = None,
     cluster: Annotated[str, typer.Option(help="the scheduler of a Dask cluster: tcp://host:port")] = "",
-    workers: Annotated[int | None, typer.Option(min=1, help="processes here; default: one a core")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="refuse more runs than that")] = 1_000,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=limits.PROCESSES, help="processes here; default: one a core")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=limits.RUNS, help="refuse more runs than that")] = 1_000,
     as_json: Json = False,
 ) -> None:
     """Train a grid of settings. Started again, it skips what is finished."""
@@ -38,7 +39,7 @@ def sweep_(
             with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
                 line = bar.add_task("training", total=len(todo.order), completed=skipped)
                 try:
-                    for _ in todo.run(there or pools.local(todo.left, refs.load_task, workers or os.cpu_count() or 1)):
+                    for _ in todo.run(there or pools.local(todo.left, refs.load_task, workers or limits.cores())):
                         bar.advance(line)
                 except KeyboardInterrupt:
                     raise Interrupted(f"interrupted; {sweep.GO_ON}") from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.padding import Padding
 
-from .. import checkpoint, refs
+from .. import checkpoint, limits, refs
 from ..errors import GlassformerError
 from ..model import Model
 from ..records import alone, check_writable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TaskRef = Annotated[str, typer.Argument(help="a task with options: addition:digits=3,order=ones")]
 RecipeName = Annotated[str, typer.Option("--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE: change a field of the recipe; repeat")]
-Threads = Annotated[int, typer.Option(min=1, help="of PyTorch; tiny models are fastest with one")]
+Threads = Annotated[int, typer.Option(min=1, max=limits.PROCESSES, help="of PyTorch; tiny models are fastest with one")]
 
 
 @app.command("train")
@@ -34,12 +34,16 @@ def train_(
     task: TaskRef,
     file: Annotated[Path, typer.Option("--out", help="FILE.safetensors: where the model goes")],
     recipe: RecipeName = "",
-    seed: Annotated[int, typer.Option(min=0, help="of weights and batches; the same seed gives the same model")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=limits.SEED, help="of weights and batches; the same seed gives the same model")
+    ] = 0,
     settings: Settings = None,
     blueprint: Annotated[str, typer.Option(help="low-rank:rank=4, … (glassformer list blueprints)")] = "",
     start: Annotated[str, typer.Option(help="begin with this model's weights")] = "",
     teacher: Annotated[str, typer.Option(help="this model's answers are the truth")] = "",
-    seeds: Annotated[int, typer.Option(min=1, help="train so many seeds at once; each gets its own file")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=limits.MEMBERS, help="train so many seeds at once; each gets its own file")
+    ] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda or mps")] = "cpu",
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run that was writing to --out")] = False,
     history: Annotated[Path | None, typer.Option(help="FILE.jsonl or FILE.csv: evaluations and turning points")] = None,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import checkpoint, refs
+from .. import checkpoint, limits, refs
 from ..errors import GlassformerError
 from ..lens.disguise import disguise
 from ..lens.truth import Truth, truth
@@ -21,7 +21,7 @@ def truth_(
     ref: Ref,
     path: Annotated[Path | None, typer.Option("--out", help="FILE.json: write all of it")] = None,
     task: Annotated[str, typer.Option(help="whose examples to measure on; by default the model's own task")] = "",
-    seed: Annotated[int, typer.Option(min=0, help="of the examples")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of the examples")] = 0,
     as_json: Json = False,
 ) -> None:
     """Ground truth of a program as data: which head, slot and neuron computes what, and from what."""
@@ -42,13 +42,16 @@ def disguise_(
     ref: Ref,
     path: Annotated[Path, typer.Option("--out", help="FILE.safetensors: the copy")],
     key_path: Annotated[Path, typer.Option("--key", help="FILE.json: how to undo it, for who scores")],
-    seed: Annotated[int, typer.Option(min=0, help="of basis, order and noise")] = 0,
-    noise: Annotated[float, typer.Option(min=0, help="on every weight, as a share of its array's RMS")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of basis, order and noise")] = 0,
+    noise: Annotated[
+        float, typer.Option(min=0, max=limits.NOISE, help="on every weight, as a share of its array's RMS")
+    ] = 0.0,
     rotate: Annotated[bool, typer.Option(help="write the stream in a random orthogonal basis")] = True,
     shuffle: Annotated[bool, typer.Option(help="permute heads and neurons; coordinates too, if not rotated")] = True,
     as_json: Json = False,
 ) -> None:
     """A copy that computes the same, without names and in another basis, and the key to it."""
+    limits.finite("--noise", noise)
     model = refs.load(ref)
     if path.suffix != ".safetensors":
         raise GlassformerError(f"--out {path} — a model's file ends in .safetensors")

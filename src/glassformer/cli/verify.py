@@ -1,6 +1,5 @@
 """The command verify: is it right? Counted, sampled, searched; saved, gone on with and checked again."""
 
-import os
 import shlex
 import sys
 from collections.abc import Generator
@@ -11,7 +10,7 @@ import typer
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from .. import refs
+from .. import limits, refs
 from ..checkpoint import digest
 from ..errors import GlassformerError
 from ..model import Model
@@ -29,15 +28,22 @@ SHOWN = 5  # classes
 def verify_(
     ref: Ref,
     task: Annotated[str, typer.Option(help="what is right; by default the model's own task")] = "",
-    sample: Annotated[int | None, typer.Option(min=1, help="check so many at random, and the edge cases")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="of sampling; default 0")] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, max=limits.SAMPLE, help="check so many at random, and the edge cases")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=limits.SEED, help="of sampling; default 0")] = None,
     every: Annotated[bool, typer.Option("--all", help="every input, however many there are")] = False,
     dtype: Annotated[str, typer.Option(help="float64, float32 or bfloat16; default: the model's own")] = "",
-    keep: Annotated[int | None, typer.Option(min=0, help="so many counterexamples; default 10")] = None,
-    search: Annotated[
-        int | None, typer.Option(min=0, help=f"rounds of search near a sample's worst; default {ROUNDS}")
+    keep: Annotated[
+        int | None, typer.Option(min=0, max=limits.KEEP, help="so many counterexamples; default 10")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="processes; default: as many as cores")] = None,
+    search: Annotated[
+        int | None,
+        typer.Option(min=0, max=limits.SEARCH, help=f"rounds of search near a sample's worst; default {ROUNDS}"),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=limits.PROCESSES, help="processes; default: as many as cores")
+    ] = None,
     path: Annotated[Path | None, typer.Option("--out", help="save the verdict; if interrupted, go on later")] = None,
     recheck: Annotated[Path | None, typer.Option(help="check a saved verdict: the same rows again")] = None,
     protocol: Annotated[str, typer.Option(help="adderboard: the leaderboard's 10,010 sums instead")] = "",
@@ -73,7 +79,7 @@ def verify_(
         options = {"sample": sample, "exhaustive": every, "dtype": dtype}
         options |= {"seed": seed or 0, "keep": 10 if keep is None else keep}
         options["search"] = ROUNDS if search is None else search
-    options["workers"] = workers or _cores()
+    options["workers"] = workers or limits.cores()
     check_writable(path)
     journal = path and path.with_name(path.name + ".journal")
     with alone(path):
@@ -103,10 +109,6 @@ def _same_model_and_task(saved: Verdict, path: Path, ref: str, model: Model, tas
     if chosen.ref != saved.task:
         raise GlassformerError(f"{path} — is about the task {saved.task}, not {chosen.ref}")
     return chosen
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _watch(events: Generator[Any, None, None], journal: Path | None) -> Verdict:
@@ -144,8 +146,7 @@ def _print(ref: str, task: Task, v: Verdict) -> None:
     how += f" ({void:,} more have no defined answer)" if void else ""
     out.print(f"{ref} on {task.ref}: ", end="")
     out.print(f"{v.wrong:,} wrong of {v.checked:,}", style="bold", end="")
-    domain = f"{v.domain:,}" if v.domain < 10**15 else f"about 10^{len(str(v.domain)) - 1}"
-    out.print(f", {how} of {domain}; worst margin {v.worst_margin:.4g} in {v.dtype}")
+    out.print(f", {how} of {limits.many(v.domain)}; worst margin {v.worst_margin:.4g} in {v.dtype}")
     for name, words in (("sample", "at random"), ("edges", "edge cases"), ("search", "search")):
         if name in v.parts and not v.exhaustive:
             bound = ""

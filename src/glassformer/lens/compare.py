@@ -33,7 +33,7 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..registry import REGISTRY, split
 from ..tasks.base import Task
-from ..verify.check import EXHAUSTIVE, Verdict, chunk_size, gaps, verify
+from ..verify.check import EXHAUSTIVE, Verdict, chunk_size, countable, gaps, verify
 from .ablate import fast, parts
 from .attention import Alignment, alignment, as_json, patterns
 from .patch import Interchange, interchange, layout
@@ -174,6 +174,7 @@ def compare(
     for model, name in zip((a, b), _names(a, b, names), strict=True):
         if model.vocabulary != task.vocabulary:
             raise GlassformerError(f"{name} — has {model.vocabulary}; {task.ref} has {task.vocabulary}")
+    countable(task)
     exhaustive = rows is None and task.size <= EXHAUSTIVE
     if rows is None:
         rows = task.rows(0, task.size) if exhaustive else np.concatenate(

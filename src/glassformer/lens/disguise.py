@@ -18,6 +18,7 @@ from ..blueprint import rotate as turned
 from ..blueprint import rotation_fixing_ones
 from ..checkpoint import digest
 from ..errors import GlassformerError
+from ..limits import NOISE, SEED, WIDEST_KEY, within
 from ..model import POSITIONS, Config, Labels, Model, Place, forward
 from ..tasks.base import Task
 
@@ -110,8 +111,10 @@ def disguise(
     `task`: the copy is compared with its original on examples of it (else on random tokens). If it was to be the same
     function, and rounding makes a difference, there is no copy but an error that says so.
     """
-    if noise < 0 or not np.isfinite(noise):
-        raise GlassformerError(f"noise — expected a number from 0, got {noise}")
+    if not 0 <= noise <= NOISE:
+        raise GlassformerError(f"noise — expected a number from 0 to {NOISE:g}, got {noise}")
+    within("disguise — d_model", model.config.d_model, 1, WIDEST_KEY)
+    within("disguise — seed", seed, 0, SEED)
     original = model if isinstance(model.weights["embed.W_E"], np.ndarray) else model.map(arrays.numpy)
     rng = np.random.default_rng(seed)
     D, dtype = original.config.d_model, original.dtype

@@ -16,6 +16,7 @@ from .. import __version__
 from ..checkpoint import digest
 from ..count import count
 from ..errors import GlassformerError
+from ..limits import many
 from ..model import Model
 from ..records import write_atomically
 from ..refs import load_task
@@ -157,8 +158,7 @@ def _verdict(model: Model, task: Task, full: bool) -> dict[str, Any]:
         v: Verdict = verify(model, task, sample=sample)
     except GlassformerError as e:
         return {"holds": None, "text": f"Not verified: {e}.", "wrong": []}
-    domain = f"{v.domain:,}" if v.domain < 10**15 else f"about 10^{len(str(v.domain)) - 1}"
-    how = "every input" if v.exhaustive else f"a sample of {domain} inputs, edge cases among them"
+    how = "every input" if v.exhaustive else f"a sample of {many(v.domain)} inputs, edge cases among them"
     text = (f"{v.wrong:,} wrong of {v.checked:,} ({how}) on {task.ref or 'the task'}; worst margin"
             f" {v.worst_margin:.4g}")  # fmt: skip
     wrong = [[w["input"], w["got"], w["expected"], f"{w['margin']:.3g}"] for w in v.counterexamples[:5]]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GlassformerError
+from ..limits import many
 from ..tasks.base import Task
 from .recipe import Recipe
 
@@ -32,7 +33,7 @@ class Data:
             self._test_codes = np.unique(_codes(self.test_rows))
             if 2 * len(self._test_codes) > task.size:
                 raise GlassformerError(
-                    f"{task.ref} — {len(self._test_codes):,} test rows leave too few of {task.size:,} to train on; "
+                    f"{task.ref} — {len(self._test_codes):,} test rows leave too few of {many(task.size)} to train on; "
                     "use data=split, or fewer test_rows"
                 )
         parts = [p for p in (self.test_rows, self.train_rows, task.rows(0, 1)) if p is not None]
@@ -111,7 +112,7 @@ class Data:
     def _split(self, rng: np.random.Generator) -> tuple[Any, Any]:
         task, n, m = self.task, self.recipe.train_rows, self.recipe.test_rows
         if task.size > ENUMERABLE:
-            raise GlassformerError(f"{task.ref} — {task.size:,} rows are too many to split; use data=fresh")
+            raise GlassformerError(f"{task.ref} — {many(task.size)} rows are too many to split; use data=fresh")
         rows = task.rows(0, task.size)
         rows = rows[task.defined(rows)]
         if n + max(m, 1) > len(rows):

@@ -21,6 +21,7 @@ from .. import arrays
 from ..blueprint import Blueprint, Dense
 from ..checkpoint import digest, save
 from ..errors import GlassformerError
+from ..limits import MEMBERS, PROCESSES, SEED, afford, within
 from ..model import Config, Model
 from ..records import remove
 from ..tasks.base import Task
@@ -101,6 +102,11 @@ class Run:
         for what, model in (("start", start), ("teacher", teacher)):
             if model and model.vocabulary != task.vocabulary:
                 raise GlassformerError(f"{what} — its vocabulary {model.vocabulary} is not that of {task.ref}")
+        within("train — threads", threads, 1, PROCESSES)
+        within("train — the number of seeds", len(seeds), 1, MEMBERS)
+        for seed in seeds:
+            within("train — a seed", seed, 0, SEED)
+        _afford(task, recipe, len(seeds), start)
         torch.set_num_threads(threads)
         self.task, self.recipe, self.blueprint = task, recipe, blueprint
         self.start, self.teacher, self.out, self.stop = start, teacher, out, stop
@@ -337,6 +343,21 @@ class Run:
         self.watchers[0].load(header["watcher"])
         self.history[seed] = header["history"]
         self.found[seed] = [Event(**e) for e in header["events"]]
+
+
+def _afford(task: Task, recipe: Recipe, members: int, start: Model | None) -> None:
+    """Refuses a run whose rows, weights and activations cannot fit into memory. Counts what is sure to be there."""
+    T = task.batch(task.rows(0, 1))[0].shape[1]
+    rows = recipe.test_rows + (recipe.train_rows if recipe.data != "fresh" else 0)
+    afford(f"training — {rows:,} rows of {task.ref}", rows * (8 * len(task.radix) + 9 * T))
+    c = start.config if start else recipe.config(len(task.vocabulary), T)
+    shapes = {n: tuple(w.shape) for n, w in start.weights.items()} if start else recipe.weight_shapes(c)
+    number = 4 if recipe.dtype == "float32" else 8  # bytes
+    weights = sum(map(math.prod, shapes.values()))
+    afford(f"training — {members:,} times {weights:,} weights", 4 * number * members * weights)  # good, gradient, state
+    batch = recipe.batch or recipe.train_rows
+    row = max(c.n_layers - 1, 0) * (T * (2 * c.d_model + c.d_mlp) + c.n_heads * T * T)
+    afford(f"training — {members:,} times a batch of {batch:,}", number * members * batch * row)
 
 
 def _norms(theta: Theta) -> Any:

@@ -5,7 +5,8 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from ..errors import GlassformerError
+from ..errors import GlassformerError, shown
+from ..limits import SEED
 from ..model import Config
 from ..registry import Option
 from ..shapes import required, shapes
@@ -31,7 +32,14 @@ EXTRAS = {  # word -> optional arrays
     "head": ("unembed.b_U",),
 }
 LEAST = {"evaluate_every": 1, "train_rows": 1, "steps": 1}
-MOST = {"beta1": 0.999999, "beta2": 0.999999, "momentum": 1, "ema": 1, "grokfast_decay": 1, "last_lr": 1}
+STEPS = 10**9  # some days of the smallest model's
+MOST = {
+    "beta1": 0.999999, "beta2": 0.999999, "momentum": 1, "ema": 1, "grokfast_decay": 1, "last_lr": 1,
+    "n_layers": 1_000, "n_heads": 4_096, "d_model": 65_536, "d_head": 65_536, "d_mlp": 2**20, "spare": 2**20,
+    "train_rows": 10**8, "test_rows": 10**8, "batch": 10**7, "data_seed": SEED, "steps": STEPS, "warmup": STEPS,
+    "decay_from": STEPS, "decay_steps": STEPS, "evaluate_every": STEPS, "stable": STEPS, "hopeless_after": STEPS,
+}  # fmt: skip
+LONGEST = 1_000  # characters of a text
 
 
 @dataclass(frozen=True)
@@ -99,12 +107,14 @@ class Recipe:
             value = getattr(self, f.name)
             try:
                 object.__setattr__(self, f.name, option(f.name).check(value))  # lr=1 is 1.0
-                if isinstance(value, (int, float)) and not (math.isfinite(value) and value >= LEAST.get(f.name, 0)):
+                if isinstance(value, (int, float)) and not LEAST.get(f.name, 0) <= value < math.inf:
                     raise GlassformerError(f"{f.name} must be a finite number from {LEAST.get(f.name, 0)}, got {value}")
                 if isinstance(value, (int, float)) and value > MOST.get(f.name, math.inf):
-                    raise GlassformerError(f"{f.name} must be at most {MOST[f.name]}, got {value}")
+                    raise GlassformerError(f"{f.name} must be at most {MOST[f.name]:,}, got {value}")
+                if isinstance(value, str) and len(value) > LONGEST:
+                    raise GlassformerError(f"{f.name} must have at most {LONGEST:,} characters, got {len(value):,}")
             except GlassformerError as e:
-                raise GlassformerError(f"recipe {self.name} — {e}") from None
+                raise GlassformerError(f"recipe {str(self.name)[:60]} — {e}") from None
         levels, wrong = self.levels(), ""
         if unknown := [w for w in self.extras.split() if w not in EXTRAS]:
             wrong = f"extras: expected words of {', '.join(EXTRAS)}, got {unknown[0]}"
@@ -138,11 +148,11 @@ class Recipe:
         """The curriculum as (step, level), by step."""
         try:
             pairs = [tuple(map(int, part.split("@"))) for part in self.curriculum.split()]
-            if any(level < 1 or step < 0 for level, step in pairs):
+            if any(not 1 <= level <= STEPS or not 0 <= step <= STEPS for level, step in pairs):
                 raise ValueError
             return sorted((step, level) for level, step in pairs)
         except ValueError:
-            wanted = f"expected level@step words such as '3@0 6@2000', got {self.curriculum!r}"
+            wanted = f"expected level@step words such as '3@0 6@2000', got {shown(self.curriculum)}"
             raise GlassformerError(f"recipe {self.name} — curriculum: {wanted}") from None
 
     def to_json(self) -> dict[str, Any]:

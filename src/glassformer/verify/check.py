@@ -15,6 +15,7 @@ import numpy as np
 from ..checkpoint import digest
 from ..decode import decode
 from ..errors import GlassformerError
+from ..limits import CHUNK, DOMAIN, KEEP, PROCESSES, SAMPLE, SEARCH, SEED, many, within
 from ..model import Model, Tap
 from ..tasks.base import Task
 from .adversary import BEAM, MOST, searchable
@@ -65,10 +66,17 @@ def check(
     `search`: so many rounds of search for failures near the worst rows of a sample. `workers`: so many processes
     (a script then needs `if __name__ == "__main__"`). `journal`: a file to go on from after an interruption.
     """
+    for name, value, least, most in (
+        ("sample", sample, 1, SAMPLE), ("seed", seed, 0, SEED), ("keep", keep, 0, KEEP), ("chunk", chunk, 0, CHUNK),
+        ("workers", workers, 1, PROCESSES), ("search", search, 0, SEARCH),
+    ):  # fmt: skip
+        if value is not None:
+            within(f"verify — {name}", value, least, most)
     if task.vocabulary != model.vocabulary:
         raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    countable(task)
     if exhaustive and task.size > COUNTABLE:
-        raise GlassformerError(f"{task.ref} — has about 10^{len(str(task.size)) - 1} inputs, too many to look at all")
+        raise GlassformerError(f"{task.ref} — has {many(task.size)} inputs, too many to look at all")
     every = rows is None and (exhaustive or (sample is None and task.size <= EXHAUSTIVE))
     sample = None if every or rows is not None else sample or task.worth_checking
     rounds = search if sample and searchable(task) else 0
@@ -92,6 +100,12 @@ def check(
     if rounds:
         found["search"] = yield from _search(work, state, rounds, seed)
     yield _verdict(work, found, how)
+
+
+def countable(task: Task) -> None:
+    """Refuses a task of more inputs than a verdict can name."""
+    if task.size > DOMAIN:
+        raise GlassformerError(f"{task.ref} — has {many(task.size)} inputs; a verdict names up to {many(DOMAIN)}")
 
 
 def _count(work: Work, journal: Journal | None, workers: int) -> Generator[Progress, None, State]:

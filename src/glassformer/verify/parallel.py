@@ -4,6 +4,7 @@ A worker that dies takes nothing with it: what it was at is done again. Workers 
 and they leave Ctrl-C to it.
 """
 
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -45,7 +46,8 @@ def _spread(work: Work, ranges: list[range], workers: int) -> Iterator[Done]:
         pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError) as e:
         raise GlassformerError(f"workers={workers} — {work.task.ref} cannot be sent to another process: {e}") from None
-    waiting = [chunks[i : i + GROUP] for chunks in ranges for i in range(0, len(chunks), GROUP)][::-1]
+    first = (chunks[i : i + GROUP] for chunks in ranges for i in range(0, len(chunks), GROUP))  # there may be billions
+    waiting = list(itertools.islice(first, 1))
     tries: Counter[range] = Counter()
     while waiting:
         pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (work,))
@@ -56,6 +58,7 @@ def _spread(work: Work, ranges: list[range], workers: int) -> Iterator[Done]:
                     while waiting and len(at) < 2 * workers:
                         at[pool.submit(_do, waiting[-1])] = waiting[-1]
                         waiting.pop()
+                        waiting = waiting or list(itertools.islice(first, 1))
                 for future in wait(at, return_when=FIRST_COMPLETED).done:
                     found = future.result()
                     yield at.pop(future), found
