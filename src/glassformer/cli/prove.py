@@ -6,10 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from .. import refs
-from ..errors import GlassformerError
-from ..records import check_writable, write_atomically
-from ..verify.prove import Proof, check_certificate, prove
+from .. import records, refs
+from ..verify.prove import Proof, check_certificate, prove, stand_by
 from .common import Json, Ref, app, out, print_json
 
 
@@ -30,7 +28,10 @@ def prove_(
     model = refs.load(ref)
     chosen = refs.load_task(task or model)
     if certificate:
-        checked = check_certificate(model, chosen, _read(certificate))
+        found = records.read_json(certificate, "not a certificate that prove --out wrote")
+        checked = check_certificate(model, chosen, found)
+        if checked.holds:
+            stand_by(model, chosen, seed)
         if as_json:
             print_json({"ref": ref, "holds": checked.holds, "cases": checked.cases, "reason": checked.reason,
                         "margin": checked.margin if checked.holds else None})  # fmt: skip
@@ -39,10 +40,10 @@ def prove_(
         else:
             out.print(f"the certificate does not hold: {checked.reason}", soft_wrap=True)
         raise typer.Exit(0 if checked.holds else 1)
-    check_writable(path)
+    records.check_writable(path)
     proof = prove(model, chosen, method=method, seed=seed)
     if path and proof.certificate:
-        write_atomically(path, (json.dumps(proof.certificate, indent=1) + "\n").encode())
+        records.write_atomically(path, (json.dumps(proof.certificate, indent=1) + "\n").encode())
     if as_json:
         print_json({"ref": ref, **proof.to_json()})
     else:
@@ -60,20 +61,3 @@ def _show(ref: str, proof: Proof) -> None:
     out.print(f" in {proof.dtype}: {proof.reason}", soft_wrap=True)
     out.print(f"model {proof.model}", soft_wrap=True)
 
-
-def _read(path: Path) -> dict[str, object]:
-    """A certificate from a file; what it says is for the checker to judge."""
-    wanted = {"model": str, "task": str, "dtype": str, "layout": list, "rows": list, "cases": int, "margin": float}
-    try:
-        found = json.loads(path.read_text())
-        rows = [(r["row"], r["split"]) for r in found["rows"]]
-        good = all(type(found[name]) is kind for name, kind in wanted.items())
-        good = good and all(type(row) is int and type(split) is list for row, split in rows)
-        good = good and all(type(s) is str for _, split in rows for s in split)
-    except OSError as e:
-        raise GlassformerError(f"{path} — cannot be read: {e.strerror}") from None
-    except (ValueError, TypeError, KeyError):
-        good = False
-    if not good:
-        raise GlassformerError(f"{path} — not a certificate that prove --out wrote")
-    return dict(found)

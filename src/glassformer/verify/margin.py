@@ -42,12 +42,14 @@ def gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
 def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
     """logits [B,T,V], wanted [B,T], asked [B,T] -> [B,T]."""
     at = wanted[..., None]
+    with np.errstate(all="ignore"):  # what is not finite makes a sum so; only then is every number looked at
+        finite = True if np.isfinite(logits.sum()) else np.isfinite(logits).all(-1)
     right = np.take_along_axis(logits, at, -1)[..., 0]
     others = logits if logits.flags.writeable else logits.copy()
     np.put_along_axis(others, at, -np.inf, -1)
     with np.errstate(invalid="ignore"):  # inf - inf is NaN, and NaN is wrong
         gap = right - arrays.largest(others)
-        gap = np.where(np.isfinite(right) & ~np.isnan(gap), gap, np.nan)
+        gap = np.where(finite, gap, np.nan)
     return np.where(asked, gap, np.inf)
 
 

@@ -8,3 +8,4 @@ from .checker import Checked as Checked
 from .checker import check_certificate as check_certificate
 from .proof import Proof as Proof
 from .proof import prove as prove
+from .proof import stand_by as stand_by

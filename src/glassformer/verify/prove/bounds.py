@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import GlassformerError
 from ...model import Model
-from .columns import SPLITS, Cases, cases_of, largest
+from .columns import MOST_CASES, SPLITS, Cases, cases_of, how_many, largest
 from .forms import SLACK, Form, Real, exact
 from .layout import Layout
 from .tables import Tables
@@ -50,10 +50,13 @@ class Bounder:
 
     def bounds(self, row: int, split: Sequence[str]) -> Iterator[Bounds]:
         """Bounds of all cases of a row, by the token that asks."""
-        window = self.window(row, len(split) - len(self.window(row)))
-        if len(window) < len(self.window(row)) or window[0] < 0 or not set(split) <= set(SPLITS):
-            raise GlassformerError(f"certificate — row {row} cannot be split by {', '.join(split) or 'nothing'}")
-        cases = cases_of(self.layout, window, split)
+        least = self.window(row)
+        if not set(split) <= set(SPLITS) or not len(least) <= len(split) <= len(least) + least[0]:
+            shown = ", ".join(split[:4]) + " …" * (len(split) > 4)
+            raise GlassformerError(f"certificate — row {row} cannot be split by {shown or 'nothing'}")
+        if how_many(split) > MOST_CASES:
+            raise GlassformerError(f"certificate — row {row} is split into more than {MOST_CASES:,} cases")
+        cases = cases_of(self.layout, self.window(row, len(split) - len(least)), split)
         kind, number = self.layout.spots[row]
         for token in self.layout.tokens(row):
             here = cases if kind == "token" else cases.pick(cases.digit(number) == token)
@@ -67,7 +70,7 @@ class Bounder:
         return np.full(len(cases), number) if kind == "token" else cases.digit(number)
 
     def _bounds(self, row: int, token: int, cases: Cases) -> Bounds:
-        weight, off = self.tables.asked(row, token, self.possible[: row + 1])  # H S V
+        weight, off = self.tables.asked(row, token, self.possible[:-1])        # H S V
         x = self._attended(row, token, cases, weight, off)
         lead, rival = self._lead(x, self.right(row, cases))
         return Bounds(row, token, cases, lead, rival, weight, off)
@@ -193,6 +196,7 @@ class Bounder:
             if b.any():
                 after = size[here] / s_low + np.abs(b)
                 least = least + (b[y] - b) - (a.u + SLACK) * (after + after[:, [y]])
+                least = least - a.bounded(after) - a.bounded(after[:, [y]])
             least[:, y] = np.inf
             lead[here] = np.where(np.isnan(least), -np.inf, least)
         return lead.min(1), lead.argmin(1)

@@ -5,6 +5,7 @@ token of the answer, how the columns near it are told apart. The checker takes n
 itself, bounds the lead of the right token over every other in each, and wants all of them positive.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,12 +32,11 @@ class Checked:
 
 def check_certificate(model: Model, task: Task, certificate: Mapping[str, Any]) -> Checked:
     """Whether a certificate proves that the model is right on the whole domain of the task."""
-    layout = check_call(model, task)
+    layout, splits = check_call(model, task), read_splits(certificate)
     known = {"model": digest(model), "task": task.ref, "dtype": model.dtype, "layout": layout.to_json()}
     for name, value in known.items():
         if certificate.get(name) != value:
             return Checked(False, 0, -np.inf, f"the certificate is for another {name}")
-    splits = {int(r["row"]): tuple(r["split"]) for r in certificate["rows"]}
     if sorted(splits) != list(layout.rows) or len(certificate["rows"]) != len(splits):
         return Checked(False, 0, -np.inf, "the certificate's rows are not those of the answer")
     bounder, cases, margin = Bounder(model, layout), 0, np.inf
@@ -48,6 +48,20 @@ def check_certificate(model: Model, task: Task, certificate: Mapping[str, Any]) 
     if not cases or cases != certificate["cases"] or not margin >= certificate["margin"]:
         return Checked(False, cases, margin, "the certificate claims another number of cases or a larger margin")
     return Checked(True, cases, margin)
+
+
+def read_splits(certificate: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
+    """How each row is split, of a certificate whose fields are all there and of their types."""
+    wanted = {"model": str, "task": str, "dtype": str, "layout": list, "rows": list, "cases": int, "margin": float}
+    good = isinstance(certificate, Mapping) and all(type(certificate.get(n)) is kind for n, kind in wanted.items())
+    rows = certificate["rows"] if good else []
+    good = good and math.isfinite(certificate["margin"]) and all(
+        isinstance(r, Mapping) and type(r.get("row")) is int and type(r.get("split")) is list
+        and all(type(s) is str for s in r["split"]) for r in rows
+    )  # fmt: skip
+    if not good:
+        raise GlassformerError("certificate — has not the fields of one that prove --out wrote")
+    return {r["row"]: tuple(r["split"]) for r in rows}
 
 
 def check_call(model: Model, task: Task) -> Layout:

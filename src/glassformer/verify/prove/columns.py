@@ -11,6 +11,7 @@ exactly one case.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +23,8 @@ from .forms import SLACK, Real
 from .layout import Layout
 
 A, B = (x.ravel() for x in np.divmod(np.arange(100), 10))  # the pairs of digits of a column
-SPLITS = ("digit", "pair")
+SPLITS = {"digit": 19, "pair": 100}  # how a column is told apart, and into how many ways at most for each carry
+MOST_CASES = 50_000  # of one position
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,11 @@ class Cases:
 
     def pick(self, chosen: Any) -> "Cases":
         return Cases(self.window, self.ways[:, chosen])
+
+
+def how_many(splits: Sequence[str]) -> int:
+    """No window that is split so has more cases."""
+    return 2 * math.prod(SPLITS[s] for s in splits)
 
 
 def cases_of(layout: Layout, window: Sequence[int], splits: Sequence[str]) -> Cases:

@@ -7,7 +7,9 @@ The sign of a logit's lead does not depend on it.
 
 Every operation here encloses what the model's operation gives in its own arithmetic, with sums in any order, with or
 without fused multiply-add. It also adds what the extended precision of its own computation may lose. Whatever is not
-finite, or may be divided by 0, becomes NaN or infinite here, and nothing is ever proved of that.
+finite, or may be divided by 0, becomes NaN or infinite here, and nothing is ever proved of that. So does whatever the
+model computes on the way that may overflow in its own type: a coordinate that no weight reads is no exception, since
+infinity times 0 is not a number.
 """
 
 import math
@@ -42,7 +44,13 @@ class Form:
 
     @property
     def size(self) -> Any:
+        """How large the numerator can be."""
         return np.abs(self.mid) + self.reach
+
+    @property
+    def largest(self) -> Any:
+        """How large a value can be, as the model has it: over s. NaN where s may be 0."""
+        return self.size if self.low is None else self.size / self.low
 
 
 def exact(values: Any) -> Form:
@@ -65,8 +73,13 @@ class Arithmetic:
         return n * self.u / (1 - n * self.u)
 
     def bounded(self, size: Any) -> Any:
-        """0, or infinity where a number of that size may overflow."""
+        """0, or infinity where a number of that size may overflow, in a sum of any order."""
         return np.where(size < self.most, Real(0), Real(np.inf))
+
+    def constant(self, value: float) -> Any:
+        """A number of the config as the model computes with it: rounded to its type, where it may be 0 or infinite."""
+        with np.errstate(over="ignore"):
+            return Real(np.dtype(self.dtype).type(value))
 
     def add(self, x: Form, y: Form) -> Form:
         """x + y; the symbols that both have are the same symbols."""
@@ -102,7 +115,7 @@ class Arithmetic:
         many = (self.gamma(terms) + SLACK * terms) * (size @ np.abs(W))
         slips = np.where(terms > 2, many, np.where(terms == 2, (2 * self.u + SLACK) * y.size, 0))
         slips = slips + (2 * self.u + SLACK) * (size @ loose) + terms * self.tiny * (1 if x.high is None else x.high)
-        y = replace(y, rad=(1 + SLACK * len(W)) * y.rad + slips + self.bounded(size @ np.abs(W)))
+        y = replace(y, rad=(1 + SLACK * len(W)) * y.rad + slips + self.bounded(x.largest @ np.abs(W)))
         return y if b is None else self.add(y, exact(b))
 
     def scale(self, x: Form, w: Any) -> Form:
@@ -110,7 +123,7 @@ class Arithmetic:
         w = np.asarray(w, dtype=Real)
         size = x.size * np.abs(w)
         own = (self.u + SLACK) * size * (np.abs(np.frexp(w)[0]) != 0.5) + self.tiny * (1 if x.high is None else x.high)
-        return replace(x, mid=x.mid * w, gen=x.gen * w, rad=x.rad * np.abs(w) + own + self.bounded(size))
+        return replace(x, mid=x.mid * w, gen=x.gen * w, rad=x.rad * np.abs(w) + own + self.bounded(x.largest * np.abs(w)))
 
     def resolve(self, x: Form) -> Form:
         """The same without s."""
@@ -125,11 +138,12 @@ class Arithmetic:
         if kind == "none":
             return x
         x = self.resolve(x)
-        N = x.mid.shape[-1]
+        N, added = x.mid.shape[-1], self.constant(eps)
         twins = _twins(x, w)
         if kind == "layer":
             # The mean may be off by as much for all coordinates: one symbol for that.
             off = (self.gamma(N + 1) * x.size.sum(-1) + x.rad.sum(-1) + SLACK * N * x.size.sum(-1)) / N + self.tiny
+            off = off + self.bounded(x.size.sum(-1))
             shared = np.broadcast_to(off[..., None], x.mid.shape)
             gen = np.concatenate([x.gen - x.gen.mean(-1, keepdims=True), shared[None]])
             x = Form(x.mid - x.mid.mean(-1, keepdims=True), gen, x.rad)
@@ -137,11 +151,12 @@ class Arithmetic:
         reach = x.reach + slip
         most, least = np.abs(x.mid) + reach, np.maximum(np.abs(x.mid) - reach, 0)
         tilt = self.gamma(N + 4) + SLACK * N
-        high = ((most**2).sum(-1, keepdims=True) / N + N * self.tiny) * (1 + tilt) + Real(eps) * (1 + 4 * self.u)
-        low = (least**2).sum(-1, keepdims=True) / N * (1 - tilt) - N * self.tiny + Real(eps) * (1 - 4 * self.u)
-        high = np.sqrt(high) * (1 + 2 * self.u + SLACK) + self.bounded((most**2).sum(-1, keepdims=True))
+        squares = (most**2).sum(-1, keepdims=True)
+        high = (squares / N + N * self.tiny) * (1 + tilt) + added * (1 + 4 * self.u)
+        low = (least**2).sum(-1, keepdims=True) / N * (1 - tilt) - N * self.tiny + added * (1 - 4 * self.u)
+        high = np.sqrt(high) * (1 + 2 * self.u + SLACK) + self.bounded(squares + added)
         low = np.sqrt(np.where(low > 0, low, Real(np.nan))) * (1 - 2 * self.u - SLACK)
-        slip = slip + (self.u + SLACK) * most + self.tiny * high  # of the division
+        slip = slip + (self.u + SLACK) * most + self.tiny * high + self.bounded(most / low)  # of the division
         if twins is None:
             y = Form(x.mid, x.gen, x.rad + slip, low, high)
         else:  # equal numbers stay equal: what is rounded off them is one symbol

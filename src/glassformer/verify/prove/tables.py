@@ -45,6 +45,14 @@ def covered(model: Model) -> None:
             raise GlassformerError(f"prove — {f.name} must be one of {', '.join(CHOICES[f.name])}, got {value}")
     if unknown := sorted(set(model.weights) - ARRAYS):
         raise GlassformerError(f"prove — does not know the array {unknown[0]}")
+    arithmetic = Arithmetic(model.dtype)
+    for f in fields(Config):
+        if f.type is float and not np.isfinite(arithmetic.constant(getattr(c, f.name))):
+            raise GlassformerError(f"prove — {f.name}={getattr(c, f.name):g} is more than {model.dtype} can hold")
+    for name, w in model.weights.items():
+        kind = str(w.dtype).removeprefix("torch.")
+        if kind != model.dtype:
+            raise GlassformerError(f"prove — all arrays must be of one type: {name} is {kind}, others {model.dtype}")
 
 
 class Tables:
@@ -105,16 +113,22 @@ class Tables:
     def asked(self, row: int, token: int, possible: Any) -> tuple[Any, Any]:
         """Weights of all keys before softmax divides them by their sum, as balls [H,S,V]; the token asks from row.
 
-        `possible` [S,V]: which tokens can stand where. All weights of a head have the same unknown factor. Where exp
+        `possible` [T,V]: which tokens can stand where. All weights of a head have the same unknown factor. Where exp
         underflows, a weight is off by less than the smallest normal number more, relative to the largest weight.
         """
         c, a, S = self.config, self.arithmetic, row + 1
+        factor = a.constant(c.scale or c.d_head**-0.5)
+        bias = np.zeros((len(possible), c.n_heads), Real)                      # T H
+        if c.positions == "alibi":
+            distance = row - np.arange(len(possible))[None]
+            bias = POSITIONS["alibi"].bias(c, distance)[:, 0].T.astype(Real)  # type: ignore[misc]
+        overflow = self._overflow(row, token, possible, factor, bias)          # H
+        possible, bias = possible[:S], bias[:S]
         q, q_off = (x[token, row] for x in self.q)                             # H K
         k, k_off = (x[:, :S] for x in self.k)                                  # V S H K
         parts = (np.abs(q) + q_off) * (np.abs(k) + k_off)                      # V S H K
         size, score = parts.sum(-1), (q * k).sum(-1)                           # V S H
         terms = (parts > 0).any((0, 1)).sum(-1)  # H: adding zeros does not round
-        factor = Real(c.scale or c.d_head**-0.5)
         slip = 0 if np.frexp(factor)[0] == 0.5 else 1  # a power of two does not round
 
         # What q or the factor is off by changes the scores of like keys alike, and softmax does not see what all
@@ -124,16 +138,26 @@ class Tables:
         middle, least = k.reshape(-1, *k.shape[2:])[first, head], score.reshape(-1, c.n_heads)[first, head]
         off = (np.abs(q) * k_off + q_off * (np.abs(k - middle) + k_off)).sum(-1)
         off = off + (a.gamma(terms) + SLACK * c.d_head + slip * a.u) * size + slip * 2 * a.u * np.abs(score - least)
-        off = off * factor * (1 + 8 * a.u) + (1 + c.d_head * factor) * a.tiny + a.bounded(size * (1 + factor))
+        off = off * factor * (1 + 8 * a.u) + (1 + c.d_head * factor) * a.tiny + overflow
         score = score * factor
         if c.positions == "alibi":
-            bias = POSITIONS["alibi"].bias(c, np.arange(row, -1, -1)[None])[:, 0].T.astype(Real)  # type: ignore[misc]
             off = off + (TABLE + 4 * a.u) * np.abs(bias) + (a.u + SLACK) * (size * factor + np.abs(bias))
             score = score + bias                                               # V S H
         score, off = score.transpose(2, 1, 0), off.transpose(2, 1, 0)          # H S V
         top = np.where(possible, score + off, -np.inf).max((1, 2), keepdims=True)
         fall = np.abs(top - (score - off))  # at most so far below the largest score; the subtraction rounds
-        spread = np.expm1(off + a.u * fall * 2) * (1 + SLACK) + 8 * a.u + SLACK
+        spread = np.expm1(off + a.u * fall * 2) * (1 + 8 * a.u + SLACK) + 8 * a.u + SLACK
         weight = np.exp(score - top)
         error = weight * (spread + (8 + np.abs(score - top)) * SLACK)
         return np.where(possible, weight, 0), np.where(possible, error, 0)
+
+    def _overflow(self, row: int, token: int, possible: Any, factor: Any, bias: Any) -> Any:
+        """0, or infinity where a score of a head may overflow, [H].
+
+        Keys after the row count too: the mask adds minus infinity to their scores, and with an infinite one that is
+        not a number.
+        """
+        sizes = [np.abs(mid) + rad for mid, rad in (self.q, self.k)]           # V T H K
+        key = np.where(possible.T[..., None, None], sizes[1], 0).max((0, 1))   # H K
+        score = (sizes[0][token, row] * key).sum(-1)                           # H
+        return self.arithmetic.bounded(score * (1 + factor) + np.abs(bias).max(0))
