@@ -123,7 +123,8 @@ class Arithmetic:
         w = np.asarray(w, dtype=Real)
         size = x.size * np.abs(w)
         own = (self.u + SLACK) * size * (np.abs(np.frexp(w)[0]) != 0.5) + self.tiny * (1 if x.high is None else x.high)
-        return replace(x, mid=x.mid * w, gen=x.gen * w, rad=x.rad * np.abs(w) + own + self.bounded(x.largest * np.abs(w)))
+        own = own + self.bounded(x.largest * np.abs(w))
+        return replace(x, mid=x.mid * w, gen=x.gen * w, rad=x.rad * np.abs(w) + own)
 
     def resolve(self, x: Form) -> Form:
         """The same without s."""
