@@ -220,6 +220,18 @@ def a_score_that_overflows_for_every_key(dtype, dose):
     return plus(plus(model, "attn_b_Q", (0, -1), dose), "attn_b_K", (0, -1), dose)
 
 
+@poison(root(1.1), 1.0)
+def a_score_that_overflows_in_a_head_that_writes_nothing(dtype, dose):
+    model = padded(adder(HINGE, dtype), "H")
+    return plus(plus(model, "attn_b_Q", (-1, 0), dose), "attn_b_K", (-1, 0), dose)
+
+
+@poison(share(0.9), 1.0)
+def a_value_that_overflows_in_a_head_that_writes_nothing(dtype, dose):
+    model = plus(padded(padded(adder(HINGE, dtype), "H"), "D"), "embed_W_E", (slice(None), -1), 2.0)
+    return plus(untied(model), "attn_W_V", (-1, -1, 0), dose)
+
+
 @poison(root(0.7), 1.0)
 def a_score_that_overflows_by_its_scale(dtype, dose):
     model = padded(adder(HINGE, dtype), "K")

@@ -9,7 +9,7 @@ from glassformer import Model, load, refs
 from glassformer.shapes import axes
 from glassformer.tasks.base import Task
 
-SIZES = {"D": "d_model", "K": "d_head", "F": "d_mlp"}
+SIZES = {"D": "d_model", "K": "d_head", "F": "d_mlp", "H": "n_heads"}
 HINGE = "adder-hinge:digits=1"  # no norm, rotary, an MLP of three units, tied; right in float32 too
 LAYER = "addition:digits=1"  # layer norm, learned positions, two heads, no MLP, tied
 ONES = "addition:digits=1,order=ones"  # layer norm, learned positions, an MLP, biases
@@ -50,7 +50,7 @@ def full_name(short: str) -> str:
 
 
 def padded(model: Model, axis: str, n: int = 1) -> Model:
-    """n more slots of the stream (D), entries of each head (K) or units of the MLP (F), which nobody writes or reads.
+    """n more slots of the stream (D), entries of each head (K), units of the MLP (F) or heads (H) that do nothing.
 
     Rotary positions pair entries of a head up; one odd entry more leaves the pairs as they are.
     """

@@ -1,8 +1,9 @@
 """A decoder that shares no code with the package: what a proof says is held against it.
 
-It is written from the description of the transformer (docs/how-it-works.md), position by position, with NumPy's einsum
-and nothing of `glassformer`. Its sums go in another order than the package's, which a proof must not mind. Texts and
-right answers are made here too.
+It is written from the description of the transformer (docs/how-it-works.md), position by position, with nothing of
+`glassformer`. Its sums go in another order than the package's, which a proof must not mind: products are summed in two
+ways, one by one without fused multiply-add (`plain`) and as the machine's BLAS does it (`blas`). A damaged model may be
+right in one and wrong in the other. Texts and right answers are made here too.
 """
 
 from math import erf as erf_of_one
@@ -11,6 +12,14 @@ from math import pi, sqrt
 import numpy as np
 
 ERF = np.vectorize(erf_of_one, otypes=[float])
+
+
+def plain(x, W):
+    return np.einsum("...d,dk->...k", x, W)
+
+
+def blas(x, W):
+    return x @ W
 
 
 def texts(form, digits, a, b):
@@ -32,7 +41,7 @@ def texts(form, digits, a, b):
     return np.concatenate(parts, 1), np.concatenate([answer, always(13)], 1) if form == "ones" else answer
 
 
-def leads(config, weights, form, digits):
+def leads(config, weights, form, digits, dot=plain):
     """The least lead of the right token over all others while decoding greedily, for every pair; NaN if not finite.
 
     A text that goes wrong goes on with the right token: it is wrong already.
@@ -42,7 +51,7 @@ def leads(config, weights, form, digits):
     worst = np.full(len(a), np.inf)
     with np.errstate(all="ignore"):
         for t in range(answer.shape[1]):
-            logits = last_logits(config, weights, read).astype(float)
+            logits = last_logits(config, weights, read, dot).astype(float)
             right = answer[:, t : t + 1]
             best = np.take_along_axis(logits, right, 1)[:, 0]
             np.put_along_axis(logits, right, -np.inf, 1)
@@ -52,7 +61,7 @@ def leads(config, weights, form, digits):
     return worst
 
 
-def last_logits(c, W, tokens):
+def last_logits(c, W, tokens, dot):
     """Logits after the last token of texts [n,t], for a model of one block."""
     kind = W["embed.W_E"].dtype.type
     t = tokens.shape[1]
@@ -66,7 +75,7 @@ def last_logits(c, W, tokens):
     for h in range(c.n_heads):
 
         def read(y, letter, h=h):
-            out = np.einsum("...d,dk->...k", y, W[f"{block}attn.W_{letter}"][h])
+            out = dot(y, W[f"{block}attn.W_{letter}"][h])
             bias = W.get(f"{block}attn.b_{letter}")
             return out if bias is None else out + bias[h]
 
@@ -81,21 +90,21 @@ def last_logits(c, W, tokens):
             score = score - (slope * np.arange(t - 1, -1, -1)).astype(kind)
         share = np.exp(score - score.max(1, keepdims=True))
         share = share / share.sum(1, keepdims=True)
-        heads.append(np.einsum("nk,kd->nd", np.einsum("ns,nsk->nk", share, v), W[f"{block}attn.W_O"][h]))
+        heads.append(dot(np.einsum("ns,nsk->nk", share, v), W[f"{block}attn.W_O"][h]))
     out = sum(heads[1:], heads[0])
     here = here + (out + W[block + "attn.b_O"] if block + "attn.b_O" in W else out)
     here = here if c.norm_first else normed(c, W, block + "ln1", here)
     if block + "mlp.W_out" in W:
         y = normed(c, W, block + "ln2", here) if c.norm_first else here
-        unit = np.einsum("nd,df->nf", y, W[block + "mlp.W_in"]) + W.get(block + "mlp.b_in", kind(0))
+        unit = dot(y, W[block + "mlp.W_in"]) + W.get(block + "mlp.b_in", kind(0))
         unit = bent(c.activation, unit).astype(kind)
         if block + "mlp.W_gate" in W:
-            unit = unit * (np.einsum("nd,df->nf", y, W[block + "mlp.W_gate"]) + W.get(block + "mlp.b_gate", kind(0)))
-        here = here + (np.einsum("nf,fd->nd", unit, W[block + "mlp.W_out"]) + W.get(block + "mlp.b_out", kind(0)))
+            unit = unit * (dot(y, W[block + "mlp.W_gate"]) + W.get(block + "mlp.b_gate", kind(0)))
+        here = here + (dot(unit, W[block + "mlp.W_out"]) + W.get(block + "mlp.b_out", kind(0)))
         here = here if c.norm_first else normed(c, W, block + "ln2", here)
     here = normed(c, W, "ln_final", here) if c.norm_first else here
     head = W["embed.W_E"].T if c.tied else W["unembed.W_U"]
-    return np.einsum("nd,dv->nv", here, head) + W.get("unembed.b_U", kind(0))
+    return dot(here, head) + W.get("unembed.b_U", kind(0))
 
 
 def normed(c, W, name, x):

@@ -13,7 +13,6 @@ from glassformer import Config, GlassformerError, Model, Vocabulary, arrays, loa
 from glassformer.model import ACTIVATIONS, zeros
 from glassformer.tasks.addition import Addition
 from glassformer.verify import verify
-from glassformer.verify.check import gaps
 from glassformer.verify.prove import check_certificate, prove
 from glassformer.verify.prove.bounds import Bounder
 from glassformer.verify.prove.checker import check_call
@@ -135,7 +134,7 @@ np.random.default_rng(0).shuffle(KINDS)
 KINDS = [("layer", "relu", "learned", True, False, d) for d in ("float64", "float32")] + KINDS
 
 
-def differences(number, digits, split, count):
+def differences(number, digits, split, count, change=lambda model: model):
     """What models lead by less what is proved of it, for a random model of a kind, where it is asked: [(row, B)]."""
     norm, activation, positions, first, qk_norm, dtype = KINDS[number]
     rng = np.random.default_rng(number)
@@ -145,16 +144,17 @@ def differences(number, digits, split, count):
         activation=activation, positions=positions, norm_first=first, qk_norm=qk_norm, tied=number % 5 < 2,
         d_mlp=5 * (number % 7 > 0), gated=number % 4 == 0,
     )  # fmt: skip
-    model = replace(model, vocabulary=task.vocabulary).astype(dtype)
+    model = change(replace(model, vocabulary=task.vocabulary).astype(dtype))
     layout = check_call(model, task)
     bounder, rows = Bounder(model, layout), task.sample(count, rng)
-    tokens, answer = task.batch(rows)
-    real = gaps(model, tokens, answer)
-    for i, row in enumerate(layout.rows):
+    tokens = task.batch(rows)[0]
+    with np.errstate(all="ignore"):
+        logits = model(tokens[:, :-1]).astype(np.longdouble)  # so that their differences do not round
+    for row in layout.rows:
         for b in bounder.bounds(row, (split,) * len(bounder.window(row))):
             which = case_of(b.cases, rows)
             here = (which >= 0) & (tokens[:, row] == b.token)
-            yield len(bounder.window(row)), real[here, i] - b.lead[which[here]].astype(float)
+            yield len(bounder.window(row)), over(logits[here, row], tokens[here, row + 1], b.lead[which[here]])
 
 
 @pytest.mark.parametrize("number", range(10))
@@ -171,6 +171,50 @@ def test_leads_are_never_below_their_bounds_and_just_there_if_nothing_is_free(nu
 def test_leads_are_never_below_their_bounds(number):
     for _, off in differences(number, 2, "digit", 300):
         assert (off >= 0).all()
+
+
+def over(logits, right, bound):
+    """How far the lead of the right token is above a bound: [B]; NaN if it is not finite, inf if nothing is claimed."""
+    rivals = logits.copy()
+    np.put_along_axis(rivals, right[:, None], -np.inf, 1)
+    lead = np.take_along_axis(logits, right[:, None], 1)[:, 0] - rivals.max(1)
+    lead = np.where(np.isfinite(logits).all(1), lead, np.nan)
+    return np.where(bound == -np.inf, np.inf, lead - bound).astype(float)
+
+
+def extreme(seed):
+    """Half of a model's arrays, and eps and scale, times powers of two up to the ends of its type's range."""
+
+    def change(model):
+        rng, most = np.random.default_rng(seed), np.finfo(model.dtype).maxexp
+        powers = {name: int(rng.integers(-most, most)) * int(rng.random() < 0.5) for name in sorted(model.weights)}
+        near = {name: int(p * rng.random() ** 2) for name, p in powers.items()}  # most of them are not so extreme
+        with np.errstate(all="ignore"):
+            weights = {name: np.ldexp(w, near[name]).astype(w.dtype) for name, w in model.weights.items()}
+        fields = {"eps": 2.0 ** rng.integers(-most, most - 1), "scale": 2.0 ** rng.integers(-most // 2, most // 2)}
+        chosen = {name: float(value) for name, value in fields.items() if rng.random() < 0.4}
+        return replace(model, config=replace(model.config, **chosen), weights=weights)
+
+    return change
+
+
+def bounded_at_the_ends(numbers):
+    """Of what is proved at the ends of the range nothing is false. How many leads were finite and proved to be."""
+    finite = 0
+    for number in numbers:
+        for _, off in differences(number % len(KINDS), 1, "digit", 20, extreme(number)):
+            assert ((off >= 0) | (off == np.inf)).all(), f"{number}: a lead that is not finite, or below its bound"
+            finite += int((off < np.inf).sum())
+    return finite
+
+
+def test_leads_at_the_ends_of_the_range_are_never_below_their_bounds():
+    assert bounded_at_the_ends(range(40)) > 100
+
+
+@pytest.mark.slow
+def test_leads_at_the_ends_of_the_range_are_never_below_their_bounds_for_400_models():
+    assert bounded_at_the_ends(range(40, 440)) > 1_000
 
 
 @pytest.mark.slow

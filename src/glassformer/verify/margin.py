@@ -47,7 +47,7 @@ def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
     right = np.take_along_axis(logits, at, -1)[..., 0]
     others = logits if logits.flags.writeable else logits.copy()
     np.put_along_axis(others, at, -np.inf, -1)
-    with np.errstate(invalid="ignore"):  # inf - inf is NaN, and NaN is wrong
+    with np.errstate(over="ignore", invalid="ignore"):  # inf - inf is NaN, and NaN is wrong
         gap = right - arrays.largest(others)
         gap = np.where(finite, gap, np.nan)
     return np.where(asked, gap, np.inf)
