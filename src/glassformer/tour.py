@@ -13,6 +13,7 @@ from rich.table import Table
 from . import taotp
 from .claims import VERDICTS, as_text, select
 from .count import count
+from .dust import percent
 from .lens import explain
 from .lens.ablate import parts
 from .lens.patch import interchange
@@ -82,7 +83,7 @@ def one_token(out: Console) -> None:
     story = explain(model, prompt(model, "123+989"))
     for layer in story.layers:
         for head in layer.heads:
-            read = ", ".join(f"{token} at {s} ({w:.1%})" for s, token, w in head.read[:4])
+            read = ", ".join(f"{token} at {s} ({percent(w, 1)})" for s, token, w in head.read[:4])
             out.print(f"  {head.name}: read {read}")
     out.print(f"  {story.winner} beats {story.runner_up} by {story.margin:.3g}")
 

@@ -10,6 +10,7 @@ from rich.progress import track
 
 from .. import claims, limits, refs
 from ..count import WAYS, count
+from ..dust import number
 from ..errors import GlassformerError
 from ..lens.explain import explain, read_in_words
 from ..model import Model
@@ -168,9 +169,9 @@ def tour_(
 def _trace(model: Model, result: Run) -> None:
     table = table_of(("step", "reads", "top tokens", "margin", "heads"))
     for row in _trace_rows(model, result):
-        top = "  ".join(f"{t} {x:.4g}" for t, x in row["top"])
+        top = "  ".join(f"{t} {number(x)}" for t, x in row["top"])
         heads = "; ".join(f"{h['name']}: {read_in_words(h['read'], 3)}" for h in row["heads"])
-        table.add_row(str(row["step"]), row["reads"], top, f"{row['margin']:.4g}", heads)
+        table.add_row(str(row["step"]), row["reads"], top, number(row["margin"]), heads)
     out.print(table)
     say(result.output)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import arrays
 from ..arrays import Array
+from ..dust import leader
 from ..errors import GlassformerError
 from ..model import MASKS, NORMS, POSITIONS, Model, Place, gained
 from ..tap import record
@@ -287,7 +288,7 @@ class Alignment:
     @property
     def aligns(self) -> tuple[int, int]:
         """The layer and head with the largest share on `aligned`: it brings columns together."""
-        layer, head = np.unravel_index(self.mean("aligned").argmax(), self.entropy.shape[:2])
+        layer, head = np.unravel_index(leader(self.mean("aligned").ravel()), self.entropy.shape[:2])
         return int(layer), int(head)
 
     def to_json(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from .. import arrays
 from ..checkpoint import digest
 from ..count import Count, count
 from ..decode import stream
+from ..dust import leader, percent
 from ..errors import GlassformerError
 from ..model import Model
 from ..registry import REGISTRY, split
@@ -57,7 +58,7 @@ class Attention:
 
     def best(self) -> list[tuple[str, str, float]]:
         """For each head of a, the head of b that is most like it."""
-        pairs = zip(self.heads[0], self.overlap.argmax(1), self.overlap.max(1), strict=True)
+        pairs = zip(self.heads[0], leader(self.overlap), self.overlap.max(1), strict=True)
         return [(name, self.heads[1][j], float(share)) for name, j, share in pairs]
 
     def aligned(self, side: int) -> dict[str, float]:
@@ -125,8 +126,9 @@ class Comparison:
             lines += ["", "Attention of answer rows"]
             for side, name in enumerate(self.names):
                 aligned = self.attention.aligned(side).items()
-                lines += [f"  {name}, {head}: {share:.0%} on what the next token is made of" for head, share in aligned]
-            lines += [f"  {x} of {a} is most like {y} of {b}: {s:.0%} in common" for x, y, s in self.attention.best()]
+                lines += [f"  {name}, {head}: {percent(s)} on what the next token is made of" for head, s in aligned]
+            alike = self.attention.best()
+            lines += [f"  {x} of {a} is most like {y} of {b}: {percent(s)} in common" for x, y, s in alike]
         if self.swapped:
             lines += self._foretold("question", self.swapped.question)
             lines += self._foretold("written answer", self.swapped.written)

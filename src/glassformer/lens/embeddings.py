@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import arrays
+from ..dust import leader
 from ..errors import GlassformerError
 from ..model import POSITIONS, Model, Place
 from .fourier import spectrum
@@ -38,7 +39,7 @@ def pca(matrix: Any) -> PCA:
         raise GlassformerError(f"pca — expected a matrix [N,D] with N from 1, got shape {list(matrix.shape)}")
     centred = matrix - matrix.mean(0)
     u, s, vt = np.linalg.svd(centred, full_matrices=False)                     # N R, R, R D
-    sign = np.sign(vt[np.arange(len(vt)), np.abs(vt).argmax(1)])
+    sign = np.sign(vt[np.arange(len(vt)), leader(np.abs(vt))])
     sign[sign == 0] = 1
     power = s**2
     tiny = 1e-24 * float((matrix**2).sum())  # what rounding leaves of equal rows

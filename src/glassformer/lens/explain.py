@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import arrays
+from ..dust import negligible, number, percent, ranked, sweep
 from ..errors import GlassformerError
 from ..model import Model
 from ..tap import Record, record
@@ -44,7 +45,7 @@ class SlotContent:
     means: str = ""  # the token or position whose code this is
 
     def __str__(self) -> str:
-        values = " ".join(f"{v:.4g}" for v in self.values[:8]) + (" …" if len(self.values) > 8 else "")
+        values = " ".join(number(v) for v in self.values[:8]) + (" …" if len(self.values) > 8 else "")
         return f"    {self.name}: {values}" + (f"  = {self.means}" if self.means else "")
 
 
@@ -77,26 +78,26 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"After {' '.join(self.tokens)} comes {self.winner}: its logit beats that of {self.runner_up}"
-                 f" by {self.margin:.4g}."]  # fmt: skip
+                 f" by {number(self.margin)}."]  # fmt: skip
         lines += ["At first, the last position's stream holds:", *map(str, self.slots)]
         for i, layer in enumerate(self.layers):
             lines += ["", f"Layer {i}", *[f"  {h}" for h in layer.heads]]
             if not layer.heads:
                 lines.append("  no head wrote anything")
             if layer.n_neurons:
-                fired = ", ".join(f"{name} ({a:.4g})" for name, a in layer.neurons)
+                fired = ", ".join(f"{name} ({number(a)})" for name, a in layer.neurons)
                 lines.append(f"  {layer.n_fired:,} of {layer.n_neurons:,} neurons fired; strongest: {fired or 'none'}")
             lines += ["  Then the stream holds:", *map(str, layer.slots)]
         if self.shares:
-            by_size = sorted(self.shares, key=lambda s: -abs(s[1]))
-            lines += ["", "Where the margin comes from", *[f"  {share:>12.4g}  {name}" for name, share in by_size]]
-            lines.append(f"  {sum(s for _, s in self.shares):>12.4g}  in all")
+            by_size = [self.shares[i] for i in ranked([abs(s) for _, s in self.shares])]
+            lines += ["", "Where the margin comes from", *[f"  {number(s):>12}  {name}" for name, s in by_size]]
+            lines.append(f"  {number(self.margin):>12}  in all")  # large shares that cancel do not sum to it
         return "\n".join(lines)
 
 
 def read_in_words(read: list[tuple[int, str, float]], most: int = 8) -> str:
     """What a head read: "3 at 2 (14%), 9 at 4 (14%) and 5 more"."""
-    shown = ", ".join(f"{token} at {s} ({w:.0%})" for s, token, w in read[:most]) or "everything a little"
+    shown = ", ".join(f"{token} at {s} ({percent(w)})" for s, token, w in read[:most]) or "everything a little"
     return shown + (f" and {len(read) - most} more" if len(read) > most else "")
 
 
@@ -108,15 +109,16 @@ def explain(model: Model, tokens: Any) -> Explanation:
     last = logits[0, -1]
     if not np.isfinite(last).all():
         raise GlassformerError("explain — the logits are not finite")
-    order = np.argsort(-last, kind="stable")[:5]
-    first, second = int(order[0]), int(order[min(1, len(order) - 1)])
+    first = int(last.argmax())  # what decoding says, by however little
+    order = [first, *(int(i) for i in ranked(last)[:6] if i != first)][:5]
+    second = order[min(1, len(order) - 1)]
     words = [model.vocabulary[int(t)] for t in tokens]
     return Explanation(
         tokens=words,
         winner=model.vocabulary[first],
         runner_up=model.vocabulary[second],
         margin=float(last[first] - last[second]),
-        top=[(model.vocabulary[int(i)], float(last[i])) for i in order],
+        top=[(model.vocabulary[i], float(x)) for i, x in zip(order, sweep(last[order]), strict=True)],
         layers=[_layer(model, cache, i, words) for i in range(model.config.n_layers)],
         shares=_shares(model, cache, first, second),
         slots=_slots(model, embedded(cache)[0, -1]),
@@ -129,17 +131,19 @@ def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:
     wrote = head_outputs(model, cache, i, LAST)[0, 0]                          # H D
     for h in range(c.n_heads):
         pattern = cache[at + "attn.hook_pattern"][0, h, -1]                    # S
-        if not wrote[h].any():
+        mixed = pattern @ np.abs(cache[at + "attn.hook_v"][0, :, h])           # K
+        might = mixed @ np.abs(model.weights[at + "attn.W_O"][h])              # D: had nothing cancelled
+        if np.linalg.norm(wrote[h]) <= negligible(wrote) * np.linalg.norm(might):
             continue
-        by_weight = np.argsort(-pattern.round(6), kind="stable")  # equal ones by position
-        read = [(int(s), words[s], float(pattern[s])) for s in by_weight if pattern[s] >= READ_AT_LEAST]
+        listed = pattern >= READ_AT_LEAST * (1 - negligible(pattern))
+        read = [(int(s), words[s], float(pattern[s])) for s in ranked(pattern.round(6)) if listed[s]]
         name = model.labels.heads.get(f"{i}.{h}", f"head {i}.{h}")
         heads.append(HeadReading(i, h, name, read, _where(model, wrote[h])))
     neurons, fired, n = [], np.zeros(0), 0
     if at + "mlp.hook_post" in cache:
-        fired = cache[at + "mlp.hook_post"][0, -1]                             # F
+        fired = sweep(cache[at + "mlp.hook_post"][0, -1])                      # F
         n = len(fired)
-        strongest = np.argsort(-np.abs(fired), kind="stable")[:8]
+        strongest = ranked(np.abs(fired))[:8]
         named = [model.labels.neurons.get(f"{i}.{j}", f"neuron {i}.{j}") for j in strongest]
         neurons = [(name, float(fired[j])) for name, j in zip(named, strongest, strict=True) if abs(fired[j]) > 1e-12]
     after = cache[at + "hook_resid_post"][0, -1]
@@ -150,13 +154,15 @@ def _where(model: Model, x: Any) -> dict[str, float]:
     """Slot -> size of a vector there, for slots that it touches."""
     slots = model.labels.slots or {"stream": (0, len(x))}
     sizes = {name: float(np.linalg.norm(x[a:b])) for name, (a, b) in slots.items()}
-    largest = max(sizes.values(), default=0.0)
-    return {name: s for name, s in sizes.items() if s > 1e-9 * max(largest, 1e-300)}
+    least = negligible(x) * max(sizes.values(), default=0.0)
+    return {name: s for name, s in sizes.items() if s > least}
 
 
 def _slots(model: Model, x: Any) -> list[SlotContent]:
     slots = model.labels.slots or {"stream": (0, len(x))}
-    return [SlotContent(n, [float(v) for v in x[a:b]], _means(model, x, a, b)) for n, (a, b) in slots.items()]
+    x = np.where(np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x)  # next to the whole stream …
+    read = {name: (sweep(x[a:b]).tolist(), _means(model, x, a, b)) for name, (a, b) in slots.items()}  # … and slot
+    return [SlotContent(name, values, means) for name, (values, means) in read.items()]
 
 
 def _means(model: Model, x: Any, a: int, b: int) -> str:
@@ -173,7 +179,7 @@ def _means(model: Model, x: Any, a: int, b: int) -> str:
         if not norms.all():
             continue
         cosine = rows @ part / (norms * size)
-        best = np.argsort(-cosine)[:2]
+        best = ranked(cosine)[:2]
         if cosine[best[0]] > SAME and (len(best) == 1 or cosine[best[0]] - cosine[best[1]] > 1e-9):
             i = int(best[0])
             return what.format(model.vocabulary[i] if name == "embed.W_E" else i)
@@ -185,4 +191,5 @@ def _shares(model: Model, cache: Record, first: int, second: int) -> list[tuple[
     if not model.config.norm_first:
         return []
     pair = np.array([[first]]), np.array([[second]])
-    return [(name, float(share[0, 0])) for name, share in shares(model, cache, *pair, at=LAST)]
+    found = shares(model, cache, *pair, at=LAST)
+    return list(zip([name for name, _ in found], sweep([s[0, 0] for _, s in found]).tolist(), strict=True))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dust import ranked
 from ..errors import GlassformerError
 
 KEY = 0.2  # a frequency is key if its waves are at least so large, beside the largest one's
@@ -45,7 +46,7 @@ class Spectrum:
     @property
     def order(self) -> list[int]:
         """All frequencies, the strongest first."""
-        return [int(i) + 1 for i in np.argsort(-self.shares, kind="stable")]
+        return [int(i) + 1 for i in ranked(self.shares)]
 
     @property
     def gini(self) -> float:

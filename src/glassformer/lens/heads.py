@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dust import percent, ranked
 from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.base import Task
@@ -51,7 +52,7 @@ class Head:
 
     def __str__(self) -> str:
         also = [k for k in self.passed if k != self.kind]
-        best = ", ".join(f"{place} {share:.0%}" for _, place, share in self.looks_at[:4])
+        best = ", ".join(f"{place} {percent(share)}" for _, place, share in self.looks_at[:4])
         kind = self.kind + (f" (also {', '.join(also)})" if also else "")
         return f"{self.layer}.{self.head}  {kind}: looks at {best}" + (f"  [{self.label}]" if self.label else "")
 
@@ -93,7 +94,7 @@ def classify(model: Model, task: Task, rows: Any = None) -> Heads:
     for i, h in np.ndindex(c.n_layers, c.n_heads):
         of = {name: float(score[i, h]) for name, score in tests.items()}
         passed = [name for name, least in THRESHOLDS.items() if of.get(name, 0.0) >= least]
-        order = np.argsort(-looks[i, h].round(6), kind="stable")
+        order = ranked(looks[i, h].round(6))
         at = [(int(s), names.get(int(s), str(s)), float(looks[i, h, s])) for s in order if looks[i, h, s] >= LISTED]
         label = model.labels.heads.get(f"{i}.{h}", "")
         heads.append(Head(i, h, passed[0] if passed else MIXED, passed, of, at, float(bits[i, h]), label))

@@ -19,6 +19,7 @@ import numpy as np
 from .. import arrays
 from ..checkpoint import digest
 from ..decode import decode
+from ..dust import number, percent
 from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.addition import Addition
@@ -127,17 +128,17 @@ VIEWS: dict[str, Callable[[Subject], Any]] = {
 
 SAYS: dict[str, Callable[[Any], str]] = {
     "alignment": lambda a: "\n".join(
-        f"head {i}.{h}: " + ", ".join(f"{a.mean(role)[i, h]:.0%} on {role}" for role in a.roles)
-        + f"; {a.mean('aligned')[i, h]:.0%} on what the token is made of, {a.entropy[i, h].mean():.1f} bits"
+        f"head {i}.{h}: " + ", ".join(f"{percent(a.mean(role)[i, h])} on {role}" for role in a.roles)
+        + f"; {percent(a.mean('aligned')[i, h])} on what the token is made of, {a.entropy[i, h].mean():.1f} bits"
         for i, h in np.ndindex(*a.entropy.shape[:2])
     ),
     "heads": str,
-    "tokens": lambda e: f"first two components hold {sum(e.pca.explained[:2]):.0%} of the variance",
-    "positions": lambda e: f"first two components hold {sum(e.pca.explained[:2]):.0%} of the variance",
+    "tokens": lambda e: f"first two components hold {percent(sum(e.pca.explained[:2]))} of the variance",
+    "positions": lambda e: f"first two components hold {percent(sum(e.pca.explained[:2]))} of the variance",
     "ranks": lambda found: "\n".join(map(str, found)),
     "truncation": lambda cuts: ", ".join(f"rank {c.rank}: {c.accuracy:.1%}" for c in cuts),
     "stopping": lambda stops: ", ".join(f"after {part}: {s.accuracy:.1%}" for part, s in stops),
-    "shares": lambda s: ", ".join(f"{part} {share:.2g}" for part, share in s.means()),
+    "shares": lambda s: ", ".join(f"{part} {number(share, 2)}" for part, share in s.means()),
     "ablations": lambda rows: "\n".join(map(str, rows)),
     "interchange": lambda tests: "\n".join(map(str, tests)),
     "modular": str,

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import arrays
 from ..arrays import Array
+from ..dust import leader, sweep
 from ..errors import GlassformerError
 from ..model import NORMS, Model, Place, Tap, affine
 from ..tap import record
@@ -119,7 +120,7 @@ class AnswerShares:
     def means(self) -> list[tuple[str, float]]:
         """Part -> its mean share over all answer tokens."""
         weight = self.asked / self.asked.sum()
-        return [(part, float(share @ weight)) for part, share in zip(self.parts, self.shares, strict=True)]
+        return list(zip(self.parts, sweep(self.shares @ weight).tolist(), strict=True))
 
     def to_json(self) -> dict[str, Any]:
         arrays = {n: getattr(self, n).tolist() for n in ("shares", "margin", "asked")}
@@ -141,7 +142,7 @@ def attribution(
     if other is None:
         rest = logits.copy()
         np.put_along_axis(rest, right[..., None], -np.inf, -1)
-        other = rest.argmax(-1)
+        other = leader(rest)
     other = model.check_tokens(np.broadcast_to(other, tokens.shape))
     named = shares(model, cache, right, other, neurons=neurons)
     pick = [np.take_along_axis(logits, t[..., None], -1)[..., 0] for t in (right, other)]

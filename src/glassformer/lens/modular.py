@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..dust import leader
 from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.base import Task
@@ -228,7 +229,7 @@ def _run(model: Model, task: ModularAddition, neurons: bool = True) -> tuple[Any
 def _fit(layer: int, activations: Any) -> NeuronFit:
     shares = fourier.single_frequency(activations)                             # p//2 F
     best = shares.max(0)
-    return NeuronFit(layer, np.where(best > 0, shares.argmax(0) + 1, 0), best)
+    return NeuronFit(layer, np.where(best > 0, leader(shares.T) + 1, 0), best)
 
 
 def _way_out(model: Model, p: int) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import arrays
 from ..checkpoint import digest
+from ..dust import ranked
 from ..errors import GlassformerError
 from ..model import Model, Place, forward, gained
 from ..tap import Record, record
@@ -296,7 +297,7 @@ def _attention(pattern: Any, used: Any) -> dict[str, Any]:
     for t in np.nonzero(used.any(0))[0]:
         mean = pattern[used[:, t], t].mean(0)                                  # S
         fixed &= bool(np.abs(pattern[used[:, t], t] - mean).max() < LISTED)  # whatever the input
-        top = [int(s) for s in np.argsort(-mean.round(9), kind="stable")[:16] if mean[s] >= LISTED]
+        top = [int(s) for s in ranked(mean.round(9))[:16] if mean[s] >= LISTED]
         listed.append({"query": int(t), "keys": [[s, round(float(mean[s]), 6)] for s in top]})
     kind = "hard" if sharp >= SHARP else "soft" if sharp <= 1 - SHARP else "mixed"
     return {"kind": kind, "fixed": fixed, "sharp": sharp, "rows": listed}

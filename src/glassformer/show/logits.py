@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..dust import number, ranked
 from ..errors import GlassformerError
 from .style import BLUE, GREY, INK, ORANGE, PALE, SHARES, figure, headline, styled
 
@@ -80,7 +81,7 @@ def attribution_bars(
     if not shares:
         raise GlassformerError("shares — nothing to draw: expected at least one part")
     total = sum(s for _, s in shares)
-    largest = sorted(range(len(shares)), key=lambda i: -abs(shares[i][1]))
+    largest = ranked([abs(s) for _, s in shares]).tolist()
     shown = [shares[i] for i in (range(len(shares)) if len(shares) <= most else largest[:most])]
     if len(shares) > most:
         shown.append((f"{len(shares) - most:,} others", sum(shares[i][1] for i in largest[most:])))
@@ -91,7 +92,7 @@ def attribution_bars(
         ax.barh(range(len(lines)), [s for _, s in lines], 0.66, color=colours)
         for y, (_, s) in enumerate(lines):
             at = (max(s, 0), y)  # to the right of the bar
-            ax.annotate(f"{s:.3g}", at, xytext=(3, 0), textcoords="offset points", va="center", fontsize=7.5)
+            ax.annotate(number(s, 3), at, xytext=(3, 0), textcoords="offset points", va="center", fontsize=7.5)
         ax.axvline(0, color=GREY, linewidth=0.8)
         ax.axhline(len(shown) - 0.5, color=GREY, linewidth=0.6)
         ax.set_yticks(range(len(lines)), [name for name, _ in lines])

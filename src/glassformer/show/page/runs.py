@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dust import number, ranked, sweep
 from ...errors import GlassformerError
 from ...lens.attention import patterns
 from ...lens.explain import explain
@@ -143,7 +144,7 @@ def _step(model: Model, tokens: list[int], at: int, parts: list[str]) -> dict[st
     start = max(0, at - model.config.n_ctx)
     story = explain(model, tokens[start:at])
     shares = _named(story.shares)
-    shares = dict(zip(shares, without_noise(list(shares.values())), strict=True))
+    shares = dict(zip(shares, sweep(list(shares.values())), strict=True))
     parts += [name for name in shares if name not in parts]
     heads = [h for layer in story.layers for h in layer.heads]
     return {
@@ -160,7 +161,7 @@ def _stops(model: Model, tokens: list[int]) -> list[tuple[str, str, float | None
     found = logit_lens(model, np.array([tokens]))
     out = []
     for part, logits in zip(found.parts[:-1], found.logits[:-1, 0, -1], strict=True):
-        best = np.argsort(-logits, kind="stable")[:2]
+        best = ranked(logits)[:2]
         out.append((part, found.vocabulary[int(best[0])], short(logits[best[0]] - logits[best[-1]])))
     return out
 
@@ -180,13 +181,7 @@ def _named(shares: list[tuple[str, float]]) -> dict[str, float]:
 # ── numbers, written short ─────────────────────────────────────────────────────────────────────
 def short(x: Any) -> float | None:
     """Four digits; None for what JSON has no word for."""
-    return float(f"{float(x):.4g}") if np.isfinite(x) else None
-
-
-def without_noise(x: Any) -> Any:
-    """0 for what rounding leaves of it, beside the largest along the first axis."""
-    x = np.asarray(x, dtype=float)
-    return np.where(np.abs(x) <= 1e-13 * np.abs(x).max(0, initial=0), 0.0, x)
+    return float(number(x)) if np.isfinite(x) else None
 
 
 def trimmed(row: Any) -> list[int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dust import sweep
 from ...errors import GlassformerError
 from ...lens.ablate import ablations
 from ...lens.attention import alignment
@@ -21,7 +22,7 @@ from ...lens.modular import take_apart
 from ...model import POSITIONS, Model
 from ...tasks.base import Task
 from ...tasks.modular_addition import ModularAddition
-from .runs import short, without_noise
+from .runs import short
 
 POINTS, CELLS = 1_000, 128  # tokens in a plane, and rows of a map of cosines, at most
 WORK = 30_000_000_000  # what averages and ablations may take, as `work` reckons: some seconds
@@ -78,7 +79,7 @@ def heads(model: Model, task: Task, rows: Any) -> dict[str, Any]:
 def margins(model: Model, task: Task, rows: Any) -> dict[str, Any]:
     """Mean shares of the margin over many inputs, by the position of the token that is asked for."""
     found = answer_shares(model, task, rows)
-    shares = [[short(x) for x in part] for part in without_noise(found.shares)]
+    shares = [[short(x) for x in part] for part in sweep(found.shares, axis=0)]
     return {"names": found.parts, "positions": found.positions, "shares": shares,
             "margin": [short(x) for x in found.margin], "rows": len(rows)}  # fmt: skip
 

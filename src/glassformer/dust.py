@@ -1,0 +1,57 @@
+"""Numbers as they are shown, so that nothing shown hangs on a last bit.
+
+Another processor sums in another order, and the last bits differ. What would be 0 in exact arithmetic is then dust,
+-3e-33 here and 0 there; equals differ by a bit, in either direction; half a unit is written up here and down there.
+"""
+
+from typing import Any
+
+import numpy as np
+
+# In units in the last place of the largest number there is:
+DUST = 512  # what is smaller than this is dust (1e-13 of the largest in float64, 6e-5 in float32)
+TIE = 64  # numbers nearer than this are equal
+
+
+def _eps(x: Any) -> float:
+    return float(np.finfo(x.dtype).eps) if x.dtype.kind == "f" else float(np.finfo(float).eps)
+
+
+def _largest(x: Any, axis: int | None = None) -> Any:
+    return np.abs(x).max(axis, keepdims=axis is not None, initial=0.0, where=np.isfinite(x))
+
+
+def negligible(x: Any) -> float:
+    """What part of the largest is negligible, for numbers of x's type."""
+    return DUST * _eps(x)
+
+
+def sweep(x: Any, axis: int | None = None) -> Any:
+    """x with 0 for what is dust next to the largest of its numbers, of all or along an axis."""
+    x = np.asarray(x)
+    return np.where(np.abs(x) <= negligible(x) * _largest(x, axis), x.dtype.type(0), x)
+
+
+def ranked(x: Any) -> Any:
+    """Where the numbers of x [n] stand, the largest first; equal ones, dust aside, in the order they have in x."""
+    x = np.asarray(x)
+    order = np.argsort(-x, kind="stable")
+    with np.errstate(invalid="ignore"):  # infinities
+        apart = -np.diff(x[order]) > TIE * _eps(x) * _largest(x)
+    group = np.cumsum(np.concatenate([[False], apart]))[: len(x)]
+    return order[np.lexsort((order, group))]
+
+
+def leader(x: Any) -> Any:
+    """Where the largest stands along the last axis; of equal ones, dust aside, the first."""
+    x = np.asarray(x)
+    return (x >= x.max(-1, keepdims=True) - TIE * _eps(x) * _largest(x, -1)).argmax(-1)
+
+
+def number(x: float, digits: int = 4) -> str:
+    """x in so many digits. Twelve come first: of the same half, all processors make the same."""
+    return f"{float(f'{x:.12g}') + 0.0:.{digits}g}"  # + 0.0: no -0
+
+
+def percent(share: float, decimals: int = 0) -> str:
+    return f"{round(float(f'{100 * share:.12g}'), decimals) + 0.0:.{decimals}f}%"

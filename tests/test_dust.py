@@ -1,0 +1,66 @@
+"""Nothing that is shown hangs on a last bit."""
+
+import numpy as np
+import pytest
+
+from cases import CASES
+from glassformer import arrays, load
+from glassformer.dust import leader, number, percent, ranked, sweep
+from glassformer.lens.explain import explain
+from glassformer.runs import prompt
+
+
+def test_dust_is_0():
+    assert sweep([1.0, -3e-33, 2e-12, 0.0]).tolist() == [1.0, 0.0, 2e-12, 0.0]
+    assert sweep(np.array([1, 1e-6, 1e-3], np.float32)).tolist() == [1.0, 0.0, np.float32(1e-3)]
+    assert sweep([[1.0, 1e-20], [1e-14, 1e-20]], axis=0).tolist() == [[1.0, 1e-20], [0.0, 1e-20]]
+    assert sweep([1e-30, 1e-31]).tolist() == [1e-30, 1e-31]  # small, and next to nothing larger
+    assert sweep([np.inf, 1.0, 1e-20]).tolist() == [np.inf, 1.0, 0.0]
+    assert sweep([]).tolist() == []
+
+
+@pytest.mark.parametrize("last", [0.0, 1e-16, -1e-16])
+def test_ties_go_by_number(last):
+    assert ranked([1.0, 3.0 + 3 * last, 3.0, 2.0]).tolist() == [1, 2, 3, 0]
+    assert leader([[1.0, 3.0 + 3 * last, 3.0], [0.0, -np.inf, 0.5]]).tolist() == [1, 2]
+    assert ranked([3.0, 3.0 + 1e-11]).tolist() == [1, 0]  # as near as the numbers of `min` with a million of them
+    assert ranked([]).tolist() == []
+
+
+@pytest.mark.parametrize("last", [0.0, 1e-16, -1e-16])
+def test_a_half_is_written_one_way(last):
+    assert number(0.3125 + last, 3) == "0.312"
+    assert percent(0.125 + last) == "12%" and percent(0.0625 + last, 1) == "6.2%"
+    assert number(-0.0) == "0" and percent(-1e-16) == "0%"
+
+
+@pytest.fixture
+def other_sums(monkeypatch):
+    """All sums are taken from the other end, as another processor might."""
+
+    def affine(self, x, W, b, theirs=arrays.Numpy.affine):
+        summed = (slice(None, None, -1),) * (x.ndim - 2)
+        return theirs(self, x[(..., *summed)], W[summed], b)
+
+    def swap():
+        ours, back = arrays.Numpy, (..., slice(None, None, -1))
+        scores, mix, mean = ours.scores, ours.mix, ours.mean
+        monkeypatch.setattr(ours, "affine", affine)
+        monkeypatch.setattr(ours, "scores", lambda self, q, k: scores(self, q[back], k[back]))
+        monkeypatch.setattr(ours, "mix", lambda self, pattern, v: mix(self, pattern[back], v[:, ::-1]))
+        monkeypatch.setattr(ours, "mean", lambda self, x: mean(self, x[back]))
+
+    return swap
+
+
+# In float32 four digits of a margin may be more than there are.
+SHOWN = sorted({(ref, text) for ref, text, _ in CASES if "float32" not in ref})
+
+
+@pytest.mark.parametrize("ref,text", SHOWN)
+def test_an_explanation_is_the_same_however_it_is_summed(ref, text, other_sums):
+    model = load(ref)
+    tokens = prompt(model, text)
+    before = str(explain(model, tokens))
+    other_sums()
+    assert str(explain(model, tokens)) == before
