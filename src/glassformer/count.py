@@ -12,8 +12,8 @@ possible as m·2^e or as m·10^e with whole m and e: one bit to say which, one f
 means that the float of the model's type nearest to what is written is the number.
 """
 
+import math
 from dataclasses import asdict, dataclass, fields
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -93,20 +93,25 @@ def _declared(model: Model) -> set[float]:
 
 def bits(x: Any) -> int:
     """Bits to write down a float: see the top of this file."""
-    if not np.isfinite(x):
+    if not math.isfinite(x):
         return 8 * np.dtype(type(x)).itemsize
     m, scale = float(x).as_integer_ratio()
     zeros = (m & -m).bit_length() - 1 if m else 0
-    written = Decimal(str(x)).normalize().as_tuple()  # str is the shortest that reads back as x, in the type of x
-    as_decimal = int("".join(map(str, written.digits))).bit_length() + abs(int(written.exponent)).bit_length()
-    as_dyadic = (m >> zeros).bit_length() + abs(zeros - (scale.bit_length() - 1)).bit_length()
+    # The shortest that reads back as x, in the type of x. Taken apart by hand: models have millions of numbers.
+    mantissa, _, exponent = (repr(float(x)) if isinstance(x, float) else str(x)).partition("e")
+    whole, _, rest = mantissa.lstrip("-").partition(".")
+    digits = (whole + rest).rstrip("0")
+    ten = int(exponent or 0) + len(whole) - len(digits) if m else 0
+    as_decimal = int(digits or "0").bit_length() + ten.bit_length()
+    as_dyadic = (abs(m) >> zeros).bit_length() + (zeros - scale.bit_length() + 1).bit_length()
     return 3 + min(as_decimal, as_dyadic)
 
 
 def _bits_of_all(arrays_by_name: Any) -> int:
     every = np.concatenate([arrays.numpy(w).ravel() for w in arrays_by_name.values()])
-    values, times = np.unique(every, return_counts=True)
-    return sum(bits(x) * int(k) for x, k in zip(values, times, strict=True))
+    values, times = np.unique(np.abs(every), return_counts=True)  # a sign takes one bit, whichever it is
+    as_floats = values.tolist() if values.dtype == np.float64 else values
+    return sum(bits(x) * k for x, k in zip(as_floats, times.tolist(), strict=True))
 
 
 def _is_embedding(name: str) -> bool:
