@@ -282,19 +282,21 @@ def test_a_killed_worker_loses_its_runs_to_another(dask_cluster, spec_file, tmp_
     from distributed import Client
 
     address, workers = dask_cluster
-    path, out = spec_file("[grid]\nn_heads = [2, 4]\nlr = [0.001, 0.002]", steps=60), tmp_path / "out"
+    path, out = spec_file("[grid]\nn_heads = [2, 4]\nlr = [0.001, 0.002]"), tmp_path / "out"
+    sweep, done = sweep_of(path, out), []
+    rows = sweep.run(cluster(sweep.left, held(tmp_path), address))
+    reader = threading.Thread(target=lambda: done.extend(rows), daemon=True)
     with Client(address, set_as_default=False) as monitor:
-        monitor.wait_for_workers(2, timeout=30)
-        sweep = sweep_of(path, out)
-        rows = sweep.run(cluster(sweep.left, load_task, address))
-        done = [next(rows)]
-        workers["a"].send_signal(signal.SIGSTOP)  # in the middle of a run: it will not finish it
-        time.sleep(0.5)
+        monitor.wait_for_workers(2, timeout=60)
+        reader.start()
+        wait_for(lambda: (tmp_path / f"begun-{workers['a'].pid}").exists())  # and it does not end before `go`
         names = {a: w["name"] for a, w in monitor.scheduler_info(n_workers=-1)["workers"].items()}
         begun = {key[:12] for a, keys in monitor.processing().items() if names[a] == "a" for key in keys}
         workers["a"].kill()
-        done += rows
-    assert begun and begun <= {r["id"] for r in done if r["worker"].endswith(f":{workers['b'].pid}")}
+        workers["a"].wait()
+        (tmp_path / "go").touch()
+        reader.join(120)
+    assert begun and {r["worker"].rpartition(":")[2] for r in done} == {str(workers["b"].pid)}
     assert Counter(r["id"] for r in done) == Counter(sweep.order)
     assert [r["id"] for r in table(out)] == sweep.order and {r["status"] for r in table(out)} == {"done"}
     # started again with one seed more, it trains that one only
@@ -309,6 +311,18 @@ def test_a_killed_worker_loses_its_runs_to_another(dask_cluster, spec_file, tmp_
     path.write_text(path.read_text().replace("seeds = [0, 1, 2]", "seeds = [4]"))
     status, printed, said = call("sweep", path, "--out", out, "--cluster", address)
     assert (status, printed) == (2, "") and said.startswith(f"error: {address} — the cluster has no workers")
+
+
+def held(folder):
+    """A load_task by which a worker says that it has begun a run, and then waits for a file named `go`."""
+
+    def load(ref):
+        Path(folder, f"begun-{os.getpid()}").touch()
+        while not Path(folder, "go").exists():
+            time.sleep(0.02)
+        return load_task(ref)
+
+    return load
 
 
 def wait_for(condition, seconds=60):
