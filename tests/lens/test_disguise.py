@@ -36,7 +36,8 @@ def test_a_copy_says_the_same(ref, text, output):
     rotate = ref not in UNROTATED
     copy, key = disguise(model, 1, rotate=rotate, task=task_of(model))
     assert run(copy, text).output == output
-    assert key.faithful and key.checked >= 12 and key.difference < 1e-3
+    assert key.faithful and key.checked >= 12
+    assert key.difference < (1e-3 if model.dtype == "float64" else 1e-2)  # next to margins of 1 and shares of 2,000
     assert copy.labels == Labels() and not copy.provenance and not copy.blueprint and copy.task == model.task
     assert copy.dtype == model.dtype and (key.original, key.copy) == (digest(model), digest(copy))
 

@@ -38,10 +38,11 @@ def test_classes_and_worst(wrong):
     assert set(v.classes) == set(names)
     for name, c in v.classes.items():
         alone = verify(model, task, rows=rows[names == name])
-        assert (c["checked"], c["wrong"], c["worst_margin"]) == (alone.checked, alone.wrong, alone.worst_margin)
+        assert (c["checked"], c["wrong"]) == (alone.checked, alone.wrong)
+        assert c["worst_margin"] == pytest.approx(alone.worst_margin)  # batches of another size round in another way
     counts = {"looked_at": 10_000, "checked": 10_000, "wrong": v.wrong, "worst_margin": v.worst_margin}
     assert v.parts == {"domain": counts}
-    assert verify(model, task, rows=np.array([v.worst["row"]])).worst_margin == v.worst_margin
+    assert verify(model, task, rows=np.array([v.worst["row"]])).worst_margin == pytest.approx(v.worst_margin)
     assert v.error_bound is None and v.model == digest(model)
 
 
