@@ -114,6 +114,12 @@ def test_what_may_overflow_is_not_bounded():
         assert np.isfinite(a.affine(x, [[1.0], [1.0]]).rad).all()
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_exp_of_what_is_off_is_off_by_both(dtype):
+    a, off = Arithmetic(dtype), np.linspace(0, 40, 1000).astype(np.longdouble)
+    assert (a.exp_spread(off) >= np.exp(off) * (1 + 8 * a.u) - 1).all()
+
+
 def test_equal_numbers_stay_equal_and_their_difference_is_zero():
     a = Arithmetic("float64")
     y = a.affine(a.norm("layer", exact(np.array([[1e20, -1e20, 0.3, 0.3, 7.0]])), 0.0), [[0], [0], [4.0], [-4.0], [0]])
@@ -344,6 +350,33 @@ def test_a_certificate_needs_every_row_once_and_splits_that_there_are():
         rows = [*good["rows"][:-1], good["rows"][-1] | {"split": split}]
         with pytest.raises(GlassformerError, match="cannot be split"):
             check_certificate(model, task, good | {"rows": rows})
+
+
+@pytest.mark.parametrize("change", [
+    {"rows": None}, {"rows": "all"}, {"rows": [None]}, {"rows": [{}]}, {"rows": [{"row": True, "split": ["digit"]}]},
+    {"rows": [{"row": 5, "split": "digit"}]}, {"rows": [{"row": 5, "split": [["digit"]]}]}, {"cases": True},
+    {"cases": "9"}, {"margin": float("nan")}, {"margin": float("inf")}, {"margin": None}, {"layout": {}},
+    {"model": None},
+])  # fmt: skip
+def test_a_certificate_of_other_types_is_refused(change):
+    model, task, good = small()
+    with pytest.raises(GlassformerError, match="certificate — has not the fields"):
+        check_certificate(model, task, good | change)
+
+
+@pytest.mark.parametrize("split", [["digit"] * 1_000_000, ["pair"] * 3, ["digit"] * 10])
+def test_a_certificate_of_a_million_cases_is_refused_before_they_are_made(split):
+    model = load("addition:digits=10")
+    layout = check_call(model, refs.load_task(model))
+    with pytest.raises(GlassformerError, match=r"cannot be split|more than 50,000 cases"):
+        next(Bounder(model, layout).bounds(layout.rows[0], split))
+
+
+def test_a_proof_of_a_pytorch_model_names_the_fused_norm():
+    model, task, _ = small()
+    words = prove(model.torch(), task, method="certificate").reason
+    assert "not of the fused one that PyTorch uses" in words
+    assert "fused" not in prove(model, task, method="certificate").reason
 
 
 # ── enumeration, and calls that are wrong ──────────────────────────────────────────────────────

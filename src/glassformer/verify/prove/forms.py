@@ -72,6 +72,10 @@ class Arithmetic:
         """The relative error of n operations one after the other."""
         return n * self.u / (1 - n * self.u)
 
+    def exp_spread(self, off: Any) -> Any:
+        """How far exp(x) may be off, relative to itself, if x is off by this and exp by 4 units in the last place."""
+        return np.expm1(off) * (1 + 8 * self.u + SLACK) + 8 * self.u + SLACK
+
     def bounded(self, size: Any) -> Any:
         """0, or infinity where a number of that size may overflow, in a sum of any order."""
         return np.where(size < self.most, Real(0), Real(np.inf))

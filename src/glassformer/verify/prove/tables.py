@@ -138,7 +138,7 @@ class Tables:
         score, off = score.transpose(2, 1, 0), off.transpose(2, 1, 0)          # H S V
         top = np.where(possible, score + off, -np.inf).max((1, 2), keepdims=True)
         fall = np.abs(top - (score - off))  # at most so far below the largest score; the subtraction rounds
-        spread = np.expm1(off + a.u * fall * 2) * (1 + 8 * a.u + SLACK) + 8 * a.u + SLACK
+        spread = a.exp_spread(off + a.u * fall * 2)
         weight = np.exp(score - top)
         error = weight * (spread + (8 + np.abs(score - top)) * SLACK)
         return np.where(possible, weight, 0), np.where(possible, error, 0)
