@@ -1,5 +1,6 @@
 """Tiny adders as blueprints: transformers for `digit-addition` whose weights come from a few numbers, all trained.
 
+The numbers are trained; the forms were found on paper, and the seeds of those that are shipped were chosen.
 What is fixed here is made of 0, ±1, the digits' own numbers and their middle, 4½; all else is theta. Common to both:
 
 - Digits lie on an arc: digit d is (cos x, sin x, 1) with x = step·(d − 4½). The head is the embedding, so the answer is

@@ -132,7 +132,8 @@ def proved(out: Console) -> int:
         model = load(ref)
         proof = prove(model, load_task(model))
         failed += not proof.holds
-        made = f"made from {count(model).unique:,} numbers"
+        counted = count(model)
+        made = f"made from {counted.unique:,} numbers ({counted.strict:,} strictly, {counted.distinct:,} distinct)"
         out.print(f"  {ref}: {proof.result}, {proof.cases:,} cases, margin {proof.margin or 0:.2g}; {made}")
     return failed
 

@@ -125,6 +125,15 @@ def test_forward_has_no_carry_and_no_loop(tmp_path):
     assert net(torch.zeros((3, 31), dtype=torch.int64)).shape == (3, 31, 10)
 
 
+@pytest.mark.parametrize("ref,made", [
+    ("adder-least", "weights set by hand"),
+    ("adder-10-7p.safetensors", "trained: the form by hand, its numbers fitted"),
+    ("adder-10-34p.safetensors", "trained: the form by hand, its numbers fitted"),
+])  # fmt: skip
+def test_metadata_say_how_it_was_made(ref, made):
+    assert adderboard.tricks(load(ref))[0] == made
+
+
 def test_theta_is_really_what_the_arrays_are_made_from(tmp_path):
     _, _, made = written(load("adder-least"), tmp_path)
     net, _ = made["build_model"]()
@@ -205,7 +214,7 @@ SHIPPED = [name for name in refs.trained() if name.startswith("adder-10")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ref", ["adder-least", "addition:digits=10", *SHIPPED])
+@pytest.mark.parametrize("ref", ["adder-least", "adder-prefix", "addition:digits=10", *SHIPPED])
 def test_a_file_passes_the_whole_protocol(ref, tmp_path):
     export(load(ref), "adderboard", tmp_path / "x.py")
     *_, v = submission(tmp_path / "x.py", trust=True)

