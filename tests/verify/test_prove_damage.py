@@ -10,7 +10,7 @@ import pytest
 from glassformer import load, refs
 from glassformer.verify.prove import prove
 
-from .independent import blas, leads, plain
+from .independent import fused, leads, plain
 
 # The right adders that are damaged, and the format of their texts.
 SUBJECTS = {
@@ -128,7 +128,7 @@ def tally(count, seed):
         model, task = subject(ref)
         model = damaged(model, kind, rng)
         proof = prove(model, task, method="certificate")
-        lead = [leads(model.config, model.weights, SUBJECTS[ref], 2, dot) for dot in (plain, blas)]
+        lead = [leads(model.config, model.weights, SUBJECTS[ref], 2, dot) for dot in (plain, fused)]
         right = [bool((x > 0).all()) for x in lead]
         said[proof.result, "right" if all(right) else "right in one order" if any(right) else "wrong"] += 1
         if proof.result == "proved" and not min(x.min() for x in lead) >= proof.margin:
@@ -139,6 +139,11 @@ def tally(count, seed):
             if there > 1e-6:  # one sum rounds up where another rounds down
                 against.append((ref, kind.__name__, "refuted", proof.counterexample, there))
     return said, against
+
+
+def test_the_decoders_fused_sums_do_not_round_their_products():
+    x, W = np.array([[-1.0, 1 + 2.0**-30]]), np.array([[1 + 2.0**-29], [1 + 2.0**-30]])
+    assert plain(x, W)[0, 0] == 0.0 and fused(x, W)[0, 0] == 2.0**-60
 
 
 @pytest.mark.parametrize("ref", SUBJECTS)
