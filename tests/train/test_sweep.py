@@ -353,10 +353,10 @@ def test_the_command_prints_the_table(spec_file, tmp_path, call, monkeypatch):
     assert got["skipped"] == got["runs"] == 4 and [r["lr"] for r in got["results"]] == [1e30, 1e30, 0.001, 0.001]
 
 
-def test_lost_runs_are_status_1(spec_file, call, monkeypatch):
+def test_lost_runs_are_status_2(spec_file, call, monkeypatch):
     monkeypatch.setattr(pools, "local", lambda jobs, *_: (j.lost("gone") for j in jobs))
     status, _, said = call("sweep", spec_file())
-    assert status == 1 and said == "2 runs are lost; the same command does what is left\n"
+    assert status == 2 and said == "error: 2 runs are lost; the same command does what is left\n"
 
 
 def test_bad_calls_are_one_line_and_status_2(spec_file, tmp_path, call, monkeypatch):

@@ -130,8 +130,8 @@ def _open_streams() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+        with contextlib.suppress(AttributeError, OSError):  # a stand-in, or one that is broken: found out soon enough
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def _flushed(status: int) -> int:

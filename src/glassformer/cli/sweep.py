@@ -57,8 +57,7 @@ def sweep_(
         counted = ", ".join(f"{n} {what}" for what, n in counts.items())
         out.print(f"{counted}; in {todo.out / 'results.csv'}", soft_wrap=True)
     if counts["lost"]:
-        err.print(f"{counts['lost']} runs are lost; {sweep.GO_ON}")
-        raise typer.Exit(1)
+        raise GlassformerError(f"{counts['lost']} runs are lost; {sweep.GO_ON}")
 
 
 def _text(value: Any) -> str:

@@ -55,10 +55,10 @@ def disguise_(
     model = refs.load(ref)
     if path.suffix != ".safetensors":
         raise GlassformerError(f"--out {path} — a model's file ends in .safetensors")
-    if path.resolve() == key_path.resolve():
-        raise GlassformerError(f"--key {key_path} — expected another file than --out")
     check_writable(path)
     check_writable(key_path)
+    if path.resolve() == key_path.resolve():
+        raise GlassformerError(f"--key {key_path} — expected another file than --out")
     goal = refs.load_task(model) if model.task else None
     copy, key = disguise(model, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
     write_together({path: checkpoint.to_bytes(copy), key_path: _text(key.to_json())})
