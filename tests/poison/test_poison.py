@@ -8,22 +8,25 @@ import pytest
 from glassformer import GlassformerError
 from glassformer.checkpoint import digest
 from glassformer.verify import verify
-from glassformer.verify.prove import check_certificate, checker, forms, prove
+from glassformer.verify.prove import check_certificate, checker, forms, prove, second
 from glassformer.verify.prove.bounds import Bounder
 from glassformer.verify.prove.columns import cases_of
 from glassformer.verify.prove.layout import layout_of
+from glassformer.verify.prove.second import check_again, spots_of
 
 from .kinds import POISONS
 from .surgery import adder, task_of
 
 COARSE = ("digit",)
-LAYOUT = cache(layout_of)
+LAYOUT, SPOTS = cache(layout_of), cache(spots_of)
+HARMLESS = [n for n, p in POISONS.items() if p.good is not None]
 
 
 @pytest.fixture(autouse=True)
 def one_layout_a_task(monkeypatch):
     """The layout of a task is read off 2,000 examples: once is enough here."""
     monkeypatch.setattr(checker, "layout_of", LAYOUT)
+    monkeypatch.setattr(second, "spots_of", SPOTS)
 
 
 @cache
@@ -76,7 +79,19 @@ def test_the_checker_passes_no_poison(name):
     assert not passes(check_certificate, model, ref)
 
 
-@pytest.mark.parametrize("name", [n for n, p in POISONS.items() if p.good is not None])
+@pytest.mark.parametrize("name", POISONS)
+def test_the_second_checker_passes_no_poison(name):
+    pytest.importorskip("flint")
+    assert not passes(check_again, *dosed(name))
+
+
+@pytest.mark.parametrize("name", HARMLESS[::10] + [pytest.param(n, marks=pytest.mark.slow) for n in HARMLESS])
+def test_the_second_checker_passes_a_harmless_dose(name):
+    pytest.importorskip("flint")
+    assert passes(check_again, *dosed(name, good=True))
+
+
+@pytest.mark.parametrize("name", HARMLESS)
 def test_the_checker_passes_a_harmless_dose(name):
     model, ref = dosed(name, good=True)
     assert not wrong(model, ref) and passes(check_certificate, model, ref)

@@ -297,7 +297,10 @@ def changed(ref, dtype="float64", weights=None, **config):
     for name, (index, value) in (weights or {}).items():
         with np.errstate(over="ignore"):
             arrays[name][index] = value
-    return replace(model, config=replace(model.config, **config), weights=arrays, blueprint="", theta={})
+    options = {n: config.pop(n) for n in ("eps", "base", "slope", "scale") if n in config}
+    model = replace(model, config=replace(model.config, **config), weights=arrays, blueprint="", theta={})
+    object.__setattr__(model, "config", replace(model.config, **options))  # past Model, which refuses some of these
+    return model
 
 
 UNREAD = {"unembed.W_U": ((0, 13), 0.0)}  # then no token reads slot 0 of the stream
@@ -367,7 +370,7 @@ def rows(change):
     ({"model": "0" * 64}, "another model"), ({"model": None}, "another model"), ({"dtype": "float32"}, "another dtype"),
     ({"task": "addition:digits=1"}, "another task"), ({"layout": ["a0"]}, "another layout"), ({"layout": 3}, "another"),
     ({"cases": 7}, "number of cases"), ({"cases": "401"}, "number of cases"), ({"cases": True}, "number of cases"),
-    ({"margin": 0.0}, "no margin"), ({"margin": float("nan")}, "no margin"), ({"margin": "1"}, "no margin"),
+    ({"margin": float("inf")}, "no margin"), ({"margin": float("nan")}, "no margin"), ({"margin": "1"}, "no margin"),
     ({"margin": None}, "no margin"), ({"margin": -1}, "no margin"), ({"rows": []}, "those of the answer"),
     ({"rows": None}, "not a list"), ({"rows": {}}, "not a list"), ({"rows": [3]}, "not a list"),
     ({"rows": [{"row": "5"}]}, "not a list"), ({"rows": [{"row": True, "split": []}]}, "not a list"),

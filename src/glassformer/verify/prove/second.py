@@ -24,6 +24,7 @@ from .balls import UNIT, ZERO, Ball, Balls, Net, Open, Row, arb, flint, largest,
 
 BITS = 128  # of a ball's centre
 GRID = 300  # bits of the largest term of a sum, as a whole number
+FAR = 10_000  # bits: no product of a few floats is so large or so small
 CUTS = 4  # how often what attention may write is halved
 MOST_CASES = 2_000_000
 Cell = int | tuple[int, int]  # what is known of a column: a + b, or (a, b)
@@ -155,7 +156,7 @@ def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[dict[int, 
     cases = sum(count(spots, row, split) for row, split in splits.items())
     if type(given.get("cases")) is not int or given["cases"] != cases or cases > MOST_CASES:
         raise Open(f"the certificate claims another number of cases than {cases:,}, or they are too many")
-    if type(claimed) not in (int, float) or not 0 < claimed < math.inf:
+    if type(claimed) not in (int, float) or not 0 <= claimed < math.inf:
         raise Open("the certificate claims no margin")
     return splits, float(claimed)
 
@@ -249,9 +250,12 @@ class Range:
     def __init__(self, spots: Spots, terms: Terms) -> None:
         balls = [b for t in terms for b in t.values() if not b.is_zero()]
         if not all(b.is_finite() for b in balls):
-            raise Open("a term of attention is not finite")
+            raise Open("what attention reads may be without bound")
         tops = [b.abs_upper().man_exp() for b in balls]
-        shift = GRID - max((int(exp) + int(man).bit_length() for man, exp in tops), default=0)
+        top = max((int(exp) + int(man).bit_length() for man, exp in tops), default=0)
+        if abs(top) > FAR:  # FLINT ends the process over a whole number that is too large
+            raise Open("what attention reads may be larger or smaller than any float")
+        shift = GRID - top
         self.unit, signs = arb(2) ** -shift, (arb(2) ** shift, -(arb(2) ** shift))
         whole = [[{v: int((b * s).upper().ceil().unique_fmpz()) for v, b in t.items()} for t in terms] for s in signs]
         self.high, self.low = (Chain(spots, w) for w in whole)
