@@ -1,13 +1,16 @@
 """The command prove: is a model right on all of its domain?"""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from .. import records, refs
-from ..verify.prove import Proof, check_certificate, prove, stand_by
+from ..model import Model
+from ..tasks.base import Task
+from ..verify.prove import Checked, Proof, check_certificate, prove, stand_by
 from .common import Json, Ref, app, out, print_json
 
 
@@ -21,6 +24,9 @@ def prove_(
     ] = "auto",
     path: Annotated[Path | None, typer.Option("--out", help="FILE.json: write the certificate")] = None,
     certificate: Annotated[Path | None, typer.Option("--check", help="FILE.json: only check this certificate")] = None,
+    second: Annotated[
+        bool, typer.Option("--second", help="ask the second checker too, which shares no code with the first")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="of the search for a counterexample")] = 0,
     as_json: Json = False,
 ) -> None:
@@ -32,25 +38,46 @@ def prove_(
         checked = check_certificate(model, chosen, found)
         if checked.holds:
             stand_by(model, chosen, seed)
+        again = _again(model, chosen, found) if second else None
         if as_json:
-            print_json({"ref": ref, "holds": checked.holds, "cases": checked.cases, "reason": checked.reason,
-                        "margin": checked.margin if checked.holds else None})  # fmt: skip
-        elif checked.holds:
-            out.print(f"the certificate holds: {checked.cases:,} cases, margin {checked.margin:.4g}")
+            print_json({"ref": ref, **_told(checked), **({"second": _told(again)} if again else {})})
         else:
-            out.print(f"the certificate does not hold: {checked.reason}", soft_wrap=True)
-        raise typer.Exit(0 if checked.holds else 1)
+            _say("the certificate", checked)
+            _say("the second checker: it", again)
+        raise typer.Exit(0 if checked.holds and (again is None or again.holds) else 1)
     records.check_writable(path)
     proof = prove(model, chosen, method=method, seed=seed)
     if path and proof.certificate:
         records.write_atomically(path, (json.dumps(proof.certificate, indent=1) + "\n").encode())
+    again = _again(model, chosen, proof.certificate) if second and proof.certificate else None
     if as_json:
-        print_json({"ref": ref, **proof.to_json()})
+        print_json({"ref": ref, **proof.to_json(), **({"second": _told(again)} if again else {})})
     else:
         _show(ref, proof)
+        _say("the second checker: it", again)
+        if second and not again:
+            out.print("there is no certificate that a second checker could look at")
         if path:
             out.print(f"wrote {path}" if proof.certificate else "no certificate to write", soft_wrap=True)
-    raise typer.Exit(0 if proof.holds else 1)
+    raise typer.Exit(0 if proof.holds and (again is None or again.holds) else 1)
+
+
+def _again(model: Model, task: Task, certificate: dict[str, Any]) -> Checked:
+    from ..verify.prove.second import check_again  # python-flint is an extra
+
+    return Checked(**asdict(check_again(model, task, certificate)))
+
+
+def _told(checked: Checked) -> dict[str, Any]:
+    return asdict(checked) | {"margin": checked.margin if checked.holds else None}
+
+
+def _say(who: str, checked: Checked | None) -> None:
+    if checked and checked.holds:
+        less = f"; {checked.reason}" if checked.reason else ""
+        out.print(f"{who} holds: {checked.cases:,} cases, margin {checked.margin:.4g}{less}", soft_wrap=True)
+    elif checked:
+        out.print(f"{who} does not hold: {checked.reason}", soft_wrap=True)
 
 
 def _show(ref: str, proof: Proof) -> None:

@@ -27,7 +27,7 @@ class Checked:
     holds: bool
     cases: int
     margin: float  # no lead in any case is smaller
-    reason: str = ""  # why it does not hold
+    reason: str = ""  # why it does not hold, or how it holds less than was claimed
 
 
 def check_certificate(model: Model, task: Task, certificate: Mapping[str, Any]) -> Checked:
