@@ -7,12 +7,14 @@ import pytest
 
 def test_inspect_prints_and_writes(call, tmp_path):
     folder = tmp_path / "inside"
-    status, out, err = call("inspect", "adder-3.safetensors", "--inputs", 200, "--out", folder, "--input", "999+1")
+    status, out, err = call("inspect", "adder-3.safetensors", "--inputs", 200, "--out", folder, "--input", "999+1",
+                            "--only", "heads,ablations,logit-lens,interchange")  # fmt: skip
     assert (status, err) == (0, "")
     assert "9 9 9 + 0 0 1 = 0 0 0 1" in out and "same-column" in out and "inspection.json" in out
     views = json.loads((folder / "inspection.json").read_text())["views"]
     assert views["ablations"][0]["accuracy"] == 1.0
-    assert {"attention.png", "ablations.png", "logit-lens.png", "interchange.png"} <= {p.name for p in folder.iterdir()}
+    drawn = {"attention-summary.png", "ablations.png", "logit-lens.png", "interchange.png"}
+    assert {p.name for p in folder.iterdir()} == drawn | {"inspection.json"}
 
 
 def test_inspect_json_is_one_object(call):
