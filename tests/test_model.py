@@ -12,12 +12,27 @@ from helpers import largest_difference, random_model
 
 TOKENS = np.random.default_rng(1).integers(0, 7, (2, 6))
 COMPONENTS = list(itertools.product(NORMS, (True, False), ACTIVATIONS, POSITIONS, MASKS))
+MLPS = (0, False), (5, False), (5, True)
+CHOICES = list(itertools.product((True, False), (True, False), MLPS))  # tied, qk_norm, (d_mlp, gated)
 
 
-@pytest.mark.parametrize("norm,norm_first,activation,positions,mask", COMPONENTS)
-def test_numpy_equals_torch_on_every_activation(norm, norm_first, activation, positions, mask):
-    mlps = (0, False), (5, False), (5, True)
-    for tied, qk_norm, (d_mlp, gated) in itertools.product((True, False), (True, False), mlps):
+@pytest.mark.parametrize("number", range(len(COMPONENTS)), ids=lambda i: "-".join(map(str, COMPONENTS[i])))
+def test_numpy_equals_torch_on_every_activation(number):
+    """All components; of the choices a quarter each, another one every time, so that any two meet."""
+    check_twins(COMPONENTS[number], CHOICES[(number + number // 2) % 4 :: 4])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", NORMS)
+def test_numpy_equals_torch_with_every_choice(norm):
+    for components in COMPONENTS:
+        if components[0] == norm:
+            check_twins(components, CHOICES)
+
+
+def check_twins(components, choices):
+    norm, norm_first, activation, positions, mask = components
+    for tied, qk_norm, (d_mlp, gated) in choices:
         model = random_model(
             norm=norm, norm_first=norm_first, activation=activation, positions=positions, mask=mask,
             tied=tied, qk_norm=qk_norm, d_mlp=d_mlp, gated=gated, scale=0.3 if tied else 0.0,
