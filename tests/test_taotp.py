@@ -259,7 +259,7 @@ def test_what_cannot_be_written_is_refused() -> None:
     model = random_model(n_layers=1)
     for change, message in [
         (lambda w: w * np.nan, "finite numbers, got others in embed.W_E"),
-        (lambda w: w.astype("float16") if w.ndim == 3 else w, "one float type"),
+        (lambda w: w.astype("float16") if w.ndim == 3 else w, "one type"),
     ]:
         with pytest.raises(GlassformerError, match=message):
             write(model.map(change))

@@ -189,7 +189,9 @@ def test_nothing_outlives_the_checker(tmp_path, namespaces):
     kinds = (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGINT)
     paths, locks = zip(*(stubborn(tmp_path, s.name) for s in kinds), strict=True)
     command = [sys.executable, "-c", CHECKERS, str(namespaces), *map(str, paths)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as checkers:
+    # Whoever runs the tests in the background, or by nohup, ignores some of these signals.
+    usual = lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGHUP, signal.SIGINT)]  # noqa: E731
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=usual) as checkers:
         pids = [int(checkers.stdout.readline()) for _ in paths]
         for pid, kind, lock in zip(pids, kinds, locks, strict=True):
             assert in_time(lambda lock=lock: lock.exists() and lock.read_text() == "up") and not free(lock), kind
