@@ -11,7 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any
 
 import typer
 
@@ -29,7 +29,7 @@ from . import (  # noqa: F401 - they register their commands
     truth,
     verify,
 )
-from .common import Interrupted, app, err, visible
+from .common import Interrupted, app, err, out, visible
 
 WORD, MESSAGE = 200, 1_500  # characters of a word and of a message that are shown
 EXTRAS = {  # module: the library's name, and the extra of this package that installs it
@@ -85,10 +85,12 @@ def _fail(message: str, status: int = 2, shown: BaseException | None = None) -> 
     text = "; ".join(" ".join(line.split()) for line in visible(message).split("\n") if line.strip())
     text = re.sub(rf"\S{{{WORD + 1},}}", lambda word: f"{word[0][: WORD // 2]}…{word[0][-WORD // 4 :]}", text)
     text = text if len(text) <= MESSAGE else text[:MESSAGE] + "…"
-    with contextlib.suppress(OSError, ValueError):  # nobody is there to be told
+    try:
         if shown and os.environ.get("GLASSFORMER_DEBUG"):
             err.print("".join(traceback.format_exception(shown)), soft_wrap=True)
         err.print("error: " + text, soft_wrap=True)
+    except (OSError, ValueError):  # nobody is there to be told
+        err.forget()
     return status
 
 
@@ -141,20 +143,21 @@ def _flushed(status: int) -> int:
     except BrokenPipeError:
         return _hang_up()
     except (OSError, ValueError) as e:
-        _to_nowhere(sys.stdout)
-        return _fail(f"output — cannot be written: {records.why(e)}")
+        _forget_output()
+        return status if status == 2 else _fail(f"output — cannot be written: {records.why(e)}")  # said already, or now
     return status
 
 
 def _hang_up() -> int:
-    _to_nowhere(sys.stdout)
+    _forget_output()
     return 128 + signal.SIGPIPE if hasattr(signal, "SIGPIPE") else 0
 
 
-def _to_nowhere(stream: TextIO) -> None:
+def _forget_output() -> None:
     """What is left to be printed would fail again when Python ends, with words and a status of its own."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        if stream is sys.__stdout__:  # and not a stand-in that someone else looks after
-            os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+    out.forget()
+    if sys.stdout and sys.stdout is sys.__stdout__:  # and not a stand-in that someone else looks after
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -50,6 +50,12 @@ class SafeConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):  # what did not come as a string
             yield segment if segment.control else segment._replace(text=visible(segment.text))
+
+    def forget(self) -> None:
+        """Drops what could not be written, or it would be tried again with whatever is printed next."""
+        with suppress(OSError, ValueError):
+            self.begin_capture()
+            self.end_capture()
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError  # for `main` to deal with: the status is its business
