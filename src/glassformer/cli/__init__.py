@@ -156,8 +156,9 @@ def _hang_up() -> int:
 def _forget_output() -> None:
     """What is left to be printed would fail again when Python ends, with words and a status of its own."""
     out.forget()
-    if sys.stdout and sys.stdout is sys.__stdout__:  # and not a stand-in that someone else looks after
+    stream = sys.__stdout__
+    if stream and sys.stdout is stream:  # and not a stand-in that someone else looks after
         with contextlib.suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())
+            os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
