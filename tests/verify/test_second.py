@@ -1,5 +1,7 @@
 """The second checker: its bounds against what models compute, the proofs it confirms, and what it must never pass."""
 
+import ast
+import itertools
 import json
 from dataclasses import replace
 from functools import cache
@@ -15,8 +17,8 @@ from glassformer.model import ACTIVATIONS, forward
 from glassformer.tasks.addition import Addition
 from glassformer.tasks.digit_addition import DigitAddition
 from glassformer.verify import verify
-from glassformer.verify.prove import prove, second
-from glassformer.verify.prove.balls import Floats, Net, Open, Row, activation, curve
+from glassformer.verify.prove import balls, prove, second
+from glassformer.verify.prove.balls import ZERO, Floats, Net, Open, Row, activation, curve
 from glassformer.verify.prove.second import Attention, Chain, below, cases_of, check_again, columns_of, spots_of
 from helpers import random_model
 
@@ -61,6 +63,14 @@ def case_of(spots, row, split, a, b):
 def least_split(spots, row, kind):
     named = spots.named(row)
     return [kind] * (max(named) - min(named) + 1 if named else 0)
+
+
+def test_it_shares_nothing_with_the_first_checker():
+    for module in (second, balls):
+        tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+        near = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level == 1}
+        far = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level > 1}
+        assert near <= {"balls"} and far <= {None, "model", "checkpoint", "errors", "tasks.base"}
 
 
 # ── where the digits stand, cases, sums over columns ───────────────────────────────────────────
@@ -210,6 +220,34 @@ def test_equal_numbers_stay_equal_and_only_powers_of_two_do_not_round():
     four, three = net.heads(x, 0, "V")[0]
     assert four.abs_upper() < 1e-50, "y·4 − y·4 is 0, up to the checker's own rounding"
     assert three.abs_upper() > 1e-40, "y·3 − y·3 is not, with a fused multiply-add"
+
+
+def test_a_mean_may_be_off_by_much_and_is_so_for_all_alike():
+    """Layer norm in float32 of numbers that cancel, added in every order."""
+    values = np.array([1e8, -1e8, 1.25, 2.5, 3.3], np.float32)
+    net = Net(random_model(n_layers=1, d_model=5, positions="none", extras=False).astype("float32"))
+    held = net.norm(Row([arb(float(v)) for v in values], []), "ln_final").balls()
+    seen = set()
+    for order in itertools.permutations(range(5)):
+        mean = np.float32(0)
+        for i in order:
+            mean = mean + values[i]
+        y = values - mean / np.float32(5)
+        z = y / np.sqrt((y * y).sum() / np.float32(5) + np.float32(net.c.eps))
+        assert all(ball.contains(arb(float(v))) for ball, v in zip(held, z, strict=True))
+        seen.add(float(mean))
+    assert len(seen) > 2, "orders that differ"
+
+
+def test_every_step_has_room_for_its_rounding():
+    model = random_model(n_layers=1, d_model=2, d_vocab=14, n_ctx=9, norm="rms", positions="none", extras=False)
+    net, u = Net(model), 2.0**-53
+    x = net.norm(Row([arb(3), arb(4)], []), "ln_final")
+    assert x.mid[0].rad() > 2.9 * u and x.mid[1].rad() > 3.9 * u, "the quotient"
+    assert x.over.rad() > 2.9 * u * 3.5, "a square, the sum, its half, eps: half of each; and the root"
+    attention = Attention(net, spots_of(Addition(1, "ones")))
+    for term in attention.weights([ZERO] * 3, 0, attention.kv[:4]):
+        assert all(e.contains(1) and 7.9 * u < e.rad() < 9 * u for e in term.values()), "exp, within 4 ulp"
 
 
 def test_sums_of_large_terms_are_off_by_more_than_their_result():
