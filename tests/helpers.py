@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+import os
 from typing import Any
 
 import numpy as np
 from safetensors import safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save as to_bytes
 
 from glassformer import Config, Model, Vocabulary
 from glassformer.shapes import required, shapes
@@ -48,5 +49,17 @@ def resealed(path: Any, change: Any = lambda sealed: None, arrays: Any = None, s
         words = [sealed.get("header"), sealed.get("model")]
         text = json.dumps(words, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         sealed["sha256"] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    save_file(tensors, path, {"glassformer": json.dumps(sealed)})
+    data = to_bytes(tensors, {"glassformer": json.dumps(sealed)})
+    os.unlink(path)  # a new file: some systems wait for the disk when an old one is cut short
+    path.write_bytes(data)
     return path
+
+
+def sealed_state(key: str, header: Any, arrays: Any) -> bytes:
+    """The state of a run with such a header, sealed."""
+    text = json.dumps(header)
+    h = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        h.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
+        h.update(arrays[name].tobytes())
+    return to_bytes(arrays, {key: text, "sha256": h.hexdigest()})

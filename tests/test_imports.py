@@ -10,7 +10,7 @@ import glassformer
 ROOT = Path(glassformer.__file__).parent
 # A room may import rooms of earlier levels; side by side, none imports another.
 LEVELS = [
-    {"errors"}, {"limits", "schema", "records"}, {"vocabulary", "registry", "arrays", "dust"}, {"shapes"}, {"model"},
+    {"errors"}, {"limits", "records"}, {"schema"}, {"vocabulary", "registry", "arrays", "dust"}, {"shapes"}, {"model"},
     {"stored"},
     {"tap", "count", "blueprint"}, {"tiny"}, {"checkpoint", "decode", "tasks", "craft", "taotp"},
     {"programs", "verify", "train"}, {"lens", "bridges"}, {"refs"}, {"runs"}, {"claims", "show"}, {"tour"}, {"cli"},

@@ -205,7 +205,7 @@ def test_files_that_are_no_programs(tmp_path: Path) -> None:
     for path, message in {
         tmp_path / "a.taotp": r"a.taotp:2 — expected UTF-8 text, got the byte 0xff",
         tmp_path / "b.taotp": "at most 8,000,000 characters",
-        tmp_path: "cannot be read: Is a directory",
+        tmp_path: "cannot be read: it is a folder",
         Path("nope.taotp"): "No such file or directory; figure-8.2.taotp, .* come with the package",
         Path("nu\0l"): "cannot be read",
     }.items():

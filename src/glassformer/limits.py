@@ -16,6 +16,7 @@ def cores() -> int:
 SEED = 2**63 - 1
 DOMAIN = 10**4_000  # rows of a domain that a verdict can name; Python writes numbers of up to 4,300 digits
 REF = 10_000  # characters of a ref: hello-world's longest message, quoted, is within
+TEXT = 10**7  # bytes of a file that people write: a recipe, a sweep
 SAMPLE = 10**10  # rows that verify draws: one in 3e9 wrong would be seen
 ROWS = 10**7  # rows that are held at once
 INPUTS = 10**6  # rows that inspect looks at, again and again

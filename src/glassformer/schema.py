@@ -9,14 +9,15 @@ A check is a function of a value and of where it stands; it returns nothing, or 
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from .errors import GlassformerError, shown
+from .limits import many
 
 Check = Callable[[Any, str], None]
 
 
-def refuse(where: str, expected: str, got: Any) -> None:
+def refuse(where: str, expected: str, got: Any) -> NoReturn:
     raise GlassformerError(f"{where or 'it'} must be {expected}, got {'null' if got is None else shown(got)}")
 
 
@@ -25,7 +26,7 @@ def whole(least: int, most: int) -> Check:
 
     def check(value: Any, where: str) -> None:
         if type(value) is not int or not least <= value <= most:
-            refuse(where, f"a whole number from {least:,} to {most:,}", value)
+            refuse(where, f"a whole number from {least:,} to {many(most)}", value)
 
     return check
 

@@ -67,7 +67,7 @@ def seal(header: Any, model: str) -> str:
 def read(path: str | Path) -> Model:
     """The model in a file; anything that is not exactly what was saved is an error. Its theta is not expanded."""
     path = Path(path)
-    tensors, metadata = _parse(path, read_bytes(path, memory()))
+    tensors, metadata = parse(path, read_bytes(path, memory()))
     if KEY not in metadata:
         raise GlassformerError(f"{path} — a safetensors file, but not of glassformer: it has no {KEY!r} header")
     try:
@@ -119,7 +119,7 @@ def _model(sealed: Any, tensors: dict[str, Any]) -> Model:
     )  # fmt: skip
 
 
-def _parse(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+def parse(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_bytes
 

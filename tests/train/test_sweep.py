@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -212,7 +214,62 @@ def test_a_run_lost_through_no_fault_of_its_own_is_done_again(spec_file, tmp_pat
     assert len(sweep_of(path, tmp_path).left) == 2
 
 
+def test_what_fails_again_and_again_is_given_up_with_its_reason(spec_file, tmp_path, call, monkeypatch):
+    path, out = spec_file(), tmp_path / "out"
+    monkeypatch.setattr(pools, "local", lambda jobs, *_: (j.lost("no memory") for j in jobs))
+    for _ in range(sweeps.TRIES - 1):
+        status, _, said = call("sweep", path, "--out", out)
+        assert status == 2 and "2 runs are lost" in said
+    for _ in range(2):  # the second has nothing left to do, and says the same
+        status, _, said = call("sweep", path, "--out", out)
+        assert status == 2 and said.count("\n") == 1, said
+        assert "2 runs are given up after 3 tries; the first: no memory; to try it again, remove " in said
+        assert [(r["status"], r["error"]) for r in table(out)] == [("given up", "no memory")] * 2
+        monkeypatch.setattr(pools, "local", lambda jobs, *_: pytest.fail("nothing is tried for ever"))
+    sweep = sweep_of(path, out)
+    (out / "runs" / f"{sweep.order[0]}.json").unlink()
+    assert [j.seeds for j in sweep_of(path, out).left] == [(0,)]
+
+
+def test_a_damaged_result_is_trained_again(spec_file, tmp_path):
+    path = spec_file()
+    sweep = sweep_of(path, tmp_path)
+    list(sweep.run(here(sweep.left)))
+    file = tmp_path / "runs" / f"{sweep.order[0]}.json"
+    row = json.loads(file.read_text())
+    for wrong in ({"accuracy": "high"}, {"steps": -1}, {"recipe": []}, {"seed": 1}, {"status": None}, {"more": 1},
+                  {"id": "0" * 12}, {"error": 10_000_000 * "x"}, {"task": "reverse"}):  # fmt: skip
+        file.write_text(json.dumps(row | wrong))
+        assert [j.seeds for j in sweep_of(path, tmp_path).left] == [(0,)], wrong
+    file.write_text(json.dumps(row))
+    assert not sweep_of(path, tmp_path).left
+
+
 # ── processes and workers that are killed ──────────────────────────────────────────────────────
+def test_a_run_that_kills_its_process_takes_no_other_along(spec_file, tmp_path, monkeypatch):
+    """In a pool, all are lost with the one; at last each has a pool of its own."""
+    sizes = []
+
+    class Pool:
+        def __init__(self, n, *_, **__):
+            sizes.append(n)
+            self.broken = False
+
+        def submit(self, do, job, load):
+            future = Future()
+            self.broken |= job.recipe.n_heads == 1
+            future.set_exception(BrokenProcessPool()) if self.broken else future.set_result(job.lost("survived"))
+            return future
+
+        def shutdown(self, **_): ...
+
+    monkeypatch.setattr(pools, "ProcessPoolExecutor", Pool)
+    jobs = sweep_of(spec_file("[grid]\nn_heads = [1, 2, 4]"), tmp_path).left
+    found = {row["recipe"]["n_heads"]: row["error"] for result in local(jobs, load_task, 4) for row, _ in result}
+    assert found == {1: "its process was killed, 3 times", 2: "survived", 4: "survived"}
+    assert sizes == [4, 4, *[1] * 6]
+
+
 def test_a_killed_process_is_replaced(spec_file, tmp_path):
     sweep = sweep_of(spec_file("[grid]\nn_heads = [1, 2]"), tmp_path)
     killed = []
@@ -366,7 +423,7 @@ def test_bad_calls_are_one_line_and_status_2(spec_file, tmp_path, call, monkeypa
     blocked.write_text("")
     for words, says in [
         ((tmp_path / "no.toml",), "no.toml — cannot be read: No such file or directory"),
-        ((tmp_path,), "cannot be read: Is a directory"),
+        ((tmp_path,), "cannot be read: it is a folder"),
         ((path, "--limit", 1), "2 runs are more than 1"),
         ((path, "--workers", 0), "--workers"),
         ((path, "--workers", 2, "--cluster", "tcp://127.0.0.1:1"), "--workers — is for processes here"),

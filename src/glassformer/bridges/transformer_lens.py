@@ -17,7 +17,9 @@ import numpy as np
 
 from .. import arrays
 from ..errors import GlassformerError
+from ..limits import memory
 from ..model import ACTIVATIONS, POSITIONS, Config, Model, Place
+from ..records import read_bytes, read_json
 from ..vocabulary import Vocabulary
 
 NORMS = {"layer": "LN", "rms": "RMS"}
@@ -89,12 +91,12 @@ TRANSFORMER_LENS = TransformerLens()
 def _files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Fields, weights and the words about them, of an exported folder."""
     from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    from safetensors.numpy import load
 
     try:
-        words = json.loads((path / "config.json").read_text(encoding="utf-8"))
-        return words["transformer_lens"], load_file(path / "model.safetensors"), words
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as e:
+        words = read_json(path / "config.json")
+        return words["transformer_lens"], load(read_bytes(path / "model.safetensors", memory())), words
+    except (ValueError, KeyError, TypeError, SafetensorError) as e:
         raise GlassformerError(f"{path} — not a folder of config.json and model.safetensors as exported: {e}") from None
 
 

@@ -58,6 +58,9 @@ def sweep_(
         out.print(f"{counted}; in {todo.out / 'results.csv'}", soft_wrap=True)
     if counts["lost"]:
         raise GlassformerError(f"{counts['lost']} runs are lost; {sweep.GO_ON}")
+    if given_up := [r for r in rows if r["status"] == sweep.GIVEN_UP]:
+        why = f"the first: {given_up[0]['error']}; to try it again, remove {todo.runs / given_up[0]['id']}.json"
+        raise GlassformerError(f"{len(given_up)} runs are given up after {sweep.TRIES} tries; {why}")
 
 
 def _text(value: Any) -> str:

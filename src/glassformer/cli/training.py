@@ -1,6 +1,5 @@
 """Commands that train: train, ablate, sweep."""
 
-import json
 import os
 import shlex
 import signal
@@ -16,7 +15,7 @@ from rich.padding import Padding
 from .. import checkpoint, limits, refs
 from ..errors import GlassformerError
 from ..model import Model
-from ..records import alone, check_writable
+from ..records import alone, check_writable, parse_json, read_text
 from ..tasks.base import Task
 from .common import Json, app, err, out, print_json
 
@@ -162,13 +161,11 @@ def read_recipe(path: Path) -> "Recipe":
     """A recipe from a file of fields and values; what it leaves out is as in Recipe()."""
     from ..train.recipe import Recipe, option
 
+    text = read_text(path, limits.TEXT)
     try:
-        text = path.read_text(encoding="utf-8")
-        values = json.loads(text) if path.suffix == ".json" else _toml(path, text)
-    except OSError as e:
-        raise GlassformerError(f"{path} — cannot be read: {e.strerror}") from None
+        values = parse_json(text, path) if path.suffix == ".json" else _toml(path, text)
     except (ValueError, RecursionError) as e:
-        raise GlassformerError(f"{path} — not {path.suffix[1:].upper()}: {e}") from None
+        raise GlassformerError(f"{path} — not TOML: {e}") from None
     if not isinstance(values, dict):
         raise GlassformerError(f"{path} — expected fields of a recipe and their values")
     try:

@@ -5,7 +5,6 @@ turns the basis of the stream, shuffles heads and neurons, may add noise, and ta
 is needed to undo this: with it, whatever somebody found in the copy is said of the original, and can be scored.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -13,17 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays
+from .. import arrays, schema
 from ..blueprint import rotate as turned
 from ..blueprint import rotation_fixing_ones
 from ..checkpoint import digest
-from ..errors import GlassformerError
-from ..limits import NOISE, SEED, WIDEST_KEY, within
+from ..errors import GlassformerError, shown
+from ..limits import NOISE, REF, SEED, WIDEST_KEY, within
 from ..model import POSITIONS, Config, Labels, Model, Place, forward
+from ..records import read_json
 from ..tasks.base import Task
 
 FORMAT, VERSION = "glassformer-key", 1
 ROWS = 1_000  # of a task, on which a copy is compared with its original; and as many edge cases
+ORDER = schema.listing(schema.listing(schema.whole(0, 2**31 - 1), 10_000_000), 10_000)
+KEY = schema.record({
+    "format": schema.exactly(FORMAT), "version": schema.exactly(VERSION), "original": schema.sha256,
+    "copy": schema.sha256, "ref": schema.text(REF), "task": schema.text(REF), "seed": schema.whole(0, SEED),
+    "noise": schema.finite, "basis": schema.listing(schema.listing(schema.finite, WIDEST_KEY), WIDEST_KEY, 1),
+    "heads": ORDER, "neurons": ORDER, "changes": schema.listing(schema.text(1_000), 10_000),
+    "checked": schema.whole(0, 10**12), "changed": schema.whole(0, 10**12), "difference": schema.number,
+    "labels": schema.mapping(schema.small(10**8), 3),
+}, {"faithful": schema.boolean})  # fmt: skip
 TIE = 1e-9  # without a task: logits as near as this, relative to the largest, are alike
 
 
@@ -80,21 +89,21 @@ class Key:
         if not isinstance(value, Mapping) or value.get("format") != FORMAT:
             raise GlassformerError("key — not the key of a disguised model")
         if value.get("version") != VERSION:
-            raise GlassformerError(f"key — version {value.get('version')}; this one reads {VERSION}")
+            raise GlassformerError(f"key — version {shown(value.get('version'))}; this one reads {VERSION}")
         names = {f.name for f in fields(cls)}
         if missing := sorted(names - value.keys()):
             raise GlassformerError(f"key — {missing[0]} is missing")
+        KEY(value, "key")
+        if any(len(row) != len(value["basis"]) for row in value["basis"]):
+            raise GlassformerError("key — its basis is not square")
         return cls(**{n: v for n, v in value.items() if n in names})
 
 
 def read_key(path: str | Path) -> Key:
     """The key that a file holds."""
+    found = read_json(path, finite=False)  # a difference may be infinite
     try:
-        return Key.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
-    except OSError as e:
-        raise GlassformerError(f"{path} — cannot be read: {e.strerror}") from None
-    except (ValueError, RecursionError) as e:
-        raise GlassformerError(f"{path} — not JSON: {e}") from None
+        return Key.from_json(found)
     except GlassformerError as e:
         raise GlassformerError(f"{path} — {e}") from None
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..errors import GlassformerError
 from ..model import Model
+from ..records import read_bytes, why
 from .build import Builder
 from .syntax import MAX_TEXT, Parser
 from .write import write
@@ -36,14 +37,12 @@ def read(path: str | Path) -> Model:
     try:
         if not file.exists() and file.name == str(path) and (EXAMPLES / file.name).is_file():
             file = EXAMPLES / file.name
-        with open(file, "rb") as stream:
-            data = stream.read(4 * MAX_TEXT + 1)  # UTF-8 has at most four bytes a character
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", "") or error
-        raise GlassformerError(
-            f"{path} — cannot be read: {why}; {', '.join(examples())} come with the package"
-        ) from None
-    if len(data) > 4 * MAX_TEXT:
+        data = read_bytes(file)
+    except (GlassformerError, OSError, ValueError) as error:
+        said = why(error).removeprefix(f"{path} — cannot be read: ")
+        others = f"{', '.join(examples())} come with the package"
+        raise GlassformerError(f"{path} — cannot be read: {said}; {others}") from None
+    if len(data) > 4 * MAX_TEXT:  # UTF-8 has at most four bytes a character
         raise GlassformerError(f"{path} — a program has at most {MAX_TEXT:,} characters")
     try:
         text = data.removeprefix(codecs.BOM_UTF8).decode()

@@ -15,9 +15,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .. import registry
+from .. import registry, schema
 from ..errors import GlassformerError
-from ..records import write_atomically
+from ..limits import MEMBERS, REF, SEED
+from ..records import read_json, write_atomically
 from ..tasks.base import Task
 from .events import Event
 from .loop import Run, Training
@@ -25,6 +26,13 @@ from .loss import right
 from .recipe import Recipe
 
 BASELINE = "baseline"
+KEPT = schema.record({
+    "name": schema.text(100), "task": schema.text(REF), "recipe": schema.mapping(schema.small(REF), 200),
+    "runs": schema.listing(schema.record({
+        "seed": schema.whole(0, SEED), "accuracy": schema.number, "forced": schema.optional(schema.number),
+        "steps": schema.whole(0, 10**12), "seconds": schema.number, "status": schema.text(100),
+    }), MEMBERS),
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -255,10 +263,11 @@ def _finished(case: Case, folder: str | Path | None) -> dict[int, Outcome]:
     if not folder or not (path := _path(folder, case)).exists():
         return {}
     try:
-        kept = json.loads(path.read_bytes())
+        kept = read_json(path, finite=False)
+        KEPT(kept, "")
         outcomes = {run["seed"]: Outcome(**run) for run in kept["runs"]}
         was = {"task": kept["task"], **kept["recipe"]}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except GlassformerError:
         wrong = f"{path} — not a result of ablate, or a damaged one; remove it, or use another folder"
         raise GlassformerError(wrong) from None
     now = {"task": case.task.ref, **case.recipe.to_json()}

@@ -33,6 +33,7 @@ from .loss import Objective, Theta, right
 from .optim import Optimizer
 from .recipe import Recipe
 from .state import load_state, save_state, snapshot_folders, snapshot_path, state_path
+from .watch import answer_names
 
 SMOOTH = 0.95  # of the loss that schedule=wait looks at
 WARM_LOSS = 20  # steps that the smoothed loss needs to see a harder level of the curriculum
@@ -323,6 +324,28 @@ class Run:
             model = self.model(i).map(lambda w: w.cpu().numpy())
             save(model, snapshot_path(self.folders[seed], self.step))
 
+    def _check_state(self, path: Path, arrays: dict[str, Any], header: dict[str, Any]) -> None:
+        """Refuses arrays that this run does not have, or of other shapes, and figures that it cannot have reached."""
+        wrong = ""
+        must: dict[str, tuple[int, ...]] = {}
+        may: dict[str, tuple[int, ...]] = {}
+        for group, members in (("theta", self.theta), ("average", self.average), ("optimizer", self.optimizer.state())):
+            must |= {f"{group}.{n}": tuple(t.shape) for n, t in members.items()}
+        for n in self.optimizer.by_adamw:  # there from the first step on
+            may |= {f"optimizer.{kind}.{n}": tuple(self.theta[n].shape) for kind in ("exp_avg", "exp_avg_sq")}
+            may[f"optimizer.step.{n}"] = ()
+        known = may | must if header["step"] else must
+        if odd := sorted(n for n in {*known, *arrays} if n not in arrays or arrays[n].shape != known.get(n)):
+            wrong = f"{odd[0]} is {list(arrays[odd[0]].shape) if odd[0] in arrays else 'missing'}"
+        elif odd := [n for n, a in arrays.items() if not n.startswith("optimizer.") and not np.isfinite(a).all()]:
+            wrong = f"{odd[0]} is not finite"
+        elif header["step"] > self.recipe.steps or max(header["decay_at"], header["watcher"]["since"]) > header["step"]:
+            wrong = f"step {header['step']:,} of {self.recipe.steps:,} does not fit"
+        elif any(len(report["digits"]) != len(answer_names(self.task)) for report in header["history"]):
+            wrong = "its history has other answers"
+        if wrong:
+            raise GlassformerError(f"{path} — not the state of a run, or a damaged one: {wrong}")
+
     def _load(self) -> None:
         assert self.out
         path = state_path(self.out)
@@ -331,6 +354,7 @@ class Run:
         if differ:
             which = " and ".join(f"{k} differs" for k in differ)
             raise GlassformerError(f"{path} — is of another run: its {which}; start without --resume, or elsewhere")
+        self._check_state(path, arrays, header)
         tensors = {n: torch.tensor(a, device=self.device) for n, a in arrays.items()}
         for group, into in (("theta", self.theta), ("average", self.average)):
             for n in into:
@@ -340,7 +364,7 @@ class Run:
             self.good[n].copy_(t)
         seed = self.seeds[0]
         self.step, self.seconds = int(header["step"]), float(header["seconds"])
-        self.smooth, self.decay_at = np.array([float.fromhex(header["smooth"])]), np.array([header["decay_at"]])
+        self.smooth, self.decay_at = np.array([header["smooth"]]), np.array([header["decay_at"]])
         self.watchers[0].load(header["watcher"])
         self.history[seed] = header["history"]
         self.found[seed] = [Event(**e) for e in header["events"]]

@@ -24,26 +24,38 @@ GONE = 60  # seconds without any worker, in the middle of a sweep
 
 
 def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[Result]]:
-    """Trains jobs in processes of this machine."""
-    left, others = dict(enumerate(jobs)), set(multiprocessing.active_children())
-    for _ in range(LIVES):
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(min(workers, len(left)), context, initializer=_begin_process)
-        try:
-            futures = {pool.submit(work, job, load_task): i for i, job in left.items()}
-            for future in as_completed(futures):
-                if not isinstance(future.exception(), BrokenProcessPool):
-                    del left[futures[future]]
-                    yield future.result()
-        finally:
-            if left:  # interrupted or broken: there is nothing to wait for
-                for child in set(multiprocessing.active_children()) - others:
-                    child.terminate()
-            pool.shutdown(cancel_futures=True)
-        if not left:
-            return
+    """Trains jobs in processes of this machine. The last try of each is alone: one that kills takes no other along."""
+    left = dict(enumerate(jobs))
+    for life in range(1, LIVES + 1):
+        for some in [list(left)] if life < LIVES else [[i] for i in left]:
+            yield from _pool(left, some, load_task, workers)
     for job in left.values():
         yield job.lost(f"its process was killed, {LIVES} times")
+
+
+def _pool(left: dict[int, Job], some: list[int], load_task: LoadTask, workers: int) -> Iterator[list[Result]]:
+    """Trains some of the jobs that are left, until one kills its process. What is trained is no longer left."""
+    if not some:
+        return
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        min(workers, len(some)), multiprocessing.get_context("spawn"), initializer=_begin_process
+    )
+    undone = set(some)
+    try:
+        futures = {pool.submit(work, left[i], load_task): i for i in some}
+        for future in as_completed(futures):
+            if not isinstance(future.exception(), BrokenProcessPool):
+                undone.remove(i := futures[future])
+                del left[i]
+                yield future.result()
+    except BrokenProcessPool:  # while there was still something to submit
+        pass
+    finally:
+        if undone:  # interrupted or broken: there is nothing to wait for
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
+        pool.shutdown(cancel_futures=True)
 
 
 def _begin_process() -> None:

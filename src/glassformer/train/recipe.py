@@ -175,6 +175,7 @@ def option(name: str) -> Option:
         if f.name == name:
             kind = {"int": int, "float": float, "bool": bool, "str": str}[getattr(f.type, "__name__", str(f.type))]
             return Option(name, kind, f.default, CHOICES.get(name, ()))
+    name = name if len(name) <= 100 else name[:99] + "…"
     near = difflib.get_close_matches(name, [f.name for f in fields(Recipe)], 2, 0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(f.name for f in fields(Recipe))}"
     raise GlassformerError(f"{name} — no such field of a recipe; {hint}")

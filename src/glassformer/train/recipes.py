@@ -81,6 +81,7 @@ DEFAULTS = {"addition": "fast", "modular-addition": "grok-fast", "reverse": "rev
 def recipe(name: str) -> Recipe:
     """The recipe of a name."""
     if name not in RECIPES:
+        name = name if len(name) <= 100 else name[:99] + "…"
         near = difflib.get_close_matches(name, RECIPES, 2, 0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(RECIPES)}"
         raise GlassformerError(f"{name} — no such recipe; {hint}")

@@ -19,9 +19,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from .. import schema
 from ..checkpoint import to_bytes
-from ..errors import GlassformerError
-from ..records import make_folder, write_atomically
+from ..errors import GlassformerError, shown
+from ..limits import REF, SEED, TEXT
+from ..records import make_folder, read_json, read_text, write_atomically
 from ..tasks.base import Task
 from . import recipes
 from .loop import train
@@ -38,7 +40,15 @@ FIELDS = tuple(f.name for f in fields(Recipe))
 GO_ON = "the same command does what is left"
 KEYS = ("task", "recipe", "seeds", "ensemble", "models", "set", "grid")
 LOST = "lost"  # the status of a run that is not finished, through no fault of its settings
-FAILED = ("diverged", "refused")
+GIVEN_UP = "given up"  # of one that was lost TRIES times
+TRIES = 3
+FAILED = ("diverged", "refused", GIVEN_UP)
+ROW = schema.record({
+    "id": schema.text(12), "task": schema.text(REF), "recipe": schema.mapping(schema.small(REF), 200),
+    "seed": schema.whole(0, SEED), "status": schema.text(100), "accuracy": schema.optional(schema.number),
+    "steps": schema.optional(schema.whole(0, 10**12)), "seconds": schema.optional(schema.number),
+    "error": schema.text(10**6), "worker": schema.text(1_000),
+}, {"events": schema.small(10**8), "history": schema.small(10**9), "tries": schema.whole(0, TRIES)})  # fmt: skip
 
 Row = dict[str, Any]
 Result = tuple[Row, bytes]  # a run's row and its model as a file, empty if it is not wanted
@@ -78,10 +88,9 @@ class Spec:
 # ── reading ────────────────────────────────────────────────────────────────────────────────────
 def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec:
     """The sweep in a TOML file. One error names all that is wrong with it."""
+    text = read_text(path, TEXT)
     try:
-        data = tomllib.loads(Path(path).read_bytes().decode())
-    except OSError as e:
-        raise GlassformerError(f"{path} — cannot be read: {e.strerror}") from None
+        data = tomllib.loads(text)
     except (ValueError, RecursionError) as e:
         raise GlassformerError(f"{path} — not TOML: {e}") from None
     problems = [_unknown("key", k, KEYS) for k in data if k not in KEYS]
@@ -99,7 +108,7 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec
         found = data.get(key, default)
         found = found if isinstance(found, list) else [found]
         if not found or not all(type(v) is kind for v in found) or _twice(found):
-            problems.append(f"{key} must be {expected}" + (f", got {data[key]!r}" if key in data else ""))
+            problems.append(f"{key} must be {expected}" + (f", got {shown(data[key])}" if key in data else ""))
             return []
         return found
 
@@ -108,7 +117,9 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec
     bases = [r for name in names for r in attempt(recipes.recipe, name)]
     seeds = values("seeds", int, "a list of different whole numbers from 0 on", [0])
     if min(seeds, default=0) < 0:
-        problems.append(f"seeds must not be negative, got {min(seeds)}")
+        problems.append(f"seeds must not be negative, got {shown(min(seeds))}")
+    if max(seeds, default=0) > SEED:
+        problems.append(f"seeds must be at most {SEED:,}, got {shown(max(seeds))}")
     together, models = (True in values(key, bool, "true or false", False) for key in ("ensemble", "models"))
     fixed, grid = (dict(*values(key, dict, f"a table: [{key}]", {})) for key in ("set", "grid"))
     choices: dict[str, list[Any]] = {}
@@ -116,13 +127,13 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec
         if name not in FIELDS:
             problems.append(_unknown("field", name, FIELDS))
         elif not isinstance(given, list) or not given:
-            problems.append(f"{name} in [grid] must be a list of values, got {given!r}")
+            problems.append(f"{name} in [grid] must be a list of values, got {shown(given)}")
         elif name in choices:
             problems.append(f"{name} is in [set] and in [grid]")
         else:
             choices[name] = [v for g in given for v in attempt(_value, name, g)]
             if _twice(choices[name]):
-                problems.append(f"{name} has a value twice: {given!r}")
+                problems.append(f"{name} has a value twice: {shown(given)}")
     if "grid" in data and not grid:
         problems.append("[grid] is empty: give it fields with lists of values, or leave it out")
     n = math.prod(map(len, [tasks, bases, seeds, *choices.values()]))
@@ -155,10 +166,11 @@ def _setting(task: Task, base: Recipe, settings: dict[str, Any]) -> Recipe:
 
 
 def _twice(values: list[Any]) -> bool:
-    return any(v in values[:i] for i, v in enumerate(values))
+    return len(set(map(repr, values))) < len(values)  # of one type: what is the same looks the same
 
 
 def _unknown(what: str, word: str, known: tuple[str, ...]) -> str:
+    word = word if len(word) <= 100 else word[:99] + "…"
     near = difflib.get_close_matches(word, known, 2)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
     return f"{word} — no such {what}; {hint}"
@@ -193,6 +205,7 @@ class Sweep:
         make_folder(self.runs)
         self.order = [job.id(s) for job in spec.jobs for s in job.seeds]
         self.rows: dict[str, Row] = {}
+        self.tries: dict[str, int] = {}  # how often a run was lost before
         self.left: list[Job] = []
         for job in spec.jobs:
             found = {s: row for s in job.seeds if (row := self._finished(job, s))}
@@ -207,8 +220,10 @@ class Sweep:
             for row, model in result:
                 if model:
                     write_atomically(self.runs / f"{row['id']}.safetensors", model)
-                if row["status"] != LOST:
-                    write_atomically(self.runs / f"{row['id']}.json", json.dumps(row).encode())
+                if row["status"] == LOST:  # tried again by the next start, but not for ever
+                    tries = self.tries.get(row["id"], 0) + 1
+                    row = row | {"tries": tries, "status": GIVEN_UP if tries >= TRIES else LOST}
+                write_atomically(self.runs / f"{row['id']}.json", json.dumps(row).encode())
                 self.rows[row["id"]] = row
                 self._write_table()
                 yield row
@@ -232,10 +247,13 @@ class Sweep:
 
     def _finished(self, job: Job, seed: int) -> Row | None:
         """The row of a run that is done; None if it is missing or damaged, or the model is wanted and missing."""
-        path = self.runs / f"{job.id(seed)}.json"
+        path, wanted = self.runs / f"{job.id(seed)}.json", job.row(seed)
         try:
-            row: Row = json.loads(path.read_bytes())
-            whole = row["id"] == job.id(seed) and job.row(seed).keys() <= row.keys()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            row: Row = read_json(path, finite=False)
+            ROW(row, "")
+        except GlassformerError:
             return None
+        if row["status"] == LOST:
+            self.tries[row["id"]] = row.get("tries", 0)
+        whole = row["status"] != LOST and all(row[name] == wanted[name] for name in ("id", "task", "recipe", "seed"))
         return row if whole and (not job.models or row["error"] or path.with_suffix(".safetensors").exists()) else None

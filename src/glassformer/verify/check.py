@@ -15,7 +15,7 @@ import numpy as np
 from ..checkpoint import digest
 from ..decode import decode
 from ..errors import GlassformerError
-from ..limits import CHUNK, DOMAIN, KEEP, PROCESSES, SAMPLE, SEARCH, SEED, many, within
+from ..limits import CHUNK, DOMAIN, KEEP, PROCESSES, SAMPLE, SEARCH, SEED, afford, many, within
 from ..model import Model, Tap
 from ..tasks.base import Task
 from .adversary import BEAM, MOST, searchable
@@ -26,6 +26,7 @@ from .margin import cast as cast
 from .margin import chunk_size as chunk_size
 from .margin import gaps as gaps
 from .margin import margins as margins
+from .margin import widest
 from .parallel import run
 from .tally import Tally, add
 from .verdict import Verdict as Verdict
@@ -86,6 +87,7 @@ def check(
     if journal and (rows is not None or tap is not None):
         raise GlassformerError("journal — only for a domain or a sample, without a tap: it could not tell others apart")
     named, judged = digest(model), cast(model, dtype)
+    afford(f"verify — {chunk:,} rows at a time", 4 * chunk * widest(judged, task))
     work = Work(
         judged, task, parts, chunk=chunk or chunk_size(judged, task), keep=keep, low=BEAM if rounds else 0,
         seed=seed, given=rows, tap=tap,

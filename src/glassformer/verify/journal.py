@@ -5,19 +5,51 @@ another model, task, float type or sample does not go on from it.
 """
 
 import hashlib
+import itertools
 import json
+import os.path
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .. import schema
 from ..errors import GlassformerError
-from ..records import remove, write_atomically
+from ..limits import DOMAIN, KEEP
+from ..records import read_json, remove, write_atomically
 from .tally import Tally, add
 from .work import Work
 
 FORMAT = "glassformer journal 1"
+COUNT = schema.whole(0, DOMAIN)
+
+
+def _found(value: Any, where: str) -> None:
+    """A margin, where the row is, the row."""
+    schema.listing(lambda v, w: None, 3, 3)(value, where)
+    schema.number(value[0], f"{where}[0]")
+    schema.whole(-1, DOMAIN)(value[1], f"{where}[1]")
+    schema.listing(schema.whole(0, 2**63), 10_000)(value[2], f"{where}[2]")
+
+
+def _by_class(value: Any, where: str) -> None:
+    """Checked, wrong, worst margin."""
+    schema.listing(schema.number, 3, 3)(value, where)
+    schema.listing(COUNT, 2, 2)(value[:2], where)
+
+
+SEALED = schema.record({
+    "format": schema.exactly(FORMAT),
+    "run": schema.mapping(schema.small(100_000), 100),
+    "done": schema.listing(schema.listing(COUNT, 2, 2), 10_000_000),
+    "found": schema.mapping(schema.record({
+        "looked_at": COUNT, "checked": COUNT, "wrong": COUNT, "worst": _found,
+        "failures": schema.listing(_found, KEEP), "classes": schema.mapping(_by_class, 1_000_000),
+        "lowest": schema.listing(schema.listing(_found, 1_000), 10_000),
+    }), 4),
+    "sha256": schema.sha256,
+})  # fmt: skip
 EVERY = 5.0  # seconds
 
 
@@ -65,21 +97,15 @@ class Journal:
 
     def read(self, work: Work) -> State:
         """What was done before; nothing if there is no file."""
-        try:
-            text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError:
+        if not os.path.lexists(self.path):
             return State()
-        except (OSError, UnicodeDecodeError) as e:
-            raise GlassformerError(f"{self.path} — cannot be read: {e}") from None
+        o = read_json(self.path, "damaged journal", finite=False)  # a margin may be infinite
         try:
-            o = json.loads(text)
-            seal = o.pop("sha256")
-            if seal != _seal(o) or o["format"] != FORMAT:
-                raise ValueError("its SHA-256 or format does not match")
+            SEALED(o, "")
+            if o.pop("sha256") != _seal(o):
+                raise GlassformerError("its SHA-256 does not match")
             run = o["run"]
-            done = tuple(range(a, b) for a, b in o["done"])
-            state = State(done, {part: Tally.from_json(t) for part, t in o["found"].items()})
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        except GlassformerError as e:
             raise GlassformerError(f"{self.path} — damaged journal ({e}); remove it to begin anew") from None
         for name in {**self.run, **run}:
             if run.get(name) != self.run.get(name):
@@ -88,6 +114,9 @@ class Journal:
                     f"{self.path} — the journal of another run: its {name} is {was}, here it is {now}; "
                     "remove it or choose another --out"
                 )
+        state = State(tuple(range(a, b) for a, b in o["done"]), {p: Tally.from_json(t) for p, t in o["found"].items()})
+        if wrong := _misfit(state, work):
+            raise GlassformerError(f"{self.path} — damaged journal ({wrong}); remove it to begin anew")
         return state
 
     def write(self, state: State, now: bool = False) -> None:
@@ -101,6 +130,24 @@ class Journal:
 
     def remove(self) -> None:
         remove(self.path)
+
+
+def _misfit(state: State, work: Work) -> str:
+    """What in a state cannot be of this work; "" if nothing."""
+    end = 0
+    for r in state.done:
+        if not end <= r.start < r.stop <= work.chunks:
+            return f"chunks {r.start:,} to {r.stop:,} are not some of {work.chunks:,} in order"
+        end = r.stop
+    rows, radix = work.rows_in(state.done), work.task.radix
+    for part in {**rows, **state.found}:
+        t, n = state.found.get(part, Tally()), rows.get(part, 0)
+        if t.looked_at != n or not t.wrong <= t.checked <= n:
+            return f"{part} has {t.wrong:,} wrong of {t.checked:,} of {t.looked_at:,}, with {n:,} rows looked at"
+        for _, _, row in (*t.failures, *([t.worst] if t.checked else []), *itertools.chain(*t.lowest)):
+            if len(row) != len(radix) or any(x >= n for x, n in zip(row, radix, strict=True)):
+                return f"{part} has a row that is none of the task"
+    return ""
 
 
 def _seal(o: Any) -> str:

@@ -82,12 +82,17 @@ def _forward(model: Model, tokens: Any, last: int, tap: Tap | None) -> Any:
 
 def chunk_size(model: Model, task: Task) -> int:
     """So many rows at a time that activations stay within a few megabytes."""
+    return int(np.clip(2**20 // widest(model, task), 1, 2**14))
+
+
+def widest(model: Model, task: Task) -> int:
+    """Numbers of the largest activation of one row."""
     tokens, answer = task.batch(task.rows(0, 1))
     c, T = model.config, tokens.shape[1]
     asked = int(answer.sum(1).max())
     rows = T if c.n_layers > 1 else asked  # the last block computes what is asked alone
-    widest = max(T * c.d_model, rows * c.d_mlp, c.n_heads * rows * T, asked * c.d_vocab, T * c.n_heads * c.d_head)
-    return int(np.clip(2**20 // max(widest, 1), 1, 2**14))
+    heads = c.n_heads * max(rows * T, T * c.d_head)
+    return int(max(1, T * c.d_model, rows * c.d_mlp, heads, asked * c.d_vocab))
 
 
 def cast(model: Model, dtype: str) -> Model:

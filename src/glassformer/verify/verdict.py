@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import GlassformerError
-from ..records import write_atomically
+from ..limits import DOMAIN, SAMPLE, SEARCH
+from ..records import read_json, write_atomically
 
 FORMAT = "glassformer verdict 1"
 
@@ -63,8 +64,8 @@ class Verdict:
     @classmethod
     def read(cls, path: str | Path) -> "Verdict":
         """A saved verdict; anything that is not one is an error."""
+        o = read_json(path, "damaged verdict, or none", finite=False)  # a margin may be infinite
         try:
-            o = json.loads(Path(path).read_text(encoding="utf-8"))
             if o.pop("format") != FORMAT:
                 raise ValueError("another format")
             holds = o.pop("holds")
@@ -74,12 +75,14 @@ class Verdict:
             verdict = cls(**o)
             if min(verdict.domain, verdict.looked_at, verdict.checked, verdict.wrong, verdict.keep, verdict.chunk) < 0:
                 raise ValueError("a count is negative")
-            if not 0 <= verdict.search <= 10_000 or not 0 <= (verdict.sample or 1) <= 10**12:
+            if not 0 <= verdict.search <= SEARCH or not 0 <= (verdict.sample or 1) <= SAMPLE:
                 raise ValueError(f"sample is {verdict.sample}, search is {verdict.search}")
+            if "sample" in verdict.parts and verdict.parts["sample"]["looked_at"] != verdict.sample:
+                raise ValueError(f"sample is {verdict.sample}, its parts say something else")
+            if max(verdict.domain, verdict.looked_at, verdict.checked, verdict.wrong) > DOMAIN:
+                raise ValueError("a count is beyond all domains")
             if verdict.holds is not holds:
                 raise ValueError(f"holds is {json.dumps(holds)} with {verdict.wrong:,} wrong of {verdict.checked:,}")
-        except OSError as e:
-            raise GlassformerError(f"{path} — cannot be read: {e.strerror}") from None
         except KeyError as e:
             raise GlassformerError(f"{path} — damaged verdict, or none: it has no {e}") from None
         except (ValueError, TypeError, AttributeError, RecursionError) as e:

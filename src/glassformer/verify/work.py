@@ -4,7 +4,7 @@ A chunk is a number. What it holds depends on nothing else: not on how many work
 a run that was interrupted goes on where it was, and ends as if it had never been.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,18 @@ class Work:
     def chunks(self) -> int:
         """How many chunks there are."""
         return sum(-(-n // self.chunk) for n in self.parts.values())
+
+    def rows_in(self, done: Iterable[range]) -> dict[str, int]:
+        """How many rows of each part are in these chunks."""
+        found: dict[str, int] = {}
+        first, ranges = 0, list(done)
+        for part, n in self.parts.items():
+            chunks = -(-n // self.chunk)
+            ends = [(max(r.start - first, 0), min(r.stop - first, chunks)) for r in ranges]
+            rows = sum(min(b * self.chunk, n) - a * self.chunk for a, b in ends if a < b)
+            found |= {part: rows} if rows else {}
+            first += chunks
+        return found
 
     def place(self, i: int) -> tuple[str, int, int]:
         """Chunk i: its part, and which rows of it."""

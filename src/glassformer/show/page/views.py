@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import schema
 from ...dust import sweep
 from ...errors import GlassformerError
 from ...lens.ablate import ablations
@@ -20,6 +21,7 @@ from ...lens.heads import classify
 from ...lens.logits import answer_shares
 from ...lens.modular import take_apart
 from ...model import POSITIONS, Model
+from ...records import read_text
 from ...tasks.base import Task
 from ...tasks.modular_addition import ModularAddition
 from .runs import short
@@ -28,6 +30,8 @@ POINTS, CELLS = 1_000, 128  # tokens in a plane, and rows of a map of cosines, a
 WORK = 30_000_000_000  # what averages and ablations may take, as `work` reckons: some seconds
 PARTS = 48  # heads and MLPs that are silenced, at most
 CURVE = 400  # points of a training curve, at most
+EVALUATED = {"step": schema.whole(0, 10**12), "loss": schema.number, "accuracy": schema.number}
+EVALUATION = schema.record(EVALUATED, {"train_accuracy": schema.number})
 
 
 def work(model: Model, task: Task) -> int:
@@ -150,17 +154,19 @@ def spectrum(model: Model, task: Task) -> dict[str, Any] | None:
 
 def history(path: Path) -> dict[str, Any]:
     """A training curve out of a file of evaluations, one JSON object a line; of several seeds the first."""
+    text = read_text(path)
     try:
-        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+        lines = [json.loads(line) for line in text.splitlines() if line.strip()]
         rows = [x for x in lines if isinstance(x, dict) and x.get("kind", "evaluation") == "evaluation" and "loss" in x]
         rows = [x for x in rows if x.get("seed") == rows[0].get("seed")]
         rows = rows[:: -(-len(rows) // CURVE)] if rows else []
-        curve = {name: [short(x[key]) for x in rows] for name, key in (("loss", "loss"), ("accuracy", "accuracy"))}
-        steps = [int(x["step"]) for x in rows]
-        trained = [short(x["train_accuracy"]) for x in rows] if all("train_accuracy" in x for x in rows) else None
-    except OSError as e:
-        raise GlassformerError(f"{path} — cannot be read: {e.strerror}") from None
-    except (ValueError, KeyError, TypeError):
+        for x in rows:
+            EVALUATION({name: v for name, v in x.items() if name in (*EVALUATED, "train_accuracy")}, "")
+        curve = {name: [short(float(x[name])) for x in rows] for name in ("loss", "accuracy")}
+        steps = [x["step"] for x in rows]
+        both = all("train_accuracy" in x for x in rows)
+        trained = [short(float(x["train_accuracy"])) for x in rows] if both else None
+    except (ValueError, RecursionError, GlassformerError):
         raise GlassformerError(f"{path} — expected a training history, one JSON object a line with step, loss and"
                                " accuracy") from None  # fmt: skip
     if not rows:
