@@ -237,6 +237,83 @@ def test_memory_and_interrupts_leave_nothing(tmp_path, monkeypatch):
     assert names(tmp_path) == ["a"] and path.read_bytes() == b"old"
 
 
+def test_several_files_or_none(tmp_path, monkeypatch):
+    old, new, last = (tmp_path / name for name in ("old", "new", "last"))
+    old.write_bytes(b"old")
+    real = os.replace
+
+    def fail_at_last(beside, target):
+        if Path(target) == last:
+            raise OSError(errno.EIO, "no")
+        real(beside, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail_at_last)
+        with pytest.raises(GlassformerError, match="last — cannot be written: no"):
+            records.write_together({old: b"1", new: b"2", last: b"3"})
+    assert names(tmp_path) == ["old"] and old.read_bytes() == b"old"
+    records.write_together({old: b"1", new: b"2", last: b"3"})
+    assert [p.read_bytes() for p in (old, new, last)] == [b"1", b"2", b"3"]
+    last.unlink()
+    last.mkdir()
+    with pytest.raises(GlassformerError, match="last — cannot be written: it is a folder"):
+        records.write_together({old: b"4", last: b"5"})
+    assert old.read_bytes() == b"1"
+
+
+def test_a_folder_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
+    place, link = tmp_path / "place", tmp_path / "link"
+    link.symlink_to("place")
+
+    def put(path, text):
+        with records.folder_beside(path) as beside:
+            (beside / "made").mkdir()
+            (beside / "made" / "file").write_text(text)
+            records.replace_folder(beside / "made", path)
+
+    put(place, "1")
+    place.chmod(0o750)
+    put(link, "2")
+    assert link.is_symlink() and (place / "file").read_text() == "2" and names(tmp_path) == ["link", "place"]
+    assert stat.S_IMODE(place.stat().st_mode) == 0o750
+    real = os.rename
+
+    def fail_into_place(a, b):
+        if Path(a).name == "made":
+            raise OSError(errno.ENOSPC, "full")
+        real(a, b)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", fail_into_place)
+        with pytest.raises(GlassformerError, match="place — cannot be written: full"):
+            put(place, "3")
+    assert (place / "file").read_text() == "2" and names(tmp_path) == ["link", "place"]
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(GlassformerError, match="file — cannot be written: there is a file of that name"):
+        put(tmp_path / "file", "4")
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_log_grows_by_whole_lines(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    path.write_bytes(b"old")
+    log = records.Log(path, b"begin\n")
+    log.add(b"1\n")
+    real = records._write_all
+
+    def half(file, data):
+        real(file, data[:1])
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "_write_all", half)
+        with pytest.raises(GlassformerError, match="log — cannot be written: full"):
+            log.add(b"2\n")
+    log.add(b"3\n")
+    log.close()
+    assert path.read_bytes() == b"begin\n1\n3\n"
+
+
 # ── one run at a time ──────────────────────────────────────────────────────────────────────────
 HOLDER = """
 import sys, time
