@@ -143,6 +143,7 @@ def test_long_messages_are_cut(call):
     [
         (ValueError("a\nb\x1b"), 2, r"run — failed (a defect of glassformer: ValueError: a; b\x1b; GLASS"),
         (AssertionError(), 2, "a defect of glassformer: AssertionError: ; GLASSFORMER_DEBUG=1 shows where)"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), 2, "not enough memory for this"),
         (MemoryError(), 2, "not enough memory"), (RecursionError("deep"), 2, "nested too deeply"),
         (OSError(28, "No space left on device", "a.bin"), 2, "a.bin — No space left on device"),
         (GlassformerError("a — wrong"), 2, "error: a — wrong\n"), (KeyboardInterrupt(), 130, "error: interrupted\n"),

@@ -76,6 +76,8 @@ def _status(words: list[str]) -> int:
             return _fail(e.format_message())
         if isinstance(e, ModuleNotFoundError) and (known := EXTRAS.get((e.name or "").partition(".")[0])):
             return _fail(f"this needs {known[0]}, which is not installed: pip install 'glassformer[{known[1]}]'")
+        if "can't allocate memory" in str(e) or type(e).__name__ == "OutOfMemoryError":  # as PyTorch says it
+            return _fail("not enough memory for this", shown=e)
         what = f"a defect of glassformer: {type(e).__name__}: {e}; GLASSFORMER_DEBUG=1 shows where"
         return _fail(f"{words[0]} — failed ({what})", shown=e)
 

@@ -62,7 +62,7 @@ def train_(
     first, truth = _model_for(goal, start, "--start"), _model_for(goal, teacher, "--teacher")
     if file.suffix != ".safetensors":
         raise GlassformerError(f"--out {file} — a model's file ends in .safetensors")
-    with alone(file):
+    with alone(file), alone(history):
         files = _files(file, seed, seeds, resume)
         for path in (*files, history, figure):
             check_writable(path)
