@@ -185,7 +185,7 @@ def test_leads_are_never_below_their_bounds_and_just_there_if_nothing_is_free():
 
 @pytest.mark.slow
 def test_leads_are_never_below_their_bounds_for_many_models():
-    within_bounds(range(10, 400))
+    within_bounds(range(10, 250))
 
 
 @pytest.mark.parametrize("kind", list(ACTIVATIONS))
@@ -320,7 +320,7 @@ def test_no_damaged_model_is_passed_that_enumeration_finds_wrong():
 
 @pytest.mark.slow
 def test_no_damaged_model_of_many_is_passed_that_enumeration_finds_wrong():
-    never_contradicts(300, seed=2)
+    never_contradicts(100, seed=2)
 
 
 ONES, LAYER, ROTARY = "addition:digits=2,order=ones", "addition:digits=2", "adder-hinge:digits=2"
