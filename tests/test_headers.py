@@ -203,12 +203,12 @@ def test_escapes_in_names_are_shown_and_not_sent(whole, tmp_path, call):
 @pytest.mark.parametrize("name", [*COMMANDS, *FOREIGN])
 def test_every_field_through_every_command(whole, tmp_path, call, name):
     command, path = (COMMANDS | FOREIGN)[name], tmp_path / "c.safetensors"
-    values = VALUES | {"long": HUGE * "x"}
+    values = VALUES | ({"long": HUGE * "x"} if name == "count" else {})
     for place in places(sealed_header(whole)):
-        for value in values.values():
-            for seal in (True, False):
+        for what, value in values.items():
+            for seal in (True, False) if what == "null" else (True,):
                 changed(whole, path, place, value, seal)
-                with soon(60):
+                with soon(120):
                     one_line(call(*(w.format(path) for w in command)))
         for left in tmp_path.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()

@@ -1,6 +1,7 @@
 """What is too much is refused before the work begins: one line, status 2, and the limit in it."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,6 +103,8 @@ def test_what_fits_is_not_refused(monkeypatch):
     tiny = Recipe(steps=1, batch=64, test_rows=50, evaluate_every=1)
     monkeypatch.setattr(limits, "memory", lambda: 2**27)
     assert [e.kind for e in train(load_task("addition"), tiny)][-1] == "done"
+    few = replace(tiny, data="draw", train_rows=20, batch=10**7)  # no more are read at once than there are
+    assert [e.kind for e in train(load_task("addition"), few)][-1] == "done"
     monkeypatch.setattr(limits, "memory", lambda: 2**17)
     with pytest.raises(GlassformerError, match="takes at least"):
         next(iter(train(load_task("addition"), tiny)))

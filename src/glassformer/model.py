@@ -304,8 +304,8 @@ class Model:
             raise GlassformerError(
                 f"model — {self.config.d_vocab} tokens, but the vocabulary has {len(self.vocabulary)}"
             )
-        kind = _kind(weights["embed.W_E"])
-        if mixed := [n for n, w in weights.items() if _kind(w) != kind]:
+        first, kind = weights["embed.W_E"], _kind(weights["embed.W_E"])
+        if mixed := [n for n, w in weights.items() if w.dtype != first.dtype]:
             other = f"{mixed[0]} as {_kind(weights[mixed[0]])}"
             raise GlassformerError(f"model — expected arrays of one type, got embed.W_E as {kind} and {other}")
         for name in ("eps", "base", "slope", "scale"):

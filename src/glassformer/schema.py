@@ -21,6 +21,10 @@ def refuse(where: str, expected: str, got: Any) -> NoReturn:
     raise GlassformerError(f"{where or 'it'} must be {expected}, got {'null' if got is None else shown(got)}")
 
 
+def anything(value: Any, where: str) -> None:
+    """What someone else looks at."""
+
+
 def whole(least: int, most: int) -> Check:
     """A whole number in a range."""
 

@@ -96,7 +96,7 @@ def _files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     try:
         words = read_json(path / "config.json")
         return words["transformer_lens"], load(read_bytes(path / "model.safetensors", memory())), words
-    except (ValueError, KeyError, TypeError, SafetensorError) as e:
+    except (GlassformerError, ValueError, KeyError, TypeError, SafetensorError) as e:
         raise GlassformerError(f"{path} — not a folder of config.json and model.safetensors as exported: {e}") from None
 
 

@@ -380,7 +380,7 @@ def _afford(task: Task, recipe: Recipe, members: int, start: Model | None) -> No
     number = 4 if recipe.dtype == "float32" else 8  # bytes
     weights = sum(map(math.prod, shapes.values()))
     afford(f"training — {members:,} times {weights:,} weights", 4 * number * members * weights)  # good, gradient, state
-    batch = recipe.batch or recipe.train_rows
+    batch = recipe.batch if recipe.data == "fresh" else min(recipe.batch or recipe.train_rows, recipe.train_rows)
     row = max(c.n_layers - 1, 0) * (T * (2 * c.d_model + c.d_mlp) + c.n_heads * T * T)
     afford(f"training — {members:,} times a batch of {batch:,}", number * members * batch * row)
 
