@@ -1,6 +1,9 @@
 """Which arrays a config asks for, and of which shapes: to make them, to check them, to print them."""
 
 import math
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,16 +29,18 @@ AFTER = {"ln_final.w": "D?", "ln_final.b": "D?", "unembed.W_U": "DV", "unembed.b
 OPTIONAL = {n for n, axes in (BLOCK | AFTER).items() if axes.endswith("?")}
 
 
-def axes(c: "Config") -> dict[str, str]:
+@lru_cache(maxsize=64)  # every Model asks, several times
+def axes(c: "Config") -> Mapping[str, str]:
     """Name -> axes of every array that a model of this config can have, in reading order."""
     inside = {f"blocks.{i}.{n}": a for i in range(c.n_layers) for n, a in BLOCK.items()}
-    return {n: a for n, a in (BEFORE | inside | AFTER).items() if not _excluded(c, n)}
+    return MappingProxyType({n: a for n, a in (BEFORE | inside | AFTER).items() if not _excluded(c, n)})
 
 
-def shapes(c: "Config") -> dict[str, tuple[int, ...]]:
+@lru_cache(maxsize=64)
+def shapes(c: "Config") -> Mapping[str, tuple[int, ...]]:
     """Name -> shape of every array that a model of this config can have."""
     sizes = {"V": c.d_vocab, "T": c.n_ctx, "D": c.d_model, "H": c.n_heads, "K": c.d_head, "F": c.d_mlp}
-    return {name: tuple(sizes[a] for a in ax.rstrip("?")) for name, ax in axes(c).items()}
+    return MappingProxyType({name: tuple(sizes[a] for a in ax.rstrip("?")) for name, ax in axes(c).items()})
 
 
 def required(c: "Config", mlp: bool | None = None) -> dict[str, tuple[int, ...]]:

@@ -21,7 +21,7 @@ from glassformer.verify.prove.forms import CURVED, LIBRARY, Arithmetic, Form, ex
 from glassformer.verify.prove.layout import layout_of
 from glassformer.verify.prove.proof import attempt, splits
 from glassformer.verify.prove.refute import common, refute, tokens_of
-from helpers import random_model
+from helpers import prove_once, random_model
 
 ADDERS = ["addition:digits=10", "adder-hinge:dtype=float32"]
 MORE = ["addition:digits=10,order=ones", "adder-least", "adder-hinge", "adder-hinge:norm=rms"]
@@ -236,7 +236,7 @@ def test_leads_are_never_below_their_bounds_for_all_kinds(number):
 def test_ten_digits_are_proved(ref):
     model = load(ref)
     task = refs.load_task(model)
-    proof = prove(model, task)
+    proof = prove_once(model, task)
     assert (proof.result, proof.method, proof.dtype) == ("proved", "certificate", model.dtype), proof.reason
     assert proof.cases > 6_000 and proof.counterexample is None and proof.model == verify(model, task, sample=1).model
     rows = np.concatenate([task.edges()[::20], task.sample(1_000, np.random.default_rng(0))])

@@ -11,6 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -58,19 +59,7 @@ class Addition(Task):
 
     def edges(self) -> Rows:
         """Carry cascades of every length and place, made of every pair of digits; and numbers of a pattern."""
-        n = self.digits
-        power = 10 ** np.arange(n)
-        first, last = np.triu_indices(n)                                       # a carry starts at first, ends at last
-        column = np.arange(n)
-        starts, runs = (column == first[:, None]), (column > first[:, None]) & (column <= last[:, None])
-        edges = [_patterns(n)]
-        # Sums 10 and 18 start a carry, 9 and 8 do not: the same columns without one, the nearest miss.
-        start_pairs = [(d, 10 - d) for d in range(1, 10)] + [(9, 9), (9, 0), (4, 5), (4, 4)]
-        run_pairs = [(d, 9 - d) for d in range(10)]
-        for start, run, rest in itertools.product(start_pairs, run_pairs, [(0, 0), (4, 4), (9, 9)]):
-            a, b = (np.where(starts, start[i], np.where(runs, run[i], rest[i])) @ power for i in (0, 1))
-            edges.append(np.stack([a, b], axis=1))
-        return np.unique(np.concatenate(edges), axis=0)
+        return _edges(self.digits).copy()
 
     def classes(self, rows: Rows) -> Any:
         """How many carries, and how many columns the longest of them runs through: 999+1 has "carries=3 cascade=3"."""
@@ -132,6 +121,22 @@ class Addition(Task):
 
     def steps(self, prompt: Sequence[int]) -> int:
         return self.digits + 1 + (self.stop is not None)
+
+
+@lru_cache(maxsize=16)  # whoever verifies, proves or compares asks for them
+def _edges(n: int) -> Rows:
+    power = 10 ** np.arange(n)
+    first, last = np.triu_indices(n)                                           # a carry starts at first, ends at last
+    column = np.arange(n)
+    starts, runs = (column == first[:, None]), (column > first[:, None]) & (column <= last[:, None])
+    edges = [_patterns(n)]
+    # Sums 10 and 18 start a carry, 9 and 8 do not: the same columns without one, the nearest miss.
+    start_pairs = [(d, 10 - d) for d in range(1, 10)] + [(9, 9), (9, 0), (4, 5), (4, 4)]
+    run_pairs = [(d, 9 - d) for d in range(10)]
+    for start, run, rest in itertools.product(start_pairs, run_pairs, [(0, 0), (4, 4), (9, 9)]):
+        a, b = (np.where(starts, start[i], np.where(runs, run[i], rest[i])) @ power for i in (0, 1))
+        edges.append(np.stack([a, b], axis=1))
+    return np.unique(np.concatenate(edges), axis=0)
 
 
 def digits_of(numbers: Any, n: int) -> Any:
