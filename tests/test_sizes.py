@@ -10,6 +10,9 @@ from glassformer import Config, GlassformerError, Vocabulary, limits, load, load
 from glassformer.blueprint import rotation_fixing_ones
 from glassformer.checkpoint import save
 from glassformer.decode import decode
+from glassformer.lens.fourier import basis
+from glassformer.lens.truth import truth
+from glassformer.lens.wiring import passes
 from glassformer.model import zeros
 from glassformer.registry import split
 from glassformer.runs import run
@@ -202,3 +205,12 @@ def test_a_wide_stream_is_not_rotated(tmp_path, call):
     wide = random_model(d_model=2_050, n_layers=1, n_heads=1, d_head=1, d_mlp=1, d_vocab=2, n_ctx=2, extras=False)
     path = save(wide, tmp_path / "w.safetensors")
     assert "2,048" in refused(call("disguise", path, "--out", tmp_path / "c.safetensors", "--key", tmp_path / "k.json"))
+
+
+def test_tables_of_all_pairs_of_tokens_are_not_made():
+    with pytest.raises(GlassformerError, match="spectrum — 10,000,000 frequencies of 10,000,000 tokens — takes"):
+        basis(10**7)
+    with pytest.raises(GlassformerError, match="wiring — 10,000,000 by 10,000,000 numbers — takes at least"):
+        passes(np.zeros((10**7, 1)), np.zeros((1, 10**7)), {"all": (0, 1)}, False)
+    with pytest.raises(GlassformerError, match="truth — the number of heads must be a whole number from 0 to 2,000"):
+        truth(random_model(n_layers=1, n_heads=2_001, d_head=1, extras=False))

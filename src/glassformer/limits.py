@@ -3,6 +3,7 @@
 import math
 import operator
 import os
+from functools import cache
 from typing import Any
 
 from .errors import GlassformerError, shown
@@ -30,6 +31,7 @@ MEMBERS = 1_000  # of an ensemble
 RUNS = 100_000  # of a sweep
 PROCESSES = max(32, 4 * cores())  # more would but wait for each other, and each has some 50 MB to itself
 WIDEST_BASIS = 8_192  # d_model of a stream that is rotated: takes time with its cube
+HEADS = 2_000  # of all layers, where each is looked at with each other
 WIDEST_KEY = 2_048  # d_model of a disguised model: its key has a number for each pair of coordinates
 
 
@@ -56,6 +58,7 @@ def many(n: int) -> str:
     return f"{n:,}" if n < 10**15 else f"about 10^{int(math.log10(n) + 1e-9)}"
 
 
+@cache
 def memory() -> int:
     """Bytes of memory that this process may have, as far as the system says."""
     known = [2**63]

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..dust import ranked
 from ..errors import GlassformerError
+from ..limits import afford
 
 KEY = 0.2  # a frequency is key if its waves are at least so large, beside the largest one's
 
@@ -22,6 +23,7 @@ def basis(p: int) -> tuple[Any, Any]:
     Each frequency has a cosine and then a sine, but for p/2 of an even p, whose sine is 0 everywhere.
     """
     k = (np.arange(p) + 1) // 2
+    afford(f"spectrum — {p:,} frequencies of {p:,} tokens", 8 * p * p)
     angle = 2 * np.pi * (np.outer(k, np.arange(p)) % p) / p                    # p p
     odd = np.arange(p)[:, None] % 2 == 1
     rows = np.where(odd | (k == 0)[:, None], np.cos(angle), np.sin(angle))

@@ -14,6 +14,7 @@ from .. import arrays
 from ..checkpoint import digest
 from ..dust import ranked
 from ..errors import GlassformerError
+from ..limits import HEADS, SEED, within
 from ..model import Model, Place, forward, gained
 from ..tap import Record, record
 from ..tasks.base import Task
@@ -87,6 +88,8 @@ def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
         model = model.map(arrays.numpy)
     if task is not None and task.vocabulary != model.vocabulary:
         raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    within("truth — seed", seed, 0, SEED)
+    within("truth — the number of heads", model.config.n_layers * model.config.n_heads, 0, HEADS)
     slots = slots_of(model)
     tokens, valid, asked, inputs = _examples(model, task, seed)
     with np.errstate(all="ignore"):  # a program may overflow where nobody asks

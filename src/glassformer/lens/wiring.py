@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import arrays
 from ..errors import GlassformerError
+from ..limits import afford
 from ..model import POSITIONS, Model, Place
 
 MEAN = "(mean)"
@@ -178,6 +179,7 @@ def passes(rows: Any, columns: Any, slots: dict[str, tuple[int, int]], mean: boo
     """Slot -> norm of rows [n,D] times columns [D,m] over the slot's coordinates, where it is not 0."""
     via = {}
     for name, (a, b) in slots.items():
+        afford(f"wiring — {len(rows):,} by {columns.shape[1]:,} numbers", 8 * len(rows) * columns.shape[1])
         size, most = _norm(rows[:, a:b] @ columns[a:b]), _norm(rows[:, a:b]) * _norm(columns[a:b])
         if size > dust(rows) * most:
             via[name] = size
