@@ -54,7 +54,8 @@ def digest(model: Model) -> str:
     parts = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
     for name in sorted(parts):
         w = np.ascontiguousarray(arrays.numpy(parts[name]))
-        h.update(_dump([name, str(w.dtype), list(w.shape)]))
+        kind = str(parts[name].dtype).removeprefix("torch.")  # bfloat16 becomes float32 in NumPy, and is not the same
+        h.update(_dump([name, kind, list(w.shape)]))
         h.update(w.tobytes())
     return h.hexdigest()
 

@@ -66,11 +66,37 @@ def least_split(spots, row, kind):
 
 
 def test_it_shares_nothing_with_the_first_checker():
+    """Of this package it imports these names and no others, in any way that Python has."""
+    shared = {"arrays", "Model", "digest", "GlassformerError", "Task"}
     for module in (second, balls):
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
-        near = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level == 1}
-        far = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level > 1}
-        assert near <= {"balls"} and far <= {None, "model", "checkpoint", "errors", "tasks.base"}
+        plain = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+        ours = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and (n.level or "glassformer" in n.module)]
+        assert not any("glassformer" in name for name in plain)
+        assert {a.name for n in ours if n.module != "balls" for a in n.names} <= shared
+        called = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "import_module"]
+        assert all(n.args[0].value == "flint" for n in called)
+
+
+def test_a_model_of_bfloat16_is_not_taken_for_float32():
+    """NumPy has no bfloat16: as an array it is float32, and as a model it is another."""
+    pytest.importorskip("torch")
+    model = load("addition:digits=1")
+    single, half = model.torch("float32"), model.torch("float32").torch("bfloat16")
+    task = refs.load_task(model)
+    rough = half.torch("float32")  # the same numbers
+    proof = prove(single, task, method="certificate")
+    assert digest(half) != digest(rough)
+    forged = proof.certificate | {"model": digest(half), "dtype": "bfloat16", "margin": 1e-12}
+    again = check_again(half, task, forged)
+    assert not again.holds and "bfloat16" in again.reason
+
+
+def test_a_field_of_the_config_that_it_does_not_know_is_refused(monkeypatch):
+    model = load("addition:digits=1")
+    monkeypatch.setattr(balls, "READ", balls.READ - {"scale"})
+    with pytest.raises(balls.Open, match="scale="):
+        balls.Net(replace(model, config=replace(model.config, scale=3.0)))
 
 
 # ── where the digits stand, cases, sums over columns ───────────────────────────────────────────
@@ -371,7 +397,7 @@ POISON = [
     ("a logit may overflow", ONES, {"weights": {"unembed.b_U": (12, -1.7e308)}}),
     ("a logit may overflow", ROTARY, {"tied": False, "weights": {"unembed.W_U": ((0, 3), -1e307)}}),
     ("mask=none is not covered", ONES, {"mask": "none"}),
-    ("float64 or all float32", ROTARY, {"dtype": "float16"}),
+    ("weights of float16 are not covered", ROTARY, {"dtype": "float16"}),
 ]  # fmt: skip
 
 

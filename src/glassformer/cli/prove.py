@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from .. import records, refs
+from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.base import Task
 from ..verify.prove import Checked, Proof, check_certificate, prove, stand_by
@@ -31,6 +32,13 @@ def prove_(
     as_json: Json = False,
 ) -> None:
     """Is it right on all of its domain? Proved, refuted with a counterexample, or unknown."""
+    if second:
+        method = "certificate" if method == "auto" else method
+        if method == "enumeration":
+            raise GlassformerError("--second — checks certificates; leave out --method enumeration, which has none")
+        from ..verify.prove.second import available
+
+        available()
     model = refs.load(ref)
     chosen = refs.load_task(task or model)
     if certificate:
@@ -55,8 +63,6 @@ def prove_(
     else:
         _show(ref, proof)
         _say("the second checker: it", again)
-        if second and not again:
-            out.print("there is no certificate that a second checker could look at")
         if path:
             out.print(f"wrote {path}" if proof.certificate else "no certificate to write", soft_wrap=True)
     raise typer.Exit(0 if proof.holds and (again is None or again.holds) else 1)

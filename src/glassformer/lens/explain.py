@@ -20,6 +20,7 @@ from .stream import embedded
 READ_AT_LEAST = 0.01  # attention weights below this are not listed
 LAST = slice(-1, None)  # the position that is explained
 SAME = 0.999  # cosine from which a slot is said to hold the code of a token or position
+ROUNDED = 6e-5  # of the largest share: what a sum of shares may be off by in float32
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,10 @@ class Explanation:
         if self.shares:
             by_size = [self.shares[i] for i in ranked([abs(s) for _, s in self.shares])]
             lines += ["", "Where the margin comes from", *[f"  {number(s):>12}  {name}" for name, s in by_size]]
-            lines.append(f"  {number(self.margin):>12}  in all")  # large shares that cancel do not sum to it
+            total, largest = sum(s for _, s in self.shares), max(abs(s) for _, s in self.shares)
+            if abs(total - self.margin) <= ROUNDED * largest:  # large shares that cancel sum to it but for rounding
+                total = self.margin
+            lines.append(f"  {number(total):>12}  in all")
         return "\n".join(lines)
 
 

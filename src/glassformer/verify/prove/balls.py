@@ -7,7 +7,7 @@ model.py, and every number on the way is shown to be finite in the model's type.
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -29,6 +29,10 @@ COVERED = {
     "n_layers": (1,), "mask": ("causal",), "norm": ("layer", "rms", "none"),
     "activation": ("relu", "gelu", "gelu_new", "silu"),
     "positions": ("learned", "none", "sinusoidal", "rotary", "alibi"),
+}  # fmt: skip
+READ = {  # fields of the config that are computed with, or checked elsewhere; any other must be at its default
+    "d_vocab", "n_ctx", "d_model", "n_heads", "d_head", "d_mlp", "norm_first", "eps", "base", "slope", "scale",
+    "qk_norm", "tied",
 }  # fmt: skip
 ARRAYS = {
     "": "embed.W_E pos_embed.W_pos ln_final.w ln_final.b unembed.W_U unembed.b_U",
@@ -132,16 +136,19 @@ class Net:
 
     def __init__(self, model: Model) -> None:
         self.c = c = model.config
-        for name, values in COVERED.items():
-            if getattr(c, name) not in values:
-                raise Open(f"{name}={getattr(c, name)} is not covered")
+        for field in fields(c):
+            value = getattr(c, field.name)
+            if value not in COVERED.get(field.name, (field.default,)) and field.name not in READ:
+                raise Open(f"{field.name}={value} is not covered")
+        if model.dtype not in ("float64", "float32"):
+            raise Open(f"weights of {model.dtype} are not covered")
         self.weights = weights = {name: arrays.numpy(w) for name, w in model.weights.items()}
         if unknown := sorted(set(weights) - {at + name for at, names in ARRAYS.items() for name in names.split()}):
             raise Open(f"{', '.join(unknown)}: not covered")
-        if {str(w.dtype) for w in weights.values()} not in ({"float64"}, {"float32"}):
-            raise Open("weights are covered that are all float64 or all float32")
-        self.f = f = Floats(str(weights["embed.W_E"].dtype))
+        self.f = f = Floats(model.dtype)
         for name, w in weights.items():
+            if str(w.dtype) != model.dtype:
+                raise Open(f"{name} is {w.dtype}, others {model.dtype}")
             if not np.isfinite(w).all():
                 raise Open(f"{name} is not finite")
             if ((w != 0) & (abs(w) < np.finfo(w.dtype).tiny)).any():

@@ -106,6 +106,8 @@ class Bounder:
         joint_low, joint_high = self._range(row, shares.sum(1), spread.sum(1) + SLACK * np.abs(shares).sum(1), cases)
         most = np.maximum(np.abs(alone_low), np.abs(alone_high)) / middle[:, None]
         lost = (most * tilt).sum(1)                                            # R cases
+        # Each is a bound by itself, and one that is NaN says nothing. If a sum of weights may be 0, both are NaN: the
+        # ends apart because one of them is divided by it, and the joint ones because the middle is.
         low, high = np.fmax(apart_low, joint_low - lost), np.fmin(apart_high, joint_high + lost)
 
         # What the directions miss, what the products with W_O round off, and underflow. A mean of values is bounded by
@@ -185,7 +187,7 @@ class Bounder:
         lead = np.full((len(right), W.shape[1]), np.inf, Real)
         low, high = (Real(1), Real(1)) if x.low is None else (x.low, x.high)
         size = x.size @ np.abs(W)                                              # cases V
-        slip = (a.gamma(D + 1) + SLACK * D) * size + D * a.tiny * high + a.bounded(size / low)
+        slip = (a.gamma(D + 1) + SLACK * D) * size + 2 * D * a.tiny * high + a.bounded(size / low)
         for y in np.unique(right):
             here = right == y
             by = W[:, [y]] - W

@@ -44,7 +44,9 @@ def check_certificate(model: Model, task: Task, certificate: Mapping[str, Any]) 
         for bounds in bounder.bounds(row, splits[row]):
             if not (np.isfinite(bounds.lead) & (bounds.lead > 0)).all():
                 return Checked(False, cases, -np.inf, f"open: {describe(layout, bounds)}")
-            cases, margin = cases + len(bounds.cases), min(margin, float(bounds.lead.min()))
+            least = float(bounds.lead.min())
+            least = least if least <= bounds.lead.min() else math.nextafter(least, -math.inf)
+            cases, margin = cases + len(bounds.cases), min(margin, least)
     if not cases or cases != certificate["cases"] or not margin >= certificate["margin"]:
         return Checked(False, cases, margin, "the certificate claims another number of cases or a larger margin")
     return Checked(True, cases, margin)

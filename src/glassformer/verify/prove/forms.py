@@ -118,7 +118,8 @@ class Arithmetic:
         size = x.size
         many = (self.gamma(terms) + SLACK * terms) * (size @ np.abs(W))
         slips = np.where(terms > 2, many, np.where(terms == 2, (2 * self.u + SLACK) * y.size, 0))
-        slips = slips + (2 * self.u + SLACK) * (size @ loose) + terms * self.tiny * (1 if x.high is None else x.high)
+        slips = slips + (2 * self.u + SLACK) * (size @ loose)
+        slips = slips + 2 * terms * self.tiny * (1 if x.high is None else x.high)  # of products and of sums
         y = replace(y, rad=(1 + SLACK * len(W)) * y.rad + slips + self.bounded(x.largest @ np.abs(W)))
         return y if b is None else self.add(y, exact(b))
 
@@ -147,12 +148,12 @@ class Arithmetic:
         twins = _twins(x, w)
         if kind == "layer":
             # The mean may be off by as much for all coordinates: one symbol for that.
-            off = (self.gamma(N + 1) * x.size.sum(-1) + x.rad.sum(-1) + SLACK * N * x.size.sum(-1)) / N + self.tiny
+            off = (self.gamma(N + 1) * x.size.sum(-1) + x.rad.sum(-1) + SLACK * N * x.size.sum(-1)) / N + 2 * self.tiny
             off = off + self.bounded(x.size.sum(-1))
             shared = np.broadcast_to(off[..., None], x.mid.shape)
             gen = np.concatenate([x.gen - x.gen.mean(-1, keepdims=True), shared[None]])
             x = Form(x.mid - x.mid.mean(-1, keepdims=True), gen, x.rad)
-        slip = (self.u + SLACK) * x.size * (kind == "layer")
+        slip = ((self.u + SLACK) * x.size + self.tiny) * (kind == "layer")
         reach = x.reach + slip
         most, least = np.abs(x.mid) + reach, np.maximum(np.abs(x.mid) - reach, 0)
         tilt = self.gamma(N + 4) + SLACK * N

@@ -46,8 +46,7 @@ class Again:
 
 def check_again(model: Model, task: Task, certificate: Mapping[str, Any]) -> Again:
     """Whether a certificate proves, in rigorous ball arithmetic, that the model is right on the task's whole domain."""
-    if flint is None:
-        raise GlassformerError("the second checker — needs python-flint: pip install 'glassformer[proof]'")
+    available()
     spots = spots_of(task)
     if task.vocabulary != model.vocabulary:
         raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
@@ -69,6 +68,12 @@ def check_again(model: Model, task: Task, certificate: Mapping[str, Any]) -> Aga
             return Again(False, cases, -math.inf, str(why))
     less = f"the margin found, {margin:.6g}, is smaller than the {claimed:.6g} that the certificate claims"
     return Again(True, cases, margin, less if margin < claimed else "")
+
+
+def available() -> None:
+    """An error that says what to install, if it cannot run here."""
+    if flint is None:
+        raise GlassformerError("the second checker — needs python-flint: pip install 'glassformer[proof]'")
 
 
 def below(x: Ball) -> float:
