@@ -283,7 +283,9 @@ def test_a_folder_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "full")
         real(a, b)
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch:  # a system that cannot swap two folders in one step
+        patch.setattr(records, "_exchange", lambda a, b: False)
+        put(place, "2")
         patch.setattr(os, "rename", fail_into_place)
         with pytest.raises(GlassformerError, match="place — cannot be written: full"):
             put(place, "3")
@@ -292,6 +294,27 @@ def test_a_folder_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
     with pytest.raises(GlassformerError, match="file — cannot be written: there is a file of that name"):
         put(tmp_path / "file", "4")
     assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_folder_is_swapped_in_one_step(tmp_path, monkeypatch):
+    """Where that can be: then no moment is without a folder, whenever a run is killed."""
+    if not records._exchange(*(tmp_path / name for name in ("a", "b") if not (tmp_path / name).mkdir())):
+        pytest.skip("this system cannot")
+    monkeypatch.setattr(os, "rename", lambda a, b: pytest.fail("two steps"))
+    with records.folder_beside(tmp_path / "a") as beside:
+        (beside / "made").mkdir()
+        (beside / "made" / "new").touch()
+        records.replace_folder(beside / "made", tmp_path / "a")
+    assert names(tmp_path) == ["a", "b"] and names(tmp_path / "a") == ["new"]
+
+
+def test_a_folder_that_a_killed_run_took_away_is_put_back(tmp_path):
+    left = records._beside(tmp_path / "place", "new") / records.OLD
+    left.mkdir(parents=True)
+    (left / "file").write_text("old")
+    with pytest.raises(ZeroDivisionError), records.folder_beside(tmp_path / "place"):
+        raise ZeroDivisionError
+    assert (tmp_path / "place" / "file").read_text() == "old" and names(tmp_path) == ["place"]
 
 
 def test_a_log_grows_by_whole_lines(tmp_path, monkeypatch):

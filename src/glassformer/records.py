@@ -7,6 +7,7 @@ GlassformerError for what is wrong with a file.
 """
 
 import contextlib
+import ctypes
 import errno
 import hashlib
 import json
@@ -34,6 +35,8 @@ KINDS = {
 }  # fmt: skip
 WAITING = getattr(os, "O_NONBLOCK", 0)  # a pipe without a writer is opened at once, and then refused
 BINARY = getattr(os, "O_BINARY", 0)
+OLD = ".old"
+NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}  # the last of folders on some network disks
 NAME = 200  # bytes of a file's name that a name beside it repeats; systems end at 255
 
 
@@ -158,7 +161,9 @@ def replace_folder(new: Path, path: Path) -> None:
             if not stat.S_ISDIR(found.st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name")
             os.chmod(new, stat.S_IMODE(found.st_mode))
-            old = new.with_name(".old")  # goes with the private folder
+            if _exchange(new, target):  # in one step; what was there goes with the private folder
+                return sync(target.parent)
+            old = new.with_name(OLD)  # a run that is killed here leaves no folder, and the next one puts it back
             os.rename(target, old)
         try:
             os.rename(new, target)
@@ -235,7 +240,10 @@ def folder_beside(path: str | Path) -> Iterator[Path]:
     """A private folder beside `path`, gone at the end: to write in what is then renamed into place."""
     path = Path(path)
     try:
-        beside = _beside(Path(os.path.realpath(path)), "new")
+        target = Path(os.path.realpath(path))
+        beside = _beside(target, "new")
+        if (beside / OLD).is_dir() and not os.path.lexists(target):
+            os.rename(beside / OLD, target)
         handle = _create(beside, folder=True)
     except (OSError, ValueError) as e:
         raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
@@ -312,8 +320,20 @@ def _create(beside: Path, folder: bool = False) -> int:
     raise OSError(errno.EBUSY, "another run is writing it")
 
 
+def _exchange(a: Path, b: Path) -> bool:
+    """Swaps what two names stand for in one step, where the system can do that."""
+    try:
+        swap = ctypes.CDLL(None).renameat2
+    except (OSError, AttributeError, TypeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of Linux
+    return bool(swap(here, os.fsencode(a), here, os.fsencode(b), exchange) == 0)
+
+
 def _make(beside: Path) -> int:
     os.mkdir(beside)
+    if fcntl is None:  # nor does such a system open folders
+        return os.open(os.devnull, os.O_RDONLY)
     try:
         return os.open(beside, os.O_RDONLY)
     except OSError:
@@ -346,8 +366,9 @@ def _hold(handle: int) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
-        return True
+    except OSError as e:
+        if e.errno not in NO_LOCKS:
+            raise
     return True
 
 
@@ -374,11 +395,12 @@ def alone(path: str | Path | None) -> Iterator[None]:
 
 def _lock(lock: Path) -> int | None:
     """The lock file, open and held; None if another run has it."""
-    while True:
-        handle = os.open(lock, os.O_RDONLY | os.O_CREAT | WAITING | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    for _ in range(9):  # others may do the same at the same time
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | WAITING | getattr(os, "O_NOFOLLOW", 0), 0o666)
         if not _hold(handle):
             os.close(handle)
             return None
         if os.fstat(handle).st_nlink:
             return handle
         os.close(handle)  # its run has just ended, and taken it away
+    raise OSError(errno.EBUSY, "another run is writing it")
