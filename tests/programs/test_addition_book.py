@@ -2,15 +2,13 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
+from glassformer.claims.ch6 import wrong_streams
 from glassformer.count import count
 from glassformer.errors import GlassformerError
-from glassformer.model import forward
 from glassformer.programs.addition_book import book
 from glassformer.refs import load_task
-from glassformer.tap import Record, on
 from glassformer.verify import verify
 
 
@@ -30,31 +28,12 @@ def test_three_digits_in_float64_only() -> None:
     assert verify(model.astype("float32"), task, rows=rows[:20]).wrong > 10  # how many exactly, rounding decides
 
 
-@pytest.mark.slow
-def test_every_pair_of_three_digits() -> None:
-    """All 1,000,000 pairs, each stream before the MLP once: there are some 40,000 different ones, to the last bit.
-
-    (`glassformer verify addition:digits=3,variant=book` runs the MLP of 23,988 neurons four million times instead.)
-    """
-    model = book(3)
-    task = load_task(model)
-    attention = {name: w for name, w in model.weights.items() if ".mlp." not in name}
-    config = replace(model.config, d_mlp=0)
-    found: set[bytes] = set()
-    for start in range(0, task.size, 20_000):
-        tokens, answer = task.batch(task.rows(start, start + 20_000))
-        kept = Record()
-        forward(config, attention, tokens[:, :-1], kept, last=4)
-        streams = kept["blocks.0.hook_resid_post"].reshape(-1, 7)
-        rows = np.column_stack([streams.view(np.int64), tokens[answer]])
-        found.update(map(bytes, np.unique(rows, axis=0)))
-    different = np.frombuffer(b"".join(found), np.int64).reshape(-1, 8)
-    assert 7_996 <= len(different) < 200_000  # a stream at least for every digit of every sum
-    for part in np.array_split(different, len(different) // 256):
-        stream, wanted = part[:, None, :7].copy().view(np.float64), part[:, 7]
-        tap = on(model, {"blocks.0.hook_resid_mid": lambda x, s=stream: s})
-        logits = model(np.zeros((len(part), 1), np.int64), tap=tap)
-        assert (logits[:, 0].argmax(-1) == wanted).all()
+def test_streams_that_go_wrong_are_counted() -> None:
+    """By what the slow claim booklet-6.8-right-3 goes through all pairs of three digits."""
+    model = book(1)
+    assert wrong_streams(model) == 0
+    broken = {n: w * 0 if n == "blocks.0.mlp.W_out" else w for n, w in model.weights.items()}
+    assert wrong_streams(replace(model, weights=broken)) > 0
 
 
 def test_counts() -> None:

@@ -224,8 +224,8 @@ def test_leads_at_the_ends_of_the_range_are_never_below_their_bounds_for_400_mod
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(14, len(KINDS)))
-def test_leads_are_never_below_their_bounds_for_all_kinds(number):
+@pytest.mark.parametrize("number", range(14, len(KINDS), 4))  # they are shuffled
+def test_leads_are_never_below_their_bounds_for_many_kinds(number):
     for digits, split in ((1, "pair"), (2, "digit")):
         for _, off in differences(number, digits, split, 100):
             assert (off >= 0).all()

@@ -1,13 +1,17 @@
 """Chapter 6 of the booklet, *Decimal Addition*: sections 6.1 to 6.8."""
 
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from ..count import Count, count
 from ..craft import table
+from ..model import Model, forward
 from ..programs.add_mod import separation
 from ..refs import load, load_task
+from ..tap import Record, on
 from ..verify import verify
 from . import claim
 
@@ -22,6 +26,36 @@ def counted(ref: str) -> Count:
 def wrong(ref: str, **options: object) -> int:
     model = load(ref)
     return verify(model, load_task(model), **options).wrong
+
+
+def wrong_streams(model: Model) -> int:
+    """How many of the different streams that the MLP is given, over all inputs, end in a wrong token.
+
+    Many inputs come to the same stream, to the last bit: of the 4,000,000 for 3 digits, some 40,000 differ. An MLP of
+    23,988 neurons is asked for each of these once, and no input is wrong if none of them is.
+    """
+    task, D = load_task(model), model.config.d_model
+    attention = {name: w for name, w in model.weights.items() if ".mlp." not in name}
+    config = replace(model.config, d_mlp=0)
+    found: set[bytes] = set()
+    for start in range(0, task.size, 20_000):
+        tokens, answer = task.batch(task.rows(start, min(start + 20_000, task.size)))
+        kept = Record()
+        forward(config, attention, tokens[:, :-1], kept, last=int(answer[0].sum()))
+        streams = kept["blocks.0.hook_resid_post"].reshape(-1, D)
+        rows = np.column_stack([streams.view(np.int64), tokens[answer]])
+        found.update(map(bytes, np.unique(rows, axis=0)))
+    different = np.frombuffer(b"".join(found), np.int64).reshape(-1, D + 1)
+    wrong = 0
+    for part in np.array_split(different, -(-len(different) // 256)):
+        stream, wanted = part[:, None, :D].copy().view(np.float64), part[:, D]
+
+        def given(x: Any, stream: Any = stream) -> Any:
+            return stream
+
+        logits = model(np.zeros((len(part), 1), np.int64), tap=on(model, {"blocks.0.hook_resid_mid": given}))
+        wrong += int((logits[:, 0].argmax(-1) != wanted).sum())
+    return wrong
 
 
 def in_mlp(numbers: dict[str, int]) -> int:
@@ -140,13 +174,15 @@ def addition_right() -> int:
 
 
 @claim("booklet-6.8-right-3", where="section 6.8", says="tested on numbers of up to 3 digits", verdict="holds",
-       records=0, note="wrong among all 1,000,000 pairs of 3 digits, in float64", slow=True)  # fmt: skip
+       records=0, note="wrong streams before the MLP, over all 1,000,000 pairs of 3 digits, in float64",
+       slow=True)  # fmt: skip
 def addition_right_3() -> int:
-    return wrong("addition:digits=3,variant=book")
+    return wrong_streams(load("addition:digits=3,variant=book"))
 
 
 @claim("booklet-6.8-float32", where="section 6.8", says="tested on numbers of up to 3 digits", verdict="misleading",
-       records=100, note="wrong of 100 pairs of 3 digits if weights and activations are float32")  # fmt: skip
+       records=(90, 100),
+       note="wrong of 100 pairs of 3 digits, as rounding has it, if weights and activations are float32")  # fmt: skip
 def addition_float32() -> int:
     model = load("addition:digits=3,variant=book").astype("float32")
     task = load_task(model)
