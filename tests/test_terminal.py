@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -169,10 +170,23 @@ def test_where_a_defect_is(call, monkeypatch):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_polite_kill(call, monkeypatch, number):
-    before = signal.getsignal(number)
     monkeypatch.setattr(look, "run", lambda *a, **o: os.kill(os.getpid(), number))
-    assert call("run", "hello-world") == (128 + number, "", "error: interrupted\n")
-    assert signal.getsignal(number) is before
+    before = signal.signal(number, signal.SIG_DFL)  # whoever started the tests may have it ignored
+    try:
+        assert call("run", "hello-world") == (128 + number, "", "error: interrupted\n")
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_kill_that_is_ignored_stays_so(call, monkeypatch):
+    said = SimpleNamespace(output="went on")
+    monkeypatch.setattr(look, "run", lambda *a, **o: os.kill(os.getpid(), signal.SIGHUP) or said)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        assert call("run", "hello-world") == (0, "went on\n", "")
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 class Broken(io.StringIO):

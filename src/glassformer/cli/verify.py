@@ -113,8 +113,7 @@ def _same_model_and_task(saved: Verdict, path: Path, ref: str, model: Model, tas
 
 def _watch(events: Generator[Any, None, None], journal: Path | None) -> Verdict:
     """Consumes a check; shows a bar on a terminal. Ctrl-C leaves a journal, and a word on how to go on."""
-    if journal and journal.exists():
-        err.print(f"going on from {journal}", soft_wrap=True)
+    begun = journal and journal.exists()
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     last = Progress(0, 1, 0)
     try:
@@ -122,6 +121,9 @@ def _watch(events: Generator[Any, None, None], journal: Path | None) -> Verdict:
                  disable=not sys.stderr.isatty()) as bar:  # fmt: skip
             line = bar.add_task("checking", total=None, rate="")
             for event in events:
+                if begun:  # and it could be read
+                    err.print(f"going on from {journal}", soft_wrap=True)
+                    begun = False
                 if isinstance(event, Verdict):
                     return event
                 last, speed = event, bar.tasks[0].speed
