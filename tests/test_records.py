@@ -296,6 +296,35 @@ def test_a_folder_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
     assert (tmp_path / "file").read_text() == "old"
 
 
+def test_what_a_command_reads_it_does_not_replace(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert call("export", "addition:digits=1", "--to", "safetensors", "--out", "m.safetensors")[0] == 0
+    before = Path("m.safetensors").read_bytes()
+    os.link("m.safetensors", "twin")
+    for words in (
+        ["verify", "--out", "m.safetensors"], ["prove", "--method", "certificate", "--out", "twin"],
+        ["truth", "--out", "m.safetensors"], ["export", "--to", "torch", "--out", "m.safetensors"],
+    ):  # fmt: skip
+        status, out, err = call(words[0], "m.safetensors", *words[1:])
+        assert status == 2 and not out and "is read by this command; name another file to write" in err
+    assert Path("m.safetensors").read_bytes() == before
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="no /proc here")
+def test_a_device_that_leads_to_a_file_is_refused(tmp_path):
+    """The shell opened that file, maybe to add to it."""
+    kept = tmp_path / "log"
+    kept.write_text("years of work")
+    with open(kept, "a") as file:
+        link = tmp_path / "link"
+        link.symlink_to(f"/proc/self/fd/{file.fileno()}")
+        for path in (f"/dev/fd/{file.fileno()}", f"/proc/self/fd/{file.fileno()}", link):
+            for write in (records.check_writable, lambda path: records.write_atomically(path, b"new")):
+                with pytest.raises(GlassformerError, match="cannot be written: it is a device"):
+                    write(path)
+    assert kept.read_text() == "years of work"
+
+
 def test_a_folder_is_swapped_in_one_step(tmp_path, monkeypatch):
     """Where that can be: then no moment is without a folder, whenever a run is killed."""
     if not records._exchange(*(tmp_path / name for name in ("a", "b") if not (tmp_path / name).mkdir())):

@@ -79,6 +79,9 @@ class Config:
             wrong.append(f"sinusoidal positions need an even d_model, got {self.d_model}")
         if wrong:
             raise GlassformerError("config — " + "; ".join(wrong))
+        for f in fields(self):
+            if f.type is float and type(value := getattr(self, f.name)) is int and value > 2**53:
+                object.__setattr__(self, f.name, float(value))  # libraries take whole numbers of 64 bits only
 
     def __str__(self) -> str:
         heads = f"{self.n_heads} head{'s' * (self.n_heads > 1)} of {self.d_head}"

@@ -204,10 +204,17 @@ class Log:
             self.file.close()
 
 
-def check_writable(path: str | Path | None) -> None:
-    """Whether a file could be written there, found out before hours of work and not after them. Changes nothing."""
+def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
+    """Whether a file could be written there, found out before hours of work and not after them. Changes nothing.
+
+    `read`: what is read meanwhile, as far as these are files. They are not to be replaced.
+    """
     if path is None:
         return
+    for file in read:
+        with contextlib.suppress(OSError, ValueError):  # no file, or not there
+            if file and os.path.samefile(file, path):
+                raise GlassformerError(f"{path} — is read by this command; name another file to write")
     try:
         target, _ = _target(Path(path))
         with tempfile.TemporaryFile(dir=target.parent):  # it has no name, where the system can do that
@@ -271,6 +278,14 @@ def sync(path: Path) -> None:
 
 def _target(path: Path) -> tuple[Path, os.stat_result | None]:
     """The file that is written when `path` is, and what stands there now. Raises OSError if it must not be replaced."""
+    hop = os.path.abspath(path)
+    for _ in range(40):  # /dev/stdout may lead to a file that somebody else is writing
+        if hop.startswith(("/dev/", "/proc/")) and not hop.startswith("/dev/shm/"):
+            raise OSError(errno.EINVAL, "it is a device")
+        try:
+            hop = os.path.join(os.path.dirname(hop), os.readlink(hop))
+        except OSError:
+            break
     try:
         old = os.stat(path)
     except FileNotFoundError:  # new, or a link to what is not there

@@ -283,4 +283,5 @@ def _quoted(text: Any) -> str:
 
 
 def _plain(text: Any) -> str:
-    return " ".join(str(text).split()).replace('"""', "'''").replace("\\", "/")
+    words = " ".join(str(text).split()).replace('"""', "'''").replace("\\", "/")
+    return "".join(c if c.isprintable() else "?" for c in words)

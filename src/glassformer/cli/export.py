@@ -7,7 +7,7 @@ import typer
 
 from .. import limits, refs
 from ..errors import GlassformerError
-from ..records import write_atomically
+from ..records import check_writable, write_atomically
 from .common import Json, Ref, app, out, print_json
 
 
@@ -27,6 +27,7 @@ def export_(
     from .. import bridges
 
     limits.finite("--tolerance", tolerance)
+    check_writable(None if path.is_dir() else path, ref)  # a folder is replaced if it is one of ours
     if to in bridges.BRIDGES:
         return _cross(ref, to, path, tolerance, as_json)
     if to not in ("safetensors", "taotp"):

@@ -41,6 +41,8 @@ def prove_(
         available()
     model = refs.load(ref)
     chosen = refs.load_task(task or model)
+    if certificate and path:
+        raise GlassformerError("--check and --out — one or the other: checking writes no certificate")
     if certificate:
         found = records.read_json(certificate, "not a certificate that prove --out wrote")
         checked = check_certificate(model, chosen, found)
@@ -53,7 +55,7 @@ def prove_(
             _say("the certificate", checked)
             _say("the second checker: it", again)
         raise typer.Exit(0 if checked.holds and (again is None or again.holds) else 1)
-    records.check_writable(path)
+    records.check_writable(path, ref)
     proof = prove(model, chosen, method=method, seed=seed)
     if path and proof.certificate:
         records.write_atomically(path, (json.dumps(proof.certificate, indent=1) + "\n").encode())

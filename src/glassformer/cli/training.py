@@ -65,7 +65,7 @@ def train_(
     with alone(file), alone(history):
         files = _files(file, seed, seeds, resume)
         for path in (*files, history, figure):
-            check_writable(path)
+            check_writable(path, start, teacher)
         if figure:
             from .. import show
 

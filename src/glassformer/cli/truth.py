@@ -26,7 +26,7 @@ def truth_(
 ) -> None:
     """Ground truth of a program as data: which head, slot and neuron computes what, and from what."""
     model = refs.load(ref)
-    check_writable(path)
+    check_writable(path, ref)
     found = truth(model, refs.load_task(task or model) if task or model.task else None, seed=seed)
     if path:
         write_atomically(path, _text(found.to_json()))
@@ -55,8 +55,8 @@ def disguise_(
     model = refs.load(ref)
     if path.suffix != ".safetensors":
         raise GlassformerError(f"--out {path} — a model's file ends in .safetensors")
-    check_writable(path)
-    check_writable(key_path)
+    check_writable(path, ref)
+    check_writable(key_path, ref)
     if path.resolve() == key_path.resolve():
         raise GlassformerError(f"--key {key_path} — expected another file than --out")
     goal = refs.load_task(model) if model.task else None

@@ -80,7 +80,7 @@ def verify_(
         options |= {"seed": seed or 0, "keep": 10 if keep is None else keep}
         options["search"] = ROUNDS if search is None else search
     options["workers"] = workers or limits.cores()
-    check_writable(path)
+    check_writable(path, ref, recheck)
     journal = path and path.with_name(path.name + ".journal")
     with alone(path):
         verdict = _watch(check(model, chosen, journal=journal, **options), journal)
@@ -149,8 +149,9 @@ def _print(ref: str, task: Task, v: Verdict) -> None:
     out.print(f"{ref} on {task.ref}: ", end="")
     out.print(f"{v.wrong:,} wrong of {v.checked:,}", style="bold", end="")
     out.print(f", {how} of {limits.many(v.domain)}; worst margin {v.worst_margin:.4g} in {v.dtype}")
-    for name, words in (("sample", "at random"), ("edges", "edge cases"), ("search", "search")):
-        if name in v.parts and not v.exhaustive:
+    parts = (("sample", "at random"), ("edges", "edge cases"), ("search", "search"), ("alone", "decoded one at a time"))
+    for name, words in parts:
+        if name in v.parts and (name == "alone" or not v.exhaustive):
             bound = ""
             if name == "sample" and v.error_bound is not None and v.confidence is not None:
                 whom = "all inputs" if type(task).sample is Task.sample else "inputs so drawn"

@@ -24,15 +24,16 @@ from .confidence import CONFIDENCE, upper_bound
 from .journal import Journal, State
 from .margin import cast as cast
 from .margin import chunk_size as chunk_size
+from .margin import decoded_gaps, widest
 from .margin import gaps as gaps
 from .margin import margins as margins
-from .margin import widest
 from .parallel import run
-from .tally import Tally, add
+from .tally import Tally, add, tally
 from .verdict import Verdict as Verdict
 from .verdict import versions
 from .work import Work
 
+ALONE = 8  # edges, and rows at random, that are decoded one at a time too
 EXHAUSTIVE = 1_100_000  # domains up to this size are counted through
 COUNTABLE = 10**15  # beyond this nobody would see the end
 
@@ -102,6 +103,8 @@ def check(
     found = dict(state.found)
     if rounds:
         found["search"] = yield from _search(work, state, rounds, seed)
+    if rows is None and tap is None and (apart := _alone(work, found, seed)).wrong:
+        found["alone"] = apart
     yield _verdict(work, found, how)
 
 
@@ -131,11 +134,27 @@ def _count(work: Work, journal: Journal | None, workers: int) -> Generator[Progr
 def _search(work: Work, state: State, rounds: int, seed: int) -> Generator[Progress, None, Tally]:
     begin, total = add(state.found.values(), work.keep, work.low), Tally()
     most = min(MOST, max(MOST // 10, work.parts["sample"] // 4))  # about as much again as the sample, in all
-    for tally in search_near(work, begin, rounds, most, seed):
-        total = add([total, tally], work.keep)
+    for near in search_near(work, begin, rounds, most, seed):
+        total = add([total, near], work.keep)
         done = state.looked_at + total.looked_at
         yield Progress(done, done, state.wrong + total.wrong)
     return total
+
+
+def _alone(work: Work, found: Mapping[str, Tally], seed: int) -> Tally:
+    """Of the worst rows, some edges and some at random: those that are right with others and wrong one at a time.
+
+    That is how `run` decodes. Many rows at once may be summed in another order, and a model be right in one alone.
+    """
+    task, edges = work.task, work.task.edges()
+    worst = [t.worst[2] for t in found.values() if t.worst[2]]
+    some = [edges[:: max(1, len(edges) // ALONE)][:ALONE], task.sample(ALONE, np.random.default_rng(seed))]
+    rows = np.concatenate([np.array(worst, np.int64).reshape(len(worst), len(task.radix)), *some])
+    rows = rows[task.defined(rows)]
+    rows = rows[margins(work.model, *task.batch(rows)) > 0] if len(rows) else rows
+    gap = np.array([decoded_gaps(work.model, *task.batch(row[None])).min() for row in rows])
+    bad = ~(gap > 0)
+    return tally(rows[bad], gap[bad, None], np.full(bad.sum(), ""), np.arange(bad.sum()), bad.sum(), work.keep, 0)
 
 
 def _verdict(work: Work, found: Mapping[str, Tally], how: dict[str, Any]) -> Verdict:

@@ -1,7 +1,8 @@
 """How far a model is from being wrong: the margin of every answer token.
 
 For a causal model within its block, greedy decoding is right on an input if and only if the teacher-forced
-argmax is right at every answer position, so one forward pass an input is enough; any other model decodes.
+argmax is right at every answer position, so one forward pass an input is enough; any other model decodes. (But for
+rounding: of many rows at once a machine may add up in another order. `check` decodes some rows one at a time too.)
 The margin of an answer token is its logit minus the best other; a margin of 0 or less is wrong, and so is
 a logit that is not finite.
 """
@@ -35,7 +36,7 @@ def gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
         )
     n = tokens.shape[1] - int(answer.any(0).argmax())  # from the first answer position on
     if model.config.mask != "causal":
-        return _decoded_gaps(model, tokens, answer, tap)[:, -n:]
+        return decoded_gaps(model, tokens, answer, tap)[:, -n:]
     return _gaps(_forward(model, tokens[:, :-1], n, tap), tokens[:, -n:], answer[:, -n:])
 
 
@@ -53,7 +54,7 @@ def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
     return np.where(asked, gap, np.inf)
 
 
-def _decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None) -> Any:
+def decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
     """The same for a model whose past depends on what is to come: each row is decoded and compared. [B,T]"""
     out = np.full(tokens.shape, np.inf)
     first = answer.argmax(1)

@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import GlassformerError
 from ...model import Model
 from .columns import MOST_CASES, SPLITS, Cases, cases_of, how_many, largest
-from .forms import SLACK, Form, Real, exact
+from .forms import SLACK, UNDER, Form, Real, exact
 from .layout import Layout
 from .tables import Tables
 
@@ -84,12 +84,12 @@ class Bounder:
         size = np.where(possible, np.abs(v) + v_off, 0)                        # H S V K
         w = weight[..., None]
         grow = a.gamma(2 * S + 6) + SLACK * S  # sums of weights, the division, sums of products
-        loose = (w * v_off + (off[..., None] + grow * (w + off[..., None])) * size) * possible
+        loose = (w * v_off + (off[..., None] + grow * (w + off[..., None])) * size + UNDER) * possible
 
         # Bounds of Σ weight (Z), and of Σ weight·(value along a direction), alone and of all heads together.
         onto = np.einsum("hkd,dr->hkr", self.W_O, F)                           # H K R
         along = np.einsum("hsvk,hkr->rhsv", np.where(possible, v, 0) * w, onto)
-        slack = np.einsum("hsvk,hkr->rhsv", loose + SLACK * c.d_head * size * w, np.abs(onto))
+        slack = np.einsum("hsvk,hkr->rhsv", loose + SLACK * c.d_head * size * w, np.abs(onto)) + c.d_head * UNDER
         z_low, z_high = self._range(row, weight, off, cases)                   # H cases
         z_low, z_high = z_low * (1 - SLACK), z_high * (1 + SLACK)
         z_low = np.where(z_low > 0, z_low, np.nan)

@@ -57,7 +57,7 @@ def read_splits(certificate: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
     wanted = {"model": str, "task": str, "dtype": str, "layout": list, "rows": list, "cases": int, "margin": float}
     good = isinstance(certificate, Mapping) and all(type(certificate.get(n)) is kind for n, kind in wanted.items())
     rows = certificate["rows"] if good else []
-    good = good and math.isfinite(certificate["margin"]) and all(
+    good = good and 0 <= certificate["margin"] < math.inf and all(
         isinstance(r, Mapping) and type(r.get("row")) is int and type(r.get("split")) is list
         and all(type(s) is str for s in r["split"]) for r in rows
     )  # fmt: skip

@@ -129,7 +129,6 @@ def largest(layout: Layout, row: int, terms: Any, cases: Cases) -> Any:
     out = fixed[:, None] + below[:, cases.enter] + above[:, cases.leave]
     for step, way in zip(window, cases.ways, strict=True):
         out = out + step.largest(table)[:, way]
-    # What our own sums round off, relative to all terms: weights so small that extended precision loses them too.
     lost = SLACK * (np.abs(fixed) + np.abs(table).max(2).sum(1)) * len(layout.spots)
     return out + lost[:, None]
 

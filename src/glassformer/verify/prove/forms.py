@@ -23,6 +23,7 @@ from ...errors import GlassformerError
 
 Real = np.longdouble
 SLACK = 16 * np.finfo(Real).eps  # relative, for a few operations of our own
+UNDER = np.finfo(Real).tiny  # what underflows in one of our own is off by less
 UNITS = {"float64": (2.0**-53, 2.0**-1022, 2.0**1020), "float32": (2.0**-24, 2.0**-126, 2.0**124)}
 # Curvature: no smaller than the second derivative anywhere.
 CURVED = {"gelu": 0.8, "gelu_new": 0.9, "silu": 0.5}

@@ -12,7 +12,7 @@ import numpy as np
 from ... import arrays
 from ...errors import GlassformerError
 from ...model import POSITIONS, Config, Model, Place, angles
-from .forms import CURVED, SLACK, Arithmetic, Form, Real, exact
+from .forms import CURVED, SLACK, UNDER, Arithmetic, Form, Real, exact
 
 # The fields of Config that are understood here. Others must be at their defaults.
 KNOWN = {
@@ -140,7 +140,7 @@ class Tables:
         fall = np.abs(top - (score - off))  # at most so far below the largest score; the subtraction rounds
         spread = a.exp_spread(off + a.u * fall * 2)
         weight = np.exp(score - top)
-        error = weight * (spread + (8 + np.abs(score - top)) * SLACK)
+        error = weight * (spread + (8 + np.abs(score - top)) * SLACK) + UNDER
         return np.where(possible, weight, 0), np.where(possible, error, 0)
 
     def _overflow(self, row: int, token: int, possible: Any, factor: Any, bias: Any) -> Any:
