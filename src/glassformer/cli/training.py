@@ -1,4 +1,4 @@
-"""Commands that train: train, ablate, sweep."""
+"""The command train, and what ablate and sweep share with it."""
 
 import os
 import shlex
