@@ -101,7 +101,7 @@ def test_a_present_edge_carries_something(ref, edge):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_random_wiring(kind, seed):
     """Random blocks of slots × parts are taken out of a random model: the edges are those that carry something."""
     model = random_model(seed, **({"extras": False, "d_model": 6} | kind))
