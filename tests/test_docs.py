@@ -4,7 +4,7 @@ In a document, in order and in one folder:
 - a block ```taotp whose first line is `# NAME.taotp…` is saved as that file;
 - a block ```python is run, all of them in one namespace; a ```text block right after it is what it prints;
 - in any other block, a line `$ glassformer …` is run, and the lines up to the next `$` are what it prints.
-A line `…` stands for any lines, none included.
+A line `…` stands for any lines, none included. A block after a line `<!-- slow -->` is run with the slow tests only.
 """
 
 import contextlib
@@ -31,6 +31,7 @@ RUN += [f"docs/guide/{name}.md" for name in GUIDE]
 MORE = "gallery", "adders", "guide/README", "exercises", "log", "sweeps"
 LINKED = sorted({*RUN, *(f"docs/{name}.md" for name in MORE), "CONTRIBUTING.md"})
 NOTEBOOK = json.loads((ROOT / "docs/notebooks/start.ipynb").read_text())
+SLOW = "<!-- slow -->\n"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -79,12 +80,14 @@ def transcript(block: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_document(name, folder, monkeypatch, capsys):
+def test_document(name, folder, monkeypatch, capsys, slow=False):
     space: dict[str, object] = {"__name__": "document"}
     said, end = None, 0  # what the Python block just before printed, and where it ended
     text = (ROOT / name).read_text()
     for block in FENCE.finditer(text):
         language, body = block.groups()
+        if not slow and text[: block.start()].endswith(SLOW):
+            continue
         if language == "taotp" and (named := re.match(r"# ([\w-]+\.taotp)", body)):
             (folder / named.group(1)).write_text(body)
         elif language == "python":
@@ -95,6 +98,12 @@ def test_document(name, folder, monkeypatch, capsys):
             for command, written in transcript(body):
                 got = glassformer(shlex.split(command)[1:], monkeypatch, capsys)
                 assert same(written, got), f"{name}: $ {command}\nsays\n{written}\nthe command says\n{got}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in RUN if SLOW in (ROOT / name).read_text()])
+def test_document_with_what_takes_long(name, folder, monkeypatch, capsys):
+    test_document(name, folder, monkeypatch, capsys, slow=True)
 
 
 def test_notebook(folder):

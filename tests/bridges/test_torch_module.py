@@ -111,11 +111,9 @@ def test_the_file_runs_alone(tmp_path):
     export(load("reverse"), "torch", tmp_path / "reverse.py")
     imports = re.findall(r"^(?:import|from) (\w+)", (tmp_path / "reverse.py").read_text(), re.MULTILINE)
     assert set(imports) <= {"re", "sys", "math", "pathlib", "torch"}
-    said = subprocess.run(
-        [sys.executable, "-I", "reverse.py", "12345=", "99120="], cwd=tmp_path, capture_output=True, text=True
-    )
+    words = [sys.executable, "-I", "reverse.py", "12345=", "99120=", "12x45="]
+    said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert said.stdout == "54321<EOS>\n02199<EOS>\n"
-    said = subprocess.run([sys.executable, "-I", "reverse.py", "12x45="], cwd=tmp_path, capture_output=True, text=True)
     assert said.returncode and "not in the vocabulary" in said.stderr
 
 

@@ -44,7 +44,7 @@ def drawn(found):
     return made
 
 
-@pytest.mark.parametrize("ref", DRAWN)
+@pytest.mark.parametrize("ref", ["adder-3.safetensors", "modular-addition:p=13"])  # the others are written, if slow
 def test_every_figure_of_every_view_can_be_drawn(ref):
     assert len(drawn(look(ref))) >= 5
     assert set(FIGURES) <= set(VIEWS)
@@ -53,7 +53,9 @@ def test_every_figure_of_every_view_can_be_drawn(ref):
 # Matplotlib takes seconds to lay out and write what a model has; guide 3 writes those of adder-3.safetensors.
 @pytest.mark.parametrize("ref", [pytest.param(ref, marks=pytest.mark.slow) for ref in DRAWN])
 def test_every_figure_of_every_view_can_be_written(ref, tmp_path):
-    for name, figure in drawn(look(ref)).items():
+    made = drawn(look(ref))
+    assert len(made) >= 5
+    for name, figure in made.items():
         assert save(figure, tmp_path / f"{name}.png").stat().st_size > 1000
 
 

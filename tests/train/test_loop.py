@@ -20,8 +20,8 @@ from glassformer.verify import verify
 from train.small import TASK, furthest, recipe
 
 SCHEDULES = {
-    "constant": {}, "cosine": {"warmup": 10, "last_lr": 0.1}, "linear": {"decay_from": 30, "decay_steps": 50},
-    "wait": {"warmup": 5, "wait_loss": 2.0, "decay_steps": 60},
+    "constant": {}, "cosine": {"warmup": 5, "last_lr": 0.1}, "linear": {"decay_from": 15, "decay_steps": 25},
+    "wait": {"warmup": 3, "wait_loss": 2.2, "decay_steps": 30},
 }  # fmt: skip
 
 
@@ -32,7 +32,7 @@ SCHEDULES = {
     pytest.param("constant", "muon", marks=pytest.mark.slow), pytest.param("cosine", "muon", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_an_ensemble_is_its_members(schedule, optimizer):
-    r = recipe(schedule=schedule, optimizer=optimizer, ema=0.9, focal=2.0, grokfast=1.0, steps=100, evaluate_every=50)
+    r = recipe(schedule=schedule, optimizer=optimizer, ema=0.9, focal=2.0, grokfast=1.0, steps=50, evaluate_every=25)
     r = r.override({k: str(v) for k, v in SCHEDULES[schedule].items()})
     run = Run(TASK, r, [3, 5])
     together = {e.member: e.data["training"] for e in run.events() if e.kind == "done"}
