@@ -45,7 +45,10 @@ def prove_(
         raise GlassformerError("--check and --out — one or the other: checking writes no certificate")
     if certificate:
         found = records.read_json(certificate, "not a certificate that prove --out wrote")
-        checked = check_certificate(model, chosen, found)
+        try:
+            checked = check_certificate(model, chosen, found)
+        except GlassformerError as e:
+            raise GlassformerError(f"{certificate} — {e}" if str(e).startswith("certificate") else str(e)) from None
         if checked.holds:
             stand_by(model, chosen, seed)
         again = _again(model, chosen, found) if second else None
@@ -66,7 +69,8 @@ def prove_(
         _show(ref, proof)
         _say("the second checker: it", again)
         if path:
-            out.print(f"wrote {path}" if proof.certificate else "no certificate to write", soft_wrap=True)
+            why = "every row was run; --method certificate makes one" if proof.holds else proof.result
+            out.print(f"wrote {path}" if proof.certificate else f"no certificate to write: {why}", soft_wrap=True)
     raise typer.Exit(0 if proof.holds and (again is None or again.holds) else 1)
 
 
@@ -94,5 +98,7 @@ def _show(ref: str, proof: Proof) -> None:
     if proof.holds:
         out.print(f", {proof.cases:,} cases, margin {proof.margin:.4g}", end="")
     out.print(f" in {proof.dtype}: {proof.reason}", soft_wrap=True)
+    if (shown := proof.counterexample) and shown["input"] not in proof.reason:
+        out.print(f"  {shown['input']} → {shown['got']}, expected {shown['expected']}", soft_wrap=True)
     out.print(f"model {proof.model}", soft_wrap=True)
 

@@ -70,8 +70,8 @@ def _spread(work: Work, ranges: list[range], workers: int) -> Iterator[Done]:
                     f"workers={workers} — a worker died {TRIES} times over, maybe for lack of memory; use fewer "
                     "(and a script that starts workers needs: if __name__ == '__main__')"
                 ) from None
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+        finally:  # a pool that is done is waited for: Python's end must not meet it half closed
+            pool.shutdown(wait=not at, cancel_futures=True)
 
 
 @contextmanager
