@@ -25,7 +25,7 @@ transformers = pytest.importorskip("transformers")
 REFUSED = {
     "modular-addition": "has no norm",
     "modular-addition:operation=-": "has no norm",
-    "addition:digits=2": "logits differ by 4.0e-04",
+    "addition:digits=2": "logits differ by",
     "addition:digits=2,variant=book": "logits differ by",
     "addition:digits=10": "come out wrong",
     "addition:digits=2,padding=none": "come out wrong",
@@ -128,7 +128,7 @@ def test_the_stream_is_repeated_no_more_than_needed():
 @pytest.mark.parametrize("choices", ODD)
 def test_reading_back_gives_the_same_model(choices, tmp_path):
     model = replace(random_model(5, extras=False, **choices), task="t", vocabulary=Vocabulary("abcdefg"))
-    export(model, "gpt2", tmp_path / "x")
+    export(model, "gpt2", tmp_path / "x", tolerance=1e-3)
     again = read(tmp_path / "x")
     tokens = common.test_batch(model)
     assert again.dtype == "float32" and again.vocabulary == model.vocabulary and again.task == "t"
