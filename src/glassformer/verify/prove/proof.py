@@ -9,6 +9,7 @@ import numpy as np
 
 from ...checkpoint import digest
 from ...errors import GlassformerError
+from ...limits import many
 from ...model import Model
 from ...tasks.base import Task
 from ..check import EXHAUSTIVE, verify
@@ -59,7 +60,7 @@ def prove(model: Model, task: Task, *, method: Method = "auto", seed: int = 0) -
     if task.vocabulary != model.vocabulary:
         raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
     if method == "enumeration" and task.size > EXHAUSTIVE:
-        raise GlassformerError(f"{task.ref} — has {task.size:,} rows; enumeration takes at most {EXHAUSTIVE:,}")
+        raise GlassformerError(f"{task.ref} — has {many(task.size)} rows; enumeration takes at most {EXHAUSTIVE:,}")
     enumerated = method == "enumeration" or (method == "auto" and task.size <= EXHAUSTIVE)
     if enumerated:
         return _enumerated(model, task)
