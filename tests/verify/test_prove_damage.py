@@ -153,8 +153,8 @@ def test_the_decoder_has_every_subject_right(ref):
 
 
 def test_the_prover_never_contradicts_enumeration():
-    said, against = tally(13, seed=1)
-    assert not against and sum(said.values()) == 13
+    said, against = tally(4, seed=1)
+    assert not against and sum(said.values()) == 4
 
 
 @pytest.mark.slow
