@@ -150,7 +150,7 @@ def _alone(work: Work, found: Mapping[str, Tally], seed: int) -> Tally:
     worst = [t.worst[2] for t in found.values() if t.worst[2]]
     some = [edges[:: max(1, len(edges) // ALONE)][:ALONE], task.sample(ALONE, np.random.default_rng(seed))]
     rows = np.concatenate([np.array(worst, np.int64).reshape(len(worst), len(task.radix)), *some])
-    rows = rows[task.defined(rows)]
+    rows = np.unique(rows[task.defined(rows)], axis=0)  # in a small domain, the same come again and again
     rows = rows[margins(work.model, *task.batch(rows)) > 0] if len(rows) else rows
     gap = np.array([decoded_gaps(work.model, *task.batch(row[None])).min() for row in rows])
     bad = ~(gap > 0)
