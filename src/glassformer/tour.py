@@ -37,6 +37,7 @@ SHOWN = [  # ref, an input to show, how many to check where the domain is too la
     ("reverse:length=5", "12345", 0),
     ("modular-addition:p=113", "100+50", 0),
 ]
+PROVED = "addition:digits=10", "addition:digits=10,order=ones", "adder-least"
 
 
 def tour(out: Console, page: Path = Path("glassformer-tour.html")) -> int:
@@ -128,7 +129,7 @@ def proved(out: Console) -> int:
     """Ten digits have 10^20 pairs, too many to run: the adders are proved, in one layer and any order of summation."""
     heading(out, "Ten digits: 10^20 sums, proved and not sampled")
     failed = 0
-    for ref in ("addition:digits=10", "addition:digits=10,order=ones", "adder-least"):
+    for ref in PROVED:
         model = load(ref)
         proof = prove(model, load_task(model))
         failed += not proof.holds

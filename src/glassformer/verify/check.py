@@ -33,7 +33,7 @@ from .verdict import Verdict as Verdict
 from .verdict import versions
 from .work import Work
 
-ALONE = 8  # edges, and rows at random, that are decoded one at a time too
+ALONE = 3  # edges, and rows at random, that are decoded one at a time too: each takes as long as hundreds at once
 EXHAUSTIVE = 1_100_000  # domains up to this size are counted through
 COUNTABLE = 10**15  # beyond this nobody would see the end
 
