@@ -144,12 +144,13 @@ def test_6_15_the_tens() -> None:
 
 
 def test_6_16_dividing_by_a_power_of_ten() -> None:
-    """No parameter more, and three digits become right in float32 as well."""
+    """No parameter more, and three digits become right in float32 as well, but for a few where rounding decides."""
     book, divided = figure(3), figure(3, unit=1000)
     assert 1.3e-9 < separation(book) < 1.4e-9
     assert separation(divided) > 4e-4
     assert count(book).total == count(divided).total
-    assert right(divided.astype("float32"), sample=500)
+    wrong = [verify(m.astype("float32"), load_task(m), sample=500).wrong for m in (book, divided)]
+    assert wrong[0] > 500 and wrong[1] < 50
     layout = Layout(value=1, one=1, rest=2, position=3)
 
     def five_digits(unit: float) -> float:  # a model of 9 million parameters: only what its MLP would see
