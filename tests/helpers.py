@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from safetensors.numpy import save as to_bytes
 from glassformer import Config, Model, Vocabulary
 from glassformer.checkpoint import digest
 from glassformer.shapes import required, shapes
-from glassformer.verify.prove import Proof, prove
+from glassformer.verify import check
+from glassformer.verify.prove import prove
 
 
 def random_model(seed: int = 0, extras: bool = True, **choices: Any) -> Model:
@@ -35,15 +37,21 @@ def largest_difference(a: Any, b: Any) -> float:
     return float(np.abs(a - b).max(initial=0.0) / max(1.0, np.abs(a).max(initial=0.0)))
 
 
-PROOFS: dict[Any, Proof] = {}
+def once(work: Any) -> Any:
+    """`prove` or `check`, which take seconds: what documents and tests ask for several times is done once in a run."""
+    done: dict[Any, Any] = {}
+
+    def ask(model: Model, task: Any, **options: Any) -> Any:
+        key = digest(model), task.ref, *sorted(options.items())
+        if key not in done:
+            found = work(model, task, **options)
+            done[key] = list(found) if isinstance(found, Iterator) else found
+        return iter(done[key]) if isinstance(done[key], list) else done[key]
+
+    return ask
 
 
-def prove_once(model: Model, task: Any, **options: Any) -> Proof:
-    """`prove`, which takes seconds: a model that documents and tests prove several times is proved once in a run."""
-    key = digest(model), task.ref, *sorted(options.items())
-    if key not in PROOFS:
-        PROOFS[key] = prove(model, task, **options)
-    return PROOFS[key]
+prove_once, check_once = once(prove), once(check)
 
 
 def sealed_header(path: Any) -> Any:

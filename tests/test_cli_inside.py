@@ -24,6 +24,7 @@ def test_inspect_json_is_one_object(call):
     assert list(found["views"]) == ["heads", "alignment"] and found["views"]["heads"]["heads"][0]["kind"] == "source"
 
 
+@pytest.mark.slow
 def test_compare_hand_made_and_trained(call, tmp_path):
     figure = tmp_path / "both.png"
     status, out, err = call("compare", "addition:digits=3,order=ones", "adder-3.safetensors", "--sample", 300,
@@ -32,6 +33,7 @@ def test_compare_hand_made_and_trained(call, tmp_path):
     assert "Outputs differ on 0 rows" in out and "17,760" in out and figure.stat().st_size > 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("a, b", [("reverse", "reverse-5.safetensors"), ("modular-addition", "grok-113.safetensors")])
 def test_compare_works_out_of_the_box(call, a, b):
     status, out, _ = call("compare", a, b, "--sample", 100, "--json")

@@ -22,7 +22,7 @@ from glassformer import blueprint, craft, load, refs, registry
 from glassformer.cli import main
 from glassformer.cli.common import app
 from glassformer.count import count
-from helpers import prove_once
+from helpers import check_once, prove_once
 
 ROOT = Path(__file__).parents[1]
 RUN = ["README.md", *(f"docs/{name}.md" for name in ("how-it-works", "reference", "taotp", "ground-truth", "proof"))]
@@ -40,6 +40,7 @@ def folder(tmp_path, monkeypatch):
     """An empty folder to work in. What documents register is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("glassformer.cli.prove.prove", prove_once)
+    monkeypatch.setattr("glassformer.cli.verify.check", check_once)
     refs.entries("program")  # have all that is there registered first
     assert blueprint.make("dense")  # what is registered must be so before the copy is made
     for kind, entries in list(registry.REGISTRY.items()):

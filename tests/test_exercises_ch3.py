@@ -114,6 +114,7 @@ def additive(task, steps=1000):
     return share, float(np.abs(g).max())
 
 
+@pytest.mark.slow
 def test_3_9_so_a_vocabulary_of_10_is_too_small_for_1000_entries():
     assert additive(Lookup(entries=150), steps=300)[0] == 1
     for entries, most in ((300, 0.8), (1000, 0.35)):  # it ends near ½(l(V−1)+1)(V−1) = 207
@@ -131,6 +132,7 @@ def test_3_10_the_dimensions_needed_do_not_grow_with_the_length():
     assert share[0] <= share[1] + 0.02 and share[1] <= share[2] + 0.02 and share[2] > 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["book", "hash"])
 @pytest.mark.parametrize("table,most", [("xor", 0.75), ("parity-6", 0.75), ("sum-mod-10", 0.6)])
 def test_3_11_xor_is_adversarial(table, most, variant):
@@ -153,6 +155,7 @@ def test_3_12_the_default_holds_any_table(table):
         assert right(load(f"lookup:table={table},dtype={dtype}")) == 1
 
 
+@pytest.mark.slow
 def test_3_12_any_values_at_all():
     """All 256 tables from 3 bits to a bit."""
     from glassformer.tasks import lookup as module

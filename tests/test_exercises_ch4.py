@@ -34,6 +34,7 @@ def looked_up(table, rng):
     return model(texts, last=1)[:, -1].argmax(-1), values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["xor", "sum-mod-10", "parity-6"])
 def test_4_3_search_is_a_lookup_in_any_table_that_is_prepended(table):
     said, values = looked_up(table, np.random.default_rng(0))

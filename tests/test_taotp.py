@@ -164,7 +164,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("message", BAD)
+@pytest.mark.parametrize("message", [pytest.param(m, marks=[pytest.mark.slow] * ("500009" in m)) for m in BAD])
 def test_says_where_and_what(message: str) -> None:
     with pytest.raises(GlassformerError) as caught:
         parse(BAD[message], "p")

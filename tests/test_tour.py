@@ -19,6 +19,7 @@ def test_quick_parts():
     assert "after 0 2 1 it says 2" in said(tour.as_text_program)[1]
 
 
+@pytest.mark.slow
 def test_ten_digits_are_proved(monkeypatch):
     monkeypatch.setattr(tour, "prove", prove_once)
     monkeypatch.setattr(tour, "PROVED", ("addition:digits=10", "adder-least"))  # which documents prove as well

@@ -103,6 +103,7 @@ def test_our_adders_in_a_file(ref, tmp_path):
         assert f"{getattr(count(model), way):,}" in next(x for x in text.splitlines() if x.startswith(f"    {way}"))
 
 
+@pytest.mark.slow
 def test_a_file_stands_alone(tmp_path):
     _, text, _ = written(load("adder-hinge"), tmp_path)
     roots = {

@@ -44,7 +44,7 @@ def drawn(found):
     return made
 
 
-@pytest.mark.parametrize("ref", ["adder-3.safetensors", "modular-addition:p=13"])  # the others are written, if slow
+@pytest.mark.parametrize("ref", [pytest.param("adder-3.safetensors", marks=pytest.mark.slow), "modular-addition:p=13"])
 def test_every_figure_of_every_view_can_be_drawn(ref):
     assert len(drawn(look(ref))) >= 5
     assert set(FIGURES) <= set(VIEWS)

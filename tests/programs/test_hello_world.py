@@ -36,6 +36,7 @@ def test_any_message(message, variant):
     assert says(hello_world(message=message, variant=variant)) == message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_message_of_a_thousand_different_characters(variant):
     message = "".join(chr(0x4E00 + i) for i in range(1000)) + "again"

@@ -21,7 +21,10 @@ def test_all_sequences_of_five_digits(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("length,alphabet", [(1, 2), (1, 36), (2, 36), (3, 10), (8, 2), (31, 7), (256, 36)])
+@pytest.mark.parametrize(
+    "length,alphabet",
+    [(1, 2), (1, 36), (2, 36), (3, 10), (8, 2), (31, 7), pytest.param(256, 36, marks=pytest.mark.slow)],
+)
 def test_other_lengths_and_alphabets(length, alphabet, dtype):
     model = load(f"reverse:length={length},alphabet={alphabet},dtype={dtype}")
     task = load_task(model)

@@ -124,6 +124,7 @@ def test_the_grid_of_two_models_by_layers():
     assert np.allclose(shown(fig.axes[1]), addition[0][1].mean(0)) and not fig.axes[3].get_visible()
 
 
+@pytest.mark.slow
 def test_nothing_hides_anything(tmp_path):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

@@ -101,6 +101,7 @@ def test_nothing_to_draw():
         training_curves([run(evaluations=0)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind,start", [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_the_same_figure_is_the_same_file(tmp_path, kind, start):
     figures = [training_curves([run()], FLOORS, title="a run") for _ in range(2)]

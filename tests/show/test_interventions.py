@@ -66,6 +66,7 @@ def test_interchange_bars(adder):
         interchange_bars([Interchange("head 0.0", "", [])])
 
 
+@pytest.mark.slow
 def test_comparison(adder, tmp_path):
     model, task = adder
     c = compare(model, model, task, task.rows(0, 300), names=("one", "other"))

@@ -65,6 +65,7 @@ def test_updates():
     assert [p.get_width() for p in bars.patches[3:]] == [m.effective for m in matrices]
 
 
+@pytest.mark.slow
 def test_circuits_as_maps():
     model = random_model()
     words = [model.vocabulary[i] for i in range(7)]

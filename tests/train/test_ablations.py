@@ -77,6 +77,7 @@ def test_only_some():
 
 
 # ── doing it ───────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.slow
 def test_results_are_those_of_the_trainer_and_no_mask_cheats():
     found = results(ONES, TINY, [0, 1], ["no-mask"])
     assert list(found) == ["baseline", "no-mask"]

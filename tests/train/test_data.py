@@ -32,6 +32,7 @@ def test_fresh_rows_are_never_test_rows():
         assert not as_set(data._fresh([0], step)) & test
 
 
+@pytest.mark.slow
 def test_the_books_draw_overlaps_and_says_so():
     task = load_task("addition:digits=3,order=ones")
     data = Data(task, recipe(data="draw", train_rows=50_000, test_rows=10_000))

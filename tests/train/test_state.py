@@ -105,6 +105,7 @@ def live(out, die_at=0, after=None):
     return code
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_a_write(tmp_path, whole):
     out = tmp_path / "x.safetensors"
     assert live(out, die_at=4) == -signal.SIGKILL

@@ -270,6 +270,7 @@ def test_a_run_that_kills_its_process_takes_no_other_along(spec_file, tmp_path, 
     assert sizes == [4, 4, *[1] * 6]
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_replaced(spec_file, tmp_path):
     sweep = sweep_of(spec_file("[grid]\nn_heads = [1, 2]"), tmp_path)
     killed = []

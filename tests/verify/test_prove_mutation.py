@@ -55,6 +55,7 @@ def agrees(said, count):
     assert said["proved", True] > count / 5 and said["refuted", False] > count / 5, said
 
 
+@pytest.mark.slow
 def test_the_provers_word_never_contradicts_enumeration():
     agrees(tally(12, seed=1), 12)
 
@@ -71,6 +72,7 @@ def test_the_provers_word_never_contradicts_enumeration_on_200_models():
     pytest.param("addition:digits=2", 1e-13, 1, marks=pytest.mark.slow),
     pytest.param("addition:digits=2,order=ones", 1e-5, 0, marks=pytest.mark.slow),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_the_certificate_fails_before_the_model_does(ref, first, seed):
     """Step by step away from a proved model, until it is wrong."""
     model = load(ref)

@@ -340,6 +340,7 @@ def never_contradicts(count, seed):
     assert (True, True) in said and (False, False) in said
 
 
+@pytest.mark.slow
 def test_no_damaged_model_is_passed_that_enumeration_finds_wrong():
     never_contradicts(6, seed=1)
 

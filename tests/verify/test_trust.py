@@ -354,6 +354,7 @@ def test_a_flood_of_lines(tmp_path):
         judge(write(tmp_path, BUILD + text))
 
 
+@pytest.mark.slow
 def test_processor_time_is_limited(tmp_path):
     path = write(tmp_path, "def build_model():\n    while True: pass\ndef add(model, a, b): return 1\n")
     with pytest.raises(GlassformerError, match="before its model was built: it used up its processor time"):

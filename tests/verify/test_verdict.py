@@ -202,7 +202,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("saves", [True, False])
+@pytest.mark.parametrize("saves", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_ctrl_c(tmp_path, call, saves, monkeypatch):
     path = tmp_path / "v.json"
     words = ["verify", "addition:digits=2", "--workers", "2", *(["--out", str(path)] if saves else [])]
