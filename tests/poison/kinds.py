@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from glassformer import Model, Vocabulary
+from glassformer import Model, Vocabulary, record
 
 from .surgery import (
     HINGE,
@@ -461,3 +461,35 @@ def other_vocabulary(dtype, dose):
 @poison(types=["float64"], ref=LAYER, name="weights of half precision")
 def half_precision(dtype, dose):
     return adder(LAYER, dtype).astype("float16")
+
+
+# ── beyond the checkers' own numbers ───────────────────────────────────────────────────────────
+@poison(bad=11_350.0, ref="adder-hinge:digits=2", types=["float64"])
+def scores_beyond_extended_precision(dtype, dose):
+    """One sum of 10,000 is wrong: 87+87, the only one where all four digits have scores of -dose. Then a fifth key at
+    5 - dose wins, that the others drown otherwise: by e^-11350, which an extended float still holds, but no square."""
+    base, task = adder("adder-hinge:digits=2", dtype), task_of("adder-hinge:digits=2")
+    T, spots, row, trigger = base.config.n_ctx, [1, 2, 5, 6], 8, [7, 8, 7, 8]
+    rest, hidden = 0, 3  # positions of fixed tokens: where the new head looks in other rows, and what must not win
+    assert (task.batch(np.array([[87, 87]]))[0][0, spots] == trigger).all()
+    D = 2 + T + 11  # the adder's two slots, one a position, two a spot, and three
+    place, pair, level, idle, value = np.arange(2, 2 + T), 2 + T + 2 * np.arange(4), D - 3, D - 2, D - 1
+    E, P = np.zeros((10, D)), np.zeros((T, D))
+    E[:, :2], P[np.arange(T), place] = base.weights["embed.W_E"], 1
+    E[trigger, pair] = -dose  # counts at its spot, and is rounded away elsewhere
+    P[:, pair], P[:, pair + 1] = -(2.0**75), 2.0**75
+    P[spots, pair] = P[spots, pair + 1] = 0
+    P[:, level], P[spots, level], P[hidden, level] = -dose - 20, 0, 5 - dose
+    P[:, idle], P[rest, idle], P[hidden, value] = -1000, 0, 1e-27
+    Q, K, V, out = *np.zeros((3, 2, D, T)), np.zeros((2, T, D))
+    scores = record(base, np.zeros((1, T), int))[1]["blocks.0.attn.hook_attn_scores"][0, 0]
+    Q[0, place], K[0, place, np.arange(T)] = np.where(np.isfinite(scores), scores, 0), 1  # the adder's own head
+    V[0, 1, 0], out[0, 0, 1] = 1, base.weights["blocks.0.attn.W_O"][0, 0, 1]
+    Q[1, place, 5], Q[1, place[row], :6] = 1, [1, 1, 1, 1, 1, 0]
+    K[1, pair, np.arange(4)] = K[1, pair + 1, np.arange(4)] = K[1, level, 4] = K[1, idle, 5] = 1
+    V[1, value, 0], out[1, 0, 1] = 1, 3e29
+    wide = padded(padded(untied(base), "D", D - 2), "H")
+    blocks = {n: w for n, w in wide.weights.items() if ".attn." not in n or n.endswith("b_O")}
+    blocks |= {"embed.W_E": E, "pos_embed.W_pos": P}
+    blocks |= {f"blocks.0.attn.W_{n}": w for n, w in zip("QKVO", (Q, K, V, out), strict=True)}
+    return replace(wide, config=replace(wide.config, d_head=T, positions="learned"), weights=blocks)
