@@ -22,9 +22,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from glassformer import load_task
-from glassformer.count import count
-from glassformer.train import Recipe
-from glassformer.train.loop import Run
+from glassformer.counting import count
+from glassformer.training import Recipe
+from glassformer.training.loop import Run
 
 TASK = load_task("addition:digits=10,order=ones")
 RECIPE = Recipe(

@@ -22,10 +22,10 @@ import torch
 from torch import nn
 
 from glassformer import load_task
-from glassformer.train.data import Data
-from glassformer.train.loop import Run
-from glassformer.train.recipes import recipe
-from glassformer.verify import verify
+from glassformer.training.data import Data
+from glassformer.training.loop import Run
+from glassformer.training.recipes import recipe
+from glassformer.verification import verify
 
 EPOCHS, BATCH = 150, 512
 

@@ -20,8 +20,8 @@ import torch
 
 from glassformer import load_task
 from glassformer.claims.book import history
-from glassformer.train.loop import Run, fit
-from glassformer.train.recipes import recipe
+from glassformer.training.loop import Run, fit
+from glassformer.training.recipes import recipe
 
 GROK = ("grok-0", "grok-1", "grok-2")
 

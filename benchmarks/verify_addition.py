@@ -20,7 +20,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from glassformer import load, load_task
-from glassformer.verify import check, verify
+from glassformer.verification import check, verify
 
 
 def layer_norm(x, eps):

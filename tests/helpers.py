@@ -12,9 +12,9 @@ from safetensors.numpy import save as to_bytes
 
 from glassformer import Config, Model, Vocabulary
 from glassformer.checkpoint import digest
+from glassformer.proof import prove
 from glassformer.shapes import required, shapes
-from glassformer.verify import check
-from glassformer.verify.prove import prove
+from glassformer.verification import check
 
 
 def random_model(seed: int = 0, extras: bool = True, **choices: Any) -> Model:

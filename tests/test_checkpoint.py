@@ -94,7 +94,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 
 def with_theta(ref):
-    from glassformer.blueprint import make
+    from glassformer.blueprints import make
 
     model, blueprint = random_model(d_model=8, d_mlp=32, extras=False), make(ref)
     shapes = {n: w.shape for n, w in model.weights.items()}
@@ -104,7 +104,7 @@ def with_theta(ref):
 
 @pytest.mark.parametrize("ref", ["dense", "low-rank:rank=2", "shared", "rotated:seed=3"])
 def test_theta_is_kept_and_checked(tmp_path, ref):
-    from glassformer.count import count
+    from glassformer.counting import count
 
     model = with_theta(ref)
     back = load(save(model, tmp_path / "m.safetensors"))
@@ -191,7 +191,7 @@ def test_two_thin_arrays_make_no_huge_one(tmp_path):
 
 
 def test_a_blueprints_base_is_sealed_too(tmp_path):
-    from glassformer.blueprint import make
+    from glassformer.blueprints import make
 
     path = save(random_model(), tmp_path / "base.safetensors")
     assert make(f"lora:base={path}").base.weights

@@ -37,7 +37,7 @@ BAD = [
     (["modular-addition", "--to", "gpt2"], "GPT-2 normalises before every block; this model has no norm; --to torch"),
     (["addition:digits=2", "--to", "gpt2"], "--tolerance allows more"),
     (["reverse", "--to", "torch"], "expected a name that ends in .py"),
-    (["reverse", "--to", "png"], "expected safetensors or taotp; or a bridge: gpt2, torch, transformer-lens, onnx"),
+    (["reverse", "--to", "png"], "expected safetensors or taotp; or a bridge: adderboard, gpt2, onnx, torch"),
     (["reverse", "--to", "torch", "--tolerance", "-1"], "--tolerance"),
 ]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from glassformer import decode, load, load_task
-from glassformer.blueprint import rotate, rotation_fixing_ones
-from glassformer.count import count
+from glassformer.blueprints.rotated import rotate, rotation_fixing_ones
+from glassformer.counting import count
 from glassformer.model import Place, attention
-from glassformer.verify import verify
+from glassformer.verification import verify
 from helpers import largest_difference, random_model
 
 
@@ -67,7 +67,7 @@ def test_1_2_its_mask_leaks_when_scores_are_huge(layer):
 def test_1_3_with_a_cache_every_token_is_fed_once(monkeypatch):
     import sys
 
-    module, fed = sys.modules["glassformer.decode"], []
+    module, fed = sys.modules["glassformer.decoding"], []
     forward = module.forward
 
     def counting(config, weights, tokens, *rest, **options):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from glassformer import Config, Model, load, load_task
-from glassformer.count import count
+from glassformer.counting import count
 from glassformer.model import forward, zeros
 from glassformer.runs import run
 from glassformer.tasks.message import Message
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 
 @pytest.mark.parametrize("vocab", [2, 10, 57])

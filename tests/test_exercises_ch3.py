@@ -10,7 +10,7 @@ from glassformer import load, load_task
 from glassformer.craft import layer_norm
 from glassformer.programs.lookup_hash import untied
 from glassformer.tasks.lookup import Lookup
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 
 def right(model, task=None) -> float:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from glassformer import load, load_task, run
-from glassformer.count import count
+from glassformer.counting import count
 from glassformer.tasks.lookup import Lookup
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 
 @pytest.mark.parametrize("prefix,vocab,length", [(2, 2, 10), (3, 2, 10), (2, 3, 7), (4, 2, 11)])

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from glassformer.count import count
+from glassformer.counting import count
 from glassformer.craft import Head, Layout, layer_norm, lift, ring, spike, spikes, table, weak_spike, weak_spikes
 from glassformer.model import Config, Model, zeros
 from glassformer.programs.add_digit import normalised
@@ -14,7 +14,7 @@ from glassformer.programs.addition_book import figure as adder
 from glassformer.programs.addition_book import seen
 from glassformer.refs import load, load_task
 from glassformer.tap import record
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 RNG = np.random.default_rng(6)
 

@@ -170,7 +170,7 @@ COMMANDS = {
 @pytest.fixture
 def attempt(tmp_path, monkeypatch, capsys):
     """attempt(command, faults, failing) -> (status, stderr, folder), in a folder of its own."""
-    monkeypatch.setattr("glassformer.train.pools.local", lambda jobs, task, n: (work(j, task) for j in jobs))
+    monkeypatch.setattr("glassformer.training.pools.local", lambda jobs, task, n: (work(j, task) for j in jobs))
     n = 0
 
     def run(command: Command, faults: Faults, failing):
@@ -189,7 +189,7 @@ def attempt(tmp_path, monkeypatch, capsys):
         return end.value.code, capsys.readouterr().err, folder
 
     def work(job, task):
-        from glassformer.train.sweep import work
+        from glassformer.training.sweep import work
 
         return work(job, task)
 

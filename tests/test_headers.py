@@ -22,9 +22,9 @@ from safetensors.numpy import save_file
 
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, load_task, verify
 from glassformer.checkpoint import digest, save
-from glassformer.lens.disguise import disguise, read_key
 from glassformer.shapes import required
-from glassformer.verify.check import check
+from glassformer.truth.disguise import disguise, read_key
+from glassformer.verification.checks import check
 from helpers import resealed, sealed_header, sealed_state
 
 HUGE = 10_000_000
@@ -364,7 +364,7 @@ def test_every_field_of_a_key_is_looked_at(tmp_path):
 
 
 def test_histories(tmp_path):
-    from glassformer.show.page.views import history
+    from glassformer.page.views import history
 
     path, row = tmp_path / "h.jsonl", {"kind": "evaluation", "seed": 0, "step": 1, "loss": 1.0, "accuracy": 0.5}
     path.write_text(json.dumps(row) + "\n")
@@ -386,7 +386,7 @@ def test_histories(tmp_path):
 @EVERY
 def test_every_field_of_a_recipe_is_looked_at(tmp_path, kind, every):
     from glassformer.cli.training import read_recipe
-    from glassformer.train.recipes import RECIPES
+    from glassformer.training.recipes import RECIPES
 
     path, whole = tmp_path / f"r.{kind}", RECIPES["fast"].to_json()
     values = {"null": None} | VALUES | {"a number of 400 digits": 10**400, "infinite": float("inf")}
@@ -405,7 +405,7 @@ def test_every_field_of_a_recipe_is_looked_at(tmp_path, kind, every):
 
 @EVERY
 def test_every_field_of_a_sweep_is_looked_at(tmp_path, every):
-    from glassformer.train.sweep import read_spec
+    from glassformer.training.sweep import read_spec
 
     path = tmp_path / "s.toml"
     whole = {"task": '"addition"', "recipe": '"fast"', "seeds": "[0, 1]", "ensemble": "true", "models": "false"}
@@ -425,9 +425,9 @@ def test_every_field_of_a_sweep_is_looked_at(tmp_path, every):
 @EVERY
 def test_every_field_of_a_runs_state_is_looked_at(tmp_path, every):
     """Sealed again: what is read of it must fit this very run."""
-    from glassformer.train import fit
-    from glassformer.train.recipe import Recipe
-    from glassformer.train.state import KEY, load_state, state_path
+    from glassformer.training import fit
+    from glassformer.training.recipe import Recipe
+    from glassformer.training.state import KEY, load_state, state_path
 
     task, out = load_task("addition:digits=1"), tmp_path / "m.safetensors"
     small = Recipe(steps=4, evaluate_every=2, batch=4, test_rows=5, d_model=4, d_mlp=4, n_layers=1)

@@ -1,6 +1,8 @@
 """Who may import whom, and what importing costs."""
 
 import ast
+import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,28 +13,40 @@ ROOT = Path(glassformer.__file__).parent
 # A room may import rooms of earlier levels; side by side, none imports another.
 LEVELS = [
     {"errors"}, {"limits", "records"}, {"schema"}, {"vocabulary", "registry", "arrays", "dust"}, {"shapes"}, {"model"},
-    {"stored"},
-    {"tap", "count", "blueprint"}, {"tiny"}, {"checkpoint", "decode", "tasks", "craft", "taotp"},
-    {"programs", "verify", "train"}, {"lens", "bridges"}, {"refs"}, {"runs"}, {"claims", "show"}, {"tour"}, {"cli"},
-    {"__main__"},
+    {"stored"}, {"tap", "counting", "blueprints", "tasks", "craft", "taotp"}, {"checkpoint", "decoding"}, {"answers"},
+    {"programs", "verification", "training"}, {"proof", "lens", "bridges"}, {"truth", "adderboard"}, {"refs"}, {"runs"},
+    {"claims", "show"}, {"page"}, {"tour"}, {"cli"}, {"__main__"},
 ]  # fmt: skip
-TASKS_MAY_NOT = {"arrays", "shapes", "model", "tap", "checkpoint", "count", "blueprint", "decode", "craft", "taotp"}
+ROOMS = set().union(*LEVELS)
+TASKS_MAY_NOT = {"arrays", "shapes", "model", "tap", "checkpoint", "counting", "blueprints", "decoding", "craft"}
 
 
 def room(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def imported(path: Path) -> set[str]:
-    """The rooms of this package that a file imports, wherever in the file."""
-    package = ("glassformer", *path.relative_to(ROOT).parent.parts)
-    found = set()
+def imported(path: Path, package: tuple[str, ...]) -> set[str]:
+    """The rooms of this package that a file imports, wherever in the file: relatively, by full name, by a string."""
+    found = []
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = package[: len(package) - node.level + 1]
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
             target = [*base, *(node.module.split(".") if node.module else [])]
-            found |= {[*target, alias.name][1] for alias in node.names}
-    return found - {"__version__"}
+            found += [[*target, alias.name] for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found += [alias.name.split(".") for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            named = re.fullmatch(r"(glassformer)?\.(\w+)[\w.]*(:\w+)?", node.value)
+            found += [["glassformer", named[2]]] if named and named[2] in ROOMS else []
+    return {name[1] for name in found if name[0] == "glassformer" and len(name) > 1} - {"__version__"}
+
+
+def test_the_test_sees_every_way_to_import(tmp_path):
+    ways = "from .. import a1; from ..a2 import x; import glassformer.a3.y; from glassformer.a4 import z"
+    strings = 'import_module(".lens", package); BRIDGE = "glassformer.proof.search:PROVE"; "a sentence. lens"'
+    file = tmp_path / "x.py"
+    file.write_text(f"{ways}\n{strings}\n")
+    assert imported(file, ("glassformer", "tasks")) == {"a1", "a2", "a3", "a4", "lens", "proof"}
 
 
 def level(name: str) -> int:
@@ -44,7 +58,7 @@ def test_data_goes_one_way():
     for path in sorted(ROOT.rglob("*.py")):
         if path.name == "__init__.py" and path.parent == ROOT:
             continue
-        for name in imported(path) - {room(path)}:
+        for name in imported(path, ("glassformer", *path.relative_to(ROOT).parent.parts)) - {room(path)}:
             typing_only = (room(path), name) == ("shapes", "model")
             if level(name) >= level(room(path)) and not typing_only:
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")
@@ -67,3 +81,10 @@ def test_running_a_program_needs_no_torch():
     code = "import sys, glassformer as gf; print(gf.run('hello-world').output, 'torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "Hello World! False"
+
+
+def test_no_name_at_the_top_is_both_a_thing_and_a_module():
+    modules = {m.name for m in pkgutil.iter_modules(glassformer.__path__)}
+    assert not modules & set(glassformer.FACE)
+    assert set(glassformer.FACE) <= set(dir(glassformer))
+    assert all(getattr(glassformer, name).__name__ == name for name in glassformer.FACE)

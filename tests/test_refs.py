@@ -7,8 +7,7 @@ import pytest
 
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, load_task
 from glassformer.model import zeros
-from glassformer.refs import entries
-from glassformer.registry import REGISTRY, Between, program, split, task
+from glassformer.registry import REGISTRY, Between, entries, program, split, task
 from glassformer.tasks.base import Task
 
 

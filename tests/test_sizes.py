@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from glassformer import Config, GlassformerError, Vocabulary, limits, load, load_task, verify
-from glassformer.blueprint import rotation_fixing_ones
+from glassformer.blueprints.rotated import rotation_fixing_ones
 from glassformer.checkpoint import save
-from glassformer.decode import decode
-from glassformer.lens.fourier import basis
-from glassformer.lens.truth import truth
-from glassformer.lens.wiring import passes
+from glassformer.decoding import decode
+from glassformer.lens.modular.fourier import basis
 from glassformer.model import zeros
 from glassformer.registry import split
 from glassformer.runs import run
-from glassformer.verify.parallel import run as in_parallel
-from glassformer.verify.work import Work
+from glassformer.truth.edges import truth
+from glassformer.truth.wiring import passes
+from glassformer.verification.parallel import run as in_parallel
+from glassformer.verification.work import Work
 from helpers import random_model
 
 HUGE = 10**17
@@ -101,7 +101,7 @@ def test_what_does_not_fit_into_memory_is_not_begun(call, tmp_path, monkeypatch,
 
 def test_what_fits_is_not_refused(monkeypatch):
     """The estimate must be on the low side: this run takes more than a megabyte, and far less than 200."""
-    from glassformer.train import Recipe, train
+    from glassformer.training import Recipe, train
 
     tiny = Recipe(steps=1, batch=64, test_rows=50, evaluate_every=1)
     monkeypatch.setattr(limits, "memory", lambda: 2**27)
@@ -125,7 +125,7 @@ def test_verify(option):
 
 
 def test_training():
-    from glassformer.train import Recipe, train
+    from glassformer.training import Recipe, train
 
     task = load_task("addition")
     with pytest.raises(GlassformerError, match="the number of seeds must be a whole number from 1 to 1,000"):
@@ -193,7 +193,7 @@ def test_chunks_are_not_listed(monkeypatch):
             begun.append(group)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["glassformer.verify.parallel"], "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(sys.modules["glassformer.verification.parallel"], "ProcessPoolExecutor", Pool)
     with pytest.raises(KeyboardInterrupt):
         next(in_parallel(work, [range(10**15)], 2))
     assert begun == [range(16)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glassformer import GlassformerError, Labels, Model, Vocabulary, load, refs
+from glassformer import GlassformerError, Labels, Model, Vocabulary, load, registry
 from glassformer.model import ACTIVATIONS, NORMS, POSITIONS
 from glassformer.taotp import EXAMPLES, examples, parse, read, write
 from helpers import random_model
@@ -243,7 +243,7 @@ def test_round_trip_of_names_and_odd_numbers() -> None:
     same(parse(write(numbers)), numbers)
 
 
-@pytest.mark.parametrize("ref", sorted(refs.entries("program")))
+@pytest.mark.parametrize("ref", sorted(registry.entries("program")))
 def test_every_program_made_by_hand_comes_back(ref: str) -> None:
     model = load(ref)
     same(parse(write(model)), model)

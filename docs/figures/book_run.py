@@ -5,10 +5,10 @@ from pathlib import Path
 import glassformer as gf
 from glassformer import show
 from glassformer.claims.book import history
-from glassformer.train import Training
-from glassformer.train.events import Watcher
-from glassformer.train.recipes import recipe
-from glassformer.train.watch import answer_names, floors
+from glassformer.training import Training
+from glassformer.training.events import Watcher
+from glassformer.training.recipes import recipe
+from glassformer.training.watch import answer_names, floors
 
 task, book = gf.load_task("addition:order=ones"), recipe("book")
 past = history("book")

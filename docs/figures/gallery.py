@@ -18,8 +18,8 @@ from glassformer.lens.inspect import inspect
 from glassformer.lens.rank import updates
 from glassformer.show import attention, embeddings, interventions, rank, style
 from glassformer.show.inspect import figures
-from glassformer.train.loop import Run
-from glassformer.train.recipes import recipe
+from glassformer.training.loop import Run
+from glassformer.training.recipes import recipe
 
 style.DPI = 100
 HERE = Path(__file__).parent / "gallery"

@@ -5,10 +5,10 @@ from pathlib import Path
 import glassformer as gf
 from glassformer import show
 from glassformer.lens.embeddings import token_embeddings
-from glassformer.lens.modular import progress, take_apart
+from glassformer.lens.modular.apart import progress, take_apart
 from glassformer.show import embeddings, fourier
-from glassformer.train.loop import Run
-from glassformer.train.recipes import recipe
+from glassformer.training.loop import Run
+from glassformer.training.recipes import recipe
 
 HERE = Path(__file__).parent
 

@@ -56,7 +56,7 @@ def _check_theta(path: Path, model: Model) -> None:
         if model.theta:
             raise GlassformerError(f"{path} — damaged checkpoint: theta without a blueprint")
         return
-    from .blueprint import make
+    from .blueprints import make
 
     try:
         blueprint, shapes = make(model.blueprint), {n: tuple(w.shape) for n, w in model.weights.items()}

@@ -1,11 +1,7 @@
 """Refs: how models and tasks are named. "addition:digits=3", "runs/a.safetensors", "hello.taotp"."""
 
-import importlib
 import os.path
-import pkgutil
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from . import registry
 from .errors import GlassformerError
@@ -35,7 +31,11 @@ def load(ref: str) -> Model:
         from .bridges.gpt2_read import read as read_gpt2
 
         return read_gpt2(ref)
-    model: Model = _build("program", ref)
+    name = ref.partition(":")[0]
+    if "/" in name or "." in name:
+        expected = "expected a program, or a file that ends in .safetensors or .taotp, or a GPT-2 folder"
+        raise GlassformerError(f"{ref if len(ref) <= 200 else ref[:199] + '…'} — {expected}")
+    model: Model = registry.build("program", ref)
     return model
 
 
@@ -45,31 +45,5 @@ def load_task(ref: str | Model) -> Task:
         if not ref.task:
             raise GlassformerError(f"{ref.provenance.get('ref', 'model')} — knows no task; name one with --task")
         ref = ref.task
-    task: Task = _build("task", ref)
+    task: Task = registry.build("task", ref)
     return task
-
-
-def entries(kind: str) -> dict[str, registry.Entry]:
-    """All programs or tasks by name."""
-    _import_all()
-    return registry.REGISTRY[kind]
-
-
-def _build(kind: str, ref: str) -> Any:
-    _import_all()
-    name = ref.partition(":")[0]
-    if kind == "program" and ("/" in name or "." in name):
-        expected = "expected a program, or a file that ends in .safetensors or .taotp, or a GPT-2 folder"
-        raise GlassformerError(f"{ref if len(ref) <= 200 else ref[:199] + '…'} — {expected}")
-    entry = registry.find(kind, name)
-    return entry.build(**entry.parse(registry.split(ref, entry.options)[1]))
-
-
-@cache
-def _import_all() -> None:
-    """Imports every file of tasks/ and programs/, and tiny: what is there is registered."""
-    from . import programs, tasks, tiny  # noqa: F401 - tiny has blueprints
-
-    for package in (tasks, programs):
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{package.__name__}.{module.name}")

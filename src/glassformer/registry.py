@@ -1,4 +1,4 @@
-"""What can be named: programs and tasks (later recipes and blueprints), with options from their signatures.
+"""What can be named (programs, tasks, blueprints, bridges), with options from signatures, and where it is found.
 
 A decorator registers a builder. Its typed parameters are the options, its docstring's first line the help:
 
@@ -9,7 +9,9 @@ A decorator registers a builder. Its typed parameters are the options, its docst
 
 import difflib
 import functools
+import importlib
 import inspect
+import pkgutil
 import re
 import typing
 from collections.abc import Callable, Mapping
@@ -108,17 +110,34 @@ class Entry:
         return ":".join([self.name, ",".join(parts)] if parts else [self.name])
 
 
-REGISTRY: dict[str, dict[str, Entry]] = {"program": {}, "task": {}, "blueprint": {}}
+REGISTRY: dict[str, dict[str, Entry]] = {"program": {}, "task": {}, "blueprint": {}, "bridge": {}}
+ROOMS: dict[str, tuple[str, ...]] = {}  # kind -> packages whose files register such things; __init__.py fills it
+
+
+def entries(kind: str) -> dict[str, Entry]:
+    """All that is registered of a kind. Importing a file registers what is in it."""
+    for room in ROOMS.get(kind, ()):
+        for module in pkgutil.iter_modules(importlib.import_module(room).__path__):
+            importlib.import_module(f"{room}.{module.name}")
+    return REGISTRY[kind]
 
 
 def find(kind: str, name: str) -> Entry:
     """The entry of a name, or an error with the nearest names."""
-    entries = REGISTRY[kind]
-    if name not in entries:
-        near = difflib.get_close_matches(name[:100], entries, 3, 0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(entries))}"
+    if name in REGISTRY[kind]:
+        return REGISTRY[kind][name]
+    known = entries(kind)
+    if name not in known:
+        near = difflib.get_close_matches(name[:100], known, 3, 0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(known))}"
         raise GlassformerError(f"{name if len(name) <= 100 else name[:99] + '…'} — no such {kind}; {hint}")
-    return entries[name]
+    return known[name]
+
+
+def build(kind: str, ref: str) -> Any:
+    """What a ref names: "addition:digits=3" is the entry addition, built with these options."""
+    entry = find(kind, ref.partition(":")[0])
+    return entry.build(**entry.parse(split(ref, entry.options)[1]))
 
 
 def split(ref: str, known: Any = None) -> tuple[str, dict[str, str]]:
@@ -168,11 +187,15 @@ def blueprint(name: str) -> Callable[[type[T]], type[T]]:
     return _class("blueprint", name)
 
 
+def bridge(name: str) -> Callable[[type[T]], type[T]]:
+    """Registers a Bridge class: the way to another library."""
+    return _class("bridge", name)
+
+
 def _class(kind: str, name: str) -> Callable[[type[T]], type[T]]:
     def decorate(cls: type[T]) -> type[T]:
-        options = _options(cls.__init__, skip=1)
-        entry = Entry(kind, name, options, _first_line(cls), cls)
-        original = cls.__init__
+        original = _no_options if cls.__init__ is object.__init__ else cls.__init__
+        entry = Entry(kind, name, _options(original, skip=1), _first_line(cls), cls)
 
         @functools.wraps(original)
         def checked(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -185,6 +208,10 @@ def _class(kind: str, name: str) -> Callable[[type[T]], type[T]]:
         return cls
 
     return decorate
+
+
+def _no_options(self: Any) -> None:
+    pass
 
 
 def program(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .decode import decode
+from .decoding import decode
 from .errors import GlassformerError
 from .limits import UNASKED
 from .model import Model

@@ -12,16 +12,16 @@ from rich.table import Table
 
 from . import taotp
 from .claims import VERDICTS, as_text, select
-from .count import count
+from .counting import count
 from .dust import percent
 from .lens import explain
-from .lens.ablate import parts
-from .lens.patch import interchange
+from .lens.interventions.ablate import parts
+from .lens.interventions.patch import interchange
 from .model import Model
+from .proof import prove
 from .refs import load, load_task
 from .runs import prompt, run
-from .verify import verify
-from .verify.prove import prove
+from .verification import verify
 
 SHOWN = [  # ref, an input to show, how many to check where the domain is too large to count through
     ("hello-world", "", 0),
@@ -108,8 +108,8 @@ def trained(out: Console) -> tuple[int, Model]:
     if find_spec("torch") is None:
         out.print('  skipped: needs PyTorch, pip install -c constraints.txt ".[torch]"')
         return 0, load("adder-3.safetensors")
-    from .train import fit
-    from .train.recipes import recipe
+    from .training import fit
+    from .training.recipes import recipe
 
     task = load_task("addition:order=ones")
     training = fit(task, recipe("fast"))
@@ -149,7 +149,7 @@ def side_by_side(out: Console, adder: Model, page: Path) -> None:
     if find_spec("plotly") is None:
         out.print('  no report: needs Plotly, pip install -c constraints.txt ".[report]"')
         return
-    from .show.report import report, write
+    from .page.report import report, write
 
     models = [("hand-made", load("addition:digits=3,order=ones")), ("trained", adder)]
     made = write(report(models, ["123+456", "999+1", "500+500"]), page)

@@ -1,14 +1,13 @@
 """The frame of all bridges: test batches, what float32 can carry, refusal, atomic writing."""
 
-import importlib
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, Vocabulary, load, load_task
-from glassformer.bridges import BRIDGES, bridge, common, export, float32_reason, test_batch
+from glassformer import GlassformerError, Vocabulary, load, load_task, registry
+from glassformer.bridges import common, export, find, float32_reason, test_batch
 from helpers import largest_difference, random_model
 
 
@@ -39,12 +38,9 @@ class Fake:
 
 @pytest.fixture
 def fake(monkeypatch):
-    real = importlib.import_module
-
     def make(**how):
-        there = type("M", (), {"THE_FAKE": Fake(**how)})
-        monkeypatch.setitem(BRIDGES, "fake", f"{__name__}:THE_FAKE")
-        monkeypatch.setattr(importlib, "import_module", lambda name, *x: there if name == __name__ else real(name, *x))
+        entry = registry.Entry("bridge", "fake", {}, "", lambda: Fake(**how))
+        monkeypatch.setitem(registry.REGISTRY["bridge"], "fake", entry)
 
     return make
 
@@ -173,7 +169,7 @@ def test_models_without_a_task_report_what_differs(fake, tmp_path):
 
 def test_bad_names(tmp_path, monkeypatch):
     model = load("add-digit")
-    with pytest.raises(GlassformerError, match="--to png — expected one of gpt2, torch"):
+    with pytest.raises(GlassformerError, match="--to png — expected one of adderboard, gpt2"):
         export(model, "png", tmp_path / "x")
     with pytest.raises(GlassformerError, match="cannot be written"):
         export(model, "torch", tmp_path / "no" / "such" / "x.py")
@@ -181,7 +177,7 @@ def test_bad_names(tmp_path, monkeypatch):
         export(model, "torch", "..")
     monkeypatch.setattr(common.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(GlassformerError, match=r"needs torch, not installed here: pip install 'glassformer\[torch\]'"):
-        bridge("torch")
+        find("torch")
 
 
 def test_vocabulary_decides_whether_a_task_fits():

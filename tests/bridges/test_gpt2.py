@@ -133,7 +133,7 @@ def test_reading_back_gives_the_same_model(choices, tmp_path):
     tokens = common.test_batch(model)
     assert again.dtype == "float32" and again.vocabulary == model.vocabulary and again.task == "t"
     assert largest_difference(model(tokens), again(tokens)) < 1e-3
-    assert largest_difference(GPT2.logits(tmp_path / "x", tokens), again(tokens)) < 1e-3
+    assert largest_difference(GPT2().logits(tmp_path / "x", tokens), again(tokens)) < 1e-3
 
 
 def test_reading_a_program_back_keeps_task_and_names(tmp_path):
@@ -200,7 +200,7 @@ def test_an_unscaled_foreign_model_is_read(changed):
     path = changed(scale_attn_weights=False, **{"glassformer": None})
     again, tokens = read(path), common.test_batch(load("reverse"))
     assert again.vocabulary == Vocabulary.numbers(14) and again.config.scale == 1
-    assert largest_difference(GPT2.logits(path, tokens), again(tokens)) < 1e-5
+    assert largest_difference(GPT2().logits(path, tokens), again(tokens)) < 1e-5
 
 
 def test_a_default_gpt2_as_others_save_it_is_read(tmp_path):
@@ -215,7 +215,7 @@ def test_a_default_gpt2_as_others_save_it_is_read(tmp_path):
     tokens = np.random.default_rng(0).integers(0, 11, (4, 8))
     model = read(tmp_path)
     assert model.config.activation == "gelu_new" and model.config.d_mlp == 48 and model.config.tied
-    assert largest_difference(GPT2.logits(tmp_path, tokens), model(tokens)) < 1e-5
+    assert largest_difference(GPT2().logits(tmp_path, tokens), model(tokens)) < 1e-5
 
 
 def test_pickles_and_damaged_files_are_not_read(changed):

@@ -13,7 +13,7 @@ import pytest
 from cases import CASES
 from glassformer import GlassformerError, Vocabulary, load, run
 from glassformer.bridges import common, export
-from glassformer.bridges.torch_module import INSIDE, TORCH, from_torch
+from glassformer.bridges.torch_module import INSIDE, Torch, from_torch
 from glassformer.bridges.torch_source import source
 from helpers import largest_difference, random_model
 
@@ -60,9 +60,9 @@ def spread(n):
 def check_twin(choices, tmp_path):
     model = random_model(1, **choices)
     path = tmp_path / "x.py"
-    TORCH.write(model, path)
+    Torch().write(model, path)
     tokens = common.test_batch(model)[:64]
-    assert largest_difference(model(tokens), TORCH.logits(path, tokens)) < 1e-9
+    assert largest_difference(model(tokens), Torch().logits(path, tokens)) < 1e-9
     net = module(path).load()
     assert all(p.dtype == torch.float64 for p in net.parameters())
     assert {n: tuple(p.shape) for n, p in net.state_dict().items()} == {n: w.shape for n, w in model.weights.items()}

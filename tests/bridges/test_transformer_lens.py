@@ -16,7 +16,7 @@ from glassformer import GlassformerError, Model, load, run
 from glassformer.bridges import export
 from glassformer.bridges.common import trial
 from glassformer.bridges.transformer_lens import (
-    TRANSFORMER_LENS,
+    TransformerLens,
     fields,
     from_transformer_lens,
     neighbours,
@@ -150,11 +150,11 @@ def test_a_folder_is_read_back(tmp_path):
     done = export(model, "transformer-lens", tmp_path / "reverse")
     assert sorted(p.name for p in done.path.iterdir()) == ["config.json", "load.py", "model.safetensors"]
     assert done.parity < 1e-5 and not done.differ
-    back = TRANSFORMER_LENS.read(done.path)
+    back = TransformerLens().read(done.path)
     assert (back.vocabulary, back.task) == (model.vocabulary, model.task)
     assert {n: w.shape for n, w in back.weights.items()} == {n: w.shape for n, w in model.weights.items()}
     with pytest.raises(GlassformerError, match="not a folder of"):
-        TRANSFORMER_LENS.read(tmp_path)
+        TransformerLens().read(tmp_path)
 
 
 # ── programs ───────────────────────────────────────────────────────────────────────────────────
@@ -248,7 +248,7 @@ def test_three_point_nine(three, tmp_path):
     folders = {kind: tmp_path / f"{i:02}" for i, kind in enumerate(models)}
     batches = {kind: trial(model) for kind, model in models.items()}
     for kind, model in models.items():
-        TRANSFORMER_LENS.write(model, folders[kind])
+        TransformerLens().write(model, folders[kind])
         save_file({"tokens": np.ascontiguousarray(batches[kind].tokens[:64])}, folders[kind] / "tokens")
     (tmp_path.parent / "three.py").write_text(THREE)
     subprocess.run([three, tmp_path.parent / "three.py", tmp_path, ROOT / "src"], check=True)

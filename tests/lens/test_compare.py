@@ -8,9 +8,9 @@ import pytest
 
 from glassformer import GlassformerError, decode
 from glassformer.lens.compare import _ranks, _same_hard, common_task, compare
-from glassformer.lens.perturb import perturb
+from glassformer.lens.interventions.perturb import perturb
 from glassformer.refs import load, load_task
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 
 def noisy(model, size, seed=0):

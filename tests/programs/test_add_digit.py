@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from glassformer.count import count
-from glassformer.decode import decode
+from glassformer.counting import count
+from glassformer.decoding import decode
 from glassformer.errors import GlassformerError
 from glassformer.refs import load, load_task
 from glassformer.tap import record
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 VARIANTS = {"hinge": 56, "attention": 60, "table": 183, "book": 629}
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from glassformer.count import count
-from glassformer.decode import decode
+from glassformer.counting import count
+from glassformer.decoding import decode
 from glassformer.errors import GlassformerError
 from glassformer.refs import load, load_task
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 PLACES = ("ones", "tens", "hundreds", "thousands")
 SMALL = [(n, place) for n in (1, 2) for place in PLACES[: n + 1]]

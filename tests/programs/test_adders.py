@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task
-from glassformer.blueprint import make
+from glassformer.blueprints import make
 from glassformer.checkpoint import load as load_file
 from glassformer.checkpoint import save
-from glassformer.count import count
-from glassformer.decode import decode
-from glassformer.verify import verify
+from glassformer.counting import count
+from glassformer.decoding import decode
+from glassformer.verification import verify
 from helpers import largest_difference
 
 TEN = ["adder-least", "adder-hinge", "adder-hinge:norm=rms", "adder-prefix", "adder-36"]

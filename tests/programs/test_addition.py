@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from glassformer import GlassformerError
-from glassformer.count import count
-from glassformer.decode import decode
+from glassformer.counting import count
+from glassformer.decoding import decode
 from glassformer.programs.addition import addition
 from glassformer.refs import load_task
 from glassformer.tasks.addition import Addition
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from glassformer.claims.ch6 import wrong_streams
-from glassformer.count import count
+from glassformer.counting import count
 from glassformer.errors import GlassformerError
 from glassformer.programs.addition_book import book
 from glassformer.refs import load_task
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 
 @pytest.mark.parametrize("digits", [1, 2])

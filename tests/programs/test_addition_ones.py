@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from glassformer.count import count
-from glassformer.decode import decode
+from glassformer.counting import count
+from glassformer.decoding import decode
 from glassformer.model import Model
 from glassformer.programs.addition_ones import ones
 from glassformer.refs import load_task
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 TYPES = ["float64", "float32"]
 

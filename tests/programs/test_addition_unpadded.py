@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from glassformer.count import count
-from glassformer.decode import decode
+from glassformer.counting import count
+from glassformer.decoding import decode
 from glassformer.errors import GlassformerError
 from glassformer.model import Model
 from glassformer.programs.addition_unpadded import unpadded
 from glassformer.refs import load_task
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 
 def holds(model: Model, least_margin: float = 0.9, **how: object) -> int:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task
-from glassformer.count import count
+from glassformer.counting import count
 from glassformer.programs.extremes import book, wide
 from glassformer.runs import run
 from glassformer.tasks.extremes import Min
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 
 @pytest.mark.parametrize("name", ["min", "max"])

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer import GlassformerError, decode, load, load_task
-from glassformer.count import count
+from glassformer.counting import count
 from glassformer.programs.hello_world import hello_world, margin
 from glassformer.runs import run
 from glassformer.tasks.message import LONGEST, Message
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 VARIANTS = ["book", "rms", "sparse", "integer", "positive", "simpleformer", "zero-pos"]
 

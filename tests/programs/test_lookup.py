@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task, run
-from glassformer.count import count
+from glassformer.counting import count
 from glassformer.programs.lookup_book import descent
 from glassformer.tasks.lookup import Lookup
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

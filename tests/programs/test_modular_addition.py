@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task
-from glassformer.count import count
+from glassformer.counting import count
 from glassformer.programs.modular_addition import frequencies, modular_addition
 from glassformer.runs import run
 from glassformer.tasks.modular_addition import ModularAddition
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 LEAST = {"analog": 0.49, "clock": 2.1, "pizza": 0.9}  # margins for p = 113
 

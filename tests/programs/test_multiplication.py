@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from glassformer.count import count
+from glassformer.counting import count
 from glassformer.errors import GlassformerError
 from glassformer.model import Model
 from glassformer.refs import load, load_task
 from glassformer.tasks.multiplication import Multiplication
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 
 def holds(model: Model, least_margin: float, **how: object) -> int:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, decode, load, load_task
-from glassformer.count import count
+from glassformer.counting import count
 from glassformer.programs.repeat_last import repeat_last, signs
 from glassformer.runs import run
 from glassformer.tasks.message import RepeatLast
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 
 @pytest.mark.parametrize("variant", ["ring", "sparse"])

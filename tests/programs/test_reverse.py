@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task, record
-from glassformer.count import count
+from glassformer.counting import count
 from glassformer.craft import layer_norm, ring
 from glassformer.programs.reverse import mirror
 from glassformer.runs import run
 from glassformer.tasks.reverse import Reverse
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

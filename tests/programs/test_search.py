@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task, run
-from glassformer.count import count
+from glassformer.counting import count
 from glassformer.programs.search import hops
 from glassformer.tasks.search import Search
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 SMALL = [(1, 2, 8), (2, 2, 11), (3, 2, 11), (4, 2, 11), (5, 2, 12), (1, 3, 7), (2, 3, 8), (3, 3, 8), (2, 4, 6)]
 

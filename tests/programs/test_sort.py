@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task
-from glassformer.count import count
+from glassformer.counting import count
 from glassformer.programs.sort_book import by_points
 from glassformer.runs import run
 from glassformer.tap import record
-from glassformer.verify import verify
+from glassformer.verification import verify
 
 
 def check(ref, **options):

@@ -8,8 +8,8 @@ import pytest
 
 from glassformer import GlassformerError
 from glassformer.show import save, style, training_curves
-from glassformer.train.events import Event
-from glassformer.train.watch import Floor
+from glassformer.training.events import Event
+from glassformer.training.watch import Floor
 
 FLOORS = [Floor(0, 0.9594), Floor(1, 1.1513), Floor(2, 1.3432)]
 

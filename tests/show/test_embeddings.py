@@ -7,7 +7,7 @@ import pytest
 
 from glassformer import GlassformerError, load, load_task
 from glassformer.lens.embeddings import before_and_after, position_embeddings, token_embeddings
-from glassformer.lens.modular import progress, take_apart
+from glassformer.lens.modular.apart import progress, take_apart
 from glassformer.show import embeddings, fourier, save
 from helpers import random_model
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.lens.ablate import Ablated, ablations
 from glassformer.lens.compare import compare
-from glassformer.lens.patch import Interchange, Sweep, interchange
+from glassformer.lens.interventions.ablate import Ablated, ablations
+from glassformer.lens.interventions.patch import Interchange, Sweep, interchange
 from glassformer.lens.score import Score
 from glassformer.refs import load, load_task
 from glassformer.show.interventions import ablation_bars, comparison, interchange_bars, patch_heatmap

@@ -6,29 +6,19 @@ library. `export` compares them with ours on a test batch before anything stands
 
 import importlib
 import importlib.util
-import pkgutil
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from .. import arrays, records, registry, tasks
+from .. import arrays, records, registry
 from ..errors import GlassformerError
 from ..model import Labels, Model, forward
 from ..records import check_writable, folder_beside, replace_folder, write_together
 from ..shapes import axes
 from ..tasks.base import Task
 
-# Name on the command line -> "module:attribute". Modules are imported when asked for, libraries by their functions.
-BRIDGES: dict[str, str] = {
-    "gpt2": "glassformer.bridges.gpt2:GPT2",
-    "torch": "glassformer.bridges.torch_module:TORCH",
-    "transformer-lens": "glassformer.bridges.transformer_lens:TRANSFORMER_LENS",
-    "onnx": "glassformer.bridges.onnx:ONNX",
-    "adderboard": "glassformer.bridges.adderboard:ADDERBOARD",
-}
 ROWS = 1024  # of a test batch
 NUMBERS = 2**24  # logits of a test batch at most
 TOLERANCE = 1e-4  # relative, of float32 logits
@@ -36,9 +26,8 @@ NOISE = 4  # a model may differ by so many times what rounding does to it here
 
 
 class Bridge(Protocol):
-    """The way to another library. An instance stands in BRIDGES; `read(path) -> Model` is there where it can be."""
+    """The way to another library; `@registry.bridge(NAME)` names it. `read(path) -> Model` is there where it can be."""
 
-    name: str
     extra: str  # pip install 'glassformer[extra]'
     needs: tuple[str, ...]  # modules that must be there
     float32: bool  # the format carries float32 only
@@ -78,12 +67,16 @@ class Exported:
         return f"largest logit difference {self.parity:.1e} (relative) over {over}, {differ if self.differ else same}"
 
 
-def bridge(to: str) -> Bridge:
+def names() -> list[str]:
+    """Of all bridges."""
+    return sorted(registry.entries("bridge"))
+
+
+def find(to: str) -> Bridge:
     """The bridge of a name; an error if there is none or its library is not installed."""
-    if to not in BRIDGES:
-        raise GlassformerError(f"--to {to} — expected one of {', '.join(BRIDGES)}")
-    module, _, attribute = BRIDGES[to].partition(":")
-    found: Bridge = getattr(importlib.import_module(module), attribute)
+    if to not in names():
+        raise GlassformerError(f"--to {to} — expected one of {', '.join(names())}")
+    found: Bridge = registry.build("bridge", to)
     if missing := [name for name in found.needs if importlib.util.find_spec(name) is None]:
         hint = f"pip install 'glassformer[{found.extra}]'"
         raise GlassformerError(f"--to {to} — needs {' and '.join(missing)}, not installed here: {hint}")
@@ -100,7 +93,7 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
 
     `tolerance`: how far logits may be off, relative to the largest. An answer that was right must stay right anyway.
     """
-    way, path = bridge(to), Path(path)
+    way, path = find(to), Path(path)
     if path.name in ("", ".."):
         raise GlassformerError(f"{path} — expected the name of a file or folder to write")
     if not path.is_dir():
@@ -221,10 +214,8 @@ def trial(model: Model) -> Batch:
 
 def task_of(model: Model) -> Task | None:
     """The task that the model is for, if it names one that is here and speaks its tokens."""
-    _import_tasks()
     try:
-        entry = registry.find("task", model.task.partition(":")[0])
-        task: Task = entry.build(**entry.parse(registry.split(model.task, entry.options)[1]))
+        task: Task = registry.build("task", model.task)
     except GlassformerError:
         return None
     return task if task.vocabulary == model.vocabulary else None
@@ -291,12 +282,6 @@ def _rows(task: Task, n: int, rng: np.random.Generator) -> Any:
     edges = task.edges()
     edges = edges[np.unique(np.linspace(0, len(edges) - 1, min(len(edges), n // 2)).astype(int))]
     return np.concatenate([edges, task.sample(n - len(edges), rng)])
-
-
-@cache
-def _import_tasks() -> None:
-    for module in pkgutil.iter_modules(tasks.__path__):
-        importlib.import_module(f"{tasks.__name__}.{module.name}")
 
 
 # ── into place ─────────────────────────────────────────────────────────────────────────────────

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..errors import GlassformerError
 from ..model import POSITIONS, Config, Model, Place
+from ..registry import bridge
 from .common import library, task_of, trial
 from .gpt2_read import KEY, read
 from .tokens import tokenizer
@@ -26,8 +27,9 @@ from .tokens import tokenizer
 INSTEAD = "--to torch and --to onnx can represent it"
 
 
-class Bridge:
-    name, extra, needs, float32 = "gpt2", "gpt2", ("torch", "tokenizers", "transformers"), True
+@bridge("gpt2")
+class GPT2:
+    extra, needs, float32 = "gpt2", ("torch", "tokenizers", "transformers"), True
 
     def check(self, model: Model) -> None:
         if why := refusal(model):
@@ -62,8 +64,6 @@ class Bridge:
     def read(self, path: Path) -> Model:
         return read(path)
 
-
-GPT2 = Bridge()
 
 
 # ── there ──────────────────────────────────────────────────────────────────────────────────────

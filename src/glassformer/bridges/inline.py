@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import arrays
-from ..blueprint import make
+from ..blueprints import make
 from ..errors import GlassformerError
 from ..registry import find, split
 

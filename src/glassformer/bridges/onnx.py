@@ -19,14 +19,16 @@ from ..arrays import Array
 from ..errors import GlassformerError
 from ..model import MASKS, NORMS, POSITIONS, Config, Model, Place, Weights, affine, mlp
 from ..records import write_atomically
+from ..registry import bridge
 
 OPSET, IR = 18, 10  # of 2022 and 2024: old enough for most runtimes
 
 
+@bridge("onnx")
 class Onnx:
     """The bridge."""
 
-    name, extra, needs, float32 = "onnx", "onnx", ("onnx", "onnxruntime"), True
+    extra, needs, float32 = "onnx", ("onnx", "onnxruntime"), True
 
     def check(self, model: Model) -> None:
         """All that our transformer can be, ONNX can say."""
@@ -40,8 +42,6 @@ class Onnx:
     def logits(self, path: Path, tokens: Array) -> Array:
         return session(path).run(["logits"], {"tokens": np.asarray(tokens, np.int64)})[0]
 
-
-ONNX = Onnx()
 
 
 def session(file: str | Path | bytes) -> Any:

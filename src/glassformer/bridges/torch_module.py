@@ -15,6 +15,7 @@ import numpy as np
 from .. import arrays
 from ..errors import GlassformerError
 from ..model import Config, Model
+from ..registry import bridge
 from ..vocabulary import Vocabulary
 from .common import library
 from .torch_source import source
@@ -22,8 +23,9 @@ from .torch_source import source
 INSIDE = 2_000  # up to so many numbers are written into the file
 
 
-class Bridge:
-    name, extra, needs, float32 = "torch", "torch", ("torch",), False
+@bridge("torch")
+class Torch:
+    extra, needs, float32 = "torch", ("torch",), False
 
     def check(self, model: Model) -> None:
         for name, w in model.weights.items():
@@ -53,8 +55,6 @@ class Bridge:
             net = module.load()
             return np.concatenate([net(part).numpy() for part in torch.as_tensor(tokens).split(256)])
 
-
-TORCH = Bridge()
 
 
 def from_torch(

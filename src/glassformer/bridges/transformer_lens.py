@@ -20,6 +20,7 @@ from ..errors import GlassformerError
 from ..limits import memory
 from ..model import ACTIVATIONS, POSITIONS, Config, Model, Place
 from ..records import read_bytes, read_json
+from ..registry import bridge
 from ..vocabulary import Vocabulary
 
 NORMS = {"layer": "LN", "rms": "RMS"}
@@ -55,14 +56,15 @@ model.eval()
 '''
 
 
+@bridge("transformer-lens")
 class TransformerLens:
     """The bridge: a folder with model.safetensors, config.json and load.py, for 4.x and 3.9 alike."""
 
-    name, extra, needs, float32 = "transformer-lens", "transformer-lens", ("torch", "transformer_lens"), True
+    extra, needs, float32 = "transformer-lens", ("torch", "transformer_lens"), True
 
     def check(self, model: Model) -> None:
         if reason := refusal(model):
-            raise GlassformerError(f"--to {self.name} — TransformerLens has no place for {reason}")
+            raise GlassformerError(f"--to {'transformer-lens'} — TransformerLens has no place for {reason}")
 
     def write(self, model: Model, path: Path) -> list[str]:
         from safetensors.numpy import save
@@ -84,8 +86,6 @@ class TransformerLens:
         cfg, weights, words = _files(path)
         return from_transformer_lens(weights, cfg, Vocabulary.from_json(words["vocabulary"]), words["task"])
 
-
-TRANSFORMER_LENS = TransformerLens()
 
 
 def _files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -157,7 +157,7 @@ def fields(model: Model) -> dict[str, Any]:
 
 def state_dict(model: Model) -> dict[str, Any]:
     """Name -> array in float32 of every weight that `HookedTransformer` has for these fields."""
-    TRANSFORMER_LENS.check(model)
+    TransformerLens().check(model)
     c, cfg = model.config, fields(model)
     ours = {n: arrays.numpy(w).astype(np.float64) for n, w in model.weights.items() if arrays.numpy(w).size}
     if c.tied:

@@ -10,8 +10,8 @@ from importlib.resources import files
 from typing import Any
 
 from ..refs import load_task
-from ..train.recipe import Recipe
-from ..train.recipes import recipe
+from ..training.recipe import Recipe
+from ..training.recipes import recipe
 from . import claim
 
 LOG = {1: 6.3898, 10: 1.5362, 20: 1.3470, 30: 1.3448, 40: 1.3444, 50: 1.3447, 60: 1.1524, 70: 0.9603, 150: 0.9591}
@@ -59,7 +59,7 @@ def components() -> str:
        verdict="misleading", records=(0.04, 0.058),
        note="the share of test pairs that were trained on: both are drawn with replacement")  # fmt: skip
 def overlap() -> float:
-    from ..train.data import Data
+    from ..training.data import Data
 
     return Data(load_task("addition:order=ones"), recipe("book")).overlap()
 

@@ -1,6 +1,6 @@
 """The booklet's figures of chapter 2: how many parameters Hello World has."""
 
-from ..count import count
+from ..counting import count
 from ..refs import load
 from ..runs import run
 from . import claim

@@ -4,11 +4,11 @@ from functools import cache
 
 import numpy as np
 
-from ..count import count
+from ..counting import count
 from ..craft import ring, shift_matrix
 from ..model import Model
 from ..refs import load, load_task
-from ..verify import verify
+from ..verification import verify
 from . import claim
 
 SHIFTS = "the booklet finds its shift matrices by a singular system; the exact ones have a few zeros less"

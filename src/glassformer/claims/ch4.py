@@ -2,9 +2,9 @@
 
 from functools import cache
 
-from ..count import Count, count
+from ..counting import Count, count
 from ..refs import load, load_task
-from ..verify import Verdict, verify
+from ..verification import Verdict, verify
 from . import claim
 
 SHIFTS = "the booklet finds its shift matrices by a singular system; the exact ones have a few zeros less"

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from ..count import count
+from ..counting import count
 from ..model import Model, forward
 from ..programs.extremes import book
 from ..programs.sort_book import by_points
 from ..refs import load
 from ..tasks.extremes import Min
 from ..tasks.sort import Sort
-from ..verify import verify
+from ..verification import verify
 from . import claim
 
 

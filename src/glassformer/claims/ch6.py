@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..count import Count, count
+from ..counting import Count, count
 from ..craft import table
 from ..model import Model, forward
 from ..programs.add_mod import separation
 from ..refs import load, load_task
 from ..tap import Record, on
-from ..verify import verify
+from ..verification import verify
 from . import claim
 
 NOISE = "zeros that rounding made not quite 0 come and go; the exact shift matrix has others than the booklet's"

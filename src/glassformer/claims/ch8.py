@@ -5,8 +5,8 @@ from itertools import product
 
 import numpy as np
 
-from ..count import count
-from ..decode import decode
+from ..counting import count
+from ..decoding import decode
 from ..refs import load
 from . import claim
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..lens.ablate import ablate
 from ..lens.attention import Alignment, alignment, entropy, patterns
-from ..lens.patch import Interchange, interchange
-from ..lens.perturb import Perturbed, perturb
+from ..lens.interventions.ablate import ablate
+from ..lens.interventions.patch import Interchange, interchange
+from ..lens.interventions.perturb import Perturbed, perturb
 from ..lens.rank import ranks, truncation
 from ..lens.score import Score
 from ..model import Model

@@ -9,8 +9,8 @@ Pizza* (2023), have the two measures that are to tell such models apart.
 import math
 from functools import cache
 
-from ..lens.clock import gradient_symmetricity
-from ..lens.modular import Losses, ModularAnalysis, take_apart
+from ..lens.modular.apart import Losses, ModularAnalysis, take_apart
+from ..lens.modular.clock import gradient_symmetricity
 from ..refs import load, load_task
 from . import claim
 
@@ -18,8 +18,8 @@ from . import claim
 @cache
 def trained() -> ModularAnalysis:
     """grok-113, with losses on the pairs that it was trained on."""
-    from ..train.data import Data
-    from ..train.recipes import recipe
+    from ..training.data import Data
+    from ..training.recipes import recipe
 
     task = load_task("modular-addition")
     return take_apart(load("grok-113.safetensors"), task, train_rows=Data(task, recipe("grok")).train_rows)

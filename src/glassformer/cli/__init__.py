@@ -18,18 +18,7 @@ import typer
 
 from .. import records
 from ..errors import GlassformerError
-from . import (  # noqa: F401 - they register their commands
-    ablate,
-    export,
-    inside,
-    look,
-    prove,
-    report,
-    sweep,
-    training,
-    truth,
-    verify,
-)
+from . import ablate, export, inside, look, prove, report, sweep, training, truth, verify  # noqa: F401 - they register their commands
 from .common import Interrupted, app, err, out, visible
 
 WORD, MESSAGE = 200, 1_500  # characters of a word and of a message that are shown

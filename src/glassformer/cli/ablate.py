@@ -17,7 +17,7 @@ from .training import RecipeName, Settings, TaskRef, Threads, choose_recipe, nee
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..train.ablations import Progress, Result
+    from ..training.ablations import Progress, Result
 
 
 @app.command("ablate")
@@ -41,7 +41,7 @@ def ablate_(
     """
     goal = refs.load_task(task)
     with needs_torch():
-        from ..train.ablations import ablate, plan
+        from ..training.ablations import ablate, plan
     chosen = choose_recipe(recipe, goal, settings)
     names = [n for word in only.split(",") if (n := word.strip())]
     cases, skipped = plan(goal, chosen, names)
@@ -104,7 +104,7 @@ def _draw(results: "Sequence[Result]", figure: Path, title: str) -> None:
 
 # ── what is said at the end ────────────────────────────────────────────────────────────────────
 def _table_rows(result: "Result") -> "Iterator[tuple[str, ...]]":
-    from ..train.watch import percent
+    from ..training.watch import percent
 
     steps = [o.steps for o in result.outcomes]
     ran = f"{min(steps):,}" if min(steps) == max(steps) else f"{min(steps):,} … {max(steps):,}"

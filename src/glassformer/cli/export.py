@@ -28,10 +28,10 @@ def export_(
 
     limits.finite("--tolerance", tolerance)
     check_writable(None if path.is_dir() else path, ref)  # a folder is replaced if it is one of ours
-    if to in bridges.BRIDGES:
+    if to in bridges.names():
         return _cross(ref, to, path, tolerance, as_json)
     if to not in ("safetensors", "taotp"):
-        raise GlassformerError(f"--to {to} — expected safetensors or taotp; or a bridge: {', '.join(bridges.BRIDGES)}")
+        raise GlassformerError(f"--to {to} — expected safetensors or taotp; or a bridge: {', '.join(bridges.names())}")
     from .. import checkpoint, taotp
 
     model = refs.load(ref)

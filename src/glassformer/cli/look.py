@@ -8,8 +8,8 @@ import numpy as np
 import typer
 from rich.progress import track
 
-from .. import claims, limits, refs
-from ..count import WAYS, count
+from .. import claims, limits, refs, registry
+from ..counting import WAYS, count
 from ..dust import number
 from ..errors import GlassformerError
 from ..lens.explain import explain, read_in_words
@@ -30,9 +30,7 @@ def list_(
 ) -> None:
     """What there is: programs, tasks and blueprints with their options, recipes, trained models, claims, hook names."""
     if what in ("programs", "tasks", "blueprints"):
-        from .. import blueprint  # noqa: F401 - registers them
-
-        entries = refs.entries(what[:-1])
+        entries = registry.entries(what[:-1])
         rows = [entries[name] for name in sorted(entries)]
         if as_json:
             return print_json({what: [e.to_json() for e in rows]})

@@ -8,10 +8,10 @@ import typer
 from rich.progress import Progress as Bar
 
 from .. import refs
+from ..adderboard.protocol import THRESHOLD, BoardVerdict, board, describe
+from ..adderboard.trust import Limits, submission
 from ..errors import GlassformerError
-from ..verify import Progress
-from ..verify.protocol import THRESHOLD, BoardVerdict, board, describe
-from ..verify.trust import Limits, submission
+from ..verification import Progress
 from .common import err, out, print_json, table_of
 
 PROTOCOLS = ("adderboard",)

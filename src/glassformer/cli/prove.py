@@ -10,8 +10,8 @@ import typer
 from .. import records, refs
 from ..errors import GlassformerError
 from ..model import Model
+from ..proof import Checked, Proof, check_certificate, prove, stand_by
 from ..tasks.base import Task
-from ..verify.prove import Checked, Proof, check_certificate, prove, stand_by
 from .common import Json, Ref, app, out, print_json
 
 
@@ -36,7 +36,7 @@ def prove_(
         method = "certificate" if method == "auto" else method
         if method == "enumeration":
             raise GlassformerError("--second — checks certificates; leave out --method enumeration, which has none")
-        from ..verify.prove.second import available
+        from ..proof.second import available
 
         available()
     model = refs.load(ref)
@@ -75,7 +75,7 @@ def prove_(
 
 
 def _again(model: Model, task: Task, certificate: dict[str, Any]) -> Checked:
-    from ..verify.prove.second import check_again  # python-flint is an extra
+    from ..proof.second import check_again  # python-flint is an extra
 
     return Checked(**asdict(check_again(model, task, certificate)))
 

@@ -29,8 +29,8 @@ def report_(
     if path.suffix.lower() not in (".html", ".htm"):
         raise GlassformerError(f"{path} — a report ends in .html")
     check_writable(path)
-    from ..show import page
-    from ..show.report import report, write
+    from .. import page
+    from ..page.report import report, write
 
     page.plotly_js()  # is it there? Asked before the work that it would show
     loaded = [(ref, refs.load(ref)) for ref in models]

@@ -25,7 +25,7 @@ def sweep_(
     as_json: Json = False,
 ) -> None:
     """Train a grid of settings. Started again, it skips what is finished."""
-    from ..train import pools, sweep
+    from ..training import pools, sweep
 
     if cluster and workers:
         raise GlassformerError("--workers — is for processes here; a cluster has the workers it has")

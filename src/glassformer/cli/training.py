@@ -20,7 +20,7 @@ from ..tasks.base import Task
 from .common import Json, app, err, out, print_json
 
 if TYPE_CHECKING:
-    from ..train import Event, Recipe, Training
+    from ..training import Event, Recipe, Training
 
 TaskRef = Annotated[str, typer.Argument(help="a task with options: addition:digits=3,order=ones")]
 RecipeName = Annotated[str, typer.Option("--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")]
@@ -54,9 +54,9 @@ def train_(
     """Train a model on a task. Status 0: it reached the recipe's success; 1: it did not."""
     goal = refs.load_task(task)
     with needs_torch():
-        from ..blueprint import make
-        from ..train.loop import Run
-        from ..train.watch import History, Lines, LiveView, answer_names, earlier, floors
+        from ..blueprints import make
+        from ..training.loop import Run
+        from ..training.watch import History, Lines, LiveView, answer_names, earlier, floors
     chosen = choose_recipe(recipe, goal, settings)
     plan = make(blueprint) if blueprint else None
     first, truth = _model_for(goal, start, "--start"), _model_for(goal, teacher, "--teacher")
@@ -114,8 +114,8 @@ def train_(
 def list_recipes(name: str, as_json: bool) -> None:
     """Each recipe with the fields that differ from the defaults; as JSON, all fields: what --recipe FILE.json reads."""
     with needs_torch():
-        from ..train.recipe import Recipe
-        from ..train.recipes import RECIPES, recipe
+        from ..training.recipe import Recipe
+        from ..training.recipes import RECIPES, recipe
     found = [recipe(name)] if name else list(RECIPES.values())
     if as_json:
         rows = [r.to_json() for r in found]
@@ -142,7 +142,7 @@ def needs_torch() -> Iterator[None]:
 
 def choose_recipe(name: str, task: Task, settings: list[str] | None = None) -> "Recipe":
     """A recipe by name or from a file ("" for the task's own), with fields set by FIELD=VALUE texts."""
-    from ..train.recipes import default_for, recipe
+    from ..training.recipes import default_for, recipe
 
     if name.endswith((".json", ".toml")):
         chosen = read_recipe(Path(name))
@@ -159,7 +159,7 @@ def choose_recipe(name: str, task: Task, settings: list[str] | None = None) -> "
 
 def read_recipe(path: Path) -> "Recipe":
     """A recipe from a file of fields and values; what it leaves out is as in Recipe()."""
-    from ..train.recipe import Recipe, option
+    from ..training.recipe import Recipe, option
 
     text = read_text(path, limits.TEXT)
     try:
@@ -196,7 +196,7 @@ def _model_for(task: Task, ref: str, what: str) -> Model | None:
 
 def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
     """Where each seed's model goes."""
-    from ..train.state import state_path
+    from ..training.state import state_path
 
     if seeds > 1:
         if resume:
@@ -254,7 +254,7 @@ def _consume(events: "Iterator[Event]", watchers: list[Any]) -> "list[Training]"
 
 # ── what is said at the end ────────────────────────────────────────────────────────────────────
 def _report(task: Task, training: "Training", path: Path, single: bool, overlap: float) -> dict[str, Any]:
-    from ..train.state import state_path
+    from ..training.state import state_path
 
     kept = not single or training.status != "interrupted"  # an interrupted run keeps its state, and has no model yet
     found = {"task": task.ref, "recipe": training.recipe.name, **training.to_json(), "out": str(path) if kept else None,
@@ -272,7 +272,7 @@ def _again() -> str:
 
 
 def _say(task: Task, training: "Training", row: dict[str, Any], names: list[str]) -> None:
-    from ..train.watch import in_words, percent
+    from ..training.watch import in_words, percent
 
     goal = f"{'reached' if row['reached'] else 'short of'} {percent(training.recipe.success)}"
     out.print(f"{task.ref}, recipe {training.recipe.name}, seed {training.seed}: ", end="")

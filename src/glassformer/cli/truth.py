@@ -8,9 +8,9 @@ import typer
 
 from .. import checkpoint, limits, refs
 from ..errors import GlassformerError
-from ..lens.disguise import disguise
-from ..lens.truth import Truth, truth
 from ..records import check_writable, write_atomically, write_together
+from ..truth.disguise import disguise
+from ..truth.edges import Truth, truth
 from .common import Json, Ref, app, out, print_json, table_of
 
 SHOWN = 12  # neurons in the table

@@ -16,7 +16,7 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..records import alone, check_writable, remove
 from ..tasks.base import Task
-from ..verify import Progress, Verdict, check
+from ..verification import Progress, Verdict, check
 from .common import Interrupted, Json, Ref, app, err, out, print_json
 from .protocol import run_protocol
 

@@ -27,18 +27,18 @@ import numpy as np
 
 from .. import arrays
 from ..checkpoint import digest
-from ..count import Count, count
-from ..decode import stream
+from ..counting import Count, count
+from ..decoding import stream
 from ..dust import leader, percent
 from ..errors import GlassformerError
 from ..model import Model
 from ..registry import REGISTRY, split
 from ..tasks.base import Task
-from ..verify.check import EXHAUSTIVE, Verdict, chunk_size, countable, gaps, verify
-from .ablate import fast, parts
+from ..verification.checks import EXHAUSTIVE, Verdict, chunk_size, countable, gaps, verify
 from .attention import Alignment, alignment, as_json, patterns
-from .patch import Interchange, interchange, layout
-from .perturb import Foretold, Perturbed, perturb
+from .interventions.ablate import fast, parts
+from .interventions.patch import Interchange, interchange, layout
+from .interventions.perturb import Foretold, Perturbed, perturb
 
 T = TypeVar("T")
 QUANTILES = (0.0, 0.01, 0.25, 0.5, 0.75, 1.0)

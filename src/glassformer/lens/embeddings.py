@@ -15,7 +15,7 @@ from .. import arrays
 from ..dust import leader
 from ..errors import GlassformerError
 from ..model import POSITIONS, Model, Place
-from .fourier import spectrum
+from .modular.fourier import spectrum
 
 
 @dataclass(frozen=True)

@@ -18,19 +18,19 @@ import numpy as np
 
 from .. import arrays
 from ..checkpoint import digest
-from ..decode import decode
+from ..decoding import decode
 from ..dust import number, percent
 from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.addition import Addition
 from ..tasks.base import Task
-from .ablate import ablations, parts
 from .attention import alignment, as_json, patterns, steps, trace
 from .embeddings import position_embeddings, token_embeddings
 from .heads import classify
+from .interventions.ablate import ablations, parts
+from .interventions.patch import interchange, patch_heads, patch_positions
 from .logits import answer_shares, lens_accuracy, logit_lens
-from .modular import take_apart
-from .patch import interchange, patch_heads, patch_positions
+from .modular.apart import take_apart
 from .rank import ranks, truncation
 from .stream import firing, norm_statistics, norms
 

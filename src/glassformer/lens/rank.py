@@ -16,7 +16,7 @@ import numpy as np
 
 from .. import arrays
 from ..arrays import Array
-from ..blueprint import from_matrix, is_matrix, matrix_shape, to_matrix
+from ..blueprints.base import from_matrix, is_matrix, matrix_shape, to_matrix
 from ..errors import GlassformerError
 from ..model import NORMS, Model, Place
 from ..tasks.base import Task

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ..count import count
+from ..counting import count
 from ..model import Model
 
 

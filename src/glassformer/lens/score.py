@@ -7,7 +7,7 @@ import numpy as np
 
 from ..model import Model, Tap
 from ..tasks.base import Task
-from ..verify.check import EXHAUSTIVE, chunk_size, gaps
+from ..verification.checks import EXHAUSTIVE, chunk_size, gaps
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ..errors import GlassformerError
 from ..model import ACTIVATIONS, Model, Place, Tap, gained
 from ..tap import Record
 from ..tasks.base import Task
-from ..verify.check import chunk_size
+from ..verification.checks import chunk_size
 
 ROUNDING = 64  # a neuron's input that is 0 but for so many roundings of its bias is 0: hand-made hinges sit there
 

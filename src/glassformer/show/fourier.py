@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import GlassformerError
-from ..lens.modular import ONE_FREQUENCY, ModularAnalysis, Progress
+from ..lens.modular.apart import ONE_FREQUENCY, ModularAnalysis, Progress
 from .style import BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, figure, headline, styled
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ..lens.ablate import Ablated
     from ..lens.compare import Comparison
-    from ..lens.patch import Interchange, Sweep
+    from ..lens.interventions.ablate import Ablated
+    from ..lens.interventions.patch import Interchange, Sweep
 
 WIDTH = 7.5  # inches
 ROW = 0.3  # inches of a part's row

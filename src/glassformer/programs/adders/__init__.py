@@ -12,7 +12,3 @@ and the config's floats):
 
 The formulas themselves are not counted, nor is counting: digits, their squares, powers of ten.
 """
-
-from . import hinge, least, prefix, two_layers
-
-__all__ = ["hinge", "least", "prefix", "two_layers"]

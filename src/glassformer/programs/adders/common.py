@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...blueprint import Formula
+from ...blueprints.formula import Formula
 from ...model import Config, Labels, Model
 from ...shapes import shapes
 from ...tasks.addition import Addition

@@ -34,7 +34,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ...blueprint import Formula
+from ...blueprints.formula import Formula
 from ...model import Model, Weights
 from ...registry import Between, blueprint, program
 from ...tasks.digit_addition import DigitAddition

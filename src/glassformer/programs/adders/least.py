@@ -22,7 +22,7 @@ shows is the formula itself, with the digits 0 … 9, their squares, and countin
 
 import numpy as np
 
-from ...blueprint import Formula
+from ...blueprints.formula import Formula
 from ...model import Model, Weights
 from ...registry import blueprint, program
 from ...tasks.digit_addition import DigitAddition

@@ -30,7 +30,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ...blueprint import Formula
+from ...blueprints.formula import Formula
 from ...craft import Layout
 from ...model import Config, Labels, Model, Weights
 from ...registry import Between, blueprint, program

@@ -50,7 +50,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ...blueprint import Formula
+from ...blueprints.formula import Formula
 from ...model import Config, Labels, Model, Weights
 from ...registry import Between, blueprint, program
 from ...tasks.digit_addition import DigitAddition

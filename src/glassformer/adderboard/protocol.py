@@ -1,0 +1,165 @@
+"""The leaderboard's protocol for adders of two numbers of ten digits: ten edge cases and 10,000 pairs, always the same.
+
+The board's script asks for one sum at a time and qualifies what gets 99 % of all 10,010 right. It averages the edge
+cases in, believes the number of parameters that it is told, and ends with status 0 whatever it found. Here the edge
+cases stand on their own, the parameters are counted, and a verdict holds or does not.
+"""
+
+import random
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..answers import cast, chunk_size
+from ..checkpoint import digest
+from ..counting import Count, count
+from ..decoding import stream
+from ..errors import GlassformerError
+from ..model import Model
+from ..tasks.base import Task
+from ..verification.checks import Progress
+from ..verification.sums import Format, format_of
+
+DIGITS = 10
+MOST = 10**DIGITS - 1
+# The edge cases of the board's own script, in its order; one pair stands there twice.
+EDGES: tuple[tuple[int, int], ...] = (
+    (0, 0), (0, 1), (MOST, 0), (MOST, 1), (MOST, MOST), (5_000_000_000, 5_000_000_000),
+    (1_111_111_111, 8_888_888_889), (1_234_567_890, 9_876_543_210), (MOST, MOST), (1, MOST),
+)  # fmt: skip
+PAIRS, SEED = 10_000, 2025
+THRESHOLD = 0.99  # of all, edge cases among them
+COUNTS = {
+    "unique": "numbers that the weights are made from: the board's rule",
+    "distinct": "different values among all weights",
+    "strict": "of the numbers it is made from, different ones other than 0 and ±1; declared constants included",
+    "bits": "to write the numbers it is made from down exactly",
+}
+NOT_FINITE = "logits that are not finite"
+Got = int | str | None  # a number, or in words what came instead
+
+
+def pairs(n: int = PAIRS) -> list[tuple[int, int]]:
+    """The first n pairs that the board draws: a, then b."""
+    rng = random.Random(SEED)
+    return [(rng.randint(0, MOST), rng.randint(0, MOST)) for _ in range(n)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """How many of some sums were right."""
+
+    right: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.right:,} of {self.of:,}"
+
+
+@dataclass(frozen=True)
+class BoardVerdict:
+    """What the protocol found."""
+
+    model: str  # SHA-256 of the weights, or of a submission's file
+    edges: Part
+    pairs: Part
+    counterexamples: list[dict[str, Any]] = field(default_factory=list)  # a, b, expected, got: edge cases first
+    counts: dict[str, int] | None = None  # by each way of counting; None for a file, which can only be believed
+    task: str = ""
+    dtype: str = ""
+    submission: dict[str, Any] | None = None  # what a file says of itself, and how it was run
+
+    @property
+    def accuracy(self) -> float:
+        """As the board counts: the share of all sums, edge cases among them."""
+        return (self.edges.right + self.pairs.right) / (self.edges.of + self.pairs.of)
+
+    @property
+    def qualifies(self) -> bool:
+        return self.accuracy >= THRESHOLD
+
+    @property
+    def holds(self) -> bool:
+        """It qualifies, and not because nobody looked at the edge cases."""
+        return self.qualifies and self.edges.right == self.edges.of
+
+    def to_json(self) -> dict[str, Any]:
+        said = {"protocol": "adderboard", **asdict(self), "accuracy": self.accuracy, "threshold": THRESHOLD}
+        return said | {"qualifies": self.qualifies, "holds": self.holds}
+
+
+def board(
+    model: Model, task: Task, *, n: int = PAIRS, keep: int = 10, dtype: str = ""
+) -> Generator[Progress | BoardVerdict, None, None]:
+    """Yields Progress, and a BoardVerdict last. `n`: so many pairs, the first of the board's."""
+    form = board_format(model, task)
+    judged = cast(model, dtype)
+    asked = [*EDGES, *pairs(n)]
+    size = chunk_size(judged, task)
+    got: list[Got] = []
+    for first in range(0, len(asked), size):
+        got += answers(judged, task, form, asked[first : first + size])
+        yield Progress(len(got), len(asked), _wrong(asked, got))
+    yield verdict(asked, got, keep, model=digest(model), counts=honest(count(model)), task=task.ref, dtype=judged.dtype)
+
+
+def board_format(model: Model, task: Task) -> Format:
+    """The format in which a model adds; an error that says which of the board's conditions it does not meet."""
+    form = format_of(task)
+    if form.digits != DIGITS:
+        raise GlassformerError(
+            f"{task.ref} — the board adds numbers of {DIGITS} digits, this task has numbers of {form.digits}"
+        )
+    if task.vocabulary != model.vocabulary:
+        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    if not model.config.n_layers:
+        raise GlassformerError("the board's rule — a transformer with self-attention, but this model has no layers")
+    return form
+
+
+def answers(model: Model, task: Task, form: Format, asked: Iterable[tuple[int, int]]) -> list[Got]:
+    """What the model says to each pair, decoding token by token."""
+    tokens, where = task.batch(np.array(list(asked), np.int64))
+    first, got = where.argmax(1), np.zeros(len(tokens), object)
+    for start in np.unique(first):  # prompts of one length together
+        group = np.flatnonzero(first == start)
+        said, bad = np.zeros((len(group), 0), np.int64), np.zeros(len(group), bool)
+        for step in stream(model, tokens[group, :start], form.steps):
+            over = (said == form.stop).any(1)
+            bad |= ~np.isfinite(step.logits).all(1) & ~over
+            said = np.concatenate([said, step.chosen[:, None]], 1)
+        read = [_read(task, form, s) for s in said]
+        got[group] = [NOT_FINITE if b else r for r, b in zip(read, bad, strict=True)]
+    return list(got)
+
+
+def _read(task: Task, form: Format, said: Any) -> Got:
+    number = form.number(said.tolist())
+    return task.answer(said) if number is None else number
+
+
+def honest(counted: Count) -> dict[str, int]:
+    """The counts that a leaderboard should show side by side; COUNTS says what each means."""
+    return {way: getattr(counted, way) for way in COUNTS}
+
+
+def verdict(asked: list[tuple[int, int]], got: list[Got], keep: int, **about: Any) -> BoardVerdict:
+    """A verdict on answers to the edge cases and the pairs after them."""
+    right = [g == a + b for (a, b), g in zip(asked, got, strict=True)]
+    edges = len(EDGES)
+    wrong = [{"a": a, "b": b, "expected": a + b, "got": g} for (a, b), g in zip(asked, got, strict=True) if g != a + b]
+    return BoardVerdict(
+        edges=Part(sum(right[:edges]), edges), pairs=Part(sum(right[edges:]), len(asked) - edges),
+        counterexamples=wrong[:keep], **about,
+    )  # fmt: skip
+
+
+def _wrong(asked: list[tuple[int, int]], got: list[Got]) -> int:
+    return sum(g != a + b for (a, b), g in zip(asked, got, strict=False))
+
+
+def describe(counts: Mapping[str, int]) -> list[tuple[str, str, str]]:
+    """(way, figure, meaning) of each count."""
+    return [(way, f"{counts[way]:,}", means) for way, means in COUNTS.items() if way in counts]

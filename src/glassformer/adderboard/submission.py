@@ -1,0 +1,286 @@
+"""To the leaderboard of small adders: a Python file with build_model() and add(), which needs torch (and NumPy) alone.
+
+The module's parameters are what the board counts. A model with a blueprint keeps theta and the formula, so that a file
+of adder-least has three parameters in it (what else the formula has, this count does not show); any other has its
+arrays. What is written is loaded as the board loads it, in a process of its own, and asked for sums one at a time; its
+answers must be ours.
+"""
+
+import ast
+import json
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..blueprints import make
+from ..bridges.common import library, task_of
+from ..bridges.inline import formula
+from ..bridges.torch_source import network, numbers, uses_functional, uses_math
+from ..checkpoint import digest
+from ..counting import count
+from ..errors import GlassformerError
+from ..model import Model
+from ..registry import bridge, find
+from ..tasks.base import Task
+from ..verification.sums import Format, Piece
+from .protocol import COUNTS, EDGES, answers, board_format, describe, honest, pairs
+from .trust import Limits, ask
+
+LARGEST = 100_000  # numbers in a file
+TRIED = 200  # pairs, after the edge cases
+
+
+@bridge("adderboard")
+class Adderboard:
+    extra, needs, float32 = "torch", ("torch",), False
+
+    def check(self, model: Model) -> None:
+        board_format(model, _task(model))
+        model = own(model)
+        for name, w in (model.theta or model.weights).items():
+            if not np.isfinite(w).all():
+                raise GlassformerError(f"--to adderboard — {name} has numbers that are not finite")
+        if (size := sum(w.size for w in (model.theta or model.weights).values())) > LARGEST:
+            raise GlassformerError(f"--to adderboard — {size:,} numbers are more than a file should hold; --to torch")
+
+    def write(self, model: Model, path: Path) -> list[str]:
+        if path.suffix != ".py":
+            raise GlassformerError(f"{path.name} — expected a name that ends in .py: what is written is Python")
+        task = _task(model)
+        form, kept = board_format(model, task), own(model)
+        path.write_text(source(kept, form), encoding="utf-8")
+        asked = [*EDGES, *pairs(TRIED)]
+        ours = answers(model, task, form, asked)
+        theirs = [line.get("got") for line in ask(path, asked, Limits()) if line["event"] == "answer"]
+        for (a, b), x, y in zip(asked, ours, theirs, strict=True):
+            if x != y and (isinstance(x, int) or y != -1):  # -1: no number
+                raise GlassformerError(f"--to adderboard — the file says {a}+{b} = {y}, the model itself {x}")
+        right = sum(x == a + b for (a, b), x in zip(asked, ours, strict=True))
+        tried = f"{len(EDGES)} edge cases and {TRIED} pairs"
+        notes = [f"loaded as the board does, one sum at a time: all answers to {tried} are ours, {right} are right"]
+        notes += [f"{way} {figure}: {means}" for way, figure, means in describe(honest(count(kept)))]
+        if kept.blueprint != model.blueprint:
+            notes.append(f"{model.blueprint} — its base is made of numbers too: all weights are parameters in the file")
+        return notes
+
+    def logits(self, path: Path, tokens: Any) -> Any:
+        """Runs the file that `write` has just written: our own code."""
+        torch = library("torch")
+        module: dict[str, Any] = {"__name__": "submission"}
+        exec(compile(path.read_text(encoding="utf-8"), path, "exec"), module)  # not imported: no __pycache__ beside it
+        model, _ = module["build_model"]()
+        with torch.no_grad():
+            return np.concatenate([model(part).numpy() for part in torch.as_tensor(tokens).split(256)])
+
+
+
+def own(model: Model) -> Model:
+    """The model as it is counted: without a blueprint where theta only changes numbers that are elsewhere."""
+    if model.blueprint and make(model.blueprint).base is not None:
+        return replace(model, blueprint="", theta={})
+    return model
+
+
+def source(model: Model, form: Format) -> str:
+    """The text of the file."""
+    imports, parts, expression = formula(model.blueprint) if model.blueprint else (set(), [], "")
+    imports = imports | ({"import math"} if uses_math(model) else set())
+    net = ["\n".join(part) for part in network(model) if part]
+    _check_names(net, parts)
+    sections = [_top(model, imports), *net, *parts]
+    sections += [_theta(model, expression) if model.blueprint else "\n".join(numbers(model.weights))]
+    sections += [_build(model), _add(form, model)]
+    return "\n\n\n".join(sections) + "\n"
+
+
+# ── parts ──────────────────────────────────────────────────────────────────────────────────────
+def _top(model: Model, imports: set[str]) -> str:
+    counted = describe(honest(count(model)))
+    wide = max(len(figure) for _, figure, _ in counted)
+    plain, numpy = sorted(i for i in imports if "numpy" not in i), sorted(i for i in imports if "numpy" in i)
+    return "\n".join([
+        '"""A transformer that adds two numbers of ten digits, as a submission to AdderBoard.',
+        "",
+        f"    {model.config}",
+        "",
+        f"Written by glassformer from {_plain(model.provenance.get('ref') or model.task)}; SHA-256 of the model:",
+        f"{digest(model)}",
+        "",
+        "How many parameters? By each way of counting:",
+        "",
+        *(f"    {way:<{max(map(len, COUNTS))}}  {figure:>{wide}}  {means}" for way, figure, means in counted),
+        "",
+        "B batch, T positions, S keys, D width of the stream, H heads, K head size, F neurons.",
+        '"""',
+        "",
+        *([*plain, ""] if plain else []),
+        *numpy,
+        "import torch",
+        *(["import torch.nn.functional as F"] * uses_functional(model)),
+        "from torch import nn",
+        "",
+        f"DTYPE = torch.{model.dtype}",
+        f"BLOCK = {model.config.n_ctx}  # positions it can read",
+    ])  # fmt: skip
+
+
+def _theta(model: Model, expression: str) -> str:
+    lines = ["THETA = {  # all parameters"]
+    for name, t in model.theta.items():
+        if t.ndim < 2:
+            lines.append(f"    {_quoted(name)}: {t.tolist()!r},")
+        else:
+            rows = [f"        {row!r}," for row in t.reshape(-1, t.shape[-1]).tolist()]
+            lines += [f"    {_quoted(name)}: [", *rows, "    ],"]
+    shapes = {name: tuple(t.shape) for name, t in model.theta.items()}
+    return "\n".join([
+        *lines, "}",
+        f"SHAPES = {shapes!r}",
+        "",
+        "",
+        "class Adder(nn.Module):",
+        '    """The transformer whose arrays are made from theta; theta alone is parameters."""',
+        "",
+        "    def __init__(self):",
+        "        super().__init__()",
+        "        tensors = {n: torch.tensor(numbers, dtype=DTYPE).reshape(SHAPES[n]) for n, numbers in THETA.items()}",
+        "        self.theta = nn.ParameterList(tensors.values())",
+        f"        self.formula = {expression}",
+        '        with torch.device("meta"):  # shapes without numbers; in a list, for it is no part of the parameters',
+        "            self.net = [Transformer()]",
+        "        self.shapes = {n: tuple(p.shape) for n, p in self.net[0].named_parameters()}",
+        "",
+        "    def forward(self, tokens):  # [B,T]",
+        "        weights = self.formula.expand(dict(zip(THETA, self.theta)), self.shapes)",
+        "        return torch.func.functional_call(self.net[0], weights, (tokens,), strict=True)",
+    ])  # fmt: skip
+
+
+def _build(model: Model) -> str:
+    load = ["    model = Adder()"]
+    if not model.blueprint:
+        load = [
+            "    model = Transformer()",
+            "    shapes = {n: p.shape for n, p in model.named_parameters()}",
+            "    arrays = {n: torch.tensor(NUMBERS[n], dtype=DTYPE).reshape(s) for n, s in shapes.items()}",
+            "    model.load_state_dict(arrays)",
+        ]
+    return "\n".join([
+        "def build_model():",
+        *load,
+        "    metadata = {",
+        f'        "name": {_quoted(model.provenance.get("ref") or model.task)},',
+        '        "author": "glassformer",  # and you',
+        '        "params": sum(p.numel() for p in model.parameters()),',
+        f'        "architecture": {_quoted(model.config)},',
+        '        "tricks": [',
+        *(f"            {_quoted(trick)}," for trick in tricks(model)),
+        "        ],",
+        "    }",
+        "    return model.eval(), metadata",
+    ])  # fmt: skip
+
+
+def _add(form: Format, model: Model) -> str:
+    written = f"{{x:0{form.digits}}}" if form.padded else "{x}"
+    cut = ["    said = said[:-1] if said[-1] == STOP else []"] if form.stop is not None else []
+    marks = sorted({p for p in form.prompt if isinstance(p, int) and p > 9})
+    note = "  # " + ", ".join(f"{m}: {model.vocabulary[m]}" for m in marks) if marks else ""
+    ones = "said[::-1]" if form.ones_first else "said"
+    return "\n".join([
+        f"STEPS, STOP = {form.steps}, {form.stop}  # tokens of an answer, and the one that ends it",
+        "",
+        "",
+        "@torch.no_grad()",
+        "def generate(model, tokens):",
+        '    """The tokens that any model adds to others: always the best one."""',
+        "    said = []",
+        "    for _ in range(STEPS):",
+        "        logits = model(torch.tensor([(tokens + said)[-BLOCK:]]))[0, -1]",
+        "        said.append(int(logits.argmax()))",
+        "        if said[-1] == STOP:",
+        "            break",
+        "    return said",
+        "",
+        "",
+        "def digits(x):",
+        '    """The ones first."""',
+        f'    return [int(d) for d in reversed(f"{written}")]',
+        "",
+        "",
+        "def add(model, a, b):",
+        "    A, B = digits(a), digits(b)",
+        f"    said = generate(model, [{_items(form)}]){note}",
+        *cut,
+        f'    return int("".join(map(str, {ones}))) if said and max(said) < 10 else -1',
+    ])  # fmt: skip
+
+
+def tricks(model: Model) -> list[str]:
+    """What makes it small, from what it is."""
+    c = model.config
+    maker, found = model.provenance.get("maker"), list[str]()
+    if maker == "program":
+        found = ["weights set by hand"]
+    elif maker == "trainer":  # what a form gives away is not learned
+        formed = bool(model.blueprint) and make(model.blueprint).at_random
+        found = ["trained: the form by hand, its numbers fitted" if formed else "trained"]
+    if model.blueprint:
+        found.append(f"{model.blueprint}: {find('blueprint', model.blueprint.partition(':')[0]).help}")
+    found += ["tied head"] * c.tied + ["no norm"] * (c.norm == "none") + ["no MLP"] * (not c.d_mlp)
+    if c.positions in ("rotary", "sinusoidal"):
+        found.append(f"{c.positions} positions, base {c.base:g}")
+    return found
+
+
+# ── pieces ─────────────────────────────────────────────────────────────────────────────────────
+def _items(form: Format) -> str:
+    """The prompt as items of a list: runs of the same token, whole numbers, or digit by digit."""
+    out, rest, n = [], list(form.prompt), form.digits
+    while rest:
+        whole = [(name, step) for name in "ab" for step in (1, -1) if rest[:n] == _number(name, n)[::step]]
+        if whole:
+            name, step = whole[0]
+            out.append(f"*{name.upper()}" + "[::-1]" * (step < 0))
+            rest = rest[n:]
+        elif isinstance(rest[0], int):
+            same = len(list(next(iter(groupby(rest)))[1]))
+            out.append(f"*[{rest[0]}] * {same}" if same > 3 else ", ".join([str(rest[0])] * same))
+            rest = rest[same:]
+        else:
+            out.append(f"{rest[0][0].upper()}[{rest[0][1]}]")
+            rest = rest[1:]
+    return ", ".join(out)
+
+
+def _number(name: Any, n: int) -> list[Piece]:
+    return [(name, i) for i in range(n)]
+
+
+def _task(model: Model) -> Task:
+    task = task_of(model)
+    if task is None:
+        raise GlassformerError("--to adderboard — expected a model for a task of addition, whose tokens it has")
+    return task
+
+
+def _check_names(*texts: list[str]) -> None:
+    """Nothing in the file may be defined twice."""
+    seen: set[str] = set()
+    for node in (n for group in texts for text in group for n in ast.parse(text).body):
+        name = getattr(node, "name", "")
+        if name and name in seen:
+            raise GlassformerError(f"--to adderboard — cannot be written out: two definitions of {name}")
+        seen.add(name)
+
+
+def _quoted(text: Any) -> str:
+    return json.dumps(_plain(text))
+
+
+def _plain(text: Any) -> str:
+    words = " ".join(str(text).split()).replace('"""', "'''").replace("\\", "/")
+    return "".join(c if c.isprintable() else "?" for c in words)

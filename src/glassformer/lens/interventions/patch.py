@@ -1,0 +1,298 @@
+"""Activation patching: what one input has at a place, put into the run on another.
+
+    patch(model, clean, corrupted, "blocks.0.hook_resid_pre", positions=2).recovered
+    patch_positions(model, clean, corrupted).values       every layer and position
+    patch_heads(model, clean, corrupted).values           every layer and head
+    interchange(model, task, "head 0.0")                  does it carry the column, the carry, both or neither?
+
+The run is the corrupted one; what is put in comes from the clean one. Let d be the logit of what the model says on the
+clean input less that of what it says on the corrupted one, at the position `at`. The recovered share is
+
+    (d patched − d corrupted) / (d clean − d corrupted):
+
+0 where the patch does nothing, 1 where it brings back all; for a batch, the ratio of the sums.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ... import arrays
+from ...arrays import Array
+from ...errors import GlassformerError
+from ...model import Model, Tap
+from ...tap import check_names, on, record
+from ...tasks.addition import Addition
+from ...tasks.base import Task
+from .ablate import Part, find, label, put
+
+STREAM = ("resid_pre", "attn_out", "mlp_out")
+PER_HEAD = ("hook_q", "hook_k", "hook_v", "hook_z", "hook_rot_q", "hook_rot_k")  # [B,T,H,K]
+SQUARE = ("hook_attn_scores", "hook_pattern")  # [B,H,T,S]
+TRIES = 50  # draws of pairs before giving up
+Which = int | Sequence[int] | None
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One patched run beside the two that it is made of: logits [B,V] at one position."""
+
+    clean: Any
+    corrupted: Any
+    patched: Any
+    answers: tuple[Any, Any]  # tokens [B]: what is said on the clean and on the corrupted input
+
+    @property
+    def recovered(self) -> float:
+        clean, corrupted, patched = (self._difference(x) for x in (self.clean, self.corrupted, self.patched))
+        return float((patched - corrupted).sum() / (clean - corrupted).sum())
+
+    def _difference(self, logits: Any) -> Any:
+        rows = np.arange(len(logits))
+        return logits[rows, self.answers[0]] - logits[rows, self.answers[1]]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The recovered share for every place of a grid."""
+
+    what: str  # what was patched
+    rows: list[str]
+    columns: list[str]
+    values: Any  # [rows, columns]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"what": self.what, "rows": self.rows, "columns": self.columns, "values": self.values.tolist()}
+
+
+def patch(
+    model: Model, clean: Any, corrupted: Any, names: str | Sequence[str], positions: Which = None, heads: Which = None,
+    at: int = -1,
+) -> Patch:  # fmt: skip
+    """Runs the corrupted tokens with the named activations of the clean ones, [T] or [B,T] each.
+
+    `positions` and `heads`: only there (for hook_pattern and hook_attn_scores: rows that ask). `at`: whose logits.
+    """
+    return _Patching(model, clean, corrupted, at).patch([names] if isinstance(names, str) else names, positions, heads)
+
+
+def patch_positions(
+    model: Model, clean: Any, corrupted: Any, what: str = "resid_pre", at: int = -1
+) -> Sweep:
+    """The stream (resid_pre), or what attention (attn_out) or the MLP (mlp_out) wrote, place by place: [L,T]."""
+    if what not in STREAM:
+        raise GlassformerError(f"patching {what!r} — expected one of {', '.join(STREAM)}")
+    layers = [i for i in range(model.config.n_layers) if what != "mlp_out" or f"blocks.{i}.mlp.W_out" in model.weights]
+    if not layers:
+        raise GlassformerError(f"patching {what} — this model has {'no MLP' if model.config.n_layers else 'no layers'}")
+    run = _Patching(model, clean, corrupted, at)
+    T = run.corrupted.shape[1]
+    values = [[run.patch([f"blocks.{i}.hook_{what}"], t, None).recovered for t in range(T)] for i in layers]
+    pairs = zip(run.clean[0], run.corrupted[0], strict=True)
+    words = [[model.vocabulary[int(t)] for t in pair] for pair in pairs]
+    columns = [a if a == b else f"{a}/{b}" for a, b in words] if len(run.clean) == 1 else [str(t) for t in range(T)]
+    return Sweep(what, [f"layer {i}" for i in layers], columns, np.array(values))
+
+
+def patch_heads(model: Model, clean: Any, corrupted: Any, at: int = -1) -> Sweep:
+    """What each head read, at all positions at once: [L,H]."""
+    if not model.config.n_layers:
+        raise GlassformerError("patching heads — this model has no layers")
+    c, run = model.config, _Patching(model, clean, corrupted, at)
+    each = range(c.n_heads)
+    values = [[run.patch([f"blocks.{i}.attn.hook_z"], None, h).recovered for h in each] for i in range(c.n_layers)]
+    return Sweep("heads", [f"layer {i}" for i in range(c.n_layers)], [f"head {h}" for h in each], np.array(values))
+
+
+class _Patching:
+    """Both runs, made once for many patches."""
+
+    def __init__(self, model: Model, clean: Any, corrupted: Any, at: int) -> None:
+        self.model = model.map(arrays.numpy)
+        self.clean, self.corrupted = (np.atleast_2d(np.asarray(x)) for x in (clean, corrupted))
+        self.at, T = at, self.corrupted.shape[1]
+        if self.clean.shape != self.corrupted.shape:
+            shapes = f"{list(self.clean.shape)} and {list(self.corrupted.shape)}"
+            raise GlassformerError(f"patching — the clean and the corrupted tokens must be as many, got {shapes}")
+        if not -T <= at < T:
+            raise GlassformerError(f"patching — expected a position from 0 to {T - 1} to read the logits at, got {at}")
+        logits, self.cache = record(self.model, self.clean)
+        self.logits = logits[:, at], self.model(self.corrupted)[:, at]
+        self.answers = self.logits[0].argmax(-1), self.logits[1].argmax(-1)
+        if (self.answers[0] == self.answers[1]).any():
+            raise GlassformerError("patching — the model says the same after both inputs: there is nothing to recover")
+
+    def patch(self, names: Sequence[str], positions: Which, heads: Which) -> Patch:
+        tap = transplant(self.model, self.cache, names, positions, heads)
+        return Patch(*self.logits, self.model(self.corrupted, tap=tap)[:, self.at], self.answers)
+
+
+def transplant(
+    model: Model, cache: Any, names: Sequence[str], positions: Which = None, heads: Which = None
+) -> Tap:
+    """A tap that puts in the named activations of another run (`cache`, as `record` gives it)."""
+    check_names(model, names)
+    if "hook_pos_embed" in names:
+        raise GlassformerError("hook 'hook_pos_embed' — the same whatever the input: patching it does nothing")
+    for name in names:
+        if heads is not None and not name.endswith((*PER_HEAD, *SQUARE)):
+            raise GlassformerError(f"hook {name!r} — has no heads; those with heads end in {', '.join(PER_HEAD)}")
+    chosen = {"position": positions, "head": heads}
+
+    def tap(name: str, value: Array) -> Array:
+        if name not in names:
+            return value
+        axes = {"position": 2, "head": 1} if name.endswith(SQUARE) else {"position": 1, "head": 2}
+        there = np.ones([1] * value.ndim, dtype=bool)
+        for kind, which in chosen.items():
+            if which is not None:
+                axis, n = axes[kind], value.shape[axes[kind]]
+                if np.max(which) >= n or np.min(which) < -n:
+                    raise GlassformerError(f"patching {kind} {which} — expected numbers from 0 to {n - 1}")
+                on = np.isin(np.arange(n), np.asarray(which) % n)
+                there = there & on.reshape([n if a == axis else 1 for a in range(value.ndim)])
+        return np.where(there, cache[name], value)
+
+    return tap
+
+
+# ── the interchange test ───────────────────────────────────────────────────────────────────────
+@dataclass(frozen=True)
+class Moved:
+    """What patching a part did to one token of the answer. The shares and `other` add up to 1."""
+
+    token: int  # of the answer, from 0
+    cases: int
+    shares: dict[str, float]  # explanation -> share of cases in which it foretold the whole answer
+    other: float  # something else came out, or other tokens changed too
+
+
+@dataclass(frozen=True)
+class Interchange:
+    """What a part carries, by answer token."""
+
+    what: str
+    name: str  # what people call the part
+    moved: list[Moved]
+
+    def share(self, explanation: str) -> list[float]:
+        """The share of one explanation for the tokens where it differs from the others."""
+        return [m.shares[explanation] for m in self.moved if explanation in m.shares]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [self.what + (f" ({self.name})" if self.name else "")]
+        for m in self.moved:
+            shares = ", ".join(f"{name} {share:.1%}" for name, share in (m.shares | {"other": m.other}).items())
+            lines.append(f"  token {m.token}: {shares} of {m.cases}")
+        return "\n".join(lines)
+
+
+def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0) -> Interchange:
+    """Whether a part (a head, attention, an MLP, a neuron) carries what one token of the answer is made of.
+
+    For token i of the answer two inputs are drawn, base and source. The model reads the base with its right answer
+    written out (teacher forcing), and at the one row that says token i the part has what it has in the source's run at
+    that row. Written digits are given and not decoded: a changed digit that is fed back would change what follows for
+    a good reason. So under each explanation of the part exactly one answer must come out, the same as before but for
+    token i. Both inputs have the same token at that row, so that what the row holds by itself fits both; and a case
+    counts only if the model is right on both.
+
+    Addition, ones first. Let u be the column sum a_i + b_i and c the carry into the column. What is foretold:
+
+        stays    (u + c) mod 10        the part carries nothing that matters: a head that does nothing has 1 here
+        column   (u' + c) mod 10       it carries the column's digits, and not the carry
+        carry    (u + c') mod 10       it carries the carry, and not the column's digits
+        both     (u' + c') mod 10      it carries the column with its carry: the source's own digit
+
+    Pairs are drawn with c ≠ c' and u, u' such that all four differ. The ones have no carry (stays and column alone),
+    the last digit has no column (stays and carry), and the end token nothing to move. Any other task: stays, or
+    source, the source's own token. A token for which no pair is found (it is always the same) is left out.
+    """
+    part, model = find(model, what), model.map(arrays.numpy)
+    if part.position is not None or len(part.hooks) > 1:
+        raise GlassformerError(f"interchange of {what} — expected a head, attention, mlp or neuron")
+    if model.config.mask != "causal":
+        raise GlassformerError("interchange — needs a causal model: written digits must not be seen before their turn")
+    start, tokens = layout(task)
+    moved = []
+    for i in range(tokens.shape[1] - start):
+        pairs = _pairs(task, i, start, n, np.random.default_rng([seed, i]))
+        found = pairs and _moved(model, part, i, start, *pairs)
+        moved += [found] if found else []
+    return Interchange(what, label(model, what), moved)
+
+
+def _moved(model: Model, part: Part, i: int, start: int, base: Any, source: Any, foretold: Any) -> Moved | None:
+    """Patches a part at the row that says answer token i; None if the model is right on no pair."""
+    last = base.shape[1] - start
+    hook, place = part.hooks[0], (slice(None), i - last, *part.index)  # rows are counted from the end
+    logits, cache = record(model, source[:, :-1], last=last)
+    right = (logits.argmax(-1) == source[:, start:]).all(1)
+    right &= (model(base[:, :-1], last=last).argmax(-1) == base[:, start:]).all(1)
+    if not right.any():
+        return None
+    tap = on(model, {hook: lambda value: put(value, place, cache[hook][place])})
+    said = model(base[:, :-1], tap=tap, last=last).argmax(-1)[right]           # B n
+    shares = {}
+    for name, token in foretold.items():
+        expected = base[right, start:].copy()
+        expected[:, i] = token[right]
+        shares[name] = float((said == expected).all(1).mean())
+    return Moved(i, int(right.sum()), shares, max(0.0, 1 - sum(shares.values())))
+
+
+def layout(task: Task) -> tuple[int, Any]:
+    """Where the answer starts, and some rows' tokens [B,T]; an error if examples are of several lengths."""
+    rows = task.sample(200, np.random.default_rng(0))
+    tokens, answer = task.batch(rows[task.defined(rows)])
+    start = int(answer[0].argmax())
+    if not (answer == (np.arange(tokens.shape[1]) >= start)).all():
+        raise GlassformerError(f"{task.ref} — its examples are of several lengths: their positions cannot be compared")
+    return start, tokens
+
+
+def _pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> Any:
+    """n pairs of token rows that tell explanations of answer token i apart, and what each foretells; None if none."""
+    found: list[Any] = []
+    for attempt in range(TRIES):
+        many = 2 * n if not attempt else 16 * n  # few pairs of sums will do, most pairs of other inputs
+        rows = task.sample(2 * many, rng).reshape(2, many, -1)
+        rows = rows[:, task.defined(rows[0]) & task.defined(rows[1])]
+        base, source = (task.batch(r)[0] for r in rows)
+        foretold = _column(task, rows, i) if _ones_first(task) else {
+            "stays": base[:, start + i], "source": source[:, start + i]}  # fmt: skip
+        good = base[:, start - 1 + i] == source[:, start - 1 + i]  # the same token at the row
+        names = list(foretold)
+        for a in range(len(names)):
+            for b in range(a):
+                good &= foretold[names[a]] != foretold[names[b]]
+        found.append([base[good], source[good], *(foretold[name][good] for name in names)])
+        count = sum(len(f[0]) for f in found)
+        if count >= n or (not count and attempt >= TRIES // 10):
+            break
+    if not count:
+        return None
+    base, source, *tokens = (np.concatenate(parts)[:n] for parts in zip(*found, strict=True))
+    return base, source, dict(zip(names, tokens, strict=True))
+
+
+def _ones_first(task: Task) -> bool:
+    return isinstance(task, Addition) and task.order == "ones"
+
+
+def _column(task: Any, rows: Any, i: int) -> dict[str, Any]:
+    """What each explanation foretells of digit i; rows [2,B,2]: base and source, a and b."""
+    power = 10**i
+    digits = rows // power % 10
+    u, c = digits.sum(-1), rows.sum(-1) // power % 10  # c: first the right digit, which is u + c mod 10
+    c = (c - u) % 10
+    if i > task.digits:  # the end token
+        return {"stays": np.zeros(rows.shape[1]), "source": np.zeros(rows.shape[1])}
+    told = {"stays": u[0] + c[0], "column": u[1] + c[0], "carry": u[0] + c[1], "both": u[1] + c[1]}
+    kept = ["stays", "column"] if i == 0 else ["stays", "carry"] if i == task.digits else list(told)
+    return {name: told[name] % 10 for name in kept}

@@ -1,0 +1,1 @@
+"""Modular addition taken apart: frequencies, clock or pizza, neurons, losses."""

@@ -1,0 +1,270 @@
+"""Modular addition taken apart: which frequencies a model computes with, and whether that is all it does.
+
+`take_apart` runs a model on all p² pairs once and measures what the literature measures on such models: spectra of the
+embedding and of the way out, neurons that keep to one frequency, logits as a sum of cos w(a + b − c), the loss with
+nothing but these waves and the loss without them, and two numbers that tell a clock from a pizza.
+
+The key frequencies are those of the last MLP's way to the logits (of the head alone, if there is no MLP) whose size
+is at least a fifth of the largest (`fourier.KEY`): what the answer is read from. The embedding may have others.
+"""
+
+import importlib.util
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...dust import leader
+from ...errors import GlassformerError
+from ...model import Model
+from ...tasks.base import Task
+from ...tasks.modular_addition import ModularAddition
+from . import fourier
+from .clock import checked, distance_irrelevance, gradient_symmetricity
+from .fourier import Spectrum
+
+ONE_FREQUENCY = 0.85  # share of a neuron's variance from which it is said to keep to one frequency
+PIZZA, CLOCK = 0.4, 0.6  # distance irrelevance up to which it is a pizza, from which it is a clock
+WAVES = 0.5  # share of the logits that must be cosines of a + b − c for it to be either
+CHUNK = 4_096  # pairs at a time
+
+
+@dataclass(frozen=True)
+class NeuronFit:
+    """The neurons of one layer, each with the frequency that explains most of it."""
+
+    layer: int
+    frequency: Any  # [F]; 0 for a neuron that never changes
+    share: Any  # [F] of its variance over all pairs
+
+    @property
+    def single(self) -> float:
+        """The share of neurons that keep to one frequency."""
+        return float((self.share >= ONE_FREQUENCY).mean())
+
+    def counts(self) -> dict[int, int]:
+        """Frequency -> neurons that keep to it."""
+        found, n = np.unique(self.frequency[self.share >= ONE_FREQUENCY], return_counts=True)
+        return {int(k): int(c) for k, c in zip(found, n, strict=True)}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"layer": self.layer, "single": self.single, "counts": {str(k): n for k, n in self.counts().items()},
+                "frequency": [int(k) for k in self.frequency], "share": [float(s) for s in self.share]}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Mean loss over some pairs, among the p numbers: of the model, and with waves of a + b kept or removed."""
+
+    full: float
+    restricted: float  # the key frequencies' waves of a + b and the constants, nothing else
+    excluded: float  # everything but these waves
+    cosines: float  # Σ α·cos w(a + b − c) over the key frequencies, nothing else
+
+    def to_json(self) -> dict[str, float]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class ModularAnalysis:
+    """What `take_apart` found. Frequencies are whole numbers k, for waves of 2πk/p."""
+
+    task: str
+    p: int
+    accuracy: float  # over all pairs
+    key: list[int]  # key frequencies, ascending
+    embedding: Spectrum
+    readout: Spectrum  # of the last MLP's way to the logits, or of the head
+    neurons: list[NeuronFit]  # one a layer that has neurons
+    cosines: dict[int, float]  # key frequency -> strength α of cos w(a + b − c) in the logits
+    explained: float  # share of the logits' variance (over c, as softmax sees it) that these cosines are
+    losses: dict[str, Losses]  # over all pairs; train and test, where training rows were given
+    without: dict[int, float]  # key frequency -> loss over all pairs if this one's waves of a + b are removed
+    squares: float  # sum of all squared weights
+    symmetricity: float | None  # of gradients; None without PyTorch and for a − b
+    irrelevance: float  # of the distance a − b
+    right: Any = field(repr=False)  # [p,p] logit of the right answer, minus the mean over c
+    plane: Any = field(repr=False)  # [n,n] power of the logits by (frequency in a, in b), constants left out
+
+    @property
+    def key_share(self) -> float:
+        """The key frequencies' share of the embedding's power."""
+        return self.embedding.share(self.key)
+
+    @property
+    def kind(self) -> str:
+        """clock, pizza or between: how far the right logit depends on a − b; neither, if logits are no waves of a + b.
+
+        A name for what was measured, by WAVES, PIZZA and CLOCK; not a proof of how the model does it.
+        """
+        if self.explained < WAVES:
+            return "neither"
+        if self.irrelevance >= CLOCK:
+            return "clock"
+        return "pizza" if self.irrelevance <= PIZZA else "between"
+
+    def to_json(self) -> dict[str, Any]:
+        same = "task p accuracy key key_share explained squares symmetricity irrelevance kind"
+        return {k: getattr(self, k) for k in same.split()} | {
+            "cosines": {str(k): a for k, a in self.cosines.items()},
+            "without": {str(k): loss for k, loss in self.without.items()},
+            "embedding": self.embedding.to_json(), "readout": self.readout.to_json(),
+            "neurons": [n.to_json() for n in self.neurons],
+            "losses": {name: losses.to_json() for name, losses in self.losses.items()},
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        e, gradients = self.embedding, "" if self.symmetricity is None else f"{self.symmetricity:.3f}"
+        lines = [
+            f"{self.task}: {self.accuracy:.2%} of all {self.p**2:,} pairs right",
+            f"key frequencies     {', '.join(map(str, self.key))} of 1 … {self.p // 2}",
+            f"embedding           {self.key_share:.1%} of its power is in these; {e.needed()} hold 90 %; "
+            f"Gini {e.gini:.3f}",
+            *[f"neurons, layer {n.layer}    {n.single:.1%} of {len(n.share)} keep to one frequency"
+              for n in self.neurons],
+            f"logits              {self.explained:.1%} is cosines of the key frequencies",
+            *[f"loss, {name:<13} {loss.full:.3g}; restricted {loss.restricted:.3g}, excluded {loss.excluded:.3g}, "
+              f"cosines {loss.cosines:.3g}" for name, loss in self.losses.items()],
+            f"squares             {self.squares:,.1f} is the sum of all squared weights",
+            f"clock or pizza      {self.kind}: distance irrelevance {self.irrelevance:.3f}"
+            + (f", gradient symmetricity {gradients}" if gradients else ""),
+        ]  # fmt: skip
+        return "\n".join(lines)
+
+
+def take_apart(model: Model, task: Task, *, key: list[int] | None = None, train_rows: Any = None) -> ModularAnalysis:
+    """Everything at once. `key`: the frequencies to keep and remove, if not the model's own.
+
+    `train_rows` [B,2]: pairs that were trained on, to have losses of these and of the others too.
+    """
+    model, task = checked(model, task)
+    p, result = task.p, _result(task)
+    logits, hidden = _run(model, task)
+    readout = fourier.spectrum(_way_out(model, p))
+    key = readout.key() if key is None else sorted(set(key))
+    if outside := [k for k in key if not 1 <= k <= p // 2]:
+        raise GlassformerError(f"key — expected frequencies from 1 to {p // 2}, got {outside[0]}")
+    strengths = fourier.cosines(logits, result)
+    ideal = fourier.sum_of_cosines(strengths, result, key)                     # p p p
+    right = np.take_along_axis(logits, result[..., None], -1)[..., 0]          # p p
+    power = fourier.plane(logits).sum(-1)
+    power[0, 0] = 0
+    return ModularAnalysis(
+        task=task.ref, p=p, accuracy=float((logits.argmax(-1) == result).mean()), key=key,
+        embedding=fourier.spectrum(model.weights["embed.W_E"][:p]), readout=readout,
+        neurons=[_fit(layer, acts) for layer, acts in hidden.items()],
+        cosines={k: float(strengths[k]) for k in key},
+        explained=float(1 - ((logits - ideal) ** 2).sum() / max((logits**2).sum(), 1e-300)),
+        losses=_losses(logits, result, key, ideal, train_rows),
+        without={k: _without(logits, result, k) for k in key}, squares=_squares(model),
+        symmetricity=_symmetricity_if_possible(model, task), irrelevance=distance_irrelevance(right, task.operation),
+        right=right, plane=power,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One checkpoint of a training run, measured with the frequencies of the last."""
+
+    step: int
+    accuracy: float
+    losses: dict[str, Losses]
+    gini: float  # of the embedding's spectrum
+    key_share: float
+    squares: float
+
+    def to_json(self) -> dict[str, Any]:
+        return vars(self) | {"losses": {name: losses.to_json() for name, losses in self.losses.items()}}
+
+
+def progress(checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: Any = None) -> list[Progress]:
+    """The losses, spectrum and weights along a training run: (step, model) in order. The last one's key is used."""
+    models = [(step, *checked(model, task)) for step, model in checkpoints]
+    if not models:
+        raise GlassformerError("progress — expected at least one checkpoint, got none")
+    key = fourier.spectrum(_way_out(models[-1][1], models[-1][2].p)).key()
+    out = []
+    for step, model, modular in models:
+        logits, result = _run(model, modular, neurons=False)[0], _result(modular)
+        ideal = fourier.sum_of_cosines(fourier.cosines(logits, result), result, key)
+        spectrum = fourier.spectrum(model.weights["embed.W_E"][: modular.p])
+        out.append(Progress(
+            step, float((logits.argmax(-1) == result).mean()), _losses(logits, result, key, ideal, train_rows),
+            spectrum.gini, spectrum.share(key), _squares(model),
+        ))  # fmt: skip
+    return out
+
+
+def _symmetricity_if_possible(model: Model, task: ModularAddition) -> float | None:
+    if task.operation != "+" or importlib.util.find_spec("torch") is None:
+        return None
+    return gradient_symmetricity(model, task)
+
+
+def _result(task: ModularAddition) -> Any:
+    return task.result(task.rows(0, task.size)).reshape(task.p, task.p)        # p p
+
+
+def _run(model: Model, task: ModularAddition, neurons: bool = True) -> tuple[Any, dict[int, Any]]:
+    """Logits of the numbers [p,p,p] at `=`, less their mean over c, and of each layer the neurons there [p,p,F]."""
+    p, logits, seen = task.p, [], dict[str, list[Any]]()
+
+    def keep(name: str, value: Any) -> Any:
+        if name.endswith("mlp.hook_post"):
+            seen.setdefault(name, []).append(value[:, -1].copy())
+        return value
+
+    for start in range(0, task.size, CHUNK):
+        tokens = task.batch(task.rows(start, min(start + CHUNK, task.size)))[0][:, :-1]
+        logits.append(model(tokens, tap=keep if neurons else None, last=1)[:, 0, :p].astype(float))
+    whole = np.concatenate(logits)
+    if not np.isfinite(whole).all():
+        raise GlassformerError("take_apart — the logits are not finite")
+    hidden = {int(name.split(".")[1]): np.concatenate(parts).reshape(p, p, -1) for name, parts in seen.items()}
+    whole = whole - whole.mean(-1, keepdims=True)  # softmax does not see it
+    return whole.reshape(p, p, p), hidden
+
+
+def _fit(layer: int, activations: Any) -> NeuronFit:
+    shares = fourier.single_frequency(activations)                             # p//2 F
+    best = shares.max(0)
+    return NeuronFit(layer, np.where(best > 0, leader(shares.T) + 1, 0), best)
+
+
+def _way_out(model: Model, p: int) -> Any:
+    """The numbers' logits as a linear map of the last layer's neurons, or of the stream: [p,F] or [p,D]."""
+    c, w = model.config, model.weights
+    head = (w["embed.W_E"].T if c.tied else w["unembed.W_U"])[:, :p].astype(float)  # D p
+    if c.norm != "none":  # the scale apart, the last norm is linear: a gain, and for LayerNorm no mean
+        gain = w.get("ln_final.w" if c.norm_first else f"blocks.{c.n_layers - 1}.ln2.w")
+        head = head if gain is None else head * gain[:, None]
+        head = head - head.mean(0) if c.norm == "layer" else head
+    W_out = w.get(f"blocks.{c.n_layers - 1}.mlp.W_out")
+    return (head if W_out is None else W_out.astype(float) @ head).T
+
+
+def _squares(model: Model) -> float:
+    return float(sum((w.astype(float) ** 2).sum() for w in model.weights.values()))
+
+
+def _losses(logits: Any, result: Any, key: list[int], ideal: Any, train_rows: Any) -> dict[str, Losses]:
+    part = fourier.waves_of_result(logits, result, key)
+    constant = logits.mean((0, 1))
+    each = [_cross_entropy(x, result) for x in (logits, part + constant, logits - part, ideal)]
+    train = np.zeros(result.shape, dtype=bool)
+    if train_rows is not None:
+        train[train_rows[:, 0], train_rows[:, 1]] = True
+    sets = {"all": np.ones_like(train)} | ({} if train_rows is None else {"train": train, "test": ~train})
+    return {name: Losses(*(float(x[which].mean()) for x in each)) for name, which in sets.items() if which.any()}
+
+
+def _without(logits: Any, result: Any, k: int) -> float:
+    return float(_cross_entropy(logits - fourier.waves_of_result(logits, result, [k]), result).mean())
+
+
+def _cross_entropy(logits: Any, result: Any) -> Any:
+    """[p,p,p], [p,p] -> [p,p]."""
+    top = logits.max(-1, keepdims=True)
+    right = np.take_along_axis(logits, result[..., None], -1)[..., 0]
+    return np.log(np.exp(logits - top).sum(-1)) + top[..., 0] - right

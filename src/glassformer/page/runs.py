@@ -1,0 +1,191 @@
+"""What the report shows of single inputs: which inputs, what the model said, and what each head read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..dust import number, ranked, sweep
+from ..errors import GlassformerError
+from ..lens.attention import patterns
+from ..lens.explain import explain
+from ..lens.logits import logit_lens
+from ..model import Model
+from ..refs import load_task
+from ..runs import prompt, run
+from ..tasks.base import Task
+
+INPUTS = 8  # of a group, unless a person says which
+STEPS = 64  # so many tokens are decoded at most
+SHOWN = 128  # positions on a map; of a longer text, the last ones
+DRAWN = 400  # rows among which inputs are looked for
+TOP, READ = 5, 6  # tokens of a step and positions of a head that are listed
+
+# Inputs that the sources discuss; those that a task refuses are left out.
+KNOWN = {
+    "addition": ("123+456", "999+1", "0+0", "999+999", "500+500", "111+222"),
+    "modular-addition": ("5+8", "90+90", "50+0"),
+}
+
+
+@dataclass
+class Group:
+    """Models that read the same texts."""
+
+    texts: list[str]
+    members: list[int] = field(default_factory=list)
+    name: str = ""
+
+
+def groups(models: Sequence[Model], inputs: Sequence[str] = ()) -> list[Group]:
+    """Who reads what. Given inputs are for all models; else a model that cannot read another's gets its own."""
+    if inputs:
+        for model in models:
+            for text in inputs:
+                if problem := _refused(model, text):
+                    who = f"{name_of(model)}, " if len(models) > 1 else ""
+                    hint = "; without --input each model gets inputs of its own" if len(models) > 1 else ""
+                    raise GlassformerError(f"{who}{problem}{hint}")
+        return [Group(list(dict.fromkeys(inputs)), list(range(len(models))), name_of(models[0]))]
+    found: list[Group] = []
+    for i, model in enumerate(models):
+        home = next((g for g in found if not any(_refused(model, text) for text in g.texts)), None)
+        if home is None:
+            found.append(home := Group(some_inputs(model), name=name_of(model)))
+        home.members.append(i)
+    return found
+
+
+def name_of(model: Model) -> str:
+    return model.task or str(model.provenance.get("ref", "model"))
+
+
+def _refused(model: Model, text: str) -> str:
+    """Why a model cannot read a text; "" if it can."""
+    try:
+        tokens = prompt(model, text)
+        model.check_tokens(tokens)
+    except GlassformerError as e:
+        return str(e)
+    return ""
+
+
+def some_inputs(model: Model) -> list[str]:
+    """A few inputs: those that people know, then one of each class of input, then any."""
+    if not model.task:
+        singles = [model.vocabulary[i] for i in range(min(len(model.vocabulary), INPUTS))]
+        readable = [text for text in singles if not _refused(model, text)][:3]
+        if not readable:
+            raise GlassformerError(f"{name_of(model)} — knows no task; say what it reads with --input")
+        return readable
+    task = load_task(model)
+    known = [t for t in KNOWN.get(task.ref.partition(":")[0], ()) if not _refused(model, t)]
+    texts = dict.fromkeys([*known, *(t for t in _of_each_class(task) if not _refused(model, t))])
+    if not texts and not _refused(model, ""):
+        return [""]
+    if not texts:
+        raise GlassformerError(f"{task.ref} — no input of it fits the model; say what it reads with --input")
+    return list(texts)[:INPUTS]
+
+
+def _of_each_class(task: Task) -> list[str]:
+    """Texts of rows, the classes of input taking turns."""
+    rows = np.concatenate([task.sample(DRAWN, np.random.default_rng(0)), task.edges()[:DRAWN]])
+    rows = rows[task.defined(rows)]
+    turn = np.zeros(len(rows), np.int64)  # how many of its class came before
+    seen: dict[str, int] = {}
+    for i, name in enumerate(task.classes(rows)):
+        turn[i] = seen.get(str(name), 0)
+        seen[str(name)] = int(turn[i]) + 1
+    rows = rows[np.argsort(turn, kind="stable")[: 4 * INPUTS]]
+    tokens, answer = task.batch(rows)
+    return [task.vocabulary.decode(t[: int(a.argmax())]) for t, a in zip(tokens, answer, strict=True)]
+
+
+# ── one input ──────────────────────────────────────────────────────────────────────────────────
+def look(model: Model, text: str, parts: list[str]) -> dict[str, Any]:
+    """All that the page says of one input. `parts`: names of those that share in the margin; new ones are added."""
+    task = load_task(model) if model.task else None
+    tokens = prompt(model, text)
+    wanted = task.steps(tokens) if task else max(1, model.config.n_ctx - len(tokens) + 1)
+    try:
+        result = run(model, text, steps=min(wanted, STEPS))
+        steps = [_step(model, result.tokens, at, parts) for at in range(len(tokens), len(result.tokens))]
+    except GlassformerError as e:
+        return {"text": text, "problem": str(e)}
+    said, notes = result.tokens, []
+    read = said[:-1][-model.config.n_ctx :]
+    first = len(said) - 1 - min(len(read), SHOWN)
+    if len(said) - 1 > len(read):
+        notes.append(f"The text outgrew the block of {model.config.n_ctx}: what is shown is the last window.")
+    if len(read) > SHOWN:
+        notes.append(f"Of {len(read)} positions the last {SHOWN} are shown.")
+    if wanted > STEPS and len(steps) == STEPS:
+        notes.append(f"Decoding ends here after {STEPS} tokens.")
+    cut = len(read) - min(len(read), SHOWN)
+    seen = patterns(model, np.array([read]))[:, 0]                             # L H T S
+    roles = _roles(task, len(read)) if task and first == 0 else {}
+    return {
+        "text": text, "output": result.output, "tokens": [model.vocabulary[t] for t in said[first:]], "first": first,
+        "prompt": max(len(tokens) - first, 0), "steps": steps, "notes": notes,
+        "patterns": [[[trimmed(row[cut:]) for row in head[cut:]] for head in layer] for layer in seen],
+        "roles": {name: np.argwhere(where).tolist() for name, where in roles.items()},
+    }  # fmt: skip
+
+
+def _roles(task: Task, size: int) -> dict[str, Any]:
+    """The task's map of what is needed, as far as this text goes."""
+    return {name: r[:size, :size] for name, r in task.roles().items() if len(r) >= size}
+
+
+def _step(model: Model, tokens: list[int], at: int, parts: list[str]) -> dict[str, Any]:
+    """Why the token at a position came: its rivals, what each head read, and where the margin comes from."""
+    start = max(0, at - model.config.n_ctx)
+    story = explain(model, tokens[start:at])
+    shares = _named(story.shares)
+    shares = dict(zip(shares, sweep(list(shares.values())), strict=True))
+    parts += [name for name in shares if name not in parts]
+    heads = [h for layer in story.layers for h in layer.heads]
+    return {
+        "at": at, "token": model.vocabulary[tokens[at]], "margin": short(story.margin), "over": story.runner_up,
+        "top": [[t, short(x), short(story.top[0][1] - x)] for t, x in story.top[:TOP]],
+        "shares": [short(shares[name]) if name in shares else None for name in parts],
+        "reads": [[h.layer, h.head, [[start + s, round(1000 * w)] for s, _, w in h.read[:READ]]] for h in heads],
+        "stops": _stops(model, tokens[start:at]),
+    }  # fmt: skip
+
+
+def _stops(model: Model, tokens: list[int]) -> list[tuple[str, str, float | None]]:
+    """What would come next if the model stopped after each part: part, token, and its lead."""
+    found = logit_lens(model, np.array([tokens]))
+    out = []
+    for part, logits in zip(found.parts[:-1], found.logits[:-1, 0, -1], strict=True):
+        best = ranked(logits)[:2]
+        out.append((part, found.vocabulary[int(best[0])], short(logits[best[0]] - logits[best[-1]])))
+    return out
+
+
+def _named(shares: list[tuple[str, float]]) -> dict[str, float]:
+    """By name; where several parts have the same name, the later ones are numbered."""
+    out: dict[str, float] = {}
+    for name, x in shares:
+        again = 2
+        key = name
+        while key in out:
+            key, again = f"{name} ({again})", again + 1
+        out[key] = x
+    return out
+
+
+# ── numbers, written short ─────────────────────────────────────────────────────────────────────
+def short(x: Any) -> float | None:
+    """Four digits; None for what JSON has no word for."""
+    return float(number(x)) if np.isfinite(x) else None
+
+
+def trimmed(row: Any) -> list[int]:
+    """Shares from 0 to 1 in thousandths, without the zeros at the end: what a mask hides costs nothing."""
+    whole = np.rint(1000 * np.nan_to_num(np.asarray(row, dtype=float))).astype(int)
+    used = np.nonzero(whole)[0]
+    return [int(x) for x in whole[: int(used[-1]) + 1 if len(used) else 0]]

@@ -1,0 +1,406 @@
+"""The second checker's arithmetic: what a model may compute in its float type, in balls that hold it.
+
+A ball (arb of python-flint, 128 bits) has a centre and a radius, and what is done to balls gives a ball that holds the
+result: the checker's own rounding is in the radius. The model's rounding is put there by this file, step by step as in
+model.py, and every number on the way is shown to be finite in the model's type. What cannot be shown raises Open.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from .. import arrays
+from ..model import Model
+
+flint: Any = import_module("flint") if find_spec("flint") else None  # check_again says so if it is missing
+arb: Any = flint and flint.arb
+Ball: TypeAlias = Any
+Balls: TypeAlias = list[Ball]
+UNIT: Ball = arb and arb(0, 1)  # all numbers from −1 to 1
+ZERO: Ball = arb and arb(0)
+PIECES = 16  # of the range of a curved activation, where it is wide
+COVERED = {
+    "n_layers": (1,), "mask": ("causal",), "norm": ("layer", "rms", "none"),
+    "activation": ("relu", "gelu", "gelu_new", "silu"),
+    "positions": ("learned", "none", "sinusoidal", "rotary", "alibi"),
+}  # fmt: skip
+READ = {  # fields of the config that are computed with, or checked elsewhere; any other must be at its default
+    "d_vocab", "n_ctx", "d_model", "n_heads", "d_head", "d_mlp", "norm_first", "eps", "base", "slope", "scale",
+    "qk_norm", "tied",
+}  # fmt: skip
+ARRAYS = {
+    "": "embed.W_E pos_embed.W_pos ln_final.w ln_final.b unembed.W_U unembed.b_U",
+    "blocks.0.": "ln1.w ln1.b ln2.w ln2.b mlp.W_in mlp.b_in mlp.W_gate mlp.b_gate mlp.W_out mlp.b_out",
+    "blocks.0.attn.": "W_Q b_Q W_K b_K W_V b_V W_O b_O q_norm.w q_norm.b k_norm.w k_norm.b",
+}
+
+
+class Open(Exception):
+    """What cannot be shown."""
+
+
+class Weight(NamedTuple):
+    at: int  # which number of the row it multiplies
+    ball: Ball
+    size: Ball
+    easy: bool  # a power of two: the product does not round
+
+
+Matrix: TypeAlias = list[list[Weight]]  # a list for each output; zeros are left out
+
+
+def within(r: Ball) -> Ball:
+    """All numbers from −|r| to |r|."""
+    return UNIT * r.abs_upper()
+
+
+def total(balls: Any) -> Ball:
+    return sum(balls, ZERO)
+
+
+@dataclass
+class Row:
+    """The numbers of one position: (mid + Σ by·unknown) / over + plus. The row shares its unknowns, each within ±1."""
+
+    mid: Balls
+    by: list[Balls]
+    over: Ball = None
+    plus: Balls | None = None
+
+    def balls(self) -> Balls:
+        out = list(self.mid)
+        for line in self.by:
+            out = [m + within(b) for m, b in zip(out, line, strict=True)]
+        return Row(out, [], self.over, self.plus).settled().mid
+
+    def settled(self) -> "Row":
+        """The same, divided and added."""
+        mid, *by = ([m if self.over is None else m / self.over for m in line] for line in (self.mid, *self.by))
+        return Row(mid if self.plus is None else [m + p for m, p in zip(mid, self.plus, strict=True)], by)
+
+
+class Floats:
+    """The model's float type: what its operations may be off by, and how far it reaches."""
+
+    def __init__(self, dtype: str) -> None:
+        info = np.finfo(dtype)
+        self.dtype, self.u, self.tiny = dtype, arb(2) ** -(info.nmant + 1), arb(float(info.tiny))
+        self.most = arb(float(info.max)) / 2  # with room for what rounding adds
+        self.off = cache(lambda n: n * self.u / (1 - n * self.u))  # n roundings, as a part of the result
+
+    def known(self, x: float, what: str) -> Ball:
+        """A float that is there. One below the smallest normal number may count as 0."""
+        if not math.isfinite(x):
+            raise Open(f"{what} is not finite")
+        return arb(x) if not x or abs(x) >= self.tiny else arb(x, abs(x))
+
+    def option(self, value: float, what: str) -> Ball:
+        """A number of the config, as it is and as the type has it."""
+        with np.errstate(over="ignore"):
+            return self.known(float(np.dtype(self.dtype).type(float(value))), what).union(arb(float(value)))
+
+    def fit(self, size: Ball, what: str) -> None:
+        if not size.abs_upper() < self.most:
+            raise Open(f"{what} may overflow {self.dtype}")
+
+    def error(self, size: Ball, n: int = 1) -> Ball:
+        """What n operations on numbers of this size may be off by."""
+        return self.off(n) * size.abs_upper() + 4 * n * self.tiny
+
+    def rounded(self, x: Ball) -> Ball:
+        return x + within(self.error(x))
+
+    def sum_error(self, live: list[Weight], sizes: Balls, bias: Ball, what: str) -> Ball:
+        """What a sum of products and a bias may be off by, added in any order."""
+        size = sum((t.size * sizes[t.at] for t in live), bias.abs_upper())
+        self.fit(size, what)
+        if not live:
+            return ZERO
+        return self.error(size, len(live) + 1 - bias.is_zero() - all(t.easy for t in live)) + 4 * len(live) * self.tiny
+
+    def dot(self, a: Balls, b: Balls) -> Ball:
+        """A sum of products as computed, in any order."""
+        live = [(x, y) for x, y in zip(a, b, strict=True) if not (x.is_zero() or y.is_zero())]
+        size = total(x.abs_upper() * y.abs_upper() for x, y in live)
+        return total(x * y for x, y in live) + within(self.error(size, len(live)))
+
+
+class Net:
+    """A one-layer model as balls. Its methods follow model.py."""
+
+    def __init__(self, model: Model) -> None:
+        self.c = c = model.config
+        for field in fields(c):
+            value = getattr(c, field.name)
+            if value not in COVERED.get(field.name, (field.default,)) and field.name not in READ:
+                raise Open(f"{field.name}={value} is not covered")
+        if model.dtype not in ("float64", "float32"):
+            raise Open(f"weights of {model.dtype} are not covered")
+        self.weights = weights = {name: arrays.numpy(w) for name, w in model.weights.items()}
+        if unknown := sorted(set(weights) - {at + name for at, names in ARRAYS.items() for name in names.split()}):
+            raise Open(f"{', '.join(unknown)}: not covered")
+        self.f = f = Floats(model.dtype)
+        for name, w in weights.items():
+            if str(w.dtype) != model.dtype:
+                raise Open(f"{name} is {w.dtype}, others {model.dtype}")
+            if not np.isfinite(w).all():
+                raise Open(f"{name} is not finite")
+            if ((w != 0) & (abs(w) < np.finfo(w.dtype).tiny)).any():
+                raise Open(f"{name} has numbers below the smallest normal one, which some machines take for 0")
+        self.options = {name: f.option(getattr(c, name), f"{name} in {f.dtype}") for name in ("eps", "base", "slope")}
+        self.scale = f.option(c.scale or c.d_head**-0.5, f"scale in {f.dtype}")
+        self.vector, self.matrix, self.leading = cache(self._vector), cache(self._matrix), cache(self._leading)
+
+    def _array(self, name: str) -> Any:
+        """A matrix [in, out] or a vector; a final ' is for one that is turned."""
+        W: Any = self.weights.get(name.removesuffix("'"))
+        if W is not None and W.ndim == 3:  # heads: [H,D,K] of W_Q, W_K, W_V; [H,K,D] of W_O
+            W = W.reshape(-1, self.c.d_model) if name.endswith("W_O") else W.swapaxes(0, 1).reshape(self.c.d_model, -1)
+        return W.T if name.endswith("'") else W
+
+    def _matrix(self, name: str) -> Matrix:
+        out: Matrix = []
+        for column in self._array(name).T.tolist():
+            balls = [(i, arb(w), abs(math.frexp(w)[0]) == 0.5) for i, w in enumerate(column) if w]
+            out.append([Weight(i, w, abs(w), easy) for i, w, easy in balls])
+        return out
+
+    def _vector(self, name: str) -> Balls | None:
+        b = self._array(name)
+        return None if b is None else [arb(x) for x in b.reshape(-1).tolist()]
+
+    # ── steps ──────────────────────────────────────────────────────────────────────────────────
+    def linear(self, x: Row, name: str, b: Balls | None) -> Row:
+        """x W + b. Zeros add nothing and round nothing."""
+        f, seen = self.f, x.balls()
+        sizes, rows = [s.abs_upper() for s in seen], [[] for _ in range(1 + len(x.by))]  # type: Balls, list[Balls]
+        for o, terms in enumerate(self.matrix(name)):
+            bias, live = ZERO if b is None else b[o], [t for t in terms if not seen[t.at].is_zero()]
+            out = [total(t.ball * line[t.at] for t in live) for line in (x.mid, *x.by)]
+            out = out if x.over is None else [r / x.over for r in out]
+            out[0] += bias if x.plus is None else bias + total(t.ball * x.plus[t.at] for t in live)
+            error = f.sum_error(live, sizes, bias, name)
+            if live and len(live) - bias.is_zero() == 1:  # one addition is off by a part of its result
+                products = total(f.error(t.size * sizes[t.at], not t.easy) for t in live)
+                error = products + f.error(sum((r.abs_upper() for r in out), products)) + 4 * f.tiny
+            out[0] += within(error)
+            for line, r in zip(rows, out, strict=True):
+                line.append(r)
+        return Row(rows[0], rows[1:])
+
+    def norm(self, x: Row, name: str) -> Row:
+        """Its divisor is one number for the whole row, and so is what the mean of layer norm is off by.
+
+        Numbers of the row that are equal stay equal, so what rounding does to them is one unknown.
+        """
+        f, n, x = self.f, len(x.mid), x.settled()
+        if self.c.norm == "none":
+            return x
+        seen, mid, by = x.balls(), x.mid, list(x.by)
+        equal: dict[Any, list[int]] = {}
+        for i, ball in enumerate(seen):
+            equal.setdefault(ball.man_exp() if ball.is_exact() else i, []).append(i)
+        off, own = [ZERO] * n, [ZERO] * n  # what rounding may do: alike to equal numbers; to each alone
+        live = sum(not s.is_zero() for s in seen)
+        if self.c.norm == "layer" and live:
+            size = total(s.abs_upper() for s in seen)
+            f.fit(size, f"{name}'s mean")
+            mid, *by = [[m - total(line) / n for m in line] for line in (mid, *by)]
+            by.append([f.error(size / n, live)] * n)
+            after = Row(mid, by).balls()
+            off = [ZERO if s.is_zero() else f.error(y) for s, y in zip(seen, after, strict=True)]  # 0 − y is exact
+            seen = [y + within(e) for y, e in zip(after, off, strict=True)]
+        squares = total(s.abs_lower() ** 2 for s in seen).union(total(s.abs_upper() ** 2 for s in seen))
+        f.fit(squares, f"{name}'s sum of squares")
+        variance = squares / n + self.options["eps"]
+        f.fit(variance, f"{name}'s variance")
+        variance += within(f.error(variance, n + 2))
+        s = f.rounded(variance.sqrt()) if variance > 0 else ZERO
+        if not s > 0:
+            raise Open(f"{name} may divide by 0")
+        w, b = self.vector(f"{name}.w"), self.vector(f"{name}.b")
+        least, flushed = s.lower(), 4 * f.tiny * s.upper()
+        for i, ball in enumerate(seen):  # sizes and errors are those of the quotient, times its divisor
+            size = ball.abs_upper()
+            f.fit(size / least, f"{name}, divided")
+            off[i] += ZERO if ball.is_zero() else f.error(size) + flushed
+            if w is not None:
+                off[i], size = off[i] * w[i], size * (1 + f.off(1)) * abs(w[i])
+                f.fit(size / least, f"{name}, with its gain")
+                own[i] += f.error(size) + flushed
+            if b is not None and not b[i].is_zero():
+                size = size * (1 + f.off(2)) + abs(b[i]) * s.upper()
+                f.fit(size / least, f"{name}, with its bias")
+                own[i] += f.error(size) + flushed
+        if w is not None:
+            mid, *by = [[m * g for m, g in zip(line, w, strict=True)] for line in (mid, *by)]
+        for group in equal.values():
+            if len(group) > 1 and not off[group[0]].is_zero():
+                by.append([off[i].mid() if i in group else ZERO for i in range(n)])
+                for i in group:
+                    off[i] -= by[-1][i]
+        mid = [m + within(e) + within(o) for m, e, o in zip(mid, off, own, strict=True)]
+        return Row(mid, by, s, b)
+
+    def add(self, x: Row, y: Row, what: str) -> Row:
+        x, y = x.settled(), y.settled()
+        zeros, many = [ZERO] * len(x.mid), max(len(x.by), len(y.by))
+        lines = zip(*([r.mid, *r.by, *[zeros] * (many - len(r.by))] for r in (x, y)), strict=True)
+        mid, *by = [[p + q for p, q in zip(r, s, strict=True)] for r, s in lines]
+        for i, (p, q) in enumerate(zip(x.balls(), y.balls(), strict=True)):
+            self.f.fit(p.abs_upper() + q.abs_upper(), what)
+            if not (p.is_zero() or q.is_zero()):
+                mid[i] += within(self.f.error(p + q))
+        return Row(mid, by)
+
+    def times(self, x: Row, y: Row) -> Row:
+        """Number by number."""
+        many = max(len(x.by), len(y.by))
+        out: list[Balls] = [[] for _ in range(1 + many)]
+        for i, (m, n) in enumerate(zip(x.mid, y.mid, strict=True)):
+            p, q = ([line[i] for line in r.by] + [ZERO] * (many - len(r.by)) for r in (x, y))
+            wide = [total(b.abs_upper() for b in r) for r in (p, q)]
+            size = (m.abs_upper() + wide[0]) * (n.abs_upper() + wide[1])
+            self.f.fit(size, "the gate's product")
+            out[0].append(m * n + within(wide[0] * wide[1]) + within(self.f.error(size)))
+            for line, r, s in zip(out[1:], p, q, strict=True):
+                line.append(m * s + n * r)
+        return Row(out[0], out[1:])
+
+    def activated(self, x: Row) -> Row:
+        """A slope, and an unknown of its own for what the activation is away from it."""
+        kind, f, n = self.c.activation, self.f, len(x.mid)
+        slopes, rests = [], []
+        for ball in x.balls():
+            size = ball.abs_upper()
+            if kind == "relu":
+                low, high = (ZERO if ball >= 0 else ball.lower()), (ZERO if ball <= 0 else ball.upper())
+                slope = ZERO if high.is_zero() else arb(1) if low.is_zero() else (high / (high - low)).mid()
+                rest = ZERO.union(-slope * low).union(high - slope * high)  # linear between low, 0 and high
+            else:
+                f.fit(size**3 if kind == "gelu_new" else 2**24 * size, "the activation")
+                slope, rest = curve(kind, ball)
+                rest += within(64 * f.error(size))
+            slopes.append(slope)
+            rests.append(rest)
+        mid, *by = [[s * m for s, m in zip(slopes, line, strict=True)] for line in (x.mid, *x.by)]
+        for i, rest in enumerate(rests):
+            mid[i] += rest.mid()
+            if not rest.is_exact():
+                by.append([rest.rad() if j == i else ZERO for j in range(n)])
+        return Row(mid, by)
+
+    # ── the model ──────────────────────────────────────────────────────────────────────────────
+    def embedded(self, token: int, position: int) -> Row:
+        """One addition of two floats that are known is a float that is known."""
+        c, E = self.c, self.weights["embed.W_E"][token]
+        if c.positions == "learned":
+            with np.errstate(all="ignore"):
+                E = E + self.weights["pos_embed.W_pos"][position]
+        row = Row([self.f.known(x, "the embedding") for x in E.tolist()], [])
+        if c.positions == "sinusoidal":
+            table = [t for turn in self.turns(position, c.d_model // 2) for t in turn]
+            row = self.add(row, Row(table, []), "the embedding")
+        return row
+
+    def turns(self, position: int, n: int) -> list[tuple[Ball, Ball]]:
+        """Sines and cosines, of angles as NumPy rounds them."""
+        with np.errstate(all="ignore"):
+            angles = position * self.c.base ** (-np.arange(n) / max(n, 1))
+        if not np.isfinite(angles).all():
+            raise Open("the angles of positions are not finite")
+        near = [(x.sin() + UNIT * 2.0**-50, x.cos() + UNIT * 2.0**-50) for x in map(arb, angles.tolist())]
+        return near if self.f.dtype == "float64" else [(self.f.rounded(s), self.f.rounded(t)) for s, t in near]
+
+    def heads(self, x: Row, position: int, kind: str) -> list[Balls]:
+        """Q, K or V of a position, [H][K]. x is what attention reads."""
+        c, f, n = self.c, self.f, self.c.d_head // 2
+        flat = self.linear(x, f"blocks.0.attn.W_{kind}", self.vector(f"blocks.0.attn.b_{kind}")).balls()
+        out = [flat[h * c.d_head : (h + 1) * c.d_head] for h in range(c.n_heads)]
+        if kind != "V" and c.qk_norm:
+            out = [self.norm(Row(head, []), f"blocks.0.attn.{kind.lower()}_norm").balls() for head in out]
+        if kind != "V" and c.positions == "rotary":
+            turns = self.turns(position, n)
+            for head, (i, (sin, cos)) in itertools.product(out, enumerate(turns)):
+                p, q = head[i], head[n + i]
+                f.fit(2 * (p.abs_upper() + q.abs_upper()), f"{kind}, turned")
+                head[i], head[n + i] = f.dot([p, -q], [cos, sin]), f.dot([q, p], [cos, sin])
+        return out
+
+    def lead(self, x: Row, right: int) -> Ball:
+        """The stream after attention and its sum -> the least lead of the right token over any other."""
+        first, at = self.c.norm_first, "blocks.0"
+        x = x if first else self.norm(x, f"{at}.ln1").settled()
+        if f"{at}.mlp.W_out" in self.weights:
+            y = self.norm(x, f"{at}.ln2") if first else x
+            post = self.activated(self.linear(y, f"{at}.mlp.W_in", self.vector(f"{at}.mlp.b_in")))
+            if f"{at}.mlp.W_gate" in self.weights:
+                post = self.times(post, self.linear(y, f"{at}.mlp.W_gate", self.vector(f"{at}.mlp.b_gate")))
+            x = self.add(x, self.linear(post, f"{at}.mlp.W_out", self.vector(f"{at}.mlp.b_out")), "the stream")
+            x = x if first else self.norm(x, f"{at}.ln2").settled()
+        return self.least(self.norm(x, "ln_final") if first else x, right)
+
+    def least(self, x: Row, right: int) -> Ball:
+        """A lead is a difference of logits: what is divided by the norm's divisor, over it, and the rest."""
+        sizes, U = [s.abs_upper() for s in x.balls()], self.matrix(self.head)
+        b = self.vector("unembed.b_U") or [ZERO] * len(U)
+        off, leads = [self.f.sum_error(terms, sizes, b[v], "a logit") for v, terms in enumerate(U)], []
+        for v in (v for v in range(len(U)) if v != right):
+            apart = self.leading(right, v)
+            value = total(d * x.mid[i] for i, d in apart).lower()
+            for line in x.by:  # a radius has 30 bits: too few for what is wide
+                value -= total(d * line[i] for i, d in apart).abs_upper()
+            value = value.lower() if x.over is None else value.lower() / x.over
+            value += b[right] - b[v] if x.plus is None else b[right] - b[v] + total(d * x.plus[i] for i, d in apart)
+            leads.append((value - off[right] - off[v]).lower())
+        if not all(x.is_finite() for x in leads):
+            raise Open("a lead is not finite")
+        return smallest(leads)
+
+    @property
+    def head(self) -> str:
+        return "embed.W_E'" if self.c.tied else "unembed.W_U"
+
+    def _leading(self, right: int, other: int) -> list[tuple[int, Ball]]:
+        p, q = ({t.at: t.ball for t in self.matrix(self.head)[v]} for v in (right, other))
+        apart = [(i, p.get(i, arb(0)) - q.get(i, arb(0))) for i in sorted(p | q)]
+        return [(i, d) for i, d in apart if not d.is_zero()]
+
+
+def smallest(balls: Balls) -> Ball:
+    out = balls[0]
+    for b in balls[1:]:
+        out = out.min(b)
+    return out
+
+
+def largest(balls: Balls) -> Ball:
+    return -smallest([-b for b in balls])
+
+
+def curve(kind: str, ball: Ball) -> tuple[Ball, Ball]:
+    """A slope, and a ball that holds f(x) − slope·x for all x in a ball, by the mean value theorem on its pieces."""
+    slope, rests = activation(kind, ball.mid())[1].mid(), []
+    n = PIECES if ball.rad() > 0.001 else 1
+    low, width = ball.lower(), (ball.upper() - ball.lower()) / n
+    for j in range(n):
+        piece = (low + j * width).union(low + (j + 1) * width)
+        at = piece.mid()
+        rests.append(activation(kind, at)[0] - slope * at + (activation(kind, piece)[1] - slope) * (piece - at))
+    return slope, smallest(rests).union(largest(rests))
+
+
+def activation(kind: str, x: Ball) -> tuple[Ball, Ball]:
+    """An activation and its derivative, with the constants that model.py has."""
+    if kind == "gelu":
+        area = (1 + (x / arb(2).sqrt()).erf()) / 2
+        return x * area, area + x * (-x * x / 2).exp() / (2 * arb.pi()).sqrt()
+    p, q = ((2 / math.pi) ** 0.5, 0.044715) if kind == "gelu_new" else (0.5, 0.0)
+    t = (p * (x + q * x * x * x)).tanh()
+    return x * (1 + t) / 2, (1 + t) / 2 + x * (1 - t * t) / 2 * p * (1 + 3 * q * x * x)

@@ -1,0 +1,182 @@
+"""Proofs: the search for a certificate, and what becomes of it where there is none."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ..checkpoint import digest
+from ..errors import GlassformerError
+from ..limits import many
+from ..model import Model
+from ..tasks.base import Task
+from ..verification.checks import EXHAUSTIVE, verify
+from .bounds import Bounder, Bounds
+from .checker import check_call, check_certificate, describe
+from .columns import MOST_CASES, SPLITS, how_many
+from .layout import layout_of
+from .refute import common, refute
+
+Result = Literal["proved", "refuted", "unknown"]
+Method = Literal["auto", "certificate", "enumeration"]
+CLAIM = 1 - 1e-6  # of the margin found: other machines round the bounds otherwise
+GAIN = 0.01  # a finer split is of use if it brings the worst lead this much nearer to 0
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is known of a model on the whole domain of a task."""
+
+    result: Result
+    cases: int  # that were closed; rows, if they were enumerated
+    margin: float | None  # proved: no right token leads by less, in any case
+    dtype: str
+    counterexample: dict[str, Any] | None
+    reason: str  # how it was proved, or which case stayed open
+    model: str  # SHA-256 of the weights
+    task: str
+    method: str
+    certificate: dict[str, Any] | None = None  # for check_certificate
+
+    @property
+    def holds(self) -> bool:
+        return self.result == "proved"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def prove(model: Model, task: Task, *, method: Method = "auto", seed: int = 0) -> Proof:
+    """Is the model right on all of the domain? Proved, refuted with a counterexample, or unknown.
+
+    `enumeration` runs every row; `certificate` bounds the leads of a one-layer adder over all pairs of numbers, and
+    looks for a counterexample where that fails. `auto` enumerates domains of up to about a million rows; of a model
+    with more layers it can beyond that only find a counterexample.
+    """
+    if method not in ("auto", "certificate", "enumeration"):
+        raise GlassformerError(f"prove — method must be auto, certificate or enumeration, got {method!r}")
+    if task.vocabulary != model.vocabulary:
+        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    if method == "enumeration" and task.size > EXHAUSTIVE:
+        raise GlassformerError(f"{task.ref} — has {many(task.size)} rows; enumeration takes at most {EXHAUSTIVE:,}")
+    enumerated = method == "enumeration" or (method == "auto" and task.size <= EXHAUSTIVE)
+    if enumerated:
+        return _enumerated(model, task)
+    deep = method == "auto" and model.config.n_layers != 1
+    return _searched(model, task, seed) if deep else _certified(model, task, seed)
+
+
+def _enumerated(model: Model, task: Task) -> Proof:
+    verdict = verify(model, task)
+    told: dict[str, Any] = {"dtype": model.dtype, "model": digest(model), "task": task.ref, "method": "enumeration"}
+    if verdict.wrong or not verdict.checked:
+        shown = verdict.counterexamples[0] if verdict.counterexamples else None
+        reason = f"{verdict.wrong:,} wrong of {verdict.checked:,} rows"
+        result: Result = "refuted" if shown else "unknown"
+        return Proof(result, verdict.checked, None, counterexample=shown, reason=reason, **told)
+    reason = "every row was run, with this machine's rounding"
+    return Proof("proved", verdict.checked, verdict.worst_margin, counterexample=None, reason=reason, **told)
+
+
+def _searched(model: Model, task: Task, seed: int) -> Proof:
+    """For a model of more layers than the certificate covers: a counterexample, or unknown."""
+    layout_of(task)  # a task that is not covered is an error, not unknown
+    verdict = verify(model, task, seed=seed)
+    shown = next(iter(verdict.counterexamples), None)
+    found = f"{verdict.wrong:,} wrong of {verdict.checked:,} rows"
+    reason = found if shown else f"{found}, but a certificate needs a model of one layer, got {model.config.n_layers}"
+    result: Result = "refuted" if shown else "unknown"
+    return Proof(result, 0, None, model.dtype, shown, reason, digest(model), task.ref, "search")
+
+
+def _certified(model: Model, task: Task, seed: int) -> Proof:
+    layout = check_call(model, task)
+    bounder = Bounder(model, layout)
+    told: dict[str, Any] = {"dtype": model.dtype, "model": digest(model), "task": task.ref, "method": "certificate"}
+    coarse = {row: attempt(bounder, row, next(splits(bounder, row))) for row in layout.rows}
+    left = [b for tried in coarse.values() for b in tried.left]
+    found = common(model, task, seed) if left else None
+    tries = {row: search(bounder, row, tried) if tried.left and not found else tried for row, tried in coarse.items()}
+    open_ = [b for tried in tries.values() for b in tried.left]
+    cases = sum(tried.closed for tried in tries.values())
+    if not open_:
+        certificate = {
+            "model": told["model"], "task": task.ref, "dtype": model.dtype, "layout": layout.to_json(),
+            "rows": [{"row": row, "split": list(tried.split)} for row, tried in tries.items()],
+            "cases": cases, "margin": min(tried.least for tried in tries.values()) * CLAIM,
+        }  # fmt: skip
+        checked = check_certificate(model, task, certificate)
+        if checked.holds:
+            stand_by(model, task, seed)
+            reason = f"every case closes, with sums in any order in {model.dtype}{fused(model)}"
+            return Proof("proved", checked.cases, checked.margin, counterexample=None, reason=reason,
+                         certificate=certificate, **told)  # fmt: skip
+        return Proof("unknown", checked.cases, None, counterexample=None, reason=checked.reason, **told)
+    open_.sort(key=lambda b: float(np.nan_to_num(b.lead, nan=-np.inf).min()))
+    found = found or refute(model, task, bounder, open_, seed)
+    if found:
+        reason = f"{found['input']} gives {found['got']}, expected {found['expected']}"
+        return Proof("refuted", cases, None, counterexample=found, reason=reason, **told)
+    count = sum(int((~(b.lead > 0)).sum()) for b in open_)
+    reason = f"{count:,} case{'s' * (count != 1)} stayed open, the worst: {describe(layout, open_[0])}"
+    return Proof("unknown", cases, None, counterexample=None, reason=reason, **told)
+
+
+def stand_by(model: Model, task: Task, seed: int = 0) -> None:
+    """Before *proved* is said, the model is run. Should it be wrong on anything, the prover is, and says so."""
+    if found := common(model, task, seed):
+        raise GlassformerError(
+            f"prove — a defect of the prover: its certificate passes, but {found['input']} gives {found['got']}, "
+            f"expected {found['expected']}; nothing is proved. Please report it with the model"
+        )
+
+
+def fused(model: Model) -> str:
+    """What a proof does not speak of when PyTorch computes the model, as words to add."""
+    if isinstance(model.weights["embed.W_E"], np.ndarray) or model.config.norm != "layer":
+        return ""
+    return "; of model.py's layer norm, not of the fused one that PyTorch uses when nobody looks inside"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of splitting a row in one way."""
+
+    split: tuple[str, ...]
+    closed: int
+    least: float
+    left: list[Bounds]
+
+
+def attempt(bounder: Bounder, row: int, split: tuple[str, ...]) -> Attempt:
+    found = list(bounder.bounds(row, split))
+    closed = sum(int((b.lead > 0).sum()) for b in found)
+    left = [b for b in found if not (np.isfinite(b.lead) & (b.lead > 0)).all()]
+    return Attempt(split, closed, min(float(b.lead.min()) for b in found), left)
+
+
+def search(bounder: Bounder, row: int, coarse: Attempt) -> Attempt:
+    """The coarsest split of a row that closes, or the one whose worst case is best.
+
+    All pairs of the columns told apart is finer than all before: if that is no better, more columns would not help.
+    """
+    best = coarse
+    for split in itertools.islice(splits(bounder, row), 1, None):
+        finer = attempt(bounder, row, split)
+        if not finer.left:
+            return finer
+        best = max(best, finer, key=lambda tried: tried.least)
+        if set(split) == {"pair"} and not best.least > coarse.least + GAIN * abs(coarse.least):
+            break
+    return best
+
+
+def splits(bounder: Bounder, row: int) -> Iterator[tuple[str, ...]]:
+    """Ways to split the cases of a row, the coarsest first; then with one more column below."""
+    size = len(bounder.window(row))
+    ways = sorted(itertools.product(SPLITS, repeat=size), key=lambda s: s.count("pair"))
+    if bounder.window(row)[0] > 0:
+        ways += [("digit", *s) for s in ways]
+    yield from (split for split in ways if how_many(split) <= MOST_CASES)

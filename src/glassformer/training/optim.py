@@ -1,0 +1,118 @@
+"""Optimisers for theta that has a leading axis of members: AdamW from PyTorch, and Muon for many matrices at once.
+
+`torch.optim.Muon` takes one matrix at a time; here all of one shape, of all members, are orthogonalised together.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..blueprints.base import is_matrix
+from .recipe import Recipe
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic Newton–Schulz step, Keller Jordan's
+
+
+class Optimizer:
+    """One step for every member. Its state is a flat dict of tensors, with a leading axis of members if not scalars."""
+
+    def __init__(self, theta: dict[str, torch.Tensor], recipe: Recipe) -> None:
+        self.theta, self.recipe = theta, recipe
+        hidden = [n for n, t in theta.items() if recipe.optimizer == "muon" and is_matrix(n, tuple(t.shape[1:]))]
+        self.by_adamw = [n for n in theta if n not in hidden]
+        self.adamw = torch.optim.AdamW(
+            [theta[n] for n in self.by_adamw], lr=recipe.lr, betas=(recipe.beta1, recipe.beta2),
+            weight_decay=recipe.weight_decay, fused=True,
+        ) if self.by_adamw else None  # fmt: skip
+        groups: dict[tuple[int, ...], list[str]] = {}  # matrices that can be stacked, if tall ones are laid down
+        for n in hidden:
+            groups.setdefault(tuple(sorted(theta[n].shape[-2:])), []).append(n)
+        self.groups = list(groups.values())
+        self.momentum = [torch.stack([_wide(torch.zeros_like(theta[n])) for n in names], 1) for names in self.groups]
+        self.slow = {n: torch.zeros_like(t) for n, t in theta.items()} if recipe.grokfast else {}
+
+    @torch.no_grad()
+    def step(self, gradients: dict[str, torch.Tensor], rates: Any) -> None:
+        """rates [N], a NumPy array: the share of the learning rate that each member uses now."""
+        r = self.recipe
+        if r.clip:
+            _clip(list(gradients.values()), r.clip)
+        for name, slow in self.slow.items():
+            slow.lerp_(gradients[name], 1 - r.grokfast_decay)
+            gradients[name] = gradients[name] + r.grokfast * slow
+        if self.adamw:
+            self._adamw(gradients, rates)
+        if self.groups:
+            self._muon(gradients, rates)
+
+    def _adamw(self, gradients: dict[str, torch.Tensor], rates: Any) -> None:
+        assert self.adamw
+        mine = [self.theta[n] for n in self.by_adamw]
+        for n, t in zip(self.by_adamw, mine, strict=True):
+            t.grad = gradients[n].contiguous()  # the fused kernel reads memory in theta's order, whatever the strides
+        same = bool((rates == rates[0]).all())
+        self.adamw.param_groups[0]["lr"] = self.recipe.lr * float(rates[0] if same else 1.0)
+        before = [] if same else [t.clone() for t in mine]
+        self.adamw.step()
+        for t, old in zip(mine, before, strict=False):  # AdamW's whole update is proportional to its rate
+            t.copy_(old.lerp(t, _spread(rates, t)))
+
+    def _muon(self, gradients: dict[str, torch.Tensor], rates: Any) -> None:
+        r = self.recipe
+        for names, momentum in zip(self.groups, self.momentum, strict=True):
+            g = torch.stack([_wide(gradients[n]) for n in names], 1)           # N G m n, m <= n
+            momentum.lerp_(g, 1 - r.momentum)
+            update = newton_schulz(g.lerp(momentum, r.momentum))
+            for n, u in zip(names, update.unbind(1), strict=True):
+                w = self.theta[n]                                              # N in out
+                rows, columns = w.shape[-2:]
+                lr = _spread(r.muon_lr * rates, w)
+                w.mul_(1 - lr * r.weight_decay)
+                w.sub_(lr * max(1.0, columns / rows) ** 0.5 * (u.mT if rows > columns else u))
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Everything that the next step depends on."""
+        out = {f"momentum.{i}": t for i, t in enumerate(self.momentum)} | {f"slow.{n}": t for n, t in self.slow.items()}
+        for n in self.by_adamw:
+            assert self.adamw
+            out |= {f"{key}.{n}": value for key, value in self.adamw.state[self.theta[n]].items()}
+        return out
+
+    def load(self, state: dict[str, torch.Tensor]) -> None:
+        """Takes up a state that `state` gave."""
+        for full, value in state.items():
+            kind, name = full.split(".", 1)
+            if kind == "momentum":
+                self.momentum[int(name)] = value
+            elif kind == "slow":
+                self.slow[name] = value
+            else:
+                assert self.adamw
+                self.adamw.state[self.theta[name]][kind] = value
+
+
+def newton_schulz(x: torch.Tensor, steps: int = 5) -> torch.Tensor:
+    """Matrices [..., m, n], m <= n, with their singular values brought near 1."""
+    a, b, c = COEFFICIENTS
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x
+
+
+def _wide(t: torch.Tensor) -> torch.Tensor:
+    return t.mT if t.shape[-2] > t.shape[-1] else t
+
+
+def _spread(rates: Any, like: torch.Tensor) -> torch.Tensor:
+    """[N] -> [N,1,…], to be multiplied with `like`."""
+    return torch.as_tensor(np.asarray(rates), dtype=like.dtype, device=like.device).view(-1, *[1] * (like.ndim - 1))
+
+
+def _clip(gradients: list[torch.Tensor], most: float) -> None:
+    """Scales each member's gradient to a norm of at most `most`."""
+    norms = torch.cat([g.flatten(1) for g in gradients], 1).norm(dim=1)        # N
+    scale = (most / (norms + 1e-6)).clamp(max=1.0)
+    torch._foreach_mul_(gradients, [scale.view(-1, *[1] * (g.ndim - 1)) for g in gradients])

@@ -1,0 +1,7 @@
+"""Is it right? Counted over the whole domain where that can be enumerated, sampled with a stated confidence beyond."""
+
+from .checks import Progress as Progress
+from .checks import Verdict as Verdict
+from .checks import check as check
+from .checks import verify as verify
+from .confidence import upper_bound as upper_bound

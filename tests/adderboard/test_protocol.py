@@ -1,0 +1,224 @@
+"""The leaderboard's protocol: the very sums it draws, formats found by looking, verdicts that mean what they say."""
+
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer import Config, GlassformerError, Model, Vocabulary, load, refs, registry, run
+from glassformer.adderboard import protocol
+from glassformer.adderboard.protocol import EDGES, BoardVerdict, Part, answers, board, board_format, pairs, verdict
+from glassformer.counting import count
+from glassformer.decoding import decode
+from glassformer.shapes import required, shapes
+from glassformer.verification.sums import format_of
+
+FORMATS = [
+    "addition:digits=10", "addition:digits=10,order=ones", "addition:digits=10,padding=none", "addition:digits=2",
+    "digit-addition:digits=10", "digit-addition:digits=10,order=most,marks=true", "digit-addition:digits=3",
+]  # fmt: skip
+ADDERS = ["addition:digits=10", "addition:digits=10,order=ones", "adder-least", "adder-hinge"]
+
+
+def last(events):
+    *_, end = events
+    return end
+
+
+def scramble(task_ref, seed=0, scale=1.0):
+    """A model of random weights for a task: its answers are wrong, and as good as any to compare two ways."""
+    task = refs.load_task(task_ref)
+    tokens, _ = task.batch(np.array([[10**task.digits - 1] * 2]))
+    config = Config(d_vocab=len(task.vocabulary), n_ctx=tokens.shape[1], d_model=6, n_heads=2, d_mlp=4)
+    rng = np.random.default_rng(seed)
+    weights = {n: scale * rng.normal(size=shapes(config)[n]) for n in required(config)}
+    return Model(config, weights, task.vocabulary, task.ref), task
+
+
+# ── what is asked ──────────────────────────────────────────────────────────────────────────────
+def test_the_pairs_are_those_of_the_board():
+    rng = random.Random(2025)
+    drawn = pairs()
+    assert len(drawn) == 10_000 and drawn[:300] == pairs(300)
+    for a, b in drawn:
+        assert a == rng.randint(0, 9_999_999_999)
+        assert b == rng.randint(0, 9_999_999_999)
+    assert drawn[0] == (2_395_527_356, 9_334_186_774)
+    assert len(EDGES) == 10 and (9_999_999_999, 1) in EDGES and (1_111_111_111, 8_888_888_889) in EDGES
+
+
+# ── formats ────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("ref", FORMATS)
+def test_a_format_writes_what_the_task_writes(ref):
+    task = refs.load_task(ref)
+    form, rng = format_of(task), np.random.default_rng(1)
+    rows = np.concatenate([task.edges()[::50], task.sample(100, rng), rng.integers(0, 10, (20, 2))])
+    tokens, where = task.batch(rows)
+    for (a, b), row, asked in zip(rows.tolist(), tokens.tolist(), where, strict=True):
+        assert form.tokens(a, b) == row[: int(asked.argmax())]
+        assert form.number(np.array(row)[asked].tolist()) == a + b
+    assert form.steps >= where.sum(1).max()
+
+
+TEN = [(task, format_of(task)) for task in map(refs.load_task, FORMATS[:3])]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**10 - 1), st.integers(0, 10**10 - 1))
+def test_formats_of_ten_digits(a, b):
+    for task, form in TEN:
+        tokens, where = task.batch(np.array([[a, b]]))
+        assert form.tokens(a, b) == tokens[0, : int(where[0].argmax())].tolist()
+
+
+def test_what_is_no_number():
+    form = format_of(refs.load_task("addition:digits=10,order=ones"))
+    assert form.number([3, 2, 1, 13]) == 123 and form.number([3, 2, 1, 13, 7, 7]) == 123
+    assert form.number([3, 2, 1]) is None and form.number([13]) is None and form.number([3, 10, 13]) is None
+
+
+@pytest.mark.parametrize("ref,why", [
+    ("reverse", "expected a task that adds two numbers"), ("multiplication", "its answer is not the sum"),
+    ("modular-addition", "expected a task that adds two numbers"), ("add-digit", "its answer is not the sum"),
+])  # fmt: skip
+def test_tasks_that_are_none(ref, why):
+    with pytest.raises(GlassformerError, match=why):
+        format_of(refs.load_task(ref))
+
+
+# ── verdicts ───────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("ref", ADDERS)
+def test_our_adders(ref):
+    model = load(ref)
+    v = last(board(model, refs.load_task(model), n=300))
+    assert v.holds and v.edges == Part(10, 10) and v.pairs == Part(300, 300) and not v.counterexamples
+    counted = count(model)
+    assert v.counts == {way: getattr(counted, way) for way in ("unique", "distinct", "strict", "bits")}
+    assert v.accuracy == 1 and v.qualifies and v.dtype == "float64"
+
+
+@pytest.mark.parametrize("ref", [f for f in FORMATS if "digits=10" in f])
+def test_answers_are_what_the_model_says_one_at_a_time(ref):
+    model, task = scramble(ref)
+    form = board_format(model, task)
+    asked = [*EDGES, *pairs(20), (3, 40), (0, 999)]
+    got = answers(model, task, form, asked)
+    for (a, b), found in zip(asked, got, strict=True):
+        prompt = form.tokens(a, b)
+        said = decode(model, np.array(prompt), form.steps, stop=form.stop, cached=False)[len(prompt) :]
+        number = form.number(said.tolist())
+        assert found == (number if number is not None else task.answer(said))
+
+
+def test_a_damaged_adder_is_found_out():
+    model = load("addition:digits=10,order=ones")
+    W_E = model.weights["embed.W_E"].copy()
+    W_E[7] = W_E[8]  # it cannot tell 7 from 8
+    bad = replace(model, weights={**model.weights, "embed.W_E": W_E})
+    v = last(board(bad, refs.load_task(bad), n=200, keep=3))
+    assert not v.holds and not v.qualifies and len(v.counterexamples) == 3
+    for c in v.counterexamples:
+        assert c["expected"] == c["a"] + c["b"] != c["got"]
+        assert c["got"] == int(run(bad, f"{c['a']}+{c['b']}").output[::-1])
+
+
+def test_logits_that_are_not_finite_are_wrong():
+    model, task = scramble("digit-addition")
+    W = {**model.weights, "unembed.W_U": np.full_like(model.weights["unembed.W_U"], np.inf)}
+    v = last(board(replace(model, weights=W), task, n=5))
+    assert v.edges.right == v.pairs.right == 0 and v.counterexamples[0]["got"] == "logits that are not finite"
+
+
+def test_edge_cases_stand_on_their_own():
+    asked = [*EDGES, *pairs(990)]
+    got = [a + b for a, b in asked]
+    assert verdict(asked, got, 10, model="").holds
+    got[2] = "nothing"
+    v = verdict(asked, got, 10, model="")
+    assert v.qualifies and not v.holds and v.edges == Part(9, 10) and v.pairs == Part(990, 990)
+    assert v.counterexamples == [{"a": EDGES[2][0], "b": EDGES[2][1], "expected": sum(EDGES[2]), "got": "nothing"}]
+
+
+@pytest.mark.parametrize("wrong,qualifies", [(0, True), (10, True), (11, False), (1000, False)])
+def test_99_percent_qualifies(wrong, qualifies):
+    v = BoardVerdict("", edges=Part(10, 10), pairs=Part(990 - wrong, 990))
+    assert v.qualifies is v.holds is qualifies
+
+
+def test_no_layers_is_no_transformer():
+    task = refs.load_task("digit-addition")
+    config = Config(d_vocab=10, n_ctx=41, d_model=2, n_layers=0, tied=True)
+    model = Model(config, {n: np.ones(shapes(config)[n]) for n in required(config)}, task.vocabulary, task.ref)
+    with pytest.raises(GlassformerError, match="self-attention"):
+        board_format(model, task)
+
+
+# ── the command ────────────────────────────────────────────────────────────────────────────────
+def test_the_command(call):
+    status, out, err = call("verify", "adder-least", "--protocol", "adderboard")
+    counted = count(load("adder-least"))
+    assert (status, err) == (0, "")
+    assert "qualifies, 100.00 % right (99 % needed); 10 of 10 edge cases, 10,000 of 10,000 pairs" in out
+    for way, means in protocol.COUNTS.items():
+        line = next(line for line in out.splitlines() if line.startswith(way))
+        assert line.split()[1] == f"{getattr(counted, way):,}" and means in line
+
+
+def test_the_command_as_json(call):
+    status, out, _ = call("verify", "addition:digits=10", "--protocol", "adderboard", "--json", "--dtype", "float32")
+    got = json.loads(out)
+    assert status == 1 and got["holds"] is False and got["dtype"] == "float32"  # its constants need float64
+    assert set(got) == {
+        "ref", "protocol", "model", "edges", "pairs", "counterexamples", "counts", "task", "dtype", "submission",
+        "accuracy", "threshold", "qualifies", "holds",
+    }  # fmt: skip
+    assert len(got["counterexamples"]) == 10 and got["edges"]["of"] == 10 and got["pairs"]["of"] == 10_000
+
+
+BAD = [
+    (["addition:digits=3"], "the board adds numbers of 10 digits, this task has numbers of 3"),
+    (["adder-least", "--task", "addition:digits=10"], "has 12 tokens: 0123456789+=; the model's vocabulary has 10"),
+    (["reverse"], "expected a task that adds two numbers"),
+    (["adder-least", "--sample", "5"], "leave out --sample"),
+    (["adder-least", "--all", "--out", "x"], "leave out --all, --out"),
+    (["adder-least", "--trust"], "leave out --trust"),
+    (["x.py", "--trust", "--task", "addition"], "leave out --task"),
+    (["x.py", "--trust"], "x.py — cannot be read: No such file"),
+]
+
+
+@pytest.mark.parametrize("words,part", BAD, ids=str)
+def test_refusals_are_one_line(call, words, part):
+    status, out, err = call("verify", *words, "--protocol", "adderboard")
+    assert status == 2 and out == "" and part in err and err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_other_refusals(call):
+    status, _, err = call("verify", "adder-least", "--protocol", "chess")
+    assert status == 2 and "--protocol chess — expected adderboard" in err
+    status, _, err = call("verify", "adder-least", "--trust")
+    assert status == 2 and "goes with --protocol" in err
+    digits = Vocabulary("0123456789")
+    assert Vocabulary.numbers(10) != digits  # or the next line would test nothing
+    model = replace(load("adder-least"), vocabulary=Vocabulary.numbers(10))
+    with pytest.raises(GlassformerError, match="the model's vocabulary has 10 tokens: 0 1 2"):
+        board_format(model, refs.load_task("digit-addition"))
+
+
+# ── all of it ──────────────────────────────────────────────────────────────────────────────────
+def shipped():
+    made = sorted(name for name in registry.entries("program") if name.startswith("adder-"))
+    return ["addition:digits=10", "addition:digits=10,order=ones", *made,
+            *(name for name in refs.trained() if name.startswith("adder-10"))]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ref", shipped())
+def test_all_of_the_sums(ref):
+    model = load(ref)
+    v = last(board(model, refs.load_task(model)))
+    assert v.holds and v.edges == Part(10, 10) and v.pairs == Part(10_000, 10_000)

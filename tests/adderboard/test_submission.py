@@ -1,0 +1,229 @@
+"""Submission files: alone, counted as we count, and saying what the model says when called as the board calls them."""
+
+import ast
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from glassformer import Config, GlassformerError, Model, blueprints, load, refs
+from glassformer.adderboard import submission as adderboard
+from glassformer.adderboard.protocol import EDGES, Part, answers, board_format, pairs
+from glassformer.adderboard.submission import Adderboard, source
+from glassformer.adderboard.trust import submission
+from glassformer.bridges import common, export
+from glassformer.bridges.inline import formula
+from glassformer.checkpoint import save
+from glassformer.counting import count
+from glassformer.shapes import required, shapes
+from helpers import largest_difference
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # more only get into each other's way in so small a model
+    yield
+    torch.set_num_threads(before)
+
+
+def written(model, tmp_path):
+    """The file, without the checks of export: text, and what it defines."""
+    text = source(model, board_format(model, refs.load_task(model)))
+    path = tmp_path / "submission.py"
+    path.write_text(text)
+    made = {"__name__": "submission"}
+    exec(compile(text, path, "exec"), made)
+    return path, text, made
+
+
+def scramble(task_ref, plan="", seed=0, **choices):
+    """A model of random weights, by a blueprint if one is named."""
+    task = refs.load_task(task_ref)
+    T = task.batch(np.array([[10**task.digits - 1] * 2]))[0].shape[1]
+    sizes = {"d_model": 6, "n_heads": 2, "d_head": 3, "d_mlp": 4, "n_layers": 2}
+    config = Config(d_vocab=len(task.vocabulary), n_ctx=T, **(sizes | choices))
+    rng = np.random.default_rng(seed)
+    weights = {n: rng.normal(size=shapes(config)[n]) for n in required(config)}
+    if config.norm != "none":
+        weights["ln_final.w"] = rng.normal(size=config.d_model)
+    if not plan:
+        return Model(config, weights, task.vocabulary, task.ref)
+    made = blueprints.make(plan)
+    theta = {n: np.asarray(t) for n, t in made.start(weights, rng).items()}
+    theta = {n: t + rng.normal(size=t.shape) for n, t in theta.items()}
+    whole = made.expand(theta, {n: w.shape for n, w in weights.items()})
+    return Model(config, whole, task.vocabulary, task.ref, blueprint=made.ref, theta=theta)
+
+
+def numbers_of(model, asked):
+    """What the model says itself; -1 for what is no number."""
+    task = refs.load_task(model)
+    return [x if isinstance(x, int) else -1 for x in answers(model, task, board_format(model, task), asked)]
+
+
+TINY = {"n_layers": 1, "d_model": 3, "n_heads": 1, "d_head": 4, "d_mlp": 2, "activation": "relu", "norm": "none",
+        "positions": "rotary", "tied": True}  # fmt: skip
+MODELS = [
+    ("addition:digits=10", "", {}), ("addition:digits=10,order=ones", "", {"positions": "rotary", "norm": "rms"}),
+    ("digit-addition", "", {"positions": "alibi", "qk_norm": True}),
+    ("digit-addition:order=most,marks=true", "low-rank:rank=1", {"activation": "gelu_new", "tied": True}),
+    ("digit-addition", "shared", {}), ("digit-addition", "rotated:seed=3", {"norm": "none"}),
+    ("addition:digits=10,padding=none", "dense", {}), ("digit-addition", "mirror-adder", TINY),
+    ("digit-addition", "mirror-adder:form=free", TINY),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("task,plan,choices", MODELS, ids=str)
+def test_logits_and_answers_are_ours(task, plan, choices, tmp_path):
+    model = scramble(task, plan, **choices)
+    path, _, made = written(model, tmp_path)
+    tokens = common.test_batch(model)[:50]
+    assert largest_difference(model(tokens), Adderboard().logits(path, tokens)) < 1e-9
+    net, metadata = made["build_model"]()
+    assert metadata["params"] == count(model).unique == sum(p.numel() for p in net.parameters())
+    assert not list(net.buffers()) and isinstance(net, torch.nn.Module)
+    assert set(metadata) == {"name", "author", "params", "architecture", "tricks"}
+    asked = [*EDGES, *pairs(10), (5, 70)]
+    assert [made["add"](net, a, b) for a, b in asked] == numbers_of(model, asked)
+
+
+@pytest.mark.parametrize("ref", ["adder-least", "adder-hinge", "addition:digits=10"])
+def test_our_adders_in_a_file(ref, tmp_path):
+    model = load(ref)
+    _, text, made = written(model, tmp_path)
+    net, metadata = made["build_model"]()
+    assert metadata["params"] == count(model).unique and metadata["name"] == ref
+    for a, b in [*EDGES, *pairs(15)]:
+        assert made["add"](net, a, b) == a + b
+    for way in ("unique", "distinct", "strict", "bits"):
+        assert f"{getattr(count(model), way):,}" in next(x for x in text.splitlines() if x.startswith(f"    {way}"))
+
+
+@pytest.mark.slow
+def test_a_file_stands_alone(tmp_path):
+    _, text, _ = written(load("adder-hinge"), tmp_path)
+    roots = {
+        n.names[0].name.split(".")[0] if isinstance(n, ast.Import) else n.module
+        for n in ast.walk(ast.parse(text)) if isinstance(n, (ast.Import, ast.ImportFrom))
+    }  # fmt: skip
+    assert roots <= {"math", "numpy", "torch"}
+    code = "import submission as s; m, d = s.build_model(); print(s.add(m, 9999999999, 1), d['params'])"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}; print('glassformer' in sys.modules)"
+    said = subprocess.run([sys.executable, "-I", "-B", "-c", code], capture_output=True, text=True)
+    assert said.stdout == "10000000000 8\nFalse\n", said.stderr
+    assert "class Adder" in text and text.count("THETA") == 3
+
+
+def test_forward_has_no_carry_and_no_loop(tmp_path):
+    """The board's rule: forward is tensors in, logits out; what loops over answer tokens knows nothing of addition."""
+    _, text, made = written(load("adder-least"), tmp_path)
+    assert "carry" not in text.partition("def generate")[2]
+    net, _ = made["build_model"]()
+    assert net(torch.zeros((3, 31), dtype=torch.int64)).shape == (3, 31, 10)
+
+
+@pytest.mark.parametrize("ref,made", [
+    ("adder-least", "weights set by hand"),
+    ("adder-10-7p.safetensors", "trained: the form by hand, its numbers fitted"),
+    ("adder-10-34p.safetensors", "trained: the form by hand, its numbers fitted"),
+])  # fmt: skip
+def test_metadata_say_how_it_was_made(ref, made):
+    assert adderboard.tricks(load(ref))[0] == made
+
+
+def test_theta_is_really_what_the_arrays_are_made_from(tmp_path):
+    _, _, made = written(load("adder-least"), tmp_path)
+    net, _ = made["build_model"]()
+    before = net(torch.tensor([[0, 1, 2]]))
+    with torch.no_grad():
+        net.theta[0] += 1
+    assert not torch.equal(before, net(torch.tensor([[0, 1, 2]])))
+
+
+def test_export_measures_and_says(tmp_path, monkeypatch):
+    monkeypatch.setattr(adderboard, "TRIED", 20)
+    model = load("adder-least")
+    done = export(model, "adderboard", tmp_path / "mine.py")
+    assert done.parity < 1e-12 and done.differ == 0 and [p.name for p in tmp_path.iterdir()] == ["mine.py"]
+    assert done.notes[0].startswith("loaded as the board does, one sum at a time: all answers to 10 edge cases and ")
+    assert done.notes[0].endswith("and 20 pairs are ours, 30 are right")
+    assert any(note.startswith(f"strict {count(model).strict}: ") for note in done.notes)
+    *_, v = submission(tmp_path / "mine.py", trust=True, n=20)
+    assert v.holds and v.edges == Part(10, 10) and v.submission["parameters"] == count(model).unique
+
+
+def test_a_file_that_says_otherwise_is_not_put_in_place(tmp_path, monkeypatch):
+    right, swap = adderboard.source, ("digits(a), digits(b)", "digits(b), digits(5)")
+    monkeypatch.setattr(adderboard, "TRIED", 0)
+    monkeypatch.setattr(adderboard, "source", lambda *x: right(*x).replace(*swap))
+    with pytest.raises(GlassformerError, match=r"the file says 0\+0 = 5, the model itself 0"):
+        export(load("adder-least"), "adderboard", tmp_path / "x.py")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lora_is_counted_with_its_base(tmp_path, monkeypatch):
+    base = scramble("digit-addition")
+    save(base, tmp_path / "base.safetensors")
+    plan = f'lora:base="{tmp_path / "base.safetensors"}",rank=1'
+    made, rng = blueprints.make(plan), np.random.default_rng(0)
+    theta = {n: rng.normal(size=t.shape) for n, t in made.start(base.weights, rng).items()}
+    weights = made.expand(theta, {n: w.shape for n, w in base.weights.items()})
+    model = replace(base, weights=weights, blueprint=made.ref, theta=theta)
+    monkeypatch.setattr(adderboard, "ask", lambda path, asked, limits: said)
+    said = [{"event": "answer", "got": x} for x in numbers_of(model, [*EDGES, *pairs(adderboard.TRIED)])]
+    notes = Adderboard().write(model, tmp_path / "x.py")
+    assert "its base is made of numbers too" in notes[-1] and f"unique {count(model).total:,}: " in notes[1]
+    assert largest_difference(model(tokens := [[1, 2, 3]]), Adderboard().logits(tmp_path / "x.py", tokens)) < 1e-9
+    assert count(model).total > count(model).unique
+
+
+@pytest.mark.parametrize("ref,name,why", [
+    ("addition:digits=3", "x.py", "the board adds numbers of 10 digits, this task has numbers of 3"),
+    ("reverse", "x.py", "expected a task that adds two numbers"),
+    ("adder-least", "x.txt", "expected a name that ends in .py"),
+])  # fmt: skip
+def test_refusals(call, tmp_path, ref, name, why):
+    status, out, err = call("export", ref, "--to", "adderboard", "--out", tmp_path / name)
+    assert status == 2 and out == "" and why in err and err.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+def test_refusals_of_models():
+    with pytest.raises(GlassformerError, match="expected a model for a task of addition"):
+        Adderboard().check(replace(load("adder-least"), task=""))
+    model = scramble("digit-addition")
+    W = np.full_like(model.weights["embed.W_E"], np.nan)
+    with pytest.raises(GlassformerError, match=r"embed.W_E has numbers that are not finite"):
+        Adderboard().check(replace(model, weights={**model.weights, "embed.W_E": W}))
+    with pytest.raises(GlassformerError, match="are more than a file should hold"):
+        Adderboard().check(scramble("digit-addition", d_model=200, d_mlp=400))
+
+
+def test_a_formula_is_cut_to_what_it_needs():
+    imports, parts, expression = formula("low-rank:rank=3")
+    text = "\n".join(parts)
+    assert expression == "LowRank(rank=3)" and not imports
+    assert not any(word in text for word in ("svd", "def start", "Annotated", "Mapping", ") ->", "@blueprint"))
+    assert "class Blueprint" in text
+    least = "\n".join(formula("adder-least")[1])
+    assert least.count("def expand") == 1 and "theta_shapes" not in least  # the bases' own are not reached
+
+
+SHIPPED = [name for name in refs.trained() if name.startswith("adder-10")]
+
+
+SOME = "adder-prefix", "addition:digits=10", *SHIPPED
+
+
+# One file is asked for all of the board's pairs; the models themselves are, in test_protocol.py and test_tiny.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("ref,n", [("adder-least", 10_000), *((ref, 300) for ref in SOME)])
+def test_a_file_passes_the_protocol(ref, n, tmp_path):
+    export(load(ref), "adderboard", tmp_path / "x.py")
+    *_, v = submission(tmp_path / "x.py", trust=True, n=n)
+    assert v.holds and v.edges == Part(10, 10) and v.pairs == Part(n, n)
+    assert v.submission["parameters"] == v.submission["metadata"]["params"] == count(load(ref)).unique

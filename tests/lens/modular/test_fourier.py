@@ -1,0 +1,293 @@
+"""Numbers as waves: against NumPy's FFT and plain least squares, and on programs whose frequencies are known."""
+
+import json
+import math
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError, Model, load, load_task
+from glassformer.lens.modular import apart as modular
+from glassformer.lens.modular import clock, fourier
+from glassformer.lens.modular.apart import progress, take_apart
+from glassformer.programs.modular_addition import frequencies
+from glassformer.tasks.modular_addition import ModularAddition
+from helpers import random_model
+
+MODULI = [2, 3, 4, 7, 12, 13]
+
+
+def sums(p, minus=False):
+    a, b = np.indices((p, p))
+    return (a - b if minus else a + b) % p
+
+
+@pytest.mark.parametrize("p", MODULI)
+def test_the_basis_is_orthonormal_and_knows_its_frequencies(p):
+    rows, k = fourier.basis(p)
+    assert np.allclose(rows @ rows.T, np.eye(p), atol=1e-12)
+    spectrum = np.abs(np.fft.rfft(rows, axis=1))
+    assert (spectrum.argmax(1) == k).all() and k.max() == p // 2
+
+
+@pytest.mark.parametrize("p", MODULI)
+def test_a_spectrum_is_the_power_of_the_fft(p):
+    table = np.random.default_rng(p).normal(size=(p, 5))
+    power = (np.abs(np.fft.fft(table, axis=0)) ** 2).sum(1)
+    both = np.array([power[k] + (power[p - k] if 2 * k != p else 0) for k in range(1, p // 2 + 1)])
+    found = fourier.spectrum(table)
+    assert np.allclose(found.shares, both / both.sum())
+    assert found.constant == pytest.approx(power[0] / power.sum())
+
+
+@pytest.mark.parametrize("k", [1, 17, 55, 56])
+def test_every_frequency_is_found_the_last_one_too(k):
+    found = fourier.spectrum(np.cos(2 * np.pi * k * np.arange(113) / 113 + 0.3)[:, None])
+    assert found.order[0] == k and found.shares[k - 1] == pytest.approx(1)
+    assert found.key() == [k] and found.needed() == 1 and found.gini == pytest.approx(1 - 1 / 56)
+    neuron = np.maximum(0, np.cos(2 * np.pi * k * sums(113) / 113))[..., None]
+    assert fourier.single_frequency(neuron)[:, 0].argmax() + 1 == k
+
+
+def test_key_and_needed_by_their_rules():
+    found = fourier.Spectrum(np.array([0.50, 0.0, 0.44, 0.021, 0.019, 0.02]), 0.0)
+    assert found.key() == [1, 3, 4, 6]  # power from a 25th of the largest: 0.02
+    assert (found.needed(0.5), found.needed(0.9), found.needed(0.95), found.needed(1.0)) == (1, 2, 3, 5)
+    assert found.share([1, 3]) == pytest.approx(0.94) and found.order[:2] == [1, 3]
+
+
+def test_a_constant_table_has_no_waves():
+    found = fourier.spectrum(np.full((7, 3), 0.1))
+    assert not found.shares.any() and found.constant == pytest.approx(1) and found.key() == []
+    with pytest.raises(GlassformerError, match="at least 2 numbers, got 1"):
+        fourier.spectrum(np.ones((1, 3)))
+
+
+def test_gini():
+    assert fourier.gini([1, 1, 1, 1]) == pytest.approx(0) and fourier.gini([0, 0, 0, 5]) == pytest.approx(0.75)
+    x = np.random.default_rng(0).uniform(size=9)
+    assert fourier.gini(x) == pytest.approx(np.abs(x[:, None] - x).mean() / (2 * x.mean()))
+    assert fourier.gini([0, 0]) == 0
+    assert fourier.Spectrum(np.array([0.64, 0.36]), 0.0).gini == pytest.approx(0.2 / 2.8)  # of the sizes 0.8 and 0.6
+
+
+@pytest.mark.parametrize("p", MODULI)
+def test_single_frequency_is_a_least_squares_fit(p):
+    rng = np.random.default_rng(p)
+    x = rng.normal(size=(p, p, 3))
+    x[..., 2] = 4.0  # never changes
+    shares = fourier.single_frequency(x)
+    a, b = np.indices((p, p)).reshape(2, -1)
+    for k in range(1, p // 2 + 1):
+        in_a, in_b = ([np.ones(p * p), np.cos(2 * np.pi * k * v / p), np.sin(2 * np.pi * k * v / p)] for v in (a, b))
+        features = np.stack([f * g for f in in_a for g in in_b], 1)
+        for f in (0, 1):
+            y = x[..., f].ravel()
+            left = y - features @ np.linalg.lstsq(features, y, rcond=None)[0]
+            assert shares[k - 1, f] == pytest.approx(1 - (left**2).sum() / ((y - y.mean()) ** 2).sum(), abs=1e-9)
+    assert not shares[:, 2].any()
+
+
+@pytest.mark.parametrize("minus", [False, True])
+@pytest.mark.parametrize("p", MODULI)
+def test_waves_of_the_result_are_a_projection(p, minus):
+    rng, result = np.random.default_rng(p), sums(p, minus)
+    table, keep = rng.normal(size=(p, p, 4)), [1, p // 2]
+    part = fourier.waves_of_result(table, result, keep)
+    angle = 2 * np.pi * result.ravel()[:, None] * np.array(sorted(set(keep))) / p
+    features = np.concatenate([np.cos(angle), np.sin(angle)], 1)
+    flat = table.reshape(p * p, -1)
+    fitted = features @ np.linalg.lstsq(features, flat, rcond=None)[0]
+    assert np.allclose(part.reshape(p * p, -1), fitted, atol=1e-9)
+
+
+@pytest.mark.parametrize("p", [3, 4, 13])
+def test_cosines_are_least_squares(p):
+    result = sums(p)
+    table = np.random.default_rng(p).normal(size=(p, p, p))
+    d = (result[..., None] - np.arange(p)).ravel() % p
+    features = np.cos(2 * np.pi * np.outer(d, np.arange(p // 2 + 1)) / p)
+    assert np.allclose(fourier.cosines(table, result), np.linalg.lstsq(features, table.ravel(), rcond=None)[0])
+    strengths = np.arange(p // 2 + 1.0)
+    made = fourier.sum_of_cosines(strengths, result, list(range(p // 2 + 1)))
+    assert np.allclose(fourier.cosines(made, result), strengths)
+
+
+@pytest.mark.parametrize("operation", ["+", "-"])
+@pytest.mark.parametrize("variant", ["clock", "pizza"])
+@pytest.mark.parametrize("p", [23, 59])
+def test_the_dials_of_a_program_are_found(p, variant, operation):
+    model = load(f"modular-addition:p={p},variant={variant},operation={operation}")
+    found = take_apart(model, load_task(model))
+    assert found.accuracy == 1 and found.key == sorted(frequencies(p, variant == "pizza"))
+    assert found.readout.share(found.key) == pytest.approx(1)
+    doubled = [min(2 * k % p, -2 * k % p) in found.key for k in found.key]  # a clock's embedding has these too
+    assert found.key_share == pytest.approx(1 if variant == "pizza" else (5 + sum(doubled)) / 10)
+    strengths = np.array(list(found.cosines.values()))
+    assert np.allclose(strengths, 1 if variant == "clock" else 4 / np.pi, rtol=0.02)  # mean of |2cos x| is 4/π
+    assert (found.symmetricity is None) == (operation == "-")
+    losses = found.losses["all"]
+    assert losses.restricted <= losses.full + 1e-3 and losses.excluded > math.log(p)
+    if p == 59:
+        assert found.kind == variant
+        assert found.explained > 0.99 if variant == "clock" else found.explained < 0.9
+
+
+def test_numbers_as_numbers_are_no_waves():
+    model = load("modular-addition:p=59")
+    found = take_apart(model, load_task(model))
+    assert found.kind == "neither" and found.accuracy == 1
+    assert found.losses["all"].restricted > 3 * found.losses["all"].full
+
+
+def test_losses_are_what_they_say():
+    """Every loss again, pair by pair, in the plain way."""
+    model = load("modular-addition:p=11,variant=pizza")
+    task = load_task(model)
+    rows = task.rows(0, 121)
+    train = rows[::3]
+    found = take_apart(model, task, key=[1, 2], train_rows=train)
+    logits = model(task.batch(rows)[0][:, :-1], last=1)[:, 0, :11]
+    s, c = rows.sum(1) % 11, np.arange(11)
+    waves = np.stack([f(2 * np.pi * k * s / 11) for k in (1, 2) for f in (np.cos, np.sin)], 1)
+    part = waves @ np.linalg.lstsq(waves, logits, rcond=None)[0]
+    centred = logits - logits.mean(1, keepdims=True)
+    ideal = sum(
+        w * ((w * centred).sum() / (w * w).sum())
+        for w in (np.cos(2 * np.pi * k * (s[:, None] - c) / 11) for k in (1, 2))
+    )
+
+    def loss(x, which):
+        chances = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+        return -np.log(chances[np.arange(121), s])[which].mean()
+
+    of = np.zeros(121, dtype=bool)
+    of[::3] = True
+    for name, which in (("all", of | True), ("train", of), ("test", ~of)):
+        wanted = [loss(x, which) for x in (logits, part + logits.mean(0), logits - part, ideal)]
+        got = found.losses[name]
+        assert np.allclose([got.full, got.restricted, got.excluded, got.cosines], wanted)
+    alone = waves[:, :2] @ np.linalg.lstsq(waves[:, :2], logits, rcond=None)[0]
+    assert list(found.without) == [1, 2] and found.without[1] == pytest.approx(loss(logits - alone, of | True))
+    assert found.explained == pytest.approx(1 - ((centred - ideal) ** 2).sum() / (centred**2).sum())
+    assert found.squares == pytest.approx(sum((w**2).sum() for w in model.weights.values()))
+
+
+@pytest.mark.parametrize("choices", [
+    {"norm": "none", "n_layers": 1}, {"n_layers": 3, "plus": True}, {"n_layers": 2, "norm_first": False},
+    {"n_layers": 0}, {"n_layers": 1, "d_mlp": 0}, {"norm": "rms", "positions": "rotary", "tied": True},
+    {"mask": "none", "n_layers": 1},
+])  # fmt: skip
+def test_any_model_can_be_taken_apart(choices):
+    task = ModularAddition(p=7, plus=choices.pop("plus", False))
+    task.ref = "modular-addition:p=7"
+    made = random_model(d_vocab=len(task.vocabulary), **choices)
+    model = Model(made.config, made.weights, task.vocabulary)
+    found = take_apart(model, task)
+    assert set(found.key) <= {1, 2, 3} and len(found.neurons) == (made.config.n_layers if made.config.d_mlp else 0)
+    assert found.plane.shape == (4, 4) and found.right.shape == (7, 7)
+    assert np.isfinite(json.loads(json.dumps(found.to_json()))["losses"]["all"]["excluded"])
+    assert str(found).startswith("modular-addition:p=7: ")
+    if made.config.n_layers == 0:  # the stream at `=` knows nothing of a and b
+        assert found.symmetricity == 0 and found.irrelevance == pytest.approx(1)
+
+
+def test_torch_weights_and_float32_give_the_same():
+    model = load("modular-addition:p=13,variant=pizza")
+    one, two = (take_apart(m, load_task(model)) for m in (model, model.torch("float32")))
+    assert one.key == two.key and one.losses["all"].full == pytest.approx(two.losses["all"].full, rel=1e-4)
+
+
+def test_the_way_out_is_the_derivative_of_the_logits():
+    """For one neuron more, the logits move along the way out, up to the norm's scale."""
+    for norm in ("none", "layer", "rms"):
+        model = random_model(norm=norm, n_layers=1, extras=True)
+        bumped = {}
+        for bump in (0.0, 1e-6):
+            def tap(name, x, bump=bump):
+                return x + bump * (np.arange(5) == 2) if name.endswith("hook_post") else x
+
+            bumped[bump] = model(np.array([[1, 2, 3]]), tap=tap)[0, -1]
+        slope = (bumped[1e-6] - bumped[0.0]) / 1e-6
+        way = modular._way_out(model, 7)[:, 2]
+        if norm == "none":
+            assert np.allclose(slope, way, atol=1e-6)
+        else:  # the scale moves as well, which adds a multiple of the logits' own direction
+            b = model.weights["unembed.b_U"] + model.weights["ln_final.b"] @ model.weights["unembed.W_U"]
+            two = np.stack([way, bumped[0.0] - b], 1)
+            assert np.allclose(two @ np.linalg.lstsq(two, slope, rcond=None)[0], slope, atol=1e-5)
+
+
+def test_distance_irrelevance_of_what_depends_on_one_thing_alone():
+    a, b = np.indices((13, 13))
+    by_sum, by_distance = np.cos((a + b) % 13), np.cos((a - b) % 13)
+    assert clock.distance_irrelevance(by_sum) == pytest.approx(1)
+    assert clock.distance_irrelevance(by_distance) == pytest.approx(0)
+    assert clock.distance_irrelevance(by_sum, "-") == pytest.approx(0)
+    assert clock.distance_irrelevance(np.full((5, 5), 3.0)) == 1
+
+
+def test_gradient_symmetricity_is_that_of_differences():
+    """Against finite differences of the logit, for a model whose attention chooses."""
+    task = ModularAddition(p=5, plus=True)
+    made = random_model(d_vocab=7, n_layers=1, positions="learned")
+    model = Model(made.config, made.weights, task.vocabulary)
+    drawn = np.random.default_rng(3).integers(0, 5, (4, 3))
+    tokens, h, cosines = task.batch(drawn[:, :2])[0][:, :-1], 1e-5, []
+    for row, c in zip(tokens, drawn[:, 2], strict=True):
+        gradient = np.zeros((2, 4))
+        for i, at in enumerate((0, 2)):
+            for d in range(4):
+                def tap(name, x, sign=1.0, at=at, d=d):
+                    bump = np.zeros((4, 4))
+                    bump[at, d] = sign * h
+                    return x + bump if name == "hook_embed" else x
+
+                up, down = (model(row[None], tap=lambda n, x, s=s: tap(n, x, s))[0, -1, c] for s in (1.0, -1.0))
+                gradient[i, d] = (up - down) / (2 * h)
+        cosines.append(gradient[0] @ gradient[1] / np.linalg.norm(gradient[0]) / np.linalg.norm(gradient[1]))
+    assert clock.gradient_symmetricity(model, task, triples=4, seed=3) == pytest.approx(np.mean(cosines), abs=1e-5)
+
+
+def test_attention_that_does_not_choose_is_symmetric_in_a_clock_too():
+    for variant in ("clock", "pizza", "analog"):
+        model = load(f"modular-addition:p=23,variant={variant}")
+        assert clock.gradient_symmetricity(model, load_task(model)) == pytest.approx(1)
+
+
+def test_progress_uses_the_frequencies_of_the_last():
+    model = load("modular-addition:p=13,variant=pizza")
+    task = load_task(model)
+    rng = np.random.default_rng(0)
+    noisy = replace(model, weights={n: w + rng.normal(size=w.shape) for n, w in model.weights.items()})
+    train = task.rows(0, 50)
+    first, last = progress([(0, noisy), (9, model)], task, train)
+    whole = take_apart(model, task, train_rows=train)
+    assert (first.step, last.step, last.accuracy) == (0, 9, 1.0)
+    assert (last.gini, last.squares) == pytest.approx((whole.embedding.gini, whole.squares))
+    for found, alone in ((last, whole), (first, take_apart(noisy, task, key=whole.key, train_rows=train))):
+        assert list(found.losses) == list(alone.losses) == ["all", "train", "test"]
+        for name, losses in found.losses.items():
+            assert asdict(losses) == pytest.approx(asdict(alone.losses[name]))
+    assert json.dumps(last.to_json())
+    with pytest.raises(GlassformerError, match="at least one checkpoint"):
+        progress([], task)
+
+
+def test_other_tasks_are_refused():
+    for ref in ("reverse", "modular-addition:p=7,operation=*"):
+        task = load_task(ref)
+        with pytest.raises(GlassformerError, match=r"expected the task modular-addition with operation \+ or -"):
+            take_apart(load("modular-addition:p=7"), task)
+    with pytest.raises(GlassformerError, match="the model's vocabulary has 8 tokens"):
+        take_apart(load("modular-addition:p=7"), load_task("modular-addition:p=11"))
+    with pytest.raises(GlassformerError, match="frequencies from 1 to 3, got 4"):
+        take_apart(load("modular-addition:p=7"), load_task("modular-addition:p=7"), key=[1, 4])
+
+
+def test_logits_that_are_not_finite_are_an_error():
+    model = load("modular-addition:p=7,variant=pizza")
+    broken = {n: w * np.nan if n.endswith("W_out") else w for n, w in model.weights.items()}
+    with pytest.raises(GlassformerError, match="not finite"):
+        take_apart(replace(model, weights=broken), load_task(model))

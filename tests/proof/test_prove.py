@@ -1,0 +1,453 @@
+"""The prover: its bounds against what models really compute, what it proves, and what it must not."""
+
+import itertools
+import json
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from glassformer import Config, GlassformerError, Model, Vocabulary, arrays, load, refs
+from glassformer.model import ACTIVATIONS, zeros
+from glassformer.proof import check_certificate, prove
+from glassformer.proof.bounds import Bounder
+from glassformer.proof.checker import check_call
+from glassformer.proof.columns import best, cases_of, largest
+from glassformer.proof.forms import CURVED, LIBRARY, Arithmetic, Form, exact
+from glassformer.proof.layout import layout_of
+from glassformer.proof.refute import common, refute, tokens_of
+from glassformer.proof.search import attempt, splits
+from glassformer.tasks.addition import Addition
+from glassformer.verification import verify
+from helpers import prove_once, random_model
+
+ADDERS = ["addition:digits=10", "adder-hinge:dtype=float32"]
+MORE = ["addition:digits=10,order=ones", "adder-least", "adder-hinge", "adder-hinge:norm=rms"]
+
+
+def case_of(cases, rows):
+    """Which case each pair of numbers is in, [B]; −1 for none."""
+    mine, names = np.zeros(len(rows), np.int64), np.zeros(len(cases), np.int64)
+    for step, way in zip(cases.window, cases.ways, strict=True):
+        power = 10**step.column
+        carry, (a, b) = (rows % power).sum(1) // power, (rows // power % 10).T
+        owner = np.full(200, -1)
+        for i in range(len(step.enter)):
+            owner[step.members(i)] = i
+        mine, names = 200 * mine + owner[100 * carry + 10 * a + b], 200 * names + way
+    assert len(set(names)) == len(names), "two cases are the same"
+    number = dict(zip(names.tolist(), range(len(names)), strict=True))
+    return np.array([number.get(name, -1) for name in mine.tolist()])
+
+
+# ── columns ────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("order", ["most", "ones"])
+@pytest.mark.parametrize("split", [("digit", "digit"), ("pair", "digit"), ("digit", "digit", "digit")])
+def test_sums_over_positions_are_bounded_exactly(order, split):
+    task = Addition(2, order)
+    layout = layout_of(task)
+    rows, rng = task.rows(0, task.size), np.random.default_rng(0)
+    tokens = task.batch(rows)[0]
+    cases = cases_of(layout, range(2 - len(split) + 1, 3), split)
+    which = case_of(cases, rows)
+    assert set(which) == set(range(len(cases))), "every pair is in a case, and no case is empty"
+    for row in layout.rows:
+        terms = rng.normal(size=(1, row + 1, len(task.vocabulary))).astype(np.longdouble)
+        sums = terms[0][np.arange(row + 1), tokens[:, : row + 1]].sum(1)
+        brute = np.full(len(cases), -np.inf, np.longdouble)
+        np.maximum.at(brute, which, sums)
+        np.testing.assert_allclose(largest(layout, row, terms, cases)[0].astype(float), brute.astype(float), rtol=1e-12)
+        for i in rng.integers(0, len(cases), 5):
+            pair = best(layout, row, terms[0], cases, i)
+            got = terms[0][np.arange(row + 1), tokens_of(layout, pair)[: row + 1]].sum()
+            assert abs(got - brute[i]) < 1e-12 and case_of(cases, np.array([pair]))[0] == i
+
+
+def test_layouts_are_read_off_the_tasks():
+    assert layout_of(Addition(2)).to_json() == ["a1", "a0", "=10", "b1", "b0", "=11", "s2", "s1", "s0"]
+    assert layout_of(Addition(1, "ones")).to_json() == ["a0", "=10", "b0", "=11", "s0", "s1", "=13"]
+    digits = layout_of(refs.load_task("digit-addition:digits=3"))
+    columns = ["=0", "a0", "a1", "a2", "=0", "=0", "b0", "b1", "b2", "=0", "s0", "s1", "s2", "s3"]
+    assert digits.to_json() == columns and digits.first == 10
+
+
+# ── forms ──────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("kind", ["relu", *CURVED])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_activations_are_enclosed(kind, dtype):
+    rng = np.random.default_rng(0)
+    mid, gen, rad = rng.normal(size=(200, 4)) * 3, rng.normal(size=(2, 200, 4)), rng.random((200, 4))
+    x = Form(*(np.asarray(p * 10 ** rng.uniform(-9, 0, (200, 1)), np.longdouble) for p in (mid, gen, rad)))
+    y = Arithmetic(dtype).activation(kind, x)
+    for _ in range(50):
+        e, own = rng.uniform(-1, 1, (2, 200, 1)).round(), rng.uniform(-1, 1, (200, 4)).round()
+        at = (x.mid + (e * x.gen).sum(0) + own * x.rad).astype(dtype)
+        off = np.abs(ACTIVATIONS[kind](arrays.of(at), at) - y.mid - (e * y.gen).sum(0))
+        assert (off <= y.rad + 2.0**-20 * (dtype == "float32") * np.abs(at) + 2.0**-50).all()
+
+
+@pytest.mark.parametrize("kind", list(CURVED))
+def test_curvature_and_library_errors_are_within_what_is_assumed(kind):
+    x = np.linspace(-12, 12, 2_400_001)
+    f = ACTIVATIONS[kind](arrays.of(x), x)
+    h = x[1] - x[0]
+    assert np.abs(np.diff(f, 2) / h**2).max() < CURVED[kind] + 1e-3  # the difference quotient's rounding
+    single = x.astype("float32")
+    exactly = ACTIVATIONS[kind](arrays.of(x), single.astype(float))
+    off = np.abs(ACTIVATIONS[kind](arrays.of(single), single) - exactly) / np.maximum(np.abs(x), 1e-3)
+    assert off.max() < LIBRARY * 2.0**-24 / 2
+
+
+def test_a_norm_of_what_may_be_zero_is_no_number():
+    a = Arithmetic("float64")
+    y = a.norm("rms", Form(*(np.asarray(p, np.longdouble) for p in ([[0.0, 1]], np.zeros((0, 1, 2)), [[1.0, 1]]))), 0.0)
+    assert np.isnan(y.low).all() and np.isnan(a.resolve(y).rad).all()
+
+
+def test_what_may_overflow_is_not_bounded():
+    for dtype, large in (("float64", 1e160), ("float32", 1e20)):
+        a, x = Arithmetic(dtype), exact(np.array([[large, 1.0]]))
+        assert np.isinf(a.norm("rms", x, 0.0).high).all(), "the square is not finite"
+        assert np.isinf(a.affine(x, [[large], [0.0]]).rad).all() and np.isinf(a.multiply(x, x).rad[0, 0])
+        assert np.isfinite(a.affine(x, [[1.0], [1.0]]).rad).all()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_exp_of_what_is_off_is_off_by_both(dtype):
+    a, off = Arithmetic(dtype), np.linspace(0, 40, 1000).astype(np.longdouble)
+    assert (a.exp_spread(off) >= np.exp(off) * (1 + 8 * a.u) - 1).all()
+
+
+def test_equal_numbers_stay_equal_and_their_difference_is_zero():
+    a = Arithmetic("float64")
+    y = a.affine(a.norm("layer", exact(np.array([[1e20, -1e20, 0.3, 0.3, 7.0]])), 0.0), [[0], [0], [4.0], [-4.0], [0]])
+    assert y.mid == 0 and y.reach < 1e-280
+    z = a.affine(a.norm("layer", exact(np.array([[1e20, -1e20, 0.3, 0.3, 7.0]])), 0.0), [[0], [0], [3.0], [-3.0], [0]])
+    assert z.reach > 1e-20, "with a fused multiply-add, y·3 − y·3 is not 0: only powers of two do not round"
+
+
+# ── bounds: the twin of forward ────────────────────────────────────────────────────────────────
+KINDS = list(
+    itertools.product(
+        ["layer", "rms", "none"], ["relu", "gelu", "gelu_new", "silu"],
+        ["learned", "none", "sinusoidal", "rotary", "alibi"], [True, False], [True, False], ["float64", "float32"],
+    )
+)  # fmt: skip
+np.random.default_rng(0).shuffle(KINDS)
+# First those where the model's rounding is all that the bounds leave room for.
+KINDS = [("layer", "relu", "learned", True, False, d) for d in ("float64", "float32")] + KINDS
+
+
+def differences(number, digits, split, count, change=lambda model: model):
+    """What models lead by less what is proved of it, for a random model of a kind, where it is asked: [(row, B)]."""
+    norm, activation, positions, first, qk_norm, dtype = KINDS[number]
+    rng = np.random.default_rng(number)
+    task = Addition(digits, ["most", "ones"][number % 2])
+    model = random_model(
+        number, extras=number % 3 > 0, d_vocab=len(task.vocabulary), n_ctx=3 * digits + 4, n_layers=1, norm=norm,
+        activation=activation, positions=positions, norm_first=first, qk_norm=qk_norm, tied=number % 5 < 2,
+        d_mlp=5 * (number % 7 > 0), gated=number % 4 == 0,
+    )  # fmt: skip
+    model = change(replace(model, vocabulary=task.vocabulary).astype(dtype))
+    layout = check_call(model, task)
+    bounder, rows = Bounder(model, layout), task.sample(count, rng)
+    tokens = task.batch(rows)[0]
+    with np.errstate(all="ignore"):
+        logits = model(tokens[:, :-1]).astype(np.longdouble)  # so that their differences do not round
+    for row in layout.rows:
+        for b in bounder.bounds(row, (split,) * len(bounder.window(row))):
+            which = case_of(b.cases, rows)
+            here = (which >= 0) & (tokens[:, row] == b.token)
+            yield len(bounder.window(row)), over(logits[here, row], tokens[here, row + 1], b.lead[which[here]])
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_leads_are_never_below_their_bounds_and_just_there_if_nothing_is_free(number):
+    """With one digit, two columns told apart by pairs leave one input a case: then the bound is all but the lead."""
+    sizes = []
+    for columns, off in differences(number, 1, "pair", 60):
+        assert (off >= 0).all()
+        sizes += list(off) if columns == 2 else []
+    assert sizes and np.median(sizes) < (1e-8 if KINDS[number][-1] == "float64" else 2)
+
+
+@pytest.mark.parametrize("number", range(10, 14))
+def test_leads_are_never_below_their_bounds(number):
+    for _, off in differences(number, 2, "digit", 300):
+        assert (off >= 0).all()
+
+
+def over(logits, right, bound):
+    """How far the lead of the right token is above a bound: [B]; NaN if it is not finite, inf if nothing is claimed."""
+    rivals = logits.copy()
+    np.put_along_axis(rivals, right[:, None], -np.inf, 1)
+    lead = np.take_along_axis(logits, right[:, None], 1)[:, 0] - rivals.max(1)
+    lead = np.where(np.isfinite(logits).all(1), lead, np.nan)
+    return np.where(bound == -np.inf, np.inf, lead - bound).astype(float)
+
+
+def extreme(seed):
+    """Half of a model's arrays, and eps and scale, times powers of two up to the ends of its type's range."""
+
+    def change(model):
+        rng, most = np.random.default_rng(seed), np.finfo(model.dtype).maxexp
+        powers = {name: int(rng.integers(-most, most)) * int(rng.random() < 0.5) for name in sorted(model.weights)}
+        near = {name: int(p * rng.random() ** 2) for name, p in powers.items()}  # most of them are not so extreme
+        with np.errstate(all="ignore"):
+            weights = {name: np.ldexp(w, near[name]).astype(w.dtype) for name, w in model.weights.items()}
+        fields = {"eps": 2.0 ** rng.integers(-most, most - 1), "scale": 2.0 ** rng.integers(-most // 2, most // 2)}
+        chosen = {name: float(value) for name, value in fields.items() if rng.random() < 0.4}
+        return replace(model, config=replace(model.config, **chosen), weights=weights)
+
+    return change
+
+
+def bounded_at_the_ends(numbers):
+    """Of what is proved at the ends of the range nothing is false. How many leads were finite and proved to be."""
+    finite = 0
+    for number in numbers:
+        for _, off in differences(number % len(KINDS), 1, "digit", 20, extreme(number)):
+            assert ((off >= 0) | (off == np.inf)).all(), f"{number}: a lead that is not finite, or below its bound"
+            finite += int((off < np.inf).sum())
+    return finite
+
+
+def test_leads_at_the_ends_of_the_range_are_never_below_their_bounds():
+    assert bounded_at_the_ends(range(40)) > 100
+
+
+@pytest.mark.slow
+def test_leads_at_the_ends_of_the_range_are_never_below_their_bounds_for_400_models():
+    assert bounded_at_the_ends(range(40, 440)) > 1_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(14, len(KINDS), 4))  # they are shuffled
+def test_leads_are_never_below_their_bounds_for_many_kinds(number):
+    for digits, split in ((1, "pair"), (2, "digit")):
+        for _, off in differences(number, digits, split, 100):
+            assert (off >= 0).all()
+
+
+# ── what is proved, refuted, unknown ───────────────────────────────────────────────────────────
+@pytest.mark.parametrize("ref", ADDERS + [pytest.param(ref, marks=pytest.mark.slow) for ref in MORE])
+def test_ten_digits_are_proved(ref):
+    model = load(ref)
+    task = refs.load_task(model)
+    proof = prove_once(model, task)
+    assert (proof.result, proof.method, proof.dtype) == ("proved", "certificate", model.dtype), proof.reason
+    assert proof.cases > 6_000 and proof.counterexample is None and proof.model == verify(model, task, sample=1).model
+    rows = np.concatenate([task.edges()[::20], task.sample(1_000, np.random.default_rng(0))])
+    seen = verify(model, task, rows=rows).worst_margin
+    assert 0.5 * seen < proof.margin <= seen
+
+
+def weakened(off):
+    """10 digits, with `7` worth 7·(1 + off) where it is read."""
+    model = load("addition:digits=10")
+    W = model.weights["embed.W_E"].copy()
+    W[7, 2:4] *= 1 + off
+    weights = {**model.weights, "embed.W_E": W, "unembed.W_U": model.weights["embed.W_E"].T.copy()}
+    return replace(model, config=replace(model.config, tied=False), weights=weights), refs.load_task(model)
+
+
+def test_a_rare_error_is_found_by_going_through_the_columns():
+    """Only pairs with 7s in all high places are wrong, one in millions."""
+    model, task = weakened(3.22e-11)
+    assert verify(model, task, rows=task.sample(20_000, np.random.default_rng(0))).wrong == 0
+    bounder = Bounder(model, check_call(model, task))
+    row = bounder.layout.rows[-1]
+    left = attempt(bounder, row, next(splits(bounder, row))).left
+    found = refute(model, task, bounder, sorted(left, key=lambda b: float(b.lead.min())))
+    assert found and found["got"] != found["expected"] and found["margin"] < 0
+    assert verify(model, task, rows=np.array([found["row"]])).wrong == 1
+    assert common(model, task)["got"] == "15555555555", "7777777777+7777777777 is an edge case"
+
+
+@pytest.mark.slow
+def test_a_weakened_adder_is_refuted():
+    proof = prove(*weakened(3.22e-11))
+    assert (proof.result, proof.margin) == ("refuted", None)
+    assert proof.reason == "7777777777+7777777777= gives 15555555555, expected 15555555554"
+
+
+@pytest.mark.slow
+def test_less_of_it_is_proved():
+    assert prove(*weakened(2e-11)).result == "proved"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+@pytest.mark.parametrize("name", ["embed.W_E", "blocks.0.attn.W_K", "blocks.0.attn.W_V", "blocks.0.mlp.b_in"])
+def test_what_is_not_finite_is_not_proved(name, value):
+    model = load("addition:digits=2,order=ones")
+    W = model.weights[name].copy()
+    W.flat[0] = value
+    broken = replace(model, weights={**model.weights, name: W})
+    task = refs.load_task(model)
+    proof = prove(broken, task, method="certificate")
+    assert proof.result != "proved" or verify(broken, task).holds
+    layout = check_call(broken, task)
+    if not np.isfinite(value):
+        bounder = Bounder(broken, layout)
+        assert any(attempt(bounder, row, next(splits(bounder, row))).left for row in layout.rows)
+
+
+def test_a_normaliser_that_may_be_zero_proves_nothing(monkeypatch):
+    model = load("addition:digits=2,order=ones")
+    task = refs.load_task(model)
+    bounder = Bounder(model, check_call(model, task))
+    row, real, calls = bounder.layout.rows[1], bounder._range, itertools.count()
+    assert all((b.lead > 0).all() for b in bounder.bounds(row, ("digit", "digit")))
+
+    def below_zero(*args):
+        low, high = real(*args)
+        return (low, high) if next(calls) % 3 else (-high, high)  # the first of three is the sum of weights
+
+    monkeypatch.setattr(bounder, "_range", below_zero)
+    assert not any((b.lead > 0).any() for b in bounder.bounds(row, ("digit", "digit")))
+
+
+def test_overflow_of_the_models_own_type_is_seen():
+    model = load("addition:digits=2,order=ones,dtype=float32")
+    task = refs.load_task(model)
+    assert prove(model, task, method="certificate").result == "proved"
+    loud = replace(model, weights={**model.weights, "embed.W_E": model.weights["embed.W_E"] * np.float32(1e30)})
+    assert prove(loud, task, method="certificate").result != "proved"
+
+
+# ── certificates ───────────────────────────────────────────────────────────────────────────────
+@cache
+def small():
+    """A model of two digits, its task and a certificate."""
+    model = load("addition:digits=2")
+    task = refs.load_task(model)
+    return model, task, prove(model, task, method="certificate").certificate
+
+
+@pytest.mark.parametrize("change,reason", [
+    ({"model": "0" * 64}, "another model"),
+    ({"dtype": "float32"}, "another dtype"),
+    ({"task": "addition:digits=1"}, "another task"),
+    ({"layout": ["a0"]}, "another layout"),
+    ({"margin": 1e3}, "larger margin"),
+    ({"cases": 7}, "number of cases"),
+    ({"rows": []}, "rows are not those"),
+])  # fmt: skip
+def test_a_certificate_that_was_changed_does_not_hold(change, reason):
+    model, task, certificate = small()
+    assert check_certificate(model, task, certificate).holds
+    checked = check_certificate(model, task, certificate | change)
+    assert not checked.holds and reason in checked.reason
+
+
+def test_a_certificate_needs_every_row_once_and_splits_that_there_are():
+    model, task, good = small()
+    assert not check_certificate(model, task, good | {"rows": good["rows"][1:]}).holds
+    assert not check_certificate(model, task, good | {"rows": good["rows"] + good["rows"][:1]}).holds
+    for split in ([], ["digit"] * 5, ["digit", "guess"]):
+        rows = [*good["rows"][:-1], good["rows"][-1] | {"split": split}]
+        with pytest.raises(GlassformerError, match="cannot be split"):
+            check_certificate(model, task, good | {"rows": rows})
+
+
+@pytest.mark.parametrize("change", [
+    {"rows": None}, {"rows": "all"}, {"rows": [None]}, {"rows": [{}]}, {"rows": [{"row": True, "split": ["digit"]}]},
+    {"rows": [{"row": 5, "split": "digit"}]}, {"rows": [{"row": 5, "split": [["digit"]]}]}, {"cases": True},
+    {"cases": "9"}, {"margin": float("nan")}, {"margin": float("inf")}, {"margin": None}, {"layout": {}},
+    {"model": None},
+])  # fmt: skip
+def test_a_certificate_of_other_types_is_refused(change):
+    model, task, good = small()
+    with pytest.raises(GlassformerError, match="certificate — has not the fields"):
+        check_certificate(model, task, good | change)
+
+
+@pytest.mark.parametrize("split", [["digit"] * 1_000_000, ["pair"] * 3, ["digit"] * 10])
+def test_a_certificate_of_a_million_cases_is_refused_before_they_are_made(split):
+    model = load("addition:digits=10")
+    layout = check_call(model, refs.load_task(model))
+    with pytest.raises(GlassformerError, match=r"cannot be split|more than 50,000 cases"):
+        next(Bounder(model, layout).bounds(layout.rows[0], split))
+
+
+def test_a_proof_of_a_pytorch_model_names_the_fused_norm():
+    model, task, _ = small()
+    words = prove(model.torch(), task, method="certificate").reason
+    assert "not of the fused one that PyTorch uses" in words
+    assert "fused" not in prove(model, task, method="certificate").reason
+
+
+# ── enumeration, and calls that are wrong ──────────────────────────────────────────────────────
+def test_small_domains_are_enumerated():
+    model = load("add-digit")
+    proof = prove(model, refs.load_task(model))
+    assert (proof.result, proof.method, proof.cases, proof.certificate) == ("proved", "enumeration", 100, None)
+    assert proof.margin == pytest.approx(verify(model, refs.load_task(model)).worst_margin)
+    broken = model.map(lambda w: w * 0)
+    proof = prove(broken, refs.load_task(model))
+    assert proof.result == "refuted" and proof.counterexample["got"] != proof.counterexample["expected"]
+
+
+def wrong_calls():
+    adder = load("addition:digits=10")
+    task = refs.load_task(adder)
+    deep, numbers = Config(12, 40, 4, n_layers=2), Vocabulary.numbers(12)
+    half = adder.map(lambda w: (w * 0).astype("float16"))
+    yield "one layer, got 2", Model(deep, zeros(deep), task.vocabulary), task
+    yield "mask must be one of causal", replace(adder, config=replace(adder.config, mask="none")), task
+    yield "the model's vocabulary", replace(adder, vocabulary=numbers), task
+    yield "block has 32", adder, Addition(12)
+    yield "float64 or float32, got float16", half, task
+    sums = load("modular-addition")
+    yield "does not cover", sums, refs.load_task(sums)
+    mul = load("multiplication:digits=2")
+    yield "holds something else", mul, refs.load_task(mul)
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_calls_that_are_wrong(number):
+    words, model, task = list(wrong_calls())[number]
+    with pytest.raises(GlassformerError, match=words):
+        prove(model, task, method="certificate")
+
+
+@pytest.mark.slow
+def test_deeper_models_are_refuted_by_search_or_unknown():
+    sound = prove(load("adder-36"), refs.load_task("digit-addition:order=most,marks=true"))
+    assert (sound.result, sound.method, sound.counterexample) == ("unknown", "search", None)
+    assert "one layer, got 2" in sound.reason
+    found = prove(load("adder-36:guard=row"), refs.load_task("digit-addition:order=most,marks=true"))
+    assert found.result == "refuted" and found.counterexample["got"] != found.counterexample["expected"]
+
+
+def test_enumeration_has_a_limit():
+    with pytest.raises(GlassformerError, match="enumeration takes at most"):
+        prove(load("addition:digits=10"), Addition(10), method="enumeration")
+    with pytest.raises(GlassformerError, match="method must be"):
+        prove(load("addition:digits=10"), Addition(10), method="guess")
+
+
+# ── the command ────────────────────────────────────────────────────────────────────────────────
+def test_command(call, tmp_path):
+    file = tmp_path / "c.json"
+    status, out, _ = call("prove", "addition:digits=4", "--json", "--out", file)
+    said = json.loads(out)
+    assert status == 0 and (said["result"], said["dtype"], said["counterexample"]) == ("proved", "float64", None)
+    assert said["certificate"] == json.loads(file.read_text()) and said["cases"] > 1_000 and said["margin"] > 0
+    holds = f"the certificate holds: {said['cases']:,} cases, margin {said['margin']:.4g}\n"
+    assert call("prove", "addition:digits=4", "--check", file)[:2] == (0, holds)
+    status, out, _ = call("prove", "addition:digits=5", "--check", file, "--json")
+    assert status == 1 and json.loads(out)["reason"] == "the certificate is for another model"
+    file.write_text("{}")
+    assert call("prove", "addition:digits=4", "--check", file)[0] == 2
+
+
+@pytest.mark.parametrize("words", [
+    ["multiplication:digits=4"], ["addition:digits=10", "--task", "addition:digits=12"],
+    ["addition:digits=10", "--task", "reverse"], ["addition:digits=10", "--task", "addition:digits=10,order=ones"],
+    ["addition:digits=5,padding=none"], ["addition:digits=10", "--check", "no-such-file"],
+])  # fmt: skip
+def test_a_wrong_call_is_one_line(call, words):
+    status, out, err = call("prove", *words)
+    assert (status, out, err.count("\n")) == (2, "", 1) and err.startswith("error: ")

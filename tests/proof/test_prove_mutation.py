@@ -1,0 +1,95 @@
+"""The prover against enumeration: models that were damaged by all degrees, right and wrong ones alike."""
+
+import collections
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from glassformer import load, refs
+from glassformer.checkpoint import digest
+from glassformer.proof import check_certificate, prove
+from glassformer.verification import verify
+
+# What to damage, and the powers of ten between which the damage, relative to a weight, is drawn.
+SUBJECTS = {
+    "addition:digits=2": (-15, -1),
+    "addition:digits=2,order=ones": (-6, 0),
+    "adder-hinge:digits=2": (-5, 0),
+    "adder-hinge:digits=2,norm=rms": (-8, 0),
+}
+
+
+def damaged(model, rng, low, high):
+    """One number, one array or all of them changed at random, relative to their size."""
+    size, kind = 10 ** rng.uniform(low, high), rng.integers(3)
+    weights = {n: w.copy() for n, w in model.weights.items()}
+    names = sorted(weights)
+    chosen = names if kind == 2 else [names[rng.integers(len(names))]]
+    for name in chosen:
+        w = weights[name]
+        hit = rng.random(w.shape) < 2 if kind else np.arange(w.size).reshape(w.shape) == rng.integers(w.size)
+        usual = np.abs(w).mean() or 1.0
+        noise = size * rng.standard_normal(w.shape) * np.where(w == 0, usual if kind == 0 else 0, np.abs(w))
+        weights[name] = (w + np.where(hit, noise, 0)).astype(w.dtype)
+    return replace(model, weights=weights, blueprint="", theta={})
+
+
+def tally(count, seed):
+    """What the prover says of damaged models, by what enumeration says."""
+    rng, said = np.random.default_rng(seed), collections.Counter()
+    for i in range(count):
+        ref = list(SUBJECTS)[i % len(SUBJECTS)]
+        model = load(ref)
+        task = refs.load_task(model)
+        model = damaged(model, rng, *SUBJECTS[ref])
+        proof = prove(model, task, method="certificate")
+        said[proof.result, verify(model, task).holds] += 1
+    return said
+
+
+def agrees(said, count):
+    assert sum(said.values()) == count
+    assert not said["proved", False] and not said["refuted", True], said
+    assert said["unknown", True] + said["unknown", False] <= count / 5, said
+    assert said["proved", True] > count / 5 and said["refuted", False] > count / 5, said
+
+
+@pytest.mark.slow
+def test_the_provers_word_never_contradicts_enumeration():
+    agrees(tally(12, seed=1), 12)
+
+
+@pytest.mark.slow
+def test_the_provers_word_never_contradicts_enumeration_on_200_models():
+    said = tally(200, seed=0)
+    print(dict(said))
+    agrees(said, 200)
+
+
+@pytest.mark.parametrize("ref,first,seed", [
+    ("adder-hinge:digits=2", 1e-3, 0), ("adder-hinge:digits=2", 1e-3, 1), ("addition:digits=2", 1e-9, 0),
+    pytest.param("addition:digits=2", 1e-13, 1, marks=pytest.mark.slow),
+    pytest.param("addition:digits=2,order=ones", 1e-5, 0, marks=pytest.mark.slow),
+])  # fmt: skip
+@pytest.mark.slow
+def test_the_certificate_fails_before_the_model_does(ref, first, seed):
+    """Step by step away from a proved model, until it is wrong."""
+    model = load(ref)
+    task = refs.load_task(model)
+    certificate = prove(model, task, method="certificate").certificate
+    rng = np.random.default_rng(seed)
+    name = rng.choice([n for n, w in model.weights.items() if w.any()])
+    direction = rng.standard_normal(model.weights[name].shape)
+    held = []
+    for step in range(40):
+        W = (model.weights[name] * (1 + first * 2**step * direction)).astype(model.dtype)
+        mutant = replace(model, weights={**model.weights, name: W}, blueprint="", theta={})
+        assert not check_certificate(mutant, task, certificate).holds, "it names another model"
+        forged = certificate | {"model": digest(mutant), "margin": 0.0}
+        right = verify(mutant, task).holds
+        held.append(check_certificate(mutant, task, forged).holds)
+        assert right or not held[-1], f"wrong at step {step}, and the certificate holds"
+        if not right:
+            break
+    assert held[0] and not right, "the first step is harmless and the last is not"

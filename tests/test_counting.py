@@ -1,0 +1,129 @@
+"""Counts, against counting by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer import Config, Model, Vocabulary
+from glassformer.blueprints import make
+from glassformer.blueprints.formula import Formula
+from glassformer.counting import bits, count
+from glassformer.model import zeros
+from glassformer.registry import REGISTRY, blueprint
+from helpers import random_model
+
+
+def test_by_hand():
+    config = Config(3, 4, 2, tied=True, eps=1e-9, scale=2.0)
+    w = zeros(config, "ln_final.w")
+    w["embed.W_E"][:] = [[1, -1], [5, 0], [5, 7]]
+    w["ln_final.w"][:] = 1
+    c = count(Model(config, w, Vocabulary("abc")))
+    assert c.total == c.unique == 3 * 2 + 4 * 2 + 4 * 4 + 2
+    assert c.nonzero == 5 + 2
+    assert c.distinct == 5  # 0, 1, -1, 5, 7
+    assert c.strict == 4  # 5, 7, eps, scale
+    assert c.embedding == 14 and c.nonzero_embedding == 5 and c.non_embedding == 18
+    assert c.booklet == c.total - 2
+    assert c.arrays["pos_embed.W_pos"] == 8 and c.nonzero_arrays["pos_embed.W_pos"] == 0
+
+
+def test_a_tied_head_counts_once():
+    tied, untied = (count(random_model(tied=t)) for t in (True, False))
+    assert untied.total - tied.total == 7 * 4 == untied.embedding - tied.embedding
+
+
+def test_the_base_counts_where_it_is_used():
+    fixed = {"extras": False, "n_layers": 0, "norm": "none", "tied": True, "d_model": 2}
+    without = count(random_model(positions="none", **fixed))
+    assert count(random_model(positions="sinusoidal", **fixed)).strict == without.strict + 1
+    assert without.strict == len(np.unique(random_model(positions="none", **fixed).weights["embed.W_E"]))
+
+
+# ── what a model is made from ──────────────────────────────────────────────────────────────────
+@blueprint("test-count")
+class Tiny(Formula):
+    """A test: an embedding from two numbers and two constants."""
+
+    numbers = ("x", "y")
+    constants = (3.0, 1.0, 0.5)
+
+    def __init__(self) -> None:
+        pass
+
+    def terms(self, t):
+        return {"embed.W_E": [(t["x"] * 3, [[1, 0], [0, 1]]), (t["y"] / 2, [[0, 1], [1, 0]])]}
+
+
+def tiny(x: float, y: float, **choices: Any) -> Model:
+    config = Config(2, 4, 2, n_layers=0, norm="none", positions="none", tied=True, **choices)
+    theta = {"x": np.array([x]), "y": np.array([y])}
+    weights = make("test-count").expand(theta, {"embed.W_E": (2, 2)})
+    return Model(config, weights, Vocabulary("ab"), blueprint="test-count", theta=theta)
+
+
+TINY = REGISTRY["blueprint"].pop("test-count")  # other tests list what is registered
+
+
+@pytest.fixture
+def known(monkeypatch):
+    monkeypatch.setitem(REGISTRY["blueprint"], "test-count", TINY)
+
+
+def test_a_blueprint_is_counted_by_its_numbers_and_constants(known):
+    c = count(tiny(7.0, 22.0))
+    assert c.unique == 2 and c.distinct == 2 and c.total == c.nonzero == 4
+    assert c.strict == 4  # 7, 22, 3, 0.5
+    assert c.bits == bits(7.0) + bits(22.0) + bits(3.0) + bits(0.5)
+    assert count(tiny(1.0, 3.0)).strict == 2  # 3, 0.5
+    assert count(tiny(1.0, 1.0)).unique == 2
+
+
+def test_the_configs_floats_count_where_they_are_used(known):
+    assert count(tiny(7.0, 22.0, scale=0.25)).strict == 5
+    assert count(tiny(7.0, 22.0, scale=0.25)).bits == count(tiny(7.0, 22.0)).bits + bits(0.25)
+    fixed = {"extras": False, "norm": "none", "tied": True, "d_mlp": 0}
+    usual = count(random_model(positions="alibi", **fixed))
+    assert count(random_model(positions="alibi", slope=2.5, **fixed)).strict == usual.strict + 1
+    assert count(random_model(positions="none", slope=2.5, **fixed)).strict == usual.strict
+
+
+def test_the_slope_multiplies_what_alibi_takes_away():
+    from glassformer.model import alibi
+
+    distance = np.arange(4)[:, None] - np.arange(4)
+    once, twice = (alibi(Config(7, 9, 4, n_heads=2, positions="alibi", slope=s), distance) for s in (1.0, 2.0))
+    np.testing.assert_array_equal(twice, 2 * once)
+    np.testing.assert_array_equal(once[:, 3, 0], [-3 / 2**4, -3 / 2**8])
+
+
+@pytest.mark.parametrize("x,n", [
+    (0.0, 3), (1.0, 4), (-1.0, 4), (0.1, 5), (22.0, 8), (1.1, 8), (0.5, 5), (1e30, 9), (2.0**-70, 11), (3.0, 5),
+    (93.7, 14), (np.float32(0.1), 5),
+])  # fmt: skip
+def test_bits_by_hand(x, n):
+    """3 for the signs and the base, then m and e: 22 is 11·2^1, 4 + 1; 0.1 is 1·10^−1, 1 + 1; 93.7 is 937·10^−1."""
+    assert bits(x) == n
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_bits_are_between_what_can_be_and_what_a_float_takes(x):
+    assert 3 <= bits(x) <= 3 + 53 + 11
+    assert bits(x) == bits(-x)
+
+
+def test_bits_of_a_dense_model_add_up_over_all_entries():
+    model = random_model(extras=False, n_layers=0, positions="none", norm="none", tied=True)
+    every = model.weights["embed.W_E"].ravel()
+    assert count(model).bits == sum(bits(x) for x in every)
+    rounded = np.round(model.weights["embed.W_E"])
+    assert len(np.unique(rounded)) < rounded.size  # the same number again has to be written again
+    assert count(replace(model, weights={"embed.W_E": rounded})).bits == sum(bits(x) for x in rounded.ravel())
+
+
+def test_infinity_takes_all_of_a_float():
+    assert bits(np.float64(np.inf)) == 64 and bits(np.float32(np.nan)) == 32

@@ -1,0 +1,101 @@
+"""Training sees only theta: what each blueprint trains, leaves alone, counts and writes down."""
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError
+from glassformer.blueprints import make
+from glassformer.checkpoint import load as read
+from glassformer.checkpoint import save
+from glassformer.counting import count
+from glassformer.training import fit, fit_many
+from glassformer.training.loop import Run
+from training.small import TASK, furthest, recipe
+
+TWO = recipe(n_layers=2, optimizer="muon", extras="norms mlp attention")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A model to change a little."""
+    path = tmp_path_factory.mktemp("base") / "base.safetensors"
+    save(fit(TASK, TWO, 0).model, path)
+    return path
+
+
+@pytest.mark.parametrize("ref", ["dense", "low-rank:rank=2", "shared", "rotated:seed=4", "lora"])
+def test_a_blueprint_trains_and_is_what_it_says(ref, base, tmp_path):
+    ref = f"lora:base={base},rank=1" if ref == "lora" else ref
+    r, plan, out = TWO.override({"weight_decay": "0"}), make(ref), tmp_path / "x.safetensors"
+    run = Run(TASK, r, [5], blueprint=plan)
+    first = run.model(0).map(lambda w: w.numpy())
+    shapes = {n: tuple(w.shape) for n, w in first.weights.items()}
+    assert {n: tuple(t.shape[1:]) for n, t in run.theta.items()} == plan.theta_shapes(shapes)
+    t = fit(TASK, r, 5, blueprint=plan, out=out)
+    assert t.history[-1]["loss"] < t.history[0]["loss"] and furthest(t.model, first) > 0.01
+    assert count(t.model).unique == sum(x.numel() for x in run.theta.values())
+    back = read(out)  # which makes the weights from theta again, and compares
+    assert furthest(back, t.model) == 0 and count(back) == count(t.model)
+    expanded = make(ref).expand(dict(t.model.theta), shapes) if t.model.theta else t.model.weights
+    assert max(np.abs(expanded[n] - w).max() for n, w in t.model.weights.items()) < 1e-12
+
+
+def test_low_rank_is_of_low_rank():
+    t = fit(TASK, TWO, 5, blueprint=make("low-rank:rank=2"))
+    for name in ("attn.W_Q", "mlp.W_in", "mlp.W_out"):
+        assert np.linalg.matrix_rank(t.model.weights[f"blocks.1.{name}"].squeeze()) == 2
+    assert count(t.model).unique < count(t.model).total
+
+
+def test_lora_changes_the_matrices_of_a_frozen_base_by_a_low_rank(base):
+    frozen = read(base)
+    begun = Run(TASK, TWO, [5], blueprint=make(f"lora:base={base}")).model(0)
+    assert furthest(begun.map(lambda w: w.numpy()), frozen) == 0
+    t = fit(TASK, TWO, 5, blueprint=make(f"lora:base={base},rank=1"))
+    for name, w in frozen.weights.items():
+        change = t.model.weights[name] - w
+        matrix = name.startswith("blocks.") and ".W_" in name
+        assert np.linalg.matrix_rank(change.squeeze()) == 1 if matrix else not change.any(), name
+    assert count(t.model).unique == 2 * (3 * (8 + 8) + (8 + 8) + 2 * (8 + 12))
+    assert furthest(read(base), frozen) == 0
+    together = fit_many(TASK, TWO, [5, 6], blueprint=make(f"lora:base={base},rank=1"))
+    assert furthest(together[0].model, t.model) < 1e-12
+
+
+def test_lora_takes_the_bases_architecture_and_refuses_what_does_not_fit(base, tmp_path):
+    t = fit(TASK, recipe(d_model=16, activation="relu"), 0, blueprint=make(f"lora:base={base}"))
+    assert t.model.config == read(base).config
+    with pytest.raises(GlassformerError, match="lora — the base has other arrays than the model: "):
+        fit(TASK, TWO, 0, blueprint=make(f"lora:base={base}"), start=fit(TASK, recipe(), 0).model)
+    with pytest.raises(GlassformerError, match="needs a base"):
+        make("lora")
+    with pytest.raises(GlassformerError, match="No such file"):
+        make(f"lora:base={tmp_path / 'none'}")
+    (tmp_path / "bad").write_bytes(b"no checkpoint at all")
+    with pytest.raises(GlassformerError, match=r"lora:base=.*not a safetensors file"):
+        make(f"lora:base={tmp_path / 'bad'}")
+
+
+def test_shared_layers_are_one_layer():
+    t = fit(TASK, TWO, 5, blueprint=make("shared"))
+    w = t.model.weights
+    names = [n for n in w if n.startswith("blocks.0.")]
+    assert len(names) > 10 and all(np.array_equal(w[n], w[n.replace(".0.", ".1.", 1)]) for n in names)
+    assert count(t.model).unique == count(t.model).total - sum(w[n].size for n in names)
+    plan, weights = make("shared"), {"embed.W_E": np.ones((2, 2)), "blocks.1.attn.b_O": np.ones(2)}
+    with pytest.raises(GlassformerError, match=r"shared — the first layer has no attn.b_O"):
+        plan.start(weights, np.random.default_rng(0))
+
+
+def test_a_rotated_run_starts_as_the_same_function():
+    runs = (Run(TASK, TWO, [5], blueprint=make(b)) for b in ("dense", "rotated:seed=4"))
+    plain, turned = (run.model(0).map(lambda w: w.numpy()) for run in runs)
+    assert furthest(plain, turned) < 1e-12
+    assert np.abs(turned.theta["embed.W_E"] - plain.weights["embed.W_E"]).max() > 0.1  # in another basis
+
+
+def test_biases_of_heads_are_no_matrices():
+    shapes = {"blocks.0.attn.b_Q": (40, 40), "blocks.0.attn.W_Q": (4, 40, 10)}
+    assert set(make("low-rank:rank=1").theta_shapes(shapes)) == {
+        "blocks.0.attn.b_Q", "blocks.0.attn.W_Q.A", "blocks.0.attn.W_Q.B"
+    }  # fmt: skip

@@ -1,0 +1,105 @@
+"""Rows to train on and rows to test on: disjoint, reproducible, of one length."""
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError, load_task
+from glassformer.registry import REGISTRY
+from glassformer.training.data import Data
+from training.small import TASK, recipe
+
+TWO = load_task("addition:digits=2")
+
+
+def as_set(rows):
+    return set(map(tuple, rows.tolist()))
+
+
+def test_a_split_is_a_permutation_cut_in_two():
+    data = Data(TWO, recipe(data="split", train_rows=3_000, test_rows=0))
+    train, test = as_set(data.train_rows), as_set(data.test_rows)
+    assert len(train) == 3_000 and len(test) == 7_000 and not train & test
+    assert len(Data(TWO, recipe(data="split", train_rows=3_000, test_rows=500)).test_rows) == 500
+    other = Data(TWO, recipe(data="split", train_rows=3_000, test_rows=0, data_seed=1))
+    assert as_set(other.train_rows) != train
+
+
+def test_fresh_rows_are_never_test_rows():
+    data = Data(TWO, recipe(test_rows=4_000, batch=200))  # a third of all: every batch has rows to be drawn again
+    test = as_set(data.test_rows)
+    assert len(test) > 3_000
+    for step in range(20):
+        assert not as_set(data._fresh([0], step)) & test
+
+
+@pytest.mark.slow
+def test_the_books_draw_overlaps_and_says_so():
+    task = load_task("addition:digits=3,order=ones")
+    data = Data(task, recipe(data="draw", train_rows=50_000, test_rows=10_000))
+    trained = as_set(data.train_rows)
+    assert data.overlap() == np.mean([tuple(row) in trained for row in data.test_rows.tolist()])
+    assert data.overlap() == pytest.approx(1 - np.exp(-0.05), abs=0.01)  # 4.9 %
+    assert Data(task, recipe(data="split", train_rows=50_000, test_rows=10_000)).overlap() == 0
+
+
+def test_what_a_step_reads_depends_on_seed_and_step_alone():
+    split = {"data": "split", "train_rows": 500, "test_rows": 100, "batch": 60}
+    for settings in ({"test_rows": 4_000, "batch": 50}, split):
+        r = recipe(**settings)
+        data, again = Data(TWO, r), Data(TWO, r)
+        for step in (17, 3, 17):
+            tokens, answer = data.step([5, 9], step)
+            for i, seed in enumerate([5, 9]):  # an ensemble reads what its members read
+                alone = again.step([seed], step)
+                assert np.array_equal(tokens[i], alone[0][0]) and np.array_equal(answer[i], alone[1][0])
+        assert not np.array_equal(data.step([5], 3)[0], data.step([5], 4)[0])
+        assert not np.array_equal(data.step([5], 3)[0], data.step([6], 3)[0])
+
+
+def test_an_epoch_reads_every_row_once():
+    data = Data(TWO, recipe(data="split", train_rows=100, test_rows=100, batch=32))
+    assert data.steps_per_epoch == 4
+    epoch = np.concatenate([data.step([0], 4 + part)[0][0] for part in range(4)])
+    assert sorted(epoch.tolist()) == sorted(data.tokens.tolist())
+    whole = Data(TWO, recipe(data="split", train_rows=100, test_rows=100, batch=0))
+    assert np.array_equal(whole.step([0, 1], 7)[0][1], whole.tokens)
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY["task"]))
+def test_every_task_can_be_trained_on(name):
+    task = load_task({"lookup": "lookup", "search": "search:prefix=1,block=8"}.get(name, name))
+    if task.size < 4:
+        pytest.skip("nothing to test on")
+    few = min(40, task.size // 4)
+    data = Data(task, recipe(test_rows=few, batch=5))
+    for step in range(5):  # all of one length, though the lists of sort are not
+        tokens, answer = data.step([0, 1], step)
+        assert tokens.shape == answer.shape == (2, 5, data.length) and answer.any(-1).all()
+
+
+def test_a_curriculum_goes_up():
+    task = load_task("addition:digits=6")
+    data = Data(task, recipe(curriculum="2@0 4@10 6@20", test_rows=100, batch=64))
+    largest = [data._fresh([0], step).max() for step in (0, 9, 10, 19, 20)]
+    assert [len(str(n)) for n in largest] == [2, 2, 4, 4, 6]
+
+
+def test_what_cannot_be():
+    with pytest.raises(GlassformerError, match=r"leave too few of 100 to train on; use data=split"):
+        Data(TASK, recipe(test_rows=1_000))
+    with pytest.raises(GlassformerError, match="90 training and 11 test rows wanted, there are 100"):
+        Data(TASK, recipe(data="split", train_rows=90, test_rows=11))
+    with pytest.raises(GlassformerError, match="100 training and 1 test rows wanted"):
+        Data(TASK, recipe(data="split", train_rows=100, test_rows=0))
+    with pytest.raises(GlassformerError, match="too many to split"):
+        Data(load_task("addition:digits=10"), recipe(data="split"))
+    ones = Data(load_task("addition:digits=3"), recipe(test_rows=10_000, curriculum="1@0"))
+    ones._test_codes = np.unique(_codes_of_ones(ones))  # all easy rows are test rows
+    with pytest.raises(GlassformerError, match="8 of them are not found"):
+        ones.step([0], 0)
+
+
+def _codes_of_ones(data):
+    from glassformer.training.data import _codes
+
+    return _codes(data.task.simpler(data.task.rows(0, 10_000), 1))

@@ -1,0 +1,106 @@
+"""What happens is named, at the step at which it happened: on made-up reports, and on runs small enough to watch."""
+
+import itertools
+import json
+
+from glassformer import load_task
+from glassformer.training import Event, fit
+from glassformer.training.events import Watcher
+from training.small import TASK, recipe
+
+
+def watch(recipe, *reports, floor=None):
+    """The turning points of evaluations at steps 10, 20, … given as (accuracy, training accuracy, loss, digits)."""
+    watcher, found = Watcher(recipe, 0, floor), []
+    for i, (accuracy, trained, loss, *digits) in enumerate(reports, 1):
+        report = {"accuracy": accuracy, "loss": loss, "digits": digits}
+        if trained is not None:
+            report["train_accuracy"] = trained
+        found += [(e.kind, e.step) for e in watcher.look(10 * i, report)]
+        saved = json.loads(json.dumps(watcher.state()))
+        watcher = Watcher(recipe, 0, floor)
+        watcher.load(saved)  # nothing is lost or told twice when a run is resumed
+    return found
+
+
+def test_a_staircase():
+    digits = (0.1, 0.5), (0.3, 0.99), (1, 1), (0, 0), (1, 1)
+    found = watch(recipe(), *[(min(d) // 1, None, 2, *d) for d in digits])
+    assert found == [("digit learned", 20), ("digit learned", 30), ("generalised", 30)]
+
+
+def test_memorising_is_a_loss_under_the_floor():
+    reports = [(0, None, 1.0), (0, None, 0.99), (0, None, 0.97)]
+    assert watch(recipe(loss="all"), *reports, floor=1.0) == [("memorising", 30)]
+    assert watch(recipe(loss="answer"), *reports, floor=1.0) == []
+    assert watch(recipe(loss="all", focal=2.0), *reports, floor=1.0) == []
+    assert watch(recipe(loss="all"), *reports) == []
+
+
+def test_grokking_is_generalising_long_after_fitting():
+    late = [(0.1, 0.5, 2), (0.2, 1, 1), (0.3, 1, 1), (0.995, 1, 1)]
+    assert watch(recipe(), *late) == [("fitted", 20), ("memorising", 20), ("generalised", 40), ("grokking", 40)]
+    soon = [late[0], late[1], late[3]]
+    assert watch(recipe(), *soon) == [("fitted", 20), ("memorising", 20), ("generalised", 30)]
+    together = [(0.6, 0.8, 1), (0.8, 1, 1), (0.9, 1, 1), (1, 1, 1)]  # it never only memorised
+    assert watch(recipe(), *together) == [("fitted", 20), ("generalised", 40)]
+
+
+def test_stable_is_success_that_stays():
+    r = recipe(stable=3, success=0.9)
+    good, bad = (0.95, None, 1), (0.8, None, 1)
+    assert watch(r, good, good, bad, good, good) == []
+    assert watch(r, good, good, bad, good, good, good, good) == [("stable", 60)]
+    watcher = Watcher(r, 0, None)
+    for step in (10, 20, 25):  # the last evaluation of a run may come early
+        found = watcher.look(step, {"accuracy": 1, "loss": 0, "digits": []})
+    assert watcher.is_stable and found[-1].data == {"since": 10, "accuracy": 1}
+
+
+def first(history, holds):
+    return next((h["step"] for h in history if holds(h)), None)
+
+
+def test_a_run_that_learns_digit_by_digit():
+    task = load_task("addition:digits=1,order=ones")
+    r = recipe(d_model=16, d_mlp=32, batch=70, data="split", train_rows=70, test_rows=30, optimizer="muon",
+               steps=400, success=0.3, stable=2, dtype="float32")  # fmt: skip
+    t = fit(task, r, 0)
+    steps = {e.data["digit"]: e.step for e in t.events if e.kind == "digit learned"}
+    for digit in range(3):
+        assert steps.get(digit) == first(t.history, lambda h, d=digit: h["digits"][d] >= 0.99)
+    assert steps[2] < t.steps  # <EOS> is the easiest
+    happened = {e.kind: e.step for e in t.events}
+    assert happened["fitted"] == first(t.history, lambda h: h["train_accuracy"] >= 0.99)
+    good = [h["accuracy"] >= 0.3 for h in t.history]
+    if t.status == "stable":
+        assert good[-2:] == [True, True] and not any(a and b for a, b in itertools.pairwise(good[:-1]))
+        assert happened["stable"] == t.steps == t.history[-1]["step"]
+
+
+def test_a_run_on_a_handful_of_rows_memorises():
+    task = load_task("addition:digits=2,order=ones")
+    t = fit(task, recipe(d_model=16, d_mlp=32, data="split", train_rows=8, test_rows=200, loss="all", steps=150), 0)
+    happened = {e.kind: e.step for e in t.events}
+    assert happened["memorising"] == first(
+        t.history, lambda h: h["loss"] < task.floor() - 0.02 or (h["train_accuracy"] >= 0.99 and h["accuracy"] < 0.5)
+    )
+    assert t.history[-1]["loss"] < task.floor() - 0.1 and t.accuracy < 0.5
+    assert "generalised" not in happened and "grokking" not in happened
+
+
+def test_a_run_on_nearly_everything_does_not():
+    task = load_task("reverse:length=2,alphabet=8")
+    t = fit(task, recipe(test_rows=3, loss="all", steps=200, optimizer="muon", batch=32, evaluate_every=40), 0)
+    assert t.accuracy == 1 and "memorising" not in {e.kind for e in t.events}
+    assert task.floor() - 0.02 < t.history[-1]["loss"] < task.floor() + 0.25
+
+
+def test_events_are_plain_data(tmp_path):
+    from glassformer.training import train
+
+    lines = [json.dumps(e.to_json()) for e in train(TASK, recipe(), [4], out=tmp_path / "x.safetensors")]
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert kinds[0] == "checkpoint" and kinds[-1] == "done" and kinds.count("evaluation") == 4
+    assert json.loads(lines[-1])["data"]["training"]["status"] == "done"
+    assert Event(**json.loads(lines[0])).data["path"].endswith("x.run.safetensors")

@@ -1,0 +1,191 @@
+"""The loop: an ensemble is its members, the same seed gives the same bits, and runs end as they should.
+
+Why no attention biases in the twins: a key's bias shifts all scores of a query alike, so its gradient is 0 but for
+rounding, and AdamW divides rounding by rounding.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer import GlassformerError, load, load_task
+from glassformer.checkpoint import digest
+from glassformer.checkpoint import load as read
+from glassformer.training import fit, fit_many, train
+from glassformer.training.loop import Run
+from glassformer.training.loss import right
+from glassformer.verification import verify
+from training.small import TASK, furthest, recipe
+
+SCHEDULES = {
+    "constant": {}, "cosine": {"warmup": 5, "last_lr": 0.1}, "linear": {"decay_from": 15, "decay_steps": 25},
+    "wait": {"warmup": 3, "wait_loss": 2.2, "decay_steps": 30},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("schedule,optimizer", [
+    ("cosine", "adamw"), ("linear", "muon"), ("wait", "muon"),
+    pytest.param("wait", "adamw", marks=pytest.mark.slow),
+    pytest.param("constant", "adamw", marks=pytest.mark.slow), pytest.param("linear", "adamw", marks=pytest.mark.slow),
+    pytest.param("constant", "muon", marks=pytest.mark.slow), pytest.param("cosine", "muon", marks=pytest.mark.slow),
+])  # fmt: skip
+def test_an_ensemble_is_its_members(schedule, optimizer):
+    r = recipe(schedule=schedule, optimizer=optimizer, ema=0.9, focal=2.0, grokfast=1.0, steps=50, evaluate_every=25)
+    r = r.override({k: str(v) for k, v in SCHEDULES[schedule].items()})
+    run = Run(TASK, r, [3, 5])
+    together = {e.member: e.data["training"] for e in run.events() if e.kind == "done"}
+    alone = fit(TASK, r, 5)
+    assert furthest(together[5].model, alone.model) < 1e-12
+    assert together[5].history[-1]["digits"] == alone.history[-1]["digits"]
+    assert furthest(together[3].model, alone.model) > 0.1
+
+
+def test_members_may_end_at_different_times():
+    r = recipe(schedule="wait", wait_loss=1.8, decay_steps=30, ema=0.5, steps=100, stable=1, success=0.1)
+    together = fit_many(TASK, r, range(4))
+    assert len({t.steps for t in together}) > 2 and {t.status for t in together} <= {"stable", "done"}
+    for t in (together[1], together[3]):  # one of them after another has left
+        alone = fit(TASK, r, t.seed)
+        assert (alone.steps, alone.status) == (t.steps, t.status)
+        assert furthest(alone.model, t.model) < 1e-12
+        assert [e.to_json() for e in alone.events] == [e.to_json() for e in t.events]
+
+
+def test_the_same_seed_gives_the_same_bits():
+    r = recipe(dtype="float32", optimizer="muon", ema=0.9)
+    assert digest(fit(TASK, r, 1).model) == digest(fit(TASK, r, 1).model) != digest(fit(TASK, r, 2).model)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own
+def test_compiled_is_the_same():
+    r = recipe(steps=20, optimizer="muon")
+    plain, compiled = (fit_many(TASK, r, [0, 1], compile=c) for c in (False, True))
+    assert furthest(plain[1].model, compiled[1].model) < 1e-12
+
+
+def test_shapes_that_differ_from_row_to_row():
+    task = load_task("sort:vocab=7,length=4")
+    r = recipe(test_rows=50, loss="all", steps=60, evaluate_every=60)
+    together = fit_many(task, r, [0, 1])
+    assert furthest(together[1].model, fit(task, r, 1).model) < 1e-12
+    assert together[0].model.config.n_ctx == 8
+    assert set(together[0].history[-1]["classes"]) <= {f"{n} numbers" for n in range(1, 5)}
+
+
+# ── how runs end ───────────────────────────────────────────────────────────────────────────────
+def test_divergence_stops_with_a_clear_word_and_the_last_good_model(tmp_path):
+    r = recipe(lr=1e9, clip=0.0, warmup=25, evaluate_every=1)
+    out = tmp_path / "x.safetensors"
+    seen = []
+    with pytest.raises(GlassformerError, match=r"diverged at step \d+: .*x.safetensors has the model of step \d+"):
+        for event in train(TASK, r, [0], out=out):
+            seen.append(event)
+    training = seen[-1].data["training"]
+    assert training.status == "diverged" and all(np.isfinite(w).all() for w in training.model.weights.values())
+    assert digest(read(out)) == digest(training.model)
+
+
+def test_a_member_that_diverges_leaves_the_others_alone():
+    r = recipe(steps=20, evaluate_every=5)
+    run, done, good = Run(TASK, r, [0, 1, 2]), {}, None
+    for event in run.events():
+        if event.kind == "evaluation" and event.step == 10 and event.member == 2:
+            good = run.model(1)
+            run.theta["embed.W_E"][1, 0] = torch.nan
+        if event.kind == "done":
+            done[event.member] = event.data["training"]
+    assert {s: t.status for s, t in done.items()} == {0: "done", 1: "diverged", 2: "done"}
+    assert done[1].steps == 11 and furthest(done[1].model, good.map(lambda w: w.numpy())) == 0
+    alone = fit(TASK, r, 2)
+    assert furthest(done[2].model, alone.model) < 1e-12
+    assert [h["step"] for h in done[2].history] == [h["step"] for h in alone.history] == [5, 10, 15, 20]
+
+
+def test_the_hopeless_are_stopped_early():
+    r = recipe(steps=60, hopeless_after=25, hopeless_at=1.0)
+    found = fit_many(TASK, r, [0, 1])
+    assert [(t.status, t.steps) for t in found] == [("hopeless", 30)] * 2
+    assert [t.status for t in fit_many(TASK, recipe(hopeless_after=25, hopeless_at=0.0), [0, 1])] == ["done", "done"]
+    assert fit(TASK, r, 0).status == "hopeless"
+
+
+def test_a_last_step_between_evaluations_is_evaluated():
+    assert [h["step"] for h in fit(TASK, recipe(steps=25), 0).history] == [10, 20, 25]
+
+
+def test_stop_at_the_step_at_which_it_is_stable(tmp_path):
+    r = recipe(success=0.0, stable=1)
+    t = fit(TASK, r, 0, out=tmp_path / "a.safetensors", stop=lambda: True)
+    assert (t.status, t.steps) == ("interrupted", 1)
+    t = fit(TASK, recipe(success=0.0, stable=1, evaluate_every=1), 0, out=tmp_path / "b.safetensors", stop=lambda: True)
+    assert (t.status, t.steps) == ("stable", 1)
+
+
+def test_what_is_refused(tmp_path):
+    with pytest.raises(GlassformerError, match=r"seeds — expected different numbers, got \[1, 1\]"):
+        fit_many(TASK, recipe(), [1, 1])
+    with pytest.raises(GlassformerError, match="an ensemble is not saved"):
+        fit_many(TASK, recipe(), [0, 1], out=tmp_path / "x.safetensors")
+    for device in ("tpu", "cpu:x", "cuda:99"):
+        with pytest.raises(GlassformerError, match=f"device {device} — not available on this machine; there is cpu"):
+            fit(TASK, recipe(), 0, device=device)
+    for what in ("start", "teacher"):
+        with pytest.raises(GlassformerError, match=f"{what} — its vocabulary .* is not that of addition"):
+            fit(TASK, recipe(), 0, **{what: load("min")})
+    with pytest.raises(GlassformerError, match="start — its block of 9 is too short"):
+        fit(load_task("addition:digits=3,order=ones"), recipe(), 0, start=load("addition:digits=2,order=ones"))
+
+
+# ── where the weights begin, and what is true ──────────────────────────────────────────────────
+def test_gradient_descent_stays_at_a_program():
+    program = load("addition:digits=2,order=ones")
+    task = load_task(program)
+    before = verify(program, task)
+    t = fit(task, recipe(lr=1e-6, weight_decay=0.0, steps=20, test_rows=500), 0, start=program)
+    assert t.model.config == program.config and t.accuracy == before.holds == 1.0
+    assert 0 < furthest(t.model, program) < 1e-4
+    assert verify(t.model, task).wrong == 0
+
+
+def test_a_teachers_words_are_the_truth():
+    teacher = fit(TASK, recipe(steps=5), 7).model  # it knows next to nothing
+    tokens, _ = TASK.batch(TASK.rows(0, 100))
+    t = fit(TASK, recipe(steps=120, batch=32, evaluate_every=120, optimizer="muon"), 0, teacher=teacher)
+    assert right(teacher.torch(), TASK, TASK.rows(0, 100)).all(1).mean() < 0.2
+    said, wanted = (m(tokens[:, :-1]).argmax(-1)[:, 3] for m in (t.model, teacher))  # the first answer token
+    assert (said == wanted).mean() > 0.8 and (tokens[:, 4] == wanted).mean() < 0.3
+
+
+# ── ablations as taps; accuracy ────────────────────────────────────────────────────────────────
+def test_no_attention_leaves_attention_untrained():
+    r = recipe(tap="no-attention", weight_decay=0.0)
+    begun, ended = Run(TASK, r, [0]).model(0), fit(TASK, r, 0).model
+    moved = {n for n, w in ended.weights.items() if not np.array_equal(w, begun.weights[n].numpy())}
+    assert "blocks.0.mlp.W_in" in moved and not any(".attn." in n for n in moved)
+    together = fit_many(TASK, recipe(tap="no-residual"), [0, 1])
+    assert furthest(together[0].model, fit(TASK, recipe(tap="no-residual"), 0).model) < 1e-12
+
+
+def test_right_by_forcing_and_by_decoding():
+    task = load_task("sort:vocab=7,length=4")
+    model = fit(task, recipe(test_rows=50, steps=150, evaluate_every=150, optimizer="muon", batch=32), 0).model.torch()
+    rows = task.sample(300, np.random.default_rng(0))
+    forced, decoded = right(model, task, rows), right(model, task, rows, forced=False)
+    assert forced.shape == (300, 4) and 0.05 < forced.all(1).mean() < 1
+    assert np.array_equal(forced.all(1), decoded.all(1)) and not np.array_equal(forced, decoded)
+    assert np.array_equal(forced, right(model, task, rows, chunk=7))
+    tapped = right(model, task, rows, tap="no-attention", forced=False)
+    assert np.array_equal(tapped.all(1), right(model, task, rows, tap="no-attention").all(1))
+
+
+def test_wait_does_not_decay_before_the_hardest_level():
+    """A loss that is low on easy rows says nothing about the hard ones."""
+    patient = recipe(schedule="wait", wait_loss=1e9, decay_steps=10, steps=80, data="fresh", test_rows=20)
+    for curriculum, begins in (("", 20), ("1@0 2@30", 50)):
+        run = Run(load_task("addition:digits=2,order=ones"), replace(patient, curriculum=curriculum), [0])
+        for _ in range(60):
+            run._step()
+        assert run.decay_at.tolist() == [begins]

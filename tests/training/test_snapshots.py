@@ -1,0 +1,82 @@
+"""The models of a run at every evaluation: what is written, and that stops and kills do not show."""
+
+import json
+
+import pytest
+
+from glassformer import GlassformerError, load
+from glassformer.checkpoint import digest
+from glassformer.lens.trajectory import Trajectory
+from glassformer.training import fit, fit_many, train
+from training.small import TASK, recipe
+
+RECIPE = recipe(steps=25, ema=0.9)  # evaluated every 10 steps, and at the end
+
+
+def digests(folder):
+    return {p.name: digest(load(str(p))) for p in sorted(folder.iterdir())}
+
+
+def stop_at(step):
+    steps = iter(range(1, 10**9))
+    return lambda: next(steps) == step
+
+
+def test_a_model_at_every_evaluation(tmp_path):
+    t = fit(TASK, RECIPE, 1, snapshots=tmp_path / "a" / "b")
+    found = digests(tmp_path / "a" / "b")
+    assert list(found) == [f"step-0000{n}.safetensors" for n in ("00", "10", "20", "25")]
+    assert found["step-000025.safetensors"] == digest(t.model) == digest(fit(TASK, RECIPE, 1).model)
+    assert len(set(found.values())) == 4
+    first = load(str(tmp_path / "a" / "b" / "step-000010.safetensors"))
+    assert (first.provenance["step"], first.provenance["seed"], first.task) == (10, 1, TASK.ref)
+
+
+def test_stopped_and_resumed_writes_the_same_files(tmp_path):
+    whole, out = tmp_path / "whole", tmp_path / "x.safetensors"
+    fit(TASK, RECIPE, 1, snapshots=whole)
+    fit(TASK, RECIPE, 1, out=out, snapshots=tmp_path / "s", stop=stop_at(13))
+    assert len(digests(tmp_path / "s")) == 2
+    fit(TASK, RECIPE, 1, out=out, snapshots=tmp_path / "s", resume=True)
+    assert digests(tmp_path / "s") == digests(whole)
+
+
+def test_killed_between_a_snapshot_and_its_state(tmp_path):
+    whole, out = tmp_path / "whole", tmp_path / "x.safetensors"
+    fit(TASK, RECIPE, 1, snapshots=whole)
+    for event in train(TASK, RECIPE, [1], out=out, snapshots=tmp_path / "s"):
+        if event.kind == "evaluation" and event.step == 20:
+            break  # the snapshot of step 20 is there, the state is that of step 10
+    assert "step-000020.safetensors" in digests(tmp_path / "s")
+    fit(TASK, RECIPE, 1, out=out, snapshots=tmp_path / "s", resume=True)
+    assert digests(tmp_path / "s") == digests(whole)
+
+
+def test_several_seeds_have_a_folder_each(tmp_path):
+    trainings = fit_many(TASK, RECIPE, [1, 2], snapshots=tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["seed1", "seed2"]
+    for t in trainings:
+        assert digests(tmp_path / f"seed{t.seed}")["step-000025.safetensors"] == digest(t.model)
+    with pytest.raises(GlassformerError, match=r"no snapshots here.*it has folders seed1, seed2"):
+        Trajectory.read(tmp_path)
+
+
+def test_folders_that_will_not_do(tmp_path):
+    (tmp_path / "step-000010.safetensors").write_bytes(b"")
+    with pytest.raises(GlassformerError, match="has snapshots of another run: expected an empty folder or a new one"):
+        fit(TASK, RECIPE, 1, snapshots=tmp_path)
+    with pytest.raises(GlassformerError, match="cannot be a folder for snapshots: "):
+        fit(TASK, RECIPE, 1, snapshots=tmp_path / "step-000010.safetensors")
+
+
+def test_command(call, tmp_path):
+    words = ["train", TASK.ref, "--out", tmp_path / "x.safetensors", "--snapshots", tmp_path / "s", "--json"]
+    for name, value in RECIPE.to_json().items():
+        if name != "name" and value not in ("", None):
+            words += ["--set", f"{name}={json.dumps(value) if isinstance(value, bool) else value}"]
+    status, _, _ = call(*words)
+    assert status in (0, 1)
+    assert Trajectory.read(tmp_path / "s").steps == [0, 10, 20, 25]
+    assert digest(Trajectory.read(tmp_path / "s")[-1]) == digest(load(str(tmp_path / "x.safetensors")))
+    status, out, err = call(*words)
+    assert status == 2 and not out and "has snapshots of another run" in err and err.count("\n") == 1

@@ -1,0 +1,45 @@
+"""A model that is right for many rows at once may be wrong for one: sums are added in another order then."""
+
+import numpy as np
+import pytest
+
+from glassformer import Config, Model, refs
+from glassformer.decoding import decode
+from glassformer.proof import prove
+from glassformer.verification import verify
+
+
+def either_way():
+    """A model whose logit of 0 is small in a batch and large alone, by ±2^60 in a sum; None if there is none here."""
+    task = refs.load_task("repeat-last:vocab=10,length=2,repeats=2")
+    V, n, rng = len(task.vocabulary), 64, np.random.default_rng(0)
+    E = np.concatenate([np.ones((V, n)), np.eye(V)], 1)
+    for _ in range(3_000):
+        w, order = np.ones(n), rng.permutation(n)
+        w[order[:8]], w[order[8:16]] = 2.0**60, -(2.0**60)
+        U = np.zeros((n + V, V))
+        U[:n, 0] = w
+        many, one = (np.tile(E, (20, 1)) @ U)[:, 0], np.array([(E[v : v + 1] @ U)[0, 0] for v in range(V)])
+        if one.min() > many.max() + 0.5 and many.min() >= 0:
+            U[n:] = np.eye(V) * (one.min() + many.max()) / 2
+            config = Config(V, 16, n + V, n_layers=0, norm="none", positions="none")
+            model = Model(config, {"embed.W_E": E, "unembed.W_U": U}, task.vocabulary, task.ref)
+            if decode(model, [3, 7], 2).tolist()[2:] != [7, 7]:
+                return model, task
+    return None
+
+
+def test_a_model_that_is_right_in_a_batch_and_wrong_alone_is_wrong():
+    found = either_way()
+    if not found:
+        pytest.skip("this machine's products do not depend on how many rows there are")
+    verdict = verify(*found)
+    assert verdict.wrong and not verdict.holds and verdict.parts["alone"]["wrong"] == verdict.wrong
+    assert verdict.counterexamples[0]["got"] != verdict.counterexamples[0]["expected"]
+    assert prove(*found).result == "refuted"
+
+
+def test_rows_that_are_right_alone_are_not_counted_twice():
+    model = refs.load("add-digit")
+    verdict = verify(model, refs.load_task(model))
+    assert verdict.checked == 100 and "alone" not in verdict.parts

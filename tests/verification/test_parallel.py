@@ -1,0 +1,213 @@
+"""Several processes, interruptions and journals: the verdict is the same, whatever happened on the way."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError, load, load_task
+from glassformer.verification import Progress, Verdict, check, parallel, verify
+from glassformer.verification import journal as journals
+from glassformer.verification import work as works
+from helpers import random_model
+
+REF = "addition:digits=2"
+
+
+def weakened(by: float = 0.02):
+    """An adder that is wrong on some pairs: the digit 7 is a little more than it should be."""
+    model = load(REF)
+    weights = {n: w.copy() for n, w in model.weights.items()}
+    weights["embed.W_E"][7] *= 1 + by
+    return replace(model, weights=weights)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return load_task(REF)
+
+
+@pytest.fixture(scope="module")
+def expected(task):
+    verdict = verify(weakened(), task, chunk=100)
+    assert 0 < verdict.wrong < 10_000 and len(verdict.classes) > 1
+    return verdict
+
+
+def same(a, b):
+    return a.to_json() == b.to_json()
+
+
+def test_workers_agree_with_one_process(task, expected):
+    assert same(verify(weakened(), task, chunk=100, workers=2), expected)
+
+
+def test_a_sample_is_the_same_in_other_processes(task):
+    options = {"sample": 9_000, "chunk": 100, "search": 2, "seed": 3}
+    assert same(verify(weakened(), task, workers=2, **options), verify(weakened(), task, **options))
+
+
+def test_a_worker_that_dies_is_replaced(task, expected):
+    events = check(weakened(), task, chunk=100, workers=2)
+    assert isinstance(next(events), Progress)
+    victims = multiprocessing.active_children()
+    assert victims
+    os.kill(victims[0].pid, signal.SIGKILL)
+    assert same(list(events)[-1], expected)
+
+
+def test_what_no_worker_survives_ends(task, monkeypatch):
+    """Workers that die as they begin: a few tries, and a word."""
+    monkeypatch.setattr(parallel, "_begin", len)
+    monkeypatch.setattr(parallel, "TRIES", 2)
+    with pytest.raises(GlassformerError, match="died 2 times"):
+        verify(load(REF), task, chunk=100, workers=2)
+
+
+def test_what_cannot_be_sent_is_said(task):
+    class Local(type(task)):
+        pass
+
+    with pytest.raises(GlassformerError, match="cannot be sent to another process"):
+        verify(load(REF), Local(2), chunk=100, workers=2)
+    with pytest.raises(GlassformerError, match="tap — works in one process"):
+        verify(load(REF), task, chunk=100, workers=2, tap=lambda name, value: value)
+
+
+def test_workers_leave_with_their_parent(tmp_path):
+    """Even if it was killed and could not tell them."""
+    words = ["verify", "addition:digits=3", "--workers", "2"]
+    parent = subprocess.Popen([sys.executable, "-m", "glassformer", *words], stdout=subprocess.DEVNULL)
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    if not children.exists():
+        pytest.skip("needs /proc")
+    workers: list[str] = []
+    while len(workers) < 3 and parent.poll() is None:  # the tracker of resources and two workers
+        workers = children.read_text().split()
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    until = time.monotonic() + 60
+    while time.monotonic() < until and any(Path(f"/proc/{w}").exists() for w in workers):
+        time.sleep(0.1)
+    assert len(workers) == 3 and not [w for w in workers if Path(f"/proc/{w}").exists()]
+
+
+# ── journals ───────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("workers", [1, 2])
+def test_resumed_is_uninterrupted(task, expected, tmp_path, workers):
+    path = tmp_path / "v.journal"
+    for stop in (3, 1):  # interrupted twice
+        events = check(weakened(), task, chunk=100, journal=path, workers=workers)
+        for _ in range(stop):
+            reached = next(events)
+        events.close()
+        assert json.loads(path.read_text())["found"]["domain"]["looked_at"] == reached.done < 10_000
+    events = list(check(weakened(), task, chunk=100, journal=path))
+    assert events[0].done > reached.done and same(events[-1], expected)
+
+
+def test_a_killed_process_loses_seconds_only(task, expected, tmp_path, monkeypatch):
+    path = tmp_path / "v.journal"
+    monkeypatch.setattr(journals, "EVERY", 0.0)
+    events = check(weakened(), task, chunk=100, journal=path)
+    for _ in range(5):
+        next(events)
+    kept = path.read_bytes()  # what a killed process leaves
+    list(events)
+    path.write_bytes(kept)
+    events = list(check(weakened(), task, chunk=100, journal=path))
+    assert len(events) == 10_000 // 100 - 5 + 1 and same(events[-1], expected)
+
+
+def test_the_order_in_which_chunks_end_does_not_matter(task):
+    work = works.Work(weakened(), task, {"edges": len(task.edges()), "sample": 500}, chunk=100, keep=20, low=3)
+    there, back = journals.State(), journals.State()
+    for i in range(work.chunks):
+        there = there.with_(range(i, i + 1), work.do(range(i, i + 1)), work)
+    for i in range(0, work.chunks, 2)[::-1]:
+        pair = range(i, min(i + 2, work.chunks))
+        back = back.with_(pair, work.do(pair), work)
+    assert there == back and list(there.found) == list(back.found) and there.done == (range(work.chunks),)
+    assert len(there.found["edges"].failures) == 20
+
+
+def test_what_is_in_flight_is_not_lost_or_counted_twice(task):
+    state = journals.State()
+    work = type("W", (), {"keep": 1, "low": 0, "parts": {}})
+    for r in (range(4, 6), range(0, 2), range(2, 4), range(9, 10)):
+        state = state.with_(r, {}, work)
+    assert state.done == (range(0, 6), range(9, 10))
+    assert list(state.left(12)) == [range(6, 9), range(10, 12)]
+
+
+@pytest.mark.parametrize("other,word", [
+    ({"dtype": "float32"}, "dtype"), ({"keep": 3}, "keep"), ({"sample": 500}, "exhaustive"), ({"chunk": 50}, "chunk"),
+])  # fmt: skip
+def test_the_journal_of_another_run_is_refused(task, tmp_path, other, word):
+    path = tmp_path / "v.journal"
+    next(check(load(REF), task, chunk=100, journal=path))
+    with pytest.raises(GlassformerError, match=f"another run: its {word} is .*, here it is"):
+        verify(load(REF), task, **({"chunk": 100, "journal": path} | other))
+
+
+def test_the_journal_of_another_model_or_task_is_refused(task, tmp_path):
+    path = tmp_path / "v.journal"
+    next(check(load(REF), task, chunk=100, journal=path))
+    with pytest.raises(GlassformerError, match="its model is"):
+        verify(weakened(), task, chunk=100, journal=path)
+    three = load("addition:digits=3")
+    path.unlink()
+    next(check(load(REF), task, chunk=100, journal=path))
+    text = json.loads(path.read_text())
+    assert text["run"]["task"] == REF
+    with pytest.raises(GlassformerError, match="another run"):
+        next(check(three, load_task(three), chunk=100, journal=path))
+
+
+@pytest.mark.parametrize("damage", [
+    lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"[1]", lambda b: b"\xff" + b,
+    lambda b: b.replace(b'"wrong": 0', b'"wrong": 5'),
+    lambda b: b.replace(b"glassformer journal", b"some other journal"),
+])  # fmt: skip
+def test_a_damaged_journal_is_refused(task, tmp_path, damage):
+    path = tmp_path / "v.journal"
+    next(check(load(REF), task, chunk=100, journal=path))
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(GlassformerError, match=r"damaged|cannot be read"):
+        verify(load(REF), task, chunk=100, journal=path)
+
+
+def test_a_journal_is_only_for_what_it_can_name(task, tmp_path):
+    for other in ({"rows": np.array([[1, 2]])}, {"tap": lambda name, value: value}):
+        with pytest.raises(GlassformerError, match="journal"):
+            verify(load(REF), task, journal=tmp_path / "j", **other)
+
+
+def test_the_sample_of_any_size_is_drawn_in_blocks(task, monkeypatch):
+    """Each block has its own seed, so that any process can draw any part; the first is as it always was."""
+    monkeypatch.setattr(works, "BLOCK", 64)
+    work = works.Work(load(REF), task, {"sample": 200}, chunk=50, keep=1, seed=5)
+    whole = np.concatenate([work.rows("sample", a, a + 50) for a in range(0, 200, 50)])
+    assert np.array_equal(whole, work.rows("sample", 0, 200)) and len(np.unique(whole, axis=0)) > 190
+    assert np.array_equal(whole[:64], task.sample(64, np.random.default_rng(5)))
+
+
+def test_memory_does_not_grow_with_the_domain(task):
+    """What is kept of a run is as small at its end as at its beginning."""
+    broken = random_model(d_vocab=12, n_ctx=8, mask="causal")
+    broken = replace(broken, vocabulary=task.vocabulary)
+    sizes = []
+    for n in (500, 10_000):
+        verdict = verify(broken, task, rows=task.rows(0, n), keep=3, chunk=100)
+        sizes.append(len(json.dumps(verdict.to_json())))
+        assert isinstance(verdict, Verdict) and verdict.wrong > 0.9 * n and len(verdict.counterexamples) == 3
+    assert sizes[1] < sizes[0] * 2
