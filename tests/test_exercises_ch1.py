@@ -67,7 +67,7 @@ def test_1_2_its_mask_leaks_when_scores_are_huge(layer):
 def test_1_3_with_a_cache_every_token_is_fed_once(monkeypatch):
     import sys
 
-    module, fed = sys.modules["glassformer.decoding"], []
+    module, fed = sys.modules["glassformer.model"], []
     forward = module.forward
 
     def counting(config, weights, tokens, *rest, **options):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer import Config, GlassformerError, Model, Vocabulary, record
+from glassformer import Config, GlassformerError, Model, Vocabulary, on, record
 from glassformer.model import ACTIVATIONS, MASKS, NORMS, POSITIONS, zeros
 from helpers import largest_difference, random_model
 
@@ -153,3 +153,52 @@ def test_a_block_may_do_without_an_mlp():
     for gone in (".mlp.", "blocks.1.mlp.W_in"):
         with pytest.raises(GlassformerError, match=r"mlp"):
             Model(model.config, {n: w for n, w in model.weights.items() if gone not in n}, model.vocabulary)
+
+
+# ── what people type ───────────────────────────────────────────────────────────────────────────
+def test_a_text_is_read_by_the_vocabulary():
+    model = random_model()
+    assert (model("6 2 3") == model([6, 2, 3])).all() and model.read("6 2").tolist() == [6, 2]
+    assert model(np.array([[6, 2]], np.int32)).shape == (1, 2, 7)
+
+
+@pytest.mark.parametrize("tokens,why", [
+    ([1.5, 2], r"whole numbers or a text, got \[1.5, 2.0\]"), ([True, False], "whole numbers"), ([["a"]], "whole"),
+    ([[1, 2], [3]], "rows of one length"), ("6 x", "token 'x'"), (7, r"expected shape \[B,T\]"), ([], r"got \[0\]"),
+    (None, "whole numbers"), ([9], "expected a number from 0 to 6"), (np.array([np.nan]), "whole numbers"),
+])  # fmt: skip
+def test_what_is_no_text_is_refused(tokens, why):
+    for model in (random_model(), random_model().torch()):
+        with pytest.raises(GlassformerError, match=why):
+            model(tokens)
+
+
+def test_a_tap_keeps_shapes():
+    model = random_model()
+    bad = [lambda x: x[..., :1], lambda x: x[0], lambda x: x.sum(), lambda x: None, lambda x: "x", lambda x: x[:, :1]]
+    for wrong in bad:
+        with pytest.raises(GlassformerError, match=r"tap — blocks.0.hook_attn_out must keep its shape \[1, 2, 4\]"):
+            model([1, 2], tap=on(model, {"blocks.0.hook_attn_out": wrong}))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_arrays_by_their_short_names(tied):
+    model = random_model(tied=tied)
+    c = model.config
+    assert model.W_Q.shape == (c.n_layers, c.n_heads, c.d_model, c.d_head)
+    assert (model.W_O[1] == model.weights["blocks.1.attn.W_O"]).all() and model.b_in.shape == (c.n_layers, c.d_mlp)
+    assert model.W_E is model.weights["embed.W_E"] and model.W_U.shape == (c.d_model, c.d_vocab)
+    assert ((model.W_E.T if tied else model.weights["unembed.W_U"]) == model.W_U).all()
+    assert not hasattr(model, "W_X") and not hasattr(model, "w") and model.mlp_layers == [0, 1]
+
+
+def test_logits_are_numpy_without_gradients_or_warnings():
+    model = random_model()
+    tensors = model.map(torch.tensor)
+    for w in tensors.weights.values():
+        w.requires_grad_(True)
+    got = tensors.logits(np.array([[1, 2, 3]]), last=2)
+    assert isinstance(got, np.ndarray) and largest_difference(model([[1, 2, 3]], last=2), got) < 1e-12
+    assert tensors.numpy().is_numpy and not tensors.is_numpy and model.numpy() is model
+    huge = model.map(lambda w: w * 1e300)
+    huge.logits(np.array([[1, 2]]))  # a warning would be an error here

@@ -14,7 +14,7 @@ import numpy as np
 from . import arrays
 from .decoding import stream
 from .errors import GlassformerError
-from .model import Model, Tap, forward
+from .model import Model, Tap
 from .tasks.base import Task
 
 DTYPES = ("float64", "float32", "bfloat16")
@@ -37,7 +37,7 @@ def gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
     n = tokens.shape[1] - int(answer.any(0).argmax())  # from the first answer position on
     if model.config.mask != "causal":
         return decoded_gaps(model, tokens, answer, tap)[:, -n:]
-    return _gaps(_forward(model, tokens[:, :-1], n, tap), tokens[:, -n:], answer[:, -n:])
+    return _gaps(model.logits(tokens[:, :-1], tap, n), tokens[:, -n:], answer[:, -n:])
 
 
 def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
@@ -69,18 +69,6 @@ def decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None)
     return out
 
 
-def _forward(model: Model, tokens: Any, last: int, tap: Tap | None) -> Any:
-    if isinstance(model.weights["embed.W_E"], np.ndarray):
-        with np.errstate(all="ignore"):  # what is not finite is counted as wrong
-            return forward(model.config, model.weights, tokens, tap, last=last)
-    import torch
-
-    with torch.no_grad():
-        device = model.weights["embed.W_E"].device
-        read = torch.as_tensor(tokens, device=device)
-        return arrays.numpy(forward(model.config, model.weights, read, tap, last=last))
-
-
 def chunk_size(model: Model, task: Task) -> int:
     """So many rows at a time that activations stay within a few megabytes."""
     return int(np.clip(2**20 // widest(model, task), 1, 2**14))
@@ -102,7 +90,7 @@ def cast(model: Model, dtype: str) -> Model:
         return model
     if dtype not in DTYPES:
         raise GlassformerError(f"dtype {dtype} — expected one of {', '.join(DTYPES)}")
-    if dtype == "bfloat16" or not isinstance(model.weights["embed.W_E"], np.ndarray):
+    if dtype == "bfloat16" or not model.is_numpy:
         try:
             return model.torch(dtype)
         except ImportError:

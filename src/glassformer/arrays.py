@@ -6,6 +6,7 @@ has as one fused kernel belongs here, so that both can be fast at it.
 
 import math
 import sys
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,12 +16,20 @@ Array: TypeAlias = Any  # np.ndarray or torch.Tensor (or whatever a namespace is
 
 class Numpy:
     tanh, sqrt, concat = np.tanh, np.sqrt, staticmethod(np.concatenate)
-    cos, sin, exp = np.cos, np.sin, np.exp
+    cos, sin, exp, stack = np.cos, np.sin, np.exp, staticmethod(np.stack)
     fused_norms: dict[str, Any] = {}  # noqa: RUF012 - read only
 
     def like(self, x: Array, table: Array) -> Array:
         """A table, made in float64, as x's kind of array."""
         return table.astype(x.dtype, copy=False)
+
+    def quietly(self) -> AbstractContextManager[Any]:
+        """Without warnings and gradients: what is not finite is for whoever asked to see to."""
+        return np.errstate(all="ignore")
+
+    def beside(self, W: Array, tokens: Array) -> Array:
+        """Tokens as an array of W's kind, where W is."""
+        return numpy(tokens)
 
     def take(self, W: Array, tokens: Array) -> Array:
         return W[tokens]
@@ -86,6 +95,12 @@ class Torch:
 
     def like(self, x: Array, table: Array) -> Array:
         return self.torch.as_tensor(table, dtype=x.dtype, device=x.device)
+
+    def quietly(self) -> AbstractContextManager[Any]:
+        return self.torch.no_grad()  # type: ignore[no-any-return]
+
+    def beside(self, W: Array, tokens: Array) -> Array:
+        return self.torch.as_tensor(tokens, device=W.device)
 
     def take(self, W: Array, tokens: Array) -> Array:
         return self.F.embedding(tokens, W)  # W[tokens] has a slow gradient

@@ -13,7 +13,7 @@ from . import arrays
 from .arrays import Array
 from .errors import GlassformerError
 from .limits import DECODED, finite, within
-from .model import Model, Tap, forward
+from .model import Model, Tap
 
 
 class Cache(dict[str, Array]):
@@ -48,16 +48,16 @@ def stream(
     within("decoding — top_k", 1 if top_k is None else top_k, 1, 2**63 - 1)
     within("decoding — steps", steps, 0, DECODED)
     block = model.config.n_ctx
-    tokens = np.atleast_2d(arrays.numpy(model.check_tokens(tokens)))
+    tokens = np.atleast_2d(arrays.numpy(model.read(tokens)))
     cached = cached and tap is None and model.config.mask == "causal"  # else what is past depends on what is to come
     cache, fed = Cache(), 0
     for _ in range(steps):
         length = tokens.shape[1]
         if cached and fed and length <= block:
-            logits = _logits(model, tokens[:, fed:], cache, fed)
+            logits = model.logits(tokens[:, fed:], cache, 1, fed)[:, -1]
         else:
             cache.clear()
-            logits = _logits(model, tokens[:, -block:], cache if cached else tap, 0)
+            logits = model.logits(tokens[:, -block:], cache if cached else tap, 1)[:, -1]
         fed = length
         chosen = _choose(logits, temperature, top_k, rng)
         yield Step(tokens, logits, chosen)
@@ -86,18 +86,6 @@ def decode(
         if done.all():
             break
     return out[0] if alone else out
-
-
-def _logits(model: Model, tokens: Any, tap: Tap | None, start: int) -> Any:
-    here = model.weights["embed.W_E"]
-    if not isinstance(here, np.ndarray):
-        import torch
-
-        with torch.no_grad():
-            fed = torch.as_tensor(tokens, device=here.device)
-            return arrays.numpy(forward(model.config, model.weights, fed, tap, start, last=1)[:, -1])
-    with np.errstate(all="ignore"):  # logits that are not finite are seen to by who asked for them
-        return forward(model.config, model.weights, tokens, tap, start, last=1)[:, -1]
 
 
 def _choose(logits: Any, temperature: float, top_k: int | None, rng: np.random.Generator | None) -> Any:

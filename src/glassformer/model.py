@@ -321,14 +321,21 @@ class Model:
         object.__setattr__(self, "weights", MappingProxyType(weights))
 
     def __call__(self, tokens: Any, tap: Tap | None = None, last: int | None = None) -> Array:
-        """Logits of tokens, [B,T] -> [B,T,V] or [T] -> [T,V]."""
-        tokens = self.check_tokens(tokens)
+        """Logits of tokens, [B,T] -> [B,T,V] or [T] -> [T,V]; or of a text in the vocabulary's own words."""
+        tokens, tap = self.read(tokens), tap and keeping_shapes(tap)
         logits = forward(self.config, self.weights, tokens if tokens.ndim == 2 else tokens[None], tap, last=last)
         return logits if tokens.ndim == 2 else logits[0]
 
-    def check_tokens(self, tokens: Any) -> Array:
-        """Tokens as an array that the model can read, or an error that says what is wrong with them."""
-        tokens = np.asarray(tokens, dtype=np.int64) if isinstance(tokens, (list, tuple)) else tokens
+    def logits(self, tokens: Any, tap: Tap | None = None, last: int | None = None, start: int = 0) -> Any:
+        """The same of tokens [B,T] that are known to be good, as a NumPy array: no warnings, no gradients."""
+        with (xp := arrays.of(W_E := self.weights["embed.W_E"])).quietly():
+            return arrays.numpy(forward(self.config, self.weights, xp.beside(W_E, tokens), tap, start, last))
+
+    def read(self, tokens: Any) -> Array:
+        """Tokens (or a text) as an array that the model can read, or an error that says what is wrong with them."""
+        if isinstance(tokens, str):
+            tokens = self.vocabulary.encode(tokens)
+        tokens = whole_numbers(tokens)
         if tokens.ndim not in (1, 2) or not tokens.shape[-1]:
             raise GlassformerError(f"tokens — expected shape [B,T] or [T] with T from 1, got {list(tokens.shape)}")
         if tokens.shape[-1] > self.config.n_ctx:
@@ -339,7 +346,37 @@ class Model:
         if low < 0 or high >= self.config.d_vocab:
             bad = low if low < 0 else high
             raise GlassformerError(f"token {bad} — expected a number from 0 to {self.config.d_vocab - 1}")
-        return tokens
+        here = self.weights["embed.W_E"]
+        return arrays.of(here).beside(here, tokens)
+
+    # ── asked again and again ──────────────────────────────────────────────────────────────────
+    @property
+    def is_numpy(self) -> bool:
+        return isinstance(self.weights["embed.W_E"], np.ndarray)
+
+    def numpy(self) -> "Model":
+        """The same model with NumPy arrays for weights."""
+        return self if self.is_numpy else self.map(arrays.numpy)
+
+    def has_mlp(self, layer: int) -> bool:
+        return f"blocks.{layer}.mlp.W_out" in self.weights
+
+    @property
+    def mlp_layers(self) -> list[int]:
+        return [i for i in range(self.config.n_layers) if self.has_mlp(i)]
+
+    @property
+    def W_U(self) -> Array:
+        """The head [D,V], tied or not."""
+        return self.weights["embed.W_E"].T if self.config.tied else self.weights["unembed.W_U"]
+
+    def __getattr__(self, name: str) -> Array:
+        """`model.W_E`; `model.W_Q` [layers,H,D,K]: the arrays of a name, those of all layers in one."""
+        found = [w for n, w in vars(self).get("weights", {}).items() if n.rpartition(".")[2] == name]
+        if not found or not name.startswith(("W_", "b_")):
+            raise AttributeError(f"a Model has no {name}")
+        one = name in ("W_E", "W_pos", "b_U")
+        return found[0] if one else arrays.of(found[0]).stack(found)
 
     @property
     def dtype(self) -> str:
@@ -368,6 +405,32 @@ class Model:
     def __repr__(self) -> str:
         size = sum(int(np.prod(w.shape)) for w in self.weights.values())
         return f"<Model {self.provenance.get('ref', self.task) or '?'}: {size:,} parameters, {self.config}>"
+
+
+def whole_numbers(tokens: Any) -> Array:
+    """Tokens as an array of whole numbers; an error if they are something else."""
+    if not hasattr(tokens, "ndim"):
+        try:
+            tokens = np.asarray(tokens)
+        except ValueError:
+            raise GlassformerError("tokens — expected rows of one length") from None
+    if "int" not in str(tokens.dtype) and 0 not in tokens.shape:
+        raise GlassformerError(f"tokens — expected whole numbers or a text, got {shown(tokens.tolist())}")
+    return tokens
+
+
+def keeping_shapes(tap: Tap) -> Tap:
+    """The tap, held to its word: what it returns has the shape of what it saw, or more positions (see decoding)."""
+
+    def checked(name: str, value: Array) -> Array:
+        got, had = tap(name, value), tuple(value.shape)
+        has = tuple(getattr(got, "shape", ()))
+        if has != had and (len(has) != len(had) or has[1] < had[1] or (has[0], *has[2:]) != (had[0], *had[2:])):
+            what = list(has) if hasattr(got, "shape") else shown(got)
+            raise GlassformerError(f"tap — {name} must keep its shape {list(had)}, got {what}")
+        return got
+
+    return checked
 
 
 def _kind(w: Array) -> str:

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .. import arrays, records, registry
+from .. import records, registry
 from ..errors import GlassformerError
-from ..model import Labels, Model, forward
+from ..model import Labels, Model
 from ..records import check_writable, folder_beside, replace_folder, write_together
 from ..shapes import axes
 from ..tasks.base import Task
@@ -98,7 +98,7 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
         raise GlassformerError(f"{path} — expected the name of a file or folder to write")
     if not path.is_dir():
         check_writable(path)
-    model = model.map(arrays.numpy)
+    model = model.numpy()
     way.check(model)
     tried = in_float32(model) if way.float32 or model.dtype == "float32" else []
     if way.float32 and (why := float32_reason(model, tolerance, tried)):
@@ -114,7 +114,7 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
             theirs = way.logits(beside / path.name, batch.tokens)
         except (OSError, SafetensorError) as e:
             raise GlassformerError(f"{path} — cannot be written: {records.why(e)}") from None
-        found = compare(batch, logits(model, batch.tokens), theirs)
+        found = compare(batch, model.logits(batch.tokens), theirs)
         if model.dtype == "float64" and found.parity > tolerance and not found.lost:  # rounding may be all it is
             tolerance, more = _bearable(model, tolerance, in_other_orders(model, "float64"))
             notes = more + notes
@@ -136,7 +136,7 @@ def _bearable(model: Model, tolerance: float, tried: "list[Comparison]") -> tupl
 # ── what float32 can carry ─────────────────────────────────────────────────────────────────────
 def float32_reason(model: Model, tolerance: float = TOLERANCE, tried: "list[Comparison] | None" = None) -> str:
     """Why float32 cannot carry the model's constants, found by trying; "" if it can."""
-    model = model.map(arrays.numpy)
+    model = model.numpy()
     for name, w in model.weights.items():
         with np.errstate(over="ignore"):
             if not np.isfinite(w.astype("float32")).all():
@@ -157,14 +157,14 @@ def in_other_orders(model: Model, dtype: str) -> list["Comparison"]:
     are tried in several orders, which would change nothing if numbers were exact; and PyTorch's kernels, if it is here.
     """
     batch, D, rng = trial(model), model.config.d_model, np.random.default_rng(0)
-    ours = logits(model, batch.tokens)
+    ours = model.logits(batch.tokens)
     orders = [np.arange(D)]
     if model.config.positions != "sinusoidal":  # which has an order of its own
         orders += [np.arange(D)[::-1], rng.permutation(D), rng.permutation(D)]
     tried = [reordered(model, order).astype(dtype) for order in orders]
     if importlib.util.find_spec("torch"):
         tried.append(model.torch(dtype))
-    return [compare(batch, ours, logits(m, batch.tokens)) for m in tried]
+    return [compare(batch, ours, m.logits(batch.tokens)) for m in tried]
 
 
 def reordered(model: Model, order: Any) -> Model:
@@ -219,16 +219,6 @@ def task_of(model: Model) -> Task | None:
     except GlassformerError:
         return None
     return task if task.vocabulary == model.vocabulary else None
-
-
-def logits(model: Model, tokens: Any) -> Any:
-    """Ours, whatever they are: what is not finite is for `compare` to judge."""
-    if isinstance(model.weights["embed.W_E"], np.ndarray):
-        with np.errstate(all="ignore"):
-            return forward(model.config, model.weights, tokens)
-    torch = library("torch")
-    with torch.no_grad():
-        return arrays.numpy(forward(model.config, model.weights, torch.as_tensor(tokens)))
 
 
 @dataclass(frozen=True)

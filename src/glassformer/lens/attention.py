@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays
 from ..arrays import Array
 from ..dust import leader
 from ..errors import GlassformerError
@@ -327,4 +326,4 @@ def as_json(value: Any) -> Any:
 
 
 def _numpy(model: Model) -> Model:
-    return model if isinstance(model.weights["embed.W_E"], np.ndarray) else model.map(arrays.numpy)
+    return model.numpy()

@@ -25,7 +25,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .. import arrays
 from ..checkpoint import digest
 from ..counting import Count, count
 from ..decoding import stream
@@ -303,7 +302,7 @@ def _correlation(x: Any, y: Any) -> float:
 def _logits(a: Model, b: Model, task: Task, rows: Any) -> tuple[float, float]:
     tokens, answer = task.batch(rows)
     first = int(answer.any(0).argmax())
-    both = [m.map(arrays.numpy)(tokens[:, :-1], last=tokens.shape[1] - first) for m in (a, b)]
+    both = [m.numpy()(tokens[:, :-1], last=tokens.shape[1] - first) for m in (a, b)]
     same, correlations = [], []
     for j in range(tokens.shape[1] - first):
         asked = answer[:, first + j]

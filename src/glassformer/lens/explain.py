@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays
 from ..dust import negligible, number, percent, ranked, sweep
 from ..errors import GlassformerError
 from ..model import Model
@@ -107,8 +106,7 @@ def read_in_words(read: list[tuple[int, str, float]], most: int = 8) -> str:
 
 def explain(model: Model, tokens: Any) -> Explanation:
     """Explains the token that the model puts after `tokens` [T]."""
-    if not isinstance(model.weights["embed.W_E"], np.ndarray):
-        model = model.map(arrays.numpy)
+    model = model.numpy()
     logits, cache = record(model, np.asarray(tokens)[None])
     last = logits[0, -1]
     if not np.isfinite(last).all():

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays
 from ..checkpoint import digest
 from ..decoding import decode
 from ..dust import number, percent
@@ -99,7 +98,7 @@ def _truncation(s: Subject) -> list[Any]:
 
 def _neurons(s: Subject) -> list[Any]:
     c = s.model.config
-    if not (layers := [i for i in range(c.n_layers) if c.d_mlp and f"blocks.{i}.mlp.W_in" in s.model.weights]):
+    if not (layers := s.model.mlp_layers if c.d_mlp else []):
         raise GlassformerError("neurons — this model has no MLP")
     return [firing(s.model, s.task, s.rows[:FEWER], i) for i in layers]
 
@@ -183,7 +182,7 @@ def inspect(
     rows = rows[task.defined(rows)]
     if not len(rows):
         raise GlassformerError(f"{task.ref} — expected at least one input to look at, got none")
-    model = model.map(arrays.numpy)
+    model = model.numpy()
     subject = Subject(model, task, rows, *_shown(model, task, rows, prompt))
     found, skipped = {}, {}
     for view in only or VIEWS:

@@ -53,7 +53,7 @@ class LogitLens:
 
 def logit_lens(model: Model, tokens: Array) -> LogitLens:
     """Logits after every part, for tokens [B,T] or [T]; those after the last part are the model's own."""
-    model = model.map(arrays.numpy)
+    model = model.numpy()
     tokens = np.atleast_2d(np.asarray(tokens))
     cache = record(model, tokens)[1]
     streams = stream_after(model, cache)
@@ -135,15 +135,15 @@ def attribution(
     `right` and `other` are tokens, [B,T] or a single one. Without them: the winner, and the best of those left.
     `neurons`: a layer; the parts are then the neurons of its MLP and their common bias, which are all of its share.
     """
-    model = model.map(arrays.numpy)
+    model = model.numpy()
     tokens = np.atleast_2d(np.asarray(tokens))
     logits, cache = record(model, tokens)
-    right = model.check_tokens(np.broadcast_to(logits.argmax(-1) if right is None else right, tokens.shape))
+    right = model.read(np.broadcast_to(logits.argmax(-1) if right is None else right, tokens.shape))
     if other is None:
         rest = logits.copy()
         np.put_along_axis(rest, right[..., None], -np.inf, -1)
         other = leader(rest)
-    other = model.check_tokens(np.broadcast_to(other, tokens.shape))
+    other = model.read(np.broadcast_to(other, tokens.shape))
     named = shares(model, cache, right, other, neurons=neurons)
     pick = [np.take_along_axis(logits, t[..., None], -1)[..., 0] for t in (right, other)]
     made = np.stack([share for _, share in named]) if named else np.zeros((0, *tokens.shape))
@@ -152,7 +152,7 @@ def attribution(
 
 def answer_shares(model: Model, task: Task, rows: Array, neurons: int | None = None) -> AnswerShares:
     """Mean shares of the margin of the right token over the best other, where a token of the answer is asked for."""
-    model, parts = model.map(arrays.numpy), list[str]()
+    model, parts = model.numpy(), list[str]()
     sums: dict[int, Array] = {}  # position -> summed shares and margin [P+1]
     counts: dict[int, int] = {}
     for _, read, wanted, at in asked(model, task, rows):
@@ -184,7 +184,7 @@ def shares(
         raise GlassformerError(
             "shares of a margin — expected a pre-norm model; here a norm follows every part, and the logits are no sum"
         )
-    ways = model.weights["embed.W_E"] if c.tied else model.weights["unembed.W_U"].T  # V D
+    ways = model.W_U.T  # V D
     direction = into_logits(model, ways[first] - ways[second])                 # B n D
     if c.norm != "none":
         direction = direction / cache["ln_final.hook_scale"][:, at]

@@ -69,7 +69,7 @@ def energy_rank(values: Array, share: float = ENERGY) -> int:
 
 def matrices(model: Model) -> dict[str, Array]:
     """Every weight matrix; the heads of a layer side by side, W_Q [D,HK] and W_O [HK,D]."""
-    model = model.map(arrays.numpy)
+    model = model.numpy()
     named = {n: to_matrix(n, w) for n, w in model.weights.items() if ".b_" not in n}
     return {n: w for n, w in named.items() if w.ndim == 2 and w.size}
 
@@ -158,7 +158,7 @@ def copies(model: Model, layer: int, head: int, rows: Array | None = None) -> Fa
     c = model.config
     if not c.norm_first:
         raise GlassformerError("full OV circuit — a norm stands between every head and the logits of a post-norm model")
-    ways = into_logits(model, model.weights["embed.W_E"] if c.tied else model.weights["unembed.W_U"].T)  # V D
+    ways = into_logits(model, model.W_U.T)  # V D
     return Factored(_project(at, "V", head, _read(model, layer, rows)), at["W_O"][head] @ ways.T)
 
 
@@ -180,7 +180,7 @@ def _at(model: Model, layer: int, head: int) -> tuple[Model, Place]:
         raise GlassformerError(
             f"head {layer}.{head} — expected a layer below {c.n_layers} and a head below {c.n_heads}"
         )
-    model = model.map(arrays.numpy)
+    model = model.numpy()
     return model, Place(model.weights, None) / f"blocks.{layer}" / "attn"
 
 
@@ -214,7 +214,7 @@ def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
     """
     if rank < 0:
         raise GlassformerError(f"truncate — expected a rank from 0, got {rank}")
-    model = model.map(arrays.numpy)
+    model = model.numpy()
     weights = dict(model.weights)
     for name, change in _hidden(model, base):
         U, s, Vt = np.linalg.svd(change, full_matrices=False)
@@ -228,7 +228,7 @@ def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
 def truncation(model: Model, task: Task, ranks: Sequence[int], rows: Any = None) -> list[Truncation]:
     """Accuracy over rows, and size, at each rank."""
     hidden = [w.shape for _, w in _hidden(model)]
-    rest = sum(w.size for w in model.map(arrays.numpy).weights.values()) - sum(m * n for m, n in hidden)
+    rest = sum(w.size for w in model.numpy().weights.values()) - sum(m * n for m, n in hidden)
     found = []
     for r in ranks:
         stored = sum(min(r * (m + n), m * n) for m, n in hidden)  # as blueprint.LowRank has them

@@ -28,7 +28,7 @@ def stages(model: Model) -> dict[str, str]:
     """Part of the model -> the hook that holds the stream after it, in order. Without layers: no hook does."""
     found = {"embedding": "blocks.0.hook_resid_pre" if model.config.n_layers else ""}
     for i in range(model.config.n_layers):
-        at, mlp = f"blocks.{i}.", f"blocks.{i}.mlp.W_out" in model.weights
+        at, mlp = f"blocks.{i}.", model.has_mlp(i)
         found[f"attention {i}"] = at + ("hook_resid_mid" if mlp else "hook_resid_post")
         if mlp:
             found[f"MLP {i}"] = at + "hook_resid_post"
@@ -64,9 +64,9 @@ class StreamNorms:
 
 def norms(model: Model, tokens: Array, residual: bool = True) -> StreamNorms:
     """The length of the stream before and after each part, over tokens [B,T]."""
-    model, cache = model.map(arrays.numpy), Record()
+    model, cache = model.numpy(), Record()
     tap = cache if residual else without_residual(cache)
-    tokens = np.atleast_2d(model.check_tokens(np.asarray(tokens)))
+    tokens = np.atleast_2d(model.read(tokens))
     model(tokens, tap=tap)
     after = {part: _length(x, tokens) for part, x in stream_after(model, cache).items()}
     wrote = {"embedding": after["embedding"]}
@@ -136,7 +136,7 @@ class NormStatistics:
 
 def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormStatistics]:
     """Histograms of the stream before and after each norm, over tokens [B,T]."""
-    model, cache = model.map(arrays.numpy), Record()
+    model, cache = model.numpy(), Record()
     c = model.config
     if c.norm == "none":
         raise GlassformerError("norm statistics — this model has no norms")
@@ -193,8 +193,8 @@ class Firing:
 
 def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80) -> Firing:
     """Which neurons of a layer fire, over rows of a task."""
-    model = model.map(arrays.numpy)
-    with_mlp = [i for i in range(model.config.n_layers) if f"blocks.{i}.mlp.W_in" in model.weights]
+    model = model.numpy()
+    with_mlp = model.mlp_layers
     if layer not in with_mlp or not model.config.d_mlp:
         raise GlassformerError(f"layer {layer} — expected one that has neurons: {with_mlp or 'no layer has any'}")
     hook, F = f"blocks.{layer}.mlp.hook_pre", model.config.d_mlp

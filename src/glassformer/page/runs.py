@@ -65,7 +65,7 @@ def _refused(model: Model, text: str) -> str:
     """Why a model cannot read a text; "" if it can."""
     try:
         tokens = prompt(model, text)
-        model.check_tokens(tokens)
+        model.read(tokens)
     except GlassformerError as e:
         return str(e)
     return ""

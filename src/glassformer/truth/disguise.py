@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays, schema
+from .. import schema
 from ..blueprints.rotated import rotate as turned
 from ..blueprints.rotated import rotation_fixing_ones
 from ..checkpoint import digest
@@ -124,7 +124,7 @@ def disguise(
         raise GlassformerError(f"noise — expected a number from 0 to {NOISE:g}, got {noise}")
     within("disguise — d_model", model.config.d_model, 1, WIDEST_KEY)
     within("disguise — seed", seed, 0, SEED)
-    original = model if isinstance(model.weights["embed.W_E"], np.ndarray) else model.map(arrays.numpy)
+    original = model.numpy()
     rng = np.random.default_rng(seed)
     D, dtype = original.config.d_model, original.dtype
     copy = replace(original, labels=Labels(), provenance={}, blueprint="", theta={}).astype("float64")

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays
 from ..checkpoint import digest
 from ..dust import ranked
 from ..errors import GlassformerError
@@ -84,8 +83,7 @@ def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
 
     A model without slot names (a trained one) has a truth too: its stream is one slot, and `named` is False.
     """
-    if not isinstance(model.weights["embed.W_E"], np.ndarray):
-        model = model.map(arrays.numpy)
+    model = model.numpy()
     if task is not None and task.vocabulary != model.vocabulary:
         raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
     within("truth — seed", seed, 0, SEED)
@@ -197,7 +195,7 @@ def _raw(model: Model, reader: wiring.Reader) -> Any:
         return wiring.head_wires(model, layer, head)["qkv".index(reader.port)]
     if kind == "mlp":
         return wiring.mlp_wires(model, int(at))[0][reader.port]
-    return model.weights["embed.W_E"].T if model.config.tied else model.weights["unembed.W_U"]
+    return model.W_U
 
 
 def _seen(model: Model, cache: Record, part: str) -> Any:
@@ -309,7 +307,7 @@ def _attention(pattern: Any, used: Any) -> dict[str, Any]:
 def _neurons(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Any) -> list[dict[str, Any]]:
     found = []
     for i in range(model.config.n_layers):
-        if f"blocks.{i}.mlp.W_out" not in model.weights:
+        if not model.has_mlp(i):
             continue
         ins, out = wiring.mlp_wires(model, i)
         fires = (np.abs(cache[f"blocks.{i}.mlp.hook_post"][valid]) > 1e-12).mean(0)  # F

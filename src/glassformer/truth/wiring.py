@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays
 from ..errors import GlassformerError
 from ..limits import afford
 from ..model import POSITIONS, Model, Place
@@ -51,7 +50,7 @@ def parts(model: Model) -> list[str]:
     found = ["embed"] + ["pos_embed"] * (POSITIONS[c.positions].embed is not None)
     for i in range(c.n_layers):
         found += [f"head:{i}.{h}" for h in range(c.n_heads)]
-        found += [f"mlp:{i}"] * (f"blocks.{i}.mlp.W_out" in model.weights)
+        found += [f"mlp:{i}"] * model.has_mlp(i)
     return [*found, "unembed"]
 
 
@@ -209,7 +208,7 @@ class Cut:
     """
 
     def __init__(self, model: Model, edges: Iterable[tuple[str, str, str]]) -> None:
-        self.model = model if isinstance(model.weights["embed.W_E"], np.ndarray) else model.map(arrays.numpy)
+        self.model = model.numpy()
         self.cut: dict[tuple[str, str], list[str]] = {}
         there, ports = parts(model), {"head": "qkv", "mlp": ("in", "gate"), "unembed": ("logits",)}
         for writer, reader, port in edges:

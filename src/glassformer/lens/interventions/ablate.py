@@ -79,7 +79,7 @@ def parts(model: Model) -> list[str]:
     names = []
     for i in range(model.config.n_layers):
         names += [f"head {i}.{h}" for h in range(model.config.n_heads)]
-        names += [f"mlp {i}"] * (f"blocks.{i}.mlp.W_out" in model.weights)
+        names += [f"mlp {i}"] * model.has_mlp(i)
     return names
 
 
@@ -118,7 +118,7 @@ def there_is(model: Model) -> str:
     c = model.config
     if not c.n_layers:
         return "no layers, and so no parts to take out"
-    with_mlp = [i for i in range(c.n_layers) if f"blocks.{i}.mlp.W_out" in model.weights]
+    with_mlp = model.mlp_layers
     listed = [_range("head 0.0", f"{c.n_layers - 1}.{c.n_heads - 1}"), _range("attention 0", c.n_layers - 1)]
     if with_mlp:
         listed += [", ".join(f"mlp {i}" for i in with_mlp)]
@@ -155,7 +155,7 @@ class _Instead:
     """A tap that puts, in the place of a part, its mean over a reference, or what it is on a row of it at random."""
 
     def __init__(self, model: Model, part: Part, reference: Any, rng: np.random.Generator | None) -> None:
-        self.model, self.part, self.tokens, self.rng = model.map(arrays.numpy), part, reference, rng
+        self.model, self.part, self.tokens, self.rng = model.numpy(), part, reference, rng
         self.length, self.drawn = 0, np.zeros(1, np.int64)
         self.seen: dict[int, dict[str, Any]] = {}  # by length: without a mask, what is to come matters too
 
@@ -246,7 +246,7 @@ def fast(model: Model, task: Task, rows: Any) -> Model:
     Only float32: the margins of some hand-made float64 programs are as small as the order of a sum matters.
     """
     todo = len(rows) if rows is not None else task.size if task.size <= EXHAUSTIVE else task.worth_checking
-    numpy = isinstance(model.weights["embed.W_E"], np.ndarray)
+    numpy = model.is_numpy
     if numpy and model.dtype == "float32" and todo >= WORTH_TORCH and importlib.util.find_spec("torch"):
         return model.torch()
     return model

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from ... import arrays
 from ...arrays import Array
 from ...errors import GlassformerError
 from ...model import Model, Tap
@@ -84,7 +83,7 @@ def patch_positions(
     """The stream (resid_pre), or what attention (attn_out) or the MLP (mlp_out) wrote, place by place: [L,T]."""
     if what not in STREAM:
         raise GlassformerError(f"patching {what!r} — expected one of {', '.join(STREAM)}")
-    layers = [i for i in range(model.config.n_layers) if what != "mlp_out" or f"blocks.{i}.mlp.W_out" in model.weights]
+    layers = [i for i in range(model.config.n_layers) if what != "mlp_out" or model.has_mlp(i)]
     if not layers:
         raise GlassformerError(f"patching {what} — this model has {'no MLP' if model.config.n_layers else 'no layers'}")
     run = _Patching(model, clean, corrupted, at)
@@ -110,7 +109,7 @@ class _Patching:
     """Both runs, made once for many patches."""
 
     def __init__(self, model: Model, clean: Any, corrupted: Any, at: int) -> None:
-        self.model = model.map(arrays.numpy)
+        self.model = model.numpy()
         self.clean, self.corrupted = (np.atleast_2d(np.asarray(x)) for x in (clean, corrupted))
         self.at, T = at, self.corrupted.shape[1]
         if self.clean.shape != self.corrupted.shape:
@@ -213,7 +212,7 @@ def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0
     the last digit has no column (stays and carry), and the end token nothing to move. Any other task: stays, or
     source, the source's own token. A token for which no pair is found (it is always the same) is left out.
     """
-    part, model = find(model, what), model.map(arrays.numpy)
+    part, model = find(model, what), model.numpy()
     if part.position is not None or len(part.hooks) > 1:
         raise GlassformerError(f"interchange of {what} — expected a head, attention, mlp or neuron")
     if model.config.mask != "causal":

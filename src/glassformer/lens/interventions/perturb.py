@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ... import arrays
 from ...errors import GlassformerError
 from ...model import Model
 from ...tasks.base import Task
@@ -55,7 +54,7 @@ def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Pert
     rng, start = np.random.default_rng(seed), layout(task)[0]
     rows = task.sample(n, rng)
     tokens = task.batch(rows[task.defined(rows)])[0]                           # B T
-    models = [m.map(arrays.numpy) for m in (a, b)]
+    models = [m.numpy() for m in (a, b)]
     answers = tokens.shape[1] - start
     before = [m(tokens[:, :-1], last=answers).argmax(-1) for m in models]      # B n
     tokens = tokens[((before[0] == tokens[:, start:]) & (before[1] == tokens[:, start:])).all(1)]

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ... import arrays
 from ...errors import GlassformerError
 from ...model import Model
 from ...tasks.base import Task
@@ -73,4 +72,4 @@ def checked(model: Model, task: Task) -> tuple[Model, ModularAddition]:
         )
     if task.vocabulary != model.vocabulary:
         raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
-    return (model if isinstance(model.weights["embed.W_E"], np.ndarray) else model.map(arrays.numpy)), task
+    return model.numpy(), task
