@@ -15,7 +15,7 @@ from glassformer.adderboard.protocol import EDGES, BoardVerdict, Part, answers, 
 from glassformer.counting import count
 from glassformer.decoding import decode
 from glassformer.shapes import required, shapes
-from glassformer.verification.sums import format_of
+from glassformer.tasks.format import sum_format
 
 FORMATS = [
     "addition:digits=10", "addition:digits=10,order=ones", "addition:digits=10,padding=none", "addition:digits=2",
@@ -55,16 +55,16 @@ def test_the_pairs_are_those_of_the_board():
 @pytest.mark.parametrize("ref", FORMATS)
 def test_a_format_writes_what_the_task_writes(ref):
     task = refs.load_task(ref)
-    form, rng = format_of(task), np.random.default_rng(1)
+    form, rng = sum_format(task), np.random.default_rng(1)
     rows = np.concatenate([task.edges()[::50], task.sample(100, rng), rng.integers(0, 10, (20, 2))])
     tokens, where = task.batch(rows)
     for (a, b), row, asked in zip(rows.tolist(), tokens.tolist(), where, strict=True):
-        assert form.tokens(a, b) == row[: int(asked.argmax())]
-        assert form.number(np.array(row)[asked].tolist()) == a + b
-    assert form.steps >= where.sum(1).max()
+        assert form.tokens({"a": a, "b": b}, form.first) == row[: int(asked.argmax())]
+        assert form.answer(np.array(row)[asked], task.stop) == a + b
+    assert task.steps(()) >= where.sum(1).max()
 
 
-TEN = [(task, format_of(task)) for task in map(refs.load_task, FORMATS[:3])]
+TEN = [(task, sum_format(task)) for task in map(refs.load_task, FORMATS[:3])]
 
 
 @settings(max_examples=50, deadline=None)
@@ -72,13 +72,13 @@ TEN = [(task, format_of(task)) for task in map(refs.load_task, FORMATS[:3])]
 def test_formats_of_ten_digits(a, b):
     for task, form in TEN:
         tokens, where = task.batch(np.array([[a, b]]))
-        assert form.tokens(a, b) == tokens[0, : int(where[0].argmax())].tolist()
+        assert form.tokens({"a": a, "b": b}, form.first) == tokens[0, : int(where[0].argmax())].tolist()
 
 
 def test_what_is_no_number():
-    form = format_of(refs.load_task("addition:digits=10,order=ones"))
-    assert form.number([3, 2, 1, 13]) == 123 and form.number([3, 2, 1, 13, 7, 7]) == 123
-    assert form.number([3, 2, 1]) is None and form.number([13]) is None and form.number([3, 10, 13]) is None
+    form = sum_format(refs.load_task("addition:digits=10,order=ones"))
+    assert form.answer([3, 2, 1, 13], 13) == 123 and form.answer([3, 2, 1, 13, 7, 7], 13) == 123
+    assert all(form.answer(said, 13) is None for said in ([3, 2, 1], [13], [3, 10, 13]))
 
 
 @pytest.mark.parametrize("ref,why", [
@@ -87,7 +87,7 @@ def test_what_is_no_number():
 ])  # fmt: skip
 def test_tasks_that_are_none(ref, why):
     with pytest.raises(GlassformerError, match=why):
-        format_of(refs.load_task(ref))
+        sum_format(refs.load_task(ref))
 
 
 # ── verdicts ───────────────────────────────────────────────────────────────────────────────────
@@ -108,9 +108,9 @@ def test_answers_are_what_the_model_says_one_at_a_time(ref):
     asked = [*EDGES, *pairs(20), (3, 40), (0, 999)]
     got = answers(model, task, form, asked)
     for (a, b), found in zip(asked, got, strict=True):
-        prompt = form.tokens(a, b)
-        said = decode(model, np.array(prompt), form.steps, stop=form.stop, cached=False)[len(prompt) :]
-        number = form.number(said.tolist())
+        prompt = form.tokens({"a": a, "b": b}, form.first)
+        said = decode(model, np.array(prompt), task.steps(()), stop=task.stop, cached=False)[len(prompt) :]
+        number = form.answer(said, task.stop)
         assert found == (number if number is not None else task.answer(said))
 
 

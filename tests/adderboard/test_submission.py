@@ -33,7 +33,8 @@ def _one_thread():
 
 def written(model, tmp_path):
     """The file, without the checks of export: text, and what it defines."""
-    text = source(model, board_format(model, refs.load_task(model)))
+    task = refs.load_task(model)
+    text = source(model, task, board_format(model, task))
     path = tmp_path / "submission.py"
     path.write_text(text)
     made = {"__name__": "submission"}

@@ -69,7 +69,7 @@ def test_layouts_are_read_off_the_tasks():
     assert layout_of(Addition(1, "ones")).to_json() == ["a0", "=10", "b0", "=11", "s0", "s1", "=13"]
     digits = layout_of(refs.load_task("digit-addition:digits=3"))
     columns = ["=0", "a0", "a1", "a2", "=0", "=0", "b0", "b1", "b2", "=0", "s0", "s1", "s2", "s3"]
-    assert digits.to_json() == columns and digits.first == 10
+    assert digits.to_json() == columns and digits.format.first == 10
 
 
 # ── forms ──────────────────────────────────────────────────────────────────────────────────────
@@ -402,7 +402,7 @@ def wrong_calls():
     sums = load("modular-addition")
     yield "does not cover", sums, refs.load_task(sums)
     mul = load("multiplication:digits=2")
-    yield "holds something else", mul, refs.load_task(mul)
+    yield "not the sum of two numbers", mul, refs.load_task(mul)
 
 
 @pytest.mark.parametrize("number", range(7))

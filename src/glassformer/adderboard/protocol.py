@@ -19,8 +19,8 @@ from ..decoding import stream
 from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.base import Task
+from ..tasks.format import Format, sum_format
 from ..verification.checks import Progress
-from ..verification.sums import Format, format_of
 
 DIGITS = 10
 MOST = 10**DIGITS - 1
@@ -107,13 +107,10 @@ def board(
 
 def board_format(model: Model, task: Task) -> Format:
     """The format in which a model adds; an error that says which of the board's conditions it does not meet."""
-    form = format_of(task)
-    if form.digits != DIGITS:
-        raise GlassformerError(
-            f"{task.ref} — the board adds numbers of {DIGITS} digits, this task has numbers of {form.digits}"
-        )
-    if task.vocabulary != model.vocabulary:
-        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    form = sum_format(task)
+    if (n := form.digits("a")) != DIGITS:
+        raise GlassformerError(f"{task.ref} — the board adds numbers of {DIGITS} digits, this task has numbers of {n}")
+    task.require(model.vocabulary)
     if not model.config.n_layers:
         raise GlassformerError("the board's rule — a transformer with self-attention, but this model has no layers")
     return form
@@ -126,8 +123,8 @@ def answers(model: Model, task: Task, form: Format, asked: Iterable[tuple[int, i
     for start in np.unique(first):  # prompts of one length together
         group = np.flatnonzero(first == start)
         said, bad = np.zeros((len(group), 0), np.int64), np.zeros(len(group), bool)
-        for step in stream(model, tokens[group, :start], form.steps):
-            over = (said == form.stop).any(1)
+        for step in stream(model, tokens[group, :start], task.steps(())):
+            over = (said == task.stop).any(1)
             bad |= ~np.isfinite(step.logits).all(1) & ~over
             said = np.concatenate([said, step.chosen[:, None]], 1)
         read = [_read(task, form, s) for s in said]
@@ -136,7 +133,7 @@ def answers(model: Model, task: Task, form: Format, asked: Iterable[tuple[int, i
 
 
 def _read(task: Task, form: Format, said: Any) -> Got:
-    number = form.number(said.tolist())
+    number = form.answer(said, task.stop)
     return task.answer(said) if number is None else number
 
 

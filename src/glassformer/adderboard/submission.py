@@ -25,7 +25,7 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..registry import bridge, find
 from ..tasks.base import Task
-from ..verification.sums import Format, Piece
+from ..tasks.format import TOKEN, Format, Spot
 from .protocol import COUNTS, EDGES, answers, board_format, describe, honest, pairs
 from .trust import Limits, ask
 
@@ -51,7 +51,7 @@ class Adderboard:
             raise GlassformerError(f"{path.name} — expected a name that ends in .py: what is written is Python")
         task = _task(model)
         form, kept = board_format(model, task), own(model)
-        path.write_text(source(kept, form), encoding="utf-8")
+        path.write_text(source(kept, task, form), encoding="utf-8")
         asked = [*EDGES, *pairs(TRIED)]
         ours = answers(model, task, form, asked)
         theirs = [line.get("got") for line in ask(path, asked, Limits()) if line["event"] == "answer"]
@@ -84,7 +84,7 @@ def own(model: Model) -> Model:
     return model
 
 
-def source(model: Model, form: Format) -> str:
+def source(model: Model, task: Task, form: Format) -> str:
     """The text of the file."""
     imports, parts, expression = formula(model.blueprint) if model.blueprint else (set(), [], "")
     imports = imports | ({"import math"} if uses_math(model) else set())
@@ -92,7 +92,7 @@ def source(model: Model, form: Format) -> str:
     _check_names(net, parts)
     sections = [_top(model, imports), *net, *parts]
     sections += [_theta(model, expression) if model.blueprint else "\n".join(numbers(model.weights))]
-    sections += [_build(model), _add(form, model)]
+    sections += [_build(model), _add(task, form, model)]
     return "\n\n\n".join(sections) + "\n"
 
 
@@ -184,14 +184,14 @@ def _build(model: Model) -> str:
     ])  # fmt: skip
 
 
-def _add(form: Format, model: Model) -> str:
-    written = f"{{x:0{form.digits}}}" if form.padded else "{x}"
-    cut = ["    said = said[:-1] if said[-1] == STOP else []"] if form.stop is not None else []
-    marks = sorted({p for p in form.prompt if isinstance(p, int) and p > 9})
+def _add(task: Task, form: Format, model: Model) -> str:
+    written = f"{{x:0{form.digits('a')}}}" if form.padded else "{x}"
+    cut = ["    said = said[:-1] if said[-1] == STOP else []"] if task.stop is not None else []
+    marks = sorted({token for name, token in form.spots[: form.first] if name == TOKEN and token > 9})
     note = "  # " + ", ".join(f"{m}: {model.vocabulary[m]}" for m in marks) if marks else ""
-    ones = "said[::-1]" if form.ones_first else "said"
+    ones = "said[::-1]" if form.spots[form.first] == ("s", 0) else "said"
     return "\n".join([
-        f"STEPS, STOP = {form.steps}, {form.stop}  # tokens of an answer, and the one that ends it",
+        f"STEPS, STOP = {task.steps(())}, {task.stop}  # tokens of an answer, and the one that ends it",
         "",
         "",
         "@torch.no_grad()",
@@ -239,16 +239,16 @@ def tricks(model: Model) -> list[str]:
 # ── pieces ─────────────────────────────────────────────────────────────────────────────────────
 def _items(form: Format) -> str:
     """The prompt as items of a list: runs of the same token, whole numbers, or digit by digit."""
-    out, rest, n = [], list(form.prompt), form.digits
+    out, rest, n = [], list(form.spots[: form.first]), form.digits("a")
     while rest:
         whole = [(name, step) for name in "ab" for step in (1, -1) if rest[:n] == _number(name, n)[::step]]
         if whole:
             name, step = whole[0]
             out.append(f"*{name.upper()}" + "[::-1]" * (step < 0))
             rest = rest[n:]
-        elif isinstance(rest[0], int):
-            same = len(list(next(iter(groupby(rest)))[1]))
-            out.append(f"*[{rest[0]}] * {same}" if same > 3 else ", ".join([str(rest[0])] * same))
+        elif rest[0][0] == TOKEN:
+            same, token = len(list(next(iter(groupby(rest)))[1])), str(rest[0][1])
+            out.append(f"*[{token}] * {same}" if same > 3 else ", ".join([token] * same))
             rest = rest[same:]
         else:
             out.append(f"{rest[0][0].upper()}[{rest[0][1]}]")
@@ -256,7 +256,7 @@ def _items(form: Format) -> str:
     return ", ".join(out)
 
 
-def _number(name: Any, n: int) -> list[Piece]:
+def _number(name: str, n: int) -> list[Spot]:
     return [(name, i) for i in range(n)]
 
 

@@ -17,6 +17,7 @@ from ..errors import GlassformerError
 from ..model import MASKS, NORMS, POSITIONS, Model, Place, gained
 from ..tap import record
 from ..tasks.base import Task
+from ..tasks.format import TOKEN
 
 DIRECT = ("a", "b", "source")  # roles that the answer token is made of; the others only say what came before
 ALL_ROWS, SAMPLE = 20_000, 10_000  # by default, domains up to ALL_ROWS are averaged over, else a SAMPLE
@@ -161,8 +162,7 @@ def average(model: Model, task: Task, rows: Any = None) -> Average:
     """Averages over rows [B,…]; by default over the domain, or a sample if that is large."""
     if not model.config.n_layers:
         raise GlassformerError("attention — this model has no layers, and so no head to look at")
-    if task.vocabulary != model.vocabulary:
-        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    task.require(model.vocabulary)
     if rows is None:
         rows = task.rows(0, task.size) if task.size <= ALL_ROWS else task.sample(SAMPLE, np.random.default_rng(0))
     rows = rows[task.defined(rows)]
@@ -245,18 +245,17 @@ def places(task: Task) -> list[str]:
     >>> places(load_task("modular-addition:plus=true"))
     ['a', '+', 'b', '=', 'y']
     """
-    tokens, answer = task.batch(task.sample(100, np.random.default_rng(0)))
-    names = [str(t) for t in range(tokens.shape[1])]
-    if (answer == answer[0]).all():
-        for i, t in enumerate(np.nonzero(answer[0])[0], 1):
-            names[t] = f"y{i}" if answer[0].sum() > 1 else "y"
+    form = task.format()
+    if form is None or not form.padded:
+        return [str(t) for t in range(task.batch(task.some(100))[0].shape[1])]
+    names = [str(t) for t in range(form.first)]
+    names += [f"y{i + 1}" if len(form.asking) > 1 else "y" for i in range(len(form.asking))]
     for name in (n for n in task.roles() if n in DIRECT):
         where = np.nonzero(task.roles()[name].any(0))[0]
         for i, t in enumerate(where, 1):
             names[t] = name if len(where) == 1 else f"{name[0]}{i}"
-    for t in np.nonzero((tokens == tokens[0]).all(0))[0]:
-        names[t] = task.vocabulary[int(tokens[0, t])]
-    return names
+    return [task.vocabulary[number] if kind == TOKEN else name
+            for name, (kind, number) in zip(names, form.spots, strict=True)]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from ..tasks.base import Task
 from ..verification.checks import EXHAUSTIVE, Verdict, chunk_size, countable, gaps, verify
 from .attention import Alignment, alignment, as_json, patterns
 from .interventions.ablate import fast, parts
-from .interventions.patch import Interchange, interchange, layout
+from .interventions.patch import Interchange, interchange
 from .interventions.perturb import Foretold, Perturbed, perturb
 
 T = TypeVar("T")
@@ -318,7 +318,7 @@ def _logits(a: Model, b: Model, task: Task, rows: Any) -> tuple[float, float]:
 
 # ── what goes on inside ────────────────────────────────────────────────────────────────────────
 def _attention(a: Model, b: Model, task: Task, rows: Any) -> Attention:
-    layout(task)  # or positions cannot be compared
+    task.boundary()  # or positions cannot be compared
     tokens, answer = task.batch(rows)
     asks = answer[0, 1:]
     both = [patterns(m, tokens[:, :-1]) for m in (a, b)]                       # L B H T S

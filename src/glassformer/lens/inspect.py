@@ -21,7 +21,6 @@ from ..decoding import decode
 from ..dust import number, percent
 from ..errors import GlassformerError
 from ..model import Model
-from ..tasks.addition import Addition
 from ..tasks.base import Task
 from .attention import alignment, as_json, patterns, steps, trace
 from .embeddings import position_embeddings, token_embeddings
@@ -82,8 +81,8 @@ def _patching(s: Subject) -> dict[str, Any]:
 
 
 def _interchange(s: Subject) -> list[Any]:
-    if not isinstance(s.task, Addition) or s.task.order != "ones":
-        raise GlassformerError("interchange — is for addition with the ones first: there columns are met one by one")
+    if len(s.task.explanations) < 3:
+        raise GlassformerError("interchange — is for tasks that have more to tell apart, such as sums with the ones first")
     return [interchange(s.model, s.task, what, n=300) for what in parts(s.model)]
 
 
@@ -175,8 +174,7 @@ def inspect(
     """All views, or `only` those. `prompt` [T]: the input to show alone; `seen` is told each view before it starts."""
     if unknown := [name for name in only if name not in VIEWS]:
         raise GlassformerError(f"view {unknown[0]!r} — expected one of {', '.join(VIEWS)}")
-    if task.vocabulary != model.vocabulary:
-        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    task.require(model.vocabulary)
     if rows is None:
         rows = task.rows(0, task.size) if task.size <= INPUTS else task.sample(INPUTS, np.random.default_rng(0))
     rows = rows[task.defined(rows)]

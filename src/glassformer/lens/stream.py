@@ -238,8 +238,7 @@ def asked(model: Model, task: Task, rows: Array) -> Iterator[tuple[Array, Array,
 
     A model that is not causal reads, for each token asked for, only those before it.
     """
-    if task.vocabulary != model.vocabulary:
-        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    task.require(model.vocabulary)
     step = chunk_size(model, task)
     for start in range(0, len(rows), step):
         part = rows[start : start + step]

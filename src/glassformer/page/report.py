@@ -63,10 +63,8 @@ def report(
     known = [replace(model, task=task) if task else model for _, model in models]
     tasks = [load_task(model) if model.task else None for model in known]
     for model, goal in zip(known, tasks, strict=True):
-        if goal and goal.vocabulary != model.vocabulary:
-            raise GlassformerError(
-                f"{goal.ref} — has {goal.vocabulary}; the model's vocabulary has {model.vocabulary}"
-            )
+        if goal:
+            goal.require(model.vocabulary)
     found = runs.groups(known, inputs)
     names = _titles([ref for ref, _ in models])
     shown = []

@@ -9,6 +9,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
+from .format import Format, items
 
 DIGITS = "0123456789abcdef"
 
@@ -27,6 +28,9 @@ class AddDigit(Task):
         answer = np.zeros(tokens.shape, dtype=bool)
         answer[:, -1] = True
         return tokens, answer
+
+    def format(self) -> Format:
+        return items(2, 1, self.base)
 
     def classes(self, rows: Rows) -> Any:
         return np.where(rows.sum(axis=1) >= self.base, "carry", "no carry")

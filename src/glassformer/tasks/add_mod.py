@@ -10,6 +10,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
+from .format import TOKEN, Format
 
 Place = Literal["ones", "tens", "hundreds", "thousands"]
 PLACES = ("ones", "tens", "hundreds", "thousands")
@@ -35,6 +36,13 @@ class AddMod(Task):
         answer = np.zeros(tokens.shape, dtype=bool)
         answer[:, -1] = True
         return tokens, answer
+
+    def format(self) -> Format:
+        a, b = ([(name, c) for c in reversed(range(self.digits))] for name in "ab")
+        return Format((*a, (TOKEN, 10), *b, (TOKEN, 11), ("s", self.place)), 2 * self.digits + 2)
+
+    def values(self, rows: Rows) -> dict[str, Any]:
+        return {"a": rows[:, 0], "b": rows[:, 1], "s": rows.sum(1)}
 
     def edges(self) -> Rows:
         """Sums on either side of every carry that can reach the digit asked for."""

@@ -20,6 +20,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
+from .format import TOKEN, Format
 
 PLUS, EQUALS = 10, 11
 MORE = {("most", "zero"): (), ("ones", "zero"): ("<PAD>", "<EOS>"), ("most", "none"): ("<bos>", "<eos>")}
@@ -42,6 +43,8 @@ class Addition(Task):
         self.vocabulary = Vocabulary([*"0123456789+=", *MORE[order, padding]])
         self.radix = (10**digits, 10**digits)
         self.stop = EOS if len(self.vocabulary) > EOS else None
+        if order == "ones":
+            self.explanations = ("stays", "column", "carry", "both")
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         n, (a, b) = self.digits, rows.T
@@ -86,26 +89,57 @@ class Addition(Task):
         total = 1 + (1 - places * (places + 1) / 2 / N**2).sum()
         return float(2 * n * math.log(10) / (2 * operand + total + 3))
 
+    def format(self) -> Format:
+        n, turn = self.digits, 1 if self.order == "ones" else -1
+        a, b = ([(name, c) for c in reversed(range(n))] for name in "ab")
+        total = [("s", c) for c in range(n + 1)][::turn]
+        before = [(TOKEN, BOS)] if self.padding == "none" else []
+        after = [] if self.stop is None else [(TOKEN, self.stop)]
+        spots = (*before, *a, (TOKEN, PLUS), *b, (TOKEN, EQUALS), *total, *after)
+        return Format(spots, len(before) + 2 * n + 2, padded=self.padding == "zero")
+
+    def values(self, rows: Rows) -> dict[str, Any]:
+        return {"a": rows[:, 0], "b": rows[:, 1], "s": rows.sum(1)}
+
     def roles(self) -> dict[str, Any]:
         """a, b: this column's digit of the first and second number. carry: what tells whether the column below
         carries: with the ones first, its two digits and the digit just written; else all digits below.
         """
-        n = self.digits
-        if self.padding == "none":
+        form = self.format()
+        if not form.padded:
             return {}  # columns are at other positions in every sum
-        size = 3 * n + 2 + (self.stop is not None)  # of what a model reads
+        size, a, b = len(form.spots) - 1, form.places("a"), form.places("b")
         roles = {name: np.zeros((size, size), dtype=bool) for name in ("a", "b", "carry")}
-        for i in range(n + 1):
-            column = i if self.order == "ones" else n - i
-            row = 2 * n + 1 + i
-            below = range(column) if self.order == "most" else range(max(column - 1, 0), column)
-            for name, ones in (("a", n - 1), ("b", 2 * n)):  # where the ones digit is
-                if column < n:
-                    roles[name][row, ones - column] = True
-                roles["carry"][row, [ones - c for c in below]] = True
-            if self.order == "ones" and column:
+        for row in form.asking:
+            name, column = form.spots[row + 1]
+            if name != "s":
+                continue
+            ones_first = self.order == "ones"
+            below = range(max(column - 1, 0), column) if ones_first else range(column)
+            for role, places in (("a", a), ("b", b)):
+                roles[role][row, places[column : column + 1]] = True
+                roles["carry"][row, [places[c] for c in below]] = True
+            if ones_first and column:
                 roles["carry"][row, row] = True
         return roles
+
+    def foretold(self, rows: Rows, i: int) -> dict[str, Any]:
+        """With the ones first, let u be the column sum a_i + b_i and c the carry into the column:
+
+            stays    (u + c) mod 10        nothing that matters was carried over
+            column   (u' + c) mod 10       the column's digits, and not the carry
+            carry    (u + c') mod 10       the carry, and not the column's digits
+            both     (u' + c') mod 10      the column with its carry: the source's own digit
+
+        The ones have no carry (stays and column alone), the last digit no column (stays and carry).
+        """
+        if self.order != "ones" or i > self.digits:  # the end token
+            return super().foretold(rows, i)
+        u = (rows // 10**i % 10).sum(-1)
+        c = (rows.sum(-1) // 10**i - u) % 10
+        told = {"stays": u[0] + c[0], "column": u[1] + c[0], "carry": u[0] + c[1], "both": u[1] + c[1]}
+        kept = ["stays", "column"] if i == 0 else ["stays", "carry"] if i == self.digits else list(told)
+        return {name: told[name] % 10 for name in kept}
 
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:

@@ -8,8 +8,10 @@ import numpy as np
 
 from ..errors import GlassformerError
 from ..vocabulary import Vocabulary
+from .format import TOKEN, Format
 
 Rows = Any  # integers [B, len(radix)]
+BOUNDARY = 200  # examples looked at, where a task does not say its format
 
 
 class Task:
@@ -23,6 +25,7 @@ class Task:
     radix: tuple[int, ...]
     stop: int | None = None  # the token that ends an answer
     ref: str = ""  # set by the registry
+    explanations: tuple[str, ...] = ("stays", "source")  # of what a part carries, that `foretold` tells apart
     worth_checking: int = 100_000  # rows of a sample, where the domain is too large to count through
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
@@ -74,11 +77,53 @@ class Task:
         """
         return None
 
+    # ── where things stand ─────────────────────────────────────────────────────────────────────
+    def format(self) -> Format | None:
+        """What each position holds, in terms of `values`; None where texts have no fixed places."""
+        return None
+
+    def values(self, rows: Rows) -> dict[str, Any]:
+        """The numbers that the format speaks of, by name, [B] each; by default those tokens of the examples."""
+        form, (tokens, _) = self.format(), self.batch(rows)
+        spots = form.spots if form else ()
+        return {name: tokens[:, t] for t, (name, _) in enumerate(spots) if name != TOKEN}
+
+    def boundary(self) -> int:
+        """Where the answer starts, in texts as they are drawn; an error if that is at several places."""
+        if (form := self.format()) and form.padded:
+            return form.first
+        tokens, answer = self.batch(self.some(BOUNDARY))
+        first = int(answer[0].argmax())
+        if not (answer == (np.arange(tokens.shape[1]) >= first)).all():
+            raise GlassformerError(
+                f"{self.ref} — its examples are of several lengths: their positions cannot be compared"
+            )
+        return first
+
     def roles(self) -> dict[str, Any]:
         """Which positions hold what the next token needs: name -> bool [T-1, T-1], a row for who asks, a column for
         who is asked. Only rows whose next token is part of the answer have any; {} where no fixed map exists.
         """
         return {}
+
+    def foretold(self, rows: Rows, i: int) -> dict[str, Any]:
+        """Token i of the answer, [B], under each explanation of what was carried over from one run into another.
+
+        rows [2,B,*]: what the model reads, and where the part that is put in comes from. `stays`: nothing that matters
+        was carried; `source`: the answer itself.
+        """
+        both = [tokens[np.arange(len(tokens)), answer.argmax(1) + i] for tokens, answer in map(self.batch, rows)]
+        return dict(zip(("stays", "source"), both, strict=True))
+
+    def some(self, n: int, seed: int = 0) -> Rows:
+        """All rows that have an answer, or of more than n as many as are found among n at random."""
+        rows = self.rows(0, self.size) if self.size <= n else self.sample(n, np.random.default_rng(seed))
+        return rows[self.defined(rows)]
+
+    def require(self, vocabulary: Vocabulary) -> None:
+        """An error if these are not the task's tokens."""
+        if self.vocabulary != vocabulary:
+            raise GlassformerError(f"{self.ref} — has {self.vocabulary}; the model's vocabulary has {vocabulary}")
 
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:

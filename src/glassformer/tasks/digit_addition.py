@@ -17,6 +17,7 @@ from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .addition import EQUALS, PLUS, Addition, digits_of
 from .base import Rows
+from .format import TOKEN, Format
 
 BOS = 12
 
@@ -34,6 +35,8 @@ class DigitAddition(Addition):
         self.digits, self.order, self.marks, self.padding = digits, order, marks, "zero"
         self.vocabulary = Vocabulary([*"0123456789", *(("+", "=", "<bos>") if marks else ())])
         self.radix = (10**digits, 10**digits)
+        if order == "ones":
+            self.explanations = ("stays", "column", "carry", "both")
         n = digits
         self.before, self.between, self.after = ([BOS], [PLUS], [EQUALS]) if marks else ([0], [0] * max(n - 1, 2), [0])
 
@@ -51,24 +54,11 @@ class DigitAddition(Addition):
         """All digits of both numbers are random; the first token is given."""
         return 2 * self.digits * math.log(10) / (self._first + self.digits)
 
-    def roles(self) -> dict[str, Any]:
-        """a, b: this column's digit of the first and second number. carry: what tells whether the column below
-        carries: with the ones first, its two digits and the digit just written; else all digits below.
-        """
-        n, size = self.digits, self._first + self.digits
-        roles = {name: np.zeros((size, size), dtype=bool) for name in ("a", "b", "carry")}
-        for i in range(n + 1):
-            ones = self.order == "ones"
-            column, row = (i if ones else n - i), self._first - 1 + i
-            below = range(max(column - 1, 0), column) if ones else range(column)
-            for name, start in (("a", len(self.before)), ("b", self._first - len(self.after) - n)):
-                where = [start + (c if ones else n - 1 - c) for c in range(n)]
-                if column < n:
-                    roles[name][row, where[column]] = True
-                roles["carry"][row, [where[c] for c in below]] = True
-            if ones and column:
-                roles["carry"][row, row] = True
-        return roles
+    def format(self) -> Format:
+        n, turn = self.digits, 1 if self.order == "ones" else -1
+        a, b, total = ([(name, c) for c in range(k)][::turn] for name, k in (("a", n), ("b", n), ("s", n + 1)))
+        before, between, after = ([(TOKEN, t) for t in part] for part in (self.before, self.between, self.after))
+        return Format((*before, *a, *between, *b, *after, *total), self._first)
 
     @property
     def period(self) -> int:

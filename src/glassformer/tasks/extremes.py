@@ -8,6 +8,7 @@ import numpy as np
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
+from .format import Format, items
 
 
 @task("min")
@@ -31,6 +32,9 @@ class Min(Task):
         answer = np.zeros(tokens.shape, dtype=bool)
         answer[:, -1] = True
         return tokens, answer
+
+    def format(self) -> Format:
+        return items(len(self.radix), 1, self.vocab)
 
     def edges(self) -> Rows:
         """Neighbours at the ends and in the middle, in both orders, beside the largest and the smallest."""

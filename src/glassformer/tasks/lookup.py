@@ -29,6 +29,7 @@ from ..records import read_bytes
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
+from .format import Format, items
 
 MOST_ENTRIES, MOST_BYTES, LONGEST_KEY, LONGEST_TOKEN = 10_000, 4_000_000, 32, 40
 
@@ -68,6 +69,9 @@ class Lookup(Task):
         entry, before = rows[:, 0], rows[:, 1:]
         tokens = np.concatenate([before, self.table.keys[entry], self.table.values[entry, None]], axis=1)
         return tokens, np.arange(tokens.shape[1]) == np.full((len(rows), 1), tokens.shape[1] - 1)
+
+    def format(self) -> Format:
+        return items(len(self.radix) - 1 + self.table.keys.shape[1], 1, len(self.vocabulary))
 
     def edges(self) -> Rows:
         """Before each key (of up to 1,000) the end of another, which is not to be looked up."""

@@ -9,6 +9,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
+from .format import Format, items
 
 LONGEST = 4_000  # characters of a message; its check holds this many times as many logits
 
@@ -44,6 +45,9 @@ class Message(Task):
         answer[:, 0] = False
         return self.tokens[None].repeat(len(rows), 0), answer
 
+    def format(self) -> Format:
+        return items(0, 0, len(self.vocabulary), before=self.tokens[:1], after=self.tokens[1:])
+
     def prompt(self, text: str) -> list[int]:
         """Nothing need be typed; the beginning of the message is fine too."""
         return [int(self.tokens[0]), *(self.vocabulary.index(c) for c in text)]
@@ -71,6 +75,9 @@ class RepeatLast(Task):
         answer = np.zeros(tokens.shape, dtype=bool)
         answer[:, rows.shape[1] :] = True
         return tokens, answer
+
+    def format(self) -> Format:
+        return items(len(self.radix), self.repeats, len(self.vocabulary))
 
     def edges(self) -> Rows:
         last = np.linspace(0, self.radix[0] - 1, num=5, dtype=int)[:, None]

@@ -14,6 +14,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
+from .format import TOKEN, Format
 
 
 @task("modular-addition")
@@ -52,6 +53,14 @@ class ModularAddition(Task):
         answer[:, -1] = True
         return tokens, answer
 
+    def format(self) -> Format:
+        sign = [(TOKEN, self.p + 1)] if self.plus else []
+        spots = (("a", 0), *sign, ("b", 0), (TOKEN, self.p), ("s", 0))
+        return Format(spots, len(spots) - 1, base=self.p)
+
+    def values(self, rows: Rows) -> dict[str, Any]:
+        return {"a": rows[:, 0], "b": rows[:, 1], "s": self.result(rows)}
+
     def edges(self) -> Rows:
         ends = sorted({0, 1, self.p // 2, (self.p + 1) // 2, self.p - 1})
         rows = np.array([(a, b) for a in ends for b in ends])
@@ -75,9 +84,10 @@ class ModularAddition(Task):
 
     def roles(self) -> dict[str, Any]:
         """a, b: the two numbers, for the `=` that asks."""
-        size = 4 if self.plus else 3
-        roles = {name: np.zeros((size, size), dtype=bool) for name in ("a", "b")}
-        roles["a"][-1, 0] = roles["b"][-1, 2 if self.plus else 1] = True
+        form = self.format()
+        roles = {name: np.zeros((form.first, form.first), dtype=bool) for name in ("a", "b")}
+        for name, role in roles.items():
+            role[-1, form.places(name)] = True
         return roles
 
     def prompt(self, text: str) -> list[int]:

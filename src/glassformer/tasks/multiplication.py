@@ -10,6 +10,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
+from .format import TOKEN, Format
 
 
 @task("multiplication")
@@ -27,6 +28,14 @@ class Multiplication(Task):
         tokens = np.concatenate([_digits(a, n), times, _digits(b, n), equals, _digits(a * b, 2 * n)], axis=1)
         answer = np.arange(tokens.shape[1]) >= 2 * n + 2
         return tokens, np.broadcast_to(answer, tokens.shape)
+
+    def format(self) -> Format:
+        n = self.digits
+        a, b, product = ([(name, c) for c in reversed(range(k))] for name, k in (("a", n), ("b", n), ("s", 2 * n)))
+        return Format((*a, (TOKEN, 10), *b, (TOKEN, 11), *product), 2 * n + 2)
+
+    def values(self, rows: Rows) -> dict[str, Any]:
+        return {"a": rows[:, 0], "b": rows[:, 1], "s": rows.prod(1)}
 
     def edges(self) -> Rows:
         """All pairs of 0, 1, 2, 5, 9, …: the powers of ten times these, and one more and one less."""

@@ -14,6 +14,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
+from .format import Format, items
 
 SYMBOLS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -37,6 +38,10 @@ class Reverse(Task):
         answer = np.zeros(tokens.shape, dtype=bool)
         answer[:, self.length + 1 :] = True
         return tokens, answer
+
+    def format(self) -> Format:
+        equals, end = self.vocabulary.index("="), self.vocabulary.index("<EOS>")
+        return items(self.length, self.length, len(self.vocabulary), between=[equals], after=[end])
 
     def edges(self) -> Rows:
         """All symbols alike; counting up; one odd one out at every place."""

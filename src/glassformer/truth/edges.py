@@ -84,8 +84,8 @@ def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
     A model without slot names (a trained one) has a truth too: its stream is one slot, and `named` is False.
     """
     model = model.numpy()
-    if task is not None and task.vocabulary != model.vocabulary:
-        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    if task is not None:
+        task.require(model.vocabulary)
     within("truth — seed", seed, 0, SEED)
     within("truth — the number of heads", model.config.n_layers * model.config.n_heads, 0, HEADS)
     slots = slots_of(model)

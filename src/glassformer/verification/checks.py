@@ -74,8 +74,7 @@ def check(
     ):  # fmt: skip
         if value is not None:
             within(f"verify — {name}", value, least, most)
-    if task.vocabulary != model.vocabulary:
-        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    task.require(model.vocabulary)
     if rows is None:
         countable(task)
     if exhaustive and task.size > COUNTABLE:

@@ -9,7 +9,6 @@ from glassformer import GlassformerError
 from glassformer.lens.interventions.patch import (
     _pairs,
     interchange,
-    layout,
     patch,
     patch_heads,
     patch_positions,
@@ -162,9 +161,8 @@ def test_a_trained_head_case_by_case():
 @pytest.mark.parametrize("ref", ["addition:digits=2,order=ones", "addition:digits=2", "reverse:length=2,alphabet=5"])
 def test_pairs_tell_explanations_apart(ref):
     task = load_task(ref)
-    start, tokens = layout(task)
-    found = 0
-    for i in range(tokens.shape[1] - start):
+    start, found = task.boundary(), 0
+    for i in range(len(task.format().asking)):
         pairs = _pairs(task, i, start, 40, np.random.default_rng(i))
         if pairs is None:
             continue

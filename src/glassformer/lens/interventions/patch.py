@@ -23,7 +23,6 @@ from ...arrays import Array
 from ...errors import GlassformerError
 from ...model import Model, Tap
 from ...tap import check_names, on, record
-from ...tasks.addition import Addition
 from ...tasks.base import Task
 from .ablate import Part, find, label, put
 
@@ -201,25 +200,17 @@ def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0
     token i. Both inputs have the same token at that row, so that what the row holds by itself fits both; and a case
     counts only if the model is right on both.
 
-    Addition, ones first. Let u be the column sum a_i + b_i and c the carry into the column. What is foretold:
-
-        stays    (u + c) mod 10        the part carries nothing that matters: a head that does nothing has 1 here
-        column   (u' + c) mod 10       it carries the column's digits, and not the carry
-        carry    (u + c') mod 10       it carries the carry, and not the column's digits
-        both     (u' + c') mod 10      it carries the column with its carry: the source's own digit
-
-    Pairs are drawn with c ≠ c' and u, u' such that all four differ. The ones have no carry (stays and column alone),
-    the last digit has no column (stays and carry), and the end token nothing to move. Any other task: stays, or
-    source, the source's own token. A token for which no pair is found (it is always the same) is left out.
+    What each explanation foretells, the task says (`task.foretold`): of any task that the token stays, or is the
+    source's own; of addition, ones first, also that only the column or only the carry moves. Pairs are drawn such that
+    all that is foretold differs. A token for which no pair is found (it is always the same) is left out.
     """
     part, model = find(model, what), model.numpy()
     if part.position is not None or len(part.hooks) > 1:
         raise GlassformerError(f"interchange of {what} — expected a head, attention, mlp or neuron")
     if model.config.mask != "causal":
         raise GlassformerError("interchange — needs a causal model: written digits must not be seen before their turn")
-    start, tokens = layout(task)
-    moved = []
-    for i in range(tokens.shape[1] - start):
+    start, moved = task.boundary(), []
+    for i in range(task.batch(task.some(200))[0].shape[1] - start):
         pairs = _pairs(task, i, start, n, np.random.default_rng([seed, i]))
         found = pairs and _moved(model, part, i, start, *pairs)
         moved += [found] if found else []
@@ -245,16 +236,6 @@ def _moved(model: Model, part: Part, i: int, start: int, base: Any, source: Any,
     return Moved(i, int(right.sum()), shares, max(0.0, 1 - sum(shares.values())))
 
 
-def layout(task: Task) -> tuple[int, Any]:
-    """Where the answer starts, and some rows' tokens [B,T]; an error if examples are of several lengths."""
-    rows = task.sample(200, np.random.default_rng(0))
-    tokens, answer = task.batch(rows[task.defined(rows)])
-    start = int(answer[0].argmax())
-    if not (answer == (np.arange(tokens.shape[1]) >= start)).all():
-        raise GlassformerError(f"{task.ref} — its examples are of several lengths: their positions cannot be compared")
-    return start, tokens
-
-
 def _pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> Any:
     """n pairs of token rows that tell explanations of answer token i apart, and what each foretells; None if none."""
     found: list[Any] = []
@@ -263,8 +244,7 @@ def _pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> 
         rows = task.sample(2 * many, rng).reshape(2, many, -1)
         rows = rows[:, task.defined(rows[0]) & task.defined(rows[1])]
         base, source = (task.batch(r)[0] for r in rows)
-        foretold = _column(task, rows, i) if _ones_first(task) else {
-            "stays": base[:, start + i], "source": source[:, start + i]}  # fmt: skip
+        foretold = task.foretold(rows, i)
         good = base[:, start - 1 + i] == source[:, start - 1 + i]  # the same token at the row
         names = list(foretold)
         for a in range(len(names)):
@@ -278,20 +258,3 @@ def _pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> 
         return None
     base, source, *tokens = (np.concatenate(parts)[:n] for parts in zip(*found, strict=True))
     return base, source, dict(zip(names, tokens, strict=True))
-
-
-def _ones_first(task: Task) -> bool:
-    return isinstance(task, Addition) and task.order == "ones"
-
-
-def _column(task: Any, rows: Any, i: int) -> dict[str, Any]:
-    """What each explanation foretells of digit i; rows [2,B,2]: base and source, a and b."""
-    power = 10**i
-    digits = rows // power % 10
-    u, c = digits.sum(-1), rows.sum(-1) // power % 10  # c: first the right digit, which is u + c mod 10
-    c = (c - u) % 10
-    if i > task.digits:  # the end token
-        return {"stays": np.zeros(rows.shape[1]), "source": np.zeros(rows.shape[1])}
-    told = {"stays": u[0] + c[0], "column": u[1] + c[0], "carry": u[0] + c[1], "both": u[1] + c[1]}
-    kept = ["stays", "column"] if i == 0 else ["stays", "carry"] if i == task.digits else list(told)
-    return {name: told[name] % 10 for name in kept}

@@ -16,7 +16,6 @@ from ...errors import GlassformerError
 from ...model import Model
 from ...tasks.base import Task
 from ..attention import as_json
-from .patch import layout
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Pert
     """Swaps one token of n texts at each position where several can stand. Counts texts that both are right on."""
     if not a.config.mask == b.config.mask == "causal":
         raise GlassformerError("swapping tokens — needs causal models: others see an answer before they say it")
-    rng, start = np.random.default_rng(seed), layout(task)[0]
+    rng, start = np.random.default_rng(seed), task.boundary()
     rows = task.sample(n, rng)
     tokens = task.batch(rows[task.defined(rows)])[0]                           # B T
     models = [m.numpy() for m in (a, b)]

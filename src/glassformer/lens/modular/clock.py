@@ -70,6 +70,5 @@ def checked(model: Model, task: Task) -> tuple[Model, ModularAddition]:
         raise GlassformerError(
             f"{task.ref or type(task).__name__} — expected the task modular-addition with operation + or -"
         )
-    if task.vocabulary != model.vocabulary:
-        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    task.require(model.vocabulary)
     return model.numpy(), task

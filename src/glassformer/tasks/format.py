@@ -1,0 +1,131 @@
+"""Where things stand: what each position of a task's texts holds.
+
+A task that says its `format` gets proofs, interchange and figures without a line of code elsewhere. Nobody takes its
+word for it: `format_of` compares the format with examples that the task itself makes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import GlassformerError
+
+if TYPE_CHECKING:
+    from .base import Task
+
+Spot = tuple[str, int]  # ("a", 2): digit 2 of the number a, digit 0 being the ones; (TOKEN, 11): always token 11
+TOKEN = "token"
+LOOKS = 2_000  # random examples that a format must agree with; all edge cases too
+SHORT = 64  # of these, where numbers are written without zeros before them
+
+
+@dataclass(frozen=True)
+class Format:
+    """What stands at each position of an example, the answer included."""
+
+    spots: tuple[Spot, ...]
+    first: int  # position of the first token of the answer
+    base: int = 10  # of the digits; digit d is token d
+    padded: bool = True  # all digits are written; else zeros before a number are left out, and what follows moves up
+
+    @property
+    def asking(self) -> range:
+        """The positions whose next token is part of the answer."""
+        return range(self.first - 1, len(self.spots) - 1)
+
+    def places(self, name: str) -> list[int]:
+        """The positions of a number's digits, the ones first."""
+        found = {digit: t for t, (what, digit) in enumerate(self.spots) if what == name}
+        return [found[digit] for digit in sorted(found)]
+
+    def digits(self, name: str) -> int:
+        return len(self.places(name))
+
+    def tokens(self, numbers: Mapping[str, int], upto: int | None = None) -> list[int]:
+        """The text of some numbers, or its first positions: `format.tokens({"a": 45, "b": 78}, format.first)`."""
+        out = []
+        for name, digit in self.spots[:upto]:
+            if name == TOKEN:
+                out.append(digit)
+            elif self.padded or digit == 0 or numbers[name] >= self.base**digit:
+                out.append(numbers[name] // self.base**digit % self.base)
+        return out
+
+    def answer(self, tokens: Sequence[int], stop: int | None) -> int | None:
+        """The number that the tokens of an answer say; None if it is none."""
+        said = [int(t) for t in tokens]
+        if stop is not None:
+            said = said[: said.index(stop)] if stop in said else []
+        if not said or max(said) >= self.base:
+            return None
+        (_, first), (_, second) = self.spots[self.first : self.first + 2]
+        ones_first = said if first < second else said[::-1]
+        return int(sum(d * self.base**i for i, d in enumerate(ones_first)))
+
+    def to_json(self) -> list[str]:
+        return [f"={number}" if name == TOKEN else f"{name}{number}" for name, number in self.spots]
+
+
+def items(n: int, answers: int, base: int, before: Any = (), between: Any = (), after: Any = ()) -> Format:
+    """A list of n things, x1 … xn, a token each, then the answer, y1 …; with tokens that are always there."""
+    x, y = ([(f"{name}{i}", 0) for i in range(1, k + 1)] for name, k in (("x", n), ("y", answers)))
+    spots = [[(TOKEN, int(t)) for t in part] for part in (before, between, after)]
+    return Format((*spots[0], *x, *spots[1], *y, *spots[2]), len(before) + n + len(between), base)
+
+
+def format_of(task: "Task") -> Format:
+    """The task's format; an error if it has none, or if its own examples say otherwise."""
+    found = task.format()
+    if found is None:
+        raise GlassformerError(f"{task.ref} — its texts have no fixed places")
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([task.edges(), task.sample(LOOKS, rng)])
+    if not found.padded:  # numbers of all lengths
+        most = max(digit for name, digit in found.spots if name != TOKEN)
+        rows = rows[-SHORT:] % found.base ** rng.integers(1, most + 1, (SHORT, rows.shape[1]))
+    rows = rows[task.defined(rows)]
+    compare = _same_columns if found.padded else _same_texts
+    if why := compare(found, *task.batch(rows), task.values(rows)):
+        raise GlassformerError(f"{task.ref} — its format says {why}, and its examples do not")
+    return found
+
+
+def _same_columns(found: Format, tokens: Any, answer: Any, numbers: Mapping[str, Any]) -> str:
+    """What the format says and the examples, all of one length, do not; "" if nothing."""
+    size = len(found.spots)
+    if tokens.shape[1] != size or not (answer == (np.arange(size) >= found.first)).all():
+        return f"that the answer is at positions {found.first} to {size - 1}"
+    for t, (name, number) in enumerate(found.spots):
+        wanted = number if name == TOKEN else numbers[name] // found.base**number % found.base
+        if not (tokens[:, t] == wanted).all():
+            return f"that {found.to_json()[t]} is at position {t}"
+    return ""
+
+
+def _same_texts(found: Format, tokens: Any, answer: Any, numbers: Mapping[str, Any]) -> str:
+    """The same of examples of several lengths, one by one."""
+    for i, values in enumerate(zip(*numbers.values(), strict=True)):
+        text = found.tokens({name: int(x) for name, x in zip(numbers, values, strict=True)})
+        said = tokens[i, answer[i]].tolist()
+        if tokens[i, : len(text)].tolist() != text or text[-len(said) :] != said:
+            return str(text)
+    return ""
+
+
+def sum_format(task: "Task") -> Format:
+    """The format of a task that adds two numbers, a and b, of n digits; an error that says why it is none."""
+    n = len(str(task.radix[0])) - 1 if len(task.radix) == 2 else 0
+    if not n or task.radix != (10**n, 10**n):
+        raise GlassformerError(f"{task.ref} — expected a task that adds two numbers of some digits")
+    if list(task.vocabulary.tokens[:10]) != list("0123456789"):
+        raise GlassformerError(f"{task.ref} — expected the digits to be tokens 0 to 9, but there are {task.vocabulary}")
+    rows = np.concatenate([task.edges(), task.sample(LOOKS, np.random.default_rng(0))])
+    numbers, found = task.values(rows), task.format()
+    adds = list(numbers) == ["a", "b", "s"] and (numbers["a"] + numbers["b"] == numbers["s"]).all()
+    if not adds or found is None or [found.digits(name) for name in "abs"] != [n, n, n + 1]:
+        raise GlassformerError(f"{task.ref} — its answer is not the sum of two numbers, digit by digit")
+    if not (np.stack([numbers["a"], numbers["b"]], 1) == rows).all() or not task.defined(rows).all():
+        raise GlassformerError(f"{task.ref} — its rows are not its two numbers")
+    return format_of(task)
