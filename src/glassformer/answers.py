@@ -1,4 +1,4 @@
-"""How far a model is from being wrong: the margin of every answer token.
+"""Is it right, and by how much? Whoever asks, asks here: training, verification, the lens, the board.
 
 For a causal model within its block, greedy decoding is right on an input if and only if the teacher-forced
 argmax is right at every answer position, so one forward pass an input is enough; any other model decodes. (But for
@@ -7,19 +7,23 @@ The margin of an answer token is its logit minus the best other; a margin of 0 o
 a logit that is not finite.
 """
 
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from . import arrays
-from .decoding import stream
+from .decoding import Step, stream
 from .errors import GlassformerError
 from .model import Model, Tap
 from .tasks.base import Task
 
 DTYPES = ("float64", "float32", "bfloat16")
+EXHAUSTIVE = 1_100_000  # domains up to this size are counted through
 
 
+# ── margins ────────────────────────────────────────────────────────────────────────────────────
 def margins(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
     """The smallest margin over each row's answer tokens, [B]; NaN where a logit is not finite."""
     return gaps(model, tokens, answer, tap).min(-1)
@@ -30,14 +34,37 @@ def gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
 
     NaN where a logit is not finite. For a model that decodes, what follows its first wrong token is as wrong.
     """
+    causal = model.config.mask == "causal"
+    return (forced_gaps if causal else decoded_gaps)(model, tokens, answer, tap)
+
+
+def forced_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
+    """The same with the right tokens given at every position."""
     if tokens.shape[1] - 1 > model.config.n_ctx:
         raise GlassformerError(
             f"an example of {tokens.shape[1] - 1} tokens — longer than the block of {model.config.n_ctx}"
         )
-    n = tokens.shape[1] - int(answer.any(0).argmax())  # from the first answer position on
-    if model.config.mask != "causal":
-        return decoded_gaps(model, tokens, answer, tap)[:, -n:]
+    n = _asked(answer)
     return _gaps(model.logits(tokens[:, :-1], tap, n), tokens[:, -n:], answer[:, -n:])
+
+
+def decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
+    """The same for a model whose past depends on what is to come: each row is decoded and compared."""
+    if tokens.shape[1] - 1 > model.config.n_ctx:
+        raise GlassformerError(
+            f"an example of {tokens.shape[1] - 1} tokens — longer than the block of {model.config.n_ctx}"
+        )
+    out, failed = np.full(tokens.shape, np.inf), np.full(len(tokens), np.inf)  # failed: margin of the first wrong token
+    for rows, t, step in decoded(model, tokens, answer, tap):
+        gap = _gaps(step.logits[:, None], tokens[rows, t][:, None], answer[rows, t][:, None])[:, 0]
+        failed[rows] = np.where((failed[rows] == np.inf) & ~(gap > 0), gap, failed[rows])
+        out[rows, t] = np.where((failed[rows] == np.inf) | ~answer[rows, t], gap, failed[rows])
+    return out[:, -_asked(answer) :]
+
+
+def _asked(answer: Any) -> int:
+    """How many positions there are from the first answer token of any row on."""
+    return int(answer.shape[1] - answer.any(0).argmax())
 
 
 def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
@@ -54,21 +81,101 @@ def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
     return np.where(asked, gap, np.inf)
 
 
-def decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
-    """The same for a model whose past depends on what is to come: each row is decoded and compared. [B,T]"""
-    out = np.full(tokens.shape, np.inf)
+# ── what a model says ──────────────────────────────────────────────────────────────────────────
+def decoded(
+    model: Model, tokens: Any, answer: Any, tap: Tap | None = None, steps: int = 0
+) -> Iterator[tuple[Any, int, Step]]:
+    """Decodes all rows, those of one prompt length together: which rows, the position that is written, the step.
+
+    `steps`: so many tokens of each; by default as many as the right answer has.
+    """
     first = answer.argmax(1)
-    for start in np.unique(first):  # rows of one prompt length together
-        group = np.nonzero(first == start)[0]
-        steps = int(answer[group].sum(1).max())
-        failed = np.full(len(group), np.inf)  # the margin of the first wrong token
-        for t, step in enumerate(stream(model, tokens[group, :start], steps, tap=tap), start):
-            gap = _gaps(step.logits[:, None], tokens[group, t][:, None], answer[group, t][:, None])[:, 0]
-            failed = np.where((failed == np.inf) & ~(gap > 0), gap, failed)
-            out[group, t] = np.where((failed == np.inf) | ~answer[group, t], gap, failed)
+    for start in np.unique(first):
+        rows = np.flatnonzero(first == start)
+        n = steps or int(answer[rows].sum(1).max())
+        for t, step in enumerate(stream(model, tokens[rows, :start], n, tap=tap), int(start)):
+            yield rows, t, step
+
+
+def said(model: Model, tokens: Any, answer: Any) -> Any:
+    """The tokens [B,T], and where the answer is what the model says when it reads its own words."""
+    out = tokens.copy()
+    for rows, t, step in decoded(model, tokens, answer):
+        out[rows, t] = step.chosen
     return out
 
 
+# ── how much of it is right ────────────────────────────────────────────────────────────────────
+def right(
+    model: Model, task: Task, rows: Any, tap: Tap | None = None, forced: bool | None = None, chunk: int = 1024
+) -> Any:
+    """Which answer tokens are right, bool [B, longest answer]; an answer that is shorter is right beyond its end.
+
+    `forced`: the right tokens are given and the next one is asked for; else the model reads what it said. For a causal
+    model both are right on the same rows, so the first (which is cheaper) is the default; the others are decoded.
+    """
+    measure = {None: gaps, True: forced_gaps, False: decoded_gaps}[forced]
+    out = []
+    for start in range(0, len(rows), chunk):
+        tokens, answer = task.batch(rows[start : start + chunk])
+        good = measure(model, tokens, answer, tap) > 0
+        order = np.argsort(~answer[:, -good.shape[1] :], axis=1, kind="stable")  # answer tokens first
+        out.append(np.take_along_axis(good, order[:, : int(answer.sum(1).max())], 1))
+    width = max(part.shape[1] for part in out)
+    return np.concatenate([np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=True) for p in out])
+
+
+@dataclass(frozen=True)
+class Score:
+    """What share of the answers is right."""
+
+    checked: int
+    wrong: int
+    positions: list[float]  # accuracy of each token of the answer
+    classes: dict[str, tuple[int, int]]  # class of input -> checked, wrong
+
+    @property
+    def accuracy(self) -> float:
+        return 1 - self.wrong / max(self.checked, 1)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"accuracy": self.accuracy}
+
+    def __str__(self) -> str:
+        return f"{self.accuracy:.2%} of {self.checked:,} right"
+
+
+def score(model: Model, task: Task, rows: Any = None, tap: Tap | None = None) -> Score:
+    """Checks rows [B, …], or the whole domain up to about a million rows and a sample beyond.
+
+    >>> score(load("reverse"), load_task("reverse"), tap=ablation(…)).accuracy
+    """
+    if rows is None and task.size > EXHAUSTIVE:
+        rows = task.sample(task.worth_checking, np.random.default_rng(0))
+    todo, step = task.size if rows is None else len(rows), chunk_size(model, task)
+    right, asked, classes = np.zeros(0), np.zeros(0), dict[str, tuple[int, int]]()
+    checked = wrong = 0
+    for start in range(0, todo, step):
+        part = task.rows(start, min(start + step, todo)) if rows is None else rows[start : start + step]
+        part = part[task.defined(part)]
+        if not len(part):
+            continue
+        gap = gaps(model, *task.batch(part), tap=tap)                          # B n
+        there = gap != np.inf
+        if gap.shape[1] > len(right):  # answers may start at several places: align them at the end
+            right, asked = (np.concatenate([np.zeros(gap.shape[1] - len(x)), x]) for x in (right, asked))
+        right[-gap.shape[1] :] += ((gap > 0) & there).sum(0)
+        asked[-gap.shape[1] :] += there.sum(0)
+        good = (gap > 0).all(1)
+        checked, wrong = checked + len(part), wrong + int((~good).sum())
+        names, index = np.unique(task.classes(part), return_inverse=True)
+        for name, n, bad in zip(names, np.bincount(index), np.bincount(index, ~good), strict=True):
+            before = classes.get(str(name), (0, 0))
+            classes[str(name)] = (before[0] + int(n), before[1] + int(bad))
+    return Score(checked, wrong, [float(r / max(a, 1)) for r, a in zip(right, asked, strict=True)], classes)
+
+
+# ── so many at a time, in which float type ─────────────────────────────────────────────────────
 def chunk_size(model: Model, task: Task) -> int:
     """So many rows at a time that activations stay within a few megabytes."""
     return int(np.clip(2**20 // widest(model, task), 1, 2**14))

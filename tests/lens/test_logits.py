@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer import GlassformerError, explain, load, record
+from glassformer.answers import score
 from glassformer.lens import logits as lens
-from glassformer.lens.score import score
 from glassformer.refs import load_task
 from helpers import largest_difference, random_model
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
+from glassformer.answers import Score
 from glassformer.lens.compare import compare
 from glassformer.lens.interventions.ablate import Ablated, ablations
 from glassformer.lens.interventions.patch import Interchange, Sweep, interchange
-from glassformer.lens.score import Score
 from glassformer.refs import load, load_task
 from glassformer.show.interventions import ablation_bars, comparison, interchange_bars, patch_heatmap
 from glassformer.show.style import save

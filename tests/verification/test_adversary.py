@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from glassformer import load, load_task
+from glassformer.answers import margins
 from glassformer.tasks.addition import Addition
 from glassformer.tasks.base import Task
 from glassformer.tasks.sort import Sort
 from glassformer.verification import verify
 from glassformer.verification.adversary import neighbours, search, searchable
-from glassformer.verification.checks import margins
 from glassformer.verification.tally import Tally
 from glassformer.verification.work import Work
 

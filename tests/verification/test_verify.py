@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from glassformer import Config, GlassformerError, Model, Vocabulary, decode
+from glassformer.answers import margins
 from glassformer.model import zeros
 from glassformer.tasks.base import Task
 from glassformer.verification import Progress, check, verify
-from glassformer.verification.checks import margins
 from helpers import random_model
 
 

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import cast, chunk_size
+from ..answers import cast, chunk_size, decoded
 from ..checkpoint import digest
 from ..counting import Count, count
-from ..decoding import stream
 from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.base import Task
@@ -119,20 +118,16 @@ def board_format(model: Model, task: Task) -> Format:
 def answers(model: Model, task: Task, form: Format, asked: Iterable[tuple[int, int]]) -> list[Got]:
     """What the model says to each pair, decoding token by token."""
     tokens, where = task.batch(np.array(list(asked), np.int64))
-    first, got = where.argmax(1), np.zeros(len(tokens), object)
-    for start in np.unique(first):  # prompts of one length together
-        group = np.flatnonzero(first == start)
-        said, bad = np.zeros((len(group), 0), np.int64), np.zeros(len(group), bool)
-        for step in stream(model, tokens[group, :start], task.steps(())):
-            over = (said == task.stop).any(1)
-            bad |= ~np.isfinite(step.logits).all(1) & ~over
-            said = np.concatenate([said, step.chosen[:, None]], 1)
-        read = [_read(task, form, s) for s in said]
-        got[group] = [NOT_FINITE if b else r for r, b in zip(read, bad, strict=True)]
-    return list(got)
+    out, bad = [list[int]() for _ in tokens], np.zeros(len(tokens), bool)
+    for rows, _, step in decoded(model, tokens, where, steps=task.steps(())):
+        finite = np.isfinite(step.logits).all(1)
+        for row, token, good in zip(rows, step.chosen.tolist(), finite, strict=True):
+            bad[row] |= not good and task.stop not in out[row]
+            out[row].append(token)
+    return [NOT_FINITE if b else _read(task, form, s) for s, b in zip(out, bad, strict=True)]
 
 
-def _read(task: Task, form: Format, said: Any) -> Got:
+def _read(task: Task, form: Format, said: list[int]) -> Got:
     number = form.answer(said, task.stop)
     return task.answer(said) if number is None else number
 

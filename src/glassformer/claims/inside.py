@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from ..answers import Score
 from ..lens.attention import Alignment, alignment, entropy, patterns
 from ..lens.interventions.ablate import ablate
 from ..lens.interventions.patch import Interchange, interchange
 from ..lens.interventions.perturb import Perturbed, perturb
 from ..lens.rank import ranks, truncation
-from ..lens.score import Score
 from ..model import Model
 from ..refs import load, load_task
 from ..tasks.base import Task

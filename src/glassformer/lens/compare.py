@@ -25,15 +25,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ..answers import EXHAUSTIVE, chunk_size, gaps, said
 from ..checkpoint import digest
 from ..counting import Count, count
-from ..decoding import stream
 from ..dust import leader, percent
 from ..errors import GlassformerError
 from ..model import Model
 from ..registry import REGISTRY, split
 from ..tasks.base import Task
-from ..verification.checks import EXHAUSTIVE, Verdict, chunk_size, countable, gaps, verify
+from ..verification.checks import Verdict, countable, verify
 from .attention import Alignment, alignment, as_json, patterns
 from .interventions.ablate import fast, parts
 from .interventions.patch import Interchange, interchange
@@ -249,22 +249,15 @@ def _apart(a: Model, b: Model, task: Task, rows: Any, least: list[Any]) -> Any:
     apart = np.nonzero(wrong[0] ^ wrong[1])[0].tolist()
     for start in range(0, len(both), 4096):
         part = both[start : start + 4096]
-        said = [_decode(m, task, rows[part]) for m in (a, b)]
-        apart += [i for i, x, y in zip(part.tolist(), *said, strict=True) if x != y]
+        both_say = [_decode(m, task, rows[part]) for m in (a, b)]
+        apart += [i for i, x, y in zip(part.tolist(), *both_say, strict=True) if x != y]
     return np.array(sorted(apart), dtype=np.int64)
 
 
 def _decode(model: Model, task: Task, rows: Any) -> list[str]:
     """What the model answers, as text."""
     tokens, answer = task.batch(rows)
-    first, out = answer.argmax(1), [""] * len(rows)
-    for start in np.unique(first):  # rows of one prompt length together
-        group = np.nonzero(first == start)[0]
-        steps = int(answer[group].sum(1).max())
-        said = np.stack([s.chosen for s in stream(model, tokens[group, :start], steps)], 1)
-        for i, tokens_said in zip(group, said, strict=True):
-            out[i] = task.answer([int(t) for t in tokens_said][: int(answer[i].sum())])
-    return out
+    return [task.answer(row[asked].tolist()) for row, asked in zip(said(model, tokens, answer), answer, strict=True)]
 
 
 def _examples(a: Model, b: Model, task: Task, rows: Any) -> list[dict[str, str]]:
@@ -273,8 +266,8 @@ def _examples(a: Model, b: Model, task: Task, rows: Any) -> list[dict[str, str]]
     tokens, answer = task.batch(rows)
     asked = [task.vocabulary.decode(t[: int(m.argmax())]) for t, m in zip(tokens, answer, strict=True)]
     right = [task.answer([int(x) for x in t[m]]) for t, m in zip(tokens, answer, strict=True)]
-    said = zip(asked, right, _decode(a, task, rows), _decode(b, task, rows), strict=True)
-    return [{"input": i, "expected": e, "a": x, "b": y} for i, e, x, y in said]
+    each = zip(asked, right, _decode(a, task, rows), _decode(b, task, rows), strict=True)
+    return [{"input": i, "expected": e, "a": x, "b": y} for i, e, x, y in each]
 
 
 def _same_hard(a: Any, b: Any) -> list[float]:

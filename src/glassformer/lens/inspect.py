@@ -82,7 +82,7 @@ def _patching(s: Subject) -> dict[str, Any]:
 
 def _interchange(s: Subject) -> list[Any]:
     if len(s.task.explanations) < 3:
-        raise GlassformerError("interchange — is for tasks that have more to tell apart, such as sums with the ones first")
+        raise GlassformerError("interchange — is for tasks with more to tell apart, such as sums with the ones first")
     return [interchange(s.model, s.task, what, n=300) for what in parts(s.model)]
 
 

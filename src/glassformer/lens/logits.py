@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import arrays
+from ..answers import Score, score
 from ..arrays import Array
 from ..dust import leader, sweep
 from ..errors import GlassformerError
@@ -19,7 +20,6 @@ from ..model import NORMS, Model, Place, Tap, affine
 from ..tap import record
 from ..tasks.base import Task
 from .rank import into_logits
-from .score import Score, score
 from .stream import asked, stages, stream_after
 
 ALL = slice(None)

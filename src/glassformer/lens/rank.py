@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from .. import arrays
+from ..answers import score
 from ..arrays import Array
 from ..blueprints.base import from_matrix, is_matrix, matrix_shape, to_matrix
 from ..errors import GlassformerError
 from ..model import NORMS, Model, Place
 from ..tasks.base import Task
-from .score import score
 
 ENERGY = 0.99  # the share of the energy that `holding` asks for
 

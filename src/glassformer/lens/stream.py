@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from .. import arrays
+from ..answers import chunk_size
 from ..arrays import Array
 from ..errors import GlassformerError
 from ..model import ACTIVATIONS, Model, Place, Tap, gained
 from ..tap import Record
 from ..tasks.base import Task
-from ..verification.checks import chunk_size
 
 ROUNDING = 64  # a neuron's input that is 0 but for so many roundings of its bias is 0: hand-made hinges sit there
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ..answers import margins
 from ..decoding import decode
 from ..errors import GlassformerError
 from ..model import NORMS, Model, Place, affine, mlp, residual
 from ..tasks.base import Task
-from ..verification.checks import margins
 from .bounds import Bounder, Bounds
 from .columns import best
 from .forms import Real

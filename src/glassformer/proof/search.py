@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..answers import EXHAUSTIVE
 from ..checkpoint import digest
 from ..errors import GlassformerError
 from ..limits import many
 from ..model import Model
 from ..tasks.base import Task
-from ..verification.checks import EXHAUSTIVE, verify
+from ..verification.checks import verify
 from .bounds import Bounder, Bounds
 from .checker import check_call, check_certificate, describe
 from .columns import MOST_CASES, SPLITS, how_many

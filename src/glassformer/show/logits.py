@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from ..answers import Score
     from ..lens.logits import AnswerShares, LogitLens
-    from ..lens.score import Score
 
 WIDTH = 7.5  # inches
 ROW = 0.27  # inches of a row of bars or cells

@@ -12,11 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import cast as cast
-from ..answers import chunk_size as chunk_size
-from ..answers import decoded_gaps, widest
-from ..answers import gaps as gaps
-from ..answers import margins as margins
+from ..answers import EXHAUSTIVE, cast, chunk_size, decoded_gaps, margins, widest
 from ..checkpoint import digest
 from ..decoding import decode
 from ..errors import GlassformerError
@@ -34,7 +30,6 @@ from .verdict import versions
 from .work import Work
 
 ALONE = 3  # edges, and rows at random, that are decoded one at a time too: each takes as long as hundreds at once
-EXHAUSTIVE = 1_100_000  # domains up to this size are counted through
 COUNTABLE = 10**15  # beyond this nobody would see the end
 
 

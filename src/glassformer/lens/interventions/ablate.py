@@ -31,12 +31,11 @@ from typing import Any
 import numpy as np
 
 from ... import arrays
+from ...answers import EXHAUSTIVE, Score, score
 from ...arrays import Array
 from ...errors import GlassformerError
 from ...model import Model, Tap
 from ...tasks.base import Task
-from ...verification.checks import EXHAUSTIVE
-from ..score import Score, score
 
 HOWS = ("zero", "mean", "resample")
 REFERENCE = 1_000  # inputs that a mean is taken over, or a replacement drawn from
