@@ -1,10 +1,11 @@
 """Refs: how models and tasks are named. "addition:digits=3", "runs/a.safetensors", "hello.taotp"."""
 
-import os.path
+import os
 from pathlib import Path
+from typing import Any
 
 from . import registry
-from .errors import GlassformerError
+from .errors import GlassformerError, shown
 from .model import Model
 from .tasks.base import Task
 
@@ -16,8 +17,16 @@ def trained() -> list[str]:
     return sorted(file.name for file in TRAINED.glob("*.safetensors"))
 
 
-def load(ref: str) -> Model:
-    """The model that a ref names: a program with options, a checkpoint, a text program or a GPT-2 folder."""
+def text_of(ref: Any, what: str) -> str:
+    """A ref as text; an error if it is none."""
+    if not isinstance(ref, (str, os.PathLike)):
+        raise GlassformerError(f"{what} — expected a ref or a path, got {shown(ref)}")
+    return str(ref)
+
+
+def load(ref: str | os.PathLike[str]) -> Model:
+    """The model that a ref or a path names: a program with options, a checkpoint, a text program or a GPT-2 folder."""
+    ref = text_of(ref, "model")
     if ref.endswith(".safetensors"):
         from .checkpoint import load as load_checkpoint
 
@@ -45,5 +54,6 @@ def load_task(ref: str | Model) -> Task:
         if not ref.task:
             raise GlassformerError(f"{ref.provenance.get('ref', 'model')} — knows no task; name one with --task")
         ref = ref.task
+    ref = text_of(ref, "task")
     task: Task = registry.build("task", ref)
     return task

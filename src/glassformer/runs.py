@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from .decoding import decode
-from .errors import GlassformerError
+from .errors import GlassformerError, shown
 from .limits import UNASKED
 from .model import Model
-from .refs import load, load_task
+from .refs import load_task
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Run:
 
 def prompt(model: Model, text: str) -> list[int]:
     """The tokens that a text gives to the model: as its task says, or else as its vocabulary does."""
+    if not isinstance(text, str):
+        raise GlassformerError(f"input — expected a text, got {shown(text)}")
     tokens = load_task(model).prompt(text) if model.task else model.vocabulary.encode(text)
     if not tokens:
         raise GlassformerError("input — expected at least one token")
@@ -34,15 +36,14 @@ def prompt(model: Model, text: str) -> list[int]:
 
 
 def run(
-    model: Model | str, text: str = "", *, steps: int | None = None, temperature: float = 0.0,
+    model: Model, text: str = "", *, steps: int | None = None, temperature: float = 0.0,
     top_k: int | None = None, rng: np.random.Generator | None = None,
 ) -> Run:  # fmt: skip
-    """Decodes what a model (or the ref of one) says after a text.
+    """Decodes what a model says after a text.
 
-    >>> run("addition:digits=3", "123+456").output
+    >>> run(load("addition:digits=3"), "123+456").output
     '0579'
     """
-    model = load(model) if isinstance(model, str) else model
     tokens = prompt(model, text)
     task = load_task(model) if model.task else None
     most = steps or (task.steps(tokens) if task else min(max(1, model.config.n_ctx - len(tokens) + 1), UNASKED))

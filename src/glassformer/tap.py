@@ -7,11 +7,12 @@ one; `record` keeps every named activation of a run.
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from .arrays import Array
-from .errors import GlassformerError
+from .errors import GlassformerError, shown
 from .model import Config, Model, Tap, forward
 from .shapes import required, shapes
 
@@ -35,6 +36,8 @@ def hook_names(model: Model | Config) -> list[str]:
 
 def on(model: Model, table: Mapping[str, Callable[[Array], Array]]) -> Tap:
     """A tap that replaces each named activation by a function of it. Unknown names are errors."""
+    if not isinstance(table, Mapping) or not all(map(callable, table.values())):
+        raise GlassformerError(f"on — expected a table of names and functions, got {shown(table)}")
     check_names(model, table)
     return lambda name, value: table[name](value) if name in table else value
 
@@ -49,7 +52,21 @@ def check_names(model: Model, names: Iterable[str]) -> None:
 
 
 class Record(dict[str, Array]):
-    """A tap that keeps every activation it sees."""
+    """A tap that keeps every activation it sees.
+
+    `cache["blocks.0.attn.hook_pattern"]`, or in short `cache["pattern", 0]` and, where that could be several,
+    `cache["scale", 0, "ln1"]`; `cache["embed"]` is of no layer.
+    """
+
+    def __missing__(self, key: Any) -> Array:
+        short, *where = key if isinstance(key, tuple) else (key,)
+        layer = f"blocks.{where[0]}." if where else ""
+        inside = [n for n in self if n.endswith(f"hook_{short}") and n.startswith(layer) and (where or "." not in n)]
+        found = [n for n in inside if len(where) < 2 or n.startswith(f"{layer}{where[1]}.")]
+        if len(found) == 1:
+            return self[found[0]]
+        near = inside or difflib.get_close_matches(str(short), [n.rpartition("hook_")[2] for n in self], 3, 0.4)
+        raise GlassformerError(f"activation {key!r} — {'several' if found else 'none'} of that name; near: {near[:3]}")
 
     def __call__(self, name: str, value: Array) -> Array:
         self[name] = value

@@ -18,7 +18,7 @@ def parameters_ascii() -> int:
 
 @claim("booklet-2.4-prints", where="figure 2.9", says="prints Hello World!", verdict="holds", records="Hello World!")
 def prints() -> str:
-    return run("hello-world:variant=book").output
+    return run(load("hello-world:variant=book")).output
 
 
 @claim(
