@@ -10,6 +10,8 @@ from safetensors.numpy import save_file
 from cases import CASES
 from glassformer import __version__, load
 from glassformer.checkpoint import save
+from glassformer.cli.common import app
+from glassformer.cli.entry import ORDER
 
 
 @pytest.mark.parametrize("ref,text,output", CASES)
@@ -28,6 +30,21 @@ def test_hello_world(call):
 def test_version_and_help(call):
     assert call("--version") == (0, f"{__version__}\n", "")
     assert "--version" in call()[1] and call() == call("--help")
+
+
+def test_one_command_a_file_in_an_order_that_is_written_once():
+    for command in app.registered_commands:
+        assert command.callback.__module__ in (f"glassformer.cli.{command.name}", "glassformer.cli.training")
+    assert tuple(c.name for c in app.registered_commands)[: len(ORDER)] == ORDER
+
+
+@pytest.mark.parametrize("words,now", [
+    (["--recheck", "v.json"], "glassformer recheck REF VERDICT"), (["--recheck=v.json"], "glassformer recheck REF"),
+    (["--protocol", "adderboard"], "glassformer board REF"), (["--trust"], "glassformer board FILE.py --trust"),
+])  # fmt: skip
+def test_what_verify_did_before_has_a_command_of_its_own(call, words, now):
+    status, out, err = call("verify", "add-digit", *words)
+    assert (status, out) == (2, "") and now in err and err.startswith("error: verify --") and err.count("\n") == 1
 
 
 def test_run_several_inputs(call):

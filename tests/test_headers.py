@@ -294,7 +294,7 @@ def test_every_field_of_a_verdict_is_looked_at(call, tmp_path, every):
     for turn, place in enumerate(places(json.loads(whole))):
         for value in some((None, -1, 10**30, [1], "\x1b[31m", True, 10**9), every, turn, 7):
             path.write_text(json.dumps(put(json.loads(whole), place, value)))
-            one_line(call("verify", small, "--recheck", path))
+            one_line(call("recheck", small, path))
 
 
 @EVERY
@@ -501,7 +501,7 @@ def test_what_is_no_file_is_not_read(no_file, tmp_path, call):
     words = [
         ("run", no_file(tmp_path / "a.safetensors")), ("run", no_file(tmp_path / "a.taotp")),
         (*fast, "--recipe", no_file(tmp_path / "r.json")), (*fast, "--recipe", no_file(tmp_path / "r.toml")),
-        ("sweep", no_file(tmp_path / "s.toml")), ("verify", small, "--recheck", no_file(tmp_path / "v.json")),
+        ("sweep", no_file(tmp_path / "s.toml")), ("recheck", small, no_file(tmp_path / "v.json")),
         ("report", small, "--out", tmp_path / "r.html", "--history", no_file(tmp_path / "h.jsonl")),
         ("run", f"lookup:table={no_file(tmp_path / 't.csv')}", "1"), (*fast, "--start", tmp_path / "a.safetensors"),
         ("run", f"lookup:table={no_file(tmp_path / 't.json')}", "1"), (*fast, "--teacher", tmp_path / "a.safetensors"),

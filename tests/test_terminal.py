@@ -16,7 +16,8 @@ import pytest
 
 import glassformer
 from glassformer import GlassformerError, Labels, Vocabulary, load, records, save
-from glassformer.cli import common, look, main
+from glassformer.cli import common, main
+from glassformer.cli import run as command
 from glassformer.cli.common import SafeConsole, print_json, table_of, visible
 
 BAD = "\x1b[31m\x07\x9b5m\r\x7f\u202e\u2066\u2028\ud800"
@@ -156,13 +157,13 @@ def test_what_is_raised_is_a_line_and_a_status(call, monkeypatch, error, status,
     def fail(*args, **options):
         raise error
 
-    monkeypatch.setattr(look, "run", fail)
+    monkeypatch.setattr(command, "run", fail)
     got, out, err = call("run", "hello-world")
     assert (got, out) == (status, "") and words in err and err.count("\n") == (1 if words else 0)
 
 
 def test_where_a_defect_is(call, monkeypatch):
-    monkeypatch.setattr(look, "run", lambda *a, **o: 1 // 0)
+    monkeypatch.setattr(command, "run", lambda *a, **o: 1 // 0)
     monkeypatch.setenv("GLASSFORMER_DEBUG", "1")
     status, _, err = call("run", "hello-world")
     assert status == 2 and "Traceback" in err and "1 // 0" in err and err.splitlines()[-1].startswith("error: run — ")
@@ -170,7 +171,7 @@ def test_where_a_defect_is(call, monkeypatch):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_polite_kill(call, monkeypatch, number):
-    monkeypatch.setattr(look, "run", lambda *a, **o: os.kill(os.getpid(), number))
+    monkeypatch.setattr(command, "run", lambda *a, **o: os.kill(os.getpid(), number))
     before = signal.signal(number, signal.SIG_DFL)  # whoever started the tests may have it ignored
     try:
         assert call("run", "hello-world") == (128 + number, "", "error: interrupted\n")
@@ -181,7 +182,7 @@ def test_a_polite_kill(call, monkeypatch, number):
 
 def test_a_kill_that_is_ignored_stays_so(call, monkeypatch):
     said = SimpleNamespace(output="went on")
-    monkeypatch.setattr(look, "run", lambda *a, **o: os.kill(os.getpid(), signal.SIGHUP) or said)
+    monkeypatch.setattr(command, "run", lambda *a, **o: os.kill(os.getpid(), signal.SIGHUP) or said)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         assert call("run", "hello-world") == (0, "went on\n", "")

@@ -286,7 +286,7 @@ def test_what_it_says_of_itself_is_shown_and_not_sent(tmp_path, call):
     assert got[0] == f"ValueError: {SHOWN}" and "a number of more than 30 digits" in got
     strict = json.loads(json.dumps(v.to_json(), allow_nan=False))
     assert strict["submission"]["metadata"] == said
-    status, out, err = call("verify", path, "--protocol", "adderboard", "--trust")
+    status, out, err = call("board", path, "--trust")
     assert status == 1 and out.endswith("not all edge cases are right: status 1\n")
     assert all(line.isprintable() for line in (out + err).splitlines())
     assert "  as it says of itself (not checked): 1000" in out
@@ -385,15 +385,15 @@ def test_it_has_no_environment_no_network_and_a_folder_of_its_own(tmp_path, monk
 
 def test_the_command(call, tmp_path):
     path = write(tmp_path, BUILD + "def add(model, a, b): return a + b\n")
-    status, out, err = call("verify", path, "--protocol", "adderboard")
+    status, out, err = call("board", path)
     why = "is someone's code, and checking it runs it; if you trust it, say --trust"
     assert (status, out, err) == (2, "", f"error: {path} — {why}\n")
-    status, out, err = call("verify", path, "--protocol", "adderboard", "--trust")
+    status, out, err = call("board", path, "--trust")
     assert status == 0 and "qualifies, 100.00 % right" in out and "says of itself (not checked): 7 parameters" in out
     assert re.search("it had (no|a) network.*; it and all .*ended", out) and "no limits on" not in out
     assert err.startswith(f"running {path} in a process of its own: at most 7,200 s of processor time, 4 GiB of memory")
     path.write_text(BUILD + "def add(model, a, b): return a + b if a > b else 0\n")
-    status, out, err = call("verify", path, "--protocol", "adderboard", "--trust", "--json", "--keep", "1")
+    status, out, err = call("board", path, "--trust", "--json", "--keep", "1")
     got = json.loads(out)
     assert status == 1 and not got["qualifies"] and got["submission"]["metadata"]["params"] == 7
     assert got["counts"] is None and len(got["counterexamples"]) == 1 and got["pairs"]["of"] == 10_000

@@ -99,10 +99,10 @@ def test_saved_and_confirmed(call, tmp_path, options, wrong):
         saved = Verdict.read(path)
         assert saved.to_json() == {k: v for k, v in said.items() if k != "ref"}
         assert saved.versions["numpy"] == np.__version__ and saved.versions["blas"]
-        code, out, _ = call("verify", ref, "--recheck", path, "--json")
+        code, out, _ = call("recheck", ref, path, "--json")
         again = json.loads(out)
         assert code == status and again["confirmed"] and again["differences"] == []
-        assert f"{path} is confirmed" in call("verify", ref, "--recheck", path)[1].replace("\n", " ")
+        assert f"{path} is confirmed" in call("recheck", ref, path)[1].replace("\n", " ")
     assert {f.name for f in tmp_path.iterdir()} == {"v.json", "wrong.safetensors"}, "the journal is gone"
 
 
@@ -114,13 +114,13 @@ def test_a_tampered_verdict_is_found(call, tmp_path, wrong, change):
     path = tmp_path / "v.json"
     call("verify", wrong, "--out", path)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    status, out, _ = call("verify", wrong, "--recheck", path, "--json")
+    status, out, _ = call("recheck", wrong, path, "--json")
     got = json.loads(out)
     assert status == 1 and not got["confirmed"] and got["differences"]
     first = next(iter(change))
     if first in ("wrong", "worst_margin", "checked"):
         assert first in [d["what"] for d in got["differences"]]
-    assert "NOT confirmed" in call("verify", wrong, "--recheck", path)[1]
+    assert "NOT confirmed" in call("recheck", wrong, path)[1]
 
 
 def test_with_other_versions_margins_may_round(wrong):
@@ -152,13 +152,12 @@ def test_a_damaged_verdict_is_one_line(call, tmp_path, damage, word):
     path = tmp_path / "v.json"
     call("verify", "addition:digits=1", "--out", path)
     path.write_text(damage(json.loads(path.read_text())))
-    status, out, err = call("verify", "addition:digits=1", "--recheck", path)
+    status, out, err = call("recheck", "addition:digits=1", path)
     assert (status, out, err.count("\n")) == (2, "", 1) and word in err
 
 
 @pytest.mark.parametrize("words,word", [
     (["--dtype", "float99"], "one of float64, float32, bfloat16"), (["--all", "--sample", "5"], "one or the other"),
-    (["--recheck", "{}/none.json"], "cannot be read"), (["--recheck", "{}", "--seed", "1"], "leave out --seed"),
     (["--out", "{}"], "is a folder"), (["--out", "{}/no/v.json"], "cannot be written"), (["--workers", "0"], "workers"),
     (["--task", "min", "--out", "{}/v.json"], "vocabulary"), (["--keep", "-1"], "keep"),
 ])  # fmt: skip
@@ -166,6 +165,17 @@ def test_bad_options_are_one_line(call, tmp_path, words, word):
     status, out, err = call("verify", "addition:digits=1", *(w.format(tmp_path) for w in words))
     assert (status, out, err.count("\n")) == (2, "", 1) and word in err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words,word", [
+    (["{}/none.json"], "cannot be read"), ([], "'verdict'"), (["{}/v.json", "--seed", "1"], "No such option: --seed"),
+    (["{}/v.json", "--task", "addition:digits=2"], "is about the task addition:digits=1, not addition:digits=2"),
+    (["{}/v.json", "--out", "{}/v.json"], "is read by this command"),
+])  # fmt: skip
+def test_bad_rechecks_are_one_line(call, tmp_path, words, word):
+    call("verify", "addition:digits=1", "--out", tmp_path / "v.json")
+    status, out, err = call("recheck", "addition:digits=1", *(w.format(tmp_path) for w in words))
+    assert (status, out, err.count("\n")) == (2, "", 1) and word in err
 
 
 def test_too_many_to_look_at_all(call):

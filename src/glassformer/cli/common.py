@@ -1,4 +1,4 @@
-"""What all commands share: the app, the consoles, tables, JSON, and what becomes of errors.
+"""What commands share: the app, the options that several have, the consoles, bars, tables and JSON.
 
 Tokens, names and messages come from files of anyone, and may hold what moves the cursor or turns text around. All that
 is printed goes through `out`, `err`, `say` or `print_json`, which show such characters (\\x1b) and never send them.
@@ -8,18 +8,21 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import Progress, ProgressColumn
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from .. import __version__
+from .. import __version__, limits
 from ..errors import GlassformerError
+from ..tasks.base import Task
 
 NARROW = 20  # columns; a terminal that claims fewer is not believed
 # Control characters but for the ends of lines and tabs, what turns text around, and halves of characters.
@@ -69,6 +72,7 @@ out = SafeConsole(width=None if sys.stdout and sys.stdout.isatty() else 120)
 err = SafeConsole(stderr=True)
 
 Ref = Annotated[str, typer.Argument(help="a program with options (addition:digits=3), x.safetensors or x.taotp")]
+TaskName = Annotated[str, typer.Option("--task", help="what is right; by default the model's own task")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout and nothing else")]
 
 
@@ -85,6 +89,21 @@ def options(
     """Options of the whole command line, before the name of a command."""
 
 
+# ── what is asked for ──────────────────────────────────────────────────────────────────────────
+def listed(words: Iterable[str], joint: str = "or") -> str:
+    """a, b or c."""
+    *first, last = words
+    return f"{', '.join(first)} {joint} {last}" if first else last
+
+
+def sample_rows(task: Task, n: int, seed: int) -> Any:
+    """So many rows at random, if memory holds them and their tokens."""
+    tokens = task.batch(task.rows(0, 1))[0].shape[1]
+    limits.afford(f"{n:,} rows of {task.ref}", 8 * n * (len(task.radix) + tokens))
+    return task.sample(n, np.random.default_rng(seed))
+
+
+# ── what is said ───────────────────────────────────────────────────────────────────────────────
 def table_of(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for c in columns:
@@ -94,12 +113,12 @@ def table_of(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> 
     return table
 
 
-def say(text: Any) -> None:
+def say(text: object) -> None:
     """Prints a text as it is, without the breaks of lines and colours of a console."""
     print(visible(str(text)))
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     text = json.dumps(value, default=float, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -109,8 +128,18 @@ def print_json(value: Any) -> None:
     print(text if plain else json.dumps(value, default=float))
 
 
+def json_file(value: object) -> bytes:
+    """JSON for a file that people read too."""
+    return (json.dumps(value, ensure_ascii=False, indent=1, default=float) + "\n").encode(errors="backslashreplace")
+
+
+def progress(*columns: ProgressColumn) -> Progress:
+    """A bar where there is a terminal, gone at the end."""
+    return Progress(*columns, console=err, transient=True, disable=not sys.stderr.isatty())
+
+
 @contextmanager
-def status() -> Iterator[Any]:
+def status() -> Iterator[Callable[[str], None]]:
     """A line that says what is being done, where there is a terminal: `with status() as say: say("drawing")`."""
     with err.status("", spinner="line") as shown:
         yield lambda text: shown.update(Text(text))  # a name in it may look like markup

@@ -1,6 +1,5 @@
 """The command prove: is a model right on all of its domain?"""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,13 +11,13 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..proof import Checked, Proof, check_certificate, prove, stand_by
 from ..tasks.base import Task
-from .common import Json, Ref, app, out, print_json
+from .common import Json, Ref, TaskName, app, json_file, out, print_json
 
 
 @app.command("prove")
 def prove_(
     ref: Ref,
-    task: Annotated[str, typer.Option(help="what is right; by default the model's own task")] = "",
+    task: TaskName = "",
     method: Annotated[
         Literal["auto", "certificate", "enumeration"],
         typer.Option(help="enumeration runs every row; certificate bounds all cases of a one-layer adder"),
@@ -61,7 +60,7 @@ def prove_(
     records.check_writable(path, ref)
     proof = prove(model, chosen, method=method, seed=seed)
     if path and proof.certificate:
-        records.write_atomically(path, (json.dumps(proof.certificate, indent=1) + "\n").encode())
+        records.write_atomically(path, json_file(proof.certificate))
     again = _again(model, chosen, proof.certificate) if second and proof.certificate else None
     if as_json:
         print_json({"ref": ref, **proof.to_json(), **({"second": _told(again)} if again else {})})

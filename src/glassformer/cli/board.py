@@ -1,20 +1,18 @@
-"""verify --protocol: a leaderboard's own test, of a model or of someone's submission file."""
+"""The command board: the leaderboard's own test, of a model or of someone's submission file."""
 
-import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress as Bar
 
 from .. import refs
 from ..adderboard.protocol import THRESHOLD, BoardVerdict, board, describe
 from ..adderboard.trust import Limits, submission
 from ..errors import GlassformerError
 from ..verification import Progress
-from .common import err, out, print_json, table_of
+from .common import Json, TaskName, app, err, out, print_json, progress, table_of
+from .verify import Dtype, Keep
 
-PROTOCOLS = ("adderboard",)
 WORDS = {
     "cpu": "processor time", "memory": "memory", "file": "the size of files", "files": "open files",
     "processes": "processes",
@@ -26,17 +24,24 @@ ENDED = {  # the means by which nothing of a submission is left
 }
 
 
-def run_protocol(
-    name: str, ref: str, *, task: str, dtype: str, keep: int, trust: bool, unused: Mapping[str, Any], as_json: bool
-) -> NoReturn:
-    """Ends with status 0 if it qualifies with all edge cases right, else 1. `unused`: options of verify by name."""
-    if name not in PROTOCOLS:
-        raise GlassformerError(f"--protocol {name} — expected {' or '.join(PROTOCOLS)}")
+@app.command("board")
+def board_(
+    ref: Annotated[str, typer.Argument(help="a model, or FILE.py: someone's submission")],
+    task: TaskName = "",
+    dtype: Dtype = "",
+    keep: Keep = 10,
+    trust: Annotated[bool, typer.Option("--trust", help="run the code of a submission file, with limits")] = False,
+    as_json: Json = False,
+) -> None:
+    """The AdderBoard's test: ten edge cases and 10,000 pairs of ten digits, always the same.
+
+    Exit status 0 if it qualifies with all edge cases right, else 1.
+    """
     is_file = ref.endswith(".py")
-    more = {"--task": task or None, "--dtype": dtype or None} if is_file else {"--trust": trust or None}
-    if given := [option for option, value in {**unused, **more}.items() if value is not None]:
-        why = "someone's file is run as it is" if is_file else "what is asked is always the same"
-        raise GlassformerError(f"--protocol {name} — {why}; leave out {', '.join(given)}")
+    unused = {"--task": task, "--dtype": dtype} if is_file else {"--trust": trust}
+    if given := [option for option, value in unused.items() if value]:
+        why = "someone's file is run as it is" if is_file else "it is no submission file"
+        raise GlassformerError(f"board {ref} — {why}; leave out {', '.join(given)}")
     events: Iterable[Progress | BoardVerdict]
     if is_file:
         events = submission(ref, trust=trust, keep=keep)
@@ -45,12 +50,12 @@ def run_protocol(
         model = refs.load(ref)
         events = board(model, refs.load_task(task or model), keep=keep, dtype=dtype)
     verdict = _watch(events)
-    print_json({"ref": ref, **verdict.to_json()}) if as_json else _print(ref, verdict)
+    print_json({"ref": ref, **verdict.to_json()}) if as_json else _show(ref, verdict)
     raise typer.Exit(0 if verdict.holds else 1)
 
 
 def _watch(events: Iterable[Progress | BoardVerdict]) -> BoardVerdict:
-    with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
+    with progress() as bar:
         line = bar.add_task("adding", total=None)
         for event in events:
             if isinstance(event, BoardVerdict):
@@ -59,7 +64,7 @@ def _watch(events: Iterable[Progress | BoardVerdict]) -> BoardVerdict:
     raise AssertionError("a protocol ends with a verdict")
 
 
-def _print(ref: str, v: BoardVerdict) -> None:
+def _show(ref: str, v: BoardVerdict) -> None:
     how = f" on {v.task}, {v.dtype}" if v.task else ""
     out.print(f"{ref}{how}: ", end="", soft_wrap=True)
     out.print("qualifies" if v.qualifies else "does not qualify", style="bold", end="")
@@ -70,12 +75,12 @@ def _print(ref: str, v: BoardVerdict) -> None:
     if v.counts:
         out.print(table_of(("parameters", "", "means"), describe(v.counts)))
     if v.submission:
-        _print_submission(v.submission)
+        _show_submission(v.submission)
     if v.qualifies and not v.holds:
         out.print("not all edge cases are right: status 1")
 
 
-def _print_submission(s: Mapping[str, Any]) -> None:
+def _show_submission(s: Mapping[str, Any]) -> None:
     says = {str(k): str(x) for k, x in s.get("metadata", {}).items()}
     out.print(f"  as it says of itself (not checked): {says.pop('params', '?')} parameters", soft_wrap=True)
     for name, text in says.items():

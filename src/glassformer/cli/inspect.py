@@ -1,26 +1,22 @@
-"""Commands that look inside: inspect, compare."""
+"""The command inspect: every view of the inside, printed, and kept as numbers and figures."""
 
 import json
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
-from rich.progress import Progress as Bar
 
 from .. import limits, refs
 from ..errors import GlassformerError
 from ..records import check_writable, make_folder, write_atomically
-from ..tasks.base import Task
-from .common import Json, Ref, app, err, out, print_json, status
+from .common import Json, Ref, TaskName, app, listed, out, print_json, sample_rows, status
 
 
 @app.command("inspect")
 def inspect_(
     ref: Ref,
     folder: Annotated[Path | None, typer.Option("--out", help="DIR: inspection.json and the figures go there")] = None,
-    task: Annotated[str, typer.Option(help="what is right; by default the model's own task")] = "",
+    task: TaskName = "",
     text: Annotated[str, typer.Option("--input", help="what views of a single input show")] = "",
     inputs: Annotated[
         int | None, typer.Option(min=1, max=limits.INPUTS, help="look at so many inputs; by default 10,000")
@@ -39,10 +35,10 @@ def inspect_(
     from ..show.style import KINDS, check_path, save
 
     if kind not in (*KINDS, "none"):
-        raise GlassformerError(f"--figures {kind} — expected {', '.join(KINDS)} or none")
+        raise GlassformerError(f"--figures {kind} — expected {listed((*KINDS, 'none'))}")
     model = refs.load(ref)
     chosen = refs.load_task(task or model)
-    rows = None if inputs is None else _sample(chosen, inputs, seed)
+    rows = None if inputs is None else sample_rows(chosen, inputs, seed)
     prompt = chosen.prompt(text) if text else None
     if folder is not None:
         check_writable(make_folder(folder) / "inspection.json")
@@ -72,49 +68,3 @@ def inspect_(
     out.print(str(found), soft_wrap=True)
     if folder is not None:
         out.print(f"\nwrote {folder}: inspection.json and {drawn} figures")
-
-
-@app.command("compare")
-def compare_(
-    a: Ref,
-    b: Ref,
-    task: Annotated[str, typer.Option(help="what is right; by default the task that both are for")] = "",
-    sample: Annotated[
-        int | None, typer.Option(min=1, max=limits.ROWS, help="compare on so many inputs at random")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of sampling")] = 0,
-    figure: Annotated[Path | None, typer.Option(help="FILE.png, .svg or .pdf")] = None,
-    as_json: Json = False,
-) -> None:
-    """Two models of one task side by side: outputs, margins, attention, what each foretells of the other.
-
-    Exit status 1 if their outputs differ anywhere.
-    """
-    from ..lens.compare import common_task, compare
-    from ..show.style import check_path, save
-
-    first, second = refs.load(a), refs.load(b)
-    chosen = refs.load_task(task or common_task(first, second))
-    if figure is not None:
-        check_writable(check_path(figure))
-    rows = None if sample is None else _sample(chosen, sample, seed)
-    with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
-        line = bar.add_task("comparing", total=None)
-        found = compare(first, second, chosen, rows, names=(a, b), seed=seed,
-                        progress=lambda done, todo: bar.update(line, completed=done, total=todo))  # fmt: skip
-    if figure is not None:
-        from ..show.interventions import comparison
-
-        save(comparison(found), figure)
-    if as_json:
-        print_json({"a": a, "b": b, **found.to_json()})
-    else:
-        out.print(str(found), soft_wrap=True)
-    raise typer.Exit(1 if found.differ else 0)
-
-
-def _sample(task: Task, n: int, seed: int) -> Any:
-    """So many rows at random, if memory holds them and their tokens."""
-    tokens = task.batch(task.rows(0, 1))[0].shape[1]
-    limits.afford(f"{n:,} rows of {task.ref}", 8 * n * (len(task.radix) + tokens))
-    return task.sample(n, np.random.default_rng(seed))

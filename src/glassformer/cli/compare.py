@@ -1,0 +1,46 @@
+"""The command compare: two models of one task side by side."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import limits, refs
+from ..records import check_writable
+from .common import Json, Ref, app, out, print_json, progress, sample_rows
+
+
+@app.command("compare")
+def compare_(
+    a: Ref,
+    b: Ref,
+    task: Annotated[str, typer.Option(help="what is right; by default the task that both are for")] = "",
+    sample: Annotated[
+        int | None, typer.Option(min=1, max=limits.ROWS, help="compare on so many inputs at random")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of sampling")] = 0,
+    figure: Annotated[Path | None, typer.Option(help="FILE.png, .svg or .pdf")] = None,
+    as_json: Json = False,
+) -> None:
+    """Two models of one task side by side: outputs, margins, attention, what each foretells of the other.
+
+    Exit status 1 if their outputs differ anywhere.
+    """
+    from ..lens.compare import common_task, compare
+    from ..show.style import check_path, save
+
+    first, second = refs.load(a), refs.load(b)
+    chosen = refs.load_task(task or common_task(first, second))
+    if figure is not None:
+        check_writable(check_path(figure))
+    rows = None if sample is None else sample_rows(chosen, sample, seed)
+    with progress() as bar:
+        line = bar.add_task("comparing", total=None)
+        found = compare(first, second, chosen, rows, names=(a, b), seed=seed,
+                        progress=lambda done, todo: bar.update(line, completed=done, total=todo))  # fmt: skip
+    if figure is not None:
+        from ..show.interventions import comparison
+
+        save(comparison(found), figure)
+    print_json({"a": a, "b": b, **found.to_json()}) if as_json else out.print(str(found), soft_wrap=True)
+    raise typer.Exit(1 if found.differ else 0)

@@ -1,0 +1,28 @@
+"""The command count: how many parameters a model has."""
+
+from .. import refs
+from ..counting import WAYS, count
+from .common import Json, Ref, app, out, print_json, say, table_of
+
+MEANING = {
+    "total": "entries of all arrays, a tied head once",
+    "nonzero": "of these, not 0",
+    "unique": "numbers that the weights are made from",
+    "distinct": "different values",
+    "strict": "of the numbers it is made from, different ones other than 0 and ±1; constants included",
+    "bits": "to write the numbers it is made from down exactly",
+    "embedding": "in the token, position and output embeddings",
+    "nonzero_embedding": "of these, not 0",
+    "booklet": "as the booklet counts: norms left out",
+}
+
+
+@app.command("count")
+def count_(ref: Ref, as_json: Json = False) -> None:
+    """How many parameters, by each way of counting."""
+    model = refs.load(ref)
+    counted = count(model)
+    if as_json:
+        return print_json({"ref": ref, **counted.to_json()})
+    out.print(table_of(("count", "", "means"), [(w, f"{getattr(counted, w):,}", MEANING[w]) for w in WAYS]))
+    say(model)

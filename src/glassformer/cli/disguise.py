@@ -1,0 +1,50 @@
+"""The command disguise: a copy of a model that hides how it works, and the key to it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import checkpoint, limits, refs
+from ..errors import GlassformerError
+from ..records import check_writable, write_together
+from ..truth.disguise import disguise
+from .common import Json, Ref, app, json_file, out, print_json
+
+
+@app.command("disguise")
+def disguise_(
+    ref: Ref,
+    path: Annotated[Path, typer.Option("--out", help="FILE.safetensors: the copy")],
+    key_path: Annotated[Path, typer.Option("--key", help="FILE.json: how to undo it, for who scores")],
+    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of basis, order and noise")] = 0,
+    noise: Annotated[
+        float, typer.Option(min=0, max=limits.NOISE, help="on every weight, as a share of its array's RMS")
+    ] = 0.0,
+    rotate: Annotated[bool, typer.Option(help="write the stream in a random orthogonal basis")] = True,
+    shuffle: Annotated[bool, typer.Option(help="permute heads and neurons; coordinates too, if not rotated")] = True,
+    as_json: Json = False,
+) -> None:
+    """A copy that computes the same, without names and in another basis, and the key to it."""
+    limits.finite("--noise", noise)
+    model = refs.load(ref)
+    if path.suffix != ".safetensors":
+        raise GlassformerError(f"--out {path} — a model's file ends in .safetensors")
+    check_writable(path, ref)
+    check_writable(key_path, ref)
+    if path.resolve() == key_path.resolve():
+        raise GlassformerError(f"--key {key_path} — expected another file than --out")
+    goal = refs.load_task(model) if model.task else None
+    copy, key = disguise(model, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
+    write_together({path: checkpoint.to_bytes(copy), key_path: json_file(key.to_json())})
+    report = {
+        "ref": ref, "out": str(path), "key": str(key_path), "seed": seed, "noise": noise, "checked": key.checked,
+        "changed": key.changed, "difference": key.difference, "changes": key.changes,
+    }  # fmt: skip
+    if as_json:
+        return print_json(report)
+    out.print(f"wrote {path} and {key_path}", soft_wrap=True)
+    out.print(f"{key.changed:,} of {key.checked:,} answer tokens differ from the original's")
+    out.print(f"logits differ by at most {key.difference:.1e} of the largest")
+    for change in key.changes:
+        out.print(f"  {change}")

@@ -1,0 +1,20 @@
+"""The command explain: why the next token wins."""
+
+from typing import Annotated
+
+import typer
+
+from .. import refs
+from ..lens.explain import explain
+from ..runs import prompt
+from .common import Json, Ref, app, out, print_json
+
+
+@app.command("explain")
+def explain_(
+    ref: Ref, text: Annotated[str, typer.Argument(help="what the model has read")] = "", as_json: Json = False
+) -> None:
+    """Why the next token wins: by head, slot and neuron name."""
+    model = refs.load(ref)
+    story = explain(model, prompt(model, text))
+    print_json(story.to_json()) if as_json else out.print(str(story), soft_wrap=True)

@@ -1,0 +1,53 @@
+"""The command list: what there is."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from .. import claims, refs, registry
+from ..errors import GlassformerError
+from ..tap import hook_names
+from .common import Json, app, listed, out, print_json, table_of
+
+REGISTERED = ("programs", "tasks", "blueprints")
+WHAT = listed(("programs", "tasks", "recipes", "blueprints", "trained", "claims", "hooks"))
+
+
+@app.command("list")
+def list_(
+    what: Annotated[str, typer.Argument(help=WHAT)] = "programs",
+    ref: Annotated[str, typer.Argument(help="for hooks: the model; for recipes: just this one")] = "",
+    as_json: Json = False,
+) -> None:
+    """What there is: programs, tasks and blueprints with their options, recipes, trained models, claims, hook names."""
+    if what in REGISTERED:
+        entries = [entry for _, entry in sorted(registry.entries(what[:-1]).items())]
+        print_json({what: [e.to_json() for e in entries]}) if as_json else _show_options(entries)
+    elif what == "recipes":
+        from .training import list_recipes
+
+        list_recipes(ref, as_json)
+    elif what == "claims":
+        ledger = claims.ledger().values()
+        columns = ("claim", "where", "says", "verdict")
+        if as_json:
+            return print_json({what: [c.to_json() for c in ledger]})
+        out.print(table_of(columns, [(c.name, c.where, c.says, c.verdict) for c in ledger]))
+    elif what in ("trained", "hooks"):
+        if what == "hooks" and not ref:
+            raise GlassformerError("list hooks — expected a model: glassformer list hooks REF")
+        names = hook_names(refs.load(ref)) if what == "hooks" else refs.trained()
+        print_json({what: names}) if as_json else out.print("\n".join(names))
+    else:
+        raise GlassformerError(f"list {what} — expected {WHAT}")
+
+
+def _show_options(entries: Iterable[registry.Entry]) -> None:
+    for e in entries:
+        out.print(e.name, style="bold", end="  ")
+        out.print(e.help)
+        defaults = [f"{o.name}={o.default}" for o in e.options.values()]
+        width = max(map(len, defaults), default=0)
+        for default, o in zip(defaults, e.options.values(), strict=True):
+            out.print(f"    {default:<{width}}  {o.expected}", style="dim")

@@ -1,0 +1,63 @@
+"""The command recheck: is a saved verdict true? The same rows again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import refs
+from ..checkpoint import digest
+from ..errors import GlassformerError
+from ..model import Model
+from ..records import check_writable
+from ..tasks.base import Task
+from ..verification import Verdict
+from .common import Json, Ref, app, out, print_json
+from .verify import VerdictFile, Workers, check_and_save, show
+
+
+@app.command("recheck")
+def recheck_(
+    ref: Ref,
+    verdict: Annotated[Path, typer.Argument(help="FILE.json that verify --out wrote")],
+    task: Annotated[str, typer.Option(help="what is right: the task that the verdict names")] = "",
+    workers: Workers = None,
+    path: VerdictFile = None,
+    as_json: Json = False,
+) -> None:
+    """Check a saved verdict: the same rows again.
+
+    Exit status 1 if anything differs from what it says, or if the model is wrong.
+    """
+    model = refs.load(ref)
+    saved = Verdict.read(verdict)
+    chosen = _same_model_and_task(saved, verdict, ref, model, task)
+    options = saved.again
+    check_writable(path, ref, verdict)
+    found = check_and_save(model, chosen, path, workers, **options)
+    differences = saved.differences(found)
+    if as_json:
+        again = {"recheck": str(verdict), "confirmed": not differences, "differences": differences}
+        print_json({"ref": ref, **found.to_json(), **again})
+    else:
+        show(ref, chosen, found)
+        for d in differences:
+            out.print(f"  {d['what']}: {verdict} says {_brief(d['saved'])}, found {_brief(d['found'])}")
+        out.print(f"{verdict} is " + ("NOT confirmed" if differences else "confirmed"), style="bold")
+    raise typer.Exit(0 if found.holds and not differences else 1)
+
+
+def _same_model_and_task(saved: Verdict, path: Path, ref: str, model: Model, task: str) -> Task:
+    if saved.model != digest(model):
+        raise GlassformerError(
+            f"{path} — is about another model: {saved.model[:12]}…, but {ref} is {digest(model)[:12]}…"
+        )
+    chosen = refs.load_task(task or saved.task)
+    if chosen.ref != saved.task:
+        raise GlassformerError(f"{path} — is about the task {saved.task}, not {chosen.ref}")
+    return chosen
+
+
+def _brief(value: object) -> str:
+    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -1,0 +1,61 @@
+"""The command run: what a model says."""
+
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from .. import limits, refs
+from ..dust import number
+from ..lens.explain import explain, read_in_words
+from ..model import Model
+from ..runs import Run, run
+from .common import Json, Ref, app, out, print_json, say, table_of
+
+
+@app.command("run")
+def run_(
+    ref: Ref,
+    inputs: Annotated[list[str] | None, typer.Argument(help="what to read, one text each")] = None,
+    trace: Annotated[bool, typer.Option(help="each step: its top tokens, the margin, what each head read")] = False,
+    steps: Annotated[int | None, typer.Option(min=1, max=limits.DECODED, help="decode so many tokens at most")] = None,
+    temperature: Annotated[float, typer.Option(min=0, help="0: always the best token")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(min=1, max=2**31, help="sample among the k best")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of sampling")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Decode: what the model says after each input."""
+    model = refs.load(ref)
+    rng = np.random.default_rng(seed)
+    rows = []
+    for text in inputs or [""]:
+        result = run(model, text, steps=steps, temperature=temperature, top_k=top_k, rng=rng)
+        traced = _trace(model, result) if trace else []
+        if as_json:
+            rows.append(result.to_json() | ({"trace": traced} if trace else {}))
+            continue
+        if trace:
+            _show(traced)
+        say(result.output)
+    if as_json:
+        print_json(rows[0] if len(rows) == 1 else {"runs": rows})
+
+
+def _trace(model: Model, result: Run) -> list[dict[str, Any]]:
+    """Why each token of an answer was said."""
+    rows, n = [], len(result.prompt)
+    for i in range(len(result.tokens) - n):
+        story = explain(model, result.tokens[: n + i][-model.config.n_ctx :])
+        heads = [{"name": h.name, "read": h.read} for layer in story.layers for h in layer.heads]
+        rows.append({"step": i + 1, "reads": model.vocabulary.decode(result.tokens[: n + i]), "top": story.top[:3],
+                     "margin": story.margin, "heads": heads})  # fmt: skip
+    return rows
+
+
+def _show(trace: list[dict[str, Any]]) -> None:
+    table = table_of(("step", "reads", "top tokens", "margin", "heads"))
+    for row in trace:
+        top = "  ".join(f"{t} {number(x)}" for t, x in row["top"])
+        heads = "; ".join(f"{h['name']}: {read_in_words(h['read'], 3)}" for h in row["heads"])
+        table.add_row(str(row["step"]), row["reads"], top, number(row["margin"]), heads)
+    out.print(table)

@@ -1,0 +1,22 @@
+"""The command tour: a walk through all of it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..records import check_writable
+from .common import app, out
+
+
+@app.command("tour")
+def tour_(
+    page: Annotated[
+        Path, typer.Option("--out", help="FILE.html for the report at its end")
+    ] = Path("glassformer-tour.html"),
+) -> None:
+    """A walk through all of it: make, run, check, explain, train, look inside, compare with the sources."""
+    from ..tour import tour
+
+    check_writable(page)
+    raise typer.Exit(tour(out, page))
