@@ -11,13 +11,15 @@ if the measurement is what the record says, whether or not the source was right;
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ..errors import GlassformerError
 
 Value: TypeAlias = int | float | str | bool
+Records: TypeAlias = Value | tuple[float, float]  # a value, or a range for what varies between machines
+Measure: TypeAlias = Callable[[], Value]
 VERDICTS = ("holds", "roughly", "misleading", "wrong")
 
 
@@ -29,8 +31,8 @@ class Claim:
     where: str  # the place in the source
     says: str  # what is printed there, in few words
     verdict: str  # one of VERDICTS
-    records: Value | tuple[float, float]  # what was measured: a value, or a range for what varies between machines
-    measure: Callable[[], Value]
+    records: Records  # what was measured
+    measure: Measure
     note: str = ""  # what is behind a difference
     slow: bool = False
 
@@ -43,22 +45,20 @@ class Claim:
             return not isinstance(measured, str) and abs(measured - self.records) <= 1e-6 * abs(self.records)
         return measured == self.records
 
-    def to_json(self) -> dict[str, Any]:
-        keys = ("name", "where", "says", "verdict", "records", "note", "slow")
-        return {k: getattr(self, k) for k in keys}
+    def to_json(self) -> dict[str, Records]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measure"}
 
 
 LEDGER: dict[str, Claim] = {}
 
 
 def claim(
-    name: str, *, where: str, says: str, verdict: str, records: Value | tuple[float, float], note: str = "",
-    slow: bool = False,
-) -> Callable[[Callable[[], Value]], Callable[[], Value]]:  # fmt: skip
+    name: str, *, where: str, says: str, verdict: str, records: Records, note: str = "", slow: bool = False
+) -> Callable[[Measure], Measure]:
     """Enters a measuring function into the ledger. Names start with the source: booklet-, book-, report-."""
     assert verdict in VERDICTS, f"{name}: verdict must be one of {VERDICTS}"
 
-    def decorate(measure: Callable[[], Value]) -> Callable[[], Value]:
+    def decorate(measure: Measure) -> Measure:
         assert name not in LEDGER, f"two claims named {name}"
         LEDGER[name] = Claim(name, where, says, verdict, records, measure, note, slow)
         return measure
@@ -85,7 +85,7 @@ def select(names: list[str], slow: bool = False) -> list[Claim]:
     return list(dict.fromkeys(c for found in chosen.values() for c in found))
 
 
-def as_text(value: Any) -> str:
+def as_text(value: Records) -> str:
     """A recorded or measured value for people."""
     if isinstance(value, tuple):
         return f"{as_text(value[0])} … {as_text(value[1])}"

@@ -6,13 +6,13 @@ line; the claims read those.
 
 import json
 import math
-from importlib.resources import files
 from typing import Any
 
 from ..refs import load_task
 from ..training.recipe import Recipe
 from ..training.recipes import recipe
 from . import claim
+from .measures import kept
 
 LOG = {1: 6.3898, 10: 1.5362, 20: 1.3470, 30: 1.3448, 40: 1.3444, 50: 1.3447, 60: 1.1524, 70: 0.9603, 150: 0.9591}
 EPOCH = 98  # steps: 50,000 rows in batches of 512
@@ -20,13 +20,12 @@ EPOCH = 98  # steps: 50,000 rows in batches of 512
 
 def history(name: str) -> list[dict[str, Any]]:
     """The evaluations of a run that was made once."""
-    text = (files(__package__) / "runs" / f"{name}.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()[1:]]
+    return [json.loads(line) for line in kept(f"{name}.jsonl").splitlines()[1:]]
 
 
 def first_perfect(name: str) -> int:
-    """The step of a run's first evaluation at 100 %."""
-    return next(int(e["step"]) for e in history(name) if e["accuracy"] == 1.0)
+    """The epoch of a run's first evaluation at 100 %."""
+    return next(int(e["step"]) for e in history(name) if e["accuracy"] == 1.0) // EPOCH
 
 
 def floor(unknown: int = 0) -> float:
@@ -51,8 +50,8 @@ def parameters() -> int:
        says="448, 416; a block 4,096, 4,192, 128; final norm 64")  # fmt: skip
 def components() -> str:
     sizes = arrays(recipe("book"))
-    parts = [["embed."], ["pos_embed."], ["blocks.0.attn."], ["blocks.0.mlp."], ["blocks.0.ln"], ["ln_final."]]
-    return ", ".join(f"{sum(n for name, n in sizes.items() if name.startswith(p[0])):,}" for p in parts)
+    parts = ("embed.", "pos_embed.", "blocks.0.attn.", "blocks.0.mlp.", "blocks.0.ln", "ln_final.")
+    return ", ".join(f"{sum(n for name, n in sizes.items() if name.startswith(p)):,}" for p in parts)
 
 
 @claim("book-3.2-unseen", where="chapter 3.2", says="10,000 test pairs, drawn apart from the 50,000 to train on",
@@ -93,7 +92,7 @@ def memorises() -> float:
 @claim("book-3.3-success", where="chapter 3.3, log", says="100 % at epoch 70 (another run: 40) of 150",
        verdict="holds", records=53, note="the first epoch at 100 % in our run of its recipe, seed 0")  # fmt: skip
 def success() -> int:
-    return first_perfect("book") // EPOCH
+    return first_perfect("book")
 
 
 @claim("book-3.3-last-loss", where="chapter 3.3, log", says="0.9591 at epoch 150", verdict="holds",
@@ -104,8 +103,7 @@ def last_loss() -> float:
 
 def ablated(name: str) -> float:
     """Test accuracy of our run of the book's recipe (seed 0, 150 epochs) with one thing taken away."""
-    text = (files(__package__) / "runs" / "ablations-book.json").read_text()
-    return float(json.loads(text)["accuracy"][name])
+    return float(json.loads(kept("ablations-book.json"))["accuracy"][name])
 
 
 @claim("book-5-baseline", where="chapter 5, table", says="baseline: 100 % within 150 epochs", verdict="roughly",
@@ -136,7 +134,7 @@ def one_layer() -> float:
 @claim("book-5-reverse", where="chapter 5", says="reversal of 5 digits is at 100 % by epoch 10", verdict="holds",
        records=3, note="the first epoch at 100 % in our run")  # fmt: skip
 def reverse() -> int:
-    return first_perfect("reverse") // EPOCH
+    return first_perfect("reverse")
 
 
 @claim("book-5-reverse-loss", where="chapter 5", says="reversal ends at a loss of 0.8358", verdict="holds",

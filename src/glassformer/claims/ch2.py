@@ -1,19 +1,18 @@
 """The booklet's figures of chapter 2: how many parameters Hello World has."""
 
-from ..counting import count
-from ..refs import load
 from ..runs import run
 from . import claim
+from .measures import counted, made
 
 
 @claim("booklet-2.4-parameters", where="section 2.4", says="72 parameters", verdict="holds", records=72)
 def parameters() -> int:
-    return count(load("hello-world:variant=book")).total
+    return counted("hello-world:variant=book").total
 
 
 @claim("booklet-2.4-ascii", where="section 2.4", says="807 parameters with ASCII", verdict="holds", records=807)
 def parameters_ascii() -> int:
-    return count(load("hello-world:variant=book,tokenizer=ascii")).total
+    return counted("hello-world:variant=book,tokenizer=ascii").total
 
 
 @claim("booklet-2.4-prints", where="figure 2.9", says="prints Hello World!", verdict="holds", records="Hello World!")
@@ -21,10 +20,8 @@ def prints() -> str:
     return run(load("hello-world:variant=book")).output
 
 
-@claim(
-    "booklet-2.1-simpleformer", where="figure 2.4", says="two dimensions are enough without layer norm",
-    verdict="holds", records="Hello World! in 2",
-)  # fmt: skip
+@claim("booklet-2.1-simpleformer", where="figure 2.4", says="two dimensions are enough without layer norm",
+       verdict="holds", records="Hello World! in 2")  # fmt: skip
 def simpleformer() -> str:
-    model = load("hello-world:variant=simpleformer")
+    model = made("hello-world:variant=simpleformer")
     return f"{run(model).output} in {model.config.d_model}"

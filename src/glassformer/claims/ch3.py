@@ -1,28 +1,21 @@
 """Chapter 3 of the booklet, *Lookup Table*."""
 
-from functools import cache
-
 import numpy as np
 
-from ..counting import count
 from ..craft import ring, shift_matrix
-from ..model import Model
-from ..refs import load, load_task
-from ..verification import verify
 from . import claim
+from .measures import SHIFTS, checked, counted, largest, spaced
 
-SHIFTS = "the booklet finds its shift matrices by a singular system; the exact ones have a few zeros less"
 SHORT = "at a vocabulary of 10 and a block of 5, which has no room for a prefix"
 
 
-@cache
-def book(entries: int, vocab: int, more: str = "") -> Model:
-    return load(f"lookup:entries={entries},vocab={vocab},variant=book{more}")
+def book(entries: int, vocab: int, more: str = "") -> str:
+    return f"lookup:entries={entries},vocab={vocab},variant=book{more}"
 
 
-def share(model: Model) -> float:
+def share(ref: str) -> float:
     """How much of its table a model has right."""
-    verdict = verify(model, load_task(model))
+    verdict = checked(ref)
     return 1 - verdict.wrong / verdict.checked
 
 
@@ -47,44 +40,44 @@ def shift_system() -> int:
        verdict="holds", records=(0, 1e-12), note="the largest error of the closed form, 100 positions")  # fmt: skip
 def shift() -> float:
     points = ring(100)
-    return max(float(np.abs(points @ shift_matrix(k, 100) - np.roll(points, -k, axis=0)).max()) for k in range(100))
+    return max(largest(points @ shift_matrix(k, 100) - np.roll(points, -k, axis=0)) for k in range(100))
 
 
 @claim("booklet-3.5-untied", where="section 3.5.1", says="untied, 100 dimensions, 1,000 entries: ≈ 100 % right",
        verdict="roughly", records=(0.99, 1.0), note="mean over 5 tables; few are perfect")  # fmt: skip
 def untied() -> float:
-    return float(np.mean([share(load(f"lookup:entries=1000,vocab=1000,seed={s},variant=hash")) for s in range(5)]))
+    return float(np.mean([share(f"lookup:entries=1000,vocab=1000,seed={s},variant=hash") for s in range(5)]))
 
 
 @claim("booklet-3.7-parameters-10", where="section 3.7", says="10 entries: 1,408 parameters",
        verdict="misleading", records=1_408, note=f"{SHORT}; 9,328 at a vocabulary of 1,000")  # fmt: skip
 def parameters_10() -> int:
-    return count(book(10, 10)).booklet
+    return counted(book(10, 10)).booklet
 
 
 @claim("booklet-3.7-parameters-100", where="section 3.7", says="100 entries: 3,588 parameters",
        verdict="misleading", records=3_588, note=f"{SHORT}; 16,458 at a vocabulary of 1,000")  # fmt: skip
 def parameters_100() -> int:
-    return count(book(100, 10)).booklet
+    return counted(book(100, 10)).booklet
 
 
 @claim("booklet-3.7-parameters-1000", where="section 3.7", says="1,000 entries: 22,308 parameters",
        verdict="misleading", records=22_308,
        note=f"{SHORT}, and that table is not learned; 54,978 at a vocabulary of 1,000")  # fmt: skip
 def parameters_1000() -> int:
-    return count(book(1000, 10)).booklet
+    return counted(book(1000, 10)).booklet
 
 
 @claim("booklet-3.7-parameters-vocabulary", where="section 3.7", says="the counts are for vocabularies of 10 to 1,000",
        verdict="wrong", records="9,328 16,458 54,978", note="at a vocabulary of 1,000")  # fmt: skip
 def parameters_vocabulary() -> str:
-    return " ".join(f"{count(book(n, 1000)).booklet:,}" for n in (10, 100, 1000))
+    return spaced(counted(book(n, 1000)).booklet for n in (10, 100, 1000))
 
 
 @claim("booklet-3.7-nonzero", where="section 3.7", says="283, 733 and 5,033 parameters are not 0",
        verdict="roughly", records="286 736 5,036", note=SHIFTS)  # fmt: skip
 def nonzero() -> str:
-    return " ".join(f"{count(book(n, 10)).nonzero:,}" for n in (10, 100, 1000))
+    return spaced(counted(book(n, 10)).nonzero for n in (10, 100, 1000))
 
 
 @claim("booklet-3.7-learned", where="section 3.7", says="d_model 8, 13 and 33 hold 10, 100 and 1,000 entries, 100 %",
@@ -92,7 +85,7 @@ def nonzero() -> str:
        note="wrong entries, at vocabularies of 10 (not for 1,000 entries), 100 and 1,000")  # fmt: skip
 def learned() -> int:
     sizes = [(n, v) for n in (10, 100, 1000) for v in (10, 100, 1000) if (n, v) != (1000, 10)]
-    return sum(verify(book(n, v), load_task(book(n, v))).wrong for n, v in sizes)
+    return sum(checked(book(n, v)).wrong for n, v in sizes)
 
 
 @claim("booklet-3.7-cap", where="section 3.7, exercise 3.9", says="1,000 entries from 10 tokens: at most ~20 % right",
@@ -106,5 +99,5 @@ def cap() -> float:
        verdict="holds", records=23_478, slow=True,
        note="a random table of that size instead of the text; 0 if not all are right")  # fmt: skip
 def text() -> int:
-    model = book(1000, 1540, ",dims=10")
-    return count(model).booklet if share(model) == 1 else 0
+    ref = book(1000, 1540, ",dims=10")
+    return counted(ref).booklet if share(ref) == 1 else 0

@@ -16,6 +16,7 @@ from ..craft import (
     sinusoidal_angles,
 )
 from . import claim
+from .measures import largest
 
 SEEDS = range(20)
 
@@ -30,7 +31,7 @@ def length() -> float:
        verdict="holds", records=(0, 1e-12), note="the largest error of the closed form, 64 × 128")  # fmt: skip
 def shiftable() -> float:
     f, angles = sinusoidal(64, 128), sinusoidal_angles(128)
-    return max(float(np.max(np.abs(f[:-k] @ rotation_shift(k, angles, reverse=True) - f[k:]))) for k in range(1, 64))
+    return max(largest(f[:-k] @ rotation_shift(k, angles, reverse=True) - f[k:]) for k in range(1, 64))
 
 
 @claim("booklet-7.2-reversed", where="theorem 7.3, figure 7.5", says="OG encodings are reversed rotation encodings",
@@ -38,7 +39,7 @@ def shiftable() -> float:
 def is_reversed_rotation() -> float:
     turns = np.arange(64)[:, None] / 10_000 ** (2 * np.arange(64) / 128)
     f = reversed_rotation(64, sinusoidal_angles(128))
-    return float(max(np.max(np.abs(f[:, 0::2] - np.sin(turns))), np.max(np.abs(f[:, 1::2] - np.cos(turns)))))
+    return max(largest(f[:, 0::2] - np.sin(turns)), largest(f[:, 1::2] - np.cos(turns)))
 
 
 @claim("booklet-7.2-four-dimensions", where="section 7.2", says="the OG encoding needs at least 4 dimensions",
@@ -117,7 +118,7 @@ def hamming_first_64() -> float:
 @claim("booklet-7.3-hamming-all", where="section 7.3", says="Hamming encodings have a mean far from 0",
        verdict="wrong", records=0.0, note="the mean of all 2,048 words, and of each column")  # fmt: skip
 def hamming_all() -> float:
-    return float(np.max(np.abs(np.mean(hamming(4), axis=0))))
+    return largest(np.mean(hamming(4), axis=0))
 
 
 @claim("booklet-7.3-balanced", where="section 7.3, figure 7.13", says="64 balanced words of Hamming(15, 4)",

@@ -6,21 +6,22 @@ pairs lies in claims/runs/mod113-3x4-heads.json, with the command that made it.
 """
 
 import json
+from collections.abc import Callable
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from . import claim
+from .measures import kept, percents
 
 WHERE = "section 4"
 
 
 @cache
 def heads() -> list[dict[str, Any]]:
-    return list(json.loads((files(__package__) / "runs" / "mod113-3x4-heads.json").read_text())["heads"])
+    return list(json.loads(kept("mod113-3x4-heads.json"))["heads"])
 
 
-def by_layer(measure: Any) -> list[float]:
+def by_layer(measure: Callable[[dict[str, Any]], float]) -> list[float]:
     """The mean of a measure over the four heads of each layer."""
     return [sum(measure(h) for h in heads()[4 * i : 4 * i + 4]) / 4 for i in range(3)]
 
@@ -32,7 +33,7 @@ def on(*places: str) -> list[float]:
 @claim("report-4-operands", where=WHERE, says="most attention from = is on the two numbers", verdict="holds",
        records="87%, 64%, 64%", note="by layer, mean over four heads and all pairs")  # fmt: skip
 def operands() -> str:
-    return ", ".join(f"{x:.0%}" for x in on("a", "b"))
+    return percents(on("a", "b"))
 
 
 @claim("report-4-later", where=WHERE, says="the numbers get more of it in layers 1 and 2 than in layer 0",
@@ -45,7 +46,7 @@ def later() -> bool:
 @claim("report-4-plus", where=WHERE, says="very little attention on +", verdict="misleading", records="5%, 19%, 19%",
        note="by layer; that layers 1 and 2 look there more, as the report also says, holds")  # fmt: skip
 def plus() -> str:
-    return ", ".join(f"{x:.0%}" for x in on("+"))
+    return percents(on("+"))
 
 
 @claim("report-4-broad", where=WHERE, says="layer 0 looks broadly, layers 1 and 2 sharply", verdict="wrong",

@@ -17,16 +17,16 @@ from ..lens.interventions.patch import Interchange, interchange
 from ..lens.interventions.perturb import Perturbed, perturb
 from ..lens.rank import ranks, truncation
 from ..model import Model
-from ..refs import load, load_task
+from ..refs import load_task
 from ..tasks.base import Task
 from . import claim
+from .measures import made, percents
 
 WHERE = "chapter 4.1"
 
 
-@cache
-def adder() -> tuple[Model, Task]:
-    return load("adder-3.safetensors"), load_task("addition:order=ones")
+def adder(name: str = "adder-3") -> tuple[Model, Task]:
+    return made(f"{name}.safetensors"), load_task("addition:order=ones")
 
 
 def sums(n: int) -> Any:
@@ -38,6 +38,11 @@ def aligned() -> Alignment:
     return alignment(*adder(), sums(2_000))
 
 
+def share_on(places: str, layer: int) -> float:
+    """The share of a layer's attention on such places."""
+    return float(aligned().mean(places)[layer, 0])
+
+
 @cache
 def carried(layer: int) -> Interchange:
     return interchange(*adder(), f"head {layer}.0", 200)
@@ -45,7 +50,7 @@ def carried(layer: int) -> Interchange:
 
 @cache
 def swapped() -> Perturbed:
-    return perturb(adder()[0], load("addition:digits=3,order=ones"), adder()[1])
+    return perturb(adder()[0], made("addition:digits=3,order=ones"), adder()[1])
 
 
 @cache
@@ -58,14 +63,14 @@ def without(layer: int) -> Score:
        verdict="holds", records=(0.88, 0.92),
        note="the share of layer 1's attention on a and b of the column; over 5 seeds 0.78 … 0.92")  # fmt: skip
 def columns() -> float:
-    return float(aligned().mean("aligned")[0, 0])
+    return share_on("aligned", 0)
 
 
 @claim("book-4.1-columns-second", where=WHERE, says="the layers divide the labour: layer 2 does something else",
        verdict="holds", records=(0.06, 0.11),
        note="the share of layer 2's attention on a and b of the column; over 5 seeds 0.08 … 0.32")  # fmt: skip
 def columns_second() -> float:
-    return float(aligned().mean("aligned")[1, 0])
+    return share_on("aligned", 1)
 
 
 @claim("book-4.1-carries", where=WHERE, says="layer 2 looks at what decides the carry", verdict="holds",
@@ -73,7 +78,7 @@ def columns_second() -> float:
        note="the share of its attention on the digits of the column below and the digit just written; over 5 seeds "
             "0.43 … 0.73, layer 1's is 0.08 … 0.28")  # fmt: skip
 def carries() -> float:
-    return float(aligned().mean("carry")[1, 0])
+    return share_on("carry", 1)
 
 
 @claim("book-4.1-carries-second", where=WHERE, says="layer 2 propagates carries", verdict="roughly",
@@ -113,7 +118,7 @@ def cascade() -> float:
        note="the share of layer 1's attention on the book's ideal map, which is a row late: the digit is decided a row "
             "above, where the share is 0.90")  # fmt: skip
 def ideal_map() -> float:
-    return float(aligned().mean("late")[0, 0])
+    return share_on("late", 0)
 
 
 @claim("book-7.8-first", where="chapter 7.8", says="remove a component and see what breaks: layer 1's head",
@@ -155,30 +160,23 @@ def not_identical() -> float:
     return found.foretold[0]
 
 
-# ── the book's own recipe, run here ────────────────────────────────────────────────────────────
-@cache
-def published() -> tuple[Model, Task]:
-    """Our run of the recipe as published, seed 0."""
-    return load("book-3.safetensors"), load_task("addition:order=ones")
-
-
+# ── the book's own recipe, run here with seed 0 ────────────────────────────────────────────────
 @claim("book-4.1-columns-own-recipe", where=WHERE, says="layer 1 aligns columns, layer 2 propagates carries",
        verdict="misleading", records="27%, 70%",
        note="the share of attention on the column by layer, in our run of its recipe: the second aligns")  # fmt: skip
 def columns_own_recipe() -> str:
-    model, task = published()
-    return ", ".join(f"{x:.0%}" for x in alignment(model, task, sums(2_000)).mean("aligned").ravel())
+    return percents(alignment(*adder("book-3"), sums(2_000)).mean("aligned").ravel())
 
 
 @claim("book-7.4-rank", where="chapter 7.4", says="trained matrices have an effective rank much lower than nominal",
        verdict="misleading", records=(15.5, 17.0),
        note="the lowest effective rank of hidden matrices, of 32, in our run of its recipe; largest: 25")  # fmt: skip
 def effective_rank() -> float:
-    return min(r.effective for r in ranks(published()[0]) if "blocks" in r.name)
+    return min(r.effective for r in ranks(adder("book-3")[0]) if "blocks" in r.name)
 
 
 @claim("book-7.4-truncation", where="chapter 7.4", says="the task does not require all that the weights could say",
        verdict="holds", records=(0.98, 1.0),
        note="the share still right with hidden matrices cut from rank 32 to 20; with rank 16 it is 0.74")  # fmt: skip
 def truncated() -> float:
-    return truncation(*published(), [20], sums(2_000))[0].accuracy
+    return truncation(*adder("book-3"), [20], sums(2_000))[0].accuracy
