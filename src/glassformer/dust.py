@@ -4,35 +4,38 @@ Another processor sums in another order, and the last bits differ. What would be
 -3e-33 here and 0 there; equals differ by a bit, in either direction; half a unit is written up here and down there.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
 
 # In units in the last place of the largest number there is:
 DUST = 512  # what is smaller than this is dust (1e-13 of the largest in float64, 6e-5 in float32)
 TIE = 64  # numbers nearer than this are equal
 
 
-def _eps(x: Any) -> float:
+def _eps(x: Array) -> float:
     return float(np.finfo(x.dtype).eps) if x.dtype.kind == "f" else float(np.finfo(float).eps)
 
 
-def _largest(x: Any, axis: int | None = None) -> Any:
+def _largest(x: Array, axis: int | None = None) -> Any:
     return np.abs(x).max(axis, keepdims=axis is not None, initial=0.0, where=np.isfinite(x))
 
 
-def negligible(x: Any) -> float:
+def negligible(x: Array) -> float:
     """What part of the largest is negligible, for numbers of x's type."""
     return DUST * _eps(x)
 
 
-def sweep(x: Any, axis: int | None = None) -> Any:
+def sweep(x: npt.ArrayLike, axis: int | None = None) -> Array:
     """x with 0 for what is dust next to the largest of its numbers, of all or along an axis."""
     x = np.asarray(x)
     return np.where(np.abs(x) <= negligible(x) * _largest(x, axis), x.dtype.type(0), x)
 
 
-def ranked(x: Any) -> Any:
+def ranked(x: npt.ArrayLike) -> Array:
     """Where the numbers of x [n] stand, the largest first; equal ones, dust aside, in the order they have in x."""
     x = np.asarray(x)
     order = np.argsort(-x, kind="stable")
@@ -42,7 +45,7 @@ def ranked(x: Any) -> Any:
     return order[np.lexsort((order, group))]
 
 
-def leader(x: Any) -> Any:
+def leader(x: npt.ArrayLike) -> Any:
     """Where the largest stands along the last axis; of equal ones, dust aside, the first."""
     x = np.asarray(x)
     return (x >= x.max(-1, keepdims=True) - TIE * _eps(x) * _largest(x, -1)).argmax(-1)

@@ -92,8 +92,7 @@ def one_token(out: Console) -> None:
 def as_text_program(out: Console) -> None:
     """A model as text that can be read, changed and run again."""
     heading(out, "A transformer as text: the largest of 0, 1 and 2, in whole numbers")
-    model: Model = load("max.taotp")
-    text = taotp.write(model)
+    text = taotp.write(load("max.taotp"))
     out.print(text.rstrip())
     again = taotp.parse(text)
     out.print(f"\n  read back, after 0 2 1 it says {run(again, '0 2 1').output}")

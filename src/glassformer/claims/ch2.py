@@ -1,4 +1,4 @@
-"""The booklet's figures of chapter 2: how many parameters Hello World has."""
+"""Chapter 2 of the booklet: how many parameters Hello World has, and what it prints."""
 
 from ..runs import run
 from . import claim

@@ -1,4 +1,4 @@
-"""The booklet's figures of chapter 5: min and sort. Where it says fp32, NumPy had computed in float64."""
+"""Chapter 5 of the booklet: min and sort. Where it says fp32, NumPy had computed in float64."""
 
 import numpy as np
 

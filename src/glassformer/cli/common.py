@@ -72,6 +72,7 @@ out = SafeConsole(width=None if sys.stdout and sys.stdout.isatty() else 120)
 err = SafeConsole(stderr=True)
 
 Ref = Annotated[str, typer.Argument(help="a program with options (addition:digits=3), x.safetensors or x.taotp")]
+Seed = Annotated[int, typer.Option(min=0, max=limits.SEED, help="of sampling")]
 TaskName = Annotated[str, typer.Option("--task", help="what is right; by default the model's own task")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout and nothing else")]
 

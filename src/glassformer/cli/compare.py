@@ -7,7 +7,7 @@ import typer
 
 from .. import limits, refs
 from ..records import check_writable
-from .common import Json, Ref, app, out, print_json, progress, sample_rows
+from .common import Json, Ref, Seed, app, out, print_json, progress, sample_rows
 
 
 @app.command("compare")
@@ -18,7 +18,7 @@ def compare_(
     sample: Annotated[
         int | None, typer.Option(min=1, max=limits.ROWS, help="compare on so many inputs at random")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of sampling")] = 0,
+    seed: Seed = 0,
     figure: Annotated[Path | None, typer.Option(help="FILE.png, .svg or .pdf")] = None,
     as_json: Json = False,
 ) -> None:

@@ -1,8 +1,9 @@
 """The command inspect: every view of the inside, printed, and kept as numbers and figures."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,9 @@ from .. import limits, refs
 from ..errors import GlassformerError
 from ..records import check_writable, make_folder, write_atomically
 from .common import Json, Ref, TaskName, app, listed, out, print_json, sample_rows, status
+
+if TYPE_CHECKING:
+    from ..lens.inspect import Inspection
 
 
 @app.command("inspect")
@@ -32,7 +36,7 @@ def inspect_(
     model are left out, and it says why.
     """
     from ..lens.inspect import inspect
-    from ..show.style import KINDS, check_path, save
+    from ..show.style import KINDS, check_path
 
     if kind not in (*KINDS, "none"):
         raise GlassformerError(f"--figures {kind} — expected {listed((*KINDS, 'none'))}")
@@ -46,25 +50,32 @@ def inspect_(
             check_path(folder / f"figure.{kind}")
     with status() as say:
         found = inspect(model, chosen, rows, prompt, tuple(filter(None, only.split(","))), say)
+        told = {"ref": ref, **found.to_json()}
         if folder is not None:
-            written = json.dumps({"ref": ref, **found.to_json()}, ensure_ascii=False)
-            write_atomically(folder / "inspection.json", written.encode(errors="backslashreplace"))
-            drawn = 0
-            if kind != "none":
-                from ..show.inspect import figures
-
-                for name, draw in figures(found).items():
-                    say(f"drawing {name}")
-                    try:
-                        figure = draw()
-                    except GlassformerError:  # nothing to draw: the view said so already
-                        continue
-                    save(figure, folder / f"{name}.{kind}")
-                    drawn += 1
+            written = json.dumps(told, ensure_ascii=False).encode(errors="backslashreplace")
+            write_atomically(folder / "inspection.json", written)
+            drawn = 0 if kind == "none" else _draw(found, folder, kind, say)
     if as_json:
-        return print_json({"ref": ref, **found.to_json()})
+        return print_json(told)
     s = found.subject
     out.print(f"{ref} on {s.task.ref}: {len(s.rows):,} inputs; one of them is {' '.join(s.words)}\n", soft_wrap=True)
     out.print(str(found), soft_wrap=True)
     if folder is not None:
         out.print(f"\nwrote {folder}: inspection.json and {drawn} figures")
+
+
+def _draw(found: "Inspection", folder: Path, kind: str, say: Callable[[str], None]) -> int:
+    """How many figures there were to draw."""
+    from ..show.inspect import figures
+    from ..show.style import save
+
+    drawn = 0
+    for name, draw in figures(found).items():
+        say(f"drawing {name}")
+        try:
+            figure = draw()
+        except GlassformerError:  # nothing to draw: the view said so already
+            continue
+        save(figure, folder / f"{name}.{kind}")
+        drawn += 1
+    return drawn

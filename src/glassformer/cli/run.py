@@ -10,7 +10,7 @@ from ..dust import number
 from ..lens.explain import explain, read_in_words
 from ..model import Model
 from ..runs import Run, run
-from .common import Json, Ref, app, out, print_json, say, table_of
+from .common import Json, Ref, Seed, app, out, print_json, say, table_of
 
 
 @app.command("run")
@@ -21,7 +21,7 @@ def run_(
     steps: Annotated[int | None, typer.Option(min=1, max=limits.DECODED, help="decode so many tokens at most")] = None,
     temperature: Annotated[float, typer.Option(min=0, help="0: always the best token")] = 0.0,
     top_k: Annotated[int | None, typer.Option(min=1, max=2**31, help="sample among the k best")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of sampling")] = 0,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Decode: what the model says after each input."""

@@ -15,7 +15,7 @@ from ..model import Model
 from ..records import alone, check_writable, remove
 from ..tasks.base import Task
 from ..verification import Progress, Verdict, check
-from .common import Interrupted, Json, Ref, TaskName, app, err, listed, out, print_json, progress
+from .common import Interrupted, Json, Ref, Seed, TaskName, app, err, listed, out, print_json, progress
 
 SHOWN = 5  # classes
 
@@ -32,7 +32,7 @@ def verify_(
     sample: Annotated[
         int | None, typer.Option(min=1, max=limits.SAMPLE, help="check so many at random, and the edge cases")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of sampling")] = 0,
+    seed: Seed = 0,
     every: Annotated[bool, typer.Option("--all", help="every input, however many there are")] = False,
     dtype: Dtype = "",
     keep: Keep = 10,
