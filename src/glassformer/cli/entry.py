@@ -12,7 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import Any
+from types import FrameType
 
 import numpy as np
 import typer
@@ -23,6 +23,7 @@ from .common import Interrupted, app, err, out, visible
 
 for _module in pkgutil.iter_modules([os.path.dirname(__file__)]):
     importlib.import_module(f"{__package__}.{_module.name}")  # which registers its command
+
 ORDER = (  # of commands in --help; others come after these
     "train", "ablate", "export", "inspect", "compare", "list", "run", "explain", "count", "claims", "tour", "prove",
     "report", "sweep", "truth", "disguise", "verify", "recheck", "board",
@@ -106,7 +107,7 @@ _signal: int = signal.SIGINT  # which one has ended a command that says it was i
 def _polite_kills() -> Iterator[None]:
     """Within it, a polite kill ends a command as Ctrl-C does: what is begun is cleaned up, journals are written."""
 
-    def stop(number: int, frame: Any) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
         global _signal
         _signal = number
         raise KeyboardInterrupt
