@@ -17,7 +17,7 @@ def parameters_ascii() -> int:
 
 @claim("booklet-2.4-prints", where="figure 2.9", says="prints Hello World!", verdict="holds", records="Hello World!")
 def prints() -> str:
-    return run(load("hello-world:variant=book")).output
+    return run(made("hello-world:variant=book")).output
 
 
 @claim("booklet-2.1-simpleformer", where="figure 2.4", says="two dimensions are enough without layer norm",
