@@ -5,6 +5,7 @@ has as one fused kernel belongs here, so that both can be fast at it.
 """
 
 import math
+import operator
 import sys
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
@@ -136,11 +137,90 @@ class Torch:
         return x.softmax(-1)
 
 
+class Shared:
+    """x [B,T,…] of which a row depends on its token and position alone, as it is until attention mixes positions.
+
+    So each such pair is computed once: `table` [V,T,…] has it for all V tokens, and what mixes positions picks from
+    it what the B texts need. Arithmetic with numbers and with what is the same for all texts is done on the table.
+    """
+
+    def __init__(self, table: Array, tokens: Array) -> None:
+        self.table, self.tokens = table, tokens  # [V,T,…], [B,T]
+        self.shape, self.ndim, self.dtype = (len(tokens), *table.shape[1:]), table.ndim, table.dtype
+
+    def rows(self) -> Array:
+        """x itself."""
+        return of(self.table).pick(self.tokens, self.table)
+
+    def __getitem__(self, index: Any) -> "Shared":
+        """Some positions, or some of what is at each; all texts."""
+        return Shared(self.table[index], self.tokens)
+
+    def _with(self, f: Any, other: Any) -> Any:
+        if isinstance(other, Shared):
+            return Shared(f(self.table, other.table), self.tokens)
+        if np.ndim(other) < self.ndim:
+            return Shared(f(self.table, other), self.tokens)
+        return f(self.rows(), other)
+
+    def __add__(self, other: Any) -> Any:
+        return self._with(operator.add, other)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._with(operator.sub, other)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._with(operator.mul, other)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._with(operator.truediv, other)
+
+
+class SharedNamespace:
+    """For tables of rows: what mixes positions picks; all else is done to the table."""
+
+    def __init__(self, xp: Any) -> None:
+        self.xp, self.softmax = xp, xp.softmax
+        norms = {n: lambda x, *more, f=f: Shared(f(x.table, *more), x.tokens) for n, f in xp.fused_norms.items()}
+        self.fused_norms: dict[str, Any] = norms
+
+    def like(self, x: Any, table: Array) -> Array:
+        return self.xp.like(x.table if isinstance(x, Shared) else x, table)
+
+    def affine(self, x: Shared, W: Array, b: Array | None) -> Shared:
+        return Shared(self.xp.affine(x.table, W, b), x.tokens)
+
+    def mean(self, x: Shared) -> Shared:
+        return Shared(self.xp.mean(x.table), x.tokens)
+
+    def sqrt(self, x: Shared) -> Shared:
+        return Shared(self.xp.sqrt(x.table), x.tokens)
+
+    def concat(self, parts: list[Shared], axis: int) -> Shared:
+        return Shared(self.xp.concat([x.table for x in parts], axis), parts[0].tokens)
+
+    def scores(self, q: Shared, k: Shared) -> Array:
+        return self.xp.scores(q.rows(), k.rows())
+
+    def mix(self, pattern: Array, v: Shared) -> Array:
+        return self.xp.mix(pattern, v.rows())
+
+
+def embed(W_E: Array, tokens: Array, alone: bool) -> Array:
+    """W_E [V,D], tokens [B,T] -> [B,T,D]. `alone`: nobody looks, so rows may be shared where texts outnumber tokens."""
+    if not alone or len(tokens) <= len(W_E):
+        return of(W_E).take(W_E, tokens)
+    T = tokens.shape[1]
+    return Shared(of(W_E).spread(W_E, T), tokens)
+
+
 NAMESPACES: dict[type, Any] = {np.ndarray: Numpy()}
 
 
 def of(x: Array) -> Any:
     """The namespace for arrays like x."""
+    if type(x) is Shared:
+        return SharedNamespace(of(x.table))
     if type(x) not in NAMESPACES:  # PyTorch is there already, or x would not be
         NAMESPACES[type(x)] = Torch(sys.modules["torch"])
     return NAMESPACES[type(x)]

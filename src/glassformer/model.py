@@ -6,7 +6,6 @@ Shapes: B batch, T positions, S keys, D d_model, H heads, K d_head, F d_mlp, V v
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +20,6 @@ from .vocabulary import Vocabulary
 
 Weights = Mapping[str, Array]
 Tap = Callable[[str, Array], Array]
-Pick = Callable[[Array], Array]  # see forward
 
 LARGEST = {  # the largest number of each float type
     "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max),
@@ -121,44 +119,35 @@ def forward(
 
     `start` is the position of tokens[:, 0], for those who feed a text bit by bit (see decode.Cache).
     """
-    at, xp, pick = Place(weights, tap), arrays.of(weights["embed.W_E"]), same
+    at = Place(weights, tap)
     W_E = at["embed.W_E"]
-    if tap is None and c.n_layers and len(tokens) > len(W_E):
-        # Until attention mixes positions, a row depends on its token and position alone: compute each such pair
-        # once, as a batch of all V tokens, and let the first attention pick what the B texts need.
-        pick, x = partial(xp.pick, tokens), xp.spread(W_E, tokens.shape[1])    # V T D
-    else:
-        x = at("hook_embed", xp.take(W_E, tokens))                             # B T D
+    x = at("hook_embed", arrays.embed(W_E, tokens, tap is None and c.n_layers > 0))  # B T D
     if embed := POSITIONS[c.positions].embed:
         x = x + at("hook_pos_embed", embed(c, at, x, start))                   # B T D
     for i in range(c.n_layers):
-        x = block(c, at / f"blocks.{i}", x, last if i == c.n_layers - 1 else None, same if i else pick)
+        x = block(c, at / f"blocks.{i}", x, last if i == c.n_layers - 1 else None)
     x = x if last is None else x[:, -last:]
     x = NORMS[c.norm](c, at / "ln_final", x) if c.norm_first else x
     return affine(x, W_E.mT if c.tied else at["unembed.W_U"], at.get("unembed.b_U"))
 
 
-def same(x: Array) -> Array:
-    return x
-
-
-def block(c: Config, at: Place, x: Array, last: int | None, pick: Pick) -> Array:
+def block(c: Config, at: Place, x: Array, last: int | None) -> Array:
     x = at("hook_resid_pre", x)                                                # B T D
-    x = residual(c, at / "ln1", x, lambda y: at("hook_attn_out", attention(c, at / "attn", y, last, pick)), pick)
+    x = residual(c, at / "ln1", x, lambda y: at("hook_attn_out", attention(c, at / "attn", y, last)))
     if at.get("mlp.W_out") is not None:
         x = at("hook_resid_mid", x)
         x = residual(c, at / "ln2", x, lambda y: at("hook_mlp_out", mlp(c, at / "mlp", y)))
     return at("hook_resid_post", x)
 
 
-def residual(c: Config, ln: Place, x: Array, f: Callable[[Array], Array], pick: Pick = same) -> Array:
+def residual(c: Config, ln: Place, x: Array, f: Callable[[Array], Array]) -> Array:
     norm = NORMS[c.norm]
     y = f(norm(c, ln, x) if c.norm_first else x)
-    y = pick(x[:, -y.shape[1] :]) + y
+    y = x[:, -y.shape[1] :] + y
     return y if c.norm_first else norm(c, ln, y)
 
 
-def attention(c: Config, at: Place, x: Array, last: int | None, pick: Pick = same) -> Array:
+def attention(c: Config, at: Place, x: Array, last: int | None) -> Array:
     xp, positions, norm = arrays.of(x), POSITIONS[c.positions], NORMS[c.norm]
     asking = x if last is None else x[:, -last:]
     q = at("hook_q", affine(asking, at["W_Q"].swapaxes(0, 1), at.get("b_Q")))  # B T H K
@@ -170,7 +159,6 @@ def attention(c: Config, at: Place, x: Array, last: int | None, pick: Pick = sam
     here, there = np.arange(S - T, S), np.arange(S)
     if rotate := positions.rotate:
         q, k = at("hook_rot_q", rotate(c, q, here)), at("hook_rot_k", rotate(c, k, there))
-    q, k, v = pick(q), pick(k), pick(v)
     scores = xp.scores(q, k) * (c.scale or c.d_head**-0.5)                     # B H T S
     distance = here[:, None] - there                                           # T S
     if bias := positions.bias:
