@@ -385,8 +385,7 @@ def test_histories(tmp_path):
 @pytest.mark.parametrize("kind", ["json", "toml"])
 @EVERY
 def test_every_field_of_a_recipe_is_looked_at(tmp_path, kind, every):
-    from glassformer.cli.training import read_recipe
-    from glassformer.training.recipes import RECIPES
+    from glassformer.training.recipes import RECIPES, read_recipe
 
     path, whole = tmp_path / f"r.{kind}", RECIPES["fast"].to_json()
     values = {"null": None} | VALUES | {"a number of 400 digits": 10**400, "infinite": float("inf")}

@@ -18,7 +18,7 @@ TINY = {  # whatever the recipe by that name is tuned to
     "batch": 32, "loss": "answer", "focal": 0.0, "optimizer": "adamw", "lr": 0.02, "schedule": "constant", "warmup": 0,
     "ema": 0.0, "steps": 40, "evaluate_every": 20, "stable": 0, "success": 1.0,
 }  # fmt: skip
-PROGRAM = "import glassformer.cli.training; from glassformer.cli import main; main()"
+PROGRAM = "import glassformer.cli.train; from glassformer.cli import main; main()"
 
 
 def settings(**changes):
@@ -88,9 +88,8 @@ def test_a_recipe_can_be_printed_saved_and_given_back(call, tmp_path):
     got = json.loads(call("train", TASK, "--out", a, "--recipe", tmp_path / "mine.json", "--json")[1])
     call("train", TASK, "--out", b, "--recipe", "fast", *settings())
     assert got["recipe"] == "mine" and digest(load(str(a))) == digest(load(str(b)))
-    if sys.version_info >= (3, 11):
-        got = json.loads(call("train", TASK, "--out", a, "--recipe", tmp_path / "other.toml", "--json")[1])
-        assert got["recipe"] == "other" and got["steps"] == 40
+    got = json.loads(call("train", TASK, "--out", a, "--recipe", tmp_path / "other.toml", "--json")[1])
+    assert got["recipe"] == "other" and got["steps"] == 40
 
 
 def test_blueprint_start_and_teacher(call, tmp_path):
@@ -153,7 +152,7 @@ def test_interrupted_and_resumed(call, tmp_path):
 
 
 def test_a_second_interrupt_ends_at_once():
-    from glassformer.cli.training import _interrupts
+    from glassformer.cli.train import _interrupts
 
     before = signal.getsignal(signal.SIGINT)
     with _interrupts() as asked:

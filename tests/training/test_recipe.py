@@ -1,11 +1,12 @@
 """Recipes: fields that can be set, printed and refused."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from glassformer import GlassformerError
 from glassformer.training import Recipe
+from glassformer.training.recipe import Section
 
 
 def test_fields_are_set_from_texts():
@@ -53,3 +54,11 @@ def test_arrays_that_the_extras_ask_for():
     assert not any("mlp" in n or "ln2" in n for n in names(d_mlp=0))
     assert {"unembed.W_U", "unembed.b_U", "blocks.0.mlp.W_gate"} <= names(tied=False, extras="head gate")
     assert Recipe(spare=1).config(14, 13).n_ctx == 13
+
+
+def test_every_field_stands_in_one_section_and_says_what_it_is():
+    sections = [s for s in Recipe.__mro__[::-1] if s not in (object, Recipe)]
+    names = [f.name for s in sections for f in fields(s) if f.name in s.__annotations__]
+    assert sections[0] is Section and len(sections) == 8
+    assert names == [f.name for f in fields(Recipe)] == [*Recipe().to_json()]
+    assert len(set(names)) == len(names) == 51 and all(f.metadata["help"] for f in fields(Recipe))

@@ -11,8 +11,9 @@ from rich.progress import Progress as Bar
 
 from .. import limits, refs
 from ..records import alone, check_writable, make_folder
+from ..training.recipes import choose_recipe
 from .common import Interrupted, Json, app, err, out, print_json, table_of
-from .training import RecipeName, Settings, TaskRef, Threads, choose_recipe, needs_torch
+from .recipes import RecipeName, Settings, TaskRef, Threads, needs_torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +43,7 @@ def ablate_(
     goal = refs.load_task(task)
     with needs_torch():
         from ..training.ablations import ablate, plan
-    chosen = choose_recipe(recipe, goal, settings)
+    chosen = choose_recipe(recipe, goal, settings or ())
     names = [n for word in only.split(",") if (n := word.strip())]
     cases, skipped = plan(goal, chosen, names)
     if figure:

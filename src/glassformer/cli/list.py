@@ -25,7 +25,7 @@ def list_(
         entries = [entry for _, entry in sorted(registry.entries(what[:-1]).items())]
         print_json({what: [e.to_json() for e in entries]}) if as_json else _show_options(entries)
     elif what == "recipes":
-        from .training import list_recipes
+        from .recipes import list_recipes
 
         list_recipes(ref, as_json)
     elif what == "claims":

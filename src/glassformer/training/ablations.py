@@ -8,7 +8,6 @@ An ablation is a change of the recipe's fields (or of the task's options) and of
 of each is one file, written whole when all its seeds are trained; what is there is not done again.
 """
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -23,7 +22,7 @@ from ..tasks.base import Task
 from .events import Event
 from .loop import Run, Training
 from .loss import right
-from .recipe import Recipe
+from .recipe import Recipe, no_such
 
 BASELINE = "baseline"
 KEPT = schema.record({
@@ -99,9 +98,7 @@ class Skipped:
 def plan(task: Task, recipe: Recipe, names: Sequence[str] = ()) -> tuple[list[Case], list[Skipped]]:
     """The baseline and the ablations of these names (none: all), in the table's order; and those that do not apply."""
     if unknown := [n for n in names if n not in ABLATIONS]:
-        near = difflib.get_close_matches(unknown[0], ABLATIONS, 3, 0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(ABLATIONS)}"
-        raise GlassformerError(f"{unknown[0]} — no such ablation; {hint}")
+        raise no_such("ablation", unknown[0], ABLATIONS, hints=3)
     _check(task, recipe)
     cases, skipped = [], []
     for ablation in ABLATIONS.values():

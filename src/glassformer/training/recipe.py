@@ -1,9 +1,15 @@
-"""Recipes: everything that a training run needs besides task and blueprint, in one frozen dataclass."""
+"""Recipes: everything that a training run needs besides task and blueprint, as plain data.
+
+Its fields stand in sections: `Architecture`, `Examples`, `Loss`, `Optimization`, `Schedule`, `Averages`, `Course`. A
+`Recipe` is all of them at once, so that a field has one short name wherever it is typed: `recipe.lr`, `--set lr=0.01`,
+`replace(recipe, lr=0.01)`, "lr" in JSON. What needs one section only says so by its type: `Data(task, examples)`.
+"""
 
 import difflib
 import math
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 from ..errors import GlassformerError, shown
 from ..limits import SEED
@@ -12,15 +18,8 @@ from ..registry import Option
 from ..shapes import required, shapes
 from .taps import TAPS
 
-CHOICES = {
-    "init": ("uniform", "normal"),
-    "data": ("fresh", "split", "draw"),
-    "loss": ("answer", "all"),
-    "optimizer": ("adamw", "muon"),
-    "schedule": ("constant", "cosine", "linear", "wait"),
-    "dtype": ("float32", "float64"),
-    "tap": tuple(TAPS),
-}
+T = TypeVar("T")
+
 EXTRAS = {  # word -> optional arrays
     "norms": ("ln1.w", "ln1.b", "ln2.w", "ln2.b", "ln_final.w", "ln_final.b"),
     "gains": ("ln1.w", "ln2.w", "ln_final.w"),
@@ -31,109 +30,61 @@ EXTRAS = {  # word -> optional arrays
     "final": ("ln_final.w",),
     "head": ("unembed.b_U",),
 }
-LEAST = {"evaluate_every": 1, "train_rows": 1, "steps": 1}
 STEPS = 10**9  # some days of the smallest model's
-MOST = {
-    "beta1": 0.999999, "beta2": 0.999999, "momentum": 1, "ema": 1, "grokfast_decay": 1, "last_lr": 1,
-    "n_layers": 1_000, "n_heads": 4_096, "d_model": 65_536, "d_head": 65_536, "d_mlp": 2**20, "spare": 2**20,
-    "train_rows": 10**8, "test_rows": 10**8, "batch": 10**7, "data_seed": SEED, "steps": STEPS, "warmup": STEPS,
-    "decay_from": STEPS, "decay_steps": STEPS, "evaluate_every": STEPS, "stable": STEPS, "hopeless_after": STEPS,
-}  # fmt: skip
 LONGEST = 1_000  # characters of a text
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How to train. Print it, save it, change it field by field: `replace(recipe, lr=0.01)`, `--set lr=0.01`."""
+def setting(default: T, help: str, choices: Iterable[str] = (), least: float = 0, most: float = math.inf) -> T:
+    """A field of a recipe: its default, what it means, and what it may be."""
+    return field(default=default, metadata={"help": help, "choices": tuple(choices), "least": least, "most": most})
 
-    name: str = "custom"
-    # the model
-    n_layers: int = 2
-    n_heads: int = 1
-    d_model: int = 32
-    d_head: int = 0
-    d_mlp: int = 64
-    norm: str = "layer"
-    norm_first: bool = True
-    activation: str = "gelu"
-    positions: str = "learned"
-    base: float = 10_000.0
-    mask: str = "causal"
-    qk_norm: bool = False
-    tied: bool = True
-    extras: str = "norms mlp"  # words of EXTRAS: which optional arrays there are
-    spare: int = 0  # positions beyond what the task needs
-    tap: str = ""  # a name in TAPS: an ablation that no config can say
-    init: str = "uniform"  # uniform: ±1/sqrt(fan in), embeddings normal; normal: all normal, /sqrt(d_model)
-    embed_std: float = 1.0  # of uniform's embeddings
-    # the data
-    data: str = "fresh"  # fresh rows every step; split: a part of the whole domain; draw: with replacement, overlapping
-    train_rows: int = 50_000  # of split and draw
-    test_rows: int = 10_000  # 0: split tests on all the rest
-    data_seed: int = 0
-    batch: int = 512  # 0: all training rows
-    curriculum: str = ""  # "3@0 6@2000 10@7000": up to level 3 from step 0, 6 from step 2000, …
-    loss: str = "answer"  # on the answer, or on all positions
-    focal: float = 0.0  # tokens weigh (1 - p)^focal
-    # the optimiser
-    optimizer: str = "adamw"  # muon: on the matrices inside the blocks, adamw on the rest
-    lr: float = 0.001
-    muon_lr: float = 0.006
-    momentum: float = 0.8  # of muon, Nesterov's
-    beta1: float = 0.9
-    beta2: float = 0.98
-    weight_decay: float = 0.01
-    clip: float = 1.0  # largest norm of the gradient; 0: none
-    warmup: int = 0
-    schedule: str = "constant"  # wait: constant until the smoothed loss is below wait_loss, then linear
-    wait_loss: float = 0.15
-    decay_from: int = 0  # linear: the step at which it starts
-    decay_steps: int = 0  # linear and wait: over so many steps; 0: to the end
-    last_lr: float = 0.0  # what is left of the rate at the end, as a share
-    grokfast: float = 0.0  # > 0: slow gradients are amplified so many times
-    grokfast_decay: float = 0.98
-    ema: float = 0.0  # > 0: an average of the weights is evaluated and kept
-    # the run
-    steps: int = 1_000
-    evaluate_every: int = 100
-    success: float = 1.0  # share of test rows right
-    stable: int = 0  # stop after so many evaluations in a row at success; 0: never
-    hopeless_after: int = 0  # a run below hopeless_at at an evaluation from this step on is stopped; 0: never
-    hopeless_at: float = 0.0
-    dtype: str = "float32"
+
+@dataclass(frozen=True)
+class Section:
+    """Fields that are checked one by one when they are set. All sections of a recipe share its name."""
+
+    name: str = setting("custom", "what reports and tables call it")
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            value = getattr(self, f.name)
             try:
-                object.__setattr__(self, f.name, option(f.name).check(value))  # lr=1 is 1.0
-                if isinstance(value, (int, float)) and not LEAST.get(f.name, 0) <= value < math.inf:
-                    raise GlassformerError(f"{f.name} must be a finite number from {LEAST.get(f.name, 0)}, got {value}")
-                if isinstance(value, (int, float)) and value > MOST.get(f.name, math.inf):
-                    raise GlassformerError(f"{f.name} must be at most {MOST[f.name]:,}, got {value}")
-                if isinstance(value, str) and len(value) > LONGEST:
-                    raise GlassformerError(f"{f.name} must have at most {LONGEST:,} characters, got {len(value):,}")
+                object.__setattr__(self, f.name, _checked(f, getattr(self, f.name)))
             except GlassformerError as e:
                 raise GlassformerError(f"recipe {str(self.name)[:60]} — {e}") from None
-        levels, wrong = self.levels(), ""
-        if unknown := [w for w in self.extras.split() if w not in EXTRAS]:
-            wrong = f"extras: expected words of {', '.join(EXTRAS)}, got {unknown[0]}"
-        elif self.data == "fresh" and not self.batch:
-            wrong = "batch=0 (all training rows) does not go with data=fresh"
-        elif self.data != "split" and not self.test_rows:
-            wrong = "test_rows=0 (all the rest) goes with data=split only"
-        elif levels and self.data != "fresh":
-            wrong = f"a curriculum goes with data=fresh only, got data={self.data}"
-        if wrong:
-            raise GlassformerError(f"recipe {self.name} — {wrong}")
+
+
+@dataclass(frozen=True)
+class Architecture(Section):
+    """The model: its config, which arrays it has, and how they begin."""
+
+    n_layers: int = setting(2, "blocks", most=1_000)
+    n_heads: int = setting(1, "heads of a block", most=4_096)
+    d_model: int = setting(32, "width of the stream", most=65_536)
+    d_head: int = setting(0, "width of a head; 0: the heads are together as wide as the stream", most=65_536)
+    d_mlp: int = setting(64, "neurons of a block; 0: it has no MLP", most=2**20)
+    norm: str = setting("layer", "layer, rms or none")
+    norm_first: bool = setting(True, "before a sublayer; false: after the residual sum, as in 2017")
+    activation: str = setting("gelu", "of the neurons")
+    positions: str = setting("learned", "how a position is told from another")
+    base: float = setting(10_000.0, "of rotary and sinusoidal frequencies")
+    mask: str = setting("causal", "who sees whom")
+    qk_norm: bool = setting(False, "the norm, also on every head's q and k")
+    tied: bool = setting(True, "the head is the token embedding")
+    extras: str = setting("norms mlp", "which optional arrays there are: words of EXTRAS")
+    spare: int = setting(0, "positions beyond what the task needs", most=2**20)
+    tap: str = setting("", "an ablation that no config can say", TAPS)
+    init: str = setting(
+        "uniform", "±1/sqrt(fan in), embeddings normal; normal: all normal, /sqrt(d_model)", ("uniform", "normal")
+    )
+    embed_std: float = setting(1.0, "of uniform's embeddings")
 
     def config(self, d_vocab: int, length: int) -> Config:
         """The model's config for a task of so many tokens and examples of so many."""
-        names = {f.name for f in fields(Config)} & {f.name for f in fields(self)}
+        names = {f.name for f in fields(Config)} & {f.name for f in fields(Architecture)}
         return Config(d_vocab=d_vocab, n_ctx=length - 1 + self.spare, **{n: getattr(self, n) for n in names})
 
     def weight_shapes(self, config: Config) -> dict[str, tuple[int, ...]]:
-        """Name -> shape of the arrays that are trained: the required ones and the recipe's extras."""
+        """Name -> shape of the arrays that are trained: the required ones and the extras."""
         extras = {n for word in self.extras.split() for n in EXTRAS[word]}
         if not config.d_mlp:
             extras = {n for n in extras if not n.startswith(("mlp.", "ln2."))}
@@ -143,6 +94,21 @@ class Recipe:
             extras = {n for n in extras if not n.startswith("ln")}
         must = required(config)
         return {n: s for n, s in shapes(config).items() if n in must or n in extras or n.split(".", 2)[-1] in extras}
+
+
+@dataclass(frozen=True)
+class Examples(Section):
+    """Which rows are trained on, and which are tested."""
+
+    data: str = setting(
+        "fresh", "new rows every step; split: a part of the whole domain; draw: with replacement, overlapping",
+        ("fresh", "split", "draw"),
+    )  # fmt: skip
+    train_rows: int = setting(50_000, "of split and draw", least=1, most=10**8)
+    test_rows: int = setting(10_000, "0: split tests on all the rest", most=10**8)
+    data_seed: int = setting(0, "of what is split and drawn, and of the test rows", most=SEED)
+    batch: int = setting(512, "rows of a step; 0: all training rows", most=10**7)
+    curriculum: str = setting("", '"3@0 6@2000 10@7000": up to level 3 from step 0, 6 from step 2000, …')
 
     def levels(self) -> list[tuple[int, int]]:
         """The curriculum as (step, level), by step."""
@@ -155,27 +121,134 @@ class Recipe:
             wanted = f"expected level@step words such as '3@0 6@2000', got {shown(self.curriculum)}"
             raise GlassformerError(f"recipe {self.name} — curriculum: {wanted}") from None
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+
+@dataclass(frozen=True)
+class Loss(Section):
+    """What is minimised."""
+
+    loss: str = setting("answer", "on the answer, or on all positions", ("answer", "all"))
+    focal: float = setting(0.0, "tokens weigh (1 - p)^focal")
+
+
+@dataclass(frozen=True)
+class Optimization(Section):
+    """How a gradient becomes a step."""
+
+    optimizer: str = setting("adamw", "muon: on the matrices inside the blocks, adamw on the rest", ("adamw", "muon"))
+    lr: float = setting(0.001, "learning rate of adamw")
+    muon_lr: float = setting(0.006, "learning rate of muon")
+    momentum: float = setting(0.8, "of muon, Nesterov's", most=1)
+    beta1: float = setting(0.9, "of adamw: how slowly its mean forgets", most=0.999999)
+    beta2: float = setting(0.98, "of adamw: how slowly its variance forgets", most=0.999999)
+    weight_decay: float = setting(0.01, "of both, times the learning rate")
+    clip: float = setting(1.0, "largest norm of the gradient; 0: none")
+
+
+@dataclass(frozen=True)
+class Schedule(Section):
+    """What becomes of the learning rate from step to step."""
+
+    warmup: int = setting(0, "steps in which it rises to its full size", most=STEPS)
+    schedule: str = setting(
+        "constant", "wait: constant until the smoothed loss is below wait_loss, then linear",
+        ("constant", "cosine", "linear", "wait"),
+    )  # fmt: skip
+    wait_loss: float = setting(0.15, "of wait")
+    decay_from: int = setting(0, "linear: the step at which it starts", most=STEPS)
+    decay_steps: int = setting(0, "linear and wait: over so many steps; 0: to the end", most=STEPS)
+    last_lr: float = setting(0.0, "what is left of the rate at the end, as a share", most=1)
+
+
+@dataclass(frozen=True)
+class Averages(Section):
+    """Means over steps, of gradients and of weights."""
+
+    grokfast: float = setting(0.0, "> 0: slow gradients are amplified so many times")
+    grokfast_decay: float = setting(0.98, "how slowly the slow gradients forget", most=1)
+    ema: float = setting(0.0, "> 0: an average of the weights is evaluated and kept", most=1)
+
+
+@dataclass(frozen=True)
+class Course(Section):
+    """How long a run takes, how often it is looked at, and what ends it."""
+
+    steps: int = setting(1_000, "at most", least=1, most=STEPS)
+    evaluate_every: int = setting(100, "so many steps", least=1, most=STEPS)
+    success: float = setting(1.0, "share of test rows right")
+    stable: int = setting(0, "stop after so many evaluations in a row at success; 0: never", most=STEPS)
+    hopeless_after: int = setting(
+        0, "a run below hopeless_at at an evaluation from this step on is stopped; 0: never", most=STEPS
+    )
+    hopeless_at: float = setting(0.0, "share of test rows right")
+    dtype: str = setting("float32", "of all that is computed", ("float32", "float64"))
+
+
+@dataclass(frozen=True)
+class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architecture):
+    """How to train. Print it, save it, change it field by field: `replace(recipe, lr=0.01)`, `--set lr=0.01`."""
+
+    # In that order, since the fields of the last section come first: a recipe is written name, n_layers, … dtype.
+
+    def __post_init__(self) -> None:
+        """Each field by itself, then what does not go together."""
+        super().__post_init__()
+        levels, wrong = self.levels(), ""
+        if unknown := [w for w in self.extras.split() if w not in EXTRAS]:
+            wrong = f"extras: expected words of {', '.join(EXTRAS)}, got {unknown[0]}"
+        elif self.data == "fresh" and not self.batch:
+            wrong = "batch=0 (all training rows) does not go with data=fresh"
+        elif self.data != "split" and not self.test_rows:
+            wrong = "test_rows=0 (all the rest) goes with data=split only"
+        elif levels and self.data != "fresh":
+            wrong = f"a curriculum goes with data=fresh only, got data={self.data}"
+        if wrong:
+            raise GlassformerError(f"recipe {self.name} — {wrong}")
 
     def override(self, settings: dict[str, str]) -> "Recipe":
         """The recipe with fields set from texts: {"lr": "0.01"}."""
-        values = {}
-        for name, text in settings.items():
-            values[name] = option(name).parse(text)
-        return replace(self, **values)
+        return replace(self, **{name: option(name).parse(text) for name, text in settings.items()})
+
+    def changed(self) -> dict[str, Any]:
+        """The fields that are not at their defaults."""
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name)) != f.default}
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
     def __str__(self) -> str:
-        return " ".join(f"{f.name}={value}" for f in fields(self) if (value := getattr(self, f.name)) != f.default)
+        return " ".join(f"{name}={value}" for name, value in self.changed().items())
+
+
+FIELDS = {f.name: f for f in fields(Recipe)}
 
 
 def option(name: str) -> Option:
     """A field of a recipe as an option: to parse and check texts and values."""
-    for f in fields(Recipe):
-        if f.name == name:
-            kind = {"int": int, "float": float, "bool": bool, "str": str}[getattr(f.type, "__name__", str(f.type))]
-            return Option(name, kind, f.default, CHOICES.get(name, ()))
+    if name not in FIELDS:
+        raise no_such("field of a recipe", name, FIELDS)
+    return _option(FIELDS[name])
+
+
+def _option(f: Field[Any]) -> Option:
+    return Option(f.name, type(f.default), f.default, f.metadata["choices"])
+
+
+def _checked(f: Field[Any], value: Any) -> Any:
+    """The value of a field, if it may have it; lr=1 is 1.0."""
+    least, most = f.metadata["least"], f.metadata["most"]
+    good = _option(f).check(value)
+    if isinstance(value, (int, float)) and not least <= value < math.inf:
+        raise GlassformerError(f"{f.name} must be a finite number from {least}, got {value}")
+    if isinstance(value, (int, float)) and value > most:
+        raise GlassformerError(f"{f.name} must be at most {most:,}, got {value}")
+    if isinstance(value, str) and len(value) > LONGEST:
+        raise GlassformerError(f"{f.name} must have at most {LONGEST:,} characters, got {len(value):,}")
+    return good
+
+
+def no_such(what: str, name: str, known: Iterable[str], hints: int = 2, alike: float = 0.5) -> GlassformerError:
+    """The error for a name that nothing has, with the names that are most like it."""
     name = name if len(name) <= 100 else name[:99] + "…"
-    near = difflib.get_close_matches(name, [f.name for f in fields(Recipe)], 2, 0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(f.name for f in fields(Recipe))}"
-    raise GlassformerError(f"{name} — no such field of a recipe; {hint}")
+    near = difflib.get_close_matches(name, known := list(known), hints, alike)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+    return GlassformerError(f"{name} — no such {what}; {hint}")

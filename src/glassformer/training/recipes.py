@@ -1,10 +1,24 @@
-"""The recipes by name. What a source does not state was chosen here, and the comment says so."""
+"""The recipes by name, and those that people write.
 
-import difflib
+What a recipe's source does not state was chosen here, and the comment says so.
+"""
+
+import sys
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from ..errors import GlassformerError
-from .recipe import Recipe
+from ..limits import TEXT
+from ..records import parse_json, read_text
+from ..tasks.base import Task
+from .recipe import Recipe, no_such, option
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 BOOK = Recipe(
     name="book",  # 17,760 parameters, as published
@@ -75,19 +89,46 @@ TINY_MIRROR = replace(
 )  # fmt: skip
 
 RECIPES = {r.name: r for r in (BOOK, FAST, GROK, GROK_FAST, MOD113, REVERSE, ADDER_10, TINY_ARC, TINY_MIRROR)}
-DEFAULTS = {"addition": "fast", "modular-addition": "grok-fast", "reverse": "reverse"}
+SUITED = {"modular-addition": "grok-fast", "reverse": "reverse"}  # task -> recipe; to others, fast
 
 
 def recipe(name: str) -> Recipe:
     """The recipe of a name."""
     if name not in RECIPES:
-        name = name if len(name) <= 100 else name[:99] + "…"
-        near = difflib.get_close_matches(name, RECIPES, 2, 0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(RECIPES)}"
-        raise GlassformerError(f"{name} — no such recipe; {hint}")
+        raise no_such("recipe", name, RECIPES, alike=0.4)
     return RECIPES[name]
 
 
-def default_for(task: str) -> str:
-    """The name of the recipe that suits a task, by the task's name."""
-    return DEFAULTS.get(task, "fast")
+def choose_recipe(name: str, task: Task, settings: Iterable[str] = ()) -> Recipe:
+    """A recipe by name or from a file ("" for the one that suits the task), with fields set by FIELD=VALUE texts."""
+    if name.endswith((".json", ".toml")):
+        chosen = read_recipe(Path(name))
+    else:
+        chosen = recipe(name or SUITED.get(task.ref.partition(":")[0], "fast"))
+    texts: dict[str, str] = {}
+    for setting in settings:
+        field, equals, text = setting.partition("=")
+        if not equals:
+            raise GlassformerError(f"--set {setting} — expected FIELD=VALUE, such as lr=0.01")
+        texts[field.strip()] = text.strip()
+    return chosen.override(texts)
+
+
+def read_recipe(path: Path) -> Recipe:
+    """A recipe from a file of fields and values; what it leaves out is as in Recipe()."""
+    values = parse_json(read_text(path, TEXT), path) if path.suffix == ".json" else read_toml(path)
+    if not isinstance(values, dict):
+        raise GlassformerError(f"{path} — expected fields of a recipe and their values")
+    try:
+        return Recipe(**{"name": path.stem} | {n: option(n).check(v) for n, v in values.items()})
+    except GlassformerError as e:
+        raise GlassformerError(f"{path} — {e}") from None
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """What a TOML file holds."""
+    text = read_text(path, TEXT)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise GlassformerError(f"{path} — not TOML: {e}") from None

@@ -1,4 +1,4 @@
-"""The command train, and what ablate and sweep share with it."""
+"""The command train: a model from a task and a recipe."""
 
 import os
 import shlex
@@ -10,22 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.padding import Padding
 
 from .. import checkpoint, limits, refs
 from ..errors import GlassformerError
 from ..model import Model
-from ..records import alone, check_writable, parse_json, read_text
+from ..records import alone, check_writable
 from ..tasks.base import Task
+from ..training.recipes import choose_recipe
 from .common import Json, app, err, out, print_json
+from .recipes import RecipeName, Settings, TaskRef, Threads, needs_torch
 
 if TYPE_CHECKING:
-    from ..training import Event, Recipe, Training
-
-TaskRef = Annotated[str, typer.Argument(help="a task with options: addition:digits=3,order=ones")]
-RecipeName = Annotated[str, typer.Option("--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")]
-Settings = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE: change a field of the recipe; repeat")]
-Threads = Annotated[int, typer.Option(min=1, max=limits.PROCESSES, help="of PyTorch; tiny models are fastest with one")]
+    from ..training import Event, Training
 
 
 @app.command("train")
@@ -57,7 +53,7 @@ def train_(
         from ..blueprints import make
         from ..training.loop import Run
         from ..training.watch import History, Lines, LiveView, answer_names, earlier, floors
-    chosen = choose_recipe(recipe, goal, settings)
+    chosen = choose_recipe(recipe, goal, settings or ())
     plan = make(blueprint) if blueprint else None
     first, truth = _model_for(goal, start, "--start"), _model_for(goal, teacher, "--teacher")
     if file.suffix != ".safetensors":
@@ -111,77 +107,7 @@ def train_(
     raise typer.Exit(0 if all(r["reached"] for r in rows) else 1)
 
 
-def list_recipes(name: str, as_json: bool) -> None:
-    """Each recipe with the fields that differ from the defaults; as JSON, all fields: what --recipe FILE.json reads."""
-    with needs_torch():
-        from ..training.recipe import Recipe
-        from ..training.recipes import RECIPES, recipe
-    found = [recipe(name)] if name else list(RECIPES.values())
-    if as_json:
-        rows = [r.to_json() for r in found]
-        return print_json(rows[0] if name else {"recipes": rows})
-    for r in found:
-        out.print(r.name, style="bold")
-        plain = Recipe(name=r.name).to_json()
-        changed = [shlex.quote(f"{n}={v}") for n, v in r.to_json().items() if v != plain[n]]
-        out.print(Padding(" ".join(changed), (0, 0, 0, 4)), style="dim")
-
-
 # ── what is asked for ──────────────────────────────────────────────────────────────────────────
-@contextmanager
-def needs_torch() -> Iterator[None]:
-    """Around imports of the trainer: says what to install where PyTorch is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as e:
-        if (e.name or "").partition(".")[0] != "torch":
-            raise
-        missing = "training needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
-        raise GlassformerError(missing) from None
-
-
-def choose_recipe(name: str, task: Task, settings: list[str] | None = None) -> "Recipe":
-    """A recipe by name or from a file ("" for the task's own), with fields set by FIELD=VALUE texts."""
-    from ..training.recipes import default_for, recipe
-
-    if name.endswith((".json", ".toml")):
-        chosen = read_recipe(Path(name))
-    else:
-        chosen = recipe(name or default_for(task.ref.partition(":")[0]))
-    texts: dict[str, str] = {}
-    for setting in settings or []:
-        field, equals, text = setting.partition("=")
-        if not equals:
-            raise GlassformerError(f"--set {setting} — expected FIELD=VALUE, such as lr=0.01")
-        texts[field.strip()] = text.strip()
-    return chosen.override(texts)
-
-
-def read_recipe(path: Path) -> "Recipe":
-    """A recipe from a file of fields and values; what it leaves out is as in Recipe()."""
-    from ..training.recipe import Recipe, option
-
-    text = read_text(path, limits.TEXT)
-    try:
-        values = parse_json(text, path) if path.suffix == ".json" else _toml(path, text)
-    except (ValueError, RecursionError) as e:
-        raise GlassformerError(f"{path} — not TOML: {e}") from None
-    if not isinstance(values, dict):
-        raise GlassformerError(f"{path} — expected fields of a recipe and their values")
-    try:
-        return Recipe(**{"name": path.stem} | {n: option(n).check(v) for n, v in values.items()})
-    except GlassformerError as e:
-        raise GlassformerError(f"{path} — {e}") from None
-
-
-def _toml(path: Path, text: str) -> Any:
-    try:
-        import tomllib
-    except ModuleNotFoundError:
-        raise GlassformerError(f"{path} — TOML needs Python 3.11; use JSON") from None
-    return tomllib.loads(text)
-
-
 def _model_for(task: Task, ref: str, what: str) -> Model | None:
     if not ref:
         return None

@@ -1,0 +1,43 @@
+"""What train and ablate have in common, and `list recipes`: a task, a recipe, and a trainer that needs PyTorch."""
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.padding import Padding
+
+from .. import limits
+from ..errors import GlassformerError
+from ..training.recipes import RECIPES, recipe
+from .common import out, print_json
+
+TaskRef = Annotated[str, typer.Argument(help="a task with options: addition:digits=3,order=ones")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE: change a field of the recipe; repeat")]
+Threads = Annotated[int, typer.Option(min=1, max=limits.PROCESSES, help="of PyTorch; tiny models are fastest with one")]
+
+
+@contextmanager
+def needs_torch() -> Iterator[None]:
+    """Around imports of the trainer: says what to install where PyTorch is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as e:
+        if (e.name or "").partition(".")[0] != "torch":
+            raise
+        missing = "training needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
+        raise GlassformerError(missing) from None
+
+
+def list_recipes(name: str, as_json: bool) -> None:
+    """Each recipe with the fields that differ from the defaults; as JSON, all fields: what --recipe FILE.json reads."""
+    found = [recipe(name)] if name else list(RECIPES.values())
+    if as_json:
+        rows = [r.to_json() for r in found]
+        return print_json(rows[0] if name else {"recipes": rows})
+    for r in found:
+        out.print(r.name, style="bold")
+        changed = [shlex.quote(f"{n}={v}") for n, v in r.changed().items() if n != "name"]
+        out.print(Padding(" ".join(changed), (0, 0, 0, 4)), style="dim")
