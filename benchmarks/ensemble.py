@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from glassformer import load_task
 from glassformer.counting import count
 from glassformer.training import Recipe
-from glassformer.training.loop import Run
+from glassformer.training.loop import Trainer
 
 TASK = load_task("addition:digits=10,order=ones")
 RECIPE = Recipe(
@@ -91,12 +91,12 @@ def main():
     options = parser.parse_args()
     recipe = replace(RECIPE, batch=options.batch)
     torch.set_num_threads(1)
-    runs = {"ensemble": Run(TASK, recipe, range(options.seeds))}
+    runs = {"ensemble": Trainer(TASK, recipe, range(options.seeds))}
     parameters = count(runs["ensemble"].model(0)).total
     report = {"parameters": parameters, "seeds": options.seeds, "batch": options.batch}
     assert report["parameters"] == sum(p.numel() for p in Peer().parameters())
     if not options.no_compile:
-        runs["compiled"] = Run(TASK, recipe, range(options.seeds), compile=True)
+        runs["compiled"] = Trainer(TASK, recipe, range(options.seeds), compile=True)
         start = time.perf_counter()
         runs["compiled"]._step()
         report["compile_seconds"] = time.perf_counter() - start

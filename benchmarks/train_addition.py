@@ -23,7 +23,7 @@ from torch import nn
 
 from glassformer import load_task
 from glassformer.training.data import Data
-from glassformer.training.loop import Run
+from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
 from glassformer.verification import verify
 
@@ -99,7 +99,7 @@ def peer(seed, train, test, answer):
 def ours(seed, all_pairs):
     """The same for `fast`; and how long until all 1,000,000 pairs are right, if asked for."""
     task = load_task("addition:order=ones")
-    run = Run(task, replace(recipe("fast"), stable=0), [seed])
+    run = Trainer(task, replace(recipe("fast"), stable=0), [seed])
     run.clock = time.process_time
     first, hard = None, np.zeros((0, 2), np.int64)
     for event in run.events():

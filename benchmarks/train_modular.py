@@ -20,7 +20,7 @@ import torch
 
 from glassformer import load_task
 from glassformer.claims.book import history
-from glassformer.training.loop import Run, fit
+from glassformer.training.loop import Trainer, fit
 from glassformer.training.recipes import recipe
 
 GROK = ("grok-0", "grok-1", "grok-2")
@@ -43,7 +43,7 @@ def frequencies(model, share=0.9):
 
 
 def step_seconds(name, steps=10):
-    run = Run(load_task("modular-addition"), recipe(name), [0])
+    run = Trainer(load_task("modular-addition"), recipe(name), [0])
     times = []
     for _ in range(steps + 2):
         began = time.process_time()

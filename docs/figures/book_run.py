@@ -7,8 +7,8 @@ from glassformer import show
 from glassformer.claims.book import history
 from glassformer.training import Training
 from glassformer.training.events import Watcher
+from glassformer.training.floor import answer_names, floors
 from glassformer.training.recipes import recipe
-from glassformer.training.watch import answer_names, floors
 
 task, book = gf.load_task("addition:order=ones"), recipe("book")
 past = history("book")

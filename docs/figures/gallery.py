@@ -18,7 +18,7 @@ from glassformer.lens.inspect import inspect
 from glassformer.lens.rank import updates
 from glassformer.show import attention, embeddings, interventions, rank, style
 from glassformer.show.inspect import figures
-from glassformer.training.loop import Run
+from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
 
 style.DPI = 100
@@ -48,7 +48,7 @@ for text in ("999+1",):
 mirror = load_task(reverser)
 save(attention.grid([("addition", *shown(adder, task, "123+456")), ("reversal", *shown(reverser, mirror, "12345"))]),
      "addition-and-reversal")  # fmt: skip
-start = Run(task, recipe("fast"), [4]).model(0)
+start = Trainer(task, recipe("fast"), [4]).model(0)
 save(embeddings.before_and_after(before_and_after(start, adder)), "tokens-before-after")
 save(embeddings.before_and_after(before_and_after(start, adder, "positions")), "positions-before-after")
 save(rank.updates_figure(updates(start, adder, task, rows[:1_000])), "lora")

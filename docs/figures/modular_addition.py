@@ -7,7 +7,7 @@ from glassformer import show
 from glassformer.lens.embeddings import token_embeddings
 from glassformer.lens.modular.apart import progress, take_apart
 from glassformer.show import embeddings, fourier
-from glassformer.training.loop import Run
+from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
 
 HERE = Path(__file__).parent
@@ -22,7 +22,7 @@ figures = {
     "right": fourier.right_logits([("trained", trained), ("hand-made clock", clock), ("hand-made pizza", pizza)]),
 }
 
-run = Run(task, recipe("grok-fast"), [0])
+run = Trainer(task, recipe("grok-fast"), [0])
 models = [(0, run.model(0))]
 models += [(event.step, run.model(0)) for event in run.events() if event.kind == "evaluation" and event.step % 20 == 0]
 history = progress(models, task, run.data.train_rows)

@@ -9,7 +9,7 @@ import pytest
 from glassformer import GlassformerError
 from glassformer.show import save, style, training_curves
 from glassformer.training.events import Event
-from glassformer.training.watch import Floor
+from glassformer.training.floor import Floor
 
 FLOORS = [Floor(0, 0.9594), Floor(1, 1.1513), Floor(2, 1.3432)]
 

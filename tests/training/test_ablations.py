@@ -114,7 +114,7 @@ def test_an_error_is_an_error(monkeypatch):
         yield from ()
         raise GlassformerError("in the midst of it")
 
-    monkeypatch.setattr(ablations.Run, "events", fail)
+    monkeypatch.setattr(ablations.Trainer, "events", fail)
     with pytest.raises(GlassformerError, match="in the midst of it"):
         results(ONES, SHORT, [0, 1], ["baseline"])
 
@@ -124,13 +124,13 @@ def test_an_error_is_an_error(monkeypatch):
 def trained(monkeypatch):
     """What was trained, as (positions, seeds)."""
     calls = []
-    real = ablations.Run
+    real = ablations.Trainer
 
     def run(task, recipe, seeds, **options):
         calls.append((recipe.positions, list(seeds)))
         return real(task, recipe, seeds, **options)
 
-    monkeypatch.setattr(ablations, "Run", run)
+    monkeypatch.setattr(ablations, "Trainer", run)
     return calls
 
 

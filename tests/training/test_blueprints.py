@@ -9,7 +9,7 @@ from glassformer.checkpoint import load as read
 from glassformer.checkpoint import save
 from glassformer.counting import count
 from glassformer.training import fit, fit_many
-from glassformer.training.loop import Run
+from glassformer.training.loop import Trainer
 from training.small import TASK, furthest, recipe
 
 TWO = recipe(n_layers=2, optimizer="muon", extras="norms mlp attention")
@@ -27,7 +27,7 @@ def base(tmp_path_factory):
 def test_a_blueprint_trains_and_is_what_it_says(ref, base, tmp_path):
     ref = f"lora:base={base},rank=1" if ref == "lora" else ref
     r, plan, out = TWO.override({"weight_decay": "0"}), make(ref), tmp_path / "x.safetensors"
-    run = Run(TASK, r, [5], blueprint=plan)
+    run = Trainer(TASK, r, [5], blueprint=plan)
     first = run.model(0).map(lambda w: w.numpy())
     shapes = {n: tuple(w.shape) for n, w in first.weights.items()}
     assert {n: tuple(t.shape[1:]) for n, t in run.theta.items()} == plan.theta_shapes(shapes)
@@ -49,7 +49,7 @@ def test_low_rank_is_of_low_rank():
 
 def test_lora_changes_the_matrices_of_a_frozen_base_by_a_low_rank(base):
     frozen = read(base)
-    begun = Run(TASK, TWO, [5], blueprint=make(f"lora:base={base}")).model(0)
+    begun = Trainer(TASK, TWO, [5], blueprint=make(f"lora:base={base}")).model(0)
     assert furthest(begun.map(lambda w: w.numpy()), frozen) == 0
     t = fit(TASK, TWO, 5, blueprint=make(f"lora:base={base},rank=1"))
     for name, w in frozen.weights.items():
@@ -88,7 +88,7 @@ def test_shared_layers_are_one_layer():
 
 
 def test_a_rotated_run_starts_as_the_same_function():
-    runs = (Run(TASK, TWO, [5], blueprint=make(b)) for b in ("dense", "rotated:seed=4"))
+    runs = (Trainer(TASK, TWO, [5], blueprint=make(b)) for b in ("dense", "rotated:seed=4"))
     plain, turned = (run.model(0).map(lambda w: w.numpy()) for run in runs)
     assert furthest(plain, turned) < 1e-12
     assert np.abs(turned.theta["embed.W_E"] - plain.weights["embed.W_E"]).max() > 0.1  # in another basis

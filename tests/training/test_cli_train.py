@@ -197,7 +197,7 @@ BAD = [
 @pytest.mark.parametrize("words,part", BAD)
 def test_bad_input(call, tmp_path, monkeypatch, words, part):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("glassformer.training.loop.Run.events", lambda run: pytest.fail("training began"))
+    monkeypatch.setattr("glassformer.training.loop.Trainer.events", lambda run: pytest.fail("training began"))
     more = [] if "--out" in words or words[0] == "list" else ["--out", "a.safetensors"]
     status, out, err = call(*words, *more)
     assert status == 2 and out == "" and part in err and err.startswith("error: ") and err.count("\n") == 1
@@ -222,12 +222,12 @@ def test_a_history_that_exists_is_not_lost_to_a_bad_call(call, tmp_path):
 
 
 def test_another_runs_state_is_not_resumed(call, tmp_path, monkeypatch):
-    from glassformer.training.loop import Run
+    from glassformer.training.loop import Trainer
 
     def die(run, members):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Run, "_finish", die)
+    monkeypatch.setattr(Trainer, "_finish", die)
     path = tmp_path / "a.safetensors"
     call("train", TASK, "--out", path, *settings())
     assert (tmp_path / "a.run.safetensors").exists()

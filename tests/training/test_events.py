@@ -3,9 +3,11 @@
 import itertools
 import json
 
+import pytest
+
 from glassformer import load_task
 from glassformer.training import Event, fit
-from glassformer.training.events import Watcher
+from glassformer.training.events import Watcher, in_words, percent
 from training.small import TASK, recipe
 
 
@@ -104,3 +106,22 @@ def test_events_are_plain_data(tmp_path):
     assert kinds[0] == "checkpoint" and kinds[-1] == "done" and kinds.count("evaluation") == 4
     assert json.loads(lines[-1])["data"]["training"]["status"] == "done"
     assert Event(**json.loads(lines[0])).data["path"].endswith("x.run.safetensors")
+
+
+# ── in words ───────────────────────────────────────────────────────────────────────────────────
+def test_only_all_is_100_percent():
+    assert [percent(x) for x in (1.0, 0.99999, 0.5, 0.0)] == ["100 %", "99.99 %", "50.00 %", "0.00 %"]
+
+
+@pytest.mark.parametrize("kind,data,words", [
+    ("digit learned", {"digit": 1, "accuracy": 0.995}, "answer digit 2 of 3 learned (99.50 % right)"),
+    ("digit learned", {"digit": 2, "accuracy": 1.0}, "answer token <EOS> learned (100 % right)"),
+    ("memorising", {"loss": 0.9, "floor": 0.9594}, "the training loss 0.9000 is under the floor 0.9594"),
+    ("memorising", {"train_accuracy": 1.0, "accuracy": 0.031}, "100 % of training rows right, 3.10 % of test rows"),
+    ("fitted", {"accuracy": 0.995}, "99.50 % of training rows"),
+    ("generalised", {"accuracy": 0.995}, "99.50 % of test rows"),
+    ("grokking", {"fitted_at": 1400}, "long after training rows (step 1,400)"),
+    ("stable", {"since": 9500, "accuracy": 1.0}, "at success since step 9,500"), ("stranger", {"x": 1}, "stranger x=1"),
+])  # fmt: skip
+def test_turning_points_in_words(kind, data, words):
+    assert words in in_words(Event(kind, 7, 0, data), ["1", "2", "<EOS>"])

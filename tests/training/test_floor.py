@@ -1,4 +1,4 @@
-"""The floors that tasks state, against entropies counted over whole domains; and their easier rows."""
+"""What losses mean: the floors that tasks state, against entropies counted over whole domains; and easier rows."""
 
 import math
 from collections import defaultdict
@@ -7,6 +7,10 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load_task
+from glassformer.training.floor import Floor, answer_names, floors
+from glassformer.training.recipe import Recipe
+
+LN10 = math.log(10)
 
 
 def counted_floor(task) -> float:
@@ -74,3 +78,35 @@ def test_exact_lists_have_no_shorter_ones():
         task.simpler(task.sample(5, np.random.default_rng(0)), 2)
     with pytest.raises(GlassformerError, match="no levels"):
         load_task("add-digit").simpler(np.zeros((1, 2), int), 1)
+
+
+# ── what a loss says of the answer's digits ────────────────────────────────────────────────────
+def test_the_floors_of_the_book():
+    """Its logged plateaus: 0.9594 with every digit known, 1.1513, 1.3432, 1.5351 with one, two, three unknown."""
+    task = load_task("addition:order=ones")
+    task.floor = lambda: 5 * LN10 / 12
+    found = floors(task, Recipe(loss="all"))
+    assert [f.unknown for f in found] == [0, 1, 2, 3]  # the carry is no die, <EOS> no surprise
+    assert [round(f.loss, 4) for f in found] == [0.9594, 1.1513, 1.3432, 1.5351]
+    assert str(found[0]) == "every digit known" and str(found[1]) == "1 digit unknown"
+
+
+def test_floors_of_a_loss_on_the_answer():
+    found = floors(load_task("addition:order=ones"), Recipe())
+    assert [f.loss for f in found] == pytest.approx([k * LN10 / 5 for k in range(4)], abs=1e-4)
+    focal = floors(load_task("addition:order=ones"), Recipe(focal=2.0))
+    assert [f.loss for f in focal] == pytest.approx([0.81 * k * LN10 / 5 for k in range(4)], abs=1e-4)
+    modular = floors(load_task("modular-addition:p=13"), Recipe())
+    assert [f.loss for f in modular] == pytest.approx([0, math.log(13)])
+
+
+def test_where_there_are_no_floors():
+    task = load_task("addition:digits=2")
+    task.floor = lambda: None
+    assert floors(task, Recipe(loss="all")) == []
+    assert floors(load_task("addition:digits=2,padding=none"), Recipe()) == [Floor(0, 0.0)]
+
+
+def test_names_of_answer_digits():
+    assert answer_names(load_task("addition:order=ones")) == ["1", "2", "3", "4", "<EOS>"]
+    assert answer_names(load_task("addition:digits=2,padding=none")) == ["1", "2", "3", "4"]

@@ -14,7 +14,7 @@ from glassformer import GlassformerError, load, load_task
 from glassformer.checkpoint import digest
 from glassformer.checkpoint import load as read
 from glassformer.training import fit, fit_many, train
-from glassformer.training.loop import Run
+from glassformer.training.loop import Trainer
 from glassformer.training.loss import right
 from glassformer.verification import verify
 from training.small import TASK, furthest, recipe
@@ -34,7 +34,7 @@ SCHEDULES = {
 def test_an_ensemble_is_its_members(schedule, optimizer):
     r = recipe(schedule=schedule, optimizer=optimizer, ema=0.9, focal=2.0, grokfast=1.0, steps=50, evaluate_every=25)
     r = r.override({k: str(v) for k, v in SCHEDULES[schedule].items()})
-    run = Run(TASK, r, [3, 5])
+    run = Trainer(TASK, r, [3, 5])
     together = {e.member: e.data["training"] for e in run.events() if e.kind == "done"}
     alone = fit(TASK, r, 5)
     assert furthest(together[5].model, alone.model) < 1e-12
@@ -90,7 +90,7 @@ def test_divergence_stops_with_a_clear_word_and_the_last_good_model(tmp_path):
 
 def test_a_member_that_diverges_leaves_the_others_alone():
     r = recipe(steps=20, evaluate_every=5)
-    run, done, good = Run(TASK, r, [0, 1, 2]), {}, None
+    run, done, good = Trainer(TASK, r, [0, 1, 2]), {}, None
     for event in run.events():
         if event.kind == "evaluation" and event.step == 10 and event.member == 2:
             good = run.model(1)
@@ -162,7 +162,7 @@ def test_a_teachers_words_are_the_truth():
 # ── ablations as taps; accuracy ────────────────────────────────────────────────────────────────
 def test_no_attention_leaves_attention_untrained():
     r = recipe(tap="no-attention", weight_decay=0.0)
-    begun, ended = Run(TASK, r, [0]).model(0), fit(TASK, r, 0).model
+    begun, ended = Trainer(TASK, r, [0]).model(0), fit(TASK, r, 0).model
     moved = {n for n, w in ended.weights.items() if not np.array_equal(w, begun.weights[n].numpy())}
     assert "blocks.0.mlp.W_in" in moved and not any(".attn." in n for n in moved)
     together = fit_many(TASK, recipe(tap="no-residual"), [0, 1])
@@ -185,7 +185,7 @@ def test_wait_does_not_decay_before_the_hardest_level():
     """A loss that is low on easy rows says nothing about the hard ones."""
     patient = recipe(schedule="wait", wait_loss=1e9, decay_steps=10, steps=80, data="fresh", test_rows=20)
     for curriculum, begins in (("", 20), ("1@0 2@30", 50)):
-        run = Run(load_task("addition:digits=2,order=ones"), replace(patient, curriculum=curriculum), [0])
+        run = Trainer(load_task("addition:digits=2,order=ones"), replace(patient, curriculum=curriculum), [0])
         for _ in range(60):
             run._step()
         assert run.decay_at.tolist() == [begins]

@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from glassformer.model import forward
-from glassformer.training.loop import Run
+from glassformer.training.loop import Trainer
 from glassformer.training.optim import Optimizer, newton_schulz
 from training.small import TASK, recipe
 
@@ -19,7 +19,7 @@ def gradients(step, members=1):
 
 def test_a_run_is_a_plain_loop_with_adamw():
     r = recipe(warmup=5, schedule="cosine", steps=30, weight_decay=0.1, clip=0.5, n_layers=2, evaluate_every=1000)
-    run = Run(TASK, r, [3])
+    run = Trainer(TASK, r, [3])
     weights = {n: w.clone().requires_grad_() for n, w in run.model(0).weights.items()}
     adamw = torch.optim.AdamW(weights.values(), lr=r.lr, betas=(r.beta1, r.beta2), weight_decay=0.1)
     losses = []

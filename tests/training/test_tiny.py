@@ -13,7 +13,7 @@ from glassformer.checkpoint import load as read
 from glassformer.checkpoint import save
 from glassformer.counting import count
 from glassformer.model import forward
-from glassformer.training.loop import Run
+from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
 from glassformer.verification import verify
 from helpers import largest_difference
@@ -29,7 +29,7 @@ SHIPPED = {"adder-10-34p.safetensors": ("arc-adder", 34), "adder-10-7p.safetenso
 def small(ref, **fields):
     """A run of a few steps in float64."""
     settings = {"test_rows": 20, "batch": 12, "steps": 6, "evaluate_every": 3, "dtype": "float64"} | fields
-    return Run(TASK, replace(recipe(MADE[ref][0]), **settings), [3], blueprint=make(ref))
+    return Trainer(TASK, replace(recipe(MADE[ref][0]), **settings), [3], blueprint=make(ref))
 
 
 @pytest.mark.parametrize("ref", MADE)
@@ -83,22 +83,23 @@ def test_a_run_goes_on_from_the_numbers_of_its_kind():
     *_, done = small("mirror-adder").events()
     first = done.data["training"].model
     first = replace(first, theta=dict(reversed(first.theta.items())))  # a file's arrays come in any order
-    again = Run(TASK, replace(recipe("tiny-mirror"), dtype="float64"), [0], blueprint=make("mirror-adder"), start=first)
+    r = replace(recipe("tiny-mirror"), dtype="float64")
+    again = Trainer(TASK, r, [0], blueprint=make("mirror-adder"), start=first)
     assert all((again.theta[n][0].numpy() == t).all() for n, t in first.theta.items())
-    other = Run(TASK, replace(recipe("tiny-mirror"), dtype="float64"), [0], blueprint=make("mirror-adder"))
+    other = Trainer(TASK, r, [0], blueprint=make("mirror-adder"))
     assert [*again.theta] == [*other.theta]  # the order decides how sums over all of theta round
     assert any((other.theta[n][0].numpy() != t).any() for n, t in first.theta.items())
     with pytest.raises(GlassformerError, match="begins at random, or with a model of its own kind"):
-        Run(TASK, recipe("tiny-mirror"), [0], blueprint=make("mirror-adder:form=free"), start=first)
+        Trainer(TASK, recipe("tiny-mirror"), [0], blueprint=make("mirror-adder:form=free"), start=first)
 
 
 def test_what_a_blueprint_cannot_make_is_refused():
     with pytest.raises(GlassformerError, match=r"mirror-adder — expected 10 tokens.*no norms.*got .*mlp.W_in \[3, 3\]"):
-        Run(TASK, recipe("tiny-arc"), [0], blueprint=make("mirror-adder"))
+        Trainer(TASK, recipe("tiny-arc"), [0], blueprint=make("mirror-adder"))
     with pytest.raises(GlassformerError, match=r"arc-adder — expected .*QK-norm.*got no blocks.0.attn.q_norm.w"):
-        Run(TASK, recipe("tiny-mirror"), [0], blueprint=make("arc-adder"))
+        Trainer(TASK, recipe("tiny-mirror"), [0], blueprint=make("arc-adder"))
     with pytest.raises(GlassformerError, match=r"got embed.W_E \[14, 3\]"):
-        Run(load_task("addition:digits=2,order=ones"), recipe("tiny-mirror"), [0], blueprint=make("mirror-adder"))
+        Trainer(load_task("addition:digits=2,order=ones"), recipe("tiny-mirror"), [0], blueprint=make("mirror-adder"))
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -11,6 +11,7 @@ from rich.progress import Progress as Bar
 
 from .. import limits, refs
 from ..records import alone, check_writable, make_folder
+from ..training.events import percent
 from ..training.recipes import choose_recipe
 from .common import Interrupted, Json, app, err, out, print_json, table_of
 from .recipes import RecipeName, Settings, TaskRef, Threads, needs_torch
@@ -105,8 +106,6 @@ def _draw(results: "Sequence[Result]", figure: Path, title: str) -> None:
 
 # ── what is said at the end ────────────────────────────────────────────────────────────────────
 def _table_rows(result: "Result") -> "Iterator[tuple[str, ...]]":
-    from ..training.watch import percent
-
     steps = [o.steps for o in result.outcomes]
     ran = f"{min(steps):,}" if min(steps) == max(steps) else f"{min(steps):,} … {max(steps):,}"
     if n := sum(o.status == "diverged" for o in result.outcomes):

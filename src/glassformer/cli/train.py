@@ -16,12 +16,16 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..records import alone, check_writable
 from ..tasks.base import Task
+from ..training.events import Consumer, Event, in_words, percent
+from ..training.floor import answer_names, floors
+from ..training.history import HistoryFile
 from ..training.recipes import choose_recipe
+from ..training.terminal import Lines, LiveView
 from .common import Json, app, err, out, print_json
 from .recipes import RecipeName, Settings, TaskRef, Threads, needs_torch
 
 if TYPE_CHECKING:
-    from ..training import Event, Training
+    from ..training.loop import Trainer, Training
 
 
 @app.command("train")
@@ -51,10 +55,9 @@ def train_(
     goal = refs.load_task(task)
     with needs_torch():
         from ..blueprints import make
-        from ..training.loop import Run
-        from ..training.watch import History, Lines, LiveView, answer_names, earlier, floors
+        from ..training.loop import Trainer
     chosen = choose_recipe(recipe, goal, settings or ())
-    plan = make(blueprint) if blueprint else None
+    form = make(blueprint) if blueprint else None
     first, truth = _model_for(goal, start, "--start"), _model_for(goal, teacher, "--teacher")
     if file.suffix != ".safetensors":
         raise GlassformerError(f"--out {file} — a model's file ends in .safetensors")
@@ -66,32 +69,27 @@ def train_(
             from .. import show
 
             show.style.check_path(figure)
-        members = list(range(seed, seed + seeds))
         with _interrupts() as interrupted:
-            run = Run(
-                goal, chosen, members, blueprint=plan, start=first, teacher=truth, device=device, threads=threads,
-                out=file if seeds == 1 else None, resume=resume, snapshots=snapshots,
+            trainer = Trainer(
+                goal, chosen, range(seed, seed + seeds), blueprint=form, start=first, teacher=truth, device=device,
+                threads=threads, out=file if seeds == 1 else None, resume=resume, snapshots=snapshots,
                 stop=lambda: bool(interrupted()),
             )  # fmt: skip
             names, stairs = answer_names(goal), floors(goal, chosen)
-            past = earlier(run) if resume else []
             if resume:
-                err.print(f"going on from step {run.step:,} of {chosen.steps:,}")
-            watchers: list[Any] = [History(history, names, past)] if history else []
-            if sys.stderr.isatty():
-                watchers.append(LiveView(err, chosen.steps, names, stairs[0].loss if stairs else None, past))
-            else:
-                watchers.append(Lines(err, names, many=seeds > 1))
-            trainings = _consume(run.events(), watchers)
+                err.print(f"going on from step {trainer.step:,} of {chosen.steps:,}")
+            consumers = _consumers(trainer, names, stairs[0].loss if stairs else None, history)
+            trainings = _consume(trainer.events(), consumers)
         trainings.sort(key=lambda t: t.seed)
         for training, path in zip(trainings, files, strict=True):
-            if seeds > 1:  # the run itself keeps one seed only
+            if seeds > 1:  # the trainer itself keeps one seed only
                 checkpoint.save(training.model, path)
         if figure and any(t.history for t in trainings):
             whose = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
             title = f"{goal.ref}, recipe {chosen.name}, {whose}"
             show.save(show.training_curves(trainings, stairs, names, title), figure)
-    rows = [_report(goal, t, path, seeds == 1, run.data.overlap()) for t, path in zip(trainings, files, strict=True)]
+    overlap = trainer.data.overlap()
+    rows = [_report(goal, t, path, seeds == 1, overlap) for t, path in zip(trainings, files, strict=True)]
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
     else:
@@ -100,7 +98,7 @@ def train_(
         if figure and figure.exists():
             out.print(f"drew {figure}", soft_wrap=True)
     if by := interrupted():
-        err.print(f"interrupted after step {run.step:,} of {chosen.steps:,}")
+        err.print(f"interrupted after step {trainer.step:,} of {chosen.steps:,}")
         if seeds == 1 and "resume" in rows[0]:
             err.print(f"saved {rows[0]['state']}; to go on:\n{rows[0]['resume']}", soft_wrap=True)
         raise typer.Exit(128 + by)
@@ -159,16 +157,27 @@ def _interrupts() -> Iterator[Callable[[], int]]:
             signal.signal(s, handler)
 
 
-def _consume(events: "Iterator[Event]", watchers: list[Any]) -> "list[Training]":
-    """Shows every event to every watcher; the trainings at the end."""
+def _consumers(trainer: "Trainer", names: list[str], floor: float | None, history: Path | None) -> list[Consumer]:
+    """Who is told what happens: the history, and whoever reads what we say."""
+    past = trainer.past()
+    consumers: list[Consumer] = [HistoryFile(history, names, past)] if history else []
+    if sys.stderr.isatty():
+        consumers.append(LiveView(err, trainer.recipe.steps, names, floor, past))
+    else:
+        consumers.append(Lines(err, names, many=len(trainer.seeds) > 1))
+    return consumers
+
+
+def _consume(events: Iterator[Event], consumers: list[Consumer]) -> "list[Training]":
+    """Shows every event to every consumer; the trainings at the end."""
     trainings = []
     with ExitStack() as ends:
-        for watcher in watchers:
-            ends.callback(watcher.close)
+        for consumer in consumers:
+            ends.callback(consumer.close)
         try:
             for event in events:
-                for watcher in watchers:
-                    watcher(event)
+                for consumer in consumers:
+                    consumer(event)
                 if event.kind == "done":
                     trainings.append(event.data["training"])
         except GlassformerError as e:
@@ -198,8 +207,6 @@ def _again() -> str:
 
 
 def _say(task: Task, training: "Training", row: dict[str, Any], names: list[str]) -> None:
-    from ..training.watch import in_words, percent
-
     goal = f"{'reached' if row['reached'] else 'short of'} {percent(training.recipe.success)}"
     out.print(f"{task.ref}, recipe {training.recipe.name}, seed {training.seed}: ", end="")
     out.print(f"{percent(training.accuracy)} of test rows right ({goal})", style="bold", end="")

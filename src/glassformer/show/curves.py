@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from ..training.floor import Floor
     from ..training.loop import Training
-    from ..training.watch import Floor
 
 WIDTH = 7.5  # inches
 STRIP = 0.19  # inches of a digit's row

@@ -20,7 +20,7 @@ from ..limits import MEMBERS, REF, SEED
 from ..records import read_json, write_atomically
 from ..tasks.base import Task
 from .events import Event
-from .loop import Run, Training
+from .loop import Trainer, Training
 from .loss import right
 from .recipe import Recipe, no_such
 
@@ -226,12 +226,12 @@ def ablate(
 
 def _train(case: Case, seeds: Sequence[int], outcomes: dict[int, Outcome], threads: int) -> Iterator[Progress]:
     """Trains a case with these seeds, and puts what became of them into `outcomes`."""
-    run = Run(case.task, case.recipe, seeds, threads=threads)
+    trainer = Trainer(case.task, case.recipe, seeds, threads=threads)
     try:
-        for event in run.events():
+        for event in trainer.events():
             if event.kind == "done":
                 training = event.data["training"]
-                outcomes[training.seed] = _outcome(case, training, run.data.test_rows)
+                outcomes[training.seed] = _outcome(case, training, trainer.data.test_rows)
             yield Progress(case.name, event)
     except GlassformerError:
         if not outcomes.keys() >= set(seeds):  # else the last one left has diverged, which is a result

@@ -4,14 +4,19 @@
 test accuracy that rises long after training accuracy (grokking), success that stays.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from .recipe import Recipe
 
+ROUTINE = {"step", "evaluation", "checkpoint", "done"}  # all other events are turning points
 LEARNED = 0.99  # share of test rows from which a digit, or a whole set, counts as learned
 LONG = 2.0  # test accuracy that takes so many times the steps of training accuracy is grokking
 UNDER = 0.02  # training loss so far under the floor is memorising
+
+Report = dict[str, Any]  # an evaluation: step, loss, accuracy, digits, seconds; train_accuracy, classes
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,14 @@ class Event:
         return {"kind": self.kind, "step": self.step, "member": self.member, "data": data}
 
 
+class Consumer(Protocol):
+    """Who is told of a run: a file, a terminal."""
+
+    def __call__(self, event: Event) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Watcher:
     """Follows one run's evaluations and says what they mean. Its state is plain data, to be saved with the run."""
 
@@ -38,7 +51,7 @@ class Watcher:
         self.in_a_row = 0
         self.since = 0  # the step of the first of these
 
-    def look(self, step: int, report: dict[str, Any]) -> list[Event]:
+    def look(self, step: int, report: Report) -> list[Event]:
         """The turning points that an evaluation shows for the first time."""
         found = []
 
@@ -77,3 +90,33 @@ class Watcher:
 
     def load(self, state: dict[str, Any]) -> None:
         self.seen, self.in_a_row, self.since = dict(state["seen"]), state["in_a_row"], state["since"]
+
+
+# ── in words ───────────────────────────────────────────────────────────────────────────────────
+def percent(share: float) -> str:
+    """Rounded down, so that only what is whole is called 100 %."""
+    return "100 %" if share >= 1 else f"{math.floor(round(share * 10_000, 6)) / 100:.2f} %"
+
+
+def in_words(event: Event, names: Sequence[str] = ()) -> str:
+    """A turning point as a sentence, without its step."""
+    d = event.data
+    if event.kind == "digit learned":
+        i = d["digit"]
+        name = names[i] if i < len(names) else str(i + 1)
+        what = f"answer digit {name} of {len(names)}" if name.isdecimal() and names else f"answer token {name}"
+        return f"{what} learned ({percent(d['accuracy'])} right)"
+    if event.kind == "memorising" and "floor" in d:
+        return f"memorising: the training loss {d['loss']:.4f} is under the floor {d['floor']:.4f}"
+    if event.kind == "memorising":
+        trained, tested = percent(d["train_accuracy"]), percent(d["accuracy"])
+        return f"memorising: {trained} of training rows right, {tested} of test rows"
+    if event.kind == "fitted":
+        return f"fitted: {percent(d['accuracy'])} of training rows right"
+    if event.kind == "generalised":
+        return f"generalised: {percent(d['accuracy'])} of test rows right"
+    if event.kind == "grokking":
+        return f"grokking: test rows right long after training rows (step {d['fitted_at']:,})"
+    if event.kind == "stable":
+        return f"stable: {percent(d['accuracy'])} of test rows right, at success since step {d['since']:,}"
+    return " ".join([event.kind, *(f"{k}={v}" for k, v in d.items())])

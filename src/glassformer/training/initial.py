@@ -1,23 +1,44 @@
-"""Weights to begin with."""
-
-from collections.abc import Mapping
-from typing import Any
+"""What a run begins with: the model's config and arrays, and the theta of each member."""
 
 import numpy as np
 
-from ..model import Config
-from .recipe import Recipe
+from .. import arrays
+from ..arrays import Array
+from ..blueprints import Blueprint, Shapes
+from ..errors import GlassformerError
+from ..model import Config, Model
+from ..tasks.base import Task
+from .recipe import Architecture
 
 
-def initial_weights(
-    recipe: Recipe, c: Config, shapes: Mapping[str, tuple[int, ...]], rng: np.random.Generator
-) -> dict[str, Any]:
+def architecture(recipe: Architecture, task: Task, length: int, start: Model | None) -> tuple[Config, Shapes]:
+    """Config and shapes of the model to begin with, else of the recipe for examples of so many tokens."""
+    if start:
+        return start.config, {n: tuple(w.shape) for n, w in start.weights.items()}
+    config = recipe.config(len(task.vocabulary), length)
+    return config, recipe.weight_shapes(config)
+
+
+def initial_theta(
+    recipe: Architecture, config: Config, shapes: Shapes, blueprint: Blueprint, start: Model | None, seed: int
+) -> dict[str, Array]:
+    """One member's theta: that of the model to begin with, or what the blueprint makes of weights."""
+    if start and start.theta and start.blueprint == blueprint.ref:  # of the same kind: its very numbers
+        # in the blueprint's order: that of a file's arrays is not fixed, and sums over theta round by order
+        return {n: arrays.numpy(start.theta[n]) for n in blueprint.theta_shapes(shapes)}
+    if start and blueprint.at_random:
+        raise GlassformerError(f"start — {blueprint.ref} begins at random, or with a model of its own kind")
+    rng = np.random.default_rng([seed, 0])
+    return blueprint.start(start.weights if start else initial_weights(recipe, config, shapes, rng), rng)
+
+
+def initial_weights(recipe: Architecture, c: Config, shapes: Shapes, rng: np.random.Generator) -> dict[str, Array]:
     """Gains 1. "uniform": matrices and biases within ±1/sqrt(fan in), as PyTorch's Linear; embeddings normal.
 
     "normal": everything normal with deviation 1/sqrt(d_model), the head 1/sqrt(vocabulary), biases 0, as in the usual
     grokking experiments.
     """
-    weights: dict[str, Any] = {}
+    weights: dict[str, Array] = {}
     for name, shape in shapes.items():
         last = name.split(".")[-1]
         if last == "w":

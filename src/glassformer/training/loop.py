@@ -7,8 +7,6 @@ Same seed, recipe and machine: same bits. A member of an ensemble follows its si
 100 steps in float64, while in float32 the two drift apart, as any two runs do that differ by a rounding.
 """
 
-import contextlib
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,26 +16,26 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import arrays
+from ..arrays import Array
 from ..blueprints import Blueprint
 from ..blueprints.dense import Dense
 from ..checkpoint import digest, save
 from ..errors import GlassformerError
-from ..limits import MEMBERS, PROCESSES, SEED, afford, within
-from ..model import Config, Model
+from ..model import Model
 from ..records import remove
 from ..tasks.base import Task
+from .checks import check_call, check_memory, find_device
 from .data import Data
-from .events import Event, Watcher
-from .initial import initial_weights
+from .events import Event, Report, Watcher
+from .floor import answer_names
+from .initial import architecture, initial_theta
 from .loss import Objective, Theta, right
 from .optim import Optimizer
 from .recipe import Recipe
-from .state import load_state, save_state, snapshot_folders, snapshot_path, state_path
-from .watch import answer_names
+from .schedule import decay_begins, rates, smoothed
+from .snapshots import snapshot_folders, snapshot_path
+from .state import check_fits, check_identity, load_state, save_state, state_path
 
-SMOOTH = 0.95  # of the loss that schedule=wait looks at
-WARM_LOSS = 20  # steps that the smoothed loss needs to see a harder level of the curriculum
 EXPLODED = 1e6  # a norm of theta, as a multiple of what it was at first (or of 1), that no sound run comes near
 
 
@@ -52,7 +50,7 @@ class Training:
     seconds: float  # of steps alone; an ensemble's time is shared out
     accuracy: float  # at the last evaluation
     status: str  # done, stable, hopeless, diverged (the model is then the last good one), interrupted
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[Report] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -74,12 +72,12 @@ def fit_many(task: Task, recipe: Recipe, seeds: Sequence[int], **options: Any) -
 
 
 def train(task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), **options: Any) -> Iterator[Event]:
-    """Yields events; for each member a last one, "done", whose data has the Training. Options as of `Run`."""
-    return Run(task, recipe, seeds, **options).events()
+    """Yields events; for each member a last one, "done", whose data has the Training. Options as of `Trainer`."""
+    return Trainer(task, recipe, seeds, **options).events()
 
 
-class Run:
-    """A run in progress."""
+class Trainer:
+    """A run in progress, of one member or of many at once: each has a seed, a theta and a history of its own."""
 
     def __init__(
         self, task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), *, blueprint: Blueprint | None = None,
@@ -94,62 +92,49 @@ class Run:
         of several seeds, each has a folder of its own within it. `stop`: asked after every step; True ends the run
         after saving.
         """
-        if len(set(seeds)) != len(seeds) or not seeds:
-            raise GlassformerError(f"seeds — expected different numbers, got {list(seeds)}")
-        if (out or resume) and len(seeds) > 1:
-            raise GlassformerError("an ensemble is not saved while it runs: train one seed to keep its state")
-        if resume and not out:
-            raise GlassformerError("resume — needs the file that the run was writing to: out=FILE")
         blueprint = blueprint or Dense()
         start = start or blueprint.base
-        for what, model in (("start", start), ("teacher", teacher)):
-            if model and model.vocabulary != task.vocabulary:
-                raise GlassformerError(f"{what} — its vocabulary {model.vocabulary} is not that of {task.ref}")
-        within("train — threads", threads, 1, PROCESSES)
-        within("train — the number of seeds", len(seeds), 1, MEMBERS)
-        for seed in seeds:
-            within("train — a seed", seed, 0, SEED)
-        _afford(task, recipe, len(seeds), start)
+        check_call(task, seeds, {"start": start, "teacher": teacher}, threads, bool(out), resume)
+        check_memory(task, recipe, len(seeds), start)
         torch.set_num_threads(threads)
         self.task, self.recipe, self.blueprint = task, recipe, blueprint
         self.start, self.teacher, self.out, self.stop = start, teacher, out, stop
-        self.device, self.seeds = _device(device), list(seeds)
+        self.device, self.seeds = find_device(device), list(seeds)
         self.data = Data(task, recipe)
-        self.config: Config = start.config if start else recipe.config(len(task.vocabulary), self.data.length)
+        self.classes, self.class_of = np.unique(task.classes(self.data.test_rows), return_inverse=True)
+        self.config, shapes = architecture(recipe, task, self.data.length, start)
         if self.data.length - 1 > self.config.n_ctx:
             raise GlassformerError(f"start — its block of {self.config.n_ctx} is too short for {task.ref}")
-        shapes = {n: tuple(w.shape) for n, w in start.weights.items()} if start else recipe.weight_shapes(self.config)
-        self.objective = Objective(self.config, shapes, self.blueprint, recipe, teacher, compile)
-        begun = []
-        for seed in seeds:
-            rng = np.random.default_rng([seed, 0])
-            weights = start.weights if start else initial_weights(recipe, self.config, shapes, rng)
-            if start and start.theta and start.blueprint == blueprint.ref:  # of the same kind: its very numbers
-                # in the blueprint's order: that of a file's arrays is not fixed, and sums over theta round by order
-                begun.append({n: arrays.numpy(start.theta[n]) for n in blueprint.theta_shapes(shapes)})
-            elif start and blueprint.at_random:
-                raise GlassformerError(f"start — {blueprint.ref} begins at random, or with a model of its own kind")
-            else:
-                begun.append(blueprint.start(weights, rng))
-        self.theta: Theta = {
-            n: torch.tensor(np.stack([b[n] for b in begun]), dtype=getattr(torch, recipe.dtype), device=self.device)
-            for n in begun[0]
-        }
-        self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if recipe.ema else {}
-        self.optimizer = Optimizer(self.theta, recipe)
-        self.too_large = EXPLODED * np.maximum(_norms(self.theta), 1.0)
-        self.good: Theta = {n: t.clone() for n, t in self.theta.items()}  # as at the last evaluation
-        self.watchers = [Watcher(recipe, s, task.floor()) for s in seeds]
-        self.smooth = np.full(len(seeds), np.nan)
-        self.decay_at = np.full(len(seeds), -1)
-        self.history: dict[int, list[dict[str, Any]]] = {s: [] for s in seeds}
-        self.found: dict[int, list[Event]] = {s: [] for s in seeds}
-        self.classes, self.class_of = np.unique(task.classes(self.data.test_rows), return_inverse=True)
+        self.objective = Objective(self.config, shapes, blueprint, recipe, teacher, compile)
+        self._begin_members()
         self.step, self.seconds = 0, 0.0
         self.clock = time.perf_counter  # of the training steps; a benchmark may take processor time
         self.folders = snapshot_folders(snapshots, seeds, resume) if snapshots else {}
         if resume:
             self._load()
+
+    def _begin_members(self) -> None:
+        """All that is each member's own, as it is before the first step."""
+        r, shapes = self.recipe, self.objective.shapes
+        begun = [initial_theta(r, self.config, shapes, self.blueprint, self.start, seed) for seed in self.seeds]
+        self.theta: Theta = {
+            n: torch.tensor(np.stack([b[n] for b in begun]), dtype=getattr(torch, r.dtype), device=self.device)
+            for n in begun[0]
+        }
+        self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if r.ema else {}
+        self.good: Theta = {n: t.clone() for n, t in self.theta.items()}  # as at the last evaluation
+        self.too_large = EXPLODED * np.maximum(_norms(self.theta), 1.0)
+        self.optimizer = Optimizer(self.theta, r)
+        self.smooth = np.full(len(self.seeds), np.nan)  # losses
+        self.decay_at = np.full(len(self.seeds), -1)
+        self.watchers = [Watcher(r, seed, self.task.floor()) for seed in self.seeds]
+        self.history: dict[int, list[Report]] = {seed: [] for seed in self.seeds}
+        self.found: dict[int, list[Event]] = {seed: [] for seed in self.seeds}  # turning points
+
+    @property
+    def kept(self) -> Theta:
+        """What is evaluated and kept: the average of theta where there is one."""
+        return self.average or self.theta
 
     def events(self) -> Iterator[Event]:
         """Trains, and yields what happens."""
@@ -174,33 +159,26 @@ class Run:
                 yield from self._finish([(s, "interrupted") for s in self.seeds])
         yield from self._finish([(s, "done") for s in self.seeds])
 
+    def past(self) -> list[Event]:
+        """What a resumed run has behind it, in the order in which it happened."""
+        seed = self.seeds[0]
+        events = [Event("evaluation", report["step"], seed, report) for report in self.history[seed]] + self.found[seed]
+        return sorted(events, key=lambda e: e.step)  # stable: an evaluation stays before what it showed
+
     # ── one step ───────────────────────────────────────────────────────────────────────────────
-    def _step(self) -> Any:
+    def _step(self) -> Array:
         """Takes a step; returns the losses [N]."""
         gradients, losses = self.objective.gradients(self.theta, *self.data.step(self.seeds, self.step))
-        self.optimizer.step(gradients, self._rates())
+        self.decay_at = decay_begins(self.recipe, self.step, self.smooth, self.decay_at)
+        self.optimizer.step(gradients, rates(self.recipe, self.step, self.decay_at))
         if self.average:
             torch._foreach_lerp_(list(self.average.values()), list(self.theta.values()), 1 - self.recipe.ema)
         self.step += 1
-        out = losses.cpu().numpy()
-        self.smooth = np.where(np.isnan(self.smooth), out, SMOOTH * self.smooth + (1 - SMOOTH) * out)
-        return out
+        found = losses.cpu().numpy()
+        self.smooth = smoothed(self.smooth, found)
+        return found
 
-    def _rates(self) -> Any:
-        """The share of the learning rate that each member uses in this step, [N]."""
-        r, t = self.recipe, self.step
-        warm = min(1.0, (t + 1) / r.warmup) if r.warmup else 1.0
-        begin: Any = {"constant": r.steps, "cosine": r.warmup, "linear": r.decay_from, "wait": t}[r.schedule]
-        if r.schedule == "wait":
-            hardest = max((at for at, _ in r.levels()), default=0)  # what is learned before proves nothing
-            now = (self.decay_at < 0) & (self.smooth < r.wait_loss) & (t >= max(r.warmup, hardest + WARM_LOSS))
-            self.decay_at = np.where(now, t, self.decay_at)
-            begin = np.where(self.decay_at < 0, t, self.decay_at)
-        done = np.clip((t - begin) / (r.decay_steps or np.maximum(r.steps - begin, 1)), 0.0, 1.0)
-        left = 0.5 * (1 + np.cos(math.pi * done)) if r.schedule == "cosine" else 1 - done
-        return warm * (r.last_lr + (1 - r.last_lr) * left) * np.ones(len(self.seeds))
-
-    def _drop_diverged(self, losses: Any, look: bool) -> Iterator[Event]:
+    def _drop_diverged(self, losses: Array, look: bool) -> Iterator[Event]:
         """Ends members with a loss that is not finite or (if we `look`) a huge theta, with the last good one."""
         good = np.isfinite(losses)
         if look:
@@ -208,7 +186,7 @@ class Run:
         if good.all():
             return
         bad, alone = np.nonzero(~good)[0].tolist(), len(self.seeds) == 1
-        for n, t in (self.average or self.theta).items():
+        for n, t in self.kept.items():
             t[bad] = self.good[n][bad]
         history = self.history[self.seeds[bad[0]]]
         yield from self._finish([(self.seeds[i], "diverged") for i in bad])
@@ -220,7 +198,7 @@ class Run:
     # ── looking at it ──────────────────────────────────────────────────────────────────────────
     def model(self, i: int) -> Model:
         """Member i's model as it is now: the average of its weights where one is kept."""
-        theta = {n: t[i].detach().clone() for n, t in (self.average or self.theta).items()}
+        theta = {n: t[i].detach().clone() for n, t in self.kept.items()}
         with torch.no_grad():
             weights = self.objective.weights(theta)
         provenance = {
@@ -234,11 +212,10 @@ class Run:
 
     def _evaluate(self) -> Iterator[Event]:
         finished = []
-        for n, t in (self.average or self.theta).items():
-            self.good[n].copy_(t)
+        self._mark_good()
         self._snapshot()  # before the state: what is resumed after a kill writes the same files again
         for i, seed in enumerate(self.seeds):
-            report = self._report(i)
+            report = self._measure(i)
             self.history[seed].append(report)
             yield Event("evaluation", self.step, seed, report)
             events = self.watchers[i].look(self.step, report)
@@ -253,7 +230,12 @@ class Run:
         else:
             yield from self._save()
 
-    def _report(self, i: int) -> dict[str, Any]:
+    def _mark_good(self) -> None:
+        """What a member that diverges goes back to."""
+        for n, t in self.kept.items():
+            self.good[n].copy_(t)
+
+    def _measure(self, i: int) -> Report:
         """How good member i is, on the whole, a digit and a class of input."""
         model, r = self.model(i), self.recipe
         good = right(model, self.task, self.data.test_rows, r.tap)
@@ -320,82 +302,34 @@ class Run:
         save_state(path, tensors, header)
         yield Event("checkpoint", self.step, seed, {"path": str(path)})
 
-    def _snapshot(self) -> None:
-        for i, seed in enumerate(self.seeds if self.folders else ()):
-            model = self.model(i).map(lambda w: w.cpu().numpy())
-            save(model, snapshot_path(self.folders[seed], self.step))
-
-    def _check_state(self, path: Path, arrays: dict[str, Any], header: dict[str, Any]) -> None:
-        """Refuses arrays that this run does not have, or of other shapes, and figures that it cannot have reached."""
-        wrong = ""
-        must: dict[str, tuple[int, ...]] = {}
-        may: dict[str, tuple[int, ...]] = {}
-        for group, members in (("theta", self.theta), ("average", self.average), ("optimizer", self.optimizer.state())):
-            must |= {f"{group}.{n}": tuple(t.shape) for n, t in members.items()}
-        for n in self.optimizer.by_adamw:  # there from the first step on
-            may |= {f"optimizer.{kind}.{n}": tuple(self.theta[n].shape) for kind in ("exp_avg", "exp_avg_sq")}
-            may[f"optimizer.step.{n}"] = ()
-        known = may | must if header["step"] else must
-        if odd := sorted(n for n in {*known, *arrays} if n not in arrays or arrays[n].shape != known.get(n)):
-            wrong = f"{odd[0]} is {list(arrays[odd[0]].shape) if odd[0] in arrays else 'missing'}"
-        elif odd := [n for n, a in arrays.items() if not n.startswith("optimizer.") and not np.isfinite(a).all()]:
-            wrong = f"{odd[0]} is not finite"
-        elif header["step"] > self.recipe.steps or max(header["decay_at"], header["watcher"]["since"]) > header["step"]:
-            wrong = f"step {header['step']:,} of {self.recipe.steps:,} does not fit"
-        elif any(len(report["digits"]) != len(answer_names(self.task)) for report in header["history"]):
-            wrong = "its history has other answers"
-        if wrong:
-            raise GlassformerError(f"{path} — not the state of a run, or a damaged one: {wrong}")
-
     def _load(self) -> None:
         assert self.out
-        path = state_path(self.out)
+        path, seed = state_path(self.out), self.seeds[0]
         arrays, header = load_state(path)
-        differ = [k for k, v in self._identity().items() if header["identity"].get(k) != v]
-        if differ:
-            which = " and ".join(f"{k} differs" for k in differ)
-            raise GlassformerError(f"{path} — is of another run: its {which}; start without --resume, or elsewhere")
-        self._check_state(path, arrays, header)
+        check_identity(path, header, self._identity())
+        shapes = {f"optimizer.{n}": s for n, s in self.optimizer.state_shapes(header["step"] > 0).items()}
+        for group, into in (("theta", self.theta), ("average", self.average)):
+            shapes |= {f"{group}.{n}": tuple(t.shape) for n, t in into.items()}
+        digits = len(answer_names(self.task))
+        check_fits(path, arrays, header, shapes=shapes, steps=self.recipe.steps, digits=digits)
         tensors = {n: torch.tensor(a, device=self.device) for n, a in arrays.items()}
         for group, into in (("theta", self.theta), ("average", self.average)):
             for n in into:
                 into[n].copy_(tensors[f"{group}.{n}"])
         self.optimizer.load({n.removeprefix("optimizer."): t for n, t in tensors.items() if n.startswith("optimizer.")})
-        for n, t in (self.average or self.theta).items():
-            self.good[n].copy_(t)
-        seed = self.seeds[0]
+        self._mark_good()
         self.step, self.seconds = int(header["step"]), float(header["seconds"])
         self.smooth, self.decay_at = np.array([header["smooth"]]), np.array([header["decay_at"]])
         self.watchers[0].load(header["watcher"])
         self.history[seed] = header["history"]
         self.found[seed] = [Event(**e) for e in header["events"]]
 
-
-def _afford(task: Task, recipe: Recipe, members: int, start: Model | None) -> None:
-    """Refuses a run whose rows, weights and activations cannot fit into memory. Counts what is sure to be there."""
-    T = task.batch(task.rows(0, 1))[0].shape[1]
-    rows = recipe.test_rows + (recipe.train_rows if recipe.data != "fresh" else 0)
-    afford(f"training — {rows:,} rows of {task.ref}", rows * (8 * len(task.radix) + 9 * T))
-    c = start.config if start else recipe.config(len(task.vocabulary), T)
-    shapes = {n: tuple(w.shape) for n, w in start.weights.items()} if start else recipe.weight_shapes(c)
-    number = 4 if recipe.dtype == "float32" else 8  # bytes
-    weights = sum(map(math.prod, shapes.values()))
-    afford(f"training — {members:,} times {weights:,} weights", 4 * number * members * weights)  # good, gradient, state
-    batch = recipe.batch if recipe.data == "fresh" else min(recipe.batch or recipe.train_rows, recipe.train_rows)
-    row = max(c.n_layers - 1, 0) * (T * (2 * c.d_model + c.d_mlp) + c.n_heads * T * T)
-    afford(f"training — {members:,} times a batch of {batch:,}", number * members * batch * row)
+    def _snapshot(self) -> None:
+        for i, seed in enumerate(self.seeds if self.folders else ()):
+            model = self.model(i).map(lambda w: w.cpu().numpy())
+            save(model, snapshot_path(self.folders[seed], self.step))
 
 
-def _norms(theta: Theta) -> Any:
+def _norms(theta: Theta) -> Array:
     """The norm of each member's theta, [N]."""
     return torch.stack([t.cpu().double().flatten(1).square().sum(1) for t in theta.values()]).sum(0).sqrt().numpy()
-
-
-def _device(name: str) -> torch.device:
-    """A device by name: cpu, cuda, cuda:1, mps; an error if it is not here."""
-    if name.partition(":")[0] in ("cpu", "cuda", "mps"):  # others that PyTorch knows have no numbers, or warn
-        with contextlib.suppress(RuntimeError, AssertionError, NotImplementedError):
-            return torch.ones(1, device=name).device
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    here = ", ".join(k for k, v in there.items() if v)
-    raise GlassformerError(f"device {name} — not available on this machine; there is {here}")

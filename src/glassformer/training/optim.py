@@ -3,11 +3,10 @@
 `torch.optim.Muon` takes one matrix at a time; here all of one shape, of all members, are orthogonalised together.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 
+from ..arrays import Array
 from ..blueprints.base import is_matrix
 from .recipe import Recipe
 
@@ -33,7 +32,7 @@ class Optimizer:
         self.slow = {n: torch.zeros_like(t) for n, t in theta.items()} if recipe.grokfast else {}
 
     @torch.no_grad()
-    def step(self, gradients: dict[str, torch.Tensor], rates: Any) -> None:
+    def step(self, gradients: dict[str, torch.Tensor], rates: Array) -> None:
         """rates [N], a NumPy array: the share of the learning rate that each member uses now."""
         r = self.recipe
         if r.clip:
@@ -46,7 +45,7 @@ class Optimizer:
         if self.groups:
             self._muon(gradients, rates)
 
-    def _adamw(self, gradients: dict[str, torch.Tensor], rates: Any) -> None:
+    def _adamw(self, gradients: dict[str, torch.Tensor], rates: Array) -> None:
         assert self.adamw
         mine = [self.theta[n] for n in self.by_adamw]
         for n, t in zip(self.by_adamw, mine, strict=True):
@@ -58,7 +57,7 @@ class Optimizer:
         for t, old in zip(mine, before, strict=False):  # AdamW's whole update is proportional to its rate
             t.copy_(old.lerp(t, _spread(rates, t)))
 
-    def _muon(self, gradients: dict[str, torch.Tensor], rates: Any) -> None:
+    def _muon(self, gradients: dict[str, torch.Tensor], rates: Array) -> None:
         r = self.recipe
         for names, momentum in zip(self.groups, self.momentum, strict=True):
             g = torch.stack([_wide(gradients[n]) for n in names], 1)           # N G m n, m <= n
@@ -78,6 +77,14 @@ class Optimizer:
             assert self.adamw
             out |= {f"{key}.{n}": value for key, value in self.adamw.state[self.theta[n]].items()}
         return out
+
+    def state_shapes(self, begun: bool) -> dict[str, tuple[int, ...]]:
+        """Name -> shape of what `state` gives, before the first step or after it."""
+        found = {n: tuple(t.shape) for n, t in self.state().items()}
+        for n in self.by_adamw if begun else ():
+            found |= {f"{kind}.{n}": tuple(self.theta[n].shape) for kind in ("exp_avg", "exp_avg_sq")}
+            found[f"step.{n}"] = ()
+        return found
 
     def load(self, state: dict[str, torch.Tensor]) -> None:
         """Takes up a state that `state` gave."""
@@ -106,7 +113,7 @@ def _wide(t: torch.Tensor) -> torch.Tensor:
     return t.mT if t.shape[-2] > t.shape[-1] else t
 
 
-def _spread(rates: Any, like: torch.Tensor) -> torch.Tensor:
+def _spread(rates: Array, like: torch.Tensor) -> torch.Tensor:
     """[N] -> [N,1,…], to be multiplied with `like`."""
     return torch.as_tensor(np.asarray(rates), dtype=like.dtype, device=like.device).view(-1, *[1] * (like.ndim - 1))
 

@@ -6,7 +6,6 @@ There is no generator state to save: what a step reads depends on the seed and t
 import hashlib
 import json
 import os.path
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,15 @@ import numpy as np
 import torch
 
 from .. import schema
+from ..arrays import Array
 from ..errors import GlassformerError
 from ..limits import REF, SEED, memory
-from ..records import parse_json, read_bytes, why, write_atomically
+from ..records import parse_json, read_bytes, write_atomically
 from ..stored import parse
 from .recipe import STEPS
 
 KEY = "glassformer-run"
+BAD = "not the state of a run, or a damaged one"
 STEP = schema.whole(0, STEPS)
 EVENT = schema.record({
     "kind": schema.text(100), "step": STEP, "member": schema.whole(0, SEED), "data": schema.mapping(schema.finite, 10),
@@ -67,26 +68,6 @@ def state_path(out: str | Path) -> Path:
     return out.with_name(out.name.removesuffix(".safetensors") + ".run.safetensors")
 
 
-def snapshot_path(folder: Path, step: int) -> Path:
-    """Where the model of a step is kept, of a run that keeps them all."""
-    return folder / f"step-{step:06d}.safetensors"
-
-
-def snapshot_folders(folder: str | Path, seeds: Sequence[int], resume: bool) -> dict[int, Path]:
-    """A folder for each seed, made if it is not there. Those of a new run must have no snapshots yet."""
-    folder = Path(folder)
-    found = {seed: folder / f"seed{seed}" if len(seeds) > 1 else folder for seed in seeds}
-    for path in found.values():
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            old = not resume and any(path.glob("step-*.safetensors"))
-        except (OSError, ValueError) as e:
-            raise GlassformerError(f"{path} — cannot be a folder for snapshots: {why(e)}") from None
-        if old:
-            raise GlassformerError(f"{path} — has snapshots of another run: expected an empty folder or a new one")
-    return found
-
-
 def save_state(path: Path, tensors: dict[str, torch.Tensor], header: dict[str, Any]) -> None:
     from safetensors.numpy import save
 
@@ -95,28 +76,52 @@ def save_state(path: Path, tensors: dict[str, torch.Tensor], header: dict[str, A
     write_atomically(path, save(arrays, {KEY: text, "sha256": _sha256(text, arrays)}))
 
 
-def load_state(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     """Arrays by name, and the header; anything that is not exactly what was saved is an error."""
     if not os.path.lexists(path):
         raise GlassformerError(f"{path} — no run to resume: it has ended, or was never begun")
-    bad = "not the state of a run, or a damaged one"
     try:
         arrays, found = parse(path, read_bytes(path, memory()))
         good = KEY in found and found.get("sha256") == _sha256(found[KEY], arrays)
     except GlassformerError as e:
-        raise GlassformerError(f"{path} — {bad} ({str(e).removeprefix(f'{path} — ')})") from None
+        raise GlassformerError(f"{path} — {BAD} ({str(e).removeprefix(f'{path} — ')})") from None
     if not good:
-        raise GlassformerError(f"{path} — {bad}: its SHA-256 does not match")
-    header: dict[str, Any] = parse_json(found[KEY], path, bad, finite=False)  # a loss may be infinite
+        raise GlassformerError(f"{path} — {BAD}: its SHA-256 does not match")
+    header: dict[str, Any] = parse_json(found[KEY], path, BAD, finite=False)  # a loss may be infinite
     try:
         HEADER(header, "")
         header["smooth"] = float.fromhex(header["smooth"])
     except (GlassformerError, ValueError, OverflowError) as e:
-        raise GlassformerError(f"{path} — {bad}: {e}") from None
+        raise GlassformerError(f"{path} — {BAD}: {e}") from None
     return arrays, header
 
 
-def _sha256(text: str, arrays: dict[str, Any]) -> str:
+def check_identity(path: Path, header: dict[str, Any], identity: dict[str, Any]) -> None:
+    """Refuses the state of another run."""
+    if differ := [f"{k} differs" for k, v in identity.items() if header["identity"].get(k) != v]:
+        which = " and ".join(differ)
+        raise GlassformerError(f"{path} — is of another run: its {which}; start without --resume, or elsewhere")
+
+
+def check_fits(
+    path: Path, arrays: dict[str, Array], header: dict[str, Any], *,
+    shapes: dict[str, tuple[int, ...]], steps: int, digits: int,
+) -> None:  # fmt: skip
+    """Refuses arrays that a run does not have, or of other shapes, and figures that it cannot have reached."""
+    wrong, step = "", header["step"]
+    if odd := sorted(n for n in {*shapes, *arrays} if n not in arrays or arrays[n].shape != shapes.get(n)):
+        wrong = f"{odd[0]} is {list(arrays[odd[0]].shape) if odd[0] in arrays else 'missing'}"
+    elif odd := [n for n, a in arrays.items() if not n.startswith("optimizer.") and not np.isfinite(a).all()]:
+        wrong = f"{odd[0]} is not finite"
+    elif step > steps or max(header["decay_at"], header["watcher"]["since"]) > step:
+        wrong = f"step {step:,} of {steps:,} does not fit"
+    elif any(len(report["digits"]) != digits for report in header["history"]):
+        wrong = "its history has other answers"
+    if wrong:
+        raise GlassformerError(f"{path} — {BAD}: {wrong}")
+
+
+def _sha256(text: str, arrays: dict[str, Array]) -> str:
     h = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         h.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())

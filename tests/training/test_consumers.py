@@ -1,75 +1,21 @@
-"""Consumers of a run's events: history files, lines, the live view; and what losses mean."""
+"""Consumers of a run's events, told of a made-up run: history files, lines, the live view."""
 
 import csv
 import io
 import json
-import math
 import os
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from glassformer import GlassformerError, load_task
+from glassformer import GlassformerError
 from glassformer.training.events import Event
-from glassformer.training.recipe import Recipe
-from glassformer.training.watch import Floor, History, Lines, LiveView, answer_names, earlier, floors, in_words, percent
-
-LN10 = math.log(10)
-
-
-# ── what losses and digits mean ────────────────────────────────────────────────────────────────
-def test_the_floors_of_the_book():
-    """Its logged plateaus: 0.9594 with every digit known, 1.1513, 1.3432, 1.5351 with one, two, three unknown."""
-    task = load_task("addition:order=ones")
-    task.floor = lambda: 5 * LN10 / 12
-    found = floors(task, Recipe(loss="all"))
-    assert [f.unknown for f in found] == [0, 1, 2, 3]  # the carry is no die, <EOS> no surprise
-    assert [round(f.loss, 4) for f in found] == [0.9594, 1.1513, 1.3432, 1.5351]
-    assert str(found[0]) == "every digit known" and str(found[1]) == "1 digit unknown"
+from glassformer.training.history import HistoryFile
+from glassformer.training.loop import Trainer
+from glassformer.training.terminal import Lines, LiveView
 
 
-def test_floors_of_a_loss_on_the_answer():
-    found = floors(load_task("addition:order=ones"), Recipe())
-    assert [f.loss for f in found] == pytest.approx([k * LN10 / 5 for k in range(4)], abs=1e-4)
-    focal = floors(load_task("addition:order=ones"), Recipe(focal=2.0))
-    assert [f.loss for f in focal] == pytest.approx([0.81 * k * LN10 / 5 for k in range(4)], abs=1e-4)
-    modular = floors(load_task("modular-addition:p=13"), Recipe())
-    assert [f.loss for f in modular] == pytest.approx([0, math.log(13)])
-
-
-def test_where_there_are_no_floors():
-    task = load_task("addition:digits=2")
-    task.floor = lambda: None
-    assert floors(task, Recipe(loss="all")) == []
-    assert floors(load_task("addition:digits=2,padding=none"), Recipe()) == [Floor(0, 0.0)]
-
-
-def test_names_of_answer_digits():
-    assert answer_names(load_task("addition:order=ones")) == ["1", "2", "3", "4", "<EOS>"]
-    assert answer_names(load_task("addition:digits=2,padding=none")) == ["1", "2", "3", "4"]
-
-
-# ── words ──────────────────────────────────────────────────────────────────────────────────────
-def test_only_all_is_100_percent():
-    assert [percent(x) for x in (1.0, 0.99999, 0.5, 0.0)] == ["100 %", "99.99 %", "50.00 %", "0.00 %"]
-
-
-@pytest.mark.parametrize("kind,data,words", [
-    ("digit learned", {"digit": 1, "accuracy": 0.995}, "answer digit 2 of 3 learned (99.50 % right)"),
-    ("digit learned", {"digit": 2, "accuracy": 1.0}, "answer token <EOS> learned (100 % right)"),
-    ("memorising", {"loss": 0.9, "floor": 0.9594}, "the training loss 0.9000 is under the floor 0.9594"),
-    ("memorising", {"train_accuracy": 1.0, "accuracy": 0.031}, "100 % of training rows right, 3.10 % of test rows"),
-    ("fitted", {"accuracy": 0.995}, "99.50 % of training rows"),
-    ("generalised", {"accuracy": 0.995}, "99.50 % of test rows"),
-    ("grokking", {"fitted_at": 1400}, "long after training rows (step 1,400)"),
-    ("stable", {"since": 9500, "accuracy": 1.0}, "at success since step 9,500"), ("stranger", {"x": 1}, "stranger x=1"),
-])  # fmt: skip
-def test_turning_points_in_words(kind, data, words):
-    assert words in in_words(Event(kind, 7, 0, data), ["1", "2", "<EOS>"])
-
-
-# ── a made-up run ──────────────────────────────────────────────────────────────────────────────
 def evaluation(step, seed=0):
     shares = {"accuracy": 0.25, "train_accuracy": 0.75, "digits": [0.5, 1.0]}
     return Event("evaluation", step, seed, {"step": step, "loss": 1 / step, "seconds": 2.0, **shares})
@@ -94,7 +40,7 @@ def told(consumer, events=EVENTS):
 
 
 def test_history_as_jsonl(tmp_path):
-    told(History(tmp_path / "h.jsonl", NAMES))
+    told(HistoryFile(tmp_path / "h.jsonl", NAMES))
     rows = [json.loads(line) for line in (tmp_path / "h.jsonl").read_text().splitlines()]
     kinds = ["evaluation", "digit learned", "evaluation", "fitted", "stable", "done"]
     assert [r["kind"] for r in rows] == kinds and [r["step"] for r in rows] == [10, 10, 20, 20, 20, 20]
@@ -103,7 +49,7 @@ def test_history_as_jsonl(tmp_path):
 
 
 def test_history_as_csv(tmp_path):
-    told(History(tmp_path / "h.csv", NAMES))
+    told(HistoryFile(tmp_path / "h.csv", NAMES))
     rows = list(csv.DictReader((tmp_path / "h.csv").read_text().splitlines()))
     shown = [(r["step"], r["loss"], r["digit 1"], r["<EOS>"]) for r in rows]
     assert shown == [("10", "0.1", "0.5", "1.0"), ("20", "0.05", "0.5", "1.0")]
@@ -112,7 +58,7 @@ def test_history_as_csv(tmp_path):
 
 
 def test_a_history_can_be_read_while_the_run_goes_on(tmp_path):
-    history = History(tmp_path / "h.jsonl", NAMES)
+    history = HistoryFile(tmp_path / "h.jsonl", NAMES)
     history(EVENTS[1])
     assert json.loads((tmp_path / "h.jsonl").read_text())["step"] == 10
     history.close()
@@ -121,28 +67,28 @@ def test_a_history_can_be_read_while_the_run_goes_on(tmp_path):
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
 def test_a_resumed_history_is_that_of_a_run_never_stopped(tmp_path, kind):
     """What a killed run wrote past its last state is gone; what the state knows is there, once."""
-    told(History(tmp_path / f"whole.{kind}", NAMES))
-    told(History(tmp_path / f"part.{kind}", NAMES), [*EVENTS[:3], evaluation(15)])
+    told(HistoryFile(tmp_path / f"whole.{kind}", NAMES))
+    told(HistoryFile(tmp_path / f"part.{kind}", NAMES), [*EVENTS[:3], evaluation(15)])
     run = SimpleNamespace(seeds=[0], history={0: [EVENTS[1].data]}, found={0: [EVENTS[2]]})
-    told(History(tmp_path / f"part.{kind}", NAMES, earlier(run)), EVENTS[3:])
+    told(HistoryFile(tmp_path / f"part.{kind}", NAMES, Trainer.past(run)), EVENTS[3:])
     assert (tmp_path / f"part.{kind}").read_text() == (tmp_path / f"whole.{kind}").read_text()
 
 
 def test_what_is_behind_a_resumed_run_is_told_in_order():
     reports, found = [EVENTS[1].data, EVENTS[4].data], [EVENTS[2], *EVENTS[5:7]]
     run = SimpleNamespace(seeds=[0], history={0: reports}, found={0: found})
-    assert earlier(run) == [EVENTS[i] for i in (1, 2, 4, 5, 6)]
+    assert Trainer.past(run) == [EVENTS[i] for i in (1, 2, 4, 5, 6)]
 
 
 def test_histories_that_cannot_be(tmp_path):
     with pytest.raises(GlassformerError, match=r"a history ends in \.jsonl or \.csv"):
-        History(tmp_path / "h.txt", NAMES)
+        HistoryFile(tmp_path / "h.txt", NAMES)
     with pytest.raises(GlassformerError, match="cannot be written: No such file"):
-        History(tmp_path / "no" / "h.csv", NAMES)
+        HistoryFile(tmp_path / "no" / "h.csv", NAMES)
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
-    history = History(tmp_path / "h.jsonl", NAMES)
+    history = HistoryFile(tmp_path / "h.jsonl", NAMES)
     history(EVENTS[1])
     before = (tmp_path / "h.jsonl").read_bytes()
 
@@ -162,7 +108,7 @@ def test_an_old_history_is_there_until_the_new_one_is(tmp_path, monkeypatch):
     (tmp_path / "h.jsonl").write_bytes(b"old")
     monkeypatch.setattr("glassformer.records.os.fsync", lambda handle: os.stat("nowhere at all"))
     with pytest.raises(GlassformerError, match=r"h\.jsonl — cannot be written"):
-        History(tmp_path / "h.jsonl", NAMES)
+        HistoryFile(tmp_path / "h.jsonl", NAMES)
     assert (tmp_path / "h.jsonl").read_bytes() == b"old"
 
 

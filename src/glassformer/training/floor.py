@@ -1,0 +1,65 @@
+"""What a loss means: how many of the answer's digits a model does not know yet; and what these digits are called."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..tasks.base import Task
+from .recipe import Loss
+
+ROWS = 100_000  # to measure how random answers are
+ALIKE = 0.02  # answer digits whose entropies differ by less (as a share) are equally random
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least loss of a model that knows all but some of the answer's digits (of these, only how often each is)."""
+
+    unknown: int
+    loss: float
+
+    def __str__(self) -> str:
+        if not self.unknown:
+            return "every digit known"
+        return f"{self.unknown} digit{'s' * (self.unknown > 1)} unknown"
+
+
+def floors(task: Task, recipe: Loss) -> list[Floor]:
+    """The stairs that the training loss comes down: all answer digits known, one unknown, two, …
+
+    A loss on all positions has a floor above 0, since nobody can know an operand's digits beforehand. An answer digit
+    that is not known costs its entropy: ln 10 if all ten are as likely. Digits that are less random than the others
+    (the carry of a sum, an end token) make no stairs of their own. Empty where the task does not say its floor.
+    """
+    tokens, answer = _examples(task)
+    base = task.floor() if recipe.loss == "all" else 0.0
+    if base is None or not (answer == answer[0]).all():
+        return [] if base is None else [Floor(0, base)]
+    positions = tokens.shape[1] - 1 if recipe.loss == "all" else int(answer[0].sum())
+    costs = [_cost(column, recipe.focal) for column in tokens[:, answer[0]].T]
+    most = max(costs)
+    stairs = sum(cost > 0 and cost >= (1 - ALIKE) * most for cost in costs)
+    return [Floor(k, base + k * most / positions) for k in range(stairs + 1)]
+
+
+def answer_names(task: Task) -> list[str]:
+    """The answer's digits by name: 1, 2, 3, … as they are said; a token that is always the same goes by its text."""
+    tokens, answer = _examples(task)
+    width = int(answer.sum(1).max())
+    if not (answer == answer[0]).all():
+        return [str(i + 1) for i in range(width)]
+    columns = tokens[:, answer[0]].T
+    return [task.vocabulary[int(c[0])] if (c == c[0]).all() else str(i + 1) for i, c in enumerate(columns)]
+
+
+def _examples(task: Task) -> tuple[Any, Any]:
+    rows = task.rows(0, task.size) if task.size <= ROWS else task.sample(ROWS, np.random.default_rng(0))
+    tokens, answer = task.batch(rows[task.defined(rows)])
+    return tokens, answer
+
+
+def _cost(column: Any, focal: float) -> float:
+    """The mean loss on a token of which only the distribution is known: the entropy, unless tokens are weighted."""
+    p = np.unique(column, return_counts=True)[1] / len(column)
+    return float(-(p * np.log(p) * (1 - p) ** focal).sum())

@@ -1,0 +1,99 @@
+"""The history of a run in a file, JSONL or CSV, written while it trains."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import GlassformerError
+from ..records import Log
+from .events import ROUTINE, Event
+
+
+class HistoryFile:
+    """Evaluations and turning points in a file as they come: JSONL, an object a line, or CSV, an evaluation a line."""
+
+    def __init__(self, path: str | Path, names: Sequence[str], past: Iterable[Event] = ()) -> None:
+        """`past`: what was before a run was resumed. The file is written anew: it never tells a step twice."""
+        suffix = Path(path).suffix
+        if suffix not in (".jsonl", ".csv"):
+            raise GlassformerError(f"{path} — a history ends in .jsonl or .csv")
+        self.format = Csv(names) if suffix == ".csv" else Jsonl()
+        self.log = Log(path, _bytes(self.format.head + "".join(map(self.format.tell, past))))
+
+    def __call__(self, event: Event) -> None:
+        self._add(self.format.tell(event))
+
+    def close(self) -> None:
+        try:
+            self._add(self.format.end())
+        finally:
+            self.log.close()
+
+    def _add(self, text: str) -> None:
+        if text:
+            self.log.add(_bytes(text))
+
+
+class Jsonl:
+    """An object for each evaluation, each turning point and the end."""
+
+    head = ""
+
+    def tell(self, event: Event) -> str:
+        """What an event adds to the file."""
+        if event.kind in ("step", "checkpoint"):
+            return ""
+        data = event.data
+        if event.kind == "done":
+            data = data["training"].to_json()
+            data.pop("events")
+        told = {"kind": event.kind, "seed": event.member, "step": event.step} | data
+        return json.dumps(told, ensure_ascii=False) + "\n"
+
+    def end(self) -> str:
+        return ""
+
+
+class Csv:
+    """A line for each evaluation, written when its turning points are known: at the next one, or at the end."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.digits = [f"digit {n}" if n.isdecimal() else n for n in names]
+        self.columns = ["seed", "step", "seconds", "loss", "accuracy", "train_accuracy", *self.digits, "events"]
+        self.head = _csv_line(self.columns)
+        self.row: dict[str, Any] = {}  # the evaluation that waits
+        self.turns: list[str] = []  # its turning points
+
+    def tell(self, event: Event) -> str:
+        """What an event adds to the file."""
+        if event.kind not in ROUTINE:
+            self.turns.append(event.kind + (f" {event.data['digit'] + 1}" if "digit" in event.data else ""))
+            return ""
+        if event.kind in ("step", "checkpoint"):
+            return ""
+        text = self.end()
+        if event.kind == "evaluation":
+            shares = dict(zip(self.digits, event.data["digits"], strict=True))
+            self.row = {"seed": event.member, **event.data, **shares}
+        return text
+
+    def end(self) -> str:
+        """The line that waits, if there is one."""
+        if not self.row:
+            return ""
+        row = self.row | {"events": "; ".join(self.turns)}
+        self.row, self.turns = {}, []
+        return _csv_line([row.get(c, "") for c in self.columns])
+
+
+def _csv_line(values: Sequence[Any]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerow(values)
+    return text.getvalue()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")
