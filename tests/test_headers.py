@@ -404,7 +404,7 @@ def test_every_field_of_a_recipe_is_looked_at(tmp_path, kind, every):
 
 @EVERY
 def test_every_field_of_a_sweep_is_looked_at(tmp_path, every):
-    from glassformer.training.sweep import read_spec
+    from glassformer.training.spec import read_spec
 
     path = tmp_path / "s.toml"
     whole = {"task": '"addition"', "recipe": '"fast"', "seeds": "[0, 1]", "ensemble": "true", "models": "false"}

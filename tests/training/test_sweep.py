@@ -21,7 +21,8 @@ from glassformer.errors import GlassformerError
 from glassformer.training import fit, pools
 from glassformer.training import sweep as sweeps
 from glassformer.training.pools import cluster, local
-from glassformer.training.sweep import Sweep, read_spec, work
+from glassformer.training.spec import read_spec
+from glassformer.training.sweep import Sweep, work
 
 TINY = """
 task = "addition:digits=1"
@@ -97,6 +98,7 @@ def test_ids_are_of_settings_not_of_how_they_are_written(spec_file):
         ("seeds = [0]\ntask = \n", r"not TOML: Invalid value \(at line 2, column 8\)"),
         ('task = "addition"\nrecipe = "fast"\n[grid]\n', r"\[grid\] is empty"),
         ('task = "addition"\nrecipe = "fast"\ngrid = 3\n', r"grid must be a table: \[grid\], got 3"),
+        ('task = "addition"\nrecipe = "fast"\n[[set]]\nlr = 1\n[[set]]\nlr = 2', r"set must be a table: \[set\], got "),
         ('task = "addition"\nrecipe = "fast"\n[grid]\nlr = []', r"lr in \[grid\] must be a list of values, got \[\]"),
         ('task = "addition"\nrecipe = "fast"\n[grid]\nlr = 1', r"lr in \[grid\] must be a list of values, got 1"),
         ('task = "addition"\nrecipe = "fast"\n[grid]\nlr = [1, 1.0]', "lr has a value twice"),

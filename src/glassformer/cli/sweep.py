@@ -26,10 +26,11 @@ def sweep_(
 ) -> None:
     """Train a grid of settings. Started again, it skips what is finished."""
     from ..training import pools, sweep
+    from ..training.spec import read_spec
 
     if cluster and workers:
         raise GlassformerError("--workers — is for processes here; a cluster has the workers it has")
-    read = sweep.read_spec(spec, refs.load_task, limit)
+    read = read_spec(spec, refs.load_task, limit)
     folder = make_folder(folder or spec.with_name(f"{spec.stem}-sweep"))
     with alone(folder / "results.csv"):
         todo = sweep.Sweep(read, folder)

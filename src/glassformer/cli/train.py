@@ -16,6 +16,7 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..records import alone, check_writable
 from ..tasks.base import Task
+from ..training.data import first_length
 from ..training.events import Consumer, Event, in_words, percent
 from ..training.floor import answer_names, floors
 from ..training.history import HistoryFile
@@ -112,7 +113,7 @@ def _model_for(task: Task, ref: str, what: str) -> Model | None:
     model = refs.load(ref)
     if model.vocabulary != task.vocabulary:
         raise GlassformerError(f"{what} {ref} — has {model.vocabulary}; the task {task.ref} has {task.vocabulary}")
-    length = task.batch(task.rows(0, 1))[0].shape[1] - 1
+    length = first_length(task) - 1
     if model.config.n_ctx < length:
         raise GlassformerError(f"{what} {ref} — reads {model.config.n_ctx} tokens; {task.ref} has up to {length}")
     return model

@@ -19,6 +19,7 @@ from ..errors import GlassformerError
 from ..limits import MEMBERS, REF, SEED
 from ..records import read_json, write_atomically
 from ..tasks.base import Task
+from .data import first_length
 from .events import Event
 from .loop import Trainer, Training
 from .loss import right
@@ -147,7 +148,7 @@ def _with_options(task: Task, options: Mapping[str, str]) -> Task:
 
 def _check(task: Task, recipe: Recipe) -> None:
     """An error if no model can be made of a recipe."""
-    recipe.config(len(task.vocabulary), task.batch(task.rows(0, 1))[0].shape[1])
+    recipe.config(len(task.vocabulary), first_length(task))
 
 
 def _plain(recipe: Recipe) -> Recipe:

@@ -10,6 +10,7 @@ from ..errors import GlassformerError
 from ..limits import MEMBERS, PROCESSES, SEED, afford, within
 from ..model import Model
 from ..tasks.base import Task
+from .data import first_length
 from .initial import architecture
 from .recipe import Recipe
 
@@ -35,7 +36,7 @@ def check_call(
 
 def check_memory(task: Task, recipe: Recipe, members: int, start: Model | None) -> None:
     """Refuses a run whose rows, weights and activations cannot fit into memory. Counts what is sure to be there."""
-    T = task.batch(task.rows(0, 1))[0].shape[1]
+    T = first_length(task)
     rows = recipe.test_rows + (recipe.train_rows if recipe.data != "fresh" else 0)
     afford(f"training — {rows:,} rows of {task.ref}", rows * (8 * len(task.radix) + 9 * T))
     c, shapes = architecture(recipe, task, T, start)

@@ -14,6 +14,11 @@ ENUMERABLE = 20_000_000
 ROUNDS = 1_000  # so often rows are drawn again, if those that were drawn are test rows or have no answer
 
 
+def first_length(task: Task) -> int:
+    """Tokens of the first example of a task's domain."""
+    return int(task.batch(task.rows(0, 1))[0].shape[1])
+
+
 class Data:
     """Test rows, and training rows step by step. What a step reads depends on (seed, step) alone: resuming is free."""
 

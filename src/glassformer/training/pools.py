@@ -16,14 +16,14 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from ..errors import GlassformerError
-from .sweep import GO_ON, Job, LoadTask, Result, work
+from .sweep import GO_ON, Finished, Job, LoadTask, work
 
 LIVES = 3  # how often a job is handed out if those who do it are killed
 PATIENCE = 5  # seconds for a cluster to answer
 GONE = 60  # seconds without any worker, in the middle of a sweep
 
 
-def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[Result]]:
+def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[Finished]]:
     """Trains jobs in processes of this machine. The last try of each is alone: one that kills takes no other along."""
     left = dict(enumerate(jobs))
     for life in range(1, LIVES + 1):
@@ -33,7 +33,7 @@ def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[R
         yield job.lost(f"its process was killed, {LIVES} times")
 
 
-def _pool(left: dict[int, Job], some: list[int], load_task: LoadTask, workers: int) -> Iterator[list[Result]]:
+def _pool(left: dict[int, Job], some: list[int], load_task: LoadTask, workers: int) -> Iterator[list[Finished]]:
     """Trains some of the jobs that are left, until one kills its process. What is trained is no longer left."""
     if not some:
         return
@@ -70,7 +70,7 @@ def _begin_process() -> None:
     threading.Thread(target=leave, daemon=True).start()
 
 
-def cluster(jobs: list[Job], load_task: LoadTask, address: str) -> Iterator[list[Result]]:
+def cluster(jobs: list[Job], load_task: LoadTask, address: str) -> Iterator[list[Finished]]:
     """Trains jobs on a Dask cluster. What a dead worker had begun, others do."""
     try:
         dask: Any = importlib.import_module("distributed")
