@@ -48,21 +48,21 @@ def test_what_a_step_reads_depends_on_seed_and_step_alone():
         r = recipe(**settings)
         data, again = Data(TWO, r), Data(TWO, r)
         for step in (17, 3, 17):
-            tokens, answer = data.step([5, 9], step)
+            tokens, answer = data.read([5, 9], step)
             for i, seed in enumerate([5, 9]):  # an ensemble reads what its members read
-                alone = again.step([seed], step)
+                alone = again.read([seed], step)
                 assert np.array_equal(tokens[i], alone[0][0]) and np.array_equal(answer[i], alone[1][0])
-        assert not np.array_equal(data.step([5], 3)[0], data.step([5], 4)[0])
-        assert not np.array_equal(data.step([5], 3)[0], data.step([6], 3)[0])
+        assert not np.array_equal(data.read([5], 3)[0], data.read([5], 4)[0])
+        assert not np.array_equal(data.read([5], 3)[0], data.read([6], 3)[0])
 
 
 def test_an_epoch_reads_every_row_once():
     data = Data(TWO, recipe(data="split", train_rows=100, test_rows=100, batch=32))
     assert data.steps_per_epoch == 4
-    epoch = np.concatenate([data.step([0], 4 + part)[0][0] for part in range(4)])
+    epoch = np.concatenate([data.read([0], 4 + part)[0][0] for part in range(4)])
     assert sorted(epoch.tolist()) == sorted(data.tokens.tolist())
     whole = Data(TWO, recipe(data="split", train_rows=100, test_rows=100, batch=0))
-    assert np.array_equal(whole.step([0, 1], 7)[0][1], whole.tokens)
+    assert np.array_equal(whole.read([0, 1], 7)[0][1], whole.tokens)
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY["task"]))
@@ -73,7 +73,7 @@ def test_every_task_can_be_trained_on(name):
     few = min(40, task.size // 4)
     data = Data(task, recipe(test_rows=few, batch=5))
     for step in range(5):  # all of one length, though the lists of sort are not
-        tokens, answer = data.step([0, 1], step)
+        tokens, answer = data.read([0, 1], step)
         assert tokens.shape == answer.shape == (2, 5, data.length) and answer.any(-1).all()
 
 
@@ -96,7 +96,7 @@ def test_what_cannot_be():
     ones = Data(load_task("addition:digits=3"), recipe(test_rows=10_000, curriculum="1@0"))
     ones._test_codes = np.unique(_codes_of_ones(ones))  # all easy rows are test rows
     with pytest.raises(GlassformerError, match="8 of them are not found"):
-        ones.step([0], 0)
+        ones.read([0], 0)
 
 
 def _codes_of_ones(data):

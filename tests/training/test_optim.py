@@ -26,7 +26,7 @@ def test_a_run_is_a_plain_loop_with_adamw():
     for step in range(r.steps):
         rate = min(1, (step + 1) / 5) * 0.5 * (1 + np.cos(np.pi * max(0, step - 5) / 25))
         adamw.param_groups[0]["lr"] = r.lr * rate
-        tokens, answer = (torch.as_tensor(a[0]) for a in run.data.step([3], step))
+        tokens, answer = (torch.as_tensor(a[0]) for a in run.data.read([3], step))
         logits = forward(run.config, weights, tokens[:, :-1])
         loss = cross_entropy(logits[answer[:, 1:]], tokens[:, 1:][answer[:, 1:]])
         adamw.zero_grad()

@@ -18,7 +18,7 @@ from .. import registry, schema
 from ..errors import GlassformerError
 from ..limits import MEMBERS, REF, SEED
 from ..records import read_json, write_atomically
-from ..tasks.base import Task
+from ..tasks.base import Rows, Task
 from .data import first_length
 from .events import Event
 from .loop import Trainer, Training
@@ -101,36 +101,28 @@ def plan(task: Task, recipe: Recipe, names: Sequence[str] = ()) -> tuple[list[Ca
     if unknown := [n for n in names if n not in ABLATIONS]:
         raise no_such("ablation", unknown[0], ABLATIONS, hints=3)
     _check(task, recipe)
-    cases, skipped = [], []
-    for ablation in ABLATIONS.values():
-        if names and ablation.name not in (BASELINE, *names):
-            continue
-        changed, why = _change(ablation, task, recipe)
-        if why:
-            skipped.append(Skipped(ablation.name, why))
-        else:
-            cases.append(changed)
-    return cases, skipped
+    wanted = [a for a in ABLATIONS.values() if not names or a.name in (BASELINE, *names)]
+    found = [_case(ablation, task, recipe) for ablation in wanted]
+    return [c for c in found if isinstance(c, Case)], [s for s in found if isinstance(s, Skipped)]
 
 
-def _change(ablation: Ablation, task: Task, recipe: Recipe) -> tuple[Case, str]:
+def _case(ablation: Ablation, task: Task, recipe: Recipe) -> Case | Skipped:
     """The baseline with the change, or why there is no such thing."""
-    unchanged = Case(ablation, task, recipe)
     if ablation.name == BASELINE:
-        return unchanged, ""
+        return Case(ablation, task, recipe)
     if "tap" in ablation.change and recipe.tap not in ("", ablation.change["tap"]):
-        return unchanged, f"the baseline has tap={recipe.tap}, and a model has one tap"
+        return Skipped(ablation.name, f"the baseline has tap={recipe.tap}, and a model has one tap")
     if not recipe.n_layers and ablation.change.keys() & {"tap", "mask", "n_layers", "d_mlp", "n_heads"}:
-        return unchanged, "the baseline has no layers"
+        return Skipped(ablation.name, "the baseline has no layers")
     try:
         changed = Case(ablation, _with_options(task, ablation.options), replace(recipe, **ablation.change))
         _check(changed.task, changed.recipe)
     except GlassformerError as e:
-        return unchanged, str(e)
+        return Skipped(ablation.name, str(e))
     same_heads = ablation.change.get("n_heads") == recipe.n_heads
     if same_heads or (changed.task.ref, _plain(changed.recipe)) == (task.ref, _plain(recipe)):
-        return unchanged, "is the baseline"
-    return changed, ""
+        return Skipped(ablation.name, "is the baseline")
+    return changed
 
 
 def _with_options(task: Task, options: Mapping[str, str]) -> Task:
@@ -195,8 +187,8 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """All that a file needs to be known again."""
-        name, task, recipe = self.case.name, self.case.task.ref, self.case.recipe.to_json()
-        return {"name": name, "task": task, "recipe": recipe, "runs": [asdict(o) for o in self.outcomes]}
+        case, runs = self.case, [asdict(o) for o in self.outcomes]
+        return {"name": case.name, "task": case.task.ref, "recipe": case.recipe.to_json(), "runs": runs}
 
 
 @dataclass(frozen=True)
@@ -221,7 +213,8 @@ def ablate(
         if left := [s for s in seeds if s not in outcomes]:
             yield from _train(case, left, outcomes, threads)
             if folder:
-                _write(folder, Result(case, tuple(outcomes[s] for s in sorted(outcomes))))
+                whole = Result(case, tuple(outcomes[s] for s in sorted(outcomes)))
+                write_atomically(_path(folder, case), (json.dumps(whole.to_json(), indent=1) + "\n").encode())
         yield Progress(case.name, result=Result(case, tuple(outcomes[s] for s in seeds)))
 
 
@@ -239,7 +232,7 @@ def _train(case: Case, seeds: Sequence[int], outcomes: dict[int, Outcome], threa
             raise
 
 
-def _outcome(case: Case, t: Training, test_rows: Any) -> Outcome:
+def _outcome(case: Case, t: Training, test_rows: Rows) -> Outcome:
     forced = None
     if t.model.config.mask != "causal":
         good = right(t.model.torch(), case.task, test_rows, case.recipe.tap, forced=True)
@@ -252,10 +245,6 @@ def _path(folder: str | Path, case: Case) -> Path:
     return Path(folder, f"{case.name}.json")
 
 
-def _write(folder: str | Path, result: Result) -> None:
-    write_atomically(_path(folder, result.case), (json.dumps(result.to_json(), indent=1) + "\n").encode())
-
-
 def _finished(case: Case, folder: str | Path | None) -> dict[int, Outcome]:
     """What is known already, by seed. A file that is something else is an error: it is not ours to overwrite."""
     if not folder or not (path := _path(folder, case)).exists():
@@ -263,13 +252,11 @@ def _finished(case: Case, folder: str | Path | None) -> dict[int, Outcome]:
     try:
         kept = read_json(path, finite=False)
         KEPT(kept, "")
-        outcomes = {run["seed"]: Outcome(**run) for run in kept["runs"]}
-        was = {"task": kept["task"], **kept["recipe"]}
     except GlassformerError:
         wrong = f"{path} — not a result of ablate, or a damaged one; remove it, or use another folder"
         raise GlassformerError(wrong) from None
-    now = {"task": case.task.ref, **case.recipe.to_json()}
+    was, now = {"task": kept["task"], **kept["recipe"]}, {"task": case.task.ref, **case.recipe.to_json()}
     if differ := [k for k in now if was.get(k) != now[k]]:
         which = ", ".join(f"{k}={was.get(k)} (now {now[k]})" for k in differ[:3])
         raise GlassformerError(f"{path} — is of another experiment: {which}; use another folder")
-    return outcomes
+    return {run["seed"]: Outcome(**run) for run in kept["runs"]}

@@ -1,14 +1,14 @@
 """Where training rows come from. Test rows are never trained on, but for data=draw, the book's: see `overlap`."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from ..arrays import Array
 from ..errors import GlassformerError
 from ..limits import many
-from ..tasks.base import Task
-from .recipe import Recipe
+from ..tasks.base import Rows, Task
+from .recipe import Examples
 
 ENUMERABLE = 20_000_000
 ROUNDS = 1_000  # so often rows are drawn again, if those that were drawn are test rows or have no answer
@@ -22,11 +22,11 @@ def first_length(task: Task) -> int:
 class Data:
     """Test rows, and training rows step by step. What a step reads depends on (seed, step) alone: resuming is free."""
 
-    def __init__(self, task: Task, recipe: Recipe) -> None:
+    def __init__(self, task: Task, recipe: Examples) -> None:
         self.task, self.recipe = task, recipe
         self.levels = recipe.levels()
-        self.train_rows: Any = None  # None: fresh ones every step
-        self._orders: dict[tuple[int, int], Any] = {}
+        self.train_rows: Rows | None = None  # None: fresh ones every step
+        self._orders: dict[tuple[int, int], Array] = {}
         rngs = [np.random.default_rng([recipe.data_seed, i]) for i in range(3)]
         if recipe.data == "split":
             self.train_rows, self.test_rows = self._split(rngs[0])
@@ -55,7 +55,7 @@ class Data:
             return 0.0
         return float(np.isin(_codes(self.test_rows), _codes(self.train_rows)).mean())
 
-    def step(self, seeds: Sequence[int], step: int) -> tuple[Any, Any]:
+    def read(self, seeds: Sequence[int], step: int) -> tuple[Array, Array]:
         """What each member reads in a step: tokens [N,B,T], and the masks of the answers [N,B,T]."""
         if self.train_rows is None:
             tokens, answer = self._padded(*self.task.batch(self._fresh(seeds, step)))
@@ -68,23 +68,23 @@ class Data:
             index = np.stack([self._order(s, epoch)[part * self.batch : (part + 1) * self.batch] for s in seeds])
         return self.tokens[index], self.answer[index]
 
-    def train_sample(self, n: int) -> Any:
+    def train_sample(self, n: int) -> Rows | None:
         """Some of the training rows, to be evaluated on; None where every row is new."""
         return None if self.train_rows is None else self.train_rows[:n]
 
-    def _order(self, seed: int, epoch: int) -> Any:
+    def _order(self, seed: int, epoch: int) -> Array:
         key = (seed, epoch)
         if key not in self._orders:
             self._orders = {k: v for k, v in self._orders.items() if k[1] == epoch}  # those of past epochs can go
-            self._orders[key] = np.random.default_rng([seed, 1, epoch]).permutation(len(self.train_rows))
+            self._orders[key] = np.random.default_rng([seed, 1, epoch]).permutation(len(self.tokens))
         return self._orders[key]
 
-    def _fresh(self, seeds: Sequence[int], step: int) -> Any:
+    def _fresh(self, seeds: Sequence[int], step: int) -> Rows:
         """New rows [N·B], none of them a test row: each member draws its own, and again for those it may not have."""
         n, rngs = self.recipe.batch, [np.random.default_rng([seed, 2, step]) for seed in seeds]
         level = next((level for at, level in reversed(self.levels) if at <= step), 0)
 
-        def draw(n: int, rng: np.random.Generator) -> Any:
+        def draw(n: int, rng: np.random.Generator) -> Rows:
             rows = self.task.sample(n, rng)
             return self.task.simpler(rows, level) if level else rows
 
@@ -101,20 +101,20 @@ class Data:
                 raise GlassformerError(f"{self.task.ref} — a step wants {n} rows, {len(missing)} of them are not found")
         return rows
 
-    def _allowed(self, rows: Any) -> Any:
+    def _allowed(self, rows: Rows) -> Array:
         """Which rows have an answer and are no test rows, bool [B]."""
         codes = _codes(rows)
         at = np.searchsorted(self._test_codes, codes) % len(self._test_codes)
         return self.task.defined(rows) & (self._test_codes[at] != codes)
 
-    def _draw(self, n: int, rng: np.random.Generator) -> Any:
+    def _draw(self, n: int, rng: np.random.Generator) -> Rows:
         rows = self.task.sample(n, rng)
         rows = rows[self.task.defined(rows)]
         if not len(rows):
             raise GlassformerError(f"{self.task.ref} — none of {n} rows drawn has an answer")
         return rows
 
-    def _split(self, rng: np.random.Generator) -> tuple[Any, Any]:
+    def _split(self, rng: np.random.Generator) -> tuple[Rows, Rows]:
         task, n, m = self.task, self.recipe.train_rows, self.recipe.test_rows
         if task.size > ENUMERABLE:
             raise GlassformerError(f"{task.ref} — {many(task.size)} rows are too many to split; use data=fresh")
@@ -127,7 +127,7 @@ class Data:
         order = rng.permutation(len(rows))
         return rows[order[:n]], rows[order[n : n + m if m else None]]
 
-    def _padded(self, tokens: Any, answer: Any) -> tuple[Any, Any]:
+    def _padded(self, tokens: Array, answer: Array) -> tuple[Array, Array]:
         """As long as the longest example: padding on the right is no answer."""
         if tokens.shape[1] == self.length:
             return tokens, answer
@@ -135,7 +135,7 @@ class Data:
         return np.pad(tokens, more), np.pad(answer, more)
 
 
-def _codes(rows: Any) -> Any:
+def _codes(rows: Rows) -> Array:
     """A number a row. Two rows may share one: then one is needlessly left out of training, and no test row gets in."""
     code = np.zeros(len(rows), np.uint64)
     for column in rows.T.astype(np.uint64):

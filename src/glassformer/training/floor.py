@@ -1,10 +1,10 @@
 """What a loss means: how many of the answer's digits a model does not know yet; and what these digits are called."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from ..arrays import Array
 from ..tasks.base import Task
 from .recipe import Loss
 
@@ -53,13 +53,13 @@ def answer_names(task: Task) -> list[str]:
     return [task.vocabulary[int(c[0])] if (c == c[0]).all() else str(i + 1) for i, c in enumerate(columns)]
 
 
-def _examples(task: Task) -> tuple[Any, Any]:
+def _examples(task: Task) -> tuple[Array, Array]:
     rows = task.rows(0, task.size) if task.size <= ROWS else task.sample(ROWS, np.random.default_rng(0))
     tokens, answer = task.batch(rows[task.defined(rows)])
     return tokens, answer
 
 
-def _cost(column: Any, focal: float) -> float:
+def _cost(column: Array, focal: float) -> float:
     """The mean loss on a token of which only the distribution is known: the entropy, unless tokens are weighted."""
     p = np.unique(column, return_counts=True)[1] / len(column)
     return float(-(p * np.log(p) * (1 - p) ** focal).sum())

@@ -168,7 +168,7 @@ class Trainer:
     # ── one step ───────────────────────────────────────────────────────────────────────────────
     def _step(self) -> Array:
         """Takes a step; returns the losses [N]."""
-        gradients, losses = self.objective.gradients(self.theta, *self.data.step(self.seeds, self.step))
+        gradients, losses = self.objective.gradients(self.theta, *self.data.read(self.seeds, self.step))
         self.decay_at = decay_begins(self.recipe, self.step, self.smooth, self.decay_at)
         self.optimizer.step(gradients, rates(self.recipe, self.step, self.decay_at))
         if self.average:

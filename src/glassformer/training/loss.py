@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from .. import arrays
+from ..arrays import Array
 from ..blueprints import Blueprint, Shapes
 from ..decoding import stream
 from ..model import Config, Model, forward
@@ -26,13 +27,13 @@ class Objective:
     ) -> None:  # fmt: skip
         self.config, self.shapes, self.blueprint, self.recipe, self.teacher = config, shapes, blueprint, recipe, teacher
         many = torch.func.vmap(self._loss, in_dims=(0, 0, 0, None))
-        self._many: Callable[..., Any] = torch.compile(many, dynamic=False) if compile else many
+        self._many: Callable[..., torch.Tensor] = torch.compile(many, dynamic=False) if compile else many
 
     def weights(self, theta: Theta) -> Theta:
         """The weights of one member's theta."""
         return self.blueprint.expand(theta, self.shapes)
 
-    def gradients(self, theta: Theta, tokens: Any, answer: Any) -> tuple[Theta, torch.Tensor]:
+    def gradients(self, theta: Theta, tokens: Array, answer: Array) -> tuple[Theta, torch.Tensor]:
         """Gradients of theta, and the losses [N]. tokens and answer are NumPy arrays [N,B,T]."""
         device = next(iter(theta.values())).device
         if self.teacher is not None:
@@ -48,7 +49,7 @@ class Objective:
         found = torch.autograd.grad(losses.sum(), list(theta.values()), materialize_grads=True)
         return dict(zip(theta, found, strict=True)), losses.detach()
 
-    def _weight(self, answer: Any) -> Any:
+    def _weight(self, answer: Array) -> Array:
         """How much each prediction counts, [N,B,last], 1 a member in all; what comes before is cut off."""
         asked = answer[..., 1:]
         if self.recipe.loss == "all":  # all positions up to the end of the answer

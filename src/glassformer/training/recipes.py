@@ -29,12 +29,10 @@ BOOK = Recipe(
     weight_decay=0.01, beta1=0.9, beta2=0.999, clip=1.0,
 )  # fmt: skip
 
-FAST = Recipe(
-    name="fast",  # the book's model and data, about 20 times fewer steps and cheaper ones
-    n_layers=2, n_heads=1, d_model=32, d_mlp=64, tied=True, extras="norms mlp", spare=1, activation="gelu",
-    init="uniform", embed_std=0.1, data="draw", train_rows=50_000, test_rows=10_000, data_seed=42, batch=128,
-    loss="answer", focal=2.0,
-    optimizer="muon", lr=0.006, muon_lr=0.006, momentum=0.8, beta1=0.9, beta2=0.98, weight_decay=0.01, clip=1.0,
+FAST = replace(
+    BOOK, name="fast",  # the book's model and data, about 20 times fewer steps and cheaper ones
+    embed_std=0.1, batch=128, loss="answer", focal=2.0,
+    optimizer="muon", lr=0.006, muon_lr=0.006, momentum=0.8, beta2=0.98,
     warmup=50, schedule="wait", wait_loss=0.15, decay_steps=300, last_lr=0.1, ema=0.95, steps=2_000, evaluate_every=20,
     stable=1,
 )  # fmt: skip
@@ -47,12 +45,10 @@ GROK = Recipe(
     steps=20_000, evaluate_every=100, success=0.999, stable=10,
 )  # fmt: skip
 
-GROK_FAST = Recipe(
-    name="grok-fast",  # the same model and pairs
-    n_layers=1, n_heads=4, d_model=128, d_head=32, d_mlp=512, norm="none", activation="relu", tied=False, extras="mlp",
-    init="normal", data="split", train_rows=3_830, test_rows=0, batch=512, loss="answer",
-    optimizer="adamw", lr=0.015, beta1=0.9, beta2=0.98, weight_decay=1.0, clip=0.0, warmup=10, schedule="linear",
-    decay_from=200, decay_steps=300, last_lr=0.02, ema=0.95, steps=500, evaluate_every=10, success=0.999,
+GROK_FAST = replace(
+    GROK, name="grok-fast",  # the same model and pairs
+    batch=512, lr=0.015, schedule="linear", decay_from=200, decay_steps=300, last_lr=0.02, ema=0.95, steps=500,
+    evaluate_every=10, stable=0,
 )  # fmt: skip
 
 MOD113 = Recipe(
