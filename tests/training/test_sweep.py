@@ -152,12 +152,12 @@ def test_too_many_runs_are_refused_before_they_are_made(tmp_path):
 def test_results_are_those_of_single_runs_and_a_second_start_skips_them(spec_file, tmp_path):
     path = spec_file("[grid]\nd_head = [10, 20]", top="models = true")
     first = sweep_of(path, tmp_path)
-    half = first.run(here(first.left))
+    half = first.collect(here(first.left))
     done = [next(half), next(half)]  # and then it is interrupted
     assert [r["id"] for r in done] == [r["id"] for r in table(tmp_path)]
     second = sweep_of(path, tmp_path)
     assert len(second.left) == 2 and not {j.id(j.seeds[0]) for j in second.left} & {r["id"] for r in done}
-    list(second.run(here(second.left)))
+    list(second.collect(here(second.left)))
     rows = table(tmp_path)
     assert [(r["d_head"], r["seed"]) for r in rows] == [("10", "0"), ("10", "1"), ("20", "0"), ("20", "1")]
     third = sweep_of(path, tmp_path)
@@ -178,11 +178,11 @@ def test_results_are_those_of_single_runs_and_a_second_start_skips_them(spec_fil
 def test_an_ensemble_trains_the_seeds_that_are_missing(spec_file, tmp_path):
     path = spec_file()
     one = sweep_of(path, tmp_path)
-    list(one.run(here(one.left[:1])))
+    list(one.collect(here(one.left[:1])))
     path.write_text(path.read_text().replace("seeds = [0, 1]", "seeds = [0, 1, 2]\nensemble = true"))
     more = sweep_of(path, tmp_path)
     assert [j.seeds for j in more.left] == [(1, 2)]
-    assert [row["seed"] for row in more.run(here(more.left))] == [1, 2]
+    assert [row["seed"] for row in more.collect(here(more.left))] == [1, 2]
     assert [r["seed"] for r in table(tmp_path)] == ["0", "1", "2"]
 
 
@@ -190,7 +190,7 @@ def test_a_run_that_fails_is_a_row(spec_file, tmp_path):
     path = spec_file("[grid]\nlr = [1e30, 0.001]\ndata = ['split', 'draw']")
     path.write_text(path.read_text().replace("test_rows = 20", "test_rows = 200").replace("[0, 1]", "[0]"))
     sweep = sweep_of(path, tmp_path)
-    list(sweep.run(here(sweep.left)))
+    list(sweep.collect(here(sweep.left)))
     rows = {(r["lr"], r["data"]): r for r in table(tmp_path)}
     assert {k: r["status"] for k, r in rows.items()} == {
         ("1e+30", "split"): "refused", ("1e+30", "draw"): "diverged", ("0.001", "split"): "refused",
@@ -210,7 +210,7 @@ def test_a_run_lost_through_no_fault_of_its_own_is_done_again(spec_file, tmp_pat
     sweep = sweep_of(path, tmp_path)
     with monkeypatch.context() as m:
         m.setattr(sweeps, "train", no_memory)
-        list(sweep.run(here(sweep.left)))
+        list(sweep.collect(here(sweep.left)))
     assert [(r["status"], r["error"]) for r in table(tmp_path)] == [("lost", "MemoryError: too little")] * 2
     assert len(sweep_of(path, tmp_path).left) == 2
 
@@ -235,7 +235,7 @@ def test_what_fails_again_and_again_is_given_up_with_its_reason(spec_file, tmp_p
 def test_a_damaged_result_is_trained_again(spec_file, tmp_path):
     path = spec_file()
     sweep = sweep_of(path, tmp_path)
-    list(sweep.run(here(sweep.left)))
+    list(sweep.collect(here(sweep.left)))
     file = tmp_path / "runs" / f"{sweep.order[0]}.json"
     row = json.loads(file.read_text())
     for wrong in ({"accuracy": "high"}, {"steps": -1}, {"recipe": []}, {"seed": 1}, {"status": None}, {"more": 1},
@@ -282,7 +282,7 @@ def test_a_killed_process_is_replaced(spec_file, tmp_path):
         os.kill(killed[0], signal.SIGKILL)
 
     threading.Thread(target=kill).start()
-    rows = list(sweep.run(local(sweep.left, load_task, workers=1)))
+    rows = list(sweep.collect(local(sweep.left, load_task, workers=1)))
     (pid,) = {int(r["worker"].rpartition(":")[2]) for r in rows}
     assert killed and pid not in killed
     assert Counter(r["id"] for r in rows) == Counter(sweep.order) and {r["status"] for r in table(tmp_path)} == {"done"}
@@ -343,7 +343,7 @@ def test_a_killed_worker_loses_its_runs_to_another(dask_cluster, spec_file, tmp_
     address, workers = dask_cluster
     path, out = spec_file("[grid]\nn_heads = [2, 4]\nlr = [0.001, 0.002]"), tmp_path / "out"
     sweep, done = sweep_of(path, out), []
-    rows = sweep.run(cluster(sweep.left, held(tmp_path), address))
+    rows = sweep.collect(cluster(sweep.left, held(tmp_path), address))
     reader = threading.Thread(target=lambda: done.extend(rows), daemon=True)
     with Client(address, set_as_default=False) as monitor:
         monitor.wait_for_workers(2, timeout=60)

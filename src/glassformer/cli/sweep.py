@@ -40,7 +40,7 @@ def sweep_(
             with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
                 line = bar.add_task("training", total=len(todo.order), completed=skipped)
                 try:
-                    for _ in todo.run(there or pools.local(todo.left, refs.load_task, workers or limits.cores())):
+                    for _ in todo.collect(there or pools.local(todo.left, refs.load_task, workers or limits.cores())):
                         bar.advance(line)
                 except KeyboardInterrupt:
                     raise Interrupted(f"interrupted; {sweep.GO_ON}") from None

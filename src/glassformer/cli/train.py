@@ -80,10 +80,9 @@ def train_(
             if resume:
                 err.print(f"going on from step {trainer.step:,} of {chosen.steps:,}")
             consumers = _consumers(trainer, names, stairs[0].loss if stairs else None, history)
-            trainings = _consume(trainer.events(), consumers)
-        trainings.sort(key=lambda t: t.seed)
-        for training, path in zip(trainings, files, strict=True):
-            if seeds > 1:  # the trainer itself keeps one seed only
+            trainings = sorted(_consume(trainer.events(), consumers), key=lambda t: t.seed)
+        if seeds > 1:  # the trainer itself keeps one seed only
+            for training, path in zip(trainings, files, strict=True):
                 checkpoint.save(training.model, path)
         if figure and any(t.history for t in trainings):
             whose = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"

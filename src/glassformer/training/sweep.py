@@ -50,16 +50,20 @@ class Job:
     seeds: tuple[int, ...]
     models: bool = False
 
+    def settings(self, seed: int) -> Row:
+        return {"task": self.task, "recipe": self.recipe.to_json(), "seed": seed}
+
     def id(self, seed: int) -> str:
-        settings = {"task": self.task, "recipe": self.recipe.to_json(), "seed": seed}
-        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+        """A hash of the settings, whichever job has them."""
+        return hashlib.sha256(json.dumps(self.settings(seed), sort_keys=True).encode()).hexdigest()[:12]
 
     def row(self, seed: int, **result: Any) -> Row:
+        """A line of the table; what the result does not say is as for a run that is lost."""
         empty = {"status": LOST, "accuracy": None, "steps": None, "seconds": None, "error": "", "worker": ""}
-        run = {"id": self.id(seed), "task": self.task, "recipe": self.recipe.to_json(), "seed": seed}
-        return run | empty | result
+        return {"id": self.id(seed)} | self.settings(seed) | empty | result
 
     def lost(self, why: str) -> list[Finished]:
+        """What there is to say of runs that were not finished."""
         return [(self.row(s, error=why), b"") for s in self.seeds]
 
 
@@ -108,7 +112,7 @@ class Sweep:
                 self.left.append(replace(job, seeds=seeds))
         self._write_table()
 
-    def run(self, results: Iterable[list[Finished]]) -> Iterator[Row]:
+    def collect(self, results: Iterable[list[Finished]]) -> Iterator[Row]:
         """Takes what `local` or `cluster` give, writes it down and hands on the rows."""
         for result in results:
             for row, model in result:
@@ -141,7 +145,7 @@ class Sweep:
 
     def _done_before(self, job: Job, seed: int) -> Row | None:
         """The row of a run that is done; None if it is missing or damaged, or the model is wanted and missing."""
-        path, wanted = self.runs / f"{job.id(seed)}.json", job.row(seed)
+        path = self.runs / f"{job.id(seed)}.json"
         try:
             row: Row = read_json(path, finite=False)
             ROW(row, "")
@@ -149,5 +153,7 @@ class Sweep:
             return None
         if row["status"] == LOST:
             self.tries[row["id"]] = row.get("tries", 0)
-        whole = row["status"] != LOST and all(row[name] == wanted[name] for name in ("id", "task", "recipe", "seed"))
-        return row if whole and (not job.models or row["error"] or path.with_suffix(".safetensors").exists()) else None
+        wanted = {"id": job.id(seed)} | job.settings(seed)
+        if row["status"] == LOST or any(row[name] != value for name, value in wanted.items()):
+            return None
+        return row if not job.models or row["error"] or path.with_suffix(".safetensors").exists() else None
