@@ -1,5 +1,6 @@
 """Small runs that the tests of training share."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,12 @@ def recipe(**fields: Any) -> Recipe:
         "steps": 40, "evaluate_every": 10, "dtype": "float64",
     }  # fmt: skip
     return Recipe(**(small | fields))
+
+
+def stop_at(step: int) -> Callable[[], bool]:
+    """For a run's `stop`: asks it to end after so many steps."""
+    steps = iter(range(1, 10**9))
+    return lambda: next(steps) == step
 
 
 def furthest(a: Any, b: Any) -> float:

@@ -8,18 +8,13 @@ from glassformer import GlassformerError, load
 from glassformer.checkpoint import digest
 from glassformer.lens.trajectory import Trajectory
 from glassformer.training import fit, fit_many, train
-from training.small import TASK, recipe
+from training.small import TASK, recipe, stop_at
 
 RECIPE = recipe(steps=25, ema=0.9)  # evaluated every 10 steps, and at the end
 
 
 def digests(folder):
     return {p.name: digest(load(str(p))) for p in sorted(folder.iterdir())}
-
-
-def stop_at(step):
-    steps = iter(range(1, 10**9))
-    return lambda: next(steps) == step
 
 
 def test_a_model_at_every_evaluation(tmp_path):

@@ -16,7 +16,7 @@ from glassformer.checkpoint import digest
 from glassformer.checkpoint import load as read
 from glassformer.training import fit, train
 from glassformer.training.state import state_path
-from training.small import TASK, furthest, recipe
+from training.small import TASK, furthest, recipe, stop_at
 
 RECIPE = recipe(
     optimizer="muon", schedule="wait", wait_loss=2.3, decay_steps=20, ema=0.9, grokfast=0.5, dtype="float32",
@@ -40,11 +40,6 @@ def same(training, whole):
         and without_time(training.history) == without_time(whole.history)
         and [e.to_json() for e in training.events] == [e.to_json() for e in whole.events]
     )
-
-
-def stop_at(step):
-    steps = iter(range(1, 10**9))
-    return lambda: next(steps) == step
 
 
 def test_stopped_and_resumed_is_the_same_run_bit_for_bit(tmp_path, whole):

@@ -73,10 +73,8 @@ class Architecture(Section):
     extras: str = setting("norms mlp", "which optional arrays there are: words of EXTRAS")
     spare: int = setting(0, "positions beyond what the task needs", most=2**20)
     tap: str = setting("", "an ablation that no config can say", TAPS)
-    init: str = setting(
-        "uniform", "±1/sqrt(fan in), embeddings normal; normal: all normal, /sqrt(d_model)", ("uniform", "normal")
-    )
-    embed_std: float = setting(1.0, "of uniform's embeddings")
+    init: str = setting("uniform", "±1/sqrt(fan in); normal: all normal, /sqrt(d_model)", ("uniform", "normal"))
+    embed_std: float = setting(1.0, "of uniform's embeddings, which are normal")
 
     def config(self, d_vocab: int, length: int) -> Config:
         """The model's config for a task of so many tokens and examples of so many."""
@@ -100,10 +98,7 @@ class Architecture(Section):
 class Examples(Section):
     """Which rows are trained on, and which are tested."""
 
-    data: str = setting(
-        "fresh", "new rows every step; split: a part of the whole domain; draw: with replacement, overlapping",
-        ("fresh", "split", "draw"),
-    )  # fmt: skip
+    data: str = setting("fresh", "every step; split: part of the domain; draw: may overlap", ("fresh", "split", "draw"))
     train_rows: int = setting(50_000, "of split and draw", least=1, most=10**8)
     test_rows: int = setting(10_000, "0: split tests on all the rest", most=10**8)
     data_seed: int = setting(0, "of what is split and drawn, and of the test rows", most=SEED)
@@ -149,11 +144,8 @@ class Schedule(Section):
     """What becomes of the learning rate from step to step."""
 
     warmup: int = setting(0, "steps in which it rises to its full size", most=STEPS)
-    schedule: str = setting(
-        "constant", "wait: constant until the smoothed loss is below wait_loss, then linear",
-        ("constant", "cosine", "linear", "wait"),
-    )  # fmt: skip
-    wait_loss: float = setting(0.15, "of wait")
+    schedule: str = setting("constant", "wait: until wait_loss, then linear", ("constant", "cosine", "linear", "wait"))
+    wait_loss: float = setting(0.15, "wait: the smoothed loss under which the rate begins to decay")
     decay_from: int = setting(0, "linear: the step at which it starts", most=STEPS)
     decay_steps: int = setting(0, "linear and wait: over so many steps; 0: to the end", most=STEPS)
     last_lr: float = setting(0.0, "what is left of the rate at the end, as a share", most=1)
@@ -176,10 +168,8 @@ class Course(Section):
     evaluate_every: int = setting(100, "so many steps", least=1, most=STEPS)
     success: float = setting(1.0, "share of test rows right")
     stable: int = setting(0, "stop after so many evaluations in a row at success; 0: never", most=STEPS)
-    hopeless_after: int = setting(
-        0, "a run below hopeless_at at an evaluation from this step on is stopped; 0: never", most=STEPS
-    )
-    hopeless_at: float = setting(0.0, "share of test rows right")
+    hopeless_after: int = setting(0, "from this step on, a run below hopeless_at is stopped; 0: never", most=STEPS)
+    hopeless_at: float = setting(0.0, "share of test rows right, at an evaluation")
     dtype: str = setting("float32", "of all that is computed", ("float32", "float64"))
 
 
