@@ -69,14 +69,14 @@ def test_a_resumed_history_is_that_of_a_run_never_stopped(tmp_path, kind):
     """What a killed run wrote past its last state is gone; what the state knows is there, once."""
     told(HistoryFile(tmp_path / f"whole.{kind}", NAMES))
     told(HistoryFile(tmp_path / f"part.{kind}", NAMES), [*EVENTS[:3], evaluation(15)])
-    run = SimpleNamespace(seeds=[0], history={0: [EVENTS[1].data]}, found={0: [EVENTS[2]]})
+    run = SimpleNamespace(seeds=[0], history={0: [EVENTS[1].data]}, turning_points={0: [EVENTS[2]]})
     told(HistoryFile(tmp_path / f"part.{kind}", NAMES, Trainer.past(run)), EVENTS[3:])
     assert (tmp_path / f"part.{kind}").read_text() == (tmp_path / f"whole.{kind}").read_text()
 
 
 def test_what_is_behind_a_resumed_run_is_told_in_order():
     reports, found = [EVENTS[1].data, EVENTS[4].data], [EVENTS[2], *EVENTS[5:7]]
-    run = SimpleNamespace(seeds=[0], history={0: reports}, found={0: found})
+    run = SimpleNamespace(seeds=[0], history={0: reports}, turning_points={0: found})
     assert Trainer.past(run) == [EVENTS[i] for i in (1, 2, 4, 5, 6)]
 
 

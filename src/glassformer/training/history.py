@@ -24,7 +24,8 @@ class HistoryFile:
         self.log = Log(path, _bytes(self.format.head + "".join(map(self.format.tell, past))))
 
     def __call__(self, event: Event) -> None:
-        self._add(self.format.tell(event))
+        if event.kind not in ("step", "checkpoint"):
+            self._add(self.format.tell(event))
 
     def close(self) -> None:
         try:
@@ -44,8 +45,6 @@ class Jsonl:
 
     def tell(self, event: Event) -> str:
         """What an event adds to the file."""
-        if event.kind in ("step", "checkpoint"):
-            return ""
         data = event.data
         if event.kind == "done":
             data = data["training"].to_json()
@@ -71,8 +70,6 @@ class Csv:
         """What an event adds to the file."""
         if event.kind not in ROUTINE:
             self.turns.append(event.kind + (f" {event.data['digit'] + 1}" if "digit" in event.data else ""))
-            return ""
-        if event.kind in ("step", "checkpoint"):
             return ""
         text = self.end()
         if event.kind == "evaluation":

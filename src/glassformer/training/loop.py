@@ -98,7 +98,7 @@ class Trainer:
         check_memory(task, recipe, len(seeds), start)
         torch.set_num_threads(threads)
         self.task, self.recipe, self.blueprint = task, recipe, blueprint
-        self.start, self.teacher, self.out, self.stop = start, teacher, out, stop
+        self.start, self.teacher, self.out, self.asked_to_stop = start, teacher, out, stop
         self.device, self.seeds = find_device(device), list(seeds)
         self.data = Data(task, recipe)
         self.classes, self.class_of = np.unique(task.classes(self.data.test_rows), return_inverse=True)
@@ -129,7 +129,7 @@ class Trainer:
         self.decay_at = np.full(len(self.seeds), -1)
         self.watchers = [Watcher(r, seed, self.task.floor()) for seed in self.seeds]
         self.history: dict[int, list[Report]] = {seed: [] for seed in self.seeds}
-        self.found: dict[int, list[Event]] = {seed: [] for seed in self.seeds}  # turning points
+        self.turning_points: dict[int, list[Event]] = {seed: [] for seed in self.seeds}
 
     @property
     def kept(self) -> Theta:
@@ -146,7 +146,7 @@ class Trainer:
             began = self.clock()
             losses = self._step()
             self.seconds += (self.clock() - began) / len(self.seeds)
-            ended, stopped = self.step >= self.recipe.steps, self.stop()
+            ended, stopped = self.step >= self.recipe.steps, self.asked_to_stop()
             due = self.step % self.recipe.evaluate_every == 0 or ended
             yield from self._drop_diverged(losses, due or stopped)
             if due and self.seeds:
@@ -162,8 +162,9 @@ class Trainer:
     def past(self) -> list[Event]:
         """What a resumed run has behind it, in the order in which it happened."""
         seed = self.seeds[0]
-        events = [Event("evaluation", report["step"], seed, report) for report in self.history[seed]] + self.found[seed]
-        return sorted(events, key=lambda e: e.step)  # stable: an evaluation stays before what it showed
+        evaluations = [Event("evaluation", report["step"], seed, report) for report in self.history[seed]]
+        # sorting is stable: an evaluation stays before what it showed
+        return sorted(evaluations + self.turning_points[seed], key=lambda e: e.step)
 
     # ── one step ───────────────────────────────────────────────────────────────────────────────
     def _step(self) -> Array:
@@ -219,7 +220,7 @@ class Trainer:
             self.history[seed].append(report)
             yield Event("evaluation", self.step, seed, report)
             events = self.watchers[i].look(self.step, report)
-            self.found[seed] += events
+            self.turning_points[seed] += events
             yield from events
             if self.watchers[i].is_stable:
                 finished.append((seed, "stable"))
@@ -256,9 +257,8 @@ class Trainer:
             model = self.model(self.seeds.index(seed)).map(lambda w: w.cpu().numpy())
             history = self.history[seed]
             accuracy = history[-1]["accuracy"] if history else 0.0
-            training = Training(
-                model, self.recipe, seed, self.step, self.seconds, accuracy, status, history, self.found[seed]
-            )
+            events = self.turning_points[seed]
+            training = Training(model, self.recipe, seed, self.step, self.seconds, accuracy, status, history, events)
             if self.out and status != "interrupted":
                 save(model, self.out)
                 remove(state_path(self.out))
@@ -296,7 +296,7 @@ class Trainer:
             "identity": self._identity(), "step": self.step, "seconds": self.seconds,
             "smooth": float(self.smooth[0]).hex(), "decay_at": int(self.decay_at[0]),
             "watcher": self.watchers[0].state(), "history": self.history[seed],
-            "events": [e.to_json() for e in self.found[seed]],
+            "events": [e.to_json() for e in self.turning_points[seed]],
         }  # fmt: skip
         path = state_path(self.out)
         save_state(path, tensors, header)
@@ -322,7 +322,7 @@ class Trainer:
         self.smooth, self.decay_at = np.array([header["smooth"]]), np.array([header["decay_at"]])
         self.watchers[0].load(header["watcher"])
         self.history[seed] = header["history"]
-        self.found[seed] = [Event(**e) for e in header["events"]]
+        self.turning_points[seed] = [Event(**e) for e in header["events"]]
 
     def _snapshot(self) -> None:
         for i, seed in enumerate(self.seeds if self.folders else ()):

@@ -101,13 +101,13 @@ def choose_recipe(name: str, task: Task, settings: Iterable[str] = ()) -> Recipe
         chosen = read_recipe(Path(name))
     else:
         chosen = recipe(name or SUITED.get(task.ref.partition(":")[0], "fast"))
-    texts: dict[str, str] = {}
-    for setting in settings:
-        field, equals, text = setting.partition("=")
+    values: dict[str, str] = {}
+    for text in settings:
+        field, equals, value = text.partition("=")
         if not equals:
-            raise GlassformerError(f"--set {setting} — expected FIELD=VALUE, such as lr=0.01")
-        texts[field.strip()] = text.strip()
-    return chosen.override(texts)
+            raise GlassformerError(f"--set {text} — expected FIELD=VALUE, such as lr=0.01")
+        values[field.strip()] = value.strip()
+    return chosen.override(values)
 
 
 def read_recipe(path: Path) -> Recipe:

@@ -1,15 +1,5 @@
-"""Specs: a sweep as someone writes it, in TOML. First what it looks like is checked, then what it means.
-
-    task = "addition"       # or a list of tasks; so with recipes
-    recipe = "fast"
-    seeds = [0, 1, 2]
-    ensemble = true         # all seeds of a setting at once
-    models = true           # keep the models
-
-    [set]                   # fields of the recipe
-    steps = 500
-    [grid]                  # fields that vary: every combination is trained
-    lr = [0.001, 0.01]
+"""Specs: a sweep as someone writes it, in TOML (docs/sweeps.md has one). What it looks like is checked first, then what
+it means; all problems are collected and said at once.
 """
 
 import itertools
