@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from glassformer import GlassformerError, load, load_task
+from glassformer.answers import right
 from glassformer.checkpoint import digest
 from glassformer.checkpoint import load as read
 from glassformer.training import fit, fit_many, train
 from glassformer.training.loop import Trainer
-from glassformer.training.loss import right
+from glassformer.training.taps import TAPS
 from glassformer.verification import verify
 from training.small import TASK, furthest, recipe
 
@@ -177,8 +178,8 @@ def test_right_by_forcing_and_by_decoding():
     assert forced.shape == (300, 4) and 0.05 < forced.all(1).mean() < 1
     assert np.array_equal(forced.all(1), decoded.all(1)) and not np.array_equal(forced, decoded)
     assert np.array_equal(forced, right(model, task, rows, chunk=7))
-    tapped = right(model, task, rows, tap="no-attention", forced=False)
-    assert np.array_equal(tapped.all(1), right(model, task, rows, tap="no-attention").all(1))
+    tapped = right(model, task, rows, tap=TAPS["no-attention"](), forced=False)
+    assert np.array_equal(tapped.all(1), right(model, task, rows, tap=TAPS["no-attention"]()).all(1))
 
 
 def test_wait_does_not_decay_before_the_hardest_level():

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import registry, schema
+from ..answers import right
 from ..errors import GlassformerError
 from ..limits import MEMBERS, REF, SEED
 from ..records import read_json, write_atomically
@@ -22,8 +23,8 @@ from ..tasks.base import Rows, Task
 from .data import first_length
 from .events import Event
 from .loop import Trainer, Training
-from .loss import right
 from .recipe import Recipe, no_such
+from .taps import TAPS
 
 BASELINE = "baseline"
 KEPT = schema.record({
@@ -235,7 +236,7 @@ def _train(case: Case, seeds: Sequence[int], outcomes: dict[int, Outcome], threa
 def _outcome(case: Case, t: Training, test_rows: Rows) -> Outcome:
     forced = None
     if t.model.config.mask != "causal":
-        good = right(t.model.torch(), case.task, test_rows, case.recipe.tap, forced=True)
+        good = right(t.model.torch(), case.task, test_rows, TAPS[case.recipe.tap](), forced=True)
         forced = float(good.all(1).mean())
     return Outcome(t.seed, t.accuracy, forced, t.steps, t.seconds, t.status)
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..tasks.base import Task
+from ..tasks.format import TOKEN
 from .recipe import Loss
 
 ROWS = 100_000  # to measure how random answers are
@@ -32,7 +33,7 @@ def floors(task: Task, recipe: Loss) -> list[Floor]:
     that is not known costs its entropy: ln 10 if all ten are as likely. Digits that are less random than the others
     (the carry of a sum, an end token) make no stairs of their own. Empty where the task does not say its floor.
     """
-    tokens, answer = _examples(task)
+    tokens, answer = task.batch(task.some(ROWS))
     base = task.floor() if recipe.loss == "all" else 0.0
     if base is None or not (answer == answer[0]).all():
         return [] if base is None else [Floor(0, base)]
@@ -45,18 +46,11 @@ def floors(task: Task, recipe: Loss) -> list[Floor]:
 
 def answer_names(task: Task) -> list[str]:
     """The answer's digits by name: 1, 2, 3, … as they are said; a token that is always the same goes by its text."""
-    tokens, answer = _examples(task)
-    width = int(answer.sum(1).max())
-    if not (answer == answer[0]).all():
-        return [str(i + 1) for i in range(width)]
-    columns = tokens[:, answer[0]].T
-    return [task.vocabulary[int(c[0])] if (c == c[0]).all() else str(i + 1) for i, c in enumerate(columns)]
-
-
-def _examples(task: Task) -> tuple[Array, Array]:
-    rows = task.rows(0, task.size) if task.size <= ROWS else task.sample(ROWS, np.random.default_rng(0))
-    tokens, answer = task.batch(rows[task.defined(rows)])
-    return tokens, answer
+    form = task.format()
+    if form is None or not form.padded:
+        return [str(i + 1) for i in range(int(task.batch(task.some(ROWS))[1].sum(1).max()))]
+    said = enumerate(form.spots[form.first :], 1)
+    return [task.vocabulary[number] if name == TOKEN else str(i) for i, (name, number) in said]
 
 
 def _cost(column: Array, focal: float) -> float:

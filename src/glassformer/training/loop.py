@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..answers import right
 from ..arrays import Array
 from ..blueprints import Blueprint
 from ..blueprints.dense import Dense
@@ -29,12 +30,13 @@ from .data import Data
 from .events import Event, Report, Watcher
 from .floor import answer_names
 from .initial import architecture, initial_theta
-from .loss import Objective, Theta, right
+from .loss import Objective, Theta
 from .optim import Optimizer
 from .recipe import Recipe
 from .schedule import decay_begins, rates, smoothed
 from .snapshots import snapshot_folders, snapshot_path
 from .state import check_fits, check_identity, load_state, save_state, state_path
+from .taps import TAPS
 
 EXPLODED = 1e6  # a norm of theta, as a multiple of what it was at first (or of 1), that no sound run comes near
 
@@ -239,13 +241,13 @@ class Trainer:
     def _measure(self, i: int) -> Report:
         """How good member i is, on the whole, a digit and a class of input."""
         model, r = self.model(i), self.recipe
-        good = right(model, self.task, self.data.test_rows, r.tap)
+        good = right(model, self.task, self.data.test_rows, TAPS[r.tap]())
         report = {
             "step": self.step, "loss": float(self.smooth[i]), "accuracy": float(good.all(1).mean()),
             "digits": good.mean(0).tolist(), "seconds": self.seconds,
         }  # fmt: skip
         if (sample := self.data.train_sample(2_000)) is not None:
-            report["train_accuracy"] = float(right(model, self.task, sample, r.tap).all(1).mean())
+            report["train_accuracy"] = float(right(model, self.task, sample, TAPS[r.tap]()).all(1).mean())
         if len(self.classes) > 1:
             share = np.bincount(self.class_of, good.all(1)) / np.bincount(self.class_of)
             report["classes"] = dict(zip(self.classes.tolist(), share.tolist(), strict=True))
