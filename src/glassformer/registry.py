@@ -7,7 +7,6 @@ A decorator registers a builder. Its typed parameters are the options, its docst
         '''The smallest number read so far.'''
 """
 
-import difflib
 import functools
 import importlib
 import inspect
@@ -18,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from .errors import GlassformerError, shown
+from .errors import GlassformerError, did_you_mean, no_such, shown
 from .limits import REF
 
 T = TypeVar("T")
@@ -91,8 +90,7 @@ class Entry:
         values = {}
         for name, text in texts.items():
             if name not in self.options:
-                near = difflib.get_close_matches(name, self.options, 1)
-                hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(self.options) or 'none'}"
+                hint = did_you_mean(name, self.options, 1, 0.6, "it has")
                 raise GlassformerError(f"{self.name}:{name}={text} — {self.name} has no option {name!r}; {hint}")
             try:
                 values[name] = self.options[name].parse(text)
@@ -128,9 +126,7 @@ def find(kind: str, name: str) -> Entry:
         return REGISTRY[kind][name]
     known = entries(kind)
     if name not in known:
-        near = difflib.get_close_matches(name[:100], known, 3, 0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(known))}"
-        raise GlassformerError(f"{name if len(name) <= 100 else name[:99] + '…'} — no such {kind}; {hint}")
+        raise no_such(kind, name, sorted(known), 3)
     return known[name]
 
 

@@ -14,7 +14,7 @@ from ..records import alone, check_writable, make_folder
 from ..training.events import percent
 from ..training.recipes import choose_recipe
 from .common import Interrupted, Json, app, err, out, print_json, table_of
-from .recipes import RecipeName, Settings, TaskRef, Threads, needs_torch
+from .recipes import RecipeName, Settings, TaskRef, Threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,8 +42,8 @@ def ablate_(
     Recipes with a large budget take hours: --set steps=2000 gives all of them a smaller one.
     """
     goal = refs.load_task(task)
-    with needs_torch():
-        from ..training.ablations import ablate, plan
+    from ..training.ablations import ablate, plan
+
     chosen = choose_recipe(recipe, goal, settings or ())
     names = [n for word in only.split(",") if (n := word.strip())]
     cases, skipped = plan(goal, chosen, names)

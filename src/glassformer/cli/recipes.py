@@ -1,15 +1,12 @@
-"""What train and ablate have in common, and `list recipes`: a task, a recipe, and a trainer that needs PyTorch."""
+"""What train and ablate have in common: a task and a recipe; and `list recipes`."""
 
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 from rich.padding import Padding
 
 from .. import limits
-from ..errors import GlassformerError
 from ..training.recipes import RECIPES, recipe
 from .common import out, print_json
 
@@ -17,18 +14,6 @@ TaskRef = Annotated[str, typer.Argument(help="a task with options: addition:digi
 RecipeName = Annotated[str, typer.Option("--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE: change a field of the recipe; repeat")]
 Threads = Annotated[int, typer.Option(min=1, max=limits.PROCESSES, help="of PyTorch; tiny models are fastest with one")]
-
-
-@contextmanager
-def needs_torch() -> Iterator[None]:
-    """Around imports of the trainer: says what to install where PyTorch is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as e:
-        if (e.name or "").partition(".")[0] != "torch":
-            raise
-        missing = "training needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
-        raise GlassformerError(missing) from None
 
 
 def list_recipes(name: str, as_json: bool) -> None:

@@ -23,7 +23,7 @@ from ..training.history import HistoryFile
 from ..training.recipes import choose_recipe
 from ..training.terminal import Lines, LiveView
 from .common import Json, app, err, out, print_json
-from .recipes import RecipeName, Settings, TaskRef, Threads, needs_torch
+from .recipes import RecipeName, Settings, TaskRef, Threads
 
 if TYPE_CHECKING:
     from ..training.loop import Trainer, Training
@@ -54,9 +54,9 @@ def train_(
 ) -> None:
     """Train a model on a task. Status 0: it reached the recipe's success; 1: it did not."""
     goal = refs.load_task(task)
-    with needs_torch():
-        from ..blueprints import make
-        from ..training.loop import Trainer
+    from ..blueprints import make
+    from ..training.loop import Trainer
+
     chosen = choose_recipe(recipe, goal, settings or ())
     form = make(blueprint) if blueprint else None
     first, truth = _model_for(goal, start, "--start"), _model_for(goal, teacher, "--teacher")

@@ -16,14 +16,14 @@ from typing import Any
 
 from .. import registry, schema
 from ..answers import right
-from ..errors import GlassformerError
+from ..errors import GlassformerError, no_such
 from ..limits import MEMBERS, REF, SEED
 from ..records import read_json, write_atomically
 from ..tasks.base import Rows, Task
 from .data import first_length
 from .events import Event
 from .loop import Trainer, Training
-from .recipe import Recipe, no_such
+from .recipe import Recipe
 from .taps import TAPS
 
 BASELINE = "baseline"
@@ -100,7 +100,7 @@ class Skipped:
 def plan(task: Task, recipe: Recipe, names: Sequence[str] = ()) -> tuple[list[Case], list[Skipped]]:
     """The baseline and the ablations of these names (none: all), in the table's order; and those that do not apply."""
     if unknown := [n for n in names if n not in ABLATIONS]:
-        raise no_such("ablation", unknown[0], ABLATIONS, hints=3)
+        raise no_such("ablation", unknown[0], ABLATIONS, most=3)
     _check(task, recipe)
     wanted = [a for a in ABLATIONS.values() if not names or a.name in (BASELINE, *names)]
     found = [_case(ablation, task, recipe) for ablation in wanted]

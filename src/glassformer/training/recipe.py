@@ -5,13 +5,12 @@ Its fields stand in sections: `Architecture`, `Examples`, `Loss`, `Optimization`
 `replace(recipe, lr=0.01)`, "lr" in JSON. What needs one section only says so by its type: `Data(task, examples)`.
 """
 
-import difflib
 import math
 from collections.abc import Iterable
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from ..errors import GlassformerError, shown
+from ..errors import GlassformerError, no_such, shown
 from ..limits import SEED
 from ..model import Config
 from ..registry import Option
@@ -234,11 +233,3 @@ def _checked(f: Field[Any], value: Any) -> Any:
     if isinstance(value, str) and len(value) > LONGEST:
         raise GlassformerError(f"{f.name} must have at most {LONGEST:,} characters, got {len(value):,}")
     return good
-
-
-def no_such(what: str, name: str, known: Iterable[str], hints: int = 2, alike: float = 0.5) -> GlassformerError:
-    """The error for a name that nothing has, with the names that are most like it."""
-    name = name if len(name) <= 100 else name[:99] + "…"
-    near = difflib.get_close_matches(name, known := list(known), hints, alike)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
-    return GlassformerError(f"{name} — no such {what}; {hint}")

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import GlassformerError
+from ..errors import GlassformerError, no_such
 from ..limits import TEXT
 from ..records import parse_json, read_text
 from ..tasks.base import Task
-from .recipe import Recipe, no_such, option
+from .recipe import Recipe, option
 
 if sys.version_info >= (3, 11):
     import tomllib

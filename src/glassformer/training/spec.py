@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..errors import GlassformerError, shown
+from ..errors import GlassformerError, no_such, shown
 from ..limits import SEED
 from .data import first_length
-from .recipe import FIELDS, no_such, option
+from .recipe import FIELDS, option
 from .recipes import read_toml, recipe
 from .sweep import Job, LoadTask, Spec
 
