@@ -8,60 +8,23 @@ from functools import cache
 import numpy as np
 import pytest
 
-from glassformer import Config, GlassformerError, Model, Vocabulary, arrays, load, refs
-from glassformer.model import ACTIVATIONS, zeros
+from glassformer import Config, GlassformerError, Model, Vocabulary, load, refs
+from glassformer.model import zeros
 from glassformer.proof import check_certificate, prove
 from glassformer.proof.bounds import Bounder
 from glassformer.proof.checker import check_call
-from glassformer.proof.columns import best, cases_of, largest
-from glassformer.proof.forms import CURVED, LIBRARY, Arithmetic, Form, exact
 from glassformer.proof.layout import layout_of
-from glassformer.proof.refute import common, refute, tokens_of
+from glassformer.proof.refute import common, refute
 from glassformer.proof.search import attempt, splits
+from glassformer.proof.softmax import Ends
 from glassformer.tasks.addition import Addition
 from glassformer.verification import verify
 from helpers import prove_once, random_model
 
+from .pairs import case_of
+
 ADDERS = ["addition:digits=10", "adder-hinge:dtype=float32"]
 MORE = ["addition:digits=10,order=ones", "adder-least", "adder-hinge", "adder-hinge:norm=rms"]
-
-
-def case_of(cases, rows):
-    """Which case each pair of numbers is in, [B]; −1 for none."""
-    mine, names = np.zeros(len(rows), np.int64), np.zeros(len(cases), np.int64)
-    for step, way in zip(cases.window, cases.ways, strict=True):
-        power = 10**step.column
-        carry, (a, b) = (rows % power).sum(1) // power, (rows // power % 10).T
-        owner = np.full(200, -1)
-        for i in range(len(step.enter)):
-            owner[step.members(i)] = i
-        mine, names = 200 * mine + owner[100 * carry + 10 * a + b], 200 * names + way
-    assert len(set(names)) == len(names), "two cases are the same"
-    number = dict(zip(names.tolist(), range(len(names)), strict=True))
-    return np.array([number.get(name, -1) for name in mine.tolist()])
-
-
-# ── columns ────────────────────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("order", ["most", "ones"])
-@pytest.mark.parametrize("split", [("digit", "digit"), ("pair", "digit"), ("digit", "digit", "digit")])
-def test_sums_over_positions_are_bounded_exactly(order, split):
-    task = Addition(2, order)
-    layout = layout_of(task)
-    rows, rng = task.rows(0, task.size), np.random.default_rng(0)
-    tokens = task.batch(rows)[0]
-    cases = cases_of(layout, range(2 - len(split) + 1, 3), split)
-    which = case_of(cases, rows)
-    assert set(which) == set(range(len(cases))), "every pair is in a case, and no case is empty"
-    for row in layout.rows:
-        terms = rng.normal(size=(1, row + 1, len(task.vocabulary))).astype(np.longdouble)
-        sums = terms[0][np.arange(row + 1), tokens[:, : row + 1]].sum(1)
-        brute = np.full(len(cases), -np.inf, np.longdouble)
-        np.maximum.at(brute, which, sums)
-        np.testing.assert_allclose(largest(layout, row, terms, cases)[0].astype(float), brute.astype(float), rtol=1e-12)
-        for i in rng.integers(0, len(cases), 5):
-            pair = best(layout, row, terms[0], cases, i)
-            got = terms[0][np.arange(row + 1), tokens_of(layout, pair)[: row + 1]].sum()
-            assert abs(got - brute[i]) < 1e-12 and case_of(cases, np.array([pair]))[0] == i
 
 
 def test_layouts_are_read_off_the_tasks():
@@ -70,61 +33,6 @@ def test_layouts_are_read_off_the_tasks():
     digits = layout_of(refs.load_task("digit-addition:digits=3"))
     columns = ["=0", "a0", "a1", "a2", "=0", "=0", "b0", "b1", "b2", "=0", "s0", "s1", "s2", "s3"]
     assert digits.to_json() == columns and digits.format.first == 10
-
-
-# ── forms ──────────────────────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("kind", ["relu", *CURVED])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_activations_are_enclosed(kind, dtype):
-    rng = np.random.default_rng(0)
-    mid, gen, rad = rng.normal(size=(200, 4)) * 3, rng.normal(size=(2, 200, 4)), rng.random((200, 4))
-    x = Form(*(np.asarray(p * 10 ** rng.uniform(-9, 0, (200, 1)), np.longdouble) for p in (mid, gen, rad)))
-    y = Arithmetic(dtype).activation(kind, x)
-    for _ in range(50):
-        e, own = rng.uniform(-1, 1, (2, 200, 1)).round(), rng.uniform(-1, 1, (200, 4)).round()
-        at = (x.mid + (e * x.gen).sum(0) + own * x.rad).astype(dtype)
-        off = np.abs(ACTIVATIONS[kind](arrays.of(at), at) - y.mid - (e * y.gen).sum(0))
-        assert (off <= y.rad + 2.0**-20 * (dtype == "float32") * np.abs(at) + 2.0**-50).all()
-
-
-@pytest.mark.parametrize("kind", list(CURVED))
-def test_curvature_and_library_errors_are_within_what_is_assumed(kind):
-    x = np.linspace(-12, 12, 2_400_001)
-    f = ACTIVATIONS[kind](arrays.of(x), x)
-    h = x[1] - x[0]
-    assert np.abs(np.diff(f, 2) / h**2).max() < CURVED[kind] + 1e-3  # the difference quotient's rounding
-    single = x.astype("float32")
-    exactly = ACTIVATIONS[kind](arrays.of(x), single.astype(float))
-    off = np.abs(ACTIVATIONS[kind](arrays.of(single), single) - exactly) / np.maximum(np.abs(x), 1e-3)
-    assert off.max() < LIBRARY * 2.0**-24 / 2
-
-
-def test_a_norm_of_what_may_be_zero_is_no_number():
-    a = Arithmetic("float64")
-    y = a.norm("rms", Form(*(np.asarray(p, np.longdouble) for p in ([[0.0, 1]], np.zeros((0, 1, 2)), [[1.0, 1]]))), 0.0)
-    assert np.isnan(y.low).all() and np.isnan(a.resolve(y).rad).all()
-
-
-def test_what_may_overflow_is_not_bounded():
-    for dtype, large in (("float64", 1e160), ("float32", 1e20)):
-        a, x = Arithmetic(dtype), exact(np.array([[large, 1.0]]))
-        assert np.isinf(a.norm("rms", x, 0.0).high).all(), "the square is not finite"
-        assert np.isinf(a.affine(x, [[large], [0.0]]).rad).all() and np.isinf(a.multiply(x, x).rad[0, 0])
-        assert np.isfinite(a.affine(x, [[1.0], [1.0]]).rad).all()
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_exp_of_what_is_off_is_off_by_both(dtype):
-    a, off = Arithmetic(dtype), np.linspace(0, 40, 1000).astype(np.longdouble)
-    assert (a.exp_spread(off) >= np.exp(off) * (1 + 8 * a.u) - 1).all()
-
-
-def test_equal_numbers_stay_equal_and_their_difference_is_zero():
-    a = Arithmetic("float64")
-    y = a.affine(a.norm("layer", exact(np.array([[1e20, -1e20, 0.3, 0.3, 7.0]])), 0.0), [[0], [0], [4.0], [-4.0], [0]])
-    assert y.mid == 0 and y.reach < 1e-280
-    z = a.affine(a.norm("layer", exact(np.array([[1e20, -1e20, 0.3, 0.3, 7.0]])), 0.0), [[0], [0], [3.0], [-3.0], [0]])
-    assert z.reach > 1e-20, "with a fused multiply-add, y·3 − y·3 is not 0: only powers of two do not round"
 
 
 # ── bounds: the twin of forward ────────────────────────────────────────────────────────────────
@@ -302,7 +210,7 @@ def test_a_normaliser_that_may_be_zero_proves_nothing(monkeypatch):
 
     def below_zero(*args):
         low, high = real(*args)
-        return (low, high) if next(calls) % 3 else (-high, high)  # the first of three is the sum of weights
+        return Ends(low, high) if next(calls) % 3 else Ends(-high, high)  # the first of three is the sum of weights
 
     monkeypatch.setattr(bounder, "_range", below_zero)
     assert not any((b.lead > 0).any() for b in bounder.bounds(row, ("digit", "digit")))

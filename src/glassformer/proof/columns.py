@@ -94,7 +94,11 @@ def how_many(splits: Sequence[str]) -> int:
 
 
 def cases_of(layout: Layout, window: Sequence[int], splits: Sequence[str]) -> Cases:
-    """All cases of a window of neighbouring columns."""
+    """Lemma 15: every pair of numbers is in exactly one of the cases of a window of neighbouring columns.
+
+    A pair goes through each column in one way, and the carry that leaves a column enters the next. Into the ones comes
+    no carry, and out of the last column of the sum, which has no operands, goes none. No other ways are left out.
+    """
     parts = [steps(layout, c, s) for c, s in zip(window, splits, strict=True)]
     ways = np.arange(len(parts[0].enter))[None]
     for before, part in itertools.pairwise(parts):
@@ -122,7 +126,12 @@ def by_column(layout: Layout, row: int, terms: Any) -> tuple[Any, Any]:
 
 
 def largest(layout: Layout, row: int, terms: Any, cases: Cases) -> Any:
-    """The largest Σ over positions of terms [Q,S,V], over all pairs of numbers of each case: [Q,cases]."""
+    """Lemma 16: the largest Σ over positions of terms [Q,S,V], over all pairs of numbers of each case: [Q,cases].
+
+    A column's digits choose its terms, and are tied to other columns by the carries alone. So the largest sum is that
+    of the columns below the window, by the carry into it, of the window's ways, and of the columns above, each the
+    largest by itself. Exactly; what is added is our own rounding, for one addition a position.
+    """
     fixed, table = by_column(layout, row, terms)
     window = cases.window
     below, above = sweep(layout, table, window[0].column, window[-1].column)
@@ -134,7 +143,10 @@ def largest(layout: Layout, row: int, terms: Any, cases: Cases) -> Any:
 
 
 def sweep(layout: Layout, table: Any, first: int, last: int) -> tuple[Any, Any]:
-    """The largest sums of the columns below `first` and above `last`, by the carry at the border: [Q,2] each."""
+    """The largest sums of the columns below `first` and above `last`, by the carry at the border: [Q,2] each.
+
+    By induction over columns: the best with a carry c at a border is the best over the carry before it.
+    """
     Q = len(table)
     below = np.tile(np.array([0, -np.inf], Real), (Q, 1))
     for c in range(first):

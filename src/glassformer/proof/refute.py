@@ -80,7 +80,7 @@ def suspects(model: Model, bounder: Bounder, bounds: Bounds, rng: np.random.Gene
     worst = worst[~(lead[worst] > 0)]
     right = bounder.right(row, cases)
     S = row + 1
-    value = np.einsum("vshk,hkd->hsvd", bounder.tables.v[0][:, :S], bounder.W_O)  # H S V D
+    value = np.einsum("vshk,hkd->hsvd", bounder.tables.v.mid[:, :S], bounder.W_O)  # H S V D
     possible = bounder.possible[:S]
     out = []
     with np.errstate(all="ignore"):
@@ -110,7 +110,7 @@ def downhill(
     model: Model, bounder: Bounder, bounds: Bounds, value: Any, pair: tuple[int, int], right: int, rival: int
 ) -> Any:
     """What each token at each position does to the rival's lead, to first order, seen from a pair: [S,V]."""
-    weight, row = bounds.weights, bounds.row
+    weight, row = bounds.weights.mid, bounds.row
     tokens = tokens_of(bounder.layout, pair)[: row + 1]
     at = np.arange(row + 1), tokens
     w = weight[:, at[0], at[1]]                                                # H S

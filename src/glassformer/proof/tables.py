@@ -1,7 +1,7 @@
-"""What attention sees in one layer: keys, values and weights as tables over (token, position).
+"""What attention sees in one layer: queries, keys and values as tables over (token, position).
 
-In a one-layer model a key and a value depend on the token and its position alone, and a score on these and on the
-token that asks. Each entry is a ball (mid, rad) that holds whatever the model computes for it.
+In a one-layer model these depend on the token and its position alone. Each entry is a ball that holds whatever the
+model computes for it. What becomes of them is in softmax.py.
 """
 
 from dataclasses import fields
@@ -12,7 +12,8 @@ import numpy as np
 from .. import arrays
 from ..errors import GlassformerError
 from ..model import POSITIONS, Config, Model, Place, angles
-from .forms import CURVED, SLACK, UNDER, Arithmetic, Form, Real, exact
+from .curves import CURVED, norm
+from .forms import SLACK, Arithmetic, Ball, Form, Real, Reals, exact
 
 # The fields of Config that are understood here. Others must be at their defaults.
 KNOWN = {
@@ -29,7 +30,7 @@ ARRAYS = {
     *(f"blocks.0.attn.{n}_norm.{w}" for n in "qk" for w in "wb"), *(f"blocks.0.ln{i}.{w}" for i in "12" for w in "wb"),
     *(f"blocks.0.mlp.{w}_{x}" for w in "Wb" for x in ("in", "out", "gate")),
 }  # fmt: skip
-TABLE = 2.0**-50  # how far a sine, cosine or slope may be off, made in float64
+TABLE = 2.0**-50  # how far a sine, cosine or slope of ALiBi may be off, made in float64 (assumption 2)
 
 
 def covered(model: Model) -> None:
@@ -48,108 +49,70 @@ def covered(model: Model) -> None:
 
 
 class Tables:
-    """The tables of a model for texts of T positions."""
+    """The tables of a model for texts of T positions: the stream, and q, k and v of every head."""
 
     def __init__(self, model: Model, T: int) -> None:
         covered(model)
         self.config = c = model.config
         self.weights = {n: arrays.numpy(w) for n, w in model.weights.items()}
-        self.arithmetic = a = Arithmetic(model.dtype)
-        at, V = self.at, c.d_vocab
-        W_E = self.weights["embed.W_E"]
+        self.arithmetic = Arithmetic(model.dtype)
         with np.errstate(all="ignore"):
-            x = exact(np.broadcast_to(W_E[:, None], (V, T, c.d_model)))        # V T D
-            if c.positions == "learned":  # one addition, and so the same number in any order
-                x = exact(x.mid.astype(W_E.dtype) + self.weights["pos_embed.W_pos"][:T])
-            elif c.positions == "sinusoidal":
-                table = POSITIONS["sinusoidal"].embed(c, Place({}, None), np.zeros((1, T, c.d_model)), 0)  # type: ignore[misc]
-                x = a.add(x, Form(exact(table).mid, exact(table).gen, np.full((T, c.d_model), TABLE + a.u, Real)))
-            self.stream = x
-            x = a.norm(c.norm, x, c.eps, at("ln1.w"), at("ln1.b")) if c.norm_first else x
-            q, k, v = (self._heads(x, name) for name in "QKV")
+            self.stream = self._embedded(T)                                    # V T D
+            x = self.norm("ln1", self.stream) if c.norm_first else self.stream
+            q, k, v = (self._heads(x, name) for name in "QKV")                 # V T H K
             if c.qk_norm:
-                q = a.resolve(a.norm(c.norm, q, c.eps, at("attn.q_norm.w"), at("attn.q_norm.b")))
-                k = a.resolve(a.norm(c.norm, k, c.eps, at("attn.k_norm.w"), at("attn.k_norm.b")))
-            self.q, self.k, self.v = self._turned(q), self._turned(k), (v.mid, v.reach)  # V T H K
+                q, k = (self.arithmetic.resolve(self.norm(f"attn.{n}_norm", y)) for n, y in (("q", q), ("k", k)))
+            self.q, self.k, self.v = (Ball(y.mid, y.reach) for y in (q, k, v))
+            if c.positions == "rotary":
+                angle = angles(c, np.arange(T), c.d_head // 2)                 # T K/2
+                self.q, self.k = turned(self.arithmetic, self.q, angle), turned(self.arithmetic, self.k, angle)
 
     def at(self, name: str) -> Any:
+        """An array of the block, or None."""
         return self.weights.get(f"blocks.0.{name}")
+
+    def norm(self, name: str, x: Form) -> Form:
+        """The norm of that name, of the block or after it."""
+        at = self.weights.get if name == "ln_final" else self.at
+        return norm(self.arithmetic, self.config.norm, x, self.config.eps, at(f"{name}.w"), at(f"{name}.b"))
+
+    def affine(self, x: Form, to: str) -> Form:
+        """x times a matrix of the MLP, plus its bias if there is one."""
+        return self.arithmetic.affine(x, self.at(f"mlp.W_{to}"), self.at(f"mlp.b_{to}"))
+
+    def _embedded(self, T: int) -> Form:
+        c, W_E = self.config, self.weights["embed.W_E"]
+        x = np.broadcast_to(W_E[:, None], (c.d_vocab, T, c.d_model))           # V T D
+        if c.positions == "learned":  # one addition, and so the same number in any order
+            return exact(x + self.weights["pos_embed.W_pos"][:T])
+        if c.positions != "sinusoidal":
+            return exact(x)
+        table = exact(POSITIONS["sinusoidal"].embed(c, Place({}, None), np.zeros((1, T, c.d_model)), 0))  # type: ignore[misc]
+        off = np.full((T, c.d_model), TABLE + self.arithmetic.u, Real)
+        return self.arithmetic.add(exact(x), Form(table.mid, table.gen, off))
 
     def _heads(self, x: Form, name: str) -> Form:
         c, b = self.config, self.at(f"attn.b_{name}")
         W = self.at(f"attn.W_{name}").transpose(1, 0, 2).reshape(c.d_model, -1)  # D HK
-        y = self.arithmetic.affine(x, W, None if b is None else b.reshape(-1))
-        y = self.arithmetic.resolve(y)
+        y = self.arithmetic.resolve(self.arithmetic.affine(x, W, None if b is None else b.reshape(-1)))
         shape = (*y.mid.shape[:2], c.n_heads, c.d_head)
         return Form(y.mid.reshape(shape), y.gen.reshape(-1, *shape), y.rad.reshape(shape))
 
-    def _turned(self, x: Form) -> tuple[Any, Any]:
-        c, a = self.config, self.arithmetic
-        mid, rad = x.mid, x.reach
-        if c.positions != "rotary":
-            return mid, rad
-        n, T = c.d_head // 2, mid.shape[1]
-        angle = angles(c, np.arange(T), n)                                     # T K/2
-        cos, sin = (f(angle)[:, None].astype(Real) for f in (np.cos, np.sin))
-        u, v = slice(0, n), slice(n, 2 * n)
-        out, off = mid.copy(), rad.copy()
-        out[..., u] = mid[..., u] * cos - mid[..., v] * sin
-        out[..., v] = mid[..., v] * cos + mid[..., u] * sin
-        size = np.abs(mid) + rad
-        both = size[..., u] + size[..., v]
-        slip = (4 * a.u + TABLE + SLACK) * both + 4 * a.tiny + a.bounded(both)
-        off[..., u] = rad[..., u] * np.abs(cos) + rad[..., v] * np.abs(sin) + slip
-        off[..., v] = rad[..., v] * np.abs(cos) + rad[..., u] * np.abs(sin) + slip
-        return out, off
 
-    def asked(self, row: int, token: int, possible: Any) -> tuple[Any, Any]:
-        """Weights of all keys before softmax divides them by their sum, as balls [H,S,V]; the token asks from row.
+def turned(a: Arithmetic, x: Ball, angle: Reals) -> Ball:
+    """Lemma 14: rotary positions. p·cos − q·sin and q·cos + p·sin are off by (4u + TABLE)·(|p| + |q|) + 4·tiny.
 
-        `possible` [T,V]: which tokens can stand where. All weights of a head have the same unknown factor. Where exp
-        underflows, a weight is off by less than the smallest normal number more, relative to the largest weight.
-        """
-        c, a, S = self.config, self.arithmetic, row + 1
-        factor = a.constant(c.scale or c.d_head**-0.5)
-        bias = np.zeros((len(possible), c.n_heads), Real)                      # T H
-        if c.positions == "alibi":
-            distance = row - np.arange(len(possible))[None]
-            bias = POSITIONS["alibi"].bias(c, distance)[:, 0].T.astype(Real)  # type: ignore[misc]
-        overflow = self._overflow(row, token, possible, factor, bias)          # H
-        possible, bias = possible[:S], bias[:S]
-        q, q_off = (x[token, row] for x in self.q)                             # H K
-        k, k_off = (x[:, :S] for x in self.k)                                  # V S H K
-        parts = (np.abs(q) + q_off) * (np.abs(k) + k_off)                      # V S H K
-        size, score = parts.sum(-1), (q * k).sum(-1)                           # V S H
-        terms = (parts > 0).any((0, 1)).sum(-1)  # H: adding zeros does not round
-        slip = 0 if np.frexp(factor)[0] == 0.5 else 1  # a power of two does not round
-
-        # What q or the factor is off by changes the scores of like keys alike, and softmax does not see what all
-        # scores have in common: count from the key with the largest score.
-        first = np.where(possible.T[..., None], score, -np.inf).reshape(-1, c.n_heads).argmax(0)
-        head = np.arange(c.n_heads)
-        middle, least = k.reshape(-1, *k.shape[2:])[first, head], score.reshape(-1, c.n_heads)[first, head]
-        off = (np.abs(q) * k_off + q_off * (np.abs(k - middle) + k_off)).sum(-1)
-        off = off + (a.gamma(terms) + SLACK * c.d_head + slip * a.u) * size + slip * 2 * a.u * np.abs(score - least)
-        off = off * factor * (1 + 8 * a.u) + (1 + c.d_head * factor) * a.tiny + overflow
-        score = score * factor
-        if c.positions == "alibi":
-            off = off + (TABLE + 4 * a.u) * np.abs(bias) + (a.u + SLACK) * (size * factor + np.abs(bias))
-            score = score + bias                                               # V S H
-        score, off = score.transpose(2, 1, 0), off.transpose(2, 1, 0)          # H S V
-        top = np.where(possible, score + off, -np.inf).max((1, 2), keepdims=True)
-        fall = np.abs(top - (score - off))  # at most so far below the largest score; the subtraction rounds
-        spread = a.exp_spread(off + a.u * fall * 2)
-        weight = np.exp(score - top)
-        error = weight * (spread + (8 + np.abs(score - top)) * SLACK) + UNDER
-        return np.where(possible, weight, 0), np.where(possible, error, 0)
-
-    def _overflow(self, row: int, token: int, possible: Any, factor: Any, bias: Any) -> Any:
-        """0, or infinity where a score of a head may overflow, [H].
-
-        Keys after the row count too: the mask adds minus infinity to their scores, and with an infinite one that is
-        not a number.
-        """
-        sizes = [np.abs(mid) + rad for mid, rad in (self.q, self.k)]           # V T H K
-        key = np.where(possible.T[..., None, None], sizes[1], 0).max((0, 1))   # H K
-        score = (sizes[0][token, row] * key).sum(-1)                           # H
-        return self.arithmetic.bounded(score * (1 + factor) + np.abs(bias).max(0))
+    A cosine is off by TABLE and once rounded, the product and the sum once each: 3u, and u for what u² there is. x is
+    [V,T,H,K], angles [T,K/2]; p is the first half of a head, q the second, and an odd entry stays as it is.
+    """
+    n = angle.shape[1]
+    cos, sin = (f(angle)[:, None].astype(Real) for f in (np.cos, np.sin))
+    p, q = slice(0, n), slice(n, 2 * n)
+    mid, rad = x.mid.copy(), x.rad.copy()
+    mid[..., p] = x.mid[..., p] * cos - x.mid[..., q] * sin
+    mid[..., q] = x.mid[..., q] * cos + x.mid[..., p] * sin
+    both = x.size[..., p] + x.size[..., q]
+    slip = (4 * a.u + TABLE + SLACK) * both + 4 * a.tiny + a.overflow(both)
+    rad[..., p] = x.rad[..., p] * np.abs(cos) + x.rad[..., q] * np.abs(sin) + slip
+    rad[..., q] = x.rad[..., q] * np.abs(cos) + x.rad[..., p] * np.abs(sin) + slip
+    return Ball(mid, rad)
