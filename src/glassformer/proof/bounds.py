@@ -111,13 +111,12 @@ class Bounder:
         slack = np.einsum("hsvk,hkr->rhsv", loose, np.abs(onto)) + d_head * UNDER
 
         bottom = self._range(row, weight, cases)                               # H cases
-        low = bottom.low * (1 - SLACK)
-        bottom = Ends(np.where(low > 0, low, np.nan), bottom.high * (1 + SLACK))
+        bottom = Ends(np.where(bottom.low > 0, bottom.low, np.nan), bottom.high)
         top = self._range(row, Ball(*(x.reshape(-1, *x.shape[2:]) for x in (along, slack))), cases)
         top = Ends(*(x.reshape(*along.shape[:2], len(cases)) for x in top))    # R H cases
         middle = (bottom.low.min(1) + bottom.high.max(1)) / 2                  # H
         share, spread = along / middle[:, None, None], slack / middle[:, None, None]
-        joint = self._range(row, Ball(share.sum(1), spread.sum(1) + SLACK * np.abs(share).sum(1)), cases)
+        joint = self._range(row, Ball(share.sum(1), spread.sum(1) + SLACK * len(middle) * np.abs(share).sum(1)), cases)
 
         # Each is a bound by itself, and one that is NaN says nothing. If a sum of weights may be 0, both are NaN: the
         # ends by heads because one of them is divided by it, and the others because the middle is.

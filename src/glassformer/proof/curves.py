@@ -53,15 +53,16 @@ def centred(a: Arithmetic, x: Form) -> tuple[Form, Reals]:
 
 def root_mean_square(a: Arithmetic, most: Reals, least: Reals, eps: float) -> tuple[Reals, Reals]:
     """Lemma 10: for N numbers with least ≤ |x_i| ≤ most, sqrt(Σx²/N + eps) as computed is between
-    sqrt((1 − t)·Σleast²/N + (1 − 4u)·eps − N·tiny)·(1 − 2u) and the same with most and +, where t = gamma(N + 4).
+    sqrt((1 − t)·Σleast²/N + (1 − 4u)·eps − 4·tiny)·(1 − 2u) and the same with most and +, where t = gamma(N + 4).
 
-    A square, N − 1 additions, a quotient and the sum with eps: N + 2 roundings. NaN where it may be 0.
+    A square, N − 1 additions, a quotient and the sum with eps: N + 2 roundings. The mean of what underflows in squares
+    is less than tiny, in sums too, and tiny is lost in the quotient and in the sum with eps. NaN where it may be 0.
     """
     N, added = most.shape[-1], a.constant(eps)
     t = a.gamma(N + 4) + SLACK * N
     squares = (most**2).sum(-1, keepdims=True)
-    high = (squares / N + N * a.tiny) * (1 + t) + added * (1 + 4 * a.u)
-    low = (least**2).sum(-1, keepdims=True) / N * (1 - t) - N * a.tiny + added * (1 - 4 * a.u)
+    high = (squares / N + 4 * a.tiny) * (1 + t) + added * (1 + 4 * a.u)
+    low = (least**2).sum(-1, keepdims=True) / N * (1 - t) - 4 * a.tiny + added * (1 - 4 * a.u)
     low = np.sqrt(np.where(low > 0, low, Real(np.nan))) * (1 - 2 * a.u - SLACK)
     return low, np.sqrt(high) * (1 + 2 * a.u + SLACK) + a.overflow(squares + added)
 

@@ -48,11 +48,12 @@ def weights_of(t: Tables, row: int, token: int, possible: Reals) -> Ball:
 
 def scores(a: Arithmetic, q: Ball, k: Ball, factor: Reals, possible: Reals) -> Ball:
     """Lemma 17: for any one key k₀, (q·k)·factor as computed is, up to one number that all keys of a head share, off by
-    factor·(Σ |q|·k_rad + q_rad·(|k − k₀| + k_rad)), and by factor·((gamma(n) + u)·Σ|q|·|k| + 2u·|q·k − q·k₀|) + tiny.
+    factor·(Σ |q|·k_rad + q_rad·(|k − k₀| + k_rad)), and by factor·((gamma(n) + u)·Σ|q|·|k| + 2u·|q·k − q·k₀|).
 
     (q + δ)(k + κ) = qk + δk₀ + qκ + δ(k − k₀ + κ), and δk₀ is the same for all keys. So is θ·qk₀, where 1 + θ is what
     the factor may be off by: softmax does not see it. k₀ is the key with the largest score: what is near it counts
-    most. Adding zeros does not round, nor does a factor that is a power of two.
+    most. Adding zeros does not round, nor does a factor that is a power of two. What underflows: products, sums, the
+    product with the factor, and one more operation on the score (Lemmas 19 and 20).
     """
     d_head = q.mid.shape[-1]
     parts = q.size * k.size                                                    # V S H K
@@ -64,7 +65,7 @@ def scores(a: Arithmetic, q: Ball, k: Ball, factor: Reals, possible: Reals) -> B
     k0, score0 = k.mid.reshape(-1, *q.mid.shape)[first, heads], score.reshape(-1, len(heads))[first, heads]
     off = (np.abs(q.mid) * k.rad + q.rad * (np.abs(k.mid - k0) + k.rad)).sum(-1)
     off = off + (a.gamma(n) + SLACK * d_head + slip * a.u) * size + slip * 2 * a.u * np.abs(score - score0)
-    return Ball(score * factor, off * factor * (1 + 8 * a.u) + (1 + d_head * factor) * a.tiny)
+    return Ball(score * factor, off * factor * (1 + 8 * a.u) + 2 * (1 + d_head * factor) * a.tiny)
 
 
 def scores_overflow(a: Arithmetic, query: Reals, keys: Reals, factor: Reals, bias: Reals) -> Reals:
@@ -130,8 +131,11 @@ def term_error(a: Arithmetic, weight: Ball, v: Ball) -> Reals:
 def ratio_by_heads(top: Ends, bottom: Ends) -> Ends:
     """Lemma 23: if N ≥ n and 0 < z ≤ Z ≤ z', then N/Z ≥ n/z' where n > 0, and n/z where not. Σ over heads of that.
 
-    The largest likewise. Tops are [R,H,cases], bottoms [H,cases].
+    The largest likewise. Tops are [R,H,cases], bottoms [H,cases]; these are made wider for our own rounding of a
+    quotient and of a sum over heads, which is then a part of each head's own size.
     """
+    ours = SLACK * len(bottom.low)
+    bottom = Ends(bottom.low * (1 - ours), bottom.high * (1 + ours))
     low = np.where(top.low > 0, top.low / bottom.high, top.low / bottom.low)
     high = np.where(top.high > 0, top.high / bottom.low, top.high / bottom.high)
     return Ends(low.sum(1), high.sum(1))                                       # R cases
@@ -144,7 +148,8 @@ def ratio_of_all_heads(joint: Ends, top: Ends, bottom: Ends, middle: Reals) -> E
     together: `joint` has its ends. What one head has of another's opposite cancels there.
     """
     m = middle[:, None]
-    tilt = np.maximum(np.abs(m / bottom.low - 1), np.abs(m / bottom.high - 1)) + SLACK  # H cases
+    tilt = np.maximum(np.abs(m / bottom.low - 1), np.abs(m / bottom.high - 1))  # H cases
+    tilt = tilt + SLACK * len(m)
     lost = (np.maximum(np.abs(top.low), np.abs(top.high)) / m * tilt).sum(1)   # R cases
     return Ends(joint.low - lost, joint.high + lost)
 
@@ -188,7 +193,7 @@ def own_rounding(W_O: Reals, onto: Reals, F: Reals) -> Reals:
 
 
 def output_error(a: Arithmetic, z: Reals, S: int, most: Reals, W_O: Reals) -> Reals:
-    """Lemma 27: z·W_O, n terms with |z| [H,K] at most so large, is off by gamma(n + 1)·|z|·|W_O| + n·tiny, and by
+    """Lemma 27: z·W_O, n terms with |z| [H,K] at most so large, is off by gamma(n + 1)·|z|·|W_O| + 2n·tiny, and by
     4·S·tiny·(1 + max|v|)·|W_O| for what underflows in z. It is finite if |z|·|W_O| < most. [D]
 
     In z: exp, relative to Σ ≥ 1, and the quotient are off by tiny times a value, the product and the sum by tiny, at
@@ -196,7 +201,7 @@ def output_error(a: Arithmetic, z: Reals, S: int, most: Reals, W_O: Reals) -> Re
     """
     n, W = z.size, np.abs(W_O)
     flushed = 4 * S * a.tiny * (1 + most)
-    error: Reals = a.gamma(n + 1) * through(z, W) + n * a.tiny + through(flushed, W) + a.overflow(through(z, W))
+    error: Reals = a.gamma(n + 1) * through(z, W) + 2 * n * a.tiny + through(flushed, W) + a.overflow(through(z, W))
     return error
 
 

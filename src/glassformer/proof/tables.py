@@ -4,7 +4,7 @@ In a one-layer model these depend on the token and its position alone. Each entr
 model computes for it. What becomes of them is in softmax.py.
 """
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -83,8 +83,9 @@ class Tables:
     def _embedded(self, T: int) -> Form:
         c, W_E = self.config, self.weights["embed.W_E"]
         x = np.broadcast_to(W_E[:, None], (c.d_vocab, T, c.d_model))           # V T D
-        if c.positions == "learned":  # one addition, and so the same number in any order
-            return exact(x + self.weights["pos_embed.W_pos"][:T])
+        if c.positions == "learned":  # one addition, and so the same number in any order; or 0, if it underflows
+            total = exact(x + self.weights["pos_embed.W_pos"][:T])
+            return replace(total, rad=np.abs(total.mid) * (np.abs(total.mid) < self.arithmetic.tiny))
         if c.positions != "sinusoidal":
             return exact(x)
         table = exact(POSITIONS["sinusoidal"].embed(c, Place({}, None), np.zeros((1, T, c.d_model)), 0))  # type: ignore[misc]
