@@ -6,6 +6,7 @@ Sums are added in random orders. A bound that is not finite claims nothing; wher
 
 import re
 from fractions import Fraction
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from glassformer import Config, arrays
 from glassformer.model import ACTIVATIONS, POSITIONS, rotary
 from glassformer.model import angles as angles_of
-from glassformer.proof import bounds, columns, curves, forms, softmax, tables
+from glassformer.proof import balls, bounds, columns, curves, forms, second, softmax, tables
 from glassformer.proof.columns import best, cases_of, largest
 from glassformer.proof.forms import Arithmetic, Ball, Form, exact
 from glassformer.proof.layout import layout_of
@@ -578,15 +579,15 @@ def test_text_code_and_tests_have_the_same_lemmas():
     """Each row of the table in docs/proof.md names a function, whose docstring begins with it; all have tests."""
     root = Path(__file__).parents[2]
     text = (root / "docs" / "proof.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d+) \| .* \| \[`(\w+)\.py`\]\(\S+?/(\w+)\.py\) `([\w.]+)` \|", text, re.M)
+    rows = re.findall(r"^\| (\d+) \| .* \| \[`(\w+)\.py`\]\(\S+?/(\w+)\.py\) `([\w.]+)` \| (.*) \|$", text, re.M)
     named = [int(number) for number, *_ in rows]
     assert named == list(range(1, len(rows) + 1)) and len(rows) > 20
     modules = {m.__name__.rpartition(".")[2]: m for m in (forms, curves, tables, columns, softmax, bounds)}
-    for number, file, link, name in rows:
-        owner = modules[file]
-        for part in name.split("."):
-            owner = getattr(owner, part)
-        assert file == link and owner.__doc__.startswith(f"Lemma {number}: "), f"lemma {number}: {file}.{name}"
+    for number, file, link, name, again in rows:
+        function = attrgetter(name)(modules[file])
+        assert file == link and function.__doc__.startswith(f"Lemma {number}: "), f"lemma {number}: {file}.{name}"
+        for other in re.findall(r"`([\w.]+)`", again):
+            attrgetter(other)(balls if hasattr(balls, other.split(".")[0]) else second)
     said = [n for m in modules.values() for n in re.findall(r'"""Lemma (\d+): ', Path(m.__file__).read_text("utf-8"))]
     assert sorted(map(int, said)) == named
     tested = {int(n) for name in globals() if name.startswith("test_lemma") for n in re.findall(r"_(\d+)", name)}

@@ -113,6 +113,10 @@ class Floats:
         """What n operations on numbers of this size may be off by."""
         return self.off(n) * size.abs_upper() + 4 * n * self.tiny
 
+    def error_over(self, size: Ball, s: Ball) -> Ball:
+        """What an operation that gives size/s may be off by, times s. 0/s is exact."""
+        return ZERO if size.is_zero() else self.error(size) + 4 * self.tiny * s.upper()
+
     def rounded(self, x: Ball) -> Ball:
         return x + within(self.error(x))
 
@@ -195,27 +199,48 @@ class Net:
         return Row(rows[0], rows[1:])
 
     def norm(self, x: Row, name: str) -> Row:
-        """Its divisor is one number for the whole row, and so is what the mean of layer norm is off by.
-
-        Numbers of the row that are equal stay equal, so what rounding does to them is one unknown.
+        """A row over one divisor. Numbers of the row that are equal stay equal, so what rounding does to them is one
+        unknown. Sizes and errors are those of the quotient, times its divisor.
         """
-        f, n, x = self.f, len(x.mid), x.settled()
+        f, x = self.f, x.settled()
         if self.c.norm == "none":
             return x
-        seen, mid, by = x.balls(), x.mid, list(x.by)
+        seen, off = x.balls(), [ZERO] * len(x.mid)
         equal: dict[Any, list[int]] = {}
         for i, ball in enumerate(seen):
             equal.setdefault(ball.man_exp() if ball.is_exact() else i, []).append(i)
-        off, own = [ZERO] * n, [ZERO] * n  # what rounding may do: alike to equal numbers; to each alone
-        live = sum(not s.is_zero() for s in seen)
-        if self.c.norm == "layer" and live:
-            size = total(s.abs_upper() for s in seen)
-            f.fit(size, f"{name}'s mean")
-            mid, *by = [[m - total(line) / n for m in line] for line in (mid, *by)]
-            by.append([f.error(size / n, live)] * n)
-            after = Row(mid, by).balls()
-            off = [ZERO if s.is_zero() else f.error(y) for s, y in zip(seen, after, strict=True)]  # 0 − y is exact
-            seen = [y + within(e) for y, e in zip(after, off, strict=True)]
+        if self.c.norm == "layer" and not all(s.is_zero() for s in seen):
+            x, off = self.centred(x, seen, name)
+            seen = [y + within(e) for y, e in zip(x.balls(), off, strict=True)]
+        s, sizes = self.divisor(seen, name), [ball.abs_upper() for ball in seen]
+        for i, size in enumerate(sizes):
+            f.fit(size / s.lower(), f"{name}, divided")
+            off[i] += f.error_over(size, s)
+        w, own = self.vector(f"{name}.w"), self.gained(sizes, s, name)
+        mid, by = x.mid, list(x.by)
+        if w is not None:
+            mid, *by = [[m * g for m, g in zip(line, w, strict=True)] for line in (mid, *by)]
+            off = [e * g for e, g in zip(off, w, strict=True)]
+        for group in equal.values():
+            if len(group) > 1 and not off[group[0]].is_zero():
+                by.append([off[i].mid() if i in group else ZERO for i in range(len(mid))])
+                for i in group:
+                    off[i] -= by[-1][i]
+        mid = [m + within(e) + within(o) for m, e, o in zip(mid, off, own, strict=True)]
+        return Row(mid, by, s, self.vector(f"{name}.b"))
+
+    def centred(self, x: Row, seen: Balls, name: str) -> tuple[Row, Balls]:
+        """x less its mean, which is off by the same for all; and what each difference is off by. 0 − y is exact."""
+        f, n, size = self.f, len(seen), total(s.abs_upper() for s in seen)
+        f.fit(size, f"{name}'s mean")
+        mid, *by = [[m - total(line) / n for m in line] for line in (x.mid, *x.by)]
+        by.append([f.error(size / n, sum(not s.is_zero() for s in seen))] * n)
+        y = Row(mid, by)
+        return y, [ZERO if s.is_zero() else f.error(z) for s, z in zip(seen, y.balls(), strict=True)]
+
+    def divisor(self, seen: Balls, name: str) -> Ball:
+        """The root of the mean square and eps."""
+        f, n = self.f, len(seen)
         squares = total(s.abs_lower() ** 2 for s in seen).union(total(s.abs_upper() ** 2 for s in seen))
         f.fit(squares, f"{name}'s sum of squares")
         variance = squares / n + self.options["eps"]
@@ -224,29 +249,23 @@ class Net:
         s = f.rounded(variance.sqrt()) if variance > 0 else ZERO
         if not s > 0:
             raise Open(f"{name} may divide by 0")
-        w, b = self.vector(f"{name}.w"), self.vector(f"{name}.b")
-        least, flushed = s.lower(), 4 * f.tiny * s.upper()
-        for i, ball in enumerate(seen):  # sizes and errors are those of the quotient, times its divisor
-            size = ball.abs_upper()
-            f.fit(size / least, f"{name}, divided")
-            off[i] += ZERO if ball.is_zero() else f.error(size) + flushed
+        return s
+
+    def gained(self, sizes: Balls, s: Ball, name: str) -> Balls:
+        """What a norm's gain and bias round off numbers of these sizes over s."""
+        f, w, b, out = self.f, self.vector(f"{name}.w"), self.vector(f"{name}.b"), []
+        for i, size in enumerate(sizes):
+            off = ZERO
             if w is not None:
-                off[i], size = off[i] * w[i], size * (1 + f.off(1)) * abs(w[i])
-                f.fit(size / least, f"{name}, with its gain")
-                own[i] += f.error(size) + flushed
+                size = size * (1 + f.off(1)) * abs(w[i])
+                f.fit(size / s.lower(), f"{name}, with its gain")
+                off += f.error_over(size, s)
             if b is not None and not b[i].is_zero():
                 size = size * (1 + f.off(2)) + abs(b[i]) * s.upper()
-                f.fit(size / least, f"{name}, with its bias")
-                own[i] += f.error(size) + flushed
-        if w is not None:
-            mid, *by = [[m * g for m, g in zip(line, w, strict=True)] for line in (mid, *by)]
-        for group in equal.values():
-            if len(group) > 1 and not off[group[0]].is_zero():
-                by.append([off[i].mid() if i in group else ZERO for i in range(n)])
-                for i in group:
-                    off[i] -= by[-1][i]
-        mid = [m + within(e) + within(o) for m, e, o in zip(mid, off, own, strict=True)]
-        return Row(mid, by, s, b)
+                f.fit(size / s.lower(), f"{name}, with its bias")
+                off += f.error_over(size, s)
+            out.append(off)
+        return out
 
     def add(self, x: Row, y: Row, what: str) -> Row:
         x, y = x.settled(), y.settled()
