@@ -15,13 +15,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .forms import SLACK, Real
+from .forms import SLACK, Real, Reals
 from .layout import Layout
 
+Ints = NDArray[np.int64]
 A, B = (x.ravel() for x in np.divmod(np.arange(100), 10))  # the pairs of digits of a column
 SPLITS = {"digit": 19, "pair": 100}  # how a column is told apart, and into how many ways at most for each carry
 MOST_CASES = 50_000  # of one position
@@ -32,17 +33,17 @@ class Steps:
     """One way through a column: which carry comes in, which goes out, what is written. All [E]."""
 
     column: int
-    enter: Any
-    leave: Any
-    digit: Any
-    order: Any  # the (carry, pair) that there are, sorted by the way they belong to
-    starts: Any  # where in `order` each way's begin
+    enter: Ints
+    leave: Ints
+    digit: Ints
+    order: Ints  # the (carry, pair) that there are, sorted by the way they belong to
+    starts: Ints  # where in `order` each way's begin
 
-    def members(self, way: int) -> Any:
+    def members(self, way: int) -> Ints:
         """The (carry, pair) that a way stands for, as 100·carry + 10·a + b."""
         return np.split(self.order, self.starts[1:])[way]
 
-    def largest(self, table: Any) -> Any:
+    def largest(self, table: Reals) -> Reals:
         """table [Q,columns,200] -> the largest entry of every way, [Q,E]."""
         return np.maximum.reduceat(table[:, self.column, self.order], self.starts, axis=1)
 
@@ -66,25 +67,29 @@ class Cases:
     """All combinations of ways through the columns of a window. Lists with an entry for each column of the window."""
 
     window: list[Steps]
-    ways: Any  # [columns, cases]: which step of each column
+    ways: Ints  # [columns, cases]: which step of each column
 
-    def digit(self, column: int) -> Any:
+    def digit(self, column: int) -> Ints:
         """What is written in a column of the window, [cases]."""
         at = [s.column for s in self.window].index(column)
-        return self.window[at].digit[self.ways[at]]
+        return self._chosen(at, self.window[at].digit)
 
     @property
-    def enter(self) -> Any:
-        return self.window[0].enter[self.ways[0]]
+    def enter(self) -> Ints:
+        return self._chosen(0, self.window[0].enter)
 
     @property
-    def leave(self) -> Any:
-        return self.window[-1].leave[self.ways[-1]]
+    def leave(self) -> Ints:
+        return self._chosen(-1, self.window[-1].leave)
+
+    def _chosen(self, at: int, of: Ints) -> Ints:
+        chosen: Ints = of[self.ways[at]]
+        return chosen
 
     def __len__(self) -> int:
         return int(self.ways.shape[1])
 
-    def pick(self, chosen: Any) -> "Cases":
+    def pick(self, chosen: NDArray[np.bool_]) -> "Cases":
         return Cases(self.window, self.ways[:, chosen])
 
 
@@ -109,7 +114,7 @@ def cases_of(layout: Layout, window: Sequence[int], splits: Sequence[str]) -> Ca
     return cases.pick(possible & ((cases.leave == 0) | (window[-1] < layout.digits)))
 
 
-def by_column(layout: Layout, row: int, terms: Any) -> tuple[Any, Any]:
+def by_column(layout: Layout, row: int, terms: Reals) -> tuple[Reals, Reals]:
     """terms [Q,S,V] of positions up to row -> what no digit changes [Q], and [Q,columns,200] for (carry, pair)."""
     n = layout.digits
     fixed = np.zeros(len(terms), Real)
@@ -125,7 +130,7 @@ def by_column(layout: Layout, row: int, terms: Any) -> tuple[Any, Any]:
     return fixed, table
 
 
-def largest(layout: Layout, row: int, terms: Any, cases: Cases) -> Any:
+def largest(layout: Layout, row: int, terms: Reals, cases: Cases) -> Reals:
     """Lemma 16: the largest Σ over positions of terms [Q,S,V], over all pairs of numbers of each case: [Q,cases].
 
     A column's digits choose its terms, and are tied to other columns by the carries alone. So the largest sum is that
@@ -135,14 +140,15 @@ def largest(layout: Layout, row: int, terms: Any, cases: Cases) -> Any:
     fixed, table = by_column(layout, row, terms)
     window = cases.window
     below, above = sweep(layout, table, window[0].column, window[-1].column)
-    out = fixed[:, None] + below[:, cases.enter] + above[:, cases.leave]
+    out: Reals = fixed[:, None] + below[:, cases.enter] + above[:, cases.leave]
     for step, way in zip(window, cases.ways, strict=True):
-        out = out + step.largest(table)[:, way]
+        out += step.largest(table)[:, way]
     lost = SLACK * (np.abs(fixed) + np.abs(table).max(2).sum(1)) * len(layout.spots)
-    return out + lost[:, None]
+    out += lost[:, None]
+    return out
 
 
-def sweep(layout: Layout, table: Any, first: int, last: int) -> tuple[Any, Any]:
+def sweep(layout: Layout, table: Reals, first: int, last: int) -> tuple[Reals, Reals]:
     """The largest sums of the columns below `first` and above `last`, by the carry at the border: [Q,2] each.
 
     By induction over columns: the best with a carry c at a border is the best over the carry before it.
@@ -157,7 +163,7 @@ def sweep(layout: Layout, table: Any, first: int, last: int) -> tuple[Any, Any]:
     return below, above
 
 
-def transitions(layout: Layout, table: Any, column: int) -> Any:
+def transitions(layout: Layout, table: Reals, column: int) -> Reals:
     """The largest term of a column by the carries into and out of it, [Q,2,2]; −inf where there is no way."""
     out = np.full((len(table), 2, 2), -np.inf, Real)
     ways = steps(layout, column, "digit")
@@ -167,19 +173,20 @@ def transitions(layout: Layout, table: Any, column: int) -> Any:
     return out
 
 
-def _onto(state: Any, step: Any) -> Any:
+def _onto(state: Reals, step: Reals) -> Reals:
     """state [Q,2], step [Q,2,2] -> [Q,2]: max over the carry that comes in."""
-    return (state[:, :, None] + step).max(1)
+    best: Reals = (state[:, :, None] + step).max(1)
+    return best
 
 
-def best(layout: Layout, row: int, terms: Any, cases: Cases, which: int) -> tuple[int, int]:
+def best(layout: Layout, row: int, terms: Reals, cases: Cases, which: int) -> tuple[int, int]:
     """The pair of numbers of one case that has the largest Σ over positions of terms [S,V]."""
     table = by_column(layout, row, terms[None])[1][0]                          # columns 200
     chosen = {s.column: s.members(way) for s, way in zip(cases.window, cases.ways[:, which], strict=True)}
     reached = {0: (Real(0), 0, 0)}  # carry -> the sum so far, a, b
     for c in range(layout.digits + 1):
         members = chosen.get(c, steps(layout, c, "digit").order)
-        following: dict[int, tuple[Any, int, int]] = {}
+        following: dict[int, tuple[Real, int, int]] = {}
         for enter, (total, a, b) in reached.items():
             for leave in (0, 1):
                 ways = members[(members // 100 == enter) & (((A + B)[members % 100] + enter >= 10) == bool(leave))]

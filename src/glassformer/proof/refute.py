@@ -18,7 +18,7 @@ from ..model import NORMS, Model, Place, affine, mlp, residual
 from ..tasks.base import Task
 from .bounds import Bounder, Bounds
 from .columns import best
-from .forms import Real
+from .forms import Real, Reals
 from .layout import Layout
 
 SAMPLE = 20_000  # rows at random, and the edges
@@ -43,7 +43,7 @@ def refute(
     return None
 
 
-def first_wrong(model: Model, task: Task, rows: Any) -> dict[str, Any] | None:
+def first_wrong(model: Model, task: Task, rows: Reals) -> dict[str, Any] | None:
     """The first of some rows that the model gets wrong, decoded."""
     for start in range(0, len(rows), CHUNK):
         part = rows[start : start + CHUNK]
@@ -54,7 +54,7 @@ def first_wrong(model: Model, task: Task, rows: Any) -> dict[str, Any] | None:
     return None
 
 
-def confirmed(model: Model, task: Task, row: Any) -> dict[str, Any] | None:
+def confirmed(model: Model, task: Task, row: Reals) -> dict[str, Any] | None:
     """The row as a counterexample, if the model run on it alone has it wrong. A tie is wrong, lucky or not."""
     tokens, answer = task.batch(row[None])
     margin = float(margins(model, tokens, answer)[0])
@@ -107,8 +107,8 @@ def rivals(right: int) -> list[int]:
 
 
 def downhill(
-    model: Model, bounder: Bounder, bounds: Bounds, value: Any, pair: tuple[int, int], right: int, rival: int
-) -> Any:
+    model: Model, bounder: Bounder, bounds: Bounds, value: Reals, pair: tuple[int, int], right: int, rival: int
+) -> Reals:
     """What each token at each position does to the rival's lead, to first order, seen from a pair: [S,V]."""
     weight, row = bounds.weights.mid, bounds.row
     tokens = tokens_of(bounder.layout, pair)[: row + 1]
@@ -123,10 +123,11 @@ def downhill(
     lead = logits(model, probes)[:, [right, rival]] @ np.array([-1.0, 1.0])
     slope = (lead[: len(x)] - lead[len(x) :]) / (2 * step)                     # D
     along = np.einsum("hsvd,d->hsv", value - mean[:, None, None], slope)
-    return (weight * along / total[:, None, None]).sum(0)                      # S V
+    terms: Reals = (weight * along / total[:, None, None]).sum(0)              # S V
+    return terms
 
 
-def logits(model: Model, x: Any) -> Any:
+def logits(model: Model, x: Reals) -> Any:
     """From the stream after attention [B,D] to logits [B,V], in float64."""
     c = model.config
     weights = {n: np.asarray(w, dtype=np.float64) for n, w in model.weights.items()}
@@ -140,7 +141,7 @@ def logits(model: Model, x: Any) -> Any:
     return affine(y, weights["embed.W_E"].T if c.tied else at["unembed.W_U"], at.get("unembed.b_U"))[:, 0]
 
 
-def tokens_of(layout: Layout, pair: tuple[int, int]) -> Any:
+def tokens_of(layout: Layout, pair: tuple[int, int]) -> Reals:
     """The text of a pair of numbers, answer included."""
     numbers = {"a": pair[0], "b": pair[1], "s": sum(pair)}
     return np.array([v if kind == "token" else numbers[kind] // 10**v % 10 for kind, v in layout.spots])
