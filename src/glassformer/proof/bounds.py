@@ -11,20 +11,12 @@ import numpy as np
 
 from ..errors import GlassformerError
 from ..model import Model
+from . import softmax
 from .columns import MOST_CASES, SPLITS, Cases, cases_of, how_many, largest
 from .curves import activation
 from .forms import SLACK, UNDER, Arithmetic, Ball, Form, Real, Reals, exact
 from .layout import Layout
-from .softmax import (
-    Ends,
-    beside,
-    mean_at_most,
-    output_error,
-    ratio_by_heads,
-    ratio_of_all_heads,
-    term_error,
-    weights_of,
-)
+from .softmax import Ends
 from .tables import Tables
 
 
@@ -79,7 +71,7 @@ class Bounder:
         return np.full(len(cases), number) if kind == "token" else cases.digit(number)
 
     def _bounds(self, row: int, token: int, cases: Cases) -> Bounds:
-        weight = weights_of(self.tables, row, token, self.possible[:-1])       # H S V
+        weight = softmax.weights_of(self.tables, row, token, self.possible[:-1])  # H S V
         x = self._attended(row, token, cases, weight)
         lead, rival = self._lead(x, self.right(row, cases))
         return Bounds(row, token, cases, lead, rival, weight)
@@ -92,9 +84,9 @@ class Bounder:
         v = Ball(*(np.where(possible[..., None], x[:, :S].transpose(2, 1, 0, 3), 0) for x in self.tables.v))  # H S V K
         onto = np.einsum("hkd,dr->hkr", self.W_O, F)                           # H K R
         low, high, bottom = self._written(row, cases, weight, v, onto)         # R cases
-        z = mean_at_most(a, v.size, weight, bottom.low.min(1), possible)       # H K
-        slip = beside(a, weight, v, bottom, self.W_O, onto, F, possible)
-        slip = slip + output_error(a, z, S, v.size.max((1, 2)), self.W_O)      # D
+        z = softmax.mean_at_most(a, v.size, weight, bottom.low.min(1), possible)  # H K
+        slip = softmax.beside(a, weight, v, bottom, self.W_O, onto, F, possible)
+        slip = slip + softmax.output_error(a, z, S, v.size.max((1, 2)), self.W_O)  # D
         centre, reach = (low + high) / 2, (high - low) / 2 + SLACK * (np.abs(low) + np.abs(high))  # R cases
         rad = slip + SLACK * F.shape[1] * (np.abs(centre).T @ np.abs(F.T))
         y = Form(centre.T @ F.T, np.einsum("dr,rb->rbd", F, reach), rad)
@@ -106,7 +98,7 @@ class Bounder:
     def _written(self, row: int, cases: Cases, weight: Ball, v: Ball, onto: Reals) -> tuple[Reals, Reals, Ends]:
         """What heads write along each direction, [R,cases]: the better of two bounds. And the sums of weights."""
         w, d_head = weight.mid[..., None], self.config.d_head
-        loose = term_error(self.a, weight, v) + SLACK * d_head * v.size * w    # H S V K
+        loose = softmax.term_error(self.a, weight, v) + SLACK * d_head * v.size * w  # H S V K
         along = np.einsum("hsvk,hkr->rhsv", v.mid * w, onto)
         slack = np.einsum("hsvk,hkr->rhsv", loose, np.abs(onto)) + d_head * UNDER
 
@@ -120,7 +112,8 @@ class Bounder:
 
         # Each is a bound by itself, and one that is NaN says nothing. If a sum of weights may be 0, both are NaN: the
         # ends by heads because one of them is divided by it, and the others because the middle is.
-        apart, together = ratio_by_heads(top, bottom), ratio_of_all_heads(joint, top, bottom, middle)
+        apart = softmax.ratio_by_heads(top, bottom)
+        together = softmax.ratio_of_all_heads(joint, top, bottom, middle)
         return np.fmax(apart.low, together.low), np.fmin(apart.high, together.high), bottom
 
     def _range(self, row: int, terms: Ball, cases: Cases) -> Ends:

@@ -1,8 +1,9 @@
 """Proofs: the search for a certificate, and what becomes of it where there is none."""
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -32,9 +33,10 @@ class Proof:
 
     result: Result
     cases: int  # that were closed; rows, if they were enumerated
-    margin: float | None  # proved: no right token leads by less, in any case
+    _: KW_ONLY
+    margin: float | None = None  # proved: no right token leads by less, in any case
     dtype: str
-    counterexample: dict[str, Any] | None
+    counterexample: dict[str, Any] | None = None
     reason: str  # how it was proved, or which case stayed open
     model: str  # SHA-256 of the weights
     task: str
@@ -62,40 +64,37 @@ def prove(model: Model, task: Task, *, method: Method = "auto", seed: int = 0) -
         raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
     if method == "enumeration" and task.size > EXHAUSTIVE:
         raise GlassformerError(f"{task.ref} — has {many(task.size)} rows; enumeration takes at most {EXHAUSTIVE:,}")
-    enumerated = method == "enumeration" or (method == "auto" and task.size <= EXHAUSTIVE)
-    if enumerated:
-        return _enumerated(model, task)
-    deep = method == "auto" and model.config.n_layers != 1
-    return _searched(model, task, seed) if deep else _certified(model, task, seed)
+    say = partial(Proof, dtype=model.dtype, model=digest(model), task=task.ref)
+    if method == "enumeration" or (method == "auto" and task.size <= EXHAUSTIVE):
+        return _enumerated(model, task, partial(say, method="enumeration"))
+    if method == "auto" and model.config.n_layers != 1:
+        return _searched(model, task, seed, partial(say, method="search"))
+    return _certified(model, task, seed, partial(say, method="certificate"))
 
 
-def _enumerated(model: Model, task: Task) -> Proof:
+def _enumerated(model: Model, task: Task, say: Callable[..., Proof]) -> Proof:
     verdict = verify(model, task)
-    told: dict[str, Any] = {"dtype": model.dtype, "model": digest(model), "task": task.ref, "method": "enumeration"}
-    if verdict.wrong or not verdict.checked:
-        shown = verdict.counterexamples[0] if verdict.counterexamples else None
-        reason = f"{verdict.wrong:,} wrong of {verdict.checked:,} rows"
-        result: Result = "refuted" if shown else "unknown"
-        return Proof(result, verdict.checked, None, counterexample=shown, reason=reason, **told)
-    reason = "every row was run, with this machine's rounding"
-    return Proof("proved", verdict.checked, verdict.worst_margin, counterexample=None, reason=reason, **told)
+    if verdict.checked and not verdict.wrong:
+        reason = "every row was run, with this machine's rounding"
+        return say("proved", verdict.checked, margin=verdict.worst_margin, reason=reason)
+    shown = next(iter(verdict.counterexamples), None)
+    reason = f"{verdict.wrong:,} wrong of {verdict.checked:,} rows"
+    return say("refuted" if shown else "unknown", verdict.checked, counterexample=shown, reason=reason)
 
 
-def _searched(model: Model, task: Task, seed: int) -> Proof:
+def _searched(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -> Proof:
     """For a model of more layers than the certificate covers: a counterexample, or unknown."""
     layout_of(task)  # a task that is not covered is an error, not unknown
     verdict = verify(model, task, seed=seed)
     shown = next(iter(verdict.counterexamples), None)
     found = f"{verdict.wrong:,} wrong of {verdict.checked:,} rows"
     reason = found if shown else f"{found}, but a certificate needs a model of one layer, got {model.config.n_layers}"
-    result: Result = "refuted" if shown else "unknown"
-    return Proof(result, 0, None, model.dtype, shown, reason, digest(model), task.ref, "search")
+    return say("refuted" if shown else "unknown", 0, counterexample=shown, reason=reason)
 
 
-def _certified(model: Model, task: Task, seed: int) -> Proof:
+def _certified(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -> Proof:
     layout = check_call(model, task)
     bounder = Bounder(model, layout)
-    told: dict[str, Any] = {"dtype": model.dtype, "model": digest(model), "task": task.ref, "method": "certificate"}
     coarse = {row: attempt(bounder, row, next(splits(bounder, row))) for row in layout.rows}
     left = [b for tried in coarse.values() for b in tried.left]
     found = common(model, task, seed) if left else None
@@ -104,7 +103,7 @@ def _certified(model: Model, task: Task, seed: int) -> Proof:
     cases = sum(tried.closed for tried in tries.values())
     if not open_:
         certificate = {
-            "model": told["model"], "task": task.ref, "dtype": model.dtype, "layout": layout.to_json(),
+            "model": digest(model), "task": task.ref, "dtype": model.dtype, "layout": layout.to_json(),
             "rows": [{"row": row, "split": list(tried.split)} for row, tried in tries.items()],
             "cases": cases, "margin": min(tried.least for tried in tries.values()) * CLAIM,
         }  # fmt: skip
@@ -112,17 +111,16 @@ def _certified(model: Model, task: Task, seed: int) -> Proof:
         if checked.holds:
             stand_by(model, task, seed)
             reason = f"every case closes, with sums in any order in {model.dtype}{fused(model)}"
-            return Proof("proved", checked.cases, checked.margin, counterexample=None, reason=reason,
-                         certificate=certificate, **told)  # fmt: skip
-        return Proof("unknown", checked.cases, None, counterexample=None, reason=checked.reason, **told)
+            return say("proved", checked.cases, margin=checked.margin, reason=reason, certificate=certificate)
+        return say("unknown", checked.cases, reason=checked.reason)
     open_.sort(key=lambda b: float(np.nan_to_num(b.lead, nan=-np.inf).min()))
     found = found or refute(model, task, bounder, open_, seed)
     if found:
         reason = f"{found['input']} gives {found['got']}, expected {found['expected']}"
-        return Proof("refuted", cases, None, counterexample=found, reason=reason, **told)
+        return say("refuted", cases, counterexample=found, reason=reason)
     count = sum(int((~(b.lead > 0)).sum()) for b in open_)
     reason = f"{count:,} case{'s' * (count != 1)} stayed open, the worst: {describe(layout, open_[0])}"
-    return Proof("unknown", cases, None, counterexample=None, reason=reason, **told)
+    return say("unknown", cases, reason=reason)
 
 
 def stand_by(model: Model, task: Task, seed: int = 0) -> None:
