@@ -17,6 +17,7 @@ from glassformer.proof.layout import layout_of
 from glassformer.proof.refute import common, refute
 from glassformer.proof.search import attempt, splits
 from glassformer.proof.softmax import Ends
+from glassformer.proof.tables import Tables
 from glassformer.tasks.addition import Addition
 from glassformer.verification import verify
 from helpers import prove_once, random_model
@@ -33,6 +34,15 @@ def test_layouts_are_read_off_the_tasks():
     digits = layout_of(refs.load_task("digit-addition:digits=3"))
     columns = ["=0", "a0", "a1", "a2", "=0", "=0", "b0", "b1", "b2", "=0", "s0", "s1", "s2", "s3"]
     assert digits.to_json() == columns and digits.format.first == 10
+
+
+def test_an_embedding_that_underflows_may_be_zero():
+    model = random_model(n_layers=1, positions="learned").astype("float32")
+    W, tiny = model.weights["embed.W_E"], np.finfo("float32").tiny
+    near = {"embed.W_E": W * 0 + np.float32(1.5 * tiny), "pos_embed.W_pos": model.weights["pos_embed.W_pos"] * 0 - tiny}
+    stream = Tables(replace(model, weights={**model.weights, **near}), 3).stream
+    assert (stream.mid == 0.5 * tiny).all() and (stream.rad == stream.mid).all()
+    assert not Tables(model, 3).stream.rad.any()
 
 
 # ── bounds: the twin of forward ────────────────────────────────────────────────────────────────
