@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from glassformer import Config, Model, load, load_task
+from glassformer import Config, Model, load, load_task, run
 from glassformer.counting import count
 from glassformer.model import forward, zeros
-from glassformer.runs import run
 from glassformer.tasks.message import Message
 from glassformer.verification import verify
 

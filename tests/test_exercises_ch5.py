@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from glassformer import Config, Model, Vocabulary, load, load_task
+from glassformer import Config, Model, Vocabulary, load, load_task, run
 from glassformer.counting import count
 from glassformer.craft import lift
 from glassformer.model import zeros
 from glassformer.programs.sort_book import by_points, powerpoints
-from glassformer.runs import run
 from glassformer.tap import on
 from glassformer.tasks.sort import Sort
 from glassformer.verification import verify

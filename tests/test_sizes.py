@@ -6,14 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glassformer import Config, GlassformerError, Vocabulary, limits, load, load_task, verify
+from glassformer import Config, GlassformerError, Vocabulary, limits, load, load_task, run, verify
 from glassformer.blueprints.rotated import rotation_fixing_ones
 from glassformer.checkpoint import save
 from glassformer.decoding import decode
 from glassformer.lens.modular.fourier import basis
 from glassformer.model import zeros
 from glassformer.registry import split
-from glassformer.runs import run
 from glassformer.truth.edges import truth
 from glassformer.truth.wiring import passes
 from glassformer.verification.parallel import run as in_parallel

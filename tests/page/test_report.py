@@ -10,14 +10,14 @@ import pytest
 pytest.importorskip("plotly")
 
 from cases import CASES
-from glassformer import Model, load, page
+from glassformer import Model, load, page, run
 from glassformer.errors import GlassformerError
 from glassformer.lens.attention import alignment, patterns
 from glassformer.lens.heads import classify
 from glassformer.page import runs, views
 from glassformer.page.report import report, write
 from glassformer.refs import load_task
-from glassformer.runs import prompt, run
+from glassformer.runs import prompt
 from helpers import random_model
 from page.nasty import NASTY, nasty_model
 

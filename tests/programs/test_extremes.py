@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, load, load_task
+from glassformer import GlassformerError, load, load_task, run
 from glassformer.counting import count
 from glassformer.programs.extremes import book, wide
-from glassformer.runs import run
 from glassformer.tasks.extremes import Min
 from glassformer.verification import verify
 

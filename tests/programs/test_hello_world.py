@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer import GlassformerError, decode, load, load_task
+from glassformer import GlassformerError, decode, load, load_task, run
 from glassformer.counting import count
 from glassformer.programs.hello_world import hello_world, margin
-from glassformer.runs import run
 from glassformer.tasks.message import LONGEST, Message
 from glassformer.verification import verify
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, load, load_task
+from glassformer import GlassformerError, load, load_task, run
 from glassformer.counting import count
 from glassformer.programs.modular_addition import frequencies, modular_addition
-from glassformer.runs import run
 from glassformer.tasks.modular_addition import ModularAddition
 from glassformer.verification import verify
 

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, load, load_task, record
+from glassformer import GlassformerError, load, load_task, record, run
 from glassformer.counting import count
 from glassformer.craft import layer_norm, ring
 from glassformer.programs.reverse import mirror
-from glassformer.runs import run
 from glassformer.tasks.reverse import Reverse
 from glassformer.verification import verify
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, load, load_task
+from glassformer import GlassformerError, load, load_task, run
 from glassformer.counting import count
 from glassformer.programs.sort_book import by_points
-from glassformer.runs import run
 from glassformer.tap import record
 from glassformer.verification import verify
 
