@@ -112,6 +112,7 @@ class Place:
         return value if self.tap is None else self.tap(self.path + name, value)
 
 
+# fmt: off - the shapes stand in a column
 def forward(
     c: Config, weights: Weights, tokens: Array, tap: Tap | None = None, start: int = 0, last: int | None = None
 ) -> Array:
@@ -181,6 +182,7 @@ def affine(x: Array, W: Array, b: Array | None) -> Array:
     return arrays.of(x).affine(x, W, b)
 
 
+# fmt: on
 # ── norms ──────────────────────────────────────────────────────────────────────────────────────
 def rms_norm(c: Config, at: Place, x: Array) -> Array:
     xp = arrays.of(x)

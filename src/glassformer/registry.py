@@ -1,6 +1,6 @@
 """What can be named (programs, tasks, blueprints, bridges), with options from signatures, and where it is found.
 
-A decorator registers a builder. Its typed parameters are the options, its docstring's first line the help:
+A decorator registers a builder. Its typed parameters are the options, its docstring's first paragraph the help:
 
     @program("min", float32=True)
     def minimum(vocab: Annotated[int, Between(2, 1_000_000)] = 10) -> Model:
@@ -191,7 +191,7 @@ def bridge(name: str) -> Callable[[type[T]], type[T]]:
 def _class(kind: str, name: str) -> Callable[[type[T]], type[T]]:
     def decorate(cls: type[T]) -> type[T]:
         original = _no_options if cls.__init__ is object.__init__ else cls.__init__
-        entry = Entry(kind, name, _options(original, skip=1), _first_line(cls), cls)
+        entry = Entry(kind, name, _options(original, skip=1), _gist(cls), cls)
 
         @functools.wraps(original)
         def checked(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -243,7 +243,7 @@ def program(
             made = replace(model, provenance={"maker": "program", "ref": ref, **model.provenance})
             return made.astype("float32") if dtype == "float32" else made
 
-        entry = Entry("program", name, options, _first_line(build), checked)
+        entry = Entry("program", name, options, _gist(build), checked)
         _add(entry)
         return checked
 
@@ -294,8 +294,9 @@ def _options(build: Callable[..., Any], skip: int = 0) -> dict[str, Option]:
     return options
 
 
-def _first_line(documented: Any) -> str:
-    return (inspect.getdoc(documented) or "").split("\n")[0]
+def _gist(documented: Any) -> str:
+    """The first paragraph of a docstring, in one line."""
+    return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
 
 
 def _text(value: Any) -> str:

@@ -68,8 +68,7 @@ def read_splits(certificate: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
 
 def check_call(model: Model, task: Task) -> Layout:
     """The task's layout, if it is one that a proof can be about, and the model one that can do it."""
-    if task.vocabulary != model.vocabulary:
-        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    task.require(model.vocabulary)
     layout = layout_of(task)
     if len(layout.spots) - 1 > model.config.n_ctx:
         size = len(layout.spots) - 1

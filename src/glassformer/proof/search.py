@@ -60,8 +60,7 @@ def prove(model: Model, task: Task, *, method: Method = "auto", seed: int = 0) -
     """
     if method not in ("auto", "certificate", "enumeration"):
         raise GlassformerError(f"prove — method must be auto, certificate or enumeration, got {method!r}")
-    if task.vocabulary != model.vocabulary:
-        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    task.require(model.vocabulary)
     if method == "enumeration" and task.size > EXHAUSTIVE:
         raise GlassformerError(f"{task.ref} — has {many(task.size)} rows; enumeration takes at most {EXHAUSTIVE:,}")
     say = partial(Proof, dtype=model.dtype, model=digest(model), task=task.ref)
@@ -134,7 +133,7 @@ def stand_by(model: Model, task: Task, seed: int = 0) -> None:
 
 def fused(model: Model) -> str:
     """What a proof does not speak of when PyTorch computes the model, as words to add."""
-    if isinstance(model.weights["embed.W_E"], np.ndarray) or model.config.norm != "layer":
+    if model.is_numpy or model.config.norm != "layer":
         return ""
     return "; of model.py's layer norm, not of the fused one that PyTorch uses when nobody looks inside"
 

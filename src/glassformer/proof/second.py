@@ -48,8 +48,7 @@ def check_again(model: Model, task: Task, certificate: Mapping[str, Any]) -> Aga
     """Whether a certificate proves, in rigorous ball arithmetic, that the model is right on the task's whole domain."""
     available()
     spots = spots_of(task)
-    if task.vocabulary != model.vocabulary:
-        raise GlassformerError(f"{task.ref} — has {task.vocabulary}; the model's vocabulary has {model.vocabulary}")
+    task.require(model.vocabulary)
     if (size := len(spots.names) - 1) > model.config.n_ctx:
         raise GlassformerError(f"{task.ref} — texts of {size} tokens; the model's block has {model.config.n_ctx}")
     cases, margin = 0, math.inf
