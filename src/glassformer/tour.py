@@ -15,9 +15,9 @@ from .claims import VERDICTS, as_text, select
 from .counting import count
 from .dust import percent
 from .lens import explain
-from .lens.interventions.ablate import parts
 from .lens.interventions.patch import interchange
 from .model import Model
+from .parts import heads
 from .proof import prove
 from .refs import load, load_task
 from .runs import prompt, run
@@ -142,9 +142,8 @@ def side_by_side(out: Console, adder: Model, page: Path) -> None:
     """What each head of the trained adder carries, and both adders on one page to play with."""
     heading(out, "Inside: what each head carries, and both adders side by side")
     task = load_task(adder)
-    for head in parts(adder):
-        if head.startswith("head"):
-            out.print("\n".join("  " + line for line in str(interchange(adder, task, head, n=200)).splitlines()))
+    for head in heads(adder):
+        out.print("\n".join("  " + line for line in str(interchange(adder, task, head, n=200)).splitlines()))
     if find_spec("plotly") is None:
         out.print('  no report: needs Plotly, pip install -c constraints.txt ".[report]"')
         return

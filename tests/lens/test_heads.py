@@ -12,18 +12,18 @@ from glassformer.refs import load, load_task
 from helpers import largest_difference, random_model
 
 KNOWN = [
-    ("addition:digits=3,order=ones", {"same-column": ["0.0"], "carry": ["0.1"]}),
-    ("addition:digits=3", {"operands": ["0.0"], "sink": ["0.1"]}),
-    ("addition:digits=2,variant=book", {"first operand": ["0.0", "0.1"], "second operand": ["0.2", "0.3"],
-                                        "self": ["0.4"]}),
-    ("modular-addition", {"broad": ["0.0"]}),
-    ("modular-addition:operation=-", {"first operand": ["0.0"], "second operand": ["0.1"]}),
-    ("reverse", {"source": ["0.0"]}),
-    ("min:vocab=20", {"content": ["0.0"]}),
-    ("sort:vocab=20", {"content": ["0.0", "0.1", "0.2", "0.3", "0.4"]}),
-    ("search:prefix=2,vocab=5,block=10", {"previous-token": ["0.0", "1.0"], "content": ["2.0"]}),
-    ("add-mod:digits=2", {"broad": ["0.0"]}),
-    ("multiplication:digits=2", {"fixed position": ["0.0", "0.1"], MIXED: ["1.0", "1.1"]}),
+    ("addition:digits=3,order=ones", {"same-column": ["head 0.0"], "carry": ["head 0.1"]}),
+    ("addition:digits=3", {"operands": ["head 0.0"], "sink": ["head 0.1"]}),
+    ("addition:digits=2,variant=book", {"first operand": ["head 0.0", "head 0.1"], "self": ["head 0.4"],
+                                        "second operand": ["head 0.2", "head 0.3"]}),
+    ("modular-addition", {"broad": ["head 0.0"]}),
+    ("modular-addition:operation=-", {"first operand": ["head 0.0"], "second operand": ["head 0.1"]}),
+    ("reverse", {"source": ["head 0.0"]}),
+    ("min:vocab=20", {"content": ["head 0.0"]}),
+    ("sort:vocab=20", {"content": ["head 0.0", "head 0.1", "head 0.2", "head 0.3", "head 0.4"]}),
+    ("search:prefix=2,vocab=5,block=10", {"previous-token": ["head 0.0", "head 1.0"], "content": ["head 2.0"]}),
+    ("add-mod:digits=2", {"broad": ["head 0.0"]}),
+    ("multiplication:digits=2", {"fixed position": ["head 0.0", "head 0.1"], MIXED: ["head 1.0", "head 1.1"]}),
 ]  # fmt: skip
 
 

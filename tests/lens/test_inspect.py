@@ -70,7 +70,7 @@ def test_the_parts_of_a_hand_made_adder_are_found():
     assert {"same-column", "carry"} <= set(kinds)
     whole, *without = found["ablations"]
     assert whole.score.accuracy == 1.0 and max(a.score.accuracy for a in without) < 0.6
-    column = next(t for t in found["interchange"] if t.what == f"head {kinds['same-column'][0]}")
+    column = next(t for t in found["interchange"] if t.what == kinds['same-column'][0])
     assert min(column.share("column")) > 0.95
 
 

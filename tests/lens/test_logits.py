@@ -29,9 +29,9 @@ def test_after_the_last_part_the_logits_are_the_models_own(choices):
     model = random_model(**choices)
     found = lens.logit_lens(model, TOKENS)
     assert largest_difference(model(TOKENS), found.logits[-1]) < 1e-12
-    blocks = [["attention"], ["attention", "MLP"]][choices["d_mlp"] > 0]
+    blocks = [["attention"], ["attention", "mlp"]][choices["d_mlp"] > 0]
     parts = [f"{part} {i}" for i in range(choices["n_layers"]) for part in blocks]
-    assert found.parts == ["embedding", *parts] and found.logits.shape == (len(parts) + 1, 5, 9, 7)
+    assert found.parts == ["embed", *parts] and found.logits.shape == (len(parts) + 1, 5, 9, 7)
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
@@ -59,12 +59,12 @@ def test_stopping_by_a_tap_is_the_same(choices, last):
 def test_accuracy_by_part():
     model, task = load("reverse:length=3,alphabet=4"), load_task("reverse:length=3,alphabet=4")
     by_part = dict(lens.lens_accuracy(model, task))
-    assert list(by_part) == ["embedding", "attention 0"]
-    assert by_part["attention 0"].accuracy == 1 and by_part["embedding"].accuracy < 0.5
+    assert list(by_part) == ["embed", "attention 0"]
+    assert by_part["attention 0"].accuracy == 1 and by_part["embed"].accuracy < 0.5
     tokens, answer = task.batch(task.rows(0, task.size))
     right = lens.logit_lens(model, tokens[:, :-1]).winners[0] == tokens[:, 1:]
     counted = [right[:, t].mean() for t in np.nonzero(answer[0, 1:])[0]]
-    assert np.allclose(by_part["embedding"].positions, counted)
+    assert np.allclose(by_part["embed"].positions, counted)
 
 
 def test_words_and_winners():
@@ -101,7 +101,7 @@ def test_neurons_sum_up_to_their_mlp(choices):
     by_name = dict(zip(parts.parts, parts.shares, strict=True))
     for layer in (0, 1):
         neurons = lens.attribution(model, TOKENS, 1, 2, neurons=layer)
-        whole = by_name[f"MLP {layer}"] + by_name.get(f"MLP bias {layer}", 0)
+        whole = by_name[f"mlp {layer}"] + by_name.get(f"mlp bias {layer}", 0)
         assert largest_difference(whole, neurons.shares.sum(0)) < 1e-11
         assert neurons.parts[:2] == [f"neuron {layer}.0", f"neuron {layer}.1"]
 
@@ -178,7 +178,7 @@ def test_what_makes_no_sense_is_refused():
         lens.attribution(random_model(d_mlp=0), TOKENS, neurons=0)
     with pytest.raises(GlassformerError, match="token 7 — expected a number from 0 to 6"):
         lens.attribution(random_model(), TOKENS, right=7)
-    with pytest.raises(GlassformerError, match="part 'MLP 2' — expected one of embedding, attention 0"):
+    with pytest.raises(GlassformerError, match="part 'mlp 2' — expected one of embed, attention 0"):
         lens.stop_after(random_model(), "MLP 2")
     with pytest.raises(GlassformerError, match="the model's vocabulary"):
         lens.answer_shares(random_model(), load_task("reverse"), np.zeros((1, 5), dtype=int))

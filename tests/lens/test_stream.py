@@ -23,7 +23,7 @@ def test_lengths_are_those_of_the_cache(n_layers, d_mlp, norm_first, positions):
     found, cache = stream.norms(model, TOKENS), record(model, TOKENS)[1]
     by_part = dict(zip(found.parts, found.after, strict=True))
     for i in range(n_layers):
-        last = f"MLP {i}" if d_mlp else f"attention {i}"
+        last = f"mlp {i}" if d_mlp else f"attention {i}"
         assert np.allclose(by_part[last], np.linalg.norm(cache[f"blocks.{i}.hook_resid_post"], axis=-1).mean(0))
         wrote = np.linalg.norm(cache[f"blocks.{i}.hook_attn_out"], axis=-1).mean(0)
         assert np.allclose(found.wrote[found.parts.index(f"attention {i}")], wrote)

@@ -83,7 +83,7 @@ def test_the_logit_lens_shows_the_winners():
     ax = drawn(show_logits.lens_map(lens, 1, boundary=1)).axes[0]
     assert [t.get_text() for t in ax.texts] == ["6", "2", "6", "2"]
     assert np.allclose(ax.images[0].get_array(), lens.probabilities[:, 1].max(-1))
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["embedding", "attention 0"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["embed", "attention 0"]
     assert [t.get_text() for t in ax.get_xticklabels()] == ["6", "2"] and ax.lines[0].get_xdata()[0] == 0.5
     with pytest.raises(GlassformerError, match="expected a text below 2, got 2"):
         show_logits.lens_map(lens, 2)

@@ -87,17 +87,17 @@ def test_the_key_leads_back():
     assert key.heads[0] != list(range(5)) and key.neurons[0] != list(range(1791))
     M = np.array(key.basis)
     for h in range(5):
-        old = int(key.part(f"head:0.{h}").removeprefix("head:0."))
+        old = int(key.part(f"head 0.{h}").removeprefix("head 0."))
         for name in ("W_Q", "W_V"):
             found = M @ copy.weights[f"blocks.0.attn.{name}"][h]
             assert np.allclose(found, model.weights[f"blocks.0.attn.{name}"][old], atol=1e-8)
     for f in (0, 1000):
-        old = int(key.part(f"neuron:0.{f}").removeprefix("neuron:0."))
+        old = int(key.part(f"neuron 0.{f}").removeprefix("neuron 0."))
         back = key.directions(copy.weights["blocks.0.mlp.W_out"][f])
         assert np.allclose(back, model.weights["blocks.0.mlp.W_out"][old], rtol=1e-6, atol=1e-3)  # they are of 1e10
     assert key.part("embed") == "embed" and key.labels["slots"]["value"] == [0, 1]
-    with pytest.raises(GlassformerError, match=r"head:0.9 — the copy has no such head; expected head:LAYER.INDEX"):
-        key.part("head:0.9")
+    with pytest.raises(GlassformerError, match=r"head 0.9 — the copy has no such head; expected head LAYER.INDEX"):
+        key.part("head 0.9")
 
 
 def test_a_round_of_the_game():

@@ -65,7 +65,7 @@ def test_absent_weights_carry_nothing(ref):
     slots, heads = slots_of(model), {h["part"]: h for h in found.heads}
     dropped = 0
     for part, head in heads.items():
-        i, h = map(int, part.removeprefix("head:").split("."))
+        i, h = map(int, part.removeprefix("head ").split("."))
         for name, (a, b) in slots.items():
             for array, key in (("W_Q", "query"), ("W_K", "key"), ("W_V", "value")):
                 if name not in head[key]:
@@ -74,7 +74,7 @@ def test_absent_weights_carry_nothing(ref):
             if name not in head["output"]:
                 weights[f"blocks.{i}.attn.W_O"][h, :, a:b] = 0
     for neuron in found.neurons:
-        i, f = map(int, neuron["part"].removeprefix("neuron:").split("."))
+        i, f = map(int, neuron["part"].removeprefix("neuron ").split("."))
         for name, (a, b) in slots.items():
             if name not in neuron["reads"]:
                 weights[f"blocks.{i}.mlp.W_in"][a:b, f] = 0
@@ -86,11 +86,11 @@ def test_absent_weights_carry_nothing(ref):
 
 
 @pytest.mark.parametrize("ref,edge", [
-    ("reverse", ("pos_embed", "head:0.0", "q")), ("reverse", ("embed", "head:0.0", "v")),
-    ("reverse", ("head:0.0", "unembed", "logits")), ("multiplication:digits=2", ("head:0.1", "head:1.0", "q")),
-    ("addition:digits=2,variant=book", ("head:0.3", "mlp:0", "in")), ("search:prefix=3,vocab=10,block=20",
-    ("head:1.0", "head:2.0", "v")), ("modular-addition:variant=clock", ("head:0.0", "mlp:0", "in")),
-    ("modular-addition", ("mlp:0", "unembed", "logits")),
+    ("reverse", ("pos_embed", "head 0.0", "q")), ("reverse", ("embed", "head 0.0", "v")),
+    ("reverse", ("head 0.0", "unembed", "logits")), ("multiplication:digits=2", ("head 0.1", "head 1.0", "q")),
+    ("addition:digits=2,variant=book", ("head 0.3", "mlp 0", "in")), ("search:prefix=3,vocab=10,block=20",
+    ("head 1.0", "head 2.0", "v")), ("modular-addition:variant=clock", ("head 0.0", "mlp 0", "in")),
+    ("modular-addition", ("mlp 0", "unembed", "logits")),
 ])  # fmt: skip
 def test_a_present_edge_carries_something(ref, edge):
     model = load(ref)
@@ -145,7 +145,7 @@ def test_the_writers_are_all_there_is(kind):
             return seen[name]
 
         logits = model(tokens, tap=tap)
-        kind_of, _, at = reader.part.partition(":")
+        kind_of, _, at = reader.part.partition(" ")
         if kind_of == "head":
             i, h = at.split(".")
             value = seen[f"blocks.{i}.attn.hook_{reader.port}"][:, :, int(h)]
@@ -183,9 +183,9 @@ def test_gains_close_slots(norm_first):
     weights, labels = dict(model.weights) | {"blocks.0.ln1.w": gain}, Labels({"a": (0, 2), "b": (2, 4)})
     model = replace(model, weights=weights, labels=labels)
     via = {(w, r, p): set(v) for w, r, p, v in wiring.edges(model, slots_of(model))}
-    assert via["embed", "head:0.0", "v"] == ({"b"} if norm_first else {"a", "b"})
-    assert via["embed", "mlp:0", "in"] == via["head:0.0", "mlp:0", "in"] == ({"a", "b"} if norm_first else {"b"})
-    assert via["mlp:0", "unembed", "logits"] == {"a", "b"}
+    assert via["embed", "head 0.0", "v"] == ({"b"} if norm_first else {"a", "b"})
+    assert via["embed", "mlp 0", "in"] == via["head 0.0", "mlp 0", "in"] == ({"a", "b"} if norm_first else {"b"})
+    assert via["mlp 0", "unembed", "logits"] == {"a", "b"}
 
 
 def test_flow_between_parts_and_slots():
@@ -195,24 +195,24 @@ def test_flow_between_parts_and_slots():
     flow = {(f["from"], f["to"], f["port"]): f for f in found.flow}
     for head in found.heads:
         ports = (("q", "query"), ("k", "key"), ("v", "value"))
-        reads = {(f"slot:{s}", head["part"], port) for port, key in ports for s in head[key]}
+        reads = {(f"slot {s}", head["part"], port) for port, key in ports for s in head[key]}
         assert reads == {f for f in flow if f[1] == head["part"]}
-        assert {f[1] for f in flow if f[0] == head["part"]} == {f"slot:{s}" for s in head["output"]}
+        assert {f[1] for f in flow if f[0] == head["part"]} == {f"slot {s}" for s in head["output"]}
     for slot in found.slots:
-        name = f"slot:{slot['name']}"
+        name = f"slot {slot['name']}"
         assert set(slot["written_by"]) == {f[0] for f in flow if f[1] == name}
         assert set(slot["read_by"]) == {f[1] for f in flow if f[0] == name}
     # An edge from part to part goes through slots that the one writes and the other reads.
-    assert all((e.writer, f"slot:{s}", "out") in flow and (f"slot:{s}", e.reader, e.port) in flow
+    assert all((e.writer, f"slot {s}", "out") in flow and (f"slot {s}", e.reader, e.port) in flow
                for e in found.edges for s in e.via)  # fmt: skip
     queries = [r["query"] for r in found.heads[0]["attention"]["rows"]]
     assert queries == list(range(9)) and len(found.heads[2]["attention"]["rows"]) == 4  # the last layer: answers alone
     model = load("repeat-last:vocab=12")  # points on a ring of radius √3, which the norm leaves alone
     wrote, read = truth(model, load_task(model)).flow
-    assert (wrote["from"], wrote["to"], wrote["port"]) == ("embed", "slot:token", "out")
+    assert (wrote["from"], wrote["to"], wrote["port"]) == ("embed", "slot token", "out")
     assert np.allclose([wrote["weight"], wrote["signal"]], [6, 3**0.5])
     at_most = 3 * np.sqrt(np.sum(np.cos(2 * np.pi * np.arange(12) / 12) ** 2))
-    assert (read["from"], read["to"], read["port"]) == ("slot:token", "unembed", "logits")
+    assert (read["from"], read["to"], read["port"]) == ("slot token", "unembed", "logits")
     assert np.isclose(read["signal"], at_most, rtol=1e-4)
 
 
@@ -220,7 +220,7 @@ def test_what_it_says_of_reversal():
     """A program that can be known by heart."""
     model = load("reverse")
     found = truth(model, load_task(model))
-    assert found.named and found.idle == [] and found.parts == ["embed", "pos_embed", "head:0.0", "unembed"]
+    assert found.named and found.idle == [] and found.parts == ["embed", "pos_embed", "head 0.0", "unembed"]
     (head,) = found.heads
     assert head["name"] == "reads the mirrored position"
     assert set(head["query"]) == set(head["key"]) == {"position"}
@@ -228,7 +228,7 @@ def test_what_it_says_of_reversal():
     rows = {r["query"]: r["keys"] for r in head["attention"]["rows"]}
     assert all(rows[t] == [[9 - t, 1.0]] for t in range(5, 10)) and len(rows[10]) > 1 and head["attention"]["fixed"]
     token, position = found.slots
-    assert token["written_by"] == ["embed", "pos_embed", "head:0.0"] and token["read_by"] == ["head:0.0", "unembed"]
+    assert token["written_by"] == ["embed", "pos_embed", "head 0.0"] and token["read_by"] == ["head 0.0", "unembed"]
     assert (position["start"], position["stop"], position["rank"]) == (3, 6, 2)  # a ring is flat
     assert np.allclose(found.directions("position") @ [0, 0, 0, 1, 1, 1], 0)
 
@@ -267,10 +267,10 @@ def test_score_edges():
     found = truth(model, load_task(model))
     perfect = score_edges(found, [(e.writer, e.reader, e.port) for e in found.edges])
     assert (perfect.precision, perfect.recall, perfect.right) == (1, 1, 7)
-    claims = [("pos_embed", "head:0.0", "q"), ("embed", "head:0.0", "q")]
+    claims = [("pos_embed", "head 0.0", "q"), ("embed", "head 0.0", "q")]
     half = score_edges(found, claims)
-    assert (half.precision, half.recall, half.wrong) == (0.5, 1 / 7, [("embed", "head:0.0", "q")])
-    assert ("embed", "head:0.0", "v") in half.missed
+    assert (half.precision, half.recall, half.wrong) == (0.5, 1 / 7, [("embed", "head 0.0", "q")])
+    assert ("embed", "head 0.0", "v") in half.missed
     pairs = score_edges(found, [c[:2] for c in claims])  # without ports, both are right
     assert (pairs.precision, pairs.right, pairs.present) == (1, 2, 5)
     nothing = score_edges(found, [])
@@ -285,8 +285,8 @@ def test_score_edges_that_matter():
 
 
 @pytest.mark.parametrize("claims,says", [
-    ([("embed", "head:0.7")], "edge with 'head:0.7' — no such part of the model; near: head:0.0"),
-    ([("embed", "head:0.0"), ("embed", "head:0.0", "q")], "all of one kind"), ([("embed",)], "expected (writer, "),
+    ([("embed", "head 0.7")], "edge with 'head 0.7' — no such part of the model; near: head 0.0"),
+    ([("embed", "head 0.0"), ("embed", "head 0.0", "q")], "all of one kind"), ([("embed",)], "expected (writer, "),
 ])  # fmt: skip
 def test_claims_that_make_no_sense(claims, says):
     model = load("reverse")
@@ -296,7 +296,7 @@ def test_claims_that_make_no_sense(claims, says):
 
 
 def test_cut_refuses_edges_that_are_not_there():
-    for edge in [("head:0.0", "head:0.0", "q"), ("unembed", "embed", "q"), ("embed", "head:0.0", "logits")]:
+    for edge in [("head 0.0", "head 0.0", "q"), ("unembed", "embed", "q"), ("embed", "head 0.0", "logits")]:
         with pytest.raises(GlassformerError, match="expected parts of the model, in order"):
             wiring.Cut(load("reverse"), [edge])
 

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from .. import parts
 from ..answers import EXHAUSTIVE, chunk_size, gaps, said
 from ..checkpoint import digest
 from ..counting import Count, count
@@ -35,7 +36,7 @@ from ..registry import REGISTRY, split
 from ..tasks.base import Task
 from ..verification.checks import Verdict, countable, verify
 from .attention import Alignment, alignment, as_json, patterns
-from .interventions.ablate import fast, parts
+from .interventions.ablate import fast
 from .interventions.patch import Interchange, interchange
 from .interventions.perturb import Foretold, Perturbed, perturb
 
@@ -320,17 +321,17 @@ def _attention(a: Model, b: Model, task: Task, rows: Any) -> Attention:
     overlap = overlap.reshape(len(flat[0]), len(flat[1]))
     if not overlap.size:
         raise GlassformerError("a model without layers has no attention")
-    heads = [[f"head {i}.{h}" for i in range(m.config.n_layers) for h in range(m.config.n_heads)] for m in (a, b)]
     aligned = [alignment(m, task, rows) if task.roles() else None for m in (a, b)]
     words = [task.vocabulary[int(t)] for t in tokens[0, :-1]]
-    return Attention((heads[0], heads[1]), overlap, words, (both[0][:, 0], both[1][:, 0]), (aligned[0], aligned[1]))
+    heads, shown = (parts.heads(a), parts.heads(b)), (both[0][:, 0], both[1][:, 0])
+    return Attention(heads, overlap, words, shown, (aligned[0], aligned[1]))
 
 
 def _interchange(model: Model, task: Task, seed: int) -> list[Interchange]:
-    heads = [p for p in parts(model) if p.startswith("head")]
+    heads = parts.heads(model)
     if len(heads) > MOST_HEADS:
         raise GlassformerError(f"{len(heads)} heads, more than {MOST_HEADS}; interchange() takes one at a time")
-    whole = [f"attention {i}" for i in range(model.config.n_layers) if model.config.n_heads > 1]
+    whole = [parts.attention(i) for i in range(model.config.n_layers) if model.config.n_heads > 1]
     return [interchange(model, task, what, seed=seed) for what in heads + whole]
 
 

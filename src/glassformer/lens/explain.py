@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import parts
 from ..dust import negligible, number, percent, ranked, sweep
 from ..errors import GlassformerError
 from ..model import Model
@@ -139,31 +140,28 @@ def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:
             continue
         listed = pattern >= READ_AT_LEAST * (1 - negligible(pattern))
         read = [(int(s), words[s], float(pattern[s])) for s in ranked(pattern.round(6)) if listed[s]]
-        name = model.labels.heads.get(f"{i}.{h}", f"head {i}.{h}")
-        heads.append(HeadReading(i, h, name, read, _where(model, wrote[h])))
+        heads.append(HeadReading(i, h, parts.called(model, parts.head(i, h)), read, _where(model, wrote[h])))
     neurons, fired, n = [], np.zeros(0), 0
     if at + "mlp.hook_post" in cache:
         fired = sweep(cache[at + "mlp.hook_post"][0, -1])                      # F
         n = len(fired)
         strongest = ranked(np.abs(fired))[:8]
-        named = [model.labels.neurons.get(f"{i}.{j}", f"neuron {i}.{j}") for j in strongest]
-        neurons = [(name, float(fired[j])) for name, j in zip(named, strongest, strict=True) if abs(fired[j]) > 1e-12]
+        loud = [j for j in strongest if abs(fired[j]) > 1e-12]
+        neurons = [(parts.called(model, parts.neuron(i, j)), float(fired[j])) for j in loud]
     after = cache[at + "hook_resid_post"][0, -1]
     return LayerStory(heads, _slots(model, after), neurons, n, int((np.abs(fired) > 1e-12).sum()))
 
 
 def _where(model: Model, x: Any) -> dict[str, float]:
     """Slot -> size of a vector there, for slots that it touches."""
-    slots = model.labels.slots or {"stream": (0, len(x))}
-    sizes = {name: float(np.linalg.norm(x[a:b])) for name, (a, b) in slots.items()}
+    sizes = {name: float(np.linalg.norm(x[a:b])) for name, (a, b) in parts.slots(model).items()}
     least = negligible(x) * max(sizes.values(), default=0.0)
     return {name: s for name, s in sizes.items() if s > least}
 
 
 def _slots(model: Model, x: Any) -> list[SlotContent]:
-    slots = model.labels.slots or {"stream": (0, len(x))}
     x = np.where(np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x)  # next to the whole stream …
-    read = {name: (sweep(x[a:b]).tolist(), _means(model, x, a, b)) for name, (a, b) in slots.items()}  # … and slot
+    read = {name: (sweep(x[a:b]).tolist(), _means(model, x, a, b)) for name, (a, b) in parts.slots(model).items()}
     return [SlotContent(name, values, means) for name, (values, means) in read.items()]
 
 

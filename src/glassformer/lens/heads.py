@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import parts
 from ..dust import percent, ranked
 from ..errors import GlassformerError
 from ..model import Model
@@ -50,11 +51,15 @@ class Head:
     entropy: float  # bits
     label: str = ""
 
+    @property
+    def name(self) -> str:
+        return parts.head(self.layer, self.head)
+
     def __str__(self) -> str:
         also = [k for k in self.passed if k != self.kind]
         best = ", ".join(f"{place} {percent(share)}" for _, place, share in self.looks_at[:4])
         kind = self.kind + (f" (also {', '.join(also)})" if also else "")
-        return f"{self.layer}.{self.head}  {kind}: looks at {best}" + (f"  [{self.label}]" if self.label else "")
+        return f"{self.name}  {kind}: looks at {best}" + (f"  [{self.label}]" if self.label else "")
 
 
 @dataclass(frozen=True)
@@ -69,10 +74,10 @@ class Heads:
         return next(h for h in self.heads if (h.layer, h.head) == at)
 
     def kinds(self) -> dict[str, list[str]]:
-        """Class -> heads as "layer.head"."""
+        """Class -> the heads of it."""
         found: dict[str, list[str]] = {}
         for h in self.heads:
-            found.setdefault(h.kind, []).append(f"{h.layer}.{h.head}")
+            found.setdefault(h.kind, []).append(h.name)
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -96,7 +101,7 @@ def classify(model: Model, task: Task, rows: Any = None) -> Heads:
         passed = [name for name, least in THRESHOLDS.items() if of.get(name, 0.0) >= least]
         order = ranked(looks[i, h].round(6))
         at = [(int(s), names.get(int(s), str(s)), float(looks[i, h, s])) for s in order if looks[i, h, s] >= LISTED]
-        label = model.labels.heads.get(f"{i}.{h}", "")
+        label = parts.label(model, parts.head(i, h))
         heads.append(Head(i, h, passed[0] if passed else MIXED, passed, of, at, float(bits[i, h]), label))
     return Heads(task.ref, mean.rows, heads)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import parts
 from ..checkpoint import digest
 from ..decoding import decode
 from ..dust import number, percent
@@ -25,7 +26,7 @@ from ..tasks.base import Task
 from .attention import alignment, as_json, patterns, steps, trace
 from .embeddings import position_embeddings, token_embeddings
 from .heads import classify
-from .interventions.ablate import ablations, parts
+from .interventions.ablate import ablations
 from .interventions.patch import interchange, patch_heads, patch_positions
 from .logits import answer_shares, lens_accuracy, logit_lens
 from .modular.apart import take_apart
@@ -83,7 +84,7 @@ def _patching(s: Subject) -> dict[str, Any]:
 def _interchange(s: Subject) -> list[Any]:
     if len(s.task.explanations) < 3:
         raise GlassformerError("interchange — is for tasks with more to tell apart, such as sums with the ones first")
-    return [interchange(s.model, s.task, what, n=300) for what in parts(s.model)]
+    return [interchange(s.model, s.task, what, n=300) for what in parts.names(s.model)]
 
 
 def _truncation(s: Subject) -> list[Any]:
@@ -126,7 +127,7 @@ VIEWS: dict[str, Callable[[Subject], Any]] = {
 
 SAYS: dict[str, Callable[[Any], str]] = {
     "alignment": lambda a: "\n".join(
-        f"head {i}.{h}: " + ", ".join(f"{percent(a.mean(role)[i, h])} on {role}" for role in a.roles)
+        f"{parts.head(i, h)}: " + ", ".join(f"{percent(a.mean(role)[i, h])} on {role}" for role in a.roles)
         + f"; {percent(a.mean('aligned')[i, h])} on what the token is made of, {a.entropy[i, h].mean():.1f} bits"
         for i, h in np.ndindex(*a.entropy.shape[:2])
     ),

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays
+from .. import arrays, parts
 from ..answers import Score, score
 from ..arrays import Array
 from ..dust import leader, sweep
@@ -76,7 +76,7 @@ def lens_accuracy(model: Model, task: Task, rows: Any = None) -> list[tuple[str,
 
 def stop_after(model: Model, part: str) -> Tap | None:
     """A tap that leaves the stream as it is after a part. None for the last: then there is nothing to leave out."""
-    found = stages(model)
+    found, part = stages(model), parts.spelled(part)
     if part not in found:
         raise GlassformerError(f"part {part!r} — expected one of {', '.join(found)}")
     hook, end = found[part], list(found.values())[-1]
@@ -152,12 +152,12 @@ def attribution(
 
 def answer_shares(model: Model, task: Task, rows: Array, neurons: int | None = None) -> AnswerShares:
     """Mean shares of the margin of the right token over the best other, where a token of the answer is asked for."""
-    model, parts = model.numpy(), list[str]()
+    model, names = model.numpy(), list[str]()
     sums: dict[int, Array] = {}  # position -> summed shares and margin [P+1]
     counts: dict[int, int] = {}
     for _, read, wanted, at in asked(model, task, rows):
         found = attribution(model, read, wanted, neurons=neurons)
-        parts = found.parts
+        names = found.parts
         both = np.concatenate([found.shares, found.margin[None]])              # P+1 B T
         for t in map(int, np.nonzero(at.any(0))[0]):
             some = both[:, at[:, t], t]
@@ -168,7 +168,7 @@ def answer_shares(model: Model, task: Task, rows: Array, neurons: int | None = N
     positions = sorted(sums)
     means = np.stack([sums[t] / counts[t] for t in positions], axis=1)         # P+1 n
     return AnswerShares(
-        parts, [t + 1 for t in positions], means[:-1], means[-1], np.array([counts[t] for t in positions])
+        names, [t + 1 for t in positions], means[:-1], means[-1], np.array([counts[t] for t in positions])
     )
 
 
@@ -194,26 +194,25 @@ def shares(
     shift = model.weights.get("ln_final.b") if c.norm != "none" else None
     b_U = model.weights.get("unembed.b_U")
     b = np.zeros(c.d_vocab) + (0 if shift is None else ways @ shift) + (0 if b_U is None else b_U)  # V
-    return found + ([("biases of the head", b[first] - b[second])] if b.any() else [])
+    return found + ([("unembed bias", b[first] - b[second])] if b.any() else [])
 
 
 def _parts(model: Model, cache: Mapping[str, Array], at: slice) -> Iterator[tuple[str, Array]]:
     """What was written to the stream, in order: [B,n,D], or what broadcasts to it. Biases that are 0 are left out."""
     x, weights = cache["hook_embed"], model.weights
-    yield "embedding", x[:, at]
+    yield "embed", x[:, at]
     if "hook_pos_embed" in cache:
-        yield "position", np.broadcast_to(cache["hook_pos_embed"], x.shape)[:, at]
+        yield "pos_embed", np.broadcast_to(cache["hook_pos_embed"], x.shape)[:, at]
     for i in range(model.config.n_layers):
         wrote = head_outputs(model, cache, i, at)                              # B n H D
         for h in range(model.config.n_heads):
-            yield model.labels.heads.get(f"{i}.{h}", f"head {i}.{h}"), wrote[:, :, h]
+            yield parts.called(model, parts.head(i, h)), wrote[:, :, h]
         if (b_O := weights.get(f"blocks.{i}.attn.b_O")) is not None and b_O.any():
             yield f"attention bias {i}", b_O
         if f"blocks.{i}.hook_mlp_out" in cache:
-            b_out = weights.get(f"blocks.{i}.mlp.b_out")
-            yield f"MLP {i}", affine(cache[f"blocks.{i}.mlp.hook_post"][:, at], weights[f"blocks.{i}.mlp.W_out"], None)
-            if b_out is not None and b_out.any():
-                yield f"MLP bias {i}", b_out
+            yield parts.mlp(i), cache[f"blocks.{i}.mlp.hook_post"][:, at] @ weights[f"blocks.{i}.mlp.W_out"]
+            if (b_out := weights.get(f"blocks.{i}.mlp.b_out")) is not None and b_out.any():
+                yield f"mlp bias {i}", b_out
 
 
 def head_outputs(model: Model, cache: Mapping[str, Array], layer: int, at: slice = ALL) -> Array:
@@ -231,7 +230,6 @@ def _neurons(
         raise GlassformerError(f"neurons of layer {layer} — this model has no MLP there")
     post = cache[hook][:, at]                                                  # B n F
     each = post * (direction @ model.weights[f"blocks.{layer}.mlp.W_out"].T)   # B n F
-    names = [model.labels.neurons.get(f"{layer}.{j}", f"neuron {layer}.{j}") for j in range(post.shape[-1])]
-    found = [(name, each[..., j]) for j, name in enumerate(names)]
+    found = [(parts.called(model, parts.neuron(layer, j)), each[..., j]) for j in range(post.shape[-1])]
     b_out = model.weights.get(f"blocks.{layer}.mlp.b_out")
-    return found + ([(f"MLP bias {layer}", direction @ b_out)] if b_out is not None and b_out.any() else [])
+    return found + ([(f"mlp bias {layer}", direction @ b_out)] if b_out is not None and b_out.any() else [])

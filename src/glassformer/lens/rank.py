@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays
+from .. import arrays, parts
 from ..answers import score
 from ..arrays import Array
 from ..blueprints.base import from_matrix, is_matrix, matrix_shape, to_matrix
@@ -178,7 +178,7 @@ def _at(model: Model, layer: int, head: int) -> tuple[Model, Place]:
     c = model.config
     if not (0 <= layer < c.n_layers and 0 <= head < c.n_heads):
         raise GlassformerError(
-            f"head {layer}.{head} — expected a layer below {c.n_layers} and a head below {c.n_heads}"
+            f"{parts.head(layer, head)} — expected a layer below {c.n_layers} and a head below {c.n_heads}"
         )
     model = model.numpy()
     return model, Place(model.weights, None) / f"blocks.{layer}" / "attn"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays
+from .. import arrays, parts
 from ..answers import chunk_size
 from ..arrays import Array
 from ..errors import GlassformerError
@@ -26,12 +26,10 @@ ROUNDING = 64  # a neuron's input that is 0 but for so many roundings of its bia
 
 def stages(model: Model) -> dict[str, str]:
     """Part of the model -> the hook that holds the stream after it, in order. Without layers: no hook does."""
-    found = {"embedding": "blocks.0.hook_resid_pre" if model.config.n_layers else ""}
+    found = {"embed": "blocks.0.hook_resid_pre" if model.config.n_layers else ""}
     for i in range(model.config.n_layers):
-        at, mlp = f"blocks.{i}.", model.has_mlp(i)
-        found[f"attention {i}"] = at + ("hook_resid_mid" if mlp else "hook_resid_post")
-        if mlp:
-            found[f"MLP {i}"] = at + "hook_resid_post"
+        ends = {parts.attention(i): "mid", parts.mlp(i): "post"} if model.has_mlp(i) else {parts.attention(i): "post"}
+        found |= {part: f"blocks.{i}.hook_resid_{end}" for part, end in ends.items()}
     return found
 
 
@@ -69,11 +67,8 @@ def norms(model: Model, tokens: Array, residual: bool = True) -> StreamNorms:
     tokens = np.atleast_2d(model.read(tokens))
     model(tokens, tap=tap)
     after = {part: _length(x, tokens) for part, x in stream_after(model, cache).items()}
-    wrote = {"embedding": after["embedding"]}
-    for part in list(after)[1:]:
-        kind, layer = part.split()
-        made = "hook_attn_out" if kind == "attention" else "hook_mlp_out"
-        wrote[part] = _length(cache[f"blocks.{layer}.{made}"], tokens)
+    wrote = {part: _length(cache[parts.find(model, part).hooks[0]], tokens) for part in after}
+    wrote["embed"] = after["embed"]  # with the positions
     sizes = list(after.values())
     nothing = np.zeros(tokens.shape[1])
     return StreamNorms(
@@ -223,7 +218,7 @@ def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
     positions = sorted({p for _, p in counts})
     classes = {k: _share(counts, kind=k) for k in sorted({k for k, _ in counts})}
     by_position = np.stack([_share(counts, position=p) for p in positions])
-    names = [model.labels.neurons.get(f"{layer}.{j}", f"neuron {layer}.{j}") for j in range(F)]
+    names = [parts.called(model, parts.neuron(layer, j)) for j in range(F)]
     return Firing(layer, names, _share(counts), classes, [p + 1 for p in positions], by_position, pre_values)
 
 

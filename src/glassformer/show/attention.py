@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import GlassformerError
 from ..lens.attention import Alignment, Expected, Steps
+from ..parts import head
 from .style import AMBER, BLUE, COLOURS, GREEN, INK, LINES, ORANGE, PALE, PURPLE, SHARES, SKY, figure, headline, styled
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def heatmaps(
         for ax, (i, h) in zip(axes, np.ndindex(L, H), strict=True):
             drawn = _heatmap(ax, patterns[i, h], words, boundary, small=columns > 2)
             given = (names or {}).get(f"{i}.{h}")
-            name = f"{i}.{h} {given}" if given else f"layer {i}, head {h}"
+            name = f"{i}.{h} {given}" if given else head(i, h)
             letters = int(14 * _side(T))  # that fit
             ax.set_title(textwrap.fill(name, letters, max_lines=2, placeholder="…"), fontsize=8 if given else 10)
         _finish(fig, axes, drawn, title)
@@ -69,7 +70,7 @@ def expected_beside(
         for ax, (i, h) in zip(rest, np.ndindex(L, H), strict=False):
             drawn = _heatmap(ax, patterns[i, h], words, boundary, small=columns > 2)
             _frame(ax, right.aligned)
-            ax.set_title(f"layer {i}, head {h}")
+            ax.set_title(head(i, h))
         for ax in rest[L * H :]:
             ax.set_visible(False)
         _finish(fig, axes[: len(maps) + L * H], drawn, title)
@@ -89,7 +90,7 @@ def four_steps(s: Steps, boundary: int | None = None, title: str = "") -> "Figur
         _colourbar(fig, axes[4], drawn)
         axes[4].set_title("3 mask, softmax")
         _signed(fig, axes[5], s.z, s.tokens, "4 combine: values, mixed")
-        headline(fig, title or f"layer {s.layer}, head {s.head}")
+        headline(fig, title or head(s.layer, s.head))
     return fig
 
 
@@ -105,7 +106,7 @@ def bars_from(summaries: Mapping[str, Any], places: Sequence[str], title: str = 
             for ax, (i, h) in zip(axes, np.ndindex(L, H), strict=True):
                 x = np.arange(S) - 0.4 + width * (j + 0.5)
                 ax.bar(x, shares[i, h], width, color=COLOURS[j % len(COLOURS)], label=name)
-                ax.set_title(f"layer {i}, head {h}", fontweight="normal", fontsize=8)
+                ax.set_title(head(i, h), fontweight="normal", fontsize=8)
                 ax.set_ylim(0, 1)
                 ax.set_xticks(range(S), places)
                 ax.tick_params(axis="x", length=0)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import schema
+from .. import parts, schema
 from ..blueprints.rotated import rotate as turned
 from ..blueprints.rotated import rotation_fixing_ones
 from ..checkpoint import digest
@@ -60,18 +60,16 @@ class Key:
         return self.changed == 0
 
     def part(self, name: str) -> str:
-        """The original's part for a part of the copy: "head:0.2" -> "head:0.1". Others are what they are."""
-        kind, _, at = name.partition(":")
+        """The original's part for a part of the copy: "head 0.2" -> "head 0.1". Others are what they are."""
+        kind, at = parts.split(name)
         table = {"head": self.heads, "neuron": self.neurons}.get(kind)
         if table is None:
-            return name
+            return parts.spelled(name)
         try:
-            layer, index = map(int, at.split("."))
-            if min(layer, index) < 0:
-                raise IndexError
-            return f"{kind}:{layer}.{table[layer][index]}"
+            layer, index = at
+            return f"{kind} {layer}.{table[layer][index]}"
         except (ValueError, IndexError):
-            raise GlassformerError(f"{name} — the copy has no such {kind}; expected {kind}:LAYER.INDEX") from None
+            raise GlassformerError(f"{name} — the copy has no such {kind}; expected {kind} LAYER.INDEX") from None
 
     def edges(self, claimed: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
         """Edges (from, to, …) that were found in the copy, between the original's parts."""

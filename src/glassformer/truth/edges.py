@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import parts
 from ..checkpoint import digest
 from ..dust import ranked
 from ..errors import GlassformerError
@@ -95,12 +96,12 @@ def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
         edges = _edges(model, slots, tokens, asked, logits)
         heads = _heads(model, slots, cache, valid, asked)
         neurons, flow = _neurons(model, slots, cache, valid), _flow(model, slots, cache, valid)
-    needed, parts = _needed(edges), wiring.parts(model)
+    needed, names = _needed(edges), parts.names(model, embeddings=True)
     return Truth(
         model=digest(model), ref=str(model.provenance.get("ref", "")), task=model.task, named=bool(model.labels.slots),
-        inputs=inputs, d_model=model.config.d_model, parts=parts, slots=_slots(model, slots), heads=heads,
-        neurons=neurons, flow=flow, edges=edges, needed=[p for p in parts if p in needed],
-        idle=[p for p in parts if p not in needed],
+        inputs=inputs, d_model=model.config.d_model, parts=names, slots=_slots(model, slots), heads=heads,
+        neurons=neurons, flow=flow, edges=edges, needed=[p for p in names if p in needed],
+        idle=[p for p in names if p not in needed],
     )  # fmt: skip
 
 
@@ -108,7 +109,7 @@ def slots_of(model: Model) -> dict[str, tuple[int, int]]:
     """The named slots, and what they leave over as "rest"; or one slot "stream"."""
     D, named = model.config.d_model, sorted(model.labels.slots.items(), key=lambda s: s[1])
     if not named:
-        return {"stream": (0, D)}
+        return parts.slots(model)
     slots: dict[str, tuple[int, int]] = {}
     end = 0
     for name, (a, b) in [*named, ("", (D, D))]:
@@ -175,13 +176,13 @@ def _flow(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid:
             for name, (a, b) in slots.items():
                 if r.columns[a:b].any():
                     signal = _rms((seen[..., a:b] @ W[a:b])[valid])
-                    flow.append({"from": f"slot:{name}", "to": r.part, "port": r.port,
+                    flow.append({"from": parts.slot(name), "to": r.part, "port": r.port,
                                  "weight": float(np.linalg.norm(r.columns[a:b])), "signal": signal})  # fmt: skip
         for x in stage.writers:
             wrote = np.broadcast_to(_wrote(model, cache, x.part), (*valid.shape, model.config.d_model))
             for name, (a, b) in slots.items():
                 if x.rows[:, a:b].any():
-                    flow.append({"from": x.part, "to": f"slot:{name}", "port": "out",
+                    flow.append({"from": x.part, "to": parts.slot(name), "port": "out",
                                  "weight": float(np.linalg.norm(x.rows[:, a:b])),
                                  "signal": _rms(wrote[..., a:b][valid])})  # fmt: skip
     return flow
@@ -189,20 +190,16 @@ def _flow(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid:
 
 def _raw(model: Model, reader: wiring.Reader) -> Any:
     """A reader's columns without the norm's gain, which is in what it sees already."""
-    kind, _, at = reader.part.partition(":")
+    kind, at = parts.split(reader.part)
     if kind == "head":
-        layer, head = map(int, at.split("."))
-        return wiring.head_wires(model, layer, head)["qkv".index(reader.port)]
-    if kind == "mlp":
-        return wiring.mlp_wires(model, int(at))[0][reader.port]
-    return model.W_U
+        return wiring.head_wires(model, *at)["qkv".index(reader.port)]
+    return wiring.mlp_wires(model, *at)[0][reader.port] if kind == "mlp" else model.W_U
 
 
 def _seen(model: Model, cache: Record, part: str) -> Any:
     """The stream as a part reads it, [B,T,D]."""
     c = model.config
-    kind, _, at = part.partition(":")
-    layer = at.split(".")[0]
+    kind, at = parts.split(part)
     normed = c.norm_first and c.norm != "none"
     if kind == "unembed":
         if normed:
@@ -211,8 +208,8 @@ def _seen(model: Model, cache: Record, part: str) -> Any:
             return cache[f"blocks.{c.n_layers - 1}.hook_resid_post"]
         return cache["hook_embed"] + cache.get("hook_pos_embed", 0.0)
     if normed:
-        return _normed(model, cache, f"blocks.{layer}.{'ln1' if kind == 'head' else 'ln2'}")
-    return cache[f"blocks.{layer}.hook_resid_{'pre' if kind == 'head' else 'mid'}"]
+        return _normed(model, cache, f"blocks.{at[0]}.{'ln1' if kind == 'head' else 'ln2'}")
+    return cache[f"blocks.{at[0]}.hook_resid_{'pre' if kind == 'head' else 'mid'}"]
 
 
 def _normed(model: Model, cache: Record, norm: str) -> Any:
@@ -221,12 +218,12 @@ def _normed(model: Model, cache: Record, norm: str) -> Any:
 
 def _wrote(model: Model, cache: Record, part: str) -> Any:
     """What a part adds to the stream, [B,T,D] or [T,D]."""
-    kind, _, at = part.partition(":")
+    kind, at = parts.split(part)
     if kind == "head":
-        layer, head = map(int, at.split("."))
+        layer, head = at
         return cache[f"blocks.{layer}.attn.hook_z"][:, :, head] @ model.weights[f"blocks.{layer}.attn.W_O"][head]
     if kind == "mlp":
-        return cache[f"blocks.{at}.mlp.hook_post"] @ model.weights[f"blocks.{at}.mlp.W_out"]
+        return cache[f"blocks.{at[0]}.mlp.hook_post"] @ model.weights[f"blocks.{at[0]}.mlp.W_out"]
     return cache[f"hook_{kind}"]
 
 
@@ -262,7 +259,7 @@ def _heads(
         for h in range(c.n_heads):
             W_Q, W_K, W_V, W_O = wiring.head_wires(model, i, h)
             found.append({
-                "part": f"head:{i}.{h}", "name": model.labels.heads.get(f"{i}.{h}", ""),
+                "part": parts.head(i, h), "name": parts.label(model, parts.head(i, h)),
                 "query": _by_slot(W_Q, slots), "key": _by_slot(W_K, slots), "value": _by_slot(W_V, slots),
                 "output": _by_slot(W_O.T, slots), "copies": _blocks(W_V, W_O, slots),
                 "matches": [] if c.positions == "rotary" else _blocks(W_Q, W_K.T, slots),
@@ -306,16 +303,14 @@ def _attention(pattern: Any, used: Any) -> dict[str, Any]:
 
 def _neurons(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Any) -> list[dict[str, Any]]:
     found = []
-    for i in range(model.config.n_layers):
-        if not model.has_mlp(i):
-            continue
+    for i in model.mlp_layers:
         ins, out = wiring.mlp_wires(model, i)
         fires = (np.abs(cache[f"blocks.{i}.mlp.hook_post"][valid]) > 1e-12).mean(0)  # F
         reads = {name: np.sqrt(sum(np.square(W[a:b]).sum(0) for W in ins.values())) for name, (a, b) in slots.items()}
         writes = {name: np.linalg.norm(out[:, a:b], axis=1) for name, (a, b) in slots.items()}
         for f in range(model.config.d_mlp):
             found.append({
-                "part": f"neuron:{i}.{f}", "name": model.labels.neurons.get(f"{i}.{f}", ""),
+                "part": parts.neuron(i, f), "name": parts.label(model, parts.neuron(i, f)),
                 "reads": {n: float(x[f]) for n, x in reads.items() if x[f]},
                 "writes": {n: float(x[f]) for n, x in writes.items() if x[f]}, "fires": float(fires[f]),
             })  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GlassformerError
+from ..parts import spelled
 from .edges import Truth
 
 
@@ -33,7 +34,7 @@ def score_edges(truth: Truth, claimed: Iterable[Sequence[str]], *, all_edges: bo
     What counts as present: edges that matter, i.e. move some answer's logits when cut; with `all_edges`, whatever can
     flow. Where claims name no ports, ports are not looked at.
     """
-    claims = {tuple(e) for e in claimed}
+    claims = {(*map(spelled, e[:2]), *e[2:]) for e in claimed}
     sizes = {len(e) for e in claims}
     if not sizes <= {2} and not sizes <= {3}:
         raise GlassformerError("edges — expected (writer, reader), or (writer, reader, port), and all of one kind")

@@ -1,25 +1,28 @@
 """Who writes to the residual stream, who reads from it, and what passes from one to the other.
 
-A *part* is "embed", "pos_embed", "head:LAYER.HEAD", "mlp:LAYER" or "unembed". A part reads through *ports*: a head
-through "q", "k" and "v", an MLP through "in" (and "gate"), the unembedding through "logits". An *edge* (writer,
-reader, port) says that what the writer adds to the stream can be seen at the reader's port.
+A *part* is "embed", "pos_embed", "head LAYER.HEAD", "mlp LAYER" or "unembed", see parts.py. A part reads through
+*ports*: a head through "q", "k" and "v", an MLP through "in" (and "gate"), the unembedding through "logits". An *edge*
+(writer, reader, port) says that what the writer adds to the stream can be seen at the reader's port.
 
 Norms divide by a scale to which every part contributes. That is no edge: edges are said, and cut, at a given scale.
 The mean that LayerNorm takes away is one: a writer whose rows do not sum to 0 is seen by every reader whose columns
 do not, through "(mean)".
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .. import parts
 from ..errors import GlassformerError
 from ..limits import afford
 from ..model import POSITIONS, Model, Place
 
 MEAN = "(mean)"
+PORTS = {"head": ("q", "k", "v"), "mlp": ("in", "gate"), "unembed": ("logits",)}
 
 
 @dataclass(frozen=True)
@@ -44,16 +47,6 @@ class Stage:
     norm: str  # the place of the norm before it (or after it, in a post-norm model); "": none
 
 
-def parts(model: Model) -> list[str]:
-    """All parts, in the order in which they write."""
-    c = model.config
-    found = ["embed"] + ["pos_embed"] * (POSITIONS[c.positions].embed is not None)
-    for i in range(c.n_layers):
-        found += [f"head:{i}.{h}" for h in range(c.n_heads)]
-        found += [f"mlp:{i}"] * model.has_mlp(i)
-    return [*found, "unembed"]
-
-
 def stages(model: Model) -> list[Stage]:
     """The embeddings, attention and MLP of each layer, the unembedding."""
     c, w = model.config, model.weights
@@ -66,19 +59,18 @@ def stages(model: Model) -> list[Stage]:
         gain = _gain(model, at + "ln1")
         heads = [head_wires(model, i, h) for h in range(c.n_heads)]
         readers = [
-            Reader(f"head:{i}.{h}", port, gain * columns)
+            Reader(parts.head(i, h), port, gain * columns)
             for h, wires in enumerate(heads)
             for port, columns in zip("qkv", wires[:3], strict=True)
         ]
-        found.append(Stage(readers, [Writer(f"head:{i}.{h}", wires[3]) for h, wires in enumerate(heads)], at + "ln1"))
-        if at + "mlp.W_out" in w:
+        found.append(Stage(readers, [Writer(parts.head(i, h), wires[3]) for h, wires in enumerate(heads)], at + "ln1"))
+        if model.has_mlp(i):
             ins, outs = mlp_wires(model, i)
             gain = _gain(model, at + "ln2")
-            readers = [Reader(f"mlp:{i}", port, gain * columns) for port, columns in ins.items()]
-            found.append(Stage(readers, [Writer(f"mlp:{i}", outs)], at + "ln2"))
-    W_U = w["embed.W_E"].T if c.tied else w["unembed.W_U"]
+            readers = [Reader(parts.mlp(i), port, gain * columns) for port, columns in ins.items()]
+            found.append(Stage(readers, [Writer(parts.mlp(i), outs)], at + "ln2"))
     norm = "ln_final" if c.norm_first else ""
-    found.append(Stage([Reader("unembed", "logits", _gain(model, norm) * W_U)], [], norm))
+    found.append(Stage([Reader("unembed", "logits", _gain(model, norm) * model.W_U)], [], norm))
     return found
 
 
@@ -209,63 +201,79 @@ class Cut:
 
     def __init__(self, model: Model, edges: Iterable[tuple[str, str, str]]) -> None:
         self.model = model.numpy()
-        self.cut: dict[tuple[str, str], list[str]] = {}
-        there, ports = parts(model), {"head": "qkv", "mlp": ("in", "gate"), "unembed": ("logits",)}
-        for writer, reader, port in edges:
-            known = writer in there and reader in there and port in ports.get(reader.partition(":")[0], ())
+        self.normed = model.config.norm_first and model.config.norm != "none"
+        self.cut: dict[tuple[str, str], list[str]] = {}  # reader, port -> writers
+        self.wrote: dict[str, Any] = {}  # part -> what it has added to the stream, as it is there now [B,T,D]
+        self.scale: Any = 1.0  # of the norm before the next port
+        there = parts.names(model, embeddings=True)
+        for edge in edges:
+            writer, reader, port = parts.spelled(edge[0]), parts.spelled(edge[1]), edge[2]
+            known = writer in there and reader in there and port in PORTS.get(parts.split(reader)[0], ())
             if not known or there.index(writer) >= there.index(reader):
                 raise GlassformerError(f"edge {writer} → {reader}, {port} — expected parts of the model, in order")
             self.cut.setdefault((reader, port), []).append(writer)
-        c = model.config
-        self.wrote: dict[str, Any] = {}  # part -> what it has added to the stream, as it is there now [B,T,D]
-        self.scale: Any = 1.0
-        self.end = "ln_final.hook_normalized" if c.norm_first and c.norm != "none" else ""
-        if not self.end:
-            self.end = f"blocks.{c.n_layers - 1}.hook_resid_post" if c.n_layers else "hook_embed"
+        self.at = self._places()
 
     def __call__(self, name: str, value: Any) -> Any:
-        w, c = self.model.weights, self.model.config
-        place, _, hook = name.rpartition(".")
-        layer = place.split(".")[1] if place.startswith("blocks.") else ""
-        if hook in ("hook_embed", "hook_pos_embed"):
-            part = hook.removeprefix("hook_")
-            self.wrote[part] = value
-            if not c.n_layers and c.norm == "none" and part in self.cut.get(("unembed", "logits"), ()):
-                return value * 0  # there is no later place
-            return value
-        if hook == "hook_scale" and place.rpartition(".")[2] in ("ln1", "ln2", "ln_final"):
-            self.scale = value
-            if not c.norm_first:
-                self.wrote = {part: self._normed(x, place) for part, x in self.wrote.items()}
-        elif hook in ("hook_q", "hook_k", "hook_v"):
-            port = hook[-1]
-            lost = [self._lost(f"head:{layer}.{h}", port, f"blocks.{layer}.ln1") for h in range(c.n_heads)]
-            if any(x is not None for x in lost):
-                W = w[f"{place}.W_{port.upper()}"]
-                per_head = [value[:, :, h] - (0 if x is None else x @ W[h]) for h, x in enumerate(lost)]
-                value = np.stack(per_head, axis=2)                             # B T H K
-        elif hook == "hook_z":
-            for h in range(c.n_heads):
-                self.wrote[f"head:{layer}.{h}"] = value[:, :, h] @ w[f"{place}.W_O"][h]
-        elif hook in ("hook_pre", "hook_pre_linear"):
-            port = "in" if hook == "hook_pre" else "gate"
-            if (x := self._lost(f"mlp:{layer}", port, f"blocks.{layer}.ln2")) is not None:
-                value = value - x @ w[f"{place}.W_{port}"]
-        elif hook == "hook_post":
-            self.wrote[f"mlp:{layer}"] = value @ w[f"{place}.W_out"]
-        if name == self.end and (x := self._lost("unembed", "logits", "")) is not None:  # the gain is yet to come
-            value = value - x
+        return self.at[name](value) if name in self.at else value
+
+    def _places(self) -> dict[str, Callable[[Any], Any]]:
+        """Activation -> what is done there: note what is written or a scale, or take away what a port is not to see."""
+        c = self.model.config
+        at: dict[str, Callable[[Any], Any]] = {f"hook_{x}": partial(self._embeds, x) for x in ("embed", "pos_embed")}
+        for i in range(c.n_layers):
+            block = f"blocks.{i}."
+            at |= {f"{block}{norm}.hook_scale": partial(self._scales, block + norm) for norm in ("ln1", "ln2")}
+            at |= {f"{block}attn.hook_{port}": partial(self._heads_read, i, port) for port in "qkv"}
+            at[block + "attn.hook_z"] = partial(self._heads_write, i)
+            at[block + "mlp.hook_pre"] = partial(self._mlp_reads, i, "in")
+            at[block + "mlp.hook_pre_linear"] = partial(self._mlp_reads, i, "gate")
+            at[block + "mlp.hook_post"] = partial(self._mlp_writes, i)
+        if self.normed:
+            return at | {"ln_final.hook_scale": partial(self._scales, "ln_final"),
+                         "ln_final.hook_normalized": self._unembed_reads}  # fmt: skip
+        return at | ({f"blocks.{c.n_layers - 1}.hook_resid_post": self._unembed_reads} if c.n_layers else {})
+
+    def _embeds(self, part: str, value: Any) -> Any:
+        self.wrote[part] = value
+        last = not self.normed and not self.model.config.n_layers  # there is no later place
+        return value * 0 if last and part in self.cut.get(("unembed", "logits"), ()) else value
+
+    def _scales(self, norm: str, value: Any) -> Any:
+        self.scale = value
+        if not self.model.config.norm_first:
+            self.wrote = {part: self._through(norm, x) for part, x in self.wrote.items()}
         return value
 
-    def _lost(self, reader: str, port: str, norm: str) -> Any:
-        """What a port no longer sees, [B,T,D]; None: it sees all."""
-        writers = self.cut.get((reader, port))
-        if not writers:
-            return None
-        x = sum(self.wrote[part] for part in writers)
-        c = self.model.config
-        return self._normed(x, norm) if c.norm_first and c.norm != "none" else x
+    def _heads_read(self, layer: int, port: str, value: Any) -> Any:
+        value, W = value.copy(), self.model.weights[f"blocks.{layer}.attn.W_{port.upper()}"]  # B T H K, H D K
+        for h in range(len(W)):
+            if writers := self.cut.get((parts.head(layer, h), port)):
+                value[:, :, h] -= self._seen(writers, f"blocks.{layer}.ln1") @ W[h]
+        return value
 
-    def _normed(self, x: Any, norm: str) -> Any:
+    def _heads_write(self, layer: int, value: Any) -> Any:
+        for h, W_O in enumerate(self.model.weights[f"blocks.{layer}.attn.W_O"]):
+            self.wrote[parts.head(layer, h)] = value[:, :, h] @ W_O
+        return value
+
+    def _mlp_reads(self, layer: int, port: str, value: Any) -> Any:
+        writers, W = self.cut.get((parts.mlp(layer), port)), self.model.weights[f"blocks.{layer}.mlp.W_{port}"]
+        return value - self._seen(writers, f"blocks.{layer}.ln2") @ W if writers else value
+
+    def _mlp_writes(self, layer: int, value: Any) -> Any:
+        self.wrote[parts.mlp(layer)] = value @ self.model.weights[f"blocks.{layer}.mlp.W_out"]
+        return value
+
+    def _unembed_reads(self, value: Any) -> Any:
+        writers = self.cut.get(("unembed", "logits"))
+        return value - self._seen(writers, "") if writers else value  # the gain is yet to come
+
+    def _seen(self, writers: list[str], norm: str) -> Any:
+        """What writers have added to the stream, as it is seen behind a norm: [B,T,D]."""
+        wrote = sum(self.wrote[part] for part in writers)
+        return self._through(norm, wrote) if self.normed else wrote
+
+    def _through(self, norm: str, x: Any) -> Any:
         x = x - x.mean(-1, keepdims=True) if self.model.config.norm == "layer" else x
         return x / self.scale * self.model.weights.get(norm + ".w", 1.0)

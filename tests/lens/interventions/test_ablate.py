@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.lens.interventions.ablate import HOWS, ablate, ablation, ablations, find, parts, reference_tokens
+from glassformer.lens.interventions.ablate import HOWS, ablate, ablation, ablations, reference_tokens
+from glassformer.parts import find, names
 from glassformer.refs import load, load_task
 from glassformer.tap import Record
 from helpers import largest_difference, random_model
@@ -112,7 +113,7 @@ def test_the_hand_made_adder_by_part():
     task = load_task(model)
     rows = task.sample(1_000, np.random.default_rng(0))
     whole, ahead, here, mlp = ablations(model, task, rows=rows)
-    assert [a.what for a in (whole, ahead, here, mlp)] == ["nothing", *parts(model)] and whole.score.accuracy == 1
+    assert [a.what for a in (whole, ahead, here, mlp)] == ["nothing", *names(model)] and whole.score.accuracy == 1
     assert ahead.score.positions[3:] == [1, 1] and max(ahead.score.positions[:3]) < 0.2  # the last digit is the carry
     assert here.score.positions[0] == 1 and max(here.score.positions[1:4]) < 0.2  # the ones have no carry
     assert ahead.name.startswith("ahead") and "head 0.0" in str(ahead)

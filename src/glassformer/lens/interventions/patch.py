@@ -22,13 +22,15 @@ import numpy as np
 from ...arrays import Array
 from ...errors import GlassformerError
 from ...model import Model, Tap
+from ...parts import Part, find, label
 from ...tap import check_names, on, record
 from ...tasks.base import Task
-from .ablate import Part, find, label, put
+from .ablate import put
 
 STREAM = ("resid_pre", "attn_out", "mlp_out")
 PER_HEAD = ("hook_q", "hook_k", "hook_v", "hook_z", "hook_rot_q", "hook_rot_k")  # [B,T,H,K]
 SQUARE = ("hook_attn_scores", "hook_pattern")  # [B,H,T,S]
+CARRIES = ("head", "attention", "mlp", "neuron")
 TRIES = 50  # draws of pairs before giving up
 Which = int | Sequence[int] | None
 
@@ -205,7 +207,7 @@ def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0
     all that is foretold differs. A token for which no pair is found (it is always the same) is left out.
     """
     part, model = find(model, what), model.numpy()
-    if part.position is not None or len(part.hooks) > 1:
+    if part.kind not in CARRIES:
         raise GlassformerError(f"interchange of {what} — expected a head, attention, mlp or neuron")
     if model.config.mask != "causal":
         raise GlassformerError("interchange — needs a causal model: written digits must not be seen before their turn")
@@ -214,7 +216,7 @@ def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0
         pairs = _pairs(task, i, start, n, np.random.default_rng([seed, i]))
         found = pairs and _moved(model, part, i, start, *pairs)
         moved += [found] if found else []
-    return Interchange(what, label(model, what), moved)
+    return Interchange(part.name, label(model, part.name), moved)
 
 
 def _moved(model: Model, part: Part, i: int, start: int, base: Any, source: Any, foretold: Any) -> Moved | None:

@@ -1,0 +1,123 @@
+"""One spelling for the parts of a model: what any view prints, `find` finds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError, Labels, load, load_task
+from glassformer.lens.compare import compare
+from glassformer.lens.explain import explain
+from glassformer.lens.heads import classify
+from glassformer.lens.interventions.ablate import ablate, ablation, ablations
+from glassformer.lens.interventions.patch import interchange
+from glassformer.lens.logits import answer_shares, attribution, lens_accuracy, logit_lens
+from glassformer.lens.stream import firing, norms
+from glassformer.parts import attention, find, head, heads, mlp, names, neuron, slot, slots, spelled
+from glassformer.truth.disguise import disguise
+from glassformer.truth.edges import truth
+from helpers import largest_difference, random_model
+
+TOKENS = np.random.default_rng(0).integers(0, 7, (4, 6))
+
+
+def printed(model, task):
+    """View -> all names of parts that it gives. Biases are no parts."""
+    rows, example = task.sample(20, np.random.default_rng(0)), task.batch(task.rows(0, 1))[0][0, :-1]
+    story, known, (copy, key) = explain(model, example), truth(model, task), disguise(model, rotate=False, task=task)
+    there = heads(model)[:2]
+    views = {
+        "ablations": [a.what for a in ablations(model, task, rows=rows)][1:],
+        "stream": norms(model, example).parts,
+        "logit lens": logit_lens(model, example).parts,
+        "stopping": [part for part, _ in lens_accuracy(model, task, rows)],
+        "shares": answer_shares(model, task, rows).parts,
+        "attribution": attribution(model, example).parts,
+        "neurons": [n for i in model.mlp_layers for n in attribution(model, example, neurons=i).parts],
+        "firing": [n for i in model.mlp_layers for n in firing(model, task, rows, i).names],
+        "explain": [name for name, _ in story.shares] + [h.name for layer in story.layers for h in layer.heads],
+        "explained neurons": [name for layer in story.layers for name, _ in layer.neurons],
+        "explained slots": [slot(name) for layer in story.layers for name in layer.heads[0].wrote if layer.heads],
+        "heads": [str(h).partition("  ")[0] for h in classify(model, task, rows).heads],
+        "kinds": [name for found in classify(model, task, rows).kinds().values() for name in found],
+        "interchange": [interchange(model, task, part, n=5).what for part in there],
+        "compare": compare(model, model, task, rows[:5]).attention.heads[0],
+        "truth": [*known.parts, *(x["part"] for x in known.heads + known.neurons)],
+        "flow": [x[end] for x in known.flow for end in ("from", "to")],
+        "edges": [part for e in known.edges for part in (e.writer, e.reader)],
+        "keys": [key.part(part) for part in names(copy, embeddings=True)],
+    }
+    return {view: [name for name in found if " bias" not in name] for view, found in views.items()}
+
+
+@pytest.mark.parametrize("ref", ["adder-3.safetensors", "addition:digits=3,order=ones", "reverse"])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_what_any_view_prints_is_found(ref, labelled):
+    model = load(ref)
+    model = model if labelled else replace(model, labels=Labels())
+    for view, found in printed(model, load_task(model)).items():
+        assert found or not model.mlp_layers, view
+        for name in found:
+            part = find(model, name)
+            assert part.name == name or name in (*model.labels.heads.values(), *model.labels.neurons.values()), view
+            assert part.hooks or name == "unembed"
+
+
+def test_the_spelling():
+    assert [head(0, 1), attention(2), mlp(0), neuron(0, 17), slot("carry")] == [
+        "head 0.1", "attention 2", "mlp 0", "neuron 0.17", "slot carry"]  # fmt: skip
+    model = random_model()
+    assert names(model) == ["head 0.0", "head 0.1", "head 0.2", "mlp 0", "head 1.0", "head 1.1", "head 1.2", "mlp 1"]
+    assert names(model, embeddings=True) == ["embed", "pos_embed", *names(model), "unembed"]
+    assert names(random_model(positions="rotary", d_mlp=0, n_layers=1), True) == ["embed", *heads(model)[:3], "unembed"]
+
+
+@pytest.mark.parametrize("old,new", [
+    ("head:0.1", "head 0.1"), ("MLP 0", "mlp 0"), ("mlp:1", "mlp 1"), (" Neuron  0.3 ", "neuron 0.3"),
+    ("embed", "embed"), ("slot:a:B c", "slot a:B c"), ("dims 4:8", "dims 4:8"), ("", ""),
+])  # fmt: skip
+def test_spellings_of_old(old, new):
+    assert spelled(old) == new == spelled(new)
+    model = replace(random_model(d_model=8), labels=Labels({"a:B c": (0, 2)}))
+    if new:
+        assert find(model, old) == find(model, new) and find(model, old).name == new
+
+
+def test_names_that_people_gave():
+    model = replace(random_model(), labels=Labels(heads={"0.1": "here", "1.0": "twice", "1.1": "twice"},
+                                                  neurons={"0.2": "carry 1", "0.3": "mlp 1"}))  # fmt: skip
+    assert find(model, "here") == find(model, "head 0.1") and find(model, "carry 1").name == "neuron 0.2"
+    assert find(model, "mlp 1").kind == "mlp"  # a part's own name comes first
+    with pytest.raises(GlassformerError, match=r"'twice' — the name of several parts: head 1\.0, head 1\.1"):
+        find(model, "twice")
+
+
+def test_embeddings_are_parts():
+    model = random_model()
+    twin = replace(model, weights=dict(model.weights) | {"pos_embed.W_pos": 0 * model.weights["pos_embed.W_pos"]})
+    assert largest_difference(twin(TOKENS), model(TOKENS, tap=ablation(model, "pos_embed"))) < 1e-12
+    for how in ("mean", "resample"):  # they are the same whatever the input
+        tap = ablation(model, "pos_embed", how, TOKENS[::-1], np.random.default_rng(0))
+        assert largest_difference(model(TOKENS), model(TOKENS, tap=tap)) == 0
+    other = ablation(model, "embed", "resample", TOKENS[:1], np.random.default_rng(0))
+    assert largest_difference(model(TOKENS[:1]), model(TOKENS[1:2], tap=other)) < 1e-12
+    with pytest.raises(GlassformerError, match="ablation of unembed — without it there are no logits"):
+        ablation(model, "unembed")
+    task = load_task("reverse")
+    assert ablate(load("reverse"), task, "embed", rows=task.sample(50, np.random.default_rng(0))).accuracy < 0.1
+    with pytest.raises(GlassformerError, match="interchange of embed — expected a head"):
+        interchange(load("reverse"), task, "embed")
+
+
+@pytest.mark.parametrize("name", ["embed 0", "embed x", "unembed 1", "slot 0:2", "dims rest [0:2]", "pos_embed"])
+def test_what_is_no_part(name):
+    with pytest.raises(GlassformerError, match="no such part; this model has head"):
+        find(random_model(positions="rotary"), name)
+    with pytest.raises(GlassformerError, match="this model has no layers, but embed and unembed"):
+        find(random_model(positions="rotary", n_layers=0), name)
+
+
+def test_slots_without_names():
+    model = random_model()
+    assert slots(model) == {"stream": (0, 4)} and find(model, "slot stream").index == find(model, "dims 0:4").index
+    assert find(model, "slot rest [1:3]").index == find(model, "dims 1:3").index
