@@ -7,8 +7,8 @@ import pytest
 
 from cases import CASES
 from glassformer import GlassformerError, load, load_task
-from glassformer.lens.inspect import VIEWS, inspect
-from glassformer.show.inspect import FIGURES, figures
+from glassformer.lens.inspect import VIEWS, inspect, view
+from glassformer.show.inspect import FIGURES, drawn, figures
 from glassformer.show.style import save
 
 REFS = sorted({ref for ref, _, _ in CASES if load(ref).task})
@@ -33,7 +33,7 @@ def test_every_program_can_be_inspected(ref):
 DRAWN = ["addition:digits=3,order=ones", "adder-3.safetensors", "modular-addition:p=13", "sort:vocab=20", "hello-world"]
 
 
-def drawn(found):
+def made_of(found):
     """Name -> figure, of those that have something to show."""
     made = {}
     for name, draw in figures(found).items():
@@ -46,21 +46,21 @@ def drawn(found):
 
 @pytest.mark.parametrize("ref", [pytest.param("adder-3.safetensors", marks=pytest.mark.slow), "modular-addition:p=13"])
 def test_every_figure_of_every_view_can_be_drawn(ref):
-    assert len(drawn(look(ref))) >= 5
-    assert set(FIGURES) <= set(VIEWS)
+    assert len(made_of(look(ref))) >= 5
+    assert {figure.view for figure in FIGURES.values()} <= set(VIEWS)
 
 
 # Matplotlib takes seconds to lay out and write what a model has; guide 3 writes those of adder-3.safetensors.
 @pytest.mark.parametrize("ref", [pytest.param(ref, marks=pytest.mark.slow) for ref in DRAWN])
 def test_every_figure_of_every_view_can_be_written(ref, tmp_path):
-    made = drawn(look(ref))
+    made = made_of(look(ref))
     assert len(made) >= 5
     for name, figure in made.items():
         assert save(figure, tmp_path / f"{name}.png").stat().st_size > 1000
 
 
 def test_figures_of_modular_addition_can_be_written(tmp_path):
-    for name, figure in drawn(look("modular-addition:p=13", only=["modular"])).items():
+    for name, figure in made_of(look("modular-addition:p=13", only=["modular"])).items():
         assert save(figure, tmp_path / f"{name}.png").stat().st_size > 1000
 
 
@@ -80,6 +80,29 @@ def test_the_input_that_is_shown():
     found = inspect(model, task, task.edges()[:5], prompt=task.prompt("999+1"), only=["trace", "logit-lens"])
     assert "".join(found.subject.words) == "999+001=0001"
     assert found.subject.boundary == 8 and list(found.found) == ["trace", "logit-lens"]
+
+
+def test_a_view_of_your_own(monkeypatch):
+    monkeypatch.setattr("glassformer.lens.inspect.VIEWS", VIEWS.copy())
+    monkeypatch.setattr("glassformer.show.inspect.FIGURES", FIGURES.copy())
+
+    @view("largest", gist="the largest weight is {:.3g}".format)
+    def largest(s):
+        return max(np.abs(w).max() for w in s.model.weights.values())
+
+    @view("task")
+    def task(s):
+        return s.task.ref
+
+    @drawn("largest")
+    def bar(s, found):
+        return f"a bar of {found:.3g} for {s.task.ref}"
+
+    found = look("reverse", only=["largest", "task"])
+    assert found["largest"] == max(np.abs(w).max() for w in load("reverse").weights.values())
+    assert str(found) == f"largest\n  the largest weight is {found['largest']:.3g}"  # the other says nothing
+    (name, draw), = figures(found).items()
+    assert (name, draw()) == ("largest", f"a bar of {found['largest']:.3g} for reverse")
 
 
 def test_bad_calls():

@@ -19,8 +19,8 @@ KINDS = [
     {}, {"norm": "rms"}, {"norm": "none"}, {"norm_first": False}, {"norm_first": False, "norm": "none"},
     {"norm": "rms", "norm_first": False}, {"positions": "rotary"}, {"positions": "sinusoidal"}, {"positions": "alibi"},
     {"positions": "none"}, {"qk_norm": True}, {"tied": True}, {"mask": "none"}, {"n_layers": 0}, {"n_layers": 3},
-    {"n_layers": 0, "norm": "none"}, {"d_mlp": 0}, {"gated": True}, {"extras": True},
-    {"extras": True, "norm_first": False},
+    {"n_layers": 0, "norm": "none"}, {"n_layers": 0, "norm_first": False}, {"d_mlp": 0}, {"gated": True},
+    {"extras": True}, {"extras": True, "norm_first": False},
 ]  # fmt: skip
 
 

@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from .. import parts
 from ..arrays import Array
-from ..dust import leader
+from ..dust import leader, percent
 from ..errors import GlassformerError
 from ..model import MASKS, NORMS, POSITIONS, Model, Place, gained
 from ..tap import record
 from ..tasks.base import Task
 from ..tasks.format import TOKEN
+from .found import Found, plain
 
 DIRECT = ("a", "b", "source")  # roles that the answer token is made of; the others only say what came before
 ALL_ROWS, SAMPLE = 20_000, 10_000  # by default, domains up to ALL_ROWS are averaged over, else a SAMPLE
@@ -54,7 +56,7 @@ def trace(model: Model, tokens: Any) -> list[tuple[str, tuple[int, ...], str]]:
     ('blocks.0.attn.hook_pattern', (1, 6, 6), 'H T S: their softmax, the attention')
     """
     tokens = np.asarray(tokens)
-    logits, cache = record(_numpy(model), tokens[None])
+    logits, cache = record(model.numpy(), tokens[None])
     lines = [("tokens", tokens.shape, "T: the input")]
     for name, value in cache.items():
         shape = value.shape if name == "hook_pos_embed" else value.shape[1:]  # all else is for a batch, here of one
@@ -64,7 +66,7 @@ def trace(model: Model, tokens: Any) -> list[tuple[str, tuple[int, ...], str]]:
 
 # ── one head, step by step ─────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
-class Steps:
+class Steps(Found):
     """What one head does with one input: project, score, mask and softmax, combine."""
 
     layer: int
@@ -80,13 +82,10 @@ class Steps:
     z: Any  # T K: values, mixed
     out: Any  # T D: what this head writes to the stream; a layer's b_O is nobody's
 
-    def to_json(self) -> dict[str, Any]:
-        return {name: as_json(value) for name, value in vars(self).items()}
-
 
 def steps(model: Model, tokens: Any, layer: int, head: int) -> Steps:
     """One head on one input [T]. The formulas are spelled out here once more, for one head: a twin of `forward`."""
-    model, c = _numpy(model), model.config
+    model, c = model.numpy(), model.config
     for name, value, n in (("layer", layer, c.n_layers), ("head", head, c.n_heads if c.n_layers else 0)):
         if not 0 <= value < n:
             expected = f"expected a number from 0 to {n - 1}" if n else "this model has no layers"
@@ -123,7 +122,7 @@ def _project(at: Place, name: str, x: Array, head: int) -> Array:
 # ── patterns ───────────────────────────────────────────────────────────────────────────────────
 def patterns(model: Model, tokens: Any) -> Any:
     """Who looks where: tokens [B,T] -> [L,B,H,T,S]."""
-    c, model, found = model.config, _numpy(model), []
+    c, model, found = model.config, model.numpy(), []
 
     def keep(name: str, value: Array) -> Array:
         if name.endswith("hook_pattern"):
@@ -195,7 +194,7 @@ def _chunks(model: Model, tokens: Any) -> Iterator[tuple[slice, Any]]:
     c, T = model.config, tokens.shape[1]
     size = max(c.n_layers * c.n_heads * T * T, T * c.d_model, T * c.d_mlp, T * c.d_vocab)
     step = int(np.clip(2**20 // size, 1, 2**12))
-    model = _numpy(model)
+    model = model.numpy()
     for start in range(0, len(tokens), step):
         part = slice(start, start + step)
         yield part, patterns(model, tokens[part]).astype(float)
@@ -297,7 +296,15 @@ class Alignment:
         bits = {"mean": self.entropy.mean(-1), "positions": self.entropy}
         out = {"task": self.task, "rows": self.rows, "positions": self.positions, "aligns": self.aligns,
                "shares": maps, "entropy_bits": bits}  # fmt: skip
-        return {name: as_json(value) for name, value in out.items()}
+        return {name: plain(value) for name, value in out.items()}
+
+    def __str__(self) -> str:
+        lines = []
+        for i, h in np.ndindex(*self.entropy.shape[:2]):
+            shares = ", ".join(f"{percent(self.mean(role)[i, h])} on {role}" for role in self.roles)
+            made_of = f"{percent(self.mean('aligned')[i, h])} on what the token is made of"
+            lines.append(f"{parts.head(i, h)}: {shares}; {made_of}, {self.entropy[i, h].mean():.1f} bits")
+        return "\n".join(lines)
 
 
 def alignment(model: Model, task: Task, rows: Any = None) -> Alignment:
@@ -311,18 +318,3 @@ def alignment(model: Model, task: Task, rows: Any = None) -> Alignment:
     shares = {name: (mean.pattern * m).sum(-1)[..., at] * there[name] for name, m in maps.items()}
     chance = {name: m[at].sum(-1) / visible * there[name] for name, m in maps.items()}
     return Alignment(task.ref, mean.rows, at.tolist(), shares, chance, mean.entropy[..., at])
-
-
-def as_json(value: Any) -> Any:
-    """Arrays as lists, with None for what JSON has no number for."""
-    if isinstance(value, Mapping):
-        return {name: as_json(v) for name, v in value.items()}
-    if isinstance(value, (np.ndarray, list, tuple)):
-        return [as_json(v) for v in value]
-    if isinstance(value, (float, np.floating)):
-        return float(value) if np.isfinite(value) else None
-    return int(value) if isinstance(value, np.integer) else value
-
-
-def _numpy(model: Model) -> Model:
-    return model.numpy()

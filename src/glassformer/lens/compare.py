@@ -35,7 +35,8 @@ from ..model import Model
 from ..registry import REGISTRY, split
 from ..tasks.base import Task
 from ..verification.checks import Verdict, countable, verify
-from .attention import Alignment, alignment, as_json, patterns
+from .attention import Alignment, alignment, patterns
+from .found import plain
 from .interventions.ablate import fast
 from .interventions.patch import Interchange, interchange
 from .interventions.perturb import Foretold, Perturbed, perturb
@@ -68,8 +69,8 @@ class Attention:
 
     def to_json(self) -> dict[str, Any]:
         best = [{"head": x, "like": y, "overlap": share} for x, y, share in self.best()]
-        return {"heads": self.heads, "overlap": self.overlap.tolist(), "best": best,
-                "aligned": [self.aligned(0), self.aligned(1)]}  # fmt: skip
+        aligned = [self.aligned(0), self.aligned(1)]
+        return {"heads": self.heads, "overlap": plain(self.overlap), "best": best, "aligned": aligned}
 
 
 @dataclass(frozen=True)
@@ -95,15 +96,9 @@ class Comparison:
         return {q: float(np.quantile(self.margins[side], q)) for q in QUANTILES}
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "task": self.task, "names": list(self.names), "verdicts": [v.to_json() for v in self.verdicts],
-            "parameters": [c.to_json() for c in self.counts], "differ": self.differ, "examples": self.examples,
-            "margins": [{f"{q:g}": as_json(x) for q, x in self.quantiles(side).items()} for side in (0, 1)],
-            "same_hard": as_json(self.same_hard), "runner_up": as_json(self.runner_up), "logits": as_json(self.logits),
-            "attention": self.attention and self.attention.to_json(),
-            "swapped": self.swapped and self.swapped.to_json(),
-            "interchange": [[i.to_json() for i in side] for side in self.interchange], "left_out": self.left_out,
-        }  # fmt: skip
+        own = {name: value for name, value in vars(self).items() if name not in ("counts", "margins")}
+        margins = [{f"{q:g}": x for q, x in self.quantiles(side).items()} for side in (0, 1)]
+        return {name: plain(value) for name, value in {**own, "parameters": self.counts, "margins": margins}.items()}
 
     def __str__(self) -> str:
         a, b = self.names

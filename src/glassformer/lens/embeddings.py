@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays
-from ..dust import leader
+from ..dust import leader, percent
 from ..errors import GlassformerError
 from ..model import POSITIONS, Model, Place
 from .modular.fourier import spectrum
@@ -86,6 +85,9 @@ class Embeddings:
         found = spectrum(self.vectors[self.numbers])
         return found.order[0], float(found.shares[found.order[0] - 1])
 
+    def __str__(self) -> str:
+        return f"first two components hold {percent(sum(self.pca.explained[:2]))} of the variance"
+
     def to_json(self) -> dict[str, Any]:
         found = self.pca
         return {
@@ -110,7 +112,7 @@ def token_embeddings(model: Model) -> Embeddings:
     numbers: list[int] = []
     while str(len(numbers)) in at:
         numbers.append(at[str(len(numbers))])
-    return Embeddings("tokens", names, _numpy(model.weights["embed.W_E"]), numbers)
+    return Embeddings("tokens", names, model.numpy().weights["embed.W_E"].astype(float), numbers)
 
 
 def position_embeddings(model: Model, boundary: int | None = None) -> Embeddings:
@@ -119,8 +121,7 @@ def position_embeddings(model: Model, boundary: int | None = None) -> Embeddings
     embed = POSITIONS[c.positions].embed
     if embed is None:
         raise GlassformerError(f"positions — the model has none to look at: positions={c.positions} adds nothing")
-    weights = {n: _numpy(w) for n, w in model.weights.items() if n == "pos_embed.W_pos"}
-    table = np.asarray(embed(c, Place(weights, None), np.zeros((1, c.n_ctx, c.d_model)), 0), dtype=float)  # T D
+    table = embed(c, Place(model.numpy().weights, None), np.zeros((1, c.n_ctx, c.d_model)), 0).astype(float)  # T D
     return Embeddings("positions", [str(i) for i in range(len(table))], table, boundary=boundary)
 
 
@@ -134,7 +135,3 @@ def before_and_after(before: Model, after: Model, what: str = "tokens") -> tuple
         got = f"{len(first.names)} and {len(second.names)}"
         raise GlassformerError(f"before_and_after — expected two models with the same {what}, got {got}")
     return first, second
-
-
-def _numpy(x: Any) -> Any:
-    return arrays.numpy(x).astype(float)

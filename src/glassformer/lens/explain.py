@@ -4,7 +4,7 @@ Everything here is read off one run with a tap. The logits are linear in what ea
 the last norm's scale is known, so the margin over the runner-up is a sum over parts: `shares` lists them.
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ..dust import negligible, number, percent, ranked, sweep
 from ..errors import GlassformerError
 from ..model import Model
 from ..tap import Record, record
+from .found import Found
 from .logits import head_outputs, shares
 from .stream import embedded
 
@@ -62,7 +63,7 @@ class LayerStory:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Found):
     """Why the next token wins."""
 
     tokens: list[str]
@@ -73,9 +74,6 @@ class Explanation:
     layers: list[LayerStory]
     shares: list[tuple[str, float]]  # part of the model -> its share of the margin
     slots: list[SlotContent] = field(default_factory=list)  # before the first layer
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     def __str__(self) -> str:
         lines = [f"After {' '.join(self.tokens)} comes {self.winner}: its logit beats that of {self.runner_up}"

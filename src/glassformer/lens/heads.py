@@ -7,7 +7,7 @@ wide. None passed: mixed. All scores are kept, so that a near miss is seen as on
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from ..dust import percent, ranked
 from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.base import Task
-from .attention import Average, Expected, as_json, average, patterns, places
+from .attention import Average, Expected, average, patterns, places
+from .found import Found
 
 # Class -> the least score. The order is the rule: the first class that is passed is the name of the head.
 THRESHOLDS: dict[str, float] = {
@@ -63,7 +64,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Heads:
+class Heads(Found):
     """All heads of a model, by class."""
 
     task: str
@@ -81,8 +82,7 @@ class Heads:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        return {"task": self.task, "rows": self.rows, "thresholds": dict(THRESHOLDS),
-                "heads": [as_json(asdict(h)) for h in self.heads]}  # fmt: skip
+        return super().to_json() | {"thresholds": dict(THRESHOLDS)}
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.heads))

@@ -5,8 +5,15 @@
     found.skipped                       views that make no sense for this model, and why
     print(found)                        the gist of each
 
-A view is a function of a Subject; what it returns is what that view returns anywhere else. To add one is to add a row
-to VIEWS (and to SAYS, if it has something to say in a line or two).
+A view is a function of a Subject; what it returns is what that view returns anywhere else. To add one is to write one,
+here or in a file of your own:
+
+    @view("largest", gist="the largest weight is {:.3g}".format)
+    def largest(s: Subject) -> float:
+        return max(np.abs(w).max() for w in s.model.weights.values())
+
+`gist` says what was found in a line or more; without it the view says nothing. Its figures are a function in
+show/inspect.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,21 +24,23 @@ from typing import Any
 import numpy as np
 
 from .. import parts
+from ..answers import Score
+from ..arrays import Array
 from ..checkpoint import digest
 from ..decoding import decode
-from ..dust import number, percent
 from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.base import Task
-from .attention import alignment, as_json, patterns, steps, trace
-from .embeddings import position_embeddings, token_embeddings
-from .heads import classify
-from .interventions.ablate import ablations
-from .interventions.patch import interchange, patch_heads, patch_positions
-from .logits import answer_shares, lens_accuracy, logit_lens
-from .modular.apart import take_apart
-from .rank import ranks, truncation
-from .stream import firing, norm_statistics, norms
+from .attention import Alignment, Steps, alignment, patterns, steps, trace
+from .embeddings import Embeddings, position_embeddings, token_embeddings
+from .found import plain
+from .heads import Heads, classify
+from .interventions.ablate import Ablated, ablations
+from .interventions.patch import Interchange, Sweep, interchange, patch_heads, patch_positions
+from .logits import AnswerShares, LogitLens, answer_shares, lens_accuracy, logit_lens
+from .modular.apart import ModularAnalysis, take_apart
+from .rank import Rank, Truncation, ranks, truncation
+from .stream import Firing, NormStatistics, StreamNorms, firing, norm_statistics, norms
 
 INPUTS = 10_000  # by default, so many inputs are looked at
 FEWER = 2_000  # for views that keep all activations
@@ -75,19 +84,78 @@ class Subject:
         raise GlassformerError("patching — found no second input of the same length with another answer")
 
 
-def _patching(s: Subject) -> dict[str, Any]:
-    clean, corrupted = s.example[: s.boundary], s.other
-    out: dict[str, Any] = {"stream": patch_positions(s.model, clean, corrupted)}
-    return out | {"heads": patch_heads(s.model, clean, corrupted)}
+# ── the views ──────────────────────────────────────────────────────────────────────────────────
+Look = Callable[[Subject], Any]
 
 
-def _interchange(s: Subject) -> list[Any]:
-    if len(s.task.explanations) < 3:
-        raise GlassformerError("interchange — is for tasks with more to tell apart, such as sums with the ones first")
-    return [interchange(s.model, s.task, what, n=300) for what in parts.names(s.model)]
+@dataclass(frozen=True)
+class View:
+    """A way to look at a model."""
+
+    name: str
+    look: Look
+    gist: Callable[[Any], str] | None = None
 
 
-def _truncation(s: Subject) -> list[Any]:
+VIEWS: dict[str, View] = {}
+
+
+def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[Look], Look]:
+    """Registers a function of a Subject as a view."""
+
+    def register(look: Look) -> Look:
+        VIEWS[name] = View(name, look, gist)
+        return look
+
+    return register
+
+
+def _lines(found: Sequence[Any]) -> str:
+    return "\n".join(map(str, found))
+
+
+@view("trace")
+def _trace(s: Subject) -> list[tuple[str, tuple[int, ...], str]]:
+    return trace(s.model, s.example)
+
+
+@view("attention")
+def _attention(s: Subject) -> Array:
+    return patterns(s.model, s.example[None])[:, 0]                            # L H T S
+
+
+@view("steps")
+def _steps(s: Subject) -> Steps:
+    return steps(s.model, s.example, 0, 0)
+
+
+@view("alignment", gist=str)
+def _alignment(s: Subject) -> Alignment:
+    return alignment(s.model, s.task, s.rows)
+
+
+@view("heads", gist=str)
+def _heads(s: Subject) -> Heads:
+    return classify(s.model, s.task, s.rows)
+
+
+@view("tokens", gist=str)
+def _tokens(s: Subject) -> Embeddings:
+    return token_embeddings(s.model)
+
+
+@view("positions", gist=str)
+def _positions(s: Subject) -> Embeddings:
+    return position_embeddings(s.model, s.boundary)
+
+
+@view("ranks", gist=_lines)
+def _ranks(s: Subject) -> list[Rank]:
+    return ranks(s.model)
+
+
+@view("truncation", gist=lambda cuts: ", ".join(map(str, cuts)))
+def _truncation(s: Subject) -> list[Truncation]:
     c = s.model.config
     if not c.n_layers:
         raise GlassformerError("truncation — this model has no layers, and so no matrix to cut")
@@ -96,54 +164,62 @@ def _truncation(s: Subject) -> list[Any]:
     return truncation(s.model, s.task, cuts, s.rows[:FEWER])
 
 
-def _neurons(s: Subject) -> list[Any]:
-    c = s.model.config
-    if not (layers := s.model.mlp_layers if c.d_mlp else []):
+@view("logit-lens")
+def _logit_lens(s: Subject) -> LogitLens:
+    return logit_lens(s.model, s.example)
+
+
+@view("stopping", gist=lambda stops: ", ".join(f"after {part}: {s.accuracy:.1%}" for part, s in stops))
+def _stopping(s: Subject) -> list[tuple[str, Score]]:
+    return lens_accuracy(s.model, s.task, s.rows)
+
+
+@view("shares", gist=str)
+def _shares(s: Subject) -> AnswerShares:
+    return answer_shares(s.model, s.task, s.rows)
+
+
+@view("stream")
+def _stream(s: Subject) -> dict[str, StreamNorms]:
+    return {"residual": norms(s.model, s.tokens), "without": norms(s.model, s.tokens, residual=False)}
+
+
+@view("norms")
+def _norms(s: Subject) -> list[NormStatistics]:
+    return norm_statistics(s.model, s.tokens)
+
+
+@view("neurons")
+def _neurons(s: Subject) -> list[Firing]:
+    if not s.model.config.d_mlp or not s.model.mlp_layers:
         raise GlassformerError("neurons — this model has no MLP")
-    return [firing(s.model, s.task, s.rows[:FEWER], i) for i in layers]
+    return [firing(s.model, s.task, s.rows[:FEWER], i) for i in s.model.mlp_layers]
 
 
-VIEWS: dict[str, Callable[[Subject], Any]] = {
-    "trace": lambda s: trace(s.model, s.example),
-    "attention": lambda s: patterns(s.model, s.example[None])[:, 0],           # L H T S
-    "steps": lambda s: steps(s.model, s.example, 0, 0),
-    "alignment": lambda s: alignment(s.model, s.task, s.rows),
-    "heads": lambda s: classify(s.model, s.task, s.rows),
-    "tokens": lambda s: token_embeddings(s.model),
-    "positions": lambda s: position_embeddings(s.model, s.boundary),
-    "ranks": lambda s: ranks(s.model),
-    "truncation": _truncation,
-    "logit-lens": lambda s: logit_lens(s.model, s.example),
-    "stopping": lambda s: lens_accuracy(s.model, s.task, s.rows),
-    "shares": lambda s: answer_shares(s.model, s.task, s.rows),
-    "stream": lambda s: {how: norms(s.model, s.tokens, how == "residual") for how in ("residual", "without")},
-    "norms": lambda s: norm_statistics(s.model, s.tokens),
-    "neurons": _neurons,
-    "ablations": lambda s: list(ablations(s.model, s.task, rows=s.rows)),
-    "patching": _patching,
-    "interchange": _interchange,
-    "modular": lambda s: take_apart(s.model, s.task),
-}
-
-SAYS: dict[str, Callable[[Any], str]] = {
-    "alignment": lambda a: "\n".join(
-        f"{parts.head(i, h)}: " + ", ".join(f"{percent(a.mean(role)[i, h])} on {role}" for role in a.roles)
-        + f"; {percent(a.mean('aligned')[i, h])} on what the token is made of, {a.entropy[i, h].mean():.1f} bits"
-        for i, h in np.ndindex(*a.entropy.shape[:2])
-    ),
-    "heads": str,
-    "tokens": lambda e: f"first two components hold {percent(sum(e.pca.explained[:2]))} of the variance",
-    "positions": lambda e: f"first two components hold {percent(sum(e.pca.explained[:2]))} of the variance",
-    "ranks": lambda found: "\n".join(map(str, found)),
-    "truncation": lambda cuts: ", ".join(f"rank {c.rank}: {c.accuracy:.1%}" for c in cuts),
-    "stopping": lambda stops: ", ".join(f"after {part}: {s.accuracy:.1%}" for part, s in stops),
-    "shares": lambda s: ", ".join(f"{part} {number(share, 2)}" for part, share in s.means()),
-    "ablations": lambda rows: "\n".join(map(str, rows)),
-    "interchange": lambda tests: "\n".join(map(str, tests)),
-    "modular": str,
-}
+@view("ablations", gist=_lines)
+def _ablations(s: Subject) -> list[Ablated]:
+    return list(ablations(s.model, s.task, rows=s.rows))
 
 
+@view("patching")
+def _patching(s: Subject) -> dict[str, Sweep]:
+    clean, corrupted = s.example[: s.boundary], s.other
+    return {"stream": patch_positions(s.model, clean, corrupted), "heads": patch_heads(s.model, clean, corrupted)}
+
+
+@view("interchange", gist=_lines)
+def _interchange(s: Subject) -> list[Interchange]:
+    if len(s.task.explanations) < 3:
+        raise GlassformerError("interchange — is for tasks with more to tell apart, such as sums with the ones first")
+    return [interchange(s.model, s.task, what, n=300) for what in parts.names(s.model)]
+
+
+@view("modular", gist=str)
+def _modular(s: Subject) -> ModularAnalysis:
+    return take_apart(s.model, s.task)
+
+
+# ── all of them ────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
 class Inspection:
     """What every view found."""
@@ -152,8 +228,8 @@ class Inspection:
     found: Mapping[str, Any]
     skipped: Mapping[str, str]  # view -> why it makes no sense here
 
-    def __getitem__(self, view: str) -> Any:
-        return self.found[view]
+    def __getitem__(self, name: str) -> Any:
+        return self.found[name]
 
     def to_json(self) -> dict[str, Any]:
         s = self.subject
@@ -162,10 +238,10 @@ class Inspection:
 
     def __str__(self) -> str:
         lines = []
-        for view, found in self.found.items():
-            if view in SAYS:
-                lines += [view, *[f"  {line}" for line in SAYS[view](found).splitlines()]]
-        return "\n".join([*lines, *[f"{view}: left out. {why}" for view, why in self.skipped.items()]])
+        for name, found in self.found.items():
+            if gist := VIEWS[name].gist:
+                lines += [name, *[f"  {line}" for line in gist(found).splitlines()]]
+        return "\n".join([*lines, *[f"{name}: left out. {why}" for name, why in self.skipped.items()]])
 
 
 def inspect(
@@ -176,21 +252,19 @@ def inspect(
     if unknown := [name for name in only if name not in VIEWS]:
         raise GlassformerError(f"view {unknown[0]!r} — expected one of {', '.join(VIEWS)}")
     task.require(model.vocabulary)
-    if rows is None:
-        rows = task.rows(0, task.size) if task.size <= INPUTS else task.sample(INPUTS, np.random.default_rng(0))
-    rows = rows[task.defined(rows)]
+    rows = task.some(INPUTS) if rows is None else rows[task.defined(rows)]
     if not len(rows):
         raise GlassformerError(f"{task.ref} — expected at least one input to look at, got none")
     model = model.numpy()
     subject = Subject(model, task, rows, *_shown(model, task, rows, prompt))
     found, skipped = {}, {}
-    for view in only or VIEWS:
-        seen(view)
+    for name in only or VIEWS:
+        seen(name)
         try:
             with np.errstate(all="ignore"):  # a part taken away may leave nothing to divide by
-                found[view] = VIEWS[view](subject)
+                found[name] = VIEWS[name].look(subject)
         except GlassformerError as reason:
-            skipped[view] = str(reason)
+            skipped[name] = str(reason)
     return Inspection(subject, found, skipped)
 
 
@@ -202,14 +276,3 @@ def _shown(model: Model, task: Task, rows: Any, prompt: Any) -> tuple[Any, int]:
     tokens, answer = task.batch(rows[-1:])
     at = np.nonzero(answer[0])[0]
     return tokens[0, : at[-1]], int(at[0])  # lists of several lengths end in padding
-
-
-def plain(value: Any) -> Any:
-    """Any result as JSON has it."""
-    if hasattr(value, "to_json"):
-        return plain(value.to_json())
-    if hasattr(value, "__dataclass_fields__"):
-        return plain(vars(value))
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    return {k: plain(v) for k, v in value.items()} if isinstance(value, Mapping) else as_json(value)

@@ -14,11 +14,12 @@ import numpy as np
 from .. import arrays, parts
 from ..answers import Score, score
 from ..arrays import Array
-from ..dust import leader, sweep
+from ..dust import leader, number, sweep
 from ..errors import GlassformerError
 from ..model import NORMS, Model, Place, Tap, affine
 from ..tap import record
 from ..tasks.base import Task
+from .found import Found, plain
 from .rank import into_logits
 from .stream import asked, stages, stream_after
 
@@ -94,7 +95,7 @@ def stop_after(model: Model, part: str) -> Tap | None:
 
 # ── shares of a margin ─────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class Attribution:
+class Attribution(Found):
     """What each part of the model adds to logit[right] − logit[other]; over parts, shares sum up to the margin."""
 
     parts: list[str]
@@ -103,12 +104,9 @@ class Attribution:
     right: Array  # [B,T]
     other: Array  # [B,T]
 
-    def to_json(self) -> dict[str, Any]:
-        return {"parts": self.parts} | {n: getattr(self, n).tolist() for n in ("shares", "margin", "right", "other")}
-
 
 @dataclass(frozen=True, eq=False)
-class AnswerShares:
+class AnswerShares(Found):
     """Mean shares of the margin over rows of a task, by the position of the token asked for."""
 
     parts: list[str]
@@ -123,8 +121,10 @@ class AnswerShares:
         return list(zip(self.parts, sweep(self.shares @ weight).tolist(), strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        arrays = {n: getattr(self, n).tolist() for n in ("shares", "margin", "asked")}
-        return {"parts": self.parts, "positions": self.positions, "means": dict(self.means())} | arrays
+        return super().to_json() | {"means": plain(dict(self.means()))}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{part} {number(share, 2)}" for part, share in self.means())
 
 
 def attribution(

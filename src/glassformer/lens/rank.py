@@ -21,14 +21,16 @@ from ..blueprints.base import from_matrix, is_matrix, matrix_shape, to_matrix
 from ..errors import GlassformerError
 from ..model import NORMS, Model, Place
 from ..tasks.base import Task
+from .found import Found
 
 ENERGY = 0.99  # the share of the energy that `holding` asks for
 
 
 @dataclass(frozen=True, eq=False)
-class Rank:
+class Rank(Found):
     """The singular values of one matrix, the largest first, and how many of them matter."""
 
+    also = ("effective", "holding")
     name: str
     shape: tuple[int, int]
     values: Array
@@ -40,11 +42,6 @@ class Rank:
     @property
     def holding(self) -> int:
         return energy_rank(self.values)
-
-    def to_json(self) -> dict[str, Any]:
-        values = [float(s) for s in self.values]
-        named = {"name": self.name, "shape": list(self.shape), "values": values}
-        return named | {"effective": self.effective, "holding": self.holding}
 
     def __str__(self) -> str:
         m, n = self.shape
@@ -206,6 +203,9 @@ class Truncation:
     accuracy: float
     parameters: int  # if every matrix that gets smaller by it is stored as two factors
 
+    def __str__(self) -> str:
+        return f"rank {self.rank}: {self.accuracy:.1%}"
+
 
 def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
     """Every matrix inside the blocks replaced by the nearest of a rank; all else as it was.
@@ -237,9 +237,10 @@ def truncation(model: Model, task: Task, ranks: Sequence[int], rows: Any = None)
 
 
 @dataclass(frozen=True, eq=False)
-class Updates:
+class Updates(Found):
     """What changed in the hidden matrices from one model to another, as LoRA would have to say it."""
 
+    also = ("rank", "parameters")
     matrices: list[Rank]  # of W_after − W_before
     tried: list[Truncation]  # from rank 0 on; parameters: of LoRA's factors
     accuracy: float  # of the model after
@@ -254,12 +255,6 @@ class Updates:
     def parameters(self) -> int:
         """Of LoRA at that rank, to be compared with `dense`."""
         return self.tried[-1].parameters
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "rank": self.rank, "parameters": self.parameters, "dense": self.dense, "accuracy": self.accuracy,
-            "tried": [vars(t) for t in self.tried], "matrices": [m.to_json() for m in self.matrices],
-        }  # fmt: skip
 
     def __str__(self) -> str:
         found = f"rank {self.rank}: {self.parameters:,} numbers for {self.dense:,}"

@@ -1,14 +1,14 @@
 """This model beside models that people know: the same parts, more of them."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..counting import count
 from ..model import Model
+from .found import Found
 
 
 @dataclass(frozen=True)
-class Scale:
+class Scale(Found):
     """How large a model is."""
 
     name: str
@@ -19,9 +19,6 @@ class Scale:
     d_ff: int
     vocabulary: int
     context: int
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
 
 
 # Parameters are counted from the published shapes: GPT-2 small with its tied head; Llama 3 8B with 8 heads of 128 for

@@ -20,6 +20,7 @@ from ..errors import GlassformerError
 from ..model import ACTIVATIONS, Model, Place, Tap, gained
 from ..tap import Record
 from ..tasks.base import Task
+from .found import Found
 
 ROUNDING = 64  # a neuron's input that is 0 but for so many roundings of its bias is 0: hand-made hinges sit there
 
@@ -46,7 +47,7 @@ def embedded(cache: Mapping[str, Array]) -> Array:
 
 # ── how large it is ────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class StreamNorms:
+class StreamNorms(Found):
     """Lengths of vectors, means over the texts of a batch: a row for each part, a column for each position."""
 
     parts: list[str]
@@ -54,10 +55,6 @@ class StreamNorms:
     wrote: Array  # of what the part made, [N,T]
     after: Array  # of the stream after the part (and its norm, if that comes after), [N,T]
     residual: bool
-
-    def to_json(self) -> dict[str, Any]:
-        named = {name: getattr(self, name).tolist() for name in ("before", "wrote", "after")}
-        return {"parts": self.parts, "residual": self.residual} | named
 
 
 def norms(model: Model, tokens: Array, residual: bool = True) -> StreamNorms:
@@ -101,7 +98,7 @@ def without_residual(seen: Tap | None = None) -> Tap:
 
 # ── what norms do ──────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class Histogram:
+class Histogram(Found):
     """How often values occur: counts [n] between edges [n+1]; and their mean and deviation."""
 
     edges: Array
@@ -109,12 +106,9 @@ class Histogram:
     mean: float
     std: float
 
-    def to_json(self) -> dict[str, Any]:
-        return {"edges": self.edges.tolist(), "counts": self.counts.tolist(), "mean": self.mean, "std": self.std}
-
 
 @dataclass(frozen=True, eq=False)
-class NormStatistics:
+class NormStatistics(Found):
     """What goes into a norm and what comes out of it (gain and bias included)."""
 
     name: str  # "blocks.0.ln1"
@@ -122,11 +116,6 @@ class NormStatistics:
     after: Histogram
     spread_before: tuple[float, float]  # the least and the largest deviation within one vector of the stream
     spread_after: tuple[float, float]
-
-    def to_json(self) -> dict[str, Any]:
-        values = {"before": self.before.to_json(), "after": self.after.to_json()}
-        spreads = {"spread_before": list(self.spread_before), "spread_after": list(self.spread_after)}
-        return {"name": self.name} | values | spreads
 
 
 def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormStatistics]:
@@ -168,7 +157,7 @@ def _spread(x: Array) -> tuple[float, float]:
 
 # ── neurons ────────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class Firing:
+class Firing(Found):
     """How often each neuron of a layer fires (its input is above 0) where a token of the answer is asked for."""
 
     layer: int
@@ -178,12 +167,6 @@ class Firing:
     positions: list[int]  # of the tokens that are asked for
     by_position: Array  # [n,F]
     pre: Histogram  # of the neurons' inputs
-
-    def to_json(self) -> dict[str, Any]:
-        classes = {name: share.tolist() for name, share in self.classes.items()}
-        by_position = {"positions": self.positions, "by_position": self.by_position.tolist()}
-        named = {"layer": self.layer, "names": self.names, "share": self.share.tolist(), "classes": classes}
-        return named | by_position | {"pre": self.pre.to_json()}
 
 
 def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80) -> Firing:

@@ -2,9 +2,13 @@
 
     for name, draw in figures(found).items():
         save(draw(), folder / f"{name}.png")
+
+A figure is a function of the Subject and of what a view found. To add one is to write one, here or in a file of yours.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..lens.attention import expected, late, places
@@ -19,56 +23,62 @@ if TYPE_CHECKING:
 Draw = Callable[[Subject, Any], "Figure"]
 LARGEST = 64  # texts longer than this make no readable map
 
-# View -> the figures it gives, by the name of the file.
-FIGURES: dict[str, dict[str, Draw]] = {
-    "attention": {
-        "attention": lambda s, p: attention.heatmaps(p, s.words, s.boundary, s.model.labels.heads),
-        "attention-expected": lambda s, p: attention.expected_beside(
-            p, expected(s.task), s.words, s.boundary, late(s.task)
-        ),
-    },
-    "steps": {"attention-steps": lambda s, r: attention.four_steps(r, s.boundary)},
-    "alignment": {"alignment": lambda s, r: attention.alignment_bars([r])},
-    "heads": {"attention-summary": lambda s, r: _summary(s)},
-    "tokens": {
-        "tokens": lambda s, e: embeddings.embedding_map(e),
-        "tokens-similarity": lambda s, e: embeddings.similarity(e),
-    },
-    "positions": {"positions-similarity": lambda s, e: embeddings.similarity(e)},
-    "ranks": {"singular-values": lambda s, r: rank.singular_values(r)},
-    "truncation": {"truncation": lambda s, r: rank.truncation_curve(r)},
-    "logit-lens": {"logit-lens": lambda s, r: logits.lens_map(r, boundary=s.boundary - 1)},
-    "stopping": {"stopping": lambda s, r: logits.lens_accuracy_map(r)},
-    "shares": {"shares": lambda s, r: logits.shares_map(r)},
-    "stream": {"stream": lambda s, r: stream.growth(r["residual"], r["without"])},
-    "norms": {"norms": lambda s, r: stream.norm_histograms(r)},
-    "neurons": {"neurons": lambda s, r: stream.neurons(r[-1], s.model.config.activation)},
-    "ablations": {"ablations": lambda s, r: interventions.ablation_bars(r)},
-    "patching": {
-        "patching-stream": lambda s, r: interventions.patch_heatmap(r["stream"]),
-        "patching-heads": lambda s, r: interventions.patch_heatmap(r["heads"]),
-    },
-    "interchange": {"interchange": lambda s, r: interventions.interchange_bars(r)},
-    "modular": {
-        "spectrum": lambda s, r: fourier.spectrum(r),
-        "neuron-frequencies": lambda s, r: fourier.neurons(r),
-        "waves": lambda s, r: fourier.wave_plane(r),
-    },
-}
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure of what a view found."""
+
+    view: str
+    draw: Draw
+    wide: bool  # has a row or column for every token of the text
+
+
+FIGURES: dict[str, Drawn] = {}  # by the name of the file
+
+
+def drawn(view: str, name: str = "", wide: bool = False) -> Callable[[Draw], Draw]:
+    """Registers a function as a figure of a view; the name of its file is that of the view, if no other is given."""
+
+    def register(draw: Draw) -> Draw:
+        FIGURES[name or view] = Drawn(view, draw, wide)
+        return draw
+
+    return register
 
 
 def figures(found: Inspection) -> "dict[str, Callable[[], Figure]]":
-    """Name of the file -> what draws the figure."""
+    """Name of the file -> what draws the figure, view by view."""
+    small, s = len(found.subject.words) <= LARGEST, found.subject
+    return {
+        name: partial(figure.draw, s, result)
+        for view, result in found.found.items()
+        for name, figure in FIGURES.items()
+        if figure.view == view and (small or not figure.wide)
+    }
 
-    def draw(make: Draw, result: Any) -> "Callable[[], Figure]":
-        return lambda: make(found.subject, result)
 
-    small = len(found.subject.words) <= LARGEST
-    views = {v: r for v, r in found.found.items() if small or v not in ("attention", "steps", "logit-lens", "patching")}
-    return {name: draw(make, views[v]) for v in views for name, make in FIGURES.get(v, {}).items()}
+@drawn("attention", wide=True)
+def _maps(s: Subject, found: Any) -> "Figure":
+    return attention.heatmaps(found, s.words, s.boundary, s.model.labels.heads)
 
 
-def _summary(s: Subject) -> "Figure":
+@drawn("attention", "attention-expected", wide=True)
+def _expected(s: Subject, found: Any) -> "Figure":
+    return attention.expected_beside(found, expected(s.task), s.words, s.boundary, late(s.task))
+
+
+@drawn("steps", "attention-steps", wide=True)
+def _steps(s: Subject, found: Any) -> "Figure":
+    return attention.four_steps(found, s.boundary)
+
+
+@drawn("alignment")
+def _alignment(s: Subject, found: Any) -> "Figure":
+    return attention.alignment_bars([found])
+
+
+@drawn("heads", "attention-summary")
+def _summary(s: Subject, found: Any) -> "Figure":
     """Attention from where the answer starts: for modular addition on three sums, for all on the shown input; means."""
     p = s.boundary
     inputs = {" ".join(s.words[:p]): s.example[None, :p]}
@@ -78,3 +88,93 @@ def _summary(s: Subject) -> "Figure":
     if len(s.prompts):
         summaries["mean"] = from_position(s.model, s.prompts)
     return attention.bars_from(summaries, places(s.task)[:p])
+
+
+@drawn("tokens")
+def _tokens(s: Subject, found: Any) -> "Figure":
+    return embeddings.embedding_map(found)
+
+
+@drawn("tokens", "tokens-similarity")
+def _similar_tokens(s: Subject, found: Any) -> "Figure":
+    return embeddings.similarity(found)
+
+
+@drawn("positions", "positions-similarity")
+def _similar_positions(s: Subject, found: Any) -> "Figure":
+    return embeddings.similarity(found)
+
+
+@drawn("ranks", "singular-values")
+def _ranks(s: Subject, found: Any) -> "Figure":
+    return rank.singular_values(found)
+
+
+@drawn("truncation")
+def _truncation(s: Subject, found: Any) -> "Figure":
+    return rank.truncation_curve(found)
+
+
+@drawn("logit-lens", wide=True)
+def _logit_lens(s: Subject, found: Any) -> "Figure":
+    return logits.lens_map(found, boundary=s.boundary - 1)
+
+
+@drawn("stopping")
+def _stopping(s: Subject, found: Any) -> "Figure":
+    return logits.lens_accuracy_map(found)
+
+
+@drawn("shares")
+def _shares(s: Subject, found: Any) -> "Figure":
+    return logits.shares_map(found)
+
+
+@drawn("stream")
+def _stream(s: Subject, found: Any) -> "Figure":
+    return stream.growth(found["residual"], found["without"])
+
+
+@drawn("norms")
+def _norms(s: Subject, found: Any) -> "Figure":
+    return stream.norm_histograms(found)
+
+
+@drawn("neurons")
+def _neurons(s: Subject, found: Any) -> "Figure":
+    return stream.neurons(found[-1], s.model.config.activation)
+
+
+@drawn("ablations")
+def _ablations(s: Subject, found: Any) -> "Figure":
+    return interventions.ablation_bars(found)
+
+
+@drawn("patching", "patching-stream", wide=True)
+def _patched_stream(s: Subject, found: Any) -> "Figure":
+    return interventions.patch_heatmap(found["stream"])
+
+
+@drawn("patching", "patching-heads", wide=True)
+def _patched_heads(s: Subject, found: Any) -> "Figure":
+    return interventions.patch_heatmap(found["heads"])
+
+
+@drawn("interchange")
+def _interchange(s: Subject, found: Any) -> "Figure":
+    return interventions.interchange_bars(found)
+
+
+@drawn("modular", "spectrum")
+def _spectrum(s: Subject, found: Any) -> "Figure":
+    return fourier.spectrum(found)
+
+
+@drawn("modular", "neuron-frequencies")
+def _frequencies(s: Subject, found: Any) -> "Figure":
+    return fourier.neurons(found)
+
+
+@drawn("modular", "waves")
+def _waves(s: Subject, found: Any) -> "Figure":
+    return fourier.wave_plane(found)

@@ -14,7 +14,7 @@ clean input less that of what it says on the corrupted one, at the position `at`
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from ...model import Model, Tap
 from ...parts import Part, find, label
 from ...tap import check_names, on, record
 from ...tasks.base import Task
+from ..found import Found
 from .ablate import put
 
 STREAM = ("resid_pre", "attn_out", "mlp_out")
@@ -55,16 +56,13 @@ class Patch:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Found):
     """The recovered share for every place of a grid."""
 
     what: str  # what was patched
     rows: list[str]
     columns: list[str]
     values: Any  # [rows, columns]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"what": self.what, "rows": self.rows, "columns": self.columns, "values": self.values.tolist()}
 
 
 def patch(
@@ -170,7 +168,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Interchange:
+class Interchange(Found):
     """What a part carries, by answer token."""
 
     what: str
@@ -180,9 +178,6 @@ class Interchange:
     def share(self, explanation: str) -> list[float]:
         """The share of one explanation for the tokens where it differs from the others."""
         return [m.shares[explanation] for m in self.moved if explanation in m.shares]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     def __str__(self) -> str:
         lines = [self.what + (f" ({self.name})" if self.name else "")]

@@ -15,23 +15,20 @@ import numpy as np
 from ...errors import GlassformerError
 from ...model import Model
 from ...tasks.base import Task
-from ..attention import as_json
+from ..found import Found
 
 
 @dataclass(frozen=True)
-class Foretold:
+class Foretold(Found):
     """How well two models foretell each other over a set of swapped texts. All are shares."""
 
     agree: float  # both say the same token
     unmoved: tuple[float, float]  # of each model's tokens, those that are as before the swap: what guessing would get
     foretold: tuple[float, float]  # of the tokens that did change, those that the other model says too; NaN: none did
 
-    def to_json(self) -> dict[str, Any]:
-        return {name: as_json(value) for name, value in vars(self).items()}
-
 
 @dataclass(frozen=True)
-class Perturbed:
+class Perturbed(Found):
     """By answer token (rows) and swapped position (columns); NaN where the swap comes too late to be seen."""
 
     start: int  # positions from here on are written answer
@@ -39,11 +36,6 @@ class Perturbed:
     moved: tuple[Any, Any]  # [n,T] share on which each model says another token than before
     question: Foretold | None  # all swaps in the question, after some of the answer is written
     written: Foretold | None  # all swaps in the written answer; None if nothing follows a written token
-
-    def to_json(self) -> dict[str, Any]:
-        maps = {"start": self.start, "agree": self.agree, "moved": self.moved}
-        both = {"question": self.question, "written": self.written}
-        return {n: as_json(x) for n, x in maps.items()} | {n: f and f.to_json() for n, f in both.items()}
 
 
 def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Perturbed:

@@ -20,6 +20,7 @@ from ...errors import GlassformerError
 from ...model import Model
 from ...tasks.base import Task
 from ...tasks.modular_addition import ModularAddition
+from ..found import Found, plain
 from . import fourier
 from .clock import checked, distance_irrelevance, gradient_symmetricity
 from .fourier import Spectrum
@@ -31,7 +32,7 @@ CHUNK = 4_096  # pairs at a time
 
 
 @dataclass(frozen=True)
-class NeuronFit:
+class NeuronFit(Found):
     """The neurons of one layer, each with the frequency that explains most of it."""
 
     layer: int
@@ -49,12 +50,11 @@ class NeuronFit:
         return {int(k): int(c) for k, c in zip(found, n, strict=True)}
 
     def to_json(self) -> dict[str, Any]:
-        return {"layer": self.layer, "single": self.single, "counts": {str(k): n for k, n in self.counts().items()},
-                "frequency": [int(k) for k in self.frequency], "share": [float(s) for s in self.share]}  # fmt: skip
+        return super().to_json() | {"single": self.single, "counts": plain(self.counts())}
 
 
 @dataclass(frozen=True)
-class Losses:
+class Losses(Found):
     """Mean loss over some pairs, among the p numbers: of the model, and with waves of a + b kept or removed."""
 
     full: float
@@ -62,14 +62,12 @@ class Losses:
     excluded: float  # everything but these waves
     cosines: float  # Σ α·cos w(a + b − c) over the key frequencies, nothing else
 
-    def to_json(self) -> dict[str, float]:
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
-class ModularAnalysis:
+class ModularAnalysis(Found):
     """What `take_apart` found. Frequencies are whole numbers k, for waves of 2πk/p."""
 
+    also = ("key_share", "kind")
     task: str
     p: int
     accuracy: float  # over all pairs
@@ -103,16 +101,6 @@ class ModularAnalysis:
         if self.irrelevance >= CLOCK:
             return "clock"
         return "pizza" if self.irrelevance <= PIZZA else "between"
-
-    def to_json(self) -> dict[str, Any]:
-        same = "task p accuracy key key_share explained squares symmetricity irrelevance kind"
-        return {k: getattr(self, k) for k in same.split()} | {
-            "cosines": {str(k): a for k, a in self.cosines.items()},
-            "without": {str(k): loss for k, loss in self.without.items()},
-            "embedding": self.embedding.to_json(), "readout": self.readout.to_json(),
-            "neurons": [n.to_json() for n in self.neurons],
-            "losses": {name: losses.to_json() for name, losses in self.losses.items()},
-        }  # fmt: skip
 
     def __str__(self) -> str:
         e, gradients = self.embedding, "" if self.symmetricity is None else f"{self.symmetricity:.3f}"
@@ -164,7 +152,7 @@ def take_apart(model: Model, task: Task, *, key: list[int] | None = None, train_
 
 
 @dataclass(frozen=True)
-class Progress:
+class Progress(Found):
     """One checkpoint of a training run, measured with the frequencies of the last."""
 
     step: int
@@ -173,9 +161,6 @@ class Progress:
     gini: float  # of the embedding's spectrum
     key_share: float
     squares: float
-
-    def to_json(self) -> dict[str, Any]:
-        return vars(self) | {"losses": {name: losses.to_json() for name, losses in self.losses.items()}}
 
 
 def progress(checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: Any = None) -> list[Progress]:

@@ -13,6 +13,7 @@ import numpy as np
 from ...dust import ranked
 from ...errors import GlassformerError
 from ...limits import afford
+from ..found import Found
 
 KEY = 0.2  # a frequency is key if its waves are at least so large, beside the largest one's
 
@@ -39,7 +40,7 @@ def by_frequency(power: Any, p: int) -> Any:
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class Spectrum(Found):
     """How the power of a table over 0 … p−1 is spread over the frequencies, the constant left out."""
 
     shares: Any  # [p//2], of frequency 1 first; they add up to 1 (or are all 0)
@@ -69,8 +70,7 @@ class Spectrum:
         return [int(i) + 1 for i in np.nonzero((size >= threshold * size.max() * (1 - 1e-9)) & (size > 0))[0]]
 
     def to_json(self) -> dict[str, Any]:
-        return {"shares": [float(s) for s in self.shares], "constant": self.constant, "gini": self.gini,
-                "needed_for_90_percent": self.needed()}  # fmt: skip
+        return super().to_json() | {"gini": self.gini, "needed_for_90_percent": self.needed()}
 
 
 def spectrum(table: Any) -> Spectrum:
