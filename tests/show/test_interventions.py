@@ -9,7 +9,7 @@ from glassformer import GlassformerError
 from glassformer.answers import Score
 from glassformer.lens.compare import compare
 from glassformer.lens.interventions.ablate import Ablated, ablations
-from glassformer.lens.interventions.patch import Interchange, Sweep, interchange
+from glassformer.lens.interventions.patch import Interchange, PatchGrid, interchange
 from glassformer.refs import load, load_task
 from glassformer.show.interventions import ablation_bars, comparison, interchange_bars, patch_heatmap
 from glassformer.show.style import save
@@ -45,7 +45,8 @@ def test_ablation_bars(adder, tmp_path):
 
 
 def test_patch_heatmap(tmp_path):
-    sweep = Sweep("attn_out", ["layer 0", "layer 1"], ["1", "2/3", "="], np.array([[0.001, 0.5, 1.2], [-0.3, 0, 1]]))
+    values = np.array([[0.001, 0.5, 1.2], [-0.3, 0, 1]])
+    sweep = PatchGrid("attn_out", ["layer 0", "layer 1"], ["1", "2/3", "="], values)
     fig = patch_heatmap(sweep, "patched")
     assert texts(fig.axes[0]) == ["0", "0.50", "1.20", "-0.30", "0", "1.00"]
     assert labels(fig.axes[0].xaxis) == sweep.columns and labels(fig.axes[0].yaxis) == sweep.rows

@@ -9,7 +9,7 @@ import pytest
 from cases import CASES
 from glassformer import GlassformerError, Labels, load, load_task, run
 from glassformer.checkpoint import digest, save
-from glassformer.truth.disguise import Key, compare, disguise, read_key
+from glassformer.truth.disguise import Key, deviation, disguise, read_key
 from glassformer.truth.edges import truth
 from glassformer.truth.grading import score_edges, subspace_overlap
 from helpers import largest_difference, random_model
@@ -131,13 +131,13 @@ def test_noise():
         disguise(model, noise=-1)
 
 
-def test_compare_sees_what_is_not_the_same():
+def test_deviation_sees_what_is_not_the_same():
     model = load("reverse")
     other = replace(model, weights=dict(model.weights) | {"blocks.0.attn.W_O": -model.weights["blocks.0.attn.W_O"]})
-    checked, changed, difference = compare(model, other, load_task(model))
+    checked, changed, difference = deviation(model, other, load_task(model))
     assert changed > 0.5 * checked and difference > 0.5
     broken = replace(model, weights=dict(model.weights) | {"blocks.0.attn.W_O": np.full((1, 3, 6), np.nan)})
-    assert compare(model, broken)[1] == compare(model, broken)[0]
+    assert deviation(model, broken)[1] == deviation(model, broken)[0]
 
 
 def test_a_checkpoint_of_blueprint_rotated(tmp_path):

@@ -48,7 +48,7 @@ MOST_HEADS = 16  # of each model, for what takes a run a head
 
 
 @dataclass(frozen=True)
-class Attention:
+class AttentionOfBoth:
     """Attention of both models on the same inputs."""
 
     heads: tuple[list[str], list[str]]
@@ -87,7 +87,7 @@ class Comparison:
     same_hard: list[float]  # rank correlation of margins, by answer token; NaN where one has no spread
     runner_up: float
     logits: float
-    attention: Attention | None = None
+    attention: AttentionOfBoth | None = None
     swapped: Perturbed | None = None
     interchange: tuple[list[Interchange], list[Interchange]] = field(default_factory=lambda: ([], []))
     left_out: list[str] = field(default_factory=list)  # what could not be compared, and why
@@ -306,7 +306,7 @@ def _logits(a: Model, b: Model, task: Task, rows: Any) -> tuple[float, float]:
 
 
 # ── what goes on inside ────────────────────────────────────────────────────────────────────────
-def _attention(a: Model, b: Model, task: Task, rows: Any) -> Attention:
+def _attention(a: Model, b: Model, task: Task, rows: Any) -> AttentionOfBoth:
     task.boundary()  # or positions cannot be compared
     tokens, answer = task.batch(rows)
     asks = answer[0, 1:]
@@ -319,7 +319,7 @@ def _attention(a: Model, b: Model, task: Task, rows: Any) -> Attention:
     aligned = [alignment(m, task, rows) if task.roles() else None for m in (a, b)]
     words = [task.vocabulary[int(t)] for t in tokens[0, :-1]]
     heads, shown = (parts.heads(a), parts.heads(b)), (both[0][:, 0], both[1][:, 0])
-    return Attention(heads, overlap, words, shown, (aligned[0], aligned[1]))
+    return AttentionOfBoth(heads, overlap, words, shown, (aligned[0], aligned[1]))
 
 
 def _interchange(model: Model, task: Task, seed: int) -> list[Interchange]:

@@ -40,7 +40,7 @@ LISTED = 0.005  # positions with less attention are not listed
 
 
 @dataclass(frozen=True)
-class Head:
+class HeadKind:
     """One head: its class, all tests that it passed, all scores, and the name that people gave it."""
 
     layer: int
@@ -69,9 +69,9 @@ class Heads(Found):
 
     task: str
     rows: int
-    heads: list[Head]
+    heads: list[HeadKind]
 
-    def __getitem__(self, at: tuple[int, int]) -> Head:
+    def __getitem__(self, at: tuple[int, int]) -> HeadKind:
         return next(h for h in self.heads if (h.layer, h.head) == at)
 
     def kinds(self) -> dict[str, list[str]]:
@@ -94,7 +94,7 @@ def classify(model: Model, task: Task, rows: Any = None) -> Heads:
     tests = scores(mean, right)
     n = mean.asked / mean.asked.sum()                                          # T
     looks, bits = np.einsum("lhts,t->lhs", mean.pattern, n), mean.entropy @ n
-    heads: list[Head] = []
+    heads: list[HeadKind] = []
     names = dict(enumerate(places(task)))  # lists of several lengths: the longest may be longer
     for i, h in np.ndindex(c.n_layers, c.n_heads):
         of = {name: float(score[i, h]) for name, score in tests.items()}
@@ -102,7 +102,7 @@ def classify(model: Model, task: Task, rows: Any = None) -> Heads:
         order = ranked(looks[i, h].round(6))
         at = [(int(s), names.get(int(s), str(s)), float(looks[i, h, s])) for s in order if looks[i, h, s] >= LISTED]
         label = parts.label(model, parts.head(i, h))
-        heads.append(Head(i, h, passed[0] if passed else MIXED, passed, of, at, float(bits[i, h]), label))
+        heads.append(HeadKind(i, h, passed[0] if passed else MIXED, passed, of, at, float(bits[i, h]), label))
     return Heads(task.ref, mean.rows, heads)
 
 

@@ -36,7 +36,7 @@ from .embeddings import Embeddings, position_embeddings, token_embeddings
 from .found import plain
 from .heads import Heads, classify
 from .interventions.ablate import Ablated, ablations
-from .interventions.patch import Interchange, Sweep, interchange, patch_heads, patch_positions
+from .interventions.patch import Interchange, PatchGrid, interchange, patch_heads, patch_positions
 from .logits import AnswerShares, LogitLens, answer_shares, lens_accuracy, logit_lens
 from .modular.apart import ModularAnalysis, take_apart
 from .rank import Rank, Truncation, ranks, truncation
@@ -202,7 +202,7 @@ def _ablations(s: Subject) -> list[Ablated]:
 
 
 @view("patching")
-def _patching(s: Subject) -> dict[str, Sweep]:
+def _patching(s: Subject) -> dict[str, PatchGrid]:
     clean, corrupted = s.example[: s.boundary], s.other
     return {"stream": patch_positions(s.model, clean, corrupted), "heads": patch_heads(s.model, clean, corrupted)}
 

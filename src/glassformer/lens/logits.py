@@ -21,7 +21,7 @@ from ..tap import record
 from ..tasks.base import Task
 from .found import Found, plain
 from .rank import into_logits
-from .stream import asked, stages, stream_after
+from .stream import asked, stops, stream_after
 
 ALL = slice(None)
 
@@ -72,12 +72,12 @@ def unembed(model: Model, x: Array) -> Array:
 
 def lens_accuracy(model: Model, task: Task, rows: Any = None) -> list[tuple[str, Score]]:
     """How right the model would be if it stopped after each of its parts."""
-    return [(part, score(model, task, rows, stop_after(model, part))) for part in stages(model)]
+    return [(part, score(model, task, rows, stop_after(model, part))) for part in stops(model)]
 
 
 def stop_after(model: Model, part: str) -> Tap | None:
     """A tap that leaves the stream as it is after a part. None for the last: then there is nothing to leave out."""
-    found, part = stages(model), parts.spelled(part)
+    found, part = stops(model), parts.spelled(part)
     if part not in found:
         raise GlassformerError(f"part {part!r} — expected one of {', '.join(found)}")
     hook, end = found[part], list(found.values())[-1]

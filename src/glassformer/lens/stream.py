@@ -25,7 +25,7 @@ from .found import Found
 ROUNDING = 64  # a neuron's input that is 0 but for so many roundings of its bias is 0: hand-made hinges sit there
 
 
-def stages(model: Model) -> dict[str, str]:
+def stops(model: Model) -> dict[str, str]:
     """Part of the model -> the hook that holds the stream after it, in order. Without layers: no hook does."""
     found = {"embed": "blocks.0.hook_resid_pre" if model.config.n_layers else ""}
     for i in range(model.config.n_layers):
@@ -36,7 +36,7 @@ def stages(model: Model) -> dict[str, str]:
 
 def stream_after(model: Model, cache: Mapping[str, Array]) -> dict[str, Array]:
     """Part of the model -> the stream after it, [B,T,D]."""
-    return {part: cache[hook] if hook else embedded(cache) for part, hook in stages(model).items()}
+    return {part: cache[hook] if hook else embedded(cache) for part, hook in stops(model).items()}
 
 
 def embedded(cache: Mapping[str, Array]) -> Array:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import GlassformerError
-from ..lens.modular.apart import ONE_FREQUENCY, ModularAnalysis, Progress
+from ..lens.modular.apart import ONE_FREQUENCY, ModularAnalysis, Waypoint
 from .style import BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, figure, headline, styled
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def right_logits(analyses: Sequence[tuple[str, ModularAnalysis]], title: str = "
     return fig
 
 
-def loss_curves(history: Sequence[Progress], title: str = "") -> "Figure":
+def loss_curves(history: Sequence[Waypoint], title: str = "") -> "Figure":
     """Full, restricted and excluded loss along a run, and below them the spectrum's Gini and the squared weights."""
     if len(history) < 2:
         raise GlassformerError(f"losses — expected at least two checkpoints to draw a line, got {len(history)}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..lens.compare import Comparison
     from ..lens.interventions.ablate import Ablated
-    from ..lens.interventions.patch import Interchange, Sweep
+    from ..lens.interventions.patch import Interchange, PatchGrid
 
 WIDTH = 7.5  # inches
 ROW = 0.3  # inches of a part's row
@@ -58,7 +58,7 @@ def ablation_bars(ablated: "Sequence[Ablated]", names: Sequence[str] = (), title
     return fig
 
 
-def patch_heatmap(sweep: "Sweep", title: str = "") -> "Figure":
+def patch_heatmap(sweep: "PatchGrid", title: str = "") -> "Figure":
     """The recovered share for every place of a sweep: layers by positions, or by heads."""
     values = sweep.values
     width = min(WIDTH, 1.6 + 0.48 * values.shape[1])

@@ -136,7 +136,7 @@ def disguise(
     if noise:
         copy = copy.map(lambda w: w + noise * np.sqrt(np.mean(w * w)) * rng.normal(size=w.shape) if w.size else w)
     copy = copy.astype(dtype)
-    checked, changed, difference = compare(original, copy, task)
+    checked, changed, difference = deviation(original, copy, task)
     if changed and not noise:
         way_out = "it can be shuffled, without rotating it (rotate=False, --no-rotate)" if rotate else "it has no copy"
         raise GlassformerError(
@@ -151,7 +151,7 @@ def disguise(
     return copy, key
 
 
-def compare(original: Model, copy: Model, task: Task | None = None, seed: int = 0) -> tuple[int, int, float]:
+def deviation(original: Model, copy: Model, task: Task | None = None, seed: int = 0) -> tuple[int, int, float]:
     """Answer tokens compared, how many of them the copy chooses otherwise, and the largest difference of logits."""
     rng = np.random.default_rng(seed)
     if task is None:

@@ -125,13 +125,13 @@ def possible(model: Model) -> list[tuple[str, str, str]]:
     return found
 
 
-Edge = tuple[str, str, str, dict[str, float]]  # writer, reader, port, slot -> size
+Wire = tuple[str, str, str, dict[str, float]]  # writer, reader, port, slot -> size
 
 
-def edges(model: Model, slots: dict[str, tuple[int, int]]) -> list[Edge]:
+def edges(model: Model, slots: dict[str, tuple[int, int]]) -> list[Wire]:
     """All edges (writer, reader, port) with the size of what passes, by slot of the stream."""
     c = model.config
-    found, writers = list[Edge](), list[Writer]()
+    found, writers = list[Wire](), list[Writer]()
     for stage in stages(model):
         new = [
             (writer.part, reader.part, reader.port, via)
@@ -157,7 +157,7 @@ def _has_constants(model: Model) -> bool:
     return any(w.any() for n, w in model.weights.items() if n.rpartition(".")[2].startswith("b") and n != "unembed.b_U")
 
 
-def _fed(new: list[Edge]) -> tuple[list[Edge], set[str]]:
+def _fed(new: list[Wire]) -> tuple[list[Wire], set[str]]:
     """The edges without queries of keys that are all 0 (and the reverse); and the parts that have input to use."""
     ports: dict[str, set[str]] = {}
     for _, reader, port, _ in new:

@@ -56,7 +56,7 @@ class Patch:
 
 
 @dataclass(frozen=True)
-class Sweep(Found):
+class PatchGrid(Found):
     """The recovered share for every place of a grid."""
 
     what: str  # what was patched
@@ -78,7 +78,7 @@ def patch(
 
 def patch_positions(
     model: Model, clean: Any, corrupted: Any, what: str = "resid_pre", at: int = -1
-) -> Sweep:
+) -> PatchGrid:
     """The stream (resid_pre), or what attention (attn_out) or the MLP (mlp_out) wrote, place by place: [L,T]."""
     if what not in STREAM:
         raise GlassformerError(f"patching {what!r} — expected one of {', '.join(STREAM)}")
@@ -91,17 +91,17 @@ def patch_positions(
     pairs = zip(run.clean[0], run.corrupted[0], strict=True)
     words = [[model.vocabulary[int(t)] for t in pair] for pair in pairs]
     columns = [a if a == b else f"{a}/{b}" for a, b in words] if len(run.clean) == 1 else [str(t) for t in range(T)]
-    return Sweep(what, [f"layer {i}" for i in layers], columns, np.array(values))
+    return PatchGrid(what, [f"layer {i}" for i in layers], columns, np.array(values))
 
 
-def patch_heads(model: Model, clean: Any, corrupted: Any, at: int = -1) -> Sweep:
+def patch_heads(model: Model, clean: Any, corrupted: Any, at: int = -1) -> PatchGrid:
     """What each head read, at all positions at once: [L,H]."""
     if not model.config.n_layers:
         raise GlassformerError("patching heads — this model has no layers")
     c, run = model.config, _Patching(model, clean, corrupted, at)
     each = range(c.n_heads)
     values = [[run.patch([f"blocks.{i}.attn.hook_z"], None, h).recovered for h in each] for i in range(c.n_layers)]
-    return Sweep("heads", [f"layer {i}" for i in range(c.n_layers)], [f"head {h}" for h in each], np.array(values))
+    return PatchGrid("heads", [f"layer {i}" for i in range(c.n_layers)], [f"head {h}" for h in each], np.array(values))
 
 
 class _Patching:

@@ -152,7 +152,7 @@ def take_apart(model: Model, task: Task, *, key: list[int] | None = None, train_
 
 
 @dataclass(frozen=True)
-class Progress(Found):
+class Waypoint(Found):
     """One checkpoint of a training run, measured with the frequencies of the last."""
 
     step: int
@@ -163,7 +163,7 @@ class Progress(Found):
     squares: float
 
 
-def progress(checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: Any = None) -> list[Progress]:
+def progress(checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: Any = None) -> list[Waypoint]:
     """The losses, spectrum and weights along a training run: (step, model) in order. The last one's key is used."""
     models = [(step, *checked(model, task)) for step, model in checkpoints]
     if not models:
@@ -174,7 +174,7 @@ def progress(checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: A
         logits, result = _run(model, modular, neurons=False)[0], _result(modular)
         ideal = fourier.sum_of_cosines(fourier.cosines(logits, result), result, key)
         spectrum = fourier.spectrum(model.weights["embed.W_E"][: modular.p])
-        out.append(Progress(
+        out.append(Waypoint(
             step, float((logits.argmax(-1) == result).mean()), _losses(logits, result, key, ideal, train_rows),
             spectrum.gini, spectrum.share(key), _squares(model),
         ))  # fmt: skip
