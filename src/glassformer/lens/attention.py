@@ -5,21 +5,23 @@ answer. A task's *roles* say which positions hold what each row needs; `alignmen
 goes there. Shares are means over inputs. Entropies are in bits: 0 looks at one position, log2(n) at n alike.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import parts
+from ..answers import chunk_size
 from ..arrays import Array
 from ..dust import leader, percent
 from ..errors import GlassformerError
-from ..model import MASKS, NORMS, POSITIONS, Model, Place, gained
+from ..model import MASKS, POSITIONS, Model, Place, gained
 from ..tap import record
 from ..tasks.base import Task
 from ..tasks.format import TOKEN
 from .found import Found, plain
+from .rank import project
 
 DIRECT = ("a", "b", "source")  # roles that the answer token is made of; the others only say what came before
 ALL_ROWS, SAMPLE = 20_000, 10_000  # by default, domains up to ALL_ROWS are averaged over, else a SAMPLE
@@ -92,13 +94,10 @@ def steps(model: Model, tokens: Any, layer: int, head: int) -> Steps:
             raise GlassformerError(f"{name} {value} — {expected}, got {value}")
     tokens, at = np.asarray(tokens), Place(model.weights, None) / f"blocks.{layer}" / "attn"
     cache = record(model, tokens[None])[1]
-    before = cache[f"blocks.{layer}.hook_resid_pre"][0]                        # T D
-    x, ln = before, f"blocks.{layer}.ln1"
+    x, ln = cache[f"blocks.{layer}.hook_resid_pre"][0], f"blocks.{layer}.ln1"  # T D
     if c.norm_first and c.norm != "none":
         x = gained(Place(model.weights, None) / ln, cache[f"{ln}.hook_normalized"][0])
-    q, k, v = (_project(at, name, x, head) for name in "QKV")                  # T K
-    if c.qk_norm:
-        q, k = NORMS[c.norm](c, at / "q_norm", q), NORMS[c.norm](c, at / "k_norm", k)
+    q, k, v = (project(c, at, name, head, x) for name in "QKV")                # T K
     positions, here = POSITIONS[c.positions], np.arange(len(tokens))
     if rotate := positions.rotate:
         q, k = rotate(c, q[:, None], here)[:, 0], rotate(c, k[:, None], here)[:, 0]
@@ -112,11 +111,6 @@ def steps(model: Model, tokens: Any, layer: int, head: int) -> Steps:
     z = pattern @ v                                                            # T K
     words = [model.vocabulary[int(t)] for t in tokens]
     return Steps(layer, head, words, x, q, k, v, scores, masked, pattern, z, z @ at["W_O"][head])
-
-
-def _project(at: Place, name: str, x: Array, head: int) -> Array:
-    y, b = x @ at[f"W_{name}"][head], at.get(f"b_{name}")
-    return y if b is None else y + b[head]
 
 
 # ── patterns ───────────────────────────────────────────────────────────────────────────────────
@@ -162,9 +156,8 @@ def average(model: Model, task: Task, rows: Any = None) -> Average:
     if not model.config.n_layers:
         raise GlassformerError("attention — this model has no layers, and so no head to look at")
     task.require(model.vocabulary)
-    if rows is None:
-        rows = task.rows(0, task.size) if task.size <= ALL_ROWS else task.sample(SAMPLE, np.random.default_rng(0))
-    rows = rows[task.defined(rows)]
+    few = task.size <= ALL_ROWS
+    rows = task.some(task.size if few else SAMPLE) if rows is None else rows[task.defined(rows)]
     if not len(rows):
         raise GlassformerError(f"{task.ref} — expected at least one row to average over, got none")
     read, answer = task.batch(rows)
@@ -172,7 +165,10 @@ def average(model: Model, task: Task, rows: Any = None) -> Average:
     there = np.flip(np.logical_or.accumulate(np.flip(asks, 1), 1), 1)          # B T: no padding after the answer
     asked, n_there = asks.sum(0), there.sum(0)
     sums: dict[str, Any] = {}
-    for part, p in _chunks(model, read[:, :-1]):                               # L B H T S
+    step = max(1, chunk_size(model, task) // model.config.n_layers)
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        p = patterns(model, read[part, :-1]).astype(float)                     # L B H T S
         a, t = asks[part][None, :, None, :, None], there[part][None, :, None, :, None]
         bits = entropy(p)
         seen = np.log2((np.arange(p.shape[3]) + 1.0) if model.config.mask == "causal" else float(p.shape[3]))
@@ -187,17 +183,6 @@ def average(model: Model, task: Task, rows: Any = None) -> Average:
     mean, square = sums.pop("pattern") / n[:, None], sums.pop("square") / n[:, None]
     spread = np.sqrt(np.maximum(square - mean * mean, 0))
     return Average(len(rows), asked, everywhere, mean, spread, **{name: value / n for name, value in sums.items()})
-
-
-def _chunks(model: Model, tokens: Any) -> Iterator[tuple[slice, Any]]:
-    """Patterns [L,B,H,T,S] in float64, of so many inputs at a time as stay within a few megabytes."""
-    c, T = model.config, tokens.shape[1]
-    size = max(c.n_layers * c.n_heads * T * T, T * c.d_model, T * c.d_mlp, T * c.d_vocab)
-    step = int(np.clip(2**20 // size, 1, 2**12))
-    model = model.numpy()
-    for start in range(0, len(tokens), step):
-        part = slice(start, start + step)
-        yield part, patterns(model, tokens[part]).astype(float)
 
 
 # ── what a task expects ────────────────────────────────────────────────────────────────────────

@@ -67,7 +67,7 @@ def unembed(model: Model, x: Array) -> Array:
     """The logits of a stream [B,T,D]: the last norm, if there is one, and the head."""
     c, at = model.config, Place(model.weights, None)
     x = NORMS[c.norm](c, at / "ln_final", x) if c.norm_first else x
-    return affine(x, at["embed.W_E"].mT if c.tied else at["unembed.W_U"], at.get("unembed.b_U"))
+    return affine(x, model.W_U, at.get("unembed.b_U"))
 
 
 def lens_accuracy(model: Model, task: Task, rows: Any = None) -> list[tuple[str, Score]]:

@@ -19,7 +19,7 @@ from ..answers import score
 from ..arrays import Array
 from ..blueprints.base import from_matrix, is_matrix, matrix_shape, to_matrix
 from ..errors import GlassformerError
-from ..model import NORMS, Model, Place
+from ..model import NORMS, Config, Model, Place
 from ..tasks.base import Task
 from .found import Found
 
@@ -139,9 +139,7 @@ def attends(model: Model, layer: int, head: int, rows: Array | None = None) -> F
     """
     model, at = _at(model, layer, head)
     c, x = model.config, _read(model, layer, rows)                             # V D
-    q, k = _project(at, "Q", head, x), _project(at, "K", head, x)              # V K
-    if c.qk_norm:
-        q, k = (NORMS[c.norm](c, at / name, x) for name, x in (("q_norm", q), ("k_norm", k)))
+    q, k = project(c, at, "Q", head, x), project(c, at, "K", head, x)          # V K
     return Factored(q, k.T * (c.scale or c.d_head**-0.5))
 
 
@@ -156,7 +154,7 @@ def copies(model: Model, layer: int, head: int, rows: Array | None = None) -> Fa
     if not c.norm_first:
         raise GlassformerError("full OV circuit — a norm stands between every head and the logits of a post-norm model")
     ways = into_logits(model, model.W_U.T)  # V D
-    return Factored(_project(at, "V", head, _read(model, layer, rows)), at["W_O"][head] @ ways.T)
+    return Factored(project(c, at, "V", head, _read(model, layer, rows)), at["W_O"][head] @ ways.T)
 
 
 def into_logits(model: Model, directions: Array) -> Array:
@@ -189,9 +187,11 @@ def _read(model: Model, layer: int, rows: Array | None) -> Array:
     return NORMS[c.norm](c, Place(model.weights, None) / f"blocks.{layer}" / "ln1", x) if c.norm_first else x
 
 
-def _project(at: Place, which: str, head: int, x: Array) -> Array:
-    b = at.get(f"b_{which}")
-    return x @ at[f"W_{which}"][head] + (0 if b is None else b[head])
+def project(c: Config, at: Place, which: str, head: int, x: Array) -> Array:
+    """What a head makes of rows [n,D] of what its layer reads: its queries, keys or values (Q, K, V), [n,K]."""
+    y, b = x @ at[f"W_{which}"][head], at.get(f"b_{which}")
+    y = y if b is None else y + b[head]
+    return NORMS[c.norm](c, at / f"{which.lower()}_norm", y) if c.qk_norm and which != "V" else y
 
 
 # ── taking rank away ───────────────────────────────────────────────────────────────────────────

@@ -17,8 +17,9 @@ from ..blueprints.rotated import rotate as turned
 from ..blueprints.rotated import rotation_fixing_ones
 from ..checkpoint import digest
 from ..errors import GlassformerError, shown
+from ..lens.found import plain
 from ..limits import NOISE, REF, SEED, WIDEST_KEY, within
-from ..model import POSITIONS, Config, Labels, Model, Place, forward
+from ..model import POSITIONS, Config, Labels, Model, Place
 from ..records import read_json
 from ..tasks.base import Task
 
@@ -146,7 +147,7 @@ def disguise(
     key = Key(
         original=digest(original), copy=digest(copy), ref=str(model.provenance.get("ref", "")), task=model.task,
         seed=seed, noise=noise, basis=M.tolist(), heads=heads, neurons=neurons, changes=changes, checked=checked,
-        changed=changed, difference=difference, labels=_names(model.labels),
+        changed=changed, difference=difference, labels=plain(model.labels),
     )  # fmt: skip
     return copy, key
 
@@ -158,12 +159,11 @@ def deviation(original: Model, copy: Model, task: Task | None = None, seed: int 
         tokens = rng.integers(0, original.config.d_vocab, (100, min(original.config.n_ctx, 32)))
         asked, tie = np.ones(tokens.shape, dtype=bool), TIE
     else:
-        edges = task.edges()
-        rows = np.concatenate([rng.permutation(edges)[:ROWS], task.sample(ROWS, rng)])
+        rows = np.concatenate([rng.permutation(task.edges())[:ROWS], task.sample(ROWS, rng)])
         whole, answer = task.batch(rows[task.defined(rows)])
         tokens, asked, tie = whole[:, :-1], answer[:, 1:], 0.0
     with np.errstate(all="ignore"):  # what is not finite counts as changed
-        a, b = (forward(m.config, m.weights, tokens)[asked].astype(np.float64) for m in (original, copy))  # n V
+        a, b = (m.logits(tokens)[asked].astype(np.float64) for m in (original, copy))  # n V
         size = max(float(np.abs(a).max()), 1e-300)
         chosen = np.take_along_axis(a, b.argmax(-1)[:, None], -1)[:, 0]  # in the original, what the copy chooses
         same = (chosen >= a.max(-1) - tie * size) & np.isfinite(b).all(-1)
@@ -174,11 +174,6 @@ def _basis(c: Config, rng: np.random.Generator) -> Any:
     if c.norm == "layer":
         return rotation_fixing_ones(c.d_model, rng)
     return np.linalg.qr(rng.normal(size=(c.d_model, c.d_model)))[0]
-
-
-def _names(labels: Labels) -> dict[str, Any]:
-    slots = {name: list(span) for name, span in labels.slots.items()}
-    return {"slots": slots, "heads": dict(labels.heads), "neurons": dict(labels.neurons)}
 
 
 def _shuffled(
@@ -197,7 +192,7 @@ def _shuffled(
             if (full := f"{at}attn.{name}") in w:
                 w[full] = w[full][order]                                       # H first
         heads.append([int(h) for h in order])
-        there = c.d_mlp if f"{at}mlp.W_out" in w else 0
+        there = c.d_mlp if model.has_mlp(i) else 0
         order = rng.permutation(there) if shuffle else np.arange(there)
         for name in ("W_in", "b_in", "W_gate", "b_gate", "W_out"):
             if there and (full := f"{at}mlp.{name}") in w:

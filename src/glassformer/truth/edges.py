@@ -14,8 +14,9 @@ from .. import parts
 from ..checkpoint import digest
 from ..dust import ranked
 from ..errors import GlassformerError
+from ..lens.stream import embedded
 from ..limits import HEADS, SEED, within
-from ..model import Model, Place, forward, gained
+from ..model import Model, Place, gained
 from ..tap import Record, record
 from ..tasks.base import Task
 from . import wiring
@@ -149,7 +150,7 @@ def _edges(model: Model, slots: dict[str, tuple[int, int]], tokens: Any, asked: 
     size, found = max(float(np.abs(before).max()), 1e-300), []
     for writer, reader, port, via in wiring.edges(model, slots):
         tap = wiring.Cut(model, [(writer, reader, port)])
-        after = forward(model.config, model.weights, tokens[rows], tap)[asked[rows]]
+        after = model.logits(tokens[rows], tap)[asked[rows]]
         shift, changed = float(np.abs(after - before).max() / size), after.argmax(-1) != before.argmax(-1)
         found.append(Edge(writer, reader, port, via, shift, float(changed.mean())))
     return found
@@ -171,11 +172,10 @@ def _flow(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid:
     flow = []
     for stage in wiring.stages(model):
         for r in stage.readers:
-            seen = _seen(model, cache, r.part)
-            W = _raw(model, r)                                                 # D n
+            seen = _seen(model, cache, stage)                                  # B T D
             for name, (a, b) in slots.items():
                 if r.columns[a:b].any():
-                    signal = _rms((seen[..., a:b] @ W[a:b])[valid])
+                    signal = _rms((seen[..., a:b] @ r.W[a:b])[valid])
                     flow.append({"from": parts.slot(name), "to": r.part, "port": r.port,
                                  "weight": float(np.linalg.norm(r.columns[a:b])), "signal": signal})  # fmt: skip
         for x in stage.writers:
@@ -188,32 +188,11 @@ def _flow(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid:
     return flow
 
 
-def _raw(model: Model, reader: wiring.Reader) -> Any:
-    """A reader's columns without the norm's gain, which is in what it sees already."""
-    kind, at = parts.split(reader.part)
-    if kind == "head":
-        return wiring.head_wires(model, *at)["qkv".index(reader.port)]
-    return wiring.mlp_wires(model, *at)[0][reader.port] if kind == "mlp" else model.W_U
-
-
-def _seen(model: Model, cache: Record, part: str) -> Any:
-    """The stream as a part reads it, [B,T,D]."""
-    c = model.config
-    kind, at = parts.split(part)
-    normed = c.norm_first and c.norm != "none"
-    if kind == "unembed":
-        if normed:
-            return _normed(model, cache, "ln_final")
-        if c.n_layers:
-            return cache[f"blocks.{c.n_layers - 1}.hook_resid_post"]
-        return cache["hook_embed"] + cache.get("hook_pos_embed", 0.0)
-    if normed:
-        return _normed(model, cache, f"blocks.{at[0]}.{'ln1' if kind == 'head' else 'ln2'}")
-    return cache[f"blocks.{at[0]}.hook_resid_{'pre' if kind == 'head' else 'mid'}"]
-
-
-def _normed(model: Model, cache: Record, norm: str) -> Any:
-    return gained(Place(model.weights, None) / norm, cache[f"{norm}.hook_normalized"])
+def _seen(model: Model, cache: Record, stage: wiring.Stage) -> Any:
+    """The stream as the parts of a stage read it, [B,T,D]."""
+    if model.config.norm_first and model.config.norm != "none":
+        return gained(Place(model.weights, None) / stage.norm, cache[f"{stage.norm}.hook_normalized"])
+    return cache[stage.stream] if stage.stream else embedded(cache)
 
 
 def _wrote(model: Model, cache: Record, part: str) -> Any:

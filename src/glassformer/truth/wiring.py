@@ -11,7 +11,7 @@ do not, through "(mean)".
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,13 @@ class Writer:
 class Reader:
     part: str
     port: str
-    columns: Any  # [D, n]: what it makes of the stream, gains of the norm included; 0 where nothing comes of it
+    W: Any  # [D, n]: what it makes of what it sees; 0 where nothing comes of it
+    gain: Any  # [D, 1]: of the norm before it
+
+    @cached_property
+    def columns(self) -> Any:
+        """What it makes of the stream, [D, n]."""
+        return self.gain * self.W
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,8 @@ class Stage:
 
     readers: list[Reader]
     writers: list[Writer]
-    norm: str  # the place of the norm before it (or after it, in a post-norm model); "": none
+    norm: str = ""  # the place of the norm before it (or after it, in a post-norm model); "": none
+    stream: str = ""  # the activation that has the stream which they read; "": none has
 
 
 def stages(model: Model) -> list[Stage]:
@@ -53,25 +60,25 @@ def stages(model: Model) -> list[Stage]:
     first = [Writer("embed", w["embed.W_E"])]
     if embed := POSITIONS[c.positions].embed:
         first.append(Writer("pos_embed", embed(c, Place(w, None), np.zeros((1, c.n_ctx, c.d_model)), 0)))
-    found = [Stage([], first, "")]
+    found = [Stage([], first)]
     for i in range(c.n_layers):
         at = f"blocks.{i}."
         gain = _gain(model, at + "ln1")
         heads = [head_wires(model, i, h) for h in range(c.n_heads)]
         readers = [
-            Reader(parts.head(i, h), port, gain * columns)
+            Reader(parts.head(i, h), port, W, gain)
             for h, wires in enumerate(heads)
-            for port, columns in zip("qkv", wires[:3], strict=True)
+            for port, W in zip("qkv", wires[:3], strict=True)
         ]
-        found.append(Stage(readers, [Writer(parts.head(i, h), wires[3]) for h, wires in enumerate(heads)], at + "ln1"))
+        writers = [Writer(parts.head(i, h), wires[3]) for h, wires in enumerate(heads)]
+        found.append(Stage(readers, writers, at + "ln1", at + "hook_resid_pre"))
         if model.has_mlp(i):
             ins, outs = mlp_wires(model, i)
             gain = _gain(model, at + "ln2")
-            readers = [Reader(parts.mlp(i), port, gain * columns) for port, columns in ins.items()]
-            found.append(Stage(readers, [Writer(parts.mlp(i), outs)], at + "ln2"))
-    norm = "ln_final" if c.norm_first else ""
-    found.append(Stage([Reader("unembed", "logits", _gain(model, norm) * model.W_U)], [], norm))
-    return found
+            readers = [Reader(parts.mlp(i), port, W, gain) for port, W in ins.items()]
+            found.append(Stage(readers, [Writer(parts.mlp(i), outs)], at + "ln2", at + "hook_resid_mid"))
+    norm, stream = "ln_final" if c.norm_first else "", f"blocks.{c.n_layers - 1}.hook_resid_post" if c.n_layers else ""
+    return [*found, Stage([Reader("unembed", "logits", model.W_U, _gain(model, norm))], [], norm, stream)]
 
 
 def head_wires(model: Model, layer: int, head: int) -> tuple[Any, Any, Any, Any]:

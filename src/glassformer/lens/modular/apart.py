@@ -220,7 +220,7 @@ def _fit(layer: int, activations: Any) -> NeuronFit:
 def _way_out(model: Model, p: int) -> Any:
     """The numbers' logits as a linear map of the last layer's neurons, or of the stream: [p,F] or [p,D]."""
     c, w = model.config, model.weights
-    head = (w["embed.W_E"].T if c.tied else w["unembed.W_U"])[:, :p].astype(float)  # D p
+    head = model.W_U[:, :p].astype(float)                                      # D p
     if c.norm != "none":  # the scale apart, the last norm is linear: a gain, and for LayerNorm no mean
         gain = w.get("ln_final.w" if c.norm_first else f"blocks.{c.n_layers - 1}.ln2.w")
         head = head if gain is None else head * gain[:, None]
