@@ -18,9 +18,9 @@ from ..dust import leader, percent
 from ..errors import GlassformerError
 from ..model import MASKS, POSITIONS, Model, Place, gained
 from ..tap import record
-from ..tasks.base import Task
+from ..tasks.base import Rows, Task
 from ..tasks.format import TOKEN
-from .found import Found, plain
+from .finding import Finding, plain
 from .rank import project
 
 DIRECT = ("a", "b", "source")  # roles that the answer token is made of; the others only say what came before
@@ -51,7 +51,7 @@ WHAT = {
 }
 
 
-def trace(model: Model, tokens: Any) -> list[tuple[str, tuple[int, ...], str]]:
+def trace(model: Model, tokens: Array) -> list[tuple[str, tuple[int, ...], str]]:
     """Name, shape and meaning of all that one input [T] turns into, from tokens to logits.
 
     >>> trace(load("reverse"), [1, 2, 3, 4, 5, 11])[10]
@@ -68,24 +68,24 @@ def trace(model: Model, tokens: Any) -> list[tuple[str, tuple[int, ...], str]]:
 
 # ── one head, step by step ─────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
-class Steps(Found):
+class Steps(Finding):
     """What one head does with one input: project, score, mask and softmax, combine."""
 
     layer: int
     head: int
     tokens: list[str]
-    normalised: Any  # T D: what the head reads
-    q: Any  # T K; q and k as they meet, turned by their positions where the model does so
-    k: Any  # S K
-    v: Any  # S K
-    scores: Any  # T S, scaled
-    masked: Any  # T S, −inf where a key is not to be seen
-    pattern: Any  # T S
-    z: Any  # T K: values, mixed
-    out: Any  # T D: what this head writes to the stream; a layer's b_O is nobody's
+    normalised: Array  # T D: what the head reads
+    q: Array  # T K; q and k as they meet, turned by their positions where the model does so
+    k: Array  # S K
+    v: Array  # S K
+    scores: Array  # T S, scaled
+    masked: Array  # T S, −inf where a key is not to be seen
+    pattern: Array  # T S
+    z: Array  # T K: values, mixed
+    out: Array  # T D: what this head writes to the stream; a layer's b_O is nobody's
 
 
-def steps(model: Model, tokens: Any, layer: int, head: int) -> Steps:
+def steps(model: Model, tokens: Array, layer: int, head: int) -> Steps:
     """One head on one input [T]. The formulas are spelled out here once more, for one head: a twin of `forward`."""
     model, c = model.numpy(), model.config
     for name, value, n in (("layer", layer, c.n_layers), ("head", head, c.n_heads if c.n_layers else 0)):
@@ -114,7 +114,7 @@ def steps(model: Model, tokens: Any, layer: int, head: int) -> Steps:
 
 
 # ── patterns ───────────────────────────────────────────────────────────────────────────────────
-def patterns(model: Model, tokens: Any) -> Any:
+def patterns(model: Model, tokens: Array) -> Any:
     """Who looks where: tokens [B,T] -> [L,B,H,T,S]."""
     c, model, found = model.config, model.numpy(), []
 
@@ -130,7 +130,7 @@ def patterns(model: Model, tokens: Any) -> Any:
     return np.stack(found) if found else np.zeros((0, B, c.n_heads, T, T))
 
 
-def entropy(patterns: Any) -> Any:
+def entropy(patterns: Array) -> Any:
     """Entropy of each row, in bits: […,S] -> […]."""
     p = np.asarray(patterns, dtype=float)
     return -(p * np.log2(np.where(p > 0, p, 1))).sum(-1)
@@ -142,16 +142,16 @@ class Average:
     """Attention over many inputs of a task. Rows that never ask are 0."""
 
     rows: int
-    asked: Any  # T: in how many inputs the position asks for a token of the answer
-    everywhere: Any  # L H T S: the mean pattern over all inputs that are so long
-    pattern: Any  # L H T S: the mean over inputs that ask there
-    spread: Any  # L H T S: and the standard deviation
-    peak: Any  # L H T: the mean of the largest weight of the row
-    entropy: Any  # L H T: bits
-    evenness: Any  # L H T: entropy over that of looking at all that is to be seen alike, 0 … 1; 0 if one is seen
+    asked: Array  # T: in how many inputs the position asks for a token of the answer
+    everywhere: Array  # L H T S: the mean pattern over all inputs that are so long
+    pattern: Array  # L H T S: the mean over inputs that ask there
+    spread: Array  # L H T S: and the standard deviation
+    peak: Array  # L H T: the mean of the largest weight of the row
+    entropy: Array  # L H T: bits
+    evenness: Array  # L H T: entropy over that of looking at all that is to be seen alike, 0 … 1; 0 if one is seen
 
 
-def average(model: Model, task: Task, rows: Any = None) -> Average:
+def average(model: Model, task: Task, rows: Rows | None = None) -> Average:
     """Averages over rows [B,…]; by default over the domain, or a sample if that is large."""
     if not model.config.n_layers:
         raise GlassformerError("attention — this model has no layers, and so no head to look at")
@@ -255,7 +255,7 @@ class Alignment:
     positions: list[int]  # that ask for the tokens of the answer
     shares: Mapping[str, Any]  # map -> [L,H,n]
     chance: Mapping[str, Any]  # map -> [n], what looking at everything alike would give
-    entropy: Any  # L H n, bits
+    entropy: Array  # L H n, bits
 
     def mean(self, name: str) -> Any:
         """The share on a map over the positions where it has something, [L,H]."""
@@ -292,7 +292,7 @@ class Alignment:
         return "\n".join(lines)
 
 
-def alignment(model: Model, task: Task, rows: Any = None) -> Alignment:
+def alignment(model: Model, task: Task, rows: Rows | None = None) -> Alignment:
     """How much of the attention of answer rows falls on what they need, per layer, head and answer position."""
     right = expected(task)
     maps = {**right.roles, "aligned": right.aligned, "expected": right.union, "late": late(task).aligned}

@@ -27,16 +27,17 @@ import numpy as np
 
 from .. import parts
 from ..answers import EXHAUSTIVE, chunk_size, gaps, said
+from ..arrays import Array
 from ..checkpoint import digest
 from ..counting import Count, count
 from ..dust import leader, percent
 from ..errors import GlassformerError
 from ..model import Model
-from ..registry import REGISTRY, split
-from ..tasks.base import Task
+from ..registry import build, entries
+from ..tasks.base import Rows, Task
 from ..verification.checks import Verdict, countable, verify
 from .attention import Alignment, alignment, patterns
-from .found import plain
+from .finding import plain
 from .interventions.ablate import fast
 from .interventions.patch import Interchange, interchange
 from .interventions.perturb import Foretold, Perturbed, perturb
@@ -52,7 +53,7 @@ class AttentionOfBoth:
     """Attention of both models on the same inputs."""
 
     heads: tuple[list[str], list[str]]
-    overlap: Any  # [heads of a, heads of b]
+    overlap: Array  # [heads of a, heads of b]
     words: list[str]  # of one input …
     patterns: tuple[Any, Any]  # … and the attention on it, [L,H,T,S] each
     alignment: tuple[Alignment | None, Alignment | None]
@@ -153,15 +154,11 @@ def common_task(a: Model, b: Model) -> str:
 
 def _shortest(ref: str) -> str:
     """A task's ref without options at their defaults: addition:digits=3 is addition."""
-    entry = REGISTRY["task"].get(ref.partition(":")[0])
-    if entry is None:
-        return ref
-    defaults = {name: option.default for name, option in entry.options.items()}
-    return entry.ref(defaults | entry.parse(split(ref, entry.options)[1]))
+    return str(build("task", ref).ref) if ref.partition(":")[0] in entries("task") else ref
 
 
 def compare(
-    a: Model, b: Model, task: Task, rows: Any = None, *, names: Sequence[str] = (), seed: int = 0,
+    a: Model, b: Model, task: Task, rows: Rows | None = None, *, names: Sequence[str] = (), seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:  # fmt: skip
     """Compares over rows [B,…], or over the whole domain up to about a million rows and a sample beyond.
@@ -215,7 +212,7 @@ def _names(a: Model, b: Model, names: Sequence[str]) -> tuple[str, str]:
 
 
 # ── what they say ──────────────────────────────────────────────────────────────────────────────
-def _gaps(a: Model, b: Model, task: Task, rows: Any, progress: Callable[[int, int], None] | None) -> list[Any]:
+def _gaps(a: Model, b: Model, task: Task, rows: Rows, progress: Callable[[int, int], None] | None) -> list[Any]:
     models = [fast(m, task, rows) for m in (a, b)]
     step, found = min(chunk_size(m, task) for m in models), list[Any]()
     for start in range(0, len(rows), step):
@@ -228,7 +225,7 @@ def _gaps(a: Model, b: Model, task: Task, rows: Any, progress: Callable[[int, in
     return [np.concatenate(side) for side in zip(*wide, strict=True)]
 
 
-def _verdict(model: Model, task: Task, rows: Any, least: Any, looked_at: int, exhaustive: bool, seed: int) -> Verdict:
+def _verdict(model: Model, task: Task, rows: Rows, least: Any, looked_at: int, exhaustive: bool, seed: int) -> Verdict:
     bad = rows[~(least > 0)]
     shown = verify(model, task, rows=bad[:10]).counterexamples if len(bad) else []
     return Verdict(
@@ -238,7 +235,7 @@ def _verdict(model: Model, task: Task, rows: Any, least: Any, looked_at: int, ex
     )  # fmt: skip
 
 
-def _apart(a: Model, b: Model, task: Task, rows: Any, least: list[Any]) -> Any:
+def _apart(a: Model, b: Model, task: Task, rows: Rows, least: list[Any]) -> Any:
     """Indices of rows on which the decoded answers differ. Where both are right they are the same."""
     wrong = [~(x > 0) for x in least]
     both = np.nonzero(wrong[0] & wrong[1])[0]
@@ -250,13 +247,13 @@ def _apart(a: Model, b: Model, task: Task, rows: Any, least: list[Any]) -> Any:
     return np.array(sorted(apart), dtype=np.int64)
 
 
-def _decode(model: Model, task: Task, rows: Any) -> list[str]:
+def _decode(model: Model, task: Task, rows: Rows) -> list[str]:
     """What the model answers, as text."""
     tokens, answer = task.batch(rows)
     return [task.answer(row[asked].tolist()) for row, asked in zip(said(model, tokens, answer), answer, strict=True)]
 
 
-def _examples(a: Model, b: Model, task: Task, rows: Any) -> list[dict[str, str]]:
+def _examples(a: Model, b: Model, task: Task, rows: Rows) -> list[dict[str, str]]:
     if not len(rows):
         return []
     tokens, answer = task.batch(rows)
@@ -275,20 +272,20 @@ def _same_hard(a: Any, b: Any) -> list[float]:
     return found
 
 
-def _ranks(x: Any) -> Any:
+def _ranks(x: Array) -> Any:
     """Ranks, the mean one for equals; what differs by rounding alone is equal."""
     scale = np.abs(x).max(initial=0.0) or 1.0
     _, inverse, n = np.unique(np.round(x / scale, 6), return_inverse=True, return_counts=True)
     return (np.cumsum(n) - (n - 1) / 2)[inverse]
 
 
-def _correlation(x: Any, y: Any) -> float:
+def _correlation(x: Array, y: Any) -> float:
     if len(x) < 2 or x.std() == 0 or y.std() == 0:
         return float("nan")
     return float(np.corrcoef(x, y)[0, 1])
 
 
-def _logits(a: Model, b: Model, task: Task, rows: Any) -> tuple[float, float]:
+def _logits(a: Model, b: Model, task: Task, rows: Rows) -> tuple[float, float]:
     tokens, answer = task.batch(rows)
     first = int(answer.any(0).argmax())
     both = [m.numpy()(tokens[:, :-1], last=tokens.shape[1] - first) for m in (a, b)]
@@ -306,7 +303,7 @@ def _logits(a: Model, b: Model, task: Task, rows: Any) -> tuple[float, float]:
 
 
 # ── what goes on inside ────────────────────────────────────────────────────────────────────────
-def _attention(a: Model, b: Model, task: Task, rows: Any) -> AttentionOfBoth:
+def _attention(a: Model, b: Model, task: Task, rows: Rows) -> AttentionOfBoth:
     task.boundary()  # or positions cannot be compared
     tokens, answer = task.batch(rows)
     asks = answer[0, 1:]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import Array
 from ..dust import leader, percent
 from ..errors import GlassformerError
 from ..model import POSITIONS, Model, Place
@@ -21,9 +22,9 @@ from .modular.fourier import spectrum
 class PCA:
     """Points in coordinates of falling variance."""
 
-    points: Any  # [N,R], centred
-    components: Any  # [R,D], orthonormal rows
-    explained: Any  # [R], shares of the variance; they add up to 1 (or are all 0)
+    points: Array  # [N,R], centred
+    components: Array  # [R,D], orthonormal rows
+    explained: Array  # [R], shares of the variance; they add up to 1 (or are all 0)
 
     def needed(self, share: float = 0.9) -> int:
         """How many components hold so much of the variance."""
@@ -31,7 +32,7 @@ class PCA:
         return int(np.searchsorted(held, share * held[-1] * (1 - 1e-12)) + 1)
 
 
-def pca(matrix: Any) -> PCA:
+def pca(matrix: Array) -> PCA:
     """Principal components of rows [N,D]. Signs are chosen so that the largest entry of a component is positive."""
     matrix = np.asarray(matrix, dtype=float)
     if matrix.ndim != 2 or not len(matrix):
@@ -46,7 +47,7 @@ def pca(matrix: Any) -> PCA:
     return PCA(u * s * sign, vt * sign[:, None], explained)
 
 
-def cosine(matrix: Any) -> Any:
+def cosine(matrix: Array) -> Any:
     """Cosine of the angle between any two rows: [N,D] -> [N,N]. A row of zeros is at right angles to all others."""
     matrix = np.asarray(matrix, dtype=float)
     size = np.linalg.norm(matrix, axis=1, keepdims=True)
@@ -60,7 +61,7 @@ class Embeddings:
 
     what: str  # tokens or positions
     names: list[str]
-    vectors: Any = field(repr=False)  # [N,D]
+    vectors: Array = field(repr=False)  # [N,D]
     numbers: list[int] = field(default_factory=list)  # rows that are 0, 1, 2, … in order; [] if there are none
     boundary: int | None = None  # positions: the first that is predicted, not given
 
@@ -97,7 +98,7 @@ class Embeddings:
         }  # fmt: skip
 
 
-def linear(vectors: Any) -> float:
+def linear(vectors: Array) -> float:
     """R² of rows [N,D] on their index, all coordinates together."""
     x = np.asarray(vectors, dtype=float)
     x, n = x - x.mean(0), np.arange(len(x)) - (len(x) - 1) / 2

@@ -5,16 +5,16 @@ the last norm's scale is known, so the margin over the runner-up is a sum over p
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from .. import parts
+from ..arrays import Array
 from ..dust import negligible, number, percent, ranked, sweep
 from ..errors import GlassformerError
 from ..model import Model
 from ..tap import Record, record
-from .found import Found
+from .finding import Finding
 from .logits import head_outputs, shares
 from .stream import embedded
 
@@ -63,7 +63,7 @@ class LayerStory:
 
 
 @dataclass(frozen=True)
-class Explanation(Found):
+class Explanation(Finding):
     """Why the next token wins."""
 
     tokens: list[str]
@@ -103,7 +103,7 @@ def read_in_words(read: list[tuple[int, str, float]], most: int = 8) -> str:
     return shown + (f" and {len(read) - most} more" if len(read) > most else "")
 
 
-def explain(model: Model, tokens: Any) -> Explanation:
+def explain(model: Model, tokens: Array) -> Explanation:
     """Explains the token that the model puts after `tokens` [T]."""
     model = model.numpy()
     logits, cache = record(model, np.asarray(tokens)[None])
@@ -150,20 +150,20 @@ def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:
     return LayerStory(heads, _slots(model, after), neurons, n, int((np.abs(fired) > 1e-12).sum()))
 
 
-def _where(model: Model, x: Any) -> dict[str, float]:
+def _where(model: Model, x: Array) -> dict[str, float]:
     """Slot -> size of a vector there, for slots that it touches."""
     sizes = {name: float(np.linalg.norm(x[a:b])) for name, (a, b) in parts.slots(model).items()}
     least = negligible(x) * max(sizes.values(), default=0.0)
     return {name: s for name, s in sizes.items() if s > least}
 
 
-def _slots(model: Model, x: Any) -> list[SlotContent]:
+def _slots(model: Model, x: Array) -> list[SlotContent]:
     x = np.where(np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x)  # next to the whole stream …
     read = {name: (sweep(x[a:b]).tolist(), _means(model, x, a, b)) for name, (a, b) in parts.slots(model).items()}
     return [SlotContent(name, values, means) for name, (values, means) in read.items()]
 
 
-def _means(model: Model, x: Any, a: int, b: int) -> str:
+def _means(model: Model, x: Array, a: int, b: int) -> str:
     """The token, or else the position, whose embedding points the same way in this slot, if one alone does."""
     part = x[a:b]
     size = np.linalg.norm(part)

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from .. import parts
+from ..arrays import Array
 from ..dust import percent, ranked
 from ..errors import GlassformerError
 from ..model import Model
-from ..tasks.base import Task
+from ..tasks.base import Rows, Task
 from .attention import Average, Expected, average, patterns, places
-from .found import Found
+from .finding import Finding
 
 # Class -> the least score. The order is the rule: the first class that is passed is the name of the head.
 THRESHOLDS: dict[str, float] = {
@@ -64,7 +65,7 @@ class HeadKind:
 
 
 @dataclass(frozen=True)
-class Heads(Found):
+class Heads(Finding):
     """All heads of a model, by class."""
 
     task: str
@@ -88,7 +89,7 @@ class Heads(Found):
         return "\n".join(map(str, self.heads))
 
 
-def classify(model: Model, task: Task, rows: Any = None) -> Heads:
+def classify(model: Model, task: Task, rows: Rows | None = None) -> Heads:
     """The class of every head, over rows [B,…]; by default over the domain, or a sample if that is large."""
     mean, right, c = average(model, task, rows), Expected(task.roles()), model.config
     tests = scores(mean, right)
@@ -135,18 +136,18 @@ def scores(mean: Average, right: Expected) -> dict[str, Any]:
     return {name: np.maximum(out[name], 0) for name in THRESHOLDS if name in out}
 
 
-def _share(mean: Average, role: Any, rows: Any) -> Any:
+def _share(mean: Average, role: Any, rows: Rows) -> Any:
     """Attention on a map [T,S], over the rows [T] that it is about."""
     return _over(mean, (mean.pattern * role).sum(-1), rows)
 
 
-def _over(mean: Average, values: Any, rows: Any) -> Any:
+def _over(mean: Average, values: Any, rows: Rows) -> Any:
     """The mean of values [L,H,T] over rows, each as often as it is asked."""
     weight = mean.asked * rows
     return values @ (weight / max(weight.sum(), 1))
 
 
-def from_position(model: Model, tokens: Any, position: int = -1) -> Any:
+def from_position(model: Model, tokens: Array, position: int = -1) -> Any:
     """The mean attention of all heads from one position over inputs [B,T]: [L,H,S]."""
     tokens = np.atleast_2d(tokens)
     if not -tokens.shape[1] <= position < tokens.shape[1]:

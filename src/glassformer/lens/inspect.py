@@ -30,10 +30,10 @@ from ..checkpoint import digest
 from ..decoding import decode
 from ..errors import GlassformerError
 from ..model import Model
-from ..tasks.base import Task
+from ..tasks.base import Rows, Task
 from .attention import Alignment, Steps, alignment, patterns, steps, trace
 from .embeddings import Embeddings, position_embeddings, token_embeddings
-from .found import plain
+from .finding import plain
 from .heads import Heads, classify
 from .interventions.ablate import Ablated, ablations
 from .interventions.patch import Interchange, PatchGrid, interchange, patch_heads, patch_positions
@@ -245,7 +245,7 @@ class Inspection:
 
 
 def inspect(
-    model: Model, task: Task, rows: Any = None, prompt: Any = None, only: Sequence[str] = (),
+    model: Model, task: Task, rows: Rows | None = None, prompt: Any = None, only: Sequence[str] = (),
     seen: Callable[[str], None] = lambda view: None,
 ) -> Inspection:  # fmt: skip
     """All views, or `only` those. `prompt` [T]: the input to show alone; `seen` is told each view before it starts."""
@@ -268,7 +268,7 @@ def inspect(
     return Inspection(subject, found, skipped)
 
 
-def _shown(model: Model, task: Task, rows: Any, prompt: Any) -> tuple[Any, int]:
+def _shown(model: Model, task: Task, rows: Rows, prompt: Any) -> tuple[Any, int]:
     """The tokens that views of a single input see, and where the answer starts in them."""
     if prompt is not None:
         said = decode(model, np.asarray(prompt), task.steps(prompt), stop=task.stop)

@@ -18,8 +18,8 @@ from ..dust import leader, number, sweep
 from ..errors import GlassformerError
 from ..model import NORMS, Model, Place, Tap, affine
 from ..tap import record
-from ..tasks.base import Task
-from .found import Found, plain
+from ..tasks.base import Rows, Task
+from .finding import Finding, plain
 from .rank import into_logits
 from .stream import asked, stops, stream_after
 
@@ -70,7 +70,7 @@ def unembed(model: Model, x: Array) -> Array:
     return affine(x, model.W_U, at.get("unembed.b_U"))
 
 
-def lens_accuracy(model: Model, task: Task, rows: Any = None) -> list[tuple[str, Score]]:
+def lens_accuracy(model: Model, task: Task, rows: Rows | None = None) -> list[tuple[str, Score]]:
     """How right the model would be if it stopped after each of its parts."""
     return [(part, score(model, task, rows, stop_after(model, part))) for part in stops(model)]
 
@@ -95,7 +95,7 @@ def stop_after(model: Model, part: str) -> Tap | None:
 
 # ── shares of a margin ─────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class Attribution(Found):
+class Attribution(Finding):
     """What each part of the model adds to logit[right] − logit[other]; over parts, shares sum up to the margin."""
 
     parts: list[str]
@@ -106,7 +106,7 @@ class Attribution(Found):
 
 
 @dataclass(frozen=True, eq=False)
-class AnswerShares(Found):
+class AnswerShares(Finding):
     """Mean shares of the margin over rows of a task, by the position of the token asked for."""
 
     parts: list[str]

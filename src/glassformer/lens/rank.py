@@ -10,7 +10,6 @@ A matrix of zeros has rank 0 in both.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -20,14 +19,14 @@ from ..arrays import Array
 from ..blueprints.base import from_matrix, is_matrix, matrix_shape, to_matrix
 from ..errors import GlassformerError
 from ..model import NORMS, Config, Model, Place
-from ..tasks.base import Task
-from .found import Found
+from ..tasks.base import Rows, Task
+from .finding import Finding
 
 ENERGY = 0.99  # the share of the energy that `holding` asks for
 
 
 @dataclass(frozen=True, eq=False)
-class Rank(Found):
+class Rank(Finding):
     """The singular values of one matrix, the largest first, and how many of them matter."""
 
     also = ("effective", "holding")
@@ -225,7 +224,7 @@ def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
     return replace(model, weights=weights, blueprint="", theta={}, provenance=made)
 
 
-def truncation(model: Model, task: Task, ranks: Sequence[int], rows: Any = None) -> list[Truncation]:
+def truncation(model: Model, task: Task, ranks: Sequence[int], rows: Rows | None = None) -> list[Truncation]:
     """Accuracy over rows, and size, at each rank."""
     hidden = [w.shape for _, w in _hidden(model)]
     rest = sum(w.size for w in model.numpy().weights.values()) - sum(m * n for m, n in hidden)
@@ -237,7 +236,7 @@ def truncation(model: Model, task: Task, ranks: Sequence[int], rows: Any = None)
 
 
 @dataclass(frozen=True, eq=False)
-class Updates(Found):
+class Updates(Finding):
     """What changed in the hidden matrices from one model to another, as LoRA would have to say it."""
 
     also = ("rank", "parameters")
@@ -261,7 +260,7 @@ class Updates(Found):
         return f"LoRA carries the update at {found} (accuracy {self.tried[-1].accuracy:.2%} of {self.accuracy:.2%})"
 
 
-def updates(before: Model, after: Model, task: Task, rows: Any = None, give: float = 0.0) -> Updates:
+def updates(before: Model, after: Model, task: Task, rows: Rows | None = None, give: float = 0.0) -> Updates:
     """The update from one model to another, and the smallest LoRA rank that carries it.
 
     Every hidden matrix is W_before + the best update of the rank; embeddings, biases and norms are those after.

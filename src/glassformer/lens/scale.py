@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from ..counting import count
 from ..model import Model
-from .found import Found
+from .finding import Finding
 
 
 @dataclass(frozen=True)
-class Scale(Found):
+class Scale(Finding):
     """How large a model is."""
 
     name: str

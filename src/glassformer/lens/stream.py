@@ -20,7 +20,7 @@ from ..errors import GlassformerError
 from ..model import ACTIVATIONS, Model, Place, Tap, gained
 from ..tap import Record
 from ..tasks.base import Task
-from .found import Found
+from .finding import Finding
 
 ROUNDING = 64  # a neuron's input that is 0 but for so many roundings of its bias is 0: hand-made hinges sit there
 
@@ -47,7 +47,7 @@ def embedded(cache: Mapping[str, Array]) -> Array:
 
 # ── how large it is ────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class StreamNorms(Found):
+class StreamNorms(Finding):
     """Lengths of vectors, means over the texts of a batch: a row for each part, a column for each position."""
 
     parts: list[str]
@@ -98,7 +98,7 @@ def without_residual(seen: Tap | None = None) -> Tap:
 
 # ── what norms do ──────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class Histogram(Found):
+class Histogram(Finding):
     """How often values occur: counts [n] between edges [n+1]; and their mean and deviation."""
 
     edges: Array
@@ -108,7 +108,7 @@ class Histogram(Found):
 
 
 @dataclass(frozen=True, eq=False)
-class NormStatistics(Found):
+class NormStatistics(Finding):
     """What goes into a norm and what comes out of it (gain and bias included)."""
 
     name: str  # "blocks.0.ln1"
@@ -157,7 +157,7 @@ def _spread(x: Array) -> tuple[float, float]:
 
 # ── neurons ────────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class Firing(Found):
+class Firing(Finding):
     """How often each neuron of a layer fires (its input is above 0) where a token of the answer is asked for."""
 
     layer: int

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import parts
+from ..arrays import Array
 from ..checkpoint import digest
 from ..dust import ranked
 from ..errors import GlassformerError
@@ -144,7 +145,7 @@ def _examples(model: Model, task: Task | None, seed: int) -> tuple[Any, Any, Any
 
 
 # ── what can flow, and what does ───────────────────────────────────────────────────────────────
-def _edges(model: Model, slots: dict[str, tuple[int, int]], tokens: Any, asked: Any, logits: Any) -> list[Edge]:
+def _edges(model: Model, slots: dict[str, tuple[int, int]], tokens: Array, asked: Array, logits: Array) -> list[Edge]:
     rows = slice(0, max(8, len(tokens) // 4))
     before = logits[rows][asked[rows]]                                         # n V
     size, found = max(float(np.abs(before).max()), 1e-300), []
@@ -167,7 +168,7 @@ def _needed(edges: list[Edge]) -> set[str]:
     return needed
 
 
-def _flow(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Any) -> list[dict[str, Any]]:
+def _flow(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Array) -> list[dict[str, Any]]:
     """Edges between parts and slots: the norm of the weights, and how much flows (root mean square over positions)."""
     flow = []
     for stage in wiring.stages(model):
@@ -206,7 +207,7 @@ def _wrote(model: Model, cache: Record, part: str) -> Any:
     return cache[f"hook_{kind}"]
 
 
-def _rms(x: Any) -> float | None:
+def _rms(x: Array) -> float | None:
     """The root mean square over rows of the norm of a row. None if it is not finite: JSON has no such numbers."""
     size = float(np.sqrt(np.mean(np.sum(np.square(x, dtype=np.float64), -1)))) if len(x) else 0.0
     return size if np.isfinite(size) else None
@@ -230,7 +231,7 @@ def _slots(model: Model, slots: dict[str, tuple[int, int]]) -> list[dict[str, An
 
 
 def _heads(
-    model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Any, asked: Any
+    model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Array, asked: Array
 ) -> list[dict[str, Any]]:
     c, found = model.config, []
     for i in range(c.n_layers):
@@ -247,7 +248,7 @@ def _heads(
     return found
 
 
-def _by_slot(W: Any, slots: dict[str, tuple[int, int]]) -> dict[str, float]:
+def _by_slot(W: Array, slots: dict[str, tuple[int, int]]) -> dict[str, float]:
     """Slot -> norm of the rows of W [D,n] there, where it is not 0."""
     return {name: float(np.linalg.norm(W[a:b])) for name, (a, b) in slots.items() if W[a:b].any()}
 
@@ -263,7 +264,7 @@ def _blocks(left: Any, right: Any, slots: dict[str, tuple[int, int]]) -> list[di
     return found
 
 
-def _attention(pattern: Any, used: Any) -> dict[str, Any]:
+def _attention(pattern: Array, used: Any) -> dict[str, Any]:
     """Where a head looks. pattern [B,T,S]; used [B,T]: the rows that count."""
     if not used.any():
         return {"kind": "unused", "fixed": True, "sharp": 0.0, "rows": []}
@@ -280,7 +281,7 @@ def _attention(pattern: Any, used: Any) -> dict[str, Any]:
     return {"kind": kind, "fixed": fixed, "sharp": sharp, "rows": listed}
 
 
-def _neurons(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Any) -> list[dict[str, Any]]:
+def _neurons(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Array) -> list[dict[str, Any]]:
     found = []
     for i in model.mlp_layers:
         ins, out = wiring.mlp_wires(model, i)

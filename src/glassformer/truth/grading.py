@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import Array
 from ..errors import GlassformerError
 from ..parts import spelled
 from .edges import Truth
@@ -50,7 +51,7 @@ def score_edges(truth: Truth, claimed: Iterable[Sequence[str]], *, all_edges: bo
     )  # fmt: skip
 
 
-def subspace_overlap(claimed: Any, actual: Any) -> tuple[float, float]:
+def subspace_overlap(claimed: Array, actual: Array) -> tuple[float, float]:
     """Two sets of directions [n,D], [m,D]: the share of the claimed space within the actual one, and the reverse.
 
     The mean squared cosine of the principal angles, over each space's own dimensions: (1, 1) for the same space.
@@ -62,7 +63,7 @@ def subspace_overlap(claimed: Any, actual: Any) -> tuple[float, float]:
     return common / max(len(A), 1), common / max(len(B), 1)
 
 
-def _orthonormal(x: Any) -> Any:
+def _orthonormal(x: Array) -> Any:
     x = np.atleast_2d(np.asarray(x, dtype=float))
     if x.ndim != 2 or not np.isfinite(x).all():
         raise GlassformerError("directions — expected finite numbers [n,D]")

@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from .. import parts
+from ..arrays import Array
 from ..errors import GlassformerError
 from ..limits import afford
 from ..model import POSITIONS, Model, Place
+from ..tasks.base import Rows
 
 MEAN = "(mean)"
 PORTS = {"head": ("q", "k", "v"), "mlp": ("in", "gate"), "unembed": ("logits",)}
@@ -28,15 +30,15 @@ PORTS = {"head": ("q", "k", "v"), "mlp": ("in", "gate"), "unembed": ("logits",)}
 @dataclass(frozen=True)
 class Writer:
     part: str
-    rows: Any  # [n, D]: what it can add to the stream, up to a factor
+    rows: Array  # [n, D]: what it can add to the stream, up to a factor
 
 
 @dataclass(frozen=True)
 class Reader:
     part: str
     port: str
-    W: Any  # [D, n]: what it makes of what it sees; 0 where nothing comes of it
-    gain: Any  # [D, 1]: of the norm before it
+    W: Array  # [D, n]: what it makes of what it sees; 0 where nothing comes of it
+    gain: Array  # [D, 1]: of the norm before it
 
     @cached_property
     def columns(self) -> Any:
@@ -173,7 +175,7 @@ def _fed(new: list[Wire]) -> tuple[list[Wire], set[str]]:
     return kept, {part for part, there in ports.items() if there & {"v", "in", "logits"}}
 
 
-def passes(rows: Any, columns: Any, slots: dict[str, tuple[int, int]], mean: bool) -> dict[str, float]:
+def passes(rows: Rows, columns: Any, slots: dict[str, tuple[int, int]], mean: bool) -> dict[str, float]:
     """Slot -> norm of rows [n,D] times columns [D,m] over the slot's coordinates, where it is not 0."""
     via = {}
     for name, (a, b) in slots.items():
@@ -190,12 +192,12 @@ def passes(rows: Any, columns: Any, slots: dict[str, tuple[int, int]], mean: boo
     return via
 
 
-def dust(x: Any) -> float:
+def dust(x: Array) -> float:
     """A product so small beside its factors is rounding."""
     return float(64 * np.finfo(x.dtype).eps)
 
 
-def _norm(x: Any) -> float:
+def _norm(x: Array) -> float:
     return float(np.linalg.norm(x))
 
 
@@ -281,6 +283,6 @@ class Cut:
         wrote = sum(self.wrote[part] for part in writers)
         return self._through(norm, wrote) if self.normed else wrote
 
-    def _through(self, norm: str, x: Any) -> Any:
+    def _through(self, norm: str, x: Array) -> Any:
         x = x - x.mean(-1, keepdims=True) if self.model.config.norm == "layer" else x
         return x / self.scale * self.model.weights.get(norm + ".w", 1.0)

@@ -27,7 +27,7 @@ from ...arrays import Array
 from ...errors import GlassformerError
 from ...model import Model, Tap
 from ...parts import Part, find, label, names
-from ...tasks.base import Task
+from ...tasks.base import Rows, Task
 
 HOWS = ("zero", "mean", "resample")
 REFERENCE = 1_000  # inputs that a mean is taken over, or a replacement drawn from
@@ -127,14 +127,14 @@ def _hide(scores: Array, position: int) -> Array:
 
 # ── what is left ───────────────────────────────────────────────────────────────────────────────
 def ablate(
-    model: Model, task: Task, what: str, how: str = "zero", rows: Any = None, seed: int = 0
+    model: Model, task: Task, what: str, how: str = "zero", rows: Rows | None = None, seed: int = 0
 ) -> Score:
     """How right the model is without one part, over rows [B,…] or the domain. The reference are inputs of the task."""
     return score(fast(model, task, rows), task, rows, tap=_task_ablation(model, task, what, how, seed))
 
 
 def ablations(
-    model: Model, task: Task, how: str = "zero", rows: Any = None, whats: Sequence[str] = (), seed: int = 0
+    model: Model, task: Task, how: str = "zero", rows: Rows | None = None, whats: Sequence[str] = (), seed: int = 0
 ) -> Iterator[Ablated]:
     """The whole model first, then without each part (default: all heads and MLPs) in turn."""
     chosen = [find(model, what).name for what in whats or names(model)]  # a typo, before work
@@ -156,7 +156,7 @@ def _task_ablation(model: Model, task: Task, what: str, how: str, seed: int) -> 
     return ablation(model, what, how, reference, np.random.default_rng(seed))
 
 
-def fast(model: Model, task: Task, rows: Any) -> Model:
+def fast(model: Model, task: Task, rows: Rows) -> Model:
     """The model, as PyTorch's if that is there and there is much to do: three times as fast for trained models.
 
     Only float32: the margins of some hand-made float64 programs are as small as the order of a sum matters.

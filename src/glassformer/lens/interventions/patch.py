@@ -25,7 +25,7 @@ from ...model import Model, Tap
 from ...parts import Part, find, label
 from ...tap import check_names, on, record
 from ...tasks.base import Task
-from ..found import Found
+from ..finding import Finding
 from .ablate import put
 
 STREAM = ("resid_pre", "attn_out", "mlp_out")
@@ -40,8 +40,8 @@ Which = int | Sequence[int] | None
 class Patch:
     """One patched run beside the two that it is made of: logits [B,V] at one position."""
 
-    clean: Any
-    corrupted: Any
+    clean: Array
+    corrupted: Array
     patched: Any
     answers: tuple[Any, Any]  # tokens [B]: what is said on the clean and on the corrupted input
 
@@ -50,24 +50,24 @@ class Patch:
         clean, corrupted, patched = (self._difference(x) for x in (self.clean, self.corrupted, self.patched))
         return float((patched - corrupted).sum() / (clean - corrupted).sum())
 
-    def _difference(self, logits: Any) -> Any:
+    def _difference(self, logits: Array) -> Any:
         rows = np.arange(len(logits))
         return logits[rows, self.answers[0]] - logits[rows, self.answers[1]]
 
 
 @dataclass(frozen=True)
-class PatchGrid(Found):
+class PatchGrid(Finding):
     """The recovered share for every place of a grid."""
 
     what: str  # what was patched
     rows: list[str]
     columns: list[str]
-    values: Any  # [rows, columns]
+    values: Array  # [rows, columns]
 
 
 def patch(
-    model: Model, clean: Any, corrupted: Any, names: str | Sequence[str], positions: Which = None, heads: Which = None,
-    at: int = -1,
+    model: Model, clean: Array, corrupted: Array, names: str | Sequence[str], positions: Which = None,
+    heads: Which = None, at: int = -1,
 ) -> Patch:  # fmt: skip
     """Runs the corrupted tokens with the named activations of the clean ones, [T] or [B,T] each.
 
@@ -77,7 +77,7 @@ def patch(
 
 
 def patch_positions(
-    model: Model, clean: Any, corrupted: Any, what: str = "resid_pre", at: int = -1
+    model: Model, clean: Array, corrupted: Array, what: str = "resid_pre", at: int = -1
 ) -> PatchGrid:
     """The stream (resid_pre), or what attention (attn_out) or the MLP (mlp_out) wrote, place by place: [L,T]."""
     if what not in STREAM:
@@ -94,7 +94,7 @@ def patch_positions(
     return PatchGrid(what, [f"layer {i}" for i in layers], columns, np.array(values))
 
 
-def patch_heads(model: Model, clean: Any, corrupted: Any, at: int = -1) -> PatchGrid:
+def patch_heads(model: Model, clean: Array, corrupted: Array, at: int = -1) -> PatchGrid:
     """What each head read, at all positions at once: [L,H]."""
     if not model.config.n_layers:
         raise GlassformerError("patching heads — this model has no layers")
@@ -107,7 +107,7 @@ def patch_heads(model: Model, clean: Any, corrupted: Any, at: int = -1) -> Patch
 class _Patching:
     """Both runs, made once for many patches."""
 
-    def __init__(self, model: Model, clean: Any, corrupted: Any, at: int) -> None:
+    def __init__(self, model: Model, clean: Array, corrupted: Array, at: int) -> None:
         self.model = model.numpy()
         self.clean, self.corrupted = (np.atleast_2d(np.asarray(x)) for x in (clean, corrupted))
         self.at, T = at, self.corrupted.shape[1]
@@ -168,7 +168,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Interchange(Found):
+class Interchange(Finding):
     """What a part carries, by answer token."""
 
     what: str
@@ -214,7 +214,7 @@ def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0
     return Interchange(part.name, label(model, part.name), moved)
 
 
-def _moved(model: Model, part: Part, i: int, start: int, base: Any, source: Any, foretold: Any) -> Moved | None:
+def _moved(model: Model, part: Part, i: int, start: int, base: Array, source: Array, foretold: Any) -> Moved | None:
     """Patches a part at the row that says answer token i; None if the model is right on no pair."""
     last = base.shape[1] - start
     hook, place = part.hooks[0], (slice(None), i - last, *part.index)  # rows are counted from the end

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import Array
 from ...errors import GlassformerError
 from ...model import Model
 from ...tasks.base import Task
-from ..found import Found
+from ..finding import Finding
 
 
 @dataclass(frozen=True)
-class Foretold(Found):
+class Foretold(Finding):
     """How well two models foretell each other over a set of swapped texts. All are shares."""
 
     agree: float  # both say the same token
@@ -28,12 +29,12 @@ class Foretold(Found):
 
 
 @dataclass(frozen=True)
-class Perturbed(Found):
+class Perturbed(Finding):
     """By answer token (rows) and swapped position (columns); NaN where the swap comes too late to be seen."""
 
     start: int  # positions from here on are written answer
-    agree: Any  # [n,T] share of texts on which both models say the same token
-    moved: tuple[Any, Any]  # [n,T] share on which each model says another token than before
+    agree: Array  # [n,T] share of texts on which both models say the same token
+    moved: tuple[Array, Array]  # [n,T] share on which each model says another token than before
     question: Foretold | None  # all swaps in the question, after some of the answer is written
     written: Foretold | None  # all swaps in the written answer; None if nothing follows a written token
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import Array
 from ...dust import leader
 from ...errors import GlassformerError
 from ...model import Model
-from ...tasks.base import Task
+from ...tasks.base import Rows, Task
 from ...tasks.modular_addition import ModularAddition
-from ..found import Found, plain
+from ..finding import Finding, plain
 from . import fourier
 from .clock import checked, distance_irrelevance, gradient_symmetricity
 from .fourier import Spectrum
@@ -32,12 +33,12 @@ CHUNK = 4_096  # pairs at a time
 
 
 @dataclass(frozen=True)
-class NeuronFit(Found):
+class NeuronFit(Finding):
     """The neurons of one layer, each with the frequency that explains most of it."""
 
     layer: int
-    frequency: Any  # [F]; 0 for a neuron that never changes
-    share: Any  # [F] of its variance over all pairs
+    frequency: Array  # [F]; 0 for a neuron that never changes
+    share: Array  # [F] of its variance over all pairs
 
     @property
     def single(self) -> float:
@@ -54,7 +55,7 @@ class NeuronFit(Found):
 
 
 @dataclass(frozen=True)
-class Losses(Found):
+class Losses(Finding):
     """Mean loss over some pairs, among the p numbers: of the model, and with waves of a + b kept or removed."""
 
     full: float
@@ -64,7 +65,7 @@ class Losses(Found):
 
 
 @dataclass(frozen=True)
-class ModularAnalysis(Found):
+class ModularAnalysis(Finding):
     """What `take_apart` found. Frequencies are whole numbers k, for waves of 2πk/p."""
 
     also = ("key_share", "kind")
@@ -121,7 +122,9 @@ class ModularAnalysis(Found):
         return "\n".join(lines)
 
 
-def take_apart(model: Model, task: Task, *, key: list[int] | None = None, train_rows: Any = None) -> ModularAnalysis:
+def take_apart(
+    model: Model, task: Task, *, key: list[int] | None = None, train_rows: Rows | None = None
+) -> ModularAnalysis:
     """Everything at once. `key`: the frequencies to keep and remove, if not the model's own.
 
     `train_rows` [B,2]: pairs that were trained on, to have losses of these and of the others too.
@@ -152,7 +155,7 @@ def take_apart(model: Model, task: Task, *, key: list[int] | None = None, train_
 
 
 @dataclass(frozen=True)
-class Waypoint(Found):
+class Waypoint(Finding):
     """One checkpoint of a training run, measured with the frequencies of the last."""
 
     step: int
@@ -163,7 +166,7 @@ class Waypoint(Found):
     squares: float
 
 
-def progress(checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: Any = None) -> list[Waypoint]:
+def progress(checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: Rows | None = None) -> list[Waypoint]:
     """The losses, spectrum and weights along a training run: (step, model) in order. The last one's key is used."""
     models = [(step, *checked(model, task)) for step, model in checkpoints]
     if not models:
@@ -211,7 +214,7 @@ def _run(model: Model, task: ModularAddition, neurons: bool = True) -> tuple[Any
     return whole.reshape(p, p, p), hidden
 
 
-def _fit(layer: int, activations: Any) -> NeuronFit:
+def _fit(layer: int, activations: Array) -> NeuronFit:
     shares = fourier.single_frequency(activations)                             # p//2 F
     best = shares.max(0)
     return NeuronFit(layer, np.where(best > 0, leader(shares.T) + 1, 0), best)
@@ -233,7 +236,7 @@ def _squares(model: Model) -> float:
     return float(sum((w.astype(float) ** 2).sum() for w in model.weights.values()))
 
 
-def _losses(logits: Any, result: Any, key: list[int], ideal: Any, train_rows: Any) -> dict[str, Losses]:
+def _losses(logits: Array, result: Array, key: list[int], ideal: Array, train_rows: Rows) -> dict[str, Losses]:
     part = fourier.waves_of_result(logits, result, key)
     constant = logits.mean((0, 1))
     each = [_cross_entropy(x, result) for x in (logits, part + constant, logits - part, ideal)]
@@ -244,11 +247,11 @@ def _losses(logits: Any, result: Any, key: list[int], ideal: Any, train_rows: An
     return {name: Losses(*(float(x[which].mean()) for x in each)) for name, which in sets.items() if which.any()}
 
 
-def _without(logits: Any, result: Any, k: int) -> float:
+def _without(logits: Array, result: Array, k: int) -> float:
     return float(_cross_entropy(logits - fourier.waves_of_result(logits, result, [k]), result).mean())
 
 
-def _cross_entropy(logits: Any, result: Any) -> Any:
+def _cross_entropy(logits: Array, result: Array) -> Any:
     """[p,p,p], [p,p] -> [p,p]."""
     top = logits.max(-1, keepdims=True)
     right = np.take_along_axis(logits, result[..., None], -1)[..., 0]

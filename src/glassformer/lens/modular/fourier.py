@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import Array
 from ...dust import ranked
 from ...errors import GlassformerError
 from ...limits import afford
-from ..found import Found
+from ..finding import Finding
 
 KEY = 0.2  # a frequency is key if its waves are at least so large, beside the largest one's
 
@@ -31,7 +32,7 @@ def basis(p: int) -> tuple[Any, Any]:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True), k
 
 
-def by_frequency(power: Any, p: int) -> Any:
+def by_frequency(power: Array, p: int) -> Any:
     """Sums over the rows of a frequency: [p,…] -> [p//2 + 1, …]."""
     k = basis(p)[1]
     out = np.zeros((p // 2 + 1, *power.shape[1:]))
@@ -40,10 +41,10 @@ def by_frequency(power: Any, p: int) -> Any:
 
 
 @dataclass(frozen=True)
-class Spectrum(Found):
+class Spectrum(Finding):
     """How the power of a table over 0 … p−1 is spread over the frequencies, the constant left out."""
 
-    shares: Any  # [p//2], of frequency 1 first; they add up to 1 (or are all 0)
+    shares: Array  # [p//2], of frequency 1 first; they add up to 1 (or are all 0)
     constant: float  # the constant's share of the whole power
 
     @property
@@ -73,7 +74,7 @@ class Spectrum(Found):
         return super().to_json() | {"gini": self.gini, "needed_for_90_percent": self.needed()}
 
 
-def spectrum(table: Any) -> Spectrum:
+def spectrum(table: Array) -> Spectrum:
     """Of a table [p,…], such as the embedding of the p numbers."""
     p = len(table)
     if p < 2:
@@ -85,13 +86,13 @@ def spectrum(table: Any) -> Spectrum:
     return Spectrum(power[1:] / rest if rest > tiny else np.zeros(p // 2), float(power[0] / whole) if whole else 0.0)
 
 
-def gini(x: Any) -> float:
+def gini(x: Array) -> float:
     """The Gini coefficient of numbers from 0: half their mean difference, as a share of their mean."""
     x, n = np.sort(np.asarray(x, dtype=float).ravel()), np.size(x)
     return float(((2 * np.arange(1, n + 1) - n - 1) * x).sum() / (n * x.sum())) if x.sum() else 0.0
 
 
-def plane(table: Any) -> Any:
+def plane(table: Array) -> Any:
     """Power of a table over pairs [p,p,…] by (frequency in a, frequency in b): [n,n,…], n = p//2 + 1."""
     p = len(table)
     rows = basis(p)[0]
@@ -101,7 +102,7 @@ def plane(table: Any) -> Any:
     return np.moveaxis(by_frequency(np.moveaxis(power, 1, 0), p), 1, 0)
 
 
-def single_frequency(activations: Any) -> Any:
+def single_frequency(activations: Array) -> Any:
     """Share of each neuron's variance, over all pairs, that polynomials of degree 2 in one frequency explain.
 
     activations [p,p,F] -> [p//2, F]. Such a polynomial is made of cos wa, sin wa, cos wb, sin wb and the four products
@@ -115,7 +116,7 @@ def single_frequency(activations: Any) -> Any:
     return np.where(alive, explained / np.where(alive, varies, 1), 0.0)
 
 
-def waves_of_result(table: Any, result: Any, frequencies: list[int]) -> Any:
+def waves_of_result(table: Array, result: Array, frequencies: list[int]) -> Any:
     """The part of a table [p,p,V] that is cos and sin of w·result(a,b), for w of the given frequencies; [p,p,V].
 
     `result` [p,p] is a + b or a − b modulo p: each value has p pairs, so projecting is averaging over them first.
@@ -126,14 +127,14 @@ def waves_of_result(table: Any, result: Any, frequencies: list[int]) -> Any:
     return (kept.T @ (kept @ means_by_result(table, result)))[result]
 
 
-def means_by_result(table: Any, result: Any) -> Any:
+def means_by_result(table: Array, result: Array) -> Any:
     """table [p,p,V] -> [p,V]: the mean over the pairs with each result."""
     p = len(table)
     order = np.argsort(result.ravel(), kind="stable")
     return table.reshape(p * p, -1)[order].reshape(p, p, -1).mean(1)
 
 
-def cosines(table: Any, result: Any) -> Any:
+def cosines(table: Array, result: Array) -> Any:
     """Least-squares strengths [p//2 + 1] of cos w(result − c) in a table [p,p,p] over (a, b, c), the constant first."""
     p = len(table)
     means, n = means_by_result(table, result), np.arange(p)                    # p p
@@ -143,7 +144,7 @@ def cosines(table: Any, result: Any) -> Any:
     return waves @ by_distance / (waves**2).sum(1)
 
 
-def sum_of_cosines(strengths: Any, result: Any, frequencies: list[int]) -> Any:
+def sum_of_cosines(strengths: Array, result: Array, frequencies: list[int]) -> Any:
     """The table [p,p,p] that these cosines of result − c make."""
     p = len(result)
     d = np.arange(p)

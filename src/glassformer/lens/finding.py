@@ -9,7 +9,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Finding:
     """The base of results. As JSON: the fields that repr shows, and the properties named in `also`."""
 
     also: ClassVar[tuple[str, ...]] = ()
