@@ -180,7 +180,7 @@ def _flow(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid:
                     flow.append({"from": parts.slot(name), "to": r.part, "port": r.port,
                                  "weight": float(np.linalg.norm(r.columns[a:b])), "signal": signal})  # fmt: skip
         for x in stage.writers:
-            wrote = np.broadcast_to(_wrote(model, cache, x.part), (*valid.shape, model.config.d_model))
+            wrote = np.broadcast_to(x.wrote(cache[x.hook]), (*valid.shape, model.config.d_model))
             for name, (a, b) in slots.items():
                 if x.rows[:, a:b].any():
                     flow.append({"from": x.part, "to": parts.slot(name), "port": "out",
@@ -194,17 +194,6 @@ def _seen(model: Model, cache: Record, stage: wiring.Stage) -> Any:
     if model.config.norm_first and model.config.norm != "none":
         return gained(Place(model.weights, None) / stage.norm, cache[f"{stage.norm}.hook_normalized"])
     return cache[stage.stream] if stage.stream else embedded(cache)
-
-
-def _wrote(model: Model, cache: Record, part: str) -> Any:
-    """What a part adds to the stream, [B,T,D] or [T,D]."""
-    kind, at = parts.split(part)
-    if kind == "head":
-        layer, head = at
-        return cache[f"blocks.{layer}.attn.hook_z"][:, :, head] @ model.weights[f"blocks.{layer}.attn.W_O"][head]
-    if kind == "mlp":
-        return cache[f"blocks.{at[0]}.mlp.hook_post"] @ model.weights[f"blocks.{at[0]}.mlp.W_out"]
-    return cache[f"hook_{kind}"]
 
 
 def _rms(x: Array) -> float | None:

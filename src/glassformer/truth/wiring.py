@@ -31,6 +31,14 @@ PORTS = {"head": ("q", "k", "v"), "mlp": ("in", "gate"), "unembed": ("logits",)}
 class Writer:
     part: str
     rows: Array  # [n, D]: what it can add to the stream, up to a factor
+    hook: str  # the activation that says what it does add: factors of its rows [B,T,n] (of a head: [B,T,H,n]) …
+    head: int | None = None
+
+    def wrote(self, value: Array) -> Array:
+        """What it adds to the stream where the activation has this value, [B,T,D] or [T,D]."""
+        if self.part in ("embed", "pos_embed"):
+            return value  # … or the very thing
+        return (value if self.head is None else value[:, :, self.head]) @ self.rows
 
 
 @dataclass(frozen=True)
@@ -59,9 +67,10 @@ class Stage:
 def stages(model: Model) -> list[Stage]:
     """The embeddings, attention and MLP of each layer, the unembedding."""
     c, w = model.config, model.weights
-    first = [Writer("embed", w["embed.W_E"])]
+    first = [Writer("embed", w["embed.W_E"], "hook_embed")]
     if embed := POSITIONS[c.positions].embed:
-        first.append(Writer("pos_embed", embed(c, Place(w, None), np.zeros((1, c.n_ctx, c.d_model)), 0)))
+        table = embed(c, Place(w, None), np.zeros((1, c.n_ctx, c.d_model)), 0)
+        first.append(Writer("pos_embed", table, "hook_pos_embed"))
     found = [Stage([], first)]
     for i in range(c.n_layers):
         at = f"blocks.{i}."
@@ -72,13 +81,14 @@ def stages(model: Model) -> list[Stage]:
             for h, wires in enumerate(heads)
             for port, W in zip("qkv", wires[:3], strict=True)
         ]
-        writers = [Writer(parts.head(i, h), wires[3]) for h, wires in enumerate(heads)]
+        writers = [Writer(parts.head(i, h), wires[3], at + "attn.hook_z", h) for h, wires in enumerate(heads)]
         found.append(Stage(readers, writers, at + "ln1", at + "hook_resid_pre"))
         if model.has_mlp(i):
             ins, outs = mlp_wires(model, i)
             gain = _gain(model, at + "ln2")
             readers = [Reader(parts.mlp(i), port, W, gain) for port, W in ins.items()]
-            found.append(Stage(readers, [Writer(parts.mlp(i), outs)], at + "ln2", at + "hook_resid_mid"))
+            writer = Writer(parts.mlp(i), outs, at + "mlp.hook_post")
+            found.append(Stage(readers, [writer], at + "ln2", at + "hook_resid_mid"))
     norm, stream = "ln_final" if c.norm_first else "", f"blocks.{c.n_layers - 1}.hook_resid_post" if c.n_layers else ""
     return [*found, Stage([Reader("unembed", "logits", model.W_U, _gain(model, norm))], [], norm, stream)]
 
@@ -156,8 +166,8 @@ def edges(model: Model, slots: dict[str, tuple[int, int]]) -> list[Wire]:
         if stage.norm and not c.norm_first and c.norm != "none":
             gain = model.weights.get(stage.norm + ".w", 1.0)
             if c.norm == "layer":
-                writers = [Writer(x.part, x.rows - x.rows.mean(1, keepdims=True)) for x in writers]
-            writers = [Writer(x.part, x.rows * gain) for x in writers]
+                writers = [replace(x, rows=x.rows - x.rows.mean(1, keepdims=True)) for x in writers]
+            writers = [replace(x, rows=x.rows * gain) for x in writers]
     return found
 
 
@@ -229,24 +239,25 @@ class Cut:
     def _places(self) -> dict[str, Callable[[Any], Any]]:
         """Activation -> what is done there: note what is written or a scale, or take away what a port is not to see."""
         c = self.model.config
-        at: dict[str, Callable[[Any], Any]] = {f"hook_{x}": partial(self._embeds, x) for x in ("embed", "pos_embed")}
+        writers = [x for stage in stages(self.model) for x in stage.writers]
+        at: dict[str, Callable[[Any], Any]] = {
+            hook: partial(self._written, [x for x in writers if x.hook == hook]) for hook in {x.hook for x in writers}
+        }
         for i in range(c.n_layers):
             block = f"blocks.{i}."
             at |= {f"{block}{norm}.hook_scale": partial(self._scales, block + norm) for norm in ("ln1", "ln2")}
             at |= {f"{block}attn.hook_{port}": partial(self._heads_read, i, port) for port in "qkv"}
-            at[block + "attn.hook_z"] = partial(self._heads_write, i)
             at[block + "mlp.hook_pre"] = partial(self._mlp_reads, i, "in")
             at[block + "mlp.hook_pre_linear"] = partial(self._mlp_reads, i, "gate")
-            at[block + "mlp.hook_post"] = partial(self._mlp_writes, i)
         if self.normed:
             return at | {"ln_final.hook_scale": partial(self._scales, "ln_final"),
                          "ln_final.hook_normalized": self._unembed_reads}  # fmt: skip
         return at | ({f"blocks.{c.n_layers - 1}.hook_resid_post": self._unembed_reads} if c.n_layers else {})
 
-    def _embeds(self, part: str, value: Any) -> Any:
-        self.wrote[part] = value
+    def _written(self, writers: list[Writer], value: Array) -> Array:
+        self.wrote |= {x.part: x.wrote(value) for x in writers}
         last = not self.normed and not self.model.config.n_layers  # there is no later place
-        return value * 0 if last and part in self.cut.get(("unembed", "logits"), ()) else value
+        return value * 0 if last and writers[0].part in self.cut.get(("unembed", "logits"), ()) else value
 
     def _scales(self, norm: str, value: Any) -> Any:
         self.scale = value
@@ -261,18 +272,9 @@ class Cut:
                 value[:, :, h] -= self._seen(writers, f"blocks.{layer}.ln1") @ W[h]
         return value
 
-    def _heads_write(self, layer: int, value: Any) -> Any:
-        for h, W_O in enumerate(self.model.weights[f"blocks.{layer}.attn.W_O"]):
-            self.wrote[parts.head(layer, h)] = value[:, :, h] @ W_O
-        return value
-
     def _mlp_reads(self, layer: int, port: str, value: Any) -> Any:
         writers, W = self.cut.get((parts.mlp(layer), port)), self.model.weights[f"blocks.{layer}.mlp.W_{port}"]
         return value - self._seen(writers, f"blocks.{layer}.ln2") @ W if writers else value
-
-    def _mlp_writes(self, layer: int, value: Any) -> Any:
-        self.wrote[parts.mlp(layer)] = value @ self.model.weights[f"blocks.{layer}.mlp.W_out"]
-        return value
 
     def _unembed_reads(self, value: Any) -> Any:
         writers = self.cut.get(("unembed", "logits"))
