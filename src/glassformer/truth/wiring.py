@@ -30,15 +30,15 @@ PORTS = {"head": ("q", "k", "v"), "mlp": ("in", "gate"), "unembed": ("logits",)}
 @dataclass(frozen=True)
 class Writer:
     part: str
-    rows: Array  # [n, D]: what it can add to the stream, up to a factor
-    hook: str  # the activation that says what it does add: factors of its rows [B,T,n] (of a head: [B,T,H,n]) …
-    head: int | None = None
+    rows: Array  # [n, D]: what it can add to the stream, up to a factor; 0 where nothing comes of it
+    hook: str  # the activation that says what it does add
+    W: Array = None  # [n, D]: the weights themselves, that the activation is multiplied by; None: it is what is added
+    head: int | None = None  # of the activation [B,T,H,n]
 
     def wrote(self, value: Array) -> Array:
         """What it adds to the stream where the activation has this value, [B,T,D] or [T,D]."""
-        if self.part in ("embed", "pos_embed"):
-            return value  # … or the very thing
-        return (value if self.head is None else value[:, :, self.head]) @ self.rows
+        value = value if self.head is None else value[:, :, self.head]
+        return value if self.W is None else value @ self.W
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,14 @@ def stages(model: Model) -> list[Stage]:
             for h, wires in enumerate(heads)
             for port, W in zip("qkv", wires[:3], strict=True)
         ]
-        writers = [Writer(parts.head(i, h), wires[3], at + "attn.hook_z", h) for h, wires in enumerate(heads)]
+        each = enumerate(zip(heads, w[at + "attn.W_O"], strict=True))
+        writers = [Writer(parts.head(i, h), wires[3], at + "attn.hook_z", W_O, h) for h, (wires, W_O) in each]
         found.append(Stage(readers, writers, at + "ln1", at + "hook_resid_pre"))
         if model.has_mlp(i):
             ins, outs = mlp_wires(model, i)
             gain = _gain(model, at + "ln2")
             readers = [Reader(parts.mlp(i), port, W, gain) for port, W in ins.items()]
-            writer = Writer(parts.mlp(i), outs, at + "mlp.hook_post")
+            writer = Writer(parts.mlp(i), outs, at + "mlp.hook_post", w[at + "mlp.W_out"])
             found.append(Stage(readers, [writer], at + "ln2", at + "hook_resid_mid"))
     norm, stream = "ln_final" if c.norm_first else "", f"blocks.{c.n_layers - 1}.hook_resid_post" if c.n_layers else ""
     return [*found, Stage([Reader("unembed", "logits", model.W_U, _gain(model, norm))], [], norm, stream)]
