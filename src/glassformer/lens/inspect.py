@@ -92,7 +92,6 @@ Look = Callable[[Subject], Any]
 class View:
     """A way to look at a model."""
 
-    name: str
     look: Look
     gist: Callable[[Any], str] | None = None
 
@@ -104,7 +103,7 @@ def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[Look]
     """Registers a function of a Subject as a view."""
 
     def register(look: Look) -> Look:
-        VIEWS[name] = View(name, look, gist)
+        VIEWS[name] = View(look, gist)
         return look
 
     return register

@@ -96,12 +96,8 @@ def _tokens(s: Subject, found: Any) -> "Figure":
 
 
 @drawn("tokens", "tokens-similarity")
-def _similar_tokens(s: Subject, found: Any) -> "Figure":
-    return embeddings.similarity(found)
-
-
 @drawn("positions", "positions-similarity")
-def _similar_positions(s: Subject, found: Any) -> "Figure":
+def _similarity(s: Subject, found: Any) -> "Figure":
     return embeddings.similarity(found)
 
 
