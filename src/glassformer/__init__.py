@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .lens.compare import compare as compare
     from .lens.explain import explain as explain
     from .lens.inspect import inspect as inspect
+    from .lens.inspect import view as view
     from .lens.interventions.ablate import ablate as ablate
     from .lens.interventions.patch import interchange as interchange
     from .lens.interventions.patch import patch as patch
@@ -64,7 +65,7 @@ FACE = OPEN | {
     "load": "refs", "load_task": "refs", "list": "face", "report": "face", "forward": "model", "Config": "model",
     "Labels": "model", "Model": "model", "Vocabulary": "vocabulary", "Task": "tasks", "Recipe": "training",
     "Training": "training", "Verdict": "verification", "GlassformerError": "errors", "program": "registry",
-    "task": "registry", "blueprint": "registry",
+    "task": "registry", "blueprint": "registry", "view": "lens.inspect",
 }  # fmt: skip
 __all__ = [*FACE]
 
