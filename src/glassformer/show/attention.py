@@ -7,21 +7,18 @@ likes, the one that comes last and was not.
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import GlassformerError
 from ..lens.attention import Alignment, Expected, Steps
 from ..parts import head
-from .style import AMBER, BLUE, COLOURS, GREEN, INK, LINES, ORANGE, PALE, PURPLE, SHARES, SKY, figure, headline, styled
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from .pieces import colour_bar, in_percent, rules
+from .style import AMBER, BLUE, COLOURS, GREEN, INK, LINES, ORANGE, PURPLE, SHARES, SIGNED, SKY, Axes, Figure, drawn
 
 CELL = 0.21  # inches of a token's row
-SIGNED = "RdBu_r"  # map of colours for numbers of both signs
+KEY: dict[str, Any] = {"fraction": 0.04, "pad": 0.02, "aspect": 30, "shrink": 0.7}  # of a bar of colours
 ROLES = {"a": BLUE, "b": SKY, "carry": AMBER, "source": BLUE}
 OTHERS = (GREEN, PURPLE)  # roles that a new task may name
 
@@ -29,7 +26,7 @@ OTHERS = (GREEN, PURPLE)  # roles that a new task may name
 def heatmaps(
     patterns: Any, words: Sequence[str], boundary: int | None = None, names: Mapping[str, str] | None = None,
     title: str = "",
-) -> "Figure":  # fmt: skip
+) -> Figure:  # fmt: skip
     """Patterns [L,H,T,S] of one input, or means: layers from top to bottom, heads from left to right.
 
     Layers of one head are side by side. `boundary`: the position of the first token of the answer. `names`: of heads,
@@ -37,22 +34,21 @@ def heatmaps(
     """
     L, H, T, _ = _check(patterns)
     rows, columns = (L, H) if H > 1 else (1, L)
-    fig, axes = figure(rows, columns, size=_size(rows, columns, T))
-    with styled():
+    with drawn(rows, columns, size=_size(rows, columns, T), title=title) as (fig, axes):
         for ax, (i, h) in zip(axes, np.ndindex(L, H), strict=True):
-            drawn = _heatmap(ax, patterns[i, h], words, boundary, small=columns > 2)
+            image = _heatmap(ax, patterns[i, h], words, boundary, small=columns > 2)
             given = (names or {}).get(f"{i}.{h}")
             name = f"{i}.{h} {given}" if given else head(i, h)
             letters = int(14 * _side(T))  # that fit
             ax.set_title(textwrap.fill(name, letters, max_lines=2, placeholder="…"), fontsize=8 if given else 10)
-        _finish(fig, axes, drawn, title)
+        colour_bar(fig, image, list(axes), label="attention", **KEY)
     return fig
 
 
 def expected_beside(
     patterns: Any, right: Expected, words: Sequence[str], boundary: int | None = None, late: Expected | None = None,
     title: str = "",
-) -> "Figure":  # fmt: skip
+) -> Figure:  # fmt: skip
     """What the task expects, by role, then the patterns [L,H,T,S] with the cells of a, b or the source framed.
 
     `late`: another map to be drawn beside the right one, that of the book.
@@ -61,66 +57,54 @@ def expected_beside(
     maps = [("expected", right), *([("the book's, a row late", late)] if late else [])]
     columns = max(len(maps) + L * H if L * H <= 2 else 3, len(maps))
     rows = -(-(len(maps) + L * H) // columns)
-    fig, axes = figure(rows, columns, size=_size(rows, columns, T))
-    with styled():
+    with drawn(rows, columns, size=_size(rows, columns, T), title=title) as (fig, axes):
         for ax, (name, m) in zip(axes, maps, strict=False):
             _roles(ax, m, words, boundary)
             ax.set_title(name)
         rest = axes[len(maps) :]
         for ax, (i, h) in zip(rest, np.ndindex(L, H), strict=False):
-            drawn = _heatmap(ax, patterns[i, h], words, boundary, small=columns > 2)
+            image = _heatmap(ax, patterns[i, h], words, boundary, small=columns > 2)
             _frame(ax, right.aligned)
             ax.set_title(head(i, h))
         for ax in rest[L * H :]:
             ax.set_visible(False)
-        _finish(fig, axes[: len(maps) + L * H], drawn, title)
+        colour_bar(fig, image, list(axes[: len(maps) + L * H]), label="attention", **KEY)
     return fig
 
 
-def four_steps(s: Steps, boundary: int | None = None, title: str = "") -> "Figure":
+def four_steps(s: Steps, boundary: int | None = None, title: str = "") -> Figure:
     """One head on one input: project, score, mask and softmax, combine."""
-    T = len(s.tokens)
-    width, height = _size(2, 3, T)
-    fig, axes = figure(2, 3, size=(width, height))
-    with styled():
+    title = title or head(s.layer, s.head)
+    with drawn(2, 3, size=_size(2, 3, len(s.tokens)), title=title) as (fig, axes):
         for ax, (name, x) in zip(axes, (("queries", s.q), ("keys", s.k), ("values", s.v)), strict=False):
             _signed(fig, ax, x, s.tokens, f"1 project: {name}")
         _signed(fig, axes[3], s.scores, s.tokens, "2 score: q·k, scaled", keys=True)
-        drawn = _heatmap(axes[4], s.pattern, s.tokens, boundary, small=True)
-        _colourbar(fig, axes[4], drawn)
+        colour_bar(fig, _heatmap(axes[4], s.pattern, s.tokens, boundary, small=True), axes[4], **KEY)
         axes[4].set_title("3 mask, softmax")
         _signed(fig, axes[5], s.z, s.tokens, "4 combine: values, mixed")
-        headline(fig, title or head(s.layer, s.head))
     return fig
 
 
-def bars_from(summaries: Mapping[str, Any], places: Sequence[str], title: str = "") -> "Figure":
+def bars_from(summaries: Mapping[str, Any], places: Sequence[str], title: str = "") -> Figure:
     """Attention from one position, by head: input -> [L,H,S]. Layers from top to bottom, heads from left to right."""
     if not summaries or not len(first := next(iter(summaries.values()))):
         raise GlassformerError("bars of attention — nothing to draw: expected a model with layers, and an input")
     L, H, S = first.shape
-    fig, axes = figure(L, H, size=(max(1.2 + 1.7 * H, 4.0), 1.0 + 1.3 * L), sharex=True, sharey=True)
-    width = 0.8 / len(summaries)
-    with styled():
+    width, size = 0.8 / len(summaries), (max(1.2 + 1.7 * H, 4.0), 1.0 + 1.3 * L)
+    with drawn(L, H, size=size, title=title, sharex=True, sharey=True) as (fig, axes):
         for j, (name, shares) in enumerate(summaries.items()):
             for ax, (i, h) in zip(axes, np.ndindex(L, H), strict=True):
                 x = np.arange(S) - 0.4 + width * (j + 0.5)
                 ax.bar(x, shares[i, h], width, color=COLOURS[j % len(COLOURS)], label=name)
                 ax.set_title(head(i, h), fontweight="normal", fontsize=8)
-                ax.set_ylim(0, 1)
-                ax.set_xticks(range(S), places)
-                ax.tick_params(axis="x", length=0)
-                ax.grid(axis="y", color=PALE, linewidth=0.5)
-                ax.yaxis.set_major_formatter(lambda y, _: f"{y:.0%}")
-        handles, labels = axes[0].get_legend_handles_labels()
-        fig.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-        headline(fig, title)
+                _share_bars(ax, places)
+        _legend_below(fig, axes[0])
     return fig
 
 
 def alignment_bars(
     alignments: Sequence[Alignment], names: Sequence[str] = (), places: Sequence[str] = (), title: str = ""
-) -> "Figure":
+) -> Figure:
     """Share of attention on each role, by answer position: a column for each model, a row for each layer and head.
 
     A tick is what looking at everything alike would put on all roles. `places`: names of the answer positions.
@@ -131,8 +115,7 @@ def alignment_bars(
     if any(a.entropy.shape != (L, H, n) for a in alignments):
         raise GlassformerError("bars of alignment — expected models of as many layers, heads and answer positions")
     size = max(1.6 + 1.7 * len(alignments), 4.5), 1.1 + 1.4 * L * H
-    fig, axes = figure(L * H, len(alignments), size=size, sharex=True, sharey=True)
-    with styled():
+    with drawn(L * H, len(alignments), size=size, title=title, sharex=True, sharey=True) as (fig, axes):
         for at, ax in enumerate(axes):
             row, column = divmod(at, len(alignments))
             a, (i, h) = alignments[column], divmod(row, H)
@@ -143,24 +126,18 @@ def alignment_bars(
                 base += share
             chance = a.chance["expected"]
             ax.hlines(chance, np.arange(n) - 0.36, np.arange(n) + 0.36, color=INK, linewidth=1.2, label="even look")
-            ax.set_ylim(0, 1)
-            ax.yaxis.set_major_formatter(lambda y, _: f"{y:.0%}")
-            ax.grid(axis="y", color=PALE, linewidth=0.5)
-            ax.set_xticks(range(n), places or [str(p) for p in a.positions])
-            ax.tick_params(axis="x", length=0)
+            _share_bars(ax, places or [str(p) for p in a.positions])
             if not row:
                 ax.set_title(names[column] if column < len(names) else "")
             if not column:
                 ax.set_ylabel(f"layer {i}" + (f", head {h}" if H > 1 else ""))
             if row == L * H - 1:
                 ax.set_xlabel("token that is asked for" if places else "position that asks")
-        handles, labels = axes[0].get_legend_handles_labels()
-        fig.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-        headline(fig, title)
+        _legend_below(fig, axes[0])
     return fig
 
 
-def grid(models: Sequence[tuple[str, Any, Sequence[str], int | None]], title: str = "") -> "Figure":
+def grid(models: Sequence[tuple[str, Any, Sequence[str], int | None]], title: str = "") -> Figure:
     """Models one under the other, layers side by side: (name, patterns [L,H,T,S], words, boundary) of each.
 
     Several heads of a layer are drawn as their mean.
@@ -169,26 +146,24 @@ def grid(models: Sequence[tuple[str, Any, Sequence[str], int | None]], title: st
         raise GlassformerError("grid of attention — nothing to draw: expected at least one model")
     shapes = [_check(p) for _, p, _, _ in models]
     columns, T = max(s[0] for s in shapes), max(s[2] for s in shapes)
-    fig, axes = figure(len(models), columns, size=_size(len(models), columns, T))
-    with styled():
+    with drawn(len(models), columns, size=_size(len(models), columns, T), title=title) as (fig, axes):
         for row, (name, patterns, words, boundary) in enumerate(models):
             for i, ax in enumerate(axes[row * columns : (row + 1) * columns]):
                 ax.set_visible(i < len(patterns))
                 if i < len(patterns):
-                    drawn = _heatmap(ax, patterns[i].mean(0), words, boundary, small=columns > 2)
+                    image = _heatmap(ax, patterns[i].mean(0), words, boundary, small=columns > 2)
                     ax.set_title(f"{name}: layer {i}")
-        _finish(fig, axes, drawn, title)
+        colour_bar(fig, image, list(axes), label="attention", **KEY)
     return fig
 
 
 # ── parts ──────────────────────────────────────────────────────────────────────────────────────
-def _heatmap(ax: "Axes", pattern: Any, words: Sequence[str], boundary: int | None, small: bool) -> Any:
-    drawn = ax.imshow(pattern, cmap=SHARES, vmin=0, vmax=1, aspect="auto")
+def _heatmap(ax: Axes, pattern: Any, words: Sequence[str], boundary: int | None, small: bool) -> Any:
     _tokens(ax, words, pattern.shape, boundary, small)
-    return drawn
+    return ax.imshow(pattern, cmap=SHARES, vmin=0, vmax=1, aspect="auto")
 
 
-def _tokens(ax: "Axes", words: Sequence[str], shape: tuple[int, ...], boundary: int | None, small: bool) -> None:
+def _tokens(ax: Axes, words: Sequence[str], shape: tuple[int, ...], boundary: int | None, small: bool) -> None:
     """Tokens on the axes, and the line between what was given and what is written."""
     T, S = shape
     if len(words) not in (T, T + 1) or T != S:
@@ -211,7 +186,7 @@ def _tokens(ax: "Axes", words: Sequence[str], shape: tuple[int, ...], boundary: 
         ax.spines[side].set_visible(False)
 
 
-def _roles(ax: "Axes", right: Expected, words: Sequence[str], boundary: int | None) -> None:
+def _roles(ax: Axes, right: Expected, words: Sequence[str], boundary: int | None) -> None:
     """Cells coloured by role; a cell of two roles has the first."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch
@@ -226,17 +201,17 @@ def _roles(ax: "Axes", right: Expected, words: Sequence[str], boundary: int | No
     ax.legend(handles=handles, loc="upper left", handlelength=1, handleheight=1)  # prompt rows are empty
 
 
-def _frame(ax: "Axes", cells: Any) -> None:
+def _frame(ax: Axes, cells: Any) -> None:
     from matplotlib.patches import Rectangle
 
     for t, s in np.argwhere(cells):
         ax.add_patch(Rectangle((s - 0.5, t - 0.5), 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.1))
 
 
-def _signed(fig: "Figure", ax: "Axes", x: Any, words: Sequence[str], title: str, keys: bool = False) -> None:
+def _signed(fig: Figure, ax: Axes, x: Any, words: Sequence[str], title: str, keys: bool = False) -> None:
     """Numbers of both signs, white at 0."""
     top = float(np.abs(x).max()) or 1.0
-    drawn = ax.imshow(x, cmap=SIGNED, vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
+    image = ax.imshow(x, cmap=SIGNED, vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
     if keys:
         _tokens(ax, words, x.shape, None, small=True)
     else:
@@ -245,18 +220,21 @@ def _signed(fig: "Figure", ax: "Axes", x: Any, words: Sequence[str], title: str,
         ax.set_xticks(range(0, x.shape[1], -(-x.shape[1] // 7)))
         ax.tick_params(length=0)
     ax.set_title(title)
-    _colourbar(fig, ax, drawn)
+    colour_bar(fig, image, ax, **KEY)
 
 
-def _colourbar(fig: "Figure", axes: Any, drawn: Any, label: str = "") -> None:
-    bar: Any = fig.colorbar(drawn, ax=axes, fraction=0.04, pad=0.02, aspect=30, shrink=0.7, label=label)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, labelsize=7)
+def _share_bars(ax: Axes, places: Sequence[str]) -> None:
+    """The axes of bars of shares, one at each place."""
+    ax.set_ylim(0, 1)
+    in_percent(ax.yaxis)
+    rules(ax)
+    ax.set_xticks(range(len(places)), places)
+    ax.tick_params(axis="x", length=0)
 
 
-def _finish(fig: "Figure", axes: "Sequence[Axes]", drawn: Any, title: str) -> None:
-    _colourbar(fig, list(axes), drawn, "attention")
-    headline(fig, title)
+def _legend_below(fig: Figure, ax: Axes) -> None:
+    handles, labels = ax.get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside lower center", ncols=len(labels))
 
 
 def _colours(roles: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import GlassformerError
-from .style import BLUE, GREY, INK, LINES, ORANGE, PALE, SHARES, figure, styled
+from .pieces import colour_bar, in_percent, in_thousands, rules, tokens_named
+from .style import BLUE, GREY, INK, LINES, ORANGE, SHARES, WIDTH, Axes, Figure, drawn
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
+if TYPE_CHECKING:  # PyTorch is not needed to draw what was trained
     from ..training.floor import Floor
     from ..training.loop import Training
 
-WIDTH = 7.5  # inches
 STRIP = 0.19  # inches of a digit's row
 LETTER = 0.051  # inches of a letter of a turning point's name
 AXES = 4.85  # inches from the first step to the last
@@ -28,7 +25,7 @@ DEEP = 1_000.0  # a loss that falls by more than this is drawn on a scale of pow
 
 def training_curves(
     trainings: "Sequence[Training]", floors: "Sequence[Floor]" = (), names: Sequence[str] = (), title: str = ""
-) -> "Figure":
+) -> Figure:
     """A figure of one run, or of several runs of one recipe (each thin, the median bold).
 
     `floors`: losses that mean something, to be drawn as lines. `names`: of the answer's digits.
@@ -40,8 +37,8 @@ def training_curves(
     rows_of_events = _rows_of_events(runs[0]) if len(runs) == 1 else []
     heights = [2.1, 1.7] + [max(0.8, STRIP * digits)] * (digits > 1)  # a single digit is as right as the whole
     size = WIDTH, sum(heights) + 1.1 + 0.15 * len(rows_of_events)
-    fig, axes = figure(len(heights), size=size, sharex=True, gridspec_kw={"height_ratios": heights})
-    with styled():
+    shape: dict[str, Any] = {"sharex": True, "gridspec_kw": {"height_ratios": heights}}
+    with drawn(len(heights), size=size, title=title, **shape) as (fig, axes):
         _loss(axes[0], runs, floors)
         _accuracy(axes[1], runs)
         if digits > 1:
@@ -49,14 +46,12 @@ def training_curves(
         _events(axes[:2], rows_of_events)
         axes[-1].set_xlim(0, max(t.history[-1]["step"] for t in runs))
         axes[-1].set_xlabel("step")
-        axes[-1].xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+        in_thousands(axes[-1].xaxis)
         fig.align_ylabels()
-        if title:
-            fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
     return fig
 
 
-def _loss(ax: "Axes", runs: "list[Training]", floors: "Sequence[Floor]") -> None:
+def _loss(ax: Axes, runs: "list[Training]", floors: "Sequence[Floor]") -> None:
     steps, losses = _draw(ax, runs, "loss", BLUE)
     low, high = np.nanmin(losses), np.nanmax(losses)
     drawn = [f for f in floors if f.loss <= high]
@@ -77,27 +72,27 @@ def _loss(ax: "Axes", runs: "list[Training]", floors: "Sequence[Floor]") -> None
     ax.set_ylabel("training loss")
 
 
-def _accuracy(ax: "Axes", runs: "list[Training]") -> None:
+def _accuracy(ax: Axes, runs: "list[Training]") -> None:
     which = ", median" if len(runs) > 1 else ""
     if all("train_accuracy" in h for t in runs for h in t.history):
         _draw(ax, runs, "train_accuracy", ORANGE, LINES[1], "training rows" + which, each=False)
     _draw(ax, runs, "accuracy", BLUE, LINES[0], "test rows" + which)
     ax.set_ylim(-0.03, 1.05)
-    ax.yaxis.set_major_formatter(lambda y, _: f"{y:.0%}")
+    in_percent(ax.yaxis)
     ax.set_ylabel("all digits right")
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.2)
 
 
-def _strip(fig: "Figure", ax: "Axes", runs: "list[Training]", names: Sequence[str]) -> None:
+def _strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Sequence[str]) -> None:
     """A row for each answer digit, the first said on top; the mean over the runs."""
     longest = max(runs, key=lambda t: len(t.history))
     steps = np.array([h["step"] for h in longest.history], dtype=float)
     shares = np.mean([_forward([h["digits"] for h in t.history], len(steps)) for t in runs], axis=0)  # steps, digits
     edges = np.concatenate([[0.0], steps])  # an evaluation stands for the steps that led to it
     n = shares.shape[1]
-    mesh: Any = ax.pcolormesh(edges, np.arange(n + 1), shares.T, cmap=SHARES, vmin=0, vmax=1, rasterized=True)
+    mesh = ax.pcolormesh(edges, np.arange(n + 1), shares.T, cmap=SHARES, vmin=0, vmax=1, rasterized=True)
     ax.set_ylim(n, 0)
-    ax.set_yticks(np.arange(n) + 0.5, [names[i] if i < len(names) else str(i + 1) for i in range(n)])
+    ax.set_yticks(np.arange(n) + 0.5, tokens_named(names, n))
     ax.tick_params(axis="y", length=0)
     for i in range(1, n):
         ax.axhline(i, color="white", linewidth=1)
@@ -105,15 +100,14 @@ def _strip(fig: "Figure", ax: "Axes", runs: "list[Training]", names: Sequence[st
     x, y = [e.step for e in learned], [e.data["digit"] + 0.5 for e in learned]
     ax.scatter(x, y, s=14, color=ORANGE, edgecolor="white", linewidth=0.6, zorder=3, clip_on=False, label="learned")
     ax.set_ylabel("answer digit")
-    bar: Any = fig.colorbar(mesh, cax=ax.inset_axes((1.018, 0, 0.018, 1)), ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0)
+    beside = ax.inset_axes((1.018, 0, 0.018, 1))
+    colour_bar(fig, mesh, cax=beside, labelsize=8, ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
     if learned:
         ax.legend(loc="center left", bbox_to_anchor=(1.1, 0.5), handletextpad=0.2)
 
 
 def _draw(
-    ax: "Axes", runs: "list[Training]", key: str, colour: str, line: Any = "-", label: str = "", each: bool = True
+    ax: Axes, runs: "list[Training]", key: str, colour: str, line: Any = "-", label: str = "", each: bool = True
 ) -> tuple[Any, Any]:
     """Each run, and the median of several in bold; returns steps [n] and values [runs, n]."""
     longest = max(runs, key=lambda t: len(t.history))
@@ -126,7 +120,7 @@ def _draw(
     middle = np.median(values, axis=0)
     dots = "o" if len(steps) < 3 else ""  # a single point is no line
     ax.plot(steps, middle, color=colour, linestyle=line, label=label, marker=dots, markersize=3)
-    ax.grid(axis="y", color=PALE, linewidth=0.5)
+    rules(ax)
     return steps, values
 
 
@@ -155,7 +149,7 @@ def _rows_of_events(run: "Training") -> list[list[tuple[int, str]]]:
     return rows
 
 
-def _events(axes: "Sequence[Axes]", rows: list[list[tuple[int, str]]]) -> None:
+def _events(axes: Sequence[Axes], rows: list[list[tuple[int, str]]]) -> None:
     for i, row in enumerate(rows):
         for step, text in row:
             for ax in axes:

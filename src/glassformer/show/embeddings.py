@@ -1,63 +1,56 @@
 """Embeddings as figures: where tokens are in the plane that shows most, and which of them point the same way."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..lens.embeddings import Embeddings
-from .style import BLUE, GREY, INK, LINES, ORANGE, PALE, figure, styled
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from .pieces import bare, colour_bar
+from .style import BLUE, INK, LINES, ORANGE, PALE, Axes, Figure, drawn
 
 # where a name may stand beside its point: x and y in points, and what of the name is there
 SIDES = [(0.0, 3.0, "center", "bottom"), (0.0, -4.0, "center", "top"), (4.0, 0.0, "left", "center")]
 SIDES += [(-4.0, 0.0, "right", "center"), (3.0, 3.0, "left", "bottom"), (-3.0, 3.0, "right", "bottom")]
 SIDES += [(3.0, -3.0, "left", "top"), (-3.0, -3.0, "right", "top")]
 WIDE = 240.0  # points, about what the axes have to each side
+KEY: dict[str, Any] = {"shrink": 0.6, "ticks": [-1, 0, 1]}
 NAMED = 40  # so many rows have each a name on the axis; of more, some
 SIMILAR = "RdBu"  # opposite is red, the same is blue; its two ends stay apart for colour-blind people
 
 
-def embedding_map(embeddings: Embeddings, title: str = "", components: tuple[int, int] = (0, 1)) -> "Figure":
+def embedding_map(embeddings: Embeddings, title: str = "", components: tuple[int, int] = (0, 1)) -> Figure:
     """Each row as a point on two principal components, with its name. A thin line goes through the numbers in order."""
-    fig, (ax,) = figure(size=(5.0, 4.4))
-    with styled():
+    with drawn(size=(5.0, 4.4)) as (fig, (ax,)):
         _points(ax, embeddings, components)
         ax.set_title(title or f"{embeddings.what}: principal components")
     return fig
 
 
-def similarity(embeddings: Embeddings, title: str = "") -> "Figure":
+def similarity(embeddings: Embeddings, title: str = "") -> Figure:
     """Cosine similarity of all rows; for positions a line where the answer starts."""
-    fig, (ax,) = figure(size=(5.0, 4.4))
-    with styled():
+    with drawn(size=(5.0, 4.4)) as (fig, (ax,)):
         image = _heat(ax, embeddings)
         ax.set_title(title or f"{embeddings.what}: cosine similarity")
-        _bar(fig, image, [ax])
+        colour_bar(fig, image, ax, labelsize=8, **KEY)
     return fig
 
 
 def before_and_after(
     pair: tuple[Embeddings, Embeddings], title: str = "", names: tuple[str, str] = ("before", "after")
-) -> "Figure":
+) -> Figure:
     """Both figures of two embeddings, one above the other."""
-    fig, axes = figure(2, 2, size=(8.0, 7.2))
-    with styled():
+    with drawn(2, 2, size=(8.0, 7.2), title=title) as (fig, axes):
         for row, (embeddings, name) in enumerate(zip(pair, names, strict=True)):
             _points(axes[2 * row], embeddings, (0, 1))
             image = _heat(axes[2 * row + 1], embeddings)
             axes[2 * row].set_title(name)
             axes[2 * row + 1].set_title(f"{name}: cosine similarity")
-        _bar(fig, image, [axes[1], axes[3]])
-        if title:
-            fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+        colour_bar(fig, image, [axes[1], axes[3]], labelsize=8, **KEY)
     return fig
 
 
-def _points(ax: "Axes", embeddings: Embeddings, components: tuple[int, int]) -> None:
+def _points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) -> None:
     found, numbers = embeddings.pca, embeddings.numbers
     x, y = (_column(found.points, i) for i in components)
     if 2 < len(numbers) <= NAMED:
@@ -102,7 +95,7 @@ def _column(points: Any, i: int) -> Any:
     return points[:, i] if i < points.shape[1] else np.zeros(len(points))
 
 
-def _heat(ax: "Axes", embeddings: Embeddings) -> Any:
+def _heat(ax: Axes, embeddings: Embeddings) -> Any:
     n = len(embeddings.names)
     image = ax.imshow(embeddings.cosine, cmap=SIMILAR, vmin=-1, vmax=1, interpolation="nearest")
     step = 1 if n <= NAMED else 10 * -(-n // 120)
@@ -111,8 +104,7 @@ def _heat(ax: "Axes", embeddings: Embeddings) -> Any:
     steep = n <= NAMED and max(map(len, embeddings.names)) > 2
     ax.set_xticks(at, [embeddings.names[i] for i in at], fontsize=size, rotation=90 if steep else 0)
     ax.set_yticks(at, [embeddings.names[i] for i in at], fontsize=size)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
+    bare(ax)
     if embeddings.boundary is not None:
         for line in (ax.axhline, ax.axvline):
             line(embeddings.boundary - 0.5, color=INK, linewidth=1, linestyle=LINES[1])
@@ -120,9 +112,3 @@ def _heat(ax: "Axes", embeddings: Embeddings) -> Any:
     else:
         ax.set_xlabel(embeddings.what)
     return image
-
-
-def _bar(fig: "Figure", image: Any, axes: "Sequence[Axes]") -> None:
-    bar: Any = fig.colorbar(image, ax=list(axes), shrink=0.6, ticks=[-1, 0, 1])
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, color=GREY)

@@ -1,26 +1,21 @@
 """Modular addition as figures: spectra, neurons by frequency, waves in the logits, losses along a training run."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import GlassformerError
 from ..lens.modular.apart import ONE_FREQUENCY, ModularAnalysis, Waypoint
-from .style import BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, figure, headline, styled
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from .pieces import in_percent, rules
+from .style import BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, Figure, drawn
 
 CURVES = (("full", BLUE, 0), ("restricted", GREEN, 1), ("excluded", ORANGE, 3))  # loss, colour, kind of line
 
 
-def spectrum(analysis: ModularAnalysis, title: str = "") -> "Figure":
+def spectrum(analysis: ModularAnalysis, title: str = "") -> Figure:
     """The power of every frequency in the embedding and in the way to the logits; key frequencies in full colour."""
-    fig, axes = figure(2, size=(7.0, 4.2), sharex=True)
     parts = (("embedding", analysis.embedding), ("way to the logits", analysis.readout))
-    with styled():
+    with drawn(2, size=(7.0, 4.2), title=title, sharex=True) as (fig, axes):
         for ax, (name, found) in zip(axes, parts, strict=True):
             k = np.arange(1, len(found.shares) + 1)
             ax.bar(k, found.shares, 0.8, color=[BLUE if i in analysis.key else PALE for i in k],
@@ -30,22 +25,20 @@ def spectrum(analysis: ModularAnalysis, title: str = "") -> "Figure":
                 ax.annotate(str(i), (i, found.shares[i - 1]), xytext=(0, 1.5), textcoords="offset points", ha="center",
                             fontsize=7, fontweight="bold" if i in analysis.key else "normal")  # fmt: skip
             ax.set_title(f"{name}: {found.share(analysis.key):.0%} in the key frequencies, Gini {found.gini:.2f}")
-            ax.yaxis.set_major_formatter(lambda y, _: f"{y:.0%}")
+            in_percent(ax.yaxis)
             ax.set_ylabel("share of power")
             ax.margins(x=0.01, y=0.12)
         axes[1].set_xlabel("frequency")
-        headline(fig, title)
     return fig
 
 
-def neurons(analysis: ModularAnalysis, title: str = "") -> "Figure":
+def neurons(analysis: ModularAnalysis, title: str = "") -> Figure:
     """Each neuron's best frequency and how much of the neuron it explains; a panel a layer."""
     if not analysis.neurons:
         raise GlassformerError("neurons — the model has no neurons to draw")
     layers = analysis.neurons
-    fig, axes = figure(len(layers), size=(7.0, 0.6 + 2.1 * len(layers)), sharex=True)
     jitter = np.random.default_rng(0)
-    with styled():
+    with drawn(len(layers), size=(7.0, 0.6 + 2.1 * len(layers)), title=title, sharex=True) as (fig, axes):
         for ax, fit in zip(axes, layers, strict=True):
             single = fit.share >= ONE_FREQUENCY
             x = fit.frequency + jitter.uniform(-0.28, 0.28, len(fit.frequency))
@@ -56,24 +49,22 @@ def neurons(analysis: ModularAnalysis, title: str = "") -> "Figure":
                 ax.annotate(f"{n}", (k, 1.02), ha="center", va="bottom", fontsize=7, annotation_clip=False)
             ax.set_ylim(0, 1.12)
             ax.set_yticks([0, 0.25, 0.5, 0.75, 1])
-            ax.yaxis.set_major_formatter(lambda y, _: f"{y:.0%}")
+            in_percent(ax.yaxis)
             ax.set_xlim(-0.7, len(analysis.embedding.shares) + 0.7)
             text = f"{fit.single:.1%} of {len(fit.share)} neurons keep to one frequency"
             ax.set_title(f"layer {fit.layer}: {text}", pad=8)
         axes[-1].set_xlabel("the frequency that explains most of a neuron (0: it never changes)")
         fig.supylabel("share of the neuron's variance", fontsize=9)
-        headline(fig, title)
     return fig
 
 
-def wave_plane(analysis: ModularAnalysis, title: str = "") -> "Figure":
+def wave_plane(analysis: ModularAnalysis, title: str = "") -> Figure:
     """Power of the logits by frequency in a and in b: waves of a + b are on the diagonal."""
-    fig, (ax,) = figure(size=(5.0, 4.3))
-    power = analysis.plane / max(analysis.plane.sum(), 1e-300)
-    with styled():
-        low = 1e-6
+    power, low = analysis.plane / max(analysis.plane.sum(), 1e-300), 1e-6
+    with drawn(size=(5.0, 4.3)) as (fig, (ax,)):
         image = ax.imshow(np.log10(np.maximum(power, low)), cmap=SHARES, vmin=np.log10(low), vmax=0, origin="lower")
-        _percent_bar(fig, image, ax, [-6, -4, -2, 0])
+        bar = fig.colorbar(image, ax=ax, shrink=0.7, ticks=[-6, -4, -2, 0], format=lambda t, _: f"{100 * 10.0**t:g} %")
+        bar.outline.set_visible(False)
         n = len(power)
         at = [0, *(k for k in analysis.key if k > 2)] if len(analysis.key) <= 8 else list(range(0, n, 10))
         ax.set_xticks(at, map(str, at), fontsize=7)
@@ -84,39 +75,37 @@ def wave_plane(analysis: ModularAnalysis, title: str = "") -> "Figure":
     return fig
 
 
-def right_logits(analyses: Sequence[tuple[str, ModularAnalysis]], title: str = "") -> "Figure":
+def right_logits(analyses: Sequence[tuple[str, ModularAnalysis]], title: str = "") -> Figure:
     """The right answer's logit by a + b and a − b, each model on its own scale: a pizza has stripes, a clock none."""
-    n = len(analyses)
-    fig, axes = figure(1, n, size=(0.4 + 2.4 * n, 2.8))
-    with styled():
-        import matplotlib
+    import matplotlib
 
+    n = len(analyses)
+    with drawn(1, n, size=(0.4 + 2.4 * n, 2.8), title=title) as (fig, axes):
         colours = matplotlib.colormaps["cividis"].resampled(24)  # no more can be told apart, and the file is smaller
         for ax, (name, analysis) in zip(axes, analyses, strict=True):
             p = analysis.p
             a, b = np.indices((p, p))
             square = np.full((p, p), np.nan)
             square[(a - b) % p, (a + b) % p] = analysis.right  # for odd p every cell has one pair
-            image: Any = ax.imshow(square, cmap=colours, origin="lower", interpolation="nearest")
-            bar: Any = fig.colorbar(image, ax=ax, shrink=0.7)
+            image = ax.imshow(square, cmap=colours, origin="lower", interpolation="nearest")
+            bar = fig.colorbar(image, ax=ax, shrink=0.7)
             bar.outline.set_visible(False)
             ax.set_title(f"{name}\ndistance irrelevance {analysis.irrelevance:.2f}", fontsize=8)
             ax.set_xlabel("(a + b) mod p")
             ax.set_xticks([0, p // 2, p - 1])
             ax.set_yticks([0, p // 2, p - 1])
         axes[0].set_ylabel("(a − b) mod p")
-        headline(fig, title)
     return fig
 
 
-def loss_curves(history: Sequence[Waypoint], title: str = "") -> "Figure":
+def loss_curves(history: Sequence[Waypoint], title: str = "") -> Figure:
     """Full, restricted and excluded loss along a run, and below them the spectrum's Gini and the squared weights."""
     if len(history) < 2:
         raise GlassformerError(f"losses — expected at least two checkpoints to draw a line, got {len(history)}")
-    fig, axes = figure(3, size=(7.0, 5.6), sharex=True, gridspec_kw={"height_ratios": [2.4, 1, 1]})
+    heights = {"height_ratios": [2.4, 1, 1]}
     steps = [h.step for h in history]
     known = "train" in history[0].losses
-    with styled():
+    with drawn(3, size=(7.0, 5.6), title=title, sharex=True, gridspec_kw=heights) as (fig, axes):
         for name, colour, line in CURVES:
             values = [getattr(h.losses["train" if known and name == "excluded" else "all"], name) for h in history]
             label = f"{name} (training pairs)" if known and name == "excluded" else f"{name} (all pairs)"
@@ -127,21 +116,12 @@ def loss_curves(history: Sequence[Waypoint], title: str = "") -> "Figure":
         axes[0].set_yscale("log")
         axes[0].set_ylabel("loss")
         axes[0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.4)
-        _line(axes[1], steps, [h.gini for h in history], "Gini of the\nembedding's waves")
-        _line(axes[2], steps, [h.squares for h in history], "sum of\nsquared weights")
+        axes[1].plot(steps, [h.gini for h in history], color=INK)
+        axes[1].set_ylabel("Gini of the\nembedding's waves", fontsize=8)
+        axes[2].plot(steps, [h.squares for h in history], color=INK)
+        axes[2].set_ylabel("sum of\nsquared weights", fontsize=8)
         axes[2].set_ylim(0, None)
         axes[-1].set_xlabel("step")
         for ax in axes:
-            ax.grid(axis="y", color=PALE, linewidth=0.5)
-        headline(fig, title)
+            rules(ax)
     return fig
-
-
-def _line(ax: "Axes", x: Sequence[int], y: Sequence[float], label: str) -> None:
-    ax.plot(x, y, color=INK)
-    ax.set_ylabel(label, fontsize=8)
-
-
-def _percent_bar(fig: "Figure", image: Any, ax: "Axes", ticks: list[int]) -> None:
-    bar: Any = fig.colorbar(image, ax=ax, shrink=0.7, ticks=ticks, format=lambda t, _: f"{100 * 10.0**t:g} %")
-    bar.outline.set_visible(False)

@@ -1,22 +1,17 @@
 """Figures of what was done to models: parts taken out, activations patched, heads interchanged; two side by side."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..errors import GlassformerError
-from .style import AMBER, BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, figure, headline, styled
+from ..lens.compare import Comparison
+from ..lens.interventions.ablate import Ablated
+from ..lens.interventions.patch import Interchange, PatchGrid
+from .pieces import cells, percent, rules
+from .style import AMBER, BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, WIDTH, Axes, Figure, drawn
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from ..lens.compare import Comparison
-    from ..lens.interventions.ablate import Ablated
-    from ..lens.interventions.patch import Interchange, PatchGrid
-
-WIDTH = 7.5  # inches
 ROW = 0.3  # inches of a part's row
 MEANINGS = {"column": BLUE, "source": BLUE, "carry": AMBER, "both": GREEN, "stays": PALE, "other": GREY}
 WORDS = {
@@ -27,7 +22,7 @@ ON_DARK = {BLUE, GREEN, GREY}
 SHOWN = 4  # heads of each model in the figure of a comparison
 
 
-def ablation_bars(ablated: "Sequence[Ablated]", names: Sequence[str] = (), title: str = "") -> "Figure":
+def ablation_bars(ablated: Sequence[Ablated], names: Sequence[str] = (), title: str = "") -> Figure:
     """One row a part: the share of rows that are still right, and beside it that of each answer token.
 
     `names`: of the answer tokens. Rows of several ways (zero, mean) may follow each other.
@@ -36,11 +31,11 @@ def ablation_bars(ablated: "Sequence[Ablated]", names: Sequence[str] = (), title
         raise GlassformerError("ablation bars — nothing to draw: expected at least one part")
     n = len(ablated[0].score.positions)
     size = WIDTH, 1.15 + ROW * len(ablated)
-    fig, (bars, strip) = figure(1, 2, size=size, sharey=True, gridspec_kw={"width_ratios": [3, max(1.5, 0.6 * n)]})
-    with styled():
+    shape: dict[str, Any] = {"sharey": True, "gridspec_kw": {"width_ratios": [3, max(1.5, 0.6 * n)]}}
+    with drawn(1, 2, size=size, title=title, **shape) as (fig, (bars, strip)):
         for y, a in enumerate(ablated):
             bars.barh(y, a.score.accuracy, 0.66, color=BLUE if a.how else SKY)
-            bars.annotate(_percent(a.score.accuracy), (a.score.accuracy, y), xytext=(4, 0), va="center", fontsize=8,
+            bars.annotate(percent(a.score.accuracy, 2), (a.score.accuracy, y), xytext=(4, 0), va="center", fontsize=8,
                           textcoords="offset points")  # fmt: skip
         bars.set_xlim(0, 1.17)
         bars.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
@@ -48,38 +43,34 @@ def ablation_bars(ablated: "Sequence[Ablated]", names: Sequence[str] = (), title
         bars.set_yticks(range(len(ablated)), [_part(a) for a in ablated])
         bars.tick_params(axis="y", length=0)
         bars.spines["left"].set_visible(False)
-        bars.grid(axis="x", color=PALE, linewidth=0.5)
+        rules(bars, "x")
         bars.set_ylim(len(ablated) - 0.5, -0.5)
         _cells(strip, np.array([a.score.positions for a in ablated]), lambda x: f"{100 * x:.0f}" if x < 1 else "100")
         strip.set_xticks(range(n), list(names) or [f"y{i + 1}" for i in range(n)], fontsize=7)
         strip.set_xlabel("each token of the answer right, %")
         strip.tick_params(length=0)
-        headline(fig, title)
     return fig
 
 
-def patch_heatmap(sweep: "PatchGrid", title: str = "") -> "Figure":
+def patch_heatmap(sweep: PatchGrid, title: str = "") -> Figure:
     """The recovered share for every place of a sweep: layers by positions, or by heads."""
     values = sweep.values
     width = min(WIDTH, 1.6 + 0.48 * values.shape[1])
-    fig, (ax,) = figure(size=(max(width, 3.4), 1.2 + 0.36 * len(values)))
-    with styled():
+    with drawn(size=(max(width, 3.4), 1.2 + 0.36 * len(values)), title=title) as (fig, (ax,)):
         _cells(ax, values, lambda x: "0" if abs(x) < 0.005 else f"{x:.2f}")
         ax.set_xticks(range(values.shape[1]), sweep.columns)
         ax.set_yticks(range(len(values)), sweep.rows)
         ax.tick_params(length=0)
         ax.set_xlabel(f"{sweep.what}: share brought back")
-        headline(fig, title)
     return fig
 
 
-def interchange_bars(tests: "Sequence[Interchange]", names: Sequence[str] = (), title: str = "") -> "Figure":
+def interchange_bars(tests: Sequence[Interchange], names: Sequence[str] = (), title: str = "") -> Figure:
     """One row for each part and answer token: which explanation foretold what came out. `names`: of answer tokens."""
     rows = [(t, m) for t in tests for m in t.moved]
     if not rows:
         raise GlassformerError("interchange bars — nothing to draw: no test had a case")
-    fig, (ax,) = figure(size=(WIDTH, 1.1 + 0.24 * len(rows) + 0.12 * len(tests)))
-    with styled():
+    with drawn(size=(WIDTH, 1.1 + 0.24 * len(rows) + 0.12 * len(tests)), title=title) as (fig, (ax,)):
         ticks, y, before = [], 0.0, rows[0][0]
         for test, m in rows:
             y += 0.5 * (test is not before)  # a gap between parts
@@ -105,11 +96,10 @@ def interchange_bars(tests: "Sequence[Interchange]", names: Sequence[str] = (), 
         handles = [ax.barh(-9, 0, color=MEANINGS[name]) for name in there]  # beyond the limits
         ax.legend(handles, [WORDS[name] for name in there], loc="lower left", bbox_to_anchor=(0, 1), ncols=len(there),
                   handlelength=1.0, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
-        headline(fig, title)
     return fig
 
 
-def comparison(c: "Comparison", title: str = "") -> "Figure":
+def comparison(c: Comparison, title: str = "") -> Figure:
     """A row for each model: its attention on one input, and which answer tokens move when one token is swapped.
 
     Below: how much attention the heads of both have in common, and the margins.
@@ -119,9 +109,9 @@ def comparison(c: "Comparison", title: str = "") -> "Figure":
     shown = [p.reshape(-1, *p.shape[-2:])[:SHOWN] for p in c.attention.patterns]
     swaps = c.swapped is not None and (c.swapped.question or c.swapped.written) is not None
     columns = max(3, *(len(p) + swaps for p in shown))
-    fig, axes = figure(3, columns, size=(2.45 * columns, 7.4), gridspec_kw={"height_ratios": [1, 1, 0.8]})
-    grid = np.array(axes).reshape(3, columns)
-    with styled():
+    title, heights = title or f"{c.names[0]} and {c.names[1]}: {c.task}", {"height_ratios": [1, 1, 0.8]}
+    with drawn(3, columns, size=(2.45 * columns, 7.4), title=title, gridspec_kw=heights) as (fig, axes):
+        grid = np.array(axes).reshape(3, columns)
         for side, patterns in enumerate(shown):
             for h, ax in enumerate(grid[side]):
                 if h < len(patterns):
@@ -136,11 +126,10 @@ def comparison(c: "Comparison", title: str = "") -> "Figure":
         for ax in grid[2, 1:]:
             ax.remove()
         _margins(fig.add_subplot(grid[2, 0].get_gridspec()[2, 1:]), c)
-        headline(fig, title or f"{c.names[0]} and {c.names[1]}: {c.task}")
     return fig
 
 
-def _attention(ax: "Axes", pattern: Any, words: Sequence[str], title: str) -> None:
+def _attention(ax: Axes, pattern: Any, words: Sequence[str], title: str) -> None:
     ax.imshow(pattern, cmap=SHARES, vmin=0, vmax=1)
     if len(words) <= 24:
         ax.set_xticks(range(len(words)), words, fontsize=7)
@@ -149,7 +138,7 @@ def _attention(ax: "Axes", pattern: Any, words: Sequence[str], title: str) -> No
     ax.set_title(title, fontsize=9)
 
 
-def _swaps(ax: "Axes", c: "Comparison", side: int) -> None:
+def _swaps(ax: Axes, c: Comparison, side: int) -> None:
     """Answer tokens by swapped positions: the share of texts in which the swap moves the token."""
     assert c.swapped and c.attention
     moved, words = np.ma.masked_invalid(c.swapped.moved[side]), c.attention.words
@@ -164,7 +153,7 @@ def _swaps(ax: "Axes", c: "Comparison", side: int) -> None:
     ax.set_xlabel("swapped: the token in this place", fontsize=8)
 
 
-def _overlap(ax: "Axes", c: "Comparison") -> None:
+def _overlap(ax: Axes, c: Comparison) -> None:
     assert c.attention
     values = c.attention.overlap[: 2 * SHOWN, : 2 * SHOWN]
     _cells(ax, values, lambda x: f"{x:.2f}")
@@ -175,7 +164,7 @@ def _overlap(ax: "Axes", c: "Comparison") -> None:
     ax.set_title("attention in common", fontsize=9)
 
 
-def _margins(ax: "Axes", c: "Comparison") -> None:
+def _margins(ax: Axes, c: Comparison) -> None:
     """Margins in units of their median: logits of two models have no common scale."""
     styles = ((BLUE, LINES[0]), (ORANGE, LINES[1]))
     units = []
@@ -196,20 +185,13 @@ def _margins(ax: "Axes", c: "Comparison") -> None:
     ax.legend(loc="upper left", fontsize=7, borderaxespad=0.1)
 
 
-def _cells(ax: "Axes", values: Any, text: Any) -> None:
-    """A map of shares with the number in every cell."""
-    ax.imshow(np.nan_to_num(values), cmap=SHARES, vmin=0, vmax=1, aspect="auto")
-    for (y, x), value in np.ndenumerate(values):
-        ax.text(x, y, text(value), ha="center", va="center", fontsize=7, color="white" if value > 0.5 else INK)
+def _cells(ax: Axes, values: Any, text: Callable[[float], str]) -> None:
+    """A map of shares with the number in every cell, without a frame."""
+    cells(ax, values, text, dark=0.5)
     for side in ("left", "bottom"):
         ax.spines[side].set_visible(False)
 
 
-def _part(a: "Ablated") -> str:
+def _part(a: Ablated) -> str:
     name = a.name.partition(":")[0]  # what follows the colon is a sentence
     return " ".join(filter(None, (a.what, f"({name})" if name else "", a.how)))
-
-
-def _percent(share: float) -> str:
-    """Rounded down, so that only what is whole is called 100 %."""
-    return "100 %" if share >= 1 else f"{np.floor(round(share * 10_000, 6)) / 100:.2f} %"

@@ -1,37 +1,31 @@
 """Figures of the stream: how it grows, what norms do to it, what an activation does and which neurons fire."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ..arrays import Array
 from ..errors import GlassformerError
-from ..lens.stream import activation_curve
-from .style import BLUE, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, figure, headline, styled
+from ..lens.stream import Firing, Histogram, NormStatistics, StreamNorms, activation_curve
+from .pieces import bare, colour_bar, in_percent, rules, tokens_named
+from .style import BLUE, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, WIDTH, Axes, Figure, drawn
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from ..arrays import Array
-    from ..lens.stream import Firing, Histogram, NormStatistics, StreamNorms
-
-WIDTH = 7.5  # inches
 DEEP = 1_000.0  # sizes that differ by more than this are drawn on a scale of powers
 WORDS = {"relu": "ReLU", "gelu": "GELU", "gelu_new": "GELU (tanh)", "silu": "SiLU"}
 APART = 10.0  # histograms whose widths differ by more than this have axes of their own
 RARE = 0.001  # of the values are left out at each end of an axis
 
 
-def growth(with_residual: "StreamNorms", without: "StreamNorms | None" = None, title: str = "") -> "Figure":
+def growth(with_residual: StreamNorms, without: StreamNorms | None = None, title: str = "") -> Figure:
     """The stream's length after each part: the mean over positions bold, each position thin."""
-    fig, (ax, wrote) = figure(1, 2, size=(WIDTH, 3.2), sharey=True, gridspec_kw={"width_ratios": [3, 2]})
     runs: list[tuple[StreamNorms, str, Any, str]] = [(with_residual, BLUE, LINES[0], "with residuals")]
     if without is not None:
         runs.append((without, ORANGE, LINES[1], "without"))
     parts = with_residual.parts
     at = np.arange(len(parts))
-    with styled():
+    shape: dict[str, Any] = {"size": (WIDTH, 3.2), "sharey": True, "gridspec_kw": {"width_ratios": [3, 2]}}
+    with drawn(1, 2, title=title, **shape) as (fig, (ax, wrote)):
         for run, colour, line, label in runs:
             ax.plot(at, run.after, color=colour, alpha=0.25, linewidth=0.7)
             ax.plot(at, run.after.mean(1), "o", color=colour, linestyle=line, markersize=3.5, label=label)
@@ -51,17 +45,15 @@ def growth(with_residual: "StreamNorms", without: "StreamNorms | None" = None, t
         wrote.set_xticks(at, parts, rotation=30, ha="right")
         wrote.set_title("what the part wrote")
         for panel in (ax, wrote):
-            panel.grid(axis="y", color=PALE, linewidth=0.5)
-        headline(fig, title)
+            rules(panel)
     return fig
 
 
-def norm_histograms(statistics: "Sequence[NormStatistics]", title: str = "") -> "Figure":
+def norm_histograms(statistics: Sequence[NormStatistics], title: str = "") -> Figure:
     """What goes into each norm (left) and what comes out (right), a row for each norm."""
     if not statistics:
         raise GlassformerError("norms — nothing to draw: expected at least one")
-    fig, axes = figure(len(statistics), 2, size=(WIDTH, 0.7 + 1.3 * len(statistics)))
-    with styled():
+    with drawn(len(statistics), 2, size=(WIDTH, 0.7 + 1.3 * len(statistics)), title=title) as (fig, axes):
         for side, title_, colour in ((0, "before the norm", SKY), (1, "after it, gain and bias included", BLUE)):
             column = axes[side::2]
             column[0].set_title(title_)
@@ -75,11 +67,10 @@ def norm_histograms(statistics: "Sequence[NormStatistics]", title: str = "") -> 
         for ax, s in zip(axes[::2], statistics, strict=True):
             ax.set_ylabel(" ".join(reversed(s.name.removeprefix("blocks.").split("."))))
         fig.align_ylabels()
-        headline(fig, title)
     return fig
 
 
-def _histogram(ax: "Axes", h: "Histogram", colour: str) -> None:
+def _histogram(ax: Axes, h: Histogram, colour: str) -> None:
     ax.stairs(h.counts, h.edges, fill=True, color=colour)
     ax.axvline(0, ymax=1 / 1.4, color=GREY, linewidth=0.6)
     ax.set_ylim(0, 1.4 * max(int(h.counts.max()), 1))  # room for words
@@ -87,14 +78,14 @@ def _histogram(ax: "Axes", h: "Histogram", colour: str) -> None:
     ax.spines["left"].set_visible(False)
 
 
-def _middle(h: "Histogram") -> tuple[float, float]:
+def _middle(h: Histogram) -> tuple[float, float]:
     """From where to where all but the rarest values are."""
     below = np.cumsum(h.counts) / max(int(h.counts.sum()), 1)
     first, last = int((below < RARE).sum()), int((below < 1 - RARE).sum())
     return float(h.edges[first]), float(h.edges[min(last + 1, len(h.edges) - 1)])
 
 
-def _same_axis(axes: "Sequence[Axes]", ranges: Sequence[tuple[float, float]]) -> None:
+def _same_axis(axes: Sequence[Axes], ranges: Sequence[tuple[float, float]]) -> None:
     """One range for all if they are comparable, else each its own."""
     widths = [high - low for low, high in ranges]
     together = max(widths) <= APART * min(widths)
@@ -103,36 +94,36 @@ def _same_axis(axes: "Sequence[Axes]", ranges: Sequence[tuple[float, float]]) ->
         ax.set_xlim(*(common if together else own))
 
 
-def neurons(firing: "Firing", activation: str = "gelu", names: Sequence[str] = (), title: str = "") -> "Figure":
+def neurons(firing: Firing, activation: str = "gelu", names: Sequence[str] = (), title: str = "") -> Figure:
     """The activation with what its neurons really get; how often each neuron fires, by answer token and class.
 
     Neurons are sorted by how often they fire. `names`: of the answer's tokens.
     """
     classes = [k for k in firing.classes if k]
     heights = [2.2, 1.3, max(0.6, 0.2 * len(firing.positions))] + [max(0.6, 0.2 * len(classes))] * (len(classes) > 1)
-    fig, axes = figure(len(heights), size=(WIDTH, sum(heights) + 1.4), gridspec_kw={"height_ratios": heights})
     order = np.argsort(-firing.share, kind="stable")
-    n = len(order)
-    with styled():
+    n, size = len(order), (WIDTH, sum(heights) + 1.4)
+    with drawn(len(heights), size=size, title=title, gridspec_kw={"height_ratios": heights}) as (fig, axes):
         _activation(axes[0], firing.pre, activation)
         axes[1].bar(np.arange(n), firing.share[order], 1.0, color=BLUE, edgecolor="white", linewidth=0.3 * (n < 200))
         axes[1].set_ylim(0, 1)
-        axes[1].yaxis.set_major_formatter(lambda y, _: f"{y:.0%}")
+        in_percent(axes[1].yaxis)
         axes[1].set_ylabel("fires")
         axes[1].set_title(f"the {n:,} neurons of layer {firing.layer}, sorted by how often they fire")
-        labels = [names[i] if i < len(names) else str(i + 1) for i in range(len(firing.positions))]
+        labels = tokens_named(names, len(firing.positions))
         _strip(axes[2], firing.by_position[:, order], labels, "by token of the answer")
         if len(classes) > 1:
             _strip(axes[3], np.stack([firing.classes[k] for k in classes])[:, order], classes, "by class of input")
         for ax in axes[1:]:
             ax.set_xlim(-0.5, n - 0.5)
             ax.set_xticks([])
-        _key(fig, axes[2])
-        headline(fig, title)
+        beside = axes[2].inset_axes((1.01, 0, 0.012, 1))
+        key = colour_bar(fig, axes[2].images[0], cax=beside, ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
+        key.ax.tick_params(labelcolor=INK)
     return fig
 
 
-def _activation(ax: "Axes", pre: "Histogram", name: str) -> None:
+def _activation(ax: Axes, pre: Histogram, name: str) -> None:
     low, high = _middle(pre)
     x, y = activation_curve(name, min(low, -3.0), max(high, 3.0))
     behind = ax.twinx()
@@ -155,16 +146,8 @@ def _activation(ax: "Axes", pre: "Histogram", name: str) -> None:
     ax.legend(loc="upper left")
 
 
-def _strip(ax: "Axes", shares: "Array", labels: Sequence[str], title: str) -> None:
+def _strip(ax: Axes, shares: Array, labels: Sequence[str], title: str) -> None:
     ax.imshow(shares, cmap=SHARES, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     ax.set_yticks(range(len(labels)), labels)
-    ax.tick_params(length=0)
-    ax.spines[:].set_visible(False)
+    bare(ax)
     ax.set_title(title, fontweight="normal")
-
-
-def _key(fig: "Figure", ax: "Axes") -> None:
-    image = ax.images[0]
-    bar: Any = fig.colorbar(image, cax=ax.inset_axes((1.01, 0, 0.012, 1)), ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, labelsize=7, labelcolor=INK)

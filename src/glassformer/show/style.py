@@ -3,12 +3,13 @@
 Colours are those of Okabe and Ito. Figures are made without pyplot: no window, and nothing that one figure leaves to
 the next.
 
-    fig, (top, bottom) = figure(rows=2)
-    top.plot(x, y, color=BLUE)
+    with drawn(rows=2, title="Learning") as (fig, (top, bottom)):
+        top.plot(x, y, color=BLUE)
     save(fig, "curves.png")
 """
 
 import contextlib
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +18,19 @@ from ..errors import GlassformerError
 from ..records import write_atomically
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.axis import Axis as Axis
+    from matplotlib.figure import Figure as Figure
+else:  # Matplotlib is imported when a figure is drawn and not before
+    Axes = Axis = Figure = Any
 
 INK, GREY, PALE = "#222222", "#767676", "#d9d9d9"
 BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER)
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))  # what tells lines apart where colour does not
 SHARES = "Blues"  # map of colours for shares from 0 to 1: lightness alone tells them apart
+SIGNED = "RdBu_r"  # and for numbers on both sides of 0
+WIDTH = 7.5  # inches of most figures
 KINDS = ("png", "svg", "pdf")
 DPI = 160
 
@@ -63,7 +69,7 @@ def styled() -> Iterator[None]:
 
 def figure(
     rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), **options: Any
-) -> "tuple[Figure, Sequence[Axes]]":
+) -> tuple[Figure, Sequence[Axes]]:
     """A figure of `size` inches, and its axes in reading order. Options as of Matplotlib's `subplots`."""
     from matplotlib.figure import Figure
 
@@ -73,16 +79,20 @@ def figure(
     return fig, list(axes.flat)
 
 
-def headline(fig: "Figure", title: str) -> None:
-    """A title above all axes of a figure, if there is one."""
-    if title:
-        fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+@contextlib.contextmanager
+def drawn(
+    rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), title: str = "", **options: Any
+) -> Iterator[tuple[Figure, Sequence[Axes]]]:
+    """The same, to be drawn on within the block, in the style; then a title above all axes, if there is one."""
+    fig, axes = figure(rows, columns, size, **options)
+    with styled():
+        yield fig, axes
+        if title:
+            fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
 
 
-def save(fig: "Figure", path: str | Path) -> Path:
+def save(fig: Figure, path: str | Path) -> Path:
     """Writes a figure; the same figure gives the same bytes."""
-    import io
-
     path = check_path(path)
     kind = path.suffix[1:].lower()
     undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})

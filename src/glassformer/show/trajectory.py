@@ -6,48 +6,42 @@
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import GlassformerError
-from .style import COLOURS, LINES, PALE, figure, styled
+from .pieces import in_thousands, rules
+from .style import COLOURS, LINES, WIDTH, Axes, Figure, drawn
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-WIDTH, PANEL = 7.5, 1.55  # inches
+PANEL = 1.55  # inches
 MOST = 12  # lines in a panel that can be told apart; of more, the mean and the range are drawn
 
 
 def measure_curves(
     steps: Sequence[int], values: Mapping[str, Any], names: Mapping[str, Sequence[str]] | None = None, title: str = ""
-) -> "Figure":
+) -> Figure:
     """`values`: measure -> numbers [n], or [n, k] for k lines. `names`: measure -> names of its k lines."""
-    drawn = {name: np.asarray(v, dtype=float) for name, v in values.items()}
-    if not drawn or not len(steps):
+    found = {name: np.asarray(v, dtype=float) for name, v in values.items()}
+    if not found or not len(steps):
         raise GlassformerError("curves — nothing to draw: expected at least one measure and one step")
-    for name, v in drawn.items():
+    for name, v in found.items():
         if v.ndim not in (1, 2) or len(v) != len(steps):
             n = len(steps)
             raise GlassformerError(f"curves — {name}: expected numbers [{n}] or [{n}, k], got shape {list(v.shape)}")
-    fig, axes = figure(len(drawn), size=(WIDTH, 0.9 + PANEL * len(drawn)), sharex=True)
-    with styled():
-        for ax, (name, v) in zip(axes, drawn.items(), strict=True):
+    with drawn(len(found), size=(WIDTH, 0.9 + PANEL * len(found)), title=title, sharex=True) as (fig, axes):
+        for ax, (name, v) in zip(axes, found.items(), strict=True):
             _panel(ax, steps, v, (names or {}).get(name, ()))
             ax.set_ylabel(name)
         axes[-1].set_xlabel("step")
-        axes[-1].xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+        in_thousands(axes[-1].xaxis)
         if len(steps) > 1:
             axes[-1].set_xlim(min(steps), max(steps))
         fig.align_ylabels()
-        if title:
-            fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
     return fig
 
 
-def _panel(ax: "Axes", steps: Sequence[int], v: Any, names: Sequence[str]) -> None:
+def _panel(ax: Axes, steps: Sequence[int], v: Any, names: Sequence[str]) -> None:
     lines = v[:, None] if v.ndim == 1 else v                                   # n k
     dots = "o" if len(steps) < 3 else ""  # a single point is no line
     if lines.shape[1] > MOST:
@@ -60,7 +54,6 @@ def _panel(ax: "Axes", steps: Sequence[int], v: Any, names: Sequence[str]) -> No
                     marker=dots, markersize=3, label=label)  # fmt: skip
     if lines.shape[1] > 1:
         ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.2, ncols=1 + (lines.shape[1] > 6))
-    shares = np.isfinite(lines).all() and lines.min() >= 0 and lines.max() <= 1
-    if shares:
+    if np.isfinite(lines).all() and lines.min() >= 0 and lines.max() <= 1:  # shares
         ax.set_ylim(-0.03, 1.05)
-    ax.grid(axis="y", color=PALE, linewidth=0.5)
+    rules(ax)

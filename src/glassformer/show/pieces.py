@@ -1,0 +1,67 @@
+"""Pieces that many figures have: rules, bars with names, maps with numbers in their cells, keys to colours."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from .style import INK, PALE, SHARES, SIGNED, Axes, Axis, Figure
+
+
+def rules(ax: Axes, axis: Literal["x", "y"] = "y") -> None:
+    """Pale lines behind all else, to measure against."""
+    ax.grid(axis=axis, color=PALE, linewidth=0.5)
+
+
+def bare(ax: Axes) -> None:
+    """No frame and no ticks: for maps, whose cells say where they end."""
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+
+
+def in_percent(axis: Axis) -> None:
+    axis.set_major_formatter(lambda x, _: f"{x:.0%}")
+
+
+def in_thousands(axis: Axis) -> None:
+    axis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+
+
+def rows_named(ax: Axes, names: Sequence[str]) -> None:
+    """Names beside rows of bars, the first on top."""
+    ax.set_yticks(range(len(names)), names)
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+
+
+def tokens_named(names: Sequence[str], n: int) -> list[str]:
+    """The names of n tokens of an answer: those that were given, then numbers from 1."""
+    return [names[i] if i < len(names) else str(i + 1) for i in range(n)]
+
+
+def cells(
+    ax: Axes, values: Any, text: Callable[[float], str], dark: float = 0.6, most: float | None = None, **options: Any
+) -> Any:
+    """A map with the number in every cell, white where it is dark: of shares, or of numbers from -most to most."""
+    scale: dict[str, Any] = {"cmap": SHARES, "vmin": 0, "vmax": 1}
+    if most:
+        scale = {"cmap": SIGNED, "vmin": -most, "vmax": most}
+    image = ax.imshow(np.nan_to_num(values), aspect="auto", **scale, **options)
+    for (y, x), value in np.ndenumerate(values):
+        colour = "white" if (abs(value) / most if most else value) > dark else INK
+        ax.text(x, y, text(value), ha="center", va="center", fontsize=7, color=colour)
+    return image
+
+
+def colour_bar(fig: Figure, image: Any, ax: Any = None, labelsize: float = 7, **options: Any) -> Any:
+    """The key to a map's colours, without a frame."""
+    bar: Any = fig.colorbar(image, ax=ax, **options)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0, labelsize=labelsize)
+    return bar
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """Rounded down, so that only what is whole is called 100 %."""
+    return "100 %" if share >= 1 else f"{math.floor(round(share * 10 ** (2 + digits), 6)) / 10**digits:.{digits}f} %"
