@@ -13,7 +13,7 @@ from glassformer.adderboard import submission as adderboard
 from glassformer.adderboard.protocol import EDGES, Part, answers, board_format, pairs
 from glassformer.adderboard.submission import Adderboard, source
 from glassformer.adderboard.trust import submission
-from glassformer.bridges import common, export
+from glassformer.bridges import export, parity
 from glassformer.bridges.inline import formula
 from glassformer.checkpoint import save
 from glassformer.counting import count
@@ -83,7 +83,7 @@ MODELS = [
 def test_logits_and_answers_are_ours(task, plan, choices, tmp_path):
     model = scramble(task, plan, **choices)
     path, _, made = written(model, tmp_path)
-    tokens = common.test_batch(model)[:50]
+    tokens = parity.trial(model).tokens[:50]
     assert largest_difference(model(tokens), Adderboard().logits(path, tokens)) < 1e-9
     net, metadata = made["build_model"]()
     assert metadata["params"] == count(model).unique == sum(p.numel() for p in net.parameters())

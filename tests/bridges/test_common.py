@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, Vocabulary, load, load_task, registry
-from glassformer.bridges import common, export, find, float32_reason, test_batch
+from glassformer.bridges import common, export, find, float32_reason
+from glassformer.bridges.parity import NUMBERS, agreement, reordered, task_of, trial
 from helpers import largest_difference, random_model
 
 
@@ -47,23 +48,23 @@ def fake(monkeypatch):
 
 def test_a_batch_has_rows_of_the_task_with_its_edges():
     model = load("addition:digits=2")
-    tokens = test_batch(model)
-    assert tokens.shape == (1024, 8) and (tokens == test_batch(model)).all()
+    tokens = trial(model).tokens
+    assert tokens.shape == (1024, 8) and (tokens == trial(model).tokens).all()
     task = load_task(model)
     edges = {tuple(t) for t in task.batch(task.edges())[0][:, :-1]}
     assert sum(tuple(t) in edges for t in tokens) >= 400
-    assert len(test_batch(load("add-digit"))) == 100  # all there are
+    assert len(trial(load("add-digit")).tokens) == 100  # all there are
 
 
 @pytest.mark.parametrize("task", ["", "no-such-task", "addition:digits=4", "addition:digits=x", "min"])
 def test_without_a_task_that_fits_tokens_are_random(task):
     model = replace(load("addition:digits=2"), task=task)
-    tokens = test_batch(model)
-    assert tokens.shape == (1024, 8) and len(np.unique(tokens)) == 12 and (tokens == test_batch(model)).all()
+    tokens = trial(model).tokens
+    assert tokens.shape == (1024, 8) and len(np.unique(tokens)) == 12 and (tokens == trial(model).tokens).all()
 
 
 def test_a_large_vocabulary_gets_a_small_batch():
-    assert test_batch(load("min:vocab=100000")).size * 100_000 <= common.NUMBERS
+    assert trial(load("min:vocab=100000")).tokens.size * 100_000 <= NUMBERS
 
 
 @pytest.mark.parametrize("ref", ["reverse", "hello-world", "min", "addition:digits=3,order=ones", "add-digit"])
@@ -96,24 +97,24 @@ def test_a_float32_model_is_judged_by_its_answers_alone():
 
 def test_another_order_of_coordinates_is_the_same_model():
     model = random_model(positions="rotary", qk_norm=True)
-    tokens = test_batch(model)
-    other = common.reordered(model, np.array([2, 0, 3, 1]))
+    tokens = trial(model).tokens
+    other = reordered(model, np.array([2, 0, 3, 1]))
     assert not np.array_equal(other.weights["embed.W_E"], model.weights["embed.W_E"])
     assert largest_difference(model(tokens), other(tokens)) < 1e-10
 
 
 def test_compare_sees_what_differs():
-    batch = common.trial(load("add-digit"))
+    batch = trial(load("add-digit"))
     ours = load("add-digit").logits(batch.tokens)
-    assert common.compare(batch, ours, ours).parity == 0
+    assert agreement(batch, ours, ours).parity == 0
     theirs = ours.copy()
     theirs[3, 0] += 1e9  # nobody asks for a token there
-    assert common.compare(batch, ours, theirs).parity == 0
+    assert agreement(batch, ours, theirs).parity == 0
     theirs[3, 1] = -ours[3, 1]
-    found = common.compare(batch, ours, theirs)
+    found = agreement(batch, ours, theirs)
     assert found.lost == [3] and found.differ == 1 and found.tokens == 100 and found.parity > 0
     theirs[3, 1] = np.nan
-    assert common.compare(batch, ours, theirs).parity == np.inf
+    assert agreement(batch, ours, theirs).parity == np.inf
 
 
 # ── export ─────────────────────────────────────────────────────────────────────────────────────
@@ -182,4 +183,4 @@ def test_bad_names(tmp_path, monkeypatch):
 
 def test_vocabulary_decides_whether_a_task_fits():
     model = replace(load("add-digit"), vocabulary=Vocabulary("abcdefghij"))
-    assert common.task_of(model) is None and common.task_of(load("add-digit")) is not None
+    assert task_of(model) is None and task_of(load("add-digit")) is not None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cases import CASES
 from glassformer import GlassformerError, Vocabulary, load, run
-from glassformer.bridges import common, export
+from glassformer.bridges import export, parity
 from glassformer.bridges.gpt2 import GPT2, convert, quiet, repeats
 from glassformer.bridges.gpt2_read import read
 from glassformer.bridges.tokens import tokenizer
@@ -130,7 +130,7 @@ def test_reading_back_gives_the_same_model(choices, tmp_path):
     model = replace(random_model(5, extras=False, **choices), task="t", vocabulary=Vocabulary("abcdefg"))
     export(model, "gpt2", tmp_path / "x", tolerance=1e-3)
     again = read(tmp_path / "x")
-    tokens = common.test_batch(model)
+    tokens = parity.trial(model).tokens
     assert again.dtype == "float32" and again.vocabulary == model.vocabulary and again.task == "t"
     assert largest_difference(model(tokens), again(tokens)) < 1e-3
     assert largest_difference(GPT2().logits(tmp_path / "x", tokens), again(tokens)) < 1e-3
@@ -198,7 +198,7 @@ def test_a_foreign_field_is_refused_by_name(changed, field, value):
 
 def test_an_unscaled_foreign_model_is_read(changed):
     path = changed(scale_attn_weights=False, **{"glassformer": None})
-    again, tokens = read(path), common.test_batch(load("reverse"))
+    again, tokens = read(path), parity.trial(load("reverse")).tokens
     assert again.vocabulary == Vocabulary.numbers(14) and again.config.scale == 1
     assert largest_difference(GPT2().logits(path, tokens), again(tokens)) < 1e-5
 

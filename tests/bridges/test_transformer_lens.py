@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 from cases import CASES
 from glassformer import GlassformerError, Model, load, run
 from glassformer.bridges import export
-from glassformer.bridges.common import trial
+from glassformer.bridges.parity import trial
 from glassformer.bridges.transformer_lens import (
     TransformerLens,
     fields,

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..blueprints import make
-from ..bridges.common import library, task_of
+from ..bridges.common import library
 from ..bridges.inline import formula
+from ..bridges.parity import task_of
 from ..bridges.torch_source import network, numbers, uses_functional, uses_math
 from ..checkpoint import digest
 from ..counting import count

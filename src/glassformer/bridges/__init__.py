@@ -4,6 +4,5 @@ from .common import Bridge as Bridge
 from .common import Exported as Exported
 from .common import export as export
 from .common import find as find
-from .common import float32_reason as float32_reason
 from .common import names as names
-from .common import test_batch as test_batch
+from .parity import float32_reason as float32_reason

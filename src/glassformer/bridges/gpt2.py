@@ -11,7 +11,7 @@ GPT-2 is a causal pre-LN transformer with a table of positions, whose heads toge
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ import numpy as np
 from ..errors import GlassformerError
 from ..model import POSITIONS, Config, Model, Place
 from ..registry import bridge
-from .common import library, task_of, trial
-from .gpt2_read import KEY, read
+from ..shapes import axes, shapes
+from .common import library
+from .gpt2_read import KEY, names, read
+from .parity import task_of, trial
 from .tokens import tokenizer
 
 INSTEAD = "--to torch and --to onnx can represent it"
@@ -65,7 +67,6 @@ class GPT2:
         return read(path)
 
 
-
 # ── there ──────────────────────────────────────────────────────────────────────────────────────
 def refusal(model: Model) -> str:
     """Why GPT-2 cannot be this model, and what to do; "" if it can."""
@@ -86,61 +87,73 @@ def refusal(model: Model) -> str:
 
 def convert(model: Model, dtype: str = "float32") -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """Fields of GPT2Config, arrays of GPT2LMHeadModel by name, notes."""
-    c, w = model.config, model.weights
-    bias = w.get("unembed.b_U")
+    c, bias = model.config, model.weights.get("unembed.b_U")
     bias = None if bias is None or not bias.any() else bias
-    r = repeats(c, bias is not None)
+    r, tied = repeats(c, bias is not None), c.tied and bias is None
     D, F, H = r * c.d_model, max(c.d_mlp, 1), c.n_heads if c.n_layers else 1
-    tied, notes = c.tied and bias is None, []
+    ours = _widened(model, r, {"D": D, "K": D // H, "F": F})
+    if tied:
+        ours["unembed.W_U"] = ours["embed.W_E"].T
+        ours["ln_final.w"], ours["ln_final.b"] = ours["ln_final.w"] / r, ours["ln_final.b"] / r  # it sums all copies
+    elif bias is not None:
+        ours["ln_final.w"][c.d_model], ours["ln_final.b"][c.d_model] = 0, 1
+        ours["unembed.W_U"][c.d_model] = bias
+    out = {}
+    for theirs, name in names(replace(c, tied=False)).items():
+        if name.endswith("_QKV"):  # heads side by side, and Q, K and V side by side
+            a = np.concatenate([_beside(ours[name.replace("QKV", x)]) for x in "QKV"], -1)
+        else:
+            a = ours[name].reshape(D, D) if name.endswith("W_O") else ours[name]
+        out[theirs] = a.T if theirs == "lm_head.weight" else a
+    arrays = {n if n == "lm_head.weight" else f"transformer.{n}": a for n, a in out.items()}
+    settings = {
+        "vocab_size": c.d_vocab, "n_positions": c.n_ctx, "n_embd": D, "n_layer": c.n_layers, "n_head": H, "n_inner": F,
+        "activation_function": c.activation, "layer_norm_epsilon": float(c.eps), "tie_word_embeddings": tied,
+        "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
+    }  # fmt: skip
+    notes = _notes(c, r, H, bias is not None)
+    return settings, {n: np.ascontiguousarray(a, dtype=dtype) for n, a in arrays.items()}, notes
+
+
+def _widened(model: Model, r: int, sizes: dict[str, int]) -> dict[str, Any]:
+    """Every array that GPT-2 has, by our name, for a stream of r copies and heads and MLPs of these sizes.
+
+    What writes to the stream writes to all copies, what reads it reads the first; zeros fill the rest.
+    """
+    full, c = replace(model.config, tied=False, positions="learned"), model.config
+    given = dict(model.weights) | {"pos_embed.W_pos": _positions(model)}
+    if c.tied:
+        given["unembed.W_U"] = given["embed.W_E"].T
+    out = {}
+    for name, shape in shapes(full).items():
+        w = given.get(name, (np.ones if name.endswith(".w") else np.zeros)(shape))
+        w = w * ((c.scale or c.d_head**-0.5) * math.sqrt(sizes["K"])) if name.endswith("_Q") else w
+        for i, axis in enumerate(axes(full)[name].rstrip("?")):
+            if axis == "D" and i == w.ndim - 1:
+                w = np.concatenate([w] * r, i)
+            elif axis in sizes:
+                w = np.pad(w, [(0, sizes[axis] - n if at == i else 0) for at, n in enumerate(w.shape)])
+        out[name] = w
+    return out
+
+
+def _beside(w: Any) -> Any:
+    """The heads of an array side by side: H D K -> D HK, H K -> HK."""
+    return w.transpose(1, 0, 2).reshape(w.shape[1], -1) if w.ndim == 3 else w.reshape(-1)
+
+
+def _notes(c: Config, r: int, H: int, bias: bool) -> list[str]:
+    D, notes = r * c.d_model, []
     if r > 1:
         heads = f"it must hold {H} head{'s' * (H > 1)} of {c.d_head}, side by side and all of it"
         why = heads if repeats(c, False) == r else "the bias of its head needs room"
         notes.append(f"the stream of {c.d_model} is repeated {r} times, to {D}: {why}")
     if c.n_layers and c.d_head != D // H:
         notes.append(f"heads of {c.d_head} are padded with zeros to {D // H}")
-    if bias is not None:
+    if bias:
         untied = ", and is untied" if c.tied else ""
         notes.append(f"GPT-2's head has no bias: it reads a constant of the last norm instead{untied}")
-    notes.append(f"GPT-2 reads at most {c.n_ctx} tokens: it has no positions beyond")
-
-    def tiled(x: Any) -> Any:
-        return np.concatenate([x] * r, -1)
-
-    def norm(place: str) -> tuple[Any, Any]:
-        return tiled(w.get(f"{place}.w", np.ones(c.d_model))), tiled(w.get(f"{place}.b", np.zeros(c.d_model)))
-
-    out: dict[str, Any] = {"transformer.wte.weight": tiled(w["embed.W_E"])}
-    out["transformer.wpe.weight"] = tiled(_positions(model))
-    for i in range(c.n_layers):
-        at, to = f"blocks.{i}.", f"transformer.h.{i}."
-        out[to + "ln_1.weight"], out[to + "ln_1.bias"] = norm(at + "ln1")
-        out[to + "ln_2.weight"], out[to + "ln_2.bias"] = norm(at + "ln2")
-        W, b = _attention_in(c, w, at + "attn.", D // H)
-        out[to + "attn.c_attn.weight"], out[to + "attn.c_attn.bias"] = _first(W, D), b
-        W_O = _grow(w[at + "attn.W_O"], 1, D // H).reshape(D, c.d_model)       # H K D -> HK D
-        out[to + "attn.c_proj.weight"] = tiled(W_O)
-        out[to + "attn.c_proj.bias"] = tiled(w.get(at + "attn.b_O", np.zeros(c.d_model)))
-        W_in, b_in = w.get(at + "mlp.W_in", np.zeros((c.d_model, 0))), w.get(at + "mlp.b_in", np.zeros(0))
-        W_out, b_out = w.get(at + "mlp.W_out", np.zeros((0, c.d_model))), w.get(at + "mlp.b_out", np.zeros(c.d_model))
-        out[to + "mlp.c_fc.weight"] = _first(_grow(W_in, 1, F), D)
-        out[to + "mlp.c_fc.bias"] = _grow(b_in, 0, F)
-        out[to + "mlp.c_proj.weight"], out[to + "mlp.c_proj.bias"] = tiled(_grow(W_out, 0, F)), tiled(b_out)
-    gain, shift = norm("ln_final")
-    head = out["transformer.wte.weight"]
-    if tied:
-        gain, shift = gain / r, shift / r  # the head sums over all copies
-    else:
-        head = _grow(w["embed.W_E"] if c.tied else w["unembed.W_U"].T, 1, D)   # V D: the first copy alone
-        if bias is not None:
-            gain[c.d_model], shift[c.d_model] = 0, 1
-            head[:, c.d_model] = bias
-    out |= {"transformer.ln_f.weight": gain, "transformer.ln_f.bias": shift, "lm_head.weight": head}
-    settings = {
-        "vocab_size": c.d_vocab, "n_positions": c.n_ctx, "n_embd": D, "n_layer": c.n_layers, "n_head": H, "n_inner": F,
-        "activation_function": c.activation, "layer_norm_epsilon": float(c.eps), "tie_word_embeddings": tied,
-        "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
-    }  # fmt: skip
-    return settings, {n: np.ascontiguousarray(a, dtype=dtype) for n, a in out.items()}, notes
+    return [*notes, f"GPT-2 reads at most {c.n_ctx} tokens: it has no positions beyond"]
 
 
 def repeats(c: Config, bias: bool) -> int:
@@ -149,28 +162,6 @@ def repeats(c: Config, bias: bool) -> int:
     while c.n_layers and (r * c.d_model % c.n_heads or r * c.d_model // c.n_heads < c.d_head):
         r += 1
     return r
-
-
-def _attention_in(c: Config, w: Any, at: str, size: int) -> tuple[Any, Any]:
-    """c_attn: Q, K and V side by side, in each the heads side by side, each padded to `size`."""
-    zeros = np.zeros((c.n_heads, c.d_head))
-    parts, biases = [], []
-    for n in "QKV":
-        factor = (c.scale or c.d_head**-0.5) * math.sqrt(size) if n == "Q" else 1.0
-        W, b = w[f"{at}W_{n}"] * factor, w.get(f"{at}b_{n}", zeros) * factor
-        parts.append(_grow(W, 2, size).transpose(1, 0, 2).reshape(c.d_model, -1))  # H D K -> D HK
-        biases.append(_grow(b, 1, size).reshape(-1))
-    return np.concatenate(parts, 1), np.concatenate(biases)
-
-
-def _first(W: Any, D: int) -> Any:
-    """W [d,n] -> [D,n]: what reads the first copy of the stream."""
-    return _grow(W, 0, D)
-
-
-def _grow(x: Any, axis: int, size: int) -> Any:
-    """x with zeros after it along an axis, up to a size; always a new array."""
-    return np.pad(x, [(0, size - n if a == axis else 0) for a, n in enumerate(x.shape)])
 
 
 def _positions(model: Model) -> Any:
@@ -205,4 +196,3 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
-

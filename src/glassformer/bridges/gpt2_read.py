@@ -3,7 +3,6 @@
 A foreign folder is read if it is the GPT-2 that we compute, and else refused by the name of the field that differs.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +49,24 @@ HARMLESS = {  # for training, for generating, for other heads, or for the record
     "_attn_implementation_autoset", "cross_attention_hidden_size", "tie_encoder_decoder", "tokenizer_class",
 }  # fmt: skip
 
+# Their names, without "transformer.", and ours: of all arrays but those of blocks, then of a block.
+OUTSIDE = {
+    "wte.weight": "embed.W_E", "wpe.weight": "pos_embed.W_pos", "ln_f.weight": "ln_final.w", "ln_f.bias": "ln_final.b",
+    "lm_head.weight": "unembed.W_U",
+}  # fmt: skip
+BLOCK = {
+    "ln_1.weight": "ln1.w", "ln_1.bias": "ln1.b", "attn.c_attn.weight": "attn.W_QKV", "attn.c_attn.bias": "attn.b_QKV",
+    "attn.c_proj.weight": "attn.W_O", "attn.c_proj.bias": "attn.b_O", "ln_2.weight": "ln2.w", "ln_2.bias": "ln2.b",
+    "mlp.c_fc.weight": "mlp.W_in", "mlp.c_fc.bias": "mlp.b_in", "mlp.c_proj.weight": "mlp.W_out",
+    "mlp.c_proj.bias": "mlp.b_out",
+}  # fmt: skip
+
+
+def names(c: Config) -> dict[str, str]:
+    """Their name -> ours, of every array; a tied head has none."""
+    blocks = {f"h.{i}.{theirs}": f"blocks.{i}.{ours}" for i in range(c.n_layers) for theirs, ours in BLOCK.items()}
+    return {theirs: ours for theirs, ours in (OUTSIDE | blocks).items() if not (c.tied and ours == "unembed.W_U")}
+
 
 def read(path: str | Path) -> Model:
     """The model in a GPT-2 folder, float32. Nothing in the folder is executed; what is not understood is refused."""
@@ -77,46 +94,25 @@ def _model(fields: dict[str, Any], arrays: dict[str, Any]) -> Model:
     )  # fmt: skip
     if config.n_layers > len(arrays):  # before all their names are made
         raise GlassformerError(f"n_layer is {config.n_layers:,}, but model.safetensors has {len(arrays):,} arrays")
-    names = dict(_names(config))
-    weights: dict[str, Any] = {}
-    if missing := [n for n in names if n not in arrays]:
+    theirs, weights = names(config), dict[str, Any]()
+    if missing := [n for n in theirs if n not in arrays]:
         raise GlassformerError(f"model.safetensors — has no {missing[0]}")
     if config.tied:
         arrays.pop("lm_head.weight", None)
-    if foreign := [n for n in arrays if n not in names]:
+    if foreign := [n for n in arrays if n not in theirs]:
         raise GlassformerError(f"model.safetensors — has {foreign[0]}, which is not of GPT-2 with this config")
-    for theirs, ours in names.items():
-        a = arrays[theirs]
-        if theirs.endswith(".c_attn.weight"):                                  # D 3HK
-            Q, K, V_ = a.reshape(D, 3, H, -1).transpose(1, 2, 0, 3)            # H D K, three times
-            weights |= {f"{ours}W_Q": Q, f"{ours}W_K": K, f"{ours}W_V": V_}
-        elif theirs.endswith(".c_attn.bias"):
-            weights |= dict(zip((f"{ours}b_{n}" for n in "QKV"), a.reshape(3, H, -1), strict=True))
-        elif theirs.endswith("attn.c_proj.weight"):
-            weights[ours] = a.reshape(H, -1, D)                                # HK D -> H K D
+    for name, ours in theirs.items():
+        a = arrays[name]
+        if ours.endswith("_QKV"):                                              # D 3HK -> 3 H D K, or 3HK -> 3 H K
+            three = a.reshape(D, 3, H, -1).transpose(1, 2, 0, 3) if a.ndim == 2 else a.reshape(3, H, -1)
+            weights |= {ours.replace("QKV", x): part for x, part in zip("QKV", three, strict=True)}
         else:
-            weights[ours] = a.T if theirs == "lm_head.weight" else a
+            weights[ours] = a.reshape(H, -1, D) if ours.endswith("W_O") else a.T if ours == "unembed.W_U" else a
     own = fields.get(KEY) or {}
     vocabulary = Vocabulary.from_json(own["vocabulary"]) if own else Vocabulary.numbers(V)
-    names_given = labels(own["labels"], config) if "labels" in own else Labels()
+    given = labels(own["labels"], config) if "labels" in own else Labels()
     weights = {n: np.ascontiguousarray(a, dtype=np.float32) for n, a in weights.items()}
-    return Model(config, weights, vocabulary, own.get("task", ""), names_given, {"maker": "gpt2"})
-
-
-def _names(c: Config) -> Iterator[tuple[str, str]]:
-    """Their names without "transformer.", and ours."""
-    yield from (("wte.weight", "embed.W_E"), ("wpe.weight", "pos_embed.W_pos"))
-    for i in range(c.n_layers):
-        to, at = f"h.{i}.", f"blocks.{i}."
-        for n in "12":
-            yield from ((f"{to}ln_{n}.weight", f"{at}ln{n}.w"), (f"{to}ln_{n}.bias", f"{at}ln{n}.b"))
-        yield from ((f"{to}attn.c_attn.weight", f"{at}attn."), (f"{to}attn.c_attn.bias", f"{at}attn."))
-        yield from ((f"{to}attn.c_proj.weight", f"{at}attn.W_O"), (f"{to}attn.c_proj.bias", f"{at}attn.b_O"))
-        yield from ((f"{to}mlp.c_fc.weight", f"{at}mlp.W_in"), (f"{to}mlp.c_fc.bias", f"{at}mlp.b_in"))
-        yield from ((f"{to}mlp.c_proj.weight", f"{at}mlp.W_out"), (f"{to}mlp.c_proj.bias", f"{at}mlp.b_out"))
-    yield from (("ln_f.weight", "ln_final.w"), ("ln_f.bias", "ln_final.b"))
-    if not c.tied:
-        yield "lm_head.weight", "unembed.W_U"
+    return Model(config, weights, vocabulary, own.get("task", ""), given, {"maker": "gpt2"})
 
 
 def _fields(path: Path) -> dict[str, Any]:

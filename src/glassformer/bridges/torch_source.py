@@ -5,7 +5,7 @@ from typing import Any
 
 from ..model import Config, Model
 from ..vocabulary import Numbers, Vocabulary
-from .common import task_of, trial
+from .parity import task_of, trial
 
 Lines = list[str]
 

@@ -21,6 +21,7 @@ from ..limits import memory
 from ..model import ACTIVATIONS, POSITIONS, Config, Model, Place
 from ..records import read_bytes, read_json
 from ..registry import bridge
+from ..shapes import shapes
 from ..vocabulary import Vocabulary
 
 NORMS = {"layer": "LN", "rms": "RMS"}
@@ -64,7 +65,7 @@ class TransformerLens:
 
     def check(self, model: Model) -> None:
         if reason := refusal(model):
-            raise GlassformerError(f"--to {'transformer-lens'} — TransformerLens has no place for {reason}")
+            raise GlassformerError(f"--to transformer-lens — TransformerLens has no place for {reason}")
 
     def write(self, model: Model, path: Path) -> list[str]:
         from safetensors.numpy import save
@@ -85,7 +86,6 @@ class TransformerLens:
     def read(self, path: Path) -> Model:
         cfg, weights, words = _files(path)
         return from_transformer_lens(weights, cfg, Vocabulary.from_json(words["vocabulary"]), words["task"])
-
 
 
 def _files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -117,7 +117,7 @@ def notes(model: Model) -> list[str]:
 def refusal(model: Model) -> str:
     """Why TransformerLens cannot hold this model, and what to do; "" if it can."""
     c = model.config
-    used = [n for n, w in model.weights.items() if (arrays.numpy(w) != 0).any()]
+    used = [n for n, w in model.numpy().weights.items() if w.any()]
     if not c.norm_first and c.norm != "none":
         return "norms after the residual sum (norm_first is false), only for norms before; export to torch or onnx"
     if c.positions == "alibi":
@@ -159,7 +159,7 @@ def state_dict(model: Model) -> dict[str, Any]:
     """Name -> array in float32 of every weight that `HookedTransformer` has for these fields."""
     TransformerLens().check(model)
     c, cfg = model.config, fields(model)
-    ours = {n: arrays.numpy(w).astype(np.float64) for n, w in model.weights.items() if arrays.numpy(w).size}
+    ours = {n: w.astype(np.float64) for n, w in model.numpy().weights.items() if w.size}
     if c.tied:
         ours["unembed.W_U"] = ours["embed.W_E"].T
     if c.positions == "sinusoidal":
@@ -179,20 +179,13 @@ def state_dict(model: Model) -> dict[str, Any]:
 
 def _blanks(c: Config, cfg: Mapping[str, Any]) -> dict[str, Any]:
     """Name -> what stands for it if a model has it not, for every array of theirs, in reading order."""
-    V, D, H, K, F = c.d_vocab, c.d_model, c.n_heads, c.d_head, cfg["d_mlp"]
-    zeros, ones = np.zeros, np.ones
-    norms: dict[str, Any] = {"LN": {"w": ones(D), "b": zeros(D)}, "RMS": {"w": ones(D)}}
-    norm = norms.get(cfg["normalization_type"], {})
-    attn: dict[str, Any] = {f"W_{x}": zeros((H, D, K)) for x in "QKV"} | {f"b_{x}": zeros((H, K)) for x in "QKV"}
-    attn |= {"W_O": zeros((H, K, D)), "b_O": zeros(D)}
-    mlp: dict[str, Any] = {"W_in": zeros((D, F)), "W_out": zeros((F, D))}
-    mlp |= {"W_gate": zeros((D, F))} if cfg["gated_mlp"] else {"b_in": zeros(F), "b_out": zeros(D)}
-    block = {"ln1": norm, "attn": attn} | ({} if cfg["attn_only"] else {"ln2": norm, "mlp": mlp})
-    table: dict[str, Any] = {} if c.positions == "rotary" else {"pos_embed": {"W_pos": zeros((c.n_ctx, D))}}
-    blocks = {f"blocks.{i}.{part}": blank for i in range(c.n_layers) for part, blank in block.items()}
-    parts: dict[str, Any] = {"embed": {"W_E": zeros((V, D))}} | table | blocks
-    parts |= {"ln_final": norm, "unembed": {"W_U": zeros((D, V)), "b_U": zeros(V)}}
-    return {f"{part}.{n}": blank for part, inside in parts.items() for n, blank in inside.items()}
+    gains = {"LN": (".w", ".b"), "RMS": (".w",)}.get(cfg["normalization_type"], ())
+    absent = {"q_norm", "k_norm", "b_gate"} | ({"b_in", "b_out"} if cfg["gated_mlp"] else {"W_gate"})
+    absent |= {"ln2", "mlp"} if cfg["attn_only"] else set()
+    positions = "rotary" if c.positions == "rotary" else "learned"
+    theirs = shapes(replace(c, tied=False, positions=positions, d_mlp=cfg["d_mlp"]))
+    kept = [n for n in theirs if not absent & {*n.split(".")} and (not _is_gain(n) or n.endswith(gains))]
+    return {n: (np.ones if n.endswith(".w") else np.zeros)(theirs[n]) for n in kept}
 
 
 def neighbours(d_head: int) -> Any:

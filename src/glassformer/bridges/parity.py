@@ -1,0 +1,146 @@
+"""How near a library's logits come to ours: on which texts that is measured, and what rounding alone would do."""
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import registry
+from ..errors import GlassformerError
+from ..model import Labels, Model
+from ..shapes import axes
+from ..tasks.base import Task
+
+ROWS = 1024  # of a trial
+NUMBERS = 2**24  # logits of a trial at most
+TOLERANCE = 1e-4  # relative, of float32 logits
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Texts to read, and the tokens that should come next where `asked`; without a task, none are known."""
+
+    tokens: Any  # [B,T]
+    wanted: Any  # [B,T]
+    asked: Any  # bool [B,T]
+    known: bool
+
+
+def trial(model: Model) -> Trial:
+    """A deterministic batch: rows of the model's task, edges first, or else random tokens."""
+    c, rng = model.config, np.random.default_rng(0)
+    task = task_of(model)
+    if task is not None:
+        tokens, answer = task.batch(_rows(task, 1, rng))
+        most = int(np.clip(NUMBERS // (tokens.shape[1] * c.d_vocab), 1, ROWS))
+        rows = _rows(task, most, rng)
+        tokens, answer = task.batch(rows[task.defined(rows)])
+        if len(tokens) and tokens.shape[1] - 1 <= c.n_ctx:
+            return Trial(tokens[:, :-1], tokens[:, 1:], answer[:, 1:], True)
+    T = min(c.n_ctx, 64)
+    tokens = rng.integers(0, c.d_vocab, (int(np.clip(NUMBERS // (T * c.d_vocab), 1, ROWS)), T))
+    return Trial(tokens, tokens, np.ones(tokens.shape, bool), False)
+
+
+def _rows(task: Task, n: int, rng: np.random.Generator) -> Any:
+    """n rows: all if there are no more, else edges, evenly chosen, and as many at random."""
+    if task.size <= n:
+        return task.rows(0, task.size)
+    edges = task.edges()
+    edges = edges[np.unique(np.linspace(0, len(edges) - 1, min(len(edges), n // 2)).astype(int))]
+    return np.concatenate([edges, task.sample(n - len(edges), rng)])
+
+
+def task_of(model: Model) -> Task | None:
+    """The task that the model is for, if it names one that is here and speaks its tokens."""
+    try:
+        task: Task = registry.build("task", model.task)
+    except GlassformerError:
+        return None
+    return task if task.vocabulary == model.vocabulary else None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Our logits and theirs on one batch."""
+
+    parity: float  # infinite if theirs are not finite where ours are
+    tokens: int
+    differ: int
+    lost: list[int]  # rows that are right here and wrong there
+    theirs: Any  # greedy tokens [B,T]
+
+    def why(self, model: Model, batch: Trial, tolerance: float) -> str:
+        """In words: what is wrong, with an example; "" if nothing is."""
+        if not self.lost:
+            if self.parity <= tolerance:
+                return ""
+            same = f", though {'every greedy token is' if not self.differ else 'all right answers are'} the same"
+            off = f"logits differ by {self.parity:.1e} (relative), and {tolerance:g} is allowed{same}"
+            return f"{off}; --tolerance allows more"
+        i = self.lost[0]
+        asked, say = batch.asked[i], model.vocabulary.decode
+        read = say(batch.tokens[i, : int(asked.argmax()) + 1])
+        return (
+            f"{len(self.lost):,} of {len(batch.tokens):,} test inputs come out wrong, such as {read!r}: "
+            f"{say(self.theirs[i][asked])!r} instead of {say(batch.wanted[i][asked])!r}"
+        )
+
+
+def agreement(batch: Trial, ours: Any, theirs: Any) -> Agreement:
+    """ours, theirs [B,T,V], compared where a token is asked for.
+
+    Elsewhere a program may well be undecided, and then rounding decides: two keys with equal scores of 1e9, say.
+    """
+    finite = np.isfinite(ours) & batch.asked[..., None]
+    with np.errstate(invalid="ignore"):
+        gap = np.where(finite, np.abs(ours - theirs), 0.0)
+    size = max(1.0, float(np.abs(ours[np.isfinite(ours)]).max(initial=0.0)))
+    parity = float(gap.max(initial=0.0)) / size if np.isfinite(theirs[finite]).all() else np.inf
+    a, b = ours.argmax(-1), theirs.argmax(-1)                                  # B T
+    differs = (a != b) & batch.asked
+    right = ((a == batch.wanted) | ~batch.asked).all(1) & batch.known
+    lost = [int(i) for i in np.nonzero(right & differs.any(1))[0]]
+    return Agreement(parity, int(batch.asked.sum()), int(differs.sum()), lost, b)
+
+
+# ── what rounding does ─────────────────────────────────────────────────────────────────────────
+def float32_reason(model: Model, tolerance: float = TOLERANCE, tried: Sequence[Agreement] = ()) -> str:
+    """Why float32 cannot carry the model's constants, found by trying; "" if it can."""
+    model = model.numpy()
+    for name, w in model.weights.items():
+        with np.errstate(over="ignore"):
+            if not np.isfinite(w.astype("float32")).all():
+                return f"{name} has {float(w.flat[np.abs(w).argmax()]):g}, and float32 ends at 3.4e38"
+    worst = max(tried or in_other_orders(model, "float32"), key=lambda found: (len(found.lost), found.parity))
+    # What is in float32 already loses nothing more; its answers count alone.
+    return worst.why(model, trial(model), tolerance if model.dtype == "float64" else np.inf)
+
+
+def in_other_orders(model: Model, dtype: str) -> list[Agreement]:
+    """What becomes of the test batch in a float type.
+
+    Libraries add up in other orders than we do, and a program may be right in one by luck. So the stream's coordinates
+    are tried in several orders, which would change nothing if numbers were exact; and PyTorch's kernels, if it is here.
+    """
+    batch, D, rng = trial(model), model.config.d_model, np.random.default_rng(0)
+    ours = model.logits(batch.tokens)
+    orders = [np.arange(D)]
+    if model.config.positions != "sinusoidal":  # which has an order of its own
+        orders += [np.arange(D)[::-1], rng.permutation(D), rng.permutation(D)]
+    tried = [reordered(model, order).astype(dtype) for order in orders]
+    if importlib.util.find_spec("torch"):
+        tried.append(model.torch(dtype))
+    return [agreement(batch, ours, m.logits(batch.tokens)) for m in tried]
+
+
+def reordered(model: Model, order: Any) -> Model:
+    """The same model with the coordinates of its stream in another order."""
+    known, weights = axes(model.config), {}
+    for name, w in model.weights.items():
+        for i, axis in enumerate(known[name].rstrip("?")):
+            w = np.take(w, order, axis=i) if axis == "D" else w
+        weights[name] = w
+    return replace(model, weights=weights, labels=Labels(), blueprint="", theta={})
