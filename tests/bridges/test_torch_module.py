@@ -153,3 +153,10 @@ def test_refusals(tmp_path):
     with pytest.raises(GlassformerError, match=r"ln_final\.w has numbers that are not finite"):
         export(broken, "torch", tmp_path / "x.py")
     assert not list(tmp_path.iterdir())
+
+
+def test_nothing_but_the_file_is_left(monkeypatch, tmp_path):
+    """As for people, whose Python keeps compiled files in a folder beside what it imports."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    export(load("reverse"), "torch", tmp_path / "a.py")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.py"]

@@ -16,22 +16,54 @@ from typing import Any
 import numpy as np
 
 from ..blueprints import make
-from ..bridges.common import library
+from ..bridges.common import executed, torch_logits
 from ..bridges.inline import formula
 from ..bridges.parity import task_of
-from ..bridges.torch_source import network, numbers, uses_functional, uses_math
+from ..bridges.torch_source import lines, network, numbers, torch_imports
 from ..checkpoint import digest
 from ..counting import count
 from ..errors import GlassformerError
 from ..model import Model
 from ..registry import bridge, find
 from ..tasks.base import Task
-from ..tasks.format import TOKEN, Format, Spot
+from ..tasks.format import TOKEN, Format
 from .protocol import COUNTS, EDGES, answers, board_format, describe, honest, pairs
 from .trust import Limits, ask
 
 LARGEST = 100_000  # numbers in a file
 TRIED = 200  # pairs, after the edge cases
+ADDER = '''\
+class Adder(nn.Module):
+    """The transformer whose arrays are made from theta; theta alone is parameters."""
+
+    def __init__(self):
+        super().__init__()
+        tensors = {n: torch.tensor(numbers, dtype=DTYPE).reshape(SHAPES[n]) for n, numbers in THETA.items()}
+        self.theta = nn.ParameterList(tensors.values())
+        self.formula = FORMULA
+        with torch.device("meta"):  # shapes without numbers; in a list, for it is no part of the parameters
+            self.net = [Transformer()]
+        self.shapes = {n: tuple(p.shape) for n, p in self.net[0].named_parameters()}
+
+    def forward(self, tokens):  # [B,T]
+        weights = self.formula.expand(dict(zip(THETA, self.theta)), self.shapes)
+        return torch.func.functional_call(self.net[0], weights, (tokens,), strict=True)'''
+LOAD = '''\
+    model = Transformer()
+    shapes = {n: p.shape for n, p in model.named_parameters()}
+    arrays = {n: torch.tensor(NUMBERS[n], dtype=DTYPE).reshape(s) for n, s in shapes.items()}
+    model.load_state_dict(arrays)'''
+GENERATE = '''\
+@torch.no_grad()
+def generate(model, tokens):
+    """The tokens that any model adds to others: always the best one."""
+    said = []
+    for _ in range(STEPS):
+        logits = model(torch.tensor([(tokens + said)[-BLOCK:]]))[0, -1]
+        said.append(int(logits.argmax()))
+        if said[-1] == STOP:
+            break
+    return said'''
 
 
 @bridge("adderboard")
@@ -68,14 +100,7 @@ class Adderboard:
         return notes
 
     def logits(self, path: Path, tokens: Any) -> Any:
-        """Runs the file that `write` has just written: our own code."""
-        torch = library("torch")
-        module: dict[str, Any] = {"__name__": "submission"}
-        exec(compile(path.read_text(encoding="utf-8"), path, "exec"), module)  # not imported: no __pycache__ beside it
-        model, _ = module["build_model"]()
-        with torch.no_grad():
-            return np.concatenate([model(part).numpy() for part in torch.as_tensor(tokens).split(256)])
-
+        return torch_logits(executed(path)["build_model"]()[0], tokens)
 
 
 def own(model: Model) -> Model:
@@ -88,21 +113,20 @@ def own(model: Model) -> Model:
 def source(model: Model, task: Task, form: Format) -> str:
     """The text of the file."""
     imports, parts, expression = formula(model.blueprint) if model.blueprint else (set(), [], "")
-    imports = imports | ({"import math"} if uses_math(model) else set())
-    net = ["\n".join(part) for part in network(model) if part]
+    net = network(model)
     _check_names(net, parts)
-    sections = [_top(model, imports), *net, *parts]
-    sections += [_theta(model, expression) if model.blueprint else "\n".join(numbers(model.weights))]
-    sections += [_build(model), _add(task, form, model)]
+    imports = imports | ({"import math"} if "math." in "".join(net) else set())
+    held = _theta(model, expression) if model.blueprint else numbers(model.weights)
+    sections = [_top(model, imports, "\n".join(net)), *net, *parts, held, _build(model), _add(task, form, model)]
     return "\n\n\n".join(sections) + "\n"
 
 
 # ── parts ──────────────────────────────────────────────────────────────────────────────────────
-def _top(model: Model, imports: set[str]) -> str:
+def _top(model: Model, imports: set[str], net: str) -> str:
     counted = describe(honest(count(model)))
     wide = max(len(figure) for _, figure, _ in counted)
     plain, numpy = sorted(i for i in imports if "numpy" not in i), sorted(i for i in imports if "numpy" in i)
-    return "\n".join([
+    return lines(
         '"""A transformer that adds two numbers of ten digits, as a submission to AdderBoard.',
         "",
         f"    {model.config}",
@@ -119,59 +143,30 @@ def _top(model: Model, imports: set[str]) -> str:
         "",
         *([*plain, ""] if plain else []),
         *numpy,
-        "import torch",
-        *(["import torch.nn.functional as F"] * uses_functional(model)),
-        "from torch import nn",
+        *torch_imports(net),
         "",
         f"DTYPE = torch.{model.dtype}",
         f"BLOCK = {model.config.n_ctx}  # positions it can read",
-    ])  # fmt: skip
+    )
 
 
 def _theta(model: Model, expression: str) -> str:
-    lines = ["THETA = {  # all parameters"]
-    for name, t in model.theta.items():
+    order = make(model.blueprint).theta_shapes({name: tuple(w.shape) for name, w in model.weights.items()})
+    rows = ["THETA = {  # all parameters"]
+    for name, t in ((name, model.theta[name]) for name in order):
         if t.ndim < 2:
-            lines.append(f"    {_quoted(name)}: {t.tolist()!r},")
+            rows.append(f"    {_quoted(name)}: {t.tolist()!r},")
         else:
-            rows = [f"        {row!r}," for row in t.reshape(-1, t.shape[-1]).tolist()]
-            lines += [f"    {_quoted(name)}: [", *rows, "    ],"]
-    shapes = {name: tuple(t.shape) for name, t in model.theta.items()}
-    return "\n".join([
-        *lines, "}",
-        f"SHAPES = {shapes!r}",
-        "",
-        "",
-        "class Adder(nn.Module):",
-        '    """The transformer whose arrays are made from theta; theta alone is parameters."""',
-        "",
-        "    def __init__(self):",
-        "        super().__init__()",
-        "        tensors = {n: torch.tensor(numbers, dtype=DTYPE).reshape(SHAPES[n]) for n, numbers in THETA.items()}",
-        "        self.theta = nn.ParameterList(tensors.values())",
-        f"        self.formula = {expression}",
-        '        with torch.device("meta"):  # shapes without numbers; in a list, for it is no part of the parameters',
-        "            self.net = [Transformer()]",
-        "        self.shapes = {n: tuple(p.shape) for n, p in self.net[0].named_parameters()}",
-        "",
-        "    def forward(self, tokens):  # [B,T]",
-        "        weights = self.formula.expand(dict(zip(THETA, self.theta)), self.shapes)",
-        "        return torch.func.functional_call(self.net[0], weights, (tokens,), strict=True)",
-    ])  # fmt: skip
+            each = (f"        {row!r}," for row in t.reshape(-1, t.shape[-1]).tolist())
+            rows += [f"    {_quoted(name)}: [", *each, "    ],"]
+    shapes = {name: tuple(model.theta[name].shape) for name in order}
+    return lines(*rows, "}", f"SHAPES = {shapes!r}", "\n", ADDER.replace("FORMULA", expression))
 
 
 def _build(model: Model) -> str:
-    load = ["    model = Adder()"]
-    if not model.blueprint:
-        load = [
-            "    model = Transformer()",
-            "    shapes = {n: p.shape for n, p in model.named_parameters()}",
-            "    arrays = {n: torch.tensor(NUMBERS[n], dtype=DTYPE).reshape(s) for n, s in shapes.items()}",
-            "    model.load_state_dict(arrays)",
-        ]
-    return "\n".join([
+    return lines(
         "def build_model():",
-        *load,
+        "    model = Adder()" if model.blueprint else LOAD,
         "    metadata = {",
         f'        "name": {_quoted(model.provenance.get("ref") or model.task)},',
         '        "author": "glassformer",  # and you',
@@ -182,42 +177,29 @@ def _build(model: Model) -> str:
         "        ],",
         "    }",
         "    return model.eval(), metadata",
-    ])  # fmt: skip
+    )
 
 
 def _add(task: Task, form: Format, model: Model) -> str:
     written = f"{{x:0{form.digits('a')}}}" if form.padded else "{x}"
-    cut = ["    said = said[:-1] if said[-1] == STOP else []"] if task.stop is not None else []
     marks = sorted({token for name, token in form.spots[: form.first] if name == TOKEN and token > 9})
     note = "  # " + ", ".join(f"{m}: {model.vocabulary[m]}" for m in marks) if marks else ""
     ones = "said[::-1]" if form.spots[form.first] == ("s", 0) else "said"
-    return "\n".join([
+    return lines(
         f"STEPS, STOP = {task.steps(())}, {task.stop}  # tokens of an answer, and the one that ends it",
-        "",
-        "",
-        "@torch.no_grad()",
-        "def generate(model, tokens):",
-        '    """The tokens that any model adds to others: always the best one."""',
-        "    said = []",
-        "    for _ in range(STEPS):",
-        "        logits = model(torch.tensor([(tokens + said)[-BLOCK:]]))[0, -1]",
-        "        said.append(int(logits.argmax()))",
-        "        if said[-1] == STOP:",
-        "            break",
-        "    return said",
-        "",
-        "",
+        "\n",
+        GENERATE,
+        "\n",
         "def digits(x):",
         '    """The ones first."""',
         f'    return [int(d) for d in reversed(f"{written}")]',
-        "",
-        "",
+        "\n",
         "def add(model, a, b):",
         "    A, B = digits(a), digits(b)",
         f"    said = generate(model, [{_items(form)}]){note}",
-        *cut,
+        task.stop is not None and "    said = said[:-1] if said[-1] == STOP else []",
         f'    return int("".join(map(str, {ones}))) if said and max(said) < 10 else -1',
-    ])  # fmt: skip
+    )
 
 
 def tricks(model: Model) -> list[str]:
@@ -242,7 +224,7 @@ def _items(form: Format) -> str:
     """The prompt as items of a list: runs of the same token, whole numbers, or digit by digit."""
     out, rest, n = [], list(form.spots[: form.first]), form.digits("a")
     while rest:
-        whole = [(name, step) for name in "ab" for step in (1, -1) if rest[:n] == _number(name, n)[::step]]
+        whole = [(x, step) for x in "ab" for step in (1, -1) if rest[:n] == [(x, i) for i in range(n)][::step]]
         if whole:
             name, step = whole[0]
             out.append(f"*{name.upper()}" + "[::-1]" * (step < 0))
@@ -255,10 +237,6 @@ def _items(form: Format) -> str:
             out.append(f"{rest[0][0].upper()}[{rest[0][1]}]")
             rest = rest[1:]
     return ", ".join(out)
-
-
-def _number(name: str, n: int) -> list[Spot]:
-    return [(name, i) for i in range(n)]
 
 
 def _task(model: Model) -> Task:

@@ -6,10 +6,12 @@ library. `export` compares them with ours (see parity.py) before anything stands
 
 import importlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
 
 from .. import records, registry
 from ..errors import GlassformerError
@@ -81,6 +83,20 @@ def find(to: str) -> Bridge:
 def library(name: str) -> Any:
     """A module of someone else, imported when it is needed; types are not looked into."""
     return importlib.import_module(name)
+
+
+def executed(path: Path) -> dict[str, Any]:
+    """What a Python file defines that we have just written. It is not imported: that leaves a folder beside it."""
+    module: dict[str, Any] = {"__name__": "glassformer_exported", "__file__": str(path)}
+    exec(compile(path.read_text(encoding="utf-8"), path, "exec"), module)
+    return module
+
+
+def torch_logits(net: Callable[[Any], Any], tokens: Any) -> Any:
+    """tokens [B,T] -> logits [B,T,V] of a PyTorch module, as a NumPy array, a part of the batch at a time."""
+    torch = library("torch")
+    with torch.no_grad():
+        return np.concatenate([net(part).numpy() for part in torch.as_tensor(tokens).split(256)])
 
 
 def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE) -> Exported:

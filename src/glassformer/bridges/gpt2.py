@@ -21,7 +21,7 @@ from ..errors import GlassformerError
 from ..model import POSITIONS, Config, Model, Place
 from ..registry import bridge
 from ..shapes import axes, shapes
-from .common import library
+from .common import library, torch_logits
 from .gpt2_read import KEY, names, read
 from .parity import task_of, trial
 from .tokens import tokenizer
@@ -58,10 +58,9 @@ class GPT2:
 
     def logits(self, path: Path, tokens: Any) -> Any:
         torch, lib = library("torch"), library("transformers")
-        with quiet(), torch.no_grad():
+        with quiet():
             net = lib.AutoModelForCausalLM.from_pretrained(path, local_files_only=True, dtype=torch.float32).eval()
-            parts = torch.as_tensor(tokens).split(256)
-            return np.concatenate([net(input_ids=p, use_cache=False).logits.numpy() for p in parts])
+            return torch_logits(lambda part: net(input_ids=part, use_cache=False).logits, tokens)
 
     def read(self, path: Path) -> Model:
         return read(path)

@@ -4,7 +4,6 @@ A small model's numbers stand in the file; those of a larger one in a state dict
 weights_only=True). The module's parameters have our names, so its state dict is a Model's weights: see `from_torch`.
 """
 
-import importlib.util
 import io
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from ..errors import GlassformerError
 from ..model import Config, Model
 from ..registry import bridge
 from ..vocabulary import Vocabulary
-from .common import library
+from .common import executed, library, torch_logits
 from .torch_source import source
 
 INSIDE = 2_000  # up to so many numbers are written into the file
@@ -45,16 +44,7 @@ class Torch:
         return [] if inside else [f"the numbers are beside it, in {path.with_suffix('.pt').name}"]
 
     def logits(self, path: Path, tokens: Any) -> Any:
-        """Runs the file that `write` has just written: our own code."""
-        torch = library("torch")
-        spec = importlib.util.spec_from_file_location("glassformer_exported", path)
-        assert spec and spec.loader
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        with torch.no_grad():
-            net = module.load()
-            return np.concatenate([net(part).numpy() for part in torch.as_tensor(tokens).split(256)])
-
+        return torch_logits(executed(path)["load"](), tokens)
 
 
 def from_torch(
