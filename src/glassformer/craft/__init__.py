@@ -4,62 +4,21 @@ Everything works on NumPy arrays and on the flat dict of weights; nothing here k
 Vectors are rows: an encoding is an array [n, d] whose row i encodes i, and a matrix acts as `row @ matrix`.
 """
 
-from .encodings import (
-    balanced_hamming,
-    hamming,
-    lag_matrix,
-    random_normal,
-    random_rotation,
-    random_sign,
-    reversed_rotation,
-    ring,
-    rotation,
-    rotation_shift,
-    shift_matrix,
-    sinusoidal,
-    sinusoidal_angles,
-    uniform_rotation,
-)
+from .encodings import (  # noqa: I001
+    balanced_hamming, circle, hamming, lag_matrix, random_isometry, random_normal, random_rotation, random_sign,
+    reversed_rotation, ring, rotation, rotation_shift, shift_matrix, sinusoidal, sinusoidal_angles, uniform_rotation,
+)  # fmt: skip
 from .heads import Head, hardness_for
 from .layout import Layout
+from .loud import LoudLayout
 from .measures import distinguishability, fit_shift, padding_dimension, period, unfixed
 from .mlp import Neurons, eraser, spike, spikes, table, weak_spike, weak_spikes
-from .norms import layer_norm, leftover, lift, messy_scale, padding, rms_norm
+from .norms import Floats, layer_norm, leftover, lift, messy_scale, padding, rms_norm
 
 __all__ = [
-    "Head",
-    "Layout",
-    "Neurons",
-    "balanced_hamming",
-    "distinguishability",
-    "eraser",
-    "fit_shift",
-    "hamming",
-    "hardness_for",
-    "lag_matrix",
-    "layer_norm",
-    "leftover",
-    "lift",
-    "messy_scale",
-    "padding",
-    "padding_dimension",
-    "period",
-    "random_normal",
-    "random_rotation",
-    "random_sign",
-    "reversed_rotation",
-    "ring",
-    "rms_norm",
-    "rotation",
-    "rotation_shift",
-    "shift_matrix",
-    "sinusoidal",
-    "sinusoidal_angles",
-    "spike",
-    "spikes",
-    "table",
-    "unfixed",
-    "uniform_rotation",
-    "weak_spike",
-    "weak_spikes",
-]
+    "Floats", "Head", "Layout", "LoudLayout", "Neurons", "balanced_hamming", "circle", "distinguishability", "eraser",
+    "fit_shift", "hamming", "hardness_for", "lag_matrix", "layer_norm", "leftover", "lift", "messy_scale", "padding",
+    "padding_dimension", "period", "random_isometry", "random_normal", "random_rotation", "random_sign",
+    "reversed_rotation", "ring", "rms_norm", "rotation", "rotation_shift", "shift_matrix", "sinusoidal",
+    "sinusoidal_angles", "spike", "spikes", "table", "unfixed", "uniform_rotation", "weak_spike", "weak_spikes",
+]  # fmt: skip

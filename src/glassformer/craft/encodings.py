@@ -18,9 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import GlassformerError
-from .norms import lift
-
-Floats = npt.NDArray[np.float64]
+from .norms import Floats, lift
 
 
 def ring(n: int, phase: float = 0.0, of: float | None = None) -> Floats:
@@ -32,6 +30,12 @@ def ring(n: int, phase: float = 0.0, of: float | None = None) -> Floats:
     """
     angles = phase + 2 * np.pi * np.arange(n) / (of or n)
     out: Floats = np.stack([np.cos(angles), np.sin(angles)], axis=-1) @ lift(2) * np.sqrt(3)
+    return out
+
+
+def circle(angles: Floats) -> Floats:
+    """Points [..., 3] at any angles [...] of the circle that `ring` divides evenly: fixed under layer norm."""
+    out: Floats = np.sqrt(3) * np.stack([np.cos(angles), np.sin(angles)], axis=-1) @ lift(2)
     return out
 
 
@@ -131,6 +135,13 @@ def random_normal(n: int, d: int, rng: np.random.Generator) -> Floats:
 def random_sign(n: int, d: int, rng: np.random.Generator) -> Floats:
     """Independent signs ±1 [n, d]. Every row has length √d exactly; two rows may coincide."""
     return rng.choice([-1.0, 1.0], (n, d))
+
+
+def random_isometry(d: int, rng: np.random.Generator) -> Floats:
+    """A matrix [3, d] that takes a ring to a circle of the same size in some plane, with mean 0."""
+    plane = np.linalg.qr(rng.standard_normal((d - 1, 2)))[0].T
+    out: Floats = lift(2).T @ plane @ lift(d - 1)
+    return out
 
 
 def hamming(r: int) -> Floats:

@@ -11,9 +11,7 @@ import numpy.typing as npt
 
 from ..errors import GlassformerError
 from .encodings import ring, shift_matrix
-from .norms import lift
-
-Floats = npt.NDArray[np.float64]
+from .norms import Floats, lift
 
 
 def hardness_for(n: float, d_head: int, gap: float = 800.0) -> float:
@@ -46,11 +44,10 @@ class Head:
     def back(self, delta: float, position: slice, n: float, hardness: float | None = None) -> None:
         """Look `delta` positions back (0: at oneself), for positions on ring(…, of=n) in the slot `position`.
 
-        The query is the ring's point shifted by −delta, the key is the point itself: the score is
-        3·hardness·cos of the angle between them, largest at delta back. Needs 3 head dimensions, or 2 (then
-        the plane of the ring is projected out). Before the start, delta > i, there is nothing to see: the
-        winner is the visible position nearest around the circle, position 0 unless the ring is nearly full.
-        Guard with a <bos>.
+        The query is the ring's point shifted by −delta, the key is the point itself: the score is 3·hardness·cos of the
+        angle between them, largest at delta back. Needs 3 head dimensions, or 2 (then the plane of the ring is
+        projected out). Before the start, delta > i, there is nothing to see: the winner is the visible position nearest
+        around the circle, position 0 unless the ring is nearly full. Guard with a <bos>.
         """
         plane = self._plane(position)
         dims = self._free(self.query, self.key.T, plane.shape[-1])
@@ -80,9 +77,8 @@ class Head:
     def content(self, query: slice, key: slice, hardness: float) -> None:
         """Look where the slot `key` holds what the slot `query` holds here: the score is their dot product.
 
-        Right if all contents of `key` have the same length: then a match scores highest, by
-        hardness·(length² − the largest other dot product)/√d_head. Positions that match equally well share
-        the attention evenly.
+        Right if all contents of `key` have the same length: then a match scores highest, by hardness·(length² − the
+        largest other dot product)/√d_head. Positions that match equally well share the attention evenly.
         """
         width = _width(query)
         if width != _width(key):

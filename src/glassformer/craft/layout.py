@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import GlassformerError
-
-Floats = npt.NDArray[np.float64]
+from .norms import Floats
 
 
 class Layout(Mapping[str, slice]):

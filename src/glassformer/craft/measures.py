@@ -1,11 +1,8 @@
 """What an encoding is good for, as numbers: the four properties of chapter 7, and its period."""
 
 import numpy as np
-import numpy.typing as npt
 
-from .norms import layer_norm
-
-Floats = npt.NDArray[np.float64]
+from .norms import Floats, layer_norm
 
 
 def unfixed(encoding: Floats) -> float:

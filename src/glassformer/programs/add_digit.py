@@ -15,13 +15,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..craft import Head, Layout, layer_norm, lift, spikes, table
+from ..craft import Floats, Head, Layout, layer_norm, lift, spikes, table
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
 from ..tasks.add_digit import DIGITS, AddDigit
-
-Floats = npt.NDArray[np.float64]
 
 
 @program("add-digit", float32=True)

@@ -5,6 +5,10 @@ from typing import Annotated, Literal
 from ..errors import GlassformerError
 from ..model import Model
 from ..registry import Between, program
+from .addition_book import book
+from .addition_compact import compact
+from .addition_ones import ones
+from .addition_unpadded import unpadded
 
 
 @program("addition")
@@ -28,21 +32,13 @@ def addition(
     if formats and variant == "book":
         raise GlassformerError(f"variant=book is the booklet's format only; leave out {formats[0]}")
     if order == "ones":
-        from .addition_ones import ones
-
         return ones(digits, dtype)
-    if variant == "compact" and padding == "zero":
-        from .addition_compact import compact
-
-        return compact(digits, dtype)
     if padding == "none":
-        from .addition_unpadded import unpadded
-
         if dtype == "float32":
             raise GlassformerError("not right in float32: padding=none needs dtype=float64")
         return unpadded(digits)
-    from .addition_book import book
-
+    if variant == "compact":
+        return compact(digits, dtype)
     if dtype == "float32" and digits > 2:
         raise GlassformerError("not right in float32: variant=book is so up to 2 digits; use variant=compact")
     return book(digits).astype(dtype)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
-from ..craft import Head, Layout, layer_norm, ring, spikes
+from ..craft import Floats, Head, Layout, layer_norm, ring, spikes
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..tasks.addition import Addition
@@ -69,7 +68,7 @@ def figure(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0))
     return Model(config, weights, task.vocabulary, task.ref, Labels(LAYOUT.slots, heads, names))
 
 
-def seen(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> npt.NDArray[np.float64]:
+def seen(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> Floats:
     """What the MLP sees in the value slot, for every sum and, within it, for every digit of the answer."""
     sums, positions = np.arange(2 * 10**digits - 1), ring(3 * digits + 2)[-digits - 1 :]
     codes = unit * sums[:, None] + positions @ np.asarray(mix, dtype=float)    # S n+1

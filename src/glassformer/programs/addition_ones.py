@@ -2,29 +2,25 @@
 
     123+456=9750<EOS>
 
-Every token stands in a *column*: the digits a_k, b_k and s_k in column k, `+` in column n and `=` in column
-−1, both worth 0. The stream has two slots: the column as a point on a ring of n+2, and the digit d as (d,
-−d). The token that was written last stands in column i−1, and the model must write s_i. Two heads look at
-whole columns:
+Every token stands in a *column*: the digits a_k, b_k and s_k in column k, `+` in column n and `=` in column −1, both
+worth 0. The stream has two slots: the column as a point on a ring of n+2, and the digit d as (d, −d). The token that
+was written last stands in column i−1, and the model must write s_i. Two heads look at whole columns:
 
-- *ahead*, column i: the mean of a_i and b_i (s_i is not there yet). For i = n it finds `+`, for the end
-  `=`: 0.
+- *ahead*, column i: the mean of a_i and b_i (s_i is not there yet). For i = n it finds `+`, for the end `=`: 0.
 - *here*, column i−1: the mean of a, b and s of that column. For i = 0 it finds `=` alone: 0.
 
-With weights −10·2/2 and −3/2 they add −10(a_i+b_i)/2 − (a+b+s)/2 to the s that is in the stream already;
-what is left there is −u/2 with u = 10(a_i+b_i) + (a+b−s). That holds all one has to know: s is a+b plus the
-carry into column i−1, less 10 for the carry c_i out of it, so a+b−s is 10·c_i less the carry in, and u =
-10·t or 10·t − 1, where t = a_i+b_i+c_i, 0 … 19, is the whole column with its carry. Three neurons turn −u/2
-into t mod 10: one is always open and turns the sign round, two make the step of −10 between u = 90 (t = 9)
-and u = 99 (t = 10). The result, s_i or s_i − 1/10, is told from the other digits by a parabola: the logit
-−(x−d)²/2, less its part that is the same for all d.
+With weights −10·2/2 and −3/2 they add −10(a_i+b_i)/2 − (a+b+s)/2 to the s that is in the stream already; what is left
+there is −u/2 with u = 10(a_i+b_i) + (a+b−s). That holds all one has to know: s is a+b plus the carry into column i−1,
+less 10 for the carry c_i out of it, so a+b−s is 10·c_i less the carry in, and u = 10·t or 10·t − 1, where t =
+a_i+b_i+c_i, 0 … 19, is the whole column with its carry. Three neurons turn −u/2 into t mod 10: one is always open and
+turns the sign round, two make the step of −10 between u = 90 (t = 9) and u = 99 (t = 10). The result, s_i or s_i −
+1/10, is told from the other digits by a parabola: the logit −(x−d)²/2, less its part that is the same for all d.
 
 The tied head reads the digit slot; the parabola's −d²/2 is the head's bias. `<EOS>` has no digit but the
 ring's point n for embedding: its logit is highest once s_n has been written.
 
-Layer norm: the ring is LOUD times as large as a digit, and the rows have mean 0, so that layer norm divides
-them all by LOUD·√(3/5), up to (digit/LOUD)². So little changes when everything is rounded to float32 that
-the margin stays.
+Layer norm: the ring is LOUD times as large as a digit, and the rows have mean 0, so that layer norm divides them all by
+LOUD·√(3/5), up to (digit/LOUD)². So little changes when everything is rounded to float32 that the margin stays.
 """
 
 import numpy as np

@@ -1,11 +1,10 @@
 """`min` and `max`: the smallest, or largest, number read so far, with three numbers a token (chapter 5).
 
-Why it works. Numbers stand on an arc of the √3-circle that layer norm leaves alone, in order, above the
-horizon: number i at angle θ_i. There is one head and it needs one number a side: the query is how high a
-token stands, 3 sin θ > 0, the key how far right, 3 cos θ, which falls with i. Their product is largest
-for the smallest number, whatever token asks; repeated tokens share the attention and are the same. The head
-writes the whole point so loudly that the token's own vanishes in the final layer norm, and the nearest point
-on the circle is the number itself.
+Why it works. Numbers stand on an arc of the √3-circle that layer norm leaves alone, in order, above the horizon: number
+i at angle θ_i. There is one head and it needs one number a side: the query is how high a token stands, 3 sin θ > 0, the
+key how far right, 3 cos θ, which falls with i. Their product is largest for the smallest number, whatever token asks;
+repeated tokens share the attention and are the same. The head writes the whole point so loudly that the token's own
+vanishes in the final layer norm, and the nearest point on the circle is the number itself.
 
 Margins. The booklet's arc is all of the upper half circle. Near its ends θ ≈ π/n: keys of neighbours differ
 only by n⁻², and a token there asks with a height of n⁻¹. At hardness 1e8 the smallest number leads the
@@ -20,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ..craft import lift, ring
+from ..craft import Floats, circle, ring
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
@@ -59,8 +58,7 @@ def build(name: str, vocab: int, block: int, variant: str) -> Model:
 
 
 def wide(name: str, vocab: int, block: int = 0) -> Model:
-    angles = np.pi * np.linspace(0.1, 0.9, vocab)
-    points = np.sqrt(3) * np.stack([np.cos(angles), np.sin(angles)], axis=-1) @ lift(2)   # V D
+    points = circle(np.pi * np.linspace(0.1, 0.9, vocab))                      # V D
     config = Config(vocab, block or vocab, 3, d_head=3, positions="none", tied=True, eps=0.0)
     return _finish(name, config, zeros(config), points, hardness=1e12, loudness=1e10)
 
@@ -68,12 +66,12 @@ def wide(name: str, vocab: int, block: int = 0) -> Model:
 def book(name: str, vocab: int, block: int = 0) -> Model:
     """The booklet's, of any size: its table of positions is all zeros, its empty MLP has a bias of zeros."""
     config = Config(vocab, block or vocab, 3, d_head=3, tied=True, eps=0.0, activation="relu")
-    points = ring(vocab + 1, of=2 * vocab + 2)[1:]                                        # V D
+    points = ring(vocab + 1, of=2 * vocab + 2)[1:]                             # V D
     return _finish(name, config, zeros(config, "mlp", "mlp.b_out"), points, hardness=1e8, loudness=1e6)
 
 
 def _finish(
-    name: str, config: Config, w: dict[str, Any], points: Any, hardness: float, loudness: float
+    name: str, config: Config, w: dict[str, Floats], points: Floats, hardness: float, loudness: float
 ) -> Model:
     up, right = ring(1, phase=np.pi / 2)[0], ring(1)[0]
     w["embed.W_E"] = points

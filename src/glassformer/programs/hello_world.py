@@ -24,16 +24,14 @@ characters in all). The builder tries its one input, and refuses to return a mod
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from ..craft import Head, Layout, layer_norm, ring, rotation, table
+from ..craft import Floats, Head, Layout, layer_norm, ring, rotation, table
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..registry import program
 from ..tasks.message import Message
 from .repeat_last import signs
 
-Floats = npt.NDArray[np.float64]
 LOUD = 1e6  # the N of the book
 
 

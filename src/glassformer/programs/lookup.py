@@ -1,5 +1,4 @@
-"""LOOKUP TABLE: memorise a table from keys to values (chapter 3). The default works for any table (exercise
-3.12).
+"""LOOKUP TABLE: memorise a table from keys to values (chapter 3). The default works for any table (exercise 3.12).
 
 *Why the booklet's does not.* It sums one vector per token of the key and reads off the value linearly, so that
 each logit is a sum of functions of single tokens, up to one positive factor. No such sum is positive on 00 and
@@ -13,10 +12,9 @@ something that is not linear.
   random isometry G_j into all six coordinates (a plane in the five dimensions that have mean 0). What then
   stands there, token + Σ G_j·(token j back), depends on the key and nothing else; for random G_j no two keys of
   a table point in the same direction.
-- Layer norm puts the hashes on a sphere: u_i·u_i = 6 for every key, and u_i·u_k < 6 for two of them. Neuron i
-  computes 1 − 2(6 − u·u_i)/(6 − m_i), where m_i is the largest u_k·u_i: it is 1 for its own key and −1 or less
-  for all others, so ReLU makes it a test for equality. Of several hashes the one with the widest smallest gap
-  is taken.
+- Layer norm puts the hashes on a sphere: u_i·u_i = 6 for every key, and u_i·u_k < 6 for two of them. Neuron i computes
+  1 − 2(6 − u·u_i)/(6 − m_i), where m_i is the largest u_k·u_i: it is 1 for its own key and −1 or less for all others,
+  so ReLU makes it a test for equality. Of several hashes the one with the widest smallest gap is taken.
 - The neuron that fires writes its value's point, SHOUT times louder than the hash: with the tied head that is
   the answer.
 
@@ -27,9 +25,8 @@ with the table.
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from ..craft import Head, Layout, layer_norm, lift, ring
+from ..craft import Floats, Head, Layout, layer_norm, lift, random_isometry, ring
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
@@ -37,7 +34,6 @@ from ..tasks.lookup import LONGEST_KEY, MOST_ENTRIES, Lookup
 from .lookup_book import tied
 from .lookup_hash import untied
 
-Floats = npt.NDArray[np.float64]
 EPS = 1e-10
 LEAST_GAP = {"float64": 1e-10, "float32": 1e-5}  # of 1 − cos, between hashes: rounding moves it by 1e-15 and 3e-7
 
@@ -126,8 +122,7 @@ def best_hash(task: Lookup, tries: int) -> tuple[list[Floats], Floats]:
     """The matrices G_j [3, 6], and for every key 1 − cos to the nearest other hash: of `tries`, the best smallest."""
     rng, best, most = np.random.default_rng(0), None, np.zeros(1)
     for _ in range(tries):
-        planes = [np.linalg.qr(rng.standard_normal((5, 2)))[0].T for _ in range(task.key_length - 1)]
-        mix = [np.eye(3, 6)] + [lift(2).T @ plane @ lift(5) for plane in planes]
+        mix = [np.eye(3, 6)] + [random_isometry(6, rng) for _ in range(task.key_length - 1)]
         gap = gaps(layer_norm(hashes(task, mix), EPS))
         if best is None or gap.min() > most.min():
             best, most = mix, gap

@@ -1,28 +1,23 @@
-"""LOOKUP TABLE with a tied head, the booklet's full construction (section 3.6): token vectors and hash matrices
-are optimised.
+"""LOOKUP TABLE with a tied head, the booklet's full construction (section 3.6): vectors and hashes are optimised.
 
-The layer is that of lookup_hash.py. With a tied head the hash of a key must point to the embedding of its
-value, and embedding and hash matrices depend on each other: both are found by descending the cross-entropy of
-the table, which is all there is to be seen (nothing else of the transformer is trained, so no prefix can
-disturb it). Adam on the full table, embeddings put back on the sphere after every step; it stops when every
-entry is right by MARGIN, or after STEPS.
+The layer is that of lookup_hash.py. With a tied head the hash of a key must point to the embedding of its value, and
+embedding and hash matrices depend on each other: both are found by descending the cross-entropy of the table, which is
+all there is to be seen (nothing else of the transformer is trained, so no prefix can disturb it). Adam on the full
+table, embeddings put back on the sphere after every step; it stops when every entry is right by MARGIN, or after STEPS.
 
-What it cannot hold it gets wrong, without a word: see exercise 3.9 (a vocabulary of 10 and 1,000 entries) and
-3.11.
+What it cannot hold it gets wrong, without a word: see exercise 3.9 (a vocabulary of 10 and 1,000 entries) and 3.11.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ..craft import Head, Layout, layer_norm, ring
+from ..craft import Floats, Head, Layout, layer_norm, ring
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..tasks.lookup import Lookup
 
-Floats = npt.NDArray[np.float64]
 EPS = 1e-10
 HARDNESS = 1e8
 STEPS, MARGIN, RATE = 500, 0.1, 0.03

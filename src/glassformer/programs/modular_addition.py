@@ -3,11 +3,10 @@
 All three are one layer with a tied head that answers at the token `=`, and without norms, as the models of the
 grokking literature are (with nothing to normalise, sums stay sums).
 
-**analog**: numbers as numbers. A number j is the pair (j, 2 − j²/2). At `=`, attention adds up the first
-halves: s = a + b. Two neurons make the step relu(s − p + 1) − relu(s − p) = [s ≥ p] (s is whole), which takes
-p away again: c. The second half at `=` is 1, so the tied head says c·j + 2 − j²/2 = 2 + c²/2 − (c − j)²/2: a
-parabola with its top at j = c. Its neighbours are ½ lower: the margin, everywhere. (The 2 lifts the token 0
-above `=`, whose logit is 1.)
+**analog**: numbers as numbers. A number j is the pair (j, 2 − j²/2). At `=`, attention adds up the first halves: s = a
++ b. Two neurons make the step relu(s − p + 1) − relu(s − p) = [s ≥ p] (s is whole), which takes p away again: c. The
+second half at `=` is 1, so the tied head says c·j + 2 − j²/2 = 2 + c²/2 − (c − j)²/2: a parabola with its top at j = c.
+Its neighbours are ½ lower: the margin, everywhere. (The 2 lifts the token 0 above `=`, whose logit is 1.)
 
 **clock** and **pizza**: numbers as angles, the way trained networks have them. A number j is a hand on each of
 five dials, z_j = exp(2πi·kj/p) for five frequencies k, in the slot `wave`. At `=`, attention adds the hands of a
@@ -32,15 +31,12 @@ Subtraction has to tell a from b: two heads find them by the slot `place`, and t
 from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from ..craft import Layout, rotation
+from ..craft import Floats, Layout, rotation
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
 from ..tasks.modular_addition import ModularAddition
-
-Floats = npt.NDArray[np.float64]
 
 DIALS = 5  # trained networks have about as many
 PHASES = 15  # of pizza's neurons; odd, see above

@@ -6,30 +6,27 @@
 takes over the digits of a is A = a/1…1 (n ones), and head 0.1 gets B from b. `=` is worth 0 and scores
 higher still for head 0.0: so A is found at `*`, where `=` cannot be seen yet, and is 0 from `=` on.
 
-*Layer 1 multiplies and subtracts.* Head 1.0 sees two tokens: `*` with the score x = ε·A·B (A is the key's,
-B is the query's) and `=` with the score 0. They have the signs +1 and −1, so the head brings the difference
-of their weights, tanh(x/2) = x/2 − x³/24 + …: a line as long as x is small. Rounding is a share 1e-16/x of
-the product, the bend one of x²/12, or x²/48 for the straight line that fits best; SMALL is where both are
-least. Head 1.1 reads the digits that are already written, weighed by their places as in layer 0. In its
-mean `*`, worth 0, stands in for the places still to come, with their weight 1…1 (the slot `others` has its
-logarithm), so that the mean is always one over 2n places. What is left in the slot `left` is the product
-less what is written, and ½, which the position table put there.
+*Layer 1 multiplies and subtracts.* Head 1.0 sees two tokens: `*` with the score x = ε·A·B (A is the key's, B is the
+query's) and `=` with the score 0. They have the signs +1 and −1, so the head brings the difference of their weights,
+tanh(x/2) = x/2 − x³/24 + …: a line as long as x is small. Rounding is a share 1e-16/x of the product, the bend one of
+x²/12, or x²/48 for the straight line that fits best; SMALL is where both are least. Head 1.1 reads the digits that are
+already written, weighed by their places as in layer 0. In its mean `*`, worth 0, stands in for the places still to
+come, with their weight 1…1 (the slot `others` has its logarithm), so that the mean is always one over 2n places. What
+is left in the slot `left` is the product less what is written, and ½, which the position table put there.
 
 *The head divides.* The next digit is ⌊left/10^m⌋ where m is the place to write. As d grows, left·d −
 10^m·d(d+1)/2 rises as long as d·10^m < left: such a parabola is highest at the right digit, and 10^m is in
 the position table. `left` is an integer and a half, so the best logit leads by ½ at least, in units of 1;
 the errors above take 0.01 of this for 4 digits, and 0.2 for 2 digits in float32.
 
-*Layer norm* divides by NORM, nearly, wherever it is, since two coordinates, +loud and −loud, drown the
-rest. It also subtracts the mean; the slot `zero` is never written and shows it, and everything is read less
-`zero`. NORM is a power of two: products with it are exact, so that what should cancel, cancels.
+*Layer norm* only divides by NORM: see craft/loud.py.
 """
 
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ..craft import Layout
+from ..craft import Floats, Layout, LoudLayout
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
@@ -49,24 +46,36 @@ def multiplication(
     n = digits
     if dtype == "float32" and n > 2:
         raise GlassformerError(f"not right in float32: expected digits up to 2, got {n}")
-    layout = Layout(
-        plus=1, minus=1, zero=1, digit=1, a_score=1, b_score=1, product_score=1, written_score=1, sign=1, others=1,
-        place=1, a=1, b=1, left=1,
+    layout = LoudLayout(
+        NORM, digit=1, a_score=1, b_score=1, product_score=1, written_score=1, sign=1, others=1, place=1, a=1, b=1,
+        left=1,
     )  # fmt: skip
     config = Config(d_vocab=12, n_ctx=4 * n + 1, d_model=layout.size, n_layers=2, n_heads=2, d_head=2, scale=1.0)
-    w = zeros(config)
-    at = {name: where.start for name, where in layout.items()}
+    w, d, unit = zeros(config), np.arange(10.0), 10.0 ** (1 - 2 * n)  # unit: numbers are in units of the first place
+    read, one = layout.read, layout.one
+    w["embed.W_E"][:10, layout["digit"]] = d[:, None]
+    w["pos_embed.W_pos"][:] = layout.loud() + _positions(layout, n)
+    layout.head(w, 0, 0, [one], [read(a_score=FAR)], [read(digit=1)], a=[1])
+    layout.head(w, 0, 1, [one], [read(b_score=FAR)], [read(digit=1)], b=[1])
+    scores = [read(written_score=FAR), read(sign=1)]
+    layout.head(w, 1, 1, [one, NORM * read(others=1)], scores, [read(digit=1)], left=[-_ones(2 * n) * unit])
+    epsilon = SMALL[dtype] / 81  # A and B are at most 9
+    straight = 1 + SMALL[dtype] ** 2 / 16  # x/2 times this is the line that fits tanh(x/2) best
+    product = 2 / epsilon * straight * _ones(n) ** 2 * unit
+    scores = [read(product_score=FAR), read(a=1)]
+    layout.head(w, 1, 0, [one, NORM * read(b=epsilon)], scores, [read(sign=1)], left=[product])
 
-    def read(slot: str, scale: float = 1.0) -> Any:
-        """Weights [D] that read a slot of the normed stream."""
-        return layout.row(**{slot: scale, "zero": -scale})
+    # The parabola; the 1 keeps the digits above * and =, whose logits are 0.
+    parabola = np.outer(read(left=1), d) + np.outer(read(place=1), 1 - d * (d + 1) / 2)
+    w["unembed.W_U"][:, :10] = SHARP * NORM / unit * parabola
+    names = {"0.0": "a, at *", "0.1": "b", "1.0": "a times b", "1.1": "the digits already written"}
+    task = f"multiplication:digits={n}"
+    return Model(config, w, Vocabulary("0123456789*="), task, Labels(layout.slots, names)).astype(dtype)
 
-    # ── tokens and positions ──────────────────────────────────────────────────────────────────
-    d = np.arange(10.0)
-    w["embed.W_E"][:10, at["digit"]] = d
-    P = w["pos_embed.W_pos"]
-    P[:, at["plus"]] = np.sqrt(layout.size / 2) * NORM
-    P[:, at["minus"]] = -P[:, at["plus"]]
+
+def _positions(layout: Layout, n: int) -> Floats:
+    """The scores by which heads find places, the signs of * and =, and what is due at each position [4n+1, D]."""
+    P, at = np.zeros((4 * n + 1, layout.size)), {name: where.start for name, where in layout.items()}
     times, equals = n, 2 * n + 1
     ln10 = np.log(10) / FAR * np.arange(2 * n)[::-1]  # the score of each place, most significant first
     P[:, at["a_score"] : at["written_score"] + 1] = -1
@@ -75,42 +84,11 @@ def multiplication(
     P[[times, equals], at["product_score"]] = 0
     P[equals + 1 :, at["written_score"]], P[times, at["written_score"]] = ln10[:-1], 0
     P[[times, equals], at["sign"]] = 1, -1
-    # The i-th token from = on is followed by a digit of place 2n−1−i. Numbers are in units of the first place.
-    i, unit = np.arange(2 * n), 10.0 ** (1 - 2 * n)
+    i = np.arange(2 * n)  # the i-th token from = on is followed by a digit of place 2n−1−i
     P[equals:, at["others"]] = np.log(_ones(2 * n - i))
     P[equals:, at["place"]] = 10.0**-i
-    P[equals:, at["left"]] = unit / 2
-
-    # ── heads: the columns of Q and K are two products that add up to a score ─────────────────
-    one = read("plus", np.sqrt(2 / layout.size))  # 1 after layer norm
-    for layer, head, score, target, scale in (
-        (0, 0, "a_score", "a", 1.0), (0, 1, "b_score", "b", 1.0), (1, 1, "written_score", "left", -_ones(2 * n) * unit),
-    ):  # fmt: skip
-        attn = f"blocks.{layer}.attn."
-        w[attn + "W_Q"][head, :, 0] = one
-        w[attn + "W_K"][head, :, 0] = read(score, FAR * NORM)
-        w[attn + "W_V"][head, :, 0] = read("digit")
-        w[attn + "W_O"][head, 0, at[target]] = NORM * scale
-    w["blocks.1.attn.W_Q"][1, :, 1] = read("others", NORM)
-    w["blocks.1.attn.W_K"][1, :, 1] = read("sign", NORM)
-
-    epsilon = SMALL[dtype] / 81  # A and B are at most 9
-    straight = 1 + SMALL[dtype] ** 2 / 16  # x/2 times this is the line that fits tanh(x/2) best
-    w["blocks.1.attn.W_Q"][0] = np.stack([one, read("b", epsilon * NORM)], axis=-1)
-    w["blocks.1.attn.W_K"][0] = np.stack([read("product_score", FAR * NORM), read("a", NORM)], axis=-1)
-    w["blocks.1.attn.W_V"][0, :, 0] = read("sign")
-    w["blocks.1.attn.W_O"][0, 0, at["left"]] = NORM * 2 / epsilon * straight * _ones(n) ** 2 * unit
-
-    # ── the parabola; the 1 keeps the digits above * and =, whose logits are 0 ────────────────
-    parabola = np.outer(read("left"), d) + np.outer(read("place"), 1 - d * (d + 1) / 2)
-    w["unembed.W_U"][:, :10] = SHARP * NORM / unit * parabola
-
-    labels = Labels(
-        slots=layout.slots,
-        heads={"0.0": "a, at *", "0.1": "b", "1.0": "a times b", "1.1": "the digits already written"},
-    )
-    model = Model(config, w, Vocabulary("0123456789*="), f"multiplication:digits={n}", labels)
-    return model.astype(dtype)
+    P[equals:, at["left"]] = 10.0 ** (1 - 2 * n) / 2
+    return P
 
 
 def _ones(n: Any) -> Any:

@@ -12,9 +12,8 @@ logit of token j after token i is x_i·x_j: all it takes is embeddings that are 
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from ..craft import Layout, ring
+from ..craft import Floats, Layout, ring
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
@@ -25,7 +24,7 @@ MOST_SPARSE = 4_000  # its embedding has vocab²/2 entries
 MOST_FLOAT32 = 5_000  # on the ring: logits of neighbours are 59/vocab² apart, and rounded to 2e-7
 
 
-def signs(n: int) -> npt.NDArray[np.float64]:
+def signs(n: int) -> Floats:
     """n rows with a single ±1, and never two alike: [n, max(3, n/2)]."""
     code = np.zeros((n, max(3, (n + 1) // 2)))
     i = np.arange(n)

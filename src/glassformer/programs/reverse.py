@@ -5,11 +5,10 @@ token is the symbol at 2n−1−t: a reflection.
 
 - Slots. `token`: the token's point on a ring. `position`: the place's point on a ring of 2n. Each is fixed under
   layer norm, so a row of both is, and layer norm does nothing.
-- The head. A reflection of a circle is linear, like a rotation. The query is the position mirrored, so the score
-  of position s is 3·cos of the angle from s to 2n−1−t, times the hardness that makes the best lead its neighbours
-  by LEAD; e^−LEAD is far below rounding. What the head finds it writes on top of the token here, LOUD times. The
-  stream then points to the right token but for an angle of 1/LOUD, and two tokens are 2π/14 apart (2π/40 with 36
-  symbols).
+- The head. A reflection of a circle is linear, like a rotation. The query is the position mirrored, so the score of
+  position s is 3·cos of the angle from s to 2n−1−t, times the hardness that makes the best lead its neighbours by LEAD;
+  e^−LEAD is far below rounding. What the head finds it writes on top of the token here, LOUD times. The stream then
+  points to the right token but for an angle of 1/LOUD, and two tokens are 2π/14 apart (2π/40 with 36 symbols).
 - The end. For t = 2n there is nothing to find. The position itself says `<EOS>`, LOUD times louder than the head.
 """
 
@@ -17,7 +16,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ..craft import Head, Layout, hardness_for, lift, ring
+from ..craft import Floats, Head, Layout, hardness_for, lift, ring
 from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
 from ..tasks.reverse import Reverse
@@ -49,9 +48,9 @@ def reverse(
     return Model(config, w, task.vocabulary, task.ref, labels)
 
 
-def mirror(total: int, n: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def mirror(total: int, n: int) -> Floats:
     """The matrix M [3, 3] with ring(n)[i] @ M = ring(n)[total − i], around the circle: a reflection of its plane."""
     angle = 2 * np.pi * total / n
     reflection = np.array([[np.cos(angle), np.sin(angle)], [np.sin(angle), -np.cos(angle)]])
-    M: np.ndarray[tuple[int, int], np.dtype[np.float64]] = lift(2).T @ reflection @ lift(2)
+    M: Floats = lift(2).T @ reflection @ lift(2)
     return M

@@ -11,10 +11,9 @@ do. A key that is not equal loses by δ²/2 or more; the hardness makes that LEA
 prefix + 1 numbers would not do: a key that is a sum over its tokens is exact only if each of the V^prefix sums
 is a corner of their hull, and in `prefix` dimensions or less they cannot all be, if V > prefix (Sanyal, 2009).
 
-*Gathering* takes one head and about log₂(prefix) layers. Layer 0 copies the token one back and its square. When
-the tokens 1 … m back are known, what position i − h knows (h ≤ m) are the tokens h+1 … h+m back: so the next
-layer adds the last h of them, and *all* of its `squares`. Where the two spans overlap, squares count double:
-those are the w_j.
+*Gathering* takes one head and about log₂(prefix) layers. Layer 0 copies the token one back and its square. When the
+tokens 1 … m back are known, what position i − h knows (h ≤ m) are the tokens h+1 … h+m back: so the next layer adds the
+last h of them, and *all* of its `squares`. Where the two spans overlap, squares count double: those are the w_j.
 
 *Before the start.* A head that wants to look before position 0 sees another position, and an early position
 could then match by accident (the booklet's variant is wrong there). So position 0 has MARK in its `squares`
@@ -28,8 +27,7 @@ of the ring: the mean of the stream stays 0, and the ring's plane is not touched
 lead of a position over its neighbours.
 
 *The answer* a is written SHOUT times; with −SHOUT/2 in `square` (from b_O) and the tied head the logit of t is
-SHOUT·(a·t − t²/2): a parabola with its top at t = a, that leads by SHOUT·δ²/2 while leftovers disturb less than
-3δ.
+SHOUT·(a·t − t²/2): a parabola with its top at t = a, that leads by SHOUT·δ²/2 while leftovers disturb less than 3δ.
 
 The variants book and bos are in search_book.py, hash (exercise 4.5) in search_hash.py.
 """

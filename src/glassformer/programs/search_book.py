@@ -1,10 +1,9 @@
 """SEARCH as the booklet builds it (section 4.2): three numbers per token, prefix + 1 heads.
 
-Layer 0 gathers: head j copies the token j back (its point on a ring) into slot back<j>, and head 0, which looks
-at itself, erases the padding that stood there and the position, which becomes the last slot. All blocks are
-fixed under layer norm before and after. Layer 1 matches: head 0 compares the tokens 0 … prefix−1 back with the
-tokens 1 … prefix back of every position and reads that one's own token; heads 1 and 2 look at themselves and
-erase what was there.
+Layer 0 gathers: head j copies the token j back (its point on a ring) into slot back<j>, and head 0, which looks at
+itself, erases the padding that stood there and the position, which becomes the last slot. All blocks are fixed under
+layer norm before and after. Layer 1 matches: head 0 compares the tokens 0 … prefix−1 back with the tokens 1 … prefix
+back of every position and reads that one's own token; heads 1 and 2 look at themselves and erase what was there.
 
 It is wrong where a head wants to look before position 0: it sees position 0, and an early position may match by
 accident (1.6 to 4 % of short texts). With a <bos> before the text (variant bos) what it sees there is no token

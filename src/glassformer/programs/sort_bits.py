@@ -1,10 +1,9 @@
 """Sorting by bits: the next larger number, for large vocabularies (exercises 5.4 to 5.6 of the booklet).
 
-Why it works. A list is followed by the delimiter, 0, and every answer is the smallest number of the list
-above the token just read; at first that token is the delimiter, below all. Write numbers with m bits, most
-significant first, as signs ±1. A number above q agrees with q in its first p bits, for one p, and then has a
-1 where q has a 0. Head p looks for the smallest of those; the larger p, the closer to q is what it finds.
-Its scores:
+Why it works. A list is followed by the delimiter, 0, and every answer is the smallest number of the list above the
+token just read; at first that token is the delimiter, below all. Write numbers with m bits, most significant first, as
+signs ±1. A number above q agrees with q in its first p bits, for one p, and then has a 1 where q has a 0. Head p looks
+for the smallest of those; the larger p, the closer to q is what it finds. Its scores:
 
     a number k      C·(q·k over the first p bits + k_p) − R(k)
     the delimiter   C·(p + 1 + q_p)
@@ -18,8 +17,7 @@ Head p writes 4^(p+1) times what it found: louder than all before it together (4
 the token itself has 2), so the sign of every bit is that of the closest number found, and with the embedding
 as head that number wins. When nothing is larger, the token repeats.
 
-The mirror, −bits, gives every row mean 0 and one length: layer norm is then a constant factor, the same for
-all tokens.
+The mirror, −bits, gives every row mean 0 and one length: layer norm is then a constant factor, the same for all tokens.
 
 **Repeats** need two layers before this one. The first marks what comes after the delimiter. The second lets
 a token look at its equals, c in the list and r among the answers: the mean of +1 for an answer and −1 for
@@ -39,7 +37,7 @@ HARDNESS = 60.0  # e^-60 = 1e-26: silent even if shouted 4^17 times as loud, and
 QUIET = 0.01  # a mean is written this softly, so that it does not change the length of a row
 
 
-def signs(n: int, m: int) -> Any:
+def as_bits(n: int, m: int) -> Any:
     """The numbers 0 … n−1 as m bits each, most significant first, ±1 [n, m]."""
     return 2.0 * (np.arange(n)[:, None] >> np.arange(m)[::-1] & 1) - 1
 
@@ -82,7 +80,7 @@ def by_bits(vocab: int, length: int, low: int, repeats: bool) -> Model:
         d_head=m + 1 + repeats, positions="none", tied=True, eps=0.0,
     )  # fmt: skip
     w = zeros(config)
-    bits, is_end = signs(vocab, m), (np.arange(vocab) == 0)[:, None]
+    bits, is_end = as_bits(vocab, m), (np.arange(vocab) == 0)[:, None]
     w["embed.W_E"] = at.row(bits=bits, mirror=-bits, number=~is_end, end=is_end, minus=-1)
     if repeats:
         w["embed.W_E"] += at.row(before=1, balance=-1)

@@ -8,14 +8,12 @@ position holds the bits of the last number that was complete there, all digits i
 digit, bits keep the order of numbers. One neuron fires where they are all 0: the delimiter. The first
 positions, within the first number, have read none and are marked void.
 
-**Layer 1 is `sort_bits`**, on those bits: head (p, i) finds the next larger number that first differs in bit
-p. It answers only where digit i is to be said, which the position decides; elsewhere the delimiter gets more
-than any number can. It then says the bits of digit i, 4^(p+1) times as loud as a digit is. Within an answer
-the last complete number is the one before it, so that the search is the same until the last digit has been
-said.
+**Layer 1 is `sort_bits`**, on those bits: head (p, i) finds the next larger number that first differs in bit p. It
+answers only where digit i is to be said, which the position decides; elsewhere the delimiter gets more than any number
+can. It then says the bits of digit i, 4^(p+1) times as loud as a digit is. Within an answer the last complete number is
+the one before it, so that the search is the same until the last digit has been said.
 
-All rows have mean 0 and, in each layer, one length: flags come in pairs of which one is 1, and `minus`
-balances.
+All rows have mean 0 and, in each layer, one length: flags come in pairs of which one is 1, and `minus` balances.
 """
 
 from typing import Annotated, Any
@@ -27,7 +25,7 @@ from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
 from ..vocabulary import Vocabulary
-from .sort_bits import HARDNESS, look_above, say, signs
+from .sort_bits import HARDNESS, as_bits, look_above, say
 
 
 def _float32(options: dict[str, Any]) -> str:
@@ -57,7 +55,7 @@ def sort_digits(
         tied=True, eps=0.0, activation="relu",
     )  # fmt: skip
     w = zeros(config)
-    bits = signs(base, width)
+    bits = as_bits(base, width)
     w["embed.W_E"] = at.row(digit=bits, mirror=-bits, listed=1, minus=-1, balance=-2)
     w["pos_embed.W_pos"] = _positions(at, config.n_ctx, digits)
     names = _read_numbers(w, at, config.n_ctx, digits) | _find_next(w, at, digits)

@@ -21,8 +21,7 @@ and b_j, which must count alike, are n + 1 apart, so that in every head b_j has 
 a_j. Two layers can do it, see two_layers.py: the first finds out which number a digit belongs to. A bias that is
 linear in the *column*, which takes a table of positions, does it in one.
 
-**Margin** ≈ 1, of logits of about 10^29: the sum is off by 0.001 of the ½ that is allowed. Not for float32, see
-there.
+**Margin** ≈ 1, of logits of about 10^29: the sum is off by 0.001 of the ½ that is allowed. Not for float32, see there.
 """
 
 import math

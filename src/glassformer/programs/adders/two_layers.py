@@ -12,13 +12,12 @@ takes the floor.
 
 **Slots**: digit (d); first (1 at <bos>); mark (1 at <bos>, *plus* at +, *equals* at =); count; place.
 
-**Layer 0, head 0** has slope σ0 and no query but a bias: a key D back has weight λ0^−D, λ0 = exp σ0. A softmax
-divides by the sum of these, which would depend on the position; but if <bos> has the weight 1/(1 − 1/λ0), by a key
-of its own, it stands for an endless past: 1 + λ0^−1 + λ0^−2 + … is the same everywhere, Z0 = 1/(1 − 1/λ0). Values
-are the marks. So in `count` there is, D tokens after a mark, ω·λ0^−D: ω_a = 1 after <bos>, ω_b after +, ω_s after
-=, where ω_b and ω_s can be what we like by a choice of plus and equals (each mark sees the earlier ones too, n+1
-further back: ω_b = plus/Z0 + λ0^−(n+1), ω_s = equals/Z0 + ω_b·λ0^−(n+1)). The only neuron, gated, writes place =
-relu(digit)·count.
+**Layer 0, head 0** has slope σ0 and no query but a bias: a key D back has weight λ0^−D, λ0 = exp σ0. A softmax divides
+by the sum of these, which would depend on the position; but if <bos> has the weight 1/(1 − 1/λ0), by a key of its own,
+it stands for an endless past: 1 + λ0^−1 + λ0^−2 + … is the same everywhere, Z0 = 1/(1 − 1/λ0). Values are the marks. So
+in `count` there is, D tokens after a mark, ω·λ0^−D: ω_a = 1 after <bos>, ω_b after +, ω_s after =, where ω_b and ω_s
+can be what we like by a choice of plus and equals (each mark sees the earlier ones too, n+1 further back: ω_b = plus/Z0
++ λ0^−(n+1), ω_s = equals/Z0 + ω_b·λ0^−(n+1)). The only neuron, gated, writes place = relu(digit)·count.
 
 **Layer 1, head 1** has slope σ1, <bos> again stands for the past, and it adds up the places: a digit D' back counts
 λ1^−D'. Together a digit of column j has the weight λ0^j·λ1^−j up to a factor of its number's; with σ0 − σ1 = ln 10
