@@ -227,3 +227,7 @@ def test_history(tmp_path):
         file.write_text(text)
         with pytest.raises(GlassformerError, match=says):
             views.history(file)
+
+
+def test_every_adder_has_inputs():
+    assert runs.some_inputs(load("adder-hinge"))[:2] == ["123+456", "999+1"]

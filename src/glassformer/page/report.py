@@ -3,7 +3,7 @@
     made = report([("addition:order=ones", load("addition:order=ones")), …])
     write(made, "adders.html")
 
-All figures are computed here; the page (show/page) only draws them. What is ours in the file, all but Plotly, stays
+All figures are computed here; the page only draws them. What is ours in the file, all but Plotly, stays
 within a budget of a megabyte: inputs are dropped until it does, and the page says so.
 """
 

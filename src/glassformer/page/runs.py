@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,8 @@ DRAWN = 400  # rows among which inputs are looked for
 TOP, READ = 5, 6  # tokens of a step and positions of a head that are listed
 
 # Inputs that the sources discuss; those that a task refuses are left out.
-KNOWN = {
-    "addition": ("123+456", "999+1", "0+0", "999+999", "500+500", "111+222"),
-    "modular-addition": ("5+8", "90+90", "50+0"),
-}
+SUMS = ("123+456", "999+1", "0+0", "999+999", "500+500", "111+222")
+KNOWN = {"addition": SUMS, "digit-addition": SUMS, "modular-addition": ("5+8", "90+90", "50+0")}
 
 
 @dataclass
@@ -64,8 +63,7 @@ def name_of(model: Model) -> str:
 def _refused(model: Model, text: str) -> str:
     """Why a model cannot read a text; "" if it can."""
     try:
-        tokens = prompt(model, text)
-        model.read(tokens)
+        model.read(prompt(model, text))
     except GlassformerError as e:
         return str(e)
     return ""
@@ -93,11 +91,8 @@ def _of_each_class(task: Task) -> list[str]:
     """Texts of rows, the classes of input taking turns."""
     rows = np.concatenate([task.sample(DRAWN, np.random.default_rng(0)), task.edges()[:DRAWN]])
     rows = rows[task.defined(rows)]
-    turn = np.zeros(len(rows), np.int64)  # how many of its class came before
-    seen: dict[str, int] = {}
-    for i, name in enumerate(task.classes(rows)):
-        turn[i] = seen.get(str(name), 0)
-        seen[str(name)] = int(turn[i]) + 1
+    names = list(map(str, task.classes(rows)))
+    turn = [names[:i].count(name) for i, name in enumerate(names)]  # how many of its class came before
     rows = rows[np.argsort(turn, kind="stable")[: 4 * INPUTS]]
     tokens, answer = task.batch(rows)
     return [task.vocabulary.decode(t[: int(a.argmax())]) for t, a in zip(tokens, answer, strict=True)]
@@ -116,27 +111,22 @@ def look(model: Model, text: str, parts: list[str]) -> dict[str, Any]:
         return {"text": text, "problem": str(e)}
     said, notes = result.tokens, []
     read = said[:-1][-model.config.n_ctx :]
-    first = len(said) - 1 - min(len(read), SHOWN)
-    if len(said) - 1 > len(read):
+    T, cut = len(read), max(0, len(read) - SHOWN)
+    first = len(said) - 1 - T + cut
+    if len(said) - 1 > T:
         notes.append(f"The text outgrew the block of {model.config.n_ctx}: what is shown is the last window.")
-    if len(read) > SHOWN:
-        notes.append(f"Of {len(read)} positions the last {SHOWN} are shown.")
+    if cut:
+        notes.append(f"Of {T} positions the last {SHOWN} are shown.")
     if wanted > STEPS and len(steps) == STEPS:
         notes.append(f"Decoding ends here after {STEPS} tokens.")
-    cut = len(read) - min(len(read), SHOWN)
     seen = patterns(model, np.array([read]))[:, 0]                             # L H T S
-    roles = _roles(task, len(read)) if task and first == 0 else {}
+    roles = task.roles() if task and first == 0 else {}  # the task's map of what is needed, as far as this text goes
     return {
         "text": text, "output": result.output, "tokens": [model.vocabulary[t] for t in said[first:]], "first": first,
         "prompt": max(len(tokens) - first, 0), "steps": steps, "notes": notes,
         "patterns": [[[trimmed(row[cut:]) for row in head[cut:]] for head in layer] for layer in seen],
-        "roles": {name: np.argwhere(where).tolist() for name, where in roles.items()},
+        "roles": {n: np.argwhere(r[:T, :T]).tolist() for n, r in roles.items() if len(r) >= T},
     }  # fmt: skip
-
-
-def _roles(task: Task, size: int) -> dict[str, Any]:
-    """The task's map of what is needed, as far as this text goes."""
-    return {name: r[:size, :size] for name, r in task.roles().items() if len(r) >= size}
 
 
 def _step(model: Model, tokens: list[int], at: int, parts: list[str]) -> dict[str, Any]:
@@ -156,7 +146,7 @@ def _step(model: Model, tokens: list[int], at: int, parts: list[str]) -> dict[st
     }  # fmt: skip
 
 
-def _stops(model: Model, tokens: list[int]) -> list[tuple[str, str, float | None]]:
+def _stops(model: Model, tokens: list[int]) -> list[tuple[str, str, Any]]:
     """What would come next if the model stopped after each part: part, token, and its lead."""
     found = logit_lens(model, np.array([tokens]))
     out = []
@@ -170,22 +160,20 @@ def _named(shares: list[tuple[str, float]]) -> dict[str, float]:
     """By name; where several parts have the same name, the later ones are numbered."""
     out: dict[str, float] = {}
     for name, x in shares:
-        again = 2
-        key = name
-        while key in out:
-            key, again = f"{name} ({again})", again + 1
-        out[key] = x
+        keys = (f"{name} ({again})" if again > 1 else name for again in count(1))
+        out[next(key for key in keys if key not in out)] = x
     return out
 
 
 # ── numbers, written short ─────────────────────────────────────────────────────────────────────
-def short(x: Any) -> float | None:
-    """Four digits; None for what JSON has no word for."""
+def short(x: Any) -> Any:
+    """A number in four digits, None for what JSON has no word for; of an array or list, all of them as lists."""
+    if np.ndim(x):
+        return [short(each) for each in x]
     return float(number(x)) if np.isfinite(x) else None
 
 
 def trimmed(row: Any) -> list[int]:
     """Shares from 0 to 1 in thousandths, without the zeros at the end: what a mask hides costs nothing."""
     whole = np.rint(1000 * np.nan_to_num(np.asarray(row, dtype=float))).astype(int)
-    used = np.nonzero(whole)[0]
-    return [int(x) for x in whole[: int(used[-1]) + 1 if len(used) else 0]]
+    return [int(x) for x in np.trim_zeros(whole, "b")]

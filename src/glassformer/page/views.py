@@ -44,9 +44,7 @@ def work(model: Model, task: Task) -> int:
 def sample(model: Model, task: Task, n: int) -> Any:
     """Rows to measure on: the domain if it is no larger, else some at random; fewer for models that take long."""
     parts = model.config.n_layers * (model.config.n_heads + 1)
-    n = min(n, max(50, WORK // (parts + 4) // work(model, task)))
-    rows = task.rows(0, task.size) if task.size <= n else task.sample(n, np.random.default_rng(0))
-    return rows[task.defined(rows)]
+    return task.some(min(n, max(50, WORK // (parts + 4) // work(model, task))))
 
 
 def attempt(view: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -73,19 +71,17 @@ def heads(model: Model, task: Task, rows: Any) -> dict[str, Any]:
     if not task.roles():
         return {"kinds": kinds, "says": says}
     aligned = alignment(model, task, rows)
-    share = [[short(x) for x in layer] for layer in aligned.mean("expected")]
     chance = float(np.nanmean(aligned.chance["expected"]))
     says = (f"Kinds and shares are means over {found.rows:,} inputs and the positions that ask for a token of the"
             f" answer. Looking everywhere alike would put {percent(chance)} on what is needed.")  # fmt: skip
-    return {"kinds": kinds, "share": share, "says": says}
+    return {"kinds": kinds, "share": short(aligned.mean("expected")), "says": says}
 
 
 def margins(model: Model, task: Task, rows: Any) -> dict[str, Any]:
     """Mean shares of the margin over many inputs, by the position of the token that is asked for."""
     found = answer_shares(model, task, rows)
-    shares = [[short(x) for x in part] for part in sweep(found.shares, axis=0)]
-    return {"names": found.parts, "positions": found.positions, "shares": shares,
-            "margin": [short(x) for x in found.margin], "rows": len(rows)}  # fmt: skip
+    return {"names": found.parts, "positions": found.positions, "shares": short(sweep(found.shares, axis=0)),
+            "margin": short(found.margin), "rows": len(rows)}  # fmt: skip
 
 
 def ablation(model: Model, task: Task, rows: Any) -> dict[str, Any]:
@@ -99,11 +95,11 @@ def ablation(model: Model, task: Task, rows: Any) -> dict[str, Any]:
     found = list(ablations(model, task, how="zero", rows=rows))
     names = ["nothing silenced", *(f"{a.what}: {a.name}" if a.name else a.what for a in found[1:])]
     width = len(found[0].score.positions)
-    columns = ["all right", *(f"token {i + 1}" for i in range(width))] if width > 1 else ["right"]
-    values = [[short(a.score.accuracy), *(map(short, a.score.positions) if width > 1 else ())] for a in found]
+    first = "all right" if width > 1 else "right"
+    width = 0 if width == 1 or width > 12 else width  # a single token is the answer; more would not be legible
+    columns = [first, *(f"token {i + 1}" for i in range(width))]
+    values = short([[a.score.accuracy, *a.score.positions[:width]] for a in found])
     says = f"Silenced means: it writes 0. Measured on {found[0].score.checked:,} inputs."
-    if width > 12:  # more would not be legible
-        columns, values = columns[:1], [v[:1] for v in values]
     return {"rows": names, "columns": columns, "values": values, "says": says}
 
 
@@ -122,12 +118,11 @@ def embeddings(model: Model) -> dict[str, Any]:
         shown += f"A straight line explains {percent(tokens.line)} of how the numbers differ. "
     if tokens.circle is not None:
         shown += f"The best circle, of frequency {tokens.circle[0]}, explains {percent(tokens.circle[1])}."
-    points = {"x": [short(x) for x in plane[:, 0]], "y": [short(x) for x in plane[:, 1]], "names": tokens.names[:n],
-              "titles": axes, "says": shown}  # fmt: skip
-    out = {"pca": points, "tokens": _alike(tokens)}
-    if POSITIONS[model.config.positions].embed is None:
-        return out | {"positions": None, "noPositions": "Nothing is added to the stream for positions."}
-    return out | {"positions": _alike(position_embeddings(model)), "noPositions": None}
+    x, y = short(plane.T)
+    points = {"x": x, "y": y, "names": tokens.names[:n], "titles": axes, "says": shown}
+    there = POSITIONS[model.config.positions].embed is not None
+    return {"pca": points, "tokens": _alike(tokens), "positions": _alike(position_embeddings(model)) if there else None,
+            "noPositions": None if there else "Nothing is added to the stream for positions."}  # fmt: skip
 
 
 def _alike(rows: Embeddings) -> dict[str, Any]:
@@ -143,7 +138,7 @@ def spectrum(model: Model, task: Task) -> dict[str, Any] | None:
     if not isinstance(task, ModularAddition):
         return None
     found = take_apart(model, task)
-    power = [short(x) for x in found.embedding.shares]
+    power = short(found.embedding.shares)
     says = (
         f"Key frequencies, from which the answer is read: {', '.join(map(str, found.key))}. They hold"
         f" {percent(found.key_share)} of the embedding's power; {percent(found.explained)} of the logits' variance"
@@ -162,13 +157,12 @@ def history(path: Path) -> dict[str, Any]:
         rows = rows[:: -(-len(rows) // CURVE)] if rows else []
         for x in rows:
             EVALUATION({name: v for name, v in x.items() if name in (*EVALUATED, "train_accuracy")}, "")
-        curve = {name: [short(float(x[name])) for x in rows] for name in ("loss", "accuracy")}
-        steps = [x["step"] for x in rows]
+        curve = {name: short([float(x[name]) for x in rows]) for name in ("loss", "accuracy")}
         both = all("train_accuracy" in x for x in rows)
-        trained = [short(float(x["train_accuracy"])) for x in rows] if both else None
+        trained = short([float(x["train_accuracy"]) for x in rows]) if both else None
     except (ValueError, RecursionError, GlassformerError):
         raise GlassformerError(f"{path} — expected a training history, one JSON object a line with step, loss and"
                                " accuracy") from None  # fmt: skip
     if not rows:
         raise GlassformerError(f"{path} — a training history without an evaluation")
-    return {"steps": steps, **curve, "trained": trained}
+    return {"steps": [x["step"] for x in rows], **curve, "trained": trained}
