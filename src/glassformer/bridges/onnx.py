@@ -43,7 +43,6 @@ class Onnx:
         return session(path).run(["logits"], {"tokens": np.asarray(tokens, np.int64)})[0]
 
 
-
 def session(file: str | Path | bytes) -> Any:
     """A file, or its bytes, ready to run: session(file).run(None, {"tokens": tokens}) -> [logits, pattern_0, …]."""
     import onnxruntime
@@ -228,14 +227,10 @@ class Nodes:
     def softmax(self, x: Node) -> Node:
         return x.graph.add("Softmax", x, shape=x.shape, axis=-1)
 
-    def sqrt(self, x: Node) -> Node:
-        return x.graph.add("Sqrt", x, shape=x.shape)
-
-    def tanh(self, x: Node) -> Node:
-        return x.graph.add("Tanh", x, shape=x.shape)
-
-    def relu(self, x: Node) -> Node:
-        return x.graph.add("Relu", x, shape=x.shape)
+    def __getattr__(self, name: str) -> Callable[[Node], Node]:
+        if name not in ("sqrt", "tanh", "relu"):
+            raise AttributeError(name)
+        return lambda x: x.graph.add(name.capitalize(), x, shape=x.shape)
 
     def gelu(self, x: Node) -> Node:
         return 0.5 * x * (1 + x.graph.add("Erf", x * 0.5**0.5, shape=x.shape))

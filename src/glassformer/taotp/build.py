@@ -1,5 +1,4 @@
-"""From the values of a text program to a Model: defaults are filled in, and everything that does not fit
-is reported at once."""
+"""From the values of a text program to a Model: defaults filled in, and all that does not fit reported at once."""
 
 import math
 from collections.abc import Iterable
@@ -12,20 +11,7 @@ from ..errors import GlassformerError
 from ..model import Config, Labels, Model
 from ..shapes import required
 from ..vocabulary import Vocabulary
-from .names import (
-    AXES,
-    CHOICES,
-    DTYPES,
-    FINAL_NORM,
-    GAINS,
-    LABELS,
-    LAYER,
-    NORMS,
-    OTHERS,
-    SIZES,
-    TOP,
-    TRANSPOSED,
-)
+from .names import AXES, CHOICES, DTYPES, FINAL_NORM, GAINS, LABELS, LAYER, NORMS, OTHERS, SIZES, TOP, TRANSPOSED
 from .syntax import MAX_CELLS, Node, Numbers, Source, by, to_array
 
 MAX_LAYERS = 1_000
@@ -59,11 +45,7 @@ class Builder:
     # ── problems ───────────────────────────────────────────────────────────────────────────────
     def wrong(self, at: int, message: str) -> None:
         if len(self.problems) < MAX_PROBLEMS:  # finding a place takes time
-            self.add(f"{self.source.place(at)} — {message}")
-
-    def add(self, problem: str) -> None:
-        if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(problem)
+            self.problems.append(f"{self.source.place(at)} — {message}")
 
     def known(self, entries: dict[str, Node], keys: Iterable[str]) -> None:
         keys = list(keys)
@@ -100,6 +82,10 @@ class Builder:
             return ""
         return node.value
 
+    def said(self, key: str, silent: str = "") -> str:
+        """The string of a key at the top, or what holds where the text is silent."""
+        return self.text(self.top[key], key) if key in self.top else silent
+
     def entries(self, node: Node, what: str) -> dict[str, Node]:
         if not isinstance(node.value, dict):
             self.wrong(node.at, f"{what} must be a dict {{…}}")
@@ -116,7 +102,7 @@ class Builder:
         try:
             array = to_array(self.source, node)
         except GlassformerError as error:
-            self.add(str(error))
+            self.problems += [str(error)] * (len(self.problems) < MAX_PROBLEMS)
             return None
         if axes[0] == "H" and array.ndim == len(axes) - 1:
             array = array[None]  # one head, written without the brackets around it
@@ -175,7 +161,7 @@ class Builder:
             return None
         self.agree(node.at, "tokens", {"V": len(names)})
         try:
-            return Vocabulary(names, self.text(self.top["sep"], "sep") if "sep" in self.top else "")
+            return Vocabulary(names, self.said("sep"))
         except GlassformerError as error:
             self.wrong(node.at, str(error))
             return None
@@ -212,9 +198,7 @@ class Builder:
 
     # ── the model ──────────────────────────────────────────────────────────────────────────────
     def model(self) -> Model:
-        choices, labels = self.choices(), self.labels()
-        task = self.text(self.top["task"], "task") if "task" in self.top else ""
-        dtype = self.text(self.top["dtype"], "dtype") if "dtype" in self.top else DTYPES[0]
+        choices, labels, task, dtype = self.choices(), self.labels(), self.said("task"), self.said("dtype", DTYPES[0])
         if dtype not in DTYPES:
             self.wrong(self.top["dtype"].at, f"dtype must be one of {', '.join(DTYPES)}, got {dtype[:40]!r}")
         if "T" not in self.sizes:
@@ -239,12 +223,10 @@ class Builder:
 
     def complete(self, config: Config, dtype: str) -> dict[str, Numbers]:
         """The given arrays and zeros for the rest, in a fixed order and of the float type asked for."""
-        some = any(".mlp." in name for name in self.weights)  # then a layer that says nothing of an MLP has none
-        shapes = required(config, False if some else None)
-        for i in range(self.layers):
-            if any(name.startswith(f"blocks.{i}.mlp.") for name in self.weights):
-                shapes |= {f"blocks.{i}.mlp.W_in": (config.d_model, config.d_mlp)}
-                shapes |= {f"blocks.{i}.mlp.W_out": (config.d_mlp, config.d_model)}
+        mlps = {name.split(".mlp.")[0] for name in self.weights if ".mlp." in name}
+        shapes = required(config, bool(mlps) or None)
+        if mlps:  # then a layer that says nothing of an MLP has none
+            shapes = {name: s for name, s in shapes.items() if ".mlp." not in name or name.split(".mlp.")[0] in mlps}
         missing = shapes.keys() - self.weights.keys()
         widths = {"D": config.d_model, "K": config.d_head}
         cells = sum(math.prod(shapes[name]) for name in missing) + sum(widths[axis] for _, _, axis in self.scalars)

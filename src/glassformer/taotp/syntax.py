@@ -118,10 +118,8 @@ class Parser:
                 self.source.fail(at, f"expected an escape such as \\n, \\\\ or \\u0041, got \\{letter}")
 
     def expected(self, what: str) -> NoReturn:
-        if self.kind == "end":
-            shown = "the end of the text"
-        else:
-            shown = repr(self.token if len(self.token) <= 40 else self.token[:39] + "…")
+        shown = repr(self.token if len(self.token) <= 40 else self.token[:39] + "…")
+        shown = "the end of the text" if self.kind == "end" else shown
         self.source.fail(self.at, f"expected {what}, got {shown}")
 
     def expect(self, mark: str, what: str) -> None:
@@ -260,8 +258,7 @@ class Parser:
     def call(self, function: str, at: int, depth: int) -> Numbers:
         arguments = self.items(")", depth)
         if function in ("zeros", "ones"):
-            shape = self.shape(arguments, at)
-            return np.zeros(shape) if function == "zeros" else np.ones(shape)
+            return np.full(self.shape(arguments, at), float(function == "ones"))
         if function == "eye":
             if len(arguments) != 1:
                 self.source.fail(at, f"expected eye(n), got {len(arguments)} sizes")

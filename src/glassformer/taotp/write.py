@@ -51,15 +51,14 @@ def lines(model: Model, weights: Mapping[str, Numbers]) -> Iterator[str]:
         yield f"sep: {quote(v.sep)}"
     if (dtype := str(weights["embed.W_E"].dtype)) != DTYPES[0]:
         yield f"dtype: {dtype}"
-    for key, silent in CHOICES.items():
-        if (value := getattr(c, key)) != silent:
+    for key, usual in CHOICES.items():
+        if (value := getattr(c, key)) != usual:
             yield f"{key}: {value}"
     if "pos_embed.W_pos" not in weights:
         yield f"block_size: {c.n_ctx}"
+    silent = {"n_heads": 1, "d_head": c.d_model // c.n_heads, "d_mlp": 0}
     if not c.n_layers:
-        yield from [f"n_heads: {c.n_heads}"] if c.n_heads != 1 else []
-        yield from [f"d_head: {c.d_head}"] if c.d_head != c.d_model // c.n_heads else []
-        yield from [f"d_mlp: {c.d_mlp}"] if c.d_mlp else []
+        yield from (f"{key}: {getattr(c, key)}" for key, size in silent.items() if getattr(c, key) != size)
     for key, (name, _) in TOP.items():
         if name in weights:
             yield f"{key}: {array(turned(name, weights[name]), '  ')}"
