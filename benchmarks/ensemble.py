@@ -9,12 +9,11 @@ processor time: with one thread that is what a clock shows on an idle machine, a
 
 import argparse
 import json
-import os
 import statistics
 import time
 from dataclasses import replace
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+from timing import seconds  # isort: skip - it sets one thread
 
 import numpy as np
 import torch
@@ -77,9 +76,7 @@ def one_by_one(steps, batch=RECIPE.batch):
 def at_once(run, steps):
     """Yields the seconds of each step of the ensemble."""
     for _ in range(steps):
-        start = time.process_time()
-        run._step()
-        yield time.process_time() - start
+        yield seconds(run._step)
 
 
 def main():

@@ -8,16 +8,13 @@ cache is there.
 """
 
 import json
-import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+from timing import medians  # isort: skip - it sets one thread
 
 import numpy as np
 import torch
@@ -29,17 +26,6 @@ from glassformer.bridges.transformer_lens import to_transformer_lens
 ROWS, RUNS, STARTS = 10_000, 9, 5
 OURS = "import glassformer as gf; logits, cache = gf.record(gf.load({ref!r}), [{row}]); assert len(cache) > 20"
 THEIRS = "import torch, load; logits, cache = load.model.run_with_cache(torch.tensor([{row}])); assert len(cache) > 20"
-
-
-def median(clock, runs, *ways):
-    """The median seconds of each way. In turn, round by round: what disturbs one, disturbs all."""
-    taken = [[] for _ in ways]
-    for _ in range(runs + 1):
-        for way, times in zip(ways, taken, strict=True):
-            start = clock()
-            way()
-            times.append(clock() - start)
-    return [statistics.median(times[1:]) for times in taken]  # the first round warms up
 
 
 def caching(ref):
@@ -62,7 +48,7 @@ def caching(ref):
             lambda: bridge.run_with_cache(given, names_filter=names),
             lambda: bridge.run_with_cache(given),
         )
-        return *median(time.process_time, RUNS, *ways), len(names)
+        return *medians(RUNS, *ways), len(names)
 
 
 def starting(ref):
@@ -76,7 +62,7 @@ def starting(ref):
             subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(folder) / "there")
 
         ours, theirs = OURS.format(ref=ref, row=row), THEIRS.format(row=row)
-        return median(time.perf_counter, STARTS, lambda: run(ours), lambda: run(theirs))
+        return medians(STARTS, lambda: run(ours), lambda: run(theirs), clock=time.perf_counter)
 
 
 def main():

@@ -10,12 +10,11 @@ Medians.
 
 import argparse
 import json
-import os
 import statistics
 import time
 from dataclasses import replace
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+from timing import medians  # isort: skip - it sets one thread
 
 import numpy as np
 import torch
@@ -122,12 +121,8 @@ def gflops(seconds_per_step, batch, positions):
     """Multiply-adds of the matrices in a step (forward and backward), against a matrix product on this machine."""
     per_token = 2 * (4 * 32 * 32 + 2 * 32 * 64) + 32 * 14 + 2 * 2 * 32 * positions
     a = torch.rand(1024, 1024)
-    times = []
-    for _ in range(7):
-        began = time.process_time()
-        a @ a
-        times.append(time.process_time() - began)
-    return 6 * per_token * batch * positions / seconds_per_step / 1e9, 2 * 1024**3 / statistics.median(times) / 1e9
+    product = medians(6, lambda: a @ a)[0]
+    return 6 * per_token * batch * positions / seconds_per_step / 1e9, 2 * 1024**3 / product / 1e9
 
 
 def main():

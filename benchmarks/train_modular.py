@@ -9,11 +9,9 @@ time of a step measured in this run. Also: how many frequencies hold 90 % of the
 
 import argparse
 import json
-import os
 import statistics
-import time
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+from timing import medians  # isort: skip - it sets one thread
 
 import numpy as np
 import torch
@@ -43,13 +41,7 @@ def frequencies(model, share=0.9):
 
 
 def step_seconds(name, steps=10):
-    run = Trainer(load_task("modular-addition"), recipe(name), [0])
-    times = []
-    for _ in range(steps + 2):
-        began = time.process_time()
-        run._step()
-        times.append(time.process_time() - began)
-    return statistics.median(times[2:])
+    return medians(steps, Trainer(load_task("modular-addition"), recipe(name), [0])._step, warm=2)[0]
 
 
 def main():

@@ -10,12 +10,10 @@ the clock with one worker and with two. The clock is only worth something on a m
 
 import itertools
 import json
-import os
 import statistics
 import time
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+from timing import medians  # isort: skip - it sets one thread
 
 import numpy as np
 
@@ -67,11 +65,7 @@ def pairs_per_second(digits, workers, pairs=2_000_000):
 def main():
     model = load("addition:digits=3")
     task = load_task(model)
-    ours = []
-    for _ in range(3):
-        start = time.process_time()
-        verdict = verify(model, task)
-        ours.append((time.process_time() - start) / verdict.checked)
+    verdict = verify(model, task)
     rows = task.sample(500, np.random.default_rng(0))
     tokens, answer = task.batch(rows)
     prompt = int(answer[0].argmax())
@@ -81,7 +75,7 @@ def main():
         said = [one_at_a_time(model, row[:prompt], len(row) - prompt) for row in part]
         theirs.append((time.process_time() - start) / len(part))
         right += sum(map(np.array_equal, said, part))
-    a, b = statistics.median(ours), statistics.median(theirs)
+    a, b = medians(3, lambda: verify(model, task), warm=0)[0] / verdict.checked, statistics.median(theirs)
     speed = {}
     for digits in (3, 4):
         clock, processor = pairs_per_second(digits, 1)

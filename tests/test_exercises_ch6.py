@@ -9,9 +9,8 @@ from glassformer.counting import count
 from glassformer.craft import Head, Layout, layer_norm, lift, ring, spike, spikes, table, weak_spike, weak_spikes
 from glassformer.model import Config, Model, zeros
 from glassformer.programs.add_digit import normalised
-from glassformer.programs.add_mod import figure, separation
-from glassformer.programs.addition_book import figure as adder
-from glassformer.programs.addition_book import seen
+from glassformer.programs.add_mod import figure_6_3, separation
+from glassformer.programs.addition_book import figure_6_4, seen
 from glassformer.refs import load, load_task
 from glassformer.tap import record
 from glassformer.verification import verify
@@ -115,7 +114,7 @@ def test_6_10_cosines_of_differences_have_rank_2() -> None:
 
 @pytest.mark.parametrize("digits", [1, 2])
 def test_6_11_shared_positions_need_a_head_per_place(digits: int) -> None:
-    model = figure(digits, shared=True)
+    model = figure_6_3(digits, shared=True)
     assert model.config.n_heads == digits + 1
     assert right(model)
 
@@ -132,8 +131,8 @@ def test_6_13_layer_norm_bends_the_line() -> None:
 
 @pytest.mark.parametrize("digits", [1, 2])
 def test_6_14_without_a_cleanup_head(digits: int) -> None:
-    model = figure(digits, tidy=False)
-    assert count(model).total == count(figure(digits)).total - 84
+    model = figure_6_3(digits, tidy=False)
+    assert count(model).total == count(figure_6_3(digits)).total - 84
     assert right(model)
 
 
@@ -145,7 +144,7 @@ def test_6_15_the_tens() -> None:
 
 def test_6_16_dividing_by_a_power_of_ten() -> None:
     """No parameter more, and three digits become right in float32 as well, but for a few where rounding decides."""
-    book, divided = figure(3), figure(3, unit=1000)
+    book, divided = figure_6_3(3), figure_6_3(3, unit=1000)
     assert 1.3e-9 < separation(book) < 1.4e-9
     assert separation(divided) > 4e-4
     assert count(book).total == count(divided).total
@@ -229,7 +228,7 @@ def tangent(digits: int) -> np.ndarray:
 def test_6_18_better_constants_for_the_sum_and_the_position() -> None:
     assert 3.4e-7 < least_step(seen(3)) < 3.6e-7
     assert least_step(seen(3, unit=1.1 / 2000, mix=0.76 * tangent(3))) > 1.9e-4  # five hundred times as far
-    assert right(adder(2, unit=1.7 / 200, mix=0.76 * tangent(2)), sample=500)
+    assert right(figure_6_4(2, unit=1.7 / 200, mix=0.76 * tangent(2)), sample=500)
 
 
 def test_6_19_which_coordinate_of_the_position() -> None:

@@ -65,12 +65,12 @@ def test_bars_are_shares_and_key_frequencies_stand_out(pizza):
 
 
 def test_neurons_are_where_they_belong(pizza):
-    ax = fourier.neurons(pizza).axes[0]
+    ax = fourier.neuron_frequencies(pizza).axes[0]
     points = np.concatenate([c.get_offsets() for c in ax.collections])
     assert len(points) == 75 and set(np.round(points[:, 0]).astype(int)) == set(pizza.key)
     assert np.allclose(np.sort(points[:, 1]), np.sort(pizza.neurons[0].share))
     with pytest.raises(GlassformerError, match="no neurons"):
-        fourier.neurons(replace(pizza, neurons=[]))
+        fourier.neuron_frequencies(replace(pizza, neurons=[]))
 
 
 def test_waves_and_right_logits(pizza):

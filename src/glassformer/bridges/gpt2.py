@@ -22,7 +22,7 @@ from ..model import POSITIONS, Config, Model, Place
 from ..registry import bridge
 from ..shapes import axes, shapes
 from .common import library, torch_logits
-from .gpt2_read import KEY, names, read
+from .gpt2_read import KEY, array_names, read
 from .parity import task_of, trial
 from .tokens import tokenizer
 
@@ -98,7 +98,7 @@ def convert(model: Model, dtype: str = "float32") -> tuple[dict[str, Any], dict[
         ours["ln_final.w"][c.d_model], ours["ln_final.b"][c.d_model] = 0, 1
         ours["unembed.W_U"][c.d_model] = bias
     out = {}
-    for theirs, name in names(replace(c, tied=False)).items():
+    for theirs, name in array_names(replace(c, tied=False)).items():
         if name.endswith("_QKV"):  # heads side by side, and Q, K and V side by side
             a = np.concatenate([_beside(ours[name.replace("QKV", x)]) for x in "QKV"], -1)
         else:

@@ -62,7 +62,7 @@ BLOCK = {
 }  # fmt: skip
 
 
-def names(c: Config) -> dict[str, str]:
+def array_names(c: Config) -> dict[str, str]:
     """Their name -> ours, of every array; a tied head has none."""
     blocks = {f"h.{i}.{theirs}": f"blocks.{i}.{ours}" for i in range(c.n_layers) for theirs, ours in BLOCK.items()}
     return {theirs: ours for theirs, ours in (OUTSIDE | blocks).items() if not (c.tied and ours == "unembed.W_U")}
@@ -94,7 +94,7 @@ def _model(fields: dict[str, Any], arrays: dict[str, Any]) -> Model:
     )  # fmt: skip
     if config.n_layers > len(arrays):  # before all their names are made
         raise GlassformerError(f"n_layer is {config.n_layers:,}, but model.safetensors has {len(arrays):,} arrays")
-    theirs, weights = names(config), dict[str, Any]()
+    theirs, weights = array_names(config), dict[str, Any]()
     if missing := [n for n in theirs if n not in arrays]:
         raise GlassformerError(f"model.safetensors — has no {missing[0]}")
     if config.tied:

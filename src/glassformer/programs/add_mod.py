@@ -44,8 +44,8 @@ def add_mod(
     if digits > 3:
         raise GlassformerError(f"variant={variant} has neurons for every sum: digits must be at most 3, got {digits}")
     if variant == "book":
-        return figure(digits, place)
-    return figure(digits, place, unit=10.0**digits, neurons=table, shared=True, tidy=False)
+        return figure_6_3(digits, place)
+    return figure_6_3(digits, place, unit=10.0**digits, neurons=table, shared=True, tidy=False)
 
 
 def _hinge(digits: int, place: Place) -> Model:
@@ -87,7 +87,7 @@ def _hinge(digits: int, place: Place) -> Model:
     return Model(config, weights, task.vocabulary, task.ref, labels)
 
 
-def figure(
+def figure_6_3(
     digits: int, place: Place = "ones", *, unit: float = 1.0, neurons: Callable[..., Neurons] = spikes,
     shared: bool = False, tidy: bool = True,
 ) -> Model:  # fmt: skip

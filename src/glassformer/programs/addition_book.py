@@ -25,10 +25,10 @@ def book(digits: int) -> Model:
     """
     if digits > 3:
         raise GlassformerError(f"variant=book has neurons for every sum: digits must be at most 3, got {digits}")
-    return figure(digits)
+    return figure_6_4(digits)
 
 
-def figure(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> Model:
+def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> Model:
     """Figure 6.4. `unit` is what a 1 in the sum counts, `mix` weighs the three numbers of the position (6.18, 6.19).
 
     Stream: value (d/100 of the token, then the code), one (always 1), rest (makes token rows fixed under layer norm),

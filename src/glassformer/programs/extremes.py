@@ -40,16 +40,16 @@ def _float32(options: dict[str, Any]) -> str:
 @program("min", float32=_float32)
 def minimum(vocab: Vocab = 1000, block: Block = 0, variant: Variant = "wide") -> Model:
     """The smallest number read so far; `block` 0: as many as there are numbers."""
-    return build("min", vocab, block, variant)
+    return extreme("min", vocab, block, variant)
 
 
 @program("max", float32=_float32)
 def maximum(vocab: Vocab = 1000, block: Block = 0, variant: Variant = "wide") -> Model:
     """The largest number read so far; `block` 0: as many as there are numbers."""
-    return build("max", vocab, block, variant)
+    return extreme("max", vocab, block, variant)
 
 
-def build(name: str, vocab: int, block: int, variant: str) -> Model:
+def extreme(name: str, vocab: int, block: int, variant: str) -> Model:
     if variant == "wide":
         return wide(name, vocab, block)
     if vocab > BOOK_LIMIT:

@@ -31,10 +31,9 @@ from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
 from ..tasks.lookup import LONGEST_KEY, MOST_ENTRIES, Lookup
-from .lookup_book import tied
+from .lookup_book import EPS, tied
 from .lookup_hash import untied
 
-EPS = 1e-10
 LEAST_GAP = {"float64": 1e-10, "float32": 1e-5}  # of 1 − cos, between hashes: rounding moves it by 1e-15 and 3e-7
 
 

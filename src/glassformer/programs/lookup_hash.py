@@ -17,9 +17,7 @@ import numpy as np
 from ..craft import Head, Layout, layer_norm
 from ..model import Config, Labels, Model, zeros
 from ..tasks.lookup import Lookup
-from .lookup_book import aim
-
-EPS = 1e-10
+from .lookup_book import EPS, aim
 
 
 def untied(

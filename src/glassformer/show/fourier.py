@@ -32,7 +32,7 @@ def spectrum(analysis: ModularAnalysis, title: str = "") -> Figure:
     return fig
 
 
-def neurons(analysis: ModularAnalysis, title: str = "") -> Figure:
+def neuron_frequencies(analysis: ModularAnalysis, title: str = "") -> Figure:
     """Each neuron's best frequency and how much of the neuron it explains; a panel a layer."""
     if not analysis.neurons:
         raise GlassformerError("neurons — the model has no neurons to draw")
