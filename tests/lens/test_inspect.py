@@ -8,7 +8,7 @@ import pytest
 from cases import CASES
 from glassformer import GlassformerError, load, load_task
 from glassformer.lens.inspect import VIEWS, inspect, view
-from glassformer.show.inspect import FIGURES, drawn, figures
+from glassformer.show.inspect import FIGURES, figure_of, figures
 from glassformer.show.style import save
 
 REFS = sorted({ref for ref, _, _ in CASES if load(ref).task})
@@ -94,7 +94,7 @@ def test_a_view_of_your_own(monkeypatch):
     def task(s):
         return s.task.ref
 
-    @drawn("largest")
+    @figure_of("largest")
     def bar(s, found):
         return f"a bar of {found:.3g} for {s.task.ref}"
 

@@ -36,7 +36,7 @@ class Drawn:
 FIGURES: dict[str, Drawn] = {}  # by the name of the file
 
 
-def drawn(view: str, name: str = "", wide: bool = False) -> Callable[[Draw], Draw]:
+def figure_of(view: str, name: str = "", wide: bool = False) -> Callable[[Draw], Draw]:
     """Registers a function as a figure of a view; the name of its file is that of the view, if no other is given."""
 
     def register(draw: Draw) -> Draw:
@@ -57,27 +57,27 @@ def figures(found: Inspection) -> "dict[str, Callable[[], Figure]]":
     }
 
 
-@drawn("attention", wide=True)
+@figure_of("attention", wide=True)
 def _maps(s: Subject, found: Any) -> "Figure":
     return attention.heatmaps(found, s.words, s.boundary, s.model.labels.heads)
 
 
-@drawn("attention", "attention-expected", wide=True)
+@figure_of("attention", "attention-expected", wide=True)
 def _expected(s: Subject, found: Any) -> "Figure":
     return attention.expected_beside(found, expected(s.task), s.words, s.boundary, late(s.task))
 
 
-@drawn("steps", "attention-steps", wide=True)
+@figure_of("steps", "attention-steps", wide=True)
 def _steps(s: Subject, found: Any) -> "Figure":
     return attention.four_steps(found, s.boundary)
 
 
-@drawn("alignment")
+@figure_of("alignment")
 def _alignment(s: Subject, found: Any) -> "Figure":
     return attention.alignment_bars([found])
 
 
-@drawn("heads", "attention-summary")
+@figure_of("heads", "attention-summary")
 def _summary(s: Subject, found: Any) -> "Figure":
     """Attention from where the answer starts: for modular addition on three sums, for all on the shown input; means."""
     p = s.boundary
@@ -90,87 +90,87 @@ def _summary(s: Subject, found: Any) -> "Figure":
     return attention.bars_from(summaries, places(s.task)[:p])
 
 
-@drawn("tokens")
+@figure_of("tokens")
 def _tokens(s: Subject, found: Any) -> "Figure":
     return embeddings.embedding_map(found)
 
 
-@drawn("tokens", "tokens-similarity")
-@drawn("positions", "positions-similarity")
+@figure_of("tokens", "tokens-similarity")
+@figure_of("positions", "positions-similarity")
 def _similarity(s: Subject, found: Any) -> "Figure":
     return embeddings.similarity(found)
 
 
-@drawn("ranks", "singular-values")
+@figure_of("ranks", "singular-values")
 def _ranks(s: Subject, found: Any) -> "Figure":
     return rank.singular_values(found)
 
 
-@drawn("truncation")
+@figure_of("truncation")
 def _truncation(s: Subject, found: Any) -> "Figure":
     return rank.truncation_curve(found)
 
 
-@drawn("logit-lens", wide=True)
+@figure_of("logit-lens", wide=True)
 def _logit_lens(s: Subject, found: Any) -> "Figure":
     return logits.lens_map(found, boundary=s.boundary - 1)
 
 
-@drawn("stopping")
+@figure_of("stopping")
 def _stopping(s: Subject, found: Any) -> "Figure":
     return logits.lens_accuracy_map(found)
 
 
-@drawn("shares")
+@figure_of("shares")
 def _shares(s: Subject, found: Any) -> "Figure":
     return logits.shares_map(found)
 
 
-@drawn("stream")
+@figure_of("stream")
 def _stream(s: Subject, found: Any) -> "Figure":
     return stream.growth(found["residual"], found["without"])
 
 
-@drawn("norms")
+@figure_of("norms")
 def _norms(s: Subject, found: Any) -> "Figure":
     return stream.norm_histograms(found)
 
 
-@drawn("neurons")
+@figure_of("neurons")
 def _neurons(s: Subject, found: Any) -> "Figure":
     return stream.neurons(found[-1], s.model.config.activation)
 
 
-@drawn("ablations")
+@figure_of("ablations")
 def _ablations(s: Subject, found: Any) -> "Figure":
     return interventions.ablation_bars(found)
 
 
-@drawn("patching", "patching-stream", wide=True)
+@figure_of("patching", "patching-stream", wide=True)
 def _patched_stream(s: Subject, found: Any) -> "Figure":
     return interventions.patch_heatmap(found["stream"])
 
 
-@drawn("patching", "patching-heads", wide=True)
+@figure_of("patching", "patching-heads", wide=True)
 def _patched_heads(s: Subject, found: Any) -> "Figure":
     return interventions.patch_heatmap(found["heads"])
 
 
-@drawn("interchange")
+@figure_of("interchange")
 def _interchange(s: Subject, found: Any) -> "Figure":
     return interventions.interchange_bars(found)
 
 
-@drawn("modular", "spectrum")
+@figure_of("modular", "spectrum")
 def _spectrum(s: Subject, found: Any) -> "Figure":
     return fourier.spectrum(found)
 
 
-@drawn("modular", "neuron-frequencies")
+@figure_of("modular", "neuron-frequencies")
 def _frequencies(s: Subject, found: Any) -> "Figure":
-    return fourier.neurons(found)
+    return fourier.neuron_frequencies(found)
 
 
-@drawn("modular", "waves")
+@figure_of("modular", "waves")
 def _waves(s: Subject, found: Any) -> "Figure":
     return fourier.wave_plane(found)
