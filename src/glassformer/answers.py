@@ -1,10 +1,11 @@
-"""Is it right, and by how much? Whoever asks, asks here: training, verification, the lens, the board.
+"""Is it right, and by how much? Whoever asks, asks here: training, verification, the lens, the
+board.
 
-For a causal model within its block, greedy decoding is right on an input if and only if the teacher-forced
-argmax is right at every answer position, so one forward pass an input is enough; any other model decodes. (But for
-rounding: of many rows at once a machine may add up in another order. `check` decodes some rows one at a time too.)
-The margin of an answer token is its logit minus the best other; a margin of 0 or less is wrong, and so is
-a logit that is not finite.
+For a causal model within its block, greedy decoding is right on an input if and only if the
+teacher-forced argmax is right at every answer position, so one forward pass an input is enough; any
+other model decodes. (But for rounding: of many rows at once a machine may add up in another order.
+`check` decodes some rows one at a time too.) The margin of an answer token is its logit minus the
+best other; a margin of 0 or less is wrong, and so is a logit that is not finite.
 """
 
 from collections.abc import Iterator
@@ -30,9 +31,11 @@ def margins(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> A
 
 
 def gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
-    """The margin of every answer token, [B,n] for the last n positions of tokens; inf where no answer is.
+    """The margin of every answer token, [B,n] for the last n positions of tokens; inf where no
+    answer is.
 
-    NaN where a logit is not finite. For a model that decodes, what follows its first wrong token is as wrong.
+    NaN where a logit is not finite. For a model that decodes, what follows its first wrong token is
+    as wrong.
     """
     causal = model.config.mask == "causal"
     return (forced_gaps if causal else decoded_gaps)(model, tokens, answer, tap)
@@ -42,19 +45,26 @@ def forced_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) 
     """The same with the right tokens given at every position."""
     if tokens.shape[1] - 1 > model.config.n_ctx:
         raise GlassformerError(
-            f"an example of {tokens.shape[1] - 1} tokens — longer than the block of {model.config.n_ctx}"
+            f"an example of {tokens.shape[1] - 1} tokens — longer than the block of "
+            f"{model.config.n_ctx}"
         )
     n = _asked(answer)
     return _gaps(model.logits(tokens[:, :-1], tap, n), tokens[:, -n:], answer[:, -n:])
 
 
 def decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
-    """The same for a model whose past depends on what is to come: each row is decoded and compared."""
+    """The same for a model whose past depends on what is to come: each row is decoded and
+    compared.
+    """
     if tokens.shape[1] - 1 > model.config.n_ctx:
         raise GlassformerError(
-            f"an example of {tokens.shape[1] - 1} tokens — longer than the block of {model.config.n_ctx}"
+            f"an example of {tokens.shape[1] - 1} tokens — longer than the block of "
+            f"{model.config.n_ctx}"
         )
-    out, failed = np.full(tokens.shape, np.inf), np.full(len(tokens), np.inf)  # failed: margin of the first wrong token
+    out, failed = (
+        np.full(tokens.shape, np.inf),
+        np.full(len(tokens), np.inf),
+    )  # failed: margin of the first wrong token
     for rows, t, step in decoded(model, tokens, answer, tap):
         gap = _gaps(step.logits[:, None], tokens[rows, t][:, None], answer[rows, t][:, None])[:, 0]
         failed[rows] = np.where((failed[rows] == np.inf) & ~(gap > 0), gap, failed[rows])
@@ -70,7 +80,9 @@ def _asked(answer: Any) -> int:
 def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
     """logits [B,T,V], wanted [B,T], asked [B,T] -> [B,T]."""
     at = wanted[..., None]
-    with np.errstate(all="ignore"):  # what is not finite makes a sum so; only then is every number looked at
+    with np.errstate(
+        all="ignore"
+    ):  # what is not finite makes a sum so; only then is every number looked at
         finite = True if np.isfinite(logits.sum()) else np.isfinite(logits).all(-1)
     right = np.take_along_axis(logits, at, -1)[..., 0]
     others = logits if logits.flags.writeable else logits.copy()
@@ -85,7 +97,8 @@ def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
 def decoded(
     model: Model, tokens: Any, answer: Any, tap: Tap | None = None, steps: int = 0
 ) -> Iterator[tuple[Any, int, Step]]:
-    """Decodes all rows, those of one prompt length together: which rows, the position that is written, the step.
+    """Decodes all rows, those of one prompt length together: which rows, the position that is
+    written, the step.
 
     `steps`: so many tokens of each; by default as many as the right answer has.
     """
@@ -107,22 +120,33 @@ def said(model: Model, tokens: Any, answer: Any) -> Any:
 
 # ── how much of it is right ────────────────────────────────────────────────────────────────────
 def right(
-    model: Model, task: Task, rows: Any, tap: Tap | None = None, forced: bool | None = None, chunk: int = 1024
+    model: Model,
+    task: Task,
+    rows: Any,
+    tap: Tap | None = None,
+    forced: bool | None = None,
+    chunk: int = 1024,
 ) -> Any:
-    """Which answer tokens are right, bool [B, longest answer]; an answer that is shorter is right beyond its end.
+    """Which answer tokens are right, bool [B, longest answer]; an answer that is shorter is right
+    beyond its end.
 
-    `forced`: the right tokens are given and the next one is asked for; else the model reads what it said. For a causal
-    model both are right on the same rows, so the first (which is cheaper) is the default; the others are decoded.
+    `forced`: the right tokens are given and the next one is asked for; else the model reads what it
+    said. For a causal model both are right on the same rows, so the first (which is cheaper) is the
+    default; the others are decoded.
     """
     measure = {None: gaps, True: forced_gaps, False: decoded_gaps}[forced]
     out = []
     for start in range(0, len(rows), chunk):
         tokens, answer = task.batch(rows[start : start + chunk])
         good = measure(model, tokens, answer, tap) > 0
-        order = np.argsort(~answer[:, -good.shape[1] :], axis=1, kind="stable")  # answer tokens first
+        order = np.argsort(
+            ~answer[:, -good.shape[1] :], axis=1, kind="stable"
+        )  # answer tokens first
         out.append(np.take_along_axis(good, order[:, : int(answer.sum(1).max())], 1))
     width = max(part.shape[1] for part in out)
-    return np.concatenate([np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=True) for p in out])
+    return np.concatenate(
+        [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=True) for p in out]
+    )
 
 
 @dataclass(frozen=True)
@@ -156,14 +180,20 @@ def score(model: Model, task: Task, rows: Any = None, tap: Tap | None = None) ->
     right, asked, classes = np.zeros(0), np.zeros(0), dict[str, tuple[int, int]]()
     checked = wrong = 0
     for start in range(0, todo, step):
-        part = task.rows(start, min(start + step, todo)) if rows is None else rows[start : start + step]
+        part = (
+            task.rows(start, min(start + step, todo))
+            if rows is None
+            else rows[start : start + step]
+        )
         part = part[task.defined(part)]
         if not len(part):
             continue
-        gap = gaps(model, *task.batch(part), tap=tap)                          # B n
+        gap = gaps(model, *task.batch(part), tap=tap)  # B n
         there = gap != np.inf
         if gap.shape[1] > len(right):  # answers may start at several places: align them at the end
-            right, asked = (np.concatenate([np.zeros(gap.shape[1] - len(x)), x]) for x in (right, asked))
+            right, asked = (
+                np.concatenate([np.zeros(gap.shape[1] - len(x)), x]) for x in (right, asked)
+            )
         right[-gap.shape[1] :] += ((gap > 0) & there).sum(0)
         asked[-gap.shape[1] :] += there.sum(0)
         good = (gap > 0).all(1)
@@ -172,7 +202,9 @@ def score(model: Model, task: Task, rows: Any = None, tap: Tap | None = None) ->
         for name, n, bad in zip(names, np.bincount(index), np.bincount(index, ~good), strict=True):
             before = classes.get(str(name), (0, 0))
             classes[str(name)] = (before[0] + int(n), before[1] + int(bad))
-    return Score(checked, wrong, [float(r / max(a, 1)) for r, a in zip(right, asked, strict=True)], classes)
+    return Score(
+        checked, wrong, [float(r / max(a, 1)) for r, a in zip(right, asked, strict=True)], classes
+    )
 
 
 # ── so many at a time, in which float type ─────────────────────────────────────────────────────
@@ -192,7 +224,9 @@ def widest(model: Model, task: Task) -> int:
 
 
 def cast(model: Model, dtype: str) -> Model:
-    """The model in another float type; "" leaves it as it is. NumPy has no bfloat16: PyTorch computes in it."""
+    """The model in another float type; "" leaves it as it is. NumPy has no bfloat16: PyTorch
+    computes in it.
+    """
     if not dtype or dtype == model.dtype:
         return model
     if dtype not in DTYPES:
@@ -202,7 +236,10 @@ def cast(model: Model, dtype: str) -> Model:
             return model.torch(dtype)
         except ImportError:
             raise GlassformerError(
-                "dtype bfloat16 — needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
+                "dtype bfloat16 — needs PyTorch, which is not installed: pip install "
+                "'glassformer[torch]'"
             ) from None
-    with np.errstate(over="ignore"):  # what is beyond the type's range becomes inf, and inf is wrong
+    with np.errstate(
+        over="ignore"
+    ):  # what is beyond the type's range becomes inf, and inf is wrong
         return model.astype(dtype)

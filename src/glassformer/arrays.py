@@ -40,13 +40,17 @@ class Numpy:
         return np.broadcast_to(W[:, None], (W.shape[0], n, W.shape[1]))
 
     def pick(self, tokens: Array, table: Array) -> Array:
-        """table [V,n,*] -> [B,n,*]: what it has for the last n tokens of each text, at their positions."""
+        """table [V,n,*] -> [B,n,*]: what it has for the last n tokens of each text, at their
+        positions.
+        """
         n = table.shape[1]
         at = tokens[:, -n:] * n + np.arange(n)
         return table.reshape(-1, *table.shape[2:]).take(at, axis=0)
 
     def affine(self, x: Array, W: Array, b: Array | None) -> Array:
-        """x [B,T,*in] times W [*in,*out] plus b [*out] -> [B,T,*out]: all of x's axes after the second are summed."""
+        """x [B,T,*in] times W [*in,*out] plus b [*out] -> [B,T,*out]: all of x's axes after the
+        second are summed.
+        """
         n = x.ndim - 2
         inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
         y = x.reshape(x.shape[0] * x.shape[1], inner) @ W.reshape(inner, outer)
@@ -73,12 +77,16 @@ class Numpy:
         return y
 
     def mean(self, x: Array) -> Array:
-        """Over the last axis, which stays with length 1. einsum: np.mean is four times slower on short axes."""
+        """Over the last axis, which stays with length 1. einsum: np.mean is four times slower
+        on short axes.
+        """
         return np.einsum("...d->...", x)[..., None] / x.shape[-1]
 
     def softmax(self, x: Array) -> Array:
         e = x - largest(x)[..., None]
-        np.copyto(e, -np.inf, where=e < (-746 if e.dtype == np.float64 else -104))  # exp is 0 and, so far out, slow
+        np.copyto(
+            e, -np.inf, where=e < (-746 if e.dtype == np.float64 else -104)
+        )  # exp is 0 and, so far out, slow
         np.exp(e, out=e)
         e /= np.einsum("...s->...", e)[..., None]
         return e
@@ -89,7 +97,9 @@ class Torch:
 
     def __init__(self, torch: Any) -> None:
         self.torch, self.F = torch, torch.nn.functional
-        self.fused_norms = {"layer": lambda x, w, b, eps: self.F.layer_norm(x, x.shape[-1:], w, b, eps)}
+        self.fused_norms = {
+            "layer": lambda x, w, b, eps: self.F.layer_norm(x, x.shape[-1:], w, b, eps)
+        }
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.torch, name)
@@ -118,7 +128,9 @@ class Torch:
     def affine(self, x: Array, W: Array, b: Array | None) -> Array:
         n = x.ndim - 2
         inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
-        y = (x.reshape(*x.shape[:2], inner) @ W.reshape(inner, outer)).reshape(*x.shape[:2], *W.shape[n:])
+        y = (x.reshape(*x.shape[:2], inner) @ W.reshape(inner, outer)).reshape(
+            *x.shape[:2], *W.shape[n:]
+        )
         return y if b is None else y + b
 
     def scores(self, q: Array, k: Array) -> Array:
@@ -138,10 +150,12 @@ class Torch:
 
 
 class Shared:
-    """x [B,T,…] of which a row depends on its token and position alone, as it is until attention mixes positions.
+    """x [B,T,…] of which a row depends on its token and position alone, as it is until attention
+    mixes positions.
 
-    So each such pair is computed once: `table` [V,T,…] has it for all V tokens, and what mixes positions picks from
-    it what the B texts need. Arithmetic with numbers and with what is the same for all texts is done on the table.
+    So each such pair is computed once: `table` [V,T,…] has it for all V tokens, and what mixes
+    positions picks from it what the B texts need. Arithmetic with numbers and with what is the same
+    for all texts is done on the table.
     """
 
     def __init__(self, table: Array, tokens: Array) -> None:
@@ -181,7 +195,10 @@ class SharedNamespace:
 
     def __init__(self, xp: Any) -> None:
         self.xp, self.softmax = xp, xp.softmax
-        norms = {n: lambda x, *more, f=f: Shared(f(x.table, *more), x.tokens) for n, f in xp.fused_norms.items()}
+        norms = {
+            n: lambda x, *more, f=f: Shared(f(x.table, *more), x.tokens)
+            for n, f in xp.fused_norms.items()
+        }
         self.fused_norms: dict[str, Any] = norms
 
     def like(self, x: Any, table: Array) -> Array:
@@ -207,7 +224,9 @@ class SharedNamespace:
 
 
 def embed(W_E: Array, tokens: Array, alone: bool) -> Array:
-    """W_E [V,D], tokens [B,T] -> [B,T,D]. `alone`: nobody looks, so rows may be shared where texts outnumber tokens."""
+    """W_E [V,D], tokens [B,T] -> [B,T,D]. `alone`: nobody looks, so rows may be shared where
+    texts outnumber tokens.
+    """
     if not alone or len(tokens) <= len(W_E):
         return of(W_E).take(W_E, tokens)
     T = tokens.shape[1]
@@ -235,7 +254,9 @@ def numpy(x: Array) -> Any:
 
 
 def largest(x: Any) -> Any:
-    """The maximum over the last axis of a NumPy array. On a short axis, np.max is four times slower than this loop."""
+    """The maximum over the last axis of a NumPy array. On a short axis, np.max is four times
+    slower than this loop.
+    """
     if not 0 < x.shape[-1] <= 64:
         return x.max(axis=-1)
     m = x[..., 0].copy()
@@ -245,7 +266,9 @@ def largest(x: Any) -> Any:
 
 
 def erf(x: Array) -> Array:
-    """erf to 2 ulp after W. J. Cody (1969); NumPy has none, and SciPy is larger than all the rest."""
+    """erf to 2 ulp after W. J. Cody (1969); NumPy has none, and SciPy is larger than all the
+    rest.
+    """
     y = np.abs(x)
     np.minimum(y, 6.0, out=y)  # erf(6) is 1 in float64, so the third piece is not needed
     z = y * y
@@ -272,9 +295,17 @@ def _poly(coefficients: tuple[float, ...], x: Array) -> Array:
 
 _P = (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2,
       3.20937758913846947e3)  # fmt: skip
-_Q = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3)
+_Q = (
+    1.0,
+    2.36012909523441209e1,
+    2.44024637934444173e2,
+    1.28261652607737228e3,
+    2.84423683343917062e3,
+)
 _R = (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1,
       2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
       1.23033935479799725e3)  # fmt: skip
-_S = (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2, 1.62138957456669019e3,
-      3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3, 1.23033935480374942e3)  # fmt: skip
+_S = (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2,
+1.62138957456669019e3,
+      3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3,
+      1.23033935480374942e3)  # fmt: skip

@@ -1,16 +1,17 @@
 """How many parameters, by each way of counting.
 
-A model that a blueprint made from a few numbers (theta) is counted as *made from* theta, the constants that the
-blueprint declares and the floats of the config that it uses (eps, scale, rotary base, ALiBi slope). Any other model
-is made from its weights and these floats. Free are 0 and ±1, counting (the number of a token or position), the
-radix and the digit count. Blueprints say *which* formula makes the weights; formulas are not counted, by any of
-these ways.
+A model that a blueprint made from a few numbers (theta) is counted as *made from* theta, the
+constants that the blueprint declares and the floats of the config that it uses (eps, scale, rotary
+base, ALiBi slope). Any other model is made from its weights and these floats. Free are 0 and ±1,
+counting (the number of a token or position), the radix and the digit count. Blueprints say *which*
+formula makes the weights; formulas are not counted, by any of these ways.
 
-Bits: what it takes to write down all that the model is made from, number by number, each exactly and as briefly as
-possible as m·2^e or as m·10^e with whole m and e: one bit to say which, one for each sign, and the binary digits of
+Bits: what it takes to write down all that the model is made from, number by number, each exactly
+and as briefly as possible as m·2^e or as m·10^e with whole m and e: one bit to say which, one for
+each sign, and the binary digits of
 |m| and |e|. So 0 takes 3 bits, ±1 4, 0.1 and 22 take 5 and 8, and a float64 without a pattern about 60. Exactly
 means that the float of the model's type nearest to what is written is the number.
-"""
+"""  # noqa: E501
 
 import math
 from dataclasses import asdict, dataclass, fields
@@ -31,8 +32,11 @@ class Count:
     nonzero: int  # of these, not 0
     unique: int  # numbers that the blueprint makes the weights from; without one, all of them
     distinct: int  # different values among the entries
-    strict: int  # distinct numbers other than 0 and ±1 that it is made from: theta, declared constants, config's floats
-    bits: int  # to write down theta (or the weights), declared constants and the config's floats: see above
+    # distinct numbers other than 0 and ±1 that it is made from: theta, declared constants, config's
+    # floats
+    strict: int
+    # to write down theta (or the weights), declared constants and the config's floats: see above
+    bits: int
     embedding: int  # entries of the token, position and output embeddings
     nonzero_embedding: int
     booklet: int  # as the booklet counts: gains and biases of norms are left out
@@ -59,7 +63,9 @@ def count(model: Model) -> Count:
     return Count(
         total=total,
         nonzero=sum(used.values()),
-        unique=sum(int(np.prod(t.shape)) for t in model.theta.values()) if model.blueprint else total,
+        unique=sum(int(np.prod(t.shape)) for t in model.theta.values())
+        if model.blueprint
+        else total,
         distinct=len(values),
         strict=len(set(made_from[~np.isin(np.abs(made_from), (0, 1))].tolist()) | beside),
         bits=_bits_of_all(parts) + sum(map(bits, beside)),
@@ -77,7 +83,9 @@ def _values(arrays_by_name: Any) -> Any:
 
 
 def _declared(model: Model) -> set[float]:
-    """The blueprint's constants and the config's floats that this model uses, other than 0 and ±1."""
+    """The blueprint's constants and the config's floats that this model uses, other than 0 and
+    ±1.
+    """
     c = model.config
     used = {c.scale}
     if model.blueprint:
@@ -97,7 +105,8 @@ def bits(x: Any) -> int:
         return 8 * np.dtype(type(x)).itemsize
     m, scale = float(x).as_integer_ratio()
     zeros = (m & -m).bit_length() - 1 if m else 0
-    # The shortest that reads back as x, in the type of x. Taken apart by hand: models have millions of numbers.
+    # The shortest that reads back as x, in the type of x. Taken apart by hand: models have millions
+    # of numbers.
     mantissa, _, exponent = (repr(float(x)) if isinstance(x, float) else str(x)).partition("e")
     whole, _, rest = mantissa.lstrip("-").partition(".")
     digits = (whole + rest).rstrip("0")
@@ -109,7 +118,9 @@ def bits(x: Any) -> int:
 
 def _bits_of_all(arrays_by_name: Any) -> int:
     every = np.concatenate([arrays.numpy(w).ravel() for w in arrays_by_name.values()])
-    values, times = np.unique(np.abs(every), return_counts=True)  # a sign takes one bit, whichever it is
+    values, times = np.unique(
+        np.abs(every), return_counts=True
+    )  # a sign takes one bit, whichever it is
     as_floats = values.tolist() if values.dtype == np.float64 else values
     return sum(bits(x) * k for x, k in zip(as_floats, times.tolist(), strict=True))
 

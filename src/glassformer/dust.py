@@ -1,7 +1,8 @@
 """Numbers as they are shown, so that nothing shown hangs on a last bit.
 
-Another processor sums in another order, and the last bits differ. What would be 0 in exact arithmetic is then dust,
--3e-33 here and 0 there; equals differ by a bit, in either direction; half a unit is written up here and down there.
+Another processor sums in another order, and the last bits differ. What would be 0 in exact
+arithmetic is then dust, -3e-33 here and 0 there; equals differ by a bit, in either direction; half
+a unit is written up here and down there.
 """
 
 from typing import Any, TypeAlias
@@ -36,7 +37,9 @@ def sweep(x: npt.ArrayLike, axis: int | None = None) -> Array:
 
 
 def ranked(x: npt.ArrayLike) -> Array:
-    """Where the numbers of x [n] stand, the largest first; equal ones, dust aside, in the order they have in x."""
+    """Where the numbers of x [n] stand, the largest first; equal ones, dust aside, in the order
+    they have in x.
+    """
     x = np.asarray(x)
     order = np.argsort(-x, kind="stable")
     with np.errstate(invalid="ignore"):  # infinities

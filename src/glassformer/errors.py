@@ -15,14 +15,18 @@ def shown(value: Any) -> str:
     return _short.repr(value)
 
 
-def did_you_mean(name: str, known: Iterable[str], most: int = 3, alike: float = 0.5, all: str = "there are") -> str:
+def did_you_mean(
+    name: str, known: Iterable[str], most: int = 3, alike: float = 0.5, all: str = "there are"
+) -> str:
     """The names that come near one that nothing has, or else all there are."""
     names = list(known)
     near = difflib.get_close_matches(name[:100], names, most, alike)
     return f"did you mean {' or '.join(near)}?" if near else f"{all} {', '.join(names) or 'none'}"
 
 
-def no_such(what: str, name: str, known: Iterable[str], most: int = 2, alike: float = 0.5) -> GlassformerError:
+def no_such(
+    what: str, name: str, known: Iterable[str], most: int = 2, alike: float = 0.5
+) -> GlassformerError:
     """The error for a name that nothing has."""
     short = name if len(name) <= 100 else name[:99] + "…"
     return GlassformerError(f"{short} — no such {what}; {did_you_mean(name, known, most, alike)}")

@@ -1,8 +1,9 @@
 """The front desk: what people type, as what functions take.
 
-Every function at the top of the package takes a ref, a path or a Model where its `model` (or `a` and `b`) stands, a
-ref or a Task for `task` (left out: the model's own), a text or tokens for `tokens`, a name or a Recipe for `recipe`.
-The functions themselves stand in the rooms and know nothing of it.
+Every function at the top of the package takes a ref, a path or a Model where its `model` (or `a`
+and `b`) stands, a ref or a Task for `task` (left out: the model's own), a text or tokens for
+`tokens`, a name or a Recipe for `recipe`. The functions themselves stand in the rooms and know
+nothing of it.
 """
 
 import functools
@@ -19,7 +20,10 @@ from .runs import prompt
 from .tasks.base import Task
 
 F = TypeVar("F", bound=Callable[..., Any])
-MODELS, TOKENS = {"model", "a", "b"}, {"tokens", "clean", "corrupted"}  # parameters of functions in all rooms
+MODELS, TOKENS = (
+    {"model", "a", "b"},
+    {"tokens", "clean", "corrupted"},
+)  # parameters of functions in all rooms
 
 
 def model_of(given: Any) -> Model:
@@ -79,7 +83,9 @@ def opened(f: F) -> F:
             given[name] = tokens_of(given[name], models[0])
         if "recipe" in given:
             given["recipe"] = recipe_of(given["recipe"])
-        more = given.pop(next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), ""), {})
+        more = given.pop(
+            next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), ""), {}
+        )
         return f(**given, **more)
 
     return call  # type: ignore[return-value]
@@ -90,7 +96,10 @@ def report(models: Any, path: str | PathLike[str], inputs: Any = (), rows: int =
     from .page import report as page
 
     several = list(models) if isinstance(models, (list, tuple)) else [models]
-    named = [(str(m.provenance.get("ref", "model")) if isinstance(m, Model) else str(m), model_of(m)) for m in several]
+    named = [
+        (str(m.provenance.get("ref", "model")) if isinstance(m, Model) else str(m), model_of(m))
+        for m in several
+    ]
     return page.write(page.report(named, list(inputs), rows=rows), Path(path))
 
 

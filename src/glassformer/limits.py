@@ -1,4 +1,6 @@
-"""How much may be asked for. What is beyond is refused before the work begins, in a line that has the limit in it."""
+"""How much may be asked for. What is beyond is refused before the work begins, in a line that
+has the limit in it.
+"""
 
 import math
 import operator
@@ -15,7 +17,9 @@ def cores() -> int:
 
 
 SEED = 2**63 - 1
-DOMAIN = 10**4_000  # rows of a domain that a verdict can name; Python writes numbers of up to 4,300 digits
+DOMAIN = (
+    10**4_000
+)  # rows of a domain that a verdict can name; Python writes numbers of up to 4,300 digits
 REF = 10_000  # characters of a ref: hello-world's longest message, quoted, is within
 TEXT = 10**7  # bytes of a file that people write: a recipe, a sweep
 SAMPLE = 10**10  # rows that verify draws: one in 3e9 wrong would be seen
@@ -29,10 +33,14 @@ DECODED = 100_000  # tokens
 UNASKED = 1_024  # tokens that a model without a task says, if nobody says how many
 MEMBERS = 1_000  # of an ensemble
 RUNS = 100_000  # of a sweep
-PROCESSES = max(32, 4 * cores())  # more would but wait for each other, and each has some 50 MB to itself
+PROCESSES = max(
+    32, 4 * cores()
+)  # more would but wait for each other, and each has some 50 MB to itself
 WIDEST_BASIS = 8_192  # d_model of a stream that is rotated: takes time with its cube
 HEADS = 2_000  # of all layers, where each is looked at with each other
-WIDEST_KEY = 2_048  # d_model of a disguised model: its key has a number for each pair of coordinates
+WIDEST_KEY = (
+    2_048  # d_model of a disguised model: its key has a number for each pair of coordinates
+)
 
 
 def within(what: str, value: Any, least: int, most: int) -> int:
@@ -42,7 +50,9 @@ def within(what: str, value: Any, least: int, most: int) -> int:
     except TypeError:
         n = least - 1
     if isinstance(value, bool) or not least <= n <= most:
-        raise GlassformerError(f"{what} must be a whole number from {least:,} to {most:,}, got {shown(value)}")
+        raise GlassformerError(
+            f"{what} must be a whole number from {least:,} to {most:,}, got {shown(value)}"
+        )
     return n
 
 
@@ -79,9 +89,13 @@ def memory() -> int:
 
 
 def afford(what: str, size: int) -> None:
-    """Refuses what needs more bytes than there are. `size` should be on the low side: a guess must stop nobody."""
+    """Refuses what needs more bytes than there are. `size` should be on the low side: a guess
+    must stop nobody.
+    """
     if size > memory():
-        raise GlassformerError(f"{what} — takes at least {_bytes(size)} of memory, this machine has {_bytes(memory())}")
+        raise GlassformerError(
+            f"{what} — takes at least {_bytes(size)} of memory, this machine has {_bytes(memory())}"
+        )
 
 
 def _bytes(n: int) -> str:

@@ -6,6 +6,7 @@ Shapes: B batch, T positions, S keys, D d_model, H heads, K d_head, F d_mlp, V v
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -25,7 +26,10 @@ LARGEST = {  # the largest number of each float type
     "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max),
     "float16": float(np.finfo(np.float16).max), "bfloat16": 2.0**127 * (2 - 2**-7),
 }  # fmt: skip
-MOST = {"n_layers": 10_000, "n_ctx": 2**24}  # of a config's sizes; the others: what an array's axis can be
+MOST = {
+    "n_layers": 10_000,
+    "n_ctx": 2**24,
+}  # of a config's sizes; the others: what an array's axis can be
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,9 @@ class Config:
                 wrong.append(f"{f.name} must be a whole number from {least}, got {shown(value)}")
             elif f.type is int and value > most:
                 wrong.append(f"{f.name} must be at most {most:,}, got {shown(value)}")
-            if f.type is float and (type(value) not in (int, float) or not 0 <= value <= LARGEST["float64"]):
+            if f.type is float and (
+                type(value) not in (int, float) or not 0 <= value <= LARGEST["float64"]
+            ):
                 wrong.append(f"{f.name} must be a finite number from 0, got {shown(value)}")
             if f.type is bool and type(value) is not bool:
                 wrong.append(f"{f.name} must be true or false, got {shown(value)}")
@@ -79,22 +85,34 @@ class Config:
             raise GlassformerError("config — " + "; ".join(wrong))
         for f in fields(self):
             if f.type is float and type(value := getattr(self, f.name)) is int and value > 2**53:
-                object.__setattr__(self, f.name, float(value))  # libraries take whole numbers of 64 bits only
+                object.__setattr__(
+                    self, f.name, float(value)
+                )  # libraries take whole numbers of 64 bits only
 
     def __str__(self) -> str:
         heads = f"{self.n_heads} head{'s' * (self.n_heads > 1)} of {self.d_head}"
         parts = [f"{self.n_layers} layer{'s' * (self.n_layers != 1)}", f"d_model {self.d_model}"]
         if self.n_layers:
-            parts += [heads + ("" if not self.scale else f", scale {self.scale:g}") + ", QK-norm" * self.qk_norm]
+            parts += [
+                heads
+                + ("" if not self.scale else f", scale {self.scale:g}")
+                + ", QK-norm" * self.qk_norm
+            ]
             parts += [f"MLP {self.d_mlp} {self.activation}" if self.d_mlp else "no MLP"]
-        norm = "no norm" if self.norm == "none" else f"{self.norm} norm ({'pre' if self.norm_first else 'post'})"
+        norm = (
+            "no norm"
+            if self.norm == "none"
+            else f"{self.norm} norm ({'pre' if self.norm_first else 'post'})"
+        )
         positions = "no positions" if self.positions == "none" else f"{self.positions} positions"
         parts += [norm, positions, f"mask {self.mask}", "tied" if self.tied else "untied"]
         return ", ".join([*parts, f"{self.d_vocab} tokens", f"block {self.n_ctx}"])
 
 
 class Place:
-    """A place such as blocks.0.attn: place["W_Q"] is a weight, place("hook_q", q) shows q to the tap."""
+    """A place such as blocks.0.attn: place["W_Q"] is a weight, place("hook_q", q) shows q to
+    the tap.
+    """
 
     def __init__(self, weights: Weights, tap: Tap | None, path: str = "") -> None:
         self.weights, self.tap, self.path = weights, tap, path
@@ -112,17 +130,18 @@ class Place:
         return value if self.tap is None else self.tap(self.path + name, value)
 
 
-# fmt: off - the shapes stand in a column
+# fmt: off
 def forward(
-    c: Config, weights: Weights, tokens: Array, tap: Tap | None = None, start: int = 0, last: int | None = None
+    c: Config, weights: Weights, tokens: Array, tap: Tap | None = None, start: int = 0,
+    last: int | None = None,
 ) -> Array:
-    """tokens [B,T] -> logits [B,T,V], or [B,last,V]: the last block then skips what nobody asked for.
+    """tokens [B,T] -> logits [B,T,V], or [B,last,V]: the last block skips what nobody asked for.
 
-    `start` is the position of tokens[:, 0], for those who feed a text bit by bit (see decode.Cache).
+    `start` is the position of tokens[:, 0], for those who feed a text bit by bit (decoding.Cache).
     """
     at = Place(weights, tap)
     W_E = at["embed.W_E"]
-    x = at("hook_embed", arrays.embed(W_E, tokens, tap is None and c.n_layers > 0))  # B T D
+    x = at("hook_embed", arrays.embed(W_E, tokens, alone=tap is None and c.n_layers > 0))
     if embed := POSITIONS[c.positions].embed:
         x = x + at("hook_pos_embed", embed(c, at, x, start))                   # B T D
     for i in range(c.n_layers):
@@ -134,7 +153,8 @@ def forward(
 
 def block(c: Config, at: Place, x: Array, last: int | None) -> Array:
     x = at("hook_resid_pre", x)                                                # B T D
-    x = residual(c, at / "ln1", x, lambda y: at("hook_attn_out", attention(c, at / "attn", y, last)))
+    attend = partial(attention, c, at / "attn", last=last)
+    x = residual(c, at / "ln1", x, lambda y: at("hook_attn_out", attend(y)))
     if at.get("mlp.W_out") is not None:
         x = at("hook_resid_mid", x)
         x = residual(c, at / "ln2", x, lambda y: at("hook_mlp_out", mlp(c, at / "mlp", y)))
@@ -156,7 +176,7 @@ def attention(c: Config, at: Place, x: Array, last: int | None) -> Array:
     v = at("hook_v", affine(x, at["W_V"].swapaxes(0, 1), at.get("b_V")))       # B S H K
     if c.qk_norm:
         q, k = norm(c, at / "q_norm", q), norm(c, at / "k_norm", k)
-    T, S = q.shape[1], k.shape[1]  # S > T: fewer ask than are there, or a tap put a cache before k and v
+    T, S = q.shape[1], k.shape[1]  # S > T: fewer ask than are there, or a cache is before k and v
     here, there = np.arange(S - T, S), np.arange(S)
     if rotate := positions.rotate:
         q, k = at("hook_rot_q", rotate(c, q, here)), at("hook_rot_k", rotate(c, k, there))
@@ -213,7 +233,9 @@ NORMS: dict[str, Callable[[Config, Place, Array], Array]] = {
 ACTIVATIONS: dict[str, Callable[[Any, Array], Array]] = {
     "relu": lambda xp, x: xp.relu(x),
     "gelu": lambda xp, x: xp.gelu(x),
-    "gelu_new": lambda xp, x: 0.5 * x * (1 + xp.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x))),
+    "gelu_new": lambda xp, x: (
+        0.5 * x * (1 + xp.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
+    ),
     "silu": lambda xp, x: 0.5 * x * (1 + xp.tanh(0.5 * x)),  # tanh cannot overflow
 }
 
@@ -227,18 +249,18 @@ class Positions:
 
 
 def learned(c: Config, at: Place, x: Array, start: int) -> Array:
-    return at["pos_embed.W_pos"][start : start + x.shape[1]]                   # T D
+    return at["pos_embed.W_pos"][start : start + x.shape[1]]  # T D
 
 
 def sinusoidal(c: Config, at: Place, x: Array, start: int) -> Array:
-    a = angles(c, np.arange(start, start + x.shape[1]), c.d_model // 2)        # T D/2
-    table = np.stack([np.sin(a), np.cos(a)], axis=-1)                          # T D/2 2
-    return arrays.of(x).like(x, table.reshape(-1, c.d_model))                  # T D
+    a = angles(c, np.arange(start, start + x.shape[1]), c.d_model // 2)  # T D/2
+    table = np.stack([np.sin(a), np.cos(a)], axis=-1)  # T D/2 2
+    return arrays.of(x).like(x, table.reshape(-1, c.d_model))  # T D
 
 
 def rotary(c: Config, x: Array, positions: Array) -> Array:
     xp, n = arrays.of(x), x.shape[-1] // 2
-    a = angles(c, positions, n)[:, None]                                       # T 1 K/2
+    a = angles(c, positions, n)[:, None]  # T 1 K/2
     cos, sin = xp.like(x, np.cos(a)), xp.like(x, np.sin(a))
     u, v, odd = x[..., :n], x[..., n : 2 * n], x[..., 2 * n :]
     return xp.concat([u * cos - v * sin, v * cos + u * sin, odd], -1)
@@ -250,7 +272,7 @@ def angles(c: Config, positions: Array, n: int) -> Array:
 
 def alibi(c: Config, distance: Array) -> Array:
     slopes = c.slope * 2.0 ** (-8 * np.arange(1, c.n_heads + 1) / c.n_heads)
-    return -slopes[:, None, None] * np.abs(distance)                           # H T S
+    return -slopes[:, None, None] * np.abs(distance)  # H T S
 
 
 POSITIONS = {
@@ -271,7 +293,9 @@ MASKS: dict[str, Callable[[Array], Array]] = {
 # ── the model as a thing: config, weights, vocabulary, names ───────────────────────────────────
 @dataclass(frozen=True)
 class Labels:
-    """Names that people gave: slots of the stream [start, stop), heads "layer.head", neurons "layer.neuron"."""
+    """Names that people gave: slots of the stream [start, stop), heads "layer.head", neurons
+    "layer.neuron".
+    """
 
     slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     heads: Mapping[str, str] = field(default_factory=dict)
@@ -280,7 +304,9 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A transformer with its weights. Nothing in it can be changed; `replace` and `map` make others."""
+    """A transformer with its weights. Nothing in it can be changed; `replace` and `map` make
+    others.
+    """
 
     config: Config
     weights: Weights
@@ -295,47 +321,69 @@ class Model:
         weights = check(self.config, self.weights)
         if len(self.vocabulary) != self.config.d_vocab:
             raise GlassformerError(
-                f"model — {self.config.d_vocab} tokens, but the vocabulary has {len(self.vocabulary)}"
+                f"model — {self.config.d_vocab} tokens, but the vocabulary has "
+                f"{len(self.vocabulary)}"
             )
         first, kind = weights["embed.W_E"], _kind(weights["embed.W_E"])
         if mixed := [n for n, w in weights.items() if w.dtype != first.dtype]:
             other = f"{mixed[0]} as {_kind(weights[mixed[0]])}"
-            raise GlassformerError(f"model — expected arrays of one type, got embed.W_E as {kind} and {other}")
+            raise GlassformerError(
+                f"model — expected arrays of one type, got embed.W_E as {kind} and {other}"
+            )
         for name in ("eps", "base", "slope", "scale"):
             if (value := getattr(self.config, name)) > LARGEST.get(kind, math.inf):
                 ends = f"{kind} ends at {LARGEST[kind]:.3g}"
-                raise GlassformerError(f"config — {name} must be finite in the model's type, got {value:g}; {ends}")
+                raise GlassformerError(
+                    f"config — {name} must be finite in the model's type, got {value:g}; {ends}"
+                )
         for w in weights.values():
             if isinstance(w, np.ndarray):
                 w.setflags(write=False)
         object.__setattr__(self, "weights", MappingProxyType(weights))
 
     def __call__(self, tokens: Any, tap: Tap | None = None, last: int | None = None) -> Array:
-        """Logits of tokens, [B,T] -> [B,T,V] or [T] -> [T,V]; or of a text in the vocabulary's own words."""
+        """Logits of tokens, [B,T] -> [B,T,V] or [T] -> [T,V]; or of a text in the vocabulary's
+        own words.
+        """
         tokens, tap = self.read(tokens), tap and keeping_shapes(tap)
-        logits = forward(self.config, self.weights, tokens if tokens.ndim == 2 else tokens[None], tap, last=last)
+        logits = forward(
+            self.config, self.weights, tokens if tokens.ndim == 2 else tokens[None], tap, last=last
+        )
         return logits if tokens.ndim == 2 else logits[0]
 
-    def logits(self, tokens: Any, tap: Tap | None = None, last: int | None = None, start: int = 0) -> Any:
-        """The same of tokens [B,T] that are known to be good, as a NumPy array: no warnings, no gradients."""
+    def logits(
+        self, tokens: Any, tap: Tap | None = None, last: int | None = None, start: int = 0
+    ) -> Any:
+        """The same of tokens [B,T] that are known to be good, as a NumPy array: no warnings, no
+        gradients.
+        """
         with (xp := arrays.of(W_E := self.weights["embed.W_E"])).quietly():
-            return arrays.numpy(forward(self.config, self.weights, xp.beside(W_E, tokens), tap, start, last))
+            return arrays.numpy(
+                forward(self.config, self.weights, xp.beside(W_E, tokens), tap, start, last)
+            )
 
     def read(self, tokens: Any) -> Array:
-        """Tokens (or a text) as an array that the model can read, or an error that says what is wrong with them."""
+        """Tokens (or a text) as an array that the model can read, or an error that says what is
+        wrong with them.
+        """
         if isinstance(tokens, str):
             tokens = self.vocabulary.encode(tokens)
         tokens = whole_numbers(tokens)
         if tokens.ndim not in (1, 2) or not tokens.shape[-1]:
-            raise GlassformerError(f"tokens — expected shape [B,T] or [T] with T from 1, got {list(tokens.shape)}")
+            raise GlassformerError(
+                f"tokens — expected shape [B,T] or [T] with T from 1, got {list(tokens.shape)}"
+            )
         if tokens.shape[-1] > self.config.n_ctx:
             raise GlassformerError(
-                f"input of {tokens.shape[-1]} tokens — longer than the block of {self.config.n_ctx} tokens"
+                f"input of {tokens.shape[-1]} tokens — longer than the block of "
+                f"{self.config.n_ctx} tokens"
             )
         low, high = (int(tokens.min()), int(tokens.max())) if tokens.shape[0] else (0, 0)
         if low < 0 or high >= self.config.d_vocab:
             bad = low if low < 0 else high
-            raise GlassformerError(f"token {bad} — expected a number from 0 to {self.config.d_vocab - 1}")
+            raise GlassformerError(
+                f"token {bad} — expected a number from 0 to {self.config.d_vocab - 1}"
+            )
         here = self.weights["embed.W_E"]
         return arrays.of(here).beside(here, tokens)
 
@@ -361,8 +409,12 @@ class Model:
         return self.weights["embed.W_E"].T if self.config.tied else self.weights["unembed.W_U"]
 
     def __getattr__(self, name: str) -> Array:
-        """`model.W_E`; `model.W_Q` [layers,H,D,K]: the arrays of a name, those of all layers in one."""
-        found = [w for n, w in vars(self).get("weights", {}).items() if n.rpartition(".")[2] == name]
+        """`model.W_E`; `model.W_Q` [layers,H,D,K]: the arrays of a name, those of all layers in
+        one.
+        """
+        found = [
+            w for n, w in vars(self).get("weights", {}).items() if n.rpartition(".")[2] == name
+        ]
         if not found or not name.startswith(("W_", "b_")):
             raise AttributeError(f"a Model has no {name}")
         one = name in ("W_E", "W_pos", "b_U")
@@ -394,7 +446,10 @@ class Model:
 
     def __repr__(self) -> str:
         size = sum(int(np.prod(w.shape)) for w in self.weights.values())
-        return f"<Model {self.provenance.get('ref', self.task) or '?'}: {size:,} parameters, {self.config}>"
+        return (
+            f"<Model {self.provenance.get('ref', self.task) or '?'}: {size:,} parameters, "
+            f"{self.config}>"
+        )
 
 
 def whole_numbers(tokens: Any) -> Array:
@@ -405,17 +460,23 @@ def whole_numbers(tokens: Any) -> Array:
         except ValueError:
             raise GlassformerError("tokens — expected rows of one length") from None
     if "int" not in str(tokens.dtype) and 0 not in tokens.shape:
-        raise GlassformerError(f"tokens — expected whole numbers or a text, got {shown(tokens.tolist())}")
+        raise GlassformerError(
+            f"tokens — expected whole numbers or a text, got {shown(tokens.tolist())}"
+        )
     return tokens
 
 
 def keeping_shapes(tap: Tap) -> Tap:
-    """The tap, held to its word: what it returns has the shape of what it saw, or more positions (see decoding)."""
+    """The tap, held to its word: what it returns has the shape of what it saw, or more
+    positions (see decoding).
+    """
 
     def checked(name: str, value: Array) -> Array:
         got, had = tap(name, value), tuple(value.shape)
         has = tuple(getattr(got, "shape", ()))
-        if has != had and (len(has) != len(had) or has[1] < had[1] or (has[0], *has[2:]) != (had[0], *had[2:])):
+        if has != had and (
+            len(has) != len(had) or has[1] < had[1] or (has[0], *has[2:]) != (had[0], *had[2:])
+        ):
             what = list(has) if hasattr(got, "shape") else shown(got)
             raise GlassformerError(f"tap — {name} must keep its shape {list(had)}, got {what}")
         return got

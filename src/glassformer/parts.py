@@ -1,4 +1,5 @@
-"""What the parts of a model are called: one spelling, so that a name which one view prints, another takes.
+"""What the parts of a model are called: one spelling, so that a name which one view prints, another
+takes.
 
     embed, pos_embed  what tokens and positions write to the stream before the first layer
     head 0.1          what head 1 of layer 0 read (hook_z)
@@ -10,8 +11,8 @@
     dims 4:8          the same by numbers: dimensions 4, 5, 6, 7
     unembed           the way from the stream to the logits
 
-`find` knows them all, the name that people gave to a head or neuron, and spellings of old: head:0.1, MLP 0. Biases are
-constants and no parts.
+`find` knows them all, the name that people gave to a head or neuron, and spellings of old:
+head:0.1, MLP 0. Biases are constants and no parts.
 """
 
 import re
@@ -22,14 +23,19 @@ from typing import Any
 from .errors import GlassformerError
 from .model import POSITIONS, Model
 
-# Kind -> the activation that it is seen in. {} is the layer; a second number of the name is an index after B and T.
+# Kind -> the activation that it is seen in. {} is the layer; a second number of the name is an
+# index after B and T.
 HOOKS = {
     "embed": "hook_embed", "pos_embed": "hook_pos_embed", "head": "blocks.{}.attn.hook_z",
-    "attention": "blocks.{}.hook_attn_out", "mlp": "blocks.{}.hook_mlp_out", "neuron": "blocks.{}.mlp.hook_post",
+    "attention": "blocks.{}.hook_attn_out", "mlp": "blocks.{}.hook_mlp_out",
+    "neuron": "blocks.{}.mlp.hook_post",
 }  # fmt: skip
 STREAM = "stream"  # the one slot of a model whose slots have no names
 NUMBER = "([0-9]{1,9})"
-SPANS = {"dims": f"{NUMBER}:{NUMBER}", "slot": rf"rest \[{NUMBER}:{NUMBER}\]"}  # truth's word for what no slot has
+SPANS = {
+    "dims": f"{NUMBER}:{NUMBER}",
+    "slot": rf"rest \[{NUMBER}:{NUMBER}\]",
+}  # truth's word for what no slot has
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,9 @@ def spelled(name: str) -> str:
 
 
 def split(name: str) -> tuple[str, tuple[int, ...]]:
-    """The kind and the numbers of a name: "head 0.1" -> ("head", (0, 1)); no numbers where there are none."""
+    """The kind and the numbers of a name: "head 0.1" -> ("head", (0, 1)); no numbers where
+    there are none.
+    """
     kind, _, place = spelled(name).partition(" ")
     numbers = re.fullmatch(rf"{NUMBER}(?:\.{NUMBER})?", place)
     return kind, tuple(int(n) for n in numbers.groups() if n) if numbers else ()
@@ -88,7 +96,9 @@ def heads(model: Model) -> list[str]:
 
 
 def names(model: Model, embeddings: bool = False) -> list[str]:
-    """All heads and MLPs; and the embeddings and the unembedding, if wanted. In the order in which they write."""
+    """All heads and MLPs; and the embeddings and the unembedding, if wanted. In the order in
+    which they write.
+    """
     c, found = model.config, list[str]()
     for i in range(c.n_layers):
         found += [head(i, h) for h in range(c.n_heads)]
@@ -116,7 +126,11 @@ def find(model: Model, name: str) -> Part:
     """The part that a name stands for; what cannot be found is answered with what there is."""
     if found := _find(model, spelled(name)):
         return found
-    given = [(f"{kind} {at}", label) for kind, labels in _given(model).items() for at, label in labels.items()]
+    given = [
+        (f"{kind} {at}", label)
+        for kind, labels in _given(model).items()
+        for at, label in labels.items()
+    ]
     named = [part for part, label in given if label == name.strip()]
     if len(named) == 1 and (found := _find(model, named[0])):
         return found
@@ -130,11 +144,19 @@ def there_is(model: Model) -> str:
     c, with_mlp = model.config, model.mlp_layers
     if not c.n_layers:
         return f"no layers, but {', '.join(_embeddings(model))} and unembed"
-    listed = [_range("head 0.0", f"{c.n_layers - 1}.{c.n_heads - 1}"), _range("attention 0", c.n_layers - 1)]
+    listed = [
+        _range("head 0.0", f"{c.n_layers - 1}.{c.n_heads - 1}"),
+        _range("attention 0", c.n_layers - 1),
+    ]
     if with_mlp:
-        listed += [", ".join(map(mlp, with_mlp)), _range(neuron(with_mlp[0], 0), f"{with_mlp[-1]}.{c.d_mlp - 1}")]
+        listed += [
+            ", ".join(map(mlp, with_mlp)),
+            _range(neuron(with_mlp[0], 0), f"{with_mlp[-1]}.{c.d_mlp - 1}"),
+        ]
     listed += [_range("position 0", c.n_ctx - 1), *map(slot, model.labels.slots)]
-    return ", ".join([*listed, f"dims 0:{c.d_model} or a part of them", *_embeddings(model), "unembed"])
+    return ", ".join(
+        [*listed, f"dims 0:{c.d_model} or a part of them", *_embeddings(model), "unembed"]
+    )
 
 
 def _find(model: Model, name: str) -> Part | None:
@@ -147,12 +169,25 @@ def _find(model: Model, name: str) -> Part | None:
             span = int(found[1]), int(found[2])
         if span is None or not layers or not 0 <= span[0] < span[1] <= model.config.d_model:
             return None
-        ends = [(i, end) for i in layers for end in ("pre", "mid", "post") if end != "mid" or model.has_mlp(i)]
-        return Part(name, kind, tuple(f"blocks.{i}.hook_resid_{end}" for i, end in ends), (slice(*span),))
+        ends = [
+            (i, end)
+            for i in layers
+            for end in ("pre", "mid", "post")
+            if end != "mid" or model.has_mlp(i)
+        ]
+        return Part(
+            name, kind, tuple(f"blocks.{i}.hook_resid_{end}" for i, end in ends), (slice(*span),)
+        )
     sizes = _sizes(model).get(kind)
-    if sizes is None or len(sizes) != len(numbers) or not all(n < size for n, size in zip(numbers, sizes, strict=True)):
+    if (
+        sizes is None
+        or len(sizes) != len(numbers)
+        or not all(n < size for n, size in zip(numbers, sizes, strict=True))
+    ):
         return None
-    if (kind in ("mlp", "neuron") and not model.has_mlp(numbers[0])) or (not numbers and name != kind):
+    if (kind in ("mlp", "neuron") and not model.has_mlp(numbers[0])) or (
+        not numbers and name != kind
+    ):
         return None
     if kind == "unembed":
         return Part(name, kind)
@@ -165,7 +200,13 @@ def _find(model: Model, name: str) -> Part | None:
 def _sizes(model: Model) -> dict[str, tuple[int, ...]]:
     """Kind -> below what each number of its name must be."""
     c, L = model.config, model.config.n_layers
-    places = {"head": (L, c.n_heads), "attention": (L,), "mlp": (L,), "neuron": (L, c.d_mlp), "unembed": ()}
+    places = {
+        "head": (L, c.n_heads),
+        "attention": (L,),
+        "mlp": (L,),
+        "neuron": (L, c.d_mlp),
+        "unembed": (),
+    }
     return places | dict.fromkeys(_embeddings(model), ()) | {"position": (c.n_ctx if L else 0,)}
 
 

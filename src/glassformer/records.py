@@ -1,9 +1,10 @@
 """Files that are kept: read with care, written whole or not at all, and by one run at a time.
 
-What is read is a regular file of a size that was expected: a device or a pipe would never end. What is written stands
-beside its target until it is whole, and is then renamed into place: a killed process leaves the old file or the new
-one. Links are followed, modes are kept, and what is no regular file is refused. Nothing here raises anything but
-GlassformerError for what is wrong with a file.
+What is read is a regular file of a size that was expected: a device or a pipe would never end. What
+is written stands beside its target until it is whole, and is then renamed into place: a killed
+process leaves the old file or the new one. Links are followed, modes are kept, and what is no
+regular file is refused. Nothing here raises anything but GlassformerError for what is wrong with a
+file.
 """
 
 import contextlib
@@ -30,13 +31,21 @@ except ImportError:  # there are systems without: done without
 
 MOST = 2**30  # bytes of a file that is read, unless more are expected
 KINDS = {
-    stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFIFO: "a pipe",
+    stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
 }  # fmt: skip
-WAITING = getattr(os, "O_NONBLOCK", 0)  # a pipe without a writer is opened at once, and then refused
+WAITING = getattr(
+    os, "O_NONBLOCK", 0
+)  # a pipe without a writer is opened at once, and then refused
 BINARY = getattr(os, "O_BINARY", 0)
 OLD = ".old"
-NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}  # the last of folders on some network disks
+NO_LOCKS = {
+    errno.ENOLCK,
+    errno.ENOTSUP,
+    errno.ENOSYS,
+    errno.EBADF,
+}  # the last of folders on some network disks
 NAME = 200  # bytes of a file's name that a name beside it repeats; systems end at 255
 
 
@@ -56,7 +65,9 @@ def read_bytes(path: str | Path, most: int = MOST) -> bytes:
             size = found.st_size
             if size <= most:
                 data = file.read(size + 1)
-                if len(data) > size:  # it grew, or is one of those that do not say how long they are
+                if (
+                    len(data) > size
+                ):  # it grew, or is one of those that do not say how long they are
                     data += file.read(most + 1 - len(data))
                 size = len(data)
     except (OSError, ValueError) as e:
@@ -64,7 +75,9 @@ def read_bytes(path: str | Path, most: int = MOST) -> bytes:
     except MemoryError:
         raise GlassformerError(f"{path} — cannot be read: it does not fit into memory") from None
     if size > most:
-        raise GlassformerError(f"{path} — cannot be read: {size:,} bytes or more, where at most {most:,} are expected")
+        raise GlassformerError(
+            f"{path} — cannot be read: {size:,} bytes or more, where at most {most:,} are expected"
+        )
     return data
 
 
@@ -76,12 +89,18 @@ def read_text(path: str | Path, most: int = MOST) -> str:
         raise GlassformerError(f"{path} — not UTF-8 text: {e.reason} at byte {e.start:,}") from None
 
 
-def read_json(path: str | Path, what: str = "not JSON", most: int = MOST, finite: bool = True) -> Any:
-    """What a JSON file holds; `what` is said of a file that is none. `finite`: NaN and infinite numbers are wrong."""
+def read_json(
+    path: str | Path, what: str = "not JSON", most: int = MOST, finite: bool = True
+) -> Any:
+    """What a JSON file holds; `what` is said of a file that is none. `finite`: NaN and infinite
+    numbers are wrong.
+    """
     return parse_json(read_bytes(path, most), path, what, finite)
 
 
-def parse_json(data: bytes | str, path: str | Path, what: str = "not JSON", finite: bool = True) -> Any:
+def parse_json(
+    data: bytes | str, path: str | Path, what: str = "not JSON", finite: bool = True
+) -> Any:
     """The same of what was read from a file already."""
     options: dict[str, Any] = {"parse_float": _finite, "parse_constant": _finite} if finite else {}
     try:
@@ -103,7 +122,10 @@ def _finite(text: str) -> float:
 
 def _check_regular(found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, f"it is {KINDS.get(stat.S_IFMT(found.st_mode), 'something else')}, not a file")
+        raise OSError(
+            errno.EINVAL,
+            f"it is {KINDS.get(stat.S_IFMT(found.st_mode), 'something else')}, not a file",
+        )
 
 
 # ── out ────────────────────────────────────────────────────────────────────────────────────────
@@ -133,7 +155,9 @@ def write_atomically(path: str | Path, data: bytes) -> Path:
 
 
 def write_together(files: Mapping[Path, bytes]) -> None:
-    """Several files, all of them or none: if one cannot be written, the others are again what they were."""
+    """Several files, all of them or none: if one cannot be written, the others are again what
+    they were.
+    """
     for path in files:
         check_writable(path)
     old = {path: read_bytes(path, most=2**40) if path.exists() else None for path in files}
@@ -150,7 +174,9 @@ def write_together(files: Mapping[Path, bytes]) -> None:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Puts a folder that was made by `folder_beside` in the place of `path`: the old one or the new one is there."""
+    """Puts a folder that was made by `folder_beside` in the place of `path`: the old one or the
+    new one is there.
+    """
     try:
         target = Path(os.path.realpath(path))
         for file in [new, *new.rglob("*")]:
@@ -163,7 +189,9 @@ def replace_folder(new: Path, path: Path) -> None:
             os.chmod(new, stat.S_IMODE(found.st_mode))
             if _exchange(new, target):  # in one step; what was there goes with the private folder
                 return sync(target.parent)
-            old = new.with_name(OLD)  # a run that is killed here leaves no folder, and the next one puts it back
+            old = new.with_name(
+                OLD
+            )  # a run that is killed here leaves no folder, and the next one puts it back
             os.rename(target, old)
         try:
             os.rename(new, target)
@@ -178,7 +206,9 @@ def replace_folder(new: Path, path: Path) -> None:
 
 
 class Log:
-    """A file that grows: it begins anew, whole, and what is added to it is there whole or not at all."""
+    """A file that grows: it begins anew, whole, and what is added to it is there whole or not
+    at all.
+    """
 
     def __init__(self, path: str | Path, begin: bytes = b"") -> None:
         self.path = write_atomically(path, begin)
@@ -205,7 +235,8 @@ class Log:
 
 
 def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
-    """Whether a file could be written there, found out before hours of work and not after them. Changes nothing.
+    """Whether a file could be written there, found out before hours of work and not after them.
+    Changes nothing.
 
     `read`: what is read meanwhile, as far as these are files. They are not to be replaced.
     """
@@ -214,10 +245,14 @@ def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
     for file in read:
         with contextlib.suppress(OSError, ValueError):  # no file, or not there
             if file and os.path.samefile(file, path):
-                raise GlassformerError(f"{path} — is read by this command; name another file to write")
+                raise GlassformerError(
+                    f"{path} — is read by this command; name another file to write"
+                )
     try:
         target, _ = _target(Path(path))
-        with tempfile.TemporaryFile(dir=target.parent):  # it has no name, where the system can do that
+        with tempfile.TemporaryFile(
+            dir=target.parent
+        ):  # it has no name, where the system can do that
             pass
     except (OSError, ValueError) as e:
         raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
@@ -244,7 +279,9 @@ def remove(path: str | Path) -> None:
 
 @contextlib.contextmanager
 def folder_beside(path: str | Path) -> Iterator[Path]:
-    """A private folder beside `path`, gone at the end: to write in what is then renamed into place."""
+    """A private folder beside `path`, gone at the end: to write in what is then renamed into
+    place.
+    """
     path = Path(path)
     try:
         target = Path(os.path.realpath(path))
@@ -262,7 +299,9 @@ def folder_beside(path: str | Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Makes a file, or the names in a folder, last through a loss of power, where the system can do that."""
+    """Makes a file, or the names in a folder, last through a loss of power, where the system
+    can do that.
+    """
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:  # it may be written to and not read, or the system opens no folders
@@ -277,7 +316,9 @@ def sync(path: Path) -> None:
 
 
 def _target(path: Path) -> tuple[Path, os.stat_result | None]:
-    """The file that is written when `path` is, and what stands there now. Raises OSError if it must not be replaced."""
+    """The file that is written when `path` is, and what stands there now. Raises OSError if it
+    must not be replaced.
+    """
     hop = os.path.abspath(path)
     for _ in range(40):  # /dev/stdout may lead to a file that somebody else is writing
         if hop.startswith(("/dev/", "/proc/")) and not hop.startswith("/dev/shm/"):
@@ -322,10 +363,16 @@ def _beside(target: Path, end: str) -> Path:
 
 
 def _create(beside: Path, folder: bool = False) -> int:
-    """A new file (or folder) beside a target, open and held. What a killed run left there is removed."""
+    """A new file (or folder) beside a target, open and held. What a killed run left there is
+    removed.
+    """
     for _ in range(9):  # others may do the same at the same time
         try:
-            handle = _make(beside) if folder else os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
+            handle = (
+                _make(beside)
+                if folder
+                else os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
+            )
         except FileExistsError:
             _clear(beside)
             continue
@@ -358,7 +405,9 @@ def _make(beside: Path) -> int:
 
 
 def _clear(beside: Path) -> None:
-    """Removes what stands in the place of a file to be written beside another, unless its writer lives."""
+    """Removes what stands in the place of a file to be written beside another, unless its
+    writer lives.
+    """
     with contextlib.suppress(FileNotFoundError):
         is_folder = stat.S_ISDIR(os.lstat(beside).st_mode)
         handle = os.open(beside, os.O_RDONLY | WAITING | getattr(os, "O_NOFOLLOW", 0))
@@ -374,7 +423,9 @@ def _clear(beside: Path) -> None:
 
 
 def _hold(handle: int) -> bool:
-    """Takes the lock of an open file, which the system takes back when the process ends; False if another has it."""
+    """Takes the lock of an open file, which the system takes back when the process ends; False
+    if another has it.
+    """
     if fcntl is None:
         return True
     try:
@@ -389,7 +440,9 @@ def _hold(handle: int) -> bool:
 
 @contextlib.contextmanager
 def alone(path: str | Path | None) -> Iterator[None]:
-    """Within it, no other run that asks for the same may write to `path`: it is refused. A killed run holds nothing."""
+    """Within it, no other run that asks for the same may write to `path`: it is refused. A
+    killed run holds nothing.
+    """
     if path is None:
         yield
         return
@@ -399,19 +452,25 @@ def alone(path: str | Path | None) -> Iterator[None]:
     except (OSError, ValueError) as e:
         raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
     if handle is None:
-        raise GlassformerError(f"{path} — another run is writing there; wait for it to end, or name another place")
+        raise GlassformerError(
+            f"{path} — another run is writing there; wait for it to end, or name another place"
+        )
     try:
         yield
     finally:
         with contextlib.suppress(OSError):
-            os.unlink(lock)  # while it is held: who opened it meanwhile finds that it has no name any more
+            os.unlink(
+                lock
+            )  # while it is held: who opened it meanwhile finds that it has no name any more
         os.close(handle)
 
 
 def _lock(lock: Path) -> int | None:
     """The lock file, open and held; None if another run has it."""
     for _ in range(9):  # others may do the same at the same time
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | WAITING | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        handle = os.open(
+            lock, os.O_RDWR | os.O_CREAT | WAITING | getattr(os, "O_NOFOLLOW", 0), 0o666
+        )
         if not _hold(handle):
             os.close(handle)
             return None

@@ -1,4 +1,6 @@
-"""Refs: how models and tasks are named. "addition:digits=3", "runs/a.safetensors", "hello.taotp"."""
+"""Refs: how models and tasks are named. "addition:digits=3", "runs/a.safetensors",
+"hello.taotp".
+"""
 
 import os
 from pathlib import Path
@@ -9,7 +11,9 @@ from .errors import GlassformerError, shown
 from .model import Model
 from .tasks.base import Task
 
-TRAINED = Path(__file__).parent / "trained"  # models that come with the package; its README says how each was made
+TRAINED = (
+    Path(__file__).parent / "trained"
+)  # models that come with the package; its README says how each was made
 
 
 def trained() -> list[str]:
@@ -25,7 +29,9 @@ def text_of(ref: Any, what: str) -> str:
 
 
 def load(ref: str | os.PathLike[str]) -> Model:
-    """The model that a ref or a path names: a program with options, a checkpoint, a text program or a GPT-2 folder."""
+    """The model that a ref or a path names: a program with options, a checkpoint, a text
+    program or a GPT-2 folder.
+    """
     ref = text_of(ref, "model")
     if ref.endswith(".safetensors"):
         from .checkpoint import load as load_checkpoint
@@ -36,13 +42,17 @@ def load(ref: str | os.PathLike[str]) -> Model:
         from .taotp import read
 
         return read(ref)
-    if os.path.isfile(os.path.join(ref, "config.json")):  # a folder that `export --to gpt2` or transformers wrote
+    if os.path.isfile(
+        os.path.join(ref, "config.json")
+    ):  # a folder that `export --to gpt2` or transformers wrote
         from .bridges.gpt2_read import read as read_gpt2
 
         return read_gpt2(ref)
     name = ref.partition(":")[0]
     if "/" in name or "." in name:
-        expected = "expected a program, or a file that ends in .safetensors or .taotp, or a GPT-2 folder"
+        expected = (
+            "expected a program, or a file that ends in .safetensors or .taotp, or a GPT-2 folder"
+        )
         raise GlassformerError(f"{ref if len(ref) <= 200 else ref[:199] + '…'} — {expected}")
     model: Model = registry.build("program", ref)
     return model
@@ -52,7 +62,9 @@ def load_task(ref: str | Model) -> Task:
     """The task that a ref names, or the task that a model is for."""
     if isinstance(ref, Model):
         if not ref.task:
-            raise GlassformerError(f"{ref.provenance.get('ref', 'model')} — knows no task; name one with --task")
+            raise GlassformerError(
+                f"{ref.provenance.get('ref', 'model')} — knows no task; name one with --task"
+            )
         ref = ref.task
     ref = text_of(ref, "task")
     task: Task = registry.build("task", ref)

@@ -1,6 +1,8 @@
-"""What can be named (programs, tasks, blueprints, bridges), with options from signatures, and where it is found.
+"""What can be named (programs, tasks, blueprints, bridges), with options from signatures, and where
+it is found.
 
-A decorator registers a builder. Its typed parameters are the options, its docstring's first paragraph the help:
+A decorator registers a builder. Its typed parameters are the options, its docstring's first
+paragraph the help:
 
     @program("min", float32=True)
     def minimum(vocab: Annotated[int, Between(2, 1_000_000)] = 10) -> Model:
@@ -45,7 +47,9 @@ class Option:
     def expected(self) -> str:
         if self.choices:
             return "one of " + ", ".join(self.choices)
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[self.kind]
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[
+            self.kind
+        ]
         return words + (f" from {self.range.low:,} to {self.range.high:,}" if self.range else "")
 
     def parse(self, text: str) -> Any:
@@ -57,7 +61,9 @@ class Option:
                 raise ValueError
             return self.check(self.kind(text))
         except (ValueError, KeyError):
-            raise GlassformerError(f"{self.name} must be {self.expected}, got {shown(text)}") from None
+            raise GlassformerError(
+                f"{self.name} must be {self.expected}, got {shown(text)}"
+            ) from None
 
     def check(self, value: Any) -> Any:
         """The value itself, if the option can have it."""
@@ -69,7 +75,9 @@ class Option:
         if good and self.range:
             good = self.range.low <= value <= self.range.high
         if good and self.kind is str and len(value) > REF:
-            raise GlassformerError(f"{self.name} must have at most {REF:,} characters, got {len(value):,}")
+            raise GlassformerError(
+                f"{self.name} must have at most {REF:,} characters, got {len(value):,}"
+            )
         if not good:
             raise GlassformerError(f"{self.name} must be {self.expected}, got {shown(value)}")
         return value
@@ -91,7 +99,9 @@ class Entry:
         for name, text in texts.items():
             if name not in self.options:
                 hint = did_you_mean(name, self.options, 1, 0.6, "it has")
-                raise GlassformerError(f"{self.name}:{name}={text} — {self.name} has no option {name!r}; {hint}")
+                raise GlassformerError(
+                    f"{self.name}:{name}={text} — {self.name} has no option {name!r}; {hint}"
+                )
             try:
                 values[name] = self.options[name].parse(text)
             except GlassformerError as e:
@@ -99,7 +109,9 @@ class Entry:
         return values
 
     def to_json(self) -> dict[str, Any]:
-        options = {o.name: {"default": o.default, "expected": o.expected} for o in self.options.values()}
+        options = {
+            o.name: {"default": o.default, "expected": o.expected} for o in self.options.values()
+        }
         return {"name": self.name, "help": self.help, "options": options}
 
     def ref(self, values: Mapping[str, Any]) -> str:
@@ -109,7 +121,9 @@ class Entry:
 
 
 REGISTRY: dict[str, dict[str, Entry]] = {"program": {}, "task": {}, "blueprint": {}, "bridge": {}}
-ROOMS: dict[str, tuple[str, ...]] = {}  # kind -> packages whose files register such things; __init__.py fills it
+ROOMS: dict[
+    str, tuple[str, ...]
+] = {}  # kind -> packages whose files register such things; __init__.py fills it
 
 
 def entries(kind: str) -> dict[str, Entry]:
@@ -145,14 +159,18 @@ def split(ref: str, known: Any = None) -> tuple[str, dict[str, str]]:
     A comma that no option name follows belongs to the value, since shells eat quotes.
     """
     if len(ref) > 4 * REF:
-        raise GlassformerError(f"{ref[:60]}… — a ref has at most {4 * REF:,} characters, got {len(ref):,}")
+        raise GlassformerError(
+            f"{ref[:60]}… — a ref has at most {4 * REF:,} characters, got {len(ref):,}"
+        )
     name, _, rest = ref.partition(":")
     options: dict[str, str] = {}
     at = 0
     while at < len(rest):
         found = re.compile(r"([A-Za-z_]\w*)=").match(rest, at)
         if not found:
-            raise GlassformerError(f"{ref} — expected option=value after {name + ':' + rest[:at]!r}, got {rest[at:]!r}")
+            raise GlassformerError(
+                f"{ref} — expected option=value after {name + ':' + rest[:at]!r}, got {rest[at:]!r}"
+            )
         key, at = found.group(1), found.end()
         quoted = re.compile(r'"((?:[^"\\]|\\.)*)"(?=,|$)').match(rest, at)
         if quoted:
@@ -215,8 +233,9 @@ def program(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers a function that returns a Model whose weights were set by hand.
 
-    `float32` says whether the weights, cast, are right in float32: a bool, or a function of the options that
-    returns "" (right) or why not. A builder that has a `dtype` parameter sees to it alone.
+    `float32` says whether the weights, cast, are right in float32: a bool, or a function of the
+    options that returns "" (right) or why not. A builder that has a `dtype` parameter sees to it
+    alone.
     """
 
     def decorate(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -234,12 +253,20 @@ def program(
             ref = entry.ref(values | ({} if own else {"dtype": dtype}))
             try:
                 if dtype == "float32":
-                    why = float32(values) if callable(float32) else "" if float32 else "its constants need float64"
+                    why = (
+                        float32(values)
+                        if callable(float32)
+                        else ""
+                        if float32
+                        else "its constants need float64"
+                    )
                     if why:
                         raise GlassformerError(f"not right in float32: {why}")
                 model = build(**values)
             except GlassformerError as e:
-                raise GlassformerError(str(e) if str(e).startswith(name) else f"{ref} — {e}") from None
+                raise GlassformerError(
+                    str(e) if str(e).startswith(name) else f"{ref} — {e}"
+                ) from None
             made = replace(model, provenance={"maker": "program", "ref": ref, **model.provenance})
             return made.astype("float32") if dtype == "float32" else made
 
@@ -253,7 +280,9 @@ def program(
 def _add(entry: Entry) -> None:
     there = REGISTRY[entry.kind].get(entry.name)
     if there and _origin(there) != _origin(entry):  # the same again is a notebook cell run twice
-        raise GlassformerError(f"{entry.name} — there is a {entry.kind} of that name in {_origin(there)[0]} already")
+        raise GlassformerError(
+            f"{entry.name} — there is a {entry.kind} of that name in {_origin(there)[0]} already"
+        )
     REGISTRY[entry.kind][entry.name] = entry
 
 
@@ -288,8 +317,12 @@ def _options(build: Callable[..., Any], skip: int = 0) -> dict[str, Option]:
         if typing.get_origin(kind) is typing.Literal:
             choices = typing.get_args(kind)
             kind = str
-        assert kind in (int, float, bool, str), f"option {p.name} of {build} has a type that a ref cannot give"
-        assert p.default is not inspect.Parameter.empty, f"option {p.name} of {build} needs a default"
+        assert kind in (int, float, bool, str), (
+            f"option {p.name} of {build} has a type that a ref cannot give"
+        )
+        assert p.default is not inspect.Parameter.empty, (
+            f"option {p.name} of {build} needs a default"
+        )
         options[p.name] = Option(p.name, kind, p.default, choices, range_)
     return options
 
@@ -301,4 +334,8 @@ def _gist(documented: Any) -> str:
 
 def _text(value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' if re.search(r'[,:="\s\\]', text) else text
+    return (
+        '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        if re.search(r'[,:="\s\\]', text)
+        else text
+    )

@@ -26,7 +26,9 @@ class Run:
 
 
 def prompt(model: Model, text: str) -> list[int]:
-    """The tokens that a text gives to the model: as its task says, or else as its vocabulary does."""
+    """The tokens that a text gives to the model: as its task says, or else as its vocabulary
+    does.
+    """
     if not isinstance(text, str):
         raise GlassformerError(f"input — expected a text, got {shown(text)}")
     tokens = load_task(model).prompt(text) if model.task else model.vocabulary.encode(text)
@@ -46,7 +48,9 @@ def run(
     """
     tokens = prompt(model, text)
     task = load_task(model) if model.task else None
-    most = steps or (task.steps(tokens) if task else min(max(1, model.config.n_ctx - len(tokens) + 1), UNASKED))
+    most = steps or (
+        task.steps(tokens) if task else min(max(1, model.config.n_ctx - len(tokens) + 1), UNASKED)
+    )
     stop = task.stop if task else None
     said = decode(model, tokens, most, stop=stop, temperature=temperature, top_k=top_k, rng=rng)
     out = [int(t) for t in said]

@@ -1,10 +1,12 @@
-"""What a value read from JSON must look like, said as data: types and sizes, checked before anything is built of it.
+"""What a value read from JSON must look like, said as data: types and sizes, checked before
+anything is built of it.
 
     HEADER = record({"format": exactly(1), "task": text(1_000)}, may={"labels": mapping(text(200), 10_000)})
     HEADER(json.loads(...), "header")  # "header.format must be 1, got null"
 
-A check is a function of a value and of where it stands; it returns nothing, or raises a GlassformerError.
-"""
+A check is a function of a value and of where it stands; it returns nothing, or raises a
+GlassformerError.
+"""  # noqa: E501
 
 import json
 import math
@@ -18,7 +20,9 @@ Check = Callable[[Any, str], None]
 
 
 def refuse(where: str, expected: str, got: Any) -> NoReturn:
-    raise GlassformerError(f"{where or 'it'} must be {expected}, got {'null' if got is None else shown(got)}")
+    raise GlassformerError(
+        f"{where or 'it'} must be {expected}, got {'null' if got is None else shown(got)}"
+    )
 
 
 def anything(value: Any, where: str) -> None:
@@ -59,7 +63,9 @@ def text(most: int) -> Check:
         if type(value) is not str:
             refuse(where, "a text", value)
         if len(value) > most:
-            refuse(where, f"a text of at most {most:,} characters", f"{value[:40]}… ({len(value):,})")
+            refuse(
+                where, f"a text of at most {most:,} characters", f"{value[:40]}… ({len(value):,})"
+            )
 
     return check
 
@@ -100,13 +106,17 @@ def listing(each: Check, most: int, least: int = 0) -> Check:
 
 
 def mapping(each: Check, most: int, key: int = 1_000) -> Check:
-    """An object with names of its own choice, each of so many characters at most, and such values."""
+    """An object with names of its own choice, each of so many characters at most, and such
+    values.
+    """
 
     def check(value: Any, where: str) -> None:
         if type(value) is not dict:
             refuse(where, "an object", value)
         if len(value) > most:
-            raise GlassformerError(f"{where} must have at most {most:,} entries, got {len(value):,}")
+            raise GlassformerError(
+                f"{where} must have at most {most:,} entries, got {len(value):,}"
+            )
         for name, item in value.items():
             text(key)(name, f"a name in {where}")
             each(item, f"{where}.{name if name.isprintable() else shown(name)}")
@@ -127,7 +137,9 @@ def record(must: Mapping[str, Check], may: Mapping[str, Check] | None = None) ->
             elif name in must:
                 raise GlassformerError(f"{where or 'it'} has no {name}")
         if unknown := [name for name in value if name not in known]:
-            raise GlassformerError(f"{where or 'it'} has {shown(unknown[0])}; expected {', '.join(known)} and no more")
+            raise GlassformerError(
+                f"{where or 'it'} has {shown(unknown[0])}; expected {', '.join(known)} and no more"
+            )
 
     return check
 
@@ -139,7 +151,9 @@ def small(most: int) -> Check:
         if _depth(value) > 20:
             raise GlassformerError(f"{where} is nested more than 20 deep")
         if len(json.dumps(value)) > most:
-            raise GlassformerError(f"{where} must have at most {most:,} characters when written, got more")
+            raise GlassformerError(
+                f"{where} must have at most {most:,} characters when written, got more"
+            )
 
     return check
 

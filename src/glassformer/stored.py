@@ -1,6 +1,8 @@
-"""What is in a checkpoint's file: arrays and a header, every field of it checked before anything is built.
+"""What is in a checkpoint's file: arrays and a header, every field of it checked before anything is
+built.
 
-checkpoint.py saves and loads; this is the half of loading that needs no blueprint, so a blueprint can read its base.
+checkpoint.py saves and loads; this is the half of loading that needs no blueprint, so a blueprint
+can read its base.
 """
 
 import hashlib
@@ -33,7 +35,8 @@ def _format(value: Any, where: str) -> None:
 SEALED = schema.record({"header": schema.record({
     "format": _format,
     "config": schema.record(
-        dict.fromkeys(("d_vocab", "n_ctx", "d_model"), schema.anything),  # Config itself says what is wrong
+        # Config itself says what is wrong
+        dict.fromkeys(("d_vocab", "n_ctx", "d_model"), schema.anything),
         dict.fromkeys(DEFAULTS, schema.anything),
     ),
     "vocabulary": schema.mapping(schema.anything, 2),  # Vocabulary.from_json looks at it
@@ -42,19 +45,32 @@ SEALED = schema.record({"header": schema.record({
     "provenance": schema.mapping(schema.small(100_000), 1_000),
     "blueprint": schema.text(REF),
 }), "model": schema.sha256, "sha256": schema.sha256})  # fmt: skip
-PROVENANCE = {"maker": schema.text(1_000), "ref": schema.text(REF)}  # of its entries, those that are read again
+PROVENANCE = {
+    "maker": schema.text(1_000),
+    "ref": schema.text(REF),
+}  # of its entries, those that are read again
 
 
 def digest(model: Model) -> str:
-    """SHA-256 of what the model computes with: config, vocabulary, blueprint and tensors. Verdicts cite it."""
+    """SHA-256 of what the model computes with: config, vocabulary, blueprint and tensors.
+    Verdicts cite it.
+    """
     chosen = {f.name: getattr(model.config, f.name) for f in fields(Config)}
-    chosen = {n: v for n, v in chosen.items() if v != DEFAULTS[n]}  # a field that is new tomorrow changes no digest
-    words = {"config": chosen, "vocabulary": model.vocabulary.to_json(), "blueprint": model.blueprint}
+    chosen = {
+        n: v for n, v in chosen.items() if v != DEFAULTS[n]
+    }  # a field that is new tomorrow changes no digest
+    words = {
+        "config": chosen,
+        "vocabulary": model.vocabulary.to_json(),
+        "blueprint": model.blueprint,
+    }
     h = hashlib.sha256(_dump(words))
     parts = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
     for name in sorted(parts):
         w = np.ascontiguousarray(arrays.numpy(parts[name]))
-        kind = str(parts[name].dtype).removeprefix("torch.")  # bfloat16 becomes float32 in NumPy, and is not the same
+        kind = str(parts[name].dtype).removeprefix(
+            "torch."
+        )  # bfloat16 becomes float32 in NumPy, and is not the same
         h.update(_dump([name, kind, list(w.shape)]))
         h.update(w.tobytes())
     return h.hexdigest()
@@ -66,21 +82,30 @@ def seal(header: Any, model: str) -> str:
 
 
 def read(path: str | Path) -> Model:
-    """The model in a file; anything that is not exactly what was saved is an error. Its theta is not expanded."""
+    """The model in a file; anything that is not exactly what was saved is an error. Its theta
+    is not expanded.
+    """
     path = Path(path)
     tensors, metadata = parse(path, read_bytes(path, memory()))
     if KEY not in metadata:
-        raise GlassformerError(f"{path} — a safetensors file, but not of glassformer: it has no {KEY!r} header")
+        raise GlassformerError(
+            f"{path} — a safetensors file, but not of glassformer: it has no {KEY!r} header"
+        )
     try:
         sealed = json.loads(metadata[KEY])
         model = _model(sealed, tensors)
     except (ValueError, RecursionError, GlassformerError) as e:
-        raise GlassformerError(f"{path} — damaged checkpoint: its header does not fit ({e})") from None
+        raise GlassformerError(
+            f"{path} — damaged checkpoint: its header does not fit ({e})"
+        ) from None
     found = digest(model)
     if sealed["sha256"] != seal(sealed["header"], found):
-        raise GlassformerError(f"{path} — damaged checkpoint: its SHA-256 does not match what is in it")
+        raise GlassformerError(
+            f"{path} — damaged checkpoint: its SHA-256 does not match what is in it"
+        )
     if sealed["model"] != found:
-        raise GlassformerError(f"{path} — damaged checkpoint: it says its model is {sealed['model'][:12]}…, "
+        raise GlassformerError(f"{path} — damaged checkpoint: it says its model is "
+                               f"{sealed['model'][:12]}…, "
                                f"but that is {found[:12]}…")  # fmt: skip
     finite(path, tensors)
     return model
@@ -91,7 +116,9 @@ def finite(path: Path, weights: dict[str, Any]) -> None:
     for name, w in weights.items():
         if not (good := np.isfinite(w)).all():
             at = [int(i) for i in np.argwhere(~good)[0]]
-            raise GlassformerError(f"{path} — {name} has {w[tuple(at)]} at {at}; expected finite numbers")
+            raise GlassformerError(
+                f"{path} — {name} has {w[tuple(at)]} at {at}; expected finite numbers"
+            )
 
 
 def labels(given: Any, c: Config) -> Labels:
@@ -100,7 +127,9 @@ def labels(given: Any, c: Config) -> Labels:
     for name, (start, stop) in given["slots"].items():
         if not start <= stop <= c.d_model:
             where = f"slot {shown(name)}"
-            raise GlassformerError(f"{where} must be start ≤ stop ≤ {c.d_model} (d_model), got {start}, {stop}")
+            raise GlassformerError(
+                f"{where} must be start ≤ stop ≤ {c.d_model} (d_model), got {start}, {stop}"
+            )
     slots = {name: (start, stop) for name, (start, stop) in given["slots"].items()}
     return Labels(slots, given["heads"], given["neurons"])
 
@@ -115,7 +144,8 @@ def _model(sealed: Any, tensors: dict[str, Any]) -> Model:
     weights = {n: t for n, t in tensors.items() if not n.startswith(THETA)}
     theta = {n.removeprefix(THETA): t for n, t in tensors.items() if n.startswith(THETA)}
     return Model(
-        config, weights, Vocabulary.from_json(header["vocabulary"]), header["task"], labels(header["labels"], config),
+        config, weights, Vocabulary.from_json(header["vocabulary"]), header["task"],
+        labels(header["labels"], config),
         header["provenance"], header["blueprint"], theta,
     )  # fmt: skip
 
@@ -129,12 +159,20 @@ def parse(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
         (size,) = struct.unpack("<Q", data[:8])
         metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
     except (SafetensorError, ValueError, KeyError, TypeError, struct.error, RecursionError):
-        raise GlassformerError(f"{path} — not a safetensors file, or a truncated or damaged one") from None
-    bad = sorted(n for n, w in weights.items() if w.dtype not in (np.float64, np.float32, np.float16))
+        raise GlassformerError(
+            f"{path} — not a safetensors file, or a truncated or damaged one"
+        ) from None
+    bad = sorted(
+        n for n, w in weights.items() if w.dtype not in (np.float64, np.float32, np.float16)
+    )
     if bad:
-        raise GlassformerError(f"{path} — {bad[0]} is {weights[bad[0]].dtype}; expected float64, float32 or float16")
+        raise GlassformerError(
+            f"{path} — {bad[0]} is {weights[bad[0]].dtype}; expected float64, float32 or float16"
+        )
     return weights, metadata
 
 
 def _dump(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(
+        "utf-8", "surrogatepass"
+    )

@@ -1,7 +1,7 @@
 """Looking inside: which activations have names, and taps that read or replace them.
 
-A tap is a function (name, value) -> value. `on` makes one from a table and knows a typo when it sees
-one; `record` keeps every named activation of a run.
+A tap is a function (name, value) -> value. `on` makes one from a table and knows a typo when it
+sees one; `record` keeps every named activation of a run.
 """
 
 import difflib
@@ -18,10 +18,14 @@ from .shapes import required, shapes
 
 
 def hook_names(model: Model | Config) -> list[str]:
-    """The names of all activations that a tap sees, in order: found by running a tiny twin of the model."""
+    """The names of all activations that a tap sees, in order: found by running a tiny twin of
+    the model.
+    """
     config = model if isinstance(model, Config) else model.config
     present = set(required(config)) if isinstance(model, Config) else set(model.weights)
-    tiny = replace(config, d_vocab=1, n_ctx=1, d_model=2, n_heads=1, d_head=2, d_mlp=min(config.d_mlp, 1))
+    tiny = replace(
+        config, d_vocab=1, n_ctx=1, d_model=2, n_heads=1, d_head=2, d_mlp=min(config.d_mlp, 1)
+    )
     sizes = shapes(tiny)
     names: list[str] = []
 
@@ -48,25 +52,35 @@ def check_names(model: Model, names: Iterable[str]) -> None:
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 3, 0.4) or known[:3]
-            raise GlassformerError(f"hook {name!r} — no such activation in this model; near: {', '.join(near)}")
+            raise GlassformerError(
+                f"hook {name!r} — no such activation in this model; near: {', '.join(near)}"
+            )
 
 
 class Record(dict[str, Array]):
     """A tap that keeps every activation it sees.
 
-    `cache["blocks.0.attn.hook_pattern"]`, or in short `cache["pattern", 0]` and, where that could be several,
-    `cache["scale", 0, "ln1"]`; `cache["embed"]` is of no layer.
+    `cache["blocks.0.attn.hook_pattern"]`, or in short `cache["pattern", 0]` and, where that could
+    be several, `cache["scale", 0, "ln1"]`; `cache["embed"]` is of no layer.
     """
 
     def __missing__(self, key: Any) -> Array:
         short, *where = key if isinstance(key, tuple) else (key,)
         layer = f"blocks.{where[0]}." if where else ""
-        inside = [n for n in self if n.endswith(f"hook_{short}") and n.startswith(layer) and (where or "." not in n)]
+        inside = [
+            n
+            for n in self
+            if n.endswith(f"hook_{short}") and n.startswith(layer) and (where or "." not in n)
+        ]
         found = [n for n in inside if len(where) < 2 or n.startswith(f"{layer}{where[1]}.")]
         if len(found) == 1:
             return self[found[0]]
-        near = inside or difflib.get_close_matches(str(short), [n.rpartition("hook_")[2] for n in self], 3, 0.4)
-        raise GlassformerError(f"activation {key!r} — {'several' if found else 'none'} of that name; near: {near[:3]}")
+        near = inside or difflib.get_close_matches(
+            str(short), [n.rpartition("hook_")[2] for n in self], 3, 0.4
+        )
+        raise GlassformerError(
+            f"activation {key!r} — {'several' if found else 'none'} of that name; near: {near[:3]}"
+        )
 
     def __call__(self, name: str, value: Array) -> Array:
         self[name] = value

@@ -11,8 +11,12 @@ from .limits import within
 
 MOST, FARTHEST = 2**31 - 1, 10**15  # tokens; the first of a vocabulary of numbers
 LONGEST = 1_000  # characters of a token
-NUMBERS = schema.record({"numbers": schema.whole(1, MOST), "first": schema.whole(-FARTHEST, FARTHEST)})
-TOKENS = schema.record({"tokens": schema.listing(schema.text(LONGEST), 10_000_000, 1), "sep": schema.text(LONGEST)})
+NUMBERS = schema.record(
+    {"numbers": schema.whole(1, MOST), "first": schema.whole(-FARTHEST, FARTHEST)}
+)
+TOKENS = schema.record(
+    {"tokens": schema.listing(schema.text(LONGEST), 10_000_000, 1), "sep": schema.text(LONGEST)}
+)
 
 
 class Vocabulary:
@@ -75,7 +79,8 @@ class Vocabulary:
             found = self._pattern.match(text, at)
             if not found:
                 raise GlassformerError(
-                    f"token {text[at]!r} at character {at + 1} of {_short(text)} — not in the vocabulary ({self})"
+                    f"token {text[at]!r} at character {at + 1} of {_short(text)} — not in the "
+                    f"vocabulary ({self})"
                 )
             tokens.append(self._numbers[found.group()])
             at = found.end()
@@ -126,7 +131,9 @@ class Numbers(Sequence[str]):
     def index(self, token: Any, start: int = 0, stop: int | None = None) -> int:
         last = self.first + self.n - 1
         if not re.fullmatch(r"-?[0-9]{1,18}", token) or not self.first <= int(token) <= last:
-            raise GlassformerError(f"token {_short(token)} — expected a whole number from {self.first} to {last}")
+            raise GlassformerError(
+                f"token {_short(token)} — expected a whole number from {self.first} to {last}"
+            )
         return int(token) - self.first
 
 

@@ -1,1 +1,3 @@
-"""The leaderboard of the smallest adders: its protocol, its submission files, and running those of others."""
+"""The leaderboard of the smallest adders: its protocol, its submission files, and running those
+of others.
+"""

@@ -1,8 +1,10 @@
-"""The leaderboard's protocol for adders of two numbers of ten digits: ten edge cases and 10,000 pairs, always the same.
+"""The leaderboard's protocol for adders of two numbers of ten digits: ten edge cases and 10,000
+pairs, always the same.
 
-The board's script asks for one sum at a time and qualifies what gets 99 % of all 10,010 right. It averages the edge
-cases in, believes the number of parameters that it is told, and ends with status 0 whatever it found. Here the edge
-cases stand on their own, the parameters are counted, and a verdict holds or does not.
+The board's script asks for one sum at a time and qualifies what gets 99 % of all 10,010 right. It
+averages the edge cases in, believes the number of parameters that it is told, and ends with status
+0 whatever it found. Here the edge cases stand on their own, the parameters are counted, and a
+verdict holds or does not.
 """
 
 import random
@@ -33,7 +35,8 @@ THRESHOLD = 0.99  # of all, edge cases among them
 COUNTS = {
     "unique": "numbers that the weights are made from: the board's rule",
     "distinct": "different values among all weights",
-    "strict": "of the numbers it is made from, different ones other than 0 and ±1; declared constants included",
+    "strict": "of the numbers it is made from, different ones other than 0 and ±1; declared "
+    "constants included",
     "bits": "to write the numbers it is made from down exactly",
 }
 NOT_FINITE = "logits that are not finite"
@@ -64,8 +67,12 @@ class BoardVerdict:
     model: str  # SHA-256 of the weights, or of a submission's file
     edges: Part
     pairs: Part
-    counterexamples: list[dict[str, Any]] = field(default_factory=list)  # a, b, expected, got: edge cases first
-    counts: dict[str, int] | None = None  # by each way of counting; None for a file, which can only be believed
+    counterexamples: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # a, b, expected, got: edge cases first
+    counts: dict[str, int] | None = (
+        None  # by each way of counting; None for a file, which can only be believed
+    )
     task: str = ""
     dtype: str = ""
     submission: dict[str, Any] | None = None  # what a file says of itself, and how it was run
@@ -85,7 +92,12 @@ class BoardVerdict:
         return self.qualifies and self.edges.right == self.edges.of
 
     def to_json(self) -> dict[str, Any]:
-        said = {"protocol": "adderboard", **asdict(self), "accuracy": self.accuracy, "threshold": THRESHOLD}
+        said = {
+            "protocol": "adderboard",
+            **asdict(self),
+            "accuracy": self.accuracy,
+            "threshold": THRESHOLD,
+        }
         return said | {"qualifies": self.qualifies, "holds": self.holds}
 
 
@@ -101,17 +113,31 @@ def board(
     for first in range(0, len(asked), size):
         got += answers(judged, task, form, asked[first : first + size])
         yield Progress(len(got), len(asked), _wrong(asked, got))
-    yield verdict(asked, got, keep, model=digest(model), counts=honest(count(model)), task=task.ref, dtype=judged.dtype)
+    yield verdict(
+        asked,
+        got,
+        keep,
+        model=digest(model),
+        counts=honest(count(model)),
+        task=task.ref,
+        dtype=judged.dtype,
+    )
 
 
 def board_format(model: Model, task: Task) -> Format:
-    """The format in which a model adds; an error that says which of the board's conditions it does not meet."""
+    """The format in which a model adds; an error that says which of the board's conditions it
+    does not meet.
+    """
     form = sum_format(task)
     if (n := form.digits("a")) != DIGITS:
-        raise GlassformerError(f"{task.ref} — the board adds numbers of {DIGITS} digits, this task has numbers of {n}")
+        raise GlassformerError(
+            f"{task.ref} — the board adds numbers of {DIGITS} digits, this task has numbers of {n}"
+        )
     task.require(model.vocabulary)
     if not model.config.n_layers:
-        raise GlassformerError("the board's rule — a transformer with self-attention, but this model has no layers")
+        raise GlassformerError(
+            "the board's rule — a transformer with self-attention, but this model has no layers"
+        )
     return form
 
 
@@ -141,7 +167,11 @@ def verdict(asked: list[tuple[int, int]], got: list[Got], keep: int, **about: An
     """A verdict on answers to the edge cases and the pairs after them."""
     right = [g == a + b for (a, b), g in zip(asked, got, strict=True)]
     edges = len(EDGES)
-    wrong = [{"a": a, "b": b, "expected": a + b, "got": g} for (a, b), g in zip(asked, got, strict=True) if g != a + b]
+    wrong = [
+        {"a": a, "b": b, "expected": a + b, "got": g}
+        for (a, b), g in zip(asked, got, strict=True)
+        if g != a + b
+    ]
     return BoardVerdict(
         edges=Part(sum(right[:edges]), edges), pairs=Part(sum(right[edges:]), len(asked) - edges),
         counterexamples=wrong[:keep], **about,

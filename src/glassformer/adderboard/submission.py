@@ -1,9 +1,10 @@
-"""To the leaderboard of small adders: a Python file with build_model() and add(), which needs torch (and NumPy) alone.
+"""To the leaderboard of small adders: a Python file with build_model() and add(), which needs torch
+(and NumPy) alone.
 
-The module's parameters are what the board counts. A model with a blueprint keeps theta and the formula, so that a file
-of adder-least has three parameters in it (what else the formula has, this count does not show); any other has its
-arrays. What is written is loaded as the board loads it, in a process of its own, and asked for sums one at a time; its
-answers must be ours.
+The module's parameters are what the board counts. A model with a blueprint keeps theta and the
+formula, so that a file of adder-least has three parameters in it (what else the formula has, this
+count does not show); any other has its arrays. What is written is loaded as the board loads it, in
+a process of its own, and asked for sums one at a time; its answers must be ours.
 """
 
 import ast
@@ -47,12 +48,12 @@ class Adder(nn.Module):
 
     def forward(self, tokens):  # [B,T]
         weights = self.formula.expand(dict(zip(THETA, self.theta)), self.shapes)
-        return torch.func.functional_call(self.net[0], weights, (tokens,), strict=True)'''
-LOAD = '''\
+        return torch.func.functional_call(self.net[0], weights, (tokens,), strict=True)'''  # noqa: E501
+LOAD = """\
     model = Transformer()
     shapes = {n: p.shape for n, p in model.named_parameters()}
     arrays = {n: torch.tensor(NUMBERS[n], dtype=DTYPE).reshape(s) for n, s in shapes.items()}
-    model.load_state_dict(arrays)'''
+    model.load_state_dict(arrays)"""
 GENERATE = '''\
 @torch.no_grad()
 def generate(model, tokens):
@@ -77,26 +78,42 @@ class Adderboard:
             if not np.isfinite(w).all():
                 raise GlassformerError(f"--to adderboard — {name} has numbers that are not finite")
         if (size := sum(w.size for w in (model.theta or model.weights).values())) > LARGEST:
-            raise GlassformerError(f"--to adderboard — {size:,} numbers are more than a file should hold; --to torch")
+            raise GlassformerError(
+                f"--to adderboard — {size:,} numbers are more than a file should hold; --to torch"
+            )
 
     def write(self, model: Model, path: Path) -> list[str]:
         if path.suffix != ".py":
-            raise GlassformerError(f"{path.name} — expected a name that ends in .py: what is written is Python")
+            raise GlassformerError(
+                f"{path.name} — expected a name that ends in .py: what is written is Python"
+            )
         task = _task(model)
         form, kept = board_format(model, task), own(model)
         path.write_text(source(kept, task, form), encoding="utf-8")
         asked = [*EDGES, *pairs(TRIED)]
         ours = answers(model, task, form, asked)
-        theirs = [line.get("got") for line in ask(path, asked, Limits()) if line["event"] == "answer"]
+        theirs = [
+            line.get("got") for line in ask(path, asked, Limits()) if line["event"] == "answer"
+        ]
         for (a, b), x, y in zip(asked, ours, theirs, strict=True):
             if x != y and (isinstance(x, int) or y != -1):  # -1: no number
-                raise GlassformerError(f"--to adderboard — the file says {a}+{b} = {y}, the model itself {x}")
+                raise GlassformerError(
+                    f"--to adderboard — the file says {a}+{b} = {y}, the model itself {x}"
+                )
         right = sum(x == a + b for (a, b), x in zip(asked, ours, strict=True))
         tried = f"{len(EDGES)} edge cases and {TRIED} pairs"
-        notes = [f"loaded as the board does, one sum at a time: all answers to {tried} are ours, {right} are right"]
-        notes += [f"{way} {figure}: {means}" for way, figure, means in describe(honest(count(kept)))]
+        notes = [
+            f"loaded as the board does, one sum at a time: all answers to {tried} are ours, "
+            f"{right} are right"
+        ]
+        notes += [
+            f"{way} {figure}: {means}" for way, figure, means in describe(honest(count(kept)))
+        ]
         if kept.blueprint != model.blueprint:
-            notes.append(f"{model.blueprint} — its base is made of numbers too: all weights are parameters in the file")
+            notes.append(
+                f"{model.blueprint} — its base is made of numbers too: all weights are parameters "
+                f"in the file"
+            )
         return notes
 
     def logits(self, path: Path, tokens: Any) -> Any:
@@ -104,7 +121,9 @@ class Adderboard:
 
 
 def own(model: Model) -> Model:
-    """The model as it is counted: without a blueprint where theta only changes numbers that are elsewhere."""
+    """The model as it is counted: without a blueprint where theta only changes numbers that are
+    elsewhere.
+    """
     if model.blueprint and make(model.blueprint).base is not None:
         return replace(model, blueprint="", theta={})
     return model
@@ -117,7 +136,14 @@ def source(model: Model, task: Task, form: Format) -> str:
     _check_names(net, parts)
     imports = imports | ({"import math"} if "math." in "".join(net) else set())
     held = _theta(model, expression) if model.blueprint else numbers(model.weights)
-    sections = [_top(model, imports, "\n".join(net)), *net, *parts, held, _build(model), _add(task, form, model)]
+    sections = [
+        _top(model, imports, "\n".join(net)),
+        *net,
+        *parts,
+        held,
+        _build(model),
+        _add(task, form, model),
+    ]
     return "\n\n\n".join(sections) + "\n"
 
 
@@ -125,18 +151,25 @@ def source(model: Model, task: Task, form: Format) -> str:
 def _top(model: Model, imports: set[str], net: str) -> str:
     counted = describe(honest(count(model)))
     wide = max(len(figure) for _, figure, _ in counted)
-    plain, numpy = sorted(i for i in imports if "numpy" not in i), sorted(i for i in imports if "numpy" in i)
+    plain, numpy = (
+        sorted(i for i in imports if "numpy" not in i),
+        sorted(i for i in imports if "numpy" in i),
+    )
     return lines(
         '"""A transformer that adds two numbers of ten digits, as a submission to AdderBoard.',
         "",
         f"    {model.config}",
         "",
-        f"Written by glassformer from {_plain(model.provenance.get('ref') or model.task)}; SHA-256 of the model:",
+        f"Written by glassformer from {_plain(model.provenance.get('ref') or model.task)}; SHA-256 "
+        f"of the model:",
         f"{digest(model)}",
         "",
         "How many parameters? By each way of counting:",
         "",
-        *(f"    {way:<{max(map(len, COUNTS))}}  {figure:>{wide}}  {means}" for way, figure, means in counted),
+        *(
+            f"    {way:<{max(map(len, COUNTS))}}  {figure:>{wide}}  {means}"
+            for way, figure, means in counted
+        ),
         "",
         "B batch, T positions, S keys, D width of the stream, H heads, K head size, F neurons.",
         '"""',
@@ -151,7 +184,9 @@ def _top(model: Model, imports: set[str], net: str) -> str:
 
 
 def _theta(model: Model, expression: str) -> str:
-    order = make(model.blueprint).theta_shapes({name: tuple(w.shape) for name, w in model.weights.items()})
+    order = make(model.blueprint).theta_shapes(
+        {name: tuple(w.shape) for name, w in model.weights.items()}
+    )
     rows = ["THETA = {  # all parameters"]
     for name, t in ((name, model.theta[name]) for name in order):
         if t.ndim < 2:
@@ -182,11 +217,14 @@ def _build(model: Model) -> str:
 
 def _add(task: Task, form: Format, model: Model) -> str:
     written = f"{{x:0{form.digits('a')}}}" if form.padded else "{x}"
-    marks = sorted({token for name, token in form.spots[: form.first] if name == TOKEN and token > 9})
+    marks = sorted(
+        {token for name, token in form.spots[: form.first] if name == TOKEN and token > 9}
+    )
     note = "  # " + ", ".join(f"{m}: {model.vocabulary[m]}" for m in marks) if marks else ""
     ones = "said[::-1]" if form.spots[form.first] == ("s", 0) else "said"
     return lines(
-        f"STEPS, STOP = {task.steps(())}, {task.stop}  # tokens of an answer, and the one that ends it",
+        f"STEPS, STOP = {task.steps(())}, {task.stop}  # tokens of an answer, and the one that "
+        f"ends it",
         "\n",
         GENERATE,
         "\n",
@@ -212,7 +250,9 @@ def tricks(model: Model) -> list[str]:
         formed = bool(model.blueprint) and make(model.blueprint).at_random
         found = ["trained: the form by hand, its numbers fitted" if formed else "trained"]
     if model.blueprint:
-        found.append(f"{model.blueprint}: {find('blueprint', model.blueprint.partition(':')[0]).help}")
+        found.append(
+            f"{model.blueprint}: {find('blueprint', model.blueprint.partition(':')[0]).help}"
+        )
     found += ["tied head"] * c.tied + ["no norm"] * (c.norm == "none") + ["no MLP"] * (not c.d_mlp)
     if c.positions in ("rotary", "sinusoidal"):
         found.append(f"{c.positions} positions, base {c.base:g}")
@@ -224,7 +264,12 @@ def _items(form: Format) -> str:
     """The prompt as items of a list: runs of the same token, whole numbers, or digit by digit."""
     out, rest, n = [], list(form.spots[: form.first]), form.digits("a")
     while rest:
-        whole = [(x, step) for x in "ab" for step in (1, -1) if rest[:n] == [(x, i) for i in range(n)][::step]]
+        whole = [
+            (x, step)
+            for x in "ab"
+            for step in (1, -1)
+            if rest[:n] == [(x, i) for i in range(n)][::step]
+        ]
         if whole:
             name, step = whole[0]
             out.append(f"*{name.upper()}" + "[::-1]" * (step < 0))
@@ -242,7 +287,9 @@ def _items(form: Format) -> str:
 def _task(model: Model) -> Task:
     task = task_of(model)
     if task is None:
-        raise GlassformerError("--to adderboard — expected a model for a task of addition, whose tokens it has")
+        raise GlassformerError(
+            "--to adderboard — expected a model for a task of addition, whose tokens it has"
+        )
     return task
 
 
@@ -252,7 +299,9 @@ def _check_names(*texts: list[str]) -> None:
     for node in (n for group in texts for text in group for n in ast.parse(text).body):
         name = getattr(node, "name", "")
         if name and name in seen:
-            raise GlassformerError(f"--to adderboard — cannot be written out: two definitions of {name}")
+            raise GlassformerError(
+                f"--to adderboard — cannot be written out: two definitions of {name}"
+            )
         seen.add(name)
 
 

@@ -1,13 +1,15 @@
-"""Other people's submissions: their code, run in a process of its own with limits, and asked for one sum at a time.
+"""Other people's submissions: their code, run in a process of its own with limits, and asked for
+one sum at a time.
 
-The process has no environment, an empty folder to work in, limits on processor time, memory, files and processes, and a
-time for every answer. It ends with all that it started, and no later than whoever checks it, however that one ends:
-trust_guard.py sees to it, with namespaces where Linux allows them (then there is no network either, and no other
-process in sight), else by looking for its descendants; on other systems a process that leaves its group gets away. It
-can still read what its user can read, and delete it: that is why someone has to say that the file is trusted.
+The process has no environment, an empty folder to work in, limits on processor time, memory, files
+and processes, and a time for every answer. It ends with all that it started, and no later than
+whoever checks it, however that one ends: trust_guard.py sees to it, with namespaces where Linux
+allows them (then there is no network either, and no other process in sight), else by looking for
+its descendants; on other systems a process that leaves its group gets away. It can still read what
+its user can read, and delete it: that is why someone has to say that the file is trusted.
 
-Nothing that it says need be so. Lines that come from it are checked for their form, and its words cleaned: what they
-say of its parameters is labelled as its own.
+Nothing that it says need be so. Lines that come from it are checked for their form, and its words
+cleaned: what they say of its parameters is labelled as its own.
 """
 
 import hashlib
@@ -37,9 +39,14 @@ Lines = queue.Queue[bytes | None]
 LINE = 100_000  # bytes; no honest line is longer
 LARGEST = 2**28  # bytes of a submission
 FIELDS: dict[str, dict[str, type]] = {  # of every line but answers
-    "limits": {"network": bool, "limited": list, "ended": str}, "built": {"metadata": dict}, "failed": {"why": str},
+    "limits": {"network": bool, "limited": list, "ended": str}, "built": {"metadata": dict},
+    "failed": {"why": str},
 }  # fmt: skip
-OWN_WORDS = ("metadata", "parameters", "buffers")  # what a submission says of itself: counted by itself, if at all
+OWN_WORDS = (
+    "metadata",
+    "parameters",
+    "buffers",
+)  # what a submission says of itself: counted by itself, if at all
 EVERY = 100  # answers between two words on progress
 NAMESPACES = True  # where the system allows them
 PATIENCE = 15.0  # seconds for the guard to end all there is
@@ -60,17 +67,29 @@ class Limits:
 
     def __str__(self) -> str:
         space = f"{self.memory / 2**30:g} GiB of memory, files of {self.file / 2**20:g} MiB"
-        return f"{self.cpu:,} s of processor time, {space}, {self.processes:,} processes, {self.answer:g} s for a sum"
+        return (
+            f"{self.cpu:,} s of processor time, {space}, {self.processes:,} processes, "
+            f"{self.answer:g} s for a sum"
+        )
 
 
 def submission(
-    path: str | Path, *, trust: bool = False, n: int = PAIRS, keep: int = 10, limits: Limits | None = None
+    path: str | Path,
+    *,
+    trust: bool = False,
+    n: int = PAIRS,
+    keep: int = 10,
+    limits: Limits | None = None,
 ) -> Generator[Progress | BoardVerdict, None, None]:
-    """Events on a file that defines build_model() and add(model, a, b): Progress, and a BoardVerdict last."""
+    """Events on a file that defines build_model() and add(model, a, b): Progress, and a
+    BoardVerdict last.
+    """
     path = Path(path)
     code = read_bytes(path, LARGEST)
     if not trust:
-        raise GlassformerError(f"{path} — is someone's code, and checking it runs it; if you trust it, say --trust")
+        raise GlassformerError(
+            f"{path} — is someone's code, and checking it runs it; if you trust it, say --trust"
+        )
     return _submission(path, hashlib.sha256(code).hexdigest(), n, keep, limits or Limits())
 
 
@@ -88,22 +107,35 @@ def _submission(
         else:
             got.append(line.get("got", line.get("raised")))
             if len(got) % EVERY == 0 or len(got) == len(asked):
-                yield Progress(len(got), len(asked), sum(g != a + b for (a, b), g in zip(asked, got, strict=False)))
+                yield Progress(
+                    len(got),
+                    len(asked),
+                    sum(g != a + b for (a, b), g in zip(asked, got, strict=False)),
+                )
     yield verdict(asked, got, keep, model=name, submission=about)
 
 
-def ask(path: Path, asked: list[tuple[int, int]], limits: Limits) -> Generator[dict[str, Any], None, None]:
-    """The lines of the submission's process: limits, built, an answer to each pair; or an error that says why not."""
+def ask(
+    path: Path, asked: list[tuple[int, int]], limits: Limits
+) -> Generator[dict[str, Any], None, None]:
+    """The lines of the submission's process: limits, built, an answer to each pair; or an error
+    that says why not.
+    """
     began, answered, built = time.monotonic(), 0, False
     due: tuple[str, ...] = ("limits",)
     with _process(path, limits) as (process, lines, errors):
         with suppress(BrokenPipeError):
             assert process.stdin
             process.stdin.write(json.dumps(asked).encode() + b"\n")
-            process.stdin.flush()  # and it stays open: that it closes tells the guard that we are gone
+            # and it stays open: that it closes tells the guard that we are gone
+            process.stdin.flush()
         while answered < len(asked):
             left = limits.whole - (time.monotonic() - began)
-            now = f"at add({asked[answered][0]}, {asked[answered][1]})" if built else "before its model was built"
+            now = (
+                f"at add({asked[answered][0]}, {asked[answered][1]})"
+                if built
+                else "before its model was built"
+            )
             patience = limits.answer if built else limits.start
             try:
                 raw = lines.get(timeout=max(0.0, min(left, patience)))
@@ -115,7 +147,9 @@ def ask(path: Path, asked: list[tuple[int, int]], limits: Limits) -> Generator[d
             line = _parse(raw, due)
             if line is None:
                 shown = raw[:60].decode(errors="replace")
-                raise GlassformerError(f"{path} — {now}: expected a line of JSON from its process, got {shown!r}")
+                raise GlassformerError(
+                    f"{path} — {now}: expected a line of JSON from its process, got {shown!r}"
+                )
             if line["event"] == "failed":
                 raise GlassformerError(f"{path} — {line['why']}")
             built = built or line["event"] == "built"
@@ -130,7 +164,9 @@ def _parse(raw: bytes, due: tuple[str, ...]) -> dict[str, Any] | None:
         line = json.loads(raw)
         wanted = FIELDS.get(line["event"], {"got": int} if "got" in line else {"raised": str})
         wanted = wanted | {name: int for name in ("parameters", "buffers") if name in line}
-        if line["event"] not in due or any(type(line[name]) is not kind for name, kind in wanted.items()):
+        if line["event"] not in due or any(
+            type(line[name]) is not kind for name, kind in wanted.items()
+        ):
             return None
         if "got" in wanted and abs(line["got"]) >= 10**trust_child.DIGITS:
             return {"event": "answer", "raised": trust_child.LARGE}
@@ -152,17 +188,29 @@ def _clean(value: Any) -> Any:
 
 @contextmanager
 def _process(path: Path, limits: Limits) -> Iterator[tuple["subprocess.Popen[bytes]", Lines, Any]]:
-    """The process, its lines as they come (None at the end), and its stderr. It ends with the block."""
+    """The process, its lines as they come (None at the end), and its stderr. It ends with the
+    block.
+    """
     with _folder() as folder, tempfile.TemporaryFile() as errors:
         settings = {
-            "limits": {name: getattr(limits, name) for name in ("cpu", "memory", "file", "files", "processes")},
+            "limits": {name: getattr(limits, name) for name in ("cpu", "memory", "file", "files",
+            "processes")},
             "namespaces": NAMESPACES, "checker": os.getpid(), "folder": folder,
         }  # fmt: skip
-        command = [sys.executable, "-I", "-B", "-X", "utf8", trust_guard.__file__, str(path.resolve())]
+        command = [
+            sys.executable,
+            "-I",
+            "-B",
+            "-X",
+            "utf8",
+            trust_guard.__file__,
+            str(path.resolve()),
+        ]
         command.append(json.dumps(settings))
         environment = {"HOME": folder, "TMPDIR": folder, "PATH": os.defpath, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=errors,
             start_new_session=True,
         )  # fmt: skip
         lines: Lines = queue.Queue(1000)
@@ -216,7 +264,9 @@ def _remove(folder: str) -> None:
 
 
 def _read(pipe: Any, lines: Lines, over: threading.Event) -> None:
-    """Lines of a pipe to a queue, None at its end. It never waits for long: a child that got away may hold the pipe."""
+    """Lines of a pipe to a queue, None at its end. It never waits for long: a child that got
+    away may hold the pipe.
+    """
     rest = b""
     while not over.is_set():
         if not select.select([pipe], [], [], 0.1)[0]:
@@ -249,4 +299,6 @@ def _death(process: "subprocess.Popen[bytes]", errors: Any) -> str:
         return f"its process died ({named[0] if named else -status})"
     errors.seek(max(0, errors.seek(0, os.SEEK_END) - LINE))
     said = errors.read(LINE).decode(errors="replace").strip().splitlines()[-1:]
-    return f"its process ended with status {status}" + (f": {trust_child.short(said[0])}" if said else "")
+    return f"its process ended with status {status}" + (
+        f": {trust_child.short(said[0])}" if said else ""
+    )

@@ -1,7 +1,9 @@
-"""What runs in the process of someone else's submission: trust_guard.py starts it, and it needs Python alone.
+"""What runs in the process of someone else's submission: trust_guard.py starts it, and it needs
+Python alone.
 
-It limits itself, loads the file as the board does, and answers in JSON lines on what was its stdout; what the
-submission prints goes nowhere. Nothing that it says need be believed: trust.py checks the form of every line.
+It limits itself, loads the file as the board does, and answers in JSON lines on what was its
+stdout; what the submission prints goes nowhere. Nothing that it says need be believed: trust.py
+checks the form of every line.
 """
 
 import contextlib
@@ -18,7 +20,13 @@ DIGITS = 30  # of an answer
 LARGE = f"a number of more than {DIGITS} digits"
 
 
-def main(path: str, limits: dict[str, int], asked: list[list[int]], guard: dict[str, object], counted: bool) -> None:
+def main(
+    path: str,
+    limits: dict[str, int],
+    asked: list[list[int]],
+    guard: dict[str, object],
+    counted: bool,
+) -> None:
     """`guard`: what it did, to be passed on. `counted`: it counts processes."""
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -47,7 +55,9 @@ def main(path: str, limits: dict[str, int], asked: list[list[int]], guard: dict[
         return say(event="failed", why=f"build_model() raised {words(e)}")
     if not isinstance(built, tuple) or len(built) != 2 or not isinstance(built[1], dict):
         gave = short(type(built).__name__)
-        return say(event="failed", why=f"expected build_model() to give (model, metadata), got {gave}")
+        return say(
+            event="failed", why=f"expected build_model() to give (model, metadata), got {gave}"
+        )
     model, metadata = built
     say(event="built", metadata=table(metadata), **entries(model))
     for a, b in asked:
@@ -82,7 +92,9 @@ def limit(limits: dict[str, int], counted: bool) -> list[str]:
             kind = getattr(resource, f"RLIMIT_{ending}")
             most = resource.getrlimit(kind)[1]
             given = limits[name] if most == resource.RLIM_INFINITY else min(limits[name], most)
-            hard = given if given == most else given + 1  # at the first it gets a signal that says why
+            hard = (
+                given if given == most else given + 1
+            )  # at the first it gets a signal that says why
             resource.setrlimit(kind, (given, hard))
             done.append(name)
     with contextlib.suppress(OSError, ValueError):
@@ -97,7 +109,9 @@ def entries(model: object) -> dict[str, int]:
     found = {}
     for name in ("parameters", "buffers"):
         try:
-            found[name] = sum(int(t.numel()) for t in {id(t): t for t in getattr(model, name)()}.values())
+            found[name] = sum(
+                int(t.numel()) for t in {id(t): t for t in getattr(model, name)()}.values()
+            )
         except BaseException:  # not such a module
             return {}
     return found
@@ -109,7 +123,9 @@ def table(metadata: "dict[object, object]") -> dict[str, object]:
 
 
 def plain(value: object) -> object:
-    """A value that JSON has: a number of a reasonable size, a short text, or a list of short texts."""
+    """A value that JSON has: a number of a reasonable size, a short text, or a list of short
+    texts.
+    """
     if isinstance(value, (list, tuple)):
         return [short(v) for v in value[:MOST]]
     kept = value is None or isinstance(value, bool) or (type(value) is int and abs(value) < 10**18)
@@ -124,7 +140,9 @@ def short(value: object) -> str:
 
 
 def shown(text: str) -> str:
-    """What has no picture (controls, escapes, marks that turn the text round, half characters) as its code."""
+    """What has no picture (controls, escapes, marks that turn the text round, half characters)
+    as its code.
+    """
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:LONGEST])
     return text[:LONGEST]
 

@@ -1,14 +1,16 @@
-"""Keeps watch over someone else's submission: a script, started by trust.py, that needs Python alone.
+"""Keeps watch over someone else's submission: a script, started by trust.py, that needs Python
+alone.
 
     checker ── guard ── (first process of a namespace) ── submission ── whatever it starts
 
-The guard ends everything to its right when the submission ends, when it gets SIGTERM, and when the checker is gone,
-however it went: the checker holds the other end of the guard's stdin.
+The guard ends everything to its right when the submission ends, when it gets SIGTERM, and when the
+checker is gone, however it went: the checker holds the other end of the guard's stdin.
 
-- On Linux, where the system allows namespaces, the submission sees no processes but its own, and the kernel ends them
-  all with the first of them, which dies with the guard.
-- Else, on Linux, what the submission leaves behind becomes a child of the guard, which looks for its descendants and
-  ends them. If someone ends the guard itself, only the submission's first process goes with it.
+- On Linux, where the system allows namespaces, the submission sees no processes but its own, and
+  the kernel ends them all with the first of them, which dies with the guard.
+- Else, on Linux, what the submission leaves behind becomes a child of the guard, which looks for
+  its descendants and ends them. If someone ends the guard itself, only the submission's first
+  process goes with it.
 - Elsewhere its process group is ended: a process that leaves the group gets away.
 """
 
@@ -26,7 +28,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-NEW_MOUNTS, NEW_USER, NEW_PROCESSES, NEW_NETWORK = 0x20000, 0x10000000, 0x20000000, 0x40000000  # flags of unshare
+NEW_MOUNTS, NEW_USER, NEW_PROCESSES, NEW_NETWORK = (
+    0x20000,
+    0x10000000,
+    0x20000000,
+    0x40000000,
+)  # flags of unshare
 DEATH_SIGNAL, SUBREAPER, NO_NEW_PRIVILEGES = 1, 36, 38  # options of prctl
 PRIVATE = 0x4000 | 0x40000  # flags of mount: recursive, private
 HARMLESS = 0x2 | 0x4 | 0x8  # no setuid, no devices, no programs
@@ -36,15 +43,24 @@ GONE = "the checker is gone"
 
 
 def main(path: str, settings: dict[str, Any]) -> int:
-    """The submission's status: as a process has it, or minus the number of the signal that ended it."""
+    """The submission's status: as a process has it, or minus the number of the signal that
+    ended it.
+    """
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)  # the number comes through the pipe
-    if not (line := sys.stdin.buffer.readline()):  # the checker keeps the pipe open, unless it is gone
+    if not (
+        line := sys.stdin.buffer.readline()
+    ):  # the checker keeps the pipe open, unless it is gone
         return 1
-    asked, most, known, guard = json.loads(line), settings["limits"]["processes"], processes(), os.getpid()
+    asked, most, known, guard = (
+        json.loads(line),
+        settings["limits"]["processes"],
+        processes(),
+        os.getpid(),
+    )
     limits = settings["limits"] | {"processes": most + threads(known)}
     got = apart() if settings["namespaces"] else 0
     own = bool(got & NEW_PROCESSES)
@@ -55,8 +71,12 @@ def main(path: str, settings: dict[str, Any]) -> int:
         os.closerange(3, 100)
         os.setsid()  # signals to its group are not for us
         control(NO_NEW_PRIVILEGES, 1)
-        child = runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "trust_child.py"))
-        child["main"](path, limits, asked, {"network": not got & NEW_NETWORK, "ended": way}, counted)
+        child = runpy.run_path(
+            os.path.join(os.path.dirname(os.path.abspath(__file__)), "trust_child.py")
+        )
+        child["main"](
+            path, limits, asked, {"network": not got & NEW_NETWORK, "ended": way}, counted
+        )
 
     mine, its = socket.socketpair()
     pid = fork(lambda: first(submission, mine, its) if own else alone(submission, guard))
@@ -108,7 +128,9 @@ def fork(run: Callable[[], None]) -> int:
 
 
 def first(submission: Callable[[], None], mine: socket.socket, its: socket.socket) -> None:
-    """The first process of a namespace: starts the submission, waits for it and for all that lose their parents."""
+    """The first process of a namespace: starts the submission, waits for it and for all that
+    lose their parents.
+    """
     control(DEATH_SIGNAL, signal.SIGKILL)
     mine.close()
     its.setblocking(False)
@@ -145,7 +167,11 @@ def apart() -> int:
         if not call("unshare", flags):
             continue
         if flags & NEW_USER:
-            told = ("uid_map", f"{user} {user} 1"), ("setgroups", "deny"), ("gid_map", f"{group} {group} 1")
+            told = (
+                ("uid_map", f"{user} {user} 1"),
+                ("setgroups", "deny"),
+                ("gid_map", f"{group} {group} 1"),
+            )
             for file, text in told:
                 with contextlib.suppress(OSError), open(f"/proc/self/{file}", "w") as f:
                     f.write(text)
@@ -175,7 +201,9 @@ def call(name: str, *arguments: Any) -> bool:
 
 # ── ends ───────────────────────────────────────────────────────────────────────────────────────
 def end(pid: int, way: str) -> None:
-    """Ends the submission and all that it started, and waits for that. `pid`: of a child that was not waited for."""
+    """Ends the submission and all that it started, and waits for that. `pid`: of a child that
+    was not waited for.
+    """
     if way == "namespace" and pid:
         kill(pid)
         os.waitpid(pid, 0)  # comes back when the namespace is empty
@@ -204,7 +232,9 @@ def kill(pid: int) -> None:
 
 
 def processes() -> dict[int, tuple[int, int, int]]:
-    """(parent, user, threads) of all living processes that can be seen; nothing where there is no /proc."""
+    """(parent, user, threads) of all living processes that can be seen; nothing where there is
+    no /proc.
+    """
     found = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
         with contextlib.suppress(OSError, ValueError, IndexError):

@@ -1,4 +1,6 @@
-"""Blueprints: maps from a few numbers (theta) to all the weights. base.py says what one is; the others are one each."""
+"""Blueprints: maps from a few numbers (theta) to all the weights. base.py says what one is; the
+others are one each.
+"""
 
 from .base import Blueprint as Blueprint
 from .base import Shapes as Shapes

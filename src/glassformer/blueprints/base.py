@@ -1,11 +1,12 @@
 """What a blueprint is: a map from a few numbers (theta) to all the weights.
 
-The trainer optimises theta and knows nothing else. A blueprint has a name, options, the shapes of theta, and
-`expand(theta) -> weights`, which works on NumPy arrays and on PyTorch tensors. Theta keeps matrices two-dimensional
-(what orthogonalising optimisers want); `expand` gives them the axes that the model reads.
+The trainer optimises theta and knows nothing else. A blueprint has a name, options, the shapes of
+theta, and `expand(theta) -> weights`, which works on NumPy arrays and on PyTorch tensors. Theta
+keeps matrices two-dimensional (what orthogonalising optimisers want); `expand` gives them the axes
+that the model reads.
 
-A blueprint that uses numbers beside theta declares them: `constants`. What need not be declared are 0 and ±1, the
-number of a token, digit or column (counting is free), the radix and the digit count.
+A blueprint that uses numbers beside theta declares them: `constants`. What need not be declared are
+0 and ±1, the number of a token, digit or column (counting is free), the radix and the digit count.
 """
 
 from collections.abc import Mapping
@@ -21,19 +22,29 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class Blueprint:
-    """Theta -> weights, for the weights of given names and shapes. Dense: theta is the weights, as matrices."""
+    """Theta -> weights, for the weights of given names and shapes. Dense: theta is the weights,
+    as matrices.
+    """
 
     ref: str = ""  # set by the registry
-    base: Model | None = None  # the model that theta changes, where there is one: training starts from it
-    at_random: bool = False  # theta is drawn whatever the weights are: no model of another kind to begin with
-    constants: tuple[float, ...] = ()  # the numbers that `expand` uses beside theta; `count` counts them
+    base: Model | None = (
+        None  # the model that theta changes, where there is one: training starts from it
+    )
+    at_random: bool = (
+        False  # theta is drawn whatever the weights are: no model of another kind to begin with
+    )
+    constants: tuple[
+        float, ...
+    ] = ()  # the numbers that `expand` uses beside theta; `count` counts them
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Name -> shape of every part of theta."""
         return {name: matrix_shape(name, shape) for name, shape in shapes.items()}
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """A theta whose weights are these (or are distributed like them, where theta cannot say all weights)."""
+        """A theta whose weights are these (or are distributed like them, where theta cannot say
+        all weights).
+        """
         return {name: to_matrix(name, w) for name, w in weights.items()}
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
@@ -54,7 +65,9 @@ def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
 
 
 def matrix_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """[H,D,K] -> [D,HK] for what reads the stream, [H,K,D] -> [HK,D] for what writes it; others as they are."""
+    """[H,D,K] -> [D,HK] for what reads the stream, [H,K,D] -> [HK,D] for what writes it; others
+    as they are.
+    """
     if len(shape) < 3:
         return shape
     H, a, b = shape

@@ -16,13 +16,17 @@ from .base import Blueprint, Shapes, is_matrix, to_matrix
 
 @blueprint("lora")
 class Lora(Blueprint):
-    """A frozen base (a checkpoint) and a trained low-rank update: W0 + A·B for every matrix inside the blocks."""
+    """A frozen base (a checkpoint) and a trained low-rank update: W0 + A·B for every matrix
+    inside the blocks.
+    """
 
     def __init__(self, base: str = "", rank: Annotated[int, Between(1, 1024)] = 2) -> None:
         if not base:
             raise GlassformerError("lora — needs a base: lora:base=FILE.safetensors")
         self.rank, self.base = rank, _read(base)
-        self.frozen = {name: to_matrix(name, w.copy()) for name, w in self.base.weights.items()}  # writable
+        self.frozen = {
+            name: to_matrix(name, w.copy()) for name, w in self.base.weights.items()
+        }  # writable
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         theta: dict[str, tuple[int, ...]] = {}
@@ -34,17 +38,26 @@ class Lora(Blueprint):
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """A is random and B is 0: at first, the base itself."""
         assert self.base
-        given, own = ({n: tuple(w.shape) for n, w in ws.items()} for ws in (weights, self.base.weights))
+        given, own = (
+            {n: tuple(w.shape) for n, w in ws.items()} for ws in (weights, self.base.weights)
+        )
         if wrong := sorted(n for n in {*given, *own} if given.get(n) != own.get(n)):
-            raise GlassformerError(f"lora — the base has other arrays than the model: {', '.join(wrong[:3])}")
+            raise GlassformerError(
+                f"lora — the base has other arrays than the model: {', '.join(wrong[:3])}"
+            )
         theta = self.theta_shapes(given)
-        return {n: rng.normal(size=s) / s[0] ** 0.5 if n.endswith(".A") else np.zeros(s) for n, s in theta.items()}
+        return {
+            n: rng.normal(size=s) / s[0] ** 0.5 if n.endswith(".A") else np.zeros(s)
+            for n, s in theta.items()
+        }
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         some = next(iter(theta.values()))
         whole = {}
         for name in shapes:
-            change = theta[f"{name}.A"] @ theta[f"{name}.B"] if f"{name}.A" in theta else 0  # + 0: a copy of its own
+            change = (
+                theta[f"{name}.A"] @ theta[f"{name}.B"] if f"{name}.A" in theta else 0
+            )  # + 0: a copy of its own
             whole[name] = arrays.of(some).like(some, self.frozen[name]) + change
         return super().expand(whole, shapes)
 

@@ -33,13 +33,18 @@ class LowRank(Blueprint):
             if self._factors(name, w.shape):
                 U, s, Vt = np.linalg.svd(w, full_matrices=False)
                 root = np.sqrt(s[: self.rank])
-                theta |= {f"{name}.A": U[:, : self.rank] * root, f"{name}.B": root[:, None] * Vt[: self.rank]}
+                theta |= {
+                    f"{name}.A": U[:, : self.rank] * root,
+                    f"{name}.B": root[:, None] * Vt[: self.rank],
+                }
             else:
                 theta[name] = w
         return theta
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
-        whole = {n: theta[f"{n}.A"] @ theta[f"{n}.B"] if f"{n}.A" in theta else theta[n] for n in shapes}
+        whole = {
+            n: theta[f"{n}.A"] @ theta[f"{n}.B"] if f"{n}.A" in theta else theta[n] for n in shapes
+        }
         return super().expand(whole, shapes)
 
     def _factors(self, name: str, shape: tuple[int, ...]) -> bool:

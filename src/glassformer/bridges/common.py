@@ -1,7 +1,9 @@
-"""What all bridges share: finding one, refusing what it cannot carry, writing, and putting in place what arrived.
+"""What all bridges share: finding one, refusing what it cannot carry, writing, and putting in place
+what arrived.
 
-A bridge writes a model in the format of another library and reads logits back from the written files through that
-library. `export` compares them with ours (see parity.py) before anything stands at the place asked for.
+A bridge writes a model in the format of another library and reads logits back from the written
+files through that library. `export` compares them with ours (see parity.py) before anything stands
+at the place asked for.
 """
 
 import importlib
@@ -23,7 +25,9 @@ NOISE = 4  # a model may differ by so many times what rounding does to it here
 
 
 class Bridge(Protocol):
-    """The way to another library; `@registry.bridge(NAME)` names it. `read(path) -> Model` is there where it can be."""
+    """The way to another library; `@registry.bridge(NAME)` names it. `read(path) -> Model` is
+    there where it can be.
+    """
 
     extra: str  # pip install 'glassformer[extra]'
     needs: tuple[str, ...]  # modules that must be there
@@ -33,13 +37,16 @@ class Bridge(Protocol):
         """Raises if the format cannot represent the model: the reason, and what to do instead."""
 
     def write(self, model: Model, path: Path) -> list[str]:
-        """Writes NumPy weights to a file or folder `path`, which is not there yet; notes for the reader.
+        """Writes NumPy weights to a file or folder `path`, which is not there yet; notes for the
+        reader.
 
         It may write more files beside it; the folder of `path` is empty and private to this call.
         """
 
     def logits(self, path: Path, tokens: Any) -> Any:
-        """tokens [B,T] -> logits [B,T,V] as a NumPy array, by the real library from what was written."""
+        """tokens [B,T] -> logits [B,T,V] as a NumPy array, by the real library from what was
+        written.
+        """
 
 
 @dataclass(frozen=True)
@@ -48,10 +55,14 @@ class Exported:
 
     path: Path
     to: str
-    parity: float  # largest |difference of logits| / max(1, largest |logit|) where a token is asked for
+    parity: (
+        float  # largest |difference of logits| / max(1, largest |logit|) where a token is asked for
+    )
     rows: int
     notes: list[str] = field(default_factory=list)
-    tokens: int = 0  # greedy tokens compared: where the task asks for an answer, or at every position
+    tokens: int = (
+        0  # greedy tokens compared: where the task asks for an answer, or at every position
+    )
     differ: int = 0  # of these, not the same
 
     def to_json(self) -> dict[str, Any]:
@@ -61,7 +72,10 @@ class Exported:
         differ = f"{self.differ:,} of {self.tokens:,} greedy tokens differ"
         same = "every greedy token the same"
         over = f"{self.rows:,} input{'s' * (self.rows != 1)}"
-        return f"largest logit difference {self.parity:.1e} (relative) over {over}, {differ if self.differ else same}"
+        return (
+            f"largest logit difference {self.parity:.1e} (relative) over {over}, "
+            f"{differ if self.differ else same}"
+        )
 
 
 def names() -> list[str]:
@@ -76,7 +90,9 @@ def find(to: str) -> Bridge:
     found: Bridge = registry.build("bridge", to)
     if missing := [name for name in found.needs if importlib.util.find_spec(name) is None]:
         hint = f"pip install 'glassformer[{found.extra}]'"
-        raise GlassformerError(f"--to {to} — needs {' and '.join(missing)}, not installed here: {hint}")
+        raise GlassformerError(
+            f"--to {to} — needs {' and '.join(missing)}, not installed here: {hint}"
+        )
     return found
 
 
@@ -86,23 +102,29 @@ def library(name: str) -> Any:
 
 
 def executed(path: Path) -> dict[str, Any]:
-    """What a Python file defines that we have just written. It is not imported: that leaves a folder beside it."""
+    """What a Python file defines that we have just written. It is not imported: that leaves a
+    folder beside it.
+    """
     module: dict[str, Any] = {"__name__": "glassformer_exported", "__file__": str(path)}
     exec(compile(path.read_text(encoding="utf-8"), path, "exec"), module)
     return module
 
 
 def torch_logits(net: Callable[[Any], Any], tokens: Any) -> Any:
-    """tokens [B,T] -> logits [B,T,V] of a PyTorch module, as a NumPy array, a part of the batch at a time."""
+    """tokens [B,T] -> logits [B,T,V] of a PyTorch module, as a NumPy array, a part of the batch
+    at a time.
+    """
     torch = library("torch")
     with torch.no_grad():
         return np.concatenate([net(part).numpy() for part in torch.as_tensor(tokens).split(256)])
 
 
 def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE) -> Exported:
-    """Checks, writes beside `path`, measures through the real library, and only then renames into place.
+    """Checks, writes beside `path`, measures through the real library, and only then renames into
+    place.
 
-    `tolerance`: how far logits may be off, relative to the largest. An answer that was right must stay right anyway.
+    `tolerance`: how far logits may be off, relative to the largest. An answer that was right must
+    stay right anyway.
     """
     way, path = find(to), Path(path)
     if path.name in ("", ".."):
@@ -113,7 +135,9 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
     way.check(model)
     tried = in_other_orders(model, "float32") if way.float32 or model.dtype == "float32" else []
     if way.float32 and (why := float32_reason(model, tolerance, tried)):
-        raise GlassformerError(f"--to {to} — float32 cannot carry this model: {why}; --to torch keeps {model.dtype}")
+        raise GlassformerError(
+            f"--to {to} — float32 cannot carry this model: {why}; --to torch keeps {model.dtype}"
+        )
     batch, notes = trial(model), list[str]()
     if model.dtype == "float32":
         tolerance, notes = _bearable(model, tolerance, tried)
@@ -126,26 +150,39 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
         except (OSError, SafetensorError) as e:
             raise GlassformerError(f"{path} — cannot be written: {records.why(e)}") from None
         found = agreement(batch, model.logits(batch.tokens), theirs)
-        if model.dtype == "float64" and found.parity > tolerance and not found.lost:  # rounding may be all it is
+        if (
+            model.dtype == "float64" and found.parity > tolerance and not found.lost
+        ):  # rounding may be all it is
             tolerance, more = _bearable(model, tolerance, in_other_orders(model, "float64"))
             notes = more + notes
         if why := found.why(model, batch, tolerance):
-            raise GlassformerError(f"--to {to} — {way.needs[-1]} does not get the same from what was written: {why}")
+            raise GlassformerError(
+                f"--to {to} — {way.needs[-1]} does not get the same from what was written: {why}"
+            )
         _into_place(beside, path)
     return Exported(path, to, found.parity, len(batch.tokens), notes, found.tokens, found.differ)
 
 
-def _bearable(model: Model, tolerance: float, tried: Sequence[Agreement]) -> tuple[float, list[str]]:
-    """What may be off: more than was asked for where rounding alone does as much, and then a note on it."""
+def _bearable(
+    model: Model, tolerance: float, tried: Sequence[Agreement]
+) -> tuple[float, list[str]]:
+    """What may be off: more than was asked for where rounding alone does as much, and then a
+    note on it.
+    """
     noise = max(found.parity for found in tried)
     if noise <= tolerance / NOISE:
         return tolerance, []
-    note = f"{model.dtype} sums in another order move its logits by {noise:.1e} (relative) all by themselves"
+    note = (
+        f"{model.dtype} sums in another order move its logits by {noise:.1e} (relative) all by "
+        f"themselves"
+    )
     return NOISE * noise, [note]
 
 
 def _into_place(beside: Path, path: Path) -> None:
-    """Puts what was written where it was asked for; a folder that is there goes only if nothing else is in it."""
+    """Puts what was written where it was asked for; a folder that is there goes only if nothing
+    else is in it.
+    """
     try:
         if (new := beside / path.name).is_dir():
             if path.is_dir() and (foreign := _names(path) - _names(new)):
@@ -160,4 +197,3 @@ def _into_place(beside: Path, path: Path) -> None:
 
 def _names(folder: Path) -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.rglob("*")}
-

@@ -1,11 +1,16 @@
-"""To GPT-2 as `transformers` has it: a folder with config.json, model.safetensors and tokenizer.json.
+"""To GPT-2 as `transformers` has it: a folder with config.json, model.safetensors and
+tokenizer.json.
 
-GPT-2 is a causal pre-LN transformer with a table of positions, whose heads together are exactly as wide as the stream:
-- biases, gains, MLPs and positions are always there: zeros and ones stand for those that a model has not;
+GPT-2 is a causal pre-LN transformer with a table of positions, whose heads together are exactly as
+wide as the stream:
+- biases, gains, MLPs and positions are always there: zeros and ones stand for those that a model
+  has not;
 - scores are divided by the root of the (padded) head size, so another scale goes into W_Q and b_Q;
-- where n_head does not divide the width, or heads are wider together, the stream is REPEATED until it fits: the norm
-  of [x x] is the norm of x, twice, which zeros beside x would spoil. Blocks read the first copy and write to all;
-- there is no bias of the head: it is a row of an untied one that reads a constant 1, put in the second copy's place.
+- where n_head does not divide the width, or heads are wider together, the stream is REPEATED until
+  it fits: the norm of [x x] is the norm of x, twice, which zeros beside x would spoil. Blocks read
+  the first copy and write to all;
+- there is no bias of the head: it is a row of an untied one that reads a constant 1, put in the
+  second copy's place.
 """
 
 import math
@@ -48,10 +53,15 @@ class GPT2:
             net.load_state_dict({n: torch.tensor(a) for n, a in arrays.items()}, strict=True)
             net.generation_config = lib.GenerationConfig(do_sample=False, **ends, **_steps(model))
             net.save_pretrained(path)
-            end = {} if stop is None else dict.fromkeys(("eos_token", "pad_token"), model.vocabulary[stop])
+            end = (
+                {}
+                if stop is None
+                else dict.fromkeys(("eos_token", "pad_token"), model.vocabulary[stop])
+            )
             made = lib.PreTrainedTokenizerFast(
                 tokenizer_object=tokenizer(model.vocabulary), clean_up_tokenization_spaces=False,
-                model_max_length=model.config.n_ctx, model_input_names=["input_ids", "attention_mask"], **end,
+                model_max_length=model.config.n_ctx, model_input_names=["input_ids",
+                "attention_mask"], **end,
             )  # fmt: skip
             made.save_pretrained(path)
         return notes
@@ -59,7 +69,9 @@ class GPT2:
     def logits(self, path: Path, tokens: Any) -> Any:
         torch, lib = library("torch"), library("transformers")
         with quiet():
-            net = lib.AutoModelForCausalLM.from_pretrained(path, local_files_only=True, dtype=torch.float32).eval()
+            net = lib.AutoModelForCausalLM.from_pretrained(
+                path, local_files_only=True, dtype=torch.float32
+            ).eval()
             return torch_logits(lambda part: net(input_ids=part, use_cache=False).logits, tokens)
 
     def read(self, path: Path) -> Model:
@@ -72,19 +84,39 @@ def refusal(model: Model) -> str:
     c = model.config
     reasons = [
         (c.norm == "none", "GPT-2 normalises before every block; this model has no norm"),
-        (c.norm == "rms", "GPT-2 has LayerNorm, this model RMSNorm; build or train it with norm=layer"),
-        (not c.norm_first, "GPT-2 normalises before attention and MLP, this model after (norm_first=false)"),
-        (c.positions == "rotary", "GPT-2 has a table of positions, this model turns queries and keys (rotary)"),
-        (c.positions == "alibi", "GPT-2 has a table of positions, this model biases scores (alibi)"),
+        (
+            c.norm == "rms",
+            "GPT-2 has LayerNorm, this model RMSNorm; build or train it with norm=layer",
+        ),
+        (
+            not c.norm_first,
+            "GPT-2 normalises before attention and MLP, this model after (norm_first=false)",
+        ),
+        (
+            c.positions == "rotary",
+            "GPT-2 has a table of positions, this model turns queries and keys (rotary)",
+        ),
+        (
+            c.positions == "alibi",
+            "GPT-2 has a table of positions, this model biases scores (alibi)",
+        ),
         (c.mask != "causal", f"GPT-2 sees the past alone, this model has mask={c.mask}"),
         (c.qk_norm, "GPT-2 does not normalise queries and keys, this model does (qk_norm)"),
-        (any("gate" in n for n in model.weights), "GPT-2 has no gated MLP, this model does (W_gate)"),
-        (model.vocabulary.sep not in ("", " "), f"its tokens have {model.vocabulary.sep!r} between them, not a space"),
+        (
+            any("gate" in n for n in model.weights),
+            "GPT-2 has no gated MLP, this model does (W_gate)",
+        ),
+        (
+            model.vocabulary.sep not in ("", " "),
+            f"its tokens have {model.vocabulary.sep!r} between them, not a space",
+        ),
     ]
     return next((f"{why}; {INSTEAD}" for holds, why in reasons if holds), "")
 
 
-def convert(model: Model, dtype: str = "float32") -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+def convert(
+    model: Model, dtype: str = "float32"
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """Fields of GPT2Config, arrays of GPT2LMHeadModel by name, notes."""
     c, bias = model.config, model.weights.get("unembed.b_U")
     bias = None if bias is None or not bias.any() else bias
@@ -93,7 +125,10 @@ def convert(model: Model, dtype: str = "float32") -> tuple[dict[str, Any], dict[
     ours = _widened(model, r, {"D": D, "K": D // H, "F": F})
     if tied:
         ours["unembed.W_U"] = ours["embed.W_E"].T
-        ours["ln_final.w"], ours["ln_final.b"] = ours["ln_final.w"] / r, ours["ln_final.b"] / r  # it sums all copies
+        ours["ln_final.w"], ours["ln_final.b"] = (
+            ours["ln_final.w"] / r,
+            ours["ln_final.b"] / r,
+        )  # it sums all copies
     elif bias is not None:
         ours["ln_final.w"][c.d_model], ours["ln_final.b"][c.d_model] = 0, 1
         ours["unembed.W_U"][c.d_model] = bias
@@ -106,8 +141,10 @@ def convert(model: Model, dtype: str = "float32") -> tuple[dict[str, Any], dict[
         out[theirs] = a.T if theirs == "lm_head.weight" else a
     arrays = {n if n == "lm_head.weight" else f"transformer.{n}": a for n, a in out.items()}
     settings = {
-        "vocab_size": c.d_vocab, "n_positions": c.n_ctx, "n_embd": D, "n_layer": c.n_layers, "n_head": H, "n_inner": F,
-        "activation_function": c.activation, "layer_norm_epsilon": float(c.eps), "tie_word_embeddings": tied,
+        "vocab_size": c.d_vocab, "n_positions": c.n_ctx, "n_embd": D, "n_layer": c.n_layers,
+        "n_head": H, "n_inner": F,
+        "activation_function": c.activation, "layer_norm_epsilon": float(c.eps),
+        "tie_word_embeddings": tied,
         "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
     }  # fmt: skip
     notes = _notes(c, r, H, bias is not None)
@@ -115,9 +152,11 @@ def convert(model: Model, dtype: str = "float32") -> tuple[dict[str, Any], dict[
 
 
 def _widened(model: Model, r: int, sizes: dict[str, int]) -> dict[str, Any]:
-    """Every array that GPT-2 has, by our name, for a stream of r copies and heads and MLPs of these sizes.
+    """Every array that GPT-2 has, by our name, for a stream of r copies and heads and MLPs of these
+    sizes.
 
-    What writes to the stream writes to all copies, what reads it reads the first; zeros fill the rest.
+    What writes to the stream writes to all copies, what reads it reads the first; zeros fill the
+    rest.
     """
     full, c = replace(model.config, tied=False, positions="learned"), model.config
     given = dict(model.weights) | {"pos_embed.W_pos": _positions(model)}
@@ -131,7 +170,9 @@ def _widened(model: Model, r: int, sizes: dict[str, int]) -> dict[str, Any]:
             if axis == "D" and i == w.ndim - 1:
                 w = np.concatenate([w] * r, i)
             elif axis in sizes:
-                w = np.pad(w, [(0, sizes[axis] - n if at == i else 0) for at, n in enumerate(w.shape)])
+                w = np.pad(
+                    w, [(0, sizes[axis] - n if at == i else 0) for at, n in enumerate(w.shape)]
+                )
         out[name] = w
     return out
 
@@ -151,12 +192,16 @@ def _notes(c: Config, r: int, H: int, bias: bool) -> list[str]:
         notes.append(f"heads of {c.d_head} are padded with zeros to {D // H}")
     if bias:
         untied = ", and is untied" if c.tied else ""
-        notes.append(f"GPT-2's head has no bias: it reads a constant of the last norm instead{untied}")
+        notes.append(
+            f"GPT-2's head has no bias: it reads a constant of the last norm instead{untied}"
+        )
     return [*notes, f"GPT-2 reads at most {c.n_ctx} tokens: it has no positions beyond"]
 
 
 def repeats(c: Config, bias: bool) -> int:
-    """How many copies of the stream make it wide enough for the heads, and a width that they divide."""
+    """How many copies of the stream make it wide enough for the heads, and a width that they
+    divide.
+    """
     r = 2 if bias else 1
     while c.n_layers and (r * c.d_model % c.n_heads or r * c.d_model // c.n_heads < c.d_head):
         r += 1
@@ -171,15 +216,25 @@ def _positions(model: Model) -> Any:
 
 
 def _steps(model: Model) -> dict[str, int]:
-    """How many tokens `generate` should add, where all answers are of one length or end by themselves."""
+    """How many tokens `generate` should add, where all answers are of one length or end by
+    themselves.
+    """
     batch, task = trial(model), task_of(model)
     lengths = batch.asked.sum(1)
-    fixed = batch.known and task is not None and (task.stop is not None or lengths.min() == lengths.max())
+    fixed = (
+        batch.known
+        and task is not None
+        and (task.stop is not None or lengths.min() == lengths.max())
+    )
     return {"max_new_tokens": int(lengths.max())} if fixed else {}
 
 
 def _own(model: Model) -> dict[str, Any]:
-    return {"vocabulary": model.vocabulary.to_json(), "task": model.task, "labels": asdict(model.labels)}
+    return {
+        "vocabulary": model.vocabulary.to_json(),
+        "task": model.task,
+        "labels": asdict(model.labels),
+    }
 
 
 @contextmanager

@@ -1,8 +1,10 @@
-"""The source of a blueprint's `expand` with all that it needs of this package, as text that stands alone.
+"""The source of a blueprint's `expand` with all that it needs of this package, as text that stands
+alone.
 
-What `expand` reaches is followed by name from file to file: methods of its classes, functions, constants. Type
-annotations are cut out, since their names would have to come along; what imports from elsewhere stays an import.
-Arrays are PyTorch tensors there, so of `arrays` only the PyTorch side is needed.
+What `expand` reaches is followed by name from file to file: methods of its classes, functions,
+constants. Type annotations are cut out, since their names would have to come along; what imports
+from elsewhere stays an import. Arrays are PyTorch tensors there, so of `arrays` only the PyTorch
+side is needed.
 """
 
 import ast
@@ -40,7 +42,10 @@ class Source:
     def cut(self, node: ast.stmt, skip: list[ast.stmt]) -> str:
         """A node's text without annotations, decorators and the statements to skip."""
         spans = [span for n in ast.walk(node) for span in self._annotations(n)]
-        spans += [(self.starts[s.lineno - 1 - _decorators(s)], self.starts[s.end_lineno or 0]) for s in skip]
+        spans += [
+            (self.starts[s.lineno - 1 - _decorators(s)], self.starts[s.end_lineno or 0])
+            for s in skip
+        ]
         data = self.text.encode()
         begin, end = self.starts[node.lineno - 1], self.starts[node.end_lineno or 0]
         out, at = b"", begin
@@ -51,9 +56,13 @@ class Source:
 
     def _annotations(self, n: ast.AST) -> list[Span]:
         if isinstance(n, ast.arg) and n.annotation:
-            return [(self._at(n.lineno, n.col_offset) + len(n.arg.encode()), self._end(n.annotation))]
+            return [
+                (self._at(n.lineno, n.col_offset) + len(n.arg.encode()), self._end(n.annotation))
+            ]
         if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.returns:
-            arrow = self.text.encode().rindex(b"->", 0, self._at(n.returns.lineno, n.returns.col_offset))
+            arrow = self.text.encode().rindex(
+                b"->", 0, self._at(n.returns.lineno, n.returns.col_offset)
+            )
             return [(arrow - 1, self._end(n.returns))]
         if isinstance(n, ast.AnnAssign):
             return [(self._end(n.target), self._end(n.annotation))]
@@ -85,7 +94,8 @@ class Inliner:
     def need(self, module: str, name: str) -> None:
         """Brings along what a name means in a module."""
         node = self.source(module).nodes.get(name)
-        # An import may bring several names, each of which is looked for; all else comes along whole.
+        # An import may bring several names, each of which is looked for; all else comes along
+        # whole.
         key = (module, name) if isinstance(node, (ast.Import, ast.ImportFrom)) else node
         if node is None or key in self.done:  # a built-in, or here already
             return
@@ -95,17 +105,23 @@ class Inliner:
         if isinstance(node, ast.ClassDef):
             if name == GlassformerError.__name__:  # a class of one line, for what a formula refuses
                 return self.parts.append(self.source(module).cut(node, []))
-            raise GlassformerError(f"{module} — cannot be written out: {name} is a class that its formula uses")
+            raise GlassformerError(
+                f"{module} — cannot be written out: {name} is a class that its formula uses"
+            )
         before = len(self.parts), set(self.done), set(self.imports)
         try:
             self._follow(module, node)
             self.parts.append(self.source(module).cut(node, []))
-        except GlassformerError:  # a constant that a class of ours computes is written as what it is
+        except (
+            GlassformerError
+        ):  # a constant that a class of ours computes is written as what it is
             if not isinstance(node, (ast.Assign, ast.AnnAssign)):
                 raise
             self.parts, self.done, self.imports = self.parts[: before[0]], before[1], before[2]
             values = vars(self.source(module).module)
-            self.parts.append("\n".join(f"{n} = {self._literal(module, n, values[n])}" for n in _defined(node)))
+            self.parts.append(
+                "\n".join(f"{n} = {self._literal(module, n, values[n])}" for n in _defined(node))
+            )
 
     def _literal(self, module: str, name: str, value: Any) -> str:
         if isinstance(value, np.ndarray) and value.size <= LARGEST:
@@ -113,10 +129,14 @@ class Inliner:
             return f"np.array({value.tolist()!r})"
         if isinstance(value, (int, float, str)):
             return repr(value)
-        raise GlassformerError(f"{module} — cannot be written out: {name} is no number and no small array")
+        raise GlassformerError(
+            f"{module} — cannot be written out: {name} is no number and no small array"
+        )
 
     def classes(self, kind: type, wanted: set[str]) -> None:
-        """A class and its bases, with only the methods and attributes that the wanted ones reach."""
+        """A class and its bases, with only the methods and attributes that the wanted ones
+        reach.
+        """
         line = [k for k in kind.__mro__ if k is not object]
         found: dict[str, list[tuple[type, ast.stmt]]] = {}
         for k in line:
@@ -131,7 +151,9 @@ class Inliner:
             for k, s in found.pop(todo.pop(), []):
                 kept.append((k, s))
                 self._follow(k.__module__, s)
-                todo += [n.attr for n in ast.walk(s) if isinstance(n, ast.Attribute) and n.attr in found]
+                todo += [
+                    n.attr for n in ast.walk(s) if isinstance(n, ast.Attribute) and n.attr in found
+                ]
                 if not any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(s)):
                     break  # the bases' are not reached
         for k in line[::-1]:
@@ -153,7 +175,9 @@ class Inliner:
     def _imported(self, module: str, name: str, node: ast.Import | ast.ImportFrom) -> None:
         alias = next(a for a in node.names if (a.asname or a.name.split(".")[0]) == name)
         if isinstance(node, ast.Import):
-            self.imports.add(f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else ""))
+            self.imports.add(
+                f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
+            )
             return
         package = sys.modules[module].__package__ or ""
         base = node.module or ""
@@ -162,18 +186,28 @@ class Inliner:
         if f"{base}.{alias.name}" == arrays.__name__:
             self.arrays = True
         elif base.split(".")[0] != PACKAGE:
-            self.imports.add(f"from {base} import {alias.name}" + (f" as {alias.asname}" if alias.asname else ""))
+            self.imports.add(
+                f"from {base} import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
+            )
         elif alias.asname not in (None, alias.name):
-            raise GlassformerError(f"{module} — cannot be written out: it imports {alias.name} by another name")
+            raise GlassformerError(
+                f"{module} — cannot be written out: it imports {alias.name} by another name"
+            )
         else:
             self.need(base, alias.name)
 
     def library(self) -> str:
-        """The array library that `arrays.of(x)` is for tensors: PyTorch, and the functions of ours that are used."""
+        """The array library that `arrays.of(x)` is for tensors: PyTorch, and the functions of
+        ours that are used.
+        """
         source = self.source(arrays.__name__)
         node = source.nodes["Torch"]
         assert isinstance(node, ast.ClassDef)
-        own = [s for s in node.body if isinstance(s, ast.FunctionDef) and s.name in self.attributes - {"torch", "F"}]
+        own = [
+            s
+            for s in node.body
+            if isinstance(s, ast.FunctionDef) and s.name in self.attributes - {"torch", "F"}
+        ]
         lines = [
             "class Library:",
             '    """What the formula asks of its array library."""',
@@ -194,7 +228,9 @@ class Inliner:
 
 
 def formula(ref: str) -> tuple[set[str], list[str], str]:
-    """Imports, definitions and the expression that makes the blueprint of a ref, whose `expand` they define."""
+    """Imports, definitions and the expression that makes the blueprint of a ref, whose `expand`
+    they define.
+    """
     kind, entry, made = type(make(ref)), find("blueprint", ref.partition(":")[0]), Inliner()
     try:
         made.classes(kind, {"__init__", "expand"})
@@ -226,7 +262,11 @@ def _walk_without_annotations(node: ast.AST) -> list[ast.AST]:
         out.append(n)
         for name, value in ast.iter_fields(n):
             if name not in ("annotation", "returns", "decorator_list"):
-                todo += [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, ast.AST)]
+                todo += [
+                    v
+                    for v in (value if isinstance(value, list) else [value])
+                    if isinstance(v, ast.AST)
+                ]
     return out
 
 
@@ -237,7 +277,11 @@ def _decorators(node: ast.stmt) -> int:
 
 
 def _is_docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def _tidy(text: str) -> str:

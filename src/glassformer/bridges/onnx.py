@@ -1,8 +1,10 @@
-"""To ONNX: one file, any batch and any length up to the block; outputs `logits` and `pattern_0`, `pattern_1`, …
+"""To ONNX: one file, any batch and any length up to the block; outputs `logits` and `pattern_0`,
+`pattern_1`, …
 
-ONNX is one more kind of array: a `Node` is the name of a tensor in a graph, and what is done to it adds to the graph.
-So norms, activations, positions and the MLP are those of model.py, run once to write them down. Only what depends on
-the length of the text, which is not known before the graph runs, is said here anew: attention and its mask.
+ONNX is one more kind of array: a `Node` is the name of a tensor in a graph, and what is done to it
+adds to the graph. So norms, activations, positions and the MLP are those of model.py, run once to
+write them down. Only what depends on the length of the text, which is not known before the graph
+runs, is said here anew: attention and its mask.
 """
 
 import json
@@ -37,14 +39,19 @@ class Onnx:
         write_atomically(path, to_onnx(model))
         patterns = ", ".join(f"pattern_{i}" for i in range(model.config.n_layers))
         outputs = "logits [B,T,V]" + f" and {patterns} [B,H,T,T]" * bool(patterns)
-        return [f"input: tokens [B,T], int64, T up to {model.config.n_ctx}; outputs in float32: {outputs}"]
+        return [
+            f"input: tokens [B,T], int64, T up to {model.config.n_ctx}; outputs in float32: "
+            f"{outputs}"
+        ]
 
     def logits(self, path: Path, tokens: Array) -> Array:
         return session(path).run(["logits"], {"tokens": np.asarray(tokens, np.int64)})[0]
 
 
 def session(file: str | Path | bytes) -> Any:
-    """A file, or its bytes, ready to run: session(file).run(None, {"tokens": tokens}) -> [logits, pattern_0, …]."""
+    """A file, or its bytes, ready to run: session(file).run(None, {"tokens": tokens}) ->
+    [logits, pattern_0, …].
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -54,7 +61,9 @@ def session(file: str | Path | bytes) -> Any:
 
 
 def to_onnx(model: Model, dtype: str = "float32") -> bytes:
-    """The bytes of an ONNX file. In float64 every program is exact; onnxruntime then has no kernel for gelu."""
+    """The bytes of an ONNX file. In float64 every program is exact; onnxruntime then has no
+    kernel for gelu.
+    """
     if dtype not in ("float32", "float64"):
         raise GlassformerError(f"onnx — dtype must be float32 or float64, got {dtype!r}")
     from onnx import TensorProto, checker, helper
@@ -62,13 +71,20 @@ def to_onnx(model: Model, dtype: str = "float32") -> bytes:
     model = model.map(lambda w: arrays.numpy(w).astype(dtype))
     c, graph = model.config, Graph(dtype)
     logits, patterns = forward(c, model.weights, graph)
-    kind, square = helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), ("batch", c.n_heads, "length", "length")
+    kind, square = (
+        helper.np_dtype_to_tensor_dtype(np.dtype(dtype)),
+        ("batch", c.n_heads, "length", "length"),
+    )
     outputs = [helper.make_tensor_value_info("logits", kind, ("batch", "length", c.d_vocab))]
-    outputs += [helper.make_tensor_value_info(f"pattern_{i}", kind, square) for i in range(len(patterns))]
+    outputs += [
+        helper.make_tensor_value_info(f"pattern_{i}", kind, square) for i in range(len(patterns))
+    ]
     for value, output in zip([logits, *patterns], outputs, strict=True):
         graph.nodes.append(helper.make_node("Identity", [value.name], [output.name]))
     tokens = helper.make_tensor_value_info("tokens", TensorProto.INT64, ["batch", "length"])
-    body = helper.make_graph(graph.nodes, "glassformer", [tokens], outputs, list(graph.constants.values()))
+    body = helper.make_graph(
+        graph.nodes, "glassformer", [tokens], outputs, list(graph.constants.values())
+    )
     opsets = [helper.make_opsetid("", OPSET)]
     file = helper.make_model(body, producer_name="glassformer", opset_imports=opsets, ir_version=IR)
     words = {"vocabulary": model.vocabulary.to_json(), "task": model.task, "config": asdict(c)}
@@ -88,7 +104,9 @@ def forward(c: Config, weights: Weights, graph: "Graph") -> tuple["Node", list["
         return value
 
     at, W_E = Place(weights, tap), weights["embed.W_E"]
-    x = graph.add("Gather", W_E, Node(graph, "tokens", (1, c.n_ctx)), shape=(1, c.n_ctx, c.d_model))  # B T D
+    x = graph.add(
+        "Gather", W_E, Node(graph, "tokens", (1, c.n_ctx)), shape=(1, c.n_ctx, c.d_model)
+    )  # B T D
     if embed := POSITIONS[c.positions].embed:
         x = x + NODES.like(x, embed(c, at, x, 0))
     for i in range(c.n_layers):
@@ -97,10 +115,14 @@ def forward(c: Config, weights: Weights, graph: "Graph") -> tuple["Node", list["
         if here.get("mlp.W_out") is not None:
             x = residual(c, here / "ln2", x, mlp, here / "mlp")
     x = NORMS[c.norm](c, at / "ln_final", x) if c.norm_first else x
-    return affine(x, W_E.T if c.tied else at["unembed.W_U"], at.get("unembed.b_U")), list(patterns.values())
+    return affine(x, W_E.T if c.tied else at["unembed.W_U"], at.get("unembed.b_U")), list(
+        patterns.values()
+    )
 
 
-def residual(c: Config, ln: Place, x: "Node", part: Callable[[Config, Place, Any], Any], at: Place) -> Any:
+def residual(
+    c: Config, ln: Place, x: "Node", part: Callable[[Config, Place, Any], Any], at: Place
+) -> Any:
     norm = NORMS[c.norm]
     y: Node = x + part(c, at, norm(c, ln, x) if c.norm_first else x)
     return y if c.norm_first else norm(c, ln, y)
@@ -116,18 +138,24 @@ def attention(c: Config, at: Place, x: "Node") -> "Node":
     B, T, H, K = q.shape
     q, v = (add("Transpose", y, shape=(B, H, T, K), perm=[0, 2, 1, 3]) for y in (q, v))
     k = add("Transpose", k, shape=(B, H, K, T), perm=[0, 2, 3, 1])
-    q = q * np.full(K, c.scale or c.d_head**-0.5, x.graph.dtype)  # onnxruntime would round a scalar to float32
+    q = q * np.full(
+        K, c.scale or c.d_head**-0.5, x.graph.dtype
+    )  # onnxruntime would round a scalar to float32
     scores = add("MatMul", q, k, shape=(B, H, T, T))
     pattern = at("hook_pattern", NODES.softmax(scores + by_distance(c, x.graph)))
-    z = add("Transpose", add("MatMul", pattern, v, shape=q.shape), shape=(B, T, H, K), perm=[0, 2, 1, 3])
+    z = add(
+        "Transpose", add("MatMul", pattern, v, shape=q.shape), shape=(B, T, H, K), perm=[0, 2, 1, 3]
+    )
     return NODES.affine(z, at["W_O"], at.get("b_O"))
 
 
 def by_distance(c: Config, graph: "Graph") -> "Node":
-    """What is added to the scores, [1 or H,T,T]. Mask and bias depend on distance alone: a row of each is enough."""
-    distances = np.arange(1 - c.n_ctx, c.n_ctx)[None]                          # 1 2T-1
+    """What is added to the scores, [1 or H,T,T]. Mask and bias depend on distance alone: a row
+    of each is enough.
+    """
+    distances = np.arange(1 - c.n_ctx, c.n_ctx)[None]  # 1 2T-1
     bias = POSITIONS[c.positions].bias
-    table = MASKS[c.mask](distances) + (bias(c, distances) if bias else 0)     # (H) 1 2T-1
+    table = MASKS[c.mask](distances) + (bias(c, distances) if bias else 0)  # (H) 1 2T-1
     table = table.reshape(-1, distances.size).astype(graph.dtype)
     length = graph.add("Gather", graph.add("Shape", Node(graph, "tokens", ())), np.int64(1))
     positions = graph.add("Range", np.int64(0), length, np.int64(1), shape=(c.n_ctx,))
@@ -146,7 +174,9 @@ class Graph:
         self.constants: dict[tuple[Any, ...], Any] = {}
 
     def add(self, op: str, *inputs: Any, shape: tuple[int, ...] = (), **attributes: Any) -> "Node":
-        """One more node. `shape`: of its value, for a batch of one and a text as long as the block."""
+        """One more node. `shape`: of its value, for a batch of one and a text as long as the
+        block.
+        """
         from onnx import helper
 
         name = f"{op.lower()}_{len(self.nodes)}"
@@ -155,7 +185,9 @@ class Graph:
         return Node(self, name, shape)
 
     def constant(self, value: Any) -> str:
-        """The name of a constant; equal ones have one. Numbers of Python are of the graph's float type."""
+        """The name of a constant; equal ones have one. Numbers of Python are of the graph's
+        float type.
+        """
         from onnx import numpy_helper
 
         value = np.asarray(value, self.dtype if isinstance(value, (int, float)) else None)
@@ -212,10 +244,18 @@ class Nodes:
         n = len(x.shape) - 2
         inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
         flat, out = (*x.shape[:2], outer), (*x.shape[:2], *W.shape[n:])
-        x = x if n == 1 else x.graph.add("Reshape", x, np.array([0, 0, inner]), shape=(*x.shape[:2], inner))
+        x = (
+            x
+            if n == 1
+            else x.graph.add("Reshape", x, np.array([0, 0, inner]), shape=(*x.shape[:2], inner))
+        )
         y = x.graph.add("MatMul", x, W.reshape(inner, outer), shape=flat)
         y = y if b is None else y + b.reshape(outer)
-        return y if flat == out else x.graph.add("Reshape", y, np.array([0, 0, *W.shape[n:]]), shape=out)
+        return (
+            y
+            if flat == out
+            else x.graph.add("Reshape", y, np.array([0, 0, *W.shape[n:]]), shape=out)
+        )
 
     def concat(self, parts: list[Node], axis: int) -> Node:
         last = sum(p.shape[-1] for p in parts)

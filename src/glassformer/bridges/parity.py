@@ -1,4 +1,6 @@
-"""How near a library's logits come to ours: on which texts that is measured, and what rounding alone would do."""
+"""How near a library's logits come to ours: on which texts that is measured, and what rounding
+alone would do.
+"""
 
 import importlib.util
 from collections.abc import Sequence
@@ -20,7 +22,9 @@ TOLERANCE = 1e-4  # relative, of float32 logits
 
 @dataclass(frozen=True)
 class Trial:
-    """Texts to read, and the tokens that should come next where `asked`; without a task, none are known."""
+    """Texts to read, and the tokens that should come next where `asked`; without a task, none
+    are known.
+    """
 
     tokens: Any  # [B,T]
     wanted: Any  # [B,T]
@@ -77,14 +81,18 @@ class Agreement:
         if not self.lost:
             if self.parity <= tolerance:
                 return ""
-            same = f", though {'every greedy token is' if not self.differ else 'all right answers are'} the same"
-            off = f"logits differ by {self.parity:.1e} (relative), and {tolerance:g} is allowed{same}"
+            which = "all right answers are" if self.differ else "every greedy token is"
+            same = f", though {which} the same"
+            off = (
+                f"logits differ by {self.parity:.1e} (relative), and {tolerance:g} is allowed{same}"
+            )
             return f"{off}; --tolerance allows more"
         i = self.lost[0]
         asked, say = batch.asked[i], model.vocabulary.decode
         read = say(batch.tokens[i, : int(asked.argmax()) + 1])
         return (
-            f"{len(self.lost):,} of {len(batch.tokens):,} test inputs come out wrong, such as {read!r}: "
+            f"{len(self.lost):,} of {len(batch.tokens):,} test inputs come out wrong, such as "
+            f"{read!r}: "
             f"{say(self.theirs[i][asked])!r} instead of {say(batch.wanted[i][asked])!r}"
         )
 
@@ -92,14 +100,15 @@ class Agreement:
 def agreement(batch: Trial, ours: Any, theirs: Any) -> Agreement:
     """ours, theirs [B,T,V], compared where a token is asked for.
 
-    Elsewhere a program may well be undecided, and then rounding decides: two keys with equal scores of 1e9, say.
+    Elsewhere a program may well be undecided, and then rounding decides: two keys with equal scores
+    of 1e9, say.
     """
     finite = np.isfinite(ours) & batch.asked[..., None]
     with np.errstate(invalid="ignore"):
         gap = np.where(finite, np.abs(ours - theirs), 0.0)
     size = max(1.0, float(np.abs(ours[np.isfinite(ours)]).max(initial=0.0)))
     parity = float(gap.max(initial=0.0)) / size if np.isfinite(theirs[finite]).all() else np.inf
-    a, b = ours.argmax(-1), theirs.argmax(-1)                                  # B T
+    a, b = ours.argmax(-1), theirs.argmax(-1)  # B T
     differs = (a != b) & batch.asked
     right = ((a == batch.wanted) | ~batch.asked).all(1) & batch.known
     lost = [int(i) for i in np.nonzero(right & differs.any(1))[0]]
@@ -107,14 +116,21 @@ def agreement(batch: Trial, ours: Any, theirs: Any) -> Agreement:
 
 
 # ── what rounding does ─────────────────────────────────────────────────────────────────────────
-def float32_reason(model: Model, tolerance: float = TOLERANCE, tried: Sequence[Agreement] = ()) -> str:
+def float32_reason(
+    model: Model, tolerance: float = TOLERANCE, tried: Sequence[Agreement] = ()
+) -> str:
     """Why float32 cannot carry the model's constants, found by trying; "" if it can."""
     model = model.numpy()
     for name, w in model.weights.items():
         with np.errstate(over="ignore"):
             if not np.isfinite(w.astype("float32")).all():
-                return f"{name} has {float(w.flat[np.abs(w).argmax()]):g}, and float32 ends at 3.4e38"
-    worst = max(tried or in_other_orders(model, "float32"), key=lambda found: (len(found.lost), found.parity))
+                return (
+                    f"{name} has {float(w.flat[np.abs(w).argmax()]):g}, and float32 ends at 3.4e38"
+                )
+    worst = max(
+        tried or in_other_orders(model, "float32"),
+        key=lambda found: (len(found.lost), found.parity),
+    )
     # What is in float32 already loses nothing more; its answers count alone.
     return worst.why(model, trial(model), tolerance if model.dtype == "float64" else np.inf)
 
@@ -122,8 +138,9 @@ def float32_reason(model: Model, tolerance: float = TOLERANCE, tried: Sequence[A
 def in_other_orders(model: Model, dtype: str) -> list[Agreement]:
     """What becomes of the test batch in a float type.
 
-    Libraries add up in other orders than we do, and a program may be right in one by luck. So the stream's coordinates
-    are tried in several orders, which would change nothing if numbers were exact; and PyTorch's kernels, if it is here.
+    Libraries add up in other orders than we do, and a program may be right in one by luck. So the
+    stream's coordinates are tried in several orders, which would change nothing if numbers were
+    exact; and PyTorch's kernels, if it is here.
     """
     batch, D, rng = trial(model), model.config.d_model, np.random.default_rng(0)
     ours = model.logits(batch.tokens)

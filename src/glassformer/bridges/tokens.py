@@ -1,4 +1,6 @@
-"""A vocabulary as a tokenizer of the `tokenizers` library: the same texts, the same token numbers."""
+"""A vocabulary as a tokenizer of the `tokenizers` library: the same texts, the same token
+numbers.
+"""
 
 from typing import Any
 
@@ -9,16 +11,20 @@ from .common import library
 def tokenizer(vocabulary: Vocabulary) -> Any:
     """Encodes what `vocabulary.decode` writes to the same tokens, and decodes as it does.
 
-    Tokens stand side by side, or a space is between them. A text with anything else in it is an error, not a guess:
-    there is no unknown token.
+    Tokens stand side by side, or a space is between them. A text with anything else in it is an
+    error, not a guess: there is no unknown token.
     """
     lib, texts = library("tokenizers"), list(vocabulary.tokens)
     made = lib.Tokenizer(lib.models.WordLevel({t: i for i, t in enumerate(texts)}, unk_token=""))
     if vocabulary.sep:
-        made.pre_tokenizer = lib.pre_tokenizers.Split(lib.Regex(r"[\s,]+"), "removed")  # no decoder: spaces between
+        made.pre_tokenizer = lib.pre_tokenizers.Split(
+            lib.Regex(r"[\s,]+"), "removed"
+        )  # no decoder: spaces between
     else:
         longest_first = sorted(texts, key=len, reverse=True)
-        made.pre_tokenizer = lib.pre_tokenizers.Split(lib.Regex("|".join(map(_escaped, longest_first))), "isolated")
+        made.pre_tokenizer = lib.pre_tokenizers.Split(
+            lib.Regex("|".join(map(_escaped, longest_first))), "isolated"
+        )
         made.decoder = lib.decoders.Fuse()
     return made
 

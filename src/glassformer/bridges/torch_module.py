@@ -1,7 +1,9 @@
-"""To PyTorch: one readable Python file that needs torch alone, made for this very model, with no branch it never takes.
+"""To PyTorch: one readable Python file that needs torch alone, made for this very model, with no
+branch it never takes.
 
-A small model's numbers stand in the file; those of a larger one in a state dict beside it (NAME.pt, read with
-weights_only=True). The module's parameters have our names, so its state dict is a Model's weights: see `from_torch`.
+A small model's numbers stand in the file; those of a larger one in a state dict beside it (NAME.pt,
+read with weights_only=True). The module's parameters have our names, so its state dict is a Model's
+weights: see `from_torch`.
 """
 
 import io
@@ -33,7 +35,9 @@ class Torch:
 
     def write(self, model: Model, path: Path) -> list[str]:
         if path.suffix != ".py":
-            raise GlassformerError(f"{path.name} — expected a name that ends in .py: what is written is Python")
+            raise GlassformerError(
+                f"{path.name} — expected a name that ends in .py: what is written is Python"
+            )
         inside = sum(w.size for w in model.weights.values()) <= INSIDE
         path.write_text(source(model, inside), encoding="utf-8")
         if not inside:
@@ -48,7 +52,10 @@ class Torch:
 
 
 def from_torch(
-    state_dict: Mapping[str, Any], config: Config, vocabulary: Vocabulary | None = None, task: str = ""
+    state_dict: Mapping[str, Any],
+    config: Config,
+    vocabulary: Vocabulary | None = None,
+    task: str = "",
 ) -> Model:
     """The Model of a state dict with our names: of an exported module that was trained on, say."""
     weights = {name: np.array(arrays.numpy(w)) for name, w in state_dict.items()}

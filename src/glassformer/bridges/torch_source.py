@@ -19,14 +19,14 @@ class Arrays(nn.Module):
         super().__init__()
         for name, shape in shapes.items():
             part = shape if isinstance(shape, nn.Module) else nn.Parameter(torch.zeros(shape, dtype=DTYPE))
-            setattr(self, name, part)'''
+            setattr(self, name, part)'''  # noqa: E501
 LOAD_INSIDE = '''\
 def load():
     """The module with its numbers, which are further down in this file."""
     model = Transformer()
     shapes = {n: p.shape for n, p in model.named_parameters()}
     model.load_state_dict({n: torch.tensor(NUMBERS[n], dtype=DTYPE).reshape(s) for n, s in shapes.items()})
-    return model.eval()'''
+    return model.eval()'''  # noqa: E501
 LOAD_BESIDE = '''\
 def load(path=Path(__file__).with_suffix(".pt")):
     """The module with its numbers, a state dict beside this file."""
@@ -44,18 +44,18 @@ def generate(model, tokens, steps=STEPS):
         if said[-1] == STOP:
             break
     return said'''
-SPLIT = '''\
+SPLIT = """\
     longest_first = "|".join(map(re.escape, sorted(VOCABULARY, key=len, reverse=True)))
     words = re.findall(longest_first, text)
     if "".join(words) != text:
-        raise ValueError(f"{text!r} has what is not in the vocabulary")'''
-MAIN = '''\
+        raise ValueError(f"{text!r} has what is not in the vocabulary")"""
+MAIN = """\
 if __name__ == "__main__":
     for text in sys.argv[1:]:
-        print(decode(generate(load(), encode(text))))'''
-GELU_NEW = '''\
+        print(decode(generate(load(), encode(text))))"""
+GELU_NEW = """\
 def gelu_new(x):
-    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))'''
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))"""
 
 
 def lines(*some: str | Literal[False]) -> str:
@@ -64,9 +64,16 @@ def lines(*some: str | Literal[False]) -> str:
 
 
 def source(model: Model, inside: bool) -> str:
-    """Python for the model. inside: its numbers stand in the text, else load() reads a .pt file of the same name."""
+    """Python for the model. inside: its numbers stand in the text, else load() reads a .pt file
+    of the same name.
+    """
     net = network(model)
-    parts = [_top(model, "\n".join(net), inside), *net, LOAD_INSIDE if inside else LOAD_BESIDE, GENERATE]
+    parts = [
+        _top(model, "\n".join(net), inside),
+        *net,
+        LOAD_INSIDE if inside else LOAD_BESIDE,
+        GENERATE,
+    ]
     parts += [*_text(model.vocabulary), *([numbers(model.weights)] if inside else []), MAIN]
     return "\n\n\n".join(parts) + "\n"
 
@@ -78,11 +85,17 @@ def network(model: Model) -> list[str]:
     for i in range(c.n_layers):
         kinds.setdefault(tuple(_inside(weights, f"blocks.{i}.")), "")
     for n, kind in enumerate(kinds):
-        kinds[kind] = "Block" if len(kinds) == 1 else f"Block{'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[n % 26]}{n // 26 or ''}"
+        kinds[kind] = (
+            "Block"
+            if len(kinds) == 1
+            else f"Block{'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[n % 26]}{n // 26 or ''}"
+        )
     blocks = [kinds[tuple(_inside(weights, f"blocks.{i}."))] for i in range(c.n_layers)]
     shapes = {n: tuple(w.shape) for n, w in weights.items()}
     firsts = {name: f"blocks.{blocks.index(name)}." for name in kinds.values()}
-    classes = [_block(c, name, {n: shapes[firsts[name] + n] for n in kind}) for kind, name in kinds.items()]
+    classes = [
+        _block(c, name, {n: shapes[firsts[name] + n] for n in kind}) for kind, name in kinds.items()
+    ]
     return [ARRAYS, *classes, _transformer(c, shapes, blocks), *_helpers(c, weights)]
 
 
@@ -91,7 +104,8 @@ def _top(model: Model, net: str, inside: bool) -> str:
     task, batch = task_of(model), trial(model)
     steps = int(batch.asked.sum(1).max()) if batch.known else model.config.n_ctx
     return lines(
-        '"""A transformer as a plain PyTorch module, with every step written out. It needs torch alone.',
+        '"""A transformer as a plain PyTorch module, with every step written out. It needs torch '
+        "alone.",
         "",
         f"    {model.config}",
         "",
@@ -99,7 +113,8 @@ def _top(model: Model, net: str, inside: bool) -> str:
         "    model(tokens)            # whole numbers [B,T] -> logits [B,T,V]",
         "    generate(model, encode(text), steps)",
         "",
-        "B batch, T positions, S keys, D width of the stream, H heads, K head size, F neurons, V vocabulary.",
+        "B batch, T positions, S keys, D width of the stream, H heads, K head size, F neurons, V "
+        "vocabulary.",
         '"""',
         "",
         "math." in net and "import math",
@@ -129,7 +144,9 @@ def _block(c: Config, name: str, shapes: Shapes) -> str:
 
     def around(place: str, method: str) -> str:
         before = f"x = x + self.{method}({_norm(c, shapes, 'x', place)})"
-        return "        " + (before if c.norm_first else f"x = {_norm(c, shapes, f'x + self.{method}(x)', place)}")
+        return "        " + (
+            before if c.norm_first else f"x = {_norm(c, shapes, f'x + self.{method}(x)', place)}"
+        )
 
     mlp, scale = "mlp.W_out" in shapes, c.scale or c.d_head**-0.5
     q, k = (_norm(c, shapes, x, f"attn.{x}_norm") for x in "qk")
@@ -153,7 +170,8 @@ def _block(c: Config, name: str, shapes: Shapes) -> str:
             "        at = torch.arange(x.shape[1], device=x.device)",
             "        behind = at[:, None] - at  # [T,S]: how far each key is behind each query",
         ),
-        c.positions == "alibi" and "        scores = scores - SLOPES.to(x)[:, None, None] * behind.abs()",
+        c.positions == "alibi" and "        scores = scores - SLOPES.to(x)[:, None, None] * "
+                                   "behind.abs()",
         c.mask == "causal" and '        scores = scores.masked_fill(behind < 0, float("-inf"))',
         "        pattern = scores.softmax(-1)  # [B,H,T,S]",
         '        z = torch.einsum("bhts,bshk->bthk", pattern, v)',
@@ -194,13 +212,17 @@ def _helpers(c: Config, weights: Mapping[str, Any]) -> list[str]:
     """The functions that some parts call, where they do."""
     parts: list[str] = []
     if c.norm == "rms":
-        parts.append(f"def rms_norm(x):\n    return x / ((x * x).mean(-1, keepdim=True) + {float(c.eps)!r}).sqrt()")
+        parts.append(
+            f"def rms_norm(x):\n    return x / ((x * x).mean(-1, keepdim=True) + "
+            f"{float(c.eps)!r}).sqrt()"
+        )
     if c.activation == "gelu_new" and any(n.endswith("mlp.W_in") for n in weights):
         parts.append(GELU_NEW)
     if c.positions == "rotary" and c.n_layers:
         n = c.d_head // 2
         parts.append(lines(
-            "def rotate(x):  # [B,T,H,K]: turns the pairs (i, i + K/2) by angles that grow with the position",
+            "def rotate(x):  # [B,T,H,K]: turns the pairs (i, i + K/2) by angles that grow with "
+            "the position",
             f"    i = torch.arange({n}, dtype=torch.float64, device=x.device)",
             "    at = torch.arange(x.shape[1], device=x.device)[:, None, None]  # [T,1,1]",
             f"    angles = at * {float(c.base)!r} ** (-i / {max(n, 1)})  # [T,1,K/2]",
@@ -218,7 +240,10 @@ def _helpers(c: Config, weights: Mapping[str, Any]) -> list[str]:
         ))  # fmt: skip
     if c.positions == "alibi" and c.n_layers:
         slopes = [c.slope * 2.0 ** (-8 * h / c.n_heads) for h in range(1, c.n_heads + 1)]
-        parts.append(f"SLOPES = torch.tensor({slopes!r}, dtype=DTYPE)  # alibi: a score falls with distance, by head")
+        parts.append(
+            f"SLOPES = torch.tensor({slopes!r}, dtype=DTYPE)  # alibi: a score falls with "
+            f"distance, by head"
+        )
     return parts
 
 
@@ -228,7 +253,9 @@ def _text(v: Vocabulary) -> list[str]:
     else:
         tokens = "[" + ", ".join(map(ascii, v.tokens)) + "]"
     split = f"    words = text.split({'' if v.sep.isspace() else ascii(v.sep)})" if v.sep else SPLIT
-    encode = lines("def encode(text):", split, "    return [VOCABULARY.index(word) for word in words]")
+    encode = lines(
+        "def encode(text):", split, "    return [VOCABULARY.index(word) for word in words]"
+    )
     decode = f"def decode(tokens):\n    return {v.sep!a}.join(VOCABULARY[t] for t in tokens)"
     return [f"VOCABULARY = {tokens}", encode, decode]
 

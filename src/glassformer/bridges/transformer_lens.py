@@ -3,8 +3,10 @@
 Both read arrays of the same names and shapes as ours. What they know is less, or is always there:
 - scores are divided by sqrt(d_head): another scale is multiplied into W_Q and b_Q;
 - biases and gains are always there: zeros and ones stand for those that a model has not;
-- there always are positions: a table (zeros for none), or rotary, which we write with neighbours as pairs;
-- all blocks have an MLP or none has. In a gated one W_gate is what is activated (our W_in), and there are no biases.
+- there always are positions: a table (zeros for none), or rotary, which we write with neighbours as
+  pairs;
+- all blocks have an MLP or none has. In a gated one W_gate is what is activated (our W_in), and
+  there are no biases.
 """
 
 import json
@@ -54,26 +56,36 @@ else:
     model = HookedTransformer(HookedTransformerConfig(**fields))
     model.load_state_dict(model.state_dict() | weights, strict=True)  # the rest are its masks
 model.eval()
-'''
+'''  # noqa: E501
 
 
 @bridge("transformer-lens")
 class TransformerLens:
-    """The bridge: a folder with model.safetensors, config.json and load.py, for 4.x and 3.9 alike."""
+    """The bridge: a folder with model.safetensors, config.json and load.py, for 4.x and 3.9
+    alike.
+    """
 
     extra, needs, float32 = "transformer-lens", ("torch", "transformer_lens"), True
 
     def check(self, model: Model) -> None:
         if reason := refusal(model):
-            raise GlassformerError(f"--to transformer-lens — TransformerLens has no place for {reason}")
+            raise GlassformerError(
+                f"--to transformer-lens — TransformerLens has no place for {reason}"
+            )
 
     def write(self, model: Model, path: Path) -> list[str]:
         from safetensors.numpy import save
 
         path.mkdir()
         (path / "model.safetensors").write_bytes(save(state_dict(model)))
-        words = {"transformer_lens": fields(model), "vocabulary": model.vocabulary.to_json(), "task": model.task}
-        (path / "config.json").write_text(json.dumps(words, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        words = {
+            "transformer_lens": fields(model),
+            "vocabulary": model.vocabulary.to_json(),
+            "task": model.task,
+        }
+        (path / "config.json").write_text(
+            json.dumps(words, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
         (path / "load.py").write_text(LOAD, encoding="utf-8")
         return notes(model)
 
@@ -85,7 +97,9 @@ class TransformerLens:
 
     def read(self, path: Path) -> Model:
         cfg, weights, words = _files(path)
-        return from_transformer_lens(weights, cfg, Vocabulary.from_json(words["vocabulary"]), words["task"])
+        return from_transformer_lens(
+            weights, cfg, Vocabulary.from_json(words["vocabulary"]), words["task"]
+        )
 
 
 def _files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -95,9 +109,15 @@ def _files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
 
     try:
         words = read_json(path / "config.json")
-        return words["transformer_lens"], load(read_bytes(path / "model.safetensors", memory())), words
+        return (
+            words["transformer_lens"],
+            load(read_bytes(path / "model.safetensors", memory())),
+            words,
+        )
     except (GlassformerError, ValueError, KeyError, TypeError, SafetensorError) as e:
-        raise GlassformerError(f"{path} — not a folder of config.json and model.safetensors as exported: {e}") from None
+        raise GlassformerError(
+            f"{path} — not a folder of config.json and model.safetensors as exported: {e}"
+        ) from None
 
 
 def notes(model: Model) -> list[str]:
@@ -107,9 +127,15 @@ def notes(model: Model) -> list[str]:
     if c.n_layers:
         said.append("4.x: hook_attn_scores is the pattern")
     if c.n_layers and c.scale and c.scale != c.d_head**-0.5:
-        said.append(f"hook_q is ours times {c.scale * c.d_head**0.5:g}: the scale of the scores is in W_Q and b_Q")
+        said.append(
+            f"hook_q is ours times {c.scale * c.d_head**0.5:g}: the scale of the scores is in W_Q "
+            f"and b_Q"
+        )
     if c.positions == "rotary":
-        said.append("hook_q and hook_k are in another order, with neighbours as pairs; 4.x has no hook_rot_q, _k")
+        said.append(
+            "hook_q and hook_k are in another order, with neighbours as pairs; 4.x has no "
+            "hook_rot_q, _k"
+        )
     return said
 
 
@@ -119,11 +145,19 @@ def refusal(model: Model) -> str:
     c = model.config
     used = [n for n, w in model.numpy().weights.items() if w.any()]
     if not c.norm_first and c.norm != "none":
-        return "norms after the residual sum (norm_first is false), only for norms before; export to torch or onnx"
+        return (
+            "norms after the residual sum (norm_first is false), only for norms before; export to "
+            "torch or onnx"
+        )
     if c.positions == "alibi":
-        return "alibi positions, only for learned, sinusoidal, rotary or none; export to torch or onnx"
+        return (
+            "alibi positions, only for learned, sinusoidal, rotary or none; export to torch or onnx"
+        )
     if c.positions == "rotary" and (c.d_head < 2 or c.base != int(c.base)):
-        return f"rotary positions with d_head {c.d_head} and base {c.base:g}, only for d_head from 2 and a whole base"
+        return (
+            f"rotary positions with d_head {c.d_head} and base {c.base:g}, only for d_head from 2 "
+            f"and a whole base"
+        )
     if c.qk_norm:
         return "a norm of queries and keys (qk_norm); export to torch or onnx"
     if c.norm == "rms" and (odd := [n for n in used if _is_gain(n) and n.endswith(".b")]):
@@ -137,12 +171,16 @@ def refusal(model: Model) -> str:
 
 
 def fields(model: Model) -> dict[str, Any]:
-    """What both `TransformerBridgeConfig` (4.x) and `HookedTransformerConfig` (3.9) are made with."""
+    """What both `TransformerBridgeConfig` (4.x) and `HookedTransformerConfig` (3.9) are made
+    with.
+    """
     c, names = model.config, model.weights
     norm = None if c.norm == "none" else NORMS[c.norm] + "Pre" * (not any(map(_is_gain, names)))
     given = {
-        "n_layers": c.n_layers, "d_model": c.d_model, "n_ctx": c.n_ctx, "d_head": c.d_head, "n_heads": c.n_heads,
-        "d_vocab": c.d_vocab, "d_vocab_out": c.d_vocab, "d_mlp": max(c.d_mlp, 1), "act_fn": c.activation,
+        "n_layers": c.n_layers, "d_model": c.d_model, "n_ctx": c.n_ctx, "d_head": c.d_head,
+        "n_heads": c.n_heads,
+        "d_vocab": c.d_vocab, "d_vocab_out": c.d_vocab, "d_mlp": max(c.d_mlp, 1),
+        "act_fn": c.activation,
         "attn_only": not any(n.endswith("mlp.W_out") for n in names),
         "gated_mlp": any(n.endswith("mlp.W_gate") for n in names),
         "normalization_type": norm, "eps": c.eps,
@@ -151,7 +189,11 @@ def fields(model: Model) -> dict[str, Any]:
         "init_weights": False, "default_prepend_bos": False, "device": "cpu",
     }  # fmt: skip
     if c.positions == "rotary":
-        given |= {"rotary_dim": c.d_head // 2 * 2, "rotary_base": int(c.base), "rotary_adjacent_pairs": True}
+        given |= {
+            "rotary_dim": c.d_head // 2 * 2,
+            "rotary_base": int(c.base),
+            "rotary_adjacent_pairs": True,
+        }
     return given
 
 
@@ -169,27 +211,43 @@ def state_dict(model: Model) -> dict[str, Any]:
     for i in range(c.n_layers):
         at = f"blocks.{i}."
         if cfg["gated_mlp"] and f"{at}mlp.W_in" in ours:
-            ours[f"{at}mlp.W_in"], ours[f"{at}mlp.W_gate"] = ours[f"{at}mlp.W_gate"], ours[f"{at}mlp.W_in"]
+            ours[f"{at}mlp.W_in"], ours[f"{at}mlp.W_gate"] = (
+                ours[f"{at}mlp.W_gate"],
+                ours[f"{at}mlp.W_in"],
+            )
         for name in ("W_Q", "b_Q", "W_K", "b_K"):
             if (w := ours.get(f"{at}attn.{name}")) is not None:
                 w = w * (c.scale * c.d_head**0.5) if c.scale and name.endswith("Q") else w
-                ours[f"{at}attn.{name}"] = w[..., neighbours(c.d_head)] if c.positions == "rotary" else w
-    return {n: np.ascontiguousarray(ours.get(n, blank), np.float32) for n, blank in _blanks(c, cfg).items()}
+                ours[f"{at}attn.{name}"] = (
+                    w[..., neighbours(c.d_head)] if c.positions == "rotary" else w
+                )
+    return {
+        n: np.ascontiguousarray(ours.get(n, blank), np.float32)
+        for n, blank in _blanks(c, cfg).items()
+    }
 
 
 def _blanks(c: Config, cfg: Mapping[str, Any]) -> dict[str, Any]:
-    """Name -> what stands for it if a model has it not, for every array of theirs, in reading order."""
+    """Name -> what stands for it if a model has it not, for every array of theirs, in reading
+    order.
+    """
     gains = {"LN": (".w", ".b"), "RMS": (".w",)}.get(cfg["normalization_type"], ())
-    absent = {"q_norm", "k_norm", "b_gate"} | ({"b_in", "b_out"} if cfg["gated_mlp"] else {"W_gate"})
+    absent = {"q_norm", "k_norm", "b_gate"} | (
+        {"b_in", "b_out"} if cfg["gated_mlp"] else {"W_gate"}
+    )
     absent |= {"ln2", "mlp"} if cfg["attn_only"] else set()
     positions = "rotary" if c.positions == "rotary" else "learned"
     theirs = shapes(replace(c, tied=False, positions=positions, d_mlp=cfg["d_mlp"]))
-    kept = [n for n in theirs if not absent & {*n.split(".")} and (not _is_gain(n) or n.endswith(gains))]
+    kept = [
+        n for n in theirs if not absent & {*n.split(".")} and (not _is_gain(n) or n.endswith(gains))
+    ]
     return {n: (np.ones if n.endswith(".w") else np.zeros)(theirs[n]) for n in kept}
 
 
 def neighbours(d_head: int) -> Any:
-    """Where, in our order of a head's coordinates, those of theirs are: i and i + d_head/2 become neighbours."""
+    """Where, in our order of a head's coordinates, those of theirs are: i and i + d_head/2
+    become neighbours.
+    """
     n = d_head // 2
     pairs = np.stack([np.arange(n), np.arange(n, 2 * n)], axis=1).reshape(-1)
     return np.concatenate([pairs, np.arange(2 * n, d_head)])
@@ -220,30 +278,43 @@ def _is_gain(name: str) -> bool:
 
 
 # ── and back ───────────────────────────────────────────────────────────────────────────────────
-# Fields that change what a model computes and that our transformer has nothing for -> the value that means "not used".
+# Fields that change what a model computes and that our transformer has nothing for -> the value
+# that means "not used".
 UNKNOWN = {
-    "n_key_value_heads": None, "attn_scores_soft_cap": -1.0, "output_logits_soft_cap": -1.0, "final_rms": False,
-    "parallel_attn_mlp": False, "post_embedding_ln": False, "use_local_attn": False, "use_qk_norm": False,
-    "scale_attn_by_inverse_layer_idx": False, "num_experts": None, "rmsnorm_uses_offset": False, "rope_scaling": None,
-    "use_NTK_by_parts_rope": False, "use_yarn_rope": False, "use_normalization_before_and_after": False,
+    "n_key_value_heads": None, "attn_scores_soft_cap": -1.0, "output_logits_soft_cap": -1.0,
+    "final_rms": False,
+    "parallel_attn_mlp": False, "post_embedding_ln": False, "use_local_attn": False,
+    "use_qk_norm": False,
+    "scale_attn_by_inverse_layer_idx": False, "num_experts": None, "rmsnorm_uses_offset": False,
+    "rope_scaling": None,
+    "use_NTK_by_parts_rope": False, "use_yarn_rope": False,
+    "use_normalization_before_and_after": False,
 }  # fmt: skip
 ACTS = {name: name for name in ACTIVATIONS} | {"swish": "silu", "gelu_pytorch_tanh": "gelu_new"}
 BUFFERS = (".mask", ".IGNORE", ".rotary_sin", ".rotary_cos")
 # How the names of 4.x's arrays end -> how ours do; the first that fits.
-ENDS = {f".{x.lower()}.weight": f".W_{x}" for x in "QKVO"} | {f".{x.lower()}.bias": f".b_{x}" for x in "QKVO"}
+ENDS = {f".{x.lower()}.weight": f".W_{x}" for x in "QKVO"} | {
+    f".{x.lower()}.bias": f".b_{x}" for x in "QKVO"
+}
 ENDS |= {f".mlp.{x}.weight": f".mlp.W_{x}" for x in ("in", "out", "gate")}
 ENDS |= {f".mlp.{x}.bias": f".mlp.b_{x}" for x in ("in", "out", "gate")}
-ENDS |= {"pos_embed.weight": "pos_embed.W_pos", "unembed.weight": "unembed.W_U", "unembed.bias": "unembed.b_U"}
+ENDS |= {
+    "pos_embed.weight": "pos_embed.W_pos",
+    "unembed.weight": "unembed.W_U",
+    "unembed.bias": "unembed.b_U",
+}
 ENDS |= {"embed.weight": "embed.W_E", ".weight": ".w", ".bias": ".b"}
 
 
 def from_transformer_lens(
     source: Any, cfg: Any = None, vocabulary: Vocabulary | None = None, task: str = ""
 ) -> Model:
-    """A Model from a native `TransformerBridge`, a `HookedTransformer`, or a state dict and its cfg.
+    """A Model from a native `TransformerBridge`, a `HookedTransformer`, or a state dict and its
+    cfg.
 
-    Biases that are all 0, gains that are all 1 and positions that are all 0 are left out, and a head that equals the
-    embedding is tied: what went to TransformerLens comes back as it was, but for a folded scale.
+    Biases that are all 0, gains that are all 1 and positions that are all 0 are left out, and a
+    head that equals the embedding is tied: what went to TransformerLens comes back as it was, but
+    for a folded scale.
     """
     state = source if isinstance(source, Mapping) else source.state_dict()
     given = source.cfg if cfg is None else cfg
@@ -256,14 +327,22 @@ def from_transformer_lens(
     for i in range(c.n_layers):
         at = f"blocks.{i}."
         if f"{at}mlp.W_gate" in weights:
-            weights[f"{at}mlp.W_in"], weights[f"{at}mlp.W_gate"] = weights[f"{at}mlp.W_gate"], weights[f"{at}mlp.W_in"]
+            weights[f"{at}mlp.W_in"], weights[f"{at}mlp.W_gate"] = (
+                weights[f"{at}mlp.W_gate"],
+                weights[f"{at}mlp.W_in"],
+            )
         if c.positions == "rotary" and (native or given.get("rotary_adjacent_pairs")):
             back = np.argsort(neighbours(c.d_head))
-            weights |= {f"{at}attn.{n}": weights[f"{at}attn.{n}"][..., back] for n in ("W_Q", "b_Q", "W_K", "b_K")}
+            weights |= {
+                f"{at}attn.{n}": weights[f"{at}attn.{n}"][..., back]
+                for n in ("W_Q", "b_Q", "W_K", "b_K")
+            }
     kept = {n: w for n, w in weights.items() if not (n.split(".")[-1][0] == "b" and (w == 0).all())}
     kept = {n: w for n, w in kept.items() if not (n.endswith(".w") and (w == 1).all())}
     if odd := [n for n in kept if n.endswith(".mlp.b_in") and n.replace("b_in", "W_gate") in kept]:
-        raise GlassformerError(f"transformer-lens — {odd[0]}: in its gated MLP it is added where ours has no bias")
+        raise GlassformerError(
+            f"transformer-lens — {odd[0]}: in its gated MLP it is added where ours has no bias"
+        )
     if c.positions == "learned" and (kept["pos_embed.W_pos"] == 0).all():
         c = replace(c, positions="none")
         del kept["pos_embed.W_pos"]
@@ -282,9 +361,9 @@ def _renamed(c: Config, name: str, w: Any) -> tuple[str, Any]:
             break
     heads, last = (c.n_heads, c.d_head), name.split(".")[-1]
     if last in ("W_Q", "W_K", "W_V"):
-        w = w.reshape(*heads, c.d_model).swapaxes(1, 2)                        # H D K
+        w = w.reshape(*heads, c.d_model).swapaxes(1, 2)  # H D K
     elif last == "W_O":
-        w = w.T.reshape(*heads, c.d_model)                                     # H K D
+        w = w.T.reshape(*heads, c.d_model)  # H K D
     elif last in ("b_Q", "b_K", "b_V"):
         w = w.reshape(heads)
     elif last in ("W_in", "W_out", "W_gate", "W_U"):
@@ -300,13 +379,20 @@ def _config(given: Mapping[str, Any]) -> Config:
         return default if value is None else value
 
     def refuse(name: str, value: Any) -> None:
-        raise GlassformerError(f"transformer-lens — {name}={value!r}: glassformer's transformer has no such thing")
+        raise GlassformerError(
+            f"transformer-lens — {name}={value!r}: glassformer's transformer has no such thing"
+        )
 
     for name, unused in UNKNOWN.items():
         value = given.get(name, unused)
-        if value not in (None, unused, False, 0) and not (name == "n_key_value_heads" and value == given["n_heads"]):
+        if value not in (None, unused, False, 0) and not (
+            name == "n_key_value_heads" and value == given["n_heads"]
+        ):
             refuse(name, value)
-    norm, positions = str(given.get("normalization_type", "LN") or "none"), get("positional_embedding_type", "standard")
+    norm, positions = (
+        str(given.get("normalization_type", "LN") or "none"),
+        get("positional_embedding_type", "standard"),
+    )
     norms = {"LN": "layer", "LNPRE": "layer", "RMS": "rms", "RMSPRE": "rms", "NONE": "none"}
     act = str(get("act_fn", "relu"))
     if norm.upper() not in norms:
@@ -326,9 +412,13 @@ def _config(given: Mapping[str, Any]) -> Config:
     elif get("attn_scale", -1.0) > 0 and get("attn_scale") != d_head**0.5:
         scale = 1 / float(given["attn_scale"])
     return Config(
-        d_vocab=vocab, n_ctx=int(given["n_ctx"]), d_model=int(given["d_model"]), n_layers=int(given["n_layers"]),
-        n_heads=int(given["n_heads"]), d_head=d_head, d_mlp=0 if get("attn_only", False) else int(given["d_mlp"]),
-        norm=norms[norm.upper()], eps=float(get("eps", 1e-5)), activation=ACTS.get(act, "relu"), scale=scale,
-        positions="rotary" if positions == "rotary" else "learned", base=float(get("rotary_base", 10_000.0)),
+        d_vocab=vocab, n_ctx=int(given["n_ctx"]), d_model=int(given["d_model"]),
+        n_layers=int(given["n_layers"]),
+        n_heads=int(given["n_heads"]), d_head=d_head, d_mlp=0 if get("attn_only",
+        False) else int(given["d_mlp"]),
+        norm=norms[norm.upper()], eps=float(get("eps", 1e-5)), activation=ACTS.get(act, "relu"),
+        scale=scale,
+        positions="rotary" if positions == "rotary" else "learned", base=float(get("rotary_base",
+        10_000.0)),
         mask="causal" if get("attention_dir", "causal") == "causal" else "none",
     )  # fmt: skip

@@ -1,12 +1,13 @@
 """Every published figure of the sources, as a check that runs.
 
-A claim quotes what a source says, measures the same thing here, and records what was measured. The ledger holds
-if the measurement is what the record says, whether or not the source was right; `verdict` says which.
+A claim quotes what a source says, measures the same thing here, and records what was measured. The
+ledger holds if the measurement is what the record says, whether or not the source was right;
+`verdict` says which.
 
     @claim("booklet-2.4-parameters", where="section 2.4", says="72 parameters", verdict="holds", records=72)
     def parameters() -> int:
         return count(load("hello-world:variant=book")).total
-"""
+"""  # noqa: E501
 
 import importlib
 import pkgutil
@@ -18,7 +19,9 @@ from typing import TypeAlias
 from ..errors import GlassformerError
 
 Value: TypeAlias = int | float | str | bool
-Records: TypeAlias = Value | tuple[float, float]  # a value, or a range for what varies between machines
+Records: TypeAlias = (
+    Value | tuple[float, float]
+)  # a value, or a range for what varies between machines
 Measure: TypeAlias = Callable[[], Value]
 VERDICTS = ("holds", "roughly", "misleading", "wrong")
 
@@ -42,7 +45,9 @@ class Claim:
             low, high = self.records
             return not isinstance(measured, str) and low <= measured <= high
         if isinstance(self.records, float):
-            return not isinstance(measured, str) and abs(measured - self.records) <= 1e-6 * abs(self.records)
+            return not isinstance(measured, str) and abs(measured - self.records) <= 1e-6 * abs(
+                self.records
+            )
         return measured == self.records
 
     def to_json(self) -> dict[str, Records]:
@@ -53,9 +58,18 @@ LEDGER: dict[str, Claim] = {}
 
 
 def claim(
-    name: str, *, where: str, says: str, verdict: str, records: Records, note: str = "", slow: bool = False
+    name: str,
+    *,
+    where: str,
+    says: str,
+    verdict: str,
+    records: Records,
+    note: str = "",
+    slow: bool = False,
 ) -> Callable[[Measure], Measure]:
-    """Enters a measuring function into the ledger. Names start with the source: booklet-, book-, report-."""
+    """Enters a measuring function into the ledger. Names start with the source: booklet-,
+    book-, report-.
+    """
     assert verdict in VERDICTS, f"{name}: verdict must be one of {VERDICTS}"
 
     def decorate(measure: Measure) -> Measure:
@@ -75,13 +89,17 @@ def ledger() -> dict[str, Claim]:
 
 
 def select(names: list[str], slow: bool = False) -> list[Claim]:
-    """Claims whose names start so; without names, all. Slow ones only if asked for, or named in full."""
+    """Claims whose names start so; without names, all. Slow ones only if asked for, or named in
+    full.
+    """
     claims = [c for c in ledger().values() if slow or not c.slow or c.name in names]
     if not names:
         return claims
     chosen = {n: [c for c in claims if c.name.startswith(n)] for n in names}
     if missing := [n for n, found in chosen.items() if not found]:
-        raise GlassformerError(f"{missing[0]} — no claim of that name; `glassformer list claims` shows them")
+        raise GlassformerError(
+            f"{missing[0]} — no claim of that name; `glassformer list claims` shows them"
+        )
     return list(dict.fromkeys(c for found in chosen.values() for c in found))
 
 

@@ -26,18 +26,25 @@ if TYPE_CHECKING:
 def ablate_(
     task: TaskRef,
     recipe: RecipeName = "",
-    seeds: Annotated[int, typer.Option(min=1, max=limits.MEMBERS, help="seeds 0, 1, …, trained all at once")] = 3,
-    only: Annotated[str, typer.Option(help="names with commas between; the baseline is always trained")] = "",
+    seeds: Annotated[
+        int, typer.Option(min=1, max=limits.MEMBERS, help="seeds 0, 1, …, trained all at once")
+    ] = 3,
+    only: Annotated[
+        str, typer.Option(help="names with commas between; the baseline is always trained")
+    ] = "",
     settings: Settings = None,
-    folder: Annotated[Path | None, typer.Option("--out", help="DIR: a file for each result; done is done")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="DIR: a file for each result; done is done")
+    ] = None,
     figure: Annotated[Path | None, typer.Option(help="FILE.png, .svg or .pdf: a bar chart")] = None,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
     """Train with one thing taken away at a time: what breaks?
 
-    The ablations: baseline, no-positions, no-mask, one-layer, no-mlp, no-attention, no-residual, no-layer-norm,
-    no-weight-decay, most-first, heads-1, heads-2, heads-4, d-model-4, d-model-8, d-model-16, d-model-32.
+    The ablations: baseline, no-positions, no-mask, one-layer, no-mlp, no-attention, no-residual,
+    no-layer-norm, no-weight-decay, most-first, heads-1, heads-2, heads-4, d-model-4, d-model-8,
+    d-model-16, d-model-32.
 
     Recipes with a large budget take hours: --set steps=2000 gives all of them a smaller one.
     """
@@ -56,17 +63,22 @@ def ablate_(
         check_writable(make_folder(folder) / "baseline.json")
     try:
         with alone(folder and folder / "ablations"):
-            results = _watch(ablate(goal, chosen, range(seeds), names, folder, threads), len(cases), chosen.steps)
+            results = _watch(
+                ablate(goal, chosen, range(seeds), names, folder, threads), len(cases), chosen.steps
+            )
     except KeyboardInterrupt:
         hint = f"; the same command goes on with what {folder} does not have" if folder else ""
         raise Interrupted(f"interrupted{hint}") from None
-    title = f"{goal.ref}, recipe {chosen.name}, " + (f"seeds 0 to {seeds - 1}" if seeds > 1 else "seed 0")
+    title = f"{goal.ref}, recipe {chosen.name}, " + (
+        f"seeds 0 to {seeds - 1}" if seeds > 1 else "seed 0"
+    )
     if figure:
         _draw(results, figure, title)
     if as_json:
         print_json({
             "task": goal.ref, "recipe": chosen.to_json(), "seeds": list(range(seeds)),
-            "ablations": [_row(r) for r in results], "skipped": [{"name": s.name, "why": s.why} for s in skipped],
+            "ablations": [_row(r) for r in results], "skipped": [{"name": s.name,
+            "why": s.why} for s in skipped],
             "out": str(folder) if folder else None, "figure": str(figure) if figure else None,
         })  # fmt: skip
         return
@@ -82,7 +94,12 @@ def ablate_(
 def _watch(progress: "Iterator[Progress]", n: int, steps: int) -> "list[Result]":
     """Takes all that happens, and on a terminal shows it; the results at the end."""
     results = []
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[at]}"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[at]}"),
+        TimeElapsedColumn(),
+    )
     with Bar(*columns, console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
         line = bar.add_task("", total=n * steps, at="")
         for p in progress:
@@ -100,7 +117,9 @@ def _draw(results: "Sequence[Result]", figure: Path, title: str) -> None:
     from ..show.style import save
 
     lines = [line for r in results for line in r.lines()]
-    paler = [r.lines()[0][0] for r in results if r.forced]  # what a model says that has the answer before its eyes
+    paler = [
+        r.lines()[0][0] for r in results if r.forced
+    ]  # what a model says that has the answer before its eyes
     save(bar_chart(lines, title, paler=paler), figure)
 
 
@@ -125,5 +144,6 @@ def _row(result: "Result") -> dict[str, Any]:
     return {
         "name": found["name"], "expected": result.case.ablation.help, "task": found["task"],
         "changed": {**result.case.ablation.change, **result.case.ablation.options},
-        "accuracy": summary(result.accuracy), "forced": summary(result.forced), "runs": found["runs"],
+        "accuracy": summary(result.accuracy), "forced": summary(result.forced),
+        "runs": found["runs"],
     }  # fmt: skip

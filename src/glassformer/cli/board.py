@@ -19,8 +19,10 @@ WORDS = {
 }  # fmt: skip
 ENDED = {  # the means by which nothing of a submission is left
     "namespace": "it and all that it started ended with a namespace of their own",
-    "descendants": "it and all its descendants were ended (this system gave them no namespace of their own)",
-    "group": "it and its process group were ended: on this system a process that left the group got away",
+    "descendants": "it and all its descendants were ended (this system gave them no namespace of "
+    "their own)",
+    "group": "it and its process group were ended: on this system a process that left the group "
+    "got away",
 }
 
 
@@ -30,7 +32,9 @@ def board_(
     task: TaskName = "",
     dtype: Dtype = "",
     keep: Keep = 10,
-    trust: Annotated[bool, typer.Option("--trust", help="run the code of a submission file, with limits")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="run the code of a submission file, with limits")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """The AdderBoard's test: ten edge cases and 10,000 pairs of ten digits, always the same.
@@ -60,7 +64,12 @@ def _watch(events: Iterable[Progress | BoardVerdict]) -> BoardVerdict:
         for event in events:
             if isinstance(event, BoardVerdict):
                 return event
-            bar.update(line, total=event.todo, completed=event.done, description=f"adding, {event.wrong:,} wrong")
+            bar.update(
+                line,
+                total=event.todo,
+                completed=event.done,
+                description=f"adding, {event.wrong:,} wrong",
+            )
     raise AssertionError("a protocol ends with a verdict")
 
 
@@ -69,7 +78,9 @@ def _show(ref: str, v: BoardVerdict) -> None:
     out.print(f"{ref}{how}: ", end="", soft_wrap=True)
     out.print("qualifies" if v.qualifies else "does not qualify", style="bold", end="")
     need = f"{100 * THRESHOLD:g} % needed"
-    out.print(f", {_percent(v)} right ({need}); {v.edges} edge cases, {v.pairs} pairs", soft_wrap=True)
+    out.print(
+        f", {_percent(v)} right ({need}); {v.edges} edge cases, {v.pairs} pairs", soft_wrap=True
+    )
     for c in v.counterexamples:
         out.print(f"  {c['a']}+{c['b']} → {c['got']}, expected {c['expected']}", soft_wrap=True)
     if v.counts:
@@ -82,17 +93,26 @@ def _show(ref: str, v: BoardVerdict) -> None:
 
 def _show_submission(s: Mapping[str, Any]) -> None:
     says = {str(k): str(x) for k, x in s.get("metadata", {}).items()}
-    out.print(f"  as it says of itself (not checked): {says.pop('params', '?')} parameters", soft_wrap=True)
+    out.print(
+        f"  as it says of itself (not checked): {says.pop('params', '?')} parameters",
+        soft_wrap=True,
+    )
     for name, text in says.items():
         out.print(f"    {name}: {text}", soft_wrap=True)
     if "parameters" in s:
         held = f"{s['parameters']:,} numbers in parameters and {s.get('buffers', 0):,} in buffers"
-        out.print(f"  as it says when its module is counted in its own process: {held}", soft_wrap=True)
+        out.print(
+            f"  as it says when its module is counted in its own process: {held}", soft_wrap=True
+        )
     if missing := [means for name, means in WORDS.items() if name not in s["limited"]]:
         out.print(f"  this system has no limits on: {', '.join(missing)}")
-    net = "had a network, which this system could not take away" if s["network"] else "had no network"
+    net = (
+        "had a network, which this system could not take away" if s["network"] else "had no network"
+    )
     out.print(f"  it {net}; {ENDED.get(s['ended'], ENDED['group'])}", soft_wrap=True)
-    out.print("  whether a transformer did the adding is for you to see in its text", soft_wrap=True)
+    out.print(
+        "  whether a transformer did the adding is for you to see in its text", soft_wrap=True
+    )
 
 
 def _percent(v: BoardVerdict) -> str:

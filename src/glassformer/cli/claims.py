@@ -10,7 +10,9 @@ from .common import Json, app, out, print_json, progress
 
 @app.command("claims")
 def claims_(
-    names: Annotated[list[str] | None, typer.Argument(help="names, or how names start; default: all")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="names, or how names start; default: all")
+    ] = None,
     slow: Annotated[bool, typer.Option(help="also those that take minutes")] = False,
     as_json: Json = False,
 ) -> None:
@@ -27,6 +29,12 @@ def claims_(
             mark = "" if c.matches(m) else f"  ≠ record {as_text(c.records)}"
             out.print(f"{c.name}  {c.verdict}", style="bold")
             out.print(f"    {c.where} says: {c.says}", soft_wrap=True)
-            out.print(f"    measured: {as_text(m)}{mark}" + (f" ({c.note})" if c.note else ""), soft_wrap=True)
-        out.print(f"{len(measured)} claim{'s' * (len(measured) != 1)} measured, {differ} differ from the record")
+            out.print(
+                f"    measured: {as_text(m)}{mark}" + (f" ({c.note})" if c.note else ""),
+                soft_wrap=True,
+            )
+        out.print(
+            f"{len(measured)} claim{'s' * (len(measured) != 1)} measured, {differ} differ from the "
+            f"record"
+        )
     raise typer.Exit(1 if differ else 0)

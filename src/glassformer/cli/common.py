@@ -1,7 +1,8 @@
 """What commands share: the app, the options that several have, the consoles, bars, tables and JSON.
 
-Tokens, names and messages come from files of anyone, and may hold what moves the cursor or turns text around. All that
-is printed goes through `out`, `err`, `say` or `print_json`, which show such characters (\\x1b) and never send them.
+Tokens, names and messages come from files of anyone, and may hold what moves the cursor or turns
+text around. All that is printed goes through `out`, `err`, `say` or `print_json`, which show such
+characters (\\x1b) and never send them.
 """
 
 import json
@@ -25,8 +26,11 @@ from ..errors import GlassformerError
 from ..tasks.base import Task
 
 NARROW = 20  # columns; a terminal that claims fewer is not believed
-# Control characters but for the ends of lines and tabs, what turns text around, and halves of characters.
-UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+# Control characters but for the ends of lines and tabs, what turns text around, and halves of
+# characters.
+UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
 
 
 def visible(text: str) -> str:
@@ -50,12 +54,16 @@ class SafeConsole(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
         for segment in super().render(renderable, options):  # what did not come as a string
             yield segment if segment.control else segment._replace(text=visible(segment.text))
 
     def forget(self) -> None:
-        """Drops what could not be written, or it would be tried again with whatever is printed next."""
+        """Drops what could not be written, or it would be tried again with whatever is printed
+        next.
+        """
         with suppress(OSError, ValueError):
             self.begin_capture()
             self.end_capture()
@@ -71,9 +79,13 @@ app = typer.Typer(
 out = SafeConsole(width=None if sys.stdout and sys.stdout.isatty() else 120)
 err = SafeConsole(stderr=True)
 
-Ref = Annotated[str, typer.Argument(help="a program with options (addition:digits=3), x.safetensors or x.taotp")]
+Ref = Annotated[
+    str, typer.Argument(help="a program with options (addition:digits=3), x.safetensors or x.taotp")
+]
 Seed = Annotated[int, typer.Option(min=0, max=limits.SEED, help="of sampling")]
-TaskName = Annotated[str, typer.Option("--task", help="what is right; by default the model's own task")]
+TaskName = Annotated[
+    str, typer.Option("--task", help="what is right; by default the model's own task")
+]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout and nothing else")]
 
 
@@ -85,7 +97,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="the version")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="the version")
+    ] = False,
 ) -> None:
     """Options of the whole command line, before the name of a command."""
 
@@ -108,7 +122,9 @@ def sample_rows(task: Task, n: int, seed: int) -> Any:
 def table_of(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for c in columns:
-        table.add_column(c, overflow="fold", justify="right" if c == "" else "left", no_wrap=c == "claim")
+        table.add_column(
+            c, overflow="fold", justify="right" if c == "" else "left", no_wrap=c == "claim"
+        )
     for row in rows:
         table.add_row(*row)
     return table
@@ -131,7 +147,9 @@ def print_json(value: object) -> None:
 
 def json_file(value: object) -> bytes:
     """JSON for a file that people read too."""
-    return (json.dumps(value, ensure_ascii=False, indent=1, default=float) + "\n").encode(errors="backslashreplace")
+    return (json.dumps(value, ensure_ascii=False, indent=1, default=float) + "\n").encode(
+        errors="backslashreplace"
+    )
 
 
 def progress(*columns: ProgressColumn) -> Progress:
@@ -141,6 +159,8 @@ def progress(*columns: ProgressColumn) -> Progress:
 
 @contextmanager
 def status() -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done, where there is a terminal: `with status() as say: say("drawing")`."""
+    """A line that says what is being done, where there is a terminal: `with status() as say:
+    say("drawing")`.
+    """
     with err.status("", spinner="line") as shown:
         yield lambda text: shown.update(Text(text))  # a name in it may look like markup

@@ -14,7 +14,9 @@ from .common import Json, Ref, Seed, app, out, print_json, progress, sample_rows
 def compare_(
     a: Ref,
     b: Ref,
-    task: Annotated[str, typer.Option(help="what is right; by default the task that both are for")] = "",
+    task: Annotated[
+        str, typer.Option(help="what is right; by default the task that both are for")
+    ] = "",
     sample: Annotated[
         int | None, typer.Option(min=1, max=limits.ROWS, help="compare on so many inputs at random")
     ] = None,
@@ -22,7 +24,8 @@ def compare_(
     figure: Annotated[Path | None, typer.Option(help="FILE.png, .svg or .pdf")] = None,
     as_json: Json = False,
 ) -> None:
-    """Two models of one task side by side: outputs, margins, attention, what each foretells of the other.
+    """Two models of one task side by side: outputs, margins, attention, what each foretells of the
+    other.
 
     Exit status 1 if their outputs differ anywhere.
     """
@@ -37,10 +40,13 @@ def compare_(
     with progress() as bar:
         line = bar.add_task("comparing", total=None)
         found = compare(first, second, chosen, rows, names=(a, b), seed=seed,
-                        progress=lambda done, todo: bar.update(line, completed=done, total=todo))  # fmt: skip
+                        progress=lambda done, todo: bar.update(line, completed=done,
+                        total=todo))  # fmt: skip
     if figure is not None:
         from ..show.interventions import comparison
 
         save(comparison(found), figure)
-    print_json({"a": a, "b": b, **found.to_json()}) if as_json else out.print(str(found), soft_wrap=True)
+    print_json({"a": a, "b": b, **found.to_json()}) if as_json else out.print(
+        str(found), soft_wrap=True
+    )
     raise typer.Exit(1 if found.differ else 0)

@@ -9,7 +9,8 @@ MEANING = {
     "nonzero": "of these, not 0",
     "unique": "numbers that the weights are made from",
     "distinct": "different values",
-    "strict": "of the numbers it is made from, different ones other than 0 and ±1; constants included",
+    "strict": "of the numbers it is made from, different ones other than 0 and ±1; constants "
+    "included",
     "bits": "to write the numbers it is made from down exactly",
     "embedding": "in the token, position and output embeddings",
     "nonzero_embedding": "of these, not 0",
@@ -24,5 +25,9 @@ def count_(ref: Ref, as_json: Json = False) -> None:
     counted = count(model)
     if as_json:
         return print_json({"ref": ref, **counted.to_json()})
-    out.print(table_of(("count", "", "means"), [(w, f"{getattr(counted, w):,}", MEANING[w]) for w in WAYS]))
+    out.print(
+        table_of(
+            ("count", "", "means"), [(w, f"{getattr(counted, w):,}", MEANING[w]) for w in WAYS]
+        )
+    )
     say(model)

@@ -16,13 +16,24 @@ from .common import Json, Ref, app, json_file, out, print_json
 def disguise_(
     ref: Ref,
     path: Annotated[Path, typer.Option("--out", help="FILE.safetensors: the copy")],
-    key_path: Annotated[Path, typer.Option("--key", help="FILE.json: how to undo it, for who scores")],
-    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of basis, order and noise")] = 0,
+    key_path: Annotated[
+        Path, typer.Option("--key", help="FILE.json: how to undo it, for who scores")
+    ],
+    seed: Annotated[
+        int, typer.Option(min=0, max=limits.SEED, help="of basis, order and noise")
+    ] = 0,
     noise: Annotated[
-        float, typer.Option(min=0, max=limits.NOISE, help="on every weight, as a share of its array's RMS")
+        float,
+        typer.Option(
+            min=0, max=limits.NOISE, help="on every weight, as a share of its array's RMS"
+        ),
     ] = 0.0,
-    rotate: Annotated[bool, typer.Option(help="write the stream in a random orthogonal basis")] = True,
-    shuffle: Annotated[bool, typer.Option(help="permute heads and neurons; coordinates too, if not rotated")] = True,
+    rotate: Annotated[
+        bool, typer.Option(help="write the stream in a random orthogonal basis")
+    ] = True,
+    shuffle: Annotated[
+        bool, typer.Option(help="permute heads and neurons; coordinates too, if not rotated")
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """A copy that computes the same, without names and in another basis, and the key to it."""
@@ -38,7 +49,8 @@ def disguise_(
     copy, key = disguise(model, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
     write_together({path: checkpoint.to_bytes(copy), key_path: json_file(key.to_json())})
     report = {
-        "ref": ref, "out": str(path), "key": str(key_path), "seed": seed, "noise": noise, "checked": key.checked,
+        "ref": ref, "out": str(path), "key": str(key_path), "seed": seed, "noise": noise,
+        "checked": key.checked,
         "changed": key.changed, "difference": key.difference, "changes": key.changes,
     }  # fmt: skip
     if as_json:

@@ -1,6 +1,8 @@
-"""The `glassformer` command: finds the commands in this folder, runs one, and sees that it ends well.
+"""The `glassformer` command: finds the commands in this folder, runs one, and sees that it ends
+well.
 
-Whatever is raised becomes a line and a status, and what was printed has arrived or it is said that it has not.
+Whatever is raised becomes a line and a status, and what was printed has arrived or it is said that
+it has not.
 """
 
 import contextlib
@@ -25,23 +27,33 @@ for _module in pkgutil.iter_modules([os.path.dirname(__file__)]):
     importlib.import_module(f"{__package__}.{_module.name}")  # which registers its command
 
 ORDER = (  # of commands in --help; others come after these
-    "train", "ablate", "export", "inspect", "compare", "list", "run", "explain", "count", "claims", "tour", "prove",
+    "train", "ablate", "export", "inspect", "compare", "list", "run", "explain", "count", "claims",
+    "tour", "prove",
     "report", "sweep", "truth", "disguise", "verify", "recheck", "board",
 )  # fmt: skip
 app.registered_commands.sort(key=lambda c: ORDER.index(c.name) if c.name in ORDER else len(ORDER))
 
-MOVED = {"--recheck": "recheck REF VERDICT", "--protocol": "board REF", "--trust": "board FILE.py --trust"}  # of verify
+MOVED = {
+    "--recheck": "recheck REF VERDICT",
+    "--protocol": "board REF",
+    "--trust": "board FILE.py --trust",
+}  # of verify
 WORD, MESSAGE = 200, 1_500  # characters of a word and of a message that are shown
 EXTRAS = {  # module: the library's name, and the extra of this package that installs it
-    "torch": ("PyTorch", "torch"), "matplotlib": ("Matplotlib", "figures"), "plotly": ("Plotly", "report"),
-    "transformers": ("transformers", "gpt2"), "tokenizers": ("tokenizers", "gpt2"), "onnx": ("ONNX", "onnx"),
-    "transformer_lens": ("TransformerLens", "transformer-lens"), "onnxruntime": ("ONNX Runtime", "onnx"),
+    "torch": ("PyTorch", "torch"), "matplotlib": ("Matplotlib", "figures"), "plotly": ("Plotly",
+    "report"),
+    "transformers": ("transformers", "gpt2"), "tokenizers": ("tokenizers", "gpt2"), "onnx": ("ONNX",
+    "onnx"),
+    "transformer_lens": ("TransformerLens", "transformer-lens"), "onnxruntime": ("ONNX Runtime",
+    "onnx"),
     "distributed": ("Dask", "cluster"),
 }  # fmt: skip
 
 
 def main() -> None:
-    """The `glassformer` command. Whatever was typed wrong or went wrong ends in one line and status 2."""
+    """The `glassformer` command. Whatever was typed wrong or went wrong ends in one line and
+    status 2.
+    """
     _open_streams()
     with _polite_kills():
         status = _flushed(_status(sys.argv[1:] or ["--help"]))
@@ -52,7 +64,10 @@ def _status(words: list[str]) -> int:
     """Runs a command. What it raises becomes a line and a status."""
     command = typer.main.get_command(app)
     try:
-        with command.make_context("glassformer", words) as context, np.errstate(all="ignore"):  # figures say so
+        with (
+            command.make_context("glassformer", words) as context,
+            np.errstate(all="ignore"),
+        ):  # figures say so
             command.invoke(context)
         return 0
     except typer.Exit as e:
@@ -75,11 +90,20 @@ def _status(words: list[str]) -> int:
         if hasattr(e, "format_message"):  # a usage error of the command line library
             option = getattr(e, "option_name", "")
             if words[0] == "verify" and option in MOVED:
-                return _fail(f"verify {option} — is a command of its own: glassformer {MOVED[option]}")
+                return _fail(
+                    f"verify {option} — is a command of its own: glassformer {MOVED[option]}"
+                )
             return _fail(e.format_message())
-        if isinstance(e, ModuleNotFoundError) and (known := EXTRAS.get((e.name or "").partition(".")[0])):
-            return _fail(f"this needs {known[0]}, which is not installed: pip install 'glassformer[{known[1]}]'")
-        if "can't allocate memory" in str(e) or type(e).__name__ == "OutOfMemoryError":  # as PyTorch says it
+        if isinstance(e, ModuleNotFoundError) and (
+            known := EXTRAS.get((e.name or "").partition(".")[0])
+        ):
+            return _fail(
+                f"this needs {known[0]}, which is not installed: pip install "
+                f"'glassformer[{known[1]}]'"
+            )
+        if (
+            "can't allocate memory" in str(e) or type(e).__name__ == "OutOfMemoryError"
+        ):  # as PyTorch says it
             return _fail("not enough memory for this", shown=e)
         what = f"a defect of glassformer: {type(e).__name__}: {e}; GLASSFORMER_DEBUG=1 shows where"
         return _fail(f"{words[0]} — failed ({what})", shown=e)
@@ -87,8 +111,12 @@ def _status(words: list[str]) -> int:
 
 def _fail(message: str, status: int = 2, shown: BaseException | None = None) -> int:
     """Says what is wrong in one line."""
-    text = "; ".join(" ".join(line.split()) for line in visible(message).split("\n") if line.strip())
-    text = re.sub(rf"\S{{{WORD + 1},}}", lambda word: f"{word[0][: WORD // 2]}…{word[0][-WORD // 4 :]}", text)
+    text = "; ".join(
+        " ".join(line.split()) for line in visible(message).split("\n") if line.strip()
+    )
+    text = re.sub(
+        rf"\S{{{WORD + 1},}}", lambda word: f"{word[0][: WORD // 2]}…{word[0][-WORD // 4 :]}", text
+    )
     text = text if len(text) <= MESSAGE else text[:MESSAGE] + "…"
     try:
         if shown and os.environ.get("GLASSFORMER_DEBUG"):
@@ -105,7 +133,9 @@ _signal: int = signal.SIGINT  # which one has ended a command that says it was i
 
 @contextlib.contextmanager
 def _polite_kills() -> Iterator[None]:
-    """Within it, a polite kill ends a command as Ctrl-C does: what is begun is cleaned up, journals are written."""
+    """Within it, a polite kill ends a command as Ctrl-C does: what is begun is cleaned up,
+    journals are written.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         global _signal
@@ -128,16 +158,22 @@ def _polite_kills() -> Iterator[None]:
 
 
 def _open_streams() -> None:
-    """A stream that was closed from the start leads nowhere, and one that cannot say a character says its number."""
+    """A stream that was closed from the start leads nowhere, and one that cannot say a
+    character says its number.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: else a file of ours might get it
+            os.open(
+                os.devnull, os.O_RDWR
+            )  # takes the lowest free number: else a file of ours might get it
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError, OSError):  # a stand-in, or one that is broken: found out soon enough
+        with contextlib.suppress(
+            AttributeError, OSError
+        ):  # a stand-in, or one that is broken: found out soon enough
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
@@ -149,7 +185,9 @@ def _flushed(status: int) -> int:
         return _hang_up()
     except (OSError, ValueError) as e:
         _forget_output()
-        return status if status == 2 else _fail(f"output — cannot be written: {records.why(e)}")  # said already, or now
+        return (
+            status if status == 2 else _fail(f"output — cannot be written: {records.why(e)}")
+        )  # said already, or now
     return status
 
 
@@ -159,7 +197,9 @@ def _hang_up() -> int:
 
 
 def _forget_output() -> None:
-    """What is left to be printed would fail again when Python ends, with words and a status of its own."""
+    """What is left to be printed would fail again when Python ends, with words and a status of
+    its own.
+    """
     out.forget()
     stream = sys.__stdout__
     if stream and sys.stdout is stream:  # and not a stand-in that someone else looks after

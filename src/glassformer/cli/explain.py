@@ -12,7 +12,9 @@ from .common import Json, Ref, app, out, print_json
 
 @app.command("explain")
 def explain_(
-    ref: Ref, text: Annotated[str, typer.Argument(help="what the model has read")] = "", as_json: Json = False
+    ref: Ref,
+    text: Annotated[str, typer.Argument(help="what the model has read")] = "",
+    as_json: Json = False,
 ) -> None:
     """Why the next token wins: by head, slot and neuron name."""
     model = refs.load(ref)

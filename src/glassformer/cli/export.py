@@ -14,24 +14,35 @@ from .common import Json, Ref, app, out, print_json
 @app.command("export")
 def export_(
     ref: Ref,
-    to: Annotated[str, typer.Option(help="safetensors, taotp, gpt2, torch, transformer-lens, onnx, adderboard")],
+    to: Annotated[
+        str,
+        typer.Option(help="safetensors, taotp, gpt2, torch, transformer-lens, onnx, adderboard"),
+    ],
     path: Annotated[Path, typer.Option("--out", help="the file or folder to write")],
-    tolerance: Annotated[float, typer.Option(min=0, help="how far logits may be off, relative to the largest")] = 1e-4,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="how far logits may be off, relative to the largest")
+    ] = 1e-4,
     as_json: Json = False,
 ) -> None:
-    """Write a model to a file: a checkpoint, text to read and change by hand, or what other libraries read.
+    """Write a model to a file: a checkpoint, text to read and change by hand, or what other
+    libraries read.
 
-    gpt2 is a folder for transformers, torch a Python file. For other libraries, the library itself reads back what was
-    written and must find the same: the largest difference is said. What cannot be carried is refused, with the reason.
+    gpt2 is a folder for transformers, torch a Python file. For other libraries, the library itself
+    reads back what was written and must find the same: the largest difference is said. What cannot
+    be carried is refused, with the reason.
     """
     from .. import bridges
 
     limits.finite("--tolerance", tolerance)
-    check_writable(None if path.is_dir() else path, ref)  # a folder is replaced if it is one of ours
+    check_writable(
+        None if path.is_dir() else path, ref
+    )  # a folder is replaced if it is one of ours
     if to in bridges.names():
         return _cross(ref, to, path, tolerance, as_json)
     if to not in ("safetensors", "taotp"):
-        raise GlassformerError(f"--to {to} — expected safetensors or taotp; or a bridge: {', '.join(bridges.names())}")
+        raise GlassformerError(
+            f"--to {to} — expected safetensors or taotp; or a bridge: {', '.join(bridges.names())}"
+        )
     from .. import checkpoint, taotp
 
     model = refs.load(ref)
@@ -39,7 +50,9 @@ def export_(
         checkpoint.save(model, path)
     else:
         write_atomically(path, taotp.write(model).encode(errors="backslashreplace"))
-    print_json({"ref": ref, "out": str(path), "bytes": path.stat().st_size}) if as_json else out.print(f"wrote {path}")
+    print_json(
+        {"ref": ref, "out": str(path), "bytes": path.stat().st_size}
+    ) if as_json else out.print(f"wrote {path}")
 
 
 def _cross(ref: str, to: str, path: Path, tolerance: float, as_json: bool) -> None:

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 @app.command("inspect")
 def inspect_(
     ref: Ref,
-    folder: Annotated[Path | None, typer.Option("--out", help="DIR: inspection.json and the figures go there")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="DIR: inspection.json and the figures go there")
+    ] = None,
     task: TaskName = "",
     text: Annotated[str, typer.Option("--input", help="what views of a single input show")] = "",
     inputs: Annotated[
-        int | None, typer.Option(min=1, max=limits.INPUTS, help="look at so many inputs; by default 10,000")
+        int | None,
+        typer.Option(min=1, max=limits.INPUTS, help="look at so many inputs; by default 10,000"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of these inputs")] = 0,
     only: Annotated[str, typer.Option(help="views with commas between: heads,ablations")] = "",
@@ -32,8 +35,8 @@ def inspect_(
 ) -> None:
     """Look inside: attention, heads, embeddings, ranks, logit lens, ablations, patching, spectra.
 
-    Prints the gist; --out DIR keeps everything: figures, and all numbers as JSON. Views that make no sense for the
-    model are left out, and it says why.
+    Prints the gist; --out DIR keeps everything: figures, and all numbers as JSON. Views that make
+    no sense for the model are left out, and it says why.
     """
     from ..lens.inspect import inspect
     from ..show.style import KINDS, check_path
@@ -58,7 +61,10 @@ def inspect_(
     if as_json:
         return print_json(told)
     s = found.subject
-    out.print(f"{ref} on {s.task.ref}: {len(s.rows):,} inputs; one of them is {' '.join(s.words)}\n", soft_wrap=True)
+    out.print(
+        f"{ref} on {s.task.ref}: {len(s.rows):,} inputs; one of them is {' '.join(s.words)}\n",
+        soft_wrap=True,
+    )
     out.print(str(found), soft_wrap=True)
     if folder is not None:
         out.print(f"\nwrote {folder}: inspection.json and {drawn} figures")

@@ -17,10 +17,14 @@ WHAT = listed(("programs", "tasks", "recipes", "blueprints", "trained", "claims"
 @app.command("list")
 def list_(
     what: Annotated[str, typer.Argument(help=WHAT)] = "programs",
-    ref: Annotated[str, typer.Argument(help="for hooks: the model; for recipes: just this one")] = "",
+    ref: Annotated[
+        str, typer.Argument(help="for hooks: the model; for recipes: just this one")
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """What there is: programs, tasks and blueprints with their options, recipes, trained models, claims, hook names."""
+    """What there is: programs, tasks and blueprints with their options, recipes, trained
+    models, claims, hook names.
+    """
     if what in REGISTERED:
         entries = [entry for _, entry in sorted(registry.entries(what[:-1]).items())]
         print_json({what: [e.to_json() for e in entries]}) if as_json else _show_options(entries)

@@ -20,12 +20,21 @@ def prove_(
     task: TaskName = "",
     method: Annotated[
         Literal["auto", "certificate", "enumeration"],
-        typer.Option(help="enumeration runs every row; certificate bounds all cases of a one-layer adder"),
+        typer.Option(
+            help="enumeration runs every row; certificate bounds all cases of a one-layer adder"
+        ),
     ] = "auto",
-    path: Annotated[Path | None, typer.Option("--out", help="FILE.json: write the certificate")] = None,
-    certificate: Annotated[Path | None, typer.Option("--check", help="FILE.json: only check this certificate")] = None,
+    path: Annotated[
+        Path | None, typer.Option("--out", help="FILE.json: write the certificate")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--check", help="FILE.json: only check this certificate")
+    ] = None,
     second: Annotated[
-        bool, typer.Option("--second", help="ask the second checker too, which shares no code with the first")
+        bool,
+        typer.Option(
+            "--second", help="ask the second checker too, which shares no code with the first"
+        ),
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="of the search for a counterexample")] = 0,
     as_json: Json = False,
@@ -34,25 +43,33 @@ def prove_(
     if second:
         method = "certificate" if method == "auto" else method
         if method == "enumeration":
-            raise GlassformerError("--second — checks certificates; leave out --method enumeration, which has none")
+            raise GlassformerError(
+                "--second — checks certificates; leave out --method enumeration, which has none"
+            )
         from ..proof.second import available
 
         available()
     model = refs.load(ref)
     chosen = refs.load_task(task or model)
     if certificate and path:
-        raise GlassformerError("--check and --out — one or the other: checking writes no certificate")
+        raise GlassformerError(
+            "--check and --out — one or the other: checking writes no certificate"
+        )
     if certificate:
         found = records.read_json(certificate, "not a certificate that prove --out wrote")
         try:
             checked = check_certificate(model, chosen, found)
         except GlassformerError as e:
-            raise GlassformerError(f"{certificate} — {e}" if str(e).startswith("certificate") else str(e)) from None
+            raise GlassformerError(
+                f"{certificate} — {e}" if str(e).startswith("certificate") else str(e)
+            ) from None
         if checked.holds:
             stand_by(model, chosen, seed)
         again = _again(model, chosen, found) if second else None
         if as_json:
-            print_json({"ref": ref, **_told(checked), **({"second": _told(again)} if again else {})})
+            print_json(
+                {"ref": ref, **_told(checked), **({"second": _told(again)} if again else {})}
+            )
         else:
             _say("the certificate", checked)
             _say("the second checker: it", again)
@@ -68,8 +85,13 @@ def prove_(
         _show(ref, proof)
         _say("the second checker: it", again)
         if path:
-            why = "every row was run; --method certificate makes one" if proof.holds else proof.result
-            out.print(f"wrote {path}" if proof.certificate else f"no certificate to write: {why}", soft_wrap=True)
+            why = (
+                "every row was run; --method certificate makes one" if proof.holds else proof.result
+            )
+            out.print(
+                f"wrote {path}" if proof.certificate else f"no certificate to write: {why}",
+                soft_wrap=True,
+            )
     raise typer.Exit(0 if proof.holds and (again is None or again.holds) else 1)
 
 
@@ -86,7 +108,10 @@ def _told(checked: Checked) -> dict[str, Any]:
 def _say(who: str, checked: Checked | None) -> None:
     if checked and checked.holds:
         less = f"; {checked.reason}" if checked.reason else ""
-        out.print(f"{who} holds: {checked.cases:,} cases, margin {checked.margin:.4g}{less}", soft_wrap=True)
+        out.print(
+            f"{who} holds: {checked.cases:,} cases, margin {checked.margin:.4g}{less}",
+            soft_wrap=True,
+        )
     elif checked:
         out.print(f"{who} does not hold: {checked.reason}", soft_wrap=True)
 
@@ -98,6 +123,7 @@ def _show(ref: str, proof: Proof) -> None:
         out.print(f", {proof.cases:,} cases, margin {proof.margin:.4g}", end="")
     out.print(f" in {proof.dtype}: {proof.reason}", soft_wrap=True)
     if (shown := proof.counterexample) and shown["input"] not in proof.reason:
-        out.print(f"  {shown['input']} → {shown['got']}, expected {shown['expected']}", soft_wrap=True)
+        out.print(
+            f"  {shown['input']} → {shown['got']}, expected {shown['expected']}", soft_wrap=True
+        )
     out.print(f"model {proof.model}", soft_wrap=True)
-

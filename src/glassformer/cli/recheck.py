@@ -42,15 +42,20 @@ def recheck_(
     else:
         show(ref, chosen, found)
         for d in differences:
-            out.print(f"  {d['what']}: {verdict} says {_brief(d['saved'])}, found {_brief(d['found'])}")
-        out.print(f"{verdict} is " + ("NOT confirmed" if differences else "confirmed"), style="bold")
+            out.print(
+                f"  {d['what']}: {verdict} says {_brief(d['saved'])}, found {_brief(d['found'])}"
+            )
+        out.print(
+            f"{verdict} is " + ("NOT confirmed" if differences else "confirmed"), style="bold"
+        )
     raise typer.Exit(0 if found.holds and not differences else 1)
 
 
 def _same_model_and_task(saved: Verdict, path: Path, ref: str, model: Model, task: str) -> Task:
     if saved.model != digest(model):
         raise GlassformerError(
-            f"{path} — is about another model: {saved.model[:12]}…, but {ref} is {digest(model)[:12]}…"
+            f"{path} — is about another model: {saved.model[:12]}…, but {ref} is "
+            f"{digest(model)[:12]}…"
         )
     chosen = refs.load_task(task or saved.task)
     if chosen.ref != saved.task:

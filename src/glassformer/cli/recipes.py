@@ -11,13 +11,23 @@ from ..training.recipes import RECIPES, recipe
 from .common import out, print_json
 
 TaskRef = Annotated[str, typer.Argument(help="a task with options: addition:digits=3,order=ones")]
-RecipeName = Annotated[str, typer.Option("--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")]
-Settings = Annotated[list[str] | None, typer.Option("--set", help="FIELD=VALUE: change a field of the recipe; repeat")]
-Threads = Annotated[int, typer.Option(min=1, max=limits.PROCESSES, help="of PyTorch; tiny models are fastest with one")]
+RecipeName = Annotated[
+    str, typer.Option("--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="FIELD=VALUE: change a field of the recipe; repeat"),
+]
+Threads = Annotated[
+    int,
+    typer.Option(min=1, max=limits.PROCESSES, help="of PyTorch; tiny models are fastest with one"),
+]
 
 
 def list_recipes(name: str, as_json: bool) -> None:
-    """Each recipe with the fields that differ from the defaults; as JSON, all fields: what --recipe FILE.json reads."""
+    """Each recipe with the fields that differ from the defaults; as JSON, all fields: what
+    --recipe FILE.json reads.
+    """
     found = [recipe(name)] if name else list(RECIPES.values())
     if as_json:
         rows = [r.to_json() for r in found]

@@ -13,18 +13,27 @@ from .common import Json, app, out, print_json, status
 
 @app.command("report")
 def report_(
-    models: Annotated[list[str], typer.Argument(metavar="REF...", help="models to set side by side, up to four")],
+    models: Annotated[
+        list[str], typer.Argument(metavar="REF...", help="models to set side by side, up to four")
+    ],
     path: Annotated[Path, typer.Option("--out", help="FILE.html to write")],
-    inputs: Annotated[list[str] | None, typer.Option("--input", help="what they read; may be given again")] = None,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", help="what they read; may be given again")
+    ] = None,
     task: Annotated[str, typer.Option(help="what is right; by default each model's own task")] = "",
-    full: Annotated[bool, typer.Option("--full", help="verify every input of a large domain, not a sample")] = False,
-    history: Annotated[list[Path] | None, typer.Option(help="FILE.jsonl of a training, one for each model")] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="verify every input of a large domain, not a sample")
+    ] = False,
+    history: Annotated[
+        list[Path] | None, typer.Option(help="FILE.jsonl of a training, one for each model")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write one HTML page that shows what models do and why. It needs no network.
 
-    Hover a token, pick a head, step through decoding, switch inputs. Models that read the same texts are set side by
-    side on the same inputs; models of different tasks get inputs of their own.
+    Hover a token, pick a head, step through decoding, switch inputs. Models that read the same
+    texts are set side by side on the same inputs; models of different tasks get inputs of their
+    own.
     """
     if path.suffix.lower() not in (".html", ".htm"):
         raise GlassformerError(f"{path} — a report ends in .html")
@@ -40,8 +49,12 @@ def report_(
     size = path.stat().st_size
     if as_json:
         texts = [g["texts"] for g in made.data["groups"]]
-        return print_json({"refs": models, "out": str(path), "bytes": size, "own_bytes": made.own, "inputs": texts,
+        return print_json({"refs": models, "out": str(path), "bytes": size, "own_bytes": made.own,
+        "inputs": texts,
                            "notes": made.data["notes"]})  # fmt: skip
-    out.print(f"wrote {path}: {size / 1e6:.1f} MB, of which {made.own / 1e3:,.0f} kB are ours and the rest is Plotly")
+    out.print(
+        f"wrote {path}: {size / 1e6:.1f} MB, of which {made.own / 1e3:,.0f} kB are ours and the "
+        f"rest is Plotly"
+    )
     for note in made.data["notes"]:
         out.print(note)

@@ -17,10 +17,16 @@ from .common import Json, Ref, Seed, app, out, print_json, say, table_of
 def run_(
     ref: Ref,
     inputs: Annotated[list[str] | None, typer.Argument(help="what to read, one text each")] = None,
-    trace: Annotated[bool, typer.Option(help="each step: its top tokens, the margin, what each head read")] = False,
-    steps: Annotated[int | None, typer.Option(min=1, max=limits.DECODED, help="decode so many tokens at most")] = None,
+    trace: Annotated[
+        bool, typer.Option(help="each step: its top tokens, the margin, what each head read")
+    ] = False,
+    steps: Annotated[
+        int | None, typer.Option(min=1, max=limits.DECODED, help="decode so many tokens at most")
+    ] = None,
     temperature: Annotated[float, typer.Option(min=0, help="0: always the best token")] = 0.0,
-    top_k: Annotated[int | None, typer.Option(min=1, max=2**31, help="sample among the k best")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, max=2**31, help="sample among the k best")
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -47,7 +53,8 @@ def _trace(model: Model, result: Run) -> list[dict[str, Any]]:
     for i in range(len(result.tokens) - n):
         story = explain(model, result.tokens[: n + i][-model.config.n_ctx :])
         heads = [{"name": h.name, "read": h.read} for layer in story.layers for h in layer.heads]
-        rows.append({"step": i + 1, "reads": model.vocabulary.decode(result.tokens[: n + i]), "top": story.top[:3],
+        rows.append({"step": i + 1, "reads": model.vocabulary.decode(result.tokens[: n + i]),
+        "top": story.top[:3],
                      "margin": story.margin, "heads": heads})  # fmt: skip
     return rows
 

@@ -15,13 +15,22 @@ from .common import Interrupted, Json, app, err, out, print_json, table_of
 
 @app.command("sweep")
 def sweep_(
-    spec: Annotated[Path, typer.Argument(help="a TOML file: task, recipe, seeds, [set] and [grid] of fields")],
-    folder: Annotated[Path | None, typer.Option("--out", help="default: beside SPEC.toml, SPEC-sweep")] = None,
-    cluster: Annotated[str, typer.Option(help="the scheduler of a Dask cluster: tcp://host:port")] = "",
-    workers: Annotated[
-        int | None, typer.Option(min=1, max=limits.PROCESSES, help="processes here; default: one a core")
+    spec: Annotated[
+        Path, typer.Argument(help="a TOML file: task, recipe, seeds, [set] and [grid] of fields")
+    ],
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="default: beside SPEC.toml, SPEC-sweep")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=limits.RUNS, help="refuse more runs than that")] = 1_000,
+    cluster: Annotated[
+        str, typer.Option(help="the scheduler of a Dask cluster: tcp://host:port")
+    ] = "",
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=limits.PROCESSES, help="processes here; default: one a core"),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=limits.RUNS, help="refuse more runs than that")
+    ] = 1_000,
     as_json: Json = False,
 ) -> None:
     """Train a grid of settings. Started again, it skips what is finished."""
@@ -29,7 +38,9 @@ def sweep_(
     from ..training.spec import read_spec
 
     if cluster and workers:
-        raise GlassformerError("--workers — is for processes here; a cluster has the workers it has")
+        raise GlassformerError(
+            "--workers — is for processes here; a cluster has the workers it has"
+        )
     read = read_spec(spec, refs.load_task, limit)
     folder = make_folder(folder or spec.with_name(f"{spec.stem}-sweep"))
     with alone(folder / "results.csv"):
@@ -40,13 +51,16 @@ def sweep_(
             with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
                 line = bar.add_task("training", total=len(todo.order), completed=skipped)
                 try:
-                    for _ in todo.collect(there or pools.local(todo.left, refs.load_task, workers or limits.cores())):
+                    for _ in todo.collect(
+                        there or pools.local(todo.left, refs.load_task, workers or limits.cores())
+                    ):
                         bar.advance(line)
                 except KeyboardInterrupt:
                     raise Interrupted(f"interrupted; {sweep.GO_ON}") from None
     rows = list(todo.rows.values())
     counts = {
-        "runs": len(todo.order), "skipped": skipped, "failed": sum(r["status"] in sweep.FAILED for r in rows),
+        "runs": len(todo.order), "skipped": skipped,
+        "failed": sum(r["status"] in sweep.FAILED for r in rows),
         "lost": sum(r["status"] == sweep.LOST for r in rows),
     }  # fmt: skip
     columns, table = todo.table()
@@ -60,8 +74,13 @@ def sweep_(
     if counts["lost"]:
         raise GlassformerError(f"{counts['lost']} runs are lost; {sweep.GO_ON}")
     if given_up := [r for r in rows if r["status"] == sweep.GIVEN_UP]:
-        why = f"the first: {given_up[0]['error']}; to try it again, remove {todo.runs / given_up[0]['id']}.json"
-        raise GlassformerError(f"{len(given_up)} runs are given up after {sweep.TRIES} tries; {why}")
+        why = (
+            f"the first: {given_up[0]['error']}; to try it again, remove "
+            f"{todo.runs / given_up[0]['id']}.json"
+        )
+        raise GlassformerError(
+            f"{len(given_up)} runs are given up after {sweep.TRIES} tries; {why}"
+        )
 
 
 def _text(value: Any) -> str:

@@ -11,11 +11,13 @@ from .common import app, out
 
 @app.command("tour")
 def tour_(
-    page: Annotated[
-        Path, typer.Option("--out", help="FILE.html for the report at its end")
-    ] = Path("glassformer-tour.html"),
+    page: Annotated[Path, typer.Option("--out", help="FILE.html for the report at its end")] = Path(
+        "glassformer-tour.html"
+    ),
 ) -> None:
-    """A walk through all of it: make, run, check, explain, train, look inside, compare with the sources."""
+    """A walk through all of it: make, run, check, explain, train, look inside, compare with the
+    sources.
+    """
     from ..tour import tour
 
     check_writable(page)

@@ -35,20 +35,38 @@ def train_(
     file: Annotated[Path, typer.Option("--out", help="FILE.safetensors: where the model goes")],
     recipe: RecipeName = "",
     seed: Annotated[
-        int, typer.Option(min=0, max=limits.SEED, help="of weights and batches; the same seed gives the same model")
+        int,
+        typer.Option(
+            min=0,
+            max=limits.SEED,
+            help="of weights and batches; the same seed gives the same model",
+        ),
     ] = 0,
     settings: Settings = None,
-    blueprint: Annotated[str, typer.Option(help="low-rank:rank=4, … (glassformer list blueprints)")] = "",
+    blueprint: Annotated[
+        str, typer.Option(help="low-rank:rank=4, … (glassformer list blueprints)")
+    ] = "",
     start: Annotated[str, typer.Option(help="begin with this model's weights")] = "",
     teacher: Annotated[str, typer.Option(help="this model's answers are the truth")] = "",
     seeds: Annotated[
-        int, typer.Option(min=1, max=limits.MEMBERS, help="train so many seeds at once; each gets its own file")
+        int,
+        typer.Option(
+            min=1, max=limits.MEMBERS, help="train so many seeds at once; each gets its own file"
+        ),
     ] = 1,
     device: Annotated[str, typer.Option(help="cpu, cuda or mps")] = "cpu",
-    resume: Annotated[bool, typer.Option("--resume", help="go on with the run that was writing to --out")] = False,
-    history: Annotated[Path | None, typer.Option(help="FILE.jsonl or FILE.csv: evaluations and turning points")] = None,
-    figure: Annotated[Path | None, typer.Option(help="FILE.png, .svg or .pdf: training curves")] = None,
-    snapshots: Annotated[Path | None, typer.Option(help="FOLDER: the model at the start and every evaluation")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="go on with the run that was writing to --out")
+    ] = False,
+    history: Annotated[
+        Path | None, typer.Option(help="FILE.jsonl or FILE.csv: evaluations and turning points")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="FILE.png, .svg or .pdf: training curves")
+    ] = None,
+    snapshots: Annotated[
+        Path | None, typer.Option(help="FOLDER: the model at the start and every evaluation")
+    ] = None,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:
@@ -72,8 +90,10 @@ def train_(
             show.style.check_path(figure)
         with _interrupts() as interrupted:
             trainer = Trainer(
-                goal, chosen, range(seed, seed + seeds), blueprint=form, start=first, teacher=truth, device=device,
-                threads=threads, out=file if seeds == 1 else None, resume=resume, snapshots=snapshots,
+                goal, chosen, range(seed, seed + seeds), blueprint=form, start=first, teacher=truth,
+                device=device,
+                threads=threads, out=file if seeds == 1 else None, resume=resume,
+                snapshots=snapshots,
                 stop=lambda: bool(interrupted()),
             )  # fmt: skip
             names, stairs = answer_names(goal), floors(goal, chosen)
@@ -89,7 +109,10 @@ def train_(
             title = f"{goal.ref}, recipe {chosen.name}, {whose}"
             show.save(show.training_curves(trainings, stairs, names, title), figure)
     overlap = trainer.data.overlap()
-    rows = [_report(goal, t, path, seeds == 1, overlap) for t, path in zip(trainings, files, strict=True)]
+    rows = [
+        _report(goal, t, path, seeds == 1, overlap)
+        for t, path in zip(trainings, files, strict=True)
+    ]
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
     else:
@@ -111,10 +134,14 @@ def _model_for(task: Task, ref: str, what: str) -> Model | None:
         return None
     model = refs.load(ref)
     if model.vocabulary != task.vocabulary:
-        raise GlassformerError(f"{what} {ref} — has {model.vocabulary}; the task {task.ref} has {task.vocabulary}")
+        raise GlassformerError(
+            f"{what} {ref} — has {model.vocabulary}; the task {task.ref} has {task.vocabulary}"
+        )
     length = first_length(task) - 1
     if model.config.n_ctx < length:
-        raise GlassformerError(f"{what} {ref} — reads {model.config.n_ctx} tokens; {task.ref} has up to {length}")
+        raise GlassformerError(
+            f"{what} {ref} — reads {model.config.n_ctx} tokens; {task.ref} has up to {length}"
+        )
     return model
 
 
@@ -124,20 +151,27 @@ def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
 
     if seeds > 1:
         if resume:
-            raise GlassformerError("--resume — goes with one seed: many at once are not saved while they run")
-        return [file.with_name(f"{file.stem}-seed{s}.safetensors") for s in range(seed, seed + seeds)]
+            raise GlassformerError(
+                "--resume — goes with one seed: many at once are not saved while they run"
+            )
+        return [
+            file.with_name(f"{file.stem}-seed{s}.safetensors") for s in range(seed, seed + seeds)
+        ]
     state = state_path(file)
     if resume and file.exists() and not state.exists():
         raise GlassformerError(f"{file} — its run is finished; there is nothing to resume")
     if state.exists() and not resume:
-        raise GlassformerError(f"{state} — an unfinished run is here: go on with --resume, or delete it to begin anew")
+        raise GlassformerError(
+            f"{state} — an unfinished run is here: go on with --resume, or delete it to begin anew"
+        )
     return [file]
 
 
 # ── while it runs ──────────────────────────────────────────────────────────────────────────────
 @contextmanager
 def _interrupts() -> Iterator[Callable[[], int]]:
-    """Within it, Ctrl-C (or a polite kill) asks the run to stop after its step; a second one ends it at once.
+    """Within it, Ctrl-C (or a polite kill) asks the run to stop after its step; a second one ends
+    it at once.
 
     What it yields says which signal has asked; 0 if none has.
     """
@@ -157,7 +191,9 @@ def _interrupts() -> Iterator[Callable[[], int]]:
             signal.signal(s, handler)
 
 
-def _consumers(trainer: "Trainer", names: list[str], floor: float | None, history: Path | None) -> list[Consumer]:
+def _consumers(
+    trainer: "Trainer", names: list[str], floor: float | None, history: Path | None
+) -> list[Consumer]:
     """Who is told what happens: the history, and whoever reads what we say."""
     past = trainer.past()
     consumers: list[Consumer] = [HistoryFile(history, names, past)] if history else []
@@ -183,18 +219,29 @@ def _consume(events: Iterator[Event], consumers: list[Consumer]) -> "list[Traini
         except GlassformerError as e:
             if not trainings or trainings[-1].status != "diverged":
                 raise
-            err.print(str(e), soft_wrap=True)  # what was good until then is reported as a run that failed
+            err.print(
+                str(e), soft_wrap=True
+            )  # what was good until then is reported as a run that failed
     return trainings
 
 
 # ── what is said at the end ────────────────────────────────────────────────────────────────────
-def _report(task: Task, training: "Training", path: Path, single: bool, overlap: float) -> dict[str, Any]:
+def _report(
+    task: Task, training: "Training", path: Path, single: bool, overlap: float
+) -> dict[str, Any]:
     from ..training.state import state_path
 
-    kept = not single or training.status != "interrupted"  # an interrupted run keeps its state, and has no model yet
-    found = {"task": task.ref, "recipe": training.recipe.name, **training.to_json(), "out": str(path) if kept else None,
-             "reached": training.accuracy >= training.recipe.success and training.status != "diverged",
-             "overlap": overlap}  # fmt: skip
+    kept = (
+        not single or training.status != "interrupted"
+    )  # an interrupted run keeps its state, and has no model yet
+    found = {
+        "task": task.ref,
+        "recipe": training.recipe.name,
+        **training.to_json(),
+        "out": str(path) if kept else None,
+        "reached": training.accuracy >= training.recipe.success and training.status != "diverged",
+        "overlap": overlap,
+    }
     if not kept:
         found["state"] = str(state_path(path))
         found["resume"] = _again()
@@ -210,9 +257,15 @@ def _say(task: Task, training: "Training", row: dict[str, Any], names: list[str]
     goal = f"{'reached' if row['reached'] else 'short of'} {percent(training.recipe.success)}"
     out.print(f"{task.ref}, recipe {training.recipe.name}, seed {training.seed}: ", end="")
     out.print(f"{percent(training.accuracy)} of test rows right ({goal})", style="bold", end="")
-    out.print(f" after {training.steps:,} steps, {training.seconds:.1f} s; {training.status}", soft_wrap=True)
+    out.print(
+        f" after {training.steps:,} steps, {training.seconds:.1f} s; {training.status}",
+        soft_wrap=True,
+    )
     if row["overlap"]:
-        out.print(f"  {percent(row['overlap'])} of test rows were also trained on (data={training.recipe.data})")
+        out.print(
+            f"  {percent(row['overlap'])} of test rows were also trained on "
+            f"(data={training.recipe.data})"
+        )
     for event in training.events:
         out.print(f"  step {event.step:>7,}  {in_words(event, names)}", soft_wrap=True)
     if row["out"]:

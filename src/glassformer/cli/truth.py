@@ -17,11 +17,15 @@ SHOWN = 12  # neurons in the table
 def truth_(
     ref: Ref,
     path: Annotated[Path | None, typer.Option("--out", help="FILE.json: write all of it")] = None,
-    task: Annotated[str, typer.Option(help="whose examples to measure on; by default the model's own task")] = "",
+    task: Annotated[
+        str, typer.Option(help="whose examples to measure on; by default the model's own task")
+    ] = "",
     seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of the examples")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Ground truth of a program as data: which head, slot and neuron computes what, and from what."""
+    """Ground truth of a program as data: which head, slot and neuron computes what, and from
+    what.
+    """
     model = refs.load(ref)
     check_writable(path, ref)
     found = truth(model, refs.load_task(task or model) if task or model.task else None, seed=seed)
@@ -40,7 +44,13 @@ def _show(found: Truth) -> None:
     if not found.named:
         out.print("its slots have no names: the stream is taken as a whole")
     slots = [
-        (s["name"], f"{s['start']}:{s['stop']}", str(s["rank"]), _list(s["written_by"]), _list(s["read_by"]))
+        (
+            s["name"],
+            f"{s['start']}:{s['stop']}",
+            str(s["rank"]),
+            _list(s["written_by"]),
+            _list(s["read_by"]),
+        )
         for s in found.slots
     ]
     out.print(table_of(("slot", "at", "rank", "written by", "read by"), slots))
@@ -55,7 +65,13 @@ def _show(found: Truth) -> None:
         out.print("", table_of(("head", "name", "compares", "copies", "attention"), heads))
     if found.neurons:
         neurons = [
-            (n["part"], n["name"], ", ".join(n["reads"]), ", ".join(n["writes"]), f"{n['fires']:.0%}")
+            (
+                n["part"],
+                n["name"],
+                ", ".join(n["reads"]),
+                ", ".join(n["writes"]),
+                f"{n['fires']:.0%}",
+            )
             for n in found.neurons[:SHOWN]
         ]
         out.print("", table_of(("neuron", "name", "reads", "writes", "fires"), neurons))
@@ -64,7 +80,9 @@ def _show(found: Truth) -> None:
     edges = []
     for e in found.edges:
         moves = f"{e.shift:.2g}" if e.matters else "–"
-        edges.append((e.writer, f"{e.reader}, {e.port}", ", ".join(e.via), moves, f"{e.changed:.0%}"))
+        edges.append(
+            (e.writer, f"{e.reader}, {e.port}", ", ".join(e.via), moves, f"{e.changed:.0%}")
+        )
     out.print("", table_of(("edge from", "to", "via", "cut: logits move", "tokens change"), edges))
     if found.idle:
         out.print(f"no way to the logits: {_list(found.idle)}")

@@ -15,14 +15,31 @@ from ..model import Model
 from ..records import alone, check_writable, remove
 from ..tasks.base import Task
 from ..verification import Progress, Verdict, check
-from .common import Interrupted, Json, Ref, Seed, TaskName, app, err, listed, out, print_json, progress
+from .common import (
+    Interrupted,
+    Json,
+    Ref,
+    Seed,
+    TaskName,
+    app,
+    err,
+    listed,
+    out,
+    print_json,
+    progress,
+)
 
 SHOWN = 5  # classes
 
 Dtype = Annotated[str, typer.Option(help="float64, float32 or bfloat16; default: the model's own")]
 Keep = Annotated[int, typer.Option(min=0, max=limits.KEEP, help="so many counterexamples")]
-Workers = Annotated[int | None, typer.Option(min=1, max=limits.PROCESSES, help="processes; default: as many as cores")]
-VerdictFile = Annotated[Path | None, typer.Option("--out", help="save the verdict; if interrupted, go on later")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, max=limits.PROCESSES, help="processes; default: as many as cores"),
+]
+VerdictFile = Annotated[
+    Path | None, typer.Option("--out", help="save the verdict; if interrupted, go on later")
+]
 
 
 @app.command("verify")
@@ -30,13 +47,18 @@ def verify_(
     ref: Ref,
     task: TaskName = "",
     sample: Annotated[
-        int | None, typer.Option(min=1, max=limits.SAMPLE, help="check so many at random, and the edge cases")
+        int | None,
+        typer.Option(min=1, max=limits.SAMPLE, help="check so many at random, and the edge cases"),
     ] = None,
     seed: Seed = 0,
-    every: Annotated[bool, typer.Option("--all", help="every input, however many there are")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="every input, however many there are")
+    ] = False,
     dtype: Dtype = "",
     keep: Keep = 10,
-    search: Annotated[int, typer.Option(min=0, max=limits.SEARCH, help="rounds of search near a sample's worst")] = 8,
+    search: Annotated[
+        int, typer.Option(min=0, max=limits.SEARCH, help="rounds of search near a sample's worst")
+    ] = 8,
     workers: Workers = None,
     path: VerdictFile = None,
     as_json: Json = False,
@@ -48,14 +70,27 @@ def verify_(
     chosen = refs.load_task(task or model)
     check_writable(path, ref)
     verdict = check_and_save(
-        model, chosen, path, workers, sample=sample, seed=seed, exhaustive=every, dtype=dtype, keep=keep, search=search
+        model,
+        chosen,
+        path,
+        workers,
+        sample=sample,
+        seed=seed,
+        exhaustive=every,
+        dtype=dtype,
+        keep=keep,
+        search=search,
     )
     print_json({"ref": ref, **verdict.to_json()}) if as_json else show(ref, chosen, verdict)
     raise typer.Exit(0 if verdict.holds else 1)
 
 
-def check_and_save(model: Model, task: Task, path: Path | None, workers: int | None, **options: Any) -> Verdict:
-    """Checks with these options of `check`, and saves the verdict; a check that is interrupted leaves a journal."""
+def check_and_save(
+    model: Model, task: Task, path: Path | None, workers: int | None, **options: Any
+) -> Verdict:
+    """Checks with these options of `check`, and saves the verdict; a check that is interrupted
+    leaves a journal.
+    """
     journal = path and path.with_name(path.name + ".journal")
     with alone(path):
         events = check(model, task, journal=journal, workers=workers or limits.cores(), **options)
@@ -67,9 +102,16 @@ def check_and_save(model: Model, task: Task, path: Path | None, workers: int | N
 
 
 def _watch(events: Generator[Progress | Verdict, None, None], journal: Path | None) -> Verdict:
-    """Consumes a check; shows a bar on a terminal. Ctrl-C leaves a journal, and a word on how to go on."""
+    """Consumes a check; shows a bar on a terminal. Ctrl-C leaves a journal, and a word on how
+    to go on.
+    """
     begun = journal and journal.exists()
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
     last = Progress(0, 1, 0)
     try:
         with progress(*columns, TextColumn("{task.fields[rate]}")) as bar:
@@ -88,8 +130,12 @@ def _watch(events: Generator[Progress | Verdict, None, None], journal: Path | No
         events.close()  # which saves
         far = f"interrupted at {last.done / max(last.todo, 1):.1%}"
         if not journal:
-            raise Interrupted(f"{far} — nothing was saved; with --out FILE it could go on") from None
-        raise Interrupted(f"{far} — to go on: {shlex.join(['glassformer', *sys.argv[1:]])}") from None
+            raise Interrupted(
+                f"{far} — nothing was saved; with --out FILE it could go on"
+            ) from None
+        raise Interrupted(
+            f"{far} — to go on: {shlex.join(['glassformer', *sys.argv[1:]])}"
+        ) from None
     raise AssertionError("a check ends with a verdict")
 
 
@@ -103,18 +149,36 @@ def show(ref: str, task: Task, v: Verdict) -> None:
     out.print(f"{ref} on {task.ref}: ", end="")
     out.print(f"{v.wrong:,} wrong of {v.checked:,}", style="bold", end="")
     out.print(f", {how} of {limits.many(v.domain)}; worst margin {v.worst_margin:.4g} in {v.dtype}")
-    parts = (("sample", "at random"), ("edges", "edge cases"), ("search", "search"), ("alone", "decoded one at a time"))
+    parts = (
+        ("sample", "at random"),
+        ("edges", "edge cases"),
+        ("search", "search"),
+        ("alone", "decoded one at a time"),
+    )
     for name, words in parts:
         if name in v.parts and (name == "alone" or not v.exhaustive):
             bound = ""
             if name == "sample" and v.error_bound is not None and v.confidence is not None:
                 whom = "all inputs" if type(task).sample is Task.sample else "inputs so drawn"
-                bound = f"; at most {100 * v.error_bound:.2g} % of {whom} are, with {100 * v.confidence:g} % confidence"
-            out.print(f"  {words}: {v.parts[name]['wrong']:,} wrong of {v.parts[name]['checked']:,}{bound}")
+                bound = (
+                    f"; at most {100 * v.error_bound:.2g} % of {whom} are, with "
+                    f"{100 * v.confidence:g} % confidence"
+                )
+            out.print(
+                f"  {words}: {v.parts[name]['wrong']:,} wrong of "
+                f"{v.parts[name]['checked']:,}{bound}"
+            )
     for c in v.counterexamples:
-        out.print(f"  {c['input']} → {c['got']}, expected {c['expected']} (margin {c['margin']:.3g})")
+        out.print(
+            f"  {c['input']} → {c['got']}, expected {c['expected']} (margin {c['margin']:.3g})"
+        )
     failing = {name: c for name, c in v.classes.items() if c["wrong"]}
     if len(v.classes) > 1 and failing:
         out.print(f"  by class of input, {len(failing)} of {len(v.classes)} with failures:")
-        for name, c in sorted(failing.items(), key=lambda f: -f[1]["wrong"] / f[1]["checked"])[:SHOWN]:
-            out.print(f"    {name}: {c['wrong']:,} wrong of {c['checked']:,} (margin {c['worst_margin']:.3g})")
+        for name, c in sorted(failing.items(), key=lambda f: -f[1]["wrong"] / f[1]["checked"])[
+            :SHOWN
+        ]:
+            out.print(
+                f"    {name}: {c['wrong']:,} wrong of {c['checked']:,} (margin "
+                f"{c['worst_margin']:.3g})"
+            )

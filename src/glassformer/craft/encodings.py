@@ -8,9 +8,9 @@
 | `random_sign`            | no; fixed under RMS    | only if n ≤ d      | very likely                    |
 | `hamming`                | no; fixed under RMS    | no                 | yes: 3 places or more differ   |
 
-*Linearly shiftable* (ch. 3 and 7): for every δ there is one matrix T with f(i) @ T = f(i + δ) for all i. It
-is what lets a head look δ positions back. The measures themselves are in measures.py.
-"""
+*Linearly shiftable* (ch. 3 and 7): for every δ there is one matrix T with f(i) @ T = f(i + δ) for
+all i. It is what lets a head look δ positions back. The measures themselves are in measures.py.
+"""  # noqa: E501
 
 import itertools
 
@@ -22,11 +22,13 @@ from .norms import Floats, lift
 
 
 def ring(n: int, phase: float = 0.0, of: float | None = None) -> Floats:
-    """n points [n, 3] on the circle of radius √3 perpendicular to (1, 1, 1), `of` (default n) to a full turn.
+    """n points [n, 3] on the circle of radius √3 perpendicular to (1, 1, 1), `of` (default n) to a
+    full turn.
 
-    Guarantees: fixed under layer norm, and under RMS norm; ring(n)[i] @ shift_matrix(δ, n) = ring(n)[i + δ],
-    around the circle; a dot product of two points is 3·cos(angle between them), so neighbours differ from a
-    point's own score by 3·(1 − cos 2π/n) ≈ 59/n². `phase` (radians) turns the whole ring.
+    Guarantees: fixed under layer norm, and under RMS norm; ring(n)[i] @ shift_matrix(δ, n) =
+    ring(n)[i + δ], around the circle; a dot product of two points is 3·cos(angle between them), so
+    neighbours differ from a point's own score by 3·(1 − cos 2π/n) ≈ 59/n². `phase` (radians) turns
+    the whole ring.
     """
     angles = phase + 2 * np.pi * np.arange(n) / (of or n)
     out: Floats = np.stack([np.cos(angles), np.sin(angles)], axis=-1) @ lift(2) * np.sqrt(3)
@@ -34,17 +36,20 @@ def ring(n: int, phase: float = 0.0, of: float | None = None) -> Floats:
 
 
 def circle(angles: Floats) -> Floats:
-    """Points [..., 3] at any angles [...] of the circle that `ring` divides evenly: fixed under layer norm."""
+    """Points [..., 3] at any angles [...] of the circle that `ring` divides evenly: fixed under
+    layer norm.
+    """
     out: Floats = np.sqrt(3) * np.stack([np.cos(angles), np.sin(angles)], axis=-1) @ lift(2)
     return out
 
 
 def shift_matrix(delta: float, n: float) -> Floats:
-    """The matrix T [3, 3] with ring(n)[i] @ T = ring(n)[i + delta], exact up to rounding, around the circle.
+    """The matrix T [3, 3] with ring(n)[i] @ T = ring(n)[i + delta], exact up to rounding, around
+    the circle.
 
-    With e1, e2 the rows of lift(2) and θ = 2πδ/n it is cosθ(e1ᵀe1 + e2ᵀe2) + sinθ(e1ᵀe2 − e2ᵀe1): the
-    rotation by θ in the ring's plane, and 0 on (1, 1, 1). (Solving for it from three points on the ring is
-    singular: the ring spans a plane only.)
+    With e1, e2 the rows of lift(2) and θ = 2πδ/n it is cosθ(e1ᵀe1 + e2ᵀe2) + sinθ(e1ᵀe2 − e2ᵀe1):
+    the rotation by θ in the ring's plane, and 0 on (1, 1, 1). (Solving for it from three points on
+    the ring is singular: the ring spans a plane only.)
     """
     theta = 2 * np.pi * np.fmod(delta, n) / n  # whole turns off first, while they are exact
     turn = np.array([[np.cos(theta), np.sin(theta)], [-np.sin(theta), np.cos(theta)]])
@@ -53,10 +58,11 @@ def shift_matrix(delta: float, n: float) -> Floats:
 
 
 def rotation(n: int, angles: npt.ArrayLike) -> Floats:
-    """Row i is (cos iθ₁, sin iθ₁, cos iθ₂, …) [n, 2·len(angles)]: powers of complex units as real pairs.
+    """Row i is (cos iθ₁, sin iθ₁, cos iθ₂, …) [n, 2·len(angles)]: powers of complex units as real
+    pairs.
 
-    Guarantees: every row has sum of squares len(angles), so RMS norm only rescales it; linearly shiftable
-    by rotation_shift. Layer norm breaks both: the mean of a row depends on i.
+    Guarantees: every row has sum of squares len(angles), so RMS norm only rescales it; linearly
+    shiftable by rotation_shift. Layer norm breaks both: the mean of a row depends on i.
     """
     turns = np.outer(np.arange(n), np.asarray(angles, dtype=float))
     return np.stack([np.cos(turns), np.sin(turns)], axis=-1).reshape(n, -1)
@@ -69,21 +75,25 @@ def reversed_rotation(n: int, angles: npt.ArrayLike) -> Floats:
 
 
 def rotation_shift(delta: float, angles: npt.ArrayLike, reverse: bool = False) -> Floats:
-    """The matrix T with rotation(n, angles)[i] @ T = rotation(n, angles)[i + delta]: one turn per pair.
+    """The matrix T with rotation(n, angles)[i] @ T = rotation(n, angles)[i + delta]: one turn per
+    pair.
 
-    `reverse=True` for reversed_rotation (and `sinusoidal`), where every turn goes the other way round.
+    `reverse=True` for reversed_rotation (and `sinusoidal`), where every turn goes the other way
+    round.
     """
     theta = np.asarray(angles, dtype=float) * (-delta if reverse else delta)
     return _pairs(np.cos(theta), np.sin(theta))
 
 
 def lag_matrix(scores: npt.ArrayLike, angles: npt.ArrayLike) -> tuple[Floats, float]:
-    """A matrix M with f(i) @ M @ f(j) ≈ scores[i − j] for f = rotation(n, angles), and the largest miss.
+    """A matrix M with f(i) @ M @ f(j) ≈ scores[i − j] for f = rotation(n, angles), and the largest
+    miss.
 
-    One turn per pair, a_f·(rotation by its own phase), can give any Σ_f a_f cos θ_f l + b_f sin θ_f l of
-    the lag l = i − j: the a, b are the least-squares fit to `scores` over the lags 0 … len(scores) − 1. It
-    is exact (the miss is rounding) when there are at least as many independent waves, 2·len(angles), as
-    lags. As a query matrix it makes any attention pattern that depends on the distance alone: exercise 7.7.
+    One turn per pair, a_f·(rotation by its own phase), can give any Σ_f a_f cos θ_f l + b_f sin θ_f
+    l of the lag l = i − j: the a, b are the least-squares fit to `scores` over the lags 0 …
+    len(scores) − 1. It is exact (the miss is rounding) when there are at least as many independent
+    waves, 2·len(angles), as lags. As a query matrix it makes any attention pattern that depends on
+    the distance alone: exercise 7.7.
     """
     want, theta = np.asarray(scores, dtype=float), np.asarray(angles, dtype=float)
     lags = np.outer(np.arange(len(want)), theta)
@@ -111,24 +121,31 @@ def sinusoidal_angles(d: int, base: float = 10_000.0) -> Floats:
 def sinusoidal(n: int, d: int) -> Floats:
     """The original Transformer's positions [n, d]: sin and cos of i·10000^(−2f/d), interleaved.
 
-    It is a reversed rotation, so linearly shiftable; not fixed under layer norm, and after layer norm no
-    longer shiftable. Slow angles leave the last columns almost constant: free space, poor distinguishability.
+    It is a reversed rotation, so linearly shiftable; not fixed under layer norm, and after layer
+    norm no longer shiftable. Slow angles leave the last columns almost constant: free space, poor
+    distinguishability.
     """
     return reversed_rotation(n, sinusoidal_angles(d))
 
 
 def random_rotation(n: int, d: int, rng: np.random.Generator) -> Floats:
-    """A rotation [n, d] by d/2 angles drawn evenly from the full turn: shiftable and well distinguishable."""
+    """A rotation [n, d] by d/2 angles drawn evenly from the full turn: shiftable and well
+    distinguishable.
+    """
     return rotation(n, rng.uniform(0, 2 * np.pi, _half(d)))
 
 
 def uniform_rotation(n: int, d: int) -> Floats:
-    """A rotation [n, d] by d/2 evenly spaced angles. Rows i and i + d/2 are equal (exercise 7.8)."""
+    """A rotation [n, d] by d/2 evenly spaced angles. Rows i and i + d/2 are equal (exercise
+    7.8).
+    """
     return rotation(n, 2 * np.pi * np.arange(_half(d)) / _half(d))
 
 
 def random_normal(n: int, d: int, rng: np.random.Generator) -> Floats:
-    """Independent normal numbers [n, d]. Rows are almost orthogonal, of length about √d; not for certain."""
+    """Independent normal numbers [n, d]. Rows are almost orthogonal, of length about √d; not
+    for certain.
+    """
     return rng.standard_normal((n, d))
 
 
@@ -147,14 +164,17 @@ def random_isometry(d: int, rng: np.random.Generator) -> Floats:
 def hamming(r: int) -> Floats:
     """All words of the Hamming code with r check bits, as signs ±1 [2^k, 2^r − 1], k = 2^r − 1 − r.
 
-    Guarantees: two rows differ in at least 3 places, so their dot product is at most d − 6; the message
-    bits come first, counting up, the check bits last. Over all rows every column has mean 0; the first few
-    rows, whose leading message bits are all −1, do not.
+    Guarantees: two rows differ in at least 3 places, so their dot product is at most d − 6; the
+    message bits come first, counting up, the check bits last. Over all rows every column has mean
+    0; the first few rows, whose leading message bits are all −1, do not.
     """
     if not 2 <= r <= 4:
-        raise GlassformerError(f"hamming — 2, 3 or 4 check bits were expected (5 gives 2^26 words), got {r}")
+        raise GlassformerError(
+            f"hamming — 2, 3 or 4 check bits were expected (5 gives 2^26 words), got {r}"
+        )
     k = 2**r - 1 - r
-    # A check bit per power of two; message bit i is covered by those in the i-th number that has two or more.
+    # A check bit per power of two; message bit i is covered by those in the i-th number that has
+    # two or more.
     covers = [bits for bits in itertools.product((0, 1), repeat=r) if sum(bits) > 1]
     messages = np.array(list(itertools.product((0, 1), repeat=k)))
     words = np.concatenate([messages, messages @ np.array(covers) % 2], axis=-1)
@@ -162,7 +182,9 @@ def hamming(r: int) -> Floats:
 
 
 def balanced_hamming(r: int) -> Floats:
-    """The words of hamming(r) with as many +1 as −1, give or take one: almost fixed under layer norm."""
+    """The words of hamming(r) with as many +1 as −1, give or take one: almost fixed under layer
+    norm.
+    """
     words = hamming(r)
     out: Floats = words[np.abs(words.sum(axis=-1)) <= 1]
     return out

@@ -1,7 +1,7 @@
 """Aiming one attention head and saying what it carries, by writing into the weights in place.
 
-Attention is soft; multiplied by a large `hardness` it is a look-up, because softmax of scores that are g
-apart gives the loser e^−g of the winner. Queries carry the hardness, keys are plain.
+Attention is soft; multiplied by a large `hardness` it is a look-up, because softmax of scores that
+are g apart gives the loser e^−g of the winner. Queries carry the hardness, keys are plain.
 """
 
 from collections.abc import Mapping
@@ -15,21 +15,25 @@ from .norms import Floats, lift
 
 
 def hardness_for(n: float, d_head: int, gap: float = 800.0) -> float:
-    """The hardness at which the best of n ring positions leads its neighbours by `gap`, after the 1/√d_head.
+    """The hardness at which the best of n ring positions leads its neighbours by `gap`, after the
+    1/√d_head.
 
-    The lead is hardness·3(1 − cos 2π/n)/√d_head. At 800 every other weight is e^−800 = 0 in float64: the
-    look-up is exact, not nearly so. Rounding moves scores by about 3·hardness/√d_head·1e-16, a share
-    n²·5e-18 of the lead: measured 798 of 800 left at n = 1e7, and in float32 739 at n = 4,000.
+    The lead is hardness·3(1 − cos 2π/n)/√d_head. At 800 every other weight is e^−800 = 0 in
+    float64: the look-up is exact, not nearly so. Rounding moves scores by about
+    3·hardness/√d_head·1e-16, a share n²·5e-18 of the lead: measured 798 of 800 left at n = 1e7, and
+    in float32 739 at n = 4,000.
     """
     return float(gap * np.sqrt(d_head) / (6 * np.sin(np.pi / n) ** 2))  # 1 − cos 2x = 2 sin² x
 
 
 class Head:
-    """A writer into W_Q, W_K, W_V, W_O of one head. `query`, `key`, `value` [D,K] and `output` [K,D] are views.
+    """A writer into W_Q, W_K, W_V, W_O of one head. `query`, `key`, `value` [D,K] and `output`
+    [K,D] are views.
 
-    Where it looks: `back`, `absolute`, `content`, `self`; each takes the next free query-key dimensions, so
-    two aims in one head add their scores. What it carries: `copy`, `erase`; each takes the next free value
-    dimensions. A head that is not aimed looks everywhere alike, and writes the mean.
+    Where it looks: `back`, `absolute`, `content`, `self`; each takes the next free query-key
+    dimensions, so two aims in one head add their scores. What it carries: `copy`, `erase`; each
+    takes the next free value dimensions. A head that is not aimed looks everywhere alike, and
+    writes the mean.
     """
 
     def __init__(self, weights: Mapping[str, Floats], layer: int, index: int) -> None:
@@ -42,12 +46,14 @@ class Head:
 
     # ── where it looks ────────────────────────────────────────────────────────────────────────
     def back(self, delta: float, position: slice, n: float, hardness: float | None = None) -> None:
-        """Look `delta` positions back (0: at oneself), for positions on ring(…, of=n) in the slot `position`.
+        """Look `delta` positions back (0: at oneself), for positions on ring(…, of=n) in the slot
+        `position`.
 
-        The query is the ring's point shifted by −delta, the key is the point itself: the score is 3·hardness·cos of the
-        angle between them, largest at delta back. Needs 3 head dimensions, or 2 (then the plane of the ring is
-        projected out). Before the start, delta > i, there is nothing to see: the winner is the visible position nearest
-        around the circle, position 0 unless the ring is nearly full. Guard with a <bos>.
+        The query is the ring's point shifted by −delta, the key is the point itself: the score is
+        3·hardness·cos of the angle between them, largest at delta back. Needs 3 head dimensions, or
+        2 (then the plane of the ring is projected out). Before the start, delta > i, there is
+        nothing to see: the winner is the visible position nearest around the circle, position 0
+        unless the ring is nearly full. Guard with a <bos>.
         """
         plane = self._plane(position)
         dims = self._free(self.query, self.key.T, plane.shape[-1])
@@ -55,12 +61,20 @@ class Head:
         self.query[position, dims] = shift_matrix(-delta, n) @ plane * hardness
         self.key[position, dims] = plane
 
-    def absolute(self, place: float, position: slice, n: float, hardness: float | None = None,
-                 one: int | None = None) -> None:
-        """Look at position `place` from everywhere. The query is constant: from b_Q, or the coordinate `one`.
+    def absolute(
+        self,
+        place: float,
+        position: slice,
+        n: float,
+        hardness: float | None = None,
+        one: int | None = None,
+    ) -> None:
+        """Look at position `place` from everywhere. The query is constant: from b_Q, or the
+        coordinate `one`.
 
-        `one` is a coordinate of the stream that holds 1 wherever the head is used (another constant c > 0
-        scales the hardness by c). From before `place` the nearest visible position wins, as in `back`.
+        `one` is a coordinate of the stream that holds 1 wherever the head is used (another constant
+        c > 0 scales the hardness by c). From before `place` the nearest visible position wins, as
+        in `back`.
         """
         plane = self._plane(position)
         dims = self._free(self.query, self.key.T, plane.shape[-1])
@@ -71,25 +85,33 @@ class Head:
         elif self.bias is not None:
             self.bias[dims] = target
         else:
-            raise GlassformerError(f"head {self.name} — b_Q or a constant coordinate was expected, got neither")
+            raise GlassformerError(
+                f"head {self.name} — b_Q or a constant coordinate was expected, got neither"
+            )
         self.key[position, dims] = plane
 
     def content(self, query: slice, key: slice, hardness: float) -> None:
-        """Look where the slot `key` holds what the slot `query` holds here: the score is their dot product.
+        """Look where the slot `key` holds what the slot `query` holds here: the score is their dot
+        product.
 
-        Right if all contents of `key` have the same length: then a match scores highest, by hardness·(length² − the
-        largest other dot product)/√d_head. Positions that match equally well share the attention evenly.
+        Right if all contents of `key` have the same length: then a match scores highest, by
+        hardness·(length² − the largest other dot product)/√d_head. Positions that match equally
+        well share the attention evenly.
         """
         width = _width(query)
         if width != _width(key):
             raise GlassformerError(
-                f"head {self.name} — slots of one width were expected, got {width} and {_width(key)}")
+                f"head {self.name} — slots of one width were expected, got {width} and "
+                f"{_width(key)}"
+            )
         dims = self._free(self.query, self.key.T, width)
         self.query[query, dims] = np.eye(width) * hardness
         self.key[key, dims] = np.eye(width)
 
     def self(self, slot: slice, hardness: float) -> None:
-        """Look at oneself by content, without positions. Equal contents share: they are equal, no harm done."""
+        """Look at oneself by content, without positions. Equal contents share: they are equal,
+        no harm done.
+        """
         self.content(slot, slot, hardness)
 
     # ── what it carries ───────────────────────────────────────────────────────────────────────
@@ -103,10 +125,14 @@ class Head:
         shape = (_width(source), _width(target))
         if matrix.shape != shape or (scale.ndim < 2 and shape[0] != shape[1]):
             raise GlassformerError(
-                f"head {self.name} — a matrix of shape {shape} was expected, got {scale.shape or 'a number'}")
+                f"head {self.name} — a matrix of shape {shape} was expected, got "
+                f"{scale.shape or 'a number'}"
+            )
         narrow = min(matrix.shape)
         dims = self._free(self.value, self.output, narrow)
-        into, out = (matrix, np.eye(narrow)) if narrow < _width(source) else (np.eye(narrow), matrix)
+        into, out = (
+            (matrix, np.eye(narrow)) if narrow < _width(source) else (np.eye(narrow), matrix)
+        )
         self.value[source, dims] = into
         self.output[dims, target] = out
 
@@ -121,16 +147,22 @@ class Head:
     def _plane(self, position: slice) -> Floats:
         if _width(position) != 3:
             raise GlassformerError(
-                f"head {self.name} — a slot of width 3 was expected for ring positions, got {_width(position)}")
+                f"head {self.name} — a slot of width 3 was expected for ring positions, got "
+                f"{_width(position)}"
+            )
         return np.eye(3) if self.d_head >= 3 else lift(2).T
 
     def _free(self, into: Floats, out: Floats, width: int) -> slice:
-        """The first `width` head dimensions after the last one in use (by `into` [D,K] or `out` [K,D])."""
+        """The first `width` head dimensions after the last one in use (by `into` [D,K] or `out`
+        [K,D]).
+        """
         used = np.flatnonzero(into.any(axis=0) | out.any(axis=1))
         start = int(used[-1]) + 1 if len(used) else 0
         if start + width > self.d_head:
-            raise GlassformerError(f"head {self.name} — {width} free dimensions were expected, "
-                                   f"got {self.d_head - start} of {self.d_head}")
+            raise GlassformerError(
+                f"head {self.name} — {width} free dimensions were expected, "
+                f"got {self.d_head - start} of {self.d_head}"
+            )
         return slice(start, start + width)
 
 

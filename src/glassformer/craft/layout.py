@@ -24,7 +24,9 @@ class Layout(Mapping[str, slice]):
         self.size = 0
         for name, width in widths.items():
             if width < 0:
-                raise GlassformerError(f"slot {name} — a width of at least 0 was expected, got {width}")
+                raise GlassformerError(
+                    f"slot {name} — a width of at least 0 was expected, got {width}"
+                )
             self._slices[name] = slice(self.size, self.size + width)
             self.size += width
 
@@ -41,7 +43,9 @@ class Layout(Mapping[str, slice]):
 
     @property
     def slots(self) -> dict[str, tuple[int, int]]:
-        """{name: (start, stop)}, as Labels wants it; slots of width 0 hold nothing and are left out."""
+        """{name: (start, stop)}, as Labels wants it; slots of width 0 hold nothing and are left
+        out.
+        """
         return {name: (at.start, at.stop) for name, at in self.items() if at.stop > at.start}
 
     def span(self, first: str, last: str) -> slice:
@@ -51,8 +55,8 @@ class Layout(Mapping[str, slice]):
     def row(self, **parts: npt.ArrayLike) -> Floats:
         """One vector of the stream [D] with these slots filled and the rest 0.
 
-        A part is a vector of the slot's width, a number for the whole slot, or an array [n, width]: then
-        the result is [n, D], and single vectors are repeated for every row.
+        A part is a vector of the slot's width, a number for the whole slot, or an array [n, width]:
+        then the result is [n, D], and single vectors are repeated for every row.
         """
         arrays = {name: np.asarray(value, dtype=float) for name, value in parts.items()}
         lead = np.broadcast_shapes(*(a.shape[:-1] for a in arrays.values()))
@@ -61,6 +65,8 @@ class Layout(Mapping[str, slice]):
             at = self[name]
             if value.ndim and value.shape[-1] not in (1, at.stop - at.start):
                 raise GlassformerError(
-                    f"slot {name} — {at.stop - at.start} numbers were expected, got {value.shape[-1]}")
+                    f"slot {name} — {at.stop - at.start} numbers were expected, got "
+                    f"{value.shape[-1]}"
+                )
             out[..., at] = value
         return out

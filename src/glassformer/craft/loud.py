@@ -1,7 +1,9 @@
-"""A stream that layer norm only divides by one number, nearly: two coordinates, +loud and −loud, drown the rest.
+"""A stream that layer norm only divides by one number, nearly: two coordinates, +loud and −loud,
+drown the rest.
 
-It also subtracts the mean; the slot `zero` is never written and shows it, and everything is read less `zero`. The
-number is a power of two: products with it are exact, so that what should cancel, cancels.
+It also subtracts the mean; the slot `zero` is never written and shows it, and everything is read
+less `zero`. The number is a power of two: products with it are exact, so that what should cancel,
+cancels.
 """
 
 from collections.abc import Sequence
@@ -22,17 +24,21 @@ class LoudLayout(Layout):
 
     def loud(self) -> Floats:
         """What every row of the stream must have in it."""
-        return self.row(plus=np.sqrt(self.size / 2) * self.norm, minus=-np.sqrt(self.size / 2) * self.norm)
+        return self.row(
+            plus=np.sqrt(self.size / 2) * self.norm, minus=-np.sqrt(self.size / 2) * self.norm
+        )
 
     def read(self, **scales: float) -> Floats:
         """Weights [D] that read slots of the normed stream; times `norm`, of the stream."""
         return self.row(**scales, zero=-sum(scales.values()))
 
     def head(
-        self, weights: dict[str, Floats], layer: int, index: int, query: Sequence[Floats], key: Sequence[Floats],
+        self, weights: dict[str, Floats], layer: int, index: int, query: Sequence[Floats],
+        key: Sequence[Floats],
         value: Sequence[Floats], **output: Sequence[float],
     ) -> None:  # fmt: skip
-        """Writes a head: one column per product that makes up the score; one per value, with its weight by slot.
+        """Writes a head: one column per product that makes up the score; one per value, with its
+        weight by slot.
 
         Keys are multiplied by `norm`, and what is written too.
         """

@@ -6,25 +6,33 @@ from .norms import Floats, layer_norm
 
 
 def unfixed(encoding: Floats) -> float:
-    """How far layer norm moves the worst number, max |layer_norm(f(i)) − f(i)|. 0: fixed under layer norm."""
-    # The smallest of epsilons: a row of equal numbers then goes to 0, as in a model, instead of 0/0.
+    """How far layer norm moves the worst number, max |layer_norm(f(i)) − f(i)|. 0: fixed under
+    layer norm.
+    """
+    # The smallest of epsilons: a row of equal numbers then goes to 0, as in a model, instead of
+    # 0/0.
     return float(np.max(np.abs(layer_norm(encoding, eps=1e-300) - encoding)))
 
 
 def fit_shift(encoding: Floats, delta: int) -> tuple[Floats, float]:
-    """The best matrix T for `delta` further on, by least squares, and the largest |f(i) @ T − f(i + delta)|.
+    """The best matrix T for `delta` further on, by least squares, and the largest |f(i) @ T − f(i +
+    delta)|.
 
-    The encoding is linearly shiftable by delta iff that miss is 0 (rounding: below 1e-8). With n ≤ d
-    independent rows it always is; the question is of interest for more rows than dimensions.
+    The encoding is linearly shiftable by delta iff that miss is 0 (rounding: below 1e-8). With n ≤
+    d independent rows it always is; the question is of interest for more rows than dimensions.
     """
     n = len(encoding)
-    here, there = encoding[max(0, -delta) : n - max(0, delta)], encoding[max(0, delta) : n - max(0, -delta)]
+    here, there = (
+        encoding[max(0, -delta) : n - max(0, delta)],
+        encoding[max(0, delta) : n - max(0, -delta)],
+    )
     matrix: Floats = np.linalg.lstsq(here, there, rcond=1e-10)[0].astype(np.float64)
     return matrix, float(np.max(np.abs(here @ matrix - there)))
 
 
 def distinguishability(encoding: Floats) -> float:
-    """The least weight a row gives itself in softmax(f(i)·f(j)): 1 is a hard look-up, 1/n no look-up at all.
+    """The least weight a row gives itself in softmax(f(i)·f(j)): 1 is a hard look-up, 1/n no
+    look-up at all.
 
     Definition 7.6: no hardening and no 1/√d. A scale s on queries replaces f by √s·f.
     """
@@ -34,11 +42,17 @@ def distinguishability(encoding: Floats) -> float:
 
 
 def padding_dimension(encoding: Floats, noise: float = 1e-3) -> int:
-    """How many columns stay within ±noise of one value for all rows: the standard one of lemma 7.2."""
+    """How many columns stay within ±noise of one value for all rows: the standard one of lemma
+    7.2.
+    """
     return int(np.sum(np.ptp(encoding, axis=0) <= 2 * noise))
 
 
 def period(encoding: Floats, tolerance: float = 1e-9) -> int:
-    """The smallest p > 0 with f(i + p) = f(i) for all i in range; the number of rows if there is none."""
+    """The smallest p > 0 with f(i + p) = f(i) for all i in range; the number of rows if there
+    is none.
+    """
     n = len(encoding)
-    return next((p for p in range(1, n) if np.max(np.abs(encoding[p:] - encoding[:-p])) <= tolerance), n)
+    return next(
+        (p for p in range(1, n) if np.max(np.abs(encoding[p:] - encoding[:-p])) <= tolerance), n
+    )

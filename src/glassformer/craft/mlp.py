@@ -1,7 +1,9 @@
-"""What a ReLU layer can compute exactly: any table on finitely many numbers, and cleaning up after itself.
+"""What a ReLU layer can compute exactly: any table on finitely many numbers, and cleaning up after
+itself.
 
-Every function returns Neurons, four arrays that unpack as W_in, b_in, W_out, b_out. On their own they are a
-small network; `neurons.at(...)` puts them into the stream, `neurons.write(...)` into the weights.
+Every function returns Neurons, four arrays that unpack as W_in, b_in, W_out, b_out. On their own
+they are a small network; `neurons.at(...)` puts them into the stream, `neurons.write(...)` into the
+weights.
 """
 
 from typing import NamedTuple
@@ -27,7 +29,9 @@ class Neurons(NamedTuple):
         return out
 
     def at(self, source: slice, target: slice, d_model: int) -> "Neurons":
-        """The same neurons reading the slot `source` and writing the slot `target` of a stream [D]."""
+        """The same neurons reading the slot `source` and writing the slot `target` of a stream
+        [D].
+        """
         W_in, W_out = np.zeros((d_model, len(self.b_in))), np.zeros((len(self.b_in), d_model))
         b_out = np.zeros(d_model)
         W_in[source], W_out[:, target], b_out[target] = self.W_in, self.W_out, self.b_out
@@ -35,8 +39,12 @@ class Neurons(NamedTuple):
 
     def beside(self, other: "Neurons") -> "Neurons":
         """Both at once on the same stream: the outputs add."""
-        return Neurons(np.hstack([self.W_in, other.W_in]), np.append(self.b_in, other.b_in),
-                       np.vstack([self.W_out, other.W_out]), self.b_out + other.b_out)
+        return Neurons(
+            np.hstack([self.W_in, other.W_in]),
+            np.append(self.b_in, other.b_in),
+            np.vstack([self.W_out, other.W_out]),
+            self.b_out + other.b_out,
+        )
 
     def write(self, weights: dict[str, Floats], layer: int) -> None:
         """Make these the MLP of a layer."""
@@ -45,19 +53,22 @@ class Neurons(NamedTuple):
 
 
 def table(x: npt.ArrayLike, y: npt.ArrayLike) -> Neurons:
-    """n − 1 neurons with f(x_i) = y_i on n distinct numbers x [n]; y [n] or [n, out] (exercise 6.4).
+    """n − 1 neurons with f(x_i) = y_i on n distinct numbers x [n]; y [n] or [n, out] (exercise
+    6.4).
 
-    f is the polyline through the points. It stands at y_c in b_out for the middle point x_c; to the right
-    of it neuron relu(x − x_j) bends it at x_j by the change of slope, to the left relu(x_j − x) does. From
-    the middle outwards, because at a far point all bends on the way add up: half as many, half as long.
+    f is the polyline through the points. It stands at y_c in b_out for the middle point x_c; to the
+    right of it neuron relu(x − x_j) bends it at x_j by the change of slope, to the left relu(x_j −
+    x) does. From the middle outwards, because at a far point all bends on the way add up: half as
+    many, half as long.
 
-    Accuracy: a slope is (y step)/(x step), so the terms that cancel are up to (step of y)·(range/least step of x); the
-    error is about that times n·1e-16. Evenly spaced x and y from 0 to 9: 1e-13 for 20 points, 1e-10 for 2,000, 1e-9 for
-    20,000; whole numbers one apart are exact. Input weights are ±1, so that x − x_j loses nothing.
+    Accuracy: a slope is (y step)/(x step), so the terms that cancel are up to (step of
+    y)·(range/least step of x); the error is about that times n·1e-16. Evenly spaced x and y from 0
+    to 9: 1e-13 for 20 points, 1e-10 for 2,000, 1e-9 for 20,000; whole numbers one apart are exact.
+    Input weights are ±1, so that x − x_j loses nothing.
     """
     x, y = _points(x, y)
     middle = len(x) // 2
-    slopes = np.diff(y, axis=0) / np.diff(x)[:, None]                          # n−1 out
+    slopes = np.diff(y, axis=0) / np.diff(x)[:, None]  # n−1 out
     # Bends, right of the middle and left of it (walking left, a slope s rises by −s).
     right = np.diff(slopes[middle:], axis=0, prepend=0.0)
     left = np.diff(-slopes[:middle][::-1], axis=0, prepend=0.0)
@@ -74,9 +85,9 @@ def spike(at: float = 0.0, value: npt.ArrayLike = 1.0, width: float = 1.0) -> Ne
 def spikes(x: npt.ArrayLike, y: npt.ArrayLike) -> Neurons:
     """3n neurons with f(x_i) = y_i, a spike per point as wide as the least distance (theorem 6.1).
 
-    In exact arithmetic 0 between the points' tents and outside. In floating point the arms of a spike of
-    width w cancel at a distance r only to about (r/w)·1e-16 of its value: keep range/least distance below
-    1e9. `table` needs a third of the neurons.
+    In exact arithmetic 0 between the points' tents and outside. In floating point the arms of a
+    spike of width w cancel at a distance r only to about (r/w)·1e-16 of its value: keep range/least
+    distance below 1e9. `table` needs a third of the neurons.
     """
     x, y = _points(x, y, keep_order=True)
     return _tents(x, y, _least_step(x), (0, 1, -1), (-2, 1, 1))
@@ -85,33 +96,42 @@ def spikes(x: npt.ArrayLike, y: npt.ArrayLike) -> Neurons:
 def weak_spike(at: float = 0.0, value: npt.ArrayLike = 1.0, width: float = 1.0) -> Neurons:
     """2 neurons: value·(relu(t + 1) − 2 relu(t)) with t = (x − at)/width (exercise 6.5).
 
-    `value` at `at`, for t ≤ −1 it is 0 and for t ≥ 1 it falls without end: enough where the largest output wins.
+    `value` at `at`, for t ≤ −1 it is 0 and for t ≥ 1 it falls without end: enough where the largest
+    output wins.
     """
     return _tents(np.array([at]), np.atleast_2d(value), width, (1, 0), (1, -2))
 
 
 def weak_spikes(x: npt.ArrayLike) -> Neurons:
-    """2n neurons, n outputs: output i is 1 at x_i and at most 0 at the other points, so argmax f(x_i) = i."""
+    """2n neurons, n outputs: output i is 1 at x_i and at most 0 at the other points, so argmax
+    f(x_i) = i.
+    """
     x, y = _points(x, np.eye(np.size(x)), keep_order=True)
     return _tents(x, y, _least_step(x), (1, 0), (1, -2))
 
 
 def eraser(width: int, bound: float | None = None) -> Neurons:
-    """Neurons that output −x [width]: *proper cleanup* by an MLP. Exact if the stream equals its norm there.
+    """Neurons that output −x [width]: *proper cleanup* by an MLP. Exact if the stream equals its
+    norm there.
 
-    A ReLU passes no negative numbers. With `bound` ≥ −min(x): one neuron each, relu(x + bound), taken off
-    again by b_out, at the cost of bound·1e-16. Without: two each, −relu(x) + relu(−x), which loses nothing.
+    A ReLU passes no negative numbers. With `bound` ≥ −min(x): one neuron each, relu(x + bound),
+    taken off again by b_out, at the cost of bound·1e-16. Without: two each, −relu(x) + relu(−x),
+    which loses nothing.
     """
     eye = np.eye(width)
     if bound is None:
-        return Neurons(np.hstack([eye, -eye]), np.zeros(2 * width), np.vstack([-eye, eye]), np.zeros(width))
+        return Neurons(
+            np.hstack([eye, -eye]), np.zeros(2 * width), np.vstack([-eye, eye]), np.zeros(width)
+        )
     return Neurons(eye, np.full(width, float(bound)), -eye, np.full(width, float(bound)))
 
 
-def _tents(x: Floats, y: Floats, width: float, offsets: tuple[int, ...], heights: tuple[int, ...]) -> Neurons:
+def _tents(
+    x: Floats, y: Floats, width: float, offsets: tuple[int, ...], heights: tuple[int, ...]
+) -> Neurons:
     """Per point the neurons relu((x − x_i)/width + offset), weighted by the heights times y_i."""
     each = len(offsets)
-    b_in = (np.array(offsets) - x[:, None] / width).ravel()                    # F
+    b_in = (np.array(offsets) - x[:, None] / width).ravel()  # F
     W_out = (np.array(heights, dtype=float)[:, None] * y[:, None]).reshape(-1, y.shape[-1])  # F out
     return Neurons(np.full((1, each * len(x)), 1 / width), b_in, W_out, np.zeros(y.shape[-1]))
 
@@ -123,7 +143,9 @@ def _points(x: npt.ArrayLike, y: npt.ArrayLike, keep_order: bool = False) -> tup
     if x.ndim != 1 or len(x) < 1 or len(y) != len(x) or not np.all(np.diff(x[order]) > 0):
         repeats = " with repeated numbers" if x.ndim == 1 and len(np.unique(x)) < len(x) else ""
         raise GlassformerError(
-            f"table — n distinct numbers and n values were expected, got shapes {x.shape} and {y.shape}{repeats}")
+            f"table — n distinct numbers and n values were expected, got shapes {x.shape} and "
+            f"{y.shape}{repeats}"
+        )
     return (x, y) if keep_order else (x[order], y[order])
 
 

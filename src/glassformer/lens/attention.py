@@ -1,8 +1,10 @@
-"""Attention: who looks where. Shapes of one input, one head step by step, patterns, and how well they fit a task.
+"""Attention: who looks where. Shapes of one input, one head step by step, patterns, and how well
+they fit a task.
 
-A row of a pattern is who asks, a column who is asked: the row of `=` in `123+456=` decides the first digit of the
-answer. A task's *roles* say which positions hold what each row needs; `alignment` says what share of the attention
-goes there. Shares are means over inputs. Entropies are in bits: 0 looks at one position, log2(n) at n alike.
+A row of a pattern is who asks, a column who is asked: the row of `=` in `123+456=` decides the
+first digit of the answer. A task's *roles* say which positions hold what each row needs;
+`alignment` says what share of the attention goes there. Shares are means over inputs. Entropies are
+in bits: 0 looks at one position, log2(n) at n alike.
 """
 
 from collections.abc import Mapping
@@ -23,8 +25,15 @@ from ..tasks.format import TOKEN
 from .finding import Finding, plain
 from .rank import project
 
-DIRECT = ("a", "b", "source")  # roles that the answer token is made of; the others only say what came before
-ALL_ROWS, SAMPLE = 20_000, 10_000  # by default, domains up to ALL_ROWS are averaged over, else a SAMPLE
+DIRECT = (
+    "a",
+    "b",
+    "source",
+)  # roles that the answer token is made of; the others only say what came before
+ALL_ROWS, SAMPLE = (
+    20_000,
+    10_000,
+)  # by default, domains up to ALL_ROWS are averaged over, else a SAMPLE
 
 # The last part of an activation's name -> its axes, and what it is.
 WHAT = {
@@ -61,7 +70,9 @@ def trace(model: Model, tokens: Array) -> list[tuple[str, tuple[int, ...], str]]
     logits, cache = record(model.numpy(), tokens[None])
     lines = [("tokens", tokens.shape, "T: the input")]
     for name, value in cache.items():
-        shape = value.shape if name == "hook_pos_embed" else value.shape[1:]  # all else is for a batch, here of one
+        shape = (
+            value.shape if name == "hook_pos_embed" else value.shape[1:]
+        )  # all else is for a batch, here of one
         lines.append((name, tuple(shape), WHAT[name.rpartition(".")[2]]))
     return [*lines, ("logits", logits.shape[1:], "T V: how much each token is wanted next")]
 
@@ -86,9 +97,14 @@ class Steps(Finding):
 
 
 def steps(model: Model, tokens: Array, layer: int, head: int) -> Steps:
-    """One head on one input [T]. The formulas are spelled out here once more, for one head: a twin of `forward`."""
+    """One head on one input [T]. The formulas are spelled out here once more, for one head: a
+    twin of `forward`.
+    """
     model, c = model.numpy(), model.config
-    for name, value, n in (("layer", layer, c.n_layers), ("head", head, c.n_heads if c.n_layers else 0)):
+    for name, value, n in (
+        ("layer", layer, c.n_layers),
+        ("head", head, c.n_heads if c.n_layers else 0),
+    ):
         if not 0 <= value < n:
             expected = f"expected a number from 0 to {n - 1}" if n else "this model has no layers"
             raise GlassformerError(f"{name} {value} — {expected}, got {value}")
@@ -97,18 +113,18 @@ def steps(model: Model, tokens: Array, layer: int, head: int) -> Steps:
     x, ln = cache[f"blocks.{layer}.hook_resid_pre"][0], f"blocks.{layer}.ln1"  # T D
     if c.norm_first and c.norm != "none":
         x = gained(Place(model.weights, None) / ln, cache[f"{ln}.hook_normalized"][0])
-    q, k, v = (project(c, at, name, head, x) for name in "QKV")                # T K
+    q, k, v = (project(c, at, name, head, x) for name in "QKV")  # T K
     positions, here = POSITIONS[c.positions], np.arange(len(tokens))
     if rotate := positions.rotate:
         q, k = rotate(c, q[:, None], here)[:, 0], rotate(c, k[:, None], here)[:, 0]
-    scores = q @ k.T * (c.scale or c.d_head**-0.5)                             # T S
+    scores = q @ k.T * (c.scale or c.d_head**-0.5)  # T S
     distance = here[:, None] - here
     if bias := positions.bias:
         scores = scores + bias(c, distance)[head]
     masked = scores + MASKS[c.mask](distance)
     exp = np.exp(masked - masked.max(-1, keepdims=True))
-    pattern = exp / exp.sum(-1, keepdims=True)                                 # T S
-    z = pattern @ v                                                            # T K
+    pattern = exp / exp.sum(-1, keepdims=True)  # T S
+    z = pattern @ v  # T K
     words = [model.vocabulary[int(t)] for t in tokens]
     return Steps(layer, head, words, x, q, k, v, scores, masked, pattern, z, z @ at["W_O"][head])
 
@@ -148,7 +164,8 @@ class Average:
     spread: Array  # L H T S: and the standard deviation
     peak: Array  # L H T: the mean of the largest weight of the row
     entropy: Array  # L H T: bits
-    evenness: Array  # L H T: entropy over that of looking at all that is to be seen alike, 0 … 1; 0 if one is seen
+    # L H T: entropy over that of looking at all that is to be seen alike, 0 … 1; 0 if one is seen
+    evenness: Array
 
 
 def average(model: Model, task: Task, rows: Rows | None = None) -> Average:
@@ -161,17 +178,21 @@ def average(model: Model, task: Task, rows: Rows | None = None) -> Average:
     if not len(rows):
         raise GlassformerError(f"{task.ref} — expected at least one row to average over, got none")
     read, answer = task.batch(rows)
-    asks = answer[:, 1:]                                                       # B T: asks for the token that follows
-    there = np.flip(np.logical_or.accumulate(np.flip(asks, 1), 1), 1)          # B T: no padding after the answer
+    asks = answer[:, 1:]  # B T: asks for the token that follows
+    there = np.flip(
+        np.logical_or.accumulate(np.flip(asks, 1), 1), 1
+    )  # B T: no padding after the answer
     asked, n_there = asks.sum(0), there.sum(0)
     sums: dict[str, Any] = {}
     step = max(1, chunk_size(model, task) // model.config.n_layers)
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        p = patterns(model, read[part, :-1]).astype(float)                     # L B H T S
+        p = patterns(model, read[part, :-1]).astype(float)  # L B H T S
         a, t = asks[part][None, :, None, :, None], there[part][None, :, None, :, None]
         bits = entropy(p)
-        seen = np.log2((np.arange(p.shape[3]) + 1.0) if model.config.mask == "causal" else float(p.shape[3]))
+        seen = np.log2(
+            (np.arange(p.shape[3]) + 1.0) if model.config.mask == "causal" else float(p.shape[3])
+        )
         new = {
             "everywhere": (p * t).sum(1), "pattern": (p * a).sum(1), "square": (p * p * a).sum(1),
             "peak": (p.max(-1) * a[..., 0]).sum(1), "entropy": (bits * a[..., 0]).sum(1),
@@ -182,7 +203,14 @@ def average(model: Model, task: Task, rows: Rows | None = None) -> Average:
     everywhere = sums.pop("everywhere") / m[:, None]
     mean, square = sums.pop("pattern") / n[:, None], sums.pop("square") / n[:, None]
     spread = np.sqrt(np.maximum(square - mean * mean, 0))
-    return Average(len(rows), asked, everywhere, mean, spread, **{name: value / n for name, value in sums.items()})
+    return Average(
+        len(rows),
+        asked,
+        everywhere,
+        mean,
+        spread,
+        **{name: value / n for name, value in sums.items()},
+    )
 
 
 # ── what a task expects ────────────────────────────────────────────────────────────────────────
@@ -206,15 +234,19 @@ def expected(task: Task) -> Expected:
     """The map that a task expects, whole and by role."""
     roles = task.roles()
     if not roles:
-        raise GlassformerError(f"{task.ref} — has no expected map: what it needs is not at fixed positions")
+        raise GlassformerError(
+            f"{task.ref} — has no expected map: what it needs is not at fixed positions"
+        )
     return Expected(roles)
 
 
 def late(task: Task) -> Expected:
-    """The same a row further down: at the token that was to be predicted, where it is too late to look.
+    """The same a row further down: at the token that was to be predicted, where it is too late to
+    look.
 
-    The book draws its ideal map so. Ones first, its cells of a and b are cells of the carry in `expected`: a share on
-    them says that a head looks for the carry, one column back, not that the map is right.
+    The book draws its ideal map so. Ones first, its cells of a and b are cells of the carry in
+    `expected`: a share on them says that a head looks for the carry, one column back, not that the
+    map is right.
     """
     shifted = {name: np.roll(m, 1, axis=0) for name, m in expected(task).roles.items()}
     for m in shifted.values():
@@ -223,8 +255,8 @@ def late(task: Task) -> Expected:
 
 
 def places(task: Task) -> list[str]:
-    """What stands at each position of an example: a token if always the same, else a role and where in it, or y1, y2 …
-    for the tokens of the answer, or the number of the position.
+    """What stands at each position of an example: a token if always the same, else a role and where
+    in it, or y1, y2 … for the tokens of the answer, or the number of the position.
 
     >>> places(load_task("modular-addition:plus=true"))
     ['a', '+', 'b', '=', 'y']
@@ -246,8 +278,9 @@ def places(task: Task) -> list[str]:
 class Alignment:
     """Shares of attention on what a task expects. Maps are its roles and also:
 
-    `aligned`, the roles that the answer token is made of (a and b of its column, or the source); `expected`, all
-    roles; `late`, `aligned` a row further down. NaN where a map has nothing in a row.
+    `aligned`, the roles that the answer token is made of (a and b of its column, or the source);
+    `expected`, all roles; `late`, `aligned` a row further down. NaN where a map has nothing in a
+    row.
     """
 
     task: str
@@ -275,11 +308,16 @@ class Alignment:
 
     def to_json(self) -> dict[str, Any]:
         maps = {
-            name: {"mean": self.mean(name), "positions": self.shares[name], "chance": self.chance[name]}
+            name: {
+                "mean": self.mean(name),
+                "positions": self.shares[name],
+                "chance": self.chance[name],
+            }
             for name in self.shares
         }
         bits = {"mean": self.entropy.mean(-1), "positions": self.entropy}
-        out = {"task": self.task, "rows": self.rows, "positions": self.positions, "aligns": self.aligns,
+        out = {"task": self.task, "rows": self.rows, "positions": self.positions,
+            "aligns": self.aligns,
                "shares": maps, "entropy_bits": bits}  # fmt: skip
         return {name: plain(value) for name, value in out.items()}
 
@@ -288,14 +326,23 @@ class Alignment:
         for i, h in np.ndindex(*self.entropy.shape[:2]):
             shares = ", ".join(f"{percent(self.mean(role)[i, h])} on {role}" for role in self.roles)
             made_of = f"{percent(self.mean('aligned')[i, h])} on what the token is made of"
-            lines.append(f"{parts.head(i, h)}: {shares}; {made_of}, {self.entropy[i, h].mean():.1f} bits")
+            lines.append(
+                f"{parts.head(i, h)}: {shares}; {made_of}, {self.entropy[i, h].mean():.1f} bits"
+            )
         return "\n".join(lines)
 
 
 def alignment(model: Model, task: Task, rows: Rows | None = None) -> Alignment:
-    """How much of the attention of answer rows falls on what they need, per layer, head and answer position."""
+    """How much of the attention of answer rows falls on what they need, per layer, head and
+    answer position.
+    """
     right = expected(task)
-    maps = {**right.roles, "aligned": right.aligned, "expected": right.union, "late": late(task).aligned}
+    maps = {
+        **right.roles,
+        "aligned": right.aligned,
+        "expected": right.union,
+        "late": late(task).aligned,
+    }
     mean = average(model, task, rows)
     at = np.nonzero(mean.asked)[0]
     visible = at + 1 if model.config.mask == "causal" else np.full(len(at), len(mean.asked))

@@ -2,20 +2,23 @@
 
     print(compare(trained, made, task))
 
-Both are verified over the same rows, the whole domain if it has up to about a million. What is looked at more closely
-(attention, logits, swapped tokens, interchange) is looked at on a sample. What each figure means:
+Both are verified over the same rows, the whole domain if it has up to about a million. What is
+looked at more closely (attention, logits, swapped tokens, interchange) is looked at on a sample.
+What each figure means:
 
 - differ: rows on which the two decode different answers.
-- margins: quantiles of each model's row margins (the least over the row's answer tokens), and the rank correlation of
-  the two models' margins by answer token: do both find the same inputs hard? Only ranks can be compared, since
-  logits have no common scale.
-- runner_up: the share of answer tokens for which both have the same second choice among the tokens that can be right
-  there. logits: the mean correlation of their logits of those tokens, over the places where there are at least three.
-- overlap: Σ min(p, q) of two heads' attention, a mean over answer rows: 1 the same, 0 no position in common. aligned:
-  the share of attention on the positions that the next token is made of (see lens/attention).
-- swapped: what both say when one token of the text is another (see lens/perturb). `foretold` is the part of the one
-  model's behaviour that the other's algorithm predicts where no training row shows it; `unmoved` is what "nothing
-  changes" would have predicted.
+- margins: quantiles of each model's row margins (the least over the row's answer tokens), and the
+  rank correlation of the two models' margins by answer token: do both find the same inputs hard?
+  Only ranks can be compared, since logits have no common scale.
+- runner_up: the share of answer tokens for which both have the same second choice among the tokens
+  that can be right there. logits: the mean correlation of their logits of those tokens, over the
+  places where there are at least three.
+- overlap: Σ min(p, q) of two heads' attention, a mean over answer rows: 1 the same, 0 no position
+  in common. aligned: the share of attention on the positions that the next token is made of (see
+  lens/attention).
+- swapped: what both say when one token of the text is another (see lens/perturb). `foretold` is the
+  part of the one model's behaviour that the other's algorithm predicts where no training row shows
+  it; `unmoved` is what "nothing changes" would have predicted.
 - interchange: what each head carries (see lens/patch).
 """
 
@@ -66,17 +69,28 @@ class AttentionOfBoth:
     def aligned(self, side: int) -> dict[str, float]:
         """Head -> share of its attention on what the next token is made of."""
         found = self.alignment[side]
-        return {} if found is None else dict(zip(self.heads[side], found.mean("aligned").ravel().tolist(), strict=True))
+        return (
+            {}
+            if found is None
+            else dict(zip(self.heads[side], found.mean("aligned").ravel().tolist(), strict=True))
+        )
 
     def to_json(self) -> dict[str, Any]:
         best = [{"head": x, "like": y, "overlap": share} for x, y, share in self.best()]
         aligned = [self.aligned(0), self.aligned(1)]
-        return {"heads": self.heads, "overlap": plain(self.overlap), "best": best, "aligned": aligned}
+        return {
+            "heads": self.heads,
+            "overlap": plain(self.overlap),
+            "best": best,
+            "aligned": aligned,
+        }
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two models have in common, and what not. See the top of this file for what the figures mean."""
+    """What two models have in common, and what not. See the top of this file for what the
+    figures mean.
+    """
 
     task: str
     names: tuple[str, str]
@@ -85,21 +99,30 @@ class Comparison:
     differ: int
     examples: list[dict[str, str]]  # some rows on which they differ: input, expected, a, b
     margins: tuple[Any, Any]  # the least of each row that was checked, [N]
-    same_hard: list[float]  # rank correlation of margins, by answer token; NaN where one has no spread
+    same_hard: list[
+        float
+    ]  # rank correlation of margins, by answer token; NaN where one has no spread
     runner_up: float
     logits: float
     attention: AttentionOfBoth | None = None
     swapped: Perturbed | None = None
-    interchange: tuple[list[Interchange], list[Interchange]] = field(default_factory=lambda: ([], []))
+    interchange: tuple[list[Interchange], list[Interchange]] = field(
+        default_factory=lambda: ([], [])
+    )
     left_out: list[str] = field(default_factory=list)  # what could not be compared, and why
 
     def quantiles(self, side: int) -> dict[float, float]:
         return {q: float(np.quantile(self.margins[side], q)) for q in QUANTILES}
 
     def to_json(self) -> dict[str, Any]:
-        own = {name: value for name, value in vars(self).items() if name not in ("counts", "margins")}
+        own = {
+            name: value for name, value in vars(self).items() if name not in ("counts", "margins")
+        }
         margins = [{f"{q:g}": x for q, x in self.quantiles(side).items()} for side in (0, 1)]
-        return {name: plain(value) for name, value in {**own, "parameters": self.counts, "margins": margins}.items()}
+        return {
+            name: plain(value)
+            for name, value in {**own, "parameters": self.counts, "margins": margins}.items()
+        }
 
     def __str__(self) -> str:
         a, b = self.names
@@ -109,22 +132,32 @@ class Comparison:
             ("parameters", *(f"{c.total:,}" for c in self.counts)),
             ("not zero", *(f"{c.nonzero:,}" for c in self.counts)),
             ("wrong", *(f"{v.wrong:,}" for v in self.verdicts)),
-            *(("median margin" if q else "worst margin", *(f"{self.quantiles(i)[q]:.4g}" for i in (0, 1)))
+            *(("median margin" if q else "worst margin",
+            *(f"{self.quantiles(i)[q]:.4g}" for i in (0, 1)))
               for q in (0.0, 0.5)),
         ])  # fmt: skip
         lines += ["", f"Outputs differ on {self.differ:,} rows."]
-        lines += [f"  {e['input']} {a}: {e['a']}, {b}: {e['b']}, right: {e['expected']}" for e in self.examples[:5]]
+        lines += [
+            f"  {e['input']} {a}: {e['a']}, {b}: {e['b']}, right: {e['expected']}"
+            for e in self.examples[:5]
+        ]
         hard = ", ".join("–" if np.isnan(x) else f"{x:.2f}" for x in self.same_hard)
         lines += [f"Rank correlation of margins by answer token: {hard}.",
                   f"The same second choice for {_percent(self.runner_up)} of answer tokens; "
-                  f"correlation of logits {'–' if np.isnan(self.logits) else f'{self.logits:.2f}'}."]  # fmt: skip
+                  f"correlation of logits "
+                  f"{'–' if np.isnan(self.logits) else f'{self.logits:.2f}'}."]  # fmt: skip
         if self.attention:
             lines += ["", "Attention of answer rows"]
             for side, name in enumerate(self.names):
                 aligned = self.attention.aligned(side).items()
-                lines += [f"  {name}, {head}: {percent(s)} on what the next token is made of" for head, s in aligned]
+                lines += [
+                    f"  {name}, {head}: {percent(s)} on what the next token is made of"
+                    for head, s in aligned
+                ]
             alike = self.attention.best()
-            lines += [f"  {x} of {a} is most like {y} of {b}: {percent(s)} in common" for x, y, s in alike]
+            lines += [
+                f"  {x} of {a} is most like {y} of {b}: {percent(s)} in common" for x, y, s in alike
+            ]
         if self.swapped:
             lines += self._foretold("question", self.swapped.question)
             lines += self._foretold("written answer", self.swapped.written)
@@ -136,9 +169,15 @@ class Comparison:
     def _foretold(self, where: str, f: Foretold | None) -> list[str]:
         if f is None:
             return []
-        lines = ["", f"With one token of the {where} swapped, both say the same {f.agree:.1%} of the time"]
+        lines = [
+            "",
+            f"With one token of the {where} swapped, both say the same {f.agree:.1%} of the time",
+        ]
         for name, kept, told in zip(self.names, f.unmoved, f.foretold, strict=True):
-            lines.append(f"  {name}: {1 - kept:.1%} of its tokens change; the other says {_percent(told)} of them")
+            lines.append(
+                f"  {name}: {1 - kept:.1%} of its tokens change; the other says {_percent(told)} "
+                f"of them"
+            )
         return lines
 
 
@@ -146,7 +185,8 @@ def common_task(a: Model, b: Model) -> str:
     """The ref of the task that both models are for, or an error."""
     if not a.task or _shortest(a.task) != _shortest(b.task):
         raise GlassformerError(
-            f"compare — expected two models of one task, got {a.task or 'no task'} and {b.task or 'no task'};"
+            f"compare — expected two models of one task, got {a.task or 'no task'} and "
+            f"{b.task or 'no task'};"
             " if both can do a third one, name it with --task"
         )
     return a.task
@@ -158,38 +198,58 @@ def _shortest(ref: str) -> str:
 
 
 def compare(
-    a: Model, b: Model, task: Task, rows: Rows | None = None, *, names: Sequence[str] = (), seed: int = 0,
+    a: Model, b: Model, task: Task, rows: Rows | None = None, *, names: Sequence[str] = (),
+    seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:  # fmt: skip
-    """Compares over rows [B,…], or over the whole domain up to about a million rows and a sample beyond.
+    """Compares over rows [B,…], or over the whole domain up to about a million rows and a sample
+    beyond.
 
-    `common_task(a, b)` is the task that both are for. `progress(done, todo)` is called as rows are checked.
+    `common_task(a, b)` is the task that both are for. `progress(done, todo)` is called as rows are
+    checked.
     """
     for model, name in zip((a, b), _names(a, b, names), strict=True):
         if model.vocabulary != task.vocabulary:
-            raise GlassformerError(f"{name} — has {model.vocabulary}; {task.ref} has {task.vocabulary}")
+            raise GlassformerError(
+                f"{name} — has {model.vocabulary}; {task.ref} has {task.vocabulary}"
+            )
     countable(task)
     exhaustive = rows is None and task.size <= EXHAUSTIVE
     if rows is None:
         rows = task.rows(0, task.size) if exhaustive else np.concatenate(
-            [task.edges(), task.sample(task.worth_checking, np.random.default_rng(seed))])  # fmt: skip
+            [task.edges(), task.sample(task.worth_checking,
+            np.random.default_rng(seed))])  # fmt: skip
     looked_at = len(rows)
     rows = rows[task.defined(rows)]
     if not len(rows):
         raise GlassformerError(f"{task.ref} — expected at least one row to compare on, got none")
-    found = _gaps(a, b, task, rows, progress)                                  # [N,n] each
+    found = _gaps(a, b, task, rows, progress)  # [N,n] each
     least = [np.where(np.isnan(g), -np.inf, g).min(1) for g in found]
-    verdicts = [_verdict(m, task, rows, x, looked_at, exhaustive, seed) for m, x in zip((a, b), least, strict=True)]
+    verdicts = [
+        _verdict(m, task, rows, x, looked_at, exhaustive, seed)
+        for m, x in zip((a, b), least, strict=True)
+    ]
     apart = _apart(a, b, task, rows, least)
-    sample = rows if len(rows) <= CLOSELY else np.random.default_rng(seed).choice(rows, CLOSELY, replace=False)
+    sample = (
+        rows
+        if len(rows) <= CLOSELY
+        else np.random.default_rng(seed).choice(rows, CLOSELY, replace=False)
+    )
     left_out: list[str] = []
     attention = _unless(left_out, "attention", lambda: _attention(a, b, task, sample))
     swapped = _unless(left_out, "swapped tokens", lambda: perturb(a, b, task, seed=seed))
-    carried = _unless(left_out, "interchange", lambda: (_interchange(a, task, seed), _interchange(b, task, seed)))
-    runner_up, logits = _logits(a, b, task, sample) if a.config.mask == b.config.mask == "causal" else (np.nan, np.nan)
+    carried = _unless(
+        left_out, "interchange", lambda: (_interchange(a, task, seed), _interchange(b, task, seed))
+    )
+    runner_up, logits = (
+        _logits(a, b, task, sample)
+        if a.config.mask == b.config.mask == "causal"
+        else (np.nan, np.nan)
+    )
     return Comparison(
         task.ref, _names(a, b, names), (verdicts[0], verdicts[1]), (count(a), count(b)), len(apart),
-        _examples(a, b, task, rows[apart[:10]]), (least[0], least[1]), _same_hard(*found), runner_up, logits,
+        _examples(a, b, task, rows[apart[:10]]), (least[0], least[1]), _same_hard(*found),
+        runner_up, logits,
         attention, swapped, carried or ([], []), left_out,
     )  # fmt: skip
 
@@ -204,7 +264,9 @@ def _unless(left_out: list[str], name: str, look: Callable[[], T]) -> T | None:
 
 
 def _names(a: Model, b: Model, names: Sequence[str]) -> tuple[str, str]:
-    found = list(names) or [str(m.provenance.get("ref") or m.provenance.get("maker", "")) for m in (a, b)]
+    found = list(names) or [
+        str(m.provenance.get("ref") or m.provenance.get("maker", "")) for m in (a, b)
+    ]
     found = ["trained" if name == "trainer" else name for name in found]
     if not all(found) or found[0] == found[1]:
         found = [f"{name or 'model'} ({letter})" for name, letter in zip(found, "AB", strict=True)]
@@ -212,31 +274,46 @@ def _names(a: Model, b: Model, names: Sequence[str]) -> tuple[str, str]:
 
 
 # ── what they say ──────────────────────────────────────────────────────────────────────────────
-def _gaps(a: Model, b: Model, task: Task, rows: Rows, progress: Callable[[int, int], None] | None) -> list[Any]:
+def _gaps(
+    a: Model, b: Model, task: Task, rows: Rows, progress: Callable[[int, int], None] | None
+) -> list[Any]:
     models = [fast(m, task, rows) for m in (a, b)]
     step, found = min(chunk_size(m, task) for m in models), list[Any]()
     for start in range(0, len(rows), step):
         tokens, answer = task.batch(rows[start : start + step])
-        found.append([gaps(m, tokens, answer).astype(np.float32 if m.dtype == "float32" else float) for m in models])
+        found.append(
+            [
+                gaps(m, tokens, answer).astype(np.float32 if m.dtype == "float32" else float)
+                for m in models
+            ]
+        )
         if progress:
             progress(min(start + step, len(rows)), len(rows))
     width = max(g.shape[1] for pair in found for g in pair)  # aligned at the end
-    wide = [[np.pad(g, ((0, 0), (width - g.shape[1], 0)), constant_values=np.inf) for g in pair] for pair in found]
+    wide = [
+        [np.pad(g, ((0, 0), (width - g.shape[1], 0)), constant_values=np.inf) for g in pair]
+        for pair in found
+    ]
     return [np.concatenate(side) for side in zip(*wide, strict=True)]
 
 
-def _verdict(model: Model, task: Task, rows: Rows, least: Any, looked_at: int, exhaustive: bool, seed: int) -> Verdict:
+def _verdict(
+    model: Model, task: Task, rows: Rows, least: Any, looked_at: int, exhaustive: bool, seed: int
+) -> Verdict:
     bad = rows[~(least > 0)]
     shown = verify(model, task, rows=bad[:10]).counterexamples if len(bad) else []
     return Verdict(
-        model=digest(model), task=task.ref, dtype=model.dtype, domain=task.size, exhaustive=exhaustive,
+        model=digest(model), task=task.ref, dtype=model.dtype, domain=task.size,
+        exhaustive=exhaustive,
         looked_at=looked_at, checked=len(rows), wrong=len(bad), worst_margin=float(least.min()),
         counterexamples=shown, seed=None if exhaustive else seed,
     )  # fmt: skip
 
 
 def _apart(a: Model, b: Model, task: Task, rows: Rows, least: list[Any]) -> Any:
-    """Indices of rows on which the decoded answers differ. Where both are right they are the same."""
+    """Indices of rows on which the decoded answers differ. Where both are right they are the
+    same.
+    """
     wrong = [~(x > 0) for x in least]
     both = np.nonzero(wrong[0] & wrong[1])[0]
     apart = np.nonzero(wrong[0] ^ wrong[1])[0].tolist()
@@ -250,14 +327,19 @@ def _apart(a: Model, b: Model, task: Task, rows: Rows, least: list[Any]) -> Any:
 def _decode(model: Model, task: Task, rows: Rows) -> list[str]:
     """What the model answers, as text."""
     tokens, answer = task.batch(rows)
-    return [task.answer(row[asked].tolist()) for row, asked in zip(said(model, tokens, answer), answer, strict=True)]
+    return [
+        task.answer(row[asked].tolist())
+        for row, asked in zip(said(model, tokens, answer), answer, strict=True)
+    ]
 
 
 def _examples(a: Model, b: Model, task: Task, rows: Rows) -> list[dict[str, str]]:
     if not len(rows):
         return []
     tokens, answer = task.batch(rows)
-    asked = [task.vocabulary.decode(t[: int(m.argmax())]) for t, m in zip(tokens, answer, strict=True)]
+    asked = [
+        task.vocabulary.decode(t[: int(m.argmax())]) for t, m in zip(tokens, answer, strict=True)
+    ]
     right = [task.answer([int(x) for x in t[m]]) for t, m in zip(tokens, answer, strict=True)]
     each = zip(asked, right, _decode(a, task, rows), _decode(b, task, rows), strict=True)
     return [{"input": i, "expected": e, "a": x, "b": y} for i, e, x, y in each]
@@ -295,11 +377,13 @@ def _logits(a: Model, b: Model, task: Task, rows: Rows) -> tuple[float, float]:
         can = np.unique(tokens[asked, first + j])
         if len(can) < 3:
             continue
-        x, y = (logits[asked, j][:, can].astype(float) for logits in both)     # B, candidates
+        x, y = (logits[asked, j][:, can].astype(float) for logits in both)  # B, candidates
         same += (x.argsort(-1)[:, -2] == y.argsort(-1)[:, -2]).tolist()
         correlations += [_correlation(p, q) for p, q in zip(x, y, strict=True)]
     known = [c for c in correlations if not np.isnan(c)]
-    return float(np.mean(same)) if same else float("nan"), float(np.mean(known)) if known else float("nan")
+    return float(np.mean(same)) if same else float("nan"), float(
+        np.mean(known)
+    ) if known else float("nan")
 
 
 # ── what goes on inside ────────────────────────────────────────────────────────────────────────
@@ -307,8 +391,11 @@ def _attention(a: Model, b: Model, task: Task, rows: Rows) -> AttentionOfBoth:
     task.boundary()  # or positions cannot be compared
     tokens, answer = task.batch(rows)
     asks = answer[0, 1:]
-    both = [patterns(m, tokens[:, :-1]) for m in (a, b)]                       # L B H T S
-    flat = [p.swapaxes(1, 2)[..., asks, :].reshape(-1, len(rows), int(asks.sum()), p.shape[-1]) for p in both]
+    both = [patterns(m, tokens[:, :-1]) for m in (a, b)]  # L B H T S
+    flat = [
+        p.swapaxes(1, 2)[..., asks, :].reshape(-1, len(rows), int(asks.sum()), p.shape[-1])
+        for p in both
+    ]
     overlap = np.array([[np.minimum(p, q).sum(-1).mean() for q in flat[1]] for p in flat[0]])
     overlap = overlap.reshape(len(flat[0]), len(flat[1]))
     if not overlap.size:
@@ -322,7 +409,9 @@ def _attention(a: Model, b: Model, task: Task, rows: Rows) -> AttentionOfBoth:
 def _interchange(model: Model, task: Task, seed: int) -> list[Interchange]:
     heads = parts.heads(model)
     if len(heads) > MOST_HEADS:
-        raise GlassformerError(f"{len(heads)} heads, more than {MOST_HEADS}; interchange() takes one at a time")
+        raise GlassformerError(
+            f"{len(heads)} heads, more than {MOST_HEADS}; interchange() takes one at a time"
+        )
     whole = [parts.attention(i) for i in range(model.config.n_layers) if model.config.n_heads > 1]
     return [interchange(model, task, what, seed=seed) for what in heads + whole]
 
@@ -333,5 +422,6 @@ def _percent(share: float) -> str:
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
-    return ["  ".join([r[0].ljust(widths[0]), *(x.rjust(w) for x, w in zip(r[1:], widths[1:], strict=True))])
+    return ["  ".join([r[0].ljust(widths[0]), *(x.rjust(w) for x, w in zip(r[1:], widths[1:],
+    strict=True))])
             for r in (head, *rows)]  # fmt: skip

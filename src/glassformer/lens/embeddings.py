@@ -1,9 +1,10 @@
-"""Token and position embeddings as geometry: principal components, cosine similarity, lines and circles of numbers.
+"""Token and position embeddings as geometry: principal components, cosine similarity, lines and
+circles of numbers.
 
-    e = token_embeddings(model)
-    e.pca.points[:, :2]        where each token is, in the plane that shows most
-    e.cosine                   which tokens point the same way
-    e.line, e.circle           do the numbers stand in a row, or around a circle?
+e = token_embeddings(model)
+e.pca.points[:, :2]        where each token is, in the plane that shows most
+e.cosine                   which tokens point the same way
+e.line, e.circle           do the numbers stand in a row, or around a circle?
 """
 
 from dataclasses import dataclass, field
@@ -33,12 +34,16 @@ class PCA:
 
 
 def pca(matrix: Array) -> PCA:
-    """Principal components of rows [N,D]. Signs are chosen so that the largest entry of a component is positive."""
+    """Principal components of rows [N,D]. Signs are chosen so that the largest entry of a
+    component is positive.
+    """
     matrix = np.asarray(matrix, dtype=float)
     if matrix.ndim != 2 or not len(matrix):
-        raise GlassformerError(f"pca — expected a matrix [N,D] with N from 1, got shape {list(matrix.shape)}")
+        raise GlassformerError(
+            f"pca — expected a matrix [N,D] with N from 1, got shape {list(matrix.shape)}"
+        )
     centred = matrix - matrix.mean(0)
-    u, s, vt = np.linalg.svd(centred, full_matrices=False)                     # N R, R, R D
+    u, s, vt = np.linalg.svd(centred, full_matrices=False)  # N R, R, R D
     sign = np.sign(vt[np.arange(len(vt)), leader(np.abs(vt))])
     sign[sign == 0] = 1
     power = s**2
@@ -48,7 +53,9 @@ def pca(matrix: Array) -> PCA:
 
 
 def cosine(matrix: Array) -> Any:
-    """Cosine of the angle between any two rows: [N,D] -> [N,N]. A row of zeros is at right angles to all others."""
+    """Cosine of the angle between any two rows: [N,D] -> [N,N]. A row of zeros is at right
+    angles to all others.
+    """
     matrix = np.asarray(matrix, dtype=float)
     size = np.linalg.norm(matrix, axis=1, keepdims=True)
     unit = matrix / np.where(size > 0, size, 1)
@@ -62,7 +69,9 @@ class Embeddings:
     what: str  # tokens or positions
     names: list[str]
     vectors: Array = field(repr=False)  # [N,D]
-    numbers: list[int] = field(default_factory=list)  # rows that are 0, 1, 2, … in order; [] if there are none
+    numbers: list[int] = field(
+        default_factory=list
+    )  # rows that are 0, 1, 2, … in order; [] if there are none
     boundary: int | None = None  # positions: the first that is predicted, not given
 
     @property
@@ -75,7 +84,9 @@ class Embeddings:
 
     @property
     def line(self) -> float | None:
-        """Share of the numbers' variance that a straight line explains, n ↦ x + n·y; by chance about 1/(N − 1)."""
+        """Share of the numbers' variance that a straight line explains, n ↦ x + n·y; by chance
+        about 1/(N − 1).
+        """
         return linear(self.vectors[self.numbers]) if len(self.numbers) > 2 else None
 
     @property
@@ -93,7 +104,8 @@ class Embeddings:
         found = self.pca
         return {
             "what": self.what, "names": self.names, "explained": found.explained.tolist(),
-            "points": found.points[:, :2].tolist(), "cosine": self.cosine.tolist(), "line": self.line,
+            "points": found.points[:, :2].tolist(), "cosine": self.cosine.tolist(),
+            "line": self.line,
             "circle": self.circle, "boundary": self.boundary,
         }  # fmt: skip
 
@@ -107,7 +119,9 @@ def linear(vectors: Array) -> float:
 
 
 def token_embeddings(model: Model) -> Embeddings:
-    """The token embedding. `numbers` are the tokens 0, 1, 2, … as far as the vocabulary has them."""
+    """The token embedding. `numbers` are the tokens 0, 1, 2, … as far as the vocabulary has
+    them.
+    """
     names = list(model.vocabulary.tokens)
     at = {name: i for i, name in enumerate(names)}
     numbers: list[int] = []
@@ -117,16 +131,24 @@ def token_embeddings(model: Model) -> Embeddings:
 
 
 def position_embeddings(model: Model, boundary: int | None = None) -> Embeddings:
-    """What is added to the stream at each position. `boundary`: the first position whose token is an answer."""
+    """What is added to the stream at each position. `boundary`: the first position whose token
+    is an answer.
+    """
     c = model.config
     embed = POSITIONS[c.positions].embed
     if embed is None:
-        raise GlassformerError(f"positions — the model has none to look at: positions={c.positions} adds nothing")
-    table = embed(c, Place(model.numpy().weights, None), np.zeros((1, c.n_ctx, c.d_model)), 0).astype(float)  # T D
+        raise GlassformerError(
+            f"positions — the model has none to look at: positions={c.positions} adds nothing"
+        )
+    table = embed(
+        c, Place(model.numpy().weights, None), np.zeros((1, c.n_ctx, c.d_model)), 0
+    ).astype(float)  # T D
     return Embeddings("positions", [str(i) for i in range(len(table))], table, boundary=boundary)
 
 
-def before_and_after(before: Model, after: Model, what: str = "tokens") -> tuple[Embeddings, Embeddings]:
+def before_and_after(
+    before: Model, after: Model, what: str = "tokens"
+) -> tuple[Embeddings, Embeddings]:
     """The same embedding of two models, such as one that was trained and what it was at first."""
     if what not in ("tokens", "positions"):
         raise GlassformerError(f"before_and_after — expected tokens or positions, got {what!r}")
@@ -134,5 +156,7 @@ def before_and_after(before: Model, after: Model, what: str = "tokens") -> tuple
     first, second = look(before), look(after)
     if first.names != second.names:
         got = f"{len(first.names)} and {len(second.names)}"
-        raise GlassformerError(f"before_and_after — expected two models with the same {what}, got {got}")
+        raise GlassformerError(
+            f"before_and_after — expected two models with the same {what}, got {got}"
+        )
     return first, second

@@ -1,7 +1,8 @@
 """Why does the next token win? By head, slot and neuron name, for one input.
 
-Everything here is read off one run with a tap. The logits are linear in what each part wrote to the stream once
-the last norm's scale is known, so the margin over the runner-up is a sum over parts: `shares` lists them.
+Everything here is read off one run with a tap. The logits are linear in what each part wrote to the
+stream once the last norm's scale is known, so the margin over the runner-up is a sum over parts:
+`shares` lists them.
 """
 
 from dataclasses import dataclass, field
@@ -47,13 +48,17 @@ class SlotContent:
     means: str = ""  # the token or position whose code this is
 
     def __str__(self) -> str:
-        values = " ".join(number(v) for v in self.values[:8]) + (" …" if len(self.values) > 8 else "")
+        values = " ".join(number(v) for v in self.values[:8]) + (
+            " …" if len(self.values) > 8 else ""
+        )
         return f"    {self.name}: {values}" + (f"  = {self.means}" if self.means else "")
 
 
 @dataclass(frozen=True)
 class LayerStory:
-    """One layer at the last position: heads, the stream after attention, neurons, the stream at the end."""
+    """One layer at the last position: heads, the stream after attention, neurons, the stream at
+    the end.
+    """
 
     heads: list[HeadReading]
     slots: list[SlotContent]
@@ -76,7 +81,8 @@ class Explanation(Finding):
     slots: list[SlotContent] = field(default_factory=list)  # before the first layer
 
     def __str__(self) -> str:
-        lines = [f"After {' '.join(self.tokens)} comes {self.winner}: its logit beats that of {self.runner_up}"
+        lines = [f"After {' '.join(self.tokens)} comes {self.winner}: its logit beats that of "
+                 f"{self.runner_up}"
                  f" by {number(self.margin)}."]  # fmt: skip
         lines += ["At first, the last position's stream holds:", *map(str, self.slots)]
         for i, layer in enumerate(self.layers):
@@ -85,13 +91,22 @@ class Explanation(Finding):
                 lines.append("  no head wrote anything")
             if layer.n_neurons:
                 fired = ", ".join(f"{name} ({number(a)})" for name, a in layer.neurons)
-                lines.append(f"  {layer.n_fired:,} of {layer.n_neurons:,} neurons fired; strongest: {fired or 'none'}")
+                lines.append(
+                    f"  {layer.n_fired:,} of {layer.n_neurons:,} neurons fired; strongest: "
+                    f"{fired or 'none'}"
+                )
             lines += ["  Then the stream holds:", *map(str, layer.slots)]
         if self.shares:
             by_size = [self.shares[i] for i in ranked([abs(s) for _, s in self.shares])]
-            lines += ["", "Where the margin comes from", *[f"  {number(s):>12}  {name}" for name, s in by_size]]
+            lines += [
+                "",
+                "Where the margin comes from",
+                *[f"  {number(s):>12}  {name}" for name, s in by_size],
+            ]
             total, largest = sum(s for _, s in self.shares), max(abs(s) for _, s in self.shares)
-            if abs(total - self.margin) <= ROUNDED * largest:  # large shares that cancel sum to it but for rounding
+            if (
+                abs(total - self.margin) <= ROUNDED * largest
+            ):  # large shares that cancel sum to it but for rounding
                 total = self.margin
             lines.append(f"  {number(total):>12}  in all")
         return "\n".join(lines)
@@ -99,7 +114,10 @@ class Explanation(Finding):
 
 def read_in_words(read: list[tuple[int, str, float]], most: int = 8) -> str:
     """What a head read: "3 at 2 (14%), 9 at 4 (14%) and 5 more"."""
-    shown = ", ".join(f"{token} at {s} ({percent(w)})" for s, token, w in read[:most]) or "everything a little"
+    shown = (
+        ", ".join(f"{token} at {s} ({percent(w)})" for s, token, w in read[:most])
+        or "everything a little"
+    )
     return shown + (f" and {len(read) - most} more" if len(read) > most else "")
 
 
@@ -119,7 +137,9 @@ def explain(model: Model, tokens: Array) -> Explanation:
         winner=model.vocabulary[first],
         runner_up=model.vocabulary[second],
         margin=float(last[first] - last[second]),
-        top=[(model.vocabulary[i], float(x)) for i, x in zip(order, sweep(last[order]), strict=True)],
+        top=[
+            (model.vocabulary[i], float(x)) for i, x in zip(order, sweep(last[order]), strict=True)
+        ],
         layers=[_layer(model, cache, i, words) for i in range(model.config.n_layers)],
         shares=_shares(model, cache, first, second),
         slots=_slots(model, embedded(cache)[0, -1]),
@@ -129,19 +149,23 @@ def explain(model: Model, tokens: Array) -> Explanation:
 def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:
     c, at = model.config, f"blocks.{i}."
     heads = []
-    wrote = head_outputs(model, cache, i, LAST)[0, 0]                          # H D
+    wrote = head_outputs(model, cache, i, LAST)[0, 0]  # H D
     for h in range(c.n_heads):
-        pattern = cache[at + "attn.hook_pattern"][0, h, -1]                    # S
-        mixed = pattern @ np.abs(cache[at + "attn.hook_v"][0, :, h])           # K
-        might = mixed @ np.abs(model.weights[at + "attn.W_O"][h])              # D: had nothing cancelled
+        pattern = cache[at + "attn.hook_pattern"][0, h, -1]  # S
+        mixed = pattern @ np.abs(cache[at + "attn.hook_v"][0, :, h])  # K
+        might = mixed @ np.abs(model.weights[at + "attn.W_O"][h])  # D: had nothing cancelled
         if np.linalg.norm(wrote[h]) <= negligible(wrote) * np.linalg.norm(might):
             continue
         listed = pattern >= READ_AT_LEAST * (1 - negligible(pattern))
-        read = [(int(s), words[s], float(pattern[s])) for s in ranked(pattern.round(6)) if listed[s]]
-        heads.append(HeadReading(i, h, parts.called(model, parts.head(i, h)), read, _where(model, wrote[h])))
+        read = [
+            (int(s), words[s], float(pattern[s])) for s in ranked(pattern.round(6)) if listed[s]
+        ]
+        heads.append(
+            HeadReading(i, h, parts.called(model, parts.head(i, h)), read, _where(model, wrote[h]))
+        )
     neurons, fired, n = [], np.zeros(0), 0
     if at + "mlp.hook_post" in cache:
-        fired = sweep(cache[at + "mlp.hook_post"][0, -1])                      # F
+        fired = sweep(cache[at + "mlp.hook_post"][0, -1])  # F
         n = len(fired)
         strongest = ranked(np.abs(fired))[:8]
         loud = [j for j in strongest if abs(fired[j]) > 1e-12]
@@ -158,13 +182,20 @@ def _where(model: Model, x: Array) -> dict[str, float]:
 
 
 def _slots(model: Model, x: Array) -> list[SlotContent]:
-    x = np.where(np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x)  # next to the whole stream …
-    read = {name: (sweep(x[a:b]).tolist(), _means(model, x, a, b)) for name, (a, b) in parts.slots(model).items()}
+    x = np.where(
+        np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x
+    )  # next to the whole stream …
+    read = {
+        name: (sweep(x[a:b]).tolist(), _means(model, x, a, b))
+        for name, (a, b) in parts.slots(model).items()
+    }
     return [SlotContent(name, values, means) for name, (values, means) in read.items()]
 
 
 def _means(model: Model, x: Array, a: int, b: int) -> str:
-    """The token, or else the position, whose embedding points the same way in this slot, if one alone does."""
+    """The token, or else the position, whose embedding points the same way in this slot, if one
+    alone does.
+    """
     part = x[a:b]
     size = np.linalg.norm(part)
     if b - a < 2 or size == 0:
@@ -185,9 +216,13 @@ def _means(model: Model, x: Array, a: int, b: int) -> str:
 
 
 def _shares(model: Model, cache: Record, first: int, second: int) -> list[tuple[str, float]]:
-    """Part -> its share of logit[first] - logit[second] at the last position; they add up. Pre-norm only."""
+    """Part -> its share of logit[first] - logit[second] at the last position; they add up.
+    Pre-norm only.
+    """
     if not model.config.norm_first:
         return []
     pair = np.array([[first]]), np.array([[second]])
     found = shares(model, cache, *pair, at=LAST)
-    return list(zip([name for name, _ in found], sweep([s[0, 0] for _, s in found]).tolist(), strict=True))
+    return list(
+        zip([name for name, _ in found], sweep([s[0, 0] for _, s in found]).tolist(), strict=True)
+    )

@@ -1,9 +1,10 @@
 """What kind of head is this? A classifier whose thresholds are written down, in one table.
 
-Every test gives a score from 0 to 1, a mean over inputs and over the positions that ask for a token of the answer
-(`previous-token`: over all positions but the first). A head may pass several tests. Its class is the first that it
-passes in the order of the table: what it does for the task before what it does to any text, the narrow before the
-wide. None passed: mixed. All scores are kept, so that a near miss is seen as one.
+Every test gives a score from 0 to 1, a mean over inputs and over the positions that ask for a token
+of the answer (`previous-token`: over all positions but the first). A head may pass several tests.
+Its class is the first that it passes in the order of the table: what it does for the task before
+what it does to any text, the narrow before the wide. None passed: mixed. All scores are kept, so
+that a near miss is seen as one.
 """
 
 from collections.abc import Mapping
@@ -21,20 +22,25 @@ from ..tasks.base import Rows, Task
 from .attention import Average, Expected, average, patterns, places
 from .finding import Finding
 
-# Class -> the least score. The order is the rule: the first class that is passed is the name of the head.
+# Class -> the least score. The order is the rule: the first class that is passed is the name of the
+# head.
 THRESHOLDS: dict[str, float] = {
     "first operand": 0.60,  # attention on the first number, on any digit of it
     "second operand": 0.60,  # the same on the second
-    "same-column": 0.70,  # attention on a and b of the column that is due. An even look at `a b =` has 0.67
+    # attention on a and b of the column that is due. An even look at `a b =` has 0.67
+    "same-column": 0.70,
     "self": 0.60,  # attention on the position that asks
     "source": 0.70,  # on the role of that name: the symbol to say next
     "carry": 0.70,  # on what decides the carry
     "operands": 0.70,  # on any digits of both numbers
     "previous-token": 0.60,  # on the position before, wherever it stands
-    "sink": 0.60,  # on one position that holds no role, less the standard deviation over inputs: whatever is read
-    "fixed position": 0.60,  # the same for tasks without roles, where nobody says whether it holds anything
+    # on one position that holds no role, less the standard deviation over inputs: whatever is read
+    "sink": 0.60,
+    # the same for tasks without roles, where nobody says whether it holds anything
+    "fixed position": 0.60,
     "broad": 0.90,  # entropy over that of an even look at all that is to be seen
-    "content": 0.30,  # the largest weight, less that of the mean over inputs: it looks sharply, but where, depends
+    # the largest weight, less that of the mean over inputs: it looks sharply, but where, depends
+    "content": 0.30,
 }
 MIXED = "mixed"
 LISTED = 0.005  # positions with less attention are not listed
@@ -42,14 +48,18 @@ LISTED = 0.005  # positions with less attention are not listed
 
 @dataclass(frozen=True)
 class HeadKind:
-    """One head: its class, all tests that it passed, all scores, and the name that people gave it."""
+    """One head: its class, all tests that it passed, all scores, and the name that people gave
+    it.
+    """
 
     layer: int
     head: int
     kind: str
     passed: list[str]
     scores: Mapping[str, float]  # tests that make no sense for the task are left out
-    looks_at: list[tuple[int, str, float]]  # position, what is there, mean attention of all that ask; strongest first
+    looks_at: list[
+        tuple[int, str, float]
+    ]  # position, what is there, mean attention of all that ask; strongest first
     entropy: float  # bits
     label: str = ""
 
@@ -90,10 +100,12 @@ class Heads(Finding):
 
 
 def classify(model: Model, task: Task, rows: Rows | None = None) -> Heads:
-    """The class of every head, over rows [B,…]; by default over the domain, or a sample if that is large."""
+    """The class of every head, over rows [B,…]; by default over the domain, or a sample if that
+    is large.
+    """
     mean, right, c = average(model, task, rows), Expected(task.roles()), model.config
     tests = scores(mean, right)
-    n = mean.asked / mean.asked.sum()                                          # T
+    n = mean.asked / mean.asked.sum()  # T
     looks, bits = np.einsum("lhts,t->lhs", mean.pattern, n), mean.entropy @ n
     heads: list[HeadKind] = []
     names = dict(enumerate(places(task)))  # lists of several lengths: the longest may be longer
@@ -101,9 +113,15 @@ def classify(model: Model, task: Task, rows: Rows | None = None) -> Heads:
         of = {name: float(score[i, h]) for name, score in tests.items()}
         passed = [name for name, least in THRESHOLDS.items() if of.get(name, 0.0) >= least]
         order = ranked(looks[i, h].round(6))
-        at = [(int(s), names.get(int(s), str(s)), float(looks[i, h, s])) for s in order if looks[i, h, s] >= LISTED]
+        at = [
+            (int(s), names.get(int(s), str(s)), float(looks[i, h, s]))
+            for s in order
+            if looks[i, h, s] >= LISTED
+        ]
         label = parts.label(model, parts.head(i, h))
-        heads.append(HeadKind(i, h, passed[0] if passed else MIXED, passed, of, at, float(bits[i, h]), label))
+        heads.append(
+            HeadKind(i, h, passed[0] if passed else MIXED, passed, of, at, float(bits[i, h]), label)
+        )
     return Heads(task.ref, mean.rows, heads)
 
 
@@ -118,10 +136,11 @@ def scores(mean: Average, right: Expected) -> dict[str, Any]:
     }
     if T > 1:
         out["previous-token"] = mean.everywhere[..., here[1:], here[:-1]].mean(-1)
-    # A sink: one position, the same for all that ask, that all of them see and no role has a use for.
+    # A sink: one position, the same for all that ask, that all of them see and no role has a use
+    # for.
     used = np.any([m.any(0) for m in roles.values()], axis=0) if roles else np.zeros(T, dtype=bool)
     if len(free := np.nonzero(~used & (here <= asks.argmax()))[0]):
-        steady = mean.pattern - mean.spread                                    # L H T S
+        steady = mean.pattern - mean.spread  # L H T S
         best = np.max([_over(mean, steady[..., s], asks) for s in free], axis=0)
         out["sink" if roles else "fixed position"] = best
     for name in ("carry", "source"):
@@ -151,5 +170,7 @@ def from_position(model: Model, tokens: Array, position: int = -1) -> Any:
     """The mean attention of all heads from one position over inputs [B,T]: [L,H,S]."""
     tokens = np.atleast_2d(tokens)
     if not -tokens.shape[1] <= position < tokens.shape[1]:
-        raise GlassformerError(f"position {position} — expected one of {tokens.shape[1]} positions, got {position}")
+        raise GlassformerError(
+            f"position {position} — expected one of {tokens.shape[1]} positions, got {position}"
+        )
     return patterns(model, tokens)[..., position, :].mean(1)

@@ -5,15 +5,15 @@
     found.skipped                       views that make no sense for this model, and why
     print(found)                        the gist of each
 
-A view is a function of a Subject; what it returns is what that view returns anywhere else. To add one is to write one,
-here or in a file of your own:
+A view is a function of a Subject; what it returns is what that view returns anywhere else. To add
+one is to write one, here or in a file of your own:
 
     @view("largest", gist="the largest weight is {:.3g}".format)
     def largest(s: Subject) -> float:
         return max(np.abs(w).max() for w in s.model.weights.values())
 
-`gist` says what was found in a line or more; without it the view says nothing. Its figures are a function in
-show/inspect.py.
+`gist` says what was found in a line or more; without it the view says nothing. Its figures are a
+function in show/inspect.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,8 @@ class Subject:
     model: Model
     task: Task
     rows: Any  # of the task: what averages are over
-    example: Any  # the tokens of one input and its answer but the last, [T]: what views of a single input show
+    # the tokens of one input and its answer but the last, [T]: what views of a single input show
+    example: Any
     boundary: int  # where its answer starts
 
     @cached_property
@@ -81,7 +82,9 @@ class Subject:
         for prompt in self.prompts:
             if self.model(prompt)[-1].argmax() != said:
                 return prompt
-        raise GlassformerError("patching — found no second input of the same length with another answer")
+        raise GlassformerError(
+            "patching — found no second input of the same length with another answer"
+        )
 
 
 # ── the views ──────────────────────────────────────────────────────────────────────────────────
@@ -120,7 +123,7 @@ def _trace(s: Subject) -> list[tuple[str, tuple[int, ...], str]]:
 
 @view("attention")
 def _attention(s: Subject) -> Array:
-    return patterns(s.model, s.example[None])[:, 0]                            # L H T S
+    return patterns(s.model, s.example[None])[:, 0]  # L H T S
 
 
 @view("steps")
@@ -168,7 +171,9 @@ def _logit_lens(s: Subject) -> LogitLens:
     return logit_lens(s.model, s.example)
 
 
-@view("stopping", gist=lambda stops: ", ".join(f"after {part}: {s.accuracy:.1%}" for part, s in stops))
+@view(
+    "stopping", gist=lambda stops: ", ".join(f"after {part}: {s.accuracy:.1%}" for part, s in stops)
+)
 def _stopping(s: Subject) -> list[tuple[str, Score]]:
     return lens_accuracy(s.model, s.task, s.rows)
 
@@ -180,7 +185,10 @@ def _shares(s: Subject) -> AnswerShares:
 
 @view("stream")
 def _stream(s: Subject) -> dict[str, StreamNorms]:
-    return {"residual": norms(s.model, s.tokens), "without": norms(s.model, s.tokens, residual=False)}
+    return {
+        "residual": norms(s.model, s.tokens),
+        "without": norms(s.model, s.tokens, residual=False),
+    }
 
 
 @view("norms")
@@ -203,13 +211,18 @@ def _ablations(s: Subject) -> list[Ablated]:
 @view("patching")
 def _patching(s: Subject) -> dict[str, PatchGrid]:
     clean, corrupted = s.example[: s.boundary], s.other
-    return {"stream": patch_positions(s.model, clean, corrupted), "heads": patch_heads(s.model, clean, corrupted)}
+    return {
+        "stream": patch_positions(s.model, clean, corrupted),
+        "heads": patch_heads(s.model, clean, corrupted),
+    }
 
 
 @view("interchange", gist=_lines)
 def _interchange(s: Subject) -> list[Interchange]:
     if len(s.task.explanations) < 3:
-        raise GlassformerError("interchange — is for tasks with more to tell apart, such as sums with the ones first")
+        raise GlassformerError(
+            "interchange — is for tasks with more to tell apart, such as sums with the ones first"
+        )
     return [interchange(s.model, s.task, what, n=300) for what in parts.names(s.model)]
 
 
@@ -232,22 +245,35 @@ class Inspection:
 
     def to_json(self) -> dict[str, Any]:
         s = self.subject
-        named = {"model": digest(s.model), "task": s.task.ref, "inputs": len(s.rows), "shown": s.words}
-        return named | {"views": {n: plain(v) for n, v in self.found.items()}, "skipped": dict(self.skipped)}
+        named = {
+            "model": digest(s.model),
+            "task": s.task.ref,
+            "inputs": len(s.rows),
+            "shown": s.words,
+        }
+        return named | {
+            "views": {n: plain(v) for n, v in self.found.items()},
+            "skipped": dict(self.skipped),
+        }
 
     def __str__(self) -> str:
         lines = []
         for name, found in self.found.items():
             if gist := VIEWS[name].gist:
                 lines += [name, *[f"  {line}" for line in gist(found).splitlines()]]
-        return "\n".join([*lines, *[f"{name}: left out. {why}" for name, why in self.skipped.items()]])
+        return "\n".join(
+            [*lines, *[f"{name}: left out. {why}" for name, why in self.skipped.items()]]
+        )
 
 
 def inspect(
-    model: Model, task: Task, rows: Rows | None = None, prompt: Any = None, only: Sequence[str] = (),
+    model: Model, task: Task, rows: Rows | None = None, prompt: Any = None,
+    only: Sequence[str] = (),
     seen: Callable[[str], None] = lambda view: None,
 ) -> Inspection:  # fmt: skip
-    """All views, or `only` those. `prompt` [T]: the input to show alone; `seen` is told each view before it starts."""
+    """All views, or `only` those. `prompt` [T]: the input to show alone; `seen` is told each
+    view before it starts.
+    """
     if unknown := [name for name in only if name not in VIEWS]:
         raise GlassformerError(f"view {unknown[0]!r} — expected one of {', '.join(VIEWS)}")
     task.require(model.vocabulary)

@@ -1,8 +1,9 @@
 """The logits: read off the stream early (the logit lens), and split into what each part wrote.
 
-Once the last norm's scale is known, logits are linear in what each part wrote to the stream. So the difference of two
-logits is a sum over parts: the embedding, the position, every head, every MLP, and biases. That holds for pre-norm
-models; in a post-norm model the norms stand between the parts, and no such sum exists.
+Once the last norm's scale is known, logits are linear in what each part wrote to the stream. So the
+difference of two logits is a sum over parts: the embedding, the position, every head, every MLP,
+and biases. That holds for pre-norm models; in a post-norm model the norms stand between the parts,
+and no such sum exists.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,16 +50,23 @@ class LogitLens:
     def to_json(self) -> dict[str, Any]:
         winners = [[[self.vocabulary[t] for t in text] for text in part] for part in self.winners]
         shares = self.probabilities.max(-1).tolist()
-        return {"words": self.words, "parts": self.parts, "winners": winners, "probabilities": shares}
+        return {
+            "words": self.words,
+            "parts": self.parts,
+            "winners": winners,
+            "probabilities": shares,
+        }
 
 
 def logit_lens(model: Model, tokens: Array) -> LogitLens:
-    """Logits after every part, for tokens [B,T] or [T]; those after the last part are the model's own."""
+    """Logits after every part, for tokens [B,T] or [T]; those after the last part are the
+    model's own.
+    """
     model = model.numpy()
     tokens = np.atleast_2d(np.asarray(tokens))
     cache = record(model, tokens)[1]
     streams = stream_after(model, cache)
-    logits = np.stack([unembed(model, x) for x in streams.values()])           # N B T V
+    logits = np.stack([unembed(model, x) for x in streams.values()])  # N B T V
     names = [model.vocabulary[i] for i in range(model.config.d_vocab)]
     return LogitLens([[names[t] for t in text] for text in tokens], list(streams), logits, names)
 
@@ -76,7 +84,9 @@ def lens_accuracy(model: Model, task: Task, rows: Rows | None = None) -> list[tu
 
 
 def stop_after(model: Model, part: str) -> Tap | None:
-    """A tap that leaves the stream as it is after a part. None for the last: then there is nothing to leave out."""
+    """A tap that leaves the stream as it is after a part. None for the last: then there is
+    nothing to leave out.
+    """
     found, part = stops(model), parts.spelled(part)
     if part not in found:
         raise GlassformerError(f"part {part!r} — expected one of {', '.join(found)}")
@@ -88,7 +98,9 @@ def stop_after(model: Model, part: str) -> Tap | None:
     def tap(name: str, value: Array) -> Array:
         if name == hook:
             kept[:] = [value]
-        return kept[0] if name == end else value  # of more positions than wanted, forward takes the last
+        return (
+            kept[0] if name == end else value
+        )  # of more positions than wanted, forward takes the last
 
     return tap
 
@@ -96,7 +108,9 @@ def stop_after(model: Model, part: str) -> Tap | None:
 # ── shares of a margin ─────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class Attribution(Finding):
-    """What each part of the model adds to logit[right] − logit[other]; over parts, shares sum up to the margin."""
+    """What each part of the model adds to logit[right] − logit[other]; over parts, shares sum
+    up to the margin.
+    """
 
     parts: list[str]
     shares: Array  # [P,B,T]
@@ -132,8 +146,9 @@ def attribution(
 ) -> Attribution:
     """Shares of logit[right] − logit[other] at every position of tokens [B,T].
 
-    `right` and `other` are tokens, [B,T] or a single one. Without them: the winner, and the best of those left.
-    `neurons`: a layer; the parts are then the neurons of its MLP and their common bias, which are all of its share.
+    `right` and `other` are tokens, [B,T] or a single one. Without them: the winner, and the best of
+    those left. `neurons`: a layer; the parts are then the neurons of its MLP and their common bias,
+    which are all of its share.
     """
     model = model.numpy()
     tokens = np.atleast_2d(np.asarray(tokens))
@@ -150,15 +165,19 @@ def attribution(
     return Attribution([name for name, _ in named], made, pick[0] - pick[1], right, other)
 
 
-def answer_shares(model: Model, task: Task, rows: Array, neurons: int | None = None) -> AnswerShares:
-    """Mean shares of the margin of the right token over the best other, where a token of the answer is asked for."""
+def answer_shares(
+    model: Model, task: Task, rows: Array, neurons: int | None = None
+) -> AnswerShares:
+    """Mean shares of the margin of the right token over the best other, where a token of the
+    answer is asked for.
+    """
     model, names = model.numpy(), list[str]()
     sums: dict[int, Array] = {}  # position -> summed shares and margin [P+1]
     counts: dict[int, int] = {}
     for _, read, wanted, at in asked(model, task, rows):
         found = attribution(model, read, wanted, neurons=neurons)
         names = found.parts
-        both = np.concatenate([found.shares, found.margin[None]])              # P+1 B T
+        both = np.concatenate([found.shares, found.margin[None]])  # P+1 B T
         for t in map(int, np.nonzero(at.any(0))[0]):
             some = both[:, at[:, t], t]
             sums[t] = sums.get(t, 0) + some.sum(1)
@@ -166,58 +185,78 @@ def answer_shares(model: Model, task: Task, rows: Array, neurons: int | None = N
     if not sums:
         raise GlassformerError("shares — expected rows with an answer, got none")
     positions = sorted(sums)
-    means = np.stack([sums[t] / counts[t] for t in positions], axis=1)         # P+1 n
+    means = np.stack([sums[t] / counts[t] for t in positions], axis=1)  # P+1 n
     return AnswerShares(
-        names, [t + 1 for t in positions], means[:-1], means[-1], np.array([counts[t] for t in positions])
+        names,
+        [t + 1 for t in positions],
+        means[:-1],
+        means[-1],
+        np.array([counts[t] for t in positions]),
     )
 
 
 def shares(
-    model: Model, cache: Mapping[str, Array], first: Array, second: Array, at: slice = ALL, neurons: int | None = None
+    model: Model,
+    cache: Mapping[str, Array],
+    first: Array,
+    second: Array,
+    at: slice = ALL,
+    neurons: int | None = None,
 ) -> list[tuple[str, Array]]:
-    """Part -> its share of logit[first] − logit[second], [B,n], read off a run. first, second: tokens [B,n].
+    """Part -> its share of logit[first] − logit[second], [B,n], read off a run. first, second:
+    tokens [B,n].
 
     `at`: the n positions meant. `neurons` as in `attribution`.
     """
     c = model.config
     if not c.norm_first:
         raise GlassformerError(
-            "shares of a margin — expected a pre-norm model; here a norm follows every part, and the logits are no sum"
+            "shares of a margin — expected a pre-norm model; here a norm follows every part, and "
+            "the logits are no sum"
         )
     ways = model.W_U.T  # V D
-    direction = into_logits(model, ways[first] - ways[second])                 # B n D
+    direction = into_logits(model, ways[first] - ways[second])  # B n D
     if c.norm != "none":
         direction = direction / cache["ln_final.hook_scale"][:, at]
     if neurons is not None:
         return _neurons(model, cache, neurons, direction, at)
-    found = [(name, np.einsum("...d,...d->...", x, direction)) for name, x in _parts(model, cache, at)]
+    found = [
+        (name, np.einsum("...d,...d->...", x, direction)) for name, x in _parts(model, cache, at)
+    ]
     shift = model.weights.get("ln_final.b") if c.norm != "none" else None
     b_U = model.weights.get("unembed.b_U")
-    b = np.zeros(c.d_vocab) + (0 if shift is None else ways @ shift) + (0 if b_U is None else b_U)  # V
+    b = (
+        np.zeros(c.d_vocab) + (0 if shift is None else ways @ shift) + (0 if b_U is None else b_U)
+    )  # V
     return found + ([("unembed bias", b[first] - b[second])] if b.any() else [])
 
 
 def _parts(model: Model, cache: Mapping[str, Array], at: slice) -> Iterator[tuple[str, Array]]:
-    """What was written to the stream, in order: [B,n,D], or what broadcasts to it. Biases that are 0 are left out."""
+    """What was written to the stream, in order: [B,n,D], or what broadcasts to it. Biases that
+    are 0 are left out.
+    """
     x, weights = cache["hook_embed"], model.weights
     yield "embed", x[:, at]
     if "hook_pos_embed" in cache:
         yield "pos_embed", np.broadcast_to(cache["hook_pos_embed"], x.shape)[:, at]
     for i in range(model.config.n_layers):
-        wrote = head_outputs(model, cache, i, at)                              # B n H D
+        wrote = head_outputs(model, cache, i, at)  # B n H D
         for h in range(model.config.n_heads):
             yield parts.called(model, parts.head(i, h)), wrote[:, :, h]
         if (b_O := weights.get(f"blocks.{i}.attn.b_O")) is not None and b_O.any():
             yield f"attention bias {i}", b_O
         if f"blocks.{i}.hook_mlp_out" in cache:
-            yield parts.mlp(i), cache[f"blocks.{i}.mlp.hook_post"][:, at] @ weights[f"blocks.{i}.mlp.W_out"]
+            yield (
+                parts.mlp(i),
+                cache[f"blocks.{i}.mlp.hook_post"][:, at] @ weights[f"blocks.{i}.mlp.W_out"],
+            )
             if (b_out := weights.get(f"blocks.{i}.mlp.b_out")) is not None and b_out.any():
                 yield f"mlp bias {i}", b_out
 
 
 def head_outputs(model: Model, cache: Mapping[str, Array], layer: int, at: slice = ALL) -> Array:
     """What each head of a layer wrote to the stream, [B,n,H,D]."""
-    z = cache[f"blocks.{layer}.attn.hook_z"][:, at]                            # B n H K
+    z = cache[f"blocks.{layer}.attn.hook_z"][:, at]  # B n H K
     return np.einsum("bthk,hkd->bthd", z, model.weights[f"blocks.{layer}.attn.W_O"], optimize=True)
 
 
@@ -228,8 +267,12 @@ def _neurons(
     hook = f"blocks.{layer}.mlp.hook_post"
     if hook not in cache:
         raise GlassformerError(f"neurons of layer {layer} — this model has no MLP there")
-    post = cache[hook][:, at]                                                  # B n F
-    each = post * (direction @ model.weights[f"blocks.{layer}.mlp.W_out"].T)   # B n F
-    found = [(parts.called(model, parts.neuron(layer, j)), each[..., j]) for j in range(post.shape[-1])]
+    post = cache[hook][:, at]  # B n F
+    each = post * (direction @ model.weights[f"blocks.{layer}.mlp.W_out"].T)  # B n F
+    found = [
+        (parts.called(model, parts.neuron(layer, j)), each[..., j]) for j in range(post.shape[-1])
+    ]
     b_out = model.weights.get(f"blocks.{layer}.mlp.b_out")
-    return found + ([(f"mlp bias {layer}", direction @ b_out)] if b_out is not None and b_out.any() else [])
+    return found + (
+        [(f"mlp bias {layer}", direction @ b_out)] if b_out is not None and b_out.any() else []
+    )

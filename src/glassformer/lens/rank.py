@@ -1,8 +1,9 @@
-"""Weights as matrices: singular values, effective rank, circuits of heads, and what is left when rank is taken away.
+"""Weights as matrices: singular values, effective rank, circuits of heads, and what is left when
+rank is taken away.
 
 Two ways to say what rank a matrix has in effect, from its singular values s_1 ≥ s_2 ≥ …:
-- `effective`: exp(−Σ p_i ln p_i) with p_i = s_i / Σ s, the exponential of their entropy: r equal values and zeros
-  give r, and a few small values more give a little more;
+- `effective`: exp(−Σ p_i ln p_i) with p_i = s_i / Σ s, the exponential of their entropy: r equal
+  values and zeros give r, and a few small values more give a little more;
 - `holding`: the least r whose values hold 99 % of the energy, s_1² + … + s_r² ≥ 0.99 · Σ s_i².
 A matrix of zeros has rank 0 in both.
 """
@@ -44,7 +45,10 @@ class Rank(Finding):
 
     def __str__(self) -> str:
         m, n = self.shape
-        return f"{self.name} {m}×{n}: effective rank {self.effective:.1f}, 99 % of the energy in {self.holding}"
+        return (
+            f"{self.name} {m}×{n}: effective rank {self.effective:.1f}, 99 % of the energy in "
+            f"{self.holding}"
+        )
 
 
 def effective_rank(values: Array) -> float:
@@ -109,7 +113,8 @@ class Factored:
 def qk_circuit(model: Model, layer: int, head: int) -> Factored:
     """W_Q W_Kᵀ times the scale, [D,D]: score = x_query · (this) · x_key, for what the layer reads.
 
-    Gains of a norm before it and biases are not in it, nor is a norm on q and k, nor the turn of rotary positions.
+    Gains of a norm before it and biases are not in it, nor is a norm on q and k, nor the turn of
+    rotary positions.
     """
     model, at = _at(model, layer, head)
     c = model.config
@@ -117,7 +122,9 @@ def qk_circuit(model: Model, layer: int, head: int) -> Factored:
 
 
 def ov_circuit(model: Model, layer: int, head: int) -> Factored:
-    """W_V W_O, [D,D]: what a position that is attended to writes to the stream of the one that asks."""
+    """W_V W_O, [D,D]: what a position that is attended to writes to the stream of the one that
+    asks.
+    """
     model, at = _at(model, layer, head)
     return Factored(at["W_V"][head], at["W_O"][head])
 
@@ -127,37 +134,46 @@ def circuits(model: Model) -> dict[str, Factored]:
     c = model.config
     heads = [(i, h) for i in range(c.n_layers) for h in range(c.n_heads)]
     kinds = {"QK": qk_circuit, "OV": ov_circuit}
-    return {f"{kind} {i}.{h}": circuit(model, i, h) for kind, circuit in kinds.items() for i, h in heads}
+    return {
+        f"{kind} {i}.{h}": circuit(model, i, h) for kind, circuit in kinds.items() for i, h in heads
+    }
 
 
 def attends(model: Model, layer: int, head: int, rows: Array | None = None) -> Factored:
-    """The full QK circuit, [V,V]: the score that a token (row) gives to a token (column) by what they are.
+    """The full QK circuit, [V,V]: the score that a token (row) gives to a token (column) by what
+    they are.
 
-    Each token's embedding is read by the layer as if it stood alone in the stream: through its norm, with biases.
-    `rows` [n,D] are read instead of the embeddings: with W_pos, which position attends to which.
+    Each token's embedding is read by the layer as if it stood alone in the stream: through its
+    norm, with biases. `rows` [n,D] are read instead of the embeddings: with W_pos, which position
+    attends to which.
     """
     model, at = _at(model, layer, head)
-    c, x = model.config, _read(model, layer, rows)                             # V D
-    q, k = project(c, at, "Q", head, x), project(c, at, "K", head, x)          # V K
+    c, x = model.config, _read(model, layer, rows)  # V D
+    q, k = project(c, at, "Q", head, x), project(c, at, "K", head, x)  # V K
     return Factored(q, k.T * (c.scale or c.d_head**-0.5))
 
 
 def copies(model: Model, layer: int, head: int, rows: Array | None = None) -> Factored:
-    """The full OV circuit, [V,V]: what attending to a token (row) writes to the logit of each token (column).
+    """The full OV circuit, [V,V]: what attending to a token (row) writes to the logit of each token
+    (column).
 
-    Through the layer's norm, W_V, W_O, the last norm's centring and gain, and the head; to be divided by the last
-    norm's scale, which depends on all else in the stream. `rows` as in `attends`.
+    Through the layer's norm, W_V, W_O, the last norm's centring and gain, and the head; to be
+    divided by the last norm's scale, which depends on all else in the stream. `rows` as in
+    `attends`.
     """
     model, at = _at(model, layer, head)
     c = model.config
     if not c.norm_first:
-        raise GlassformerError("full OV circuit — a norm stands between every head and the logits of a post-norm model")
+        raise GlassformerError(
+            "full OV circuit — a norm stands between every head and the logits of a post-norm model"
+        )
     ways = into_logits(model, model.W_U.T)  # V D
     return Factored(project(c, at, "V", head, _read(model, layer, rows)), at["W_O"][head] @ ways.T)
 
 
 def into_logits(model: Model, directions: Array) -> Array:
-    """Directions [..., D] of what the head reads, as directions of the stream: the last norm's gain and centring.
+    """Directions [..., D] of what the head reads, as directions of the stream: the last norm's gain
+    and centring.
 
     What is left of the norm is to divide by its scale.
     """
@@ -165,14 +181,19 @@ def into_logits(model: Model, directions: Array) -> Array:
     if model.config.norm == "none":
         return directions
     directions = directions if gain is None else directions * gain
-    return directions - directions.mean(-1, keepdims=True) if model.config.norm == "layer" else directions
+    return (
+        directions - directions.mean(-1, keepdims=True)
+        if model.config.norm == "layer"
+        else directions
+    )
 
 
 def _at(model: Model, layer: int, head: int) -> tuple[Model, Place]:
     c = model.config
     if not (0 <= layer < c.n_layers and 0 <= head < c.n_heads):
         raise GlassformerError(
-            f"{parts.head(layer, head)} — expected a layer below {c.n_layers} and a head below {c.n_heads}"
+            f"{parts.head(layer, head)} — expected a layer below {c.n_layers} and a head below "
+            f"{c.n_heads}"
         )
     model = model.numpy()
     return model, Place(model.weights, None) / f"blocks.{layer}" / "attn"
@@ -182,12 +203,20 @@ def _read(model: Model, layer: int, rows: Array | None) -> Array:
     """What attention of a layer makes of rows of the stream before it projects them."""
     c, x = model.config, model.weights["embed.W_E"] if rows is None else rows
     if x.ndim != 2 or x.shape[1] != c.d_model:
-        raise GlassformerError(f"rows of the stream — expected shape [n,{c.d_model}], got {list(x.shape)}")
-    return NORMS[c.norm](c, Place(model.weights, None) / f"blocks.{layer}" / "ln1", x) if c.norm_first else x
+        raise GlassformerError(
+            f"rows of the stream — expected shape [n,{c.d_model}], got {list(x.shape)}"
+        )
+    return (
+        NORMS[c.norm](c, Place(model.weights, None) / f"blocks.{layer}" / "ln1", x)
+        if c.norm_first
+        else x
+    )
 
 
 def project(c: Config, at: Place, which: str, head: int, x: Array) -> Array:
-    """What a head makes of rows [n,D] of what its layer reads: its queries, keys or values (Q, K, V), [n,K]."""
+    """What a head makes of rows [n,D] of what its layer reads: its queries, keys or values (Q,
+    K, V), [n,K].
+    """
     y, b = x @ at[f"W_{which}"][head], at.get(f"b_{which}")
     y = y if b is None else y + b[head]
     return NORMS[c.norm](c, at / f"{which.lower()}_norm", y) if c.qk_norm and which != "V" else y
@@ -219,12 +248,16 @@ def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
         U, s, Vt = np.linalg.svd(change, full_matrices=False)
         cut = (U[:, :rank] * s[:rank]) @ Vt[:rank]
         start = 0 if base is None else to_matrix(name, arrays.numpy(base.weights[name]))
-        weights[name] = from_matrix(name, (start + cut).astype(model.dtype), tuple(weights[name].shape))
+        weights[name] = from_matrix(
+            name, (start + cut).astype(model.dtype), tuple(weights[name].shape)
+        )
     made = dict(model.provenance) | {"truncated": rank}
     return replace(model, weights=weights, blueprint="", theta={}, provenance=made)
 
 
-def truncation(model: Model, task: Task, ranks: Sequence[int], rows: Rows | None = None) -> list[Truncation]:
+def truncation(
+    model: Model, task: Task, ranks: Sequence[int], rows: Rows | None = None
+) -> list[Truncation]:
     """Accuracy over rows, and size, at each rank."""
     hidden = [w.shape for _, w in _hidden(model)]
     rest = sum(w.size for w in model.numpy().weights.values()) - sum(m * n for m, n in hidden)
@@ -237,7 +270,9 @@ def truncation(model: Model, task: Task, ranks: Sequence[int], rows: Rows | None
 
 @dataclass(frozen=True, eq=False)
 class Updates(Finding):
-    """What changed in the hidden matrices from one model to another, as LoRA would have to say it."""
+    """What changed in the hidden matrices from one model to another, as LoRA would have to say
+    it.
+    """
 
     also = ("rank", "parameters")
     matrices: list[Rank]  # of W_after − W_before
@@ -257,31 +292,48 @@ class Updates(Finding):
 
     def __str__(self) -> str:
         found = f"rank {self.rank}: {self.parameters:,} numbers for {self.dense:,}"
-        return f"LoRA carries the update at {found} (accuracy {self.tried[-1].accuracy:.2%} of {self.accuracy:.2%})"
+        return (
+            f"LoRA carries the update at {found} (accuracy {self.tried[-1].accuracy:.2%} of "
+            f"{self.accuracy:.2%})"
+        )
 
 
-def updates(before: Model, after: Model, task: Task, rows: Rows | None = None, give: float = 0.0) -> Updates:
+def updates(
+    before: Model, after: Model, task: Task, rows: Rows | None = None, give: float = 0.0
+) -> Updates:
     """The update from one model to another, and the smallest LoRA rank that carries it.
 
-    Every hidden matrix is W_before + the best update of the rank; embeddings, biases and norms are those after.
-    Ranks are tried from 0 until the accuracy over rows is that of `after`, less `give`.
+    Every hidden matrix is W_before + the best update of the rank; embeddings, biases and norms are
+    those after. Ranks are tried from 0 until the accuracy over rows is that of `after`, less
+    `give`.
     """
     changes = dict(_hidden(after, before))
     wanted = score(after, task, rows).accuracy
     factors = sum(sum(w.shape) for w in changes.values())  # of rank 1, as blueprint.Lora has them
     tried = []
     for r in range(1 + max((min(w.shape) for w in changes.values()), default=0)):
-        tried.append(Truncation(r, score(truncate(after, r, before), task, rows).accuracy, r * factors))
+        tried.append(
+            Truncation(r, score(truncate(after, r, before), task, rows).accuracy, r * factors)
+        )
         if tried[-1].accuracy >= wanted - give:
             break
-    return Updates([_rank(n, w) for n, w in changes.items()], tried, wanted, sum(w.size for w in changes.values()))
+    return Updates(
+        [_rank(n, w) for n, w in changes.items()],
+        tried,
+        wanted,
+        sum(w.size for w in changes.values()),
+    )
 
 
 def _hidden(model: Model, base: Model | None = None) -> Iterator[tuple[str, Array]]:
     """The matrices inside the blocks, in float64; with a base, what was added to it."""
     shapes = {n: tuple(w.shape) for n, w in model.weights.items()}
-    if base is not None and (wrong := [n for n, s in shapes.items() if tuple(_shape(base, n)) != s]):
-        raise GlassformerError(f"update — expected two models of the same arrays, but {wrong[0]} differs")
+    if base is not None and (
+        wrong := [n for n, s in shapes.items() if tuple(_shape(base, n)) != s]
+    ):
+        raise GlassformerError(
+            f"update — expected two models of the same arrays, but {wrong[0]} differs"
+        )
     for name, shape in shapes.items():
         if is_matrix(name, matrix_shape(name, shape)):
             w = to_matrix(name, arrays.numpy(model.weights[name])).astype(np.float64)

@@ -1,10 +1,10 @@
 """The stream: how large it is after each part, what norms make of it, and which neurons fire.
 
-    norms(model, tokens)                     how the stream grows, part by part and position by position
-    norms(model, tokens, residual=False)     the same if every part replaced the stream instead of adding to it
-    norm_statistics(model, tokens)           what goes into each norm and what comes out
-    firing(model, task, rows)                which neurons fire, by class of input and by answer position
-    activation_curve("gelu")                 what a neuron makes of its input
+norms(model, tokens)                     how the stream grows, part by part and position by position
+norms(model, tokens, residual=False)     the same if every part replaced the stream instead of
+adding to it norm_statistics(model, tokens)           what goes into each norm and what comes out
+firing(model, task, rows)                which neurons fire, by class of input and by answer
+position activation_curve("gelu")                 what a neuron makes of its input
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,14 +22,21 @@ from ..tap import Record
 from ..tasks.base import Task
 from .finding import Finding
 
-ROUNDING = 64  # a neuron's input that is 0 but for so many roundings of its bias is 0: hand-made hinges sit there
+# a neuron's input that is 0 but for so many roundings of its bias is 0: hand-made hinges sit there
+ROUNDING = 64
 
 
 def stops(model: Model) -> dict[str, str]:
-    """Part of the model -> the hook that holds the stream after it, in order. Without layers: no hook does."""
+    """Part of the model -> the hook that holds the stream after it, in order. Without layers:
+    no hook does.
+    """
     found = {"embed": "blocks.0.hook_resid_pre" if model.config.n_layers else ""}
     for i in range(model.config.n_layers):
-        ends = {parts.attention(i): "mid", parts.mlp(i): "post"} if model.has_mlp(i) else {parts.attention(i): "post"}
+        ends = (
+            {parts.attention(i): "mid", parts.mlp(i): "post"}
+            if model.has_mlp(i)
+            else {parts.attention(i): "post"}
+        )
         found |= {part: f"blocks.{i}.hook_resid_{end}" for part, end in ends.items()}
     return found
 
@@ -48,7 +55,9 @@ def embedded(cache: Mapping[str, Array]) -> Array:
 # ── how large it is ────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class StreamNorms(Finding):
-    """Lengths of vectors, means over the texts of a batch: a row for each part, a column for each position."""
+    """Lengths of vectors, means over the texts of a batch: a row for each part, a column for
+    each position.
+    """
 
     parts: list[str]
     before: Array  # of the stream that the part reads, [N,T]
@@ -69,7 +78,11 @@ def norms(model: Model, tokens: Array, residual: bool = True) -> StreamNorms:
     sizes = list(after.values())
     nothing = np.zeros(tokens.shape[1])
     return StreamNorms(
-        list(after), np.stack([nothing, *sizes[:-1]]), np.stack(list(wrote.values())), np.stack(sizes), residual
+        list(after),
+        np.stack([nothing, *sizes[:-1]]),
+        np.stack(list(wrote.values())),
+        np.stack(sizes),
+        residual,
     )
 
 
@@ -81,7 +94,8 @@ def _length(x: Array, tokens: Array) -> Array:
 def without_residual(seen: Tap | None = None) -> Tap:
     """A tap that takes the residual connections away: what a part wrote is all that goes on.
 
-    The block adds the stream to it, so the stream is taken off first. `seen` is shown all values as they were.
+    The block adds the stream to it, so the stream is taken off first. `seen` is shown all values as
+    they were.
     """
     stream: list[Array] = []
 
@@ -114,7 +128,9 @@ class NormStatistics(Finding):
     name: str  # "blocks.0.ln1"
     before: Histogram
     after: Histogram
-    spread_before: tuple[float, float]  # the least and the largest deviation within one vector of the stream
+    spread_before: tuple[
+        float, float
+    ]  # the least and the largest deviation within one vector of the stream
     spread_after: tuple[float, float]
 
 
@@ -128,7 +144,10 @@ def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormSta
     inputs: dict[str, Array] = {}
     for i in range(c.n_layers):
         at = f"blocks.{i}."
-        for ln, stream, made in (("ln1", "hook_resid_pre", "hook_attn_out"), ("ln2", "hook_resid_mid", "hook_mlp_out")):
+        for ln, stream, made in (
+            ("ln1", "hook_resid_pre", "hook_attn_out"),
+            ("ln2", "hook_resid_mid", "hook_mlp_out"),
+        ):
             if at + made in cache:
                 inputs[at + ln] = cache[at + stream] + (0 if c.norm_first else cache[at + made])
     if c.norm_first:
@@ -138,7 +157,9 @@ def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormSta
     found = []
     for name, x in inputs.items():
         y = gained(Place(model.weights, None) / name, cache[name + ".hook_normalized"])
-        found.append(NormStatistics(name, histogram(x, bins), histogram(y, bins), _spread(x), _spread(y)))
+        found.append(
+            NormStatistics(name, histogram(x, bins), histogram(y, bins), _spread(x), _spread(y))
+        )
     return found
 
 
@@ -158,7 +179,9 @@ def _spread(x: Array) -> tuple[float, float]:
 # ── neurons ────────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class Firing(Finding):
-    """How often each neuron of a layer fires (its input is above 0) where a token of the answer is asked for."""
+    """How often each neuron of a layer fires (its input is above 0) where a token of the answer
+    is asked for.
+    """
 
     layer: int
     names: list[str]
@@ -174,7 +197,9 @@ def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
     model = model.numpy()
     with_mlp = model.mlp_layers
     if layer not in with_mlp or not model.config.d_mlp:
-        raise GlassformerError(f"layer {layer} — expected one that has neurons: {with_mlp or 'no layer has any'}")
+        raise GlassformerError(
+            f"layer {layer} — expected one that has neurons: {with_mlp or 'no layer has any'}"
+        )
     hook, F = f"blocks.{layer}.mlp.hook_pre", model.config.d_mlp
     b_in = model.weights.get(f"blocks.{layer}.mlp.b_in")
     least = 0.0 if b_in is None else ROUNDING * float(np.finfo(b_in.dtype).eps) * np.abs(b_in)
@@ -183,11 +208,14 @@ def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
     for part, read, _, at in asked(model, task, rows):
         cache = Record()
         model(read, tap=cache)
-        pre, (text, position) = cache[hook][at], np.nonzero(at)                # n F
+        pre, (text, position) = cache[hook][at], np.nonzero(at)  # n F
         # The first batch sets the range; the few values beyond it count in the outermost bins.
         edges = edges if len(edges) else np.histogram_bin_edges(pre.astype(np.float64), bins)
         held += np.histogram(np.clip(pre, edges[0], edges[-1]), edges)[0]
-        total, squares = total + float(pre.sum(dtype=float)), squares + float(np.square(pre, dtype=float).sum())
+        total, squares = (
+            total + float(pre.sum(dtype=float)),
+            squares + float(np.square(pre, dtype=float).sum()),
+        )
         kinds, index = np.unique(task.classes(part)[text], return_inverse=True)
         for k, kind in enumerate(kinds):
             for p in np.unique(position):
@@ -197,22 +225,29 @@ def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
     if not counts:
         raise GlassformerError("firing — expected rows with an answer, got none")
     mean = total / held.sum()
-    pre_values = Histogram(edges, held, mean, float(max(squares / held.sum() - mean**2, 0.0) ** 0.5))
+    pre_values = Histogram(
+        edges, held, mean, float(max(squares / held.sum() - mean**2, 0.0) ** 0.5)
+    )
     positions = sorted({p for _, p in counts})
     classes = {k: _share(counts, kind=k) for k in sorted({k for k, _ in counts})}
     by_position = np.stack([_share(counts, position=p) for p in positions])
     names = [parts.called(model, parts.neuron(layer, j)) for j in range(F)]
-    return Firing(layer, names, _share(counts), classes, [p + 1 for p in positions], by_position, pre_values)
+    return Firing(
+        layer, names, _share(counts), classes, [p + 1 for p in positions], by_position, pre_values
+    )
 
 
-def _share(counts: Mapping[tuple[str, int], Any], kind: str | None = None, position: int | None = None) -> Array:
+def _share(
+    counts: Mapping[tuple[str, int], Any], kind: str | None = None, position: int | None = None
+) -> Array:
     """Fired of asked, for one class, one position, or all."""
     some = [v for (k, p), v in counts.items() if kind in (None, k) and position in (None, p)]
     return sum(fired for _, fired in some) / max(sum(n for n, _ in some), 1)
 
 
 def asked(model: Model, task: Task, rows: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
-    """Batches of rows, the tokens to read [B,T], those that come next [B,T], and where they are the answer's [B,T].
+    """Batches of rows, the tokens to read [B,T], those that come next [B,T], and where they are the
+    answer's [B,T].
 
     A model that is not causal reads, for each token asked for, only those before it.
     """
@@ -233,7 +268,9 @@ def asked(model: Model, task: Task, rows: Array) -> Iterator[tuple[Array, Array,
             yield part, tokens[:, :t], tokens[:, 1 : t + 1], at
 
 
-def activation_curve(model: Model | str, low: float = -4.0, high: float = 4.0, n: int = 161) -> tuple[Array, Array]:
+def activation_curve(
+    model: Model | str, low: float = -4.0, high: float = 4.0, n: int = 161
+) -> tuple[Array, Array]:
     """Inputs [n] and what the activation (by name, or of a model) makes of them [n]."""
     name = model if isinstance(model, str) else model.config.activation
     if name not in ACTIVATIONS:

@@ -1,11 +1,12 @@
-"""The models of a training run, step by step: `train … --snapshots FOLDER` writes them, this reads them.
+"""The models of a training run, step by step: `train … --snapshots FOLDER` writes them, this reads
+them.
 
     path = Trajectory.read("snapshots")
     path.steps                                                                # [0, 200, 400, …]
     path.follow(lambda model: np.linalg.norm(model.weights["embed.W_E"]))     # a number for each step
 
 Files are read one at a time, when they are needed.
-"""
+"""  # noqa: E501
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -35,12 +36,20 @@ class Trajectory:
         """The snapshots in a folder; other files are left alone."""
         folder = Path(folder)
         if not folder.is_dir():
-            raise GlassformerError(f"{folder} — expected a folder of snapshots, which train … --snapshots writes")
-        found = sorted((int(m.group(1)), p) for p in folder.iterdir() if (m := NAME.fullmatch(p.name)))
+            raise GlassformerError(
+                f"{folder} — expected a folder of snapshots, which train … --snapshots writes"
+            )
+        found = sorted(
+            (int(m.group(1)), p) for p in folder.iterdir() if (m := NAME.fullmatch(p.name))
+        )
         if not found:
-            within = sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name.startswith("seed"))
+            within = sorted(
+                p.name for p in folder.iterdir() if p.is_dir() and p.name.startswith("seed")
+            )
             hint = f"; it has folders {', '.join(within)}" if within else ""
-            raise GlassformerError(f"{folder} — no snapshots here: expected files like step-000200.safetensors{hint}")
+            raise GlassformerError(
+                f"{folder} — no snapshots here: expected files like step-000200.safetensors{hint}"
+            )
         return cls([step for step, _ in found], [path for _, path in found])
 
     def __len__(self) -> int:
@@ -57,7 +66,8 @@ class Trajectory:
             first = first or model
             if differ := _differences(first, model):
                 raise GlassformerError(
-                    f"{path} — is of another run than {self.paths[0].name}: its {' and '.join(differ)} differs"
+                    f"{path} — is of another run than {self.paths[0].name}: its "
+                    f"{' and '.join(differ)} differs"
                 )
             yield model
 
@@ -65,7 +75,9 @@ class Trajectory:
         """The model of a step."""
         if step not in self.steps:
             near = min(self.steps, key=lambda s: abs(s - step))
-            raise GlassformerError(f"step {step} — no snapshot of it; the nearest is of step {near}")
+            raise GlassformerError(
+                f"step {step} — no snapshot of it; the nearest is of step {near}"
+            )
         return self[self.steps.index(step)]
 
     def every(self, n: int) -> "Trajectory":
@@ -74,7 +86,9 @@ class Trajectory:
         return Trajectory([self.steps[i] for i in keep], [self.paths[i] for i in keep])
 
     def follow(self, measures: Measure | Mapping[str, Measure]) -> Any:
-        """What a measure says of each model, [n, …]; of several by name, a dict of these. Every file is read once."""
+        """What a measure says of each model, [n, …]; of several by name, a dict of these. Every
+        file is read once.
+        """
         if not isinstance(measures, Mapping):
             return self.follow({"given": measures})["given"]
         values: dict[str, list[Any]] = {name: [] for name in measures}
@@ -82,8 +96,12 @@ class Trajectory:
             for name, measure in measures.items():
                 value = np.asarray(measure(model), dtype=float)
                 if values[name] and value.shape != values[name][0].shape:
-                    shapes = f"{list(values[name][0].shape)} before, {list(value.shape)} at step {step}"
-                    raise GlassformerError(f"measure {name} — expected one shape for all models, got {shapes}")
+                    shapes = (
+                        f"{list(values[name][0].shape)} before, {list(value.shape)} at step {step}"
+                    )
+                    raise GlassformerError(
+                        f"measure {name} — expected one shape for all models, got {shapes}"
+                    )
                 values[name].append(value)
         return {name: np.stack(found) for name, found in values.items()}
 
@@ -91,7 +109,8 @@ class Trajectory:
 def _differences(a: Model, b: Model) -> list[str]:
     """In what two models show that they are not of one run."""
     pairs = {
-        "config": (a.config, b.config), "vocabulary": (a.vocabulary, b.vocabulary), "task": (a.task, b.task),
+        "config": (a.config, b.config), "vocabulary": (a.vocabulary, b.vocabulary), "task": (a.task,
+        b.task),
         "recipe": (a.provenance.get("recipe"), b.provenance.get("recipe")),
         "seed": (a.provenance.get("seed"), b.provenance.get("seed")),
     }  # fmt: skip

@@ -1,7 +1,8 @@
-"""The page of the report: one HTML file that needs no network, put together from plain files and a block of data.
+"""The page of the report: one HTML file that needs no network, put together from plain files and a
+block of data.
 
-Data are never executed: they stand in a block of JSON in which no `<` is left, and the page's policy lets a browser
-run only the two scripts whose hashes it names, and fetch nothing at all.
+Data are never executed: they stand in a block of JSON in which no `<` is left, and the page's
+policy lets a browser run only the two scripts whose hashes it names, and fetch nothing at all.
 """
 
 import base64
@@ -40,14 +41,18 @@ def own(data: Mapping[str, Any]) -> int:
 
 def assemble(data: Mapping[str, Any], plotly: str) -> bytes:
     """The whole file."""
-    script = "".join(_file(f"{name}.js") for name in ("charts", "state", "attention", "sections", "report"))
+    script = "".join(
+        _file(f"{name}.js") for name in ("charts", "state", "attention", "sections", "report")
+    )
     policy = [
-        "default-src 'none'", f"script-src {_hash(plotly)} {_hash(script)}", "style-src 'unsafe-inline'",
+        "default-src 'none'", f"script-src {_hash(plotly)} {_hash(script)}",
+        "style-src 'unsafe-inline'",
         "img-src data: blob:", "base-uri 'none'", "form-action 'none'",
     ]  # fmt: skip
     parts = {
         "policy": html.escape("; ".join(policy)), "title": html.escape(data["title"]),
-        "colours": "".join(f"--{name}: {value}; " for name, value in COLOURS.items()), "css": _file("report.css"),
+        "colours": "".join(f"--{name}: {value}; " for name, value in COLOURS.items()),
+        "css": _file("report.css"),
         "data": block({**data, "colours": COLOURS}), "plotly": plotly, "script": script,
     }  # fmt: skip
     # One pass, so that no part is searched for the marks of others.
@@ -70,6 +75,7 @@ def _file(name: str) -> str:
 
 
 COLOURS = {
-    "ink": style.INK, "grey": style.GREY, "pale": style.PALE, "blue": style.BLUE, "orange": style.ORANGE,
+    "ink": style.INK, "grey": style.GREY, "pale": style.PALE, "blue": style.BLUE,
+    "orange": style.ORANGE,
     "green": style.GREEN, "purple": style.PURPLE, "sky": style.SKY, "amber": style.AMBER,
 }  # fmt: skip

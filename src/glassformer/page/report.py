@@ -1,10 +1,11 @@
-"""The report: one HTML file that shows what models do and why, to be opened anywhere, without a network.
+"""The report: one HTML file that shows what models do and why, to be opened anywhere, without a
+network.
 
     made = report([("addition:order=ones", load("addition:order=ones")), …])
     write(made, "adders.html")
 
-All figures are computed here; the page only draws them. What is ours in the file, all but Plotly, stays
-within a budget of a megabyte: inputs are dropped until it does, and the page says so.
+All figures are computed here; the page only draws them. What is ours in the file, all but Plotly,
+stays within a budget of a megabyte: inputs are dropped until it does, and the page says so.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +27,9 @@ from . import runs, views
 
 MODELS = 4  # side by side, at most
 ROWS = 2_000  # inputs that averages and ablations are measured on
-CHECKED = 20_000  # inputs that are verified, unless all are asked for; fewer of models that take long
+CHECKED = (
+    20_000  # inputs that are verified, unless all are asked for; fewer of models that take long
+)
 
 Said = Callable[[str], None]
 
@@ -47,13 +50,16 @@ class Report:
 
 
 def report(
-    models: Sequence[tuple[str, Model]], inputs: Sequence[str] = (), *, task: str = "", full: bool = False,
-    rows: int = ROWS, history: Sequence[Path] = (), budget: int = page.BUDGET, say: Said = lambda text: None,
+    models: Sequence[tuple[str, Model]], inputs: Sequence[str] = (), *, task: str = "",
+    full: bool = False,
+    rows: int = ROWS, history: Sequence[Path] = (), budget: int = page.BUDGET,
+    say: Said = lambda text: None,
 ) -> Report:  # fmt: skip
     """Looks at models, each with the ref it is named by, and gathers what the page shows.
 
-    `inputs`: texts that every model reads; by default a few of each task. `task`: what is right, if not what the
-    models say. `full`: verify every input of a domain up to about a million. `history`: a file for each model in turn.
+    `inputs`: texts that every model reads; by default a few of each task. `task`: what is right, if
+    not what the models say. `full`: verify every input of a domain up to about a million.
+    `history`: a file for each model in turn.
     """
     if not 1 <= len(models) <= MODELS:
         raise GlassformerError(f"report — expected from 1 to {MODELS} models, got {len(models)}")
@@ -75,7 +81,8 @@ def report(
         shown[i]["history"] = curves[i] if i < len(curves) else None
     data: dict[str, Any] = {
         "title": " and ".join(names) if len(names) < 3 else f"{len(names)} models", "notes": [],
-        "about": _about(tasks, found), "made": f"Made with glassformer {__version__}. The file needs no network.",
+        "about": _about(tasks, found),
+        "made": f"Made with glassformer {__version__}. The file needs no network.",
         "groups": [vars(g) for g in found], "models": shown,
     }  # fmt: skip
     return Report(_within(data, budget))
@@ -90,32 +97,47 @@ def _titles(refs: Sequence[str]) -> list[str]:
     """Refs as titles, without the folders of files; the same one twice is numbered."""
     short = [Path(r).name if r.endswith((".safetensors", ".taotp")) else r for r in refs]
     short = list(refs) if len(set(short)) < len(set(refs)) else short
-    return [f"{r} ({short[:i].count(r) + 1})" if short.count(r) > 1 else r for i, r in enumerate(short)]
+    return [
+        f"{r} ({short[:i].count(r) + 1})" if short.count(r) > 1 else r for i, r in enumerate(short)
+    ]
 
 
 def _about(tasks: Sequence[Task | None], groups: Sequence[runs.Group]) -> str:
     if len(groups) > 1:
         return "These models do not read the same texts: each has inputs of its own, chosen apart."
     if len(tasks) > 1:
-        return "The models read the same texts; an input and a step are chosen for all of them at once."
+        return (
+            "The models read the same texts; an input and a step are chosen for all of them at "
+            "once."
+        )
     return ""
 
 
 # ── one model ──────────────────────────────────────────────────────────────────────────────────
 def _model(
-    title: str, model: Model, task: Task | None, group: int, texts: list[str], full: bool, n: int, say: Said
+    title: str,
+    model: Model,
+    task: Task | None,
+    group: int,
+    texts: list[str],
+    full: bool,
+    n: int,
+    say: Said,
 ) -> dict[str, Any]:
     c, labels = model.config, model.labels
     parts: list[str] = []
     out: dict[str, Any] = {
-        "title": title, "group": group, "layers": c.n_layers, "heads": c.n_heads, "facts": _facts(model),
-        "headNames": [[labels.heads.get(f"{i}.{h}", "") for h in range(c.n_heads)] for i in range(c.n_layers)],
+        "title": title, "group": group, "layers": c.n_layers, "heads": c.n_heads,
+        "facts": _facts(model),
+        "headNames": [[labels.heads.get(f"{i}.{h}",
+        "") for h in range(c.n_heads)] for i in range(c.n_layers)],
         "runs": [runs.look(model, text, parts) for text in texts], "parts": parts,
         "embeddings": views.embeddings(model), "spectrum": None,
     }  # fmt: skip
     if task is None:
         why = {"problem": "Nothing says what is right for this model; name a task with --task."}
-        return out | {"verdict": {"holds": None, "text": "Not verified: no task is known.", "wrong": []},
+        return out | {"verdict": {"holds": None, "text": "Not verified: no task is known.",
+        "wrong": []},
                       "measured": why, "average": why, "ablation": why}  # fmt: skip
     say(f"{title}: verifying")
     out["verdict"] = _verdict(model, task, full)
@@ -130,19 +152,34 @@ def _model(
 
 def _facts(model: Model) -> list[tuple[str, str]]:
     counted, made = count(model), model.provenance
-    maker = {"program": "a program: weights set by hand", "text": "a text program: weights set by hand"}
+    maker = {
+        "program": "a program: weights set by hand",
+        "text": "a text program: weights set by hand",
+    }
     by = maker.get(str(made.get("maker", "")), str(made.get("maker", "")) or "not said")
-    more = {k: v for k, v in made.items() if k not in ("maker", "ref") and isinstance(v, (str, int, float)) and v != ""}
+    more = {
+        k: v
+        for k, v in made.items()
+        if k not in ("maker", "ref") and isinstance(v, (str, int, float)) and v != ""
+    }
     facts = [
         ("task", model.task or "none known"),
         ("made by", ", ".join([by, *(f"{k} {v}" for k, v in list(more.items())[:6])])),
         ("transformer", str(model.config)),
-        ("parameters", f"{counted.total:,}, {counted.nonzero:,} of them not 0, {counted.distinct:,} distinct values"),
+        (
+            "parameters",
+            f"{counted.total:,}, {counted.nonzero:,} of them not 0, {counted.distinct:,} distinct "
+            f"values",
+        ),
     ]
     if model.blueprint:
-        facts.append(("blueprint", f"{model.blueprint}: {counted.unique:,} numbers make the weights"))
+        facts.append(
+            ("blueprint", f"{model.blueprint}: {counted.unique:,} numbers make the weights")
+        )
     if model.labels.slots:
-        facts.append(("slots", ", ".join(f"{n} [{a}:{b}]" for n, (a, b) in model.labels.slots.items())))
+        facts.append(
+            ("slots", ", ".join(f"{n} [{a}:{b}]" for n, (a, b) in model.labels.slots.items()))
+        )
     return [*facts, ("floats", model.dtype), ("SHA-256", digest(model))]
 
 
@@ -155,10 +192,16 @@ def _verdict(model: Model, task: Task, full: bool) -> dict[str, Any]:
         v: Verdict = verify(model, task, sample=sample)
     except GlassformerError as e:
         return {"holds": None, "text": f"Not verified: {e}.", "wrong": []}
-    how = "every input" if v.exhaustive else f"a sample of {many(v.domain)} inputs, edge cases among them"
+    how = (
+        "every input"
+        if v.exhaustive
+        else f"a sample of {many(v.domain)} inputs, edge cases among them"
+    )
     text = (f"{v.wrong:,} wrong of {v.checked:,} ({how}) on {task.ref or 'the task'}; worst margin"
             f" {v.worst_margin:.4g}")  # fmt: skip
-    wrong = [[w["input"], w["got"], w["expected"], f"{w['margin']:.3g}"] for w in v.counterexamples[:5]]
+    wrong = [
+        [w["input"], w["got"], w["expected"], f"{w['margin']:.3g}"] for w in v.counterexamples[:5]
+    ]
     return {"holds": v.holds, "text": text, "wrong": wrong}
 
 
@@ -170,13 +213,17 @@ def _within(data: dict[str, Any], budget: int) -> dict[str, Any]:
         group = max(data["groups"], key=lambda g: len(g["texts"]))
         if len(group["texts"]) == 1:
             raise GlassformerError(
-                f"report — one input of each model takes {page.own(data):,} bytes, more than the {budget:,} that a"
+                f"report — one input of each model takes {page.own(data):,} bytes, more than the "
+                f"{budget:,} that a"
                 " report may have; give a shorter --input, or fewer models"
             )
         dropped += 1
         group["texts"] = group["texts"][:-1]
         for m in group["members"]:
             data["models"][m]["runs"].pop()
-        note = f"{dropped} input{'s' * (dropped > 1)} left out, to keep this file's own data within {budget:,} bytes."
+        note = (
+            f"{dropped} input{'s' * (dropped > 1)} left out, to keep this file's own data within "
+            f"{budget:,} bytes."
+        )
         data["notes"] = [note]
     return data

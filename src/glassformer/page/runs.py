@@ -1,4 +1,6 @@
-"""What the report shows of single inputs: which inputs, what the model said, and what each head read."""
+"""What the report shows of single inputs: which inputs, what the model said, and what each head
+read.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -38,13 +40,19 @@ class Group:
 
 
 def groups(models: Sequence[Model], inputs: Sequence[str] = ()) -> list[Group]:
-    """Who reads what. Given inputs are for all models; else a model that cannot read another's gets its own."""
+    """Who reads what. Given inputs are for all models; else a model that cannot read another's
+    gets its own.
+    """
     if inputs:
         for model in models:
             for text in inputs:
                 if problem := _refused(model, text):
                     who = f"{name_of(model)}, " if len(models) > 1 else ""
-                    hint = "; without --input each model gets inputs of its own" if len(models) > 1 else ""
+                    hint = (
+                        "; without --input each model gets inputs of its own"
+                        if len(models) > 1
+                        else ""
+                    )
                     raise GlassformerError(f"{who}{problem}{hint}")
         return [Group(list(dict.fromkeys(inputs)), list(range(len(models))), name_of(models[0]))]
     found: list[Group] = []
@@ -75,7 +83,9 @@ def some_inputs(model: Model) -> list[str]:
         singles = [model.vocabulary[i] for i in range(min(len(model.vocabulary), INPUTS))]
         readable = [text for text in singles if not _refused(model, text)][:3]
         if not readable:
-            raise GlassformerError(f"{name_of(model)} — knows no task; say what it reads with --input")
+            raise GlassformerError(
+                f"{name_of(model)} — knows no task; say what it reads with --input"
+            )
         return readable
     task = load_task(model)
     known = [t for t in KNOWN.get(task.ref.partition(":")[0], ()) if not _refused(model, t)]
@@ -83,7 +93,9 @@ def some_inputs(model: Model) -> list[str]:
     if not texts and not _refused(model, ""):
         return [""]
     if not texts:
-        raise GlassformerError(f"{task.ref} — no input of it fits the model; say what it reads with --input")
+        raise GlassformerError(
+            f"{task.ref} — no input of it fits the model; say what it reads with --input"
+        )
     return list(texts)[:INPUTS]
 
 
@@ -92,21 +104,29 @@ def _of_each_class(task: Task) -> list[str]:
     rows = np.concatenate([task.sample(DRAWN, np.random.default_rng(0)), task.edges()[:DRAWN]])
     rows = rows[task.defined(rows)]
     names = list(map(str, task.classes(rows)))
-    turn = [names[:i].count(name) for i, name in enumerate(names)]  # how many of its class came before
+    turn = [
+        names[:i].count(name) for i, name in enumerate(names)
+    ]  # how many of its class came before
     rows = rows[np.argsort(turn, kind="stable")[: 4 * INPUTS]]
     tokens, answer = task.batch(rows)
-    return [task.vocabulary.decode(t[: int(a.argmax())]) for t, a in zip(tokens, answer, strict=True)]
+    return [
+        task.vocabulary.decode(t[: int(a.argmax())]) for t, a in zip(tokens, answer, strict=True)
+    ]
 
 
 # ── one input ──────────────────────────────────────────────────────────────────────────────────
 def look(model: Model, text: str, parts: list[str]) -> dict[str, Any]:
-    """All that the page says of one input. `parts`: names of those that share in the margin; new ones are added."""
+    """All that the page says of one input. `parts`: names of those that share in the margin;
+    new ones are added.
+    """
     task = load_task(model) if model.task else None
     tokens = prompt(model, text)
     wanted = task.steps(tokens) if task else max(1, model.config.n_ctx - len(tokens) + 1)
     try:
         result = run(model, text, steps=min(wanted, STEPS))
-        steps = [_step(model, result.tokens, at, parts) for at in range(len(tokens), len(result.tokens))]
+        steps = [
+            _step(model, result.tokens, at, parts) for at in range(len(tokens), len(result.tokens))
+        ]
     except GlassformerError as e:
         return {"text": text, "problem": str(e)}
     said, notes = result.tokens, []
@@ -114,23 +134,32 @@ def look(model: Model, text: str, parts: list[str]) -> dict[str, Any]:
     T, cut = len(read), max(0, len(read) - SHOWN)
     first = len(said) - 1 - T + cut
     if len(said) - 1 > T:
-        notes.append(f"The text outgrew the block of {model.config.n_ctx}: what is shown is the last window.")
+        notes.append(
+            f"The text outgrew the block of {model.config.n_ctx}: what is shown is the last window."
+        )
     if cut:
         notes.append(f"Of {T} positions the last {SHOWN} are shown.")
     if wanted > STEPS and len(steps) == STEPS:
         notes.append(f"Decoding ends here after {STEPS} tokens.")
-    seen = patterns(model, np.array([read]))[:, 0]                             # L H T S
-    roles = task.roles() if task and first == 0 else {}  # the task's map of what is needed, as far as this text goes
+    seen = patterns(model, np.array([read]))[:, 0]  # L H T S
+    roles = (
+        task.roles() if task and first == 0 else {}
+    )  # the task's map of what is needed, as far as this text goes
     return {
-        "text": text, "output": result.output, "tokens": [model.vocabulary[t] for t in said[first:]], "first": first,
+        "text": text, "output": result.output,
+        "tokens": [model.vocabulary[t] for t in said[first:]], "first": first,
         "prompt": max(len(tokens) - first, 0), "steps": steps, "notes": notes,
-        "patterns": [[[trimmed(row[cut:]) for row in head[cut:]] for head in layer] for layer in seen],
+        "patterns": [
+            [[trimmed(row[cut:]) for row in head[cut:]] for head in layer] for layer in seen
+        ],
         "roles": {n: np.argwhere(r[:T, :T]).tolist() for n, r in roles.items() if len(r) >= T},
     }  # fmt: skip
 
 
 def _step(model: Model, tokens: list[int], at: int, parts: list[str]) -> dict[str, Any]:
-    """Why the token at a position came: its rivals, what each head read, and where the margin comes from."""
+    """Why the token at a position came: its rivals, what each head read, and where the margin
+    comes from.
+    """
     start = max(0, at - model.config.n_ctx)
     story = explain(model, tokens[start:at])
     shares = _named(story.shares)
@@ -138,10 +167,12 @@ def _step(model: Model, tokens: list[int], at: int, parts: list[str]) -> dict[st
     parts += [name for name in shares if name not in parts]
     heads = [h for layer in story.layers for h in layer.heads]
     return {
-        "at": at, "token": model.vocabulary[tokens[at]], "margin": short(story.margin), "over": story.runner_up,
+        "at": at, "token": model.vocabulary[tokens[at]], "margin": short(story.margin),
+        "over": story.runner_up,
         "top": [[t, short(x), short(story.top[0][1] - x)] for t, x in story.top[:TOP]],
         "shares": [short(shares[name]) if name in shares else None for name in parts],
-        "reads": [[h.layer, h.head, [[start + s, round(1000 * w)] for s, _, w in h.read[:READ]]] for h in heads],
+        "reads": [[h.layer, h.head, [[start + s, round(1000 * w)] for s, _,
+        w in h.read[:READ]]] for h in heads],
         "stops": _stops(model, tokens[start:at]),
     }  # fmt: skip
 
@@ -152,7 +183,9 @@ def _stops(model: Model, tokens: list[int]) -> list[tuple[str, str, Any]]:
     out = []
     for part, logits in zip(found.parts[:-1], found.logits[:-1, 0, -1], strict=True):
         best = ranked(logits)[:2]
-        out.append((part, found.vocabulary[int(best[0])], short(logits[best[0]] - logits[best[-1]])))
+        out.append(
+            (part, found.vocabulary[int(best[0])], short(logits[best[0]] - logits[best[-1]]))
+        )
     return out
 
 
@@ -167,13 +200,17 @@ def _named(shares: list[tuple[str, float]]) -> dict[str, float]:
 
 # ── numbers, written short ─────────────────────────────────────────────────────────────────────
 def short(x: Any) -> Any:
-    """A number in four digits, None for what JSON has no word for; of an array or list, all of them as lists."""
+    """A number in four digits, None for what JSON has no word for; of an array or list, all of
+    them as lists.
+    """
     if np.ndim(x):
         return [short(each) for each in x]
     return float(number(x)) if np.isfinite(x) else None
 
 
 def trimmed(row: Any) -> list[int]:
-    """Shares from 0 to 1 in thousandths, without the zeros at the end: what a mask hides costs nothing."""
+    """Shares from 0 to 1 in thousandths, without the zeros at the end: what a mask hides costs
+    nothing.
+    """
     whole = np.rint(1000 * np.nan_to_num(np.asarray(row, dtype=float))).astype(int)
     return [int(x) for x in np.trim_zeros(whole, "b")]

@@ -35,14 +35,18 @@ EVALUATION = schema.record(EVALUATED, {"train_accuracy": schema.number})
 
 
 def work(model: Model, task: Task) -> int:
-    """Roughly how much there is to compute for one input: numbers used at each position, softmax counted dearly."""
+    """Roughly how much there is to compute for one input: numbers used at each position,
+    softmax counted dearly.
+    """
     c, T = model.config, task.batch(task.rows(0, 1))[0].shape[1]
     size = sum(int(np.prod(w.shape)) for w in model.weights.values())
     return int(T * (size + c.tied * c.d_vocab * c.d_model + 40 * c.n_layers * c.n_heads * T))
 
 
 def sample(model: Model, task: Task, n: int) -> Any:
-    """Rows to measure on: the domain if it is no larger, else some at random; fewer for models that take long."""
+    """Rows to measure on: the domain if it is no larger, else some at random; fewer for models
+    that take long.
+    """
     parts = model.config.n_layers * (model.config.n_heads + 1)
     return task.some(min(n, max(50, WORK // (parts + 4) // work(model, task))))
 
@@ -72,15 +76,20 @@ def heads(model: Model, task: Task, rows: Any) -> dict[str, Any]:
         return {"kinds": kinds, "says": says}
     aligned = alignment(model, task, rows)
     chance = float(np.nanmean(aligned.chance["expected"]))
-    says = (f"Kinds and shares are means over {found.rows:,} inputs and the positions that ask for a token of the"
-            f" answer. Looking everywhere alike would put {percent(chance)} on what is needed.")  # fmt: skip
+    says = (f"Kinds and shares are means over {found.rows:,} inputs and the positions that ask for "
+            f"a token of the"
+            f" answer. Looking everywhere alike would put {percent(chance)} on what is "
+            f"needed.")  # fmt: skip
     return {"kinds": kinds, "share": short(aligned.mean("expected")), "says": says}
 
 
 def margins(model: Model, task: Task, rows: Any) -> dict[str, Any]:
-    """Mean shares of the margin over many inputs, by the position of the token that is asked for."""
+    """Mean shares of the margin over many inputs, by the position of the token that is asked
+    for.
+    """
     found = answer_shares(model, task, rows)
-    return {"names": found.parts, "positions": found.positions, "shares": short(sweep(found.shares, axis=0)),
+    return {"names": found.parts, "positions": found.positions, "shares": short(sweep(found.shares,
+    axis=0)),
             "margin": short(found.margin), "rows": len(rows)}  # fmt: skip
 
 
@@ -91,12 +100,17 @@ def ablation(model: Model, task: Task, rows: Any) -> dict[str, Any]:
     if not n:
         return {"problem": "This model has no head and no MLP to silence."}
     if n > PARTS:
-        return {"problem": f"This model has {n} heads and MLPs; silencing each is left out beyond {PARTS}."}
+        return {
+            "problem": f"This model has {n} heads and MLPs; silencing each is left out beyond "
+            f"{PARTS}."
+        }
     found = list(ablations(model, task, how="zero", rows=rows))
     names = ["nothing silenced", *(f"{a.what}: {a.name}" if a.name else a.what for a in found[1:])]
     width = len(found[0].score.positions)
     first = "all right" if width > 1 else "right"
-    width = 0 if width == 1 or width > 12 else width  # a single token is the answer; more would not be legible
+    width = (
+        0 if width == 1 or width > 12 else width
+    )  # a single token is the answer; more would not be legible
     columns = [first, *(f"token {i + 1}" for i in range(width))]
     values = short([[a.score.accuracy, *a.score.positions[:width]] for a in found])
     says = f"Silenced means: it writes 0. Measured on {found[0].score.checked:,} inputs."
@@ -104,25 +118,34 @@ def ablation(model: Model, task: Task, rows: Any) -> dict[str, Any]:
 
 
 def embeddings(model: Model) -> dict[str, Any]:
-    """Tokens in the plane that shows most of how they differ, and how alike tokens and positions are."""
+    """Tokens in the plane that shows most of how they differ, and how alike tokens and
+    positions are.
+    """
     tokens = token_embeddings(model)
     if not np.isfinite(tokens.vectors).all():
         return {"problem": "The embedding of the tokens is not finite."}
     found = tokens.pca
     n = min(len(tokens.names), POINTS)
-    plane = np.pad(found.points[:n], ((0, 0), (0, 2)))[:, :2]  # a stream of one dimension has no second
+    plane = np.pad(found.points[:n], ((0, 0), (0, 2)))[
+        :, :2
+    ]  # a stream of one dimension has no second
     held = [*(float(x) for x in found.explained[:2]), 0.0][:2]
     axes = [f"component {i + 1} ({percent(x)} of the variance)" for i, x in enumerate(held)]
     shown = f"The first {n:,} of {len(tokens.names):,} tokens. " if n < len(tokens.names) else ""
     if tokens.line is not None:
         shown += f"A straight line explains {percent(tokens.line)} of how the numbers differ. "
     if tokens.circle is not None:
-        shown += f"The best circle, of frequency {tokens.circle[0]}, explains {percent(tokens.circle[1])}."
+        shown += (
+            f"The best circle, of frequency {tokens.circle[0]}, explains "
+            f"{percent(tokens.circle[1])}."
+        )
     x, y = short(plane.T)
     points = {"x": x, "y": y, "names": tokens.names[:n], "titles": axes, "says": shown}
     there = POSITIONS[model.config.positions].embed is not None
-    return {"pca": points, "tokens": _alike(tokens), "positions": _alike(position_embeddings(model)) if there else None,
-            "noPositions": None if there else "Nothing is added to the stream for positions."}  # fmt: skip
+    return {"pca": points, "tokens": _alike(tokens),
+    "positions": _alike(position_embeddings(model)) if there else None,
+            "noPositions": None if there else "Nothing is added to the stream for "
+                                              "positions."}  # fmt: skip
 
 
 def _alike(rows: Embeddings) -> dict[str, Any]:
@@ -140,28 +163,45 @@ def spectrum(model: Model, task: Task) -> dict[str, Any] | None:
     found = take_apart(model, task)
     power = short(found.embedding.shares)
     says = (
-        f"Key frequencies, from which the answer is read: {', '.join(map(str, found.key))}. They hold"
-        f" {percent(found.key_share)} of the embedding's power; {percent(found.explained)} of the logits' variance"
-        f" is cosines of these. Clock or pizza: {found.kind} (distance irrelevance {found.irrelevance:.2f})."
+        f"Key frequencies, from which the answer is read: {', '.join(map(str, found.key))}. They "
+        f"hold"
+        f" {percent(found.key_share)} of the embedding's power; {percent(found.explained)} of the "
+        f"logits' variance"
+        f" is cosines of these. Clock or pizza: {found.kind} (distance irrelevance "
+        f"{found.irrelevance:.2f})."
     )
-    return {"frequencies": list(range(1, len(power) + 1)), "power": power, "key": found.key, "says": says}
+    return {
+        "frequencies": list(range(1, len(power) + 1)),
+        "power": power,
+        "key": found.key,
+        "says": says,
+    }
 
 
 def history(path: Path) -> dict[str, Any]:
-    """A training curve out of a file of evaluations, one JSON object a line; of several seeds the first."""
+    """A training curve out of a file of evaluations, one JSON object a line; of several seeds
+    the first.
+    """
     text = read_text(path)
     try:
         lines = [json.loads(line) for line in text.splitlines() if line.strip()]
-        rows = [x for x in lines if isinstance(x, dict) and x.get("kind", "evaluation") == "evaluation" and "loss" in x]
+        rows = [
+            x
+            for x in lines
+            if isinstance(x, dict) and x.get("kind", "evaluation") == "evaluation" and "loss" in x
+        ]
         rows = [x for x in rows if x.get("seed") == rows[0].get("seed")]
         rows = rows[:: -(-len(rows) // CURVE)] if rows else []
         for x in rows:
-            EVALUATION({name: v for name, v in x.items() if name in (*EVALUATED, "train_accuracy")}, "")
+            EVALUATION(
+                {name: v for name, v in x.items() if name in (*EVALUATED, "train_accuracy")}, ""
+            )
         curve = {name: short([float(x[name]) for x in rows]) for name in ("loss", "accuracy")}
         both = all("train_accuracy" in x for x in rows)
         trained = short([float(x["train_accuracy"]) for x in rows]) if both else None
     except (ValueError, RecursionError, GlassformerError):
-        raise GlassformerError(f"{path} — expected a training history, one JSON object a line with step, loss and"
+        raise GlassformerError(f"{path} — expected a training history, one JSON object a line with "
+                               f"step, loss and"
                                " accuracy") from None  # fmt: skip
     if not rows:
         raise GlassformerError(f"{path} — a training history without an evaluation")

@@ -1,12 +1,15 @@
-"""The program add-digit: addition of two digits modulo the base, four ways (the booklet's sections 6.1–6.6).
+"""The program add-digit: addition of two digits modulo the base, four ways (the booklet's sections
+6.1–6.6).
 
-Digits are numbers here, so that a sum is a weighted mean and attention can make it. All but the book's variant live in
-a stream of three dimensions: two free coordinates, x (the number) and h (the height), lifted into the plane of zero
-mean. There layer norm is one thing only: (x, h) ↦ √3·(x, h)/√(x² + h²). If h is much larger than x, it divides by h.
+Digits are numbers here, so that a sum is a weighted mean and attention can make it. All but the
+book's variant live in a stream of three dimensions: two free coordinates, x (the number) and h (the
+height), lifted into the plane of zero mean. There layer norm is one thing only: (x, h) ↦ √3·(x,
+h)/√(x² + h²). If h is much larger than x, it divides by h.
 
-The tied head reads such a stream as a parabola. Let digit d be embedded as (d, −r·d²/2h), plus any height they all
-share. Its logit for a stream (r·t, h) is then r·(d·t − d²/2) up to what all digits share: largest for the d nearest to
-t, whatever the last layer norm did, as long as t is less than ½ from the right digit.
+The tied head reads such a stream as a parabola. Let digit d be embedded as (d, −r·d²/2h), plus any
+height they all share. Its logit for a stream (r·t, h) is then r·(d·t − d²/2) up to what all digits
+share: largest for the d nearest to t, whatever the last layer norm did, as long as t is less than ½
+from the right digit.
 """
 
 from collections.abc import Iterable
@@ -30,20 +33,23 @@ def add_digit(
     """The last digit of the sum of two digits: `4 8` gives `2`.
 
     `hinge`: attention adds, two neurons take the base off a sum that carries. 56 parameters.
-    `attention`: one layer and no MLP, which section 6.1 says is not enough. 60 parameters.
-    `table`: attention adds, an MLP of n−1 neurons looks up the n sums (exercises 6.4 and 6.8). 183 parameters.
-    `book`: the booklet's Figure 6.2, a spike of three neurons per sum. 629 parameters. Up to base 13.
+    `attention`: one layer and no MLP, which section 6.1 says is not enough. 60 parameters. `table`:
+    attention adds, an MLP of n−1 neurons looks up the n sums (exercises 6.4 and 6.8). 183
+    parameters. `book`: the booklet's Figure 6.2, a spike of three neurons per sum. 629 parameters.
+    Up to base 13.
     """
     return {"hinge": _hinge, "attention": _attention, "table": _table, "book": _book}[variant](base)
 
 
 def _hinge(base: int) -> Model:
-    """Attention makes the stream (gain·s + b, height), s = a + b; the MLP takes gain·base off if s ≥ base.
+    """Attention makes the stream (gain·s + b, height), s = a + b; the MLP takes gain·base off if s
+    ≥ base.
 
-    The head is not aimed: it reads the mean of both tokens, (a + b)/2 over the height, and writes the sum `gain` times
-    as large as the digit b that is still there. So t = s + b/gain is too large by at most 1/6. Neuron 0 fires from
-    t = base − ¾ on, neuron 1 from where neuron 0 is at 1, t = base − ¼. No sum lies between, so their difference is
-    exactly 0 or 1; and the tied head rounds what is left.
+    The head is not aimed: it reads the mean of both tokens, (a + b)/2 over the height, and writes
+    the sum `gain` times as large as the digit b that is still there. So t = s + b/gain is too large
+    by at most 1/6. Neuron 0 fires from t = base − ¾ on, neuron 1 from where neuron 0 is at 1, t =
+    base − ¼. No sum lies between, so their difference is exactly 0 or 1; and the tied head rounds
+    what is left.
     """
     gain, height = 6.0 * base, 10.0 * base**2
     config = _config(base, d_head=1, d_mlp=2, positions="none")
@@ -54,7 +60,9 @@ def _hinge(base: int) -> Model:
     head.value[:, 0] = plane(1, 0)
     head.output[0] = plane(2 * gain * height / np.sqrt(3), 0)
     start, width = gain * (base - 3 / 4), gain / 2
-    weights["blocks.0.mlp.W_in"][:] = plane(1, -start / height)[:, None] * height / np.sqrt(3) / width
+    weights["blocks.0.mlp.W_in"][:] = (
+        plane(1, -start / height)[:, None] * height / np.sqrt(3) / width
+    )
     weights["blocks.0.mlp.b_in"][1] = -1
     weights["blocks.0.mlp.W_out"][:] = np.outer([-1, 1], plane(base * gain, 0))
     neurons = {"0.0": "carry: on", "0.1": "carry: no more than 1"}
@@ -62,19 +70,21 @@ def _hinge(base: int) -> Model:
 
 
 def _attention(base: int) -> Model:
-    """Addition mod base without an MLP: the carry is a contest of the two digits for the attention of a head.
+    """Addition mod base without an MLP: the carry is a contest of the two digits for the attention
+    of a head.
 
-    With u = d − (base−1)/2 for a digit, position 0 shifts it far to the left, x_a = u_a − far − ½, and position 1 to
-    the right, x_b = u_b + far. Layer norm leaves less height to the longer one, height/√(x² + height²). Head 1 looks,
-    hardened, at the greater height: at a if far + ½ − u_a < far + u_b, that is if u_a + u_b > ½, that is if there is a
-    carry. What it sees there is −far or far, give or take a digit, and it writes base/(2·far) times that: −base/2 or
-    base/2. Head 0 looks at position 0 and brings x_a; x_b is there already. All in all, and the shifts are gone,
-    u_a + u_b − ½ ± base/2: the answer, counted from the middle as the digits are.
-    Errors: a digit is at most base/2, so head 1 is off by at most (base/2)²/far = 1/12; and with height = 10·far layer
-    norm shrinks u_a by 1 %. That is 0.16 at most of the ½ that the tied head allows.
+    With u = d − (base−1)/2 for a digit, position 0 shifts it far to the left, x_a = u_a − far − ½,
+    and position 1 to the right, x_b = u_b + far. Layer norm leaves less height to the longer one,
+    height/√(x² + height²). Head 1 looks, hardened, at the greater height: at a if far + ½ − u_a <
+    far + u_b, that is if u_a + u_b > ½, that is if there is a carry. What it sees there is −far or
+    far, give or take a digit, and it writes base/(2·far) times that: −base/2 or base/2. Head 0
+    looks at position 0 and brings x_a; x_b is there already. All in all, and the shifts are gone,
+    u_a + u_b − ½ ± base/2: the answer, counted from the middle as the digits are. Errors: a digit
+    is at most base/2, so head 1 is off by at most (base/2)²/far = 1/12; and with height = 10·far
+    layer norm shrinks u_a by 1 %. That is 0.16 at most of the ½ that the tied head allows.
 
-    Section 6.1 takes it that what a head adds depends on one token. But how much of it is added depends on all of them:
-    the weights of softmax are content too.
+    Section 6.1 takes it that what a head adds depends on one token. But how much of it is added
+    depends on all of them: the weights of softmax are content too.
     """
     far = 3.0 * base**2
     height = 10 * far
@@ -88,18 +98,23 @@ def _attention(base: int) -> Model:
     reads_a, carry = Head(weights, 0, 0), Head(weights, 0, 1)
     reads_a.query[:, 0], reads_a.key[:, 0] = 1e3 * h, -x
     reads_a.value[:, 0], reads_a.output[0] = x, norm * x
-    carry.query[:, 0], carry.key[:, 0] = 60 * height**2 / far * h, h  # the winner leads by 60·3/2 or more
+    carry.query[:, 0], carry.key[:, 0] = (
+        60 * height**2 / far * h,
+        h,
+    )  # the winner leads by 60·3/2 or more
     carry.value[:, 0], carry.output[0] = x, norm * base / (2 * far) * x
-    return _model(config, weights, base, _PLANE, {"0.0": "brings a", "0.1": "carry: the shorter wins"}, {})
+    return _model(
+        config, weights, base, _PLANE, {"0.0": "brings a", "0.1": "carry: the shorter wins"}, {}
+    )
 
 
 def _table(base: int) -> Model:
     """Figure 6.2 in three dimensions, with a table of n−1 neurons for the n = 2·base−1 sums.
 
-    Digits are (u, √(3 − u²)), u = (d − (base−1)/2)/100: fixed under layer norm. The head's mean of both, times 10⁴,
-    drowns the digit that is there. Pairs with one sum have almost, not quite, one height, and so land within 10⁻³ of a
-    step from each other: the table, a polyline, hardly notices. It writes the answer, again so loudly that the rest
-    is noise.
+    Digits are (u, √(3 − u²)), u = (d − (base−1)/2)/100: fixed under layer norm. The head's mean of
+    both, times 10⁴, drowns the digit that is there. Pairs with one sum have almost, not quite, one
+    height, and so land within 10⁻³ of a step from each other: the table, a polyline, hardly
+    notices. It writes the answer, again so loudly that the rest is noise.
     """
     config = _config(base, d_head=2, d_mlp=2 * base - 2, positions="none")
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
@@ -115,20 +130,35 @@ def _table(base: int) -> Model:
 
 
 def _book(base: int) -> Model:
-    """Figure 6.2. Slots: value (d/100 of the token), one (always 1), rest (makes the row fixed under layer norm).
+    """Figure 6.2. Slots: value (d/100 of the token), one (always 1), rest (makes the row fixed
+    under layer norm).
 
-    The head brings the sum, and 1, both 10⁴ times as loud as what is there. Layer norm makes of the sum a number that
-    grows with it; for each there is a spike that writes the digit's row, 10¹⁰ times as loud as what is there.
+    The head brings the sum, and 1, both 10⁴ times as loud as what is there. Layer norm makes of the
+    sum a number that grows with it; for each there is a spike that writes the digit's row, 10¹⁰
+    times as loud as what is there.
     """
     if base > 13:
-        raise GlassformerError(f"variant=book is right up to base 13: large sums are too close together, got {base}")
+        raise GlassformerError(
+            f"variant=book is right up to base 13: large sums are too close together, got {base}"
+        )
     layout = Layout(value=1, one=1, rest=2)
     sums = np.arange(2 * base - 1)
-    config = Config(base, n_ctx=2, d_model=4, d_head=4, d_mlp=3 * len(sums), eps=0.0, activation="relu", tied=True)
+    config = Config(
+        base,
+        n_ctx=2,
+        d_model=4,
+        d_head=4,
+        d_mlp=3 * len(sums),
+        eps=0.0,
+        activation="relu",
+        tied=True,
+    )
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
     rows = weights["embed.W_E"][:] = normalised(np.arange(base) / 100)
     number = layout.span("value", "one")
-    Head(weights, 0, 0).copy(number, number, np.diag([200e4, 1e4]))  # 2 for the mean, 100 for the value's unit
+    Head(weights, 0, 0).copy(
+        number, number, np.diag([200e4, 1e4])
+    )  # 2 for the mean, 100 for the value's unit
     seen = layer_norm(layout.row(value=sums[:, None] * 1e4, one=1e4))[:, 0]
     spikes(seen, rows[sums % base] * 1e10).at(layout["value"], slice(0, 4), 4).write(weights, 0)
     names = spike_names(map("sum {}".format, sums))
@@ -144,7 +174,9 @@ def plane(x: npt.ArrayLike, h: npt.ArrayLike) -> Floats:
 
 
 def normalised(x: npt.ArrayLike) -> Floats:
-    """Numbers x [n] as rows (x, 1, a, −x−a−1) [n, 4] that are fixed under layer norm: a solves "sum of squares 4"."""
+    """Numbers x [n] as rows (x, 1, a, −x−a−1) [n, 4] that are fixed under layer norm: a solves
+    "sum of squares 4".
+    """
     x = np.asarray(x, dtype=float)
     a = (-x - 1 + np.sqrt(-3 * x**2 - 2 * x + 5)) / 2
     out: Floats = np.stack([x, np.ones_like(x), a, -x - a - 1], axis=-1)
@@ -154,14 +186,23 @@ def normalised(x: npt.ArrayLike) -> Floats:
 def spike_names(points: Iterable[str]) -> dict[str, str]:
     """Names for the neurons of craft.spikes, three per point."""
     parts = ("middle", "left arm", "right arm")
-    return {f"0.{3 * i + j}": f"{point}: {part}" for i, point in enumerate(points) for j, part in enumerate(parts)}
+    return {
+        f"0.{3 * i + j}": f"{point}: {part}"
+        for i, point in enumerate(points)
+        for j, part in enumerate(parts)
+    }
 
 
 def bend_names(sums: Any) -> dict[str, str]:
-    """Names for the neurons of craft.table, which bend its polyline from the middle point outwards."""
+    """Names for the neurons of craft.table, which bend its polyline from the middle point
+    outwards.
+    """
     middle = len(sums) // 2
     bends = [*sums[middle:-1], *sums[1 : middle + 1][::-1]]
-    return {f"0.{i}": f"from sum {s} {'up' if i < len(sums) - 1 - middle else 'down'}" for i, s in enumerate(bends)}
+    return {
+        f"0.{i}": f"from sum {s} {'up' if i < len(sums) - 1 - middle else 'down'}"
+        for i, s in enumerate(bends)
+    }
 
 
 _PLANE = {"number and height": (0, 3)}

@@ -1,7 +1,9 @@
-"""The program add-mod: one digit of the sum of two numbers (the booklet's section 6.7 and its exercises).
+"""The program add-mod: one digit of the sum of two numbers (the booklet's section 6.7 and its
+exercises).
 
-At `=` attention makes the whole sum as one number, and an MLP makes the digit from it. The booklet's MLP has a spike
-for each of the 2·10ⁿ−1 sums. None is needed: the tied head rounds by itself, so only "modulo 10" is left to do.
+At `=` attention makes the whole sum as one number, and an MLP makes the digit from it. The
+booklet's MLP has a spike for each of the 2·10ⁿ−1 sums. None is needed: the tied head rounds by
+itself, so only "modulo 10" is left to do.
 """
 
 from collections.abc import Callable
@@ -20,7 +22,10 @@ from .add_digit import bend_names, normalised, plane, spike_names
 
 def _float32(options: dict[str, Any]) -> str:
     if options["variant"] == "book" and options["digits"] > 1:
-        return "layer norm leaves the sums too close together; variant=table and variant=hinge are right"
+        return (
+            "layer norm leaves the sums too close together; variant=table and variant=hinge are "
+            "right"
+        )
     if options["variant"] == "hinge" and options["place"] == "thousands" and options["digits"] > 3:
         return "eight digits are too many to weigh by place value; place=hundreds is right"
     return ""
@@ -34,44 +39,64 @@ def add_mod(
 ) -> Model:
     """One digit of the sum of two numbers: `12+33=` gives `5`, with place=tens `4`.
 
-    `hinge`: the heights of positions weigh the digits, two neurons take 10 off. 68 + 6·digits parameters.
-    `table`: Figure 6.3 after exercises 6.4 (a table of n−1 neurons), 6.11 (one head a place), 6.14 (none to clean up)
-    and 6.16 (the sum divided by 10ⁿ). 473 / 3,271 / 30,369 parameters for 1 / 2 / 3 digits.
-    `book`: the booklet's Figure 6.3. 1,226 / 9,508 / 90,690 parameters for 1 / 2 / 3 digits.
+    `hinge`: the heights of positions weigh the digits, two neurons take 10 off. 68 + 6·digits
+    parameters. `table`: Figure 6.3 after exercises 6.4 (a table of n−1 neurons), 6.11 (one head a
+    place), 6.14 (none to clean up) and 6.16 (the sum divided by 10ⁿ). 473 / 3,271 / 30,369
+    parameters for 1 / 2 / 3 digits. `book`: the booklet's Figure 6.3. 1,226 / 9,508 / 90,690
+    parameters for 1 / 2 / 3 digits.
     """
     if variant == "hinge":
         return _hinge(digits, place)
     if digits > 3:
-        raise GlassformerError(f"variant={variant} has neurons for every sum: digits must be at most 3, got {digits}")
+        raise GlassformerError(
+            f"variant={variant} has neurons for every sum: digits must be at most 3, got {digits}"
+        )
     if variant == "book":
         return figure_6_3(digits, place)
     return figure_6_3(digits, place, unit=10.0**digits, neurons=table, shared=True, tidy=False)
 
 
 def _hinge(digits: int, place: Place) -> Model:
-    """Two coordinates, a number x and a height h, as in add-digit; layer norm divides by the height.
+    """Two coordinates, a number x and a height h, as in add-digit; layer norm divides by the
+    height.
 
-    The digit d of an operand is x = d − m, at the height 500·10^i if it stands i places below the one asked for. The
-    head is not aimed: the mean of what it reads has every digit at its place value. Higher places, 10⁸ times as high,
-    are not heard; `+` and `=` have x = 0. After it `=` holds (v, 500), v = Σ 10^−i·(a_i + b_i − 2m). With d − m for the
-    digits, the tied head rounds v + m (see add-digit); we want it to cut, so Σ 10^−i·2m − m should be ½·(1 − step),
-    step = 10^−column being the least difference of two v: that is m. So the sum is never nearer than ½·step to where
-    the head's choice turns. "Modulo 10" is done by two neurons: one fires from just below 10 on, the other from
-    where the first is at 1. Their difference is exactly 0 or 1, and they take off ten times that.
+    The digit d of an operand is x = d − m, at the height 500·10^i if it stands i places below the
+    one asked for. The head is not aimed: the mean of what it reads has every digit at its place
+    value. Higher places, 10⁸ times as high, are not heard; `+` and `=` have x = 0. After it `=`
+    holds (v, 500), v = Σ 10^−i·(a_i + b_i − 2m). With d − m for the digits, the tied head rounds v
+    + m (see add-digit); we want it to cut, so Σ 10^−i·2m − m should be ½·(1 − step), step =
+    10^−column being the least difference of two v: that is m. So the sum is never nearer than
+    ½·step to where the head's choice turns. "Modulo 10" is done by two neurons: one fires from just
+    below 10 on, the other from where the first is at 1. Their difference is exactly 0 or 1, and
+    they take off ten times that.
 
-    Layer norm is linear here because h − d²/2h, which the head needs, is also what keeps x² + h² the same for all d.
+    Layer norm is linear here because h − d²/2h, which the head needs, is also what keeps x² + h²
+    the same for all d.
     """
     task = AddMod(digits, place)
     column = PLACES.index(place)
     height, step = 500.0, 10.0**-column
-    below = column - np.arange(digits - 1, -1, -1.0)  # of each digit: how many places below the one asked for
+    below = column - np.arange(
+        digits - 1, -1, -1.0
+    )  # of each digit: how many places below the one asked for
     weigh = np.sum(10 ** -below[below >= 0])
     m = (1 - step) / 2 / (2 * weigh - 1)
-    config = Config(12, n_ctx=2 * digits + 2, d_model=3, d_head=1, d_mlp=2, eps=0.0, activation="relu", tied=True)
+    config = Config(
+        12,
+        n_ctx=2 * digits + 2,
+        d_model=3,
+        d_head=1,
+        d_mlp=2,
+        eps=0.0,
+        activation="relu",
+        tied=True,
+    )
     weights = zeros(config, "mlp.b_in")
     x = np.arange(10) - m
     weights["embed.W_E"][:10] = plane(x, -(x**2) / (2 * height))
-    weights["embed.W_E"][10:] = plane(0, -1)  # + and =, below every digit: they are never the answer
+    weights["embed.W_E"][10:] = plane(
+        0, -1
+    )  # + and =, below every digit: they are never the answer
     heights = height * 10 ** np.where(below < 0, 8, below)
     weights["pos_embed.W_pos"][:] = plane(0, np.concatenate([heights, [height + 1]] * 2))
     head = Head(weights, 0, 0)
@@ -79,7 +104,9 @@ def _hinge(digits: int, place: Place) -> Model:
     head.output[0] = plane(config.n_ctx * height / np.sqrt(3), 0)
     ten = 10 - 2 * m * weigh
     start, width = ten - step * 3 / 4, step / 2
-    weights["blocks.0.mlp.W_in"][:] = plane(1, -start / height)[:, None] * height / np.sqrt(3) / width
+    weights["blocks.0.mlp.W_in"][:] = (
+        plane(1, -start / height)[:, None] * height / np.sqrt(3) / width
+    )
     weights["blocks.0.mlp.b_in"][1] = -1
     weights["blocks.0.mlp.W_out"][:] = np.outer([-1, 1], plane(10, 0))
     labels = Labels({"number and height": (0, 3)}, {"0.0": "mean of all: the sum"},
@@ -88,32 +115,38 @@ def _hinge(digits: int, place: Place) -> Model:
 
 
 def figure_6_3(
-    digits: int, place: Place = "ones", *, unit: float = 1.0, neurons: Callable[..., Neurons] = spikes,
+    digits: int, place: Place = "ones", *, unit: float = 1.0, neurons: Callable[...,
+    Neurons] = spikes,
     shared: bool = False, tidy: bool = True,
 ) -> Model:  # fmt: skip
     """The booklet's Figure 6.3, and what its exercises change in it.
 
-    Stream: value (d/100 of the token, then the sum), one (always 1), rest (makes token rows fixed under layer norm),
-    position (a ring). A head per digit looks so many positions back from `=` and adds its digit·10^k to the value; the
-    last head clears the rest. Then layer norm makes a number of the sum that depends on nothing else, and the MLP has
-    that number for every sum, and writes the digit so loudly that what is in the stream is noise.
+    Stream: value (d/100 of the token, then the sum), one (always 1), rest (makes token rows fixed
+    under layer norm), position (a ring). A head per digit looks so many positions back from `=` and
+    adds its digit·10^k to the value; the last head clears the rest. Then layer norm makes a number
+    of the sum that depends on nothing else, and the MLP has that number for every sum, and writes
+    the digit so loudly that what is in the stream is noise.
 
-    `unit`: the sum is divided by it (6.16): at 1,000 and more, one beside it is as good as 0, and layer norm
-    makes sums alike. `neurons`: craft.table (6.4). `shared`: both digits of a place stand at the same point of the
-    ring, so that one head reads their mean (6.11). `tidy=False`: no clearing (6.14): `=` is always the same token, so
-    what it leaves in `rest` is a constant, and the MLP may as well know it.
+    `unit`: the sum is divided by it (6.16): at 1,000 and more, one beside it is as good as 0, and
+    layer norm makes sums alike. `neurons`: craft.table (6.4). `shared`: both digits of a place
+    stand at the same point of the ring, so that one head reads their mean (6.11). `tidy=False`: no
+    clearing (6.14): `=` is always the same token, so what it leaves in `rest` is a constant, and
+    the MLP may as well know it.
     """
     layout = Layout(value=1, one=1, rest=2, position=3)
     task, column = AddMod(digits, place), PLACES.index(place)
     sums = np.arange(2 * 10**digits - 1)
     n_ctx, reads = 2 * digits + 2, digits * (1 if shared else 2)
-    config = Config(12, n_ctx=n_ctx, d_model=7, n_heads=reads + tidy, d_head=3, eps=0.0, activation="relu", tied=True,
+    config = Config(12, n_ctx=n_ctx, d_model=7, n_heads=reads + tidy, d_head=3, eps=0.0,
+        activation="relu", tied=True,
                     d_mlp=3 * len(sums) if neurons is spikes else len(sums) - 1)  # fmt: skip
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
     tokens = normalised(np.arange(10) / 100)
     signs = tokens[[0, 0]][:, [0, 1, 3, 2]]  # + and =: value 0, and no row like that of a digit
     weights["embed.W_E"][:, :4] = np.concatenate([tokens, signs])
-    points = np.tile(np.arange(digits + 1), 2) if shared else np.arange(n_ctx)  # the sign comes after the digits
+    points = (
+        np.tile(np.arange(digits + 1), 2) if shared else np.arange(n_ctx)
+    )  # the sign comes after the digits
     around = digits + 1 if shared else n_ctx
     weights["pos_embed.W_pos"][:, layout["position"]] = ring(around)[points]
     heads = {}
@@ -129,7 +162,9 @@ def figure_6_3(
         head.erase(layout["rest"])
         heads[head.name] = "clears the rest"
         rest = 0 * rest
-    seen = layout.row(value=sums[:, None] / unit, one=1, rest=rest, position=ring(around)[points[-1]])
+    seen = layout.row(
+        value=sums[:, None] / unit, one=1, rest=rest, position=ring(around)[points[-1]]
+    )
     digit = tokens[sums // 10**column % 10] * 1e10
     neurons(layer_norm(seen)[:, 0], digit).at(layout["value"], slice(0, 4), 7).write(weights, 0)
     names = spike_names(map("sum {}".format, sums)) if neurons is spikes else bend_names(sums)

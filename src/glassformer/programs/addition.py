@@ -21,10 +21,10 @@ def addition(
 ) -> Model:
     """The sum of two numbers, digit by digit.
 
-    `compact`: one attention layer of two heads, see addition_compact. 130 / 145 / 160 parameters, 265 for 10 digits.
-    `book`: the booklet's Figure 6.4. 2,088 / 27,432 / 360,576 parameters for 1 / 2 / 3 digits.
-    `order=ones`: the answer's ones first and <EOS> last, as the book's trained model has it.
-    `padding=none`: operands and answer without leading zeros, the booklet's exercise 6.20.
+    `compact`: one attention layer of two heads, see addition_compact. 130 / 145 / 160 parameters,
+    265 for 10 digits. `book`: the booklet's Figure 6.4. 2,088 / 27,432 / 360,576 parameters for 1 /
+    2 / 3 digits. `order=ones`: the answer's ones first and <EOS> last, as the book's trained model
+    has it. `padding=none`: operands and answer without leading zeros, the booklet's exercise 6.20.
     """
     formats = [f"order={order}"] * (order != "most") + [f"padding={padding}"] * (padding != "zero")
     if len(formats) > 1:
@@ -40,5 +40,7 @@ def addition(
     if variant == "compact":
         return compact(digits, dtype)
     if dtype == "float32" and digits > 2:
-        raise GlassformerError("not right in float32: variant=book is so up to 2 digits; use variant=compact")
+        raise GlassformerError(
+            "not right in float32: variant=book is so up to 2 digits; use variant=compact"
+        )
     return book(digits).astype(dtype)

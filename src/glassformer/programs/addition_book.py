@@ -1,6 +1,8 @@
-"""Decimal addition as the booklet does it (section 6.8, Figure 6.4): analog sums, and a spike for every one of them.
+"""Decimal addition as the booklet does it (section 6.8, Figure 6.4): analog sums, and a spike for
+every one of them.
 
-The program `addition:variant=book` is made here; programs/addition.py has the name, and a far smaller default.
+The program `addition:variant=book` is made here; programs/addition.py has the name, and a far
+smaller default.
 """
 
 from collections.abc import Sequence
@@ -20,28 +22,34 @@ LAYOUT = Layout(value=1, one=1, rest=2, position=3)
 def book(digits: int) -> Model:
     """The booklet's Figure 6.4: 2,088 / 27,432 / 360,576 parameters for 1 / 2 / 3 digits.
 
-    Right on every pair in float64, and for 1 and 2 digits in float32 as well: with 3 digits the codes of the sums
-    are 3.5·10⁻⁷ apart, which float32 cannot tell.
+    Right on every pair in float64, and for 1 and 2 digits in float32 as well: with 3 digits the
+    codes of the sums are 3.5·10⁻⁷ apart, which float32 cannot tell.
     """
     if digits > 3:
-        raise GlassformerError(f"variant=book has neurons for every sum: digits must be at most 3, got {digits}")
+        raise GlassformerError(
+            f"variant=book has neurons for every sum: digits must be at most 3, got {digits}"
+        )
     return figure_6_4(digits)
 
 
 def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> Model:
-    """Figure 6.4. `unit` is what a 1 in the sum counts, `mix` weighs the three numbers of the position (6.18, 6.19).
+    """Figure 6.4. `unit` is what a 1 in the sum counts, `mix` weighs the three numbers of the
+    position (6.18, 6.19).
 
-    Stream: value (d/100 of the token, then the code), one (always 1), rest (makes token rows fixed under layer norm),
-    position (a ring over the whole block). A head per digit of the operands looks at its position from everywhere, by
-    a query made of `one`, and adds unit·10^k·digit to the value. The last head looks at its own position: it takes the
-    token's value and rest away, and adds mix·position. So the value is a code of the sum and of which digit is due:
-    the position's row has length √3 wherever it is, so what layer norm makes of the code depends on the code only.
-    The MLP has a spike for each of the (digits+1)·(2·10ⁿ−1) codes and writes its digit 10¹⁰ times as loudly as
-    what is there. The margin is that of two digits' rows: they differ by 1/100 in the value.
+    Stream: value (d/100 of the token, then the code), one (always 1), rest (makes token rows fixed
+    under layer norm), position (a ring over the whole block). A head per digit of the operands
+    looks at its position from everywhere, by a query made of `one`, and adds unit·10^k·digit to the
+    value. The last head looks at its own position: it takes the token's value and rest away, and
+    adds mix·position. So the value is a code of the sum and of which digit is due: the position's
+    row has length √3 wherever it is, so what layer norm makes of the code depends on the code only.
+    The MLP has a spike for each of the (digits+1)·(2·10ⁿ−1) codes and writes its digit 10¹⁰ times
+    as loudly as what is there. The margin is that of two digits' rows: they differ by 1/100 in the
+    value.
     """
     task, n_ctx, reads = Addition(digits), 3 * digits + 2, 2 * digits
     sums = np.arange(2 * 10**digits - 1)
-    config = Config(12, n_ctx=n_ctx, d_model=7, n_heads=reads + 1, d_head=3, d_mlp=3 * (digits + 1) * len(sums),
+    config = Config(12, n_ctx=n_ctx, d_model=7, n_heads=reads + 1, d_head=3,
+        d_mlp=3 * (digits + 1) * len(sums),
                     eps=0.0, activation="relu", tied=True)  # fmt: skip
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
     tokens = normalised(np.arange(10) / 100)
@@ -51,7 +59,9 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
     heads = {}
     for i, (start, k) in enumerate(product([0, digits + 1], range(digits))):
         head = Head(weights, 0, i)
-        head.absolute(start + digits - 1 - k, LAYOUT["position"], n_ctx, hardness=1e6, one=LAYOUT["one"].start)
+        head.absolute(
+            start + digits - 1 - k, LAYOUT["position"], n_ctx, hardness=1e6, one=LAYOUT["one"].start
+        )
         head.copy(LAYOUT["value"], LAYOUT["value"], 100 * unit * 10**k)
         heads[head.name] = f"{10**k}s of {'b' if start else 'a'}"
     own = Head(weights, 0, reads)
@@ -60,8 +70,10 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
     own.value[LAYOUT["value"], 2], own.value[LAYOUT["position"], 2] = -1, mix
     own.output[2, LAYOUT["value"]] = 1
     heads[own.name] = "which digit is due; clears the rest"
-    due = np.arange(digits, -1, -1)  # the places of the answer's digits, in the order they are written
-    digit = sums[:, None] // 10**due % 10                                      # S n+1
+    due = np.arange(
+        digits, -1, -1
+    )  # the places of the answer's digits, in the order they are written
+    digit = sums[:, None] // 10**due % 10  # S n+1
     lookup = spikes(seen(digits, unit, mix), tokens[digit.ravel()] * 1e10)
     lookup.at(LAYOUT["value"], slice(0, 4), config.d_model).write(weights, 0)
     names = spike_names(f"sum {s}, {10**k}s" for s, k in product(sums, due))
@@ -69,7 +81,9 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
 
 
 def seen(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> Floats:
-    """What the MLP sees in the value slot, for every sum and, within it, for every digit of the answer."""
+    """What the MLP sees in the value slot, for every sum and, within it, for every digit of the
+    answer.
+    """
     sums, positions = np.arange(2 * 10**digits - 1), ring(3 * digits + 2)[-digits - 1 :]
-    codes = unit * sums[:, None] + positions @ np.asarray(mix, dtype=float)    # S n+1
+    codes = unit * sums[:, None] + positions @ np.asarray(mix, dtype=float)  # S n+1
     return layer_norm(LAYOUT.row(value=codes.reshape(-1, 1), one=1, position=positions[0]))[:, 0]

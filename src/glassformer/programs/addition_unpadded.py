@@ -1,32 +1,37 @@
-"""Addition as people write it, without padding (exercise 6.20): one model does 4+8=12 and 84+88=172.
+"""Addition as people write it, without padding (exercise 6.20): one model does 4+8=12 and
+84+88=172.
 
     <bos>84+88=172<eos>
 
-Numbers of any length up to n stand at no fixed place, so the model first finds out where things are. Powers of ten come
-from softmax: a score of j·ln 10 is a weight of 10^j. Such weights are wanted as they are, not as shares of their sum;
-`<bos>`, worth 0, therefore takes a weight of 10^(2n+6), beside which the others do not count, and the heads' output is
-multiplied by that. All powers below are relative to it. p is a token's position.
+Numbers of any length up to n stand at no fixed place, so the model first finds out where things
+are. Powers of ten come from softmax: a score of j·ln 10 is a weight of 10^j. Such weights are
+wanted as they are, not as shares of their sum; `<bos>`, worth 0, therefore takes a weight of
+10^(2n+6), beside which the others do not count, and the heads' output is multiplied by that. All
+powers below are relative to it. p is a token's position.
 
-*Layer 0, marks.* Head 0.0 looks at `+`, or at `<bos>` before it: every token learns where `+` is and that
-it is behind it. Head 0.1 does the same for `=`.
+*Layer 0, marks.* Head 0.0 looks at `+`, or at `<bos>` before it: every token learns where `+` is
+and that it is behind it. Head 0.1 does the same for `=`.
 
-*Layer 1, the sum, at `=`.* The digits of a weigh 10^(p₊−1−p) and those of b, behind `+`, 10^(p₌−1−p): powers of their
-own places. So head 1.0 brings a+b. (Other tokens look at `<bos>` only.) The `=` token adds ½. The MLP counts for which
-m = 1 … n the sum is 10^m or more, one step of two neurons each: `length` is the number of digits less 1. The steps are
-sums of numbers as large as the sum, and their rounding is multiplied by the sum again in layer 2. That sets the limit:
-6 digits, where `next` is off by 0.02 of the ½ allowed, and 2 in float32.
+*Layer 1, the sum, at `=`.* The digits of a weigh 10^(p₊−1−p) and those of b, behind `+`,
+10^(p₌−1−p): powers of their own places. So head 1.0 brings a+b. (Other tokens look at `<bos>`
+only.) The `=` token adds ½. The MLP counts for which m = 1 … n the sum is 10^m or more, one step of
+two neurons each: `length` is the number of digits less 1. The steps are sums of numbers as large as
+the sum, and their rounding is multiplied by the sum again in layer 2. That sets the limit: 6
+digits, where `next` is off by 0.02 of the ½ allowed, and 2 in float32.
 
-*Layer 2, the next digit.* Seen from position p, head 2.0 gives `=` the weight 10^(p−p₌−length), and the sum
-there becomes a number whose integer part ends in the digit to write: 172½ → 1.725, 17.25, 172.5. It gives
-the digit written at position q the weight 10^(p−q) and takes it off ten times: 1.725, 7.25, 2.5 is what is
-left in the slot `next`. Head 2.1 brings p₌ + length, where the answer ends.
+*Layer 2, the next digit.* Seen from position p, head 2.0 gives `=` the weight 10^(p−p₌−length), and
+the sum there becomes a number whose integer part ends in the digit to write: 172½ → 1.725, 17.25,
+172.5. It gives the digit written at position q the weight 10^(p−q) and takes it off ten times:
+1.725, 7.25, 2.5 is what is left in the slot `next`. Head 2.1 brings p₌ + length, where the answer
+ends.
 
-*The head.* next·d − d(d+1)/2 is a parabola in d, highest at ⌊next⌋: see `multiplication`. `next` is never nearer to an
-integer than ½·10^−n (that is what the ½ is for), so that is the margin, here multiplied by 2·10^n. `<eos>` has the
-logit 100·(p − end − ½): negative until the last digit is written, and then larger than that of any digit.
+*The head.* next·d − d(d+1)/2 is a parabola in d, highest at ⌊next⌋: see `multiplication`. `next` is
+never nearer to an integer than ½·10^−n (that is what the ½ is for), so that is the margin, here
+multiplied by 2·10^n. `<eos>` has the logit 100·(p − end − ½): negative until the last digit is
+written, and then larger than that of any digit.
 
-*Layer norm* only divides by NORM: see craft/loud.py. Values are read with weights ±1, so that what is worth 0 is
-exactly that, however large its weight.
+*Layer norm* only divides by NORM: see craft/loud.py. Values are read with weights ±1, so that what
+is worth 0 is exactly that, however large its weight.
 """
 
 import numpy as np
@@ -46,18 +51,30 @@ def unpadded(digits: int) -> Model:
     """`<bos>84+88=172<eos>`: numbers of 1 to so many digits, without leading zeros."""
     n = digits
     if not 1 <= n <= MOST:
-        raise GlassformerError(f"padding=none — digits must be a whole number from 1 to {MOST}, got {n}")
+        raise GlassformerError(
+            f"padding=none — digits must be a whole number from 1 to {MOST}, got {n}"
+        )
     layout = LoudLayout(
-        NORM, digit=1, is_plus=1, is_equals=1, is_bos=1, position=1, plus_at=1, after_plus=1, after_equals=1, sum=1,
+        NORM, digit=1, is_plus=1, is_equals=1, is_bos=1, position=1, plus_at=1, after_plus=1,
+        after_equals=1, sum=1,
         length=1, next=1, end=1,
     )  # fmt: skip
     config = Config(
-        d_vocab=14, n_ctx=3 * n + 4, d_model=layout.size, n_layers=3, n_heads=2, d_head=3, d_mlp=2 * n,
+        d_vocab=14, n_ctx=3 * n + 4, d_model=layout.size, n_layers=3, n_heads=2, d_head=3,
+        d_mlp=2 * n,
         activation="relu", scale=1.0,
     )  # fmt: skip
-    w = {name: a for name, a in zeros(config, "mlp.b_in").items() if ".mlp." not in name or "blocks.1." in name}
+    w = {
+        name: a
+        for name, a in zeros(config, "mlp.b_in").items()
+        if ".mlp." not in name or "blocks.1." in name
+    }
     unit = 10.0**-n  # the sum is kept in units of 10^n, so that no slot is large
-    rows = {"+": {"is_plus": 1.0}, "=": {"is_equals": 1.0, "sum": unit / 2}, "<bos>": {"is_bos": 1.0}}
+    rows = {
+        "+": {"is_plus": 1.0},
+        "=": {"is_equals": 1.0, "sum": unit / 2},
+        "<bos>": {"is_bos": 1.0},
+    }
     w["embed.W_E"][:10] = layout.row(digit=np.arange(10.0)[:, None])
     for token, row in rows.items():
         w["embed.W_E"][VOCABULARY.index(token)] = layout.row(**row)
@@ -72,20 +89,32 @@ def unpadded(digits: int) -> Model:
         "0.0": "where + is", "0.1": "whether = was", "1.0": "the sum, at =", "1.1": "idle",
         "2.0": "the sum shifted, less the digits written", "2.1": "where the answer ends",
     }  # fmt: skip
-    neurons = {f"1.{i}": f"the sum is {10 ** (i % n + 1)} or more, {'+-'[i // n]}" for i in range(2 * n)}
-    return Model(config, w, VOCABULARY, f"addition:digits={n},padding=none", Labels(layout.slots, heads, neurons))
+    neurons = {
+        f"1.{i}": f"the sum is {10 ** (i % n + 1)} or more, {'+-'[i // n]}" for i in range(2 * n)
+    }
+    return Model(
+        config,
+        w,
+        VOCABULARY,
+        f"addition:digits={n},padding=none",
+        Labels(layout.slots, heads, neurons),
+    )
 
 
 def _heads(w: dict[str, Floats], layout: LoudLayout, n: int, unit: float) -> None:
     """Marks in layer 0, the sum in layer 1, the next digit and where the answer ends in layer 2."""
     sink, far = (2 * n + 6) * LN10, (4 * n + 10) * LN10  # scores: of <bos>; of what is out of reach
     read, one = layout.read, layout.one
-    layout.head(w, 0, 0, [one], [read(is_plus=2 * far, is_bos=far)], [read(position=1), read(is_plus=1)],
+    layout.head(w, 0, 0, [one], [read(is_plus=2 * far, is_bos=far)], [read(position=1),
+        read(is_plus=1)],
                 plus_at=[1], after_plus=[0, 1])  # fmt: skip
-    layout.head(w, 0, 1, [one], [read(is_equals=2 * far, is_bos=far)], [read(is_equals=1)], after_equals=[1])
+    layout.head(
+        w, 0, 1, [one], [read(is_equals=2 * far, is_bos=far)], [read(is_equals=1)], after_equals=[1]
+    )
     layout.head(
         w, 1, 0,
-        [one, NORM * read(position=LN10, plus_at=-LN10), far * one + NORM * read(plus_at=-LN10, is_equals=-far)],
+        [one, NORM * read(position=LN10, plus_at=-LN10), far * one + NORM * read(plus_at=-LN10,
+        is_equals=-far)],
         [read(position=-LN10, is_bos=sink + LN10), read(after_plus=1), read(is_bos=1)],
         [read(digit=1)], sum=[unit * np.exp(sink)],
     )  # fmt: skip
@@ -98,8 +127,12 @@ def _heads(w: dict[str, Floats], layout: LoudLayout, n: int, unit: float) -> Non
 
 
 def _answers(layout: LoudLayout) -> Floats:
-    """The head [D,V]: a parabola, whose 1 keeps the digits above the other tokens, whose logits are 0; and <eos>."""
+    """The head [D,V]: a parabola, whose 1 keeps the digits above the other tokens, whose logits
+    are 0; and <eos>.
+    """
     d, U = np.arange(10.0), np.zeros((layout.size, len(VOCABULARY)))
     U[:, :10] = np.outer(NORM * layout.read(next=1), d) + np.outer(layout.one, 1 - d * (d + 1) / 2)
-    U[:, VOCABULARY.index("<eos>")] = 100 * (NORM * layout.read(position=1, end=-1) - layout.one / 2)
+    U[:, VOCABULARY.index("<eos>")] = 100 * (
+        NORM * layout.read(position=1, end=-1) - layout.one / 2
+    )
     return U

@@ -1,18 +1,21 @@
-"""`min` and `max`: the smallest, or largest, number read so far, with three numbers a token (chapter 5).
+"""`min` and `max`: the smallest, or largest, number read so far, with three numbers a token
+(chapter 5).
 
-Why it works. Numbers stand on an arc of the √3-circle that layer norm leaves alone, in order, above the horizon: number
-i at angle θ_i. There is one head and it needs one number a side: the query is how high a token stands, 3 sin θ > 0, the
-key how far right, 3 cos θ, which falls with i. Their product is largest for the smallest number, whatever token asks;
-repeated tokens share the attention and are the same. The head writes the whole point so loudly that the token's own
-vanishes in the final layer norm, and the nearest point on the circle is the number itself.
+Why it works. Numbers stand on an arc of the √3-circle that layer norm leaves alone, in order, above
+the horizon: number i at angle θ_i. There is one head and it needs one number a side: the query is
+how high a token stands, 3 sin θ > 0, the key how far right, 3 cos θ, which falls with i. Their
+product is largest for the smallest number, whatever token asks; repeated tokens share the attention
+and are the same. The head writes the whole point so loudly that the token's own vanishes in the
+final layer norm, and the nearest point on the circle is the number itself.
 
-Margins. The booklet's arc is all of the upper half circle. Near its ends θ ≈ π/n: keys of neighbours differ
-only by n⁻², and a token there asks with a height of n⁻¹. At hardness 1e8 the smallest number leads the
-second by 1.5·3·3·1e8·(π/n)³/√3: 14 for 1,200 numbers, but 7 for 1,500, where as many copies of the second
-outweigh it. `wide` leaves out a tenth of the half circle at both ends: heights are at least 0.3, keys differ
-by n⁻¹, and at 1e12 the lead is above 1e6 for a million numbers: e^−1e6 is 0, the look-up exact. What is left
-is the final logits, where neighbours differ by ½·3·(0.8π/n)²: 1e-11 for a million numbers, 10,000 times the
-rounding of float64, and 2e-6 for 2,000 numbers, 8 times that of float32 (measured: float32 fails at 5,000).
+Margins. The booklet's arc is all of the upper half circle. Near its ends θ ≈ π/n: keys of
+neighbours differ only by n⁻², and a token there asks with a height of n⁻¹. At hardness 1e8 the
+smallest number leads the second by 1.5·3·3·1e8·(π/n)³/√3: 14 for 1,200 numbers, but 7 for 1,500,
+where as many copies of the second outweigh it. `wide` leaves out a tenth of the half circle at both
+ends: heights are at least 0.3, keys differ by n⁻¹, and at 1e12 the lead is above 1e6 for a million
+numbers: e^−1e6 is 0, the look-up exact. What is left is the final logits, where neighbours differ
+by ½·3·(0.8π/n)²: 1e-11 for a million numbers, 10,000 times the rounding of float64, and 2e-6 for
+2,000 numbers, 8 times that of float32 (measured: float32 fails at 5,000).
 """
 
 from typing import Annotated, Any, Literal
@@ -34,7 +37,11 @@ FLOAT32_LIMITS = {"wide": 2_000, "book": 1_000}
 
 def _float32(options: dict[str, Any]) -> str:
     limit = FLOAT32_LIMITS[options["variant"]]
-    return f"neighbours round to one logit beyond {limit:,} numbers" if options["vocab"] > limit else ""
+    return (
+        f"neighbours round to one logit beyond {limit:,} numbers"
+        if options["vocab"] > limit
+        else ""
+    )
 
 
 @program("min", float32=_float32)
@@ -53,25 +60,36 @@ def extreme(name: str, vocab: int, block: int, variant: str) -> Model:
     if variant == "wide":
         return wide(name, vocab, block)
     if vocab > BOOK_LIMIT:
-        raise GlassformerError(f"vocab must be at most {BOOK_LIMIT:,} if variant=book, got {vocab:,}")
+        raise GlassformerError(
+            f"vocab must be at most {BOOK_LIMIT:,} if variant=book, got {vocab:,}"
+        )
     return book(name, vocab, block)
 
 
 def wide(name: str, vocab: int, block: int = 0) -> Model:
-    points = circle(np.pi * np.linspace(0.1, 0.9, vocab))                      # V D
+    points = circle(np.pi * np.linspace(0.1, 0.9, vocab))  # V D
     config = Config(vocab, block or vocab, 3, d_head=3, positions="none", tied=True, eps=0.0)
     return _finish(name, config, zeros(config), points, hardness=1e12, loudness=1e10)
 
 
 def book(name: str, vocab: int, block: int = 0) -> Model:
-    """The booklet's, of any size: its table of positions is all zeros, its empty MLP has a bias of zeros."""
+    """The booklet's, of any size: its table of positions is all zeros, its empty MLP has a bias
+    of zeros.
+    """
     config = Config(vocab, block or vocab, 3, d_head=3, tied=True, eps=0.0, activation="relu")
-    points = ring(vocab + 1, of=2 * vocab + 2)[1:]                             # V D
-    return _finish(name, config, zeros(config, "mlp", "mlp.b_out"), points, hardness=1e8, loudness=1e6)
+    points = ring(vocab + 1, of=2 * vocab + 2)[1:]  # V D
+    return _finish(
+        name, config, zeros(config, "mlp", "mlp.b_out"), points, hardness=1e8, loudness=1e6
+    )
 
 
 def _finish(
-    name: str, config: Config, w: dict[str, Floats], points: Floats, hardness: float, loudness: float
+    name: str,
+    config: Config,
+    w: dict[str, Floats],
+    points: Floats,
+    hardness: float,
+    loudness: float,
 ) -> Model:
     up, right = ring(1, phase=np.pi / 2)[0], ring(1)[0]
     w["embed.W_E"] = points

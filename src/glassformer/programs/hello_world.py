@@ -1,24 +1,29 @@
 """Hello World: a fixed message, whatever that is (chapter 2).
 
-What comes next depends on the position alone, so no layer is needed. Let E be the embedding of tokens, tied to
-the head, t the message's tokens and W_pos[i] = N·E[t_{i+1}] with a large N: the stream at i is
-E[t_i] + N·E[t_{i+1}], which points to the next token but for an angle of at most 1/N. The next token wins if every
-embedding is nearest to itself after the norm, by more than that. Which embeddings are is the variants' business:
+What comes next depends on the position alone, so no layer is needed. Let E be the embedding of
+tokens, tied to the head, t the message's tokens and W_pos[i] = N·E[t_{i+1}] with a large N: the
+stream at i is E[t_i] + N·E[t_{i+1}], which points to the next token but for an angle of at most
+1/N. The next token wins if every embedding is nearest to itself after the norm, by more than that.
+Which embeddings are is the variants' business:
 
-- book: points on the ring, which layer norm leaves alone. (13 + 11)·3 = 72 numbers; 807 with tokenizer=ascii.
+- book: points on the ring, which layer norm leaves alone. (13 + 11)·3 = 72 numbers; 807 with
+  tokenizer=ascii.
 - rms: RMSNorm leaves a circle in the plane alone: two numbers each, 48 in all (exercise 2.6).
-- sparse: +1 or −1 in one coordinate: one number each is not 0, vocabulary + block = 24 (2.2; see repeat_last.py).
+- sparse: +1 or −1 in one coordinate: one number each is not 0, vocabulary + block = 24 (2.2; see
+  repeat_last.py).
 - integer: the ring times a scale, rounded (2.7).
-- positive: the ring plus 2 in every coordinate. Layer norm takes that off the stream, and as the stream then
-  sums to 0, the 2s of the head add up to nothing (2.8).
-- simpleformer: section 2.1's architecture, without norm and with token embeddings that are 0 and not tied. Points on
-  the unit circle will do, and N = 1.
-- zero-pos: W_pos is 0 and the head not tied (2.4, 2.5). Where every token has one successor only ("Hel Word!"),
-  a token's embedding is its successor's point on the ring. Else the position must be found: see `_counted`.
+- positive: the ring plus 2 in every coordinate. Layer norm takes that off the stream, and as the
+  stream then sums to 0, the 2s of the head add up to nothing (2.8).
+- simpleformer: section 2.1's architecture, without norm and with token embeddings that are 0 and
+  not tied. Points on the unit circle will do, and N = 1.
+- zero-pos: W_pos is 0 and the head not tied (2.4, 2.5). Where every token has one successor only
+  ("Hel Word!"), a token's embedding is its successor's point on the ring. Else the position must be
+  found: see `_counted`.
 
-The margin on a ring of V tokens is 3(1 − cos 2π/V) ≈ 59/V², less at most 3·(2π/V)/N. That is far above rounding for
-the longest message in float64, and for a thousand different characters in float32 (zero-pos: for a hundred
-characters in all). The builder tries its one input, and refuses to return a model that would print something else.
+The margin on a ring of V tokens is 3(1 − cos 2π/V) ≈ 59/V², less at most 3·(2π/V)/N. That is far
+above rounding for the longest message in float64, and for a thousand different characters in
+float32 (zero-pos: for a hundred characters in all). The builder tries its one input, and refuses to
+return a model that would print something else.
 """
 
 from typing import Literal
@@ -39,13 +44,15 @@ LOUD = 1e6  # the N of the book
 def hello_world(
     message: str = "Hello World!",
     tokenizer: Literal["message", "ascii"] = "message",
-    variant: Literal["book", "rms", "sparse", "integer", "positive", "simpleformer", "zero-pos"] = "book",
+    variant: Literal[
+        "book", "rms", "sparse", "integer", "positive", "simpleformer", "zero-pos"
+    ] = "book",
     dtype: Literal["float64", "float32"] = "float64",
 ) -> Model:
     """Prints a fixed message."""
     task = Message(message=message, tokenizer=tokenizer)
     V = len(task.vocabulary)
-    circle = rotation(V, [2 * np.pi / V])                                      # V 2
+    circle = rotation(V, [2 * np.pi / V])  # V 2
     if variant == "book":
         model = _printer(task, ring(V))
     elif variant == "rms":
@@ -64,25 +71,33 @@ def hello_world(
     rounding = 10 * np.finfo(dtype).eps * model.config.d_model
     if not margin(model, task) > rounding:
         raise GlassformerError(
-            f"hello-world:variant={variant},dtype={dtype} — cannot print this: {len(message):,} characters from "
-            f"a vocabulary of {V:,} are too close to each other after rounding; float64 or a shorter one may do"
+            f"hello-world:variant={variant},dtype={dtype} — cannot print this: {len(message):,} "
+            f"characters from "
+            f"a vocabulary of {V:,} are too close to each other after rounding; float64 or a "
+            f"shorter one may do"
         )
     return model
 
 
 def margin(model: Model, task: Message) -> float:
-    """By how much the right token wins, where it is closest. The input never varies: one pass checks it all."""
-    logits, after = model(task.tokens[:-1]), task.tokens[1:]                   # T V
+    """By how much the right token wins, where it is closest. The input never varies: one pass
+    checks it all.
+    """
+    logits, after = model(task.tokens[:-1]), task.tokens[1:]  # T V
     at = np.arange(len(after))
     right = logits[at, after]
     logits[at, after] = -np.inf
     return float((right - logits.max(axis=-1)).min())
 
 
-def _printer(task: Message, code: Floats, loud: float = LOUD, norm: str = "layer", tied: bool = True) -> Model:
+def _printer(
+    task: Message, code: Floats, loud: float = LOUD, norm: str = "layer", tied: bool = True
+) -> Model:
     """The model without layers whose positions say, `loud`, the next token in this code [V, D]."""
     V, D = code.shape
-    config = Config(d_vocab=V, n_ctx=len(task.tokens) - 1, d_model=D, n_layers=0, norm=norm, tied=tied)
+    config = Config(
+        d_vocab=V, n_ctx=len(task.tokens) - 1, d_model=D, n_layers=0, norm=norm, tied=tied
+    )
     w = zeros(config)
     w["embed.W_E" if tied else "unembed.W_U"] = code if tied else code.T.copy()
     w["pos_embed.W_pos"] = loud * code[task.tokens[1:]]
@@ -90,17 +105,23 @@ def _printer(task: Message, code: Floats, loud: float = LOUD, norm: str = "layer
 
 
 def _integer(task: Message) -> Model:
-    """The coarsest scale, a power of 2, at which half of the ring's margin is left. N is the power of 10 from V up."""
+    """The coarsest scale, a power of 2, at which half of the ring's margin is left. N is the
+    power of 10 from V up.
+    """
     V = len(task.vocabulary)
     loud, scale = 10.0 ** np.ceil(np.log10(V)), 1
     ideal = 3 * (1 - np.cos(2 * np.pi / V))
-    while margin(model := _printer(task, np.round(scale * ring(V)), loud), task) < scale * ideal / 2:
+    while (
+        margin(model := _printer(task, np.round(scale * ring(V)), loud), task) < scale * ideal / 2
+    ):
         scale *= 2
     return model
 
 
 def _rolled(task: Message) -> Model | None:
-    """Without positions or layers: a token's embedding is what follows it. None if that is not always the same."""
+    """Without positions or layers: a token's embedding is what follows it. None if that is not
+    always the same.
+    """
     V, pairs = len(task.vocabulary), {*zip(task.tokens[:-1], task.tokens[1:], strict=True)}
     follows = dict(pairs)
     if len(follows) < len(pairs):
@@ -115,10 +136,11 @@ def _rolled(task: Message) -> Model | None:
 def _counted(task: Message) -> Model:
     """Without positions, any message: a head counts tokens, the MLP looks the next one up.
 
-    The slot `begin` is (1, −1) at the first token and (−1, 1) at all others. A head that looks everywhere alike
-    writes the mean into `place`: at position i it is proportional to 2/(i+1) − 1, which tells every i from every
-    other. Layer norm divides by a root of 1 + place², which keeps the order; so the MLP, a table of its points,
-    can write the ring point of the next token into `next`. All slots sum to 0, so the last norm only rescales it.
+    The slot `begin` is (1, −1) at the first token and (−1, 1) at all others. A head that looks
+    everywhere alike writes the mean into `place`: at position i it is proportional to 2/(i+1) − 1,
+    which tells every i from every other. Layer norm divides by a root of 1 + place², which keeps
+    the order; so the MLP, a table of its points, can write the ring point of the next token into
+    `next`. All slots sum to 0, so the last norm only rescales it.
     """
     V, T = len(task.vocabulary), len(task.tokens) - 1
     layout = Layout(begin=2, place=2, next=3)
@@ -130,7 +152,7 @@ def _counted(task: Message) -> Model:
     w["embed.W_E"][task.tokens[0]] = layout.row(begin=[1, -1])
     w["unembed.W_U"][layout["next"]] = ring(V).T
     Head(w, 0, 0).copy(layout["begin"], layout["place"])  # not aimed: the mean
-    begin = w["embed.W_E"][task.tokens[:-1]]                                   # T D
+    begin = w["embed.W_E"][task.tokens[:-1]]  # T D
     mean = layer_norm(begin)[:, layout["begin"]].cumsum(axis=0) / np.arange(1, T + 1)[:, None]
     place = layer_norm(begin + layout.row(place=mean))[:, layout["place"].start]
     neurons = table(place, ring(V)[task.tokens[1:]])

@@ -1,25 +1,29 @@
-"""LOOKUP TABLE: memorise a table from keys to values (chapter 3). The default works for any table (exercise 3.12).
+"""LOOKUP TABLE: memorise a table from keys to values (chapter 3). The default works for any table
+(exercise 3.12).
 
-*Why the booklet's does not.* It sums one vector per token of the key and reads off the value linearly, so that
-each logit is a sum of functions of single tokens, up to one positive factor. No such sum is positive on 00 and
-11 and negative on 01 and 10: XOR, with four entries, is the smallest table that it cannot hold. It takes
-something that is not linear.
+*Why the booklet's does not.* It sums one vector per token of the key and reads off the value
+linearly, so that each logit is a sum of functions of single tokens, up to one positive factor. No
+such sum is positive on 00 and 11 and negative on 01 and 10: XOR, with four entries, is the smallest
+table that it cannot hold. It takes something that is not linear.
 
-*The any variant.* One attention layer makes a hash of the key, one ReLU neuron per entry recognises it.
+*The any variant.* One attention layer makes a hash of the key, one ReLU neuron per entry recognises
+it.
 
-- Stream: `token`, a point on a ring, and `position`, a point on another. Both are fixed under layer norm.
-- Head 0 looks at itself and erases the position. Head j reads the token j back and adds it through a fixed
-  random isometry G_j into all six coordinates (a plane in the five dimensions that have mean 0). What then
-  stands there, token + Σ G_j·(token j back), depends on the key and nothing else; for random G_j no two keys of
-  a table point in the same direction.
-- Layer norm puts the hashes on a sphere: u_i·u_i = 6 for every key, and u_i·u_k < 6 for two of them. Neuron i computes
-  1 − 2(6 − u·u_i)/(6 − m_i), where m_i is the largest u_k·u_i: it is 1 for its own key and −1 or less for all others,
-  so ReLU makes it a test for equality. Of several hashes the one with the widest smallest gap is taken.
-- The neuron that fires writes its value's point, SHOUT times louder than the hash: with the tied head that is
-  the answer.
+- Stream: `token`, a point on a ring, and `position`, a point on another. Both are fixed under layer
+  norm.
+- Head 0 looks at itself and erases the position. Head j reads the token j back and adds it through
+  a fixed random isometry G_j into all six coordinates (a plane in the five dimensions that have
+  mean 0). What then stands there, token + Σ G_j·(token j back), depends on the key and nothing
+  else; for random G_j no two keys of a table point in the same direction.
+- Layer norm puts the hashes on a sphere: u_i·u_i = 6 for every key, and u_i·u_k < 6 for two of
+  them. Neuron i computes 1 − 2(6 − u·u_i)/(6 − m_i), where m_i is the largest u_k·u_i: it is 1 for
+  its own key and −1 or less for all others, so ReLU makes it a test for equality. Of several hashes
+  the one with the widest smallest gap is taken.
+- The neuron that fires writes its value's point, SHOUT times louder than the hash: with the tied
+  head that is the answer.
 
-The variants hash (section 3.5) and book (section 3.6) are in lookup_hash.py and lookup_book.py. They need luck
-with the table.
+The variants hash (section 3.5) and book (section 3.6) are in lookup_hash.py and lookup_book.py.
+They need luck with the table.
 """
 
 from typing import Annotated, Any, Literal
@@ -34,7 +38,10 @@ from ..tasks.lookup import LONGEST_KEY, MOST_ENTRIES, Lookup
 from .lookup_book import EPS, tied
 from .lookup_hash import untied
 
-LEAST_GAP = {"float64": 1e-10, "float32": 1e-5}  # of 1 − cos, between hashes: rounding moves it by 1e-15 and 3e-7
+LEAST_GAP = {
+    "float64": 1e-10,
+    "float32": 1e-5,
+}  # of 1 − cos, between hashes: rounding moves it by 1e-15 and 3e-7
 
 
 def _float32(options: dict[str, Any]) -> str:
@@ -58,16 +65,22 @@ def lookup(
     dims: Annotated[int, Between(0, 300)] = 0,
     variant: Literal["any", "hash", "book"] = "any",
 ) -> Model:
-    """A table from the last tokens to the next, memorised: table=FILE, xor, sum-mod-10, parity-6, or random.
+    """A table from the last tokens to the next, memorised: table=FILE, xor, sum-mod-10, parity-6,
+    or random.
 
-    `block` 0 is twice the length of a key, and for hash and book its length, as in the booklet. `dims` (hash, book) is
-    the size of a token's vector; 0 is 100 for hash, and for book 5, 10 or 30 for up to 10, 100 or more entries.
+    `block` 0 is twice the length of a key, and for hash and book its length, as in the booklet.
+    `dims` (hash, book) is the size of a token's vector; 0 is 100 for hash, and for book 5, 10 or 30
+    for up to 10, 100 or more entries.
     """
-    task = _task({"table": table, "entries": entries, "length": length, "vocab": vocab, "seed": seed})
+    task = _task(
+        {"table": table, "entries": entries, "length": length, "vocab": vocab, "seed": seed}
+    )
     tokens, n, V = task.key_length, task.entries, len(task.vocabulary)
     block = block or (2 * tokens if variant == "any" else tokens)
     if block < tokens:
-        raise GlassformerError(f"block must be 0 or at least the length of a key, {tokens}, got {block}")
+        raise GlassformerError(
+            f"block must be 0 or at least the length of a key, {tokens}, got {block}"
+        )
     if dims in (1, 2):
         raise GlassformerError(f"dims must be 0 or at least 3, got {dims}")
     if variant == "hash":
@@ -78,7 +91,15 @@ def lookup(
     layout = Layout(token=3, position=3)
     token, position, D = layout["token"], layout["position"], layout.size
     config = Config(
-        d_vocab=V, n_ctx=block, d_model=D, n_heads=tokens, d_head=2, d_mlp=n, activation="relu", eps=EPS, tied=True
+        d_vocab=V,
+        n_ctx=block,
+        d_model=D,
+        n_heads=tokens,
+        d_head=2,
+        d_mlp=n,
+        activation="relu",
+        eps=EPS,
+        tied=True,
     )
     w = zeros(config, "mlp.b_in")
     code = ring(V)
@@ -86,7 +107,9 @@ def lookup(
     w["pos_embed.W_pos"][:] = layout.row(position=ring(block, of=2 * block))
     mix, gap = best_hash(task, tries(task))
     if gap.min() < LEAST_GAP["float64"]:
-        raise GlassformerError(f"two of {n:,} keys have hashes as near as 1 − cos = {gap.min():.1g}; expected 1e-10")
+        raise GlassformerError(
+            f"two of {n:,} keys have hashes as near as 1 − cos = {gap.min():.1g}; expected 1e-10"
+        )
     heads = {"0.0": "erases the position"}
     for j in range(tokens):
         head = Head(w, 0, j)
@@ -98,27 +121,37 @@ def lookup(
     u = layer_norm(hashes(task, mix), EPS)  # n D
     w["blocks.0.mlp.W_in"][:] = (2 * u / (gap[:, None] * D)).T
     w["blocks.0.mlp.b_in"][:] = 1 - 2 / gap
-    shout = 100 * tokens * V  # a hash is at most tokens·√3 long; the angle between two tokens is 2π/V
+    shout = (
+        100 * tokens * V
+    )  # a hash is at most tokens·√3 long; the angle between two tokens is 2π/V
     w["blocks.0.mlp.W_out"][:] = shout * layout.row(token=code[task.table.values])
     words = task.vocabulary
     pairs = zip(task.table.keys, task.table.values, strict=True)
-    neurons = {f"0.{i}": f"{words.decode(key)} -> {words[value]}" for i, (key, value) in enumerate(pairs)}
+    neurons = {
+        f"0.{i}": f"{words.decode(key)} -> {words[value]}" for i, (key, value) in enumerate(pairs)
+    }
     return Model(config, w, words, task.ref, Labels(layout.slots, heads, neurons))
 
 
 def _task(options: dict[str, Any]) -> Lookup:
-    return Lookup(**{name: options[name] for name in ("table", "entries", "length", "vocab", "seed")})
+    return Lookup(
+        **{name: options[name] for name in ("table", "entries", "length", "vocab", "seed")}
+    )
 
 
 def hashes(task: Lookup, mix: list[Floats]) -> Floats:
     """The hash of every key [n, 6]: the sum over j of (the token j back) @ mix[j]."""
     points = ring(len(task.vocabulary))[task.table.keys]  # n l 3
-    out: Floats = sum((points[:, -1 - j] @ m for j, m in enumerate(mix)), np.zeros((task.entries, 6)))
+    out: Floats = sum(
+        (points[:, -1 - j] @ m for j, m in enumerate(mix)), np.zeros((task.entries, 6))
+    )
     return out
 
 
 def best_hash(task: Lookup, tries: int) -> tuple[list[Floats], Floats]:
-    """The matrices G_j [3, 6], and for every key 1 − cos to the nearest other hash: of `tries`, the best smallest."""
+    """The matrices G_j [3, 6], and for every key 1 − cos to the nearest other hash: of `tries`,
+    the best smallest.
+    """
     rng, best, most = np.random.default_rng(0), None, np.zeros(1)
     for _ in range(tries):
         mix = [np.eye(3, 6)] + [random_isometry(6, rng) for _ in range(task.key_length - 1)]

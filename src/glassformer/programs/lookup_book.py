@@ -1,11 +1,14 @@
-"""LOOKUP TABLE with a tied head, the booklet's full construction (section 3.6): vectors and hashes are optimised.
+"""LOOKUP TABLE with a tied head, the booklet's full construction (section 3.6): vectors and hashes
+are optimised.
 
-The layer is that of lookup_hash.py. With a tied head the hash of a key must point to the embedding of its value, and
-embedding and hash matrices depend on each other: both are found by descending the cross-entropy of the table, which is
-all there is to be seen (nothing else of the transformer is trained, so no prefix can disturb it). Adam on the full
-table, embeddings put back on the sphere after every step; it stops when every entry is right by MARGIN, or after STEPS.
+The layer is that of lookup_hash.py. With a tied head the hash of a key must point to the embedding
+of its value, and embedding and hash matrices depend on each other: both are found by descending the
+cross-entropy of the table, which is all there is to be seen (nothing else of the transformer is
+trained, so no prefix can disturb it). Adam on the full table, embeddings put back on the sphere
+after every step; it stops when every entry is right by MARGIN, or after STEPS.
 
-What it cannot hold it gets wrong, without a word: see exercise 3.9 (a vocabulary of 10 and 1,000 entries) and 3.11.
+What it cannot hold it gets wrong, without a word: see exercise 3.9 (a vocabulary of 10 and 1,000
+entries) and 3.11.
 """
 
 from collections.abc import Mapping
@@ -28,7 +31,9 @@ def tied(task: Lookup, block: int, dims: int, seed: int) -> Model:
     """One layer, d_model = dims + 3, as many heads as a key has tokens."""
     length, V = task.key_length, len(task.vocabulary)
     if task.entries * V > MOST:
-        raise GlassformerError(f"entries × vocabulary must be at most {MOST:,}, got {task.entries * V:,}")
+        raise GlassformerError(
+            f"entries × vocabulary must be at most {MOST:,}, got {task.entries * V:,}"
+        )
     layout = Layout(token=dims, position=3)
     D = layout.size
     config = Config(d_vocab=V, n_ctx=block, d_model=D, n_heads=length, d_head=D, eps=EPS, tied=True)
@@ -76,17 +81,19 @@ def optimise(task: Lookup, dims: int, seed: int, steps: int = STEPS) -> tuple[Fl
 
 
 def descent(E: Floats, mix: Floats, keys: Any, values: Any) -> tuple[float, tuple[Floats, Floats]]:
-    """The smallest margin over all entries, and the gradients of the mean cross-entropy for E and mix.
+    """The smallest margin over all entries, and the gradients of the mean cross-entropy for E and
+    mix.
 
-    h = Σ_j E[token j back] @ mix[j], followed by three zeros where the position stood; y = layer_norm(h); logits y·E.
+    h = Σ_j E[token j back] @ mix[j], followed by three zeros where the position stood; y =
+    layer_norm(h); logits y·E.
     """
     n, dims = len(keys), E.shape[1]
-    x = E[keys]                                                                # n l d
+    x = E[keys]  # n l d
     flat = x.reshape(n, -1)
-    h = np.pad(flat @ mix.reshape(-1, dims), ((0, 0), (0, 3)))                 # n D
+    h = np.pad(flat @ mix.reshape(-1, dims), ((0, 0), (0, 3)))  # n D
     scale = np.sqrt(h.var(axis=1, keepdims=True) + EPS)
-    y = (h - h.mean(axis=1, keepdims=True)) / scale                            # n D
-    logits = y[:, :dims] @ E.T                                                 # n V
+    y = (h - h.mean(axis=1, keepdims=True)) / scale  # n D
+    logits = y[:, :dims] @ E.T  # n V
     each = np.arange(n)
     right = logits[each, values].copy()
     p = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -94,9 +101,9 @@ def descent(E: Floats, mix: Floats, keys: Any, values: Any) -> tuple[float, tupl
     logits[each, values] = -np.inf
     margin = float((right - logits.max(axis=1)).min())
     p[each, values] -= 1
-    p /= n                                                                     # n V: d loss / d logits
-    dE = p.T @ y[:, :dims]                                                     # V d
-    dy = np.pad(p @ E, ((0, 0), (0, 3)))                                       # n D
+    p /= n  # n V: d loss / d logits
+    dE = p.T @ y[:, :dims]  # V d
+    dy = np.pad(p @ E, ((0, 0), (0, 3)))  # n D
     dh = (dy - dy.mean(axis=1, keepdims=True) - y * (dy * y).mean(axis=1, keepdims=True)) / scale
     dh = dh[:, :dims]
     dmix = (flat.T @ dh).reshape(mix.shape)

@@ -1,13 +1,15 @@
-"""LOOKUP TABLE without tying the head to the embedding (section 3.5), and the booklet's exercises 3.2 and 3.6 on it.
+"""LOOKUP TABLE without tying the head to the embedding (section 3.5), and the booklet's exercises
+3.2 and 3.6 on it.
 
-Every token has a random vector e(t). One layer sums h = Σ_j e(token j back) @ G_j over the key; head 0, which
-looks at itself, also erases all that stood there. Column v of the head is the sum of the hashes h of all keys
-whose value is v: so the logit of v is the sum of h·h' over those keys h', among them h·h = |h|² if v is right.
-All other products are noise of variance about 1/dims of that: it works for random tables and large dims, most
-of the time.
+Every token has a random vector e(t). One layer sums h = Σ_j e(token j back) @ G_j over the key;
+head 0, which looks at itself, also erases all that stood there. Column v of the head is the sum of
+the hashes h of all keys whose value is v: so the logit of v is the sum of h·h' over those keys h',
+among them h·h = |h|² if v is right. All other products are noise of variance about 1/dims of that:
+it works for random tables and large dims, most of the time.
 
-Instead of random G_j, `concatenate` puts the tokens side by side (exercise 3.2): h·h' then is the number of tokens that
-two keys share, and little noise. `normalise` each hash before summing, or the finished columns (exercise 3.6).
+Instead of random G_j, `concatenate` puts the tokens side by side (exercise 3.2): h·h' then is the
+number of tokens that two keys share, and little noise. `normalise` each hash before summing, or the
+finished columns (exercise 3.6).
 """
 
 from typing import Literal
@@ -39,7 +41,9 @@ def untied(
     w = zeros(config, "mlp")
     w["embed.W_E"][:, :dims] = points
     aim(w, layout, block)
-    unit = np.sqrt((dims + 3) / D)  # what layer norm divides by: 1 but for the empty slots of concatenate
+    unit = np.sqrt(
+        (dims + 3) / D
+    )  # what layer norm divides by: 1 but for the empty slots of concatenate
     for j in range(length):
         Head(w, 0, j).value[:] = np.eye(D) * unit
         Head(w, 0, j).output[:dims, :width] += mix[j]

@@ -1,31 +1,35 @@
-"""Addition and subtraction modulo p by hand: three ways to the same answers, to stand beside a trained model.
+"""Addition and subtraction modulo p by hand: three ways to the same answers, to stand beside a
+trained model.
 
-All three are one layer with a tied head that answers at the token `=`, and without norms, as the models of the
-grokking literature are (with nothing to normalise, sums stay sums).
+All three are one layer with a tied head that answers at the token `=`, and without norms, as the
+models of the grokking literature are (with nothing to normalise, sums stay sums).
 
-**analog**: numbers as numbers. A number j is the pair (j, 2 − j²/2). At `=`, attention adds up the first halves: s = a
-+ b. Two neurons make the step relu(s − p + 1) − relu(s − p) = [s ≥ p] (s is whole), which takes p away again: c. The
-second half at `=` is 1, so the tied head says c·j + 2 − j²/2 = 2 + c²/2 − (c − j)²/2: a parabola with its top at j = c.
-Its neighbours are ½ lower: the margin, everywhere. (The 2 lifts the token 0 above `=`, whose logit is 1.)
+**analog**: numbers as numbers. A number j is the pair (j, 2 − j²/2). At `=`, attention adds up the
+first halves: s = a + b. Two neurons make the step relu(s − p + 1) − relu(s − p) = [s ≥ p] (s is
+whole), which takes p away again: c. The second half at `=` is 1, so the tied head says c·j + 2 −
+j²/2 = 2 + c²/2 − (c − j)²/2: a parabola with its top at j = c. Its neighbours are ½ lower: the
+margin, everywhere. (The 2 lifts the token 0 above `=`, whose logit is 1.)
 
-**clock** and **pizza**: numbers as angles, the way trained networks have them. A number j is a hand on each of
-five dials, z_j = exp(2πi·kj/p) for five frequencies k, in the slot `wave`. At `=`, attention adds the hands of a
-and b into the slot `sum`: u = z_a + z_b. The MLP writes into `wave`, empty at `=`, a hand that points to a + b, and
-the tied head compares it with every z_c: dial k says length·cos(2πk(a + b − c)/p), most at the right c.
+**clock** and **pizza**: numbers as angles, the way trained networks have them. A number j is a hand
+on each of five dials, z_j = exp(2πi·kj/p) for five frequencies k, in the slot `wave`. At `=`,
+attention adds the hands of a and b into the slot `sum`: u = z_a + z_b. The MLP writes into `wave`,
+empty at `=`, a hand that points to a + b, and the tied head compares it with every z_c: dial k says
+length·cos(2πk(a + b − c)/p), most at the right c.
 
-- pizza: u = 2cos(πk(a−b)/p)·exp(πi·k(a+b)/p) points halfway, or opposite; with its angle doubled it points to
-  a + b. Neurons relu(u·n_φ) for φ all around, each writing exp(2iφ), do that: relu(cos x) contains (2/3π)·cos 2x,
-  and an odd number of phases lets no other harmonic through below 2·PHASES − 2. The hand's length,
-  2|cos πk(a−b)/p|, depends on a − b. If p is even and a − b = p/2, it is 0 for odd k, and even k cannot tell c from
-  c + p/2: pizza is for odd p.
-- clock: z_a·z_b itself, which is (u² − z_a² − z_b²)/2. The squares z² stand in the embedding, slot `double`, and
-  attention takes half of them away; u² = 4/3·Σ (u·n_φ)²·exp(2iφ) over three directions φ, where squares are chords
-  between KNOTS. Every hand has length 1, up to the chords' error, whatever a − b is.
+- pizza: u = 2cos(πk(a−b)/p)·exp(πi·k(a+b)/p) points halfway, or opposite; with its angle doubled it
+  points to a + b. Neurons relu(u·n_φ) for φ all around, each writing exp(2iφ), do that: relu(cos x)
+  contains (2/3π)·cos 2x, and an odd number of phases lets no other harmonic through below 2·PHASES
+  − 2. The hand's length, 2|cos πk(a−b)/p|, depends on a − b. If p is even and a − b = p/2, it is 0
+  for odd k, and even k cannot tell c from c + p/2: pizza is for odd p.
+- clock: z_a·z_b itself, which is (u² − z_a² − z_b²)/2. The squares z² stand in the embedding, slot
+  `double`, and attention takes half of them away; u² = 4/3·Σ (u·n_φ)²·exp(2iφ) over three
+  directions φ, where squares are chords between KNOTS. Every hand has length 1, up to the chords'
+  error, whatever a − b is.
 
 The frequencies are chosen greedily, to make the worst gap between the right c and another large.
 
-Subtraction has to tell a from b: two heads find them by the slot `place`, and the second mirrors what it reads
-(analog: −b; dials: the conjugate of z_b).
+Subtraction has to tell a from b: two heads find them by the slot `place`, and the second mirrors
+what it reads (analog: −b; dials: the conjugate of z_b).
 """
 
 from typing import Annotated, Literal
@@ -53,7 +57,9 @@ def modular_addition(
     """a + b (or a − b) modulo p: with numbers, or with angles as a trained network has them."""
     task = ModularAddition(p=p, operation=operation, plus=plus)
     if variant == "pizza" and p % 2 == 0:
-        raise GlassformerError(f"modular-addition:variant=pizza — p must be odd, got {p}; variant=clock takes any p")
+        raise GlassformerError(
+            f"modular-addition:variant=pizza — p must be odd, got {p}; variant=clock takes any p"
+        )
     if variant == "analog":
         config, weights, labels = _analog(p, operation == "-", plus)
     else:
@@ -80,31 +86,41 @@ def _analog(p: int, minus: bool, plus: bool) -> tuple[Config, dict[str, Floats],
     return config, w, Labels(layout.slots, heads, neurons)
 
 
-def _dials(p: int, minus: bool, plus: bool, variant: str) -> tuple[Config, dict[str, Floats], Labels]:
+def _dials(
+    p: int, minus: bool, plus: bool, variant: str
+) -> tuple[Config, dict[str, Floats], Labels]:
     pizza = variant == "pizza"
     dials = frequencies(p, pizza)
     n = 2 * len(dials)
     layout = Layout(wave=n, double=0 if pizza else n, sum=n, place=int(minus))
     neurons = _pizza() if pizza else _clock()
-    config = _config(p, minus, plus, layout, d_head=n if pizza else 2 * n, d_mlp=len(neurons) * len(dials))
+    config = _config(
+        p, minus, plus, layout, d_head=n if pizza else 2 * n, d_mlp=len(neurons) * len(dials)
+    )
     w = zeros(config) if pizza else zeros(config, "mlp.b_in")
-    hands = rotation(p, 2 * np.pi * np.array(dials) / p)                       # p n
-    twice = rotation(p, 4 * np.pi * np.array(dials) / p)                       # p n
+    hands = rotation(p, 2 * np.pi * np.array(dials) / p)  # p n
+    twice = rotation(p, 4 * np.pi * np.array(dials) / p)  # p n
     w["embed.W_E"][:p] = layout.row(wave=hands) if pizza else layout.row(wave=hands, double=twice)
     read = layout["wave"] if pizza else layout.span("wave", "double")
     write = layout.row(sum=np.eye(n))
     if not pizza:  # and −½ z² straight into the result
         write = np.concatenate([write, layout.row(wave=-np.eye(n) / 2)])
-    heads = _gather(config, w, layout, read, write, mirror=np.diag(np.tile([1.0, -1.0], len(write) // 2)))
+    heads = _gather(
+        config, w, layout, read, write, mirror=np.diag(np.tile([1.0, -1.0], len(write) // 2))
+    )
     names = {}
     for dial, k in enumerate(dials):
         for i, (phase, threshold, strength) in enumerate(neurons):
             at = dial * len(neurons) + i
             w["blocks.0.mlp.W_in"][layout["sum"], at][2 * dial : 2 * dial + 2] = _unit(phase)
-            w["blocks.0.mlp.W_out"][at, layout["wave"]][2 * dial : 2 * dial + 2] = strength * _unit(2 * phase)
+            w["blocks.0.mlp.W_out"][at, layout["wave"]][2 * dial : 2 * dial + 2] = strength * _unit(
+                2 * phase
+            )
             if not pizza:
                 w["blocks.0.mlp.b_in"][at] = -threshold
-            names[f"0.{at}"] = f"dial {k}: sum beyond {threshold:g} towards {np.degrees(phase):.0f}°"
+            names[f"0.{at}"] = (
+                f"dial {k}: sum beyond {threshold:g} towards {np.degrees(phase):.0f}°"
+            )
     return config, w, Labels(layout.slots, heads, names)
 
 
@@ -113,21 +129,27 @@ def _unit(angle: float) -> Floats:
 
 
 def _pizza() -> list[tuple[float, float, float]]:
-    """(direction, threshold, strength) of one dial's neurons. Σ relu(cos(x − φ))·cos 2φ ≈ PHASES/3π·cos 2x."""
+    """(direction, threshold, strength) of one dial's neurons. Σ relu(cos(x − φ))·cos 2φ ≈
+    PHASES/3π·cos 2x.
+    """
     return [(2 * np.pi * m / PHASES, 0.0, 3 * np.pi / PHASES) for m in range(PHASES)]
 
 
 def _clock() -> list[tuple[float, float, float]]:
-    """The same for u²/2. A chord of x² has slope step·(2i + 1): it turns by `step` at 0, then by 2·step."""
+    """The same for u²/2. A chord of x² has slope step·(2i + 1): it turns by `step` at 0, then
+    by 2·step.
+    """
     step = KNOTS[1]
     strengths = [(knot, (step if knot == 0 else 2 * step) * 2 / 3) for knot in KNOTS]
     return [(np.pi * m / 3, knot, s) for m in range(6) for knot, s in strengths]
 
 
 def frequencies(p: int, pizza: bool) -> list[int]:
-    """Up to DIALS frequencies from 1 to p/2: first 1, then always the one that makes the worst gap largest."""
+    """Up to DIALS frequencies from 1 to p/2: first 1, then always the one that makes the worst
+    gap largest.
+    """
     k = np.arange(1, p // 2 + 1)
-    gaps = 1 - np.cos(2 * np.pi * np.outer(k, np.arange(1, p)) / p)            # k, wrong c − right c
+    gaps = 1 - np.cos(2 * np.pi * np.outer(k, np.arange(1, p)) / p)  # k, wrong c − right c
     lengths = np.abs(np.cos(np.pi * np.outer(k, np.arange(p if pizza else 1)) / p))  # k, a − b
 
     def worst(dials: list[int]) -> float:
@@ -141,9 +163,12 @@ def frequencies(p: int, pizza: bool) -> list[int]:
 
 
 def _config(p: int, minus: bool, plus: bool, layout: Layout, d_head: int, d_mlp: int) -> Config:
-    """One head and no positions if all that matters is a + b; else two heads that find a and b by position."""
+    """One head and no positions if all that matters is a + b; else two heads that find a and b
+    by position.
+    """
     return Config(
-        d_vocab=p + 1 + plus, n_ctx=3 + plus, d_model=layout.size, n_heads=1 + minus, d_head=d_head, d_mlp=d_mlp,
+        d_vocab=p + 1 + plus, n_ctx=3 + plus, d_model=layout.size, n_heads=1 + minus, d_head=d_head,
+        d_mlp=d_mlp,
         norm="none", activation="relu", positions="learned" if minus else "none", tied=True,
     )  # fmt: skip
 
@@ -151,17 +176,25 @@ def _config(p: int, minus: bool, plus: bool, layout: Layout, d_head: int, d_mlp:
 def _gather(
     config: Config, w: dict[str, Floats], layout: Layout, read: slice, write: Floats, mirror: Floats
 ) -> dict[str, str]:
-    """Attention that adds, at `=`, what stands in `read` at a and at b (0 at any other token), times `write` [K, D].
+    """Attention that adds, at `=`, what stands in `read` at a and at b (0 at any other token),
+    times `write` [K, D].
 
-    With two heads, what the second finds at b goes through `mirror` [K, K] first. Returns the names of the heads.
+    With two heads, what the second finds at b goes through `mirror` [K, K] first. Returns the names
+    of the heads.
     """
     W_Q, W_K, W_V, W_O = (w[f"blocks.0.attn.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     W_V[:, read], W_O[:] = np.eye(config.d_head), write
-    if config.n_heads == 1:  # all scores are 0: a mean over the block, and n_ctx times the mean is the sum
+    if (
+        config.n_heads == 1
+    ):  # all scores are 0: a mean over the block, and n_ctx times the mean is the sum
         W_V *= config.n_ctx
         return {"0.0": "adds up a and b"}
     place = layout["place"].start
-    w["pos_embed.W_pos"][[0, -2, -1], place] = 1, -1, 0.5  # a, b and `=`, which looks for the most and the least
+    w["pos_embed.W_pos"][[0, -2, -1], place] = (
+        1,
+        -1,
+        0.5,
+    )  # a, b and `=`, which looks for the most and the least
     W_Q[:, place, 0], W_K[:, place, 0] = (1e4, -1e4), 1
     W_O[1] = mirror @ write
     return {"0.0": "reads a", "0.1": "reads b and mirrors it"}

@@ -1,23 +1,28 @@
-"""Multiplication: two layers of two heads, no MLP. Attention scores are products, so attention can multiply.
+"""Multiplication: two layers of two heads, no MLP. Attention scores are products, so attention can
+multiply.
 
     12*34=0408
 
-*Layer 0 reads the numbers.* A score of k·ln 10 weighs the digit of place k by 10^k: the mean that head 0.0
-takes over the digits of a is A = a/1…1 (n ones), and head 0.1 gets B from b. `=` is worth 0 and scores
-higher still for head 0.0: so A is found at `*`, where `=` cannot be seen yet, and is 0 from `=` on.
+*Layer 0 reads the numbers.* A score of k·ln 10 weighs the digit of place k by 10^k: the mean that
+head 0.0 takes over the digits of a is A = a/1…1 (n ones), and head 0.1 gets B from b. `=` is worth
+0 and scores higher still for head 0.0: so A is found at `*`, where `=` cannot be seen yet, and is 0
+from `=` on.
 
-*Layer 1 multiplies and subtracts.* Head 1.0 sees two tokens: `*` with the score x = ε·A·B (A is the key's, B is the
-query's) and `=` with the score 0. They have the signs +1 and −1, so the head brings the difference of their weights,
-tanh(x/2) = x/2 − x³/24 + …: a line as long as x is small. Rounding is a share 1e-16/x of the product, the bend one of
-x²/12, or x²/48 for the straight line that fits best; SMALL is where both are least. Head 1.1 reads the digits that are
-already written, weighed by their places as in layer 0. In its mean `*`, worth 0, stands in for the places still to
-come, with their weight 1…1 (the slot `others` has its logarithm), so that the mean is always one over 2n places. What
-is left in the slot `left` is the product less what is written, and ½, which the position table put there.
+*Layer 1 multiplies and subtracts.* Head 1.0 sees two tokens: `*` with the score x = ε·A·B (A is the
+key's, B is the query's) and `=` with the score 0. They have the signs +1 and −1, so the head brings
+the difference of their weights, tanh(x/2) = x/2 − x³/24 + …: a line as long as x is small. Rounding
+is a share 1e-16/x of the product, the bend one of x²/12, or x²/48 for the straight line that fits
+best; SMALL is where both are least. Head 1.1 reads the digits that are already written, weighed by
+their places as in layer 0. In its mean `*`, worth 0, stands in for the places still to come, with
+their weight 1…1 (the slot `others` has its logarithm), so that the mean is always one over 2n
+places. What is left in the slot `left` is the product less what is written, and ½, which the
+position table put there.
 
-*The head divides.* The next digit is ⌊left/10^m⌋ where m is the place to write. As d grows, left·d −
-10^m·d(d+1)/2 rises as long as d·10^m < left: such a parabola is highest at the right digit, and 10^m is in
-the position table. `left` is an integer and a half, so the best logit leads by ½ at least, in units of 1;
-the errors above take 0.01 of this for 4 digits, and 0.2 for 2 digits in float32.
+*The head divides.* The next digit is ⌊left/10^m⌋ where m is the place to write. As d grows, left·d
+− 10^m·d(d+1)/2 rises as long as d·10^m < left: such a parabola is highest at the right digit, and
+10^m is in the position table. `left` is an integer and a half, so the best logit leads by ½ at
+least, in units of 1; the errors above take 0.01 of this for 4 digits, and 0.2 for 2 digits in
+float32.
 
 *Layer norm* only divides by NORM: see craft/loud.py.
 """
@@ -33,7 +38,9 @@ from ..registry import Between, program
 from ..vocabulary import Vocabulary
 
 NORM = 2.0**27
-FAR = 64.0  # a score of −FAR leaves a weight of e^−64; scores are kept in the stream in units of FAR
+FAR = (
+    64.0  # a score of −FAR leaves a weight of e^−64; scores are kept in the stream in units of FAR
+)
 SMALL = {"float64": 3e-5, "float32": 0.02}  # the largest x
 SHARP = 2.0  # logits are in units of 1/SHARP
 
@@ -47,18 +54,27 @@ def multiplication(
     if dtype == "float32" and n > 2:
         raise GlassformerError(f"not right in float32: expected digits up to 2, got {n}")
     layout = LoudLayout(
-        NORM, digit=1, a_score=1, b_score=1, product_score=1, written_score=1, sign=1, others=1, place=1, a=1, b=1,
+        NORM, digit=1, a_score=1, b_score=1, product_score=1, written_score=1, sign=1, others=1,
+        place=1, a=1, b=1,
         left=1,
     )  # fmt: skip
-    config = Config(d_vocab=12, n_ctx=4 * n + 1, d_model=layout.size, n_layers=2, n_heads=2, d_head=2, scale=1.0)
-    w, d, unit = zeros(config), np.arange(10.0), 10.0 ** (1 - 2 * n)  # unit: numbers are in units of the first place
+    config = Config(
+        d_vocab=12, n_ctx=4 * n + 1, d_model=layout.size, n_layers=2, n_heads=2, d_head=2, scale=1.0
+    )
+    w, d, unit = (
+        zeros(config),
+        np.arange(10.0),
+        10.0 ** (1 - 2 * n),
+    )  # unit: numbers are in units of the first place
     read, one = layout.read, layout.one
     w["embed.W_E"][:10, layout["digit"]] = d[:, None]
     w["pos_embed.W_pos"][:] = layout.loud() + _positions(layout, n)
     layout.head(w, 0, 0, [one], [read(a_score=FAR)], [read(digit=1)], a=[1])
     layout.head(w, 0, 1, [one], [read(b_score=FAR)], [read(digit=1)], b=[1])
     scores = [read(written_score=FAR), read(sign=1)]
-    layout.head(w, 1, 1, [one, NORM * read(others=1)], scores, [read(digit=1)], left=[-_ones(2 * n) * unit])
+    layout.head(
+        w, 1, 1, [one, NORM * read(others=1)], scores, [read(digit=1)], left=[-_ones(2 * n) * unit]
+    )
     epsilon = SMALL[dtype] / 81  # A and B are at most 9
     straight = 1 + SMALL[dtype] ** 2 / 16  # x/2 times this is the line that fits tanh(x/2) best
     product = 2 / epsilon * straight * _ones(n) ** 2 * unit
@@ -70,14 +86,23 @@ def multiplication(
     w["unembed.W_U"][:, :10] = SHARP * NORM / unit * parabola
     names = {"0.0": "a, at *", "0.1": "b", "1.0": "a times b", "1.1": "the digits already written"}
     task = f"multiplication:digits={n}"
-    return Model(config, w, Vocabulary("0123456789*="), task, Labels(layout.slots, names)).astype(dtype)
+    return Model(config, w, Vocabulary("0123456789*="), task, Labels(layout.slots, names)).astype(
+        dtype
+    )
 
 
 def _positions(layout: Layout, n: int) -> Floats:
-    """The scores by which heads find places, the signs of * and =, and what is due at each position [4n+1, D]."""
-    P, at = np.zeros((4 * n + 1, layout.size)), {name: where.start for name, where in layout.items()}
+    """The scores by which heads find places, the signs of * and =, and what is due at each
+    position [4n+1, D].
+    """
+    P, at = (
+        np.zeros((4 * n + 1, layout.size)),
+        {name: where.start for name, where in layout.items()},
+    )
     times, equals = n, 2 * n + 1
-    ln10 = np.log(10) / FAR * np.arange(2 * n)[::-1]  # the score of each place, most significant first
+    ln10 = (
+        np.log(10) / FAR * np.arange(2 * n)[::-1]
+    )  # the score of each place, most significant first
     P[:, at["a_score"] : at["written_score"] + 1] = -1
     P[:n, at["a_score"]], P[equals, at["a_score"]] = ln10[n:], 1
     P[n + 1 : equals, at["b_score"]] = ln10[n:]

@@ -1,12 +1,15 @@
 """Repeating the last token for ever: exercises 2.1 and 2.2.
 
-No layers and no positions: the head sees the embedding of the last token, and nothing else. With a tied head the
-logit of token j after token i is x_i·x_j: all it takes is embeddings that are nearest to themselves after the norm.
+No layers and no positions: the head sees the embedding of the last token, and nothing else. With a
+tied head the logit of token j after token i is x_i·x_j: all it takes is embeddings that are nearest
+to themselves after the norm.
 
-- ring: points on the ring that layer norm leaves alone. 3·vocab numbers; the margin is 3(1 − cos 2π/vocab) ≈ 59/vocab².
-- sparse: +1 or −1 in one of d = ⌈vocab/2⌉ coordinates: vocab numbers that are not 0, among vocab·d. Layer norm
-  takes the mean 1/d from (1, 0, …) and divides by √(d−1)/d: the logits are then √(d−1) for the token itself, its
-  negative for its opposite, and ±1/√(d−1) for the rest. The first is greater only if d > 2: so d is at least 3.
+- ring: points on the ring that layer norm leaves alone. 3·vocab numbers; the margin is 3(1 − cos
+  2π/vocab) ≈ 59/vocab².
+- sparse: +1 or −1 in one of d = ⌈vocab/2⌉ coordinates: vocab numbers that are not 0, among vocab·d.
+  Layer norm takes the mean 1/d from (1, 0, …) and divides by √(d−1)/d: the logits are then √(d−1)
+  for the token itself, its negative for its opposite, and ±1/√(d−1) for the rest. The first is
+  greater only if d > 2: so d is at least 3.
 """
 
 from typing import Annotated, Any, Literal
@@ -44,7 +47,9 @@ def repeat_last(
 ) -> Model:
     """The last token again and again, without layers."""
     if variant == "sparse" and vocab > MOST_SPARSE:
-        raise GlassformerError(f"variant=sparse — vocab must be at most {MOST_SPARSE:,}, got {vocab:,}")
+        raise GlassformerError(
+            f"variant=sparse — vocab must be at most {MOST_SPARSE:,}, got {vocab:,}"
+        )
     code = ring(vocab) if variant == "ring" else signs(vocab)
     task = RepeatLast(vocab=vocab)
     config = Config(

@@ -1,15 +1,17 @@
 """Reversing a sequence: one layer, one head, no MLP.
 
-Let n be the length and count positions from 0, so that `=` stands at n. At position t, for t = n … 2n−1, the next
-token is the symbol at 2n−1−t: a reflection.
+Let n be the length and count positions from 0, so that `=` stands at n. At position t, for t = n …
+2n−1, the next token is the symbol at 2n−1−t: a reflection.
 
-- Slots. `token`: the token's point on a ring. `position`: the place's point on a ring of 2n. Each is fixed under
-  layer norm, so a row of both is, and layer norm does nothing.
-- The head. A reflection of a circle is linear, like a rotation. The query is the position mirrored, so the score of
-  position s is 3·cos of the angle from s to 2n−1−t, times the hardness that makes the best lead its neighbours by LEAD;
-  e^−LEAD is far below rounding. What the head finds it writes on top of the token here, LOUD times. The stream then
-  points to the right token but for an angle of 1/LOUD, and two tokens are 2π/14 apart (2π/40 with 36 symbols).
-- The end. For t = 2n there is nothing to find. The position itself says `<EOS>`, LOUD times louder than the head.
+- Slots. `token`: the token's point on a ring. `position`: the place's point on a ring of 2n. Each
+  is fixed under layer norm, so a row of both is, and layer norm does nothing.
+- The head. A reflection of a circle is linear, like a rotation. The query is the position mirrored,
+  so the score of position s is 3·cos of the angle from s to 2n−1−t, times the hardness that makes
+  the best lead its neighbours by LEAD; e^−LEAD is far below rounding. What the head finds it writes
+  on top of the token here, LOUD times. The stream then points to the right token but for an angle
+  of 1/LOUD, and two tokens are 2π/14 apart (2π/40 with 36 symbols).
+- The end. For t = 2n there is nothing to find. The position itself says `<EOS>`, LOUD times louder
+  than the head.
 """
 
 from typing import Annotated
@@ -49,7 +51,9 @@ def reverse(
 
 
 def mirror(total: int, n: int) -> Floats:
-    """The matrix M [3, 3] with ring(n)[i] @ M = ring(n)[total − i], around the circle: a reflection of its plane."""
+    """The matrix M [3, 3] with ring(n)[i] @ M = ring(n)[total − i], around the circle: a
+    reflection of its plane.
+    """
     angle = 2 * np.pi * total / n
     reflection = np.array([[np.cos(angle), np.sin(angle)], [np.sin(angle), -np.cos(angle)]])
     M: Floats = lift(2).T @ reflection @ lift(2)

@@ -1,36 +1,42 @@
 """SEARCH: find the last tokens earlier in the text and say what came next (chapter 4).
 
-*The squares variant*, one number per token instead of the booklet's three. Token v of V is t = −1 … 1 in even
-steps of δ = 2/(V−1). If every position i holds the tokens 0, 1, … prefix back, then position k holds what came
-next iff its tokens 1 … prefix back equal this position's tokens 0 … prefix−1 back. The last head scores
+*The squares variant*, one number per token instead of the booklet's three. Token v of V is t = −1 …
+1 in even steps of δ = 2/(V−1). If every position i holds the tokens 0, 1, … prefix back, then
+position k holds what came next iff its tokens 1 … prefix back equal this position's tokens 0 …
+prefix−1 back. The last head scores
 
     −½ Σ w_j (q_j − k_j)²  =  Σ w_j q_j k_j − ½ Σ w_j k_j²  − (the same for every k)
 
-which is linear in what k holds, if besides its tokens k holds `squares` = Σ w_j k_j². Any weights w_j ≥ 1 will
-do. A key that is not equal loses by δ²/2 or more; the hardness makes that LEAD. Fewer than
-prefix + 1 numbers would not do: a key that is a sum over its tokens is exact only if each of the V^prefix sums
-is a corner of their hull, and in `prefix` dimensions or less they cannot all be, if V > prefix (Sanyal, 2009).
+which is linear in what k holds, if besides its tokens k holds `squares` = Σ w_j k_j². Any weights
+w_j ≥ 1 will do. A key that is not equal loses by δ²/2 or more; the hardness makes that LEAD. Fewer
+than prefix + 1 numbers would not do: a key that is a sum over its tokens is exact only if each of
+the V^prefix sums is a corner of their hull, and in `prefix` dimensions or less they cannot all be,
+if V > prefix (Sanyal, 2009).
 
-*Gathering* takes one head and about log₂(prefix) layers. Layer 0 copies the token one back and its square. When the
-tokens 1 … m back are known, what position i − h knows (h ≤ m) are the tokens h+1 … h+m back: so the next layer adds the
-last h of them, and *all* of its `squares`. Where the two spans overlap, squares count double: those are the w_j.
+*Gathering* takes one head and about log₂(prefix) layers. Layer 0 copies the token one back and its
+square. When the tokens 1 … m back are known, what position i − h knows (h ≤ m) are the tokens h+1 …
+h+m back: so the next layer adds the last h of them, and *all* of its `squares`. Where the two spans
+overlap, squares count double: those are the w_j.
 
-*Before the start.* A head that wants to look before position 0 sees another position, and an early position
-could then match by accident (the booklet's variant is wrong there). So position 0 has MARK in its `squares`
-from the beginning. It travels h positions with every copy, 1 … prefix−1 in all, so it reaches exactly the
-positions that have fewer than `prefix` tokens before them, and costs them MARK/2 = δ²/2 of score.
+*Before the start.* A head that wants to look before position 0 sees another position, and an early
+position could then match by accident (the booklet's variant is wrong there). So position 0 has MARK
+in its `squares` from the beginning. It travels h positions with every copy, 1 … prefix−1 in all, so
+it reaches exactly the positions that have fewer than `prefix` tokens before them, and costs them
+MARK/2 = δ²/2 of score.
 
-*Layer norm* must not change what is copied. Positions are a ring of radius LOUD·√3 that drowns the rest, so
-that it divides everything by almost one number, `unit`. Every write adds −⅓ of itself to the three coordinates
-of the ring: the mean of the stream stays 0, and the ring's plane is not touched. What is left is an error of
+*Layer norm* must not change what is copied. Positions are a ring of radius LOUD·√3 that drowns the
+rest, so that it divides everything by almost one number, `unit`. Every write adds −⅓ of itself to
+the three coordinates of the ring: the mean of the stream stays 0, and the ring's plane is not
+touched. What is left is an error of
 |rest|²/(6·LOUD²) a layer, and `loud` is chosen to keep the sum of these below a hundredth of δ²/2, and of the
 lead of a position over its neighbours.
 
-*The answer* a is written SHOUT times; with −SHOUT/2 in `square` (from b_O) and the tied head the logit of t is
-SHOUT·(a·t − t²/2): a parabola with its top at t = a, that leads by SHOUT·δ²/2 while leftovers disturb less than 3δ.
+*The answer* a is written SHOUT times; with −SHOUT/2 in `square` (from b_O) and the tied head the
+logit of t is SHOUT·(a·t − t²/2): a parabola with its top at t = a, that leads by SHOUT·δ²/2 while
+leftovers disturb less than 3δ.
 
 The variants book and bos are in search_book.py, hash (exercise 4.5) in search_hash.py.
-"""
+"""  # noqa: E501
 
 from typing import Annotated, Any, Literal
 
@@ -47,7 +53,9 @@ LEAD = 200.0  # of the right key over the next best, in units of softmax
 
 
 def hops(prefix: int) -> tuple[list[int], list[int]]:
-    """How far back each layer looks, and how often the token 1, 2, … prefix back is then in the sum of squares."""
+    """How far back each layer looks, and how often the token 1, 2, … prefix back is then in the
+    sum of squares.
+    """
     steps, weights = [1], [1]
     while (known := len(weights)) < prefix:
         h = min(known, prefix - known)
@@ -57,11 +65,17 @@ def hops(prefix: int) -> tuple[list[int], list[int]]:
 
 
 def loudness(prefix: int, vocab: int, block: int) -> float:
-    """LOUD: so that all layer norms together change a score by less than a hundredth of what decides."""
+    """LOUD: so that all layer norms together change a score by less than a hundredth of what
+    decides.
+    """
     steps, weights = hops(prefix)
-    rest = (sum(weights) + 1) ** 2 + prefix  # |rest|²: tokens are at most 1, squares at most the sum of weights
+    rest = (
+        sum(weights) + 1
+    ) ** 2 + prefix  # |rest|²: tokens are at most 1, squares at most the sum of weights
     match = len(steps) * 4 * sum(weights) / (2 / (vocab - 1) ** 2)
-    place = 1 / (2 * np.sin(np.pi / (2 * block)) ** 2)  # neighbours on the ring of 2·block differ by 1 − cos
+    place = 1 / (
+        2 * np.sin(np.pi / (2 * block)) ** 2
+    )  # neighbours on the ring of 2·block differ by 1 − cos
     return float(np.sqrt(100 * rest / 6 * max(match, place)))
 
 
@@ -69,11 +83,19 @@ def _float32(options: dict[str, Any]) -> str:
     if options["variant"] == "hash":
         return "its cosines need float64"
     if options["variant"] != "squares":
-        return "" if max(options["vocab"], options["block"]) <= 1_000 else "points of its rings are too close"
+        return (
+            ""
+            if max(options["vocab"], options["block"]) <= 1_000
+            else "points of its rings are too close"
+        )
     prefix, vocab = options["prefix"], options["vocab"]
     # Of a score, through the mean of the ring, which is 0 only up to rounding:
     rounding = 6e-8 * loudness(prefix, vocab, options["block"]) * sum(hops(prefix)[1])
-    return "" if rounding < 0.1 * 2 / (vocab - 1) ** 2 else "one step between tokens is lost in its rounding"
+    return (
+        ""
+        if rounding < 0.1 * 2 / (vocab - 1) ** 2
+        else "one step between tokens is lost in its rounding"
+    )
 
 
 @program("search", float32=_float32)
@@ -90,20 +112,32 @@ def search(
     if variant == "hash":
         return hashed(task, block)
     steps, weights = hops(prefix)
-    layout = Layout(token=1, **{f"back{j}": 1 for j in range(1, prefix + 1)}, square=1, squares=1, position=3)
+    layout = Layout(
+        token=1, **{f"back{j}": 1 for j in range(1, prefix + 1)}, square=1, squares=1, position=3
+    )
     config = Config(
-        d_vocab=vocab, n_ctx=block, d_model=layout.size, n_layers=len(steps) + 1, d_head=prefix + 1, tied=True
+        d_vocab=vocab,
+        n_ctx=block,
+        d_model=layout.size,
+        n_layers=len(steps) + 1,
+        d_head=prefix + 1,
+        tied=True,
     )
     last = config.n_layers - 1
     w = zeros(config)
     w[f"blocks.{last}.attn.b_Q"] = b_Q = np.zeros((1, config.d_head))
     w[f"blocks.{last}.attn.b_O"] = b_O = np.zeros(layout.size)
     position, square, squares = layout["position"], layout["square"], layout["squares"]
-    level = np.eye(layout.size)  # row @ level has mean 0: the ring takes what the other slots have too much
+    level = np.eye(
+        layout.size
+    )  # row @ level has mean 0: the ring takes what the other slots have too much
     level[: position.start, position] = -1 / 3
     t, delta = np.linspace(-1, 1, vocab)[:, None], 2 / (vocab - 1)
     w["embed.W_E"][:] = layout.row(token=t, square=t * t) @ level
-    loud, turn = loudness(prefix, vocab, block), 2 * block  # half a ring, so that none is nearer the long way round
+    loud, turn = (
+        loudness(prefix, vocab, block),
+        2 * block,
+    )  # half a ring, so that none is nearer the long way round
     mark = delta**2
     w["pos_embed.W_pos"][:] = layout.row(position=loud * ring(block, of=turn))
     w["pos_embed.W_pos"][0] += layout.row(squares=mark) @ level
@@ -124,7 +158,11 @@ def search(
     # ── match ─────────────────────────────────────────────────────────────────────────────────
     head = Head(w, last, 0)
     hardness = LEAD / (delta**2 / 2) * np.sqrt(config.d_head)
-    own, theirs, sums = slice(0, prefix), slice(1, prefix + 1), prefix  # sums: the last of the head's dimensions
+    own, theirs, sums = (
+        slice(0, prefix),
+        slice(1, prefix + 1),
+        prefix,
+    )  # sums: the last of the head's dimensions
     head.query[own, :prefix] = np.diag(weights) * hardness * unit
     head.key[theirs, :prefix] = np.eye(prefix) * unit
     b_Q[0, sums] = -hardness / 2
@@ -132,7 +170,9 @@ def search(
     shout = 100 * 3 * delta / (delta**2 / 2)
     head.copy(layout["token"], layout["token"], shout * unit)
     b_O[square] = -shout / 2
-    heads[f"{last}.0"] = f"finds the tokens 0 to {prefix - 1} back one further back, reads what came next"
+    heads[f"{last}.0"] = (
+        f"finds the tokens 0 to {prefix - 1} back one further back, reads what came next"
+    )
     return Model(config, w, task.vocabulary, task.ref, Labels(layout.slots, heads))
 
 

@@ -1,13 +1,14 @@
 """SEARCH as the booklet builds it (section 4.2): three numbers per token, prefix + 1 heads.
 
-Layer 0 gathers: head j copies the token j back (its point on a ring) into slot back<j>, and head 0, which looks at
-itself, erases the padding that stood there and the position, which becomes the last slot. All blocks are fixed under
-layer norm before and after. Layer 1 matches: head 0 compares the tokens 0 … prefix−1 back with the tokens 1 … prefix
-back of every position and reads that one's own token; heads 1 and 2 look at themselves and erase what was there.
+Layer 0 gathers: head j copies the token j back (its point on a ring) into slot back<j>, and head 0,
+which looks at itself, erases the padding that stood there and the position, which becomes the last
+slot. All blocks are fixed under layer norm before and after. Layer 1 matches: head 0 compares the
+tokens 0 … prefix−1 back with the tokens 1 … prefix back of every position and reads that one's own
+token; heads 1 and 2 look at themselves and erase what was there.
 
-It is wrong where a head wants to look before position 0: it sees position 0, and an early position may match by
-accident (1.6 to 4 % of short texts). With a <bos> before the text (variant bos) what it sees there is no token
-of any query.
+It is wrong where a head wants to look before position 0: it sees position 0, and an early position
+may match by accident (1.6 to 4 % of short texts). With a <bos> before the text (variant bos) what
+it sees there is no token of any query.
 """
 
 from ..craft import Head, Layout, padding, ring
@@ -22,11 +23,14 @@ def book(task: Search, block: int) -> Model:
     """The printed construction; for a task with <bos>, the same with one token more."""
     prefix, V = task.prefix, len(task.vocabulary)
     if prefix < 2:
-        raise GlassformerError(f"prefix must be at least 2 (layer 1 needs three heads), got {prefix}")
+        raise GlassformerError(
+            f"prefix must be at least 2 (layer 1 needs three heads), got {prefix}"
+        )
     layout = Layout(token=3, **{f"back{j}": 3 for j in range(1, prefix)}, position=3)
     token, position = layout["token"], layout["position"]
     config = Config(
-        d_vocab=V, n_ctx=block, d_model=layout.size, n_layers=2, n_heads=prefix + 1, d_head=3 * prefix, eps=1e-10,
+        d_vocab=V, n_ctx=block, d_model=layout.size, n_layers=2, n_heads=prefix + 1,
+        d_head=3 * prefix, eps=1e-10,
         tied=True,
     )  # fmt: skip
     w = zeros(config, "mlp")  # the booklet's MLP is empty, but its b_out counts
@@ -43,7 +47,10 @@ def book(task: Search, block: int) -> Model:
             head.back(j, position, block, HARDNESS)
             head.copy(token, slice(3 * j, 3 * j + 3))
             heads[f"0.{j}"] = f"reads {j} back"
-    query, key = slice(0, 3 * prefix), slice(3, 3 * prefix + 3)  # the tokens 0 … prefix−1 and 1 … prefix back
+    query, key = (
+        slice(0, 3 * prefix),
+        slice(3, 3 * prefix + 3),
+    )  # the tokens 0 … prefix−1 and 1 … prefix back
     match, forget, rest = Head(w, 1, 0), Head(w, 1, 1), Head(w, 1, 2)
     match.content(query, key, HARDNESS)
     match.copy(token, token)
@@ -51,5 +58,9 @@ def book(task: Search, block: int) -> Model:
     forget.erase(query)
     rest.self(position, HARDNESS)
     rest.erase(position)
-    heads |= {"1.0": "finds the query, reads what came next", "1.1": "erases the query", "1.2": "erases the rest"}
+    heads |= {
+        "1.0": "finds the query, reads what came next",
+        "1.1": "erases the query",
+        "1.2": "erases the rest",
+    }
     return Model(config, w, task.vocabulary, task.ref, Labels(layout.slots, heads))

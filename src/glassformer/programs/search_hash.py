@@ -1,17 +1,20 @@
-"""SEARCH with hashed keys (exercise 4.5): the last tokens as one short vector instead of side by side.
+"""SEARCH with hashed keys (exercise 4.5): the last tokens as one short vector instead of side by
+side.
 
-With e(t) the token's point on a ring and G_j a fixed random isometry, the slot `query` of every position holds Σ_j G_j
-e(token j back) over the tokens 0 … prefix−1 back, and `key` the same sum one position earlier. Both come from one
-layer: what head j reads j back goes through G_j into `query` and through G_{j−1} into `key`; the token itself is in
-`query` from the embedding. The last head compares by QK-norm, that is by the cosine, which is 1 for equal hashes and
-less for all others: the length of a hash does not matter, nor what layer norm divided it by.
+With e(t) the token's point on a ring and G_j a fixed random isometry, the slot `query` of every
+position holds Σ_j G_j e(token j back) over the tokens 0 … prefix−1 back, and `key` the same sum one
+position earlier. Both come from one layer: what head j reads j back goes through G_j into `query`
+and through G_{j−1} into `key`; the token itself is in `query` from the embedding. The last head
+compares by QK-norm, that is by the cosine, which is 1 for equal hashes and less for all others: the
+length of a hash does not matter, nor what layer norm divided it by.
 
-Positions are LOUD, so that layer norm is nearly linear in layer 0, and early positions, whose keys would reach before
-the start, have a `key` that is drowned by a mark. The answer is written SHOUT times louder than all the rest.
+Positions are LOUD, so that layer norm is nearly linear in layer 0, and early positions, whose keys
+would reach before the start, have a `key` that is drowned by a mark. The answer is written SHOUT
+times louder than all the rest.
 
-Unlike the other variants it is right only *almost surely*: two hashes nearer than about 1e-5 are mixed up.
-There are vocab^prefix keys, and no sphere of HASH − 2 dimensions keeps 1000^10 of them so far apart; but a text
-has only `block` of them.
+Unlike the other variants it is right only *almost surely*: two hashes nearer than about 1e-5 are
+mixed up. There are vocab^prefix keys, and no sphere of HASH − 2 dimensions keeps 1000^10 of them so
+far apart; but a text has only `block` of them.
 """
 
 import numpy as np
@@ -32,15 +35,22 @@ def hashed(task: Search, block: int) -> Model:
     layout = Layout(token=3, query=HASH, key=HASH, position=3)
     token, position, query, key = (layout[name] for name in ("token", "position", "query", "key"))
     config = Config(
-        d_vocab=V, n_ctx=block, d_model=layout.size, n_layers=2, n_heads=prefix, d_head=HASH, scale=SCALE, eps=1e-20,
+        d_vocab=V, n_ctx=block, d_model=layout.size, n_layers=2, n_heads=prefix, d_head=HASH,
+        scale=SCALE, eps=1e-20,
         qk_norm=True, tied=True,
     )  # fmt: skip
     rng = np.random.default_rng(0)
     mix = [random_isometry(HASH, rng) for _ in range(prefix)]
-    w, code, unit = zeros(config), ring(V), LOUD * np.sqrt(3 / layout.size)  # unit: what layer norm divides by
+    w, code, unit = (
+        zeros(config),
+        ring(V),
+        LOUD * np.sqrt(3 / layout.size),
+    )  # unit: what layer norm divides by
     w["embed.W_E"][:] = layout.row(token=code, query=code @ mix[0])
     w["pos_embed.W_pos"][:] = layout.row(position=LOUD * ring(block, of=2 * block))
-    w["pos_embed.W_pos"][:prefix, key] = 100 * prefix * rng.standard_normal(HASH - 1) @ lift(HASH - 1)
+    w["pos_embed.W_pos"][:prefix, key] = (
+        100 * prefix * rng.standard_normal(HASH - 1) @ lift(HASH - 1)
+    )
     heads = {"1.0": "finds the key that is this query, reads what came next"}
     for j in range(1, prefix + 1):
         head = Head(w, 0, j - 1)

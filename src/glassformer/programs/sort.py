@@ -4,9 +4,9 @@
     book     the booklet's, for 28 tokens: sort_book.py
     golden   the same for 33 tokens (exercise 5.1)
 
-All programs here know nothing of what a number is but its place in the order: negative numbers (`low=-500`)
-are the same weights with other names on the tokens (exercise 5.5).
-"""
+All programs here know nothing of what a number is but its place in the order: negative numbers
+(`low=-500`) are the same weights with other names on the tokens (exercise 5.5).
+"""  # noqa: E501
 
 from typing import Annotated, Any, Literal
 
@@ -33,7 +33,9 @@ def sort(
     repeats: bool = False,
     variant: Literal["bits", "book", "golden"] = "bits",
 ) -> Model:
-    """A list of numbers and a 0, then the list sorted. `vocab` counts the 0; 0: 1,001, or the most."""
+    """A list of numbers and a 0, then the list sorted. `vocab` counts the 0; 0: 1,001, or the
+    most.
+    """
     vocab = vocab or min(1001, LARGEST[variant])
     if not 2 <= vocab <= LARGEST[variant]:
         largest = f"{LARGEST[variant]:,} if variant={variant}"

@@ -1,28 +1,33 @@
-"""Sorting by bits: the next larger number, for large vocabularies (exercises 5.4 to 5.6 of the booklet).
+"""Sorting by bits: the next larger number, for large vocabularies (exercises 5.4 to 5.6 of the
+booklet).
 
-Why it works. A list is followed by the delimiter, 0, and every answer is the smallest number of the list above the
-token just read; at first that token is the delimiter, below all. Write numbers with m bits, most significant first, as
-signs ±1. A number above q agrees with q in its first p bits, for one p, and then has a 1 where q has a 0. Head p looks
-for the smallest of those; the larger p, the closer to q is what it finds. Its scores:
+Why it works. A list is followed by the delimiter, 0, and every answer is the smallest number of the
+list above the token just read; at first that token is the delimiter, below all. Write numbers with
+m bits, most significant first, as signs ±1. A number above q agrees with q in its first p bits, for
+one p, and then has a 1 where q has a 0. Head p looks for the smallest of those; the larger p, the
+closer to q is what it finds. Its scores:
 
     a number k      C·(q·k over the first p bits + k_p) − R(k)
     the delimiter   C·(p + 1 + q_p)
 
-with R(k) the bits after p read as a number, which is below C = 2^(m−1−p). Where q_p is 0 (−1), a number of
-the kind looked for has C(p+1) − R, at least 1 above the delimiter's C·p; all others have at most C(p−1).
-Where q_p is 1, no number reaches the delimiter's C(p+2). Scores are whole numbers, so the best leads by 1 or
-more, times HARDNESS. A head that finds nothing reads the delimiter, whose value is 0.
+with R(k) the bits after p read as a number, which is below C = 2^(m−1−p). Where q_p is 0 (−1), a
+number of the kind looked for has C(p+1) − R, at least 1 above the delimiter's C·p; all others have
+at most C(p−1). Where q_p is 1, no number reaches the delimiter's C(p+2). Scores are whole numbers,
+so the best leads by 1 or more, times HARDNESS. A head that finds nothing reads the delimiter, whose
+value is 0.
 
-Head p writes 4^(p+1) times what it found: louder than all before it together (4 + … + 4^p < 4^(p+1)/3, and
-the token itself has 2), so the sign of every bit is that of the closest number found, and with the embedding
-as head that number wins. When nothing is larger, the token repeats.
+Head p writes 4^(p+1) times what it found: louder than all before it together (4 + … + 4^p <
+4^(p+1)/3, and the token itself has 2), so the sign of every bit is that of the closest number
+found, and with the embedding as head that number wins. When nothing is larger, the token repeats.
 
-The mirror, −bits, gives every row mean 0 and one length: layer norm is then a constant factor, the same for all tokens.
+The mirror, −bits, gives every row mean 0 and one length: layer norm is then a constant factor, the
+same for all tokens.
 
-**Repeats** need two layers before this one. The first marks what comes after the delimiter. The second lets
-a token look at its equals, c in the list and r among the answers: the mean of +1 for an answer and −1 for
-the list is (r − c)/(r + c), below 0 until the token has been given often enough, then 0. Then one more head,
-the loudest, looks for the token itself, and at the delimiter once that mean is 0.
+**Repeats** need two layers before this one. The first marks what comes after the delimiter. The
+second lets a token look at its equals, c in the list and r among the answers: the mean of +1 for an
+answer and −1 for the list is (r − c)/(r + c), below 0 until the token has been given often enough,
+then 0. Then one more head, the loudest, looks for the token itself, and at the delimiter once that
+mean is 0.
 """
 
 from typing import Any
@@ -33,7 +38,9 @@ from ..craft import Head, Layout
 from ..model import Config, Labels, Model, zeros
 from ..tasks.sort import number_tokens
 
-HARDNESS = 60.0  # e^-60 = 1e-26: silent even if shouted 4^17 times as loud, and still exact in float32
+HARDNESS = (
+    60.0  # e^-60 = 1e-26: silent even if shouted 4^17 times as loud, and still exact in float32
+)
 QUIET = 0.01  # a mean is written this softly, so that it does not change the length of a row
 
 
@@ -43,9 +50,11 @@ def as_bits(n: int, m: int) -> Any:
 
 
 def look_above(head: Head, p: int, bits: slice, end: slice, minus: slice) -> None:
-    """Aim at the smallest number that agrees in the first p bits and then has a 1 for a 0; else at the end.
+    """Aim at the smallest number that agrees in the first p bits and then has a 1 for a 0; else at
+    the end.
 
-    `end` holds 1 at the delimiter and 0 elsewhere, `minus` holds −1 everywhere. Takes p + 2 dimensions.
+    `end` holds 1 at the delimiter and 0 elsewhere, `minus` holds −1 everywhere. Takes p + 2
+    dimensions.
     """
     m, hardness = bits.stop - bits.start, HARDNESS * np.sqrt(head.d_head)
     c, first, rest = 2.0 ** (m - 1 - p), bits.start, np.arange(bits.start + p + 1, bits.stop)
@@ -54,12 +63,16 @@ def look_above(head: Head, p: int, bits: slice, end: slice, minus: slice) -> Non
     head.key[end, p] = 1
     head.query[minus, p + 1] = -hardness
     head.key[first + p, p + 1] = c
-    head.key[rest, p + 1] = -(2.0 ** (bits.stop - 2 - rest))  # half a bit's worth: signs are 2 apart
+    head.key[rest, p + 1] = -(
+        2.0 ** (bits.stop - 2 - rest)
+    )  # half a bit's worth: signs are 2 apart
     head.key[end, p + 1] = c * (p + 2)  # p + 1, and 1 for its own bit p, −1
 
 
 def _match(head: Head, n: int, first: int, end: slice, hardness: float) -> None:
-    """Compare n bits, in the first n dimensions. Those of the end, all −1, are raised to 0: it never fits."""
+    """Compare n bits, in the first n dimensions. Those of the end, all −1, are raised to 0: it
+    never fits.
+    """
     for i in range(n):
         head.query[first + i, i] = hardness
         head.key[first + i, i] = head.key[end, i] = 1
@@ -93,14 +106,18 @@ def by_bits(vocab: int, length: int, low: int, repeats: bool) -> Model:
     if repeats:
         names |= _repeat(w, at, length)
     task = f"sort:vocab={vocab},length={length},repeats={str(repeats).lower()},low={low}"
-    return Model(config, w, number_tokens(vocab, low), task=task, labels=Labels(slots=at.slots, heads=names))
+    return Model(
+        config, w, number_tokens(vocab, low), task=task, labels=Labels(slots=at.slots, heads=names)
+    )
 
 
 def _repeat(w: dict[str, Any], at: Layout, length: int) -> dict[str, str]:
     """The layers and the head that say a number as often as it was read."""
     m = at["bits"].stop
     row = w["embed.W_E"][0]
-    norm = float(np.sqrt(np.mean(row * row)))  # what layer norm divides by: undone where a flag is written
+    norm = float(
+        np.sqrt(np.mean(row * row))
+    )  # what layer norm divides by: undone where a flag is written
     marker, counter, again = Head(w, 0, 0), Head(w, 1, 0), Head(w, 2, m)
     hardness = HARDNESS * np.sqrt(marker.d_head)
 
@@ -112,7 +129,8 @@ def _repeat(w: dict[str, Any], at: Layout, length: int) -> dict[str, str]:
     counter.value[at["after"], 0], counter.value[at["before"], 0] = 1, -1
     counter.output[0, at["done"]], counter.output[0, at["undone"]] = QUIET, -QUIET
 
-    # An equal scores m. The delimiter: m + ½ if the mean is 0; m − ½ or less if it is −1/(2·length) or less.
+    # An equal scores m. The delimiter: m + ½ if the mean is 0; m − ½ or less if it is −1/(2·length)
+    # or less.
     _match(again, m, 0, at["end"], hardness)
     again.query[at["minus"], m] = -hardness * (m + 0.5)
     again.query[at["done"], m] = hardness * 2 * length / QUIET

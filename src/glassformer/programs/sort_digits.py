@@ -1,19 +1,22 @@
-"""`sort-digits`: sorting numbers that are spelled with several digits, a token a digit (exercise 5.7).
+"""`sort-digits`: sorting numbers that are spelled with several digits, a token a digit (exercise
+5.7).
 
     12 07 35 00  →  07 12 35        the number 0 ends the list, as in `sort`
 
-Why it works. **Layer 0 reads numbers.** Beside the ring of positions there is a second one that holds, at
-every position, where the last complete number ended; head i looks from there at its digit i. So every
-position holds the bits of the last number that was complete there, all digits in a row; written so, digit by
-digit, bits keep the order of numbers. One neuron fires where they are all 0: the delimiter. The first
-positions, within the first number, have read none and are marked void.
+Why it works. **Layer 0 reads numbers.** Beside the ring of positions there is a second one that
+holds, at every position, where the last complete number ended; head i looks from there at its digit
+i. So every position holds the bits of the last number that was complete there, all digits in a row;
+written so, digit by digit, bits keep the order of numbers. One neuron fires where they are all 0:
+the delimiter. The first positions, within the first number, have read none and are marked void.
 
-**Layer 1 is `sort_bits`**, on those bits: head (p, i) finds the next larger number that first differs in bit p. It
-answers only where digit i is to be said, which the position decides; elsewhere the delimiter gets more than any number
-can. It then says the bits of digit i, 4^(p+1) times as loud as a digit is. Within an answer the last complete number is
-the one before it, so that the search is the same until the last digit has been said.
+**Layer 1 is `sort_bits`**, on those bits: head (p, i) finds the next larger number that first
+differs in bit p. It answers only where digit i is to be said, which the position decides; elsewhere
+the delimiter gets more than any number can. It then says the bits of digit i, 4^(p+1) times as loud
+as a digit is. Within an answer the last complete number is the one before it, so that the search is
+the same until the last digit has been said.
 
-All rows have mean 0 and, in each layer, one length: flags come in pairs of which one is 1, and `minus` balances.
+All rows have mean 0 and, in each layer, one length: flags come in pairs of which one is 1, and
+`minus` balances.
 """
 
 from typing import Annotated, Any
@@ -29,9 +32,15 @@ from .sort_bits import HARDNESS, as_bits, look_above, say
 
 
 def _float32(options: dict[str, Any]) -> str:
-    """The delimiter's value, a sum of −1 and 1, is 1e-7 off 0, and the last head is 4^m times as loud."""
+    """The delimiter's value, a sum of −1 and 1, is 1e-7 off 0, and the last head is 4^m times
+    as loud.
+    """
     bits = (options["base"] - 1).bit_length() * options["digits"]
-    return f"numbers of {bits} bits leave too much of the delimiter (at most 8 do not)" if bits > 8 else ""
+    return (
+        f"numbers of {bits} bits leave too much of the delimiter (at most 8 do not)"
+        if bits > 8
+        else ""
+    )
 
 
 @program("sort-digits", float32=_float32)
@@ -40,18 +49,23 @@ def sort_digits(
     base: Annotated[int, Between(2, 10)] = 10,
     length: Annotated[int, Between(1, 100)] = 8,
 ) -> Model:
-    """A list of numbers of several digits each, then the list sorted; the number 0 ends the list."""
+    """A list of numbers of several digits each, then the list sorted; the number 0 ends the
+    list.
+    """
     width = (base - 1).bit_length()  # bits of a digit
     m = width * digits
     if m > 12:
-        raise GlassformerError(f"digits and base — numbers of at most 12 bits were expected, got {m} bits")
+        raise GlassformerError(
+            f"digits and base — numbers of at most 12 bits were expected, got {m} bits"
+        )
     length = min(length, base**digits - 1)
     at = Layout(
         digit=width, mirror=width, number=m, number_mirror=m, position=3, ended=3, place=digits,
         void=1, read=1, end=1, listed=1, minus=1, balance=1,
     )  # fmt: skip
     config = Config(
-        base, digits * (2 * length + 1), at.size, n_layers=2, n_heads=m * digits, d_head=m + 1, d_mlp=1,
+        base, digits * (2 * length + 1), at.size, n_layers=2, n_heads=m * digits, d_head=m + 1,
+        d_mlp=1,
         tied=True, eps=0.0, activation="relu",
     )  # fmt: skip
     w = zeros(config)
@@ -67,19 +81,26 @@ def sort_digits(
 
 
 def _positions(at: Layout, n: int, digits: int) -> Any:
-    """Where it is, where the last number ended, which digit comes next, and whether a number was read."""
+    """Where it is, where the last number ended, which digit comes next, and whether a number
+    was read.
+    """
     t = np.arange(n)
     ended = (t + 1) // digits * digits - 1
     circle = ring(n, of=2 * n)  # half a circle: what is far is not near the other way round
     void, place = (ended < 0)[:, None], np.eye(digits)[(t + 1) % digits]
-    return at.row(position=circle, ended=circle[np.maximum(ended, 0)], place=place, void=void, read=~void)
+    return at.row(
+        position=circle, ended=circle[np.maximum(ended, 0)], place=place, void=void, read=~void
+    )
 
 
 def _read_numbers(w: dict[str, Any], at: Layout, n: int, digits: int) -> dict[str, str]:
     m, width = at["number"].stop - at["number"].start, at["digit"].stop
     row = w["embed.W_E"][0] + w["pos_embed.W_pos"][0]
     square = np.mean(row**2)
-    before, after = np.sqrt(square), np.sqrt(square + 2 * m / at.size)  # what the layer norms divide by
+    before, after = (
+        np.sqrt(square),
+        np.sqrt(square + 2 * m / at.size),
+    )  # what the layer norms divide by
     hardness, names = hardness_for(2 * n, m + 1), {}
     for i in range(digits):
         head = Head(w, 0, i)

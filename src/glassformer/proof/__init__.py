@@ -1,10 +1,10 @@
 """Proofs: is a model right on a domain of 10^20 rows? See docs/proof.md.
 
-A proof rests on the lemmas that docs/proof.md lists, in forms.py (rounding, sums, products), curves.py (norms and
-activations), tables.py (queries, keys, values), columns.py (sums over all pairs of numbers), softmax.py (the bound on
-a softmax) and bounds.py (leads); and on layout.py and checker.py. search.py looks for certificates and refute.py for
-counterexamples, and nothing they say is believed unchecked. second.py and balls.py are a second checker, which shares
-no code with these.
+A proof rests on the lemmas that docs/proof.md lists, in forms.py (rounding, sums, products),
+curves.py (norms and activations), tables.py (queries, keys, values), columns.py (sums over all
+pairs of numbers), softmax.py (the bound on a softmax) and bounds.py (leads); and on layout.py and
+checker.py. search.py looks for certificates and refute.py for counterexamples, and nothing they say
+is believed unchecked. second.py and balls.py are a second checker, which shares no code with these.
 """
 
 from .checker import Checked as Checked

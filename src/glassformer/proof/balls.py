@@ -1,8 +1,10 @@
-"""The second checker's arithmetic: what a model may compute in its float type, in balls that hold it.
+"""The second checker's arithmetic: what a model may compute in its float type, in balls that hold
+it.
 
-A ball (arb of python-flint, 128 bits) has a centre and a radius, and what is done to balls gives a ball that holds the
-result: the checker's own rounding is in the radius. The model's rounding is put there by this file, step by step as in
-model.py, and every number on the way is shown to be finite in the model's type. What cannot be shown raises Open.
+A ball (arb of python-flint, 128 bits) has a centre and a radius, and what is done to balls gives a
+ball that holds the result: the checker's own rounding is in the radius. The model's rounding is put
+there by this file, step by step as in model.py, and every number on the way is shown to be finite
+in the model's type. What cannot be shown raises Open.
 """
 
 import itertools
@@ -18,7 +20,9 @@ import numpy as np
 from .. import arrays
 from ..model import Model
 
-flint: Any = import_module("flint") if find_spec("flint") else None  # check_again says so if it is missing
+flint: Any = (
+    import_module("flint") if find_spec("flint") else None
+)  # check_again says so if it is missing
 arb: Any = flint and flint.arb
 Ball: TypeAlias = Any
 Balls: TypeAlias = list[Ball]
@@ -30,13 +34,17 @@ COVERED = {
     "activation": ("relu", "gelu", "gelu_new", "silu"),
     "positions": ("learned", "none", "sinusoidal", "rotary", "alibi"),
 }  # fmt: skip
-READ = {  # fields of the config that are computed with, or checked elsewhere; any other must be at its default
-    "d_vocab", "n_ctx", "d_model", "n_heads", "d_head", "d_mlp", "norm_first", "eps", "base", "slope", "scale",
+# fields of the config that are computed with, or checked elsewhere; any other must be at its
+# default
+READ = {
+    "d_vocab", "n_ctx", "d_model", "n_heads", "d_head", "d_mlp", "norm_first", "eps", "base",
+    "slope", "scale",
     "qk_norm", "tied",
 }  # fmt: skip
 ARRAYS = {
     "": "embed.W_E pos_embed.W_pos ln_final.w ln_final.b unembed.W_U unembed.b_U",
-    "blocks.0.": "ln1.w ln1.b ln2.w ln2.b mlp.W_in mlp.b_in mlp.W_gate mlp.b_gate mlp.W_out mlp.b_out",
+    "blocks.0.": "ln1.w ln1.b ln2.w ln2.b mlp.W_in mlp.b_in mlp.W_gate mlp.b_gate mlp.W_out "
+    "mlp.b_out",
     "blocks.0.attn.": "W_Q b_Q W_K b_K W_V b_V W_O b_O q_norm.w q_norm.b k_norm.w k_norm.b",
 }
 
@@ -66,7 +74,9 @@ def total(balls: Any) -> Ball:
 
 @dataclass
 class Row:
-    """The numbers of one position: (mid + Σ by·unknown) / over + plus. The row shares its unknowns, each within ±1."""
+    """The numbers of one position: (mid + Σ by·unknown) / over + plus. The row shares its
+    unknowns, each within ±1.
+    """
 
     mid: Balls
     by: list[Balls]
@@ -81,8 +91,13 @@ class Row:
 
     def settled(self) -> "Row":
         """The same, divided and added."""
-        mid, *by = ([m if self.over is None else m / self.over for m in line] for line in (self.mid, *self.by))
-        return Row(mid if self.plus is None else [m + p for m, p in zip(mid, self.plus, strict=True)], by)
+        mid, *by = (
+            [m if self.over is None else m / self.over for m in line]
+            for line in (self.mid, *self.by)
+        )
+        return Row(
+            mid if self.plus is None else [m + p for m, p in zip(mid, self.plus, strict=True)], by
+        )
 
 
 class Floats:
@@ -92,7 +107,9 @@ class Floats:
         info = np.finfo(dtype)
         self.dtype, self.u, self.tiny = dtype, arb(2) ** -(info.nmant + 1), arb(float(info.tiny))
         self.most = arb(float(info.max)) / 2  # with room for what rounding adds
-        self.off = cache(lambda n: n * self.u / (1 - n * self.u))  # n roundings, as a part of the result
+        self.off = cache(
+            lambda n: n * self.u / (1 - n * self.u)
+        )  # n roundings, as a part of the result
 
     def known(self, x: float, what: str) -> Ball:
         """A float that is there. One below the smallest normal number may count as 0."""
@@ -103,7 +120,9 @@ class Floats:
     def option(self, value: float, what: str) -> Ball:
         """A number of the config, as it is and as the type has it."""
         with np.errstate(over="ignore"):
-            return self.known(float(np.dtype(self.dtype).type(float(value))), what).union(arb(float(value)))
+            return self.known(float(np.dtype(self.dtype).type(float(value))), what).union(
+                arb(float(value))
+            )
 
     def fit(self, size: Ball, what: str) -> None:
         if not size.abs_upper() < self.most:
@@ -126,7 +145,10 @@ class Floats:
         self.fit(size, what)
         if not live:
             return ZERO
-        return self.error(size, len(live) + 1 - bias.is_zero() - all(t.easy for t in live)) + 4 * len(live) * self.tiny
+        return (
+            self.error(size, len(live) + 1 - bias.is_zero() - all(t.easy for t in live))
+            + 4 * len(live) * self.tiny
+        )
 
     def dot(self, a: Balls, b: Balls) -> Ball:
         """A sum of products as computed, in any order."""
@@ -147,7 +169,9 @@ class Net:
         if model.dtype not in ("float64", "float32"):
             raise Open(f"weights of {model.dtype} are not covered")
         self.weights = weights = {name: arrays.numpy(w) for name, w in model.weights.items()}
-        if unknown := sorted(set(weights) - {at + name for at, names in ARRAYS.items() for name in names.split()}):
+        if unknown := sorted(
+            set(weights) - {at + name for at, names in ARRAYS.items() for name in names.split()}
+        ):
             raise Open(f"{', '.join(unknown)}: not covered")
         self.f = f = Floats(model.dtype)
         for name, w in weights.items():
@@ -156,16 +180,30 @@ class Net:
             if not np.isfinite(w).all():
                 raise Open(f"{name} is not finite")
             if ((w != 0) & (abs(w) < np.finfo(w.dtype).tiny)).any():
-                raise Open(f"{name} has numbers below the smallest normal one, which some machines take for 0")
-        self.options = {name: f.option(getattr(c, name), f"{name} in {f.dtype}") for name in ("eps", "base", "slope")}
+                raise Open(
+                    f"{name} has numbers below the smallest normal one, which some machines take "
+                    f"for 0"
+                )
+        self.options = {
+            name: f.option(getattr(c, name), f"{name} in {f.dtype}")
+            for name in ("eps", "base", "slope")
+        }
         self.scale = f.option(c.scale or c.d_head**-0.5, f"scale in {f.dtype}")
-        self.vector, self.matrix, self.leading = cache(self._vector), cache(self._matrix), cache(self._leading)
+        self.vector, self.matrix, self.leading = (
+            cache(self._vector),
+            cache(self._matrix),
+            cache(self._leading),
+        )
 
     def _array(self, name: str) -> Any:
         """A matrix [in, out] or a vector; a final ' is for one that is turned."""
         W: Any = self.weights.get(name.removesuffix("'"))
         if W is not None and W.ndim == 3:  # heads: [H,D,K] of W_Q, W_K, W_V; [H,K,D] of W_O
-            W = W.reshape(-1, self.c.d_model) if name.endswith("W_O") else W.swapaxes(0, 1).reshape(self.c.d_model, -1)
+            W = (
+                W.reshape(-1, self.c.d_model)
+                if name.endswith("W_O")
+                else W.swapaxes(0, 1).reshape(self.c.d_model, -1)
+            )
         return W.T if name.endswith("'") else W
 
     def _matrix(self, name: str) -> Matrix:
@@ -190,7 +228,9 @@ class Net:
             out = out if x.over is None else [r / x.over for r in out]
             out[0] += bias if x.plus is None else bias + total(t.ball * x.plus[t.at] for t in live)
             error = f.sum_error(live, sizes, bias, name)
-            if live and len(live) - bias.is_zero() == 1:  # one addition is off by a part of its result
+            if (
+                live and len(live) - bias.is_zero() == 1
+            ):  # one addition is off by a part of its result
                 products = total(f.error(t.size * sizes[t.at], not t.easy) for t in live)
                 error = products + f.error(sum((r.abs_upper() for r in out), products)) + 4 * f.tiny
             out[0] += within(error)
@@ -199,8 +239,8 @@ class Net:
         return Row(rows[0], rows[1:])
 
     def norm(self, x: Row, name: str) -> Row:
-        """A row over one divisor. Numbers of the row that are equal stay equal, so what rounding does to them is one
-        unknown. Sizes and errors are those of the quotient, times its divisor.
+        """A row over one divisor. Numbers of the row that are equal stay equal, so what rounding
+        does to them is one unknown. Sizes and errors are those of the quotient, times its divisor.
         """
         f, x = self.f, x.settled()
         if self.c.norm == "none":
@@ -230,18 +270,24 @@ class Net:
         return Row(mid, by, s, self.vector(f"{name}.b"))
 
     def centred(self, x: Row, seen: Balls, name: str) -> tuple[Row, Balls]:
-        """x less its mean, which is off by the same for all; and what each difference is off by. 0 − y is exact."""
+        """x less its mean, which is off by the same for all; and what each difference is off
+        by. 0 − y is exact.
+        """
         f, n, size = self.f, len(seen), total(s.abs_upper() for s in seen)
         f.fit(size, f"{name}'s mean")
         mid, *by = [[m - total(line) / n for m in line] for line in (x.mid, *x.by)]
         by.append([f.error(size / n, sum(not s.is_zero() for s in seen))] * n)
         y = Row(mid, by)
-        return y, [ZERO if s.is_zero() else f.error(z) for s, z in zip(seen, y.balls(), strict=True)]
+        return y, [
+            ZERO if s.is_zero() else f.error(z) for s, z in zip(seen, y.balls(), strict=True)
+        ]
 
     def divisor(self, seen: Balls, name: str) -> Ball:
         """The root of the mean square and eps."""
         f, n = self.f, len(seen)
-        squares = total(s.abs_lower() ** 2 for s in seen).union(total(s.abs_upper() ** 2 for s in seen))
+        squares = total(s.abs_lower() ** 2 for s in seen).union(
+            total(s.abs_upper() ** 2 for s in seen)
+        )
         f.fit(squares, f"{name}'s sum of squares")
         variance = squares / n + self.options["eps"]
         f.fit(variance, f"{name}'s variance")
@@ -299,9 +345,20 @@ class Net:
         for ball in x.balls():
             size = ball.abs_upper()
             if kind == "relu":
-                low, high = (ZERO if ball >= 0 else ball.lower()), (ZERO if ball <= 0 else ball.upper())
-                slope = ZERO if high.is_zero() else arb(1) if low.is_zero() else (high / (high - low)).mid()
-                rest = ZERO.union(-slope * low).union(high - slope * high)  # linear between low, 0 and high
+                low, high = (
+                    (ZERO if ball >= 0 else ball.lower()),
+                    (ZERO if ball <= 0 else ball.upper()),
+                )
+                slope = (
+                    ZERO
+                    if high.is_zero()
+                    else arb(1)
+                    if low.is_zero()
+                    else (high / (high - low)).mid()
+                )
+                rest = ZERO.union(-slope * low).union(
+                    high - slope * high
+                )  # linear between low, 0 and high
             else:
                 f.fit(size**3 if kind == "gelu_new" else 2**24 * size, "the activation")
                 slope, rest = curve(kind, ball)
@@ -334,16 +391,28 @@ class Net:
             angles = position * self.c.base ** (-np.arange(n) / max(n, 1))
         if not np.isfinite(angles).all():
             raise Open("the angles of positions are not finite")
-        near = [(x.sin() + UNIT * 2.0**-50, x.cos() + UNIT * 2.0**-50) for x in map(arb, angles.tolist())]
-        return near if self.f.dtype == "float64" else [(self.f.rounded(s), self.f.rounded(t)) for s, t in near]
+        near = [
+            (x.sin() + UNIT * 2.0**-50, x.cos() + UNIT * 2.0**-50)
+            for x in map(arb, angles.tolist())
+        ]
+        return (
+            near
+            if self.f.dtype == "float64"
+            else [(self.f.rounded(s), self.f.rounded(t)) for s, t in near]
+        )
 
     def heads(self, x: Row, position: int, kind: str) -> list[Balls]:
         """Q, K or V of a position, [H][K]. x is what attention reads."""
         c, f, n = self.c, self.f, self.c.d_head // 2
-        flat = self.linear(x, f"blocks.0.attn.W_{kind}", self.vector(f"blocks.0.attn.b_{kind}")).balls()
+        flat = self.linear(
+            x, f"blocks.0.attn.W_{kind}", self.vector(f"blocks.0.attn.b_{kind}")
+        ).balls()
         out = [flat[h * c.d_head : (h + 1) * c.d_head] for h in range(c.n_heads)]
         if kind != "V" and c.qk_norm:
-            out = [self.norm(Row(head, []), f"blocks.0.attn.{kind.lower()}_norm").balls() for head in out]
+            out = [
+                self.norm(Row(head, []), f"blocks.0.attn.{kind.lower()}_norm").balls()
+                for head in out
+            ]
         if kind != "V" and c.positions == "rotary":
             turns = self.turns(position, n)
             for head, (i, (sin, cos)) in itertools.product(out, enumerate(turns)):
@@ -353,30 +422,47 @@ class Net:
         return out
 
     def lead(self, x: Row, right: int) -> Ball:
-        """The stream after attention and its sum -> the least lead of the right token over any other."""
+        """The stream after attention and its sum -> the least lead of the right token over any
+        other.
+        """
         first, at = self.c.norm_first, "blocks.0"
         x = x if first else self.norm(x, f"{at}.ln1").settled()
         if f"{at}.mlp.W_out" in self.weights:
             y = self.norm(x, f"{at}.ln2") if first else x
             post = self.activated(self.linear(y, f"{at}.mlp.W_in", self.vector(f"{at}.mlp.b_in")))
             if f"{at}.mlp.W_gate" in self.weights:
-                post = self.times(post, self.linear(y, f"{at}.mlp.W_gate", self.vector(f"{at}.mlp.b_gate")))
-            x = self.add(x, self.linear(post, f"{at}.mlp.W_out", self.vector(f"{at}.mlp.b_out")), "the stream")
+                post = self.times(
+                    post, self.linear(y, f"{at}.mlp.W_gate", self.vector(f"{at}.mlp.b_gate"))
+                )
+            x = self.add(
+                x,
+                self.linear(post, f"{at}.mlp.W_out", self.vector(f"{at}.mlp.b_out")),
+                "the stream",
+            )
             x = x if first else self.norm(x, f"{at}.ln2").settled()
         return self.least(self.norm(x, "ln_final") if first else x, right)
 
     def least(self, x: Row, right: int) -> Ball:
-        """A lead is a difference of logits: what is divided by the norm's divisor, over it, and the rest."""
+        """A lead is a difference of logits: what is divided by the norm's divisor, over it, and
+        the rest.
+        """
         sizes, U = [s.abs_upper() for s in x.balls()], self.matrix(self.head)
         b = self.vector("unembed.b_U") or [ZERO] * len(U)
-        off, leads = [self.f.sum_error(terms, sizes, b[v], "a logit") for v, terms in enumerate(U)], []
+        off, leads = (
+            [self.f.sum_error(terms, sizes, b[v], "a logit") for v, terms in enumerate(U)],
+            [],
+        )
         for v in (v for v in range(len(U)) if v != right):
             apart = self.leading(right, v)
             value = total(d * x.mid[i] for i, d in apart).lower()
             for line in x.by:  # a radius has 30 bits: too few for what is wide
                 value -= total(d * line[i] for i, d in apart).abs_upper()
             value = value.lower() if x.over is None else value.lower() / x.over
-            value += b[right] - b[v] if x.plus is None else b[right] - b[v] + total(d * x.plus[i] for i, d in apart)
+            value += (
+                b[right] - b[v]
+                if x.plus is None
+                else b[right] - b[v] + total(d * x.plus[i] for i, d in apart)
+            )
             leads.append((value - off[right] - off[v]).lower())
         if not all(x.is_finite() for x in leads):
             raise Open("a lead is not finite")
@@ -404,14 +490,20 @@ def largest(balls: Balls) -> Ball:
 
 
 def curve(kind: str, ball: Ball) -> tuple[Ball, Ball]:
-    """A slope, and a ball that holds f(x) − slope·x for all x in a ball, by the mean value theorem on its pieces."""
+    """A slope, and a ball that holds f(x) − slope·x for all x in a ball, by the mean value
+    theorem on its pieces.
+    """
     slope, rests = activation(kind, ball.mid())[1].mid(), []
     n = PIECES if ball.rad() > 0.001 else 1
     low, width = ball.lower(), (ball.upper() - ball.lower()) / n
     for j in range(n):
         piece = (low + j * width).union(low + (j + 1) * width)
         at = piece.mid()
-        rests.append(activation(kind, at)[0] - slope * at + (activation(kind, piece)[1] - slope) * (piece - at))
+        rests.append(
+            activation(kind, at)[0]
+            - slope * at
+            + (activation(kind, piece)[1] - slope) * (piece - at)
+        )
     return slope, smallest(rests).union(largest(rests))
 
 

@@ -1,7 +1,9 @@
-"""Bounds of the lead of the right token over every other, case by case, from the embedding to the logits.
+"""Bounds of the lead of the right token over every other, case by case, from the embedding to the
+logits.
 
-A case is a set of pairs of numbers (see columns.py). For each, attention is enclosed by sums over positions (see
-softmax.py), and what comes out is pushed through norms, MLP and head as affine forms (see forms.py, curves.py).
+A case is a set of pairs of numbers (see columns.py). For each, attention is enclosed by sums over
+positions (see softmax.py), and what comes out is pushed through norms, MLP and head as affine forms
+(see forms.py, curves.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,14 +40,16 @@ class Bounder:
     def __init__(self, model: Model, layout: Layout) -> None:
         self.layout, self.tables = layout, Tables(model, len(layout.spots) - 1)
         self.config, self.a = model.config, self.tables.arithmetic
-        self.W_O = self.tables.at("attn.W_O").astype(Real)                     # H K D
+        self.W_O = self.tables.at("attn.W_O").astype(Real)  # H K D
         self.possible = np.zeros((len(layout.spots), self.config.d_vocab), dtype=bool)
         for p in range(len(layout.spots)):
             self.possible[p, layout.tokens(p)] = True
         self.directions = self._directions()
 
     def window(self, row: int, more: int = 0) -> list[int]:
-        """The columns that a case must tell apart: of the token that asks and of the token to write; more below."""
+        """The columns that a case must tell apart: of the token that asks and of the token to
+        write; more below.
+        """
         named = [number for kind, number in self.layout.spots[row : row + 2] if kind == "s"]
         return list(range(min(named, default=0) - more, max(named, default=0) + 1))
 
@@ -54,9 +58,13 @@ class Bounder:
         least = self.window(row)
         if not set(split) <= set(SPLITS) or not len(least) <= len(split) <= len(least) + least[0]:
             shown = ", ".join(split[:4]) + " …" * (len(split) > 4)
-            raise GlassformerError(f"certificate — row {row} cannot be split by {shown or 'nothing'}")
+            raise GlassformerError(
+                f"certificate — row {row} cannot be split by {shown or 'nothing'}"
+            )
         if how_many(split) > MOST_CASES:
-            raise GlassformerError(f"certificate — row {row} is split into more than {MOST_CASES:,} cases")
+            raise GlassformerError(
+                f"certificate — row {row} is split into more than {MOST_CASES:,} cases"
+            )
         cases = cases_of(self.layout, self.window(row, len(split) - len(least)), split)
         kind, number = self.layout.spots[row]
         for token in self.layout.tokens(row):
@@ -79,39 +87,56 @@ class Bounder:
     # ── attention: ratios of sums over positions ───────────────────────────────────────────────
     def _attended(self, row: int, token: int, cases: Cases, weight: Ball) -> Form:
         """The stream after attention, in every case."""
-        a, F, S = self.a, self.directions, row + 1                             # F: D R
+        a, F, S = self.a, self.directions, row + 1  # F: D R
         possible = self.possible[:S]
-        v = Ball(*(np.where(possible[..., None], x[:, :S].transpose(2, 1, 0, 3), 0) for x in self.tables.v))  # H S V K
-        onto = np.einsum("hkd,dr->hkr", self.W_O, F)                           # H K R
-        low, high, bottom = self._written(row, cases, weight, v, onto)         # R cases
+        v = Ball(
+            *(
+                np.where(possible[..., None], x[:, :S].transpose(2, 1, 0, 3), 0)
+                for x in self.tables.v
+            )
+        )  # H S V K
+        onto = np.einsum("hkd,dr->hkr", self.W_O, F)  # H K R
+        low, high, bottom = self._written(row, cases, weight, v, onto)  # R cases
         z = softmax.mean_at_most(a, v.size, weight, bottom.low.min(1), possible)  # H K
         slip = softmax.beside(a, weight, v, bottom, self.W_O, onto, F, possible)
         slip = slip + softmax.output_error(a, z, S, v.size.max((1, 2)), self.W_O)  # D
-        centre, reach = (low + high) / 2, (high - low) / 2 + SLACK * (np.abs(low) + np.abs(high))  # R cases
+        centre, reach = (
+            (low + high) / 2,
+            (high - low) / 2 + SLACK * (np.abs(low) + np.abs(high)),
+        )  # R cases
         rad = slip + SLACK * F.shape[1] * (np.abs(centre).T @ np.abs(F.T))
         y = Form(centre.T @ F.T, np.einsum("dr,rb->rbd", F, reach), rad)
         b, s = self.tables.at("attn.b_O"), self.tables.stream
         y = y if b is None else a.add(y, exact(b))
-        x = Form(s.mid[token, row], s.gen[:, token, row], s.rad[token, row])   # D
+        x = Form(s.mid[token, row], s.gen[:, token, row], s.rad[token, row])  # D
         return a.add(y, Form(x.mid, np.zeros((0, *x.mid.shape), Real), x.reach))
 
-    def _written(self, row: int, cases: Cases, weight: Ball, v: Ball, onto: Reals) -> tuple[Reals, Reals, Ends]:
-        """What heads write along each direction, [R,cases]: the better of two bounds. And the sums of weights."""
+    def _written(
+        self, row: int, cases: Cases, weight: Ball, v: Ball, onto: Reals
+    ) -> tuple[Reals, Reals, Ends]:
+        """What heads write along each direction, [R,cases]: the better of two bounds. And the
+        sums of weights.
+        """
         w, d_head = weight.mid[..., None], self.config.d_head
         loose = softmax.term_error(self.a, weight, v) + SLACK * d_head * v.size * w  # H S V K
         along = np.einsum("hsvk,hkr->rhsv", v.mid * w, onto)
         slack = np.einsum("hsvk,hkr->rhsv", loose, np.abs(onto)) + d_head * UNDER
 
-        bottom = self._range(row, weight, cases)                               # H cases
+        bottom = self._range(row, weight, cases)  # H cases
         bottom = Ends(np.where(bottom.low > 0, bottom.low, np.nan), bottom.high)
         top = self._range(row, Ball(*(x.reshape(-1, *x.shape[2:]) for x in (along, slack))), cases)
-        top = Ends(*(x.reshape(*along.shape[:2], len(cases)) for x in top))    # R H cases
-        middle = (bottom.low.min(1) + bottom.high.max(1)) / 2                  # H
+        top = Ends(*(x.reshape(*along.shape[:2], len(cases)) for x in top))  # R H cases
+        middle = (bottom.low.min(1) + bottom.high.max(1)) / 2  # H
         share, spread = along / middle[:, None, None], slack / middle[:, None, None]
-        joint = self._range(row, Ball(share.sum(1), spread.sum(1) + SLACK * len(middle) * np.abs(share).sum(1)), cases)
+        joint = self._range(
+            row,
+            Ball(share.sum(1), spread.sum(1) + SLACK * len(middle) * np.abs(share).sum(1)),
+            cases,
+        )
 
-        # Each is a bound by itself, and one that is NaN says nothing. If a sum of weights may be 0, both are NaN: the
-        # ends by heads because one of them is divided by it, and the others because the middle is.
+        # Each is a bound by itself, and one that is NaN says nothing. If a sum of weights may be 0,
+        # both are NaN: the ends by heads because one of them is divided by it, and the others
+        # because the middle is.
         apart = softmax.ratio_by_heads(top, bottom)
         together = softmax.ratio_of_all_heads(joint, top, bottom, middle)
         return np.fmax(apart.low, together.low), np.fmin(apart.high, together.high), bottom
@@ -122,13 +147,17 @@ class Bounder:
         return Ends(-largest(self.layout, row, terms.rad - terms.mid, cases), high)
 
     def _directions(self) -> Reals:
-        """An orthonormal basis of what the heads write, as [D,R]. Any basis is sound; a good one is tight."""
-        v = self.tables.v.mid                                                  # V T H K
+        """An orthonormal basis of what the heads write, as [D,R]. Any basis is sound; a good
+        one is tight.
+        """
+        v = self.tables.v.mid  # V T H K
         rows = np.einsum("vthk,hkd->vthd", v, self.W_O)[self.possible[:-1].T]  # … H D
         if not np.isfinite(rows).all():
             return np.eye(self.config.d_model, dtype=Real)
         size = np.abs(rows).max((0, 2), keepdims=True)
-        rows = np.where(size > 0, rows / np.where(size > 0, size, 1), 0).reshape(-1, self.config.d_model)
+        rows = np.where(size > 0, rows / np.where(size > 0, size, 1), 0).reshape(
+            -1, self.config.d_model
+        )
         _, strength, basis = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
         F: Reals = basis[strength > 1e-9 * max(strength.max(), 1e-300)].T.astype(Real)
         for _ in range(2):  # from double to extended precision
@@ -156,15 +185,19 @@ class Bounder:
 
 
 def leads(a: Arithmetic, x: Form, W: Reals, b: Reals, right: Reals) -> Reals:
-    """Lemma 28: the lead of the right token y over v is at least (x·(W_y − W_v) − e_y − e_v)/s + b_y − b_v, less u of
-    both logits if there is a bias, where x·W_v is off by e_v = gamma(D + 1)·|x|·|W_v| + 2·D·tiny·s. [cases,V]
+    """Lemma 28: the lead of the right token y over v is at least (x·(W_y − W_v) − e_y − e_v)/s +
+    b_y − b_v, less u of both logits if there is a bias, where x·W_v is off by e_v = gamma(D +
+    1)·|x|·|W_v| + 2·D·tiny·s. [cases,V]
 
-    The difference is taken before anything is bounded, so what both logits have in common cancels; s divides both
-    alike, and the end of s that makes the lead least counts. Infinity for y itself, −infinity where nothing is known.
+    The difference is taken before anything is bounded, so what both logits have in common cancels;
+    s divides both alike, and the end of s that makes the lead least counts. Infinity for y itself,
+    −infinity where nothing is known.
     """
     D, lead = len(W), np.full((len(right), W.shape[1]), np.inf, Real)
-    low, high = (np.ones(1, Real), np.ones(1, Real)) if x.low is None or x.high is None else (x.low, x.high)
-    size = x.size @ np.abs(W)                                                  # cases V
+    low, high = (
+        (np.ones(1, Real), np.ones(1, Real)) if x.low is None or x.high is None else (x.low, x.high)
+    )
+    size = x.size @ np.abs(W)  # cases V
     slip = (a.gamma(D + 1) + SLACK * D) * size + 2 * D * a.tiny * high + a.overflow(size / low)
     for y in np.unique(right):
         here = right == y

@@ -1,8 +1,10 @@
-"""The checker: does a certificate close? This file, and what it imports, is all that a proof rests on.
+"""The checker: does a certificate close? This file, and what it imports, is all that a proof rests
+on.
 
-A certificate says into which cases to split the pairs of numbers, row by row: for every position that must produce a
-token of the answer, how the columns near it are told apart. The checker takes nothing else from it. It makes the cases
-itself, bounds the lead of the right token over every other in each, and wants all of them positive.
+A certificate says into which cases to split the pairs of numbers, row by row: for every position
+that must produce a token of the answer, how the columns near it are told apart. The checker takes
+nothing else from it. It makes the cases itself, bounds the lead of the right token over every other
+in each, and wants all of them positive.
 """
 
 import math
@@ -33,7 +35,12 @@ class Checked:
 def check_certificate(model: Model, task: Task, certificate: Mapping[str, Any]) -> Checked:
     """Whether a certificate proves that the model is right on the whole domain of the task."""
     layout, splits = check_call(model, task), read_splits(certificate)
-    known = {"model": digest(model), "task": task.ref, "dtype": model.dtype, "layout": layout.to_json()}
+    known = {
+        "model": digest(model),
+        "task": task.ref,
+        "dtype": model.dtype,
+        "layout": layout.to_json(),
+    }
     for name, value in known.items():
         if certificate.get(name) != value:
             return Checked(False, 0, -np.inf, f"the certificate is for another {name}")
@@ -48,14 +55,29 @@ def check_certificate(model: Model, task: Task, certificate: Mapping[str, Any]) 
             least = least if least <= bounds.lead.min() else math.nextafter(least, -math.inf)
             cases, margin = cases + len(bounds.cases), min(margin, least)
     if not cases or cases != certificate["cases"] or not margin >= certificate["margin"]:
-        return Checked(False, cases, margin, "the certificate claims another number of cases or a larger margin")
+        return Checked(
+            False,
+            cases,
+            margin,
+            "the certificate claims another number of cases or a larger margin",
+        )
     return Checked(True, cases, margin)
 
 
 def read_splits(certificate: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
     """How each row is split, of a certificate whose fields are all there and of their types."""
-    wanted = {"model": str, "task": str, "dtype": str, "layout": list, "rows": list, "cases": int, "margin": float}
-    good = isinstance(certificate, Mapping) and all(type(certificate.get(n)) is kind for n, kind in wanted.items())
+    wanted = {
+        "model": str,
+        "task": str,
+        "dtype": str,
+        "layout": list,
+        "rows": list,
+        "cases": int,
+        "margin": float,
+    }
+    good = isinstance(certificate, Mapping) and all(
+        type(certificate.get(n)) is kind for n, kind in wanted.items()
+    )
     rows = certificate["rows"] if good else []
     good = good and 0 <= certificate["margin"] < math.inf and all(
         isinstance(r, Mapping) and type(r.get("row")) is int and type(r.get("split")) is list
@@ -67,15 +89,21 @@ def read_splits(certificate: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
 
 
 def check_call(model: Model, task: Task) -> Layout:
-    """The task's layout, if it is one that a proof can be about, and the model one that can do it."""
+    """The task's layout, if it is one that a proof can be about, and the model one that can do
+    it.
+    """
     task.require(model.vocabulary)
     layout = layout_of(task)
     if len(layout.spots) - 1 > model.config.n_ctx:
         size = len(layout.spots) - 1
-        raise GlassformerError(f"{task.ref} — texts of {size} tokens; the model's block has {model.config.n_ctx}")
+        raise GlassformerError(
+            f"{task.ref} — texts of {size} tokens; the model's block has {model.config.n_ctx}"
+        )
     for p in (*layout.rows, len(layout.spots) - 1):
         if layout.spots[p][0] in "ab":
-            raise GlassformerError(f"{task.ref} — a format the prover does not cover: a number's digit asks at {p}")
+            raise GlassformerError(
+                f"{task.ref} — a format the prover does not cover: a number's digit asks at {p}"
+            )
     return layout
 
 
@@ -86,5 +114,10 @@ def describe(layout: Layout, bounds: Bounds) -> str:
     for step, way in zip(bounds.cases.window, bounds.cases.ways[:, at], strict=True):
         members = step.members(way)
         digits = f"{members[0] % 100 // 10}+{members[0] % 10} and " if len(members) == 1 else ""
-        words.append(f"column {step.column} with {digits}carry {step.enter[way]} writes {step.digit[way]}")
-    return f"position {bounds.row}, {'; '.join(words)}: the lead is only known to be above {float(bounds.lead[at]):.3g}"
+        words.append(
+            f"column {step.column} with {digits}carry {step.enter[way]} writes {step.digit[way]}"
+        )
+    return (
+        f"position {bounds.row}, {'; '.join(words)}: the lead is only known to be above "
+        f"{float(bounds.lead[at]):.3g}"
+    )

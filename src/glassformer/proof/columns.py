@@ -1,13 +1,15 @@
-"""Adding in columns: the largest value that a sum over positions can have, over all pairs of numbers at once.
+"""Adding in columns: the largest value that a sum over positions can have, over all pairs of
+numbers at once.
 
-What a head gathers is a sum with one term for each position, which depends on the digit there alone. The digits of
-the sum hang together with those of the operands by the carries, and by nothing else. So the largest such sum is found
-exactly by going through the columns from the ones up, with the carry as the only thing to remember: 2 states and 100
-pairs of digits a column, instead of 10^20 pairs of numbers.
+What a head gathers is a sum with one term for each position, which depends on the digit there
+alone. The digits of the sum hang together with those of the operands by the carries, and by nothing
+else. So the largest such sum is found exactly by going through the columns from the ones up, with
+the carry as the only thing to remember: 2 states and 100 pairs of digits a column, instead of 10^20
+pairs of numbers.
 
-A *window* is a few neighbouring columns that are told apart: by the digit that is written there ("digit") or by both
-digits of the operands ("pair"), and always by the carries. Every combination is a case. All pairs of numbers are in
-exactly one case.
+A *window* is a few neighbouring columns that are told apart: by the digit that is written there
+("digit") or by both digits of the operands ("pair"), and always by the carries. Every combination
+is a case. All pairs of numbers are in exactly one case.
 """
 
 import itertools
@@ -24,7 +26,10 @@ from .layout import Layout
 
 Ints = NDArray[np.int64]
 A, B = (x.ravel() for x in np.divmod(np.arange(100), 10))  # the pairs of digits of a column
-SPLITS = {"digit": 19, "pair": 100}  # how a column is told apart, and into how many ways at most for each carry
+SPLITS = {
+    "digit": 19,
+    "pair": 100,
+}  # how a column is told apart, and into how many ways at most for each carry
 MOST_CASES = 50_000  # of one position
 
 
@@ -51,7 +56,9 @@ class Steps:
 @cache
 def steps(layout: Layout, column: int, split: str) -> Steps:
     """The ways through a column, told apart as `split` says."""
-    pairs = np.arange(100) if column < layout.digits else np.arange(1)  # the sum's first digit has no operands
+    pairs = (
+        np.arange(100) if column < layout.digits else np.arange(1)
+    )  # the sum's first digit has no operands
     carry, pair = (x.ravel() for x in np.meshgrid([0, 1], pairs, indexing="ij"))
     total = A[pair] + B[pair] + carry
     name = np.stack([carry, total // 10, total % 10, pair if split == "pair" else 0 * pair], 1)
@@ -64,7 +71,9 @@ def steps(layout: Layout, column: int, split: str) -> Steps:
 
 @dataclass(frozen=True)
 class Cases:
-    """All combinations of ways through the columns of a window. Lists with an entry for each column of the window."""
+    """All combinations of ways through the columns of a window. Lists with an entry for each
+    column of the window.
+    """
 
     window: list[Steps]
     ways: Ints  # [columns, cases]: which step of each column
@@ -99,10 +108,12 @@ def how_many(splits: Sequence[str]) -> int:
 
 
 def cases_of(layout: Layout, window: Sequence[int], splits: Sequence[str]) -> Cases:
-    """Lemma 15: every pair of numbers is in exactly one of the cases of a window of neighbouring columns.
+    """Lemma 15: every pair of numbers is in exactly one of the cases of a window of neighbouring
+    columns.
 
-    A pair goes through each column in one way, and the carry that leaves a column enters the next. Into the ones comes
-    no carry, and out of the last column of the sum, which has no operands, goes none. No other ways are left out.
+    A pair goes through each column in one way, and the carry that leaves a column enters the next.
+    Into the ones comes no carry, and out of the last column of the sum, which has no operands, goes
+    none. No other ways are left out.
     """
     parts = [steps(layout, c, s) for c, s in zip(window, splits, strict=True)]
     ways = np.arange(len(parts[0].enter))[None]
@@ -115,7 +126,9 @@ def cases_of(layout: Layout, window: Sequence[int], splits: Sequence[str]) -> Ca
 
 
 def by_column(layout: Layout, row: int, terms: Reals) -> tuple[Reals, Reals]:
-    """terms [Q,S,V] of positions up to row -> what no digit changes [Q], and [Q,columns,200] for (carry, pair)."""
+    """terms [Q,S,V] of positions up to row -> what no digit changes [Q], and [Q,columns,200]
+    for (carry, pair).
+    """
     n = layout.digits
     fixed = np.zeros(len(terms), Real)
     table = np.zeros((len(terms), n + 1, 200), Real)
@@ -131,11 +144,13 @@ def by_column(layout: Layout, row: int, terms: Reals) -> tuple[Reals, Reals]:
 
 
 def largest(layout: Layout, row: int, terms: Reals, cases: Cases) -> Reals:
-    """Lemma 16: the largest Σ over positions of terms [Q,S,V], over all pairs of numbers of each case: [Q,cases].
+    """Lemma 16: the largest Σ over positions of terms [Q,S,V], over all pairs of numbers of each
+    case: [Q,cases].
 
-    A column's digits choose its terms, and are tied to other columns by the carries alone. So the largest sum is that
-    of the columns below the window, by the carry into it, of the window's ways, and of the columns above, each the
-    largest by itself. Exactly; what is added is our own rounding, for one addition a position.
+    A column's digits choose its terms, and are tied to other columns by the carries alone. So the
+    largest sum is that of the columns below the window, by the carry into it, of the window's ways,
+    and of the columns above, each the largest by itself. Exactly; what is added is our own
+    rounding, for one addition a position.
     """
     fixed, table = by_column(layout, row, terms)
     window = cases.window
@@ -149,9 +164,11 @@ def largest(layout: Layout, row: int, terms: Reals, cases: Cases) -> Reals:
 
 
 def sweep(layout: Layout, table: Reals, first: int, last: int) -> tuple[Reals, Reals]:
-    """The largest sums of the columns below `first` and above `last`, by the carry at the border: [Q,2] each.
+    """The largest sums of the columns below `first` and above `last`, by the carry at the border:
+    [Q,2] each.
 
-    By induction over columns: the best with a carry c at a border is the best over the carry before it.
+    By induction over columns: the best with a carry c at a border is the best over the carry before
+    it.
     """
     Q = len(table)
     below = np.tile(np.array([0, -np.inf], Real), (Q, 1))
@@ -164,7 +181,9 @@ def sweep(layout: Layout, table: Reals, first: int, last: int) -> tuple[Reals, R
 
 
 def transitions(layout: Layout, table: Reals, column: int) -> Reals:
-    """The largest term of a column by the carries into and out of it, [Q,2,2]; −inf where there is no way."""
+    """The largest term of a column by the carries into and out of it, [Q,2,2]; −inf where there
+    is no way.
+    """
     out = np.full((len(table), 2, 2), -np.inf, Real)
     ways = steps(layout, column, "digit")
     best = ways.largest(table)
@@ -181,21 +200,30 @@ def _onto(state: Reals, step: Reals) -> Reals:
 
 def best(layout: Layout, row: int, terms: Reals, cases: Cases, which: int) -> tuple[int, int]:
     """The pair of numbers of one case that has the largest Σ over positions of terms [S,V]."""
-    table = by_column(layout, row, terms[None])[1][0]                          # columns 200
-    chosen = {s.column: s.members(way) for s, way in zip(cases.window, cases.ways[:, which], strict=True)}
+    table = by_column(layout, row, terms[None])[1][0]  # columns 200
+    chosen = {
+        s.column: s.members(way) for s, way in zip(cases.window, cases.ways[:, which], strict=True)
+    }
     reached = {0: (Real(0), 0, 0)}  # carry -> the sum so far, a, b
     for c in range(layout.digits + 1):
         members = chosen.get(c, steps(layout, c, "digit").order)
         following: dict[int, tuple[Real, int, int]] = {}
         for enter, (total, a, b) in reached.items():
             for leave in (0, 1):
-                ways = members[(members // 100 == enter) & (((A + B)[members % 100] + enter >= 10) == bool(leave))]
+                ways = members[
+                    (members // 100 == enter)
+                    & (((A + B)[members % 100] + enter >= 10) == bool(leave))
+                ]
                 if not len(ways):
                     continue
                 way = int(ways[table[c, ways].argmax()])
                 value = total + table[c, way]
                 if leave not in following or value > following[leave][0]:
                     power = 10**c
-                    following[leave] = value, a + int(A[way % 100]) * power, b + int(B[way % 100]) * power
+                    following[leave] = (
+                        value,
+                        a + int(A[way % 100]) * power,
+                        b + int(B[way % 100]) * power,
+                    )
         reached = following
     return reached[0][1:]

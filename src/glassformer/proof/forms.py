@@ -1,15 +1,18 @@
-"""Affine forms: what is known of a vector that a model computes in float64 or float32, rounding included.
+"""Affine forms: what is known of a vector that a model computes in float64 or float32, rounding
+included.
 
-A form stands for all values (mid + Σ_m ε_m·gen[m] + ε'·rad) / s with every ε in [−1, 1]. The symbols ε_m are shared by
-the coordinates of a row, so that what all coordinates have in common cancels where a weight takes a difference; ε' is
-each coordinate's own. s is one number in [low, high] for the whole row (1 where there is none): what a norm divides by.
-The sign of a logit's lead does not depend on it.
+A form stands for all values (mid + Σ_m ε_m·gen[m] + ε'·rad) / s with every ε in [−1, 1]. The
+symbols ε_m are shared by the coordinates of a row, so that what all coordinates have in common
+cancels where a weight takes a difference; ε' is each coordinate's own. s is one number in [low,
+high] for the whole row (1 where there is none): what a norm divides by. The sign of a logit's lead
+does not depend on it.
 
-Every operation here encloses what the model's operation gives in its own arithmetic, with sums in any order, with or
-without fused multiply-add: the lemmas of docs/proof.md, one a function. It also adds what the extended precision of
-its own computation may lose. Whatever is not finite, or may be divided by 0, becomes NaN or infinite here, and nothing
-is ever proved of that. So does whatever the model computes on the way that may overflow in its own type: a coordinate
-that no weight reads is no exception, since infinity times 0 is not a number.
+Every operation here encloses what the model's operation gives in its own arithmetic, with sums in
+any order, with or without fused multiply-add: the lemmas of docs/proof.md, one a function. It also
+adds what the extended precision of its own computation may lose. Whatever is not finite, or may be
+divided by 0, becomes NaN or infinite here, and nothing is ever proved of that. So does whatever the
+model computes on the way that may overflow in its own type: a coordinate that no weight reads is no
+exception, since infinity times 0 is not a number.
 """
 
 from dataclasses import dataclass, replace
@@ -23,11 +26,12 @@ from ..errors import GlassformerError
 Real = np.longdouble
 Reals = NDArray[Any]  # of Real mostly; bool and int where that is plain
 
-# Our own rounding. One operation is off by half a unit in the last place, eps/2 of its result: SLACK allows for 32 of
-# them, and no line here has as many between two places where it is added. A sum of n terms is given SLACK·n.
+# Our own rounding. One operation is off by half a unit in the last place, eps/2 of its result:
+# SLACK allows for 32 of them, and no line here has as many between two places where it is added. A
+# sum of n terms is given SLACK·n.
 SLACK = 16 * np.finfo(Real).eps
-# Our own underflow. What underflows is off by less than this; wherever the model's `tiny`, which is no smaller, is
-# added, it is covered by that.
+# Our own underflow. What underflows is off by less than this; wherever the model's `tiny`, which is
+# no smaller, is added, it is covered by that.
 UNDER = np.finfo(Real).tiny
 
 
@@ -80,7 +84,9 @@ def exact(values: ArrayLike) -> Form:
 
 
 def rounds(w: Reals) -> Reals:
-    """Whether a product with w rounds: not if w is a power of two. (Nor if it is 0, but then there is no product.)"""
+    """Whether a product with w rounds: not if w is a power of two. (Nor if it is 0, but then
+    there is no product.)
+    """
     odd: Reals = np.abs(np.frexp(w)[0]) != 0.5
     return odd
 
@@ -88,57 +94,76 @@ def rounds(w: Reals) -> Reals:
 class Arithmetic:
     """The operations of a model whose weights are of this type.
 
-    u: an operation is off by at most u of its result. tiny: and by less than that more, where it underflows. most: a
-    sixteenth of the largest number, so that what rounding adds to a number below it does not matter.
+    u: an operation is off by at most u of its result. tiny: and by less than that more, where it
+    underflows. most: a sixteenth of the largest number, so that what rounding adds to a number
+    below it does not matter.
     """
 
     def __init__(self, dtype: str) -> None:
         if dtype not in ("float64", "float32"):
-            raise GlassformerError(f"prove — the model's weights must be float64 or float32, got {dtype}")
+            raise GlassformerError(
+                f"prove — the model's weights must be float64 or float32, got {dtype}"
+            )
         info = np.finfo(dtype)
         self.dtype = dtype
-        self.u, self.tiny, self.most = Real(info.eps) / 2, Real(info.tiny), np.ldexp(Real(1), info.maxexp - 4)
+        self.u, self.tiny, self.most = (
+            Real(info.eps) / 2,
+            Real(info.tiny),
+            np.ldexp(Real(1), info.maxexp - 4),
+        )
 
     def constant(self, value: float) -> Any:
-        """A number of the config as the model computes with it: rounded to its type, where it may be 0 or infinite."""
+        """A number of the config as the model computes with it: rounded to its type, where it
+        may be 0 or infinite.
+        """
         with np.errstate(over="ignore"):
             return Real(np.dtype(self.dtype).type(value))
 
     def gamma(self, n: Any) -> Any:
-        """Lemma 1: n roundings one after the other. |Π (1 + δ_i)^±1 − 1| ≤ n·u / (1 − n·u) for n factors, |δ_i| ≤ u.
+        """Lemma 1: n roundings one after the other. |Π (1 + δ_i)^±1 − 1| ≤ n·u / (1 − n·u) for n
+        factors, |δ_i| ≤ u.
 
-        By induction (Higham, Accuracy and Stability of Numerical Algorithms, Lemma 3.1). So a sum of n products, each
-        rounded or not, is off by at most gamma(n)·Σ|products| in any order: each term passes n − 1 additions at most.
+        By induction (Higham, Accuracy and Stability of Numerical Algorithms, Lemma 3.1). So a sum
+        of n products, each rounded or not, is off by at most gamma(n)·Σ|products| in any order:
+        each term passes n − 1 additions at most.
         """
         return n * self.u / (1 - n * self.u)
 
     def overflow(self, size: Reals) -> Reals:
-        """Lemma 2: 0 where Σ|terms| ≤ size < most: then every partial sum is finite, in any order. Infinity elsewhere.
+        """Lemma 2: 0 where Σ|terms| ≤ size < most: then every partial sum is finite, in any order.
+        Infinity elsewhere.
 
-        Rounding makes a partial sum at most 1 + gamma(n) < 16 times as large. A size that is NaN is not below most.
+        Rounding makes a partial sum at most 1 + gamma(n) < 16 times as large. A size that is NaN is
+        not below most.
         """
         return np.where(size < self.most, Real(0), Real(np.inf))
 
     def rounded(self, y: Form, size: Reals | None = None) -> Form:
-        """Lemma 3: one operation. |fl(y) − y| ≤ u·|y| + tiny, and it is finite, if |y| ≤ size < most."""
+        """Lemma 3: one operation. |fl(y) − y| ≤ u·|y| + tiny, and it is finite, if |y| ≤ size <
+        most.
+        """
         size = y.size if size is None else size
         return replace(y, rad=y.rad + (self.u + SLACK) * size + self.tiny + self.overflow(size))
 
     def add(self, x: Form, y: Form) -> Form:
         """Lemma 4: x + y is mid + mid', gen + gen', rad + rad', rounded once.
 
-        The symbols that both have are the same symbols; own unknowns are not, so their sizes add up.
+        The symbols that both have are the same symbols; own unknowns are not, so their sizes add
+        up.
         """
         x, y = self.resolve(x), self.resolve(y)
         shape = np.broadcast_shapes(x.mid.shape, y.mid.shape)
         gen = np.zeros((max(len(x.gen), len(y.gen)), *shape), Real)
         for z in (x, y):
-            gen[: len(z.gen)] += z.gen.reshape(len(z.gen), *(1,) * (len(shape) - z.mid.ndim), *z.mid.shape)
+            gen[: len(z.gen)] += z.gen.reshape(
+                len(z.gen), *(1,) * (len(shape) - z.mid.ndim), *z.mid.shape
+            )
         rounded = self.rounded(Form(x.mid + y.mid, gen, x.rad + y.rad + np.zeros(shape, Real)))
         return replace(rounded, rad=rounded.rad + SLACK * (x.size + y.size))
 
     def multiply(self, x: Form, y: Form) -> Form:
-        """Lemma 5: (m + d)·(m' + d') = m·m' + m·d' + m'·d + d·d', and |d·d'| ≤ reach·reach'; rounded once.
+        """Lemma 5: (m + d)·(m' + d') = m·m' + m·d' + m'·d + d·d', and |d·d'| ≤ reach·reach';
+        rounded once.
 
         m·d' + m'·d is linear in the symbols, which x and y share.
         """
@@ -146,16 +171,22 @@ class Arithmetic:
         gen = np.zeros((max(len(x.gen), len(y.gen)), *x.mid.shape), Real)
         gen[: len(x.gen)] += x.gen * y.mid
         gen[: len(y.gen)] += y.gen * x.mid
-        rad = np.abs(x.mid) * y.rad + np.abs(y.mid) * x.rad + x.reach * y.reach + SLACK * x.size * y.size
+        rad = (
+            np.abs(x.mid) * y.rad
+            + np.abs(y.mid) * x.rad
+            + x.reach * y.reach
+            + SLACK * x.size * y.size
+        )
         return self.rounded(Form(x.mid * y.mid, gen, rad), x.size * y.size)
 
     def affine(self, x: Form, W: ArrayLike, b: ArrayLike | None = None) -> Form:
-        """Lemma 6: a column of x·W with n weights that are not 0 is off by gamma(n)·Σ|x·w|; of two terms, by u·|x·W|
-        and u·|x·w| for each w that is no power of two; of one, by the latter alone. Then b is added (Lemma 4).
+        """Lemma 6: a column of x·W with n weights that are not 0 is off by gamma(n)·Σ|x·w|; of two
+        terms, by u·|x·W| and u·|x·w| for each w that is no power of two; of one, by the latter
+        alone. Then b is added (Lemma 4).
 
-        Adding zeros never rounds, nor does a product with a power of two; and a sum of two terms rounds once, relative
-        to what comes out. So a difference of equal numbers is exactly 0. Each product and each sum may underflow.
-        Where x is over s, so is all of this.
+        Adding zeros never rounds, nor does a product with a power of two; and a sum of two terms
+        rounds once, relative to what comes out. So a difference of equal numbers is exactly 0. Each
+        product and each sum may underflow. Where x is over s, so is all of this.
         """
         W = np.asarray(W, dtype=Real)
         y = Form(x.mid @ W, x.gen @ W, x.rad @ np.abs(W), x.low, x.high)
@@ -163,19 +194,25 @@ class Arithmetic:
         any_order = (self.gamma(n) + SLACK * n) * (size @ np.abs(W))
         sums = np.where(n > 2, any_order, np.where(n == 2, (2 * self.u + SLACK) * y.size, 0))
         products = (2 * self.u + SLACK) * (size @ (np.abs(W) * rounds(W)))
-        slips = sums + products + 2 * n * self.tiny * x.divisor + self.overflow(x.largest @ np.abs(W))
+        slips = (
+            sums + products + 2 * n * self.tiny * x.divisor + self.overflow(x.largest @ np.abs(W))
+        )
         y = replace(y, rad=(1 + SLACK * len(W)) * y.rad + slips)
         return y if b is None else self.add(y, exact(b))
 
     def scale(self, x: Form, w: ArrayLike) -> Form:
-        """Lemma 7: x_i·w_i, for numbers w_i, is off by u·|x_i·w_i|, if w_i is no power of two, and by tiny; over s."""
+        """Lemma 7: x_i·w_i, for numbers w_i, is off by u·|x_i·w_i|, if w_i is no power of two,
+        and by tiny; over s.
+        """
         w = np.asarray(w, dtype=Real)
         slip = (self.u + SLACK) * (x.size * np.abs(w)) * rounds(w) + self.tiny * x.divisor
         rad = x.rad * np.abs(w) + (slip + self.overflow(x.largest * np.abs(w)))
         return replace(x, mid=x.mid * w, gen=x.gen * w, rad=rad)
 
     def resolve(self, x: Form) -> Form:
-        """Lemma 8: the same without s. 1/s is within h of r, the middle of 1/high and 1/low; so x/s is x·r ± |x|·h."""
+        """Lemma 8: the same without s. 1/s is within h of r, the middle of 1/high and 1/low; so
+        x/s is x·r ± |x|·h.
+        """
         if x.low is None or x.high is None:
             return x
         most, least = 1 / x.low, 1 / x.high

@@ -1,7 +1,8 @@
-"""What the prover covers: sums of two numbers at fixed places, in any format that a task says it has.
+"""What the prover covers: sums of two numbers at fixed places, in any format that a task says it
+has.
 
-A spot is (kind, number): ("a", c), ("b", c), ("s", c) for the digit of column c of the first number, the second and
-the sum, column 0 the ones; ("token", v) for a token that is always there.
+A spot is (kind, number): ("a", c), ("b", c), ("s", c) for the digit of column c of the first
+number, the second and the sum, column 0 the ones; ("token", v) for a token that is always there.
 """
 
 from dataclasses import dataclass
@@ -44,7 +45,10 @@ class Layout:
 
 def layout_of(task: Task) -> Layout:
     """The layout of a task, or an error that says what the prover does not cover."""
-    hint = f"{task.ref} — a task the prover does not cover: it knows sums of two numbers at fixed places"
+    hint = (
+        f"{task.ref} — a task the prover does not cover: it knows sums of two numbers at fixed "
+        f"places"
+    )
     try:
         found = sum_format(task)
     except GlassformerError as e:

@@ -1,8 +1,9 @@
 """Looking for a pair of numbers that a model gets wrong, where a proof did not close.
 
-Sampling finds errors that are common. This finds rare ones: in every open case, going through the columns (see
-columns.py) gives the pair that drives the stream furthest in a direction, and the direction that takes the lead away
-fastest is found by tilting the stream a little. Whatever comes up is only a suspect: the model is run on it.
+Sampling finds errors that are common. This finds rare ones: in every open case, going through the
+columns (see columns.py) gives the pair that drives the stream furthest in a direction, and the
+direction that takes the lead away fastest is found by tilting the stream a little. Whatever comes
+up is only a suspect: the model is run on it.
 """
 
 import itertools
@@ -29,7 +30,11 @@ CHUNK = 4_096
 
 def common(model: Model, task: Task, seed: int = 0) -> dict[str, Any] | None:
     """A counterexample among the edge cases and a sample, or None."""
-    return first_wrong(model, task, np.concatenate([task.edges(), task.sample(SAMPLE, np.random.default_rng(seed))]))
+    return first_wrong(
+        model,
+        task,
+        np.concatenate([task.edges(), task.sample(SAMPLE, np.random.default_rng(seed))]),
+    )
 
 
 def refute(
@@ -55,12 +60,16 @@ def first_wrong(model: Model, task: Task, rows: Reals) -> dict[str, Any] | None:
 
 
 def confirmed(model: Model, task: Task, row: Reals) -> dict[str, Any] | None:
-    """The row as a counterexample, if the model run on it alone has it wrong. A tie is wrong, lucky or not."""
+    """The row as a counterexample, if the model run on it alone has it wrong. A tie is wrong,
+    lucky or not.
+    """
     tokens, answer = task.batch(row[None])
     margin = float(margins(model, tokens, answer)[0])
     prompt, expected = tokens[0, : int(answer[0].argmax())], tokens[0][answer[0]]
     try:
-        said = task.vocabulary.decode(decode(model, prompt, len(expected), stop=task.stop)[len(prompt) :])
+        said = task.vocabulary.decode(
+            decode(model, prompt, len(expected), stop=task.stop)[len(prompt) :]
+        )
     except GlassformerError as e:
         said = str(e)
     right = task.vocabulary.decode(expected)
@@ -72,7 +81,9 @@ def confirmed(model: Model, task: Task, row: Reals) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def suspects(model: Model, bounder: Bounder, bounds: Bounds, rng: np.random.Generator) -> list[tuple[int, int]]:
+def suspects(
+    model: Model, bounder: Bounder, bounds: Bounds, rng: np.random.Generator
+) -> list[tuple[int, int]]:
     """Pairs of numbers from the open cases of a position with one last token."""
     layout, cases, row = bounder.layout, bounds.cases, bounds.row
     lead = np.nan_to_num(bounds.lead.astype(float), nan=-np.inf)
@@ -107,23 +118,31 @@ def rivals(right: int) -> list[int]:
 
 
 def downhill(
-    model: Model, bounder: Bounder, bounds: Bounds, value: Reals, pair: tuple[int, int], right: int, rival: int
+    model: Model,
+    bounder: Bounder,
+    bounds: Bounds,
+    value: Reals,
+    pair: tuple[int, int],
+    right: int,
+    rival: int,
 ) -> Reals:
-    """What each token at each position does to the rival's lead, to first order, seen from a pair: [S,V]."""
+    """What each token at each position does to the rival's lead, to first order, seen from a
+    pair: [S,V].
+    """
     weight, row = bounds.weights.mid, bounds.row
     tokens = tokens_of(bounder.layout, pair)[: row + 1]
     at = np.arange(row + 1), tokens
-    w = weight[:, at[0], at[1]]                                                # H S
-    total = w.sum(1)                                                           # H
+    w = weight[:, at[0], at[1]]  # H S
+    total = w.sum(1)  # H
     mean = np.einsum("hs,hsd->hd", w, value[:, at[0], at[1]]) / total[:, None]  # H D
     b = bounder.tables.at("attn.b_O")
     x = bounder.tables.stream.mid[bounds.token, row] + mean.sum(0) + (0 if b is None else b)  # D
     step = np.maximum(np.abs(mean).max(0), np.abs(value).mean((0, 1, 2)) * 1e-6) * 1e-4 + 1e-300
-    probes = x + np.concatenate([np.diag(step), -np.diag(step)])               # 2D D
+    probes = x + np.concatenate([np.diag(step), -np.diag(step)])  # 2D D
     lead = logits(model, probes)[:, [right, rival]] @ np.array([-1.0, 1.0])
-    slope = (lead[: len(x)] - lead[len(x) :]) / (2 * step)                     # D
+    slope = (lead[: len(x)] - lead[len(x) :]) / (2 * step)  # D
     along = np.einsum("hsvd,d->hsv", value - mean[:, None, None], slope)
-    terms: Reals = (weight * along / total[:, None, None]).sum(0)              # S V
+    terms: Reals = (weight * along / total[:, None, None]).sum(0)  # S V
     return terms
 
 
@@ -133,15 +152,19 @@ def logits(model: Model, x: Reals) -> Any:
     weights = {n: np.asarray(w, dtype=np.float64) for n, w in model.weights.items()}
     at = Place(weights, None)
     block = at / "blocks.0"
-    y = np.asarray(x, dtype=np.float64)[:, None]                               # B 1 D
+    y = np.asarray(x, dtype=np.float64)[:, None]  # B 1 D
     y = y if c.norm_first else NORMS[c.norm](c, block / "ln1", y)
     if block.get("mlp.W_out") is not None:
         y = residual(c, block / "ln2", y, lambda z: mlp(c, block / "mlp", z))
     y = NORMS[c.norm](c, at / "ln_final", y) if c.norm_first else y
-    return affine(y, weights["embed.W_E"].T if c.tied else at["unembed.W_U"], at.get("unembed.b_U"))[:, 0]
+    return affine(
+        y, weights["embed.W_E"].T if c.tied else at["unembed.W_U"], at.get("unembed.b_U")
+    )[:, 0]
 
 
 def tokens_of(layout: Layout, pair: tuple[int, int]) -> Reals:
     """The text of a pair of numbers, answer included."""
     numbers = {"a": pair[0], "b": pair[1], "s": sum(pair)}
-    return np.array([v if kind == "token" else numbers[kind] // 10**v % 10 for kind, v in layout.spots])
+    return np.array(
+        [v if kind == "token" else numbers[kind] // 10**v % 10 for kind, v in layout.spots]
+    )

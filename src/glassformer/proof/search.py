@@ -54,15 +54,19 @@ class Proof:
 def prove(model: Model, task: Task, *, method: Method = "auto", seed: int = 0) -> Proof:
     """Is the model right on all of the domain? Proved, refuted with a counterexample, or unknown.
 
-    `enumeration` runs every row; `certificate` bounds the leads of a one-layer adder over all pairs of numbers, and
-    looks for a counterexample where that fails. `auto` enumerates domains of up to about a million rows; of a model
-    with more layers it can beyond that only find a counterexample.
+    `enumeration` runs every row; `certificate` bounds the leads of a one-layer adder over all pairs
+    of numbers, and looks for a counterexample where that fails. `auto` enumerates domains of up to
+    about a million rows; of a model with more layers it can beyond that only find a counterexample.
     """
     if method not in ("auto", "certificate", "enumeration"):
-        raise GlassformerError(f"prove — method must be auto, certificate or enumeration, got {method!r}")
+        raise GlassformerError(
+            f"prove — method must be auto, certificate or enumeration, got {method!r}"
+        )
     task.require(model.vocabulary)
     if method == "enumeration" and task.size > EXHAUSTIVE:
-        raise GlassformerError(f"{task.ref} — has {many(task.size)} rows; enumeration takes at most {EXHAUSTIVE:,}")
+        raise GlassformerError(
+            f"{task.ref} — has {many(task.size)} rows; enumeration takes at most {EXHAUSTIVE:,}"
+        )
     say = partial(Proof, dtype=model.dtype, model=digest(model), task=task.ref)
     if method == "enumeration" or (method == "auto" and task.size <= EXHAUSTIVE):
         return _enumerated(model, task, partial(say, method="enumeration"))
@@ -78,7 +82,9 @@ def _enumerated(model: Model, task: Task, say: Callable[..., Proof]) -> Proof:
         return say("proved", verdict.checked, margin=verdict.worst_margin, reason=reason)
     shown = next(iter(verdict.counterexamples), None)
     reason = f"{verdict.wrong:,} wrong of {verdict.checked:,} rows"
-    return say("refuted" if shown else "unknown", verdict.checked, counterexample=shown, reason=reason)
+    return say(
+        "refuted" if shown else "unknown", verdict.checked, counterexample=shown, reason=reason
+    )
 
 
 def _searched(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -> Proof:
@@ -87,7 +93,11 @@ def _searched(model: Model, task: Task, seed: int, say: Callable[..., Proof]) ->
     verdict = verify(model, task, seed=seed)
     shown = next(iter(verdict.counterexamples), None)
     found = f"{verdict.wrong:,} wrong of {verdict.checked:,} rows"
-    reason = found if shown else f"{found}, but a certificate needs a model of one layer, got {model.config.n_layers}"
+    reason = (
+        found
+        if shown
+        else f"{found}, but a certificate needs a model of one layer, got {model.config.n_layers}"
+    )
     return say("refuted" if shown else "unknown", 0, counterexample=shown, reason=reason)
 
 
@@ -97,12 +107,16 @@ def _certified(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -
     coarse = {row: attempt(bounder, row, next(splits(bounder, row))) for row in layout.rows}
     left = [b for tried in coarse.values() for b in tried.left]
     found = common(model, task, seed) if left else None
-    tries = {row: search(bounder, row, tried) if tried.left and not found else tried for row, tried in coarse.items()}
+    tries = {
+        row: search(bounder, row, tried) if tried.left and not found else tried
+        for row, tried in coarse.items()
+    }
     open_ = [b for tried in tries.values() for b in tried.left]
     cases = sum(tried.closed for tried in tries.values())
     if not open_:
         certificate = {
-            "model": digest(model), "task": task.ref, "dtype": model.dtype, "layout": layout.to_json(),
+            "model": digest(model), "task": task.ref, "dtype": model.dtype,
+            "layout": layout.to_json(),
             "rows": [{"row": row, "split": list(tried.split)} for row, tried in tries.items()],
             "cases": cases, "margin": min(tried.least for tried in tries.values()) * CLAIM,
         }  # fmt: skip
@@ -110,7 +124,13 @@ def _certified(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -
         if checked.holds:
             stand_by(model, task, seed)
             reason = f"every case closes, with sums in any order in {model.dtype}{fused(model)}"
-            return say("proved", checked.cases, margin=checked.margin, reason=reason, certificate=certificate)
+            return say(
+                "proved",
+                checked.cases,
+                margin=checked.margin,
+                reason=reason,
+                certificate=certificate,
+            )
         return say("unknown", checked.cases, reason=checked.reason)
     open_.sort(key=lambda b: float(np.nan_to_num(b.lead, nan=-np.inf).min()))
     found = found or refute(model, task, bounder, open_, seed)
@@ -118,15 +138,20 @@ def _certified(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -
         reason = f"{found['input']} gives {found['got']}, expected {found['expected']}"
         return say("refuted", cases, counterexample=found, reason=reason)
     count = sum(int((~(b.lead > 0)).sum()) for b in open_)
-    reason = f"{count:,} case{'s' * (count != 1)} stayed open, the worst: {describe(layout, open_[0])}"
+    reason = (
+        f"{count:,} case{'s' * (count != 1)} stayed open, the worst: {describe(layout, open_[0])}"
+    )
     return say("unknown", cases, reason=reason)
 
 
 def stand_by(model: Model, task: Task, seed: int = 0) -> None:
-    """Before *proved* is said, the model is run. Should it be wrong on anything, the prover is, and says so."""
+    """Before *proved* is said, the model is run. Should it be wrong on anything, the prover is,
+    and says so.
+    """
     if found := common(model, task, seed):
         raise GlassformerError(
-            f"prove — a defect of the prover: its certificate passes, but {found['input']} gives {found['got']}, "
+            f"prove — a defect of the prover: its certificate passes, but {found['input']} gives "
+            f"{found['got']}, "
             f"expected {found['expected']}; nothing is proved. Please report it with the model"
         )
 
@@ -135,7 +160,10 @@ def fused(model: Model) -> str:
     """What a proof does not speak of when PyTorch computes the model, as words to add."""
     if model.is_numpy or model.config.norm != "layer":
         return ""
-    return "; of model.py's layer norm, not of the fused one that PyTorch uses when nobody looks inside"
+    return (
+        "; of model.py's layer norm, not of the fused one that PyTorch uses when nobody looks "
+        "inside"
+    )
 
 
 @dataclass(frozen=True)
@@ -158,7 +186,8 @@ def attempt(bounder: Bounder, row: int, split: tuple[str, ...]) -> Attempt:
 def search(bounder: Bounder, row: int, coarse: Attempt) -> Attempt:
     """The coarsest split of a row that closes, or the one whose worst case is best.
 
-    All pairs of the columns told apart is finer than all before: if that is no better, more columns would not help.
+    All pairs of the columns told apart is finer than all before: if that is no better, more columns
+    would not help.
     """
     best = coarse
     for split in itertools.islice(splits(bounder, row), 1, None):

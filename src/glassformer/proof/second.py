@@ -1,9 +1,9 @@
 """The second checker: the same theorem (docs/proof.md) from the same certificate, by other means.
 
-It shares nothing with the first but the model, the task and the certificate. All that a model may compute is held in
-balls of python-flint (balls.py); where the digits stand is worked out here once more; and the largest sum over all
-pairs of numbers is found in whole numbers, which do not round. Where a lead is below what the certificate claims, what
-attention may write is cut in halves.
+It shares nothing with the first but the model, the task and the certificate. All that a model may
+compute is held in balls of python-flint (balls.py); where the digits stand is worked out here once
+more; and the largest sum over all pairs of numbers is found in whole numbers, which do not round.
+Where a lead is below what the certificate claims, what attention may write is cut in halves.
 """
 
 import itertools
@@ -20,7 +20,21 @@ from ..checkpoint import digest
 from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.base import Task
-from .balls import UNIT, ZERO, Ball, Balls, Net, Open, Row, arb, flint, largest, smallest, total, within
+from .balls import (
+    UNIT,
+    ZERO,
+    Ball,
+    Balls,
+    Net,
+    Open,
+    Row,
+    arb,
+    flint,
+    largest,
+    smallest,
+    total,
+    within,
+)
 
 BITS = 128  # of a ball's centre
 GRID = 300  # bits of the largest term of a sum, as a whole number
@@ -28,10 +42,14 @@ FAR = 10_000  # bits: no product of a few floats is so large or so small
 CUTS = 4  # how often what attention may write is halved
 MOST_CASES = 2_000_000
 Cell = int | tuple[int, int]  # what is known of a column: a + b, or (a, b)
-Case = tuple[range, tuple[Cell, ...], int]  # columns from the lowest, what is known of each, the carry that comes in
+Case = tuple[
+    range, tuple[Cell, ...], int
+]  # columns from the lowest, what is known of each, the carry that comes in
 Terms = list[dict[int, Ball]]  # for each position, by token
 Seen = list[dict[int, tuple[list[Balls], list[Balls]]]]  # … the keys and values, [H][K] each
-Parts = dict[int, list[tuple[int, Ball]]]  # head -> its parts that write in a direction, each with a factor
+Parts = dict[
+    int, list[tuple[int, Ball]]
+]  # head -> its parts that write in a direction, each with a factor
 
 
 @dataclass(frozen=True)
@@ -45,12 +63,16 @@ class Again:
 
 
 def check_again(model: Model, task: Task, certificate: Mapping[str, Any]) -> Again:
-    """Whether a certificate proves, in rigorous ball arithmetic, that the model is right on the task's whole domain."""
+    """Whether a certificate proves, in rigorous ball arithmetic, that the model is right on the
+    task's whole domain.
+    """
     available()
     spots = spots_of(task)
     task.require(model.vocabulary)
     if (size := len(spots.names) - 1) > model.config.n_ctx:
-        raise GlassformerError(f"{task.ref} — texts of {size} tokens; the model's block has {model.config.n_ctx}")
+        raise GlassformerError(
+            f"{task.ref} — texts of {size} tokens; the model's block has {model.config.n_ctx}"
+        )
     cases, margin = 0, math.inf
     with flint.ctx.workprec(BITS):
         try:
@@ -65,14 +87,19 @@ def check_again(model: Model, task: Task, certificate: Mapping[str, Any]) -> Aga
                     cases, margin = cases + 1, min(margin, below(lead))
         except Open as why:
             return Again(False, cases, -math.inf, str(why))
-    less = f"the margin found, {margin:.6g}, is smaller than the {claimed:.6g} that the certificate claims"
+    less = (
+        f"the margin found, {margin:.6g}, is smaller than the {claimed:.6g} that the certificate "
+        f"claims"
+    )
     return Again(True, cases, margin, less if margin < claimed else "")
 
 
 def available() -> None:
     """An error that says what to install, if it cannot run here."""
     if flint is None:
-        raise GlassformerError("the second checker — needs python-flint: pip install 'glassformer[proof]'")
+        raise GlassformerError(
+            "the second checker — needs python-flint: pip install 'glassformer[proof]'"
+        )
 
 
 def below(x: Ball) -> float:
@@ -83,14 +110,18 @@ def below(x: Ball) -> float:
 def words(case: Case) -> str:
     columns, cells, carry = case
     what = [x if isinstance(x, int) else f"{x[0]}+{x[1]}" for x in cells]
-    return ", ".join([*(f"column {c} with {x}" for c, x in zip(columns, what, strict=True)), f"carry {carry}"])
+    return ", ".join(
+        [*(f"column {c} with {x}" for c, x in zip(columns, what, strict=True)), f"carry {carry}"]
+    )
 
 
 # ── where the digits stand, and what the certificate says ──────────────────────────────────────
 @dataclass(frozen=True)
 class Spots:
     digits: int
-    names: tuple[str, ...]  # "a1", "b0", "s2": a digit of the numbers or the sum; "=10": always that token
+    names: tuple[
+        str, ...
+    ]  # "a1", "b0", "s2": a digit of the numbers or the sum; "=10": always that token
     rows: range  # positions whose next token is to be produced
 
     def tokens(self, position: int) -> range:
@@ -105,8 +136,8 @@ class Spots:
 
 
 def spots_of(task: Task) -> Spots:
-    """Every position holds one digit of a, b or a + b, or one token: all edges agree, and random rows, and these with
-    any one digit replaced.
+    """Every position holds one digit of a, b or a + b, or one token: all edges agree, and random
+    rows, and these with any one digit replaced.
     """
     refused = f"{task.ref} — not covered: the sum of two numbers at fixed places is"
     n = len(str(task.radix[0])) - 1 if task.radix else 0
@@ -115,7 +146,9 @@ def spots_of(task: Task) -> Spots:
     if [task.vocabulary.decode([d]) for d in range(10)] != list("0123456789"):
         raise GlassformerError(f"{refused}, with the digits as the first ten tokens")
     rng, top = np.random.default_rng(9), 10**n - 1
-    some = np.concatenate([task.sample(40, rng), [[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]]])
+    some = np.concatenate(
+        [task.sample(40, rng), [[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]]]
+    )
     rows = [task.edges(), task.sample(2_000, rng)]
     for side, c, d in itertools.product(range(2), range(n), range(10)):
         rows.append(some.copy())
@@ -123,7 +156,11 @@ def spots_of(task: Task) -> Spots:
     probes = np.concatenate(rows)
     tokens, answer = task.batch(probes)
     first = int(answer[0].argmax())
-    if not task.defined(probes).all() or not (answer == (np.arange(answer.shape[1]) >= first)).all() or first < 1:
+    if (
+        not task.defined(probes).all()
+        or not (answer == (np.arange(answer.shape[1]) >= first)).all()
+        or first < 1
+    ):
         raise GlassformerError(f"{refused}, with an answer to every pair at the end")
     numbers = {"a": probes[:, 0], "b": probes[:, 1], "s": probes.sum(1)}
     digits = {f"{k}{c}": x // 10**c % 10 for k, x in numbers.items() for c in range(n + (k == "s"))}
@@ -138,28 +175,41 @@ def spots_of(task: Task) -> Spots:
 
 
 def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[dict[int, list[str]], float]:
-    """The split of each row, and the margin that is claimed. What is not as it must be raises Open."""
+    """The split of each row, and the margin that is claimed. What is not as it must be raises
+    Open.
+    """
     if not isinstance(given, Mapping):
         raise Open("the certificate is not a table of names")
-    known = {"model": digest(model), "task": task.ref, "dtype": model.dtype, "layout": list(spots.names)}
+    known = {
+        "model": digest(model),
+        "task": task.ref,
+        "dtype": model.dtype,
+        "layout": list(spots.names),
+    }
     for name, value in known.items():
         if given.get(name) != value:
             raise Open(f"the certificate is for another {name}")
     rows, claimed = given.get("rows"), given.get("margin")  # type: Any, Any
-    if not isinstance(rows, list) or not all(isinstance(r, Mapping) and type(r.get("row")) is int for r in rows):
+    if not isinstance(rows, list) or not all(
+        isinstance(r, Mapping) and type(r.get("row")) is int for r in rows
+    ):
         raise Open("the certificate's rows are not a list of rows")
     if sorted(r["row"] for r in rows) != list(spots.rows):
         raise Open("the certificate's rows are not those of the answer")
     splits = {r["row"]: r.get("split") for r in rows}
     for row, split in splits.items():
         named = spots.named(row)
-        if not isinstance(split, list) or not all(isinstance(s, str) and s in ("digit", "pair") for s in split):
+        if not isinstance(split, list) or not all(
+            isinstance(s, str) and s in ("digit", "pair") for s in split
+        ):
             raise Open(f"row {row}'s split is not a list of digit and pair")
         if not (max(named) - min(named) < len(split) <= max(named) + 1 if named else split == []):
             raise Open(f"row {row} cannot be split by {len(split)} columns")
     cases = sum(count(spots, row, split) for row, split in splits.items())
     if type(given.get("cases")) is not int or given["cases"] != cases or cases > MOST_CASES:
-        raise Open(f"the certificate claims another number of cases than {cases:,}, or they are too many")
+        raise Open(
+            f"the certificate claims another number of cases than {cases:,}, or they are too many"
+        )
     if type(claimed) is not float or not 0 <= claimed < math.inf:
         raise Open("the certificate claims no margin")
     return splits, float(claimed)
@@ -167,7 +217,9 @@ def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[dict[int, 
 
 # ── cases, and sums over columns ───────────────────────────────────────────────────────────────
 def columns_of(spots: Spots, row: int, split: list[str]) -> range:
-    """The columns that a row's cases tell apart: up to the highest of those named, as many as the split has."""
+    """The columns that a row's cases tell apart: up to the highest of those named, as many as
+    the split has.
+    """
     top = max(spots.named(row), default=-1)
     return range(top + 1 - len(split), top + 1)
 
@@ -191,7 +243,9 @@ def carries(columns: range) -> range:
 
 
 def count(spots: Spots, row: int, split: list[str]) -> int:
-    return math.prod(map(len, cells_of(spots, row, split))) * len(carries(columns_of(spots, row, split)))
+    return math.prod(map(len, cells_of(spots, row, split))) * len(
+        carries(columns_of(spots, row, split))
+    )
 
 
 def cases_of(spots: Spots, row: int, split: list[str]) -> Iterator[Case]:
@@ -207,7 +261,9 @@ def sum_of(cell: Cell) -> int:
 
 
 class Chain:
-    """The largest sum of one term a position, over all pairs of numbers in a case. Terms are whole numbers."""
+    """The largest sum of one term a position, over all pairs of numbers in a case. Terms are
+    whole numbers.
+    """
 
     def __init__(self, spots: Spots, terms: list[dict[int, int]]) -> None:
         n, self.fixed = spots.digits, 0
@@ -223,8 +279,12 @@ class Chain:
             a, b, every = self.a[c], self.b[c], digits_of(spots, c)
             sums = range(2 * len(every) - 1)
             self.both.append([max(a[x] + b[t - x] for x in every if t - x in every) for t in sums])
-        self.below: list[dict[int, int]] = [{0: 0}]  # the best of all columns below, by the carry they give
-        self.above: list[dict[int, int]] = [{0: 0}]  # … and of those from here on, by the carry they get
+        self.below: list[dict[int, int]] = [
+            {0: 0}
+        ]  # the best of all columns below, by the carry they give
+        self.above: list[dict[int, int]] = [
+            {0: 0}
+        ]  # … and of those from here on, by the carry they get
         for c in range(n + 1):
             self.below.append({})
             for carry, t in itertools.product(self.below[c], range(len(self.both[c]))):
@@ -232,12 +292,17 @@ class Chain:
                 self.below[c + 1][out] = max(x, self.below[c + 1].get(out, x))
         for c in reversed(range(n + 1)):
             rest, sums = self.above[0], range(len(self.both[c]))
-            ways = {carry: [self.cell(c, t, carry) + rest[(t + carry) // 10] for t in sums] for carry in self.below[c]}
+            ways = {
+                carry: [self.cell(c, t, carry) + rest[(t + carry) // 10] for t in sums]
+                for carry in self.below[c]
+            }
             self.above.insert(0, {carry: max(way) for carry, way in ways.items()})
 
     def cell(self, c: int, cell: Cell, carry: int) -> int:
         """What a column adds."""
-        both = self.both[c][cell] if isinstance(cell, int) else self.a[c][cell[0]] + self.b[c][cell[1]]
+        both = (
+            self.both[c][cell] if isinstance(cell, int) else self.a[c][cell[0]] + self.b[c][cell[1]]
+        )
         return both + self.s[c][(sum_of(cell) + carry) % 10]
 
     def most(self, case: Case) -> int:
@@ -249,7 +314,9 @@ class Chain:
 
 
 class Range:
-    """The ends of a sum of balls, one a position, in a case: to more bits than a ball's radius has."""
+    """The ends of a sum of balls, one a position, in a case: to more bits than a ball's radius
+    has.
+    """
 
     def __init__(self, spots: Spots, terms: Terms) -> None:
         balls = [b for t in terms for b in t.values() if not b.is_zero()]
@@ -261,7 +328,10 @@ class Range:
             raise Open("what attention reads may be larger or smaller than any float")
         shift = GRID - top
         self.unit, signs = arb(2) ** -shift, (arb(2) ** shift, -(arb(2) ** shift))
-        whole = [[{v: int((b * s).upper().ceil().unique_fmpz()) for v, b in t.items()} for t in terms] for s in signs]
+        whole = [
+            [{v: int((b * s).upper().ceil().unique_fmpz()) for v, b in t.items()} for t in terms]
+            for s in signs
+        ]
         self.high, self.low = (Chain(spots, w) for w in whole)
 
     def ends(self, case: Case) -> tuple[Ball, Ball]:
@@ -295,14 +365,18 @@ class Here:
 
 
 class Attention:
-    """Keys and values are tables over positions and tokens; what heads write is bounded case by case."""
+    """Keys and values are tables over positions and tokens; what heads write is bounded case by
+    case.
+    """
 
     def __init__(self, net: Net, spots: Spots) -> None:
         self.net, self.spots, self.here = net, spots, cache(self._here)
         self.kv: Seen = []
         for p in range(len(spots.names) - 1):
             reads = {v: self.reads(net.embedded(v, p)) for v in spots.tokens(p)}
-            self.kv.append({v: (net.heads(x, p, "K"), net.heads(x, p, "V")) for v, x in reads.items()})
+            self.kv.append(
+                {v: (net.heads(x, p, "K"), net.heads(x, p, "V")) for v, x in reads.items()}
+            )
         self.ways = directions(net)
 
     def reads(self, x: Row) -> Row:
@@ -318,8 +392,18 @@ class Attention:
         here = self.here(row, last)
         return self.cut(here.x, *self.writes(here, case), right, claimed, CUTS)
 
-    def cut(self, x: Row, fixed: Balls, wide: list[tuple[Ball, Ball]], right: int, claimed: float, cuts: int) -> Ball:
-        """The least lead for all that attention may write. Halves of it are tried where that is not enough."""
+    def cut(
+        self,
+        x: Row,
+        fixed: Balls,
+        wide: list[tuple[Ball, Ball]],
+        right: int,
+        claimed: float,
+        cuts: int,
+    ) -> Ball:
+        """The least lead for all that attention may write. Halves of it are tried where that is
+        not enough.
+        """
         mid, by = fixed, []
         for (low, high), (way, _) in zip(wide, self.ways, strict=True):
             mid = [m + d * (low + high) / 2 for m, d in zip(mid, way, strict=True)]
@@ -331,38 +415,60 @@ class Attention:
         g = sizes.index(max(sizes))
         low, high = wide[g]
         halves = (low, (low + high) / 2), ((low + high) / 2, high)
-        tried = [self.cut(x, fixed, [*wide[:g], h, *wide[g + 1 :]], right, claimed, cuts - 1) for h in halves]
+        tried = [
+            self.cut(x, fixed, [*wide[:g], h, *wide[g + 1 :]], right, claimed, cuts - 1)
+            for h in halves
+        ]
         return largest([lead, smallest(tried)]).lower()
 
     def writes(self, here: Here, case: Case) -> tuple[Balls, list[tuple[Ball, Ball]]]:
-        """What attention adds whatever it reads: W_O's bias, and what its sums may be off by. And along each direction,
-        the ends of what heads write: the better of two bounds.
+        """What attention adds whatever it reads: W_O's bias, and what its sums may be off by. And
+        along each direction, the ends of what heads write: the better of two bounds.
         """
         net, sums = self.net, [s.ball(case) for s in here.sums]
         if not all(s > 0 for s in sums):
             raise Open("a sum of attention weights may be 0")
         wide = []
         for t, (_, parts) in zip(here.along, self.ways, strict=True):
-            flushed = total(here.flushed[h * net.c.d_head + k] * abs(a) for h, part in parts.items() for k, a in part)
-            rest, near = {h: r.ball(case) for h, r in t.rest.items()}, total(t.near.values()) + within(flushed)
+            flushed = total(
+                here.flushed[h * net.c.d_head + k] * abs(a)
+                for h, part in parts.items()
+                for k, a in part
+            )
+            rest, near = (
+                {h: r.ball(case) for h, r in t.rest.items()},
+                total(t.near.values()) + within(flushed),
+            )
             apart = near + total(x / sums[h] for h, x in rest.items())
             off = near + total(x * (1 / sums[h] - 1 / here.usual[h]) for h, x in rest.items())
             low, high = t.joint.ends(case)
             low, high = low + off, high + off
-            wide.append((largest([apart.lower(), low.lower()]), smallest([apart.upper(), high.upper()])))
+            wide.append(
+                (largest([apart.lower(), low.lower()]), smallest([apart.upper(), high.upper()]))
+            )
         sizes = [ZERO] * (net.c.n_heads * net.c.d_head)
         for at, r in here.sizes.items():
-            sizes[at] = r.ball(case).abs_upper() / sums[at // net.c.d_head].lower() + here.flushed[at]
+            sizes[at] = (
+                r.ball(case).abs_upper() / sums[at // net.c.d_head].lower() + here.flushed[at]
+            )
             net.f.fit(sizes[at], "a head's output")
-        W_O, b = net.matrix("blocks.0.attn.W_O"), net.vector("blocks.0.attn.b_O") or [ZERO] * net.c.d_model
-        fixed = [x + within(net.f.sum_error(terms, sizes, x, "W_O")) for terms, x in zip(W_O, b, strict=True)]
+        W_O, b = (
+            net.matrix("blocks.0.attn.W_O"),
+            net.vector("blocks.0.attn.b_O") or [ZERO] * net.c.d_model,
+        )
+        fixed = [
+            x + within(net.f.sum_error(terms, sizes, x, "W_O"))
+            for terms, x in zip(W_O, b, strict=True)
+        ]
         return fixed, wide
 
     def _here(self, row: int, last: int) -> Here:
         net, spots, d, f = self.net, self.spots, self.net.c.d_head, self.net.f
         x = net.embedded(last, row)
         seen: Seen = [*self.kv[:row], dict.fromkeys(spots.tokens(row), self.kv[row][last])]
-        weights = [self.weights(q, h, seen) for h, q in enumerate(net.heads(self.reads(x), row, "Q"))]
+        weights = [
+            self.weights(q, h, seen) for h, q in enumerate(net.heads(self.reads(x), row, "Q"))
+        ]
         usual, room = [total(map(mean, w)).mid() for w in weights], self.room(len(seen))
         sums = [Range(spots, [{v: e * room[0] for v, e in s.items()} for s in w]) for w in weights]
         along = [self.along(seen, weights, usual, parts) for _, parts in self.ways]
@@ -370,24 +476,35 @@ class Attention:
         for h, k in {divmod(t.at, d) for column in net.matrix("blocks.0.attn.W_O") for t in column}:
             values: Terms = [{v: abs(kv[1][h][k]) for v, kv in s.items()} for s in seen]
             read = zip(weights[h], values, strict=True)
-            sizes[h * d + k] = Range(spots, [{v: w[v] * y * room[1] for v, y in s.items()} for w, s in read])
-            # Exponentials are divided by their sum, at least 1: what underflows before or after is off by so much.
+            sizes[h * d + k] = Range(
+                spots, [{v: w[v] * y * room[1] for v, y in s.items()} for w, s in read]
+            )
+            # Exponentials are divided by their sum, at least 1: what underflows before or after is
+            # off by so much.
             most = largest([y.upper() for s in values for y in s.values()])
             flushed[h * d + k] = 256 * len(seen) * f.tiny * (most + 2)
         return Here(x, sums, usual, along, sizes, flushed)
 
     def room(self, n: int) -> tuple[Ball, Ball]:
-        """For what rounding does to n terms of a sum: n − 1 additions; and to those of a product with a quotient."""
+        """For what rounding does to n terms of a sum: n − 1 additions; and to those of a
+        product with a quotient.
+        """
         return 1 + UNIT * self.net.f.off(n), 1 + UNIT * self.net.f.off(n + 1)
 
     def along(self, seen: Seen, weights: list[Terms], usual: Balls, parts: Parts) -> Along:
-        """What heads write in one direction. weight·value and the sum of weights share the weights' errors."""
+        """What heads write in one direction. weight·value and the sum of weights share the
+        weights' errors.
+        """
         near, rest, joint = {}, {}, [dict.fromkeys(s, ZERO) for s in seen]
         summed, mixed = self.room(len(seen))
         for h, factors in parts.items():
-            values = [{v: [(a, kv[1][h][k]) for k, a in factors] for v, kv in s.items()} for s in seen]
+            values = [
+                {v: [(a, kv[1][h][k]) for k, a in factors] for v, kv in s.items()} for s in seen
+            ]
             read = zip(weights[h], values, strict=True)
-            terms: Terms = [{v: w[v] * total(a * y for a, y in x) for v, x in s.items()} for w, s in read]
+            terms: Terms = [
+                {v: w[v] * total(a * y for a, y in x) for v, x in s.items()} for w, s in read
+            ]
             near[h] = (total(map(mean, terms)) / usual[h]).mid()
             for w, s, term, both in zip(weights[h], values, terms, joint, strict=True):
                 for v, x in s.items():
@@ -397,10 +514,14 @@ class Attention:
         return Along(near, rest, Range(self.spots, joint))
 
     def weights(self, q: Balls, h: int, seen: Seen) -> Terms:
-        """exp(score − the largest of all), before it is divided by the sum: up to a factor that all positions share."""
+        """exp(score − the largest of all), before it is divided by the sum: up to a factor that
+        all positions share.
+        """
         net, f, c, row = self.net, self.net.f, self.net.c, len(seen) - 1
         slope = arb(c.slope * 2.0 ** (-8 * (h + 1) / c.n_heads)) if c.positions == "alibi" else ZERO
-        for k, _ in (kv for s in self.kv for kv in s.values()):  # those that are masked must be finite too
+        for k, _ in (
+            kv for s in self.kv for kv in s.values()
+        ):  # those that are masked must be finite too
             size = total(abs(x) * abs(y) for x, y in zip(q, k[h], strict=True))
             f.fit(size, "a score")
             f.fit(2 * (size * net.scale + slope * len(self.kv)), "a score")
@@ -409,13 +530,19 @@ class Attention:
             bias = -slope * (row - p)
             bias += within(bias * (f.off(2) + 2.0**-48))
             plain = {v: f.dot(q, kv[0][h]) for v, kv in s.items()}
-            scaled = plain if net.scale == 1 else {v: f.rounded(x * net.scale) for v, x in plain.items()}
-            scores.append(scaled if bias.is_zero() else {v: f.rounded(x + bias) for v, x in scaled.items()})
+            scaled = (
+                plain if net.scale == 1 else {v: f.rounded(x * net.scale) for v, x in plain.items()}
+            )
+            scores.append(
+                scaled if bias.is_zero() else {v: f.rounded(x + bias) for v, x in scaled.items()}
+            )
         high = largest([x.upper() for s in scores for x in s.values()])
         low = largest([smallest([x.lower() for x in s.values()]) for s in scores])
         out: Terms = []
         for s in scores:  # the largest score of a pair of numbers is between low and high
-            apart = {v: largest([(x - high).abs_upper(), (x - low).abs_upper()]) for v, x in s.items()}
+            apart = {
+                v: largest([(x - high).abs_upper(), (x - low).abs_upper()]) for v, x in s.items()
+            }
             exp = {v: (x - high + within(f.error(apart[v]))).exp() for v, x in s.items()}
             out.append({v: e * (1 + UNIT * f.off(8)) for v, e in exp.items()})  # 4 ulp are 8 halves
         return out
@@ -428,17 +555,22 @@ def mean(term: dict[int, Ball]) -> Ball:
 def directions(net: Net) -> list[tuple[Balls, Parts]]:
     """The directions in which heads write, and which parts of them do.
 
-    Rows of W_O that are multiples of one another are one direction. Where that leaves more than the stream has numbers,
-    each of these is one.
+    Rows of W_O that are multiples of one another are one direction. Where that leaves more than the
+    stream has numbers, each of these is one.
     """
     W, n = net.weights["blocks.0.attn.W_O"].reshape(-1, net.c.d_model).tolist(), net.c.d_model
     lines: dict[tuple[Fraction, ...], list[tuple[int, float]]] = {}
     for at, line in enumerate(W):
         if pivot := max(line, key=abs):
-            lines.setdefault(tuple(Fraction(x) / Fraction(pivot) for x in line), []).append((at, pivot))
+            lines.setdefault(tuple(Fraction(x) / Fraction(pivot) for x in line), []).append(
+                (at, pivot)
+            )
     if len(lines) > n:
         units = [tuple(Fraction(int(i == j)) for j in range(n)) for i in range(n)]
-        lines = {unit: [(at, line[i]) for at, line in enumerate(W) if line[i]] for i, unit in enumerate(units)}
+        lines = {
+            unit: [(at, line[i]) for at, line in enumerate(W) if line[i]]
+            for i, unit in enumerate(units)
+        }
     out = []
     for way, parts in lines.items():
         heads: Parts = {}

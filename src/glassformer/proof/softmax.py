@@ -1,13 +1,13 @@
 """The bound on a softmax: from queries, keys and values to what the heads of one layer write.
 
-A head's output is a ratio, Σ weight·value over Σ weight. Here are the balls that hold each weight and each term
-(Lemmas 17 to 22), two bounds on the ratio once its sums are bounded over all pairs of numbers (Lemmas 23 and 24), and
-what else the product with W_O may hold (Lemmas 25 to 27). The sums are bounded in columns.py, and all is put together
-in bounds.py.
+A head's output is a ratio, Σ weight·value over Σ weight. Here are the balls that hold each weight
+and each term (Lemmas 17 to 22), two bounds on the ratio once its sums are bounded over all pairs of
+numbers (Lemmas 23 and 24), and what else the product with W_O may hold (Lemmas 25 to 27). The sums
+are bounded in columns.py, and all is put together in bounds.py.
 
-Shapes: H heads, S positions up to the one that asks, V tokens, K numbers of a head, R directions, D the stream. Which
-tokens can stand where is `possible` [S,V]. All weights of a head may have one unknown factor, since a ratio does not
-change by it.
+Shapes: H heads, S positions up to the one that asks, V tokens, K numbers of a head, R directions, D
+the stream. Which tokens can stand where is `possible` [S,V]. All weights of a head may have one
+unknown factor, since a ratio does not change by it.
 """
 
 from typing import Any, NamedTuple
@@ -28,71 +28,88 @@ class Ends(NamedTuple):
 
 # ── weights ────────────────────────────────────────────────────────────────────────────────────
 def weights_of(t: Tables, row: int, token: int, possible: Reals) -> Ball:
-    """The weights of all keys before softmax divides them by their sum, [H,S,V]; the token asks from row.
+    """The weights of all keys before softmax divides them by their sum, [H,S,V]; the token asks
+    from row.
 
     `possible` is [T,V] here: keys after the row count where it is asked whether scores are finite.
     """
     c, a, S = t.config, t.arithmetic, row + 1
     factor = a.constant(c.scale or c.d_head**-0.5)
-    bias = np.zeros((len(possible), c.n_heads), Real)                          # T H
+    bias = np.zeros((len(possible), c.n_heads), Real)  # T H
     if c.positions == "alibi":
         bias = POSITIONS["alibi"].bias(c, row - np.arange(len(possible))[None])[:, 0].T.astype(Real)  # type: ignore[misc]
     q, k = Ball(*(x[token, row] for x in t.q)), Ball(*(x[:, :S] for x in t.k))  # H K, V S H K
-    keys = np.where(possible.T[..., None, None], t.k.size, 0).max((0, 1))      # H K
-    score = scores(a, q, k, factor, possible[:S])                              # V S H
-    score = Ball(score.mid, score.rad + scores_overflow(a, q.size, keys, factor, np.abs(bias).max(0)))
+    keys = np.where(possible.T[..., None, None], t.k.size, 0).max((0, 1))  # H K
+    score = scores(a, q, k, factor, possible[:S])  # V S H
+    score = Ball(
+        score.mid, score.rad + scores_overflow(a, q.size, keys, factor, np.abs(bias).max(0))
+    )
     if c.positions == "alibi":
         score = biased(a, score, bias[:S], (q.size * k.size).sum(-1) * factor)
     return exponentials(a, Ball(*(x.transpose(2, 1, 0) for x in score)), possible[:S])
 
 
 def scores(a: Arithmetic, q: Ball, k: Ball, factor: Reals, possible: Reals) -> Ball:
-    """Lemma 17: for any one key k₀, (q·k)·factor as computed is, up to one number that all keys of a head share, off by
-    factor·(Σ |q|·k_rad + q_rad·(|k − k₀| + k_rad)), and by factor·((gamma(n) + u)·Σ|q|·|k| + 2u·|q·k − q·k₀|).
+    """Lemma 17: for any one key k₀, (q·k)·factor as computed is, up to one number that all keys of
+    a head share, off by factor·(Σ |q|·k_rad + q_rad·(|k − k₀| + k_rad)), and by factor·((gamma(n) +
+    u)·Σ|q|·|k| + 2u·|q·k − q·k₀|).
 
-    (q + δ)(k + κ) = qk + δk₀ + qκ + δ(k − k₀ + κ), and δk₀ is the same for all keys. So is θ·qk₀, where 1 + θ is what
-    the factor may be off by: softmax does not see it. k₀ is the key with the largest score: what is near it counts
-    most. Adding zeros does not round, nor does a factor that is a power of two. What underflows: products, sums, the
-    product with the factor, and one more operation on the score (Lemmas 19 and 20).
+    (q + δ)(k + κ) = qk + δk₀ + qκ + δ(k − k₀ + κ), and δk₀ is the same for all keys. So is θ·qk₀,
+    where 1 + θ is what the factor may be off by: softmax does not see it. k₀ is the key with the
+    largest score: what is near it counts most. Adding zeros does not round, nor does a factor that
+    is a power of two. What underflows: products, sums, the product with the factor, and one more
+    operation on the score (Lemmas 19 and 20).
     """
     d_head = q.mid.shape[-1]
-    parts = q.size * k.size                                                    # V S H K
-    size, score = parts.sum(-1), (q.mid * k.mid).sum(-1)                       # V S H
-    n = (parts > 0).any((0, 1)).sum(-1)                                        # H
+    parts = q.size * k.size  # V S H K
+    size, score = parts.sum(-1), (q.mid * k.mid).sum(-1)  # V S H
+    n = (parts > 0).any((0, 1)).sum(-1)  # H
     slip = 0 if np.frexp(factor)[0] == 0.5 else 1
     heads = np.arange(len(q.mid))
     first = np.where(possible.T[..., None], score, -np.inf).reshape(-1, len(heads)).argmax(0)
-    k0, score0 = k.mid.reshape(-1, *q.mid.shape)[first, heads], score.reshape(-1, len(heads))[first, heads]
+    k0, score0 = (
+        k.mid.reshape(-1, *q.mid.shape)[first, heads],
+        score.reshape(-1, len(heads))[first, heads],
+    )
     off = (np.abs(q.mid) * k.rad + q.rad * (np.abs(k.mid - k0) + k.rad)).sum(-1)
-    off = off + (a.gamma(n) + SLACK * d_head + slip * a.u) * size + slip * 2 * a.u * np.abs(score - score0)
+    off = (
+        off
+        + (a.gamma(n) + SLACK * d_head + slip * a.u) * size
+        + slip * 2 * a.u * np.abs(score - score0)
+    )
     return Ball(score * factor, off * factor * (1 + 8 * a.u) + 2 * (1 + d_head * factor) * a.tiny)
 
 
 def scores_overflow(a: Arithmetic, query: Reals, keys: Reals, factor: Reals, bias: Reals) -> Reals:
-    """Lemma 18: no score of a head overflows if Σ|q|·max|k|·(1 + factor) + max|bias| < most, [H]: see Lemma 2.
+    """Lemma 18: no score of a head overflows if Σ|q|·max|k|·(1 + factor) + max|bias| < most, [H]:
+    see Lemma 2.
 
-    Keys behind the mask count too: the mask adds minus infinity to their scores, and with an infinite one that is not
-    a number.
+    Keys behind the mask count too: the mask adds minus infinity to their scores, and with an
+    infinite one that is not a number.
     """
     return a.overflow((query * keys).sum(-1) * (1 + factor) + bias)
 
 
 def biased(a: Arithmetic, score: Ball, bias: Reals, size: Reals) -> Ball:
-    """Lemma 19: score + bias, for |score| ≤ size, is off by (TABLE + 4u)·|bias| and by u·(size + |bias|) more.
+    """Lemma 19: score + bias, for |score| ≤ size, is off by (TABLE + 4u)·|bias| and by u·(size +
+    |bias|) more.
 
-    A bias of ALiBi is a slope, made in float64, times a distance, rounded to the model's type; then one addition.
+    A bias of ALiBi is a slope, made in float64, times a distance, rounded to the model's type; then
+    one addition.
     """
     slips = (TABLE + 4 * a.u) * np.abs(bias) + (a.u + SLACK) * (size + np.abs(bias))
     return Ball(score.mid + bias, score.rad + slips)
 
 
 def exponentials(a: Arithmetic, score: Ball, possible: Reals) -> Ball:
-    """Lemma 20: with a number `top` that no score exceeds, the weight that the model computes is exp(score − top) times
-    a factor that all keys of a head share, within exp_spread(off + 2u·|top − (score − off)|) of itself.
+    """Lemma 20: with a number `top` that no score exceeds, the weight that the model computes is
+    exp(score − top) times a factor that all keys of a head share, within exp_spread(off + 2u·|top −
+    (score − off)|) of itself.
 
-    The model subtracts its largest score m ≤ top: the shared factor is exp(top − m), and the difference, at most
-    top − (score − off), rounds once. Where exp underflows, a weight is off by `tiny` more, relative to the largest,
-    which is 1: Lemma 27 adds that. Of our own exponent SLACK of |score − top| may be wrong, and UNDER may be lost.
+    The model subtracts its largest score m ≤ top: the shared factor is exp(top − m), and the
+    difference, at most top − (score − off), rounds once. Where exp underflows, a weight is off by
+    `tiny` more, relative to the largest, which is 1: Lemma 27 adds that. Of our own exponent SLACK
+    of |score − top| may be wrong, and UNDER may be lost.
     """
     top = np.where(possible, score.mid + score.rad, -np.inf).max((1, 2), keepdims=True)
     fall = np.abs(top - (score.mid - score.rad))
@@ -103,25 +120,28 @@ def exponentials(a: Arithmetic, score: Ball, possible: Reals) -> Ball:
 
 
 def exp_spread(a: Arithmetic, off: Reals) -> Reals:
-    """Lemma 21: if x is off by `off` and exp by 4 units in the last place, at most 8u of it, then exp(x) is off by
-    e^off·(1 + 8u) − 1 of itself: expm1(off), 8u, and the product of both.
+    """Lemma 21: if x is off by `off` and exp by 4 units in the last place, at most 8u of it, then
+    exp(x) is off by e^off·(1 + 8u) − 1 of itself: expm1(off), 8u, and the product of both.
     """
     return np.expm1(off) * (1 + 8 * a.u + SLACK) + 8 * a.u + SLACK
 
 
 # ── ratios ─────────────────────────────────────────────────────────────────────────────────────
 def roundings(a: Arithmetic, S: int) -> Any:
-    """What rounds between the weights and a head's output: a sum of S weights, a quotient, a sum of S products. That
-    is 2·S roundings of each term (Lemma 1), and 6 to spare: what underflows from a sum of at least 1 is less than u.
+    """What rounds between the weights and a head's output: a sum of S weights, a quotient, a sum of
+    S products. That is 2·S roundings of each term (Lemma 1), and 6 to spare: what underflows from a
+    sum of at least 1 is less than u.
     """
     return a.gamma(2 * S + 6) + SLACK * S
 
 
 def term_error(a: Arithmetic, weight: Ball, v: Ball) -> Reals:
     """Lemma 22: with weights w ± off and values v ± v_off, a term of Σ weight·value is off by
-    w·v_off + off·(|v| + v_off) + g·(w + off)·(|v| + v_off), g = `roundings`, if the sum below it is taken as exact.
+    w·v_off + off·(|v| + v_off) + g·(w + off)·(|v| + v_off), g = `roundings`, if the sum below it is
+    taken as exact.
 
-    ŵ·v̂ − w·v = w·(v̂ − v) + (ŵ − w)·v̂, and all rounding is put on the terms above. [H,S,V] and [H,S,V,K].
+    ŵ·v̂ − w·v = w·(v̂ − v) + (ŵ − w)·v̂, and all rounding is put on the terms above. [H,S,V] and
+    [H,S,V,K].
     """
     w, off = weight.mid[..., None], weight.rad[..., None]
     error: Reals = w * v.rad + (off + roundings(a, w.shape[1]) * (w + off)) * v.size + UNDER
@@ -129,28 +149,31 @@ def term_error(a: Arithmetic, weight: Ball, v: Ball) -> Reals:
 
 
 def ratio_by_heads(top: Ends, bottom: Ends) -> Ends:
-    """Lemma 23: if N ≥ n and 0 < z ≤ Z ≤ z', then N/Z ≥ n/z' where n > 0, and n/z where not. Σ over heads of that.
+    """Lemma 23: if N ≥ n and 0 < z ≤ Z ≤ z', then N/Z ≥ n/z' where n > 0, and n/z where not. Σ over
+    heads of that.
 
-    The largest likewise. Tops are [R,H,cases], bottoms [H,cases]; these are made wider for our own rounding of a
-    quotient and of a sum over heads, which is then a part of each head's own size.
+    The largest likewise. Tops are [R,H,cases], bottoms [H,cases]; these are made wider for our own
+    rounding of a quotient and of a sum over heads, which is then a part of each head's own size.
     """
     ours = SLACK * len(bottom.low)
     bottom = Ends(bottom.low * (1 - ours), bottom.high * (1 + ours))
     low = np.where(top.low > 0, top.low / bottom.high, top.low / bottom.low)
     high = np.where(top.high > 0, top.high / bottom.low, top.high / bottom.high)
-    return Ends(low.sum(1), high.sum(1))                                       # R cases
+    return Ends(low.sum(1), high.sum(1))  # R cases
 
 
 def ratio_of_all_heads(joint: Ends, top: Ends, bottom: Ends, middle: Reals) -> Ends:
-    """Lemma 24: Σ N/Z over heads is within Σ max|N|/m · max|m/Z − 1| of Σ N/m, for any numbers m > 0, one a head.
+    """Lemma 24: Σ N/Z over heads is within Σ max|N|/m · max|m/Z − 1| of Σ N/m, for any numbers m >
+    0, one a head.
 
-    N/Z = N/m + N/m·(m/Z − 1), and m/Z − 1 is largest at an end of Z. Σ N/m is one sum over positions for all heads
-    together: `joint` has its ends. What one head has of another's opposite cancels there.
+    N/Z = N/m + N/m·(m/Z − 1), and m/Z − 1 is largest at an end of Z. Σ N/m is one sum over
+    positions for all heads together: `joint` has its ends. What one head has of another's opposite
+    cancels there.
     """
     m = middle[:, None]
     tilt = np.maximum(np.abs(m / bottom.low - 1), np.abs(m / bottom.high - 1))  # H cases
     tilt = tilt + SLACK * len(m)
-    lost = (np.maximum(np.abs(top.low), np.abs(top.high)) / m * tilt).sum(1)   # R cases
+    lost = (np.maximum(np.abs(top.low), np.abs(top.high)) / m * tilt).sum(1)  # R cases
     return Ends(joint.low - lost, joint.high + lost)
 
 
@@ -166,42 +189,61 @@ def mean_at_most(a: Arithmetic, x: Reals, weight: Ball, least: Reals, possible: 
 
 # ── and the product with W_O ───────────────────────────────────────────────────────────────────
 def beside(
-    a: Arithmetic, weight: Ball, v: Ball, bottom: Ends, W_O: Reals, onto: Reals, F: Reals, possible: Reals
+    a: Arithmetic,
+    weight: Ball,
+    v: Ball,
+    bottom: Ends,
+    W_O: Reals,
+    onto: Reals,
+    F: Reals,
+    possible: Reals,
 ) -> Reals:
-    """Lemma 26: what heads write that is not along the directions F [D,R]. With M = W_O − onto·Fᵀ [H,K,D] it is
-    Σ weight·(v·M) / Σ weight, at most mean(|v·M|) + mean(term error/weight)·|M|, each times max Σw/Σŵ. [D]
+    """Lemma 26: what heads write that is not along the directions F [D,R]. With M = W_O − onto·Fᵀ
+    [H,K,D] it is Σ weight·(v·M) / Σ weight, at most mean(|v·M|) + mean(term error/weight)·|M|, each
+    times max Σw/Σŵ. [D]
 
-    z·W_O = (z·onto)·Fᵀ + z·M for any F and onto; of z the numerator is known as Σ w·v ± term error (Lemma 22), and w is
-    the weight in the table, not the one that Σŵ is made of. M itself is known up to our own rounding.
+    z·W_O = (z·onto)·Fᵀ + z·M for any F and onto; of z the numerator is known as Σ w·v ± term error
+    (Lemma 22), and w is the weight in the table, not the one that Σŵ is made of. M itself is known
+    up to our own rounding.
     """
     M = W_O - onto @ F.T
     ours = own_rounding(W_O, onto, F)
     w, least = weight.mid[..., None], bottom.low.min(1)
-    share = np.fmax.reduce(bottom.high / bottom.low, 1)[:, None]               # H 1
+    share = np.fmax.reduce(bottom.high / bottom.low, 1)[:, None]  # H 1
     seen = mean_at_most(a, np.abs(np.einsum("hsvk,hkd->hsvd", v.mid, M)), weight, least, possible)
     per_weight = np.where(w > 0, term_error(a, weight, v) / np.where(w > 0, w, 1), np.inf)
-    unsure = mean_at_most(a, per_weight, weight, least, possible)              # H K
+    unsure = mean_at_most(a, per_weight, weight, least, possible)  # H K
     z = mean_at_most(a, v.size, weight, least, possible)
-    out: Reals = (seen * share).sum(0) + through(unsure * share, np.abs(M) + ours) + through(z, ours)
+    out: Reals = (
+        (seen * share).sum(0) + through(unsure * share, np.abs(M) + ours) + through(z, ours)
+    )
     return out
 
 
 def own_rounding(W_O: Reals, onto: Reals, F: Reals) -> Reals:
     """What our own rounding may hide of W_O − onto·Fᵀ."""
-    hidden: Reals = SLACK * (W_O[..., 0].size + F.shape[1]) * (np.abs(W_O) + np.abs(onto) @ np.abs(F.T))
+    hidden: Reals = (
+        SLACK * (W_O[..., 0].size + F.shape[1]) * (np.abs(W_O) + np.abs(onto) @ np.abs(F.T))
+    )
     return hidden
 
 
 def output_error(a: Arithmetic, z: Reals, S: int, most: Reals, W_O: Reals) -> Reals:
-    """Lemma 27: z·W_O, n terms with |z| [H,K] at most so large, is off by gamma(n + 1)·|z|·|W_O| + 2n·tiny, and by
-    4·S·tiny·(1 + max|v|)·|W_O| for what underflows in z. It is finite if |z|·|W_O| < most. [D]
+    """Lemma 27: z·W_O, n terms with |z| [H,K] at most so large, is off by gamma(n + 1)·|z|·|W_O| +
+    2n·tiny, and by 4·S·tiny·(1 + max|v|)·|W_O| for what underflows in z. It is finite if |z|·|W_O|
+    < most. [D]
 
-    In z: exp, relative to Σ ≥ 1, and the quotient are off by tiny times a value, the product and the sum by tiny, at
-    each of S positions.
+    In z: exp, relative to Σ ≥ 1, and the quotient are off by tiny times a value, the product and
+    the sum by tiny, at each of S positions.
     """
     n, W = z.size, np.abs(W_O)
     flushed = 4 * S * a.tiny * (1 + most)
-    error: Reals = a.gamma(n + 1) * through(z, W) + 2 * n * a.tiny + through(flushed, W) + a.overflow(through(z, W))
+    error: Reals = (
+        a.gamma(n + 1) * through(z, W)
+        + 2 * n * a.tiny
+        + through(flushed, W)
+        + a.overflow(through(z, W))
+    )
     return error
 
 

@@ -1,4 +1,6 @@
-"""Figures of runs and models. Needs Matplotlib, which is imported when a figure is drawn and not before."""
+"""Figures of runs and models. Needs Matplotlib, which is imported when a figure is drawn and
+not before.
+"""
 
 from .curves import training_curves as training_curves
 from .style import figure as figure

@@ -1,8 +1,9 @@
-"""Figures of attention: heatmaps, the map that a task expects, one head in four steps, bars over heads, alignment.
+"""Figures of attention: heatmaps, the map that a task expects, one head in four steps, bars over
+heads, alignment.
 
-A row is who asks, a column who is asked. The dashed line is the boundary between what was given and what the model
-writes; rows that ask for a token of the answer say which: `= → 9`. Words are the tokens that were read and, if one
-likes, the one that comes last and was not.
+A row is who asks, a column who is asked. The dashed line is the boundary between what was given and
+what the model writes; rows that ask for a token of the answer say which: `= → 9`. Words are the
+tokens that were read and, if one likes, the one that comes last and was not.
 """
 
 import textwrap
@@ -15,22 +16,44 @@ from ..errors import GlassformerError
 from ..lens.attention import Alignment, Expected, Steps
 from ..parts import head
 from .pieces import colour_bar, in_percent, rules
-from .style import AMBER, BLUE, COLOURS, GREEN, INK, LINES, ORANGE, PURPLE, SHARES, SIGNED, SKY, Axes, Figure, drawn
+from .style import (
+    AMBER,
+    BLUE,
+    COLOURS,
+    GREEN,
+    INK,
+    LINES,
+    ORANGE,
+    PURPLE,
+    SHARES,
+    SIGNED,
+    SKY,
+    Axes,
+    Figure,
+    drawn,
+)
 
 CELL = 0.21  # inches of a token's row
-KEY: dict[str, Any] = {"fraction": 0.04, "pad": 0.02, "aspect": 30, "shrink": 0.7}  # of a bar of colours
+KEY: dict[str, Any] = {
+    "fraction": 0.04,
+    "pad": 0.02,
+    "aspect": 30,
+    "shrink": 0.7,
+}  # of a bar of colours
 ROLES = {"a": BLUE, "b": SKY, "carry": AMBER, "source": BLUE}
 OTHERS = (GREEN, PURPLE)  # roles that a new task may name
 
 
 def heatmaps(
-    patterns: Any, words: Sequence[str], boundary: int | None = None, names: Mapping[str, str] | None = None,
+    patterns: Any, words: Sequence[str], boundary: int | None = None, names: Mapping[str,
+    str] | None = None,
     title: str = "",
 ) -> Figure:  # fmt: skip
-    """Patterns [L,H,T,S] of one input, or means: layers from top to bottom, heads from left to right.
+    """Patterns [L,H,T,S] of one input, or means: layers from top to bottom, heads from left to
+    right.
 
-    Layers of one head are side by side. `boundary`: the position of the first token of the answer. `names`: of heads,
-    as "layer.head" -> name.
+    Layers of one head are side by side. `boundary`: the position of the first token of the answer.
+    `names`: of heads, as "layer.head" -> name.
     """
     L, H, T, _ = _check(patterns)
     rows, columns = (L, H) if H > 1 else (1, L)
@@ -40,16 +63,21 @@ def heatmaps(
             given = (names or {}).get(f"{i}.{h}")
             name = f"{i}.{h} {given}" if given else head(i, h)
             letters = int(14 * _side(T))  # that fit
-            ax.set_title(textwrap.fill(name, letters, max_lines=2, placeholder="…"), fontsize=8 if given else 10)
+            ax.set_title(
+                textwrap.fill(name, letters, max_lines=2, placeholder="…"),
+                fontsize=8 if given else 10,
+            )
         colour_bar(fig, image, list(axes), label="attention", **KEY)
     return fig
 
 
 def expected_beside(
-    patterns: Any, right: Expected, words: Sequence[str], boundary: int | None = None, late: Expected | None = None,
+    patterns: Any, right: Expected, words: Sequence[str], boundary: int | None = None,
+    late: Expected | None = None,
     title: str = "",
 ) -> Figure:  # fmt: skip
-    """What the task expects, by role, then the patterns [L,H,T,S] with the cells of a, b or the source framed.
+    """What the task expects, by role, then the patterns [L,H,T,S] with the cells of a, b or the
+    source framed.
 
     `late`: another map to be drawn beside the right one, that of the book.
     """
@@ -76,19 +104,27 @@ def four_steps(s: Steps, boundary: int | None = None, title: str = "") -> Figure
     """One head on one input: project, score, mask and softmax, combine."""
     title = title or head(s.layer, s.head)
     with drawn(2, 3, size=_size(2, 3, len(s.tokens)), title=title) as (fig, axes):
-        for ax, (name, x) in zip(axes, (("queries", s.q), ("keys", s.k), ("values", s.v)), strict=False):
+        for ax, (name, x) in zip(
+            axes, (("queries", s.q), ("keys", s.k), ("values", s.v)), strict=False
+        ):
             _signed(fig, ax, x, s.tokens, f"1 project: {name}")
         _signed(fig, axes[3], s.scores, s.tokens, "2 score: q·k, scaled", keys=True)
-        colour_bar(fig, _heatmap(axes[4], s.pattern, s.tokens, boundary, small=True), axes[4], **KEY)
+        colour_bar(
+            fig, _heatmap(axes[4], s.pattern, s.tokens, boundary, small=True), axes[4], **KEY
+        )
         axes[4].set_title("3 mask, softmax")
         _signed(fig, axes[5], s.z, s.tokens, "4 combine: values, mixed")
     return fig
 
 
 def bars_from(summaries: Mapping[str, Any], places: Sequence[str], title: str = "") -> Figure:
-    """Attention from one position, by head: input -> [L,H,S]. Layers from top to bottom, heads from left to right."""
+    """Attention from one position, by head: input -> [L,H,S]. Layers from top to bottom, heads
+    from left to right.
+    """
     if not summaries or not len(first := next(iter(summaries.values()))):
-        raise GlassformerError("bars of attention — nothing to draw: expected a model with layers, and an input")
+        raise GlassformerError(
+            "bars of attention — nothing to draw: expected a model with layers, and an input"
+        )
     L, H, S = first.shape
     width, size = 0.8 / len(summaries), (max(1.2 + 1.7 * H, 4.0), 1.0 + 1.3 * L)
     with drawn(L, H, size=size, title=title, sharex=True, sharey=True) as (fig, axes):
@@ -103,19 +139,29 @@ def bars_from(summaries: Mapping[str, Any], places: Sequence[str], title: str = 
 
 
 def alignment_bars(
-    alignments: Sequence[Alignment], names: Sequence[str] = (), places: Sequence[str] = (), title: str = ""
+    alignments: Sequence[Alignment],
+    names: Sequence[str] = (),
+    places: Sequence[str] = (),
+    title: str = "",
 ) -> Figure:
-    """Share of attention on each role, by answer position: a column for each model, a row for each layer and head.
+    """Share of attention on each role, by answer position: a column for each model, a row for each
+    layer and head.
 
-    A tick is what looking at everything alike would put on all roles. `places`: names of the answer positions.
+    A tick is what looking at everything alike would put on all roles. `places`: names of the answer
+    positions.
     """
     if not alignments:
         raise GlassformerError("bars of alignment — nothing to draw: expected at least one model")
     L, H, n = alignments[0].entropy.shape
     if any(a.entropy.shape != (L, H, n) for a in alignments):
-        raise GlassformerError("bars of alignment — expected models of as many layers, heads and answer positions")
+        raise GlassformerError(
+            "bars of alignment — expected models of as many layers, heads and answer positions"
+        )
     size = max(1.6 + 1.7 * len(alignments), 4.5), 1.1 + 1.4 * L * H
-    with drawn(L * H, len(alignments), size=size, title=title, sharex=True, sharey=True) as (fig, axes):
+    with drawn(L * H, len(alignments), size=size, title=title, sharex=True, sharey=True) as (
+        fig,
+        axes,
+    ):
         for at, ax in enumerate(axes):
             row, column = divmod(at, len(alignments))
             a, (i, h) = alignments[column], divmod(row, H)
@@ -125,7 +171,14 @@ def alignment_bars(
                 ax.bar(range(n), share, 0.72, base, color=colour, label=name)
                 base += share
             chance = a.chance["expected"]
-            ax.hlines(chance, np.arange(n) - 0.36, np.arange(n) + 0.36, color=INK, linewidth=1.2, label="even look")
+            ax.hlines(
+                chance,
+                np.arange(n) - 0.36,
+                np.arange(n) + 0.36,
+                color=INK,
+                linewidth=1.2,
+                label="even look",
+            )
             _share_bars(ax, places or [str(p) for p in a.positions])
             if not row:
                 ax.set_title(names[column] if column < len(names) else "")
@@ -138,7 +191,8 @@ def alignment_bars(
 
 
 def grid(models: Sequence[tuple[str, Any, Sequence[str], int | None]], title: str = "") -> Figure:
-    """Models one under the other, layers side by side: (name, patterns [L,H,T,S], words, boundary) of each.
+    """Models one under the other, layers side by side: (name, patterns [L,H,T,S], words, boundary)
+    of each.
 
     Several heads of a layer are drawn as their mean.
     """
@@ -146,7 +200,10 @@ def grid(models: Sequence[tuple[str, Any, Sequence[str], int | None]], title: st
         raise GlassformerError("grid of attention — nothing to draw: expected at least one model")
     shapes = [_check(p) for _, p, _, _ in models]
     columns, T = max(s[0] for s in shapes), max(s[2] for s in shapes)
-    with drawn(len(models), columns, size=_size(len(models), columns, T), title=title) as (fig, axes):
+    with drawn(len(models), columns, size=_size(len(models), columns, T), title=title) as (
+        fig,
+        axes,
+    ):
         for row, (name, patterns, words, boundary) in enumerate(models):
             for i, ax in enumerate(axes[row * columns : (row + 1) * columns]):
                 ax.set_visible(i < len(patterns))
@@ -158,16 +215,22 @@ def grid(models: Sequence[tuple[str, Any, Sequence[str], int | None]], title: st
 
 
 # ── parts ──────────────────────────────────────────────────────────────────────────────────────
-def _heatmap(ax: Axes, pattern: Any, words: Sequence[str], boundary: int | None, small: bool) -> Any:
+def _heatmap(
+    ax: Axes, pattern: Any, words: Sequence[str], boundary: int | None, small: bool
+) -> Any:
     _tokens(ax, words, pattern.shape, boundary, small)
     return ax.imshow(pattern, cmap=SHARES, vmin=0, vmax=1, aspect="auto")
 
 
-def _tokens(ax: Axes, words: Sequence[str], shape: tuple[int, ...], boundary: int | None, small: bool) -> None:
+def _tokens(
+    ax: Axes, words: Sequence[str], shape: tuple[int, ...], boundary: int | None, small: bool
+) -> None:
     """Tokens on the axes, and the line between what was given and what is written."""
     T, S = shape
     if len(words) not in (T, T + 1) or T != S:
-        raise GlassformerError(f"heatmap — expected as many tokens as rows and columns ({T}, {S}), got {len(words)}")
+        raise GlassformerError(
+            f"heatmap — expected as many tokens as rows and columns ({T}, {S}), got {len(words)}"
+        )
     rows, words = list(words), words[:T]
     if boundary is not None:
         asks = range(boundary - 1, len(rows) - 1)
@@ -198,17 +261,23 @@ def _roles(ax: Axes, right: Expected, words: Sequence[str], boundary: int | None
     ax.imshow(picture, aspect="auto")
     _tokens(ax, words, right.union.shape, boundary, small=True)
     handles = [Patch(color=colour, label=name) for name, colour in colours]
-    ax.legend(handles=handles, loc="upper left", handlelength=1, handleheight=1)  # prompt rows are empty
+    ax.legend(
+        handles=handles, loc="upper left", handlelength=1, handleheight=1
+    )  # prompt rows are empty
 
 
 def _frame(ax: Axes, cells: Any) -> None:
     from matplotlib.patches import Rectangle
 
     for t, s in np.argwhere(cells):
-        ax.add_patch(Rectangle((s - 0.5, t - 0.5), 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.1))
+        ax.add_patch(
+            Rectangle((s - 0.5, t - 0.5), 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.1)
+        )
 
 
-def _signed(fig: Figure, ax: Axes, x: Any, words: Sequence[str], title: str, keys: bool = False) -> None:
+def _signed(
+    fig: Figure, ax: Axes, x: Any, words: Sequence[str], title: str, keys: bool = False
+) -> None:
     """Numbers of both signs, white at 0."""
     top = float(np.abs(x).max()) or 1.0
     image = ax.imshow(x, cmap=SIGNED, vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
@@ -254,6 +323,8 @@ def _size(rows: int, columns: int, T: int) -> tuple[float, float]:
 
 def _check(patterns: Any) -> tuple[int, int, int, int]:
     if patterns.ndim != 4 or not len(patterns):
-        raise GlassformerError(f"heatmap — expected patterns [L,H,T,S] with L from 1, got {list(patterns.shape)}")
+        raise GlassformerError(
+            f"heatmap — expected patterns [L,H,T,S] with L from 1, got {list(patterns.shape)}"
+        )
     L, H, T, S = patterns.shape
     return L, H, T, S

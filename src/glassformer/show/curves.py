@@ -1,7 +1,8 @@
 """Training curves: loss with its floors, accuracy, each answer digit, and the turning points.
 
-The panels share the axis of steps. Each answer digit is a row of a strip that darkens as the digit is learned: a
-staircase is seen as one, with four digits or with eleven. Turning points are named above the panels.
+The panels share the axis of steps. Each answer digit is a row of a strip that darkens as the digit
+is learned: a staircase is seen as one, with four digits or with eleven. Turning points are named
+above the panels.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,10 @@ DEEP = 1_000.0  # a loss that falls by more than this is drawn on a scale of pow
 
 
 def training_curves(
-    trainings: "Sequence[Training]", floors: "Sequence[Floor]" = (), names: Sequence[str] = (), title: str = ""
+    trainings: "Sequence[Training]",
+    floors: "Sequence[Floor]" = (),
+    names: Sequence[str] = (),
+    title: str = "",
 ) -> Figure:
     """A figure of one run, or of several runs of one recipe (each thin, the median bold).
 
@@ -32,10 +36,14 @@ def training_curves(
     """
     runs = [t for t in trainings if t.history]
     if not runs:
-        raise GlassformerError("curves — nothing to draw: the run ended before its first evaluation")
+        raise GlassformerError(
+            "curves — nothing to draw: the run ended before its first evaluation"
+        )
     digits = len(runs[0].history[0]["digits"])
     rows_of_events = _rows_of_events(runs[0]) if len(runs) == 1 else []
-    heights = [2.1, 1.7] + [max(0.8, STRIP * digits)] * (digits > 1)  # a single digit is as right as the whole
+    heights = [2.1, 1.7] + [max(0.8, STRIP * digits)] * (
+        digits > 1
+    )  # a single digit is as right as the whole
     size = WIDTH, sum(heights) + 1.1 + 0.15 * len(rows_of_events)
     shape: dict[str, Any] = {"sharex": True, "gridspec_kw": {"height_ratios": heights}}
     with drawn(len(heights), size=size, title=title, **shape) as (fig, axes):
@@ -55,18 +63,25 @@ def _loss(ax: Axes, runs: "list[Training]", floors: "Sequence[Floor]") -> None:
     steps, losses = _draw(ax, runs, "loss", BLUE)
     low, high = np.nanmin(losses), np.nanmax(losses)
     drawn = [f for f in floors if f.loss <= high]
-    if len(drawn) < 3 and not any(f.unknown == 0 and f.loss > 0 for f in floors) and high > DEEP * low > 0:
+    if (
+        len(drawn) < 3
+        and not any(f.unknown == 0 and f.loss > 0 for f in floors)
+        and high > DEEP * low > 0
+    ):
         ax.set_yscale("log")
         drawn = [f for f in drawn if f.loss > 0]
     else:
-        top = np.nanpercentile(losses, 95) if len(steps) > 20 else high  # the first steps would flatten all the rest
+        top = (
+            np.nanpercentile(losses, 95) if len(steps) > 20 else high
+        )  # the first steps would flatten all the rest
         top = max(top, *(f.loss for f in drawn), low) if drawn else max(top, low)
         base = min([low, *(f.loss for f in drawn)])
         ax.set_ylim(base - 0.08 * (top - base), top + 0.12 * (top - base) if top > base else None)
     for f in drawn:
         ax.axhline(f.loss, color=GREY, linewidth=0.8, linestyle=LINES[2], zorder=1)
         ax.annotate(
-            f" {f.loss:.4f}  {f}", (1, f.loss), xycoords=("axes fraction", "data"), va="center", fontsize=7, color=INK,
+            f" {f.loss:.4f}  {f}", (1, f.loss), xycoords=("axes fraction", "data"), va="center",
+            fontsize=7, color=INK,
             annotation_clip=False,
         )  # fmt: skip
     ax.set_ylabel("training loss")
@@ -87,10 +102,14 @@ def _strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Sequence[str]) 
     """A row for each answer digit, the first said on top; the mean over the runs."""
     longest = max(runs, key=lambda t: len(t.history))
     steps = np.array([h["step"] for h in longest.history], dtype=float)
-    shares = np.mean([_forward([h["digits"] for h in t.history], len(steps)) for t in runs], axis=0)  # steps, digits
+    shares = np.mean(
+        [_forward([h["digits"] for h in t.history], len(steps)) for t in runs], axis=0
+    )  # steps, digits
     edges = np.concatenate([[0.0], steps])  # an evaluation stands for the steps that led to it
     n = shares.shape[1]
-    mesh = ax.pcolormesh(edges, np.arange(n + 1), shares.T, cmap=SHARES, vmin=0, vmax=1, rasterized=True)
+    mesh = ax.pcolormesh(
+        edges, np.arange(n + 1), shares.T, cmap=SHARES, vmin=0, vmax=1, rasterized=True
+    )
     ax.set_ylim(n, 0)
     ax.set_yticks(np.arange(n) + 0.5, tokens_named(names, n))
     ax.tick_params(axis="y", length=0)
@@ -98,7 +117,17 @@ def _strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Sequence[str]) 
         ax.axhline(i, color="white", linewidth=1)
     learned = [e for t in runs for e in t.events if e.kind == "digit learned"]
     x, y = [e.step for e in learned], [e.data["digit"] + 0.5 for e in learned]
-    ax.scatter(x, y, s=14, color=ORANGE, edgecolor="white", linewidth=0.6, zorder=3, clip_on=False, label="learned")
+    ax.scatter(
+        x,
+        y,
+        s=14,
+        color=ORANGE,
+        edgecolor="white",
+        linewidth=0.6,
+        zorder=3,
+        clip_on=False,
+        label="learned",
+    )
     ax.set_ylabel("answer digit")
     beside = ax.inset_axes((1.018, 0, 0.018, 1))
     colour_bar(fig, mesh, cax=beside, labelsize=8, ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
@@ -107,7 +136,13 @@ def _strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Sequence[str]) 
 
 
 def _draw(
-    ax: Axes, runs: "list[Training]", key: str, colour: str, line: Any = "-", label: str = "", each: bool = True
+    ax: Axes,
+    runs: "list[Training]",
+    key: str,
+    colour: str,
+    line: Any = "-",
+    label: str = "",
+    each: bool = True,
 ) -> tuple[Any, Any]:
     """Each run, and the median of several in bold; returns steps [n] and values [runs, n]."""
     longest = max(runs, key=lambda t: len(t.history))
@@ -155,6 +190,7 @@ def _events(axes: Sequence[Axes], rows: list[list[tuple[int, str]]]) -> None:
             for ax in axes:
                 ax.axvline(step, color=INK, linewidth=0.7, linestyle=LINES[1], zorder=1)
             axes[0].annotate(
-                text, (step, 1), xycoords=("data", "axes fraction"), xytext=(0, 3 + 10 * i), textcoords="offset points",
+                text, (step, 1), xycoords=("data", "axes fraction"), xytext=(0, 3 + 10 * i),
+                textcoords="offset points",
                 fontsize=7, annotation_clip=False,
             )  # fmt: skip

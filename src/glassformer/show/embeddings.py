@@ -1,4 +1,6 @@
-"""Embeddings as figures: where tokens are in the plane that shows most, and which of them point the same way."""
+"""Embeddings as figures: where tokens are in the plane that shows most, and which of them point
+the same way.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,16 +13,26 @@ from .style import BLUE, INK, LINES, ORANGE, PALE, Axes, Figure, drawn
 
 # where a name may stand beside its point: x and y in points, and what of the name is there
 SIDES = [(0.0, 3.0, "center", "bottom"), (0.0, -4.0, "center", "top"), (4.0, 0.0, "left", "center")]
-SIDES += [(-4.0, 0.0, "right", "center"), (3.0, 3.0, "left", "bottom"), (-3.0, 3.0, "right", "bottom")]
+SIDES += [
+    (-4.0, 0.0, "right", "center"),
+    (3.0, 3.0, "left", "bottom"),
+    (-3.0, 3.0, "right", "bottom"),
+]
 SIDES += [(3.0, -3.0, "left", "top"), (-3.0, -3.0, "right", "top")]
 WIDE = 240.0  # points, about what the axes have to each side
 KEY: dict[str, Any] = {"shrink": 0.6, "ticks": [-1, 0, 1]}
 NAMED = 40  # so many rows have each a name on the axis; of more, some
-SIMILAR = "RdBu"  # opposite is red, the same is blue; its two ends stay apart for colour-blind people
+SIMILAR = (
+    "RdBu"  # opposite is red, the same is blue; its two ends stay apart for colour-blind people
+)
 
 
-def embedding_map(embeddings: Embeddings, title: str = "", components: tuple[int, int] = (0, 1)) -> Figure:
-    """Each row as a point on two principal components, with its name. A thin line goes through the numbers in order."""
+def embedding_map(
+    embeddings: Embeddings, title: str = "", components: tuple[int, int] = (0, 1)
+) -> Figure:
+    """Each row as a point on two principal components, with its name. A thin line goes through
+    the numbers in order.
+    """
     with drawn(size=(5.0, 4.4)) as (fig, (ax,)):
         _points(ax, embeddings, components)
         ax.set_title(title or f"{embeddings.what}: principal components")
@@ -37,7 +49,9 @@ def similarity(embeddings: Embeddings, title: str = "") -> Figure:
 
 
 def before_and_after(
-    pair: tuple[Embeddings, Embeddings], title: str = "", names: tuple[str, str] = ("before", "after")
+    pair: tuple[Embeddings, Embeddings],
+    title: str = "",
+    names: tuple[str, str] = ("before", "after"),
 ) -> Figure:
     """Both figures of two embeddings, one above the other."""
     with drawn(2, 2, size=(8.0, 7.2), title=title) as (fig, axes):
@@ -58,11 +72,14 @@ def _points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) -> No
     is_number = np.isin(np.arange(len(x)), numbers) if numbers else np.ones(len(x), dtype=bool)
     small = len(x) > NAMED
     ax.scatter(x[is_number], y[is_number], s=6 if small else 16, color=BLUE, zorder=2)
-    ax.scatter(x[~is_number], y[~is_number], s=10 if small else 16, color=ORANGE, marker="s", zorder=2)
+    ax.scatter(
+        x[~is_number], y[~is_number], s=10 if small else 16, color=ORANGE, marker="s", zorder=2
+    )
     size = 5.5 if small else 8
     for i, (dx, dy, ha, va) in enumerate(_free_sides(x, y, embeddings.names, size)):
         ax.annotate(
-            embeddings.names[i], (x[i], y[i]), xytext=(dx, dy), textcoords="offset points", ha=ha, va=va, fontsize=size,
+            embeddings.names[i], (x[i], y[i]), xytext=(dx, dy), textcoords="offset points", ha=ha,
+            va=va, fontsize=size,
             color=INK if is_number[i] else ORANGE,
         )  # fmt: skip
     shares = [found.explained[i] if i < len(found.explained) else 0.0 for i in components]
@@ -71,10 +88,14 @@ def _points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) -> No
     ax.margins(0.09)
 
 
-def _free_sides(x: Any, y: Any, names: Sequence[str], size: float) -> list[tuple[float, float, str, str]]:
-    """For each name the first side on which it covers neither a name before it nor a point, or the first of all."""
+def _free_sides(
+    x: Any, y: Any, names: Sequence[str], size: float
+) -> list[tuple[float, float, str, str]]:
+    """For each name the first side on which it covers neither a name before it nor a point, or
+    the first of all.
+    """
     scale = [WIDE / max(float(np.ptp(v)), 1e-300) for v in (x, y)]
-    at = np.stack([x * scale[0], y * scale[1]], axis=1)                        # N 2, in points
+    at = np.stack([x * scale[0], y * scale[1]], axis=1)  # N 2, in points
     taken = [(px - 2.5, py - 2.5, px + 2.5, py + 2.5) for px, py in at]
     chosen = []
     for (px, py), name in zip(at, names, strict=True):
@@ -84,7 +105,9 @@ def _free_sides(x: Any, y: Any, names: Sequence[str], size: float) -> list[tuple
             left = px + dx - {"left": 0, "center": wide / 2, "right": wide}[ha]
             low = py + dy - {"bottom": 0, "center": high / 2, "top": high}[va]
             boxes.append((left, low, left + wide, low + high))
-        clash = [any(a < r and p > e and b < q and s > f for e, f, r, q in taken) for a, b, p, s in boxes]
+        clash = [
+            any(a < r and p > e and b < q and s > f for e, f, r, q in taken) for a, b, p, s in boxes
+        ]
         best = clash.index(False) if False in clash else 0
         taken.append(boxes[best])
         chosen.append(SIDES[best])

@@ -3,7 +3,8 @@
     for name, draw in figures(found).items():
         save(draw(), folder / f"{name}.png")
 
-A figure is a function of the Subject and of what a view found. To add one is to write one, here or in a file of yours.
+A figure is a function of the Subject and of what a view found. To add one is to write one, here or
+in a file of yours.
 """
 
 from collections.abc import Callable
@@ -37,7 +38,9 @@ FIGURES: dict[str, Drawn] = {}  # by the name of the file
 
 
 def figure_of(view: str, name: str = "", wide: bool = False) -> Callable[[Draw], Draw]:
-    """Registers a function as a figure of a view; the name of its file is that of the view, if no other is given."""
+    """Registers a function as a figure of a view; the name of its file is that of the view, if
+    no other is given.
+    """
 
     def register(draw: Draw) -> Draw:
         FIGURES[name or view] = Drawn(view, draw, wide)
@@ -79,7 +82,9 @@ def _alignment(s: Subject, found: Any) -> "Figure":
 
 @figure_of("heads", "attention-summary")
 def _summary(s: Subject, found: Any) -> "Figure":
-    """Attention from where the answer starts: for modular addition on three sums, for all on the shown input; means."""
+    """Attention from where the answer starts: for modular addition on three sums, for all on
+    the shown input; means.
+    """
     p = s.boundary
     inputs = {" ".join(s.words[:p]): s.example[None, :p]}
     if isinstance(s.task, ModularAddition) and s.task.p > 90 and s.task.operation == "+":

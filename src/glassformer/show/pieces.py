@@ -1,4 +1,6 @@
-"""Pieces that many figures have: rules, bars with names, maps with numbers in their cells, keys to colours."""
+"""Pieces that many figures have: rules, bars with names, maps with numbers in their cells, keys
+to colours.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -41,9 +43,16 @@ def tokens_named(names: Sequence[str], n: int) -> list[str]:
 
 
 def cells(
-    ax: Axes, values: Any, text: Callable[[float], str], dark: float = 0.6, most: float | None = None, **options: Any
+    ax: Axes,
+    values: Any,
+    text: Callable[[float], str],
+    dark: float = 0.6,
+    most: float | None = None,
+    **options: Any,
 ) -> Any:
-    """A map with the number in every cell, white where it is dark: of shares, or of numbers from -most to most."""
+    """A map with the number in every cell, white where it is dark: of shares, or of numbers
+    from -most to most.
+    """
     scale: dict[str, Any] = {"cmap": SHARES, "vmin": 0, "vmax": 1}
     if most:
         scale = {"cmap": SIGNED, "vmin": -most, "vmax": most}
@@ -54,7 +63,9 @@ def cells(
     return image
 
 
-def colour_bar(fig: Figure, image: Any, ax: Any = None, labelsize: float = 7, **options: Any) -> Any:
+def colour_bar(
+    fig: Figure, image: Any, ax: Any = None, labelsize: float = 7, **options: Any
+) -> Any:
     """The key to a map's colours, without a frame."""
     bar: Any = fig.colorbar(image, ax=ax, **options)
     bar.outline.set_visible(False)
@@ -64,4 +75,8 @@ def colour_bar(fig: Figure, image: Any, ax: Any = None, labelsize: float = 7, **
 
 def percent(share: float, digits: int = 1) -> str:
     """Rounded down, so that only what is whole is called 100 %."""
-    return "100 %" if share >= 1 else f"{math.floor(round(share * 10 ** (2 + digits), 6)) / 10**digits:.{digits}f} %"
+    return (
+        "100 %"
+        if share >= 1
+        else f"{math.floor(round(share * 10 ** (2 + digits), 6)) / 10**digits:.{digits}f} %"
+    )

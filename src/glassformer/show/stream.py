@@ -1,4 +1,6 @@
-"""Figures of the stream: how it grows, what norms do to it, what an activation does and which neurons fire."""
+"""Figures of the stream: how it grows, what norms do to it, what an activation does and which
+neurons fire.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,18 +19,34 @@ APART = 10.0  # histograms whose widths differ by more than this have axes of th
 RARE = 0.001  # of the values are left out at each end of an axis
 
 
-def growth(with_residual: StreamNorms, without: StreamNorms | None = None, title: str = "") -> Figure:
+def growth(
+    with_residual: StreamNorms, without: StreamNorms | None = None, title: str = ""
+) -> Figure:
     """The stream's length after each part: the mean over positions bold, each position thin."""
-    runs: list[tuple[StreamNorms, str, Any, str]] = [(with_residual, BLUE, LINES[0], "with residuals")]
+    runs: list[tuple[StreamNorms, str, Any, str]] = [
+        (with_residual, BLUE, LINES[0], "with residuals")
+    ]
     if without is not None:
         runs.append((without, ORANGE, LINES[1], "without"))
     parts = with_residual.parts
     at = np.arange(len(parts))
-    shape: dict[str, Any] = {"size": (WIDTH, 3.2), "sharey": True, "gridspec_kw": {"width_ratios": [3, 2]}}
+    shape: dict[str, Any] = {
+        "size": (WIDTH, 3.2),
+        "sharey": True,
+        "gridspec_kw": {"width_ratios": [3, 2]},
+    }
     with drawn(1, 2, title=title, **shape) as (fig, (ax, wrote)):
         for run, colour, line, label in runs:
             ax.plot(at, run.after, color=colour, alpha=0.25, linewidth=0.7)
-            ax.plot(at, run.after.mean(1), "o", color=colour, linestyle=line, markersize=3.5, label=label)
+            ax.plot(
+                at,
+                run.after.mean(1),
+                "o",
+                color=colour,
+                linestyle=line,
+                markersize=3.5,
+                label=label,
+            )
         ax.set_xlim(-0.3, len(parts) - 0.7)
         ax.set_xticks(at, parts, rotation=30, ha="right")
         sizes = np.concatenate([run.after.mean(1) for run, *_ in runs])
@@ -41,7 +59,13 @@ def growth(with_residual: StreamNorms, without: StreamNorms | None = None, title
         ax.legend(loc="best")
         bar = 0.8 / len(runs)
         for i, (run, colour, _, label) in enumerate(runs):
-            wrote.bar(at + (i - (len(runs) - 1) / 2) * bar, run.wrote.mean(1), bar, color=colour, label=label)
+            wrote.bar(
+                at + (i - (len(runs) - 1) / 2) * bar,
+                run.wrote.mean(1),
+                bar,
+                color=colour,
+                label=label,
+            )
         wrote.set_xticks(at, parts, rotation=30, ha="right")
         wrote.set_title("what the part wrote")
         for panel in (ax, wrote):
@@ -53,15 +77,27 @@ def norm_histograms(statistics: Sequence[NormStatistics], title: str = "") -> Fi
     """What goes into each norm (left) and what comes out (right), a row for each norm."""
     if not statistics:
         raise GlassformerError("norms — nothing to draw: expected at least one")
-    with drawn(len(statistics), 2, size=(WIDTH, 0.7 + 1.3 * len(statistics)), title=title) as (fig, axes):
-        for side, title_, colour in ((0, "before the norm", SKY), (1, "after it, gain and bias included", BLUE)):
+    with drawn(len(statistics), 2, size=(WIDTH, 0.7 + 1.3 * len(statistics)), title=title) as (
+        fig,
+        axes,
+    ):
+        for side, title_, colour in (
+            (0, "before the norm", SKY),
+            (1, "after it, gain and bias included", BLUE),
+        ):
             column = axes[side::2]
             column[0].set_title(title_)
             column[-1].set_xlabel("value")
-            shown = [(s.after, s.spread_after) if side else (s.before, s.spread_before) for s in statistics]
+            shown = [
+                (s.after, s.spread_after) if side else (s.before, s.spread_before)
+                for s in statistics
+            ]
             for ax, (h, spread) in zip(column, shown, strict=True):
                 _histogram(ax, h, colour)
-                words = f"mean {h.mean:.2g}, deviation {h.std:.2g}\nof one vector {spread[0]:.2g} to {spread[1]:.2g}"
+                words = (
+                    f"mean {h.mean:.2g}, deviation {h.std:.2g}\nof one vector {spread[0]:.2g} to "
+                    f"{spread[1]:.2g}"
+                )
                 ax.text(0.99, 0.97, words, transform=ax.transAxes, ha="right", va="top", fontsize=7)
             _same_axis(column, [_middle(h) for h, _ in shown])
         for ax, s in zip(axes[::2], statistics, strict=True):
@@ -94,31 +130,55 @@ def _same_axis(axes: Sequence[Axes], ranges: Sequence[tuple[float, float]]) -> N
         ax.set_xlim(*(common if together else own))
 
 
-def neurons(firing: Firing, activation: str = "gelu", names: Sequence[str] = (), title: str = "") -> Figure:
-    """The activation with what its neurons really get; how often each neuron fires, by answer token and class.
+def neurons(
+    firing: Firing, activation: str = "gelu", names: Sequence[str] = (), title: str = ""
+) -> Figure:
+    """The activation with what its neurons really get; how often each neuron fires, by answer token
+    and class.
 
     Neurons are sorted by how often they fire. `names`: of the answer's tokens.
     """
     classes = [k for k in firing.classes if k]
-    heights = [2.2, 1.3, max(0.6, 0.2 * len(firing.positions))] + [max(0.6, 0.2 * len(classes))] * (len(classes) > 1)
+    heights = [2.2, 1.3, max(0.6, 0.2 * len(firing.positions))] + [max(0.6, 0.2 * len(classes))] * (
+        len(classes) > 1
+    )
     order = np.argsort(-firing.share, kind="stable")
     n, size = len(order), (WIDTH, sum(heights) + 1.4)
-    with drawn(len(heights), size=size, title=title, gridspec_kw={"height_ratios": heights}) as (fig, axes):
+    with drawn(len(heights), size=size, title=title, gridspec_kw={"height_ratios": heights}) as (
+        fig,
+        axes,
+    ):
         _activation(axes[0], firing.pre, activation)
-        axes[1].bar(np.arange(n), firing.share[order], 1.0, color=BLUE, edgecolor="white", linewidth=0.3 * (n < 200))
+        axes[1].bar(
+            np.arange(n),
+            firing.share[order],
+            1.0,
+            color=BLUE,
+            edgecolor="white",
+            linewidth=0.3 * (n < 200),
+        )
         axes[1].set_ylim(0, 1)
         in_percent(axes[1].yaxis)
         axes[1].set_ylabel("fires")
-        axes[1].set_title(f"the {n:,} neurons of layer {firing.layer}, sorted by how often they fire")
+        axes[1].set_title(
+            f"the {n:,} neurons of layer {firing.layer}, sorted by how often they fire"
+        )
         labels = tokens_named(names, len(firing.positions))
         _strip(axes[2], firing.by_position[:, order], labels, "by token of the answer")
         if len(classes) > 1:
-            _strip(axes[3], np.stack([firing.classes[k] for k in classes])[:, order], classes, "by class of input")
+            _strip(
+                axes[3],
+                np.stack([firing.classes[k] for k in classes])[:, order],
+                classes,
+                "by class of input",
+            )
         for ax in axes[1:]:
             ax.set_xlim(-0.5, n - 0.5)
             ax.set_xticks([])
         beside = axes[2].inset_axes((1.01, 0, 0.012, 1))
-        key = colour_bar(fig, axes[2].images[0], cax=beside, ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
+        key = colour_bar(
+            fig, axes[2].images[0], cax=beside, ticks=[0, 1], format=lambda x, _: f"{x:.0%}"
+        )
         key.ax.tick_params(labelcolor=INK)
     return fig
 

@@ -1,7 +1,7 @@
 """One quiet style for all figures: readable in print, in grey and by colour-blind people.
 
-Colours are those of Okabe and Ito. Figures are made without pyplot: no window, and nothing that one figure leaves to
-the next.
+Colours are those of Okabe and Ito. Figures are made without pyplot: no window, and nothing that one
+figure leaves to the next.
 
     with drawn(rows=2, title="Learning") as (fig, (top, bottom)):
         top.plot(x, y, color=BLUE)
@@ -25,9 +25,21 @@ else:  # Matplotlib is imported when a figure is drawn and not before
     Axes = Axis = Figure = Any
 
 INK, GREY, PALE = "#222222", "#767676", "#d9d9d9"
-BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
+BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#E69F00",
+)
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER)
-LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))  # what tells lines apart where colour does not
+LINES = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (1.5, 1)),
+    (0, (6, 1.5, 1.5, 1.5)),
+)  # what tells lines apart where colour does not
 SHARES = "Blues"  # map of colours for shares from 0 to 1: lightness alone tells them apart
 SIGNED = "RdBu_r"  # and for numbers on both sides of 0
 WIDTH = 7.5  # inches of most figures
@@ -38,14 +50,19 @@ STYLE: dict[Any, Any] = {
     "font.family": "sans-serif", "font.size": 9, "axes.titlesize": 10, "axes.titlelocation": "left",
     "axes.titleweight": "bold", "axes.labelsize": 9, "xtick.labelsize": 8, "ytick.labelsize": 8,
     "legend.fontsize": 8, "legend.frameon": False, "text.color": INK, "axes.labelcolor": INK,
-    "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8, "lines.linewidth": 1.6,
-    "axes.axisbelow": True, "figure.facecolor": "white", "savefig.facecolor": "white", "svg.hashsalt": "glassformer",
+    "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
+    "lines.linewidth": 1.6,
+    "axes.axisbelow": True, "figure.facecolor": "white", "savefig.facecolor": "white",
+    "svg.hashsalt": "glassformer",
 }  # fmt: skip
 
 
 def check_path(path: str | Path) -> Path:
-    """The path, if a figure can be of its kind and Matplotlib is here; to be asked before the work that it shows."""
+    """The path, if a figure can be of its kind and Matplotlib is here; to be asked before the
+    work that it shows.
+    """
     path = Path(path)
     if path.suffix.removeprefix(".").lower() not in KINDS:
         raise GlassformerError(f"{path} — a figure ends in {', '.join('.' + k for k in KINDS)}")
@@ -53,7 +70,8 @@ def check_path(path: str | Path) -> Path:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
         raise GlassformerError(
-            f"{path} — figures need Matplotlib, which is not installed: pip install 'glassformer[figures]'"
+            f"{path} — figures need Matplotlib, which is not installed: pip install "
+            f"'glassformer[figures]'"
         ) from None
     return path
 
@@ -70,7 +88,9 @@ def styled() -> Iterator[None]:
 def figure(
     rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), **options: Any
 ) -> tuple[Figure, Sequence[Axes]]:
-    """A figure of `size` inches, and its axes in reading order. Options as of Matplotlib's `subplots`."""
+    """A figure of `size` inches, and its axes in reading order. Options as of Matplotlib's
+    `subplots`.
+    """
     from matplotlib.figure import Figure
 
     with styled():
@@ -81,9 +101,15 @@ def figure(
 
 @contextlib.contextmanager
 def drawn(
-    rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), title: str = "", **options: Any
+    rows: int = 1,
+    columns: int = 1,
+    size: tuple[float, float] = (7.0, 4.0),
+    title: str = "",
+    **options: Any,
 ) -> Iterator[tuple[Figure, Sequence[Axes]]]:
-    """The same, to be drawn on within the block, in the style; then a title above all axes, if there is one."""
+    """The same, to be drawn on within the block, in the style; then a title above all axes, if
+    there is one.
+    """
     fig, axes = figure(rows, columns, size, **options)
     with styled():
         yield fig, axes

@@ -1,8 +1,8 @@
 """Measures of a model while it learns: a panel for each, on one axis of steps.
 
-    path = Trajectory.read("snapshots")
-    values = path.follow({"accuracy": …, "effective rank": …})
-    save(measure_curves(path.steps, values), "learning.png")
+path = Trajectory.read("snapshots")
+values = path.follow({"accuracy": …, "effective rank": …})
+save(measure_curves(path.steps, values), "learning.png")
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,17 +19,29 @@ MOST = 12  # lines in a panel that can be told apart; of more, the mean and the 
 
 
 def measure_curves(
-    steps: Sequence[int], values: Mapping[str, Any], names: Mapping[str, Sequence[str]] | None = None, title: str = ""
+    steps: Sequence[int],
+    values: Mapping[str, Any],
+    names: Mapping[str, Sequence[str]] | None = None,
+    title: str = "",
 ) -> Figure:
-    """`values`: measure -> numbers [n], or [n, k] for k lines. `names`: measure -> names of its k lines."""
+    """`values`: measure -> numbers [n], or [n, k] for k lines. `names`: measure -> names of its
+    k lines.
+    """
     found = {name: np.asarray(v, dtype=float) for name, v in values.items()}
     if not found or not len(steps):
-        raise GlassformerError("curves — nothing to draw: expected at least one measure and one step")
+        raise GlassformerError(
+            "curves — nothing to draw: expected at least one measure and one step"
+        )
     for name, v in found.items():
         if v.ndim not in (1, 2) or len(v) != len(steps):
             n = len(steps)
-            raise GlassformerError(f"curves — {name}: expected numbers [{n}] or [{n}, k], got shape {list(v.shape)}")
-    with drawn(len(found), size=(WIDTH, 0.9 + PANEL * len(found)), title=title, sharex=True) as (fig, axes):
+            raise GlassformerError(
+                f"curves — {name}: expected numbers [{n}] or [{n}, k], got shape {list(v.shape)}"
+            )
+    with drawn(len(found), size=(WIDTH, 0.9 + PANEL * len(found)), title=title, sharex=True) as (
+        fig,
+        axes,
+    ):
         for ax, (name, v) in zip(axes, found.items(), strict=True):
             _panel(ax, steps, v, (names or {}).get(name, ()))
             ax.set_ylabel(name)
@@ -42,18 +54,31 @@ def measure_curves(
 
 
 def _panel(ax: Axes, steps: Sequence[int], v: Any, names: Sequence[str]) -> None:
-    lines = v[:, None] if v.ndim == 1 else v                                   # n k
+    lines = v[:, None] if v.ndim == 1 else v  # n k
     dots = "o" if len(steps) < 3 else ""  # a single point is no line
     if lines.shape[1] > MOST:
         ax.fill_between(steps, lines.min(1), lines.max(1), color=COLOURS[0], alpha=0.2, linewidth=0)
-        ax.plot(steps, lines.mean(1), color=COLOURS[0], marker=dots, markersize=3, label=f"mean of {lines.shape[1]}")
+        ax.plot(
+            steps,
+            lines.mean(1),
+            color=COLOURS[0],
+            marker=dots,
+            markersize=3,
+            label=f"mean of {lines.shape[1]}",
+        )
     else:
         for k, line in enumerate(lines.T):
             label = names[k] if k < len(names) else str(k)
-            ax.plot(steps, line, color=COLOURS[k % len(COLOURS)], linestyle=LINES[k // len(COLOURS) % len(LINES)],
+            ax.plot(steps, line, color=COLOURS[k % len(COLOURS)],
+            linestyle=LINES[k // len(COLOURS) % len(LINES)],
                     marker=dots, markersize=3, label=label)  # fmt: skip
     if lines.shape[1] > 1:
-        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.2, ncols=1 + (lines.shape[1] > 6))
+        ax.legend(
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+            handlelength=2.2,
+            ncols=1 + (lines.shape[1] > 6),
+        )
     if np.isfinite(lines).all() and lines.min() >= 0 and lines.max() <= 1:  # shares
         ax.set_ylim(-0.03, 1.05)
     rules(ax)

@@ -5,9 +5,9 @@
     >>> print(model.vocabulary.decode(model([0, 1]).argmax(-1)))
     ab
 
-The booklet's dicts are programs as they stand. Beyond them: keys without quotes, comments, commas as you
-like, defaults for whatever is left out, `eye(3) * 1e6`, `zeros(8 3)`, `sparse(…)`, and names for the
-tokens. `write` says any Model in it. docs/taotp.md is the reference.
+The booklet's dicts are programs as they stand. Beyond them: keys without quotes, comments, commas
+as you like, defaults for whatever is left out, `eye(3) * 1e6`, `zeros(8 3)`, `sparse(…)`, and names
+for the tokens. `write` says any Model in it. docs/taotp.md is the reference.
 """
 
 import codecs
@@ -32,7 +32,9 @@ def parse(text: str, name: str = "program.taotp") -> Model:
 
 
 def read(path: str | Path) -> Model:
-    """The Model in a file. A bare name that is no file may be one of the programs that come with the package."""
+    """The Model in a file. A bare name that is no file may be one of the programs that come
+    with the package.
+    """
     file = Path(path)
     try:
         if not file.exists() and file.name == str(path) and (EXAMPLES / file.name).is_file():
@@ -48,7 +50,9 @@ def read(path: str | Path) -> Model:
         text = data.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
-        raise GlassformerError(f"{path}:{line} — expected UTF-8 text, got the byte 0x{byte:02x}") from None
+        raise GlassformerError(
+            f"{path}:{line} — expected UTF-8 text, got the byte 0x{byte:02x}"
+        ) from None
     return parse(text, str(path))
 
 

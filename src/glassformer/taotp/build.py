@@ -1,4 +1,6 @@
-"""From the values of a text program to a Model: defaults filled in, and all that does not fit reported at once."""
+"""From the values of a text program to a Model: defaults filled in, and all that does not fit
+reported at once.
+"""
 
 import math
 from collections.abc import Iterable
@@ -11,7 +13,20 @@ from ..errors import GlassformerError
 from ..model import Config, Labels, Model
 from ..shapes import required
 from ..vocabulary import Vocabulary
-from .names import AXES, CHOICES, DTYPES, FINAL_NORM, GAINS, LABELS, LAYER, NORMS, OTHERS, SIZES, TOP, TRANSPOSED
+from .names import (
+    AXES,
+    CHOICES,
+    DTYPES,
+    FINAL_NORM,
+    GAINS,
+    LABELS,
+    LAYER,
+    NORMS,
+    OTHERS,
+    SIZES,
+    TOP,
+    TRANSPOSED,
+)
 from .syntax import MAX_CELLS, Node, Numbers, Source, by, to_array
 
 MAX_LAYERS = 1_000
@@ -20,13 +35,17 @@ WORDS = {"True": True, "true": True, "False": False, "false": False}
 
 
 class Builder:
-    """Reads the entries one after the other; what is wrong goes to `problems`, and `model()` raises them all."""
+    """Reads the entries one after the other; what is wrong goes to `problems`, and `model()`
+    raises them all.
+    """
 
     def __init__(self, source: Source, top: Node) -> None:
         self.source, self.problems = source, list[str]()
         self.sizes: dict[str, tuple[int, str]] = {}  # axis -> how many, and the entry that says so
         self.weights: dict[str, Numbers] = {}
-        self.scalars: list[tuple[str, float, str]] = []  # gains given as one number: name, number, axis
+        self.scalars: list[
+            tuple[str, float, str]
+        ] = []  # gains given as one number: name, number, axis
         assert isinstance(top.value, dict)
         self.top, self.at = top.value, top.at
         self.known(self.top, [*TOP, *FINAL_NORM, *SIZES, *CHOICES, *OTHERS])
@@ -38,7 +57,9 @@ class Builder:
                 n = self.number(self.top[key], key, 0 if axis == "F" else 1, MAX_CELLS)
                 self.agree(self.top[key].at, key, {axis: n})
         self.vocabulary = self.tokens()
-        self.arrays(self.top, {key: entry for key, entry in TOP.items() if key != "tok_emb"}, "", "")
+        self.arrays(
+            self.top, {key: entry for key, entry in TOP.items() if key != "tok_emb"}, "", ""
+        )
         self.norms(self.top, FINAL_NORM, "", "")
         self.layers = self.read_layers()
 
@@ -66,14 +87,20 @@ class Builder:
                 clashes.append(f"{AXES[axis]} from 1")
         if clashes:
             axes = " x ".join(AXES[axis] for axis in shape)
-            self.wrong(at, f"{where} is {axes}: expected {' and '.join(clashes)}, got {by(tuple(shape.values()))}")
+            self.wrong(
+                at,
+                f"{where} is {axes}: expected {' and '.join(clashes)}, got "
+                f"{by(tuple(shape.values()))}",
+            )
 
     def number(self, node: Node, what: str, least: int, most: int) -> int:
         value = node.value
         if isinstance(value, float) and least <= value <= most and value == int(value):
             return int(value)
         shown = f"{value:g}" if isinstance(value, float) else "something else"
-        self.wrong(node.at, f"{what} must be a whole number from {least:,} to {most:,}, got {shown}")
+        self.wrong(
+            node.at, f"{what} must be a whole number from {least:,} to {most:,}, got {shown}"
+        )
         return least
 
     def text(self, node: Node, what: str) -> str:
@@ -93,9 +120,14 @@ class Builder:
         return node.value
 
     # ── arrays ─────────────────────────────────────────────────────────────────────────────────
-    def arrays(self, entries: dict[str, Node], table: dict[str, tuple[str, str]], path: str, where: str) -> None:
+    def arrays(
+        self, entries: dict[str, Node], table: dict[str, tuple[str, str]], path: str, where: str
+    ) -> None:
         for key, (name, axes) in table.items():
-            if key in entries and (array := self.array(entries[key], where + key, axes)) is not None:
+            if (
+                key in entries
+                and (array := self.array(entries[key], where + key, axes)) is not None
+            ):
                 self.weights[path + name] = array.swapaxes(-1, -2) if name in TRANSPOSED else array
 
     def array(self, node: Node, where: str, axes: str) -> Numbers | None:
@@ -117,7 +149,9 @@ class Builder:
         self.agree(node.at, where, dict(zip(axes, array.shape, strict=True)))
         return array
 
-    def norms(self, entries: dict[str, Node], table: dict[str, tuple[str, str]], path: str, where: str) -> None:
+    def norms(
+        self, entries: dict[str, Node], table: dict[str, tuple[str, str]], path: str, where: str
+    ) -> None:
         for key, (name, axis) in table.items():
             if key not in entries:
                 continue
@@ -149,7 +183,9 @@ class Builder:
 
     # ── what is not an array ───────────────────────────────────────────────────────────────────
     def tokens(self) -> Vocabulary | None:
-        first = self.number(self.top["first"], "first", -(10**15), 10**15) if "first" in self.top else 0
+        first = (
+            self.number(self.top["first"], "first", -(10**15), 10**15) if "first" in self.top else 0
+        )
         if "tokens" not in self.top:
             return Vocabulary.numbers(self.sizes.get("V", (1, ""))[0], first)
         node = self.top["tokens"]
@@ -157,7 +193,10 @@ class Builder:
         if isinstance(node.value, list):
             names = [self.text(n, "a token") if isinstance(n, Node) else "" for n in node.value]
         if not all(names) or not names:
-            self.wrong(node.at, "tokens must be a string of characters or a list of words and strings in quotes")
+            self.wrong(
+                node.at,
+                "tokens must be a string of characters or a list of words and strings in quotes",
+            )
             return None
         self.agree(node.at, "tokens", {"V": len(names)})
         try:
@@ -190,30 +229,52 @@ class Builder:
                     groups[group][key] = self.text(node, "a label")
                     continue
                 ends = node.value if isinstance(node.value, list) else []
-                pair = tuple(int(n) for n in ends if isinstance(n, float) and 0 <= n <= MAX_CELLS and n == int(n))
+                pair = tuple(
+                    int(n)
+                    for n in ends
+                    if isinstance(n, float) and 0 <= n <= MAX_CELLS and n == int(n)
+                )
                 if len(pair) != 2 or len(ends) != 2:
-                    self.wrong(node.at, f"slot {key!r} must be [start stop], two whole numbers from 0")
+                    self.wrong(
+                        node.at, f"slot {key!r} must be [start stop], two whole numbers from 0"
+                    )
                 groups[group][key] = pair
         return Labels(**groups)
 
     # ── the model ──────────────────────────────────────────────────────────────────────────────
     def model(self) -> Model:
-        choices, labels, task, dtype = self.choices(), self.labels(), self.said("task"), self.said("dtype", DTYPES[0])
+        choices, labels, task, dtype = (
+            self.choices(),
+            self.labels(),
+            self.said("task"),
+            self.said("dtype", DTYPES[0]),
+        )
         if dtype not in DTYPES:
-            self.wrong(self.top["dtype"].at, f"dtype must be one of {', '.join(DTYPES)}, got {dtype[:40]!r}")
+            self.wrong(
+                self.top["dtype"].at,
+                f"dtype must be one of {', '.join(DTYPES)}, got {dtype[:40]!r}",
+            )
         if "T" not in self.sizes:
             self.wrong(self.at, "expected an entry pos_emb or block_size, got neither")
         self.stop()
         size = {axis: n for axis, (n, _) in self.sizes.items()}
         width = size.get("K", 1 if self.layers else 0)  # 0: Config's own choice
         config = Config(
-            size["V"], size["T"], size["D"], n_layers=self.layers, n_heads=size.get("H", 1), d_head=width,
+            size["V"], size["T"], size["D"], n_layers=self.layers, n_heads=size.get("H", 1),
+            d_head=width,
             d_mlp=size.get("F", 0), tied="out_emb" not in self.top, **choices,
         )  # fmt: skip
         weights = self.complete(config, dtype)
         self.stop()
         assert self.vocabulary is not None  # or stop() would have raised
-        return Model(config, weights, self.vocabulary, task, labels, {"ref": self.source.name, "maker": "text"})
+        return Model(
+            config,
+            weights,
+            self.vocabulary,
+            task,
+            labels,
+            {"ref": self.source.name, "maker": "text"},
+        )
 
     def stop(self) -> None:
         if len(self.problems) == MAX_PROBLEMS:
@@ -222,16 +283,28 @@ class Builder:
             raise GlassformerError("\n".join(self.problems))
 
     def complete(self, config: Config, dtype: str) -> dict[str, Numbers]:
-        """The given arrays and zeros for the rest, in a fixed order and of the float type asked for."""
+        """The given arrays and zeros for the rest, in a fixed order and of the float type asked
+        for.
+        """
         mlps = {name.split(".mlp.")[0] for name in self.weights if ".mlp." in name}
         shapes = required(config, bool(mlps) or None)
         if mlps:  # then a layer that says nothing of an MLP has none
-            shapes = {name: s for name, s in shapes.items() if ".mlp." not in name or name.split(".mlp.")[0] in mlps}
+            shapes = {
+                name: s
+                for name, s in shapes.items()
+                if ".mlp." not in name or name.split(".mlp.")[0] in mlps
+            }
         missing = shapes.keys() - self.weights.keys()
         widths = {"D": config.d_model, "K": config.d_head}
-        cells = sum(math.prod(shapes[name]) for name in missing) + sum(widths[axis] for _, _, axis in self.scalars)
+        cells = sum(math.prod(shapes[name]) for name in missing) + sum(
+            widths[axis] for _, _, axis in self.scalars
+        )
         if cells > MAX_CELLS:
-            self.wrong(self.at, f"the arrays of a program have at most {MAX_CELLS:,} entries, this one needs {cells:,}")
+            self.wrong(
+                self.at,
+                f"the arrays of a program have at most {MAX_CELLS:,} entries, this one needs "
+                f"{cells:,}",
+            )
             return {}
         weights = self.weights | {name: np.zeros(shapes[name]) for name in missing}
         weights |= {name: np.full(widths[axis], number) for name, number, axis in self.scalars}
@@ -239,7 +312,10 @@ class Builder:
             weights = {name: weights[name].astype(dtype) for name in sorted(weights, key=order)}
         for name, w in weights.items():
             if not np.isfinite(w).all():
-                self.wrong(self.top["dtype"].at, f"expected numbers that {dtype} can hold, got larger ones in {name}")
+                self.wrong(
+                    self.top["dtype"].at,
+                    f"expected numbers that {dtype} can hold, got larger ones in {name}",
+                )
         return weights
 
 
@@ -248,4 +324,8 @@ def order(name: str) -> tuple[int, int, int]:
     group = ["embed", "pos_embed", "blocks", "ln_final", "unembed"].index(name.split(".")[0])
     layer, rest = (int(name.split(".")[1]), name.split(".", 2)[2]) if group == 2 else (0, name)
     names = [n for n, _ in (*TOP.values(), *LAYER.values())]
-    return group, layer, names.index(rest) if rest in names else len(names) + len(rest) + (rest[-1] == "w")
+    return (
+        group,
+        layer,
+        names.index(rest) if rest in names else len(names) + len(rest) + (rest[-1] == "w"),
+    )

@@ -1,7 +1,7 @@
 """The names of the text language and what they are called elsewhere.
 
-The booklet's own: tok_emb pos_emb out_emb layers lnf, and in a layer Q K V P M1 b1 M2 b2 ln1 ln2. The
-others are here so that any Model can be written: biases, gates, norms of q and k.
+The booklet's own: tok_emb pos_emb out_emb layers lnf, and in a layer Q K V P M1 b1 M2 b2 ln1 ln2.
+The others are here so that any Model can be written: biases, gates, norms of q and k.
 """
 
 TOP = {
@@ -13,12 +13,19 @@ TOP = {
 LAYER = {
     "Q": ("attn.W_Q", "HDK"), "K": ("attn.W_K", "HDK"), "V": ("attn.W_V", "HDK"),
     "P": ("attn.W_O", "HDK"),  # transposed: ours is H x K x D
-    "bQ": ("attn.b_Q", "HK"), "bK": ("attn.b_K", "HK"), "bV": ("attn.b_V", "HK"), "bP": ("attn.b_O", "D"),
-    "M1": ("mlp.W_in", "DF"), "b1": ("mlp.b_in", "F"), "gate": ("mlp.W_gate", "DF"), "b_gate": ("mlp.b_gate", "F"),
+    "bQ": ("attn.b_Q", "HK"), "bK": ("attn.b_K", "HK"), "bV": ("attn.b_V", "HK"), "bP": ("attn.b_O",
+    "D"),
+    "M1": ("mlp.W_in", "DF"), "b1": ("mlp.b_in", "F"), "gate": ("mlp.W_gate", "DF"),
+    "b_gate": ("mlp.b_gate", "F"),
     "M2": ("mlp.W_out", "FD"), "b2": ("mlp.b_out", "D"),
 }  # fmt: skip
 TRANSPOSED = {"unembed.W_U", "attn.W_O"}
-NORMS = {"ln1": ("ln1", "D"), "ln2": ("ln2", "D"), "lnq": ("attn.q_norm", "K"), "lnk": ("attn.k_norm", "K")}
+NORMS = {
+    "ln1": ("ln1", "D"),
+    "ln2": ("ln2", "D"),
+    "lnq": ("attn.q_norm", "K"),
+    "lnk": ("attn.k_norm", "K"),
+}
 FINAL_NORM = {"lnf": ("ln_final", "D")}
 GAINS = {"gamma": ("w", 1.0), "beta": ("b", 0.0)}  # what is not said of a norm
 

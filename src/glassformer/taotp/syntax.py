@@ -1,4 +1,5 @@
-"""The grammar of the text language: text in, values with places out. Nothing in the text is ever executed.
+"""The grammar of the text language: text in, values with places out. Nothing in the text is ever
+executed.
 
     program = entries | "{" entries "}"
     entries = { key ":" value }                    key = word or "string"
@@ -6,8 +7,8 @@
     atom    = number | "string" | word | "[" {value} "]" | "{" entries "}" | call
     call    = zeros(n ...) | ones(n ...) | eye(n) | sparse([n ...] [i ... value] ...)
 
-Commas are spaces, and `#` begins a comment. What is fed may be anything: the text, the number of values,
-the depth and the size of every array are bounded before memory is spent on them.
+Commas are spaces, and `#` begins a comment. What is fed may be anything: the text, the number of
+values, the depth and the size of every array are bounded before memory is spent on them.
 """
 
 import math
@@ -32,11 +33,24 @@ Numbers = NDArray[np.float64]
 Value: TypeAlias = "float | str | list[float | Node] | dict[str, Node] | Numbers"
 
 SPACE = re.compile(r"(?:[ \t\r\n,\ufeff]+|#[^\n]*)")
-TOKEN = re.compile(r"(?P<number>[-+.0-9][-+.\w]*)|(?P<word>[A-Za-z_][-.\w]*)|(?P<mark>[][{}():*\"'])", re.ASCII)
+TOKEN = re.compile(
+    r"(?P<number>[-+.0-9][-+.\w]*)|(?P<word>[A-Za-z_][-.\w]*)|(?P<mark>[][{}():*\"'])", re.ASCII
+)
 PLAIN = {'"': re.compile(r'[^"\\\n]*'), "'": re.compile(r"[^'\\\n]*")}
 ROW = re.compile(r"[-+.0-9eE \t\r\n,]*")  # numbers and nothing else, up to a bracket
 HEX = re.compile(r"u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})")
-ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\\": "\\", '"': '"', "'": "'", "/": "/"}
+ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "b": "\b",
+    "f": "\f",
+    "0": "\0",
+    "\\": "\\",
+    '"': '"',
+    "'": "'",
+    "/": "/",
+}
 NOT_FINITE = {"nan", "inf", "infinity"}
 END = "the end"
 
@@ -107,7 +121,9 @@ class Parser:
                 self.end = at + 1
                 return "".join(parts)
             if self.text[at : at + 1] != "\\":
-                self.source.fail(self.at, f"expected a string that ends with {quote} on the same line")
+                self.source.fail(
+                    self.at, f"expected a string that ends with {quote} on the same line"
+                )
             if code := HEX.match(self.text, at + 1):
                 parts.append(chr(int(code[1] or code[2], 16)))
                 at = code.end()
@@ -115,7 +131,9 @@ class Parser:
                 parts.append(ESCAPES[letter])
                 at += 2
             else:
-                self.source.fail(at, f"expected an escape such as \\n, \\\\ or \\u0041, got \\{letter}")
+                self.source.fail(
+                    at, f"expected an escape such as \\n, \\\\ or \\u0041, got \\{letter}"
+                )
 
     def expected(self, what: str) -> NoReturn:
         shown = repr(self.token if len(self.token) <= 40 else self.token[:39] + "…")
@@ -208,7 +226,9 @@ class Parser:
 
     def number(self) -> float:
         if len(self.token) > MAX_NUMBER:
-            self.source.fail(self.at, f"a number has at most {MAX_NUMBER} characters, got {len(self.token):,}")
+            self.source.fail(
+                self.at, f"a number has at most {MAX_NUMBER} characters, got {len(self.token):,}"
+            )
         try:
             number = float(self.token)
         except ValueError:
@@ -233,7 +253,9 @@ class Parser:
         return found
 
     def row(self, close: str) -> list[float | Node] | None:
-        """The same, fast, for a list of plain numbers; None if it is not one, or if something is wrong in it."""
+        """The same, fast, for a list of plain numbers; None if it is not one, or if something
+        is wrong in it.
+        """
         found = ROW.match(self.text, self.end)
         assert found is not None  # it may be empty
         if self.text[found.end() : found.end() + 1] != close:
@@ -268,9 +290,13 @@ class Parser:
         self.source.fail(at, f"expected zeros(…), ones(…), eye(…) or sparse(…), got {function}(…)")
 
     def shape(self, sizes: list[float | Node], at: int) -> tuple[int, ...]:
-        shape = tuple(int(n) for n in sizes if isinstance(n, float) and 0 <= n <= MAX_CELLS and n == int(n))
+        shape = tuple(
+            int(n) for n in sizes if isinstance(n, float) and 0 <= n <= MAX_CELLS and n == int(n)
+        )
         if not 1 <= len(shape) == len(sizes) <= 3:
-            self.source.fail(at, f"expected one to three whole numbers from 0 to {MAX_CELLS:,} as sizes")
+            self.source.fail(
+                at, f"expected one to three whole numbers from 0 to {MAX_CELLS:,} as sizes"
+            )
         self.spend(math.prod(shape), at)
         return shape
 
@@ -289,7 +315,9 @@ class Parser:
             row = to_array(self.source, entry) if isinstance(entry, Node) else np.zeros(0)
             if row.shape != (array.ndim + 1,):
                 self.source.fail(where, f"expected {array.ndim} indices and a value in brackets")
-            if not all(0 <= i < n and i == int(i) for i, n in zip(row[:-1], array.shape, strict=True)):
+            if not all(
+                0 <= i < n and i == int(i) for i, n in zip(row[:-1], array.shape, strict=True)
+            ):
                 self.source.fail(where, f"expected whole indices from 0, inside {by(array.shape)}")
             index = tuple(int(i) for i in row[:-1])
             if array[index]:
@@ -299,14 +327,18 @@ class Parser:
 
 
 def to_array(source: Source, node: Node) -> Numbers:
-    """Nested lists of numbers as one array; rows of different lengths are an error that names the row."""
+    """Nested lists of numbers as one array; rows of different lengths are an error that names
+    the row.
+    """
     value = node.value
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, float):
         return np.array(value)
     if not isinstance(value, list):
-        source.fail(node.at, f"expected numbers, got {'a string' if isinstance(value, str) else 'a dict'}")
+        source.fail(
+            node.at, f"expected numbers, got {'a string' if isinstance(value, str) else 'a dict'}"
+        )
     rows: list[Numbers] = []
     numbers = [x for x in value if isinstance(x, float)]
     if len(numbers) == len(value):
@@ -317,7 +349,10 @@ def to_array(source: Source, node: Node) -> Numbers:
         rows.append(to_array(source, child))
         if rows[-1].shape != rows[0].shape:
             first, here = by(rows[0].shape), by(rows[-1].shape)
-            source.fail(child.at, f"rows of one list must be alike: expected {first} as in the first, got {here}")
+            source.fail(
+                child.at,
+                f"rows of one list must be alike: expected {first} as in the first, got {here}",
+            )
     return np.stack(rows)
 
 

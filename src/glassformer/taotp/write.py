@@ -28,23 +28,36 @@ def write(model: Model) -> str:
     if bad := [name for name, w in weights.items() if not np.isfinite(w).all()]:
         refuse(model, f"finite numbers, got others in {', '.join(bad)}")
     text = "\n".join(lines(model, weights)) + "\n"
-    if len(text) > MAX_TEXT or len(text.split()) > MAX_NUMBERS or text.count("[") + text.count('"') > MAX_NODES:
-        refuse(model, f"a text of at most {MAX_TEXT:,} characters and {MAX_NUMBERS:,} words, got {len(text):,}")
+    if (
+        len(text) > MAX_TEXT
+        or len(text.split()) > MAX_NUMBERS
+        or text.count("[") + text.count('"') > MAX_NODES
+    ):
+        refuse(
+            model,
+            f"a text of at most {MAX_TEXT:,} characters and {MAX_NUMBERS:,} words, got "
+            f"{len(text):,}",
+        )
     return text
 
 
 def refuse(model: Model, expected: str) -> NoReturn:
-    raise GlassformerError(f"{model!r} as text — expected {expected}; save it as .safetensors instead")
+    raise GlassformerError(
+        f"{model!r} as text — expected {expected}; save it as .safetensors instead"
+    )
 
 
 def lines(model: Model, weights: Mapping[str, Numbers]) -> Iterator[str]:
     c, v = model.config, model.vocabulary
-    yield from (f"# {line}" for line in f"{model.provenance.get('ref', 'a model')}\n{c}".splitlines())
+    yield from (
+        f"# {line}" for line in f"{model.provenance.get('ref', 'a model')}\n{c}".splitlines()
+    )
     if model.task:
         yield f"task: {quote(model.task)}"
     if not isinstance(v.tokens, Counting):
         single = len(v) <= MAX_STRING // 2 and all(len(t) == 1 for t in v.tokens)
-        yield f"tokens: {quote(''.join(v.tokens)) if single else '[' + ' '.join(map(quote, v.tokens)) + ']'}"
+        listed = quote("".join(v.tokens)) if single else f"[{' '.join(map(quote, v.tokens))}]"
+        yield f"tokens: {listed}"
     elif v.tokens.first:
         yield f"first: {v.tokens.first}"
     if v.sep and not isinstance(v.tokens, Counting):
@@ -58,7 +71,9 @@ def lines(model: Model, weights: Mapping[str, Numbers]) -> Iterator[str]:
         yield f"block_size: {c.n_ctx}"
     silent = {"n_heads": 1, "d_head": c.d_model // c.n_heads, "d_mlp": 0}
     if not c.n_layers:
-        yield from (f"{key}: {getattr(c, key)}" for key, size in silent.items() if getattr(c, key) != size)
+        yield from (
+            f"{key}: {getattr(c, key)}" for key, size in silent.items() if getattr(c, key) != size
+        )
     for key, (name, _) in TOP.items():
         if name in weights:
             yield f"{key}: {array(turned(name, weights[name]), '  ')}"
@@ -70,7 +85,8 @@ def lines(model: Model, weights: Mapping[str, Numbers]) -> Iterator[str]:
             for key, (name, axes) in LAYER.items():
                 if (path := f"blocks.{i}.{name}") in weights:
                     w = turned(name, weights[path])
-                    yield f"    {key}: {array(w[0] if axes[0] == 'H' and len(w) == 1 else w, '      ')}"
+                    alone = axes[0] == "H" and len(w) == 1
+                    yield f"    {key}: {array(w[0] if alone else w, '      ')}"
             yield from norms(weights, NORMS, f"blocks.{i}.", "    ")
             yield "  }"
         yield "]"
@@ -81,13 +97,17 @@ def norms(
     weights: Mapping[str, Numbers], table: Mapping[str, tuple[str, str]], path: str, indent: str
 ) -> Iterator[str]:
     for key, (name, _) in table.items():
-        given = [(gain, weights.get(f"{path}{name}.{weight}")) for gain, (weight, _) in GAINS.items()]
+        given = [
+            (gain, weights.get(f"{path}{name}.{weight}")) for gain, (weight, _) in GAINS.items()
+        ]
         if texts := [f"{gain}: {array(w, indent + '  ')}" for gain, w in given if w is not None]:
             yield f"{indent}{key}: {{{' '.join(texts)}}}"
 
 
 def labels(model: Model) -> Iterator[str]:
-    groups: list[tuple[str, Mapping[str, object]]] = [(group, getattr(model.labels, group)) for group in LABELS]
+    groups: list[tuple[str, Mapping[str, object]]] = [
+        (group, getattr(model.labels, group)) for group in LABELS
+    ]
     if not any(names for _, names in groups):
         return
     yield "labels: {"
@@ -95,7 +115,9 @@ def labels(model: Model) -> Iterator[str]:
         if names:
             yield f"  {group}: {{"
             for key, value in names.items():
-                shown = f"[{value[0]} {value[1]}]" if isinstance(value, tuple) else quote(str(value))
+                shown = (
+                    f"[{value[0]} {value[1]}]" if isinstance(value, tuple) else quote(str(value))
+                )
                 yield f"    {quote(key)}: {shown}"
             yield "  }"
     yield "}"
@@ -118,7 +140,9 @@ def array(w: Numbers, indent: str) -> str:
     if not len(there) and (w.ndim > 1 or w.size > 8 or not w.size):
         return f"zeros({sizes})"
     if w.size > 16 and 5 * len(there) < w.size:
-        entries = [f"[{' '.join(map(str, i))} {number(float(w[tuple(i)]))}]" for i in there.tolist()]
+        entries = [
+            f"[{' '.join(map(str, i))} {number(float(w[tuple(i)]))}]" for i in there.tolist()
+        ]
         return f"sparse([{sizes}]\n{indent}" + f"\n{indent}".join(entries) + ")"
     return dense(w, indent)
 
@@ -138,7 +162,9 @@ def number(x: float) -> str:
 def quote(text: str) -> str:
     """A word as it is; anything else in quotes."""
     if len(text) > MAX_STRING // 2:  # each character may need an escape
-        raise GlassformerError(f"{text[:40]!r}… as text — expected at most {MAX_STRING // 2:,} characters")
+        raise GlassformerError(
+            f"{text[:40]!r}… as text — expected at most {MAX_STRING // 2:,} characters"
+        )
     if WORD.fullmatch(text) and text.lower() not in NOT_FINITE:
         return text
     plain = (c not in '"\\' and (c.isprintable() or ord(c) > 0xFFFF) for c in text)

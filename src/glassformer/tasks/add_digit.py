@@ -24,7 +24,7 @@ class AddDigit(Task):
         self.radix = (base, base)
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
-        tokens = np.column_stack([rows, rows.sum(axis=1) % self.base])         # B T
+        tokens = np.column_stack([rows, rows.sum(axis=1) % self.base])  # B T
         answer = np.zeros(tokens.shape, dtype=bool)
         answer[:, -1] = True
         return tokens, answer
@@ -37,9 +37,13 @@ class AddDigit(Task):
 
     def prompt(self, text: str) -> list[int]:
         """'48', '4 8' and '4+8=' all mean the same."""
-        tokens = self.vocabulary.encode("".join(text.lower().replace("+", " ", 1).removesuffix("=").split()))
+        tokens = self.vocabulary.encode(
+            "".join(text.lower().replace("+", " ", 1).removesuffix("=").split())
+        )
         if len(tokens) != 2:
-            raise GlassformerError(f"input {text!r} — expected two digits, as in '4 8', got {len(tokens)}")
+            raise GlassformerError(
+                f"input {text!r} — expected two digits, as in '4 8', got {len(tokens)}"
+            )
         return tokens
 
     def steps(self, prompt: Sequence[int]) -> int:

@@ -1,4 +1,6 @@
-"""The task add-mod: two numbers in decimal, then one digit of their sum. `12+33=` gives `5`, or with place=tens `4`."""
+"""The task add-mod: two numbers in decimal, then one digit of their sum. `12+33=` gives `5`, or
+with place=tens `4`.
+"""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +20,9 @@ PLACES = ("ones", "tens", "hundreds", "thousands")
 
 @task("add-mod")
 class AddMod(Task):
-    """Two numbers of so many digits, zero-padded, then one digit of their sum: the ones, the tens, …"""
+    """Two numbers of so many digits, zero-padded, then one digit of their sum: the ones, the
+    tens, …
+    """
 
     def __init__(self, digits: Annotated[int, Between(1, 9)] = 2, place: Place = "ones") -> None:
         self.digits, self.place = digits, PLACES.index(place)
@@ -29,10 +33,10 @@ class AddMod(Task):
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         powers = 10 ** np.arange(self.digits - 1, -1, -1)
-        a, b = (rows[:, i, None] // powers % 10 for i in (0, 1))               # B n
+        a, b = (rows[:, i, None] // powers % 10 for i in (0, 1))  # B n
         plus, equals = (np.full((len(rows), 1), t) for t in (10, 11))
         result = rows.sum(axis=1, keepdims=True) // 10**self.place % 10
-        tokens = np.concatenate([a, plus, b, equals, result], axis=1)          # B T
+        tokens = np.concatenate([a, plus, b, equals, result], axis=1)  # B T
         answer = np.zeros(tokens.shape, dtype=bool)
         answer[:, -1] = True
         return tokens, answer
@@ -47,7 +51,9 @@ class AddMod(Task):
     def edges(self) -> Rows:
         """Sums on either side of every carry that can reach the digit asked for."""
         most, tens = 10**self.digits - 1, 10 ** np.arange(self.digits)
-        ends = np.unique(np.concatenate([[0, most, most // 2, most // 2 + 1], tens, tens - 1, most - tens]))
+        ends = np.unique(
+            np.concatenate([[0, most, most // 2, most // 2 + 1], tens, tens - 1, most - tens])
+        )
         return np.stack(np.meshgrid(ends, ends), axis=-1).reshape(-1, 2)
 
     def classes(self, rows: Rows) -> Any:
@@ -58,7 +64,9 @@ class AddMod(Task):
         """'4+8' is padded with zeros: 04+08=."""
         found = re.fullmatch(r"\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?\s*", text)
         if not found or max(map(len, found.groups())) > self.digits:
-            raise GlassformerError(f"input {text!r} — expected a sum of two numbers of up to {self.digits} digits")
+            raise GlassformerError(
+                f"input {text!r} — expected a sum of two numbers of up to {self.digits} digits"
+            )
         a, b = (number.zfill(self.digits) for number in found.groups())
         return self.vocabulary.encode(f"{a}+{b}=")
 

@@ -5,7 +5,7 @@
     <bos>45+78=123<eos>     padding=none: operands and answer as people write them (the booklet's exercise 6.20)
 
 A row is the two numbers (a, b).
-"""
+"""  # noqa: E501
 
 import itertools
 import math
@@ -23,7 +23,11 @@ from .base import Rows, Task
 from .format import TOKEN, Format
 
 PLUS, EQUALS = 10, 11
-MORE = {("most", "zero"): (), ("ones", "zero"): ("<PAD>", "<EOS>"), ("most", "none"): ("<bos>", "<eos>")}
+MORE = {
+    ("most", "zero"): (),
+    ("ones", "zero"): ("<PAD>", "<EOS>"),
+    ("most", "none"): ("<bos>", "<eos>"),
+}
 BOS, EOS = 12, 13  # the tokens beyond "=", where there are any
 
 
@@ -38,7 +42,9 @@ class Addition(Task):
         padding: Literal["zero", "none"] = "zero",
     ) -> None:
         if (order, padding) not in MORE:
-            raise GlassformerError("addition:order=ones,padding=none — order=ones goes with padding=zero only")
+            raise GlassformerError(
+                "addition:order=ones,padding=none — order=ones goes with padding=zero only"
+            )
         self.digits, self.order, self.padding = digits, order, padding
         self.vocabulary = Vocabulary([*"0123456789+=", *MORE[order, padding]])
         self.radix = (10**digits, 10**digits)
@@ -49,26 +55,40 @@ class Addition(Task):
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         n, (a, b) = self.digits, rows.T
         total = digits_of(a + b, n + 1)
-        parts = [digits_of(a, n), PLUS, digits_of(b, n), EQUALS, total if self.order == "most" else total[:, ::-1]]
+        parts = [
+            digits_of(a, n),
+            PLUS,
+            digits_of(b, n),
+            EQUALS,
+            total if self.order == "most" else total[:, ::-1],
+        ]
         if self.padding == "none":
             parts.insert(0, BOS)
         if self.stop is not None:
             parts.append(self.stop)
         columns = [np.full((len(rows), 1), p) if isinstance(p, int) else p for p in parts]
-        tokens = np.concatenate(columns, axis=1)                               # B T
+        tokens = np.concatenate(columns, axis=1)  # B T
         answer = np.zeros(tokens.shape, dtype=bool)
         answer[:, -self.steps(()) :] = True
-        return _without_leading_zeros(tokens, answer) if self.padding == "none" else (tokens, answer)
+        return (
+            _without_leading_zeros(tokens, answer) if self.padding == "none" else (tokens, answer)
+        )
 
     def edges(self) -> Rows:
-        """Carry cascades of every length and place, made of every pair of digits; and numbers of a pattern."""
+        """Carry cascades of every length and place, made of every pair of digits; and numbers
+        of a pattern.
+        """
         return _edges(self.digits).copy()
 
     def classes(self, rows: Rows) -> Any:
-        """How many carries, and how many columns the longest of them runs through: 999+1 has "carries=3 cascade=3"."""
+        """How many carries, and how many columns the longest of them runs through: 999+1 has
+        "carries=3 cascade=3".
+        """
         n = self.digits
         a, b = (digits_of(x, n)[:, ::-1] for x in rows.T)
-        run = longest = carries = np.zeros(len(rows), np.int64)                # run: columns of the carry that comes in
+        run = longest = carries = np.zeros(
+            len(rows), np.int64
+        )  # run: columns of the carry that comes in
         for column in (a + b).T:
             run = np.where(column >= 10, 1, np.where((column == 9) & (run > 0), run + 1, 0))
             longest, carries = np.maximum(longest, run), carries + (run > 0)
@@ -80,12 +100,16 @@ class Addition(Task):
         return rows % 10 ** min(level, self.digits)
 
     def floor(self) -> float:
-        """All digits of both numbers are random but the very first, which is given; unpadded, none is given."""
+        """All digits of both numbers are random but the very first, which is given; unpadded,
+        none is given.
+        """
         n, N = self.digits, 10**self.digits
         if self.padding == "zero":
             return (2 * n - 1) * math.log(10) / (2 * n + 1 + self.steps(()))
         places = 10 ** np.arange(1, n + 1, dtype=float)
-        operand = 1 + (1 - places / N).sum()  # how many digits to expect: 1, and one for each place that is reached
+        operand = (
+            1 + (1 - places / N).sum()
+        )  # how many digits to expect: 1, and one for each place that is reached
         total = 1 + (1 - places * (places + 1) / 2 / N**2).sum()
         return float(2 * n * math.log(10) / (2 * operand + total + 3))
 
@@ -102,8 +126,9 @@ class Addition(Task):
         return {"a": rows[:, 0], "b": rows[:, 1], "s": rows.sum(1)}
 
     def roles(self) -> dict[str, Any]:
-        """a, b: this column's digit of the first and second number. carry: what tells whether the column below
-        carries: with the ones first, its two digits and the digit just written; else all digits below.
+        """a, b: this column's digit of the first and second number. carry: what tells whether the
+        column below carries: with the ones first, its two digits and the digit just written; else
+        all digits below.
         """
         form = self.format()
         if not form.padded:
@@ -137,8 +162,19 @@ class Addition(Task):
             return super().foretold(rows, i)
         u = (rows // 10**i % 10).sum(-1)
         c = (rows.sum(-1) // 10**i - u) % 10
-        told = {"stays": u[0] + c[0], "column": u[1] + c[0], "carry": u[0] + c[1], "both": u[1] + c[1]}
-        kept = ["stays", "column"] if i == 0 else ["stays", "carry"] if i == self.digits else list(told)
+        told = {
+            "stays": u[0] + c[0],
+            "column": u[1] + c[0],
+            "carry": u[0] + c[1],
+            "both": u[1] + c[1],
+        }
+        kept = (
+            ["stays", "column"]
+            if i == 0
+            else ["stays", "carry"]
+            if i == self.digits
+            else list(told)
+        )
         return {name: told[name] % 10 for name in kept}
 
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
@@ -160,7 +196,7 @@ class Addition(Task):
 @lru_cache(maxsize=16)  # whoever verifies, proves or compares asks for them
 def _edges(n: int) -> Rows:
     power = 10 ** np.arange(n)
-    first, last = np.triu_indices(n)                                           # a carry starts at first, ends at last
+    first, last = np.triu_indices(n)  # a carry starts at first, ends at last
     column = np.arange(n)
     starts, runs = (column == first[:, None]), (column > first[:, None]) & (column <= last[:, None])
     edges = [_patterns(n)]
@@ -183,12 +219,16 @@ def digits_of(numbers: Any, n: int) -> Any:
 
 
 def _without_leading_zeros(tokens: Any, answer: Any) -> tuple[Any, Any]:
-    """Moves each row's tokens up to where its leading zeros were; what is free at the end is 0 and no answer."""
+    """Moves each row's tokens up to where its leading zeros were; what is free at the end is 0
+    and no answer.
+    """
     keep = tokens > 0
-    for t in range(1, tokens.shape[1]):  # after a digit that is kept; the ones digit, even if it is 0
+    for t in range(
+        1, tokens.shape[1]
+    ):  # after a digit that is kept; the ones digit, even if it is 0
         keep[:, t] |= keep[:, t - 1] & (tokens[:, t - 1] < 10)
         keep[:, t - 1] |= tokens[:, t] >= 10
-    free = np.arange(tokens.shape[1]) < keep.sum(1, keepdims=True)             # where the kept ones go: B T
+    free = np.arange(tokens.shape[1]) < keep.sum(1, keepdims=True)  # where the kept ones go: B T
     out, mask = np.zeros_like(tokens), np.zeros_like(answer)
     out[free], mask[free] = tokens[keep], answer[keep]
     return out, mask
@@ -201,5 +241,7 @@ def _patterns(n: int) -> Rows:
     powers = [10**k for k in range(n)]
     near = sorted({x for p in powers for x in (p - 1, p, p + 1, 5 * p, most - p)} | {most})
     named = [(123, 456), (45, 78), (500, 500), (111, 222)]
-    rows = np.concatenate([repeated, np.add(repeated, (0, 1)), list(itertools.product(near, near)), named])
+    rows = np.concatenate(
+        [repeated, np.add(repeated, (0, 1)), list(itertools.product(near, near)), named]
+    )
     return rows[((rows >= 0) & (rows <= most)).all(1)]

@@ -17,19 +17,25 @@ BOUNDARY = 200  # examples looked at, where a task does not say its format
 class Task:
     """What is right: a domain of rows, and the tokens and answer of each.
 
-    Exhaustive is counting up: rows(0, size). A subclass sets `vocabulary` and `radix` and says what a `batch`
-    of rows looks like; it overrides the rest where its domain is not a plain box.
+    Exhaustive is counting up: rows(0, size). A subclass sets `vocabulary` and `radix` and says what
+    a `batch` of rows looks like; it overrides the rest where its domain is not a plain box.
     """
 
     vocabulary: Vocabulary
     radix: tuple[int, ...]
     stop: int | None = None  # the token that ends an answer
     ref: str = ""  # set by the registry
-    explanations: tuple[str, ...] = ("stays", "source")  # of what a part carries, that `foretold` tells apart
-    worth_checking: int = 100_000  # rows of a sample, where the domain is too large to count through
+    explanations: tuple[str, ...] = (
+        "stays",
+        "source",
+    )  # of what a part carries, that `foretold` tells apart
+    worth_checking: int = (
+        100_000  # rows of a sample, where the domain is too large to count through
+    )
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
-        """Tokens [B,T] of whole examples, and where the answer is: True [B,T] for tokens to be produced.
+        """Tokens [B,T] of whole examples, and where the answer is: True [B,T] for tokens to be
+        produced.
 
         Examples of several lengths are padded on the right, with the mask False there.
         """
@@ -67,11 +73,14 @@ class Task:
         return np.full(len(rows), "")
 
     def simpler(self, rows: Rows, level: int) -> Rows:
-        """The rows made easier, for a curriculum: whatever level means to the task (digits, length)."""
+        """The rows made easier, for a curriculum: whatever level means to the task (digits,
+        length).
+        """
         raise GlassformerError(f"{self.ref} — has no levels for a curriculum")
 
     def floor(self) -> float | None:
-        """The least mean loss on all positions of a model that knows all there is to know: inputs are random.
+        """The least mean loss on all positions of a model that knows all there is to know: inputs
+        are random.
 
         None where the task does not say.
         """
@@ -83,47 +92,65 @@ class Task:
         return None
 
     def values(self, rows: Rows) -> dict[str, Any]:
-        """The numbers that the format speaks of, by name, [B] each; by default those tokens of the examples."""
+        """The numbers that the format speaks of, by name, [B] each; by default those tokens of
+        the examples.
+        """
         form, (tokens, _) = self.format(), self.batch(rows)
         spots = form.spots if form else ()
         return {name: tokens[:, t] for t, (name, _) in enumerate(spots) if name != TOKEN}
 
     def boundary(self) -> int:
-        """Where the answer starts, in texts as they are drawn; an error if that is at several places."""
+        """Where the answer starts, in texts as they are drawn; an error if that is at several
+        places.
+        """
         if (form := self.format()) and form.padded:
             return form.first
         tokens, answer = self.batch(self.some(BOUNDARY))
         first = int(answer[0].argmax())
         if not (answer == (np.arange(tokens.shape[1]) >= first)).all():
             raise GlassformerError(
-                f"{self.ref} — its examples are of several lengths: their positions cannot be compared"
+                f"{self.ref} — its examples are of several lengths: their positions cannot be "
+                f"compared"
             )
         return first
 
     def roles(self) -> dict[str, Any]:
-        """Which positions hold what the next token needs: name -> bool [T-1, T-1], a row for who asks, a column for
-        who is asked. Only rows whose next token is part of the answer have any; {} where no fixed map exists.
+        """Which positions hold what the next token needs: name -> bool [T-1, T-1], a row for who
+        asks, a column for who is asked. Only rows whose next token is part of the answer have any;
+        {} where no fixed map exists.
         """
         return {}
 
     def foretold(self, rows: Rows, i: int) -> dict[str, Any]:
-        """Token i of the answer, [B], under each explanation of what was carried over from one run into another.
+        """Token i of the answer, [B], under each explanation of what was carried over from one run
+        into another.
 
-        rows [2,B,*]: what the model reads, and where the part that is put in comes from. `stays`: nothing that matters
-        was carried; `source`: the answer itself.
+        rows [2,B,*]: what the model reads, and where the part that is put in comes from. `stays`:
+        nothing that matters was carried; `source`: the answer itself.
         """
-        both = [tokens[np.arange(len(tokens)), answer.argmax(1) + i] for tokens, answer in map(self.batch, rows)]
+        both = [
+            tokens[np.arange(len(tokens)), answer.argmax(1) + i]
+            for tokens, answer in map(self.batch, rows)
+        ]
         return dict(zip(("stays", "source"), both, strict=True))
 
     def some(self, n: int, seed: int = 0) -> Rows:
-        """All rows that have an answer, or of more than n as many as are found among n at random."""
-        rows = self.rows(0, self.size) if self.size <= n else self.sample(n, np.random.default_rng(seed))
+        """All rows that have an answer, or of more than n as many as are found among n at
+        random.
+        """
+        rows = (
+            self.rows(0, self.size)
+            if self.size <= n
+            else self.sample(n, np.random.default_rng(seed))
+        )
         return rows[self.defined(rows)]
 
     def require(self, vocabulary: Vocabulary) -> None:
         """An error if these are not the task's tokens."""
         if self.vocabulary != vocabulary:
-            raise GlassformerError(f"{self.ref} — has {self.vocabulary}; the model's vocabulary has {vocabulary}")
+            raise GlassformerError(
+                f"{self.ref} — has {self.vocabulary}; the model's vocabulary has {vocabulary}"
+            )
 
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:

@@ -1,12 +1,14 @@
-"""The task digit-addition: sums in fixed formats that the smallest adders read. The domain is that of `addition`.
+"""The task digit-addition: sums in fixed formats that the smallest adders read. The domain is that
+of `addition`.
 
     0 540 00 870 0 3210                 order=ones: nothing but digits, 045 + 078 with the ones first
     <bos>045+078=0123                   order=most, marks=true: as in `addition`, with a first token
 
-Without marks, zeros stand before, between (n − 1 of them, and at least two) and after the numbers, so that a_i, b_i
-and the token after which s_i is to be written are at fixed distances, 2n − 1 and n, and a model that looks so far
-beyond the highest column, or below the lowest, reads a zero. A row is the two numbers (a, b).
-"""
+Without marks, zeros stand before, between (n − 1 of them, and at least two) and after the numbers,
+so that a_i, b_i and the token after which s_i is to be written are at fixed distances, 2n − 1 and
+n, and a model that looks so far beyond the highest column, or below the lowest, reads a zero. A row
+is the two numbers (a, b).
+"""  # noqa: E501
 
 import math
 from typing import Annotated, Any, Literal
@@ -38,11 +40,16 @@ class DigitAddition(Addition):
         if order == "ones":
             self.explanations = ("stays", "column", "carry", "both")
         n = digits
-        self.before, self.between, self.after = ([BOS], [PLUS], [EQUALS]) if marks else ([0], [0] * max(n - 1, 2), [0])
+        self.before, self.between, self.after = (
+            ([BOS], [PLUS], [EQUALS]) if marks else ([0], [0] * max(n - 1, 2), [0])
+        )
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         n, turn = self.digits, -1 if self.order == "ones" else 1
-        a, b, total = (digits_of(x, k)[:, ::turn] for x, k in zip((*rows.T, rows.sum(1)), (n, n, n + 1), strict=True))
+        a, b, total = (
+            digits_of(x, k)[:, ::turn]
+            for x, k in zip((*rows.T, rows.sum(1)), (n, n, n + 1), strict=True)
+        )
         fixed = (np.tile(part, (len(rows), 1)) for part in (self.before, self.between, self.after))
         before, between, after = (part.astype(np.int64) for part in fixed)
         tokens = np.concatenate([before, a, between, b, after, total], axis=1)  # B T
@@ -56,8 +63,12 @@ class DigitAddition(Addition):
 
     def format(self) -> Format:
         n, turn = self.digits, 1 if self.order == "ones" else -1
-        a, b, total = ([(name, c) for c in range(k)][::turn] for name, k in (("a", n), ("b", n), ("s", n + 1)))
-        before, between, after = ([(TOKEN, t) for t in part] for part in (self.before, self.between, self.after))
+        a, b, total = (
+            [(name, c) for c in range(k)][::turn] for name, k in (("a", n), ("b", n), ("s", n + 1))
+        )
+        before, between, after = (
+            [(TOKEN, t) for t in part] for part in (self.before, self.between, self.after)
+        )
         return Format((*before, *a, *between, *b, *after, *total), self._first)
 
     @property

@@ -25,7 +25,9 @@ class Min(Task):
         self.vocabulary = Vocabulary.numbers(vocab)
         self.vocab, self.length = vocab, length
         self.radix = (vocab,) * length
-        self.worth_checking = min(100_000, max(200, 10**9 // vocab))  # a large vocabulary takes long
+        self.worth_checking = min(
+            100_000, max(200, 10**9 // vocab)
+        )  # a large vocabulary takes long
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         tokens = np.concatenate([rows, self.pick(rows, axis=1, keepdims=True)], axis=1)
@@ -37,7 +39,9 @@ class Min(Task):
         return items(len(self.radix), 1, self.vocab)
 
     def edges(self) -> Rows:
-        """Neighbours at the ends and in the middle, in both orders, beside the largest and the smallest."""
+        """Neighbours at the ends and in the middle, in both orders, beside the largest and the
+        smallest.
+        """
         top = self.vocab - 1
         out = []
         for a in sorted({0, 1, self.vocab // 2, top - 2, top - 1} & set(range(top))):

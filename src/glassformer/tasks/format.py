@@ -1,7 +1,8 @@
 """Where things stand: what each position of a task's texts holds.
 
-A task that says its `format` gets proofs, interchange and figures without a line of code elsewhere. Nobody takes its
-word for it: `format_of` compares the format with examples that the task itself makes.
+A task that says its `format` gets proofs, interchange and figures without a line of code elsewhere.
+Nobody takes its word for it: `format_of` compares the format with examples that the task itself
+makes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,9 @@ from ..errors import GlassformerError
 if TYPE_CHECKING:
     from .base import Task
 
-Spot = tuple[str, int]  # ("a", 2): digit 2 of the number a, digit 0 being the ones; (TOKEN, 11): always token 11
+Spot = tuple[
+    str, int
+]  # ("a", 2): digit 2 of the number a, digit 0 being the ones; (TOKEN, 11): always token 11
 TOKEN = "token"
 LOOKS = 2_000  # random examples that a format must agree with; all edge cases too
 SHORT = 64  # of these, where numbers are written without zeros before them
@@ -28,7 +31,8 @@ class Format:
     spots: tuple[Spot, ...]
     first: int  # position of the first token of the answer
     base: int = 10  # of the digits; digit d is token d
-    padded: bool = True  # all digits are written; else zeros before a number are left out, and what follows moves up
+    # all digits are written; else zeros before a number are left out, and what follows moves up
+    padded: bool = True
 
     @property
     def asking(self) -> range:
@@ -44,7 +48,9 @@ class Format:
         return len(self.places(name))
 
     def tokens(self, numbers: Mapping[str, int], upto: int | None = None) -> list[int]:
-        """The text of some numbers, or its first positions: `format.tokens({"a": 45, "b": 78}, format.first)`."""
+        """The text of some numbers, or its first positions: `format.tokens({"a": 45, "b": 78},
+        format.first)`.
+        """
         out = []
         for name, digit in self.spots[:upto]:
             if name == TOKEN:
@@ -68,8 +74,12 @@ class Format:
         return [f"={number}" if name == TOKEN else f"{name}{number}" for name, number in self.spots]
 
 
-def items(n: int, answers: int, base: int, before: Any = (), between: Any = (), after: Any = ()) -> Format:
-    """A list of n things, x1 … xn, a token each, then the answer, y1 …; with tokens that are always there."""
+def items(
+    n: int, answers: int, base: int, before: Any = (), between: Any = (), after: Any = ()
+) -> Format:
+    """A list of n things, x1 … xn, a token each, then the answer, y1 …; with tokens that are
+    always there.
+    """
     x, y = ([(f"{name}{i}", 0) for i in range(1, k + 1)] for name, k in (("x", n), ("y", answers)))
     spots = [[(TOKEN, int(t)) for t in part] for part in (before, between, after)]
     return Format((*spots[0], *x, *spots[1], *y, *spots[2]), len(before) + n + len(between), base)
@@ -115,17 +125,26 @@ def _same_texts(found: Format, tokens: Any, answer: Any, numbers: Mapping[str, A
 
 
 def sum_format(task: "Task") -> Format:
-    """The format of a task that adds two numbers, a and b, of n digits; an error that says why it is none."""
+    """The format of a task that adds two numbers, a and b, of n digits; an error that says why
+    it is none.
+    """
     n = len(str(task.radix[0])) - 1 if len(task.radix) == 2 else 0
     if not n or task.radix != (10**n, 10**n):
         raise GlassformerError(f"{task.ref} — expected a task that adds two numbers of some digits")
     if list(task.vocabulary.tokens[:10]) != list("0123456789"):
-        raise GlassformerError(f"{task.ref} — expected the digits to be tokens 0 to 9, but there are {task.vocabulary}")
+        raise GlassformerError(
+            f"{task.ref} — expected the digits to be tokens 0 to 9, but there are {task.vocabulary}"
+        )
     rows = np.concatenate([task.edges(), task.sample(LOOKS, np.random.default_rng(0))])
     numbers, found = task.values(rows), task.format()
     adds = list(numbers) == ["a", "b", "s"] and (numbers["a"] + numbers["b"] == numbers["s"]).all()
     if not adds or found is None or [found.digits(name) for name in "abs"] != [n, n, n + 1]:
-        raise GlassformerError(f"{task.ref} — its answer is not the sum of two numbers, digit by digit")
-    if not (np.stack([numbers["a"], numbers["b"]], 1) == rows).all() or not task.defined(rows).all():
+        raise GlassformerError(
+            f"{task.ref} — its answer is not the sum of two numbers, digit by digit"
+        )
+    if (
+        not (np.stack([numbers["a"], numbers["b"]], 1) == rows).all()
+        or not task.defined(rows).all()
+    ):
         raise GlassformerError(f"{task.ref} — its rows are not its two numbers")
     return format_of(task)

@@ -2,15 +2,15 @@
 
     table: 1 2 3 -> 4, 4 5 6 -> 7        1 2 3 4 5 6 -> 7
 
-A table is random (`entries`, `length`, `vocab`, `seed`), built in (`table=xor`, `sum-mod-10`, `parity-6`), or a
-file:
+A table is random (`entries`, `length`, `vocab`, `seed`), built in (`table=xor`, `sum-mod-10`,
+`parity-6`), or a file:
 
 - CSV, no header: a line per entry, the tokens of the key and then the value: `1,2,3,4`.
-- JSON: an object from keys to values, the tokens of a key separated by spaces, {"1 2 3": "4"}, or an array of
-  rows as in the CSV, [[1, 2, 3, 4], …].
+- JSON: an object from keys to values, the tokens of a key separated by spaces, {"1 2 3": "4"}, or
+  an array of rows as in the CSV, [[1, 2, 3, 4], …].
 
-Tokens are texts without commas or white space; those of a file are its vocabulary (numbers in order, then the
-rest).
+Tokens are texts without commas or white space; those of a file are its vocabulary (numbers in
+order, then the rest).
 """
 
 import csv
@@ -67,7 +67,9 @@ class Lookup(Task):
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         entry, before = rows[:, 0], rows[:, 1:]
-        tokens = np.concatenate([before, self.table.keys[entry], self.table.values[entry, None]], axis=1)
+        tokens = np.concatenate(
+            [before, self.table.keys[entry], self.table.values[entry, None]], axis=1
+        )
         return tokens, np.arange(tokens.shape[1]) == np.full((len(rows), 1), tokens.shape[1] - 1)
 
     def format(self) -> Format:
@@ -84,7 +86,9 @@ class Lookup(Task):
     def prompt(self, text: str) -> list[int]:
         tokens = self.vocabulary.encode(text)
         if len(tokens) < self.key_length:
-            raise GlassformerError(f"input {text!r} — {self.key_length} tokens were expected, got {len(tokens)}")
+            raise GlassformerError(
+                f"input {text!r} — {self.key_length} tokens were expected, got {len(tokens)}"
+            )
         return tokens
 
     def steps(self, prompt: Sequence[int]) -> int:
@@ -95,14 +99,18 @@ class Lookup(Task):
 def random_table(entries: int, length: int, vocab: int, seed: int) -> Table:
     """Different random keys, random values."""
     if vocab**length < entries:
-        raise GlassformerError(f"entries must be at most vocab^length = {vocab**length:,}, got {entries:,}")
+        raise GlassformerError(
+            f"entries must be at most vocab^length = {vocab**length:,}, got {entries:,}"
+        )
     rng = np.random.default_rng(seed)
     keys: dict[tuple[int, ...], None] = {}
     if vocab**length <= 4 * entries:  # nearly all of them: shuffle
         every = np.array(list(itertools.product(range(vocab), repeat=length)))
         keys = dict.fromkeys(map(tuple, rng.permutation(every)[:entries]))
     while len(keys) < entries:
-        keys |= dict.fromkeys(map(tuple, rng.integers(0, vocab, (entries - len(keys), length)).tolist()))
+        keys |= dict.fromkeys(
+            map(tuple, rng.integers(0, vocab, (entries - len(keys), length)).tolist())
+        )
     return Table(np.array(list(keys)), rng.integers(0, vocab, entries), Vocabulary.numbers(vocab))
 
 
@@ -124,25 +132,39 @@ def read_table(path: str) -> Table:
     rows = _rows(path)
     width = len(rows[0]) if rows else 0
     if not 2 <= width <= LONGEST_KEY + 1:
-        raise GlassformerError(f"{path} — keys of 1 to {LONGEST_KEY} tokens and a value were expected, got {width}")
+        raise GlassformerError(
+            f"{path} — keys of 1 to {LONGEST_KEY} tokens and a value were expected, got {width}"
+        )
     seen: dict[tuple[str, ...], int] = {}
     for i, row in enumerate(rows, 1):
         first = seen.setdefault(tuple(row[:-1]), i)
-        bad = next((t for t in row if not 0 < len(t) <= LONGEST_TOKEN or re.search(r"[\s,]", t)), None)
+        bad = next(
+            (t for t in row if not 0 < len(t) <= LONGEST_TOKEN or re.search(r"[\s,]", t)), None
+        )
         if len(row) != width:
-            what, got = f"a key of {width - 1} tokens was expected, as in entry 1", f"{len(row) - 1}"
+            what, got = (
+                f"a key of {width - 1} tokens was expected, as in entry 1",
+                f"{len(row) - 1}",
+            )
         elif bad is not None:
             what = f"tokens of 1 to {LONGEST_TOKEN} characters, no commas or spaces, were expected"
             got = f"{bad[:20]!r}"
         elif first != i:
-            what, got = "a new key was expected", f"that of entry {first}: {' '.join(row[:-1])[:40]}"
+            what, got = (
+                "a new key was expected",
+                f"that of entry {first}: {' '.join(row[:-1])[:40]}",
+            )
         else:
             continue
         raise GlassformerError(f"{path}, entry {i} — {what}, got {got}")
-    numbers = sorted({t for row in rows for t in row if re.fullmatch("[0-9]+", t)}, key=lambda t: (int(t), t))
+    numbers = sorted(
+        {t for row in rows for t in row if re.fullmatch("[0-9]+", t)}, key=lambda t: (int(t), t)
+    )
     tokens = numbers + sorted({t for row in rows for t in row} - set(numbers))
     if len(tokens) == 1:
-        raise GlassformerError(f"{path} — at least two different tokens were expected, got only {tokens[0]!r}")
+        raise GlassformerError(
+            f"{path} — at least two different tokens were expected, got only {tokens[0]!r}"
+        )
     vocabulary = Vocabulary(tokens, sep=" ")
     table = np.array([[vocabulary.index(t) for t in row] for row in rows])
     return Table(table[:, :-1], table[:, -1], vocabulary)
@@ -152,16 +174,22 @@ def _rows(path: str) -> list[list[str]]:
     """The entries of a file as texts: the tokens of the key, then the value."""
     file = Path(path)
     if file.suffix not in (".csv", ".json"):
-        raise GlassformerError(f"table={path} — {', '.join(BUILT_IN)} or a .csv or .json file was expected")
+        raise GlassformerError(
+            f"table={path} — {', '.join(BUILT_IN)} or a .csv or .json file was expected"
+        )
     data = read_bytes(file, MOST_BYTES)
     try:
         text = data.decode("utf-8-sig")
         rows = _from_json(text) if file.suffix == ".json" else list(csv.reader(text.splitlines()))
     except (ValueError, RecursionError, csv.Error) as e:
-        raise GlassformerError(f"{path} — a table as {file.suffix[1:].upper()} was expected: {str(e)[:80]}") from None
+        raise GlassformerError(
+            f"{path} — a table as {file.suffix[1:].upper()} was expected: {str(e)[:80]}"
+        ) from None
     rows = [[str(token).strip() for token in row] for row in rows if row]
     if len(rows) > MOST_ENTRIES:
-        raise GlassformerError(f"{path} — at most {MOST_ENTRIES:,} entries were expected, got {len(rows):,}")
+        raise GlassformerError(
+            f"{path} — at most {MOST_ENTRIES:,} entries were expected, got {len(rows):,}"
+        )
     return rows
 
 

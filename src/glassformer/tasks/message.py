@@ -1,4 +1,6 @@
-"""The tasks of chapter 2: print a fixed message (hello-world), and repeat the last token for ever (repeat-last)."""
+"""The tasks of chapter 2: print a fixed message (hello-world), and repeat the last token for
+ever (repeat-last).
+"""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -18,13 +20,18 @@ LONGEST = 4_000  # characters of a message; its check holds this many times as m
 class Message(Task):
     """A fixed message after <bos>, then <eos>.
 
-    tokenizer=message: <bos>, the characters of the message, each once, <eos>. tokenizer=ascii: the 256 characters
-    that a byte can be, of which '\\0' begins and ends the message. `tokens` is the one example: begin, message, end.
+    tokenizer=message: <bos>, the characters of the message, each once, <eos>. tokenizer=ascii: the
+    256 characters that a byte can be, of which '\\0' begins and ends the message. `tokens` is the
+    one example: begin, message, end.
     """
 
-    def __init__(self, message: str = "Hello World!", tokenizer: Literal["message", "ascii"] = "message") -> None:
+    def __init__(
+        self, message: str = "Hello World!", tokenizer: Literal["message", "ascii"] = "message"
+    ) -> None:
         if len(message) > LONGEST:
-            raise GlassformerError(f"hello-world — a message has at most {LONGEST:,} characters, got {len(message):,}")
+            raise GlassformerError(
+                f"hello-world — a message has at most {LONGEST:,} characters, got {len(message):,}"
+            )
         if tokenizer == "message":
             begin, end = "<bos>", "<eos>"
             self.vocabulary = Vocabulary([begin, *dict.fromkeys(message), end])
@@ -33,7 +40,8 @@ class Message(Task):
             self.vocabulary = Vocabulary(map(chr, range(256)))
             if bad := [c for c in message if not 0 < ord(c) < 256]:
                 raise GlassformerError(
-                    f"hello-world:tokenizer=ascii — characters must be from 1 to 255, got {bad[0]!r}; "
+                    f"hello-world:tokenizer=ascii — characters must be from 1 to 255, got "
+                    f"{bad[0]!r}; "
                     "tokenizer=message takes any"
                 )
         self.radix = ()

@@ -1,7 +1,8 @@
-"""The task modular-addition: `a b =` or `a + b =`, then (a + b) mod p. Also differences, products and quotients.
+"""The task modular-addition: `a b =` or `a + b =`, then (a + b) mod p. Also differences, products
+and quotients.
 
-The numbers 0 … p−1 are one token each, then `=`, then (plus=true) the sign of the operation. With plus=false and
-p = 113 these are the 114 tokens of the usual grokking experiments.
+The numbers 0 … p−1 are one token each, then `=`, then (plus=true) the sign of the operation. With
+plus=false and p = 113 these are the 114 tokens of the usual grokking experiments.
 """
 
 import math
@@ -42,13 +43,15 @@ class ModularAddition(Task):
     def result(self, rows: Rows) -> Any:
         """The right answers [B]."""
         a, b = rows[:, 0], rows[:, 1]
-        return {"+": a + b, "-": a - b, "*": a * b, "/": a * self._inverse[b]}[self.operation] % self.p
+        return {"+": a + b, "-": a - b, "*": a * b, "/": a * self._inverse[b]}[
+            self.operation
+        ] % self.p
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         a, b = rows[:, 0], rows[:, 1]
         equals, sign = np.full_like(a, self.p), np.full_like(a, self.p + 1)
         question = [a, sign, b, equals] if self.plus else [a, b, equals]
-        tokens = np.stack([*question, self.result(rows)], axis=1)              # B T
+        tokens = np.stack([*question, self.result(rows)], axis=1)  # B T
         answer = np.zeros(tokens.shape, dtype=bool)
         answer[:, -1] = True
         return tokens, answer
@@ -93,11 +96,17 @@ class ModularAddition(Task):
     def prompt(self, text: str) -> list[int]:
         """'5 8', '5+8' and '5 + 8 =' all mean the same."""
         numbers = text.strip().removesuffix("=").replace(self.operation, " ", 1).split()
-        if len(numbers) != 2 or not all(n.isascii() and n.isdecimal() and len(n) < 9 for n in numbers):
-            raise GlassformerError(f"input {text!r} — expected two numbers, as in '1{self.operation}1'")
+        if len(numbers) != 2 or not all(
+            n.isascii() and n.isdecimal() and len(n) < 9 for n in numbers
+        ):
+            raise GlassformerError(
+                f"input {text!r} — expected two numbers, as in '1{self.operation}1'"
+            )
         a, b = map(int, numbers)
         if max(a, b) >= self.p:
-            raise GlassformerError(f"input {text!r} — expected numbers from 0 to {self.p - 1}, got {max(a, b)}")
+            raise GlassformerError(
+                f"input {text!r} — expected numbers from 0 to {self.p - 1}, got {max(a, b)}"
+            )
         if not self.defined(np.array([[a, b]]))[0]:
             raise GlassformerError(f"input {text!r} — {b} has no inverse modulo {self.p}")
         return [a, self.p + 1, b, self.p] if self.plus else [a, b, self.p]

@@ -1,4 +1,6 @@
-"""Decimal multiplication: `12*34=0408`, most significant digit first, zero-padded to n, n and 2n digits."""
+"""Decimal multiplication: `12*34=0408`, most significant digit first, zero-padded to n, n and
+2n digits.
+"""
 
 import math
 import re
@@ -25,22 +27,31 @@ class Multiplication(Task):
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         n, a, b = self.digits, rows[:, 0], rows[:, 1]
         times, equals = np.full((len(rows), 1), 10), np.full((len(rows), 1), 11)
-        tokens = np.concatenate([_digits(a, n), times, _digits(b, n), equals, _digits(a * b, 2 * n)], axis=1)
+        tokens = np.concatenate(
+            [_digits(a, n), times, _digits(b, n), equals, _digits(a * b, 2 * n)], axis=1
+        )
         answer = np.arange(tokens.shape[1]) >= 2 * n + 2
         return tokens, np.broadcast_to(answer, tokens.shape)
 
     def format(self) -> Format:
         n = self.digits
-        a, b, product = ([(name, c) for c in reversed(range(k))] for name, k in (("a", n), ("b", n), ("s", 2 * n)))
+        a, b, product = (
+            [(name, c) for c in reversed(range(k))]
+            for name, k in (("a", n), ("b", n), ("s", 2 * n))
+        )
         return Format((*a, (TOKEN, 10), *b, (TOKEN, 11), *product), 2 * n + 2)
 
     def values(self, rows: Rows) -> dict[str, Any]:
         return {"a": rows[:, 0], "b": rows[:, 1], "s": rows.prod(1)}
 
     def edges(self) -> Rows:
-        """All pairs of 0, 1, 2, 5, 9, …: the powers of ten times these, and one more and one less."""
+        """All pairs of 0, 1, 2, 5, 9, …: the powers of ten times these, and one more and one
+        less.
+        """
         most = 10**self.digits - 1
-        near = {d * 10**k + e for d in (1, 2, 5, 9, 10) for k in range(self.digits) for e in (-1, 0, 1)}
+        near = {
+            d * 10**k + e for d in (1, 2, 5, 9, 10) for k in range(self.digits) for e in (-1, 0, 1)
+        }
         numbers = np.array(sorted({min(x, most) for x in near}))
         return np.stack(np.meshgrid(numbers, numbers, indexing="ij"), axis=-1).reshape(-1, 2)
 
@@ -57,7 +68,8 @@ class Multiplication(Task):
         n = self.digits
         if not found or max(len(found[1]), len(found[2])) > n:
             raise GlassformerError(
-                f"multiplication — expected two numbers of at most {n} digit{'s' * (n > 1)} such as "
+                f"multiplication — expected two numbers of at most {n} digit{'s' * (n > 1)} such "
+                f"as "
                 f"{'12'[:n]}*{'34'[:n]}, got {text[:40]!r}"
             )
         return self.vocabulary.encode(f"{found[1].zfill(n)}*{found[2].zfill(n)}=")

@@ -1,7 +1,7 @@
 """The task reverse: `12345=` and then `54321<EOS>`.
 
-The tokens are those of the book's addition: symbols, `+`, `=`, `<PAD>`, `<EOS>` (fourteen with ten symbols), so that
-models of both tasks can be compared; a sequence of five makes 12 tokens.
+The tokens are those of the book's addition: symbols, `+`, `=`, `<PAD>`, `<EOS>` (fourteen with ten
+symbols), so that models of both tasks can be compared; a sequence of five makes 12 tokens.
 """
 
 import math
@@ -24,7 +24,9 @@ class Reverse(Task):
     """A sequence, then the same backwards."""
 
     def __init__(
-        self, length: Annotated[int, Between(1, 256)] = 5, alphabet: Annotated[int, Between(2, 36)] = 10
+        self,
+        length: Annotated[int, Between(1, 256)] = 5,
+        alphabet: Annotated[int, Between(2, 36)] = 10,
     ) -> None:
         self.length, self.alphabet = length, alphabet
         self.vocabulary = Vocabulary((*SYMBOLS[:alphabet], "+", "=", "<PAD>", "<EOS>"))
@@ -34,7 +36,7 @@ class Reverse(Task):
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         column = np.ones((len(rows), 1), dtype=rows.dtype)
         equals, end = column * self.vocabulary.index("="), column * self.vocabulary.index("<EOS>")
-        tokens = np.concatenate([rows, equals, rows[:, ::-1], end], axis=1)    # B 2n+2
+        tokens = np.concatenate([rows, equals, rows[:, ::-1], end], axis=1)  # B 2n+2
         answer = np.zeros(tokens.shape, dtype=bool)
         answer[:, self.length + 1 :] = True
         return tokens, answer
@@ -47,7 +49,9 @@ class Reverse(Task):
         """All symbols alike; counting up; one odd one out at every place."""
         n, last = self.length, self.alphabet - 1
         alike = np.arange(self.alphabet)[:, None].repeat(n, 1)
-        return np.concatenate([alike, np.arange(n)[None] % self.alphabet, np.eye(n, dtype=int) * last])
+        return np.concatenate(
+            [alike, np.arange(n)[None] % self.alphabet, np.eye(n, dtype=int) * last]
+        )
 
     def classes(self, rows: Rows) -> Any:
         return np.where((rows == rows[:, ::-1]).all(1), "palindrome", "other")
@@ -73,7 +77,9 @@ class Reverse(Task):
         tokens = self.vocabulary.encode(symbols)
         if len(tokens) != self.length or max(tokens) >= self.alphabet:
             expected = f"{self.length} of {SYMBOLS[: self.alphabet]}"
-            raise GlassformerError(f"input {text!r} — expected {expected}; another length is another option length=")
+            raise GlassformerError(
+                f"input {text!r} — expected {expected}; another length is another option length="
+            )
         return [*tokens, self.vocabulary.index("=")]
 
     def steps(self, prompt: Sequence[int]) -> int:

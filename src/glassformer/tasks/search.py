@@ -2,8 +2,8 @@
 
     1 2 3 4 5 6 1 2 3 -> 4        with prefix=3
 
-Defined where the last `prefix` tokens occur exactly once before (the two may overlap, as in 7 7 7 7). A row is
-the length of the text followed by its tokens, with zeros after the end.
+Defined where the last `prefix` tokens occur exactly once before (the two may overlap, as in 7 7 7
+7). A row is the length of the text followed by its tokens, with zeros after the end.
 """
 
 from collections.abc import Sequence
@@ -31,11 +31,15 @@ class Search(Task):
         length: Annotated[int, Between(0, 2_000)] = 0,
         bos: bool = False,
     ) -> None:
-        """Texts of every length up to `length` (0: all that `block` holds). `bos`: they begin with <bos>."""
+        """Texts of every length up to `length` (0: all that `block` holds). `bos`: they begin
+        with <bos>.
+        """
         longest = block - bos
         self.prefix, self.vocab, self.length, self.bos = prefix, vocab, length or longest, bos
         if not prefix < self.length <= longest:
-            raise GlassformerError(f"length must be from prefix + 1 = {prefix + 1} to {longest}, got {self.length}")
+            raise GlassformerError(
+                f"length must be from prefix + 1 = {prefix + 1} to {longest}, got {self.length}"
+            )
         self.vocabulary = Vocabulary.numbers(vocab)
         if bos:
             self.vocabulary = Vocabulary([*map(str, range(vocab)), "<bos>"], sep=" ")
@@ -60,7 +64,9 @@ class Search(Task):
         return out
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
-        """Texts of full length with the query planted once; every other one is full of near misses."""
+        """Texts of full length with the query planted once; every other one is full of near
+        misses.
+        """
         texts = rng.integers(0, self.vocab, (n, self.length))
         near = np.flatnonzero(rng.random(n) < 0.5)
         tiled = texts[near, : 1 + self.prefix][:, np.arange(self.length) % (1 + self.prefix)]
@@ -72,7 +78,9 @@ class Search(Task):
         return np.concatenate([np.full((n, 1), self.length), texts], axis=1)
 
     def edges(self) -> Rows:
-        """The shortest texts (one token repeated), and the longest with the query at the very start."""
+        """The shortest texts (one token repeated), and the longest with the query at the very
+        start.
+        """
         rows = np.zeros((4, self.length + 1), np.int64)
         rows[:2, 0], rows[2:, 0] = self.prefix + 1, self.length
         rows[1, 1 : self.prefix + 2] = self.vocab - 1
@@ -97,7 +105,9 @@ class Search(Task):
     def classes(self, rows: Rows) -> Any:
         _, where = self._find(rows)
         overlaps = where + 2 * self.prefix > rows[:, 0]
-        return np.where(overlaps, "overlaps the query", np.where(where == 0, "at the start", "inside"))
+        return np.where(
+            overlaps, "overlaps the query", np.where(where == 0, "at the start", "inside")
+        )
 
     def simpler(self, rows: Rows, level: int) -> Rows:
         """Texts of `level` tokens at most, with a query that occurs in them."""
@@ -113,7 +123,9 @@ class Search(Task):
         tokens = self.vocabulary.encode(text)
         if len(tokens) <= self.prefix:
             least = self.prefix + 1
-            raise GlassformerError(f"input {text!r} — at least {least} tokens were expected, got {len(tokens)}")
+            raise GlassformerError(
+                f"input {text!r} — at least {least} tokens were expected, got {len(tokens)}"
+            )
         return [self.vocab] * self.bos + tokens
 
     def steps(self, prompt: Sequence[int]) -> int:
@@ -125,6 +137,8 @@ class Search(Task):
         query = np.take_along_axis(texts, n[:, None] - self.prefix + np.arange(self.prefix), 1)
         times, where = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
         for start in range(self.length - self.prefix):
-            here = (texts[:, start : start + self.prefix] == query).all(1) & (start < n - self.prefix)
+            here = (texts[:, start : start + self.prefix] == query).all(1) & (
+                start < n - self.prefix
+            )
             times, where = times + here, np.where(here, start, where)
         return times, where

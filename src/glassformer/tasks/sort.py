@@ -1,12 +1,13 @@
-"""Sorting. `sort`: numbers that are one token each; `sort-digits`: numbers spelled with several digits.
+"""Sorting. `sort`: numbers that are one token each; `sort-digits`: numbers spelled with several
+digits.
 
 The input is a list and then a delimiter, the answer is the list in ascending order:
 
     6 2 12 18 7 0  →  2 6 7 12 18
 
-A row is a list of token numbers, filled up with 0. Token 0 is the delimiter and stands below all numbers; it
-is called "0" if the numbers start at 1, else ";". The domain: every list of 1 to `length` numbers, all
-different unless `repeats`.
+A row is a list of token numbers, filled up with 0. Token 0 is the delimiter and stands below all
+numbers; it is called "0" if the numbers start at 1, else ";". The domain: every list of 1 to
+`length` numbers, all different unless `repeats`.
 """
 
 import math
@@ -87,13 +88,18 @@ class Sort(Task):
         if self.repeats:
             rows = rng.integers(1, self.numbers + 1, (n, self.length))
         else:
-            rows = np.stack([rng.choice(self.numbers, self.length, replace=False) for _ in range(n)]) + 1
+            rows = (
+                np.stack([rng.choice(self.numbers, self.length, replace=False) for _ in range(n)])
+                + 1
+            )
         return np.where(np.arange(self.length) < lengths[:, None], rows, 0)
 
     def subsets(self, orders: int, rng: np.random.Generator) -> Rows:
         """Every set of up to `length` numbers, in so many random orders each."""
         if self.numbers > 16:
-            raise GlassformerError(f"subsets — at most 16 numbers were expected, got {self.numbers}")
+            raise GlassformerError(
+                f"subsets — at most 16 numbers were expected, got {self.numbers}"
+            )
         rows = []
         for subset in range(1, 2**self.numbers):
             members = 1 + np.flatnonzero(subset >> np.arange(self.numbers) & 1)
@@ -103,16 +109,27 @@ class Sort(Task):
         return np.concatenate(rows)
 
     def edges(self) -> Rows:
-        """Runs at both ends and an even spread, up and down; with repeats, lists of one and two numbers."""
+        """Runs at both ends and an even spread, up and down; with repeats, lists of one and two
+        numbers.
+        """
         k = min(self.length, self.numbers)
         run, spread = np.arange(1, k + 1), np.linspace(1, self.numbers, k).astype(np.int64)
-        lists = [run, run[::-1], run + self.numbers - k, (run + self.numbers - k)[::-1], spread, spread[::-1]]
+        lists = [
+            run,
+            run[::-1],
+            run + self.numbers - k,
+            (run + self.numbers - k)[::-1],
+            spread,
+            spread[::-1],
+        ]
         if self.repeats:
             whole = np.arange(self.length)
             lists += [whole * 0 + 1, whole * 0 + self.numbers, 1 + whole % k]
             lists += [1 + (whole > 0) * (self.numbers - 1)]
         full = [x for x in lists if len(x) >= self.shortest]
-        return np.array([np.pad(x, (0, self.length - len(x))) for x in full]).reshape(-1, self.length)
+        return np.array([np.pad(x, (0, self.length - len(x))) for x in full]).reshape(
+            -1, self.length
+        )
 
     def classes(self, rows: Rows) -> Any:
         return np.array([f"{n} numbers" for n in (rows > 0).sum(axis=1)])
@@ -120,14 +137,20 @@ class Sort(Task):
     def simpler(self, rows: Rows, level: int) -> Rows:
         """Lists of at most `level` numbers."""
         if level < self.shortest:
-            raise GlassformerError(f"{self.ref} — has no lists of {level} for a curriculum, because of exact=true")
+            raise GlassformerError(
+                f"{self.ref} — has no lists of {level} for a curriculum, because of exact=true"
+            )
         return np.where(np.arange(self.length) < level, rows, 0)
 
     def floor(self) -> float:
-        """What a list holds (its length, all numbers) but for its first token, which is given; as `sample` has them."""
+        """What a list holds (its length, all numbers) but for its first token, which is given;
+        as `sample` has them.
+        """
         lengths = range(self.shortest, self.length + 1)
         lists = np.mean([np.log(self._choices(k)).sum() for k in lengths])
-        first = np.bincount(self.batch(np.arange(1, self.numbers + 1)[:, None])[0][:, 0]) / self.numbers
+        first = (
+            np.bincount(self.batch(np.arange(1, self.numbers + 1)[:, None])[0][:, 0]) / self.numbers
+        )
         given = -(first[first > 0] * np.log(first[first > 0])).sum()
         tokens = np.mean([self.batch(np.ones((1, k), np.int64))[0].shape[1] for k in lengths])
         return float((math.log(len(lengths)) + lists - given) / (tokens - 1))
@@ -156,10 +179,13 @@ class Sort(Task):
         if 0 in numbers:
             raise GlassformerError(f"{what} — {end} ends a list and cannot stand within")
         if not self.repeats and len(set(numbers)) < len(numbers):
-            raise GlassformerError(f"{what} — different numbers were expected (repeats=true sorts the rest)")
+            raise GlassformerError(
+                f"{what} — different numbers were expected (repeats=true sorts the rest)"
+            )
         if not self.shortest <= len(numbers) <= self.length:
             raise GlassformerError(
-                f"{what} — {self.shortest} to {self.length} numbers were expected, got {len(numbers)}"
+                f"{what} — {self.shortest} to {self.length} numbers were expected, got "
+                f"{len(numbers)}"
             )
         return numbers
 
@@ -169,7 +195,9 @@ class Sort(Task):
 
 @task("sort-digits")
 class SortDigits(Sort):
-    """Numbers of `digits` digits in ascending order, a token a digit; the number 0 ends the list."""
+    """Numbers of `digits` digits in ascending order, a token a digit; the number 0 ends the
+    list.
+    """
 
     def __init__(
         self,

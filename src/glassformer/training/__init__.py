@@ -1,4 +1,6 @@
-"""Training: from random weights to the same answers. Needs PyTorch, which is imported when training starts."""
+"""Training: from random weights to the same answers. Needs PyTorch, which is imported when
+training starts.
+"""
 
 from typing import TYPE_CHECKING, Any
 

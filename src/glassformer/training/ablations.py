@@ -4,8 +4,9 @@
         if progress.result:
             print(progress.name, progress.result.accuracy)
 
-An ablation is a change of the recipe's fields (or of the task's options) and of nothing else. With a folder, the result
-of each is one file, written whole when all its seeds are trained; what is there is not done again.
+An ablation is a change of the recipe's fields (or of the task's options) and of nothing else. With
+a folder, the result of each is one file, written whole when all its seeds are trained; what is
+there is not done again.
 """
 
 import json
@@ -28,9 +29,11 @@ from .taps import TAPS
 
 BASELINE = "baseline"
 KEPT = schema.record({
-    "name": schema.text(100), "task": schema.text(REF), "recipe": schema.mapping(schema.small(REF), 200),
+    "name": schema.text(100), "task": schema.text(REF), "recipe": schema.mapping(schema.small(REF),
+    200),
     "runs": schema.listing(schema.record({
-        "seed": schema.whole(0, SEED), "accuracy": schema.number, "forced": schema.optional(schema.number),
+        "seed": schema.whole(0, SEED), "accuracy": schema.number,
+        "forced": schema.optional(schema.number),
         "steps": schema.whole(0, 10**12), "seconds": schema.number, "status": schema.text(100),
     }), MEMBERS),
 })  # fmt: skip
@@ -47,21 +50,28 @@ class Ablation:
 
 
 def _heads(n: int, help: str) -> Ablation:
-    return Ablation(f"heads-{n}", help, {"n_heads": n, "d_head": 0})  # together as wide as the stream
+    return Ablation(
+        f"heads-{n}", help, {"n_heads": n, "d_head": 0}
+    )  # together as wide as the stream
 
 
 def _width(n: int, help: str) -> Ablation:
-    return Ablation(f"d-model-{n}", help, {"d_model": n, "d_head": 0})  # the MLP stays as wide as it was
+    return Ablation(
+        f"d-model-{n}", help, {"d_model": n, "d_head": 0}
+    )  # the MLP stays as wide as it was
 
 
 ABLATIONS = {a.name: a for a in (
     Ablation(BASELINE, "nothing: the recipe as it is"),
-    Ablation("no-positions", "order; but a causal mask lets it count what it sees", {"positions": "none"}),
+    Ablation("no-positions", "order; but a causal mask lets it count what it sees",
+    {"positions": "none"}),
     Ablation("no-mask", "honesty: in training it reads the token it is to say", {"mask": "none"}),
     Ablation("one-layer", "what takes two looks: find digits, then use them", {"n_layers": 1}),
     Ablation("no-mlp", "whatever is not a weighted mean: tables, carries", {"d_mlp": 0}),
-    Ablation("no-attention", "all: each position knows its own token only", {"tap": "no-attention"}),
-    Ablation("no-residual", "memory: a block must hand on all that later ones need", {"tap": "no-residual"}),
+    Ablation("no-attention", "all: each position knows its own token only",
+    {"tap": "no-attention"}),
+    Ablation("no-residual", "memory: a block must hand on all that later ones need",
+    {"tap": "no-residual"}),
     Ablation("no-layer-norm", "steadiness: the stream may grow as it likes", {"norm": "none"}),
     Ablation("no-weight-decay", "little, unless training rows are few", {"weight_decay": 0.0}),
     Ablation("most-first", "the first digit: it depends on all carries", options={"order": "most"}),
@@ -98,7 +108,9 @@ class Skipped:
 
 
 def plan(task: Task, recipe: Recipe, names: Sequence[str] = ()) -> tuple[list[Case], list[Skipped]]:
-    """The baseline and the ablations of these names (none: all), in the table's order; and those that do not apply."""
+    """The baseline and the ablations of these names (none: all), in the table's order; and
+    those that do not apply.
+    """
     if unknown := [n for n in names if n not in ABLATIONS]:
         raise no_such("ablation", unknown[0], ABLATIONS, most=3)
     _check(task, recipe)
@@ -113,10 +125,18 @@ def _case(ablation: Ablation, task: Task, recipe: Recipe) -> Case | Skipped:
         return Case(ablation, task, recipe)
     if "tap" in ablation.change and recipe.tap not in ("", ablation.change["tap"]):
         return Skipped(ablation.name, f"the baseline has tap={recipe.tap}, and a model has one tap")
-    if not recipe.n_layers and ablation.change.keys() & {"tap", "mask", "n_layers", "d_mlp", "n_heads"}:
+    if not recipe.n_layers and ablation.change.keys() & {
+        "tap",
+        "mask",
+        "n_layers",
+        "d_mlp",
+        "n_heads",
+    }:
         return Skipped(ablation.name, "the baseline has no layers")
     try:
-        changed = Case(ablation, _with_options(task, ablation.options), replace(recipe, **ablation.change))
+        changed = Case(
+            ablation, _with_options(task, ablation.options), replace(recipe, **ablation.change)
+        )
         _check(changed.task, changed.recipe)
     except GlassformerError as e:
         return Skipped(ablation.name, str(e))
@@ -135,7 +155,9 @@ def _with_options(task: Task, options: Mapping[str, str]) -> Task:
     for option, value in options.items():
         if option not in entry.options or value not in entry.options[option].choices:
             raise GlassformerError(f"{name} has no {option}={value}")
-    changed: Task = entry.build(**entry.parse(registry.split(task.ref, entry.options)[1] | dict(options)))
+    changed: Task = entry.build(
+        **entry.parse(registry.split(task.ref, entry.options)[1] | dict(options))
+    )
     return changed
 
 
@@ -156,7 +178,9 @@ class Outcome:
 
     seed: int
     accuracy: float  # of what the model says by itself
-    forced: float | None  # of the next token after the right ones; None for causal models, where it is the same
+    forced: (
+        float | None
+    )  # of the next token after the right ones; None for causal models, where it is the same
     steps: int
     seconds: float
     status: str  # of a Training
@@ -180,21 +204,33 @@ class Result:
         return [o.forced for o in self.outcomes if o.forced is not None]
 
     def lines(self) -> list[tuple[str, list[float]]]:
-        """What a table or a chart shows: a label and a share for each seed; two lines for a model that can cheat."""
+        """What a table or a chart shows: a label and a share for each seed; two lines for a
+        model that can cheat.
+        """
         name = self.case.name
         if not self.forced:
             return [(name, self.accuracy)]
-        return [(f"{name}, teacher-forced", self.forced), (f"{name}, autoregressive", self.accuracy)]
+        return [
+            (f"{name}, teacher-forced", self.forced),
+            (f"{name}, autoregressive", self.accuracy),
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """All that a file needs to be known again."""
         case, runs = self.case, [asdict(o) for o in self.outcomes]
-        return {"name": case.name, "task": case.task.ref, "recipe": case.recipe.to_json(), "runs": runs}
+        return {
+            "name": case.name,
+            "task": case.task.ref,
+            "recipe": case.recipe.to_json(),
+            "runs": runs,
+        }
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Something happened to an ablation: it began, its training had an event, or it is done and has a result."""
+    """Something happened to an ablation: it began, its training had an event, or it is done and
+    has a result.
+    """
 
     name: str
     event: Event | None = None
@@ -207,7 +243,9 @@ def ablate(
 ) -> Iterator[Progress]:  # fmt: skip
     """Trains the baseline and ablations, all seeds of each at once; yields what happens."""
     cases, _ = plan(task, recipe, names)
-    found = {case.name: _finished(case, folder) for case in cases}  # a folder of something else is refused now
+    found = {
+        case.name: _finished(case, folder) for case in cases
+    }  # a folder of something else is refused now
     for case in cases:
         yield Progress(case.name)
         outcomes = found[case.name]
@@ -215,11 +253,15 @@ def ablate(
             yield from _train(case, left, outcomes, threads)
             if folder:
                 whole = Result(case, tuple(outcomes[s] for s in sorted(outcomes)))
-                write_atomically(_path(folder, case), (json.dumps(whole.to_json(), indent=1) + "\n").encode())
+                write_atomically(
+                    _path(folder, case), (json.dumps(whole.to_json(), indent=1) + "\n").encode()
+                )
         yield Progress(case.name, result=Result(case, tuple(outcomes[s] for s in seeds)))
 
 
-def _train(case: Case, seeds: Sequence[int], outcomes: dict[int, Outcome], threads: int) -> Iterator[Progress]:
+def _train(
+    case: Case, seeds: Sequence[int], outcomes: dict[int, Outcome], threads: int
+) -> Iterator[Progress]:
     """Trains a case with these seeds, and puts what became of them into `outcomes`."""
     trainer = Trainer(case.task, case.recipe, seeds, threads=threads)
     try:
@@ -229,7 +271,9 @@ def _train(case: Case, seeds: Sequence[int], outcomes: dict[int, Outcome], threa
                 outcomes[training.seed] = _outcome(case, training, trainer.data.test_rows)
             yield Progress(case.name, event)
     except GlassformerError:
-        if not outcomes.keys() >= set(seeds):  # else the last one left has diverged, which is a result
+        if not outcomes.keys() >= set(
+            seeds
+        ):  # else the last one left has diverged, which is a result
             raise
 
 
@@ -247,16 +291,23 @@ def _path(folder: str | Path, case: Case) -> Path:
 
 
 def _finished(case: Case, folder: str | Path | None) -> dict[int, Outcome]:
-    """What is known already, by seed. A file that is something else is an error: it is not ours to overwrite."""
+    """What is known already, by seed. A file that is something else is an error: it is not ours
+    to overwrite.
+    """
     if not folder or not (path := _path(folder, case)).exists():
         return {}
     try:
         kept = read_json(path, finite=False)
         KEPT(kept, "")
     except GlassformerError:
-        wrong = f"{path} — not a result of ablate, or a damaged one; remove it, or use another folder"
+        wrong = (
+            f"{path} — not a result of ablate, or a damaged one; remove it, or use another folder"
+        )
         raise GlassformerError(wrong) from None
-    was, now = {"task": kept["task"], **kept["recipe"]}, {"task": case.task.ref, **case.recipe.to_json()}
+    was, now = (
+        {"task": kept["task"], **kept["recipe"]},
+        {"task": case.task.ref, **case.recipe.to_json()},
+    )
     if differ := [k for k in now if was.get(k) != now[k]]:
         which = ", ".join(f"{k}={was.get(k)} (now {now[k]})" for k in differ[:3])
         raise GlassformerError(f"{path} — is of another experiment: {which}; use another folder")

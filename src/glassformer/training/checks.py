@@ -1,4 +1,6 @@
-"""What is refused before a run begins: a senseless call, too much for the memory, a device that is not here."""
+"""What is refused before a run begins: a senseless call, too much for the memory, a device that
+is not here.
+"""
 
 import contextlib
 import math
@@ -16,18 +18,29 @@ from .recipe import Recipe
 
 
 def check_call(
-    task: Task, seeds: Sequence[int], models: Mapping[str, Model | None], threads: int, saved: bool, resumed: bool
+    task: Task,
+    seeds: Sequence[int],
+    models: Mapping[str, Model | None],
+    threads: int,
+    saved: bool,
+    resumed: bool,
 ) -> None:
-    """`models`: what the run reads besides rows, by its name. `saved`: its state is kept while it trains."""
+    """`models`: what the run reads besides rows, by its name. `saved`: its state is kept while
+    it trains.
+    """
     if len(set(seeds)) != len(seeds) or not seeds:
         raise GlassformerError(f"seeds — expected different numbers, got {list(seeds)}")
     if (saved or resumed) and len(seeds) > 1:
-        raise GlassformerError("an ensemble is not saved while it runs: train one seed to keep its state")
+        raise GlassformerError(
+            "an ensemble is not saved while it runs: train one seed to keep its state"
+        )
     if resumed and not saved:
         raise GlassformerError("resume — needs the file that the run was writing to: out=FILE")
     for what, model in models.items():
         if model and model.vocabulary != task.vocabulary:
-            raise GlassformerError(f"{what} — its vocabulary {model.vocabulary} is not that of {task.ref}")
+            raise GlassformerError(
+                f"{what} — its vocabulary {model.vocabulary} is not that of {task.ref}"
+            )
     within("train — threads", threads, 1, PROCESSES)
     within("train — the number of seeds", len(seeds), 1, MEMBERS)
     for seed in seeds:
@@ -35,24 +48,40 @@ def check_call(
 
 
 def check_memory(task: Task, recipe: Recipe, members: int, start: Model | None) -> None:
-    """Refuses a run whose rows, weights and activations cannot fit into memory. Counts what is sure to be there."""
+    """Refuses a run whose rows, weights and activations cannot fit into memory. Counts what is
+    sure to be there.
+    """
     T = first_length(task)
     rows = recipe.test_rows + (recipe.train_rows if recipe.data != "fresh" else 0)
     afford(f"training — {rows:,} rows of {task.ref}", rows * (8 * len(task.radix) + 9 * T))
     c, shapes = architecture(recipe, task, T, start)
     number = 4 if recipe.dtype == "float32" else 8  # bytes
     weights = sum(map(math.prod, shapes.values()))
-    afford(f"training — {members:,} times {weights:,} weights", 4 * number * members * weights)  # good, gradient, state
-    batch = recipe.batch if recipe.data == "fresh" else min(recipe.batch or recipe.train_rows, recipe.train_rows)
+    afford(
+        f"training — {members:,} times {weights:,} weights", 4 * number * members * weights
+    )  # good, gradient, state
+    batch = (
+        recipe.batch
+        if recipe.data == "fresh"
+        else min(recipe.batch or recipe.train_rows, recipe.train_rows)
+    )
     row = max(c.n_layers - 1, 0) * (T * (2 * c.d_model + c.d_mlp) + c.n_heads * T * T)
     afford(f"training — {members:,} times a batch of {batch:,}", number * members * batch * row)
 
 
 def find_device(name: str) -> torch.device:
     """A device by name: cpu, cuda, cuda:1, mps; an error if it is not here."""
-    if name.partition(":")[0] in ("cpu", "cuda", "mps"):  # others that PyTorch knows have no numbers, or warn
+    if name.partition(":")[0] in (
+        "cpu",
+        "cuda",
+        "mps",
+    ):  # others that PyTorch knows have no numbers, or warn
         with contextlib.suppress(RuntimeError, AssertionError, NotImplementedError):
             return torch.ones(1, device=name).device
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
     here = ", ".join(k for k, v in there.items() if v)
     raise GlassformerError(f"device {name} — not available on this machine; there is {here}")

@@ -1,4 +1,6 @@
-"""Where training rows come from. Test rows are never trained on, but for data=draw, the book's: see `overlap`."""
+"""Where training rows come from. Test rows are never trained on, but for data=draw, the book's:
+see `overlap`.
+"""
 
 from collections.abc import Sequence
 
@@ -11,7 +13,9 @@ from ..tasks.base import Rows, Task
 from .recipe import Examples
 
 ENUMERABLE = 20_000_000
-ROUNDS = 1_000  # so often rows are drawn again, if those that were drawn are test rows or have no answer
+ROUNDS = (
+    1_000  # so often rows are drawn again, if those that were drawn are test rows or have no answer
+)
 
 
 def first_length(task: Task) -> int:
@@ -20,7 +24,9 @@ def first_length(task: Task) -> int:
 
 
 class Data:
-    """Test rows, and training rows step by step. What a step reads depends on (seed, step) alone: resuming is free."""
+    """Test rows, and training rows step by step. What a step reads depends on (seed, step)
+    alone: resuming is free.
+    """
 
     def __init__(self, task: Task, recipe: Examples) -> None:
         self.task, self.recipe = task, recipe
@@ -38,7 +44,8 @@ class Data:
             self._test_codes = np.unique(_codes(self.test_rows))
             if 2 * len(self._test_codes) > task.size:
                 raise GlassformerError(
-                    f"{task.ref} — {len(self._test_codes):,} test rows leave too few of {many(task.size)} to train on; "
+                    f"{task.ref} — {len(self._test_codes):,} test rows leave too few of "
+                    f"{many(task.size)} to train on; "
                     "use data=split, or fewer test_rows"
                 )
         parts = [p for p in (self.test_rows, self.train_rows, task.rows(0, 1)) if p is not None]
@@ -56,7 +63,9 @@ class Data:
         return float(np.isin(_codes(self.test_rows), _codes(self.train_rows)).mean())
 
     def read(self, seeds: Sequence[int], step: int) -> tuple[Array, Array]:
-        """What each member reads in a step: tokens [N,B,T], and the masks of the answers [N,B,T]."""
+        """What each member reads in a step: tokens [N,B,T], and the masks of the answers
+        [N,B,T].
+        """
         if self.train_rows is None:
             tokens, answer = self._padded(*self.task.batch(self._fresh(seeds, step)))
             shape = (len(seeds), -1, self.length)
@@ -65,7 +74,9 @@ class Data:
         if self.steps_per_epoch == 1:
             index = np.tile(np.arange(self.batch), (len(seeds), 1))
         else:
-            index = np.stack([self._order(s, epoch)[part * self.batch : (part + 1) * self.batch] for s in seeds])
+            index = np.stack(
+                [self._order(s, epoch)[part * self.batch : (part + 1) * self.batch] for s in seeds]
+            )
         return self.tokens[index], self.answer[index]
 
     def train_sample(self, n: int) -> Rows | None:
@@ -75,12 +86,18 @@ class Data:
     def _order(self, seed: int, epoch: int) -> Array:
         key = (seed, epoch)
         if key not in self._orders:
-            self._orders = {k: v for k, v in self._orders.items() if k[1] == epoch}  # those of past epochs can go
-            self._orders[key] = np.random.default_rng([seed, 1, epoch]).permutation(len(self.tokens))
+            self._orders = {
+                k: v for k, v in self._orders.items() if k[1] == epoch
+            }  # those of past epochs can go
+            self._orders[key] = np.random.default_rng([seed, 1, epoch]).permutation(
+                len(self.tokens)
+            )
         return self._orders[key]
 
     def _fresh(self, seeds: Sequence[int], step: int) -> Rows:
-        """New rows [N·B], none of them a test row: each member draws its own, and again for those it may not have."""
+        """New rows [N·B], none of them a test row: each member draws its own, and again for
+        those it may not have.
+        """
         n, rngs = self.recipe.batch, [np.random.default_rng([seed, 2, step]) for seed in seeds]
         level = next((level for at, level in reversed(self.levels) if at <= step), 0)
 
@@ -98,7 +115,9 @@ class Data:
                 if not len(missing):
                     break
             else:
-                raise GlassformerError(f"{self.task.ref} — a step wants {n} rows, {len(missing)} of them are not found")
+                raise GlassformerError(
+                    f"{self.task.ref} — a step wants {n} rows, {len(missing)} of them are not found"
+                )
         return rows
 
     def _allowed(self, rows: Rows) -> Array:
@@ -117,12 +136,15 @@ class Data:
     def _split(self, rng: np.random.Generator) -> tuple[Rows, Rows]:
         task, n, m = self.task, self.recipe.train_rows, self.recipe.test_rows
         if task.size > ENUMERABLE:
-            raise GlassformerError(f"{task.ref} — {many(task.size)} rows are too many to split; use data=fresh")
+            raise GlassformerError(
+                f"{task.ref} — {many(task.size)} rows are too many to split; use data=fresh"
+            )
         rows = task.rows(0, task.size)
         rows = rows[task.defined(rows)]
         if n + max(m, 1) > len(rows):
             raise GlassformerError(
-                f"{task.ref} — {n:,} training and {max(m, 1):,} test rows wanted, there are {len(rows):,}"
+                f"{task.ref} — {n:,} training and {max(m, 1):,} test rows wanted, there are "
+                f"{len(rows):,}"
             )
         order = rng.permutation(len(rows))
         return rows[order[:n]], rows[order[n : n + m if m else None]]
@@ -136,7 +158,9 @@ class Data:
 
 
 def _codes(rows: Rows) -> Array:
-    """A number a row. Two rows may share one: then one is needlessly left out of training, and no test row gets in."""
+    """A number a row. Two rows may share one: then one is needlessly left out of training, and
+    no test row gets in.
+    """
     code = np.zeros(len(rows), np.uint64)
     for column in rows.T.astype(np.uint64):
         code = (code ^ column) * np.uint64(0x9E3779B97F4A7C15)

@@ -1,7 +1,9 @@
-"""What happens in training, as data. The trainer yields events; bars, files, pages and tests only consume them.
+"""What happens in training, as data. The trainer yields events; bars, files, pages and tests only
+consume them.
 
-`Watcher` names the turning points: each answer digit learned (a staircase), training loss under the floor (memorising),
-test accuracy that rises long after training accuracy (grokking), success that stays.
+`Watcher` names the turning points: each answer digit learned (a staircase), training loss under the
+floor (memorising), test accuracy that rises long after training accuracy (grokking), success that
+stays.
 """
 
 import math
@@ -16,20 +18,26 @@ LEARNED = 0.99  # share of test rows from which a digit, or a whole set, counts 
 LONG = 2.0  # test accuracy that takes so many times the steps of training accuracy is grokking
 UNDER = 0.02  # training loss so far under the floor is memorising
 
-Report = dict[str, Any]  # an evaluation: step, loss, accuracy, digits, seconds; train_accuracy, classes
+Report = dict[
+    str, Any
+]  # an evaluation: step, loss, accuracy, digits, seconds; train_accuracy, classes
 
 
 @dataclass(frozen=True)
 class Event:
     """Something at a step; `member` is the seed of the run."""
 
-    kind: str  # step, evaluation, digit learned, memorising, fitted, generalised, grokking, stable, checkpoint, done
+    # step, evaluation, digit learned, memorising, fitted, generalised, grokking, stable,
+    # checkpoint, done
+    kind: str
     step: int
     member: int
     data: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        data = {k: v.to_json() if hasattr(v, "to_json") else v for k, v in self.data.items()}  # done has a Training
+        data = {
+            k: v.to_json() if hasattr(v, "to_json") else v for k, v in self.data.items()
+        }  # done has a Training
         return {"kind": self.kind, "step": self.step, "member": self.member, "data": data}
 
 
@@ -42,11 +50,15 @@ class Consumer(Protocol):
 
 
 class Watcher:
-    """Follows one run's evaluations and says what they mean. Its state is plain data, to be saved with the run."""
+    """Follows one run's evaluations and says what they mean. Its state is plain data, to be
+    saved with the run.
+    """
 
     def __init__(self, recipe: Recipe, member: int, floor: float | None) -> None:
         self.recipe, self.member = recipe, member
-        self.floor = floor if recipe.loss == "all" and not recipe.focal else None  # it is the floor of no other loss
+        self.floor = (
+            floor if recipe.loss == "all" and not recipe.focal else None
+        )  # it is the floor of no other loss
         self.seen: dict[str, int] = {}  # kind (and digit) -> step
         self.in_a_row = 0
         self.since = 0  # the step of the first of these
@@ -89,7 +101,11 @@ class Watcher:
         return {"seen": self.seen, "in_a_row": self.in_a_row, "since": self.since}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.seen, self.in_a_row, self.since = dict(state["seen"]), state["in_a_row"], state["since"]
+        self.seen, self.in_a_row, self.since = (
+            dict(state["seen"]),
+            state["in_a_row"],
+            state["since"],
+        )
 
 
 # ── in words ───────────────────────────────────────────────────────────────────────────────────
@@ -104,7 +120,11 @@ def in_words(event: Event, names: Sequence[str] = ()) -> str:
     if event.kind == "digit learned":
         i = d["digit"]
         name = names[i] if i < len(names) else str(i + 1)
-        what = f"answer digit {name} of {len(names)}" if name.isdecimal() and names else f"answer token {name}"
+        what = (
+            f"answer digit {name} of {len(names)}"
+            if name.isdecimal() and names
+            else f"answer token {name}"
+        )
         return f"{what} learned ({percent(d['accuracy'])} right)"
     if event.kind == "memorising" and "floor" in d:
         return f"memorising: the training loss {d['loss']:.4f} is under the floor {d['floor']:.4f}"
@@ -118,5 +138,8 @@ def in_words(event: Event, names: Sequence[str] = ()) -> str:
     if event.kind == "grokking":
         return f"grokking: test rows right long after training rows (step {d['fitted_at']:,})"
     if event.kind == "stable":
-        return f"stable: {percent(d['accuracy'])} of test rows right, at success since step {d['since']:,}"
+        return (
+            f"stable: {percent(d['accuracy'])} of test rows right, at success since step "
+            f"{d['since']:,}"
+        )
     return " ".join([event.kind, *(f"{k}={v}" for k, v in d.items())])

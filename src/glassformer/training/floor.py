@@ -1,4 +1,6 @@
-"""What a loss means: how many of the answer's digits a model does not know yet; and what these digits are called."""
+"""What a loss means: how many of the answer's digits a model does not know yet; and what these
+digits are called.
+"""
 
 from dataclasses import dataclass
 
@@ -15,7 +17,9 @@ ALIKE = 0.02  # answer digits whose entropies differ by less (as a share) are eq
 
 @dataclass(frozen=True)
 class Floor:
-    """The least loss of a model that knows all but some of the answer's digits (of these, only how often each is)."""
+    """The least loss of a model that knows all but some of the answer's digits (of these, only
+    how often each is).
+    """
 
     unknown: int
     loss: float
@@ -29,9 +33,10 @@ class Floor:
 def floors(task: Task, recipe: Loss) -> list[Floor]:
     """The stairs that the training loss comes down: all answer digits known, one unknown, two, …
 
-    A loss on all positions has a floor above 0, since nobody can know an operand's digits beforehand. An answer digit
-    that is not known costs its entropy: ln 10 if all ten are as likely. Digits that are less random than the others
-    (the carry of a sum, an end token) make no stairs of their own. Empty where the task does not say its floor.
+    A loss on all positions has a floor above 0, since nobody can know an operand's digits
+    beforehand. An answer digit that is not known costs its entropy: ln 10 if all ten are as likely.
+    Digits that are less random than the others (the carry of a sum, an end token) make no stairs of
+    their own. Empty where the task does not say its floor.
     """
     tokens, answer = task.batch(task.some(ROWS))
     base = task.floor() if recipe.loss == "all" else 0.0
@@ -45,7 +50,9 @@ def floors(task: Task, recipe: Loss) -> list[Floor]:
 
 
 def answer_names(task: Task) -> list[str]:
-    """The answer's digits by name: 1, 2, 3, … as they are said; a token that is always the same goes by its text."""
+    """The answer's digits by name: 1, 2, 3, … as they are said; a token that is always the same
+    goes by its text.
+    """
     form = task.format()
     if form is None or not form.padded:
         return [str(i + 1) for i in range(int(task.batch(task.some(ROWS))[1].sum(1).max()))]
@@ -54,6 +61,8 @@ def answer_names(task: Task) -> list[str]:
 
 
 def _cost(column: Array, focal: float) -> float:
-    """The mean loss on a token of which only the distribution is known: the entropy, unless tokens are weighted."""
+    """The mean loss on a token of which only the distribution is known: the entropy, unless
+    tokens are weighted.
+    """
     p = np.unique(column, return_counts=True)[1] / len(column)
     return float(-(p * np.log(p) * (1 - p) ** focal).sum())

@@ -13,10 +13,14 @@ from .events import ROUTINE, Event
 
 
 class HistoryFile:
-    """Evaluations and turning points in a file as they come: JSONL, an object a line, or CSV, an evaluation a line."""
+    """Evaluations and turning points in a file as they come: JSONL, an object a line, or CSV,
+    an evaluation a line.
+    """
 
     def __init__(self, path: str | Path, names: Sequence[str], past: Iterable[Event] = ()) -> None:
-        """`past`: what was before a run was resumed. The file is written anew: it never tells a step twice."""
+        """`past`: what was before a run was resumed. The file is written anew: it never tells a
+        step twice.
+        """
         suffix = Path(path).suffix
         if suffix not in (".jsonl", ".csv"):
             raise GlassformerError(f"{path} — a history ends in .jsonl or .csv")
@@ -57,11 +61,22 @@ class Jsonl:
 
 
 class Csv:
-    """A line for each evaluation, written when its turning points are known: at the next one, or at the end."""
+    """A line for each evaluation, written when its turning points are known: at the next one,
+    or at the end.
+    """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.digits = [f"digit {n}" if n.isdecimal() else n for n in names]
-        self.columns = ["seed", "step", "seconds", "loss", "accuracy", "train_accuracy", *self.digits, "events"]
+        self.columns = [
+            "seed",
+            "step",
+            "seconds",
+            "loss",
+            "accuracy",
+            "train_accuracy",
+            *self.digits,
+            "events",
+        ]
         self.head = _csv_line(self.columns)
         self.row: dict[str, Any] = {}  # the evaluation that waits
         self.turns: list[str] = []  # its turning points
@@ -69,7 +84,9 @@ class Csv:
     def tell(self, event: Event) -> str:
         """What an event adds to the file."""
         if event.kind not in ROUTINE:
-            self.turns.append(event.kind + (f" {event.data['digit'] + 1}" if "digit" in event.data else ""))
+            self.turns.append(
+                event.kind + (f" {event.data['digit'] + 1}" if "digit" in event.data else "")
+            )
             return ""
         text = self.end()
         if event.kind == "evaluation":

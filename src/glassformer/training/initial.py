@@ -11,8 +11,12 @@ from ..tasks.base import Task
 from .recipe import Architecture
 
 
-def architecture(recipe: Architecture, task: Task, length: int, start: Model | None) -> tuple[Config, Shapes]:
-    """Config and shapes of the model to begin with, else of the recipe for examples of so many tokens."""
+def architecture(
+    recipe: Architecture, task: Task, length: int, start: Model | None
+) -> tuple[Config, Shapes]:
+    """Config and shapes of the model to begin with, else of the recipe for examples of so many
+    tokens.
+    """
     if start:
         return start.config, {n: tuple(w.shape) for n, w in start.weights.items()}
     config = recipe.config(len(task.vocabulary), length)
@@ -20,23 +24,40 @@ def architecture(recipe: Architecture, task: Task, length: int, start: Model | N
 
 
 def initial_theta(
-    recipe: Architecture, config: Config, shapes: Shapes, blueprint: Blueprint, start: Model | None, seed: int
+    recipe: Architecture,
+    config: Config,
+    shapes: Shapes,
+    blueprint: Blueprint,
+    start: Model | None,
+    seed: int,
 ) -> dict[str, Array]:
-    """One member's theta: that of the model to begin with, or what the blueprint makes of weights."""
-    if start and start.theta and start.blueprint == blueprint.ref:  # of the same kind: its very numbers
-        # in the blueprint's order: that of a file's arrays is not fixed, and sums over theta round by order
+    """One member's theta: that of the model to begin with, or what the blueprint makes of
+    weights.
+    """
+    if (
+        start and start.theta and start.blueprint == blueprint.ref
+    ):  # of the same kind: its very numbers
+        # in the blueprint's order: that of a file's arrays is not fixed, and sums over theta round
+        # by order
         return {n: arrays.numpy(start.theta[n]) for n in blueprint.theta_shapes(shapes)}
     if start and blueprint.at_random:
-        raise GlassformerError(f"start — {blueprint.ref} begins at random, or with a model of its own kind")
+        raise GlassformerError(
+            f"start — {blueprint.ref} begins at random, or with a model of its own kind"
+        )
     rng = np.random.default_rng([seed, 0])
-    return blueprint.start(start.weights if start else initial_weights(recipe, config, shapes, rng), rng)
+    return blueprint.start(
+        start.weights if start else initial_weights(recipe, config, shapes, rng), rng
+    )
 
 
-def initial_weights(recipe: Architecture, c: Config, shapes: Shapes, rng: np.random.Generator) -> dict[str, Array]:
-    """Gains 1. "uniform": matrices and biases within ±1/sqrt(fan in), as PyTorch's Linear; embeddings normal.
+def initial_weights(
+    recipe: Architecture, c: Config, shapes: Shapes, rng: np.random.Generator
+) -> dict[str, Array]:
+    """Gains 1. "uniform": matrices and biases within ±1/sqrt(fan in), as PyTorch's Linear;
+    embeddings normal.
 
-    "normal": everything normal with deviation 1/sqrt(d_model), the head 1/sqrt(vocabulary), biases 0, as in the usual
-    grokking experiments.
+    "normal": everything normal with deviation 1/sqrt(d_model), the head 1/sqrt(vocabulary), biases
+    0, as in the usual grokking experiments.
     """
     weights: dict[str, Array] = {}
     for name, shape in shapes.items():
@@ -46,12 +67,21 @@ def initial_weights(recipe: Architecture, c: Config, shapes: Shapes, rng: np.ran
         elif last == "b":
             weights[name] = np.zeros(shape)
         elif recipe.init == "normal":
-            std = 0.0 if last.startswith("b_") else (c.d_vocab if last == "W_U" else c.d_model) ** -0.5
+            std = (
+                0.0
+                if last.startswith("b_")
+                else (c.d_vocab if last == "W_U" else c.d_model) ** -0.5
+            )
             weights[name] = rng.normal(size=shape) * std
         elif last in ("W_E", "W_pos"):
             weights[name] = rng.normal(size=shape) * recipe.embed_std
         else:
-            fan_in = {"W_O": c.n_heads * c.d_head, "b_O": c.n_heads * c.d_head, "W_out": c.d_mlp, "b_out": c.d_mlp}
+            fan_in = {
+                "W_O": c.n_heads * c.d_head,
+                "b_O": c.n_heads * c.d_head,
+                "W_out": c.d_mlp,
+                "b_out": c.d_mlp,
+            }
             bound = max(fan_in.get(last, c.d_model), 1) ** -0.5
             weights[name] = rng.uniform(-bound, bound, shape)
     return weights

@@ -1,10 +1,12 @@
-"""The training loop: a generator of events. One run or many at once are the same code, with a leading axis of members.
+"""The training loop: a generator of events. One run or many at once are the same code, with a
+leading axis of members.
 
     for event in train(task, recipe, seeds=[0]):
         print(event.kind, event.step, event.data)
 
-Same seed, recipe and machine: same bits. A member of an ensemble follows its single run to rounding: within 1e-12 after
-100 steps in float64, while in float32 the two drift apart, as any two runs do that differ by a rounding.
+Same seed, recipe and machine: same bits. A member of an ensemble follows its single run to
+rounding: within 1e-12 after 100 steps in float64, while in float32 the two drift apart, as any two
+runs do that differ by a rounding.
 """
 
 import time
@@ -38,7 +40,8 @@ from .snapshots import snapshot_folders, snapshot_path
 from .state import check_fits, check_identity, load_state, save_state, state_path
 from .taps import TAPS
 
-EXPLODED = 1e6  # a norm of theta, as a multiple of what it was at first (or of 1), that no sound run comes near
+# a norm of theta, as a multiple of what it was at first (or of 1), that no sound run comes near
+EXPLODED = 1e6
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,16 @@ class Training:
     steps: int
     seconds: float  # of steps alone; an ensemble's time is shared out
     accuracy: float  # at the last evaluation
-    status: str  # done, stable, hopeless, diverged (the model is then the last good one), interrupted
+    status: (
+        str  # done, stable, hopeless, diverged (the model is then the last good one), interrupted
+    )
     history: list[Report] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "seed": self.seed, "steps": self.steps, "seconds": self.seconds, "accuracy": self.accuracy,
+            "seed": self.seed, "steps": self.steps, "seconds": self.seconds,
+            "accuracy": self.accuracy,
             "status": self.status, "events": [e.to_json() for e in self.events],
         }  # fmt: skip
 
@@ -69,30 +75,43 @@ def fit(task: Task, recipe: Recipe, seed: int = 0, **options: Any) -> Training:
 
 def fit_many(task: Task, recipe: Recipe, seeds: Sequence[int], **options: Any) -> list[Training]:
     """Trains one model a seed, all at once."""
-    done = {e.member: e.data["training"] for e in train(task, recipe, seeds, **options) if e.kind == "done"}
+    done = {
+        e.member: e.data["training"]
+        for e in train(task, recipe, seeds, **options)
+        if e.kind == "done"
+    }
     return [done[s] for s in seeds]
 
 
-def train(task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), **options: Any) -> Iterator[Event]:
-    """Yields events; for each member a last one, "done", whose data has the Training. Options as of `Trainer`."""
+def train(
+    task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), **options: Any
+) -> Iterator[Event]:
+    """Yields events; for each member a last one, "done", whose data has the Training. Options
+    as of `Trainer`.
+    """
     return Trainer(task, recipe, seeds, **options).events()
 
 
 class Trainer:
-    """A run in progress, of one member or of many at once: each has a seed, a theta and a history of its own."""
+    """A run in progress, of one member or of many at once: each has a seed, a theta and a
+    history of its own.
+    """
 
     def __init__(
-        self, task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), *, blueprint: Blueprint | None = None,
-        start: Model | None = None, teacher: Model | None = None, device: str = "cpu", threads: int = 1,
+        self, task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), *,
+        blueprint: Blueprint | None = None,
+        start: Model | None = None, teacher: Model | None = None, device: str = "cpu",
+        threads: int = 1,
         out: str | Path | None = None, resume: bool = False, compile: bool = False,
         snapshots: str | Path | None = None, stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        """`start`: weights to begin with (and their config). `teacher`: a model whose words are the truth.
+        """`start`: weights to begin with (and their config). `teacher`: a model whose words are the
+        truth.
 
-        `out`: where the model goes (one seed only), and beside it the state of the run at every evaluation.
-        `snapshots`: a folder for the model at the start and at every evaluation, step-000200.safetensors and so on;
-        of several seeds, each has a folder of its own within it. `stop`: asked after every step; True ends the run
-        after saving.
+        `out`: where the model goes (one seed only), and beside it the state of the run at every
+        evaluation. `snapshots`: a folder for the model at the start and at every evaluation,
+        step-000200.safetensors and so on; of several seeds, each has a folder of its own within it.
+        `stop`: asked after every step; True ends the run after saving.
         """
         blueprint = blueprint or Dense()
         start = start or blueprint.base
@@ -103,10 +122,14 @@ class Trainer:
         self.start, self.teacher, self.out, self.asked_to_stop = start, teacher, out, stop
         self.device, self.seeds = find_device(device), list(seeds)
         self.data = Data(task, recipe)
-        self.classes, self.class_of = np.unique(task.classes(self.data.test_rows), return_inverse=True)
+        self.classes, self.class_of = np.unique(
+            task.classes(self.data.test_rows), return_inverse=True
+        )
         self.config, shapes = architecture(recipe, task, self.data.length, start)
         if self.data.length - 1 > self.config.n_ctx:
-            raise GlassformerError(f"start — its block of {self.config.n_ctx} is too short for {task.ref}")
+            raise GlassformerError(
+                f"start — its block of {self.config.n_ctx} is too short for {task.ref}"
+            )
         self.objective = Objective(self.config, shapes, blueprint, recipe, teacher, compile)
         self._begin_members()
         self.step, self.seconds = 0, 0.0
@@ -118,13 +141,20 @@ class Trainer:
     def _begin_members(self) -> None:
         """All that is each member's own, as it is before the first step."""
         r, shapes = self.recipe, self.objective.shapes
-        begun = [initial_theta(r, self.config, shapes, self.blueprint, self.start, seed) for seed in self.seeds]
+        begun = [
+            initial_theta(r, self.config, shapes, self.blueprint, self.start, seed)
+            for seed in self.seeds
+        ]
         self.theta: Theta = {
-            n: torch.tensor(np.stack([b[n] for b in begun]), dtype=getattr(torch, r.dtype), device=self.device)
+            n: torch.tensor(
+                np.stack([b[n] for b in begun]), dtype=getattr(torch, r.dtype), device=self.device
+            )
             for n in begun[0]
         }
         self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if r.ema else {}
-        self.good: Theta = {n: t.clone() for n, t in self.theta.items()}  # as at the last evaluation
+        self.good: Theta = {
+            n: t.clone() for n, t in self.theta.items()
+        }  # as at the last evaluation
         self.too_large = EXPLODED * np.maximum(_norms(self.theta), 1.0)
         self.optimizer = Optimizer(self.theta, r)
         self.smooth = np.full(len(self.seeds), np.nan)  # losses
@@ -142,7 +172,8 @@ class Trainer:
         """Trains, and yields what happens."""
         shown = time.perf_counter()
         if self.step == 0:
-            yield from self._save()  # a folder that cannot be written to is found now, not in an hour
+            # a folder that cannot be written to is found now, not in an hour
+            yield from self._save()
             self._snapshot()
         while self.seeds and self.step < self.recipe.steps:
             began = self.clock()
@@ -155,7 +186,12 @@ class Trainer:
                 yield from self._evaluate()
             elif self.seeds and time.perf_counter() - shown > 0.2:
                 shown = time.perf_counter()
-                yield Event("step", self.step, self.seeds[0], {"loss": float(self.smooth[0]), "of": self.recipe.steps})
+                yield Event(
+                    "step",
+                    self.step,
+                    self.seeds[0],
+                    {"loss": float(self.smooth[0]), "of": self.recipe.steps},
+                )
             if stopped and not ended and self.seeds:
                 yield from self._save()
                 yield from self._finish([(s, "interrupted") for s in self.seeds])
@@ -164,25 +200,33 @@ class Trainer:
     def past(self) -> list[Event]:
         """What a resumed run has behind it, in the order in which it happened."""
         seed = self.seeds[0]
-        evaluations = [Event("evaluation", report["step"], seed, report) for report in self.history[seed]]
+        evaluations = [
+            Event("evaluation", report["step"], seed, report) for report in self.history[seed]
+        ]
         # sorting is stable: an evaluation stays before what it showed
         return sorted(evaluations + self.turning_points[seed], key=lambda e: e.step)
 
     # ── one step ───────────────────────────────────────────────────────────────────────────────
     def _step(self) -> Array:
         """Takes a step; returns the losses [N]."""
-        gradients, losses = self.objective.gradients(self.theta, *self.data.read(self.seeds, self.step))
+        gradients, losses = self.objective.gradients(
+            self.theta, *self.data.read(self.seeds, self.step)
+        )
         self.decay_at = decay_begins(self.recipe, self.step, self.smooth, self.decay_at)
         self.optimizer.step(gradients, rates(self.recipe, self.step, self.decay_at))
         if self.average:
-            torch._foreach_lerp_(list(self.average.values()), list(self.theta.values()), 1 - self.recipe.ema)
+            torch._foreach_lerp_(
+                list(self.average.values()), list(self.theta.values()), 1 - self.recipe.ema
+            )
         self.step += 1
         found = losses.cpu().numpy()
         self.smooth = smoothed(self.smooth, found)
         return found
 
     def _drop_diverged(self, losses: Array, look: bool) -> Iterator[Event]:
-        """Ends members with a loss that is not finite or (if we `look`) a huge theta, with the last good one."""
+        """Ends members with a loss that is not finite or (if we `look`) a huge theta, with the
+        last good one.
+        """
         good = np.isfinite(losses)
         if look:
             good &= _norms(self.theta) < self.too_large
@@ -195,8 +239,12 @@ class Trainer:
         yield from self._finish([(self.seeds[i], "diverged") for i in bad])
         if alone:
             last = history[-1]["step"] if history else 0
-            kept = f"; {self.out} has the model of step {last}, the last good one" if self.out else ""
-            raise GlassformerError(f"training diverged at step {self.step}: loss or weights not finite, or huge{kept}")
+            kept = (
+                f"; {self.out} has the model of step {last}, the last good one" if self.out else ""
+            )
+            raise GlassformerError(
+                f"training diverged at step {self.step}: loss or weights not finite, or huge{kept}"
+            )
 
     # ── looking at it ──────────────────────────────────────────────────────────────────────────
     def model(self, i: int) -> Model:
@@ -205,10 +253,13 @@ class Trainer:
         with torch.no_grad():
             weights = self.objective.weights(theta)
         provenance = {
-            "maker": "trainer", "seed": self.seeds[i], "step": self.step, "recipe": self.recipe.to_json(),
+            "maker": "trainer", "seed": self.seeds[i], "step": self.step,
+            "recipe": self.recipe.to_json(),
             "blueprint": self.blueprint.ref,
         }  # fmt: skip
-        model = Model(self.config, weights, self.task.vocabulary, self.task.ref, provenance=provenance)
+        model = Model(
+            self.config, weights, self.task.vocabulary, self.task.ref, provenance=provenance
+        )
         if isinstance(self.blueprint, Dense):  # theta is the weights
             return model
         return replace(model, theta=theta, blueprint=self.blueprint.ref)
@@ -216,7 +267,8 @@ class Trainer:
     def _evaluate(self) -> Iterator[Event]:
         finished = []
         self._mark_good()
-        self._snapshot()  # before the state: what is resumed after a kill writes the same files again
+        # before the state: what is resumed after a kill writes the same files again
+        self._snapshot()
         for i, seed in enumerate(self.seeds):
             report = self._measure(i)
             self.history[seed].append(report)
@@ -226,7 +278,10 @@ class Trainer:
             yield from events
             if self.watchers[i].is_stable:
                 finished.append((seed, "stable"))
-            elif 0 < self.recipe.hopeless_after <= self.step and report["accuracy"] < self.recipe.hopeless_at:
+            elif (
+                0 < self.recipe.hopeless_after <= self.step
+                and report["accuracy"] < self.recipe.hopeless_at
+            ):
                 finished.append((seed, "hopeless"))
         if finished:
             yield from self._finish(finished)
@@ -247,7 +302,9 @@ class Trainer:
             "digits": good.mean(0).tolist(), "seconds": self.seconds,
         }  # fmt: skip
         if (sample := self.data.train_sample(2_000)) is not None:
-            report["train_accuracy"] = float(right(model, self.task, sample, TAPS[r.tap]()).all(1).mean())
+            report["train_accuracy"] = float(
+                right(model, self.task, sample, TAPS[r.tap]()).all(1).mean()
+            )
         if len(self.classes) > 1:
             share = np.bincount(self.class_of, good.all(1)) / np.bincount(self.class_of)
             report["classes"] = dict(zip(self.classes.tolist(), share.tolist(), strict=True))
@@ -260,7 +317,9 @@ class Trainer:
             history = self.history[seed]
             accuracy = history[-1]["accuracy"] if history else 0.0
             events = self.turning_points[seed]
-            training = Training(model, self.recipe, seed, self.step, self.seconds, accuracy, status, history, events)
+            training = Training(
+                model, self.recipe, seed, self.step, self.seconds, accuracy, status, history, events
+            )
             if self.out and status != "interrupted":
                 save(model, self.out)
                 remove(state_path(self.out))
@@ -272,12 +331,20 @@ class Trainer:
         """Drops all members but these."""
         state = {n: t[index] if t.ndim else t for n, t in self.optimizer.state().items()}
         self.theta, self.average, self.good = (
-            {n: t[index] for n, t in group.items()} for group in (self.theta, self.average, self.good)
+            {n: t[index] for n, t in group.items()}
+            for group in (self.theta, self.average, self.good)
         )
         self.optimizer = Optimizer(self.theta, self.recipe)
         self.optimizer.load(state)
-        self.smooth, self.decay_at, self.too_large = self.smooth[index], self.decay_at[index], self.too_large[index]
-        self.watchers, self.seeds = [self.watchers[i] for i in index], [self.seeds[i] for i in index]
+        self.smooth, self.decay_at, self.too_large = (
+            self.smooth[index],
+            self.decay_at[index],
+            self.too_large[index],
+        )
+        self.watchers, self.seeds = (
+            [self.watchers[i] for i in index],
+            [self.seeds[i] for i in index],
+        )
 
     # ── on disk ────────────────────────────────────────────────────────────────────────────────
     def _identity(self) -> dict[str, Any]:
@@ -292,7 +359,9 @@ class Trainer:
         if not self.out:
             return
         groups = {"theta": self.theta, "average": self.average, "optimizer": self.optimizer.state()}
-        tensors = {f"{group}.{n}": t for group, members in groups.items() for n, t in members.items()}
+        tensors = {
+            f"{group}.{n}": t for group, members in groups.items() for n, t in members.items()
+        }
         seed = self.seeds[0]
         header = {
             "identity": self._identity(), "step": self.step, "seconds": self.seconds,
@@ -309,7 +378,9 @@ class Trainer:
         path, seed = state_path(self.out), self.seeds[0]
         arrays, header = load_state(path)
         check_identity(path, header, self._identity())
-        shapes = {f"optimizer.{n}": s for n, s in self.optimizer.state_shapes(header["step"] > 0).items()}
+        shapes = {
+            f"optimizer.{n}": s for n, s in self.optimizer.state_shapes(header["step"] > 0).items()
+        }
         for group, into in (("theta", self.theta), ("average", self.average)):
             shapes |= {f"{group}.{n}": tuple(t.shape) for n, t in into.items()}
         digits = len(answer_names(self.task))
@@ -318,7 +389,13 @@ class Trainer:
         for group, into in (("theta", self.theta), ("average", self.average)):
             for n in into:
                 into[n].copy_(tensors[f"{group}.{n}"])
-        self.optimizer.load({n.removeprefix("optimizer."): t for n, t in tensors.items() if n.startswith("optimizer.")})
+        self.optimizer.load(
+            {
+                n.removeprefix("optimizer."): t
+                for n, t in tensors.items()
+                if n.startswith("optimizer.")
+            }
+        )
         self._mark_good()
         self.step, self.seconds = int(header["step"]), float(header["seconds"])
         self.smooth, self.decay_at = np.array([header["smooth"]]), np.array([header["decay_at"]])
@@ -334,4 +411,9 @@ class Trainer:
 
 def _norms(theta: Theta) -> Array:
     """The norm of each member's theta, [N]."""
-    return torch.stack([t.cpu().double().flatten(1).square().sum(1) for t in theta.values()]).sum(0).sqrt().numpy()
+    return (
+        torch.stack([t.cpu().double().flatten(1).square().sum(1) for t in theta.values()])
+        .sum(0)
+        .sqrt()
+        .numpy()
+    )

@@ -19,12 +19,21 @@ class Objective:
     """What is minimised. Theta has a leading axis of members; so have tokens [N,B,T] and masks."""
 
     def __init__(
-        self, config: Config, shapes: Shapes, blueprint: Blueprint, recipe: Recipe, teacher: Model | None = None,
+        self, config: Config, shapes: Shapes, blueprint: Blueprint, recipe: Recipe,
+        teacher: Model | None = None,
         compile: bool = False,
     ) -> None:  # fmt: skip
-        self.config, self.shapes, self.blueprint, self.recipe, self.teacher = config, shapes, blueprint, recipe, teacher
+        self.config, self.shapes, self.blueprint, self.recipe, self.teacher = (
+            config,
+            shapes,
+            blueprint,
+            recipe,
+            teacher,
+        )
         many = torch.func.vmap(self._loss, in_dims=(0, 0, 0, None))
-        self._many: Callable[..., torch.Tensor] = torch.compile(many, dynamic=False) if compile else many
+        self._many: Callable[..., torch.Tensor] = (
+            torch.compile(many, dynamic=False) if compile else many
+        )
 
     def weights(self, theta: Theta) -> Theta:
         """The weights of one member's theta."""
@@ -34,7 +43,9 @@ class Objective:
         """Gradients of theta, and the losses [N]. tokens and answer are NumPy arrays [N,B,T]."""
         device = next(iter(theta.values())).device
         if self.teacher is not None:
-            said = np.stack([spoken(self.teacher, t, a) for t, a in zip(tokens, answer, strict=True)])
+            said = np.stack(
+                [spoken(self.teacher, t, a) for t, a in zip(tokens, answer, strict=True)]
+            )
             tokens = np.where(answer, said, tokens)
         weight = self._weight(answer)
         fed, weight = torch.as_tensor(tokens, device=device), torch.as_tensor(weight, device=device)
@@ -47,7 +58,9 @@ class Objective:
         return dict(zip(theta, found, strict=True)), losses.detach()
 
     def _weight(self, answer: Array) -> Array:
-        """How much each prediction counts, [N,B,last], 1 a member in all; what comes before is cut off."""
+        """How much each prediction counts, [N,B,last], 1 a member in all; what comes before is
+        cut off.
+        """
         asked = answer[..., 1:]
         if self.recipe.loss == "all":  # all positions up to the end of the answer
             asked = np.cumsum(asked[..., ::-1], -1)[..., ::-1] > 0
@@ -55,10 +68,16 @@ class Objective:
         asked = asked[..., first:].astype(self.recipe.dtype)
         return asked / asked.sum((1, 2), keepdims=True)
 
-    def _loss(self, theta: Theta, tokens: torch.Tensor, weight: torch.Tensor, last: int) -> torch.Tensor:
+    def _loss(
+        self, theta: Theta, tokens: torch.Tensor, weight: torch.Tensor, last: int
+    ) -> torch.Tensor:
         tap = TAPS[self.recipe.tap]()
-        logits = forward(self.config, self.weights(theta), tokens[:, :-1], tap, last=last)  # B last V
-        nll = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, -last:].flatten(), reduction="none")
+        logits = forward(
+            self.config, self.weights(theta), tokens[:, :-1], tap, last=last
+        )  # B last V
+        nll = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), tokens[:, -last:].flatten(), reduction="none"
+        )
         if self.recipe.focal:
             nll = nll * (1 - (-nll).exp()).detach() ** self.recipe.focal
         return (nll * weight.flatten()).sum()

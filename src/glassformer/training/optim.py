@@ -1,6 +1,8 @@
-"""Optimisers for theta that has a leading axis of members: AdamW from PyTorch, and Muon for many matrices at once.
+"""Optimisers for theta that has a leading axis of members: AdamW from PyTorch, and Muon for many
+matrices at once.
 
-`torch.optim.Muon` takes one matrix at a time; here all of one shape, of all members, are orthogonalised together.
+`torch.optim.Muon` takes one matrix at a time; here all of one shape, of all members, are
+orthogonalised together.
 """
 
 import numpy as np
@@ -14,21 +16,32 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic Newton–Schulz step,
 
 
 class Optimizer:
-    """One step for every member. Its state is a flat dict of tensors, with a leading axis of members if not scalars."""
+    """One step for every member. Its state is a flat dict of tensors, with a leading axis of
+    members if not scalars.
+    """
 
     def __init__(self, theta: dict[str, torch.Tensor], recipe: Recipe) -> None:
         self.theta, self.recipe = theta, recipe
-        hidden = [n for n, t in theta.items() if recipe.optimizer == "muon" and is_matrix(n, tuple(t.shape[1:]))]
+        hidden = [
+            n
+            for n, t in theta.items()
+            if recipe.optimizer == "muon" and is_matrix(n, tuple(t.shape[1:]))
+        ]
         self.by_adamw = [n for n in theta if n not in hidden]
         self.adamw = torch.optim.AdamW(
             [theta[n] for n in self.by_adamw], lr=recipe.lr, betas=(recipe.beta1, recipe.beta2),
             weight_decay=recipe.weight_decay, fused=True,
         ) if self.by_adamw else None  # fmt: skip
-        groups: dict[tuple[int, ...], list[str]] = {}  # matrices that can be stacked, if tall ones are laid down
+        groups: dict[
+            tuple[int, ...], list[str]
+        ] = {}  # matrices that can be stacked, if tall ones are laid down
         for n in hidden:
             groups.setdefault(tuple(sorted(theta[n].shape[-2:])), []).append(n)
         self.groups = list(groups.values())
-        self.momentum = [torch.stack([_wide(torch.zeros_like(theta[n])) for n in names], 1) for names in self.groups]
+        self.momentum = [
+            torch.stack([_wide(torch.zeros_like(theta[n])) for n in names], 1)
+            for names in self.groups
+        ]
         self.slow = {n: torch.zeros_like(t) for n, t in theta.items()} if recipe.grokfast else {}
 
     @torch.no_grad()
@@ -49,22 +62,26 @@ class Optimizer:
         assert self.adamw
         mine = [self.theta[n] for n in self.by_adamw]
         for n, t in zip(self.by_adamw, mine, strict=True):
-            t.grad = gradients[n].contiguous()  # the fused kernel reads memory in theta's order, whatever the strides
+            t.grad = gradients[
+                n
+            ].contiguous()  # the fused kernel reads memory in theta's order, whatever the strides
         same = bool((rates == rates[0]).all())
         self.adamw.param_groups[0]["lr"] = self.recipe.lr * float(rates[0] if same else 1.0)
         before = [] if same else [t.clone() for t in mine]
         self.adamw.step()
-        for t, old in zip(mine, before, strict=False):  # AdamW's whole update is proportional to its rate
+        for t, old in zip(
+            mine, before, strict=False
+        ):  # AdamW's whole update is proportional to its rate
             t.copy_(old.lerp(t, _spread(rates, t)))
 
     def _muon(self, gradients: dict[str, torch.Tensor], rates: Array) -> None:
         r = self.recipe
         for names, momentum in zip(self.groups, self.momentum, strict=True):
-            g = torch.stack([_wide(gradients[n]) for n in names], 1)           # N G m n, m <= n
+            g = torch.stack([_wide(gradients[n]) for n in names], 1)  # N G m n, m <= n
             momentum.lerp_(g, 1 - r.momentum)
             update = newton_schulz(g.lerp(momentum, r.momentum))
             for n, u in zip(names, update.unbind(1), strict=True):
-                w = self.theta[n]                                              # N in out
+                w = self.theta[n]  # N in out
                 rows, columns = w.shape[-2:]
                 lr = _spread(r.muon_lr * rates, w)
                 w.mul_(1 - lr * r.weight_decay)
@@ -72,7 +89,9 @@ class Optimizer:
 
     def state(self) -> dict[str, torch.Tensor]:
         """Everything that the next step depends on."""
-        out = {f"momentum.{i}": t for i, t in enumerate(self.momentum)} | {f"slow.{n}": t for n, t in self.slow.items()}
+        out = {f"momentum.{i}": t for i, t in enumerate(self.momentum)} | {
+            f"slow.{n}": t for n, t in self.slow.items()
+        }
         for n in self.by_adamw:
             assert self.adamw
             out |= {f"{key}.{n}": value for key, value in self.adamw.state[self.theta[n]].items()}
@@ -82,7 +101,9 @@ class Optimizer:
         """Name -> shape of what `state` gives, before the first step or after it."""
         found = {n: tuple(t.shape) for n, t in self.state().items()}
         for n in self.by_adamw if begun else ():
-            found |= {f"{kind}.{n}": tuple(self.theta[n].shape) for kind in ("exp_avg", "exp_avg_sq")}
+            found |= {
+                f"{kind}.{n}": tuple(self.theta[n].shape) for kind in ("exp_avg", "exp_avg_sq")
+            }
             found[f"step.{n}"] = ()
         return found
 
@@ -115,11 +136,13 @@ def _wide(t: torch.Tensor) -> torch.Tensor:
 
 def _spread(rates: Array, like: torch.Tensor) -> torch.Tensor:
     """[N] -> [N,1,…], to be multiplied with `like`."""
-    return torch.as_tensor(np.asarray(rates), dtype=like.dtype, device=like.device).view(-1, *[1] * (like.ndim - 1))
+    return torch.as_tensor(np.asarray(rates), dtype=like.dtype, device=like.device).view(
+        -1, *[1] * (like.ndim - 1)
+    )
 
 
 def _clip(gradients: list[torch.Tensor], most: float) -> None:
     """Scales each member's gradient to a norm of at most `most`."""
-    norms = torch.cat([g.flatten(1) for g in gradients], 1).norm(dim=1)        # N
+    norms = torch.cat([g.flatten(1) for g in gradients], 1).norm(dim=1)  # N
     scale = (most / (norms + 1e-6)).clamp(max=1.0)
     torch._foreach_mul_(gradients, [scale.view(-1, *[1] * (g.ndim - 1)) for g in gradients])

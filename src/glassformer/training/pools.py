@@ -1,6 +1,7 @@
 """Where a sweep's jobs are trained: in processes of this machine, or on a Dask cluster.
 
-Both yield the results of one job after the other, as they come. A job whose process or worker was killed is done again.
+Both yield the results of one job after the other, as they come. A job whose process or worker was
+killed is done again.
 """
 
 import importlib
@@ -24,7 +25,9 @@ GONE = 60  # seconds without any worker, in the middle of a sweep
 
 
 def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[Finished]]:
-    """Trains jobs in processes of this machine. The last try of each is alone: one that kills takes no other along."""
+    """Trains jobs in processes of this machine. The last try of each is alone: one that kills
+    takes no other along.
+    """
     left = dict(enumerate(jobs))
     for life in range(1, LIVES + 1):
         for some in [list(left)] if life < LIVES else [[i] for i in left]:
@@ -33,8 +36,12 @@ def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[F
         yield job.lost(f"its process was killed, {LIVES} times")
 
 
-def _pool(left: dict[int, Job], some: list[int], load_task: LoadTask, workers: int) -> Iterator[list[Finished]]:
-    """Trains some of the jobs that are left, until one kills its process. What is trained is no longer left."""
+def _pool(
+    left: dict[int, Job], some: list[int], load_task: LoadTask, workers: int
+) -> Iterator[list[Finished]]:
+    """Trains some of the jobs that are left, until one kills its process. What is trained is no
+    longer left.
+    """
     if not some:
         return
     others = set(multiprocessing.active_children())
@@ -59,7 +66,9 @@ def _pool(left: dict[int, Job], some: list[int], load_task: LoadTask, workers: i
 
 
 def _begin_process() -> None:
-    """Ctrl-C is for the parent to deal with, and when the parent is gone, so is the reason to go on."""
+    """Ctrl-C is for the parent to deal with, and when the parent is gone, so is the reason to
+    go on.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def leave() -> None:
@@ -75,13 +84,19 @@ def cluster(jobs: list[Job], load_task: LoadTask, address: str) -> Iterator[list
     try:
         dask: Any = importlib.import_module("distributed")
     except ImportError:
-        raise GlassformerError("--cluster — needs Dask: pip install 'glassformer[cluster]'") from None
+        raise GlassformerError(
+            "--cluster — needs Dask: pip install 'glassformer[cluster]'"
+        ) from None
     for name in [n for n in logging.root.manager.loggerDict if n.startswith("distributed")]:
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # a worker's death is our business, not the reader's
+        logging.getLogger(name).setLevel(
+            logging.CRITICAL
+        )  # a worker's death is our business, not the reader's
     with _connect(dask, address) as client:
 
         def submit(job: Job) -> Any:
-            return client.submit(work, job, load_task, key=f"{job.id(job.seeds[0])}-{os.urandom(4).hex()}")
+            return client.submit(
+                work, job, load_task, key=f"{job.id(job.seeds[0])}-{os.urandom(4).hex()}"
+            )
 
         running = {submit(job): (job, LIVES) for job in jobs}
         seen = time.monotonic()  # when there was a worker
@@ -101,7 +116,9 @@ def cluster(jobs: list[Job], load_task: LoadTask, address: str) -> Iterator[list
                 error = future.exception()
                 if error is None:
                     yield future.result()
-                elif isinstance(error, dask.KilledWorker) and lives > 1:  # the scheduler gave it up; we do not yet
+                elif (
+                    isinstance(error, dask.KilledWorker) and lives > 1
+                ):  # the scheduler gave it up; we do not yet
                     running[submit(job)] = job, lives - 1
                 else:
                     yield job.lost(f"{type(error).__name__}: {error}")
@@ -117,7 +134,9 @@ def _connect(dask: Any, address: str) -> Any:
         except Exception as e:
             made.append(e)
 
-    thread = threading.Thread(target=connect, daemon=True)  # Dask waits for ever where something else answers
+    thread = threading.Thread(
+        target=connect, daemon=True
+    )  # Dask waits for ever where something else answers
     thread.start()
     thread.join(PATIENCE + 1)
     client: Any = made[0] if made else "no answer"

@@ -1,4 +1,6 @@
-"""Where the models of a run are kept that keeps them all: a file for the start and for each evaluation."""
+"""Where the models of a run are kept that keeps them all: a file for the start and for each
+evaluation.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +15,9 @@ def snapshot_path(folder: Path, step: int) -> Path:
 
 
 def snapshot_folders(folder: str | Path, seeds: Sequence[int], resume: bool) -> dict[int, Path]:
-    """A folder for each seed, made if it is not there. Those of a new run must have no snapshots yet."""
+    """A folder for each seed, made if it is not there. Those of a new run must have no
+    snapshots yet.
+    """
     folder = Path(folder)
     found = {seed: folder / f"seed{seed}" if len(seeds) > 1 else folder for seed in seeds}
     for path in found.values():
@@ -23,5 +27,7 @@ def snapshot_folders(folder: str | Path, seeds: Sequence[int], resume: bool) -> 
         except (OSError, ValueError) as e:
             raise GlassformerError(f"{path} — cannot be a folder for snapshots: {why(e)}") from None
         if old:
-            raise GlassformerError(f"{path} — has snapshots of another run: expected an empty folder or a new one")
+            raise GlassformerError(
+                f"{path} — has snapshots of another run: expected an empty folder or a new one"
+            )
     return found

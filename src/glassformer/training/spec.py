@@ -1,5 +1,5 @@
-"""Specs: a sweep as someone writes it, in TOML (docs/sweeps.md has one). What it looks like is checked first, then what
-it means; all problems are collected and said at once.
+"""Specs: a sweep as someone writes it, in TOML (docs/sweeps.md has one). What it looks like is
+checked first, then what it means; all problems are collected and said at once.
 """
 
 import itertools
@@ -23,7 +23,9 @@ Problems = list[str]
 
 LIMIT = 1_000  # runs; more are more often a slip than a wish
 SHOWN = 10  # problems in one line
-KEYS: dict[str, tuple[type, str, Any]] = {  # what each holds, said in words, and what it is if left out
+KEYS: dict[
+    str, tuple[type, str, Any]
+] = {  # what each holds, said in words, and what it is if left out
     "task": (str, "a task, or a list of different ones", []),
     "recipe": (str, "a recipe, or a list of different ones", []),
     "seeds": (int, "a list of different whole numbers from 0 on", [0]),
@@ -38,7 +40,10 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec
     """The sweep in a TOML file. One error names all that is wrong with it."""
     problems: Problems = []
     asked = _shape(read_toml(path), problems)
-    tasks, bases = _each(load_task, asked["task"], problems), _each(recipe, asked["recipe"], problems)
+    tasks, bases = (
+        _each(load_task, asked["task"], problems),
+        _each(recipe, asked["recipe"], problems),
+    )
     _check_seeds(asked["seeds"], problems)
     choices = _choices(asked["set"], asked["grid"], problems)
     runs = math.prod(map(len, [tasks, bases, asked["seeds"], *choices.values()]))
@@ -49,7 +54,9 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec
     def jobs_of(setting: tuple[Any, ...]) -> list[Job]:
         task, base, *values = setting
         made = replace(base, **dict(zip(choices, values, strict=True)))
-        made.config(len(task.vocabulary), first_length(task))  # an error if no model can be made of it
+        made.config(
+            len(task.vocabulary), first_length(task)
+        )  # an error if no model can be made of it
         return [Job(task.ref, made, seeds, asked["models"]) for seeds in groups]
 
     settings = () if problems else itertools.product(tasks, bases, *choices.values())
@@ -70,7 +77,9 @@ def _shape(data: dict[str, Any], problems: Problems) -> dict[str, Any]:
         values = found if several and isinstance(found, list) else [found]
         good = bool(values) and all(type(v) is kind for v in values) and not _twice(values)
         if not good:
-            problems.append(f"{key} must be {expected}" + (f", got {shown(data[key])}" if key in data else ""))
+            problems.append(
+                f"{key} must be {expected}" + (f", got {shown(data[key])}" if key in data else "")
+            )
         asked[key] = (values if good else []) if several else (found if good else kind())
     if "grid" in data and not asked["grid"]:
         problems.append("[grid] is empty: give it fields with lists of values, or leave it out")
@@ -89,7 +98,9 @@ def _check_seeds(seeds: list[int], problems: Problems) -> None:
         problems.append(f"seeds must be at most {SEED:,}, got {shown(max(seeds))}")
 
 
-def _choices(fixed: dict[str, Any], grid: dict[str, Any], problems: Problems) -> dict[str, list[Any]]:
+def _choices(
+    fixed: dict[str, Any], grid: dict[str, Any], problems: Problems
+) -> dict[str, list[Any]]:
     """Field -> the values that it takes: one of [set], several of [grid]."""
     choices: dict[str, list[Any]] = {}
     for name, given in [(n, [v]) for n, v in fixed.items()] + list(grid.items()):
@@ -113,8 +124,12 @@ def _value(name: str, given: Any) -> Any:
     return value
 
 
-def _each(build: Callable[[Given], Built], given: Iterable[Given], problems: Problems) -> list[Built]:
-    """What is built of each that is given; nothing, and one more problem, of one that is refused."""
+def _each(
+    build: Callable[[Given], Built], given: Iterable[Given], problems: Problems
+) -> list[Built]:
+    """What is built of each that is given; nothing, and one more problem, of one that is
+    refused.
+    """
     built = []
     for one in given:
         try:

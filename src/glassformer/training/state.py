@@ -1,4 +1,5 @@
-"""A run on disk, to go on after a kill: theta, optimiser state, averages, history, all in one safetensors file.
+"""A run on disk, to go on after a kill: theta, optimiser state, averages, history, all in one
+safetensors file.
 
 There is no generator state to save: what a step reads depends on the seed and the step alone.
 """
@@ -24,11 +25,13 @@ KEY = "glassformer-run"
 BAD = "not the state of a run, or a damaged one"
 STEP = schema.whole(0, STEPS)
 EVENT = schema.record({
-    "kind": schema.text(100), "step": STEP, "member": schema.whole(0, SEED), "data": schema.mapping(schema.finite, 10),
+    "kind": schema.text(100), "step": STEP, "member": schema.whole(0, SEED),
+    "data": schema.mapping(schema.finite, 10),
 })  # fmt: skip
 EVENTS: dict[str, dict[str, schema.Check]] = {  # turning points, and what each says of itself
     "digit learned": {"digit": schema.whole(0, 10**6), "accuracy": schema.finite},
-    "fitted": {"accuracy": schema.finite}, "generalised": {"accuracy": schema.finite}, "grokking": {"fitted_at": STEP},
+    "fitted": {"accuracy": schema.finite}, "generalised": {"accuracy": schema.finite},
+    "grokking": {"fitted_at": STEP},
     "stable": {"since": STEP, "accuracy": schema.finite},
 }  # fmt: skip
 
@@ -48,11 +51,14 @@ def _event(value: Any, where: str) -> None:
 
 HEADER = schema.record({
     "identity": schema.record({
-        "task": schema.text(REF), "recipe": schema.mapping(schema.small(REF), 200), "seed": schema.whole(0, SEED),
+        "task": schema.text(REF), "recipe": schema.mapping(schema.small(REF), 200),
+        "seed": schema.whole(0, SEED),
         "blueprint": schema.text(REF), "start": schema.text(64), "teacher": schema.text(64),
     }),
-    "step": STEP, "seconds": schema.finite, "smooth": schema.text(40), "decay_at": schema.whole(-1, STEPS),
-    "watcher": schema.record({"seen": schema.mapping(STEP, 10_000), "in_a_row": STEP, "since": STEP}),
+    "step": STEP, "seconds": schema.finite, "smooth": schema.text(40), "decay_at": schema.whole(-1,
+    STEPS),
+    "watcher": schema.record({"seen": schema.mapping(STEP, 10_000), "in_a_row": STEP,
+    "since": STEP}),
     "history": schema.listing(schema.record(
         {"step": STEP, "loss": schema.number, "accuracy": schema.finite, "seconds": schema.finite,
          "digits": schema.listing(schema.finite, 10_000)},
@@ -87,7 +93,9 @@ def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
         raise GlassformerError(f"{path} — {BAD} ({str(e).removeprefix(f'{path} — ')})") from None
     if not good:
         raise GlassformerError(f"{path} — {BAD}: its SHA-256 does not match")
-    header: dict[str, Any] = parse_json(found[KEY], path, BAD, finite=False)  # a loss may be infinite
+    header: dict[str, Any] = parse_json(
+        found[KEY], path, BAD, finite=False
+    )  # a loss may be infinite
     try:
         HEADER(header, "")
         header["smooth"] = float.fromhex(header["smooth"])
@@ -100,18 +108,26 @@ def check_identity(path: Path, header: dict[str, Any], identity: dict[str, Any])
     """Refuses the state of another run."""
     if differ := [f"{k} differs" for k, v in identity.items() if header["identity"].get(k) != v]:
         which = " and ".join(differ)
-        raise GlassformerError(f"{path} — is of another run: its {which}; start without --resume, or elsewhere")
+        raise GlassformerError(
+            f"{path} — is of another run: its {which}; start without --resume, or elsewhere"
+        )
 
 
 def check_fits(
     path: Path, arrays: dict[str, Array], header: dict[str, Any], *,
     shapes: dict[str, tuple[int, ...]], steps: int, digits: int,
 ) -> None:  # fmt: skip
-    """Refuses arrays that a run does not have, or of other shapes, and figures that it cannot have reached."""
+    """Refuses arrays that a run does not have, or of other shapes, and figures that it cannot
+    have reached.
+    """
     wrong, step = "", header["step"]
-    if odd := sorted(n for n in {*shapes, *arrays} if n not in arrays or arrays[n].shape != shapes.get(n)):
+    if odd := sorted(
+        n for n in {*shapes, *arrays} if n not in arrays or arrays[n].shape != shapes.get(n)
+    ):
         wrong = f"{odd[0]} is {list(arrays[odd[0]].shape) if odd[0] in arrays else 'missing'}"
-    elif odd := [n for n, a in arrays.items() if not n.startswith("optimizer.") and not np.isfinite(a).all()]:
+    elif odd := [
+        n for n, a in arrays.items() if not n.startswith("optimizer.") and not np.isfinite(a).all()
+    ]:
         wrong = f"{odd[0]} is not finite"
     elif step > steps or max(header["decay_at"], header["watcher"]["since"]) > step:
         wrong = f"step {step:,} of {steps:,} does not fit"

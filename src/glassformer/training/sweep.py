@@ -1,7 +1,7 @@
 """Sweeps: a grid of runs, with all results in one table.
 
-A run's id is a hash of its settings. Its result is one file, written whole when the run is finished: a sweep that is
-started again trains only what has none.
+A run's id is a hash of its settings. Its result is one file, written whole when the run is
+finished: a sweep that is started again trains only what has none.
 """
 
 import csv
@@ -30,11 +30,14 @@ GIVEN_UP = "given up"  # of one that was lost TRIES times
 TRIES = 3
 FAILED = ("diverged", "refused", GIVEN_UP)
 ROW = schema.record({
-    "id": schema.text(12), "task": schema.text(REF), "recipe": schema.mapping(schema.small(REF), 200),
-    "seed": schema.whole(0, SEED), "status": schema.text(100), "accuracy": schema.optional(schema.number),
+    "id": schema.text(12), "task": schema.text(REF), "recipe": schema.mapping(schema.small(REF),
+    200),
+    "seed": schema.whole(0, SEED), "status": schema.text(100),
+    "accuracy": schema.optional(schema.number),
     "steps": schema.optional(schema.whole(0, 10**12)), "seconds": schema.optional(schema.number),
     "error": schema.text(10**6), "worker": schema.text(1_000),
-}, {"events": schema.small(10**8), "history": schema.small(10**9), "tries": schema.whole(0, TRIES)})  # fmt: skip
+}, {"events": schema.small(10**8), "history": schema.small(10**9), "tries": schema.whole(0,
+TRIES)})  # fmt: skip
 
 Row = dict[str, Any]
 Finished = tuple[Row, bytes]  # a run's row and its model as a file, empty if it is not wanted
@@ -43,7 +46,9 @@ LoadTask = Callable[[str], Task]
 
 @dataclass(frozen=True)
 class Job:
-    """What one process does at a time: one setting with one seed, or with several as an ensemble."""
+    """What one process does at a time: one setting with one seed, or with several as an
+    ensemble.
+    """
 
     task: str
     recipe: Recipe
@@ -55,11 +60,20 @@ class Job:
 
     def id(self, seed: int) -> str:
         """A hash of the settings, whichever job has them."""
-        return hashlib.sha256(json.dumps(self.settings(seed), sort_keys=True).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(self.settings(seed), sort_keys=True).encode()).hexdigest()[
+            :12
+        ]
 
     def row(self, seed: int, **result: Any) -> Row:
         """A line of the table; what the result does not say is as for a run that is lost."""
-        empty = {"status": LOST, "accuracy": None, "steps": None, "seconds": None, "error": "", "worker": ""}
+        empty = {
+            "status": LOST,
+            "accuracy": None,
+            "steps": None,
+            "seconds": None,
+            "error": "",
+            "worker": "",
+        }
         return {"id": self.id(seed)} | self.settings(seed) | empty | result
 
     def lost(self, why: str) -> list[Finished]:
@@ -92,11 +106,16 @@ def work(job: Job, load_task: LoadTask) -> list[Finished]:
         status, error = "refused", str(e)
     except Exception as e:  # memory, disk, a bug: not finished
         error = f"{type(e).__name__}: {e}"
-    return [results.get(s) or (job.row(s, status=status, error=error, worker=where), b"") for s in job.seeds]
+    return [
+        results.get(s) or (job.row(s, status=status, error=error, worker=where), b"")
+        for s in job.seeds
+    ]
 
 
 class Sweep:
-    """A sweep and its folder: `rows` are the results so far by id, `left` the jobs that are still to do."""
+    """A sweep and its folder: `rows` are the results so far by id, `left` the jobs that are
+    still to do.
+    """
 
     def __init__(self, spec: Spec, out: str | Path) -> None:
         self.spec, self.out, self.runs = spec, Path(out), Path(out, "runs")
@@ -144,7 +163,9 @@ class Sweep:
         write_atomically(self.out / "results.csv", text.getvalue().encode())
 
     def _done_before(self, job: Job, seed: int) -> Row | None:
-        """The row of a run that is done; None if it is missing or damaged, or the model is wanted and missing."""
+        """The row of a run that is done; None if it is missing or damaged, or the model is
+        wanted and missing.
+        """
         path = self.runs / f"{job.id(seed)}.json"
         try:
             row: Row = read_json(path, finite=False)
@@ -156,4 +177,8 @@ class Sweep:
         wanted = {"id": job.id(seed)} | job.settings(seed)
         if row["status"] == LOST or any(row[name] != value for name, value in wanted.items()):
             return None
-        return row if not job.models or row["error"] or path.with_suffix(".safetensors").exists() else None
+        return (
+            row
+            if not job.models or row["error"] or path.with_suffix(".safetensors").exists()
+            else None
+        )

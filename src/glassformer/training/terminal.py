@@ -1,4 +1,6 @@
-"""A run on a terminal or in a log. Like every consumer of events, these are called with each, and closed at the end."""
+"""A run on a terminal or in a log. Like every consumer of events, these are called with each,
+and closed at the end.
+"""
 
 import math
 from collections import deque
@@ -31,7 +33,9 @@ class Lines:
 
 @dataclass
 class LiveView:
-    """A bar, a row for each member (loss, floor, accuracy, each answer digit) and the latest turning points."""
+    """A bar, a row for each member (loss, floor, accuracy, each answer digit) and the latest
+    turning points.
+    """
 
     console: Console
     steps: int
@@ -43,7 +47,8 @@ class LiveView:
 
     def __post_init__(self) -> None:
         self.bar = progress.Progress(
-            progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.description}"), progress.BarColumn(),
+            progress.MofNCompleteColumn(),
             progress.TimeElapsedColumn(), progress.TimeRemainingColumn(), console=self.console,
         )  # fmt: skip
         self.line = self.bar.add_task("training", total=self.steps)
@@ -70,7 +75,15 @@ class LiveView:
         table = Table(box=None, pad_edge=False, header_style="bold")
         trained = any("train_accuracy" in m for m in self.members.values())
         digits = ["digit " + self.names[0], *self.names[1:]]
-        for name in ["seed", "loss", "floor", "test rows", *["training rows"] * trained, *digits, ""]:
+        for name in [
+            "seed",
+            "loss",
+            "floor",
+            "test rows",
+            *["training rows"] * trained,
+            *digits,
+            "",
+        ]:
             table.add_column(name, justify="right")
         floor = "" if self.floor is None else f"{self.floor:.4f}"
         for seed, m in self.members.items():

@@ -1,1 +1,3 @@
-"""Ground truth: which wires of a model carry something, models in disguise, and how well a method finds the wires."""
+"""Ground truth: which wires of a model carry something, models in disguise, and how well a
+method finds the wires.
+"""

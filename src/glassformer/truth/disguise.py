@@ -1,8 +1,9 @@
 """Disguised copies of a model: the same function, with the answer no longer lying in the open.
 
-A program's stream has a slot for every thing, its heads and neurons stand in order, and all have names. `disguise`
-turns the basis of the stream, shuffles heads and neurons, may add noise, and takes the names away. The Key has what
-is needed to undo this: with it, whatever somebody found in the copy is said of the original, and can be scored.
+A program's stream has a slot for every thing, its heads and neurons stand in order, and all have
+names. `disguise` turns the basis of the stream, shuffles heads and neurons, may add noise, and
+takes the names away. The Key has what is needed to undo this: with it, whatever somebody found in
+the copy is said of the original, and can be scored.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,10 +29,13 @@ ROWS = 1_000  # of a task, on which a copy is compared with its original; and as
 ORDER = schema.listing(schema.listing(schema.whole(0, 2**31 - 1), 10_000_000), 10_000)
 KEY = schema.record({
     "format": schema.exactly(FORMAT), "version": schema.exactly(VERSION), "original": schema.sha256,
-    "copy": schema.sha256, "ref": schema.text(REF), "task": schema.text(REF), "seed": schema.whole(0, SEED),
-    "noise": schema.finite, "basis": schema.listing(schema.listing(schema.finite, WIDEST_KEY), WIDEST_KEY, 1),
+    "copy": schema.sha256, "ref": schema.text(REF), "task": schema.text(REF),
+    "seed": schema.whole(0, SEED),
+    "noise": schema.finite, "basis": schema.listing(schema.listing(schema.finite, WIDEST_KEY),
+    WIDEST_KEY, 1),
     "heads": ORDER, "neurons": ORDER, "changes": schema.listing(schema.text(1_000), 10_000),
-    "checked": schema.whole(0, 10**12), "changed": schema.whole(0, 10**12), "difference": schema.number,
+    "checked": schema.whole(0, 10**12), "changed": schema.whole(0, 10**12),
+    "difference": schema.number,
     "labels": schema.mapping(schema.small(10**8), 3),
 }, {"faithful": schema.boolean})  # fmt: skip
 TIE = 1e-9  # without a task: logits as near as this, relative to the largest, are alike
@@ -61,7 +65,9 @@ class Key:
         return self.changed == 0
 
     def part(self, name: str) -> str:
-        """The original's part for a part of the copy: "head 0.2" -> "head 0.1". Others are what they are."""
+        """The original's part for a part of the copy: "head 0.2" -> "head 0.1". Others are what
+        they are.
+        """
         kind, at = parts.split(name)
         table = {"head": self.heads, "neuron": self.neurons}.get(kind)
         if table is None:
@@ -70,7 +76,9 @@ class Key:
             layer, index = at
             return f"{kind} {layer}.{table[layer][index]}"
         except (ValueError, IndexError):
-            raise GlassformerError(f"{name} — the copy has no such {kind}; expected {kind} LAYER.INDEX") from None
+            raise GlassformerError(
+                f"{name} — the copy has no such {kind}; expected {kind} LAYER.INDEX"
+            ) from None
 
     def edges(self, claimed: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
         """Edges (from, to, …) that were found in the copy, between the original's parts."""
@@ -88,7 +96,9 @@ class Key:
         if not isinstance(value, Mapping) or value.get("format") != FORMAT:
             raise GlassformerError("key — not the key of a disguised model")
         if value.get("version") != VERSION:
-            raise GlassformerError(f"key — version {shown(value.get('version'))}; this one reads {VERSION}")
+            raise GlassformerError(
+                f"key — version {shown(value.get('version'))}; this one reads {VERSION}"
+            )
         names = {f.name for f in fields(cls)}
         if missing := sorted(names - value.keys()):
             raise GlassformerError(f"key — {missing[0]} is missing")
@@ -113,11 +123,12 @@ def disguise(
 ) -> tuple[Model, Key]:  # fmt: skip
     """A copy without names, and its key.
 
-    `rotate`: the stream is written in a random orthogonal basis (under LayerNorm, one that keeps the ones vector).
-    `shuffle`: heads and neurons are permuted within their layer; without `rotate`, so are the stream's coordinates.
-    `noise`: normal noise on every weight, as a share of the root mean square of its array.
-    `task`: the copy is compared with its original on examples of it (else on random tokens). If it was to be the same
-    function, and rounding makes a difference, there is no copy but an error that says so.
+    `rotate`: the stream is written in a random orthogonal basis (under LayerNorm, one that keeps
+    the ones vector). `shuffle`: heads and neurons are permuted within their layer; without
+    `rotate`, so are the stream's coordinates. `noise`: normal noise on every weight, as a share of
+    the root mean square of its array. `task`: the copy is compared with its original on examples of
+    it (else on random tokens). If it was to be the same function, and rounding makes a difference,
+    there is no copy but an error that says so.
     """
     if not 0 <= noise <= NOISE:
         raise GlassformerError(f"noise — expected a number from 0 to {NOISE:g}, got {noise}")
@@ -126,7 +137,9 @@ def disguise(
     original = model.numpy()
     rng = np.random.default_rng(seed)
     D, dtype = original.config.d_model, original.dtype
-    copy = replace(original, labels=Labels(), provenance={}, blueprint="", theta={}).astype("float64")
+    copy = replace(original, labels=Labels(), provenance={}, blueprint="", theta={}).astype(
+        "float64"
+    )
     changes: list[str] = []
     M = np.eye(D)
     if rotate or shuffle:
@@ -135,25 +148,40 @@ def disguise(
         copy = turned(copy, M)
     copy, heads, neurons = _shuffled(copy, rng, shuffle, changes)
     if noise:
-        copy = copy.map(lambda w: w + noise * np.sqrt(np.mean(w * w)) * rng.normal(size=w.shape) if w.size else w)
+        copy = copy.map(
+            lambda w: (
+                w + noise * np.sqrt(np.mean(w * w)) * rng.normal(size=w.shape) if w.size else w
+            )
+        )
     copy = copy.astype(dtype)
     checked, changed, difference = deviation(original, copy, task)
     if changed and not noise:
-        way_out = "it can be shuffled, without rotating it (rotate=False, --no-rotate)" if rotate else "it has no copy"
+        way_out = (
+            "it can be shuffled, without rotating it (rotate=False, --no-rotate)"
+            if rotate
+            else "it has no copy"
+        )
         raise GlassformerError(
-            f"disguise — the copy is not the same function in {dtype}: {changed:,} of {checked:,} answer tokens"
+            f"disguise — the copy is not the same function in {dtype}: {changed:,} of {checked:,} "
+            f"answer tokens"
             f" change, since its numbers are of too different sizes to be mixed; {way_out}"
         )
     key = Key(
-        original=digest(original), copy=digest(copy), ref=str(model.provenance.get("ref", "")), task=model.task,
-        seed=seed, noise=noise, basis=M.tolist(), heads=heads, neurons=neurons, changes=changes, checked=checked,
+        original=digest(original), copy=digest(copy), ref=str(model.provenance.get("ref", "")),
+        task=model.task,
+        seed=seed, noise=noise, basis=M.tolist(), heads=heads, neurons=neurons, changes=changes,
+        checked=checked,
         changed=changed, difference=difference, labels=plain(model.labels),
     )  # fmt: skip
     return copy, key
 
 
-def deviation(original: Model, copy: Model, task: Task | None = None, seed: int = 0) -> tuple[int, int, float]:
-    """Answer tokens compared, how many of them the copy chooses otherwise, and the largest difference of logits."""
+def deviation(
+    original: Model, copy: Model, task: Task | None = None, seed: int = 0
+) -> tuple[int, int, float]:
+    """Answer tokens compared, how many of them the copy chooses otherwise, and the largest
+    difference of logits.
+    """
     rng = np.random.default_rng(seed)
     if task is None:
         tokens = rng.integers(0, original.config.d_vocab, (100, min(original.config.n_ctx, 32)))
@@ -165,7 +193,9 @@ def deviation(original: Model, copy: Model, task: Task | None = None, seed: int 
     with np.errstate(all="ignore"):  # what is not finite counts as changed
         a, b = (m.logits(tokens)[asked].astype(np.float64) for m in (original, copy))  # n V
         size = max(float(np.abs(a).max()), 1e-300)
-        chosen = np.take_along_axis(a, b.argmax(-1)[:, None], -1)[:, 0]  # in the original, what the copy chooses
+        chosen = np.take_along_axis(a, b.argmax(-1)[:, None], -1)[
+            :, 0
+        ]  # in the original, what the copy chooses
         same = (chosen >= a.max(-1) - tie * size) & np.isfinite(b).all(-1)
         return len(a), int((~same).sum()), float(np.abs(a - b).max() / size)
 
@@ -187,23 +217,29 @@ def _shuffled(
         changes.append("heads keep their order: alibi gives each a slope by its index")
     for i in range(c.n_layers):
         at = f"blocks.{i}."
-        order = rng.permutation(c.n_heads) if shuffle and not tied_to_place else np.arange(c.n_heads)
+        order = (
+            rng.permutation(c.n_heads) if shuffle and not tied_to_place else np.arange(c.n_heads)
+        )
         for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V"):
             if (full := f"{at}attn.{name}") in w:
-                w[full] = w[full][order]                                       # H first
+                w[full] = w[full][order]  # H first
         heads.append([int(h) for h in order])
         there = c.d_mlp if model.has_mlp(i) else 0
         order = rng.permutation(there) if shuffle else np.arange(there)
         for name in ("W_in", "b_in", "W_gate", "b_gate", "W_out"):
             if there and (full := f"{at}mlp.{name}") in w:
-                w[full] = w[full][order] if name == "W_out" else w[full][..., order]  # F first, or F last
+                w[full] = (
+                    w[full][order] if name == "W_out" else w[full][..., order]
+                )  # F first, or F last
         neurons.append([int(f) for f in order])
     return replace(model, weights=w), heads, neurons
 
 
 # ── what is tied to the axes of the stream ─────────────────────────────────────────────────────
 def _free_of_axes(model: Model, changes: list[str]) -> Model:
-    """The same function without gains and biases of norms (folded into what reads them) and sinusoids."""
+    """The same function without gains and biases of norms (folded into what reads them) and
+    sinusoids.
+    """
     c, w = model.config, dict(model.weights)
     if c.positions == "sinusoidal":
         embed = POSITIONS[c.positions].embed
@@ -211,12 +247,16 @@ def _free_of_axes(model: Model, changes: list[str]) -> Model:
         w["pos_embed.W_pos"] = embed(c, Place(w, None), np.zeros((1, c.n_ctx, c.d_model)), 0)
         c = replace(c, positions="learned")
         changes.append("sinusoidal positions became a table")
-    norms = sorted({n.rpartition(".")[0] for n in w if n.rsplit(".", 2)[-2] in ("ln1", "ln2", "ln_final")})
+    norms = sorted(
+        {n.rpartition(".")[0] for n in w if n.rsplit(".", 2)[-2] in ("ln1", "ln2", "ln_final")}
+    )
     if c.norm == "none":  # nobody reads what is there
         w = {n: x for n, x in w.items() if n.rpartition(".")[0] not in norms}
         norms = []
     if norms and not c.norm_first:
-        raise GlassformerError(f"disguise — {norms[0]}: gains of norms after the sum are part of the stream's axes")
+        raise GlassformerError(
+            f"disguise — {norms[0]}: gains of norms after the sum are part of the stream's axes"
+        )
     for ln in norms:
         gain, bias = w.pop(f"{ln}.w", None), w.pop(f"{ln}.b", None)
         if ln == "ln_final" and c.tied:
@@ -236,6 +276,6 @@ def _free_of_axes(model: Model, changes: list[str]) -> Model:
             if bias is not None:
                 w[b] = bias @ w[W] + w.get(b, 0.0)
             if gain is not None:
-                w[W] = w[W] * gain[:, None]                                    # [..., D, x]
+                w[W] = w[W] * gain[:, None]  # [..., D, x]
         changes.append(f"{ln}'s gains are in what reads it")
     return replace(model, config=c, weights=w)

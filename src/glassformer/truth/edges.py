@@ -1,8 +1,8 @@
 """Ground truth as data: which head, slot and neuron computes what, and from what.
 
-Names come from the program's labels; everything else is derived from the weights (what can flow) and measured on
-examples of the task (what does flow). Others can score their methods against it, see grading.py. The schema is in
-docs/ground-truth.md; `VERSION` changes when it does.
+Names come from the program's labels; everything else is derived from the weights (what can flow)
+and measured on examples of the task (what does flow). Others can score their methods against it,
+see grading.py. The schema is in docs/ground-truth.md; `VERSION` changes when it does.
 """
 
 from dataclasses import asdict, dataclass
@@ -30,13 +30,17 @@ MATTERS = 1e-9  # a change of logits, relative to the largest, above rounding
 
 @dataclass(frozen=True)
 class Edge:
-    """What the writer adds to the stream can be seen at the reader's port. See wiring.py for parts and ports."""
+    """What the writer adds to the stream can be seen at the reader's port. See wiring.py for
+    parts and ports.
+    """
 
     writer: str
     reader: str
     port: str
     via: dict[str, float]  # slot -> norm of writer's rows times reader's columns there
-    shift: float  # the largest change of an answer's logits when this edge alone is cut, relative to the largest logit
+    # the largest change of an answer's logits when this edge alone is cut, relative to the largest
+    # logit
+    shift: float
     changed: float  # the share of answer tokens that change then
 
     @property
@@ -45,7 +49,10 @@ class Edge:
 
     def to_json(self) -> dict[str, Any]:
         """A shift that is not a finite number is null: JSON has no such numbers."""
-        return asdict(self) | {"shift": self.shift if np.isfinite(self.shift) else None, "matters": self.matters}
+        return asdict(self) | {
+            "shift": self.shift if np.isfinite(self.shift) else None,
+            "matters": self.matters,
+        }
 
 
 @dataclass(frozen=True)
@@ -69,13 +76,20 @@ class Truth:
 
     def to_json(self) -> dict[str, Any]:
         own = {k: v for k, v in vars(self).items() if k != "edges"}
-        return {"format": FORMAT, "version": VERSION, **own, "edges": [e.to_json() for e in self.edges]}
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            **own,
+            "edges": [e.to_json() for e in self.edges],
+        }
 
     def directions(self, slot: str) -> Any:
         """An orthonormal basis [n, D] of what is written to a slot."""
         found = next((s for s in self.slots if s["name"] == slot), None)
         if found is None:
-            raise GlassformerError(f"slot {slot!r} — there are {', '.join(s['name'] for s in self.slots)}")
+            raise GlassformerError(
+                f"slot {slot!r} — there are {', '.join(s['name'] for s in self.slots)}"
+            )
         basis = np.zeros((len(found["basis"]), self.d_model))
         basis[:, found["start"] : found["stop"]] = found["basis"]
         return basis
@@ -84,7 +98,8 @@ class Truth:
 def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
     """What is known of a model; measured on examples of the task, or on random tokens without one.
 
-    A model without slot names (a trained one) has a truth too: its stream is one slot, and `named` is False.
+    A model without slot names (a trained one) has a truth too: its stream is one slot, and `named`
+    is False.
     """
     model = model.numpy()
     if task is not None:
@@ -100,8 +115,10 @@ def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
         neurons, flow = _neurons(model, slots, cache, valid), _flow(model, slots, cache, valid)
     needed, names = _needed(edges), parts.names(model, embeddings=True)
     return Truth(
-        model=digest(model), ref=str(model.provenance.get("ref", "")), task=model.task, named=bool(model.labels.slots),
-        inputs=inputs, d_model=model.config.d_model, parts=names, slots=_slots(model, slots), heads=heads,
+        model=digest(model), ref=str(model.provenance.get("ref", "")), task=model.task,
+        named=bool(model.labels.slots),
+        inputs=inputs, d_model=model.config.d_model, parts=names, slots=_slots(model, slots),
+        heads=heads,
         neurons=neurons, flow=flow, edges=edges, needed=[p for p in names if p in needed],
         idle=[p for p in names if p not in needed],
     )  # fmt: skip
@@ -116,7 +133,9 @@ def slots_of(model: Model) -> dict[str, tuple[int, int]]:
     end = 0
     for name, (a, b) in [*named, ("", (D, D))]:
         if a < end:
-            raise GlassformerError(f"truth — slots overlap: {name!r} begins at {a}, before another's end at {end}")
+            raise GlassformerError(
+                f"truth — slots overlap: {name!r} begins at {a}, before another's end at {end}"
+            )
         if a > end:
             slots[f"rest [{end}:{a}]"] = (end, a)
         if b > a:
@@ -126,7 +145,9 @@ def slots_of(model: Model) -> dict[str, tuple[int, int]]:
 
 
 def _examples(model: Model, task: Task | None, seed: int) -> tuple[Any, Any, Any, str]:
-    """Tokens [B,T] to read, which of them are there [B,T], which have an answer after them [B,T], and all in words."""
+    """Tokens [B,T] to read, which of them are there [B,T], which have an answer after them
+    [B,T], and all in words.
+    """
     rng, c = np.random.default_rng(seed), model.config
     T = min(c.n_ctx, 32) if task is None else task.batch(task.rows(0, 1))[0].shape[1]
     widest = T * max(c.d_mlp, c.d_vocab, c.n_heads * T, c.n_heads * c.d_head, c.d_model)
@@ -145,14 +166,19 @@ def _examples(model: Model, task: Task | None, seed: int) -> tuple[Any, Any, Any
 
 
 # ── what can flow, and what does ───────────────────────────────────────────────────────────────
-def _edges(model: Model, slots: dict[str, tuple[int, int]], tokens: Array, asked: Array, logits: Array) -> list[Edge]:
+def _edges(
+    model: Model, slots: dict[str, tuple[int, int]], tokens: Array, asked: Array, logits: Array
+) -> list[Edge]:
     rows = slice(0, max(8, len(tokens) // 4))
-    before = logits[rows][asked[rows]]                                         # n V
+    before = logits[rows][asked[rows]]  # n V
     size, found = max(float(np.abs(before).max()), 1e-300), []
     for writer, reader, port, via in wiring.edges(model, slots):
         tap = wiring.Cut(model, [(writer, reader, port)])
         after = model.logits(tokens[rows], tap)[asked[rows]]
-        shift, changed = float(np.abs(after - before).max() / size), after.argmax(-1) != before.argmax(-1)
+        shift, changed = (
+            float(np.abs(after - before).max() / size),
+            after.argmax(-1) != before.argmax(-1),
+        )
         found.append(Edge(writer, reader, port, via, shift, float(changed.mean())))
     return found
 
@@ -168,17 +194,22 @@ def _needed(edges: list[Edge]) -> set[str]:
     return needed
 
 
-def _flow(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Array) -> list[dict[str, Any]]:
-    """Edges between parts and slots: the norm of the weights, and how much flows (root mean square over positions)."""
+def _flow(
+    model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Array
+) -> list[dict[str, Any]]:
+    """Edges between parts and slots: the norm of the weights, and how much flows (root mean
+    square over positions).
+    """
     flow = []
     for stage in wiring.stages(model):
         for r in stage.readers:
-            seen = _seen(model, cache, stage)                                  # B T D
+            seen = _seen(model, cache, stage)  # B T D
             for name, (a, b) in slots.items():
                 if r.columns[a:b].any():
                     signal = _rms((seen[..., a:b] @ r.W[a:b])[valid])
                     flow.append({"from": parts.slot(name), "to": r.part, "port": r.port,
-                                 "weight": float(np.linalg.norm(r.columns[a:b])), "signal": signal})  # fmt: skip
+                                 "weight": float(np.linalg.norm(r.columns[a:b])),
+                                 "signal": signal})  # fmt: skip
         for x in stage.writers:
             wrote = np.broadcast_to(x.wrote(cache[x.hook]), (*valid.shape, model.config.d_model))
             for name, (a, b) in slots.items():
@@ -192,12 +223,16 @@ def _flow(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid:
 def _seen(model: Model, cache: Record, stage: wiring.Stage) -> Any:
     """The stream as the parts of a stage read it, [B,T,D]."""
     if model.config.norm_first and model.config.norm != "none":
-        return gained(Place(model.weights, None) / stage.norm, cache[f"{stage.norm}.hook_normalized"])
+        return gained(
+            Place(model.weights, None) / stage.norm, cache[f"{stage.norm}.hook_normalized"]
+        )
     return cache[stage.stream] if stage.stream else embedded(cache)
 
 
 def _rms(x: Array) -> float | None:
-    """The root mean square over rows of the norm of a row. None if it is not finite: JSON has no such numbers."""
+    """The root mean square over rows of the norm of a row. None if it is not finite: JSON has
+    no such numbers.
+    """
     size = float(np.sqrt(np.mean(np.sum(np.square(x, dtype=np.float64), -1)))) if len(x) else 0.0
     return size if np.isfinite(size) else None
 
@@ -209,13 +244,19 @@ def _slots(model: Model, slots: dict[str, tuple[int, int]]) -> list[dict[str, An
     for name, (a, b) in slots.items():
         writers = [x for s in stages for x in s.writers if x.rows[:, a:b].any()]
         readers = [r.part for s in stages for r in s.readers if r.columns[a:b].any()]
-        rows = np.concatenate([x.rows[:, a:b] / np.abs(x.rows[:, a:b]).max() for x in writers]) if writers else None
+        rows = (
+            np.concatenate([x.rows[:, a:b] / np.abs(x.rows[:, a:b]).max() for x in writers])
+            if writers
+            else None
+        )
         basis = np.zeros((0, b - a))
         if rows is not None:
             _, s, Vt = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
             basis = Vt[: int((s > 1e-9 * s[0]).sum())]
-        found.append({"name": name, "start": a, "stop": b, "rank": len(basis), "basis": basis.tolist(),
-                      "written_by": [x.part for x in writers], "read_by": list(dict.fromkeys(readers))})  # fmt: skip
+        found.append({"name": name, "start": a, "stop": b, "rank": len(basis),
+        "basis": basis.tolist(),
+                      "written_by": [x.part for x in writers],
+                      "read_by": list(dict.fromkeys(readers))})  # fmt: skip
     return found
 
 
@@ -229,7 +270,8 @@ def _heads(
             W_Q, W_K, W_V, W_O = wiring.head_wires(model, i, h)
             found.append({
                 "part": parts.head(i, h), "name": parts.label(model, parts.head(i, h)),
-                "query": _by_slot(W_Q, slots), "key": _by_slot(W_K, slots), "value": _by_slot(W_V, slots),
+                "query": _by_slot(W_Q, slots), "key": _by_slot(W_K, slots), "value": _by_slot(W_V,
+                slots),
                 "output": _by_slot(W_O.T, slots), "copies": _blocks(W_V, W_O, slots),
                 "matches": [] if c.positions == "rotary" else _blocks(W_Q, W_K.T, slots),
                 "attention": _attention(cache[f"blocks.{i}.attn.hook_pattern"][:, h], used),
@@ -243,12 +285,18 @@ def _by_slot(W: Array, slots: dict[str, tuple[int, int]]) -> dict[str, float]:
 
 
 def _blocks(left: Any, right: Any, slots: dict[str, tuple[int, int]]) -> list[dict[str, Any]]:
-    """left [D,K] times right [K,D], by pairs of slots: which slot is copied (or compared) with which."""
-    spans = {pair: (slots[pair[0]], slots[pair[1]]) for pair in ((a, b) for a in slots for b in slots)}
+    """left [D,K] times right [K,D], by pairs of slots: which slot is copied (or compared) with
+    which.
+    """
+    spans = {
+        pair: (slots[pair[0]], slots[pair[1]]) for pair in ((a, b) for a in slots for b in slots)
+    }
     found = []
     for (source, target), ((a, b), (p, q)) in spans.items():
         size = float(np.linalg.norm(left[a:b] @ right[:, p:q]))
-        if size > wiring.dust(left) * float(np.linalg.norm(left[a:b]) * np.linalg.norm(right[:, p:q])):
+        if size > wiring.dust(left) * float(
+            np.linalg.norm(left[a:b]) * np.linalg.norm(right[:, p:q])
+        ):
             found.append({"from": source, "to": target, "weight": size})
     return found
 
@@ -258,11 +306,13 @@ def _attention(pattern: Array, used: Any) -> dict[str, Any]:
     if not used.any():
         return {"kind": "unused", "fixed": True, "sharp": 0.0, "rows": []}
     choice = used.copy()
-    choice[:, 0] &= not used[:, 1:].any()  # the first position sees itself alone, which says nothing
+    choice[:, 0] &= not used[
+        :, 1:
+    ].any()  # the first position sees itself alone, which says nothing
     sharp = float((pattern[choice].max(-1) >= SHARP).mean())
     listed, fixed = [], True
     for t in np.nonzero(used.any(0))[0]:
-        mean = pattern[used[:, t], t].mean(0)                                  # S
+        mean = pattern[used[:, t], t].mean(0)  # S
         fixed &= bool(np.abs(pattern[used[:, t], t] - mean).max() < LISTED)  # whatever the input
         top = [int(s) for s in ranked(mean.round(9))[:16] if mean[s] >= LISTED]
         listed.append({"query": int(t), "keys": [[s, round(float(mean[s]), 6)] for s in top]})
@@ -270,17 +320,23 @@ def _attention(pattern: Array, used: Any) -> dict[str, Any]:
     return {"kind": kind, "fixed": fixed, "sharp": sharp, "rows": listed}
 
 
-def _neurons(model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Array) -> list[dict[str, Any]]:
+def _neurons(
+    model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Array
+) -> list[dict[str, Any]]:
     found = []
     for i in model.mlp_layers:
         ins, out = wiring.mlp_wires(model, i)
         fires = (np.abs(cache[f"blocks.{i}.mlp.hook_post"][valid]) > 1e-12).mean(0)  # F
-        reads = {name: np.sqrt(sum(np.square(W[a:b]).sum(0) for W in ins.values())) for name, (a, b) in slots.items()}
+        reads = {
+            name: np.sqrt(sum(np.square(W[a:b]).sum(0) for W in ins.values()))
+            for name, (a, b) in slots.items()
+        }
         writes = {name: np.linalg.norm(out[:, a:b], axis=1) for name, (a, b) in slots.items()}
         for f in range(model.config.d_mlp):
             found.append({
                 "part": parts.neuron(i, f), "name": parts.label(model, parts.neuron(i, f)),
                 "reads": {n: float(x[f]) for n, x in reads.items() if x[f]},
-                "writes": {n: float(x[f]) for n, x in writes.items() if x[f]}, "fires": float(fires[f]),
+                "writes": {n: float(x[f]) for n, x in writes.items() if x[f]},
+                "fires": float(fires[f]),
             })  # fmt: skip
     return found

@@ -29,36 +29,47 @@ class Match:
         return asdict(self)
 
 
-def score_edges(truth: Truth, claimed: Iterable[Sequence[str]], *, all_edges: bool = False) -> Match:
+def score_edges(
+    truth: Truth, claimed: Iterable[Sequence[str]], *, all_edges: bool = False
+) -> Match:
     """Precision and recall of claimed edges (writer, reader) or (writer, reader, port).
 
-    What counts as present: edges that matter, i.e. move some answer's logits when cut; with `all_edges`, whatever can
-    flow. Where claims name no ports, ports are not looked at.
+    What counts as present: edges that matter, i.e. move some answer's logits when cut; with
+    `all_edges`, whatever can flow. Where claims name no ports, ports are not looked at.
     """
     claims = {(*map(spelled, e[:2]), *e[2:]) for e in claimed}
     sizes = {len(e) for e in claims}
     if not sizes <= {2} and not sizes <= {3}:
-        raise GlassformerError("edges — expected (writer, reader), or (writer, reader, port), and all of one kind")
+        raise GlassformerError(
+            "edges — expected (writer, reader), or (writer, reader, port), and all of one kind"
+        )
     width = max(sizes, default=3)
     for part in sorted({p for e in claims for p in e[:2]} - set(truth.parts)):
         near = difflib.get_close_matches(part, truth.parts, 3, 0.4) or truth.parts[:3]
-        raise GlassformerError(f"edge with {part!r} — no such part of the model; near: {', '.join(near)}")
+        raise GlassformerError(
+            f"edge with {part!r} — no such part of the model; near: {', '.join(near)}"
+        )
     present = {(e.writer, e.reader, e.port)[:width] for e in truth.edges if all_edges or e.matters}
     right = claims & present
     return Match(
         len(claims), len(present), len(right), len(right) / len(claims) if claims else 1.0,
-        len(right) / len(present) if present else 1.0, sorted(present - claims), sorted(claims - present),
+        len(right) / len(present) if present else 1.0, sorted(present - claims),
+        sorted(claims - present),
     )  # fmt: skip
 
 
 def subspace_overlap(claimed: Array, actual: Array) -> tuple[float, float]:
-    """Two sets of directions [n,D], [m,D]: the share of the claimed space within the actual one, and the reverse.
+    """Two sets of directions [n,D], [m,D]: the share of the claimed space within the actual one,
+    and the reverse.
 
-    The mean squared cosine of the principal angles, over each space's own dimensions: (1, 1) for the same space.
+    The mean squared cosine of the principal angles, over each space's own dimensions: (1, 1) for
+    the same space.
     """
     A, B = (_orthonormal(x) for x in (claimed, actual))
     if A.shape[1] != B.shape[1]:
-        raise GlassformerError(f"directions — expected the same d_model, got {A.shape[1]} and {B.shape[1]}")
+        raise GlassformerError(
+            f"directions — expected the same d_model, got {A.shape[1]} and {B.shape[1]}"
+        )
     common = float(np.square(A @ B.T).sum())
     return common / max(len(A), 1), common / max(len(B), 1)
 

@@ -1,12 +1,13 @@
 """Who writes to the residual stream, who reads from it, and what passes from one to the other.
 
-A *part* is "embed", "pos_embed", "head LAYER.HEAD", "mlp LAYER" or "unembed", see parts.py. A part reads through
-*ports*: a head through "q", "k" and "v", an MLP through "in" (and "gate"), the unembedding through "logits". An *edge*
-(writer, reader, port) says that what the writer adds to the stream can be seen at the reader's port.
+A *part* is "embed", "pos_embed", "head LAYER.HEAD", "mlp LAYER" or "unembed", see parts.py. A part
+reads through *ports*: a head through "q", "k" and "v", an MLP through "in" (and "gate"), the
+unembedding through "logits". An *edge* (writer, reader, port) says that what the writer adds to the
+stream can be seen at the reader's port.
 
-Norms divide by a scale to which every part contributes. That is no edge: edges are said, and cut, at a given scale.
-The mean that LayerNorm takes away is one: a writer whose rows do not sum to 0 is seen by every reader whose columns
-do not, through "(mean)".
+Norms divide by a scale to which every part contributes. That is no edge: edges are said, and cut,
+at a given scale. The mean that LayerNorm takes away is one: a writer whose rows do not sum to 0 is
+seen by every reader whose columns do not, through "(mean)".
 """
 
 from collections.abc import Callable, Iterable
@@ -30,9 +31,13 @@ PORTS = {"head": ("q", "k", "v"), "mlp": ("in", "gate"), "unembed": ("logits",)}
 @dataclass(frozen=True)
 class Writer:
     part: str
-    rows: Array  # [n, D]: what it can add to the stream, up to a factor; 0 where nothing comes of it
+    rows: (
+        Array  # [n, D]: what it can add to the stream, up to a factor; 0 where nothing comes of it
+    )
     hook: str  # the activation that says what it does add
-    W: Array = None  # [n, D]: the weights themselves, that the activation is multiplied by; None: it is what is added
+    # [n, D]: the weights themselves, that the activation is multiplied by; None: it is what is
+    # added
+    W: Array = None
     head: int | None = None  # of the activation [B,T,H,n]
 
     def wrote(self, value: Array) -> Array:
@@ -82,7 +87,10 @@ def stages(model: Model) -> list[Stage]:
             for port, W in zip("qkv", wires[:3], strict=True)
         ]
         each = enumerate(zip(heads, w[at + "attn.W_O"], strict=True))
-        writers = [Writer(parts.head(i, h), wires[3], at + "attn.hook_z", W_O, h) for h, (wires, W_O) in each]
+        writers = [
+            Writer(parts.head(i, h), wires[3], at + "attn.hook_z", W_O, h)
+            for h, (wires, W_O) in each
+        ]
         found.append(Stage(readers, writers, at + "ln1", at + "hook_resid_pre"))
         if model.has_mlp(i):
             ins, outs = mlp_wires(model, i)
@@ -90,21 +98,32 @@ def stages(model: Model) -> list[Stage]:
             readers = [Reader(parts.mlp(i), port, W, gain) for port, W in ins.items()]
             writer = Writer(parts.mlp(i), outs, at + "mlp.hook_post", w[at + "mlp.W_out"])
             found.append(Stage(readers, [writer], at + "ln2", at + "hook_resid_mid"))
-    norm, stream = "ln_final" if c.norm_first else "", f"blocks.{c.n_layers - 1}.hook_resid_post" if c.n_layers else ""
-    return [*found, Stage([Reader("unembed", "logits", model.W_U, _gain(model, norm))], [], norm, stream)]
+    norm, stream = (
+        "ln_final" if c.norm_first else "",
+        f"blocks.{c.n_layers - 1}.hook_resid_post" if c.n_layers else "",
+    )
+    return [
+        *found,
+        Stage([Reader("unembed", "logits", model.W_U, _gain(model, norm))], [], norm, stream),
+    ]
 
 
 def head_wires(model: Model, layer: int, head: int) -> tuple[Any, Any, Any, Any]:
-    """W_Q, W_K, W_V [D,K] and W_O [K,D] of a head, without the dimensions of which nothing can come.
+    """W_Q, W_K, W_V [D,K] and W_O [K,D] of a head, without the dimensions of which nothing can
+    come.
 
-    A dimension of the query matters if keys differ in it, one of the key if there is a query for it; one of the value
-    if it is written somewhere, one of the output if there is a value for it.
+    A dimension of the query matters if keys differ in it, one of the key if there is a query for
+    it; one of the value if it is written somewhere, one of the output if there is a value for it.
     """
     c, w, at = model.config, model.weights, f"blocks.{layer}.attn."
     W_Q, W_K, W_V, W_O = (w[f"{at}W_{x}"][head] for x in "QKVO")
-    b_Q, b_K, b_V = (w[f"{at}b_{x}"][head] if f"{at}b_{x}" in w else np.zeros(c.d_head) for x in "QKV")
-    asks, differs = (W_Q != 0).any(0) | (b_Q != 0), (W_K != 0).any(0)          # K
-    if POSITIONS[c.positions].rotate:  # pairs of dimensions are mixed, and even a constant key differs by position
+    b_Q, b_K, b_V = (
+        w[f"{at}b_{x}"][head] if f"{at}b_{x}" in w else np.zeros(c.d_head) for x in "QKV"
+    )
+    asks, differs = (W_Q != 0).any(0) | (b_Q != 0), (W_K != 0).any(0)  # K
+    if POSITIONS[
+        c.positions
+    ].rotate:  # pairs of dimensions are mixed, and even a constant key differs by position
         n = c.d_head // 2
         differs |= b_K != 0
         for mask in (asks, differs):
@@ -112,12 +131,13 @@ def head_wires(model: Model, layer: int, head: int) -> tuple[Any, Any, Any, Any]
             mask[n : 2 * n] |= mask[:n]
     if c.qk_norm:  # all dimensions share a scale
         asks[:], differs[:] = asks.any(), differs.any()
-    written, has_value = (W_O != 0).any(1), (W_V != 0).any(0) | (b_V != 0)     # K
+    written, has_value = (W_O != 0).any(1), (W_V != 0).any(0) | (b_V != 0)  # K
     return W_Q * differs, W_K * asks, W_V * written, W_O * has_value[:, None]
 
 
 def mlp_wires(model: Model, layer: int) -> tuple[dict[str, Any], Any]:
-    """{"in": W_in [D,F], "gate": W_gate} and W_out [F,D], without neurons that write nothing or never fire.
+    """{"in": W_in [D,F], "gate": W_gate} and W_out [F,D], without neurons that write nothing or
+    never fire.
 
     Every activation is 0 at 0, so that a neuron without weights and bias never fires.
     """
@@ -131,8 +151,14 @@ def mlp_wires(model: Model, layer: int) -> tuple[dict[str, Any], Any]:
 
 
 def _gain(model: Model, norm: str) -> Any:
-    """What the norm before a reader multiplies coordinates by, [D,1]; after a post-norm, the stream has it already."""
-    gain = model.weights.get(norm + ".w") if model.config.norm_first and model.config.norm != "none" else None
+    """What the norm before a reader multiplies coordinates by, [D,1]; after a post-norm, the
+    stream has it already.
+    """
+    gain = (
+        model.weights.get(norm + ".w")
+        if model.config.norm_first and model.config.norm != "none"
+        else None
+    )
     return np.ones((model.config.d_model, 1)) if gain is None else gain[:, None]
 
 
@@ -157,11 +183,17 @@ def edges(model: Model, slots: dict[str, tuple[int, int]]) -> list[Wire]:
             (writer.part, reader.part, reader.port, via)
             for reader in stage.readers
             for writer in writers
-            if (via := passes(writer.rows, reader.columns, slots, c.norm == "layer" and c.norm_first))
+            if (
+                via := passes(
+                    writer.rows, reader.columns, slots, c.norm == "layer" and c.norm_first
+                )
+            )
         ]
         if not _has_constants(model):
             new, fed = _fed(new)
-            stage = replace(stage, writers=[x for x in stage.writers if not stage.readers or x.part in fed])
+            stage = replace(
+                stage, writers=[x for x in stage.writers if not stage.readers or x.part in fed]
+            )
         found += new
         writers += stage.writers
         if stage.norm and not c.norm_first and c.norm != "none":
@@ -174,11 +206,17 @@ def edges(model: Model, slots: dict[str, tuple[int, int]]) -> list[Wire]:
 
 def _has_constants(model: Model) -> bool:
     """Whether some bias may feed a part that no other part feeds."""
-    return any(w.any() for n, w in model.weights.items() if n.rpartition(".")[2].startswith("b") and n != "unembed.b_U")
+    return any(
+        w.any()
+        for n, w in model.weights.items()
+        if n.rpartition(".")[2].startswith("b") and n != "unembed.b_U"
+    )
 
 
 def _fed(new: list[Wire]) -> tuple[list[Wire], set[str]]:
-    """The edges without queries of keys that are all 0 (and the reverse); and the parts that have input to use."""
+    """The edges without queries of keys that are all 0 (and the reverse); and the parts that
+    have input to use.
+    """
     ports: dict[str, set[str]] = {}
     for _, reader, port, _ in new:
         ports.setdefault(reader, set()).add(port)
@@ -186,11 +224,18 @@ def _fed(new: list[Wire]) -> tuple[list[Wire], set[str]]:
     return kept, {part for part, there in ports.items() if there & {"v", "in", "logits"}}
 
 
-def passes(rows: Rows, columns: Any, slots: dict[str, tuple[int, int]], mean: bool) -> dict[str, float]:
-    """Slot -> norm of rows [n,D] times columns [D,m] over the slot's coordinates, where it is not 0."""
+def passes(
+    rows: Rows, columns: Any, slots: dict[str, tuple[int, int]], mean: bool
+) -> dict[str, float]:
+    """Slot -> norm of rows [n,D] times columns [D,m] over the slot's coordinates, where it is
+    not 0.
+    """
     via = {}
     for name, (a, b) in slots.items():
-        afford(f"wiring — {len(rows):,} by {columns.shape[1]:,} numbers", 8 * len(rows) * columns.shape[1])
+        afford(
+            f"wiring — {len(rows):,} by {columns.shape[1]:,} numbers",
+            8 * len(rows) * columns.shape[1],
+        )
         size, most = _norm(rows[:, a:b] @ columns[a:b]), _norm(rows[:, a:b]) * _norm(columns[a:b])
         if size > dust(rows) * most:
             via[name] = size
@@ -213,24 +258,33 @@ def _norm(x: Array) -> float:
 
 
 class Cut:
-    """A tap that takes away, at the readers' ports, what comes along certain edges: model(tokens, tap=Cut(…)).
+    """A tap that takes away, at the readers' ports, what comes along certain edges: model(tokens,
+    tap=Cut(…)).
 
-    What a writer adds to the stream is known from the run itself; at a port, its share is subtracted at the scale that
-    the norm has there. Biases stay.
+    What a writer adds to the stream is known from the run itself; at a port, its share is
+    subtracted at the scale that the norm has there. Biases stay.
     """
 
     def __init__(self, model: Model, edges: Iterable[tuple[str, str, str]]) -> None:
         self.model = model.numpy()
         self.normed = model.config.norm_first and model.config.norm != "none"
         self.cut: dict[tuple[str, str], list[str]] = {}  # reader, port -> writers
-        self.wrote: dict[str, Any] = {}  # part -> what it has added to the stream, as it is there now [B,T,D]
+        self.wrote: dict[
+            str, Any
+        ] = {}  # part -> what it has added to the stream, as it is there now [B,T,D]
         self.scale: Any = 1.0  # of the norm before the next port
         there = parts.names(model, embeddings=True)
         for edge in edges:
             writer, reader, port = parts.spelled(edge[0]), parts.spelled(edge[1]), edge[2]
-            known = writer in there and reader in there and port in PORTS.get(parts.split(reader)[0], ())
+            known = (
+                writer in there
+                and reader in there
+                and port in PORTS.get(parts.split(reader)[0], ())
+            )
             if not known or there.index(writer) >= there.index(reader):
-                raise GlassformerError(f"edge {writer} → {reader}, {port} — expected parts of the model, in order")
+                raise GlassformerError(
+                    f"edge {writer} → {reader}, {port} — expected parts of the model, in order"
+                )
             self.cut.setdefault((reader, port), []).append(writer)
         self.at = self._places()
 
@@ -238,27 +292,39 @@ class Cut:
         return self.at[name](value) if name in self.at else value
 
     def _places(self) -> dict[str, Callable[[Any], Any]]:
-        """Activation -> what is done there: note what is written or a scale, or take away what a port is not to see."""
+        """Activation -> what is done there: note what is written or a scale, or take away what
+        a port is not to see.
+        """
         c = self.model.config
         writers = [x for stage in stages(self.model) for x in stage.writers]
         at: dict[str, Callable[[Any], Any]] = {
-            hook: partial(self._written, [x for x in writers if x.hook == hook]) for hook in {x.hook for x in writers}
+            hook: partial(self._written, [x for x in writers if x.hook == hook])
+            for hook in {x.hook for x in writers}
         }
         for i in range(c.n_layers):
             block = f"blocks.{i}."
-            at |= {f"{block}{norm}.hook_scale": partial(self._scales, block + norm) for norm in ("ln1", "ln2")}
+            at |= {
+                f"{block}{norm}.hook_scale": partial(self._scales, block + norm)
+                for norm in ("ln1", "ln2")
+            }
             at |= {f"{block}attn.hook_{port}": partial(self._heads_read, i, port) for port in "qkv"}
             at[block + "mlp.hook_pre"] = partial(self._mlp_reads, i, "in")
             at[block + "mlp.hook_pre_linear"] = partial(self._mlp_reads, i, "gate")
         if self.normed:
             return at | {"ln_final.hook_scale": partial(self._scales, "ln_final"),
                          "ln_final.hook_normalized": self._unembed_reads}  # fmt: skip
-        return at | ({f"blocks.{c.n_layers - 1}.hook_resid_post": self._unembed_reads} if c.n_layers else {})
+        return at | (
+            {f"blocks.{c.n_layers - 1}.hook_resid_post": self._unembed_reads} if c.n_layers else {}
+        )
 
     def _written(self, writers: list[Writer], value: Array) -> Array:
         self.wrote |= {x.part: x.wrote(value) for x in writers}
         last = not self.normed and not self.model.config.n_layers  # there is no later place
-        return value * 0 if last and writers[0].part in self.cut.get(("unembed", "logits"), ()) else value
+        return (
+            value * 0
+            if last and writers[0].part in self.cut.get(("unembed", "logits"), ())
+            else value
+        )
 
     def _scales(self, norm: str, value: Any) -> Any:
         self.scale = value
@@ -267,14 +333,20 @@ class Cut:
         return value
 
     def _heads_read(self, layer: int, port: str, value: Any) -> Any:
-        value, W = value.copy(), self.model.weights[f"blocks.{layer}.attn.W_{port.upper()}"]  # B T H K, H D K
+        value, W = (
+            value.copy(),
+            self.model.weights[f"blocks.{layer}.attn.W_{port.upper()}"],
+        )  # B T H K, H D K
         for h in range(len(W)):
             if writers := self.cut.get((parts.head(layer, h), port)):
                 value[:, :, h] -= self._seen(writers, f"blocks.{layer}.ln1") @ W[h]
         return value
 
     def _mlp_reads(self, layer: int, port: str, value: Any) -> Any:
-        writers, W = self.cut.get((parts.mlp(layer), port)), self.model.weights[f"blocks.{layer}.mlp.W_{port}"]
+        writers, W = (
+            self.cut.get((parts.mlp(layer), port)),
+            self.model.weights[f"blocks.{layer}.mlp.W_{port}"],
+        )
         return value - self._seen(writers, f"blocks.{layer}.ln2") @ W if writers else value
 
     def _unembed_reads(self, value: Any) -> Any:

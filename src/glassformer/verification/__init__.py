@@ -1,4 +1,6 @@
-"""Is it right? Counted over the whole domain where that can be enumerated, sampled with a stated confidence beyond."""
+"""Is it right? Counted over the whole domain where that can be enumerated, sampled with a
+stated confidence beyond.
+"""
 
 from .checks import Progress as Progress
 from .checks import Verdict as Verdict

@@ -1,8 +1,10 @@
-"""Looking for failures where they are likely: near failures, and near the rows that came nearest to one.
+"""Looking for failures where they are likely: near failures, and near the rows that came nearest to
+one.
 
-A neighbour of a row has one digit of one of its numbers changed. Each answer token is searched for on its own, since
-their margins are of different sizes: in a beam of the lowest rows, whose neighbours are tried, and of these the lowest,
-for a few rounds. It is a search, not a proof: that it finds nothing says nothing about what it did not look at.
+A neighbour of a row has one digit of one of its numbers changed. Each answer token is searched for
+on its own, since their margins are of different sizes: in a beam of the lowest rows, whose
+neighbours are tried, and of these the lowest, for a few rounds. It is a search, not a proof: that
+it finds nothing says nothing about what it did not look at.
 """
 
 import heapq
@@ -26,7 +28,9 @@ def searchable(task: Task) -> bool:
 
 
 def neighbours(task: Task, rows: Rows) -> Rows:
-    """All rows that differ from one of these in one digit of one number; [B,*] -> [N,*], sorted, each once."""
+    """All rows that differ from one of these in one digit of one number; [B,*] -> [N,*],
+    sorted, each once.
+    """
     out = [rows[:0]]
     for column, radix in enumerate(task.radix):
         place = 1
@@ -41,7 +45,9 @@ def neighbours(task: Task, rows: Rows) -> Rows:
 
 
 def search(work: Work, found: Tally, rounds: int, most: int, seed: int) -> Iterator[Tally]:
-    """Begins with what a sample found; yields what is found on new rows. Ends early when nothing gets worse."""
+    """Begins with what a sample found; yields what is found on new rows. Ends early when
+    nothing gets worse.
+    """
     rng = np.random.default_rng([seed, 1])
     beam, failures = list(found.lowest), [f[2] for f in found.failures]
     seen, expanded = set[tuple[int, ...]](), set[tuple[int, ...]]()
@@ -66,7 +72,9 @@ def search(work: Work, found: Tally, rounds: int, most: int, seed: int) -> Itera
 
 def _lowest(beam: list[tuple[Found, ...]], tally: Tally) -> list[tuple[Found, ...]]:
     size = max(len(beam), len(tally.lowest))
-    both = [[f for x in (beam, tally.lowest) for f in (x[i] if i < len(x) else ())] for i in range(size)]
+    both = [
+        [f for x in (beam, tally.lowest) for f in (x[i] if i < len(x) else ())] for i in range(size)
+    ]
     return [tuple(heapq.nsmallest(BEAM, {f[2]: f for f in found}.values())) for found in both]
 
 

@@ -1,8 +1,10 @@
-"""Checks a model against a task, row by row: the whole domain, a sample with a stated confidence, or given rows.
+"""Checks a model against a task, row by row: the whole domain, a sample with a stated confidence,
+or given rows.
 
-The whole domain is counted through in chunks, by one process or several, in fixed memory, and can go on after an
-interruption. A sample comes with the edge cases of the task and, if asked for, a search for failures near its worst
-rows; each of the three is reported on its own, since only the sample says something about all inputs.
+The whole domain is counted through in chunks, by one process or several, in fixed memory, and can
+go on after an interruption. A sample comes with the edge cases of the task and, if asked for, a
+search for failures near its worst rows; each of the three is reported on its own, since only the
+sample says something about all inputs.
 """
 
 from collections.abc import Generator, Mapping
@@ -29,7 +31,9 @@ from .verdict import Verdict as Verdict
 from .verdict import versions
 from .work import Work
 
-ALONE = 3  # edges, and rows at random, that are decoded one at a time too: each takes as long as hundreds at once
+# edges, and rows at random, that are decoded one at a time too: each takes as long as hundreds at
+# once
+ALONE = 3
 COUNTABLE = 10**15  # beyond this nobody would see the end
 
 
@@ -51,29 +55,39 @@ def verify(model: Model, task: Task, **options: Any) -> Verdict:
 
 
 def check(
-    model: Model, task: Task, *, rows: Any = None, sample: int | None = None, seed: int = 0, keep: int = 10,
-    chunk: int = 0, tap: Tap | None = None, exhaustive: bool = False, dtype: str = "", workers: int = 1,
+    model: Model, task: Task, *, rows: Any = None, sample: int | None = None, seed: int = 0,
+    keep: int = 10,
+    chunk: int = 0, tap: Tap | None = None, exhaustive: bool = False, dtype: str = "",
+    workers: int = 1,
     search: int = 0, journal: str | Path | None = None,
 ) -> Generator[Progress | Verdict, None, None]:  # fmt: skip
-    """Yields Progress, and a Verdict last. `rows`: just these. `sample`: so many at random, and the edges.
-    `exhaustive`: the whole domain, however large. Without any of these: the whole domain up to about a million
-    rows, beyond it a sample as large as the task finds worth checking, and the edges.
+    """Yields Progress, and a Verdict last. `rows`: just these. `sample`: so many at random, and the
+    edges. `exhaustive`: the whole domain, however large. Without any of these: the whole domain up
+    to about a million rows, beyond it a sample as large as the task finds worth checking, and the
+    edges.
 
-    `tap`: on the model with this done to it. `dtype`: in this float type. `keep`: so many counterexamples.
-    `search`: so many rounds of search for failures near the worst rows of a sample. `workers`: so many processes
-    (a script then needs `if __name__ == "__main__"`). `journal`: a file to go on from after an interruption.
+    `tap`: on the model with this done to it. `dtype`: in this float type. `keep`: so many
+    counterexamples. `search`: so many rounds of search for failures near the worst rows of a
+    sample. `workers`: so many processes (a script then needs `if __name__ == "__main__"`).
+    `journal`: a file to go on from after an interruption.
     """
     for name, value, least, most in (
-        ("sample", sample, 1, SAMPLE), ("seed", seed, 0, SEED), ("keep", keep, 0, KEEP), ("chunk", chunk, 0, CHUNK),
-        ("workers", workers, 1, PROCESSES), ("search", search, 0, SEARCH),
-    ):  # fmt: skip
+        ("sample", sample, 1, SAMPLE),
+        ("seed", seed, 0, SEED),
+        ("keep", keep, 0, KEEP),
+        ("chunk", chunk, 0, CHUNK),
+        ("workers", workers, 1, PROCESSES),
+        ("search", search, 0, SEARCH),
+    ):
         if value is not None:
             within(f"verify — {name}", value, least, most)
     task.require(model.vocabulary)
     if rows is None:
         countable(task)
     if exhaustive and task.size > COUNTABLE:
-        raise GlassformerError(f"{task.ref} — has {many(task.size)} inputs, too many to look at all")
+        raise GlassformerError(
+            f"{task.ref} — has {many(task.size)} inputs, too many to look at all"
+        )
     every = rows is None and (exhaustive or (sample is None and task.size <= EXHAUSTIVE))
     sample = None if every or rows is not None else sample or task.worth_checking
     rounds = search if sample and searchable(task) else 0
@@ -81,16 +95,21 @@ def check(
     if sample:
         parts = {"edges": len(task.edges()), "sample": sample}
     if journal and (rows is not None or tap is not None):
-        raise GlassformerError("journal — only for a domain or a sample, without a tap: it could not tell others apart")
+        raise GlassformerError(
+            "journal — only for a domain or a sample, without a tap: it could not tell others apart"
+        )
     named, judged = digest(model), cast(model, dtype)
     afford(f"verify — {chunk:,} rows at a time", 4 * chunk * widest(judged, task))
     work = Work(
-        judged, task, parts, chunk=chunk or chunk_size(judged, task), keep=keep, low=BEAM if rounds else 0,
+        judged, task, parts, chunk=chunk or chunk_size(judged, task), keep=keep,
+        low=BEAM if rounds else 0,
         seed=seed, given=rows, tap=tap,
     )  # fmt: skip
     how = {
-        "model": named, "task": task.ref, "dtype": judged.dtype, "domain": task.size, "exhaustive": every,
-        "seed": None if every else seed, "sample": sample, "search": rounds, "keep": keep, "chunk": work.chunk,
+        "model": named, "task": task.ref, "dtype": judged.dtype, "domain": task.size,
+        "exhaustive": every,
+        "seed": None if every else seed, "sample": sample, "search": rounds, "keep": keep,
+        "chunk": work.chunk,
         "versions": versions(judged.dtype),
     }  # fmt: skip
     state = yield from _count(work, Journal(journal, how) if journal else None, workers)
@@ -105,7 +124,9 @@ def check(
 def countable(task: Task) -> None:
     """Refuses a task of more inputs than a verdict can name."""
     if task.size > DOMAIN:
-        raise GlassformerError(f"{task.ref} — has {many(task.size)} inputs; a verdict names up to {many(DOMAIN)}")
+        raise GlassformerError(
+            f"{task.ref} — has {many(task.size)} inputs; a verdict names up to {many(DOMAIN)}"
+        )
 
 
 def _count(work: Work, journal: Journal | None, workers: int) -> Generator[Progress, None, State]:
@@ -115,7 +136,9 @@ def _count(work: Work, journal: Journal | None, workers: int) -> Generator[Progr
         journal.write(state, now=True)  # if it cannot be written, better now than in an hour
     try:
         for chunks, found in run(work, state.left(work.chunks), workers):
-            state = state.with_(chunks, found, work)  # one step: an interruption counts nothing twice
+            state = state.with_(
+                chunks, found, work
+            )  # one step: an interruption counts nothing twice
             if journal:
                 journal.write(state)
             yield Progress(state.looked_at, work.todo, state.wrong)
@@ -127,7 +150,9 @@ def _count(work: Work, journal: Journal | None, workers: int) -> Generator[Progr
 
 def _search(work: Work, state: State, rounds: int, seed: int) -> Generator[Progress, None, Tally]:
     begin, total = add(state.found.values(), work.keep, work.low), Tally()
-    most = min(MOST, max(MOST // 10, work.parts["sample"] // 4))  # about as much again as the sample, in all
+    most = min(
+        MOST, max(MOST // 10, work.parts["sample"] // 4)
+    )  # about as much again as the sample, in all
     for near in search_near(work, begin, rounds, most, seed):
         total = add([total, near], work.keep)
         done = state.looked_at + total.looked_at
@@ -136,34 +161,61 @@ def _search(work: Work, state: State, rounds: int, seed: int) -> Generator[Progr
 
 
 def _alone(work: Work, found: Mapping[str, Tally], seed: int) -> Tally:
-    """Of the worst rows, some edges and some at random: those that are right with others and wrong one at a time.
+    """Of the worst rows, some edges and some at random: those that are right with others and wrong
+    one at a time.
 
-    That is how `run` decodes. Many rows at once may be summed in another order, and a model be right in one alone.
+    That is how `run` decodes. Many rows at once may be summed in another order, and a model be
+    right in one alone.
     """
     task, edges = work.task, work.task.edges()
     worst = [t.worst[2] for t in found.values() if t.worst[2]]
-    some = [edges[:: max(1, len(edges) // ALONE)][:ALONE], task.sample(ALONE, np.random.default_rng(seed))]
+    some = [
+        edges[:: max(1, len(edges) // ALONE)][:ALONE],
+        task.sample(ALONE, np.random.default_rng(seed)),
+    ]
     rows = np.concatenate([np.array(worst, np.int64).reshape(len(worst), len(task.radix)), *some])
-    rows = np.unique(rows[task.defined(rows)], axis=0)  # in a small domain, the same come again and again
+    rows = np.unique(
+        rows[task.defined(rows)], axis=0
+    )  # in a small domain, the same come again and again
     rows = rows[margins(work.model, *task.batch(rows)) > 0] if len(rows) else rows
     gap = np.array([decoded_gaps(work.model, *task.batch(row[None])).min() for row in rows])
     bad = ~(gap > 0)
-    return tally(rows[bad], gap[bad, None], np.full(bad.sum(), ""), np.arange(bad.sum()), bad.sum(), work.keep, 0)
+    return tally(
+        rows[bad],
+        gap[bad, None],
+        np.full(bad.sum(), ""),
+        np.arange(bad.sum()),
+        bad.sum(),
+        work.keep,
+        0,
+    )
 
 
 def _verdict(work: Work, found: Mapping[str, Tally], how: dict[str, Any]) -> Verdict:
     model, task, total = work.model, work.task, add(found.values(), work.keep)
     parts = {
-        name: {"looked_at": t.looked_at, "checked": t.checked, "wrong": t.wrong, "worst_margin": t.worst[0]}
+        name: {
+            "looked_at": t.looked_at,
+            "checked": t.checked,
+            "wrong": t.wrong,
+            "worst_margin": t.worst[0],
+        }
         for name, t in found.items()
     }
-    bound = upper_bound(found["sample"].wrong, found["sample"].checked) if "sample" in found else None
-    worst = min((t.worst for t in found.values()), key=lambda f: f[0], default=Tally().worst)  # of equals, the first
+    bound = (
+        upper_bound(found["sample"].wrong, found["sample"].checked) if "sample" in found else None
+    )
+    worst = min(
+        (t.worst for t in found.values()), key=lambda f: f[0], default=Tally().worst
+    )  # of equals, the first
     shown = [f for t in found.values() for f in t.failures][: work.keep]
     return Verdict(
-        **how, looked_at=total.looked_at, checked=total.checked, wrong=total.wrong, worst_margin=worst[0],
-        counterexamples=[_describe(model, task, np.array(row, np.int64), margin) for margin, _, row in shown],
-        worst={"row": list(worst[2]), **_texts(task, np.array(worst[2], np.int64))} if total.checked else None,
+        **how, looked_at=total.looked_at, checked=total.checked, wrong=total.wrong,
+        worst_margin=worst[0],
+        counterexamples=[_describe(model, task, np.array(row, np.int64), margin) for margin, _,
+        row in shown],
+        worst={"row": list(worst[2]), **_texts(task, np.array(worst[2],
+        np.int64))} if total.checked else None,
         parts=parts, classes={n: dict(zip(("checked", "wrong", "worst_margin"), c, strict=True))
                               for n, c in total.classes.items() if n},
         error_bound=bound, confidence=None if bound is None else CONFIDENCE,

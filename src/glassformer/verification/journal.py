@@ -1,7 +1,8 @@
-"""A journal of a long run: which chunks are done, and what was found in them. A run that has one can be interrupted.
+"""A journal of a long run: which chunks are done, and what was found in them. A run that has one
+can be interrupted.
 
-It is written beside the verdict, atomically, every few seconds. What it was written for is in it by name, and a run of
-another model, task, float type or sample does not go on from it.
+It is written beside the verdict, atomically, every few seconds. What it was written for is in it by
+name, and a run of another model, task, float type or sample does not go on from it.
 """
 
 import hashlib
@@ -66,9 +67,14 @@ class State:
             if merged and merged[-1].stop == r.start:
                 r = range(merged.pop().start, r.stop)
             merged.append(r)
-        sums = {part: add([self.found.get(part, Tally()), t], work.keep, work.low) for part, t in found.items()}
+        sums = {
+            part: add([self.found.get(part, Tally()), t], work.keep, work.low)
+            for part, t in found.items()
+        }
         both = {**self.found, **sums}
-        return State(tuple(merged), {part: both[part] for part in work.parts if part in both})  # in order of the work
+        return State(
+            tuple(merged), {part: both[part] for part in work.parts if part in both}
+        )  # in order of the work
 
     def left(self, chunks: int) -> Iterator[range]:
         """What is not done yet."""
@@ -106,17 +112,25 @@ class Journal:
                 raise GlassformerError("its SHA-256 does not match")
             run = o["run"]
         except GlassformerError as e:
-            raise GlassformerError(f"{self.path} — damaged journal ({e}); remove it to begin anew") from None
+            raise GlassformerError(
+                f"{self.path} — damaged journal ({e}); remove it to begin anew"
+            ) from None
         for name in {**self.run, **run}:
             if run.get(name) != self.run.get(name):
                 was, now = (_short(x.get(name)) for x in (run, self.run))
                 raise GlassformerError(
-                    f"{self.path} — the journal of another run: its {name} is {was}, here it is {now}; "
+                    f"{self.path} — the journal of another run: its {name} is {was}, here it is "
+                    f"{now}; "
                     "remove it or choose another --out"
                 )
-        state = State(tuple(range(a, b) for a, b in o["done"]), {p: Tally.from_json(t) for p, t in o["found"].items()})
+        state = State(
+            tuple(range(a, b) for a, b in o["done"]),
+            {p: Tally.from_json(t) for p, t in o["found"].items()},
+        )
         if wrong := _misfit(state, work):
-            raise GlassformerError(f"{self.path} — damaged journal ({wrong}); remove it to begin anew")
+            raise GlassformerError(
+                f"{self.path} — damaged journal ({wrong}); remove it to begin anew"
+            )
         return state
 
     def write(self, state: State, now: bool = False) -> None:
@@ -124,8 +138,15 @@ class Journal:
         if not now and time.monotonic() - self.written < EVERY:
             return
         done = [[r.start, r.stop] for r in state.done]
-        o = {"format": FORMAT, "run": self.run, "done": done, "found": {p: t.to_json() for p, t in state.found.items()}}
-        write_atomically(self.path, json.dumps(o | {"sha256": _seal(json.loads(json.dumps(o)))}).encode())
+        o = {
+            "format": FORMAT,
+            "run": self.run,
+            "done": done,
+            "found": {p: t.to_json() for p, t in state.found.items()},
+        }
+        write_atomically(
+            self.path, json.dumps(o | {"sha256": _seal(json.loads(json.dumps(o)))}).encode()
+        )
         self.written = time.monotonic()
 
     def remove(self) -> None:
@@ -143,8 +164,15 @@ def _misfit(state: State, work: Work) -> str:
     for part in {**rows, **state.found}:
         t, n = state.found.get(part, Tally()), rows.get(part, 0)
         if t.looked_at != n or not t.wrong <= t.checked <= n:
-            return f"{part} has {t.wrong:,} wrong of {t.checked:,} of {t.looked_at:,}, with {n:,} rows looked at"
-        for _, _, row in (*t.failures, *([t.worst] if t.checked else []), *itertools.chain(*t.lowest)):
+            return (
+                f"{part} has {t.wrong:,} wrong of {t.checked:,} of {t.looked_at:,}, with {n:,} "
+                f"rows looked at"
+            )
+        for _, _, row in (
+            *t.failures,
+            *([t.worst] if t.checked else []),
+            *itertools.chain(*t.lowest),
+        ):
             if len(row) != len(radix) or any(x >= n for x, n in zip(row, radix, strict=True)):
                 return f"{part} has a row that is none of the task"
     return ""

@@ -1,7 +1,7 @@
 """Chunks of work, done here or by several processes, one thread each.
 
-A worker that dies takes nothing with it: what it was at is done again. Workers leave when who started them is gone,
-and they leave Ctrl-C to it.
+A worker that dies takes nothing with it: what it was at is done again. Workers leave when who
+started them is gone, and they leave Ctrl-C to it.
 """
 
 import itertools
@@ -27,13 +27,20 @@ GROUP = 16  # chunks that a worker is given at once: about half a second
 FEW = 32  # chunks a worker must have to be worth its start
 TRIES = 4
 SETTINGS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-# glibc gives the memory of large arrays back and asks for it again at every step; kept, it saves a quarter of the time.
-SETTINGS |= {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_TOP_PAD_": str(2**26)}
+# glibc gives the memory of large arrays back and asks for it again at every step; kept, it saves a
+# quarter of the time.
+SETTINGS |= {
+    "MALLOC_MMAP_THRESHOLD_": str(2**30),
+    "MALLOC_TRIM_THRESHOLD_": str(2**30),
+    "MALLOC_TOP_PAD_": str(2**26),
+}
 Done = tuple[range, dict[str, Tally]]
 
 
 def run(work: Work, todo: Iterable[range], workers: int = 1) -> Iterator[Done]:
-    """Does the chunks of `todo`, and yields what was found, as soon as it is: several workers finish in any order."""
+    """Does the chunks of `todo`, and yields what was found, as soon as it is: several workers
+    finish in any order.
+    """
     ranges = list(todo)
     workers = min(workers, sum(map(len, ranges)) // FEW)
     if workers < 2:
@@ -45,8 +52,12 @@ def _spread(work: Work, ranges: list[range], workers: int) -> Iterator[Done]:
     try:
         pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError) as e:
-        raise GlassformerError(f"workers={workers} — {work.task.ref} cannot be sent to another process: {e}") from None
-    first = (chunks[i : i + GROUP] for chunks in ranges for i in range(0, len(chunks), GROUP))  # there may be billions
+        raise GlassformerError(
+            f"workers={workers} — {work.task.ref} cannot be sent to another process: {e}"
+        ) from None
+    first = (
+        chunks[i : i + GROUP] for chunks in ranges for i in range(0, len(chunks), GROUP)
+    )  # there may be billions
     waiting = list(itertools.islice(first, 1))
     tries: Counter[range] = Counter()
     while waiting:
@@ -67,7 +78,8 @@ def _spread(work: Work, ranges: list[range], workers: int) -> Iterator[Done]:
             tries.update(at.values())
             if max(tries.values()) == TRIES:
                 raise GlassformerError(
-                    f"workers={workers} — a worker died {TRIES} times over, maybe for lack of memory; use fewer "
+                    f"workers={workers} — a worker died {TRIES} times over, maybe for lack of "
+                    f"memory; use fewer "
                     "(and a script that starts workers needs: if __name__ == '__main__')"
                 ) from None
         finally:  # a pool that is done is waited for: Python's end must not meet it half closed
@@ -76,11 +88,15 @@ def _spread(work: Work, ranges: list[range], workers: int) -> Iterator[Done]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Processes that are started in here have the settings of a worker, and Ctrl-C does not reach them."""
+    """Processes that are started in here have the settings of a worker, and Ctrl-C does not
+    reach them.
+    """
     before = {name: os.environ.get(name) for name in SETTINGS}
     os.environ.update(SETTINGS)
     block = hasattr(signal, "pthread_sigmask")  # not on Windows
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if block else set()  # what is blocked stays so
+    mask = (
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if block else set()
+    )  # what is blocked stays so
     try:
         yield
     finally:

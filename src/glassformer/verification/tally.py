@@ -1,7 +1,8 @@
-"""What was found on some rows, so that it can be added up in any order, sent between processes and saved.
+"""What was found on some rows, so that it can be added up in any order, sent between processes and
+saved.
 
-Of what is kept row by row there are only so many: the first failures, and for each answer token the rows that came
-nearest to one. A tally stays as small for 10^8 rows as for ten.
+Of what is kept row by row there are only so many: the first failures, and for each answer token the
+rows that came nearest to one. A tally stays as small for 10^8 rows as for ten.
 """
 
 import heapq
@@ -26,11 +27,14 @@ class Tally:
     worst: Found = (INF, -1, ())  # the first row of the smallest margin
     failures: tuple[Found, ...] = ()  # the first ones
     classes: Mapping[str, ByClass] = field(default_factory=dict)
-    lowest: tuple[tuple[Found, ...], ...] = ()  # for each answer token, the last one first: the smallest margins
+    lowest: tuple[
+        tuple[Found, ...], ...
+    ] = ()  # for each answer token, the last one first: the smallest margins
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "looked_at": self.looked_at, "checked": self.checked, "wrong": self.wrong, "worst": self.worst,
+            "looked_at": self.looked_at, "checked": self.checked, "wrong": self.wrong,
+            "worst": self.worst,
             "failures": self.failures, "classes": dict(self.classes), "lowest": self.lowest,
         }  # fmt: skip
 
@@ -46,11 +50,13 @@ class Tally:
 
 
 def tally(rows: Any, gap: Any, classes: Any, at: Any, looked_at: int, keep: int, low: int) -> Tally:
-    """rows [B,*], gap [B,n], classes [B], at [B] -> what there is to say. `low`: rows to remember per answer token."""
+    """rows [B,*], gap [B,n], classes [B], at [B] -> what there is to say. `low`: rows to
+    remember per answer token.
+    """
     if not len(rows):
         return Tally(looked_at)
     gap = np.where(np.isnan(gap), -INF, gap)
-    margin = gap.min(1)                                                        # B
+    margin = gap.min(1)  # B
     bad = ~(margin > 0)
     names, index = np.unique(classes, return_inverse=True)
     worst = np.full(len(names), INF)
@@ -68,7 +74,8 @@ def tally(rows: Any, gap: Any, classes: Any, at: Any, looked_at: int, keep: int,
     return Tally(
         looked_at, len(rows), int(bad.sum()), found(int(margin.argmin()), margin),
         tuple(found(i, margin) for i in np.flatnonzero(bad)[:keep]),
-        {str(n): (int(c), int(w), float(m)) for n, c, w, m in zip(names, counts, wrong, worst, strict=True)},
+        {str(n): (int(c), int(w), float(m)) for n, c, w, m in zip(names, counts, wrong, worst,
+        strict=True)},
         tuple(lowest),
     )  # fmt: skip
 
@@ -87,7 +94,8 @@ def add(tallies: Iterable[Tally], keep: int, low: int = 0) -> Tally:
     return Tally(
         sum(t.looked_at for t in parts), sum(t.checked for t in parts), sum(t.wrong for t in parts),
         min((t.worst for t in parts), default=Tally().worst), tuple(failures[:keep]),
-        {name: classes[name] for name in sorted(classes)}, tuple(tuple(heapq.nsmallest(low, rows)) for rows in lowest),
+        {name: classes[name] for name in sorted(classes)}, tuple(tuple(heapq.nsmallest(low,
+        rows)) for rows in lowest),
     )  # fmt: skip
 
 

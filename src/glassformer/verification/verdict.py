@@ -1,4 +1,5 @@
-"""What a check found, as a thing to keep: it names the model by its hash, and says what was looked at and how.
+"""What a check found, as a thing to keep: it names the model by its hash, and says what was looked
+at and how.
 
 A saved verdict can be checked again: the same rows, the same figures, or it is not true here.
 """
@@ -35,14 +36,22 @@ class Verdict:
     counterexamples: list[dict[str, Any]] = field(default_factory=list)
     seed: int | None = None
     worst: dict[str, Any] | None = None  # the row of the worst margin, and its input
-    parts: dict[str, dict[str, Any]] = field(default_factory=dict)  # domain | sample, edges, search | given
-    classes: dict[str, dict[str, Any]] = field(default_factory=dict)  # checked, wrong, worst_margin of each class
-    error_bound: float | None = None  # sampled: with this confidence no larger share of all inputs is wrong
+    parts: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # domain | sample, edges, search | given
+    classes: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # checked, wrong, worst_margin of each class
+    error_bound: float | None = (
+        None  # sampled: with this confidence no larger share of all inputs is wrong
+    )
     confidence: float | None = None
     sample: int | None = None  # how it was made: rows drawn, rounds of search, counterexamples kept
     search: int = 0
     keep: int = 10
-    chunk: int = field(default=0, compare=False)  # rows at a time: sums may round differently with another
+    chunk: int = field(
+        default=0, compare=False
+    )  # rows at a time: sums may round differently with another
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
@@ -54,12 +63,17 @@ class Verdict:
 
     def __str__(self) -> str:
         how = "all" if self.exhaustive else "sampled"
-        return f"{self.wrong:,} wrong of {self.checked:,} ({how}), worst margin {self.worst_margin:.3g}"
+        return (
+            f"{self.wrong:,} wrong of {self.checked:,} ({how}), worst margin "
+            f"{self.worst_margin:.3g}"
+        )
 
     # ── kept, and checked again ────────────────────────────────────────────────────────────────
     def save(self, path: str | Path) -> Path:
         """Writes a JSON file, atomically. `read` reads it."""
-        return write_atomically(path, (json.dumps({"format": FORMAT, **self.to_json()}, indent=1) + "\n").encode())
+        return write_atomically(
+            path, (json.dumps({"format": FORMAT, **self.to_json()}, indent=1) + "\n").encode()
+        )
 
     @classmethod
     def read(cls, path: str | Path) -> "Verdict":
@@ -73,7 +87,17 @@ class Verdict:
             if wrong:
                 raise ValueError(f"{wrong[0]} is {json.dumps(o[wrong[0]])[:40]}")
             verdict = cls(**o)
-            if min(verdict.domain, verdict.looked_at, verdict.checked, verdict.wrong, verdict.keep, verdict.chunk) < 0:
+            if (
+                min(
+                    verdict.domain,
+                    verdict.looked_at,
+                    verdict.checked,
+                    verdict.wrong,
+                    verdict.keep,
+                    verdict.chunk,
+                )
+                < 0
+            ):
                 raise ValueError("a count is negative")
             if not 0 <= verdict.search <= SEARCH or not 0 <= (verdict.sample or 1) <= SAMPLE:
                 raise ValueError(f"sample is {verdict.sample}, search is {verdict.search}")
@@ -82,7 +106,10 @@ class Verdict:
             if max(verdict.domain, verdict.looked_at, verdict.checked, verdict.wrong) > DOMAIN:
                 raise ValueError("a count is beyond all domains")
             if verdict.holds is not holds:
-                raise ValueError(f"holds is {json.dumps(holds)} with {verdict.wrong:,} wrong of {verdict.checked:,}")
+                raise ValueError(
+                    f"holds is {json.dumps(holds)} with {verdict.wrong:,} wrong of "
+                    f"{verdict.checked:,}"
+                )
         except KeyError as e:
             raise GlassformerError(f"{path} — damaged verdict, or none: it has no {e}") from None
         except (ValueError, TypeError, AttributeError, RecursionError) as e:
@@ -93,22 +120,27 @@ class Verdict:
     def again(self) -> dict[str, Any]:
         """The options of `check` that look at the same rows again."""
         if "given" in self.parts or not self.parts:
-            raise GlassformerError("verdict — was given its rows, which it does not hold: it cannot be checked again")
+            raise GlassformerError(
+                "verdict — was given its rows, which it does not hold: it cannot be checked again"
+            )
         return {
-            "exhaustive": self.exhaustive, "sample": self.sample, "seed": self.seed or 0, "search": self.search,
+            "exhaustive": self.exhaustive, "sample": self.sample, "seed": self.seed or 0,
+            "search": self.search,
             "keep": self.keep, "chunk": self.chunk, "dtype": self.dtype,
         }  # fmt: skip
 
     def differences(self, other: "Verdict") -> list[dict[str, Any]]:
         """What another check of the same rows found differently: [{"what", "saved", "found"}].
 
-        With the same versions of everything, every figure is the same. With others, margins may round differently.
+        With the same versions of everything, every figure is the same. With others, margins may
+        round differently.
         """
         near = 0.0 if self.versions == other.versions else 1e-3
         return [
             {"what": f.name, "saved": a, "found": b}
             for f in fields(self)
-            if f.compare and not _same(a := getattr(self, f.name), b := getattr(other, f.name), near)
+            if f.compare
+            and not _same(a := getattr(self, f.name), b := getattr(other, f.name), near)
         ]
 
 
@@ -119,7 +151,8 @@ def versions(dtype: str) -> dict[str, str]:
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     found = {
         "glassformer": __version__, "python": platform.python_version(), "numpy": np.__version__,
-        "blas": f"{blas.get('name', '?')} {blas.get('version', '')}".strip(), "machine": platform.machine(),
+        "blas": f"{blas.get('name', '?')} {blas.get('version', '')}".strip(),
+        "machine": platform.machine(),
     }  # fmt: skip
     if dtype == "bfloat16":
         import torch
@@ -134,7 +167,12 @@ def _name(kind: Any) -> str:
 
 def _fits(value: Any, kind: str) -> bool:
     """Whether a value read from JSON is of a field's type, as far as its name says."""
-    types: Mapping[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "float": (float, int)}
+    types: Mapping[str, tuple[type, ...]] = {
+        "str": (str,),
+        "int": (int,),
+        "bool": (bool,),
+        "float": (float, int),
+    }
     if kind.endswith(" | None"):
         return value is None or _fits(value, kind.removesuffix(" | None"))
     wanted = types.get(kind, (list,) if kind.startswith("list") else (dict,))

@@ -1,7 +1,8 @@
 """What is to be looked at, cut into chunks that any process can do, in any order.
 
-A chunk is a number. What it holds depends on nothing else: not on how many work on it, nor on what was done before. So
-a run that was interrupted goes on where it was, and ends as if it had never been.
+A chunk is a number. What it holds depends on nothing else: not on how many work on it, nor on what
+was done before. So a run that was interrupted goes on where it was, and ends as if it had never
+been.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,13 +21,23 @@ BLOCK = 2**20  # rows of a sample that are drawn at once
 
 
 class Work:
-    """A model, a task, and the rows in parts: "domain", "edges", "sample" or "given", each with its number of rows."""
+    """A model, a task, and the rows in parts: "domain", "edges", "sample" or "given", each with
+    its number of rows.
+    """
 
     def __init__(
-        self, model: Model, task: Task, parts: Mapping[str, int], *, chunk: int, keep: int, low: int = 0,
+        self, model: Model, task: Task, parts: Mapping[str, int], *, chunk: int, keep: int,
+        low: int = 0,
         seed: int = 0, given: Rows = None, tap: Tap | None = None,
     ) -> None:  # fmt: skip
-        self.model, self.task, self.parts, self.chunk, self.keep, self.low = model, task, dict(parts), chunk, keep, low
+        self.model, self.task, self.parts, self.chunk, self.keep, self.low = (
+            model,
+            task,
+            dict(parts),
+            chunk,
+            keep,
+            low,
+        )
         self.seed, self.tap = seed, tap
         self.given = task.edges() if "edges" in parts else given  # rows that are there already
         self._drawn: tuple[int, Rows] = (-1, None)
@@ -83,13 +94,18 @@ class Work:
         if part != "sample":
             return self.given[start:stop]
         blocks = range(start // BLOCK, (stop - 1) // BLOCK + 1)
-        return np.concatenate([self._block(b)[max(start - b * BLOCK, 0) : stop - b * BLOCK] for b in blocks])
+        return np.concatenate(
+            [self._block(b)[max(start - b * BLOCK, 0) : stop - b * BLOCK] for b in blocks]
+        )
 
     def _block(self, b: int) -> Rows:
         """A sample of any size is drawn block by block, each from a seed of its own."""
         if self._drawn[0] != b:
             n = min(BLOCK, self.parts["sample"] - b * BLOCK)
-            self._drawn = b, self.task.sample(n, np.random.default_rng([self.seed, b] if b else self.seed))
+            self._drawn = (
+                b,
+                self.task.sample(n, np.random.default_rng([self.seed, b] if b else self.seed)),
+            )
         return self._drawn[1]
 
     # ── sent to another process ────────────────────────────────────────────────────────────────
@@ -100,7 +116,10 @@ class Work:
         here = m.weights["embed.W_E"]
         device = "" if isinstance(here, np.ndarray) else str(here.device)
         weights = {n: arrays.numpy(w) for n, w in m.weights.items()}
-        return vars(self) | {"model": (m.config, weights, m.vocabulary, m.dtype, device), "_drawn": (-1, None)}
+        return vars(self) | {
+            "model": (m.config, weights, m.vocabulary, m.dtype, device),
+            "_drawn": (-1, None),
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         config, weights, vocabulary, dtype, device = state["model"]

@@ -4,15 +4,18 @@
     ablate(model, task, "head 0.1").accuracy              the share of the domain that is still right
     for row in ablations(model, task, how="mean"): …      every head and every MLP in turn
 
-Nothing is trained here: the weights stay as they are and the part's output is replaced while the model runs. (To train
-again *without* a thing, and see whether it was needed at all, is training/ablations.py.) Three replacements:
+Nothing is trained here: the weights stay as they are and the part's output is replaced while the
+model runs. (To train again *without* a thing, and see whether it was needed at all, is
+training/ablations.py.) Three replacements:
 
 - zero: the part says nothing;
-- mean: it says, at each position, its mean over reference inputs: what does not depend on the input stays;
-- resample: it says what it says on another input, drawn from the reference: all that is usual stays but this input.
+- mean: it says, at each position, its mean over reference inputs: what does not depend on the input
+  stays;
+- resample: it says what it says on another input, drawn from the reference: all that is usual stays
+  but this input.
 
 Parts are named as in parts.py; a position that is taken out by `zero` is one that nobody looks at.
-"""
+"""  # noqa: E501
 
 import importlib.util
 from collections.abc import Iterator, Sequence
@@ -48,14 +51,23 @@ class Ablated:
 
     def __str__(self) -> str:
         digits = " ".join(f"{100 * p:.1f}" for p in self.score.positions)
-        return f"{' '.join(filter(None, (self.what, self.how))):<18} {self.score}; by answer token, %: {digits}"
+        return (
+            f"{' '.join(filter(None, (self.what, self.how))):<18} {self.score}; by answer token, "
+            f"%: {digits}"
+        )
 
 
 # ── the tap ────────────────────────────────────────────────────────────────────────────────────
 def ablation(
-    model: Model, what: str, how: str = "zero", reference: Any = None, rng: np.random.Generator | None = None
+    model: Model,
+    what: str,
+    how: str = "zero",
+    reference: Any = None,
+    rng: np.random.Generator | None = None,
 ) -> Tap:
-    """A tap that takes a part out. `reference` [B,T]: the tokens that mean and resample run the model on."""
+    """A tap that takes a part out. `reference` [B,T]: the tokens that mean and resample run the
+    model on.
+    """
     part = find(model, what)
     if not part.hooks:
         raise GlassformerError(f"ablation of {what} — without it there are no logits")
@@ -64,28 +76,44 @@ def ablation(
     if how == "zero":
         if part.position is not None:
             position = part.position
-            return lambda name, value: _hide(value, position) if name.endswith("hook_attn_scores") else value
+            return lambda name, value: (
+                _hide(value, position) if name.endswith("hook_attn_scores") else value
+            )
         return lambda name, value: put(value, part.place(), 0) if name in part.hooks else value
     if reference is None or not len(reference):
-        raise GlassformerError(f"ablation {how} — expected reference tokens [B,T] to run the model on, got none")
+        raise GlassformerError(
+            f"ablation {how} — expected reference tokens [B,T] to run the model on, got none"
+        )
     if how == "resample" and rng is None:
-        raise GlassformerError("ablation resample — needs a random generator: rng=np.random.default_rng(seed)")
-    return _Instead(model, part, np.atleast_2d(arrays.numpy(reference)), rng if how == "resample" else None)
+        raise GlassformerError(
+            "ablation resample — needs a random generator: rng=np.random.default_rng(seed)"
+        )
+    return _Instead(
+        model, part, np.atleast_2d(arrays.numpy(reference)), rng if how == "resample" else None
+    )
 
 
 class _Instead:
-    """A tap that puts, in the place of a part, its mean over a reference, or what it is on a row of it at random."""
+    """A tap that puts, in the place of a part, its mean over a reference, or what it is on a
+    row of it at random.
+    """
 
-    def __init__(self, model: Model, part: Part, reference: Any, rng: np.random.Generator | None) -> None:
+    def __init__(
+        self, model: Model, part: Part, reference: Any, rng: np.random.Generator | None
+    ) -> None:
         self.model, self.part, self.tokens, self.rng = model.numpy(), part, reference, rng
         self.length, self.drawn = 0, np.zeros(1, np.int64)
-        self.seen: dict[int, dict[str, Any]] = {}  # by length: without a mask, what is to come matters too
+        self.seen: dict[
+            int, dict[str, Any]
+        ] = {}  # by length: without a mask, what is to come matters too
 
     def reference(self) -> dict[str, Any]:
         if self.length not in self.seen:
             read, kept = self.tokens[:, : self.length], dict[str, Any]()
             if read.shape[1] < self.length:
-                raise GlassformerError(f"ablation — the reference has {read.shape[1]} tokens, the input {self.length}")
+                raise GlassformerError(
+                    f"ablation — the reference has {read.shape[1]} tokens, the input {self.length}"
+                )
 
             def keep(name: str, value: Array) -> Array:
                 if name in self.part.hooks:
@@ -94,7 +122,9 @@ class _Instead:
 
             with np.errstate(all="ignore"):
                 self.model(read, tap=keep)
-            self.seen[self.length] = {n: x if self.rng else x.mean(0, keepdims=True) for n, x in kept.items()}
+            self.seen[self.length] = {
+                n: x if self.rng else x.mean(0, keepdims=True) for n, x in kept.items()
+            }
         return self.seen[self.length]
 
     def __call__(self, name: str, value: Array) -> Array:
@@ -103,9 +133,15 @@ class _Instead:
             if self.rng:
                 self.drawn = self.rng.integers(len(self.tokens), size=len(value))
         position, n = self.part.position, value.shape[1]
-        if name not in self.part.hooks or (position is not None and position >= n) or value.ndim == 2:
+        if (
+            name not in self.part.hooks
+            or (position is not None and position >= n)
+            or value.ndim == 2
+        ):
             return value  # of two axes is what positions add: the same whatever the input
-        new = self.reference()[name][self.drawn, self.length - n :]  # the last block may be asked for its end alone
+        new = self.reference()[name][
+            self.drawn, self.length - n :
+        ]  # the last block may be asked for its end alone
         return put(value, self.part.place(), arrays.of(value).like(value, new[self.part.place()]))
 
 
@@ -121,7 +157,7 @@ def _hide(scores: Array, position: int) -> Array:
     if position >= scores.shape[-1]:
         return scores
     hidden = put(scores, (..., position), -np.inf)
-    alone = (hidden == -np.inf).all(-1)                                        # B H T
+    alone = (hidden == -np.inf).all(-1)  # B H T
     return put(hidden, alone, scores[alone])
 
 
@@ -129,12 +165,21 @@ def _hide(scores: Array, position: int) -> Array:
 def ablate(
     model: Model, task: Task, what: str, how: str = "zero", rows: Rows | None = None, seed: int = 0
 ) -> Score:
-    """How right the model is without one part, over rows [B,…] or the domain. The reference are inputs of the task."""
-    return score(fast(model, task, rows), task, rows, tap=_task_ablation(model, task, what, how, seed))
+    """How right the model is without one part, over rows [B,…] or the domain. The reference are
+    inputs of the task.
+    """
+    return score(
+        fast(model, task, rows), task, rows, tap=_task_ablation(model, task, what, how, seed)
+    )
 
 
 def ablations(
-    model: Model, task: Task, how: str = "zero", rows: Rows | None = None, whats: Sequence[str] = (), seed: int = 0
+    model: Model,
+    task: Task,
+    how: str = "zero",
+    rows: Rows | None = None,
+    whats: Sequence[str] = (),
+    seed: int = 0,
 ) -> Iterator[Ablated]:
     """The whole model first, then without each part (default: all heads and MLPs) in turn."""
     chosen = [find(model, what).name for what in whats or names(model)]  # a typo, before work
@@ -157,12 +202,25 @@ def _task_ablation(model: Model, task: Task, what: str, how: str, seed: int) -> 
 
 
 def fast(model: Model, task: Task, rows: Rows) -> Model:
-    """The model, as PyTorch's if that is there and there is much to do: three times as fast for trained models.
+    """The model, as PyTorch's if that is there and there is much to do: three times as fast for
+    trained models.
 
-    Only float32: the margins of some hand-made float64 programs are as small as the order of a sum matters.
+    Only float32: the margins of some hand-made float64 programs are as small as the order of a sum
+    matters.
     """
-    todo = len(rows) if rows is not None else task.size if task.size <= EXHAUSTIVE else task.worth_checking
+    todo = (
+        len(rows)
+        if rows is not None
+        else task.size
+        if task.size <= EXHAUSTIVE
+        else task.worth_checking
+    )
     numpy = model.is_numpy
-    if numpy and model.dtype == "float32" and todo >= WORTH_TORCH and importlib.util.find_spec("torch"):
+    if (
+        numpy
+        and model.dtype == "float32"
+        and todo >= WORTH_TORCH
+        and importlib.util.find_spec("torch")
+    ):
         return model.torch()
     return model

@@ -5,13 +5,14 @@
     patch_heads(model, clean, corrupted).values           every layer and head
     interchange(model, task, "head 0.0")                  does it carry the column, the carry, both or neither?
 
-The run is the corrupted one; what is put in comes from the clean one. Let d be the logit of what the model says on the
-clean input less that of what it says on the corrupted one, at the position `at`. The recovered share is
+The run is the corrupted one; what is put in comes from the clean one. Let d be the logit of what
+the model says on the clean input less that of what it says on the corrupted one, at the position
+`at`. The recovered share is
 
     (d patched − d corrupted) / (d clean − d corrupted):
 
 0 where the patch does nothing, 1 where it brings back all; for a batch, the ratio of the sums.
-"""
+"""  # noqa: E501
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +48,9 @@ class Patch:
 
     @property
     def recovered(self) -> float:
-        clean, corrupted, patched = (self._difference(x) for x in (self.clean, self.corrupted, self.patched))
+        clean, corrupted, patched = (
+            self._difference(x) for x in (self.clean, self.corrupted, self.patched)
+        )
         return float((patched - corrupted).sum() / (clean - corrupted).sum())
 
     def _difference(self, logits: Array) -> Any:
@@ -66,31 +69,46 @@ class PatchGrid(Finding):
 
 
 def patch(
-    model: Model, clean: Array, corrupted: Array, names: str | Sequence[str], positions: Which = None,
+    model: Model, clean: Array, corrupted: Array, names: str | Sequence[str],
+    positions: Which = None,
     heads: Which = None, at: int = -1,
 ) -> Patch:  # fmt: skip
     """Runs the corrupted tokens with the named activations of the clean ones, [T] or [B,T] each.
 
-    `positions` and `heads`: only there (for hook_pattern and hook_attn_scores: rows that ask). `at`: whose logits.
+    `positions` and `heads`: only there (for hook_pattern and hook_attn_scores: rows that ask).
+    `at`: whose logits.
     """
-    return _Patching(model, clean, corrupted, at).patch([names] if isinstance(names, str) else names, positions, heads)
+    return _Patching(model, clean, corrupted, at).patch(
+        [names] if isinstance(names, str) else names, positions, heads
+    )
 
 
 def patch_positions(
     model: Model, clean: Array, corrupted: Array, what: str = "resid_pre", at: int = -1
 ) -> PatchGrid:
-    """The stream (resid_pre), or what attention (attn_out) or the MLP (mlp_out) wrote, place by place: [L,T]."""
+    """The stream (resid_pre), or what attention (attn_out) or the MLP (mlp_out) wrote, place by
+    place: [L,T].
+    """
     if what not in STREAM:
         raise GlassformerError(f"patching {what!r} — expected one of {', '.join(STREAM)}")
     layers = [i for i in range(model.config.n_layers) if what != "mlp_out" or model.has_mlp(i)]
     if not layers:
-        raise GlassformerError(f"patching {what} — this model has {'no MLP' if model.config.n_layers else 'no layers'}")
+        raise GlassformerError(
+            f"patching {what} — this model has {'no MLP' if model.config.n_layers else 'no layers'}"
+        )
     run = _Patching(model, clean, corrupted, at)
     T = run.corrupted.shape[1]
-    values = [[run.patch([f"blocks.{i}.hook_{what}"], t, None).recovered for t in range(T)] for i in layers]
+    values = [
+        [run.patch([f"blocks.{i}.hook_{what}"], t, None).recovered for t in range(T)]
+        for i in layers
+    ]
     pairs = zip(run.clean[0], run.corrupted[0], strict=True)
     words = [[model.vocabulary[int(t)] for t in pair] for pair in pairs]
-    columns = [a if a == b else f"{a}/{b}" for a, b in words] if len(run.clean) == 1 else [str(t) for t in range(T)]
+    columns = (
+        [a if a == b else f"{a}/{b}" for a, b in words]
+        if len(run.clean) == 1
+        else [str(t) for t in range(T)]
+    )
     return PatchGrid(what, [f"layer {i}" for i in layers], columns, np.array(values))
 
 
@@ -100,8 +118,16 @@ def patch_heads(model: Model, clean: Array, corrupted: Array, at: int = -1) -> P
         raise GlassformerError("patching heads — this model has no layers")
     c, run = model.config, _Patching(model, clean, corrupted, at)
     each = range(c.n_heads)
-    values = [[run.patch([f"blocks.{i}.attn.hook_z"], None, h).recovered for h in each] for i in range(c.n_layers)]
-    return PatchGrid("heads", [f"layer {i}" for i in range(c.n_layers)], [f"head {h}" for h in each], np.array(values))
+    values = [
+        [run.patch([f"blocks.{i}.attn.hook_z"], None, h).recovered for h in each]
+        for i in range(c.n_layers)
+    ]
+    return PatchGrid(
+        "heads",
+        [f"layer {i}" for i in range(c.n_layers)],
+        [f"head {h}" for h in each],
+        np.array(values),
+    )
 
 
 class _Patching:
@@ -113,14 +139,20 @@ class _Patching:
         self.at, T = at, self.corrupted.shape[1]
         if self.clean.shape != self.corrupted.shape:
             shapes = f"{list(self.clean.shape)} and {list(self.corrupted.shape)}"
-            raise GlassformerError(f"patching — the clean and the corrupted tokens must be as many, got {shapes}")
+            raise GlassformerError(
+                f"patching — the clean and the corrupted tokens must be as many, got {shapes}"
+            )
         if not -T <= at < T:
-            raise GlassformerError(f"patching — expected a position from 0 to {T - 1} to read the logits at, got {at}")
+            raise GlassformerError(
+                f"patching — expected a position from 0 to {T - 1} to read the logits at, got {at}"
+            )
         logits, self.cache = record(self.model, self.clean)
         self.logits = logits[:, at], self.model(self.corrupted)[:, at]
         self.answers = self.logits[0].argmax(-1), self.logits[1].argmax(-1)
         if (self.answers[0] == self.answers[1]).any():
-            raise GlassformerError("patching — the model says the same after both inputs: there is nothing to recover")
+            raise GlassformerError(
+                "patching — the model says the same after both inputs: there is nothing to recover"
+            )
 
     def patch(self, names: Sequence[str], positions: Which, heads: Which) -> Patch:
         tap = transplant(self.model, self.cache, names, positions, heads)
@@ -133,10 +165,14 @@ def transplant(
     """A tap that puts in the named activations of another run (`cache`, as `record` gives it)."""
     check_names(model, names)
     if "hook_pos_embed" in names:
-        raise GlassformerError("hook 'hook_pos_embed' — the same whatever the input: patching it does nothing")
+        raise GlassformerError(
+            "hook 'hook_pos_embed' — the same whatever the input: patching it does nothing"
+        )
     for name in names:
         if heads is not None and not name.endswith((*PER_HEAD, *SQUARE)):
-            raise GlassformerError(f"hook {name!r} — has no heads; those with heads end in {', '.join(PER_HEAD)}")
+            raise GlassformerError(
+                f"hook {name!r} — has no heads; those with heads end in {', '.join(PER_HEAD)}"
+            )
     chosen = {"position": positions, "head": heads}
 
     def tap(name: str, value: Array) -> Array:
@@ -148,7 +184,9 @@ def transplant(
             if which is not None:
                 axis, n = axes[kind], value.shape[axes[kind]]
                 if np.max(which) >= n or np.min(which) < -n:
-                    raise GlassformerError(f"patching {kind} {which} — expected numbers from 0 to {n - 1}")
+                    raise GlassformerError(
+                        f"patching {kind} {which} — expected numbers from 0 to {n - 1}"
+                    )
                 on = np.isin(np.arange(n), np.asarray(which) % n)
                 there = there & on.reshape([n if a == axis else 1 for a in range(value.ndim)])
         return np.where(there, cache[name], value)
@@ -182,30 +220,37 @@ class Interchange(Finding):
     def __str__(self) -> str:
         lines = [self.what + (f" ({self.name})" if self.name else "")]
         for m in self.moved:
-            shares = ", ".join(f"{name} {share:.1%}" for name, share in (m.shares | {"other": m.other}).items())
+            shares = ", ".join(
+                f"{name} {share:.1%}" for name, share in (m.shares | {"other": m.other}).items()
+            )
             lines.append(f"  token {m.token}: {shares} of {m.cases}")
         return "\n".join(lines)
 
 
 def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0) -> Interchange:
-    """Whether a part (a head, attention, an MLP, a neuron) carries what one token of the answer is made of.
+    """Whether a part (a head, attention, an MLP, a neuron) carries what one token of the answer is
+    made of.
 
-    For token i of the answer two inputs are drawn, base and source. The model reads the base with its right answer
-    written out (teacher forcing), and at the one row that says token i the part has what it has in the source's run at
-    that row. Written digits are given and not decoded: a changed digit that is fed back would change what follows for
-    a good reason. So under each explanation of the part exactly one answer must come out, the same as before but for
-    token i. Both inputs have the same token at that row, so that what the row holds by itself fits both; and a case
-    counts only if the model is right on both.
+    For token i of the answer two inputs are drawn, base and source. The model reads the base with
+    its right answer written out (teacher forcing), and at the one row that says token i the part
+    has what it has in the source's run at that row. Written digits are given and not decoded: a
+    changed digit that is fed back would change what follows for a good reason. So under each
+    explanation of the part exactly one answer must come out, the same as before but for token i.
+    Both inputs have the same token at that row, so that what the row holds by itself fits both; and
+    a case counts only if the model is right on both.
 
-    What each explanation foretells, the task says (`task.foretold`): of any task that the token stays, or is the
-    source's own; of addition, ones first, also that only the column or only the carry moves. Pairs are drawn such that
-    all that is foretold differs. A token for which no pair is found (it is always the same) is left out.
+    What each explanation foretells, the task says (`task.foretold`): of any task that the token
+    stays, or is the source's own; of addition, ones first, also that only the column or only the
+    carry moves. Pairs are drawn such that all that is foretold differs. A token for which no pair
+    is found (it is always the same) is left out.
     """
     part, model = find(model, what), model.numpy()
     if part.kind not in CARRIES:
         raise GlassformerError(f"interchange of {what} — expected a head, attention, mlp or neuron")
     if model.config.mask != "causal":
-        raise GlassformerError("interchange — needs a causal model: written digits must not be seen before their turn")
+        raise GlassformerError(
+            "interchange — needs a causal model: written digits must not be seen before their turn"
+        )
     start, moved = task.boundary(), []
     for i in range(task.batch(task.some(200))[0].shape[1] - start):
         pairs = _pairs(task, i, start, n, np.random.default_rng([seed, i]))
@@ -214,17 +259,22 @@ def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0
     return Interchange(part.name, label(model, part.name), moved)
 
 
-def _moved(model: Model, part: Part, i: int, start: int, base: Array, source: Array, foretold: Any) -> Moved | None:
+def _moved(
+    model: Model, part: Part, i: int, start: int, base: Array, source: Array, foretold: Any
+) -> Moved | None:
     """Patches a part at the row that says answer token i; None if the model is right on no pair."""
     last = base.shape[1] - start
-    hook, place = part.hooks[0], (slice(None), i - last, *part.index)  # rows are counted from the end
+    hook, place = (
+        part.hooks[0],
+        (slice(None), i - last, *part.index),
+    )  # rows are counted from the end
     logits, cache = record(model, source[:, :-1], last=last)
     right = (logits.argmax(-1) == source[:, start:]).all(1)
     right &= (model(base[:, :-1], last=last).argmax(-1) == base[:, start:]).all(1)
     if not right.any():
         return None
     tap = on(model, {hook: lambda value: put(value, place, cache[hook][place])})
-    said = model(base[:, :-1], tap=tap, last=last).argmax(-1)[right]           # B n
+    said = model(base[:, :-1], tap=tap, last=last).argmax(-1)[right]  # B n
     shares = {}
     for name, token in foretold.items():
         expected = base[right, start:].copy()
@@ -234,10 +284,14 @@ def _moved(model: Model, part: Part, i: int, start: int, base: Array, source: Ar
 
 
 def _pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> Any:
-    """n pairs of token rows that tell explanations of answer token i apart, and what each foretells; None if none."""
+    """n pairs of token rows that tell explanations of answer token i apart, and what each
+    foretells; None if none.
+    """
     found: list[Any] = []
     for attempt in range(TRIES):
-        many = 2 * n if not attempt else 16 * n  # few pairs of sums will do, most pairs of other inputs
+        many = (
+            2 * n if not attempt else 16 * n
+        )  # few pairs of sums will do, most pairs of other inputs
         rows = task.sample(2 * many, rng).reshape(2, many, -1)
         rows = rows[:, task.defined(rows[0]) & task.defined(rows[1])]
         base, source = (task.batch(r)[0] for r in rows)

@@ -1,10 +1,12 @@
-"""Two models on the same texts with one token changed: does one foretell the other where nobody trained it?
+"""Two models on the same texts with one token changed: does one foretell the other where nobody
+trained it?
 
-Both models are right on their task, so agreeing there says little of *how*. Here each text is a question with its right
-answer written out, and one token of it, in the question or in the answer, is swapped for another that can stand at
-that position. The answer no longer fits the question: a digit that was written may now be wrong, or the question may
-have changed under the digits written already. What each model says next shows what it goes by: the question alone, or
-also what stands written. One forward pass on each swapped text gives the next token after every prefix.
+Both models are right on their task, so agreeing there says little of *how*. Here each text is a
+question with its right answer written out, and one token of it, in the question or in the answer,
+is swapped for another that can stand at that position. The answer no longer fits the question: a
+digit that was written may now be wrong, or the question may have changed under the digits written
+already. What each model says next shows what it goes by: the question alone, or also what stands
+written. One forward pass on each swapped text gives the next token after every prefix.
 """
 
 from dataclasses import dataclass
@@ -24,31 +26,43 @@ class Foretold(Finding):
     """How well two models foretell each other over a set of swapped texts. All are shares."""
 
     agree: float  # both say the same token
-    unmoved: tuple[float, float]  # of each model's tokens, those that are as before the swap: what guessing would get
-    foretold: tuple[float, float]  # of the tokens that did change, those that the other model says too; NaN: none did
+    unmoved: tuple[
+        float, float
+    ]  # of each model's tokens, those that are as before the swap: what guessing would get
+    foretold: tuple[
+        float, float
+    ]  # of the tokens that did change, those that the other model says too; NaN: none did
 
 
 @dataclass(frozen=True)
 class Perturbed(Finding):
-    """By answer token (rows) and swapped position (columns); NaN where the swap comes too late to be seen."""
+    """By answer token (rows) and swapped position (columns); NaN where the swap comes too late
+    to be seen.
+    """
 
     start: int  # positions from here on are written answer
     agree: Array  # [n,T] share of texts on which both models say the same token
     moved: tuple[Array, Array]  # [n,T] share on which each model says another token than before
     question: Foretold | None  # all swaps in the question, after some of the answer is written
-    written: Foretold | None  # all swaps in the written answer; None if nothing follows a written token
+    written: (
+        Foretold | None
+    )  # all swaps in the written answer; None if nothing follows a written token
 
 
 def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Perturbed:
-    """Swaps one token of n texts at each position where several can stand. Counts texts that both are right on."""
+    """Swaps one token of n texts at each position where several can stand. Counts texts that
+    both are right on.
+    """
     if not a.config.mask == b.config.mask == "causal":
-        raise GlassformerError("swapping tokens — needs causal models: others see an answer before they say it")
+        raise GlassformerError(
+            "swapping tokens — needs causal models: others see an answer before they say it"
+        )
     rng, start = np.random.default_rng(seed), task.boundary()
     rows = task.sample(n, rng)
-    tokens = task.batch(rows[task.defined(rows)])[0]                           # B T
+    tokens = task.batch(rows[task.defined(rows)])[0]  # B T
     models = [m.numpy() for m in (a, b)]
     answers = tokens.shape[1] - start
-    before = [m(tokens[:, :-1], last=answers).argmax(-1) for m in models]      # B n
+    before = [m(tokens[:, :-1], last=answers).argmax(-1) for m in models]  # B n
     tokens = tokens[((before[0] == tokens[:, start:]) & (before[1] == tokens[:, start:])).all(1)]
     if not len(tokens):
         raise GlassformerError("swapping tokens — there is no text that both models are right on")
@@ -59,15 +73,21 @@ def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Pert
         if len(can) < 2:
             continue
         swapped = tokens[:, :-1].copy()
-        swapped[:, s] = can[(np.searchsorted(can, tokens[:, s]) + rng.integers(1, len(can), len(tokens))) % len(can)]
-        said = [m(swapped, last=answers).argmax(-1) for m in models]           # B n
-        sees = slice(max(0, s - start + 1), None)  # who says answer token j reads up to start − 1 + j
+        swapped[:, s] = can[
+            (np.searchsorted(can, tokens[:, s]) + rng.integers(1, len(can), len(tokens))) % len(can)
+        ]
+        said = [m(swapped, last=answers).argmax(-1) for m in models]  # B n
+        sees = slice(
+            max(0, s - start + 1), None
+        )  # who says answer token j reads up to start − 1 + j
         same[:, sees, s] = (said[0] == said[1])[:, sees]
         moved_a[:, sees, s], moved_b[:, sees, s] = ((x != right)[:, sees] for x in said)
         both[:, sees, s] = same[:, sees, s] * moved_a[:, sees, s]
     cells = same, moved_a, moved_b, both
     # With nothing written yet, a swapped question is just another question.
-    question, written = (_foretold(*(x[:, 1:, where] for x in cells)) for where in (slice(0, start), slice(start, T)))
+    question, written = (
+        _foretold(*(x[:, 1:, where] for x in cells)) for where in (slice(0, start), slice(start, T))
+    )
     return Perturbed(start, same.mean(0), (moved_a.mean(0), moved_b.mean(0)), question, written)
 
 

@@ -1,11 +1,14 @@
-"""Modular addition taken apart: which frequencies a model computes with, and whether that is all it does.
+"""Modular addition taken apart: which frequencies a model computes with, and whether that is all it
+does.
 
-`take_apart` runs a model on all p² pairs once and measures what the literature measures on such models: spectra of the
-embedding and of the way out, neurons that keep to one frequency, logits as a sum of cos w(a + b − c), the loss with
-nothing but these waves and the loss without them, and two numbers that tell a clock from a pizza.
+`take_apart` runs a model on all p² pairs once and measures what the literature measures on such
+models: spectra of the embedding and of the way out, neurons that keep to one frequency, logits as a
+sum of cos w(a + b − c), the loss with nothing but these waves and the loss without them, and two
+numbers that tell a clock from a pizza.
 
-The key frequencies are those of the last MLP's way to the logits (of the head alone, if there is no MLP) whose size
-is at least a fifth of the largest (`fourier.KEY`): what the answer is read from. The embedding may have others.
+The key frequencies are those of the last MLP's way to the logits (of the head alone, if there is no
+MLP) whose size is at least a fifth of the largest (`fourier.KEY`): what the answer is read from.
+The embedding may have others.
 """
 
 import importlib.util
@@ -56,7 +59,9 @@ class NeuronFit(Finding):
 
 @dataclass(frozen=True)
 class Losses(Finding):
-    """Mean loss over some pairs, among the p numbers: of the model, and with waves of a + b kept or removed."""
+    """Mean loss over some pairs, among the p numbers: of the model, and with waves of a + b
+    kept or removed.
+    """
 
     full: float
     restricted: float  # the key frequencies' waves of a + b and the constants, nothing else
@@ -77,14 +82,20 @@ class ModularAnalysis(Finding):
     readout: Spectrum  # of the last MLP's way to the logits, or of the head
     neurons: list[NeuronFit]  # one a layer that has neurons
     cosines: dict[int, float]  # key frequency -> strength α of cos w(a + b − c) in the logits
-    explained: float  # share of the logits' variance (over c, as softmax sees it) that these cosines are
+    explained: (
+        float  # share of the logits' variance (over c, as softmax sees it) that these cosines are
+    )
     losses: dict[str, Losses]  # over all pairs; train and test, where training rows were given
-    without: dict[int, float]  # key frequency -> loss over all pairs if this one's waves of a + b are removed
+    without: dict[
+        int, float
+    ]  # key frequency -> loss over all pairs if this one's waves of a + b are removed
     squares: float  # sum of all squared weights
     symmetricity: float | None  # of gradients; None without PyTorch and for a − b
     irrelevance: float  # of the distance a − b
     right: Any = field(repr=False)  # [p,p] logit of the right answer, minus the mean over c
-    plane: Any = field(repr=False)  # [n,n] power of the logits by (frequency in a, in b), constants left out
+    plane: Any = field(
+        repr=False
+    )  # [n,n] power of the logits by (frequency in a, in b), constants left out
 
     @property
     def key_share(self) -> float:
@@ -93,9 +104,11 @@ class ModularAnalysis(Finding):
 
     @property
     def kind(self) -> str:
-        """clock, pizza or between: how far the right logit depends on a − b; neither, if logits are no waves of a + b.
+        """clock, pizza or between: how far the right logit depends on a − b; neither, if logits are
+        no waves of a + b.
 
-        A name for what was measured, by WAVES, PIZZA and CLOCK; not a proof of how the model does it.
+        A name for what was measured, by WAVES, PIZZA and CLOCK; not a proof of how the model does
+        it.
         """
         if self.explained < WAVES:
             return "neither"
@@ -104,16 +117,21 @@ class ModularAnalysis(Finding):
         return "pizza" if self.irrelevance <= PIZZA else "between"
 
     def __str__(self) -> str:
-        e, gradients = self.embedding, "" if self.symmetricity is None else f"{self.symmetricity:.3f}"
+        e, gradients = (
+            self.embedding,
+            "" if self.symmetricity is None else f"{self.symmetricity:.3f}",
+        )
         lines = [
             f"{self.task}: {self.accuracy:.2%} of all {self.p**2:,} pairs right",
             f"key frequencies     {', '.join(map(str, self.key))} of 1 … {self.p // 2}",
-            f"embedding           {self.key_share:.1%} of its power is in these; {e.needed()} hold 90 %; "
+            f"embedding           {self.key_share:.1%} of its power is in these; {e.needed()} hold "
+            f"90 %; "
             f"Gini {e.gini:.3f}",
             *[f"neurons, layer {n.layer}    {n.single:.1%} of {len(n.share)} keep to one frequency"
               for n in self.neurons],
             f"logits              {self.explained:.1%} is cosines of the key frequencies",
-            *[f"loss, {name:<13} {loss.full:.3g}; restricted {loss.restricted:.3g}, excluded {loss.excluded:.3g}, "
+            *[f"loss, {name:<13} {loss.full:.3g}; restricted {loss.restricted:.3g}, excluded "
+              f"{loss.excluded:.3g}, "
               f"cosines {loss.cosines:.3g}" for name, loss in self.losses.items()],
             f"squares             {self.squares:,.1f} is the sum of all squared weights",
             f"clock or pizza      {self.kind}: distance irrelevance {self.irrelevance:.3f}"
@@ -137,8 +155,8 @@ def take_apart(
     if outside := [k for k in key if not 1 <= k <= p // 2]:
         raise GlassformerError(f"key — expected frequencies from 1 to {p // 2}, got {outside[0]}")
     strengths = fourier.cosines(logits, result)
-    ideal = fourier.sum_of_cosines(strengths, result, key)                     # p p p
-    right = np.take_along_axis(logits, result[..., None], -1)[..., 0]          # p p
+    ideal = fourier.sum_of_cosines(strengths, result, key)  # p p p
+    right = np.take_along_axis(logits, result[..., None], -1)[..., 0]  # p p
     power = fourier.plane(logits).sum(-1)
     power[0, 0] = 0
     return ModularAnalysis(
@@ -149,7 +167,8 @@ def take_apart(
         explained=float(1 - ((logits - ideal) ** 2).sum() / max((logits**2).sum(), 1e-300)),
         losses=_losses(logits, result, key, ideal, train_rows),
         without={k: _without(logits, result, k) for k in key}, squares=_squares(model),
-        symmetricity=_symmetricity_if_possible(model, task), irrelevance=distance_irrelevance(right, task.operation),
+        symmetricity=_symmetricity_if_possible(model, task), irrelevance=distance_irrelevance(right,
+        task.operation),
         right=right, plane=power,
     )  # fmt: skip
 
@@ -166,8 +185,12 @@ class Waypoint(Finding):
     squares: float
 
 
-def progress(checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: Rows | None = None) -> list[Waypoint]:
-    """The losses, spectrum and weights along a training run: (step, model) in order. The last one's key is used."""
+def progress(
+    checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: Rows | None = None
+) -> list[Waypoint]:
+    """The losses, spectrum and weights along a training run: (step, model) in order. The last
+    one's key is used.
+    """
     models = [(step, *checked(model, task)) for step, model in checkpoints]
     if not models:
         raise GlassformerError("progress — expected at least one checkpoint, got none")
@@ -178,7 +201,8 @@ def progress(checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: R
         ideal = fourier.sum_of_cosines(fourier.cosines(logits, result), result, key)
         spectrum = fourier.spectrum(model.weights["embed.W_E"][: modular.p])
         out.append(Waypoint(
-            step, float((logits.argmax(-1) == result).mean()), _losses(logits, result, key, ideal, train_rows),
+            step, float((logits.argmax(-1) == result).mean()), _losses(logits, result, key, ideal,
+            train_rows),
             spectrum.gini, spectrum.share(key), _squares(model),
         ))  # fmt: skip
     return out
@@ -191,11 +215,13 @@ def _symmetricity_if_possible(model: Model, task: ModularAddition) -> float | No
 
 
 def _result(task: ModularAddition) -> Any:
-    return task.result(task.rows(0, task.size)).reshape(task.p, task.p)        # p p
+    return task.result(task.rows(0, task.size)).reshape(task.p, task.p)  # p p
 
 
 def _run(model: Model, task: ModularAddition, neurons: bool = True) -> tuple[Any, dict[int, Any]]:
-    """Logits of the numbers [p,p,p] at `=`, less their mean over c, and of each layer the neurons there [p,p,F]."""
+    """Logits of the numbers [p,p,p] at `=`, less their mean over c, and of each layer the
+    neurons there [p,p,F].
+    """
     p, logits, seen = task.p, [], dict[str, list[Any]]()
 
     def keep(name: str, value: Any) -> Any:
@@ -209,22 +235,29 @@ def _run(model: Model, task: ModularAddition, neurons: bool = True) -> tuple[Any
     whole = np.concatenate(logits)
     if not np.isfinite(whole).all():
         raise GlassformerError("take_apart — the logits are not finite")
-    hidden = {int(name.split(".")[1]): np.concatenate(parts).reshape(p, p, -1) for name, parts in seen.items()}
+    hidden = {
+        int(name.split(".")[1]): np.concatenate(parts).reshape(p, p, -1)
+        for name, parts in seen.items()
+    }
     whole = whole - whole.mean(-1, keepdims=True)  # softmax does not see it
     return whole.reshape(p, p, p), hidden
 
 
 def _fit(layer: int, activations: Array) -> NeuronFit:
-    shares = fourier.single_frequency(activations)                             # p//2 F
+    shares = fourier.single_frequency(activations)  # p//2 F
     best = shares.max(0)
     return NeuronFit(layer, np.where(best > 0, leader(shares.T) + 1, 0), best)
 
 
 def _way_out(model: Model, p: int) -> Any:
-    """The numbers' logits as a linear map of the last layer's neurons, or of the stream: [p,F] or [p,D]."""
+    """The numbers' logits as a linear map of the last layer's neurons, or of the stream: [p,F]
+    or [p,D].
+    """
     c, w = model.config, model.weights
-    head = model.W_U[:, :p].astype(float)                                      # D p
-    if c.norm != "none":  # the scale apart, the last norm is linear: a gain, and for LayerNorm no mean
+    head = model.W_U[:, :p].astype(float)  # D p
+    if (
+        c.norm != "none"
+    ):  # the scale apart, the last norm is linear: a gain, and for LayerNorm no mean
         gain = w.get("ln_final.w" if c.norm_first else f"blocks.{c.n_layers - 1}.ln2.w")
         head = head if gain is None else head * gain[:, None]
         head = head - head.mean(0) if c.norm == "layer" else head
@@ -236,19 +269,29 @@ def _squares(model: Model) -> float:
     return float(sum((w.astype(float) ** 2).sum() for w in model.weights.values()))
 
 
-def _losses(logits: Array, result: Array, key: list[int], ideal: Array, train_rows: Rows) -> dict[str, Losses]:
+def _losses(
+    logits: Array, result: Array, key: list[int], ideal: Array, train_rows: Rows
+) -> dict[str, Losses]:
     part = fourier.waves_of_result(logits, result, key)
     constant = logits.mean((0, 1))
     each = [_cross_entropy(x, result) for x in (logits, part + constant, logits - part, ideal)]
     train = np.zeros(result.shape, dtype=bool)
     if train_rows is not None:
         train[train_rows[:, 0], train_rows[:, 1]] = True
-    sets = {"all": np.ones_like(train)} | ({} if train_rows is None else {"train": train, "test": ~train})
-    return {name: Losses(*(float(x[which].mean()) for x in each)) for name, which in sets.items() if which.any()}
+    sets = {"all": np.ones_like(train)} | (
+        {} if train_rows is None else {"train": train, "test": ~train}
+    )
+    return {
+        name: Losses(*(float(x[which].mean()) for x in each))
+        for name, which in sets.items()
+        if which.any()
+    }
 
 
 def _without(logits: Array, result: Array, k: int) -> float:
-    return float(_cross_entropy(logits - fourier.waves_of_result(logits, result, [k]), result).mean())
+    return float(
+        _cross_entropy(logits - fourier.waves_of_result(logits, result, [k]), result).mean()
+    )
 
 
 def _cross_entropy(logits: Array, result: Array) -> Any:

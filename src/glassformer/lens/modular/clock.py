@@ -1,9 +1,10 @@
 """Clock or pizza? Two numbers that tell apart how a model adds angles.
 
-A clock multiplies the waves of a and b: the right logit is as large whatever a − b is. A pizza adds them; the sum is
-shorter the further a and b are apart, and many frequencies make up for it. `distance_irrelevance` sees that in the
-logits. `gradient_symmetricity` asks whether a and b enter in the same way: if attention only ever adds them up, the
-gradients by the two embeddings are equal. A pizza's are; but a clock can be built that way as well.
+A clock multiplies the waves of a and b: the right logit is as large whatever a − b is. A pizza adds
+them; the sum is shorter the further a and b are apart, and many frequencies make up for it.
+`distance_irrelevance` sees that in the logits. `gradient_symmetricity` asks whether a and b enter
+in the same way: if attention only ever adds them up, the gradients by the two embeddings are equal.
+A pizza's are; but a clock can be built that way as well.
 """
 
 from typing import Any
@@ -19,29 +20,36 @@ TRIPLES = 2_000  # (a, b, c) drawn for the gradients
 
 
 def distance_irrelevance(right: Any, operation: str = "+") -> float:
-    """How little the right logit [p,p] depends on what the answer does not: 1 not at all, 0 on nothing else.
+    """How little the right logit [p,p] depends on what the answer does not: 1 not at all, 0 on
+    nothing else.
 
-    The mean spread among pairs of one distance a − b (for a − b: of one sum), as a share of the spread among all.
+    The mean spread among pairs of one distance a − b (for a − b: of one sum), as a share of the
+    spread among all.
     """
     p = len(right)
     a, b = np.indices((p, p))
     spread = float(right.std())
     if spread <= 1e-9 * float(np.abs(right).max()):
         return 1.0  # the same for all pairs
-    by_distance = right.ravel()[np.argsort(((a - b if operation == "+" else a + b) % p).ravel(), kind="stable")]
+    by_distance = right.ravel()[
+        np.argsort(((a - b if operation == "+" else a + b) % p).ravel(), kind="stable")
+    ]
     return float(by_distance.reshape(p, p).std(1).mean() / spread)
 
 
 def gradient_symmetricity(model: Model, task: Task, triples: int = TRIPLES, seed: int = 0) -> float:
-    """Mean cosine between the gradients of a logit by the embedding of a and by that of b, over random (a, b, c).
+    """Mean cosine between the gradients of a logit by the embedding of a and by that of b, over
+    random (a, b, c).
 
-    1 if the two embeddings only ever enter as their sum, as with attention that does not choose. Needs PyTorch.
+    1 if the two embeddings only ever enter as their sum, as with attention that does not choose.
+    Needs PyTorch.
     """
     try:
         import torch
     except ModuleNotFoundError:
         raise GlassformerError(
-            "gradient symmetricity — needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
+            "gradient symmetricity — needs PyTorch, which is not installed: pip install "
+            "'glassformer[torch]'"
         ) from None
     model, task = checked(model, task)
     drawn = np.random.default_rng(seed).integers(0, task.p, (triples, 3))
@@ -55,9 +63,9 @@ def gradient_symmetricity(model: Model, task: Task, triples: int = TRIPLES, seed
         return value
 
     with torch.enable_grad():
-        logits = model.torch("float64")(tokens, tap=watch, last=1)[:, 0]       # B V
+        logits = model.torch("float64")(tokens, tap=watch, last=1)[:, 0]  # B V
         said = logits.gather(1, torch.from_numpy(drawn[:, 2:])).sum()
-        gradient = torch.autograd.grad(said, leaves[0])[0].numpy()             # B T D
+        gradient = torch.autograd.grad(said, leaves[0])[0].numpy()  # B T D
     by_a, by_b = gradient[:, 0], gradient[:, -2]
     sizes = np.linalg.norm(by_a, axis=1) * np.linalg.norm(by_b, axis=1)
     moved = sizes > 0  # where every path is shut there is no direction
@@ -65,10 +73,13 @@ def gradient_symmetricity(model: Model, task: Task, triples: int = TRIPLES, seed
 
 
 def checked(model: Model, task: Task) -> tuple[Model, ModularAddition]:
-    """The model as NumPy arrays and the task as what it is, or an error if this is no modular addition."""
+    """The model as NumPy arrays and the task as what it is, or an error if this is no modular
+    addition.
+    """
     if not isinstance(task, ModularAddition) or task.operation not in "+-":
         raise GlassformerError(
-            f"{task.ref or type(task).__name__} — expected the task modular-addition with operation + or -"
+            f"{task.ref or type(task).__name__} — expected the task modular-addition with "
+            f"operation + or -"
         )
     task.require(model.vocabulary)
     return model.numpy(), task

@@ -1,8 +1,10 @@
-"""Numbers modulo p as waves: spectra of tables over 0 … p−1, and which waves in a, b and a + b an array is made of.
+"""Numbers modulo p as waves: spectra of tables over 0 … p−1, and which waves in a, b and a + b an
+array is made of.
 
-A function of a number j below p is a sum of a constant and of cos(2πkj/p), sin(2πkj/p) for the frequencies k = 1 … p/2.
-`basis` has these as orthonormal rows, so powers (squares of coefficients) add up to the square of the whole. All of it
-is plain array work; `modular.take_apart` applies it to a model.
+A function of a number j below p is a sum of a constant and of cos(2πkj/p), sin(2πkj/p) for the
+frequencies k = 1 … p/2. `basis` has these as orthonormal rows, so powers (squares of coefficients)
+add up to the square of the whole. All of it is plain array work; `modular.take_apart` applies it to
+a model.
 """
 
 from dataclasses import dataclass
@@ -20,13 +22,15 @@ KEY = 0.2  # a frequency is key if its waves are at least so large, beside the l
 
 
 def basis(p: int) -> tuple[Any, Any]:
-    """Orthonormal waves over 0 … p−1 as rows [p,p], and the frequency of each row [p]: 0, 1, 1, 2, 2, …
+    """Orthonormal waves over 0 … p−1 as rows [p,p], and the frequency of each row [p]: 0, 1, 1, 2,
+    2, …
 
-    Each frequency has a cosine and then a sine, but for p/2 of an even p, whose sine is 0 everywhere.
+    Each frequency has a cosine and then a sine, but for p/2 of an even p, whose sine is 0
+    everywhere.
     """
     k = (np.arange(p) + 1) // 2
     afford(f"spectrum — {p:,} frequencies of {p:,} tokens", 8 * p * p)
-    angle = 2 * np.pi * (np.outer(k, np.arange(p)) % p) / p                    # p p
+    angle = 2 * np.pi * (np.outer(k, np.arange(p)) % p) / p  # p p
     odd = np.arange(p)[:, None] % 2 == 1
     rows = np.where(odd | (k == 0)[:, None], np.cos(angle), np.sin(angle))
     return rows / np.linalg.norm(rows, axis=1, keepdims=True), k
@@ -42,7 +46,9 @@ def by_frequency(power: Array, p: int) -> Any:
 
 @dataclass(frozen=True)
 class Spectrum(Finding):
-    """How the power of a table over 0 … p−1 is spread over the frequencies, the constant left out."""
+    """How the power of a table over 0 … p−1 is spread over the frequencies, the constant left
+    out.
+    """
 
     shares: Array  # [p//2], of frequency 1 first; they add up to 1 (or are all 0)
     constant: float  # the constant's share of the whole power
@@ -54,7 +60,9 @@ class Spectrum(Finding):
 
     @property
     def gini(self) -> float:
-        """Of the waves' sizes: 0 if all frequencies are equally strong, towards 1 if few are alone."""
+        """Of the waves' sizes: 0 if all frequencies are equally strong, towards 1 if few are
+        alone.
+        """
         return gini(np.sqrt(self.shares))
 
     def share(self, frequencies: list[int]) -> float:
@@ -66,9 +74,14 @@ class Spectrum(Finding):
         return int(np.searchsorted(held, share * held[-1] * (1 - 1e-12)) + 1)
 
     def key(self, threshold: float = KEY) -> list[int]:
-        """Frequencies whose waves are at least `threshold` times as large as the largest (size: root of power)."""
+        """Frequencies whose waves are at least `threshold` times as large as the largest (size:
+        root of power).
+        """
         size = np.sqrt(self.shares)
-        return [int(i) + 1 for i in np.nonzero((size >= threshold * size.max() * (1 - 1e-9)) & (size > 0))[0]]
+        return [
+            int(i) + 1
+            for i in np.nonzero((size >= threshold * size.max() * (1 - 1e-9)) & (size > 0))[0]
+        ]
 
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"gini": self.gini, "needed_for_90_percent": self.needed()}
@@ -79,51 +92,61 @@ def spectrum(table: Array) -> Spectrum:
     p = len(table)
     if p < 2:
         raise GlassformerError(f"spectrum — expected a table of at least 2 numbers, got {p}")
-    waves = basis(p)[0] @ np.asarray(table, dtype=float).reshape(p, -1)        # p D
+    waves = basis(p)[0] @ np.asarray(table, dtype=float).reshape(p, -1)  # p D
     power = by_frequency((waves**2).sum(1), p)
     whole, rest = power.sum(), power[1:].sum()
     tiny = 1e-24 * max(whole, 1e-300)  # what rounding leaves of a constant is no wave
-    return Spectrum(power[1:] / rest if rest > tiny else np.zeros(p // 2), float(power[0] / whole) if whole else 0.0)
+    return Spectrum(
+        power[1:] / rest if rest > tiny else np.zeros(p // 2),
+        float(power[0] / whole) if whole else 0.0,
+    )
 
 
 def gini(x: Array) -> float:
-    """The Gini coefficient of numbers from 0: half their mean difference, as a share of their mean."""
+    """The Gini coefficient of numbers from 0: half their mean difference, as a share of their
+    mean.
+    """
     x, n = np.sort(np.asarray(x, dtype=float).ravel()), np.size(x)
     return float(((2 * np.arange(1, n + 1) - n - 1) * x).sum() / (n * x.sum())) if x.sum() else 0.0
 
 
 def plane(table: Array) -> Any:
-    """Power of a table over pairs [p,p,…] by (frequency in a, frequency in b): [n,n,…], n = p//2 + 1."""
+    """Power of a table over pairs [p,p,…] by (frequency in a, frequency in b): [n,n,…], n =
+    p//2 + 1.
+    """
     p = len(table)
     rows = basis(p)[0]
-    waves = np.tensordot(rows, np.asarray(table, dtype=float), (1, 0))         # p b …
-    waves = np.moveaxis(np.tensordot(rows, waves, (1, 1)), 0, 1)               # p p …
+    waves = np.tensordot(rows, np.asarray(table, dtype=float), (1, 0))  # p b …
+    waves = np.moveaxis(np.tensordot(rows, waves, (1, 1)), 0, 1)  # p p …
     power = by_frequency(waves**2, p)
     return np.moveaxis(by_frequency(np.moveaxis(power, 1, 0), p), 1, 0)
 
 
 def single_frequency(activations: Array) -> Any:
-    """Share of each neuron's variance, over all pairs, that polynomials of degree 2 in one frequency explain.
+    """Share of each neuron's variance, over all pairs, that polynomials of degree 2 in one
+    frequency explain.
 
-    activations [p,p,F] -> [p//2, F]. Such a polynomial is made of cos wa, sin wa, cos wb, sin wb and the four products
-    of one in a and one in b. Neurons that never change have shares of 0.
+    activations [p,p,F] -> [p//2, F]. Such a polynomial is made of cos wa, sin wa, cos wb, sin wb
+    and the four products of one in a and one in b. Neurons that never change have shares of 0.
     """
-    power = plane(activations)                                                 # n n F
-    varies = power.sum((0, 1)) - power[0, 0]                                   # F
+    power = plane(activations)  # n n F
+    varies = power.sum((0, 1)) - power[0, 0]  # F
     diagonal = np.einsum("kkf->kf", power)[1:]
-    explained = power[0, 1:] + power[1:, 0] + diagonal                         # p//2 F
+    explained = power[0, 1:] + power[1:, 0] + diagonal  # p//2 F
     alive = varies > 1e-20 * np.maximum(power[0, 0], 1e-300)
     return np.where(alive, explained / np.where(alive, varies, 1), 0.0)
 
 
 def waves_of_result(table: Array, result: Array, frequencies: list[int]) -> Any:
-    """The part of a table [p,p,V] that is cos and sin of w·result(a,b), for w of the given frequencies; [p,p,V].
+    """The part of a table [p,p,V] that is cos and sin of w·result(a,b), for w of the given
+    frequencies; [p,p,V].
 
-    `result` [p,p] is a + b or a − b modulo p: each value has p pairs, so projecting is averaging over them first.
+    `result` [p,p] is a + b or a − b modulo p: each value has p pairs, so projecting is averaging
+    over them first.
     """
     p = len(table)
     rows, k = basis(p)
-    kept = rows[np.isin(k, frequencies)]                                       # m p
+    kept = rows[np.isin(k, frequencies)]  # m p
     return (kept.T @ (kept @ means_by_result(table, result)))[result]
 
 
@@ -135,10 +158,12 @@ def means_by_result(table: Array, result: Array) -> Any:
 
 
 def cosines(table: Array, result: Array) -> Any:
-    """Least-squares strengths [p//2 + 1] of cos w(result − c) in a table [p,p,p] over (a, b, c), the constant first."""
+    """Least-squares strengths [p//2 + 1] of cos w(result − c) in a table [p,p,p] over (a, b,
+    c), the constant first.
+    """
     p = len(table)
-    means, n = means_by_result(table, result), np.arange(p)                    # p p
-    by_distance = np.array([means[n, (n - d) % p].mean() for d in n])          # result − c = d
+    means, n = means_by_result(table, result), np.arange(p)  # p p
+    by_distance = np.array([means[n, (n - d) % p].mean() for d in n])  # result − c = d
     k = np.arange(p // 2 + 1)
     waves = np.cos(2 * np.pi * (np.outer(k, n) % p) / p)
     return waves @ by_distance / (waves**2).sum(1)
@@ -148,5 +173,7 @@ def sum_of_cosines(strengths: Array, result: Array, frequencies: list[int]) -> A
     """The table [p,p,p] that these cosines of result − c make."""
     p = len(result)
     d = np.arange(p)
-    by_distance = sum((strengths[k] * np.cos(2 * np.pi * (k * d % p) / p) for k in frequencies), np.zeros(p))
+    by_distance = sum(
+        (strengths[k] * np.cos(2 * np.pi * (k * d % p) / p) for k in frequencies), np.zeros(p)
+    )
     return by_distance[(result[..., None] - d) % p]

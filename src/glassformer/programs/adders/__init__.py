@@ -1,7 +1,8 @@
-"""The smallest adders, set by hand: each is a blueprint, a formula that makes all weights from a few numbers.
+"""The smallest adders, set by hand: each is a blueprint, a formula that makes all weights from a
+few numbers.
 
-What `count` says of them at 10 digits (unique is the leaderboard's rule; strict and bits include declared constants
-and the config's floats):
+What `count` says of them at 10 digits (unique is the leaderboard's rule; strict and bits include
+declared constants and the config's floats):
 
     program          layers  total  nonzero  unique  distinct  strict  bits  smallest margin
     adder-least           1     77       33       3        27       5   108  0.371     proved
@@ -11,4 +12,4 @@ and the config's floats):
     adder-36              2    229       43       7        25       9   433  3,700     not proved: two layers
 
 The formulas themselves are not counted, nor is counting: digits, their squares, powers of ten.
-"""
+"""  # noqa: E501

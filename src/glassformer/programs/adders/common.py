@@ -1,4 +1,6 @@
-"""What the adders share: a model from a formula's numbers, and the head that finds a column by its distance."""
+"""What the adders share: a model from a formula's numbers, and the head that finds a column by
+its distance.
+"""
 
 import math
 from collections.abc import Mapping
@@ -16,26 +18,36 @@ Terms = dict[str, list[tuple[Any, Any]]]
 DIGITS = np.arange(10.0)
 
 
-def build(formula: Formula, numbers: Mapping[str, float], config: Config, task: Addition, labels: Labels) -> Model:
+def build(
+    formula: Formula, numbers: Mapping[str, float], config: Config, task: Addition, labels: Labels
+) -> Model:
     """The model that the numbers make."""
     theta = {name: np.array([numbers[name]], dtype=float) for name in formula.numbers}
     weights = formula.expand(theta, shapes(config))
-    return Model(config, weights, task.vocabulary, task.ref, labels, blueprint=formula.ref, theta=theta)
+    return Model(
+        config, weights, task.vocabulary, task.ref, labels, blueprint=formula.ref, theta=theta
+    )
 
 
 def one_layer(task: DigitAddition, **choices: Any) -> Config:
-    """The config of an adder with one such head and three neurons. The angle's period is what a is before b."""
+    """The config of an adder with one such head and three neurons. The angle's period is what a
+    is before b.
+    """
     n = task.digits
     return Config(
-        d_vocab=10, n_ctx=3 * n + 2 + len(task.between), d_model=2, n_heads=1, d_head=4, d_mlp=3, activation="relu",
-        positions="rotary", base=(task.period / (2 * math.pi)) ** 2, eps=0.0, scale=1.0, tied=True, **choices,
+        d_vocab=10, n_ctx=3 * n + 2 + len(task.between), d_model=2, n_heads=1, d_head=4, d_mlp=3,
+        activation="relu",
+        positions="rotary", base=(task.period / (2 * math.pi)) ** 2, eps=0.0, scale=1.0, tied=True,
+        **choices,
     )  # fmt: skip
 
 
 def column_head(x: Any, y: Any, value: Any) -> Terms:
-    """A head that looks at distances alone: q is (x, y) in the second pair of rotary coordinates, k is (1, 0).
+    """A head that looks at distances alone: q is (x, y) in the second pair of rotary coordinates, k
+    is (1, 0).
 
-    It adds `value` times the mean of the digits to the second slot, where digits stand with a minus; and b_O adds 1.
+    It adds `value` times the mean of the digits to the second slot, where digits stand with a
+    minus; and b_O adds 1.
     """
     at = "blocks.0.attn."
     K, D = np.eye(4), np.eye(2)

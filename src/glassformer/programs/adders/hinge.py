@@ -1,33 +1,39 @@
-"""adder-hinge: ones first, in one layer of one head and three neurons; eight numbers make all weights.
+"""adder-hinge: ones first, in one layer of one head and three neurons; eight numbers make all
+weights.
 
     0 rev(a) 0…0 rev(b) 0 rev(a+b)      the task digit-addition: n digits each, n−1 zeros between (two, for n < 3)
 
 **The stream** has two slots. A digit d is (c − d²/2c, −d): *lift* and *digit*. The head is tied.
 
-**Attention** finds columns by distance alone: q and k are biases, the same for every token. Where s_i is to be
-written, a_i and b_i are 3n−1 and n behind, which differ by 2n−1; so a rotary angle of period 2n−1 (the second pair
-of a head of size 4, base ((2n−1)/2π)²) sees them alike, and likewise a_{i−1} and b_{i−1}, one further. The score of
-distance n+e is A·cos w(e − δ), w = 2π/(2n−1), with its top between e = 0 and e = 1, a little nearer to 0, so that
-weights are as 10 to 1: A·(cos wδ − cos w(1−δ)) = ln 10. The next, e = −1 and e = 2, are 2A·sin w·sin wδ and more
-below: for n = 10, A = 100, all others together have 0.02 % of the attention. Beyond the numbers there are zeros to
-be found, worth 0, so the shares are the same in every column: 10/22, 10/22, 1/22, 1/22. With κ = 22 attention adds
-10(a_i + b_i) + a_{i−1} + b_{i−1} to the digit slot. The token that is read last is s_{i−1}, so −s_{i−1} is there
-already, and b_O adds 1. In a column, a + b + carry in is s plus 10 times the carry out; what is left is
+**Attention** finds columns by distance alone: q and k are biases, the same for every token. Where
+s_i is to be written, a_i and b_i are 3n−1 and n behind, which differ by 2n−1; so a rotary angle of
+period 2n−1 (the second pair of a head of size 4, base ((2n−1)/2π)²) sees them alike, and likewise
+a_{i−1} and b_{i−1}, one further. The score of distance n+e is A·cos w(e − δ), w = 2π/(2n−1), with
+its top between e = 0 and e = 1, a little nearer to 0, so that weights are as 10 to 1: A·(cos wδ −
+cos w(1−δ)) = ln 10. The next, e = −1 and e = 2, are 2A·sin w·sin wδ and more below: for n = 10, A =
+100, all others together have 0.02 % of the attention. Beyond the numbers there are zeros to be
+found, worth 0, so the shares are the same in every column: 10/22, 10/22, 1/22, 1/22. With κ = 22
+attention adds 10(a_i + b_i) + a_{i−1} + b_{i−1} to the digit slot. The token that is read last is
+s_{i−1}, so −s_{i−1} is there already, and b_O adds 1. In a column, a + b + carry in is s plus 10
+times the carry out; what is left is
 
     u = 10·t + 1 − (carry into column i−1),  t = a_i + b_i + carry, 0 … 19:   10·t or 10·t + 1
 
-**The neurons** make −(t mod 10) of it. The first is always open and turns the sign round: u − flip·relu(u) with
-flip = 1.1 is −u/10. (It is what a tied head costs: −s has the right sign for the output and the wrong one for u.)
-The others are the two hinges of a step by steep·(high − low) = 10 between u = 91 (t = 9) and u = 100 (t = 10).
+**The neurons** make −(t mod 10) of it. The first is always open and turns the sign round: u −
+flip·relu(u) with flip = 1.1 is −u/10. (It is what a tied head costs: −s has the right sign for the
+output and the wrong one for u.) The others are the two hinges of a step by steep·(high − low) = 10
+between u = 91 (t = 9) and u = 100 (t = 10).
 
-**The head** gives digit d the logit lift·(c − d²/2c) − z·d, with lift ≈ c and z ≈ −s in the digit slot: c² + s²/2 −
-(d − s)²/2, a parabola with its top at s. Its neighbours are ½ lower: the margin is ½ less what z is off, 0.1 for
-u = 10·t + 1 and the rest for lift ≠ c (at most 9·81/2c²) and the attention's remainder.
+**The head** gives digit d the logit lift·(c − d²/2c) − z·d, with lift ≈ c and z ≈ −s in the digit
+slot: c² + s²/2 − (d − s)²/2, a parabola with its top at s. Its neighbours are ½ lower: the margin
+is ½ less what z is off, 0.1 for u = 10·t + 1 and the rest for lift ≠ c (at most 9·81/2c²) and the
+attention's remainder.
 
-With norm=rms the same under RMS norm without weights, as on the leaderboard: it divides a row by its length, which
-is c up to (d/c)⁴/8 before attention and up to (u/c)²/2 after it, so c is 10,000 then and √2/c is made good after
-every norm. Logits are then ≈ √2·c, and a margin of √2/2c is out of float32's reach.
-"""
+With norm=rms the same under RMS norm without weights, as on the leaderboard: it divides a row by
+its length, which is c up to (d/c)⁴/8 before attention and up to (u/c)²/2 after it, so c is 10,000
+then and √2/c is made good after every norm. Logits are then ≈ √2·c, and a margin of √2/2c is out of
+float32's reach.
+"""  # noqa: E501
 
 import math
 from typing import Annotated, Any, Literal
@@ -52,7 +58,10 @@ class Hinge(Formula):
         self.norm = norm
 
     def terms(self, t: Weights) -> Terms:
-        c, size = t["c"], t["c"] / math.sqrt(2) if self.norm == "rms" else 1  # size: what the norm divides by
+        c, size = (
+            t["c"],
+            t["c"] / math.sqrt(2) if self.norm == "rms" else 1,
+        )  # size: what the norm divides by
         lift, digit = np.eye(2)
         return {
             "embed.W_E": [(c, np.outer(DIGITS**0, lift)), (-1 / (2 * c), np.outer(DIGITS**2, lift)),
@@ -66,12 +75,20 @@ class Hinge(Formula):
 
 
 def _float32(options: dict[str, Any]) -> str:
-    return "under norm=rms logits are ≈ 14,142 and margins ≈ 0.00005" if options["norm"] == "rms" else ""
+    return (
+        "under norm=rms logits are ≈ 14,142 and margins ≈ 0.00005"
+        if options["norm"] == "rms"
+        else ""
+    )
 
 
 @program("adder-hinge", float32=_float32)
-def adder_hinge(digits: Annotated[int, Between(1, 12)] = 10, norm: Literal["none", "rms"] = "none") -> Model:
-    """The sum, ones first: a rotary head finds the column, two hinges take 10 away; 8 numbers make the weights."""
+def adder_hinge(
+    digits: Annotated[int, Between(1, 12)] = 10, norm: Literal["none", "rms"] = "none"
+) -> Model:
+    """The sum, ones first: a rotary head finds the column, two hinges take 10 away; 8 numbers
+    make the weights.
+    """
     task = DigitAddition(digits)
     x, y = query(task)
     numbers = {"c": 1e4 if norm == "rms" else 100.0, "x": x, "y": y, "kappa": 22.0,
@@ -83,5 +100,7 @@ def query(task: DigitAddition) -> tuple[float, float]:
     """(x, y) of a query that sees the column to write 10 times as strongly as the one below."""
     w = 2 * math.pi / task.period
     strength = max(100.0, 11 / w**2)  # A, such that all else is about as weak for every n
-    top = w * (task.digits + 0.5) - math.asin(math.log(10) / (2 * strength * math.sin(w / 2)))  # w(n + δ)
+    top = w * (task.digits + 0.5) - math.asin(
+        math.log(10) / (2 * strength * math.sin(w / 2))
+    )  # w(n + δ)
     return round(strength * math.cos(top), 2), round(-strength * math.sin(top), 2)

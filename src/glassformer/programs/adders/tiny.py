@@ -1,17 +1,21 @@
-"""Tiny adders as blueprints: transformers for `digit-addition` whose weights come from a few numbers, all trained.
+"""Tiny adders as blueprints: transformers for `digit-addition` whose weights come from a few
+numbers, all trained.
 
-The numbers are trained; the forms were found on paper, and the seeds of those that are shipped were chosen.
-What is fixed here is made of 0, ±1, the digits' own numbers and their middle, 4½; all else is theta. Common to both:
+The numbers are trained; the forms were found on paper, and the seeds of those that are shipped were
+chosen. What is fixed here is made of 0, ±1, the digits' own numbers and their middle, 4½; all else
+is theta. Common to both:
 
-- Digits lie on an arc: digit d is (cos x, sin x, 1) with x = step·(d − 4½). The head is the embedding, so the answer is
-  the digit whose angle is nearest. The third axis is the constant that a bias would be.
-- Queries and keys read the constant alone, so a score depends on the distance between two tokens and on nothing
-  else: A·cos(w·distance − turn), with w the second frequency of the rotary positions. With a period of 19, the two
-  digits of a column (10 and 29 tokens back, in this format) weigh the same, in every column.
+- Digits lie on an arc: digit d is (cos x, sin x, 1) with x = step·(d − 4½). The head is the
+  embedding, so the answer is the digit whose angle is nearest. The third axis is the constant that
+  a bias would be.
+- Queries and keys read the constant alone, so a score depends on the distance between two tokens
+  and on nothing else: A·cos(w·distance − turn), with w the second frequency of the rotary
+  positions. With a period of 19, the two digits of a column (10 and 29 tokens back, in this format)
+  weigh the same, in every column.
 - Values read the second axis, which is nearly linear in the digit.
 
-Norms would hide the scale of the stream, and any rotation of it can be undone: writing the embedding as above takes
-nothing away but the numbers that such symmetries waste.
+Norms would hide the scale of the stream, and any rotation of it can be undone: writing the
+embedding as above takes nothing away but the numbers that such symmetries waste.
 """
 
 from collections.abc import Mapping
@@ -26,7 +30,12 @@ from ...errors import GlassformerError
 from ...registry import Between, blueprint
 
 DIGITS, MIDDLE = 10, 4.5  # how many there are, and their middle
-W_IN, W_GATE, W_OUT, FINAL = "blocks.0.mlp.W_in", "blocks.0.mlp.W_gate", "blocks.0.mlp.W_out", "ln_final.w"
+W_IN, W_GATE, W_OUT, FINAL = (
+    "blocks.0.mlp.W_in",
+    "blocks.0.mlp.W_gate",
+    "blocks.0.mlp.W_out",
+    "ln_final.w",
+)
 HEAD = {
     "embed.W_E": (DIGITS, 3), "blocks.0.attn.W_Q": (1, 3, 4), "blocks.0.attn.W_K": (1, 3, 4),
     "blocks.0.attn.W_V": (1, 3, 4), "blocks.0.attn.W_O": (1, 4, 3),
@@ -42,9 +51,13 @@ class _Adder(Blueprint):
     constants = (MIDDLE,)
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """Random; the weights are not looked at but for their shapes, since few weights are of this kind."""
+        """Random; the weights are not looked at but for their shapes, since few weights are of
+        this kind.
+        """
         theta = {}
-        for name, shape in self.theta_shapes({n: tuple(w.shape) for n, w in weights.items()}).items():
+        for name, shape in self.theta_shapes(
+            {n: tuple(w.shape) for n, w in weights.items()}
+        ).items():
             theta[name] = self.draw(name, shape, rng)
         return theta
 
@@ -53,36 +66,58 @@ class _Adder(Blueprint):
             return rng.uniform(-np.pi, np.pi, shape)
         return rng.normal(size=shape) * getattr(self, name.replace("mlp.", ""), 1.0)
 
-    def head(self, step: Array, turn: Array, size: Array, gain: Array, out: Array) -> dict[str, Array]:
-        """Embedding and attention: `size` of the embedding, `gain` of queries and keys, `out` [D]: what is written."""
+    def head(
+        self, step: Array, turn: Array, size: Array, gain: Array, out: Array
+    ) -> dict[str, Array]:
+        """Embedding and attention: `size` of the embedding, `gain` of queries and keys, `out`
+        [D]: what is written.
+        """
         xp = arrays.of(step)
-        angle = (step * xp.like(step, np.arange(DIGITS) - MIDDLE))[:, None]                # V 1
-        first, second, third = (xp.like(step, axis)[:, None] for axis in np.eye(3))                  # D 1
-        slot, other = (xp.like(step, np.eye(4)[i]) for i in (1, 3))  # K: the pair that turns with the second frequency
-        arc = xp.cos(angle) * first.T + xp.sin(angle) * second.T + third.T                           # V D
+        angle = (step * xp.like(step, np.arange(DIGITS) - MIDDLE))[:, None]  # V 1
+        first, second, third = (xp.like(step, axis)[:, None] for axis in np.eye(3))  # D 1
+        slot, other = (
+            xp.like(step, np.eye(4)[i]) for i in (1, 3)
+        )  # K: the pair that turns with the second frequency
+        arc = xp.cos(angle) * first.T + xp.sin(angle) * second.T + third.T  # V D
         return {
             "embed.W_E": size * arc,
-            "blocks.0.attn.W_Q": (third * slot * gain)[None],                                        # H D K
-            "blocks.0.attn.W_K": (third * (xp.cos(turn) * slot + xp.sin(turn) * other) * gain)[None],
+            "blocks.0.attn.W_Q": (third * slot * gain)[None],  # H D K
+            "blocks.0.attn.W_K": (third * (xp.cos(turn) * slot + xp.sin(turn) * other) * gain)[
+                None
+            ],
             "blocks.0.attn.W_V": (second * slot)[None],
-            "blocks.0.attn.W_O": (slot[:, None] * out)[None],                                        # H K D
+            "blocks.0.attn.W_O": (slot[:, None] * out)[None],  # H K D
         }
 
 
 @blueprint("arc-adder")
 class ArcAdder(_Adder):
-    """Digits on an arc, a head that sees distances alone, any MLP: RMSNorm, d_model 3, one head of 4 with QK-norm."""
+    """Digits on an arc, a head that sees distances alone, any MLP: RMSNorm, d_model 3, one head
+    of 4 with QK-norm.
+    """
 
     def __init__(
-        self, step: Small = 0.1, gain: Small = 4.0, sharp: Small = 5.0, out: Small = 6.0, down: Small = 2.0
+        self,
+        step: Small = 0.1,
+        gain: Small = 4.0,
+        sharp: Small = 5.0,
+        out: Small = 6.0,
+        down: Small = 2.0,
     ) -> None:
-        """Where training starts: the arc's step, the gain of q and k, the log of the last norm's gain, and the
-        deviations of what attention and MLP write."""
+        """Where training starts: the arc's step, the gain of q and k, the log of the last norm's
+        gain, and the deviations of what attention and MLP write.
+        """
         self.step, self.gain, self.sharp, self.out, self.down = step, gain, sharp, out, down
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         must = HEAD | QK_GAINS | {FINAL: (3,), W_IN: (3, shapes.get(W_IN, (0, 0))[1])}
-        _check("arc-adder", shapes, must, {W_GATE, W_OUT}, "RMSNorm, QK-norm and the extras qk and final")
+        _check(
+            "arc-adder",
+            shapes,
+            must,
+            {W_GATE, W_OUT},
+            "RMSNorm, QK-norm and the extras qk and final",
+        )
         mlp = {"mlp.up": W_IN, "mlp.gate": W_GATE, "mlp.down": W_OUT}
         ones: dict[str, tuple[int, ...]] = dict.fromkeys(("step", "turn", "gain", "sharp"), (1,))
         return ones | {"out": (3,)} | {n: shapes[w] for n, w in mlp.items() if w in shapes}
@@ -90,7 +125,11 @@ class ArcAdder(_Adder):
     def draw(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
         if name == "step":
             return self.step * rng.uniform(0.7, 1.3, shape)
-        return np.full(shape, getattr(self, name)) if name in ("gain", "sharp") else super().draw(name, shape, rng)
+        return (
+            np.full(shape, getattr(self, name))
+            if name in ("gain", "sharp")
+            else super().draw(name, shape, rng)
+        )
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         step = theta["step"]
@@ -105,32 +144,51 @@ class ArcAdder(_Adder):
 
 @blueprint("mirror-adder")
 class MirrorAdder(_Adder):
-    """No norms and two ReLU units on the second axis: 11 numbers, 7 if the units mirror each other (odd), or 6 (bare).
+    """No norms and two ReLU units on the second axis: 11 numbers, 7 if the units mirror each other
+    (odd), or 6 (bare).
 
-    The head writes −10 times what it sees to the second axis, beside the digit written last: there stands
-    m ∝ −(a_i + b_i + carry − 9.45 − 0.1·carry below), which is 0 where the sum of a column passes from 9 to 10. The
-    MLP adds an odd function of m that is flat near 0 and steep beyond: down·(relu(m + bend) − relu(bend − m)). Bare:
-    queries and keys have no gain of their own, so the size of the embedding makes attention sharp, too.
+    The head writes −10 times what it sees to the second axis, beside the digit written last: there
+    stands m ∝ −(a_i + b_i + carry − 9.45 − 0.1·carry below), which is 0 where the sum of a column
+    passes from 9 to 10. The MLP adds an odd function of m that is flat near 0 and steep beyond:
+    down·(relu(m + bend) − relu(bend − m)). Bare: queries and keys have no gain of their own, so the
+    size of the embedding makes attention sharp, too.
     """
 
     def __init__(
-        self, form: Literal["bare", "odd", "free"] = "odd", size: Small = 12.0, step: Small = 0.1, gain: Small = 5.0,
+        self, form: Literal["bare", "odd", "free"] = "odd", size: Small = 12.0, step: Small = 0.1,
+        gain: Small = 5.0,
         out: Small = 8.0, down: Small = 1.0,
     ) -> None:  # fmt: skip
-        """Where training starts: the embedding's size, the arc's step, the gain of q and k, and the deviations of what
-        attention and MLP write."""
-        self.form, self.size, self.step, self.gain, self.out, self.down = form, size, step, gain, out, down
+        """Where training starts: the embedding's size, the arc's step, the gain of q and k, and the
+        deviations of what attention and MLP write.
+        """
+        self.form, self.size, self.step, self.gain, self.out, self.down = (
+            form,
+            size,
+            step,
+            gain,
+            out,
+            down,
+        )
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         must = HEAD | {W_IN: (3, 2), W_OUT: (2, 3)}
         _check("mirror-adder", shapes, must, set(), "no norms, two ReLU units and no extras")
-        names = ("size", "step", "turn", "out") if self.form == "bare" else ("size", "step", "turn", "gain", "out")
+        names = (
+            ("size", "step", "turn", "out")
+            if self.form == "bare"
+            else ("size", "step", "turn", "gain", "out")
+        )
         ones: dict[str, tuple[int, ...]] = dict.fromkeys(names, (1,))
-        return ones | ({"up": (2, 2), "down": (2, 1)} if self.form == "free" else {"bend": (1,), "down": (1,)})
+        return ones | (
+            {"up": (2, 2), "down": (2, 1)} if self.form == "free" else {"bend": (1,), "down": (1,)}
+        )
 
     def draw(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
         logs = name in ("size", "step", "gain")  # positive: theta has their logarithms
-        return np.full(shape, np.log(getattr(self, name))) if logs else super().draw(name, shape, rng)
+        return (
+            np.full(shape, np.log(getattr(self, name))) if logs else super().draw(name, shape, rng)
+        )
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         xp = arrays.of(theta["size"])
@@ -142,8 +200,10 @@ class MirrorAdder(_Adder):
         gain = like(1) if self.form == "bare" else xp.exp(theta["gain"]) / size
         weights = self.head(step, theta["turn"], size, gain, theta["out"] * like(0, 1, 0))
         if self.form != "free":
-            weights[W_IN] = like([0, 0], [1, -1], [0, 0]) + theta["bend"] * like([0, 0], [0, 0], [1, 1])       # D F
-            weights[W_OUT] = theta["down"] * like([0, 1, 0], [0, -1, 0])                                       # F D
+            weights[W_IN] = like([0, 0], [1, -1], [0, 0]) + theta["bend"] * like(
+                [0, 0], [0, 0], [1, 1]
+            )  # D F
+            weights[W_OUT] = theta["down"] * like([0, 1, 0], [0, -1, 0])  # F D
         else:
             weights[W_IN] = like([0, 0], [1, 0], [0, 1]) @ theta["up"]
             weights[W_OUT] = theta["down"] * like(0, 1, 0)
@@ -152,8 +212,11 @@ class MirrorAdder(_Adder):
 
 def _check(name: str, shapes: Shapes, must: Shapes, may: set[str], wanted: str) -> None:
     """Refuses arrays that the blueprint does not make, or of other shapes."""
-    wrong = [n for n in must if tuple(shapes.get(n, ())) != must[n]] + sorted(set(shapes) - set(must) - may)
+    wrong = [n for n in must if tuple(shapes.get(n, ())) != must[n]] + sorted(
+        set(shapes) - set(must) - may
+    )
     if wrong:
         got = f"{wrong[0]} {list(shapes[wrong[0]])}" if wrong[0] in shapes else f"no {wrong[0]}"
-        raise GlassformerError(f"{name} — expected 10 tokens, one layer, d_model 3, one head of 4, rotary positions, a "
+        raise GlassformerError(f"{name} — expected 10 tokens, one layer, d_model 3, one head of 4, "
+                               f"rotary positions, a "
                                f"tied head, {wanted}, got {got}")  # fmt: skip
