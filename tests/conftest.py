@@ -9,7 +9,9 @@ from glassformer.cli import main
 
 
 def pytest_collection_finish():
-    """What imports left behind stays: looking through it again and again takes a twentieth of the time."""
+    """What imports left behind stays: looking through it again and again takes a twentieth of
+    the time.
+    """
     gc.collect()
     gc.freeze()
 

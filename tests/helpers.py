@@ -19,11 +19,23 @@ from glassformer.verification import check
 
 def random_model(seed: int = 0, extras: bool = True, **choices: Any) -> Model:
     """A model with every array that its config can have (extras) or only those it must have."""
-    sizes = {"d_vocab": 7, "n_ctx": 9, "d_model": 4, "n_layers": 2, "n_heads": 3, "d_head": 3, "d_mlp": 5}
+    sizes = {
+        "d_vocab": 7,
+        "n_ctx": 9,
+        "d_model": 4,
+        "n_layers": 2,
+        "n_heads": 3,
+        "d_head": 3,
+        "d_mlp": 5,
+    }
     gated = choices.pop("gated", extras)
     config = Config(**(sizes | choices))
     rng = np.random.default_rng(seed)
-    names = [n for n in (shapes(config) if extras else required(config)) if config.d_mlp or ".mlp." not in n]
+    names = [
+        n
+        for n in (shapes(config) if extras else required(config))
+        if config.d_mlp or ".mlp." not in n
+    ]
     weights = {n: rng.normal(size=shapes(config)[n]) for n in names if gated or "gate" not in n}
     return Model(config, weights, Vocabulary.numbers(config.d_vocab))
 
@@ -38,7 +50,9 @@ def largest_difference(a: Any, b: Any) -> float:
 
 
 def once(work: Any) -> Any:
-    """`prove` or `check`, which take seconds: what documents and tests ask for several times is done once in a run."""
+    """`prove` or `check`, which take seconds: what documents and tests ask for several times is
+    done once in a run.
+    """
     done: dict[Any, Any] = {}
 
     def ask(model: Model, task: Any, **options: Any) -> Any:
@@ -60,8 +74,12 @@ def sealed_header(path: Any) -> Any:
         return json.loads(f.metadata()["glassformer"])
 
 
-def resealed(path: Any, change: Any = lambda sealed: None, arrays: Any = None, seal: bool = True) -> Any:
-    """A checkpoint whose header or arrays were changed, in place, by someone who knows how to seal it."""
+def resealed(
+    path: Any, change: Any = lambda sealed: None, arrays: Any = None, seal: bool = True
+) -> Any:
+    """A checkpoint whose header or arrays were changed, in place, by someone who knows how to
+    seal it.
+    """
     sealed = sealed_header(path)
     with safe_open(path, "numpy") as f:
         tensors = {n: f.get_tensor(n) for n in f.keys()} | (arrays or {})  # noqa: SIM118 - not a dict

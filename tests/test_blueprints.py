@@ -20,7 +20,10 @@ def test_any_rotation_under_rms_norm():
 
 def test_layer_norm_keeps_rotations_that_fix_the_ones_vector():
     model = random_model(extras=False, tied=True)
-    assert largest_difference(model([1, 2, 3]), rotate(model, rotation_fixing_ones(4, RNG))([1, 2, 3])) < 1e-12
+    assert (
+        largest_difference(model([1, 2, 3]), rotate(model, rotation_fixing_ones(4, RNG))([1, 2, 3]))
+        < 1e-12
+    )
     with pytest.raises(GlassformerError, match="must fix the ones vector"):
         rotate(model, np.linalg.qr(RNG.normal(size=(4, 4)))[0])
 

@@ -17,7 +17,9 @@ from helpers import random_model, resealed
 
 def labelled():
     labels = Labels({"a": (0, 2), "b": (2, 4)}, {"0.1": "reads b"}, {"1.4": "fires at 4"})
-    return replace(random_model(tied=True), labels=labels, task="min:vocab=7", provenance={"ref": "x", "n": 3})
+    return replace(
+        random_model(tied=True), labels=labels, task="min:vocab=7", provenance={"ref": "x", "n": 3}
+    )
 
 
 def test_round_trip(tmp_path):
@@ -44,8 +46,14 @@ def test_others_can_read_it(tmp_path):
 
 def test_the_digest_sees_every_change():
     model = labelled()
-    other = replace(model, weights={**model.weights, "embed.W_E": np.nextafter(model.weights["embed.W_E"], 9)})
-    assert digest(model) != digest(other) != digest(replace(model, config=replace(model.config, eps=1e-6)))
+    other = replace(
+        model, weights={**model.weights, "embed.W_E": np.nextafter(model.weights["embed.W_E"], 9)}
+    )
+    assert (
+        digest(model)
+        != digest(other)
+        != digest(replace(model, config=replace(model.config, eps=1e-6)))
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -80,7 +88,11 @@ def test_missing_foreign_and_future(tmp_path):
     save_file({"a": np.zeros(3)}, tmp_path / "foreign.safetensors")
     with pytest.raises(GlassformerError, match="not of glassformer"):
         load(tmp_path / "foreign.safetensors")
-    save_file({"a": np.zeros(3)}, tmp_path / "f.safetensors", {"glassformer": json.dumps({"header": {"format": 9}})})
+    save_file(
+        {"a": np.zeros(3)},
+        tmp_path / "f.safetensors",
+        {"glassformer": json.dumps({"header": {"format": 9}})},
+    )
     with pytest.raises(GlassformerError, match="format 9"):
         load(tmp_path / "f.safetensors")
     save_file({"a": np.zeros(3)}, tmp_path / "f.safetensors", {"glassformer": "{}"})
@@ -123,10 +135,14 @@ def test_half_a_character_comes_back(tmp_path):
 
 
 def test_the_digest_of_a_model_is_the_same_tomorrow():
-    config = Config(d_vocab=2, n_ctx=2, d_model=2, n_layers=0, positions="none", norm="none", tied=True)
+    config = Config(
+        d_vocab=2, n_ctx=2, d_model=2, n_layers=0, positions="none", norm="none", tied=True
+    )
     model = Model(config, {"embed.W_E": np.eye(2)}, Vocabulary("ab"))
     assert digest(model) == "d0960d8b5d4921fdb26c8af632e6f420ed42eea291054a11ae3cd5eb28ae3db0"
-    assert digest(replace(model, config=replace(config, eps=1e-5))) == digest(model), "defaults are left out"
+    assert digest(replace(model, config=replace(config, eps=1e-5))) == digest(model), (
+        "defaults are left out"
+    )
     assert digest(replace(model, config=replace(config, eps=1e-6))) != digest(model)
 
 
@@ -135,8 +151,13 @@ def test_weights_that_are_not_finite_are_named(tmp_path, value):
     model = labelled()
     W = model.weights["blocks.1.mlp.W_in"].copy()
     W[2, 3] = value
-    path = save(replace(model, weights={**model.weights, "blocks.1.mlp.W_in": W}), tmp_path / "m.safetensors")
-    with pytest.raises(GlassformerError, match=rf"m.safetensors — blocks.1.mlp.W_in has {value} at \[2, 3\]"):
+    path = save(
+        replace(model, weights={**model.weights, "blocks.1.mlp.W_in": W}),
+        tmp_path / "m.safetensors",
+    )
+    with pytest.raises(
+        GlassformerError, match=rf"m.safetensors — blocks.1.mlp.W_in has {value} at \[2, 3\]"
+    ):
         load(path)
 
 
@@ -165,28 +186,45 @@ def test_the_configs_floats_are_finite_in_the_models_type():
     model = random_model()
     for name in ("eps", "base", "slope", "scale"):
         big = replace(model, config=replace(model.config, **{name: 1e39}))
-        with pytest.raises(GlassformerError, match=f"{name} must be finite in the model's type, got 1e.39; float32"):
+        with pytest.raises(
+            GlassformerError, match=f"{name} must be finite in the model's type, got 1e.39; float32"
+        ):
             big.astype("float32")
         with pytest.raises(GlassformerError, match=f"{name} must be a finite number"):
             replace(model.config, **{name: 10**400})
-    assert replace(model, config=replace(model.config, eps=1e-46)).astype("float32")  # subnormal, or 0: fine
+    assert replace(model, config=replace(model.config, eps=1e-46)).astype(
+        "float32"
+    )  # subnormal, or 0: fine
 
 
 def test_arrays_of_two_types_are_no_model():
     model = random_model()
-    with pytest.raises(GlassformerError, match=r"one type, got embed.W_E as float64 and unembed.W_U as float32"):
-        replace(model, weights={**model.weights, "unembed.W_U": model.weights["unembed.W_U"].astype("float32")})
+    with pytest.raises(
+        GlassformerError, match=r"one type, got embed.W_E as float64 and unembed.W_U as float32"
+    ):
+        replace(
+            model,
+            weights={
+                **model.weights,
+                "unembed.W_U": model.weights["unembed.W_U"].astype("float32"),
+            },
+        )
 
 
 def test_two_thin_arrays_make_no_huge_one(tmp_path):
     """Theta of a small file, whose product would not fit into memory."""
     path = save(with_theta("low-rank:rank=2"), tmp_path / "m.safetensors")
-    thin = {f"theta:blocks.0.mlp.W_in.{n}": np.ones(s) for n, s in (("A", (10**6, 2)), ("B", (2, 10**6)))}
+    thin = {
+        f"theta:blocks.0.mlp.W_in.{n}": np.ones(s)
+        for n, s in (("A", (10**6, 2)), ("B", (2, 10**6)))
+    }
     model = with_theta("low-rank:rank=2")
     theta = {**model.theta, **{n.removeprefix("theta:"): a for n, a in thin.items()}}
     lie = digest(replace(model, theta=theta))
     resealed(path, lambda sealed: sealed.update(model=lie), thin)
-    with pytest.raises(GlassformerError, match=r"theta's blocks.0.mlp.W_in.A must have shape \[8, 2\], got"):
+    with pytest.raises(
+        GlassformerError, match=r"theta's blocks.0.mlp.W_in.A must have shape \[8, 2\], got"
+    ):
         load(path)
 
 
@@ -198,5 +236,7 @@ def test_a_blueprints_base_is_sealed_too(tmp_path):
     whole = bytearray(path.read_bytes())
     whole[-1] ^= 1
     path.write_bytes(whole)
-    with pytest.raises(GlassformerError, match=r"lora:base=.*base.safetensors — damaged checkpoint: its SHA-256"):
+    with pytest.raises(
+        GlassformerError, match=r"lora:base=.*base.safetensors — damaged checkpoint: its SHA-256"
+    ):
         make(f"lora:base={path}")

@@ -1,4 +1,6 @@
-"""The ledger: every quick claim is measured and is what is on record; and the mechanism can tell when it is not."""
+"""The ledger: every quick claim is measured and is what is on record; and the mechanism can
+tell when it is not.
+"""
 
 import pytest
 
@@ -9,11 +11,15 @@ from glassformer.claims import Claim, as_text, ledger, select
 @pytest.mark.parametrize("claim", select([]), ids=lambda c: c.name)
 def test_measured_is_recorded(claim):
     measured = claim.measure()
-    assert claim.matches(measured), f"measured {as_text(measured)}, recorded {as_text(claim.records)}"
+    assert claim.matches(measured), (
+        f"measured {as_text(measured)}, recorded {as_text(claim.records)}"
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("claim", [c for c in select([], slow=True) if c.slow], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "claim", [c for c in select([], slow=True) if c.slow], ids=lambda c: c.name
+)
 def test_slow_ones_too(claim):
     test_measured_is_recorded(claim)
 
@@ -24,12 +30,18 @@ def test_matching():
 
     assert made(72).matches(72) and not made(72).matches(71)
     assert made(0.5).matches(0.5 + 1e-9) and not made(0.5).matches(0.51)
-    assert made((1, 2)).matches(1.5) and not made((1, 2)).matches(2.1) and not made((1, 2)).matches(float("nan"))
+    assert (
+        made((1, 2)).matches(1.5)
+        and not made((1, 2)).matches(2.1)
+        and not made((1, 2)).matches(float("nan"))
+    )
     assert made("yes").matches("yes") and not made("yes").matches("no")
 
 
 def test_selecting():
-    assert {c.name for c in select(["booklet-2"])} == {n for n in ledger() if n.startswith("booklet-2")}
+    assert {c.name for c in select(["booklet-2"])} == {
+        n for n in ledger() if n.startswith("booklet-2")
+    }
     slow = next(c.name for c in ledger().values() if c.slow)
     assert slow not in {c.name for c in select([])} and [c.name for c in select([slow])] == [slow]
     with pytest.raises(GlassformerError, match="no claim of that name"):

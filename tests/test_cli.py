@@ -34,22 +34,35 @@ def test_version_and_help(call):
 
 def test_one_command_a_file_in_an_order_that_is_written_once():
     for command in app.registered_commands:
-        assert command.callback.__module__ in (f"glassformer.cli.{command.name}", "glassformer.cli.training")
+        assert command.callback.__module__ in (
+            f"glassformer.cli.{command.name}",
+            "glassformer.cli.training",
+        )
     assert tuple(c.name for c in app.registered_commands)[: len(ORDER)] == ORDER
 
 
 @pytest.mark.parametrize("words,now", [
-    (["--recheck", "v.json"], "glassformer recheck REF VERDICT"), (["--recheck=v.json"], "glassformer recheck REF"),
-    (["--protocol", "adderboard"], "glassformer board REF"), (["--trust"], "glassformer board FILE.py --trust"),
+    (["--recheck", "v.json"], "glassformer recheck REF VERDICT"), (["--recheck=v.json"],
+    "glassformer recheck REF"),
+    (["--protocol", "adderboard"], "glassformer board REF"), (["--trust"],
+    "glassformer board FILE.py --trust"),
 ])  # fmt: skip
 def test_what_verify_did_before_has_a_command_of_its_own(call, words, now):
     status, out, err = call("verify", "add-digit", *words)
-    assert (status, out) == (2, "") and now in err and err.startswith("error: verify --") and err.count("\n") == 1
+    assert (
+        (status, out) == (2, "")
+        and now in err
+        and err.startswith("error: verify --")
+        and err.count("\n") == 1
+    )
 
 
 def test_run_several_inputs(call):
     assert call("run", "addition:digits=2", "1+2", "99+99")[1] == "003\n198\n"
-    assert [r["output"] for r in json.loads(call("run", "addition:digits=2", "1+2", "99+99", "--json")[1])["runs"]] == [
+    assert [
+        r["output"]
+        for r in json.loads(call("run", "addition:digits=2", "1+2", "99+99", "--json")[1])["runs"]
+    ] == [
         "003",
         "198",
     ]
@@ -57,7 +70,12 @@ def test_run_several_inputs(call):
 
 def test_run_trace(call):
     status, out, _ = call("run", "addition:digits=2", "45+78", "--trace")
-    assert status == 0 and out.splitlines()[-1] == "123" and "margin" in out.splitlines()[0] and "45+78=12" in out
+    assert (
+        status == 0
+        and out.splitlines()[-1] == "123"
+        and "margin" in out.splitlines()[0]
+        and "45+78=12" in out
+    )
     trace = json.loads(call("run", "addition:digits=2", "45+78", "--trace", "--json")[1])["trace"]
     assert [row["top"][0][0] for row in trace] == ["1", "2", "3"] and trace[0]["margin"] > 0
     assert trace[0]["heads"][0]["read"]
@@ -78,7 +96,12 @@ def test_count(call):
 def test_verify(call):
     status, out, _ = call("verify", "add-digit", "--json")
     got = json.loads(out)
-    assert status == 0 and (got["checked"], got["wrong"], got["domain"], got["exhaustive"]) == (100, 0, 100, True)
+    assert status == 0 and (got["checked"], got["wrong"], got["domain"], got["exhaustive"]) == (
+        100,
+        0,
+        100,
+        True,
+    )
     assert got["worst_margin"] > 0 and got["counterexamples"] == []
     assert "0 wrong of 100" in call("verify", "add-digit")[1]
 
@@ -136,7 +159,9 @@ def test_export_and_run_again(call, tmp_path, to):
     assert call("export", "addition:digits=2", "--to", to, "--out", path)[0] == 0
     assert call("run", path, "45+78") == (0, "123\n", "")
     assert "0 wrong of 10,000" in call("verify", path)[1]
-    mine, theirs = (json.loads(call("count", ref, "--json")[1]) for ref in (path, "addition:digits=2"))
+    mine, theirs = (
+        json.loads(call("count", ref, "--json")[1]) for ref in (path, "addition:digits=2")
+    )
     assert mine["total"] == theirs["total"]
 
 
@@ -162,7 +187,8 @@ BAD = [
     (["claims", "nobody-said"], "no claim of that name"),
     (["list", "things"], "expected programs, tasks, recipes"),
     (["export", "addition", "--to", "png", "--out", "x.png"], "expected safetensors or taotp"),
-    (["export", "addition", "--to", "taotp", "--out", "/no/such/folder/x.taotp"], "cannot be written"),
+    (["export", "addition", "--to", "taotp", "--out", "/no/such/folder/x.taotp"],
+    "cannot be written"),
     (["nonsense"], "nonsense"),
     (["run", "addition", "1+2", "--nonsense"], "nonsense"),
 ]  # fmt: skip
@@ -171,7 +197,13 @@ BAD = [
 @pytest.mark.parametrize("words,part", BAD)
 def test_bad_input(call, words, part):
     status, out, err = call(*words)
-    assert status == 2 and out == "" and part in err and err.startswith("error: ") and err.count("\n") == 1
+    assert (
+        status == 2
+        and out == ""
+        and part in err
+        and err.startswith("error: ")
+        and err.count("\n") == 1
+    )
 
 
 def damaged(tmp_path):
@@ -185,7 +217,8 @@ def damaged(tmp_path):
         "truncated.safetensors": whole[: len(whole) // 2], "flipped.safetensors": bytes(flipped),
         "text.safetensors": b"hello", "shape.taotp": shape.encode(),
         "nan.taotp": b'{"tok_emb": [[1, nan, 3]], "pos_emb": [[0, 0, 0]]}',
-        "huge.taotp": f'{{"tok_emb": [[{huge}]]}}'.encode(), "deep.taotp": f'{{"tok_emb": {deep}}}'.encode(),
+        "huge.taotp": f'{{"tok_emb": [[{huge}]]}}'.encode(),
+        "deep.taotp": f'{{"tok_emb": {deep}}}'.encode(),
     }  # fmt: skip
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
@@ -196,6 +229,8 @@ def test_bad_files(call, tmp_path):
     for name in damaged(tmp_path):
         for command in ("run", "count"):
             status, out, err = call(command, tmp_path / name)
-            assert status == 2 and out == "" and err.count("\n") == 1 and err.startswith("error: "), name
+            assert (
+                status == 2 and out == "" and err.count("\n") == 1 and err.startswith("error: ")
+            ), name
             assert "Traceback" not in err and name in err, (name, err)
             assert len(err) < 1_000, name

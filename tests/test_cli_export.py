@@ -1,4 +1,6 @@
-"""The command export: what it prints, what it writes, and what it says to a model that cannot be carried."""
+"""The command export: what it prints, what it writes, and what it says to a model that cannot
+be carried.
+"""
 
 import json
 
@@ -21,23 +23,39 @@ def test_export_says_how_near_it_came(call, tmp_path):
     assert lines[-1].startswith("largest logit difference ")
     assert lines[-1].endswith("e-07 (relative) over 1,024 inputs, every greedy token the same")
     assert sorted(p.name for p in (tmp_path / "x").iterdir()) == [
-        "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+        "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
+        "tokenizer_config.json",
     ]  # fmt: skip
 
 
 def test_export_as_json(call, tmp_path):
-    status, out, _ = call("export", "addition:digits=3", "--to", "torch", "--out", tmp_path / "x.py", "--json")
+    status, out, _ = call(
+        "export", "addition:digits=3", "--to", "torch", "--out", tmp_path / "x.py", "--json"
+    )
     got = json.loads(out)
-    assert status == 0 and got["out"] == str(tmp_path / "x.py") and got["ref"] == "addition:digits=3"
-    assert got["to"] == "torch" and 0 <= got["parity"] < 1e-9 and got["rows"] == 1024 and got["differ"] == 0
+    assert (
+        status == 0 and got["out"] == str(tmp_path / "x.py") and got["ref"] == "addition:digits=3"
+    )
+    assert (
+        got["to"] == "torch"
+        and 0 <= got["parity"] < 1e-9
+        and got["rows"] == 1024
+        and got["differ"] == 0
+    )
 
 
 BAD = [
     (["addition:digits=10", "--to", "gpt2"], "float32 cannot carry this model: 1,02"),
-    (["modular-addition", "--to", "gpt2"], "GPT-2 normalises before every block; this model has no norm; --to torch"),
+    (
+        ["modular-addition", "--to", "gpt2"],
+        "GPT-2 normalises before every block; this model has no norm; --to torch",
+    ),
     (["addition:digits=2", "--to", "gpt2"], "--tolerance allows more"),
     (["reverse", "--to", "torch"], "expected a name that ends in .py"),
-    (["reverse", "--to", "png"], "expected safetensors or taotp; or a bridge: adderboard, gpt2, onnx, torch"),
+    (
+        ["reverse", "--to", "png"],
+        "expected safetensors or taotp; or a bridge: adderboard, gpt2, onnx, torch",
+    ),
     (["reverse", "--to", "torch", "--tolerance", "-1"], "--tolerance"),
 ]
 
@@ -45,12 +63,27 @@ BAD = [
 @pytest.mark.parametrize("words,part", BAD)
 def test_refusals_write_nothing(call, tmp_path, words, part):
     status, out, err = call("export", *words, "--out", tmp_path / "x")
-    assert status == 2 and out == "" and part in err and err.startswith("error: ") and err.count("\n") == 1
+    assert (
+        status == 2
+        and out == ""
+        and part in err
+        and err.startswith("error: ")
+        and err.count("\n") == 1
+    )
     assert not list(tmp_path.iterdir())
 
 
 def test_a_tolerance(call, tmp_path):
-    words = ("export", "addition:digits=2", "--to", "gpt2", "--tolerance", "0.001", "--out", tmp_path / "x")
+    words = (
+        "export",
+        "addition:digits=2",
+        "--to",
+        "gpt2",
+        "--tolerance",
+        "0.001",
+        "--out",
+        tmp_path / "x",
+    )
     status, out, _ = call(*words)
     assert status == 0 and "e-04 (relative) over 1,024 inputs, every greedy token the same" in out
 
@@ -59,10 +92,19 @@ def test_a_folder_with_other_things_is_left_alone(call, tmp_path):
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "thesis.tex").write_text("years")
     status, _, err = call("export", "reverse", "--to", "gpt2", "--out", tmp_path / "x")
-    assert status == 2 and "has thesis.tex in it" in err and (tmp_path / "x" / "thesis.tex").exists()
+    assert (
+        status == 2 and "has thesis.tex in it" in err and (tmp_path / "x" / "thesis.tex").exists()
+    )
 
 
 def test_a_missing_library(call, tmp_path, monkeypatch):
-    monkeypatch.setattr(common.importlib.util, "find_spec", lambda name: None if name == "transformers" else object())
+    monkeypatch.setattr(
+        common.importlib.util,
+        "find_spec",
+        lambda name: None if name == "transformers" else object(),
+    )
     status, _, err = call("export", "reverse", "--to", "gpt2", "--out", tmp_path / "x")
-    assert status == 2 and "needs transformers, not installed here: pip install 'glassformer[gpt2]'" in err
+    assert (
+        status == 2
+        and "needs transformers, not installed here: pip install 'glassformer[gpt2]'" in err
+    )

@@ -7,7 +7,8 @@ import pytest
 
 def test_inspect_prints_and_writes(call, tmp_path):
     folder = tmp_path / "inside"
-    status, out, err = call("inspect", "adder-3.safetensors", "--inputs", 200, "--out", folder, "--input", "999+1",
+    status, out, err = call("inspect", "adder-3.safetensors", "--inputs", 200, "--out", folder,
+        "--input", "999+1",
                             "--only", "heads,ablations,logit-lens,interchange")  # fmt: skip
     assert (status, err) == (0, "")
     assert "9 9 9 + 0 0 1 = 0 0 0 1" in out and "same-column" in out and "inspection.json" in out
@@ -18,23 +19,31 @@ def test_inspect_prints_and_writes(call, tmp_path):
 
 
 def test_inspect_json_is_one_object(call):
-    status, out, err = call("inspect", "reverse", "--inputs", 50, "--only", "heads,alignment", "--json")
+    status, out, err = call(
+        "inspect", "reverse", "--inputs", 50, "--only", "heads,alignment", "--json"
+    )
     found = json.loads(out)
     assert (status, err) == (0, "")
-    assert list(found["views"]) == ["heads", "alignment"] and found["views"]["heads"]["heads"][0]["kind"] == "source"
+    assert (
+        list(found["views"]) == ["heads", "alignment"]
+        and found["views"]["heads"]["heads"][0]["kind"] == "source"
+    )
 
 
 @pytest.mark.slow
 def test_compare_hand_made_and_trained(call, tmp_path):
     figure = tmp_path / "both.png"
-    status, out, err = call("compare", "addition:digits=3,order=ones", "adder-3.safetensors", "--sample", 300,
+    status, out, err = call("compare", "addition:digits=3,order=ones", "adder-3.safetensors",
+        "--sample", 300,
                             "--figure", figure)  # fmt: skip
     assert (status, err) == (0, "")
     assert "Outputs differ on 0 rows" in out and "17,760" in out and figure.stat().st_size > 10_000
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("a, b", [("reverse", "reverse-5.safetensors"), ("modular-addition", "grok-113.safetensors")])
+@pytest.mark.parametrize(
+    "a, b", [("reverse", "reverse-5.safetensors"), ("modular-addition", "grok-113.safetensors")]
+)
 def test_compare_works_out_of_the_box(call, a, b):
     status, out, _ = call("compare", a, b, "--sample", 100, "--json")
     found = json.loads(out)
@@ -42,7 +51,8 @@ def test_compare_works_out_of_the_box(call, a, b):
 
 
 def test_models_that_differ_end_in_status_1(call):
-    status, out, _ = call("compare", "modular-addition:p=7", "modular-addition:p=7,operation=-", "--task",
+    status, out, _ = call("compare", "modular-addition:p=7", "modular-addition:p=7,operation=-",
+        "--task",
                           "modular-addition:p=7", "--json")  # fmt: skip
     assert status == 1 and json.loads(out)["differ"] > 0
 

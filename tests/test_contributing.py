@@ -1,4 +1,6 @@
-"""CONTRIBUTING.md says where things go: each place is there, and what is put there is found by its name."""
+"""CONTRIBUTING.md says where things go: each place is there, and what is put there is found by
+its name.
+"""
 
 import re
 import sys
@@ -20,7 +22,9 @@ def test_every_place_is_there():
     assert len(TABLE) == 9
     for what, how, example in TABLE:
         places = re.findall(r"`([\w/]+(?:\.py|/))`", how + example)
-        assert places and all((ROOT / place).exists() for place in places if not place.startswith("tests")), what
+        assert places and all(
+            (ROOT / place).exists() for place in places if not place.startswith("tests")
+        ), what
 
 
 def test_who_imports_whom_is_as_written():
@@ -50,7 +54,9 @@ def test_what_is_in_a_room_is_found(kind, tmp_path, monkeypatch):
     room = tmp_path / f"a_room_of_{kind}s"
     room.mkdir()
     (room / "__init__.py").write_text("")
-    (room / "anything.py").write_text(f'{IMPORTS}@registry.{kind}("mine")\n{FILES[kind]}\n    "What it is."\n')
+    (room / "anything.py").write_text(
+        f'{IMPORTS}@registry.{kind}("mine")\n{FILES[kind]}\n    "What it is."\n'
+    )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(registry.REGISTRY, kind, dict(registry.entries(kind)))
     monkeypatch.setitem(registry.ROOMS, kind, (*registry.ROOMS[kind], room.name))

@@ -41,7 +41,9 @@ def test_the_base_counts_where_it_is_used():
     fixed = {"extras": False, "n_layers": 0, "norm": "none", "tied": True, "d_model": 2}
     without = count(random_model(positions="none", **fixed))
     assert count(random_model(positions="sinusoidal", **fixed)).strict == without.strict + 1
-    assert without.strict == len(np.unique(random_model(positions="none", **fixed).weights["embed.W_E"]))
+    assert without.strict == len(
+        np.unique(random_model(positions="none", **fixed).weights["embed.W_E"])
+    )
 
 
 # ── what a model is made from ──────────────────────────────────────────────────────────────────
@@ -96,17 +98,22 @@ def test_the_slope_multiplies_what_alibi_takes_away():
     from glassformer.model import alibi
 
     distance = np.arange(4)[:, None] - np.arange(4)
-    once, twice = (alibi(Config(7, 9, 4, n_heads=2, positions="alibi", slope=s), distance) for s in (1.0, 2.0))
+    once, twice = (
+        alibi(Config(7, 9, 4, n_heads=2, positions="alibi", slope=s), distance) for s in (1.0, 2.0)
+    )
     np.testing.assert_array_equal(twice, 2 * once)
     np.testing.assert_array_equal(once[:, 3, 0], [-3 / 2**4, -3 / 2**8])
 
 
 @pytest.mark.parametrize("x,n", [
-    (0.0, 3), (1.0, 4), (-1.0, 4), (0.1, 5), (22.0, 8), (1.1, 8), (0.5, 5), (1e30, 9), (2.0**-70, 11), (3.0, 5),
+    (0.0, 3), (1.0, 4), (-1.0, 4), (0.1, 5), (22.0, 8), (1.1, 8), (0.5, 5), (1e30, 9), (2.0**-70,
+    11), (3.0, 5),
     (93.7, 14), (np.float32(0.1), 5),
 ])  # fmt: skip
 def test_bits_by_hand(x, n):
-    """3 for the signs and the base, then m and e: 22 is 11·2^1, 4 + 1; 0.1 is 1·10^−1, 1 + 1; 93.7 is 937·10^−1."""
+    """3 for the signs and the base, then m and e: 22 is 11·2^1, 4 + 1; 0.1 is 1·10^−1, 1 + 1;
+    93.7 is 937·10^−1.
+    """
     assert bits(x) == n
 
 
@@ -122,7 +129,9 @@ def test_bits_of_a_dense_model_add_up_over_all_entries():
     assert count(model).bits == sum(bits(x) for x in every)
     rounded = np.round(model.weights["embed.W_E"])
     assert len(np.unique(rounded)) < rounded.size  # the same number again has to be written again
-    assert count(replace(model, weights={"embed.W_E": rounded})).bits == sum(bits(x) for x in rounded.ravel())
+    assert count(replace(model, weights={"embed.W_E": rounded})).bits == sum(
+        bits(x) for x in rounded.ravel()
+    )
 
 
 def test_infinity_takes_all_of_a_float():

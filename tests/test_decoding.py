@@ -84,7 +84,9 @@ def test_sampling_follows_the_softmax():
 
 def test_same_seed_same_text():
     model = random_model().torch()
-    one, two = (decode(model, PROMPT, 9, temperature=1.0, rng=np.random.default_rng(5)) for _ in range(2))
+    one, two = (
+        decode(model, PROMPT, 9, temperature=1.0, rng=np.random.default_rng(5)) for _ in range(2)
+    )
     assert one.tolist() == two.tolist()
 
 

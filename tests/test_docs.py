@@ -1,10 +1,14 @@
-"""The documents are run: transcripts, Python blocks, text programs, counts and the notebook say what really comes out.
+"""The documents are run: transcripts, Python blocks, text programs, counts and the notebook say
+what really comes out.
 
 In a document, in order and in one folder:
 - a block ```taotp whose first line is `# NAME.taotp…` is saved as that file;
-- a block ```python is run, all of them in one namespace; a ```text block right after it is what it prints;
-- in any other block, a line `$ glassformer …` is run, and the lines up to the next `$` are what it prints.
-A line `…` stands for any lines, none included. A block after a line `<!-- slow -->` is run with the slow tests only.
+- a block ```python is run, all of them in one namespace; a ```text block right after it is what it
+  prints;
+- in any other block, a line `$ glassformer …` is run, and the lines up to the next `$` are what it
+  prints.
+A line `…` stands for any lines, none included. A block after a line `<!-- slow -->` is run with the
+slow tests only.
 """
 
 import contextlib
@@ -25,8 +29,21 @@ from glassformer.counting import count
 from helpers import check_once, prove_once
 
 ROOT = Path(__file__).parents[1]
-RUN = ["README.md", *(f"docs/{name}.md" for name in ("how-it-works", "reference", "taotp", "ground-truth", "proof"))]
-GUIDE = "01-start", "02-train", "03-looking-inside", "04-modular-addition", "05-transformer-lens", "06-proof"
+RUN = [
+    "README.md",
+    *(
+        f"docs/{name}.md"
+        for name in ("how-it-works", "reference", "taotp", "ground-truth", "proof")
+    ),
+]
+GUIDE = (
+    "01-start",
+    "02-train",
+    "03-looking-inside",
+    "04-modular-addition",
+    "05-transformer-lens",
+    "06-proof",
+)
 RUN += [f"docs/guide/{name}.md" for name in GUIDE]
 MORE = "gallery", "adders", "guide/README", "exercises", "log", "sweeps"
 LINKED = sorted({*RUN, *(f"docs/{name}.md" for name in MORE), "CONTRIBUTING.md"})
@@ -41,7 +58,9 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("glassformer.cli.prove.prove", prove_once)
     monkeypatch.setattr("glassformer.cli.verify.check", check_once)
-    for kind in list(registry.REGISTRY):  # with all that is there: what a document adds is then its own
+    for kind in list(
+        registry.REGISTRY
+    ):  # with all that is there: what a document adds is then its own
         monkeypatch.setitem(registry.REGISTRY, kind, dict(registry.entries(kind)))
     return tmp_path
 
@@ -96,7 +115,9 @@ def test_document(name, folder, monkeypatch, capsys, slow=False):
         else:
             for command, written in transcript(body):
                 got = glassformer(shlex.split(command)[1:], monkeypatch, capsys)
-                assert same(written, got), f"{name}: $ {command}\nsays\n{written}\nthe command says\n{got}"
+                assert same(written, got), (
+                    f"{name}: $ {command}\nsays\n{written}\nthe command says\n{got}"
+                )
 
 
 @pytest.mark.slow
@@ -111,7 +132,9 @@ def test_notebook(folder):
         if cell["cell_type"] == "code":
             got = printed("".join(cell["source"]), space)
             written = "".join(line for output in cell["outputs"] for line in output["text"])
-            assert same(written, got), f"{''.join(cell['source'])}\nsays\n{written}\nPython says\n{got}"
+            assert same(written, got), (
+                f"{''.join(cell['source'])}\nsays\n{written}\nPython says\n{got}"
+            )
 
 
 COUNTED = re.findall(r"`([\w-]+:?[^`\s]*)` ([\d,]+)", (ROOT / "README.md").read_text())
@@ -149,7 +172,8 @@ def test_the_reference_is_complete():
 
 
 @pytest.mark.parametrize("written,got,agree", [
-    ("a\n…\nd", "a\nb\nc\nd", True), ("a\n…\nd", "a\nd", True), ("a\n…", "b\nc", False), ("a", "a  \n", True),
+    ("a\n…\nd", "a\nb\nc\nd", True), ("a\n…\nd", "a\nd", True), ("a\n…", "b\nc", False), ("a",
+    "a  \n", True),
     ("a", "a\nb", False), ("", "", True), ("1.5", "125", False), ("a\n\nb", "a\nb", False),
 ])  # fmt: skip
 def test_same(written, got, agree):

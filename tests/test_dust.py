@@ -23,7 +23,10 @@ def test_dust_is_0():
 def test_ties_go_by_number(last):
     assert ranked([1.0, 3.0 + 3 * last, 3.0, 2.0]).tolist() == [1, 2, 3, 0]
     assert leader([[1.0, 3.0 + 3 * last, 3.0], [0.0, -np.inf, 0.5]]).tolist() == [1, 2]
-    assert ranked([3.0, 3.0 + 1e-11]).tolist() == [1, 0]  # as near as the numbers of `min` with a million of them
+    assert ranked([3.0, 3.0 + 1e-11]).tolist() == [
+        1,
+        0,
+    ]  # as near as the numbers of `min` with a million of them
     assert ranked([]).tolist() == []
 
 
@@ -47,7 +50,9 @@ def other_sums(monkeypatch):
         scores, mix, mean = ours.scores, ours.mix, ours.mean
         monkeypatch.setattr(ours, "affine", affine)
         monkeypatch.setattr(ours, "scores", lambda self, q, k: scores(self, q[back], k[back]))
-        monkeypatch.setattr(ours, "mix", lambda self, pattern, v: mix(self, pattern[back], v[:, ::-1]))
+        monkeypatch.setattr(
+            ours, "mix", lambda self, pattern, v: mix(self, pattern[back], v[:, ::-1])
+        )
         monkeypatch.setattr(ours, "mean", lambda self, x: mean(self, x[back]))
 
     return swap

@@ -33,12 +33,19 @@ def test_2_2_hello_world_with_one_number_a_token_and_a_position():
 
 
 def train(norm, d_model, seed):
-    """A tied model without layers, trained by Adam from random numbers until it prints the message."""
+    """A tied model without layers, trained by Adam from random numbers until it prints the
+    message.
+    """
     import torch
 
     task, rng = Message(), torch.Generator().manual_seed(seed)
-    config = Config(d_vocab=len(task.vocabulary), n_ctx=13, d_model=d_model, n_layers=0, norm=norm, tied=True)
-    w = {name: torch.randn(a.shape, generator=rng).requires_grad_() for name, a in zeros(config).items()}
+    config = Config(
+        d_vocab=len(task.vocabulary), n_ctx=13, d_model=d_model, n_layers=0, norm=norm, tied=True
+    )
+    w = {
+        name: torch.randn(a.shape, generator=rng).requires_grad_()
+        for name, a in zeros(config).items()
+    }
     tokens = torch.as_tensor(task.tokens)
     optimizer = torch.optim.Adam(w.values(), lr=0.05)
     for _ in range(2_000):
@@ -48,7 +55,12 @@ def train(norm, d_model, seed):
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(logits, tokens[1:]).backward()
         optimizer.step()
-    return Model(config, {name: a.detach().double().numpy() for name, a in w.items()}, task.vocabulary, task.ref)
+    return Model(
+        config,
+        {name: a.detach().double().numpy() for name, a in w.items()},
+        task.vocabulary,
+        task.ref,
+    )
 
 
 @pytest.mark.parametrize("norm,d_model,parameters", [("layer", 3, 72), ("rms", 2, 48)])

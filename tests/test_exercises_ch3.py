@@ -25,19 +25,27 @@ def sphere(n, d, rng):
 
 def test_3_2_concatenation_needs_far_fewer_numbers_a_token_than_the_hash():
     task = Lookup(entries=500, vocab=500)
-    hashed, side_by_side = (right(untied(task, 5, 20, seed=0, concatenate=c), task) for c in (False, True))
+    hashed, side_by_side = (
+        right(untied(task, 5, 20, seed=0, concatenate=c), task) for c in (False, True)
+    )
     assert hashed < 0.7 and side_by_side > 0.99
 
 
 def test_3_3_layer_norm_almost_preserves_a_sphere():
     rng = np.random.default_rng(0)
-    miss = [np.abs((v * layer_norm(v)).sum(1) / d - 1).mean() for d in (10, 100, 1000) for v in [sphere(500, d, rng)]]
+    miss = [
+        np.abs((v * layer_norm(v)).sum(1) / d - 1).mean()
+        for d in (10, 100, 1000)
+        for v in [sphere(500, d, rng)]
+    ]
     assert miss[0] > 5 * miss[1] > 25 * miss[2] and miss[2] < 1e-3  # like 1/(2d)
 
 
 @pytest.mark.parametrize("k", [0, 1, 3, 8])
 def test_3_4_a_sum_of_k_plus_one_vectors_gives_the_root_of_k_plus_one(k):
-    """The booklet's sum runs from 0 to k, so it has k + 1 terms: √(k+1), not √k. They must be independent:"""
+    """The booklet's sum runs from 0 to k, so it has k + 1 terms: √(k+1), not √k. They must be
+    independent:
+    """
     rng = np.random.default_rng(0)
     d = 4000
     s = sum(sphere(50, d, rng) for _ in range(k + 1))
@@ -52,7 +60,10 @@ def test_3_5_a_coordinate_on_the_sphere_is_distributed_like_beta(n):
     x = sphere(40_000, n, rng)[:, 0] / np.sqrt(n)
     beta = 2 * rng.beta((n - 1) / 2, (n - 1) / 2, 40_000) - 1
     grid = np.linspace(-1, 1, 201)
-    distance = np.abs(np.searchsorted(np.sort(x), grid) - np.searchsorted(np.sort(beta), grid)).max() / 40_000
+    distance = (
+        np.abs(np.searchsorted(np.sort(x), grid) - np.searchsorted(np.sort(beta), grid)).max()
+        / 40_000
+    )
     assert distance < 1.63 * np.sqrt(2 / 40_000)  # Kolmogorov–Smirnov, 1 %
     assert x.var() == pytest.approx(1 / n, rel=0.05)
 
@@ -77,7 +88,9 @@ def test_3_7_the_same_weights_work_post_norm(variant):
 
 # ── 3.9 and 3.11: what no sum over positions can hold ──────────────────────────────────────────
 def test_3_9_logits_are_additive_in_positions():
-    """Before the last layer norm (a positive factor), the logit of a key is a sum over its tokens."""
+    """Before the last layer norm (a positive factor), the logit of a key is a sum over its
+    tokens.
+    """
     model = load("lookup:entries=100,variant=book,dims=30")
     seen = {}
 
@@ -93,10 +106,11 @@ def test_3_9_logits_are_additive_in_positions():
 
 
 def additive(task, steps=1000):
-    """The sum over positions that fits a table best, one free table V × V a position and no `dims`: share right, slope.
+    """The sum over positions that fits a table best, one free table V × V a position and no `dims`:
+    share right, slope.
 
-    The cross-entropy is convex in these. If any sum had all entries right, going its way would lower the
-    cross-entropy from anywhere: so where the slope is 0, none has.
+    The cross-entropy is convex in these. If any sum had all entries right, going its way would
+    lower the cross-entropy from anywhere: so where the slope is 0, none has.
     """
     V, each = len(task.vocabulary), np.arange(task.entries)
     x = np.eye(V)[task.table.keys].reshape(task.entries, -1)
@@ -126,7 +140,9 @@ def test_3_9_so_a_vocabulary_of_10_is_too_small_for_1000_entries():
 
 
 def test_3_10_the_dimensions_needed_do_not_grow_with_the_length():
-    """A hash is l vectors long, but so is what it is compared with: signal l·d, noise l·√(c·d) for c keys a value."""
+    """A hash is l vectors long, but so is what it is compared with: signal l·d, noise l·√(c·d)
+    for c keys a value.
+    """
     tasks = [Lookup(entries=400, length=n, vocab=400) for n in (2, 5, 20)]
     share = [right(untied(task, task.key_length, 40, 0), task) for task in tasks]
     assert share[0] <= share[1] + 0.02 and share[1] <= share[2] + 0.02 and share[2] > 0.85
@@ -141,12 +157,16 @@ def test_3_11_xor_is_adversarial(table, most, variant):
 
 
 def test_3_11_no_three_entries_are():
-    """Three different keys are independent as one-hot vectors: sums over positions can have any three values."""
+    """Three different keys are independent as one-hot vectors: sums over positions can have any
+    three values.
+    """
     for keys in itertools.combinations(itertools.product(range(3), repeat=2), 3):
         x = np.eye(3)[np.array(keys)].reshape(3, -1)
         assert np.linalg.matrix_rank(x) == 3
     x = np.eye(2)[np.array(list(itertools.product(range(2), repeat=2)))].reshape(4, -1)
-    assert np.linalg.matrix_rank(x) == 3 and np.abs(np.array([1, -1, -1, 1]) @ x).max() == 0  # XOR's four are not
+    assert (
+        np.linalg.matrix_rank(x) == 3 and np.abs(np.array([1, -1, -1, 1]) @ x).max() == 0
+    )  # XOR's four are not
 
 
 @pytest.mark.parametrize("table", ["xor", "sum-mod-10", "parity-6"])

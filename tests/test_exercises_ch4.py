@@ -20,7 +20,8 @@ def test_4_2_the_same_weights_work_post_norm(prefix, vocab, length):
 
 
 def looked_up(table, rng):
-    """What search answers when the table stands in the text: [entries] of tokens, for each key asked in turn.
+    """What search answers when the table stands in the text: [entries] of tokens, for each key
+    asked in turn.
 
     A separator before every row and in the query keeps a key from matching across two rows.
     """
@@ -65,7 +66,9 @@ def test_4_6_followers_of_duplicates_average():
     assert run(model, "1 2 4 0 1 2 6 8 1 2").output == "5"  # halfway
     assert run(model, "1 2 8 0 1 2 2 3 1 2 2 7 1 2").output == "4"  # (8 + 2 + 2)/3
     seen = {}
-    model(model.vocabulary.encode("1 2 4 0 1 2 6 8 1 2"), tap=lambda name, x: seen.setdefault(name, x))
+    model(
+        model.vocabulary.encode("1 2 4 0 1 2 6 8 1 2"), tap=lambda name, x: seen.setdefault(name, x)
+    )
     pattern = seen[f"blocks.{model.config.n_layers - 1}.attn.hook_pattern"][0, 0, -1]
     assert np.allclose(pattern[[2, 6]], 0.5, atol=0.05)
 

@@ -14,16 +14,22 @@ from glassformer.verification import verify
 
 
 def test_5_1_a_larger_ratio_sorts_33_tokens():
-    """Half the circle and one head as in the booklet, but steps that shrink by 0.6, and q almost half-way."""
+    """Half the circle and one head as in the booklet, but steps that shrink by 0.6, and q
+    almost half-way.
+    """
     task = Sort(vocab=33, length=32)
     assert verify(by_points(33, 32, ratio=0.6, aim=0.45), task, sample=500).wrong == 0
     assert verify(by_points(33, 32), task, sample=100).wrong > 90  # the booklet's constants
-    assert verify(load("sort:variant=golden"), task, sample=500).wrong == 0  # more of the circle: twice the margin
+    assert (
+        verify(load("sort:variant=golden"), task, sample=500).wrong == 0
+    )  # more of the circle: twice the margin
 
 
 @pytest.mark.parametrize("ratio,good", [(0.5, True), (0.6, True), (0.615, True), (0.65, False)])
 def test_5_1_up_to_the_golden_ratio(ratio, good):
-    """In exact terms (distances, not rounded cosines): from q_i all larger points are nearer than p_i, in order."""
+    """In exact terms (distances, not rounded cosines): from q_i all larger points are nearer
+    than p_i, in order.
+    """
     p = powerpoints(14, ratio, 1.0)
     q = p[1:-1] * 0.51 + p[2:] * 0.49
     nearer = all(abs(p[i + 1 :] - q[i]).max() < q[i] - p[i] for i in range(12))
@@ -40,8 +46,9 @@ def test_5_2_min_for_a_million_numbers():
 def nearest_above(vocab, length, softness):
     """SORT as easy as MIN: three dimensions, if attention were softmax(N/qk) with N = 1/softness.
 
-    Numbers stand on an arc of a quarter circle, and the query is the token's point turned by a quarter circle and
-    half a step: q·k = 3 sin(θ_k − θ_q − half a step), negative for all up to the token itself, then growing.
+    Numbers stand on an arc of a quarter circle, and the query is the token's point turned by a
+    quarter circle and half a step: q·k = 3 sin(θ_k − θ_q − half a step), negative for all up to the
+    token itself, then growing.
     """
     angles = np.linspace(0, np.pi / 2.1, vocab)
     points = np.sqrt(3) * np.stack([np.cos(angles), np.sin(angles)], axis=-1) @ lift(2)
@@ -69,7 +76,9 @@ def test_5_3_attention_to_one_over_the_product():
     for row, asked in zip(tokens, answer, strict=True):
         said = model(row[:-1], tap=tap).argmax(-1)
         assert (said[asked[1:]] == row[asked]).all()
-        assert (model(row[:-1]).argmax(-1)[asked[1:]] != row[asked]).any()  # not so with plain softmax
+        assert (
+            model(row[:-1]).argmax(-1)[asked[1:]] != row[asked]
+        ).any()  # not so with plain softmax
 
 
 def test_5_4_a_vocabulary_of_1000():
@@ -87,7 +96,10 @@ def test_5_6_repeated_elements():
     assert run("sort:repeats=true", "3 1 3 2 1 3").output == "1 1 2 3 3 3"
     model = load("sort:vocab=5,length=5,repeats=true")
     verdict = verify(model, load_task(model))
-    assert verdict.exhaustive and (verdict.checked, verdict.wrong) == (4 + 4**2 + 4**3 + 4**4 + 4**5, 0)
+    assert verdict.exhaustive and (verdict.checked, verdict.wrong) == (
+        4 + 4**2 + 4**3 + 4**4 + 4**5,
+        0,
+    )
 
 
 def test_5_7_numbers_of_several_tokens():

@@ -1,4 +1,6 @@
-"""The booklet's exercises of chapter 6 that are constructions or measurements. docs/exercises.md has them all."""
+"""The booklet's exercises of chapter 6 that are constructions or measurements.
+docs/exercises.md has them all.
+"""
 
 from itertools import product
 
@@ -6,7 +8,18 @@ import numpy as np
 import pytest
 
 from glassformer.counting import count
-from glassformer.craft import Head, Layout, layer_norm, lift, ring, spike, spikes, table, weak_spike, weak_spikes
+from glassformer.craft import (
+    Head,
+    Layout,
+    layer_norm,
+    lift,
+    ring,
+    spike,
+    spikes,
+    table,
+    weak_spike,
+    weak_spikes,
+)
 from glassformer.model import Config, Model, zeros
 from glassformer.programs.add_digit import normalised
 from glassformer.programs.add_mod import figure_6_3, separation
@@ -61,19 +74,34 @@ def test_6_6_parameters_in_base_b(base: int) -> None:
 def test_6_7_attention_writes_1_minus_k_and_k() -> None:
     """Values x_i = (½ − i, i) add to (1 − k, k), k = i + j; a table takes it from there.
 
-    The mean of two tokens times 2 is their sum. Tokens are (d/100, 1, …) and fixed under layer norm: ½ − d is linear in
-    that. Against what is there, the head writes 10⁴ times as much, as in Figure 6.2.
+    The mean of two tokens times 2 is their sum. Tokens are (d/100, 1, …) and fixed under layer
+    norm: ½ − d is linear in that. Against what is there, the head writes 10⁴ times as much, as in
+    Figure 6.2.
     """
-    config = Config(10, n_ctx=2, d_model=4, d_head=2, d_mlp=18, eps=0.0, activation="relu", positions="none", tied=True)
+    config = Config(
+        10,
+        n_ctx=2,
+        d_model=4,
+        d_head=2,
+        d_mlp=18,
+        eps=0.0,
+        activation="relu",
+        positions="none",
+        tied=True,
+    )
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
     rows = weights["embed.W_E"][:] = normalised(np.arange(10) / 100)
     Head(weights, 0, 0).copy(slice(0, 2), slice(0, 2), 2e4 * np.array([[-100, 100], [0.5, 0]]))
     k = np.arange(19)
     written = 1e4 * np.stack([1 - k, k, 0 * k, 0 * k], axis=1)
-    table(layer_norm(written)[:, 1], rows[k % 10] * 1e9).at(slice(1, 2), slice(0, 4), 4).write(weights, 0)
+    table(layer_norm(written)[:, 1], rows[k % 10] * 1e9).at(slice(1, 2), slice(0, 4), 4).write(
+        weights, 0
+    )
     model = Model(config, weights, load_task("add-digit").vocabulary, "add-digit")
     _, found = record(model, np.array([[3, 9]]))
-    np.testing.assert_allclose(found["blocks.0.hook_attn_out"][0, 1] / 1e4, [1 - 12, 12, 0, 0], atol=1e-9)
+    np.testing.assert_allclose(
+        found["blocks.0.hook_attn_out"][0, 1] / 1e4, [1 - 12, 12, 0, 0], atol=1e-9
+    )
     assert right(model)
 
 
@@ -85,11 +113,13 @@ def test_6_8_three_dimensions_take_fewer_parameters() -> None:
 
 
 def test_6_9_proper_cleanup() -> None:
-    """Nothing is loud. A head that looks at itself takes the token away; what is left depends on the sum k only, and
-    the table writes the digit's row minus that. (To erase it neuron by neuron it would have to be fixed under layer
-    norm; but a table that knows k knows the residual as well.) Afterwards the stream *is* the digit's row.
+    """Nothing is loud. A head that looks at itself takes the token away; what is left depends on
+    the sum k only, and the table writes the digit's row minus that. (To erase it neuron by neuron
+    it would have to be fixed under layer norm; but a table that knows k knows the residual as
+    well.) Afterwards the stream *is* the digit's row.
     """
-    config = Config(10, n_ctx=2, d_model=4, n_heads=2, d_head=4, d_mlp=18, eps=0.0, activation="relu",
+    config = Config(10, n_ctx=2, d_model=4, n_heads=2, d_head=4, d_mlp=18, eps=0.0,
+        activation="relu",
                     positions="none", tied=True)  # fmt: skip
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
     rows = weights["embed.W_E"][:] = normalised(np.arange(10) / 100)
@@ -99,7 +129,9 @@ def test_6_9_proper_cleanup() -> None:
     cleanup.erase(slice(0, 4))
     k = np.arange(19)
     left = np.stack([k / 10, 1 + 0 * k, 0 * k, 0 * k], axis=1)
-    table(layer_norm(left)[:, 0], rows[k % 10] - left).at(slice(0, 1), slice(0, 4), 4).write(weights, 0)
+    table(layer_norm(left)[:, 0], rows[k % 10] - left).at(slice(0, 1), slice(0, 4), 4).write(
+        weights, 0
+    )
     model = Model(config, weights, load_task("add-digit").vocabulary, "add-digit")
     assert right(model)
     assert max(np.abs(w).max() for name, w in weights.items() if "W_Q" not in name) < 1e3
@@ -120,8 +152,9 @@ def test_6_11_shared_positions_need_a_head_per_place(digits: int) -> None:
 
 
 def test_6_13_layer_norm_bends_the_line() -> None:
-    """The residual only changes the y_j of section 6.1; its sums v_k = v + k·w still stand on a line, and no functional
-    picks one from the middle of a line. But layer norm puts the line on an arc, and there every sum has one.
+    """The residual only changes the y_j of section 6.1; its sums v_k = v + k·w still stand on a
+    line, and no functional picks one from the middle of a line. But layer norm puts the line on an
+    arc, and there every sum has one.
     """
     line = np.arange(19.0)[:, None] * [1, -1, 0] + np.array([4, 4, -8])
     arc = layer_norm(line)
@@ -143,7 +176,9 @@ def test_6_15_the_tens() -> None:
 
 
 def test_6_16_dividing_by_a_power_of_ten() -> None:
-    """No parameter more, and three digits become right in float32 as well, but for a few where rounding decides."""
+    """No parameter more, and three digits become right in float32 as well, but for a few where
+    rounding decides.
+    """
     book, divided = figure_6_3(3), figure_6_3(3, unit=1000)
     assert 1.3e-9 < separation(book) < 1.4e-9
     assert separation(divided) > 4e-4
@@ -152,9 +187,15 @@ def test_6_16_dividing_by_a_power_of_ten() -> None:
     assert wrong[0] > 500 and wrong[1] < 50
     layout = Layout(value=1, one=1, rest=2, position=3)
 
-    def five_digits(unit: float) -> float:  # a model of 9 million parameters: only what its MLP would see
+    def five_digits(
+        unit: float,
+    ) -> float:  # a model of 9 million parameters: only what its MLP would see
         sums = np.arange(2 * 10**5 - 1)[:, None]
-        return float(np.diff(layer_norm(layout.row(value=sums / unit, one=1, position=ring(12)[-1]))[:, 0]).min())
+        return float(
+            np.diff(
+                layer_norm(layout.row(value=sums / unit, one=1, position=ring(12)[-1]))[:, 0]
+            ).min()
+        )
 
     assert five_digits(1) < 1e-14  # they coincide
     assert 4e-6 < five_digits(1e5) < 6e-6
@@ -167,24 +208,34 @@ def test_6_17_addition_that_reads_relative_positions(digits: int) -> None:
 
 
 def relative_adder(digits: int) -> Model:
-    """Decimal addition with relative looks at the operands: they are taken from `=`, where distances do not change.
+    """Decimal addition with relative looks at the operands: they are taken from `=`, where
+    distances do not change.
 
-    Layer 0, at `=`: a head per digit looks so many positions back and adds digit·unit·10^k to the value (and takes it
-    off `rest`, so that the mean stays 0). A written digit must not do the same with what stands so far behind it: from
-    a digit, every head looks at `+`, which has the value 0. Layer 1: one head looks at `=`, the other at its own
-    position; together they write the sum and which digit is due as one number beside a 1, loud enough to drown the
-    rest. At `=` itself layer norm has shrunk the row by |row|/√7, elsewhere not: so there are two kinds of code, and
-    the table has both.
+    Layer 0, at `=`: a head per digit looks so many positions back and adds digit·unit·10^k to the
+    value (and takes it off `rest`, so that the mean stays 0). A written digit must not do the same
+    with what stands so far behind it: from a digit, every head looks at `+`, which has the value 0.
+    Layer 1: one head looks at `=`, the other at its own position; together they write the sum and
+    which digit is due as one number beside a 1, loud enough to drown the rest. At `=` itself layer
+    norm has shrunk the row by |row|/√7, elsewhere not: so there are two kinds of code, and the
+    table has both.
     """
     layout = Layout(value=1, one=1, rest=2, position=3)
-    task, n_ctx, unit, loud = load_task(f"addition:digits={digits}"), 3 * digits + 2, 0.25 / 10**digits, 1e8
+    task, n_ctx, unit, loud = (
+        load_task(f"addition:digits={digits}"),
+        3 * digits + 2,
+        0.25 / 10**digits,
+        1e8,
+    )
     sums, answers = np.arange(2 * 10**digits - 1), np.arange(n_ctx - digits - 1, n_ctx)
     codes_n = len(sums) * (digits + 1)
-    config = Config(12, n_ctx=n_ctx, d_model=7, n_layers=2, n_heads=2 * digits, d_head=4, d_mlp=codes_n - 1, eps=0.0,
+    config = Config(12, n_ctx=n_ctx, d_model=7, n_layers=2, n_heads=2 * digits, d_head=4,
+        d_mlp=codes_n - 1, eps=0.0,
                     activation="relu", tied=True)  # fmt: skip
     weights = {n: w for n, w in zeros(config).items() if not n.startswith("blocks.0.mlp")}
     digit_rows = normalised(np.arange(10) / 100)
-    golden = digit_rows[0, 2]  # the rest of 0 is (golden, −1 − golden); that of = the other way round
+    golden = digit_rows[
+        0, 2
+    ]  # the rest of 0 is (golden, −1 − golden); that of = the other way round
     equals = digit_rows[0, [0, 1, 3, 2]]
     weights["embed.W_E"][:, :4] = np.concatenate([digit_rows, -digit_rows[:1], [equals]])
     position = layout["position"]
@@ -192,11 +243,16 @@ def relative_adder(digits: int) -> Model:
     for i, (back, k) in enumerate(product([1, digits + 2], range(digits))):
         head = Head(weights, 0, i)
         head.back(back + k, position, n_ctx, hardness=1e6)
-        head.query[1, 3], head.query[2, 3] = 1e9 * (1 + golden), 1e9  # from =: 0, from a digit: large
+        head.query[1, 3], head.query[2, 3] = (
+            1e9 * (1 + golden),
+            1e9,
+        )  # from =: 0, from a digit: large
         head.key[1, 3] = -1  # at +: 1, elsewhere −1
         head.copy(slice(0, 1), slice(0, 4), 100 * unit * 10**k * np.array([[1.0, 0, 0, -1]]))
     middle = 2 * np.pi * answers.mean() / n_ctx
-    mix = 0.9 * np.array([-np.sin(middle), np.cos(middle)]) @ lift(2)  # grows along the positions of the answer
+    mix = (
+        0.9 * np.array([-np.sin(middle), np.cos(middle)]) @ lift(2)
+    )  # grows along the positions of the answer
     fetch, due = Head(weights, 1, 0), Head(weights, 1, 1)
     fetch.query[1, 0], fetch.key[2, 0] = 1e4, -1  # = has by far the least there
     fetch.copy(layout["value"], layout["value"], loud)
@@ -227,7 +283,9 @@ def tangent(digits: int) -> np.ndarray:
 
 def test_6_18_better_constants_for_the_sum_and_the_position() -> None:
     assert 3.4e-7 < least_step(seen(3)) < 3.6e-7
-    assert least_step(seen(3, unit=1.1 / 2000, mix=0.76 * tangent(3))) > 1.9e-4  # five hundred times as far
+    assert (
+        least_step(seen(3, unit=1.1 / 2000, mix=0.76 * tangent(3))) > 1.9e-4
+    )  # five hundred times as far
     assert right(figure_6_4(2, unit=1.7 / 200, mix=0.76 * tangent(2)), sample=500)
 
 
@@ -235,5 +293,7 @@ def test_6_19_which_coordinate_of_the_position() -> None:
     first, second, third = np.eye(3)
     assert abs(least_step(seen(2, mix=third))) < 1e-12  # two places of the answer get the same code
     assert least_step(seen(2, mix=first)) > 9e-4
-    assert least_step(seen(3, mix=third)) > 3 * least_step(seen(3, mix=first))  # but for three digits it is better
+    assert least_step(seen(3, mix=third)) > 3 * least_step(
+        seen(3, mix=first)
+    )  # but for three digits it is better
     assert least_step(seen(3, mix=second)) > least_step(seen(3, mix=first))

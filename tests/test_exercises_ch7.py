@@ -1,4 +1,6 @@
-"""Exercises of chapter 7 that have an answer in code: the original ("OG") encodings and their relatives."""
+"""Exercises of chapter 7 that have an answer in code: the original ("OG") encodings and their
+relatives.
+"""
 
 import numpy as np
 import pytest
@@ -32,7 +34,8 @@ def causal_softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def test_7_2_a_complex_shift_is_a_real_one() -> None:
-    """Lemma 7.1: complex number a+bi acts on pairs (re, im) as ((a, b), (−b, a)); so T acts block by block.
+    """Lemma 7.1: complex number a+bi acts on pairs (re, im) as ((a, b), (−b, a)); so T acts block
+    by block.
 
     Shown on a shiftable encoding that is no rotation: f(j) = v A^j, whose shift by δ is A^δ.
     """
@@ -58,15 +61,20 @@ def test_7_4_og_is_a_reversed_rotation() -> None:
     """From the formulas of the 2017 paper, a column at a time."""
     f = reversed_rotation(64, sinusoidal_angles(128))
     for i in range(64):
-        np.testing.assert_allclose(f[:, 2 * i], np.sin(np.arange(64) / 10_000 ** (2 * i / 128)), atol=1e-12)
-        np.testing.assert_allclose(f[:, 2 * i + 1], np.cos(np.arange(64) / 10_000 ** (2 * i / 128)), atol=1e-12)
+        np.testing.assert_allclose(
+            f[:, 2 * i], np.sin(np.arange(64) / 10_000 ** (2 * i / 128)), atol=1e-12
+        )
+        np.testing.assert_allclose(
+            f[:, 2 * i + 1], np.cos(np.arange(64) / 10_000 ** (2 * i / 128)), atol=1e-12
+        )
 
 
 def test_7_5_layer_norm_breaks_the_shift() -> None:
-    """Least squares is the best any matrix can do, so a miss that is not rounding proves there is none.
+    """Least squares is the best any matrix can do, so a miss that is not rounding proves there is
+    none.
 
-    Why: layer norm divides by each row's own deviation and takes off its own mean, both of which depend on
-    the position, so rows are no longer a turn apart.
+    Why: layer norm divides by each row's own deviation and takes off its own mean, both of which
+    depend on the position, so rows are no longer a turn apart.
     """
     f = sinusoidal(64, 16)
     assert fit_shift(f, 1)[1] < 1e-8
@@ -93,7 +101,8 @@ def test_7_6_a_pre_norm_head_looks_back_with_og_under_rms_norm_only(norm: str) -
 
 @pytest.mark.parametrize("k", [1, 3, 8])
 def test_7_7_attend_equally_to_the_last_k_positions(k: int) -> None:
-    """Scores 0 up to distance k − 1 and −60 beyond: a function of the distance, so lag_matrix fits it.
+    """Scores 0 up to distance k − 1 and −60 beyond: a function of the distance, so lag_matrix fits
+    it.
 
     Summing shift matrices does not do it: their cosines add up to a bump, highest in its middle.
     """
@@ -112,7 +121,8 @@ def test_7_7_attend_equally_to_the_last_k_positions(k: int) -> None:
 
 @pytest.mark.parametrize(("n", "d"), [(256, 128), (100, 64), (64, 128)])
 def test_7_8_evenly_spaced_angles_repeat_after_half_the_dimensions(n: int, d: int) -> None:
-    """All d/2 angles are multiples of 4π/d, so position d/2 is position 0 again, and ⌈n/(d/2)⌉ rows share a code.
+    """All d/2 angles are multiples of 4π/d, so position d/2 is position 0 again, and ⌈n/(d/2)⌉ rows
+    share a code.
 
     Up to d/2 positions it is as good as one-hot: different rows are orthogonal.
     """

@@ -27,7 +27,9 @@ def wrong(model: Model, truth: Any, longest: int) -> int:
 
 
 def test_8_1_a_program_of_whole_numbers() -> None:
-    """MAX over {0, 1, 2}: right on every input that fits its block, with 16 numbers that are not zero."""
+    """MAX over {0, 1, 2}: right on every input that fits its block, with 16 numbers that are
+    not zero.
+    """
     model = read("max.taotp")
     assert wrong(model, np.max, 8) == 0
     assert count(model).nonzero == 16
@@ -39,7 +41,10 @@ def test_8_2_larger_or_smaller_positions_change_nothing(scale: str) -> None:
     """Prediction: as long as positions dwarf tokens, the final norm takes their size away again."""
     assert says(read("figure-8.2.taotp")) == "Hello World!"
     assert says(
-        changed("  [  648030.1 -1412611.7   764581.5]   # <eos>\n]", f"[648030.1 -1412611.7 764581.5]] * {scale}")
+        changed(
+            "  [  648030.1 -1412611.7   764581.5]   # <eos>\n]",
+            f"[648030.1 -1412611.7 764581.5]] * {scale}",
+        )
     ) == ("Hello World!")
 
 
@@ -50,11 +55,15 @@ def test_8_2_two_positions_exchanged() -> None:
 
 
 def test_8_2_positions_as_small_as_tokens() -> None:
-    """Prediction: the token just read now weighs as much as the one to say; the norm finds what lies between."""
+    """Prediction: the token just read now weighs as much as the one to say; the norm finds what
+    lies between.
+    """
     last = "  [  648030.1 -1412611.7   764581.5]   # <eos>\n]"
     model = changed(last, "[648030.1 -1412611.7 764581.5]] * 1e-6")
     names, n = model.vocabulary.tokens, 11
-    for start, name in enumerate(names):  # H is token 1: between token s and 1 on the ring lies (s + 1) / 2
+    for start, name in enumerate(
+        names
+    ):  # H is token 1: between token s and 1 on the ring lies (s + 1) / 2
         there = (1 - start + n // 2) % n - n // 2  # the shorter way round
         between = {(start + there // 2) % n, (start - (-there // 2)) % n}
         assert int(model([start])[-1].argmax()) in between, name
@@ -80,8 +89,9 @@ def test_8_3_is_min_spoilt_by_rounding() -> None:
 
 
 def test_8_3_only_the_head_is_wrong() -> None:
-    """As printed, the smallest number gets all attention; but cut embeddings differ in length, and the head, a dot
-    product, prefers the longer of two neighbours: eight numbers are never said."""
+    """As printed, the smallest number gets all attention; but cut embeddings differ in length, and
+    the head, a dot product, prefers the longer of two neighbours: eight numbers are never said.
+    """
     model, seen = read("figure-8.3.taotp"), dict[str, Any]()
     rows = np.array(list(product(range(20), repeat=3)))
     model(rows, tap=lambda name, x: seen.setdefault(name, x))
@@ -95,14 +105,21 @@ def test_8_3_only_the_head_is_wrong() -> None:
 
 
 def test_8_4_compact_inputs() -> None:
-    """Defaults for norms, layers, positions and the rest: the same program in a tenth of the text."""
+    """Defaults for norms, layers, positions and the rest: the same program in a tenth of the
+    text.
+    """
     long = (
-        '{"tok_emb": [[1, -1, 0], [1, 0, -1], [0, 1, -1]], "out_emb": [[1, -1, 0], [1, 0, -1], [0, 1, -1]],'
+        '{"tok_emb": [[1, -1, 0], [1, 0, -1], [0, 1, -1]], "out_emb": [[1, -1, 0], [1, 0, -1], [0, '
+        "1, -1]],"
         '"pos_emb": [[0, 0, 0], [0, 0, 0]], "layers": [{"Q": [[[0, 0, 0], [0, 0, 0], [0, 0, 0]]],'
         '"K": [[[0, 0, 0], [0, 0, 0], [0, 0, 0]]], "V": [[[1, 0, 0], [0, 1, 0], [0, 0, 1]]],'
-        '"P": [[[5, 0, 0], [0, 5, 0], [0, 0, 5]]], "M1": [[], [], []], "b1": [], "M2": [], "b2": [0, 0, 0],'
-        '"ln1": {"gamma": 1, "beta": 0}, "ln2": {"gamma": 1, "beta": 0}}], "lnf": {"gamma": 1, "beta": 0}}'
+        '"P": [[[5, 0, 0], [0, 5, 0], [0, 0, 5]]], "M1": [[], [], []], "b1": [], "M2": [], "b2": '
+        "[0, 0, 0],"
+        '"ln1": {"gamma": 1, "beta": 0}, "ln2": {"gamma": 1, "beta": 0}}], "lnf": {"gamma": 1, '
+        '"beta": 0}}'
     )
-    short = "block_size: 2  tok_emb: [[1 -1 0] [1 0 -1] [0 1 -1]]  layers: [{V: eye(3) P: eye(3) * 5}]"
+    short = (
+        "block_size: 2  tok_emb: [[1 -1 0] [1 0 -1] [0 1 -1]]  layers: [{V: eye(3) P: eye(3) * 5}]"
+    )
     tokens = np.array(list(product(range(3), repeat=2)))
     np.testing.assert_array_equal(parse(long)(tokens), parse(short)(tokens))

@@ -1,8 +1,9 @@
-"""Every write and many allocations of a command fail once, in turn: one line and status 2, and nothing is lost.
+"""Every write and many allocations of a command fail once, in turn: one line and status 2, and
+nothing is lost.
 
-A run without faults counts the calls; then each of them is made to fail in a run of its own (in the quick suite some,
-and of allocations at most 150). What stood at the place that is written to is there afterwards, or the new thing is,
-whole; and nothing else is left beside it.
+A run without faults counts the calls; then each of them is made to fail in a run of its own (in the
+quick suite some, and of allocations at most 150). What stood at the place that is written to is
+there afterwards, or the new thing is, whole; and nothing else is left beside it.
 """
 
 import builtins
@@ -23,9 +24,19 @@ from glassformer import GlassformerError, checkpoint, load
 from glassformer.cli import main
 
 TASK = "addition:digits=1,order=ones"
-TINY = {"n_layers": 1, "d_model": 8, "d_mlp": 8, "steps": 4, "evaluate_every": 2, "train_rows": 20, "test_rows": 10}
+TINY = {
+    "n_layers": 1,
+    "d_model": 8,
+    "d_mlp": 8,
+    "steps": 4,
+    "evaluate_every": 2,
+    "train_rows": 20,
+    "test_rows": 10,
+}
 SET = [word for n, v in TINY.items() for word in ("--set", f"{n}={v}")]
-SPEC = f'task = "{TASK}"\nrecipe = "fast"\nmodels = true\n[set]\n' + "".join(f"{n} = {v}\n" for n, v in TINY.items())
+SPEC = f'task = "{TASK}"\nrecipe = "fast"\nmodels = true\n[set]\n' + "".join(
+    f"{n} = {v}\n" for n, v in TINY.items()
+)
 OLD = b"what was there before"
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO)
 
@@ -42,7 +53,9 @@ class Faults:
         if len(self.names) - 1 == self.at and self.error:
             raise self.error
 
-    def around(self, name: str, call: Callable, when: Callable[..., bool] = lambda *a, **o: True) -> Callable:
+    def around(
+        self, name: str, call: Callable, when: Callable[..., bool] = lambda *a, **o: True
+    ) -> Callable:
         def called(*args, **options):
             if when(*args, **options):
                 self.tick(name)
@@ -50,7 +63,17 @@ class Faults:
 
         return called
 
-    def open(self, file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, closefd=True, opener=None):
+    def open(
+        self,
+        file,
+        mode="r",
+        buffering=-1,
+        encoding=None,
+        errors=None,
+        newline=None,
+        closefd=True,
+        opener=None,
+    ):
         if not set(mode) & set("wax+"):
             return REAL_OPEN(file, mode, buffering, encoding, errors, newline, closefd, opener)
         if not isinstance(file, int):
@@ -59,7 +82,11 @@ class Faults:
         raw.faults = self
         if buffering == 0:
             return raw
-        return io.BufferedWriter(raw) if "b" in mode else io.TextIOWrapper(io.BufferedWriter(raw), encoding or "utf-8")
+        return (
+            io.BufferedWriter(raw)
+            if "b" in mode
+            else io.TextIOWrapper(io.BufferedWriter(raw), encoding or "utf-8")
+        )
 
 
 REAL_OPEN = open
@@ -95,7 +122,8 @@ def failing_writes(faults: Faults) -> Iterator[None]:
 
 
 ALLOCATING = (
-    "zeros", "empty", "ones", "full", "zeros_like", "concatenate", "stack", "array", "arange", "where", "einsum",
+    "zeros", "empty", "ones", "full", "zeros_like", "concatenate", "stack", "array", "arange",
+    "where", "einsum",
     "ascontiguousarray", "unique", "take", "repeat", "tile",
 )  # fmt: skip
 
@@ -155,13 +183,17 @@ COMMANDS = {
                             {"a.py": is_python, "a.pt": is_anything}),
     "train": Command(("train", TASK, "--out", "a.safetensors", "--history", "h.jsonl", *SET),
                      {"a.safetensors": is_model, "h.jsonl": is_history}, ("a.run.safetensors",)),
-    "verify": Command(("verify", "add-digit", "--workers", "1", "--out", "v.json"), {"v.json": is_json},
+    "verify": Command(("verify", "add-digit", "--workers", "1", "--out", "v.json"),
+    {"v.json": is_json},
                       ("v.json.journal",)),
-    "prove": Command(("prove", "addition:digits=1", "--method", "certificate", "--out", "c.json"), {"c.json": is_json}),
+    "prove": Command(("prove", "addition:digits=1", "--method", "certificate", "--out", "c.json"),
+    {"c.json": is_json}),
     "report": Command(("report", "add-digit", "--out", "r.html"), {"r.html": is_page}),
-    "inspect": Command(("inspect", "repeat-last:vocab=3", "--out", "d", "--only", "tokens,heads", "--figures", "svg"),
+    "inspect": Command(("inspect", "repeat-last:vocab=3", "--out", "d", "--only", "tokens,heads",
+    "--figures", "svg"),
                        {"d/inspection.json": is_json}, ("d",)),
-    "sweep": Command(("sweep", "s.toml", "--out", "d"), {"d/results.csv": is_table}, ("d", "d/runs", "s.toml")),
+    "sweep": Command(("sweep", "s.toml", "--out", "d"), {"d/results.csv": is_table}, ("d", "d/runs",
+    "s.toml")),
     "disguise": Command(("disguise", "add-digit", "--out", "a.safetensors", "--key", "k.json"),
                         {"a.safetensors": is_model, "k.json": is_json}),
 }  # fmt: skip
@@ -170,7 +202,9 @@ COMMANDS = {
 @pytest.fixture
 def attempt(tmp_path, monkeypatch, capsys):
     """attempt(command, faults, failing) -> (status, stderr, folder), in a folder of its own."""
-    monkeypatch.setattr("glassformer.training.pools.local", lambda jobs, task, n: (work(j, task) for j in jobs))
+    monkeypatch.setattr(
+        "glassformer.training.pools.local", lambda jobs, task, n: (work(j, task) for j in jobs)
+    )
     n = 0
 
     def run(command: Command, faults: Faults, failing):
@@ -196,8 +230,13 @@ def attempt(tmp_path, monkeypatch, capsys):
     return run
 
 
-def check(command: Command, faults: Faults, usual: int, status: int, err: str, folder: Path) -> None:
-    said = f"{faults.names[faults.at]} number {faults.at} with {faults.error!r}: status {status}, {err!r}"
+def check(
+    command: Command, faults: Faults, usual: int, status: int, err: str, folder: Path
+) -> None:
+    said = (
+        f"{faults.names[faults.at]} number {faults.at} with {faults.error!r}: status {status}, "
+        f"{err!r}"
+    )
     there = {str(p.relative_to(folder)) for p in folder.rglob("*")}
     assert "Traceback" not in err and "defect" not in err, said
     if status == usual:
@@ -217,10 +256,14 @@ def check(command: Command, faults: Faults, usual: int, status: int, err: str, f
         left = {n for n in there if ".glassformer." in n or n.endswith(".tmp")}
         assert not left, f"{left} left: {said}"
     extra = {n for n in there - {*command.files, *command.may_stay} if ".glassformer." not in n}
-    assert status == usual or command.words[0] in ("sweep", "inspect") or not extra, f"{extra} left: {said}"
+    assert status == usual or command.words[0] in ("sweep", "inspect") or not extra, (
+        f"{extra} left: {said}"
+    )
 
 
-def inject(attempt, name: str, failing, errors: tuple[BaseException, ...], most: int | None) -> None:
+def inject(
+    attempt, name: str, failing, errors: tuple[BaseException, ...], most: int | None
+) -> None:
     command = COMMANDS[name]
     attempt(command, Faults(), failing)  # what is imported and cached when it is first used
     counted = Faults()
@@ -230,7 +273,11 @@ def inject(attempt, name: str, failing, errors: tuple[BaseException, ...], most:
         is_whole(folder / file)
     n = len(counted.names)
     assert n > 3, "nothing to fail"
-    chosen = range(n) if most is None or n <= most else sorted({round(i * (n - 1) / (most - 1)) for i in range(most)})
+    chosen = (
+        range(n)
+        if most is None or n <= most
+        else sorted({round(i * (n - 1) / (most - 1)) for i in range(most)})
+    )
     for at in chosen:
         faults = Faults(at, errors[at % len(errors)])
         status, err, folder = attempt(command, faults, failing)
@@ -266,11 +313,19 @@ def test_memory_ends(attempt, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_memory_ends_anywhere(attempt, name):
-    inject(attempt, name, failing_memory, (MemoryError(), MemoryError("Unable to allocate 8 EiB")), most=150)
+    inject(
+        attempt,
+        name,
+        failing_memory,
+        (MemoryError(), MemoryError("Unable to allocate 8 EiB")),
+        most=150,
+    )
 
 
 # ── what other libraries write ─────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("to,name", [("torch", "x.py"), ("onnx", "x.onnx"), ("safetensors", "x.safetensors")])
+@pytest.mark.parametrize(
+    "to,name", [("torch", "x.py"), ("onnx", "x.onnx"), ("safetensors", "x.safetensors")]
+)
 def test_a_file_that_may_not_grow(tmp_path, capsys, monkeypatch, to, name):
     only_so_large(tmp_path, capsys, monkeypatch, to, name, "add-digit")
 
@@ -284,10 +339,16 @@ def test_a_folder_whose_files_may_not_grow(tmp_path, capsys, monkeypatch, to):
 def only_so_large(tmp_path, capsys, monkeypatch, to, name, ref):
     """A true limit of the system, which code in other languages meets as well."""
     resource = pytest.importorskip("resource")
-    for library in {"torch": ["torch"], "onnx": ["onnx", "onnxruntime"], "gpt2": ["transformers"]}.get(to, []):
+    for library in {
+        "torch": ["torch"],
+        "onnx": ["onnx", "onnxruntime"],
+        "gpt2": ["transformers"],
+    }.get(to, []):
         pytest.importorskip(library)
     load(ref)
-    monkeypatch.setattr(sys, "argv", ["glassformer", "export", ref, "--to", to, "--out", str(tmp_path / name)])
+    monkeypatch.setattr(
+        sys, "argv", ["glassformer", "export", ref, "--to", to, "--out", str(tmp_path / name)]
+    )
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
     try:

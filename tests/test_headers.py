@@ -1,7 +1,9 @@
-"""Files that say what they should not: every field of every file that is read, replaced by what it must not be.
+"""Files that say what they should not: every field of every file that is read, replaced by what it
+must not be.
 
-A file of ours is changed in one place, by someone who knows how to seal it again, and by someone who does not. Whatever
-is in it then: one line and status 2, or a right answer; no traceback, no control character, no gigabyte, no waiting.
+A file of ours is changed in one place, by someone who knows how to seal it again, and by someone
+who does not. Whatever is in it then: one line and status 2, or a right answer; no traceback, no
+control character, no gigabyte, no waiting.
 """
 
 import json
@@ -29,11 +31,15 @@ from helpers import resealed, sealed_header, sealed_state
 
 HUGE = 10_000_000
 VALUES: dict[str, Any] = {
-    "null": None, "a number": 7, "a huge number": 10**30, "a fraction": 1.5, "nan": float("nan"), "true": True,
-    "a list": [1, "x"], "an object": {"x": 1}, "nothing": "", "an escape": "\x1b]0;owned\x07\x1b[31mred",
+    "null": None, "a number": 7, "a huge number": 10**30, "a fraction": 1.5, "nan": float("nan"),
+    "true": True,
+    "a list": [1, "x"], "an object": {"x": 1}, "nothing": "",
+    "an escape": "\x1b]0;owned\x07\x1b[31mred",
     "deep": [[[[[[[[]]]]]]]], "long": 200_000 * "x",
 }  # fmt: skip
-EVERY = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["some", "every"])
+EVERY = pytest.mark.parametrize(
+    "every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["some", "every"]
+)
 
 
 def some(values: Any, every: bool, turn: int, of: int) -> list[Any]:
@@ -101,17 +107,24 @@ def soon(seconds: float = 20.0) -> Iterator[None]:
 # ── checkpoints ────────────────────────────────────────────────────────────────────────────────
 REF = "addition:digits=1,variant=compact"
 COMMANDS = {
-    "run": ("run", "{}", "1+2"), "trace": ("run", "{}", "1+2", "--trace"), "json": ("run", "{}", "1+2", "--json"),
-    "count": ("count", "{}"), "explain": ("explain", "{}", "1+2="), "hooks": ("list", "hooks", "{}"),
-    "verify": ("verify", "{}"), "task": ("verify", "{}", "--task", "addition:digits=1"), "prove": ("prove", "{}"),
-    "inspect": ("inspect", "{}", "--figures", "none", "--inputs", "20"), "compare": ("compare", "{}", REF),
-    "truth": ("truth", "{}"), "disguise": ("disguise", "{}", "--out", "{}-c.safetensors", "--key", "{}-k.json"),
+    "run": ("run", "{}", "1+2"), "trace": ("run", "{}", "1+2", "--trace"), "json": ("run", "{}",
+    "1+2", "--json"),
+    "count": ("count", "{}"), "explain": ("explain", "{}", "1+2="), "hooks": ("list", "hooks",
+    "{}"),
+    "verify": ("verify", "{}"), "task": ("verify", "{}", "--task", "addition:digits=1"),
+    "prove": ("prove", "{}"),
+    "inspect": ("inspect", "{}", "--figures", "none", "--inputs", "20"), "compare": ("compare",
+    "{}", REF),
+    "truth": ("truth", "{}"), "disguise": ("disguise", "{}", "--out", "{}-c.safetensors", "--key",
+    "{}-k.json"),
     "report": ("report", "{}", "--out", "{}.html"),
     "safetensors": ("export", "{}", "--to", "safetensors", "--out", "{}-e"),
     "taotp": ("export", "{}", "--to", "taotp", "--out", "{}.taotp"),
     "torch": ("export", "{}", "--to", "torch", "--out", "{}.py"),
-    "start": ("train", "addition:digits=1", "--start", "{}", "--out", "{}-s.safetensors", "--set", "steps=1"),
-    "teacher": ("train", "addition:digits=1", "--teacher", "{}", "--out", "{}-t.safetensors", "--set", "steps=1"),
+    "start": ("train", "addition:digits=1", "--start", "{}", "--out", "{}-s.safetensors", "--set",
+    "steps=1"),
+    "teacher": ("train", "addition:digits=1", "--teacher", "{}", "--out", "{}-t.safetensors",
+    "--set", "steps=1"),
 }  # fmt: skip
 BRIDGES = ("gpt2", "onnx", "transformer-lens", "adderboard")
 FOREIGN = {to: ("export", "{}", "--to", to, "--out", "{}-" + to) for to in BRIDGES}
@@ -129,7 +142,11 @@ def changed(whole: Path, path: Path, place: tuple[Any, ...], value: Any, seal: b
     """A copy with one thing replaced; sealed again, digest and all, if that can be done."""
     path.unlink(missing_ok=True)
     os.link(whole, path)
-    return resealed(path, lambda sealed: _change(whole, sealed, place, value, seal), seal=seal and place != ("sha256",))
+    return resealed(
+        path,
+        lambda sealed: _change(whole, sealed, place, value, seal),
+        seal=seal and place != ("sha256",),
+    )
 
 
 @cache
@@ -144,13 +161,17 @@ def _change(whole: Path, sealed: Any, place: tuple[Any, ...], value: Any, seal: 
     try:
         header, model = sealed["header"], loaded(str(whole))
         config, tokens = Config(**header["config"]), Vocabulary.from_json(header["vocabulary"])
-        sealed["model"] = digest(Model(config, model.weights, tokens, blueprint=header["blueprint"]))
+        sealed["model"] = digest(
+            Model(config, model.weights, tokens, blueprint=header["blueprint"])
+        )
     except (GlassformerError, TypeError, KeyError, AttributeError):
         pass  # there is no such model: a digest of it neither
 
 
 def test_every_field_of_a_checkpoint_is_looked_at(whole, tmp_path, call):
-    """Through `load`; some of what it takes, through `run`; some of what it refuses, through `count`."""
+    """Through `load`; some of what it takes, through `run`; some of what it refuses, through
+    `count`.
+    """
     path, taken, refused, expected = tmp_path / "c.safetensors", [], 0, load(REF)
     original = sealed_header(whole)
     for place in places(original):
@@ -163,25 +184,42 @@ def test_every_field_of_a_checkpoint_is_looked_at(whole, tmp_path, call):
                     model = load(str(path))
                 except GlassformerError as e:
                     refused += 1
-                    assert str(e).startswith(f"{path} — ") and "\n" not in str(e) and len(str(e)) < 1_500, (place, name)
+                    assert (
+                        str(e).startswith(f"{path} — ")
+                        and "\n" not in str(e)
+                        and len(str(e)) < 1_500
+                    ), (place, name)
                     if refused % 100 == 0:
                         one_line(call("count", path), (2,))
                     continue
                 assert seal, f"{place} may be {name} without a new seal"
                 taken.append((place[1], name))
-                assert place[1] in ("task", "labels", "provenance", "vocabulary", "config"), f"{place} may be {name}"
-                if place[1] != "config":  # a config's number may be another, and then the model is another
-                    assert all(np.array_equal(model.weights[n], w) for n, w in expected.weights.items())
+                assert place[1] in ("task", "labels", "provenance", "vocabulary", "config"), (
+                    f"{place} may be {name}"
+                )
+                if (
+                    place[1] != "config"
+                ):  # a config's number may be another, and then the model is another
+                    assert all(
+                        np.array_equal(model.weights[n], w) for n, w in expected.weights.items()
+                    )
                 if len(taken) % 7 == 0:
                     one_line(call("run", path, "1+2"))
     assert refused > 500 and len(taken) < 150, (refused, len(taken))
 
 
 def test_a_string_of_ten_megabytes_in_every_part(whole, tmp_path, call):
-    for place in [("header", "task"), ("header", "provenance", "ref"), ("header", "vocabulary", "tokens", 0),
-                  ("sha256",)]:  # fmt: skip
+    for place in [
+        ("header", "task"),
+        ("header", "provenance", "ref"),
+        ("header", "vocabulary", "tokens", 0),
+        ("sha256",),
+    ]:
         with soon():
-            one_line(call("count", changed(whole, tmp_path / "c.safetensors", place, HUGE * "x", True)), (2,))
+            one_line(
+                call("count", changed(whole, tmp_path / "c.safetensors", place, HUGE * "x", True)),
+                (2,),
+            )
 
 
 def test_escapes_in_names_are_shown_and_not_sent(whole, tmp_path, call):
@@ -189,7 +227,8 @@ def test_escapes_in_names_are_shown_and_not_sent(whole, tmp_path, call):
     path = tmp_path / "c.safetensors"
     free = [
         ("header", "task"), ("header", "provenance", "ref"), ("header", "provenance", "maker"),
-        ("header", "labels", "heads"), ("header", "labels", "slots"), ("header", "vocabulary", "tokens", 0),
+        ("header", "labels", "heads"), ("header", "labels", "slots"), ("header", "vocabulary",
+        "tokens", 0),
     ]  # fmt: skip
     for place in free:
         value: Any = VALUES["an escape"]
@@ -217,19 +256,34 @@ def test_every_field_through_every_command(whole, tmp_path, call, name):
 def test_degenerate_shapes_of_small_files(tmp_path, call):
     """A megabyte of arrays that no table, map or basis of their size may be made of."""
     none = {"n_layers": 0}
-    for sizes in (none | {"d_model": 60_000}, none | {"n_ctx": 60_000}, none | {"d_vocab": 60_000},
-                  {"n_ctx": 2**24, "positions": "rotary"}, {"n_ctx": 2**24, "positions": "alibi"}):  # fmt: skip
-        config = Config(**({"d_vocab": 2, "n_ctx": 2, "d_model": 2, "n_heads": 1, "tied": True} | sizes))
+    for sizes in (
+        none | {"d_model": 60_000},
+        none | {"n_ctx": 60_000},
+        none | {"d_vocab": 60_000},
+        {"n_ctx": 2**24, "positions": "rotary"},
+        {"n_ctx": 2**24, "positions": "alibi"},
+    ):
+        config = Config(
+            **({"d_vocab": 2, "n_ctx": 2, "d_model": 2, "n_heads": 1, "tied": True} | sizes)
+        )
         weights = {n: np.ones(s) for n, s in required(config).items()}
-        path = save(Model(config, weights, Vocabulary.numbers(config.d_vocab)), tmp_path / "d.safetensors")
+        path = save(
+            Model(config, weights, Vocabulary.numbers(config.d_vocab)), tmp_path / "d.safetensors"
+        )
         with soon():
-            for words in (("count", path), ("run", path, "1", "--steps", 2), ("explain", path, "1"), ("truth", path)):
+            for words in (
+                ("count", path),
+                ("run", path, "1", "--steps", 2),
+                ("explain", path, "1"),
+                ("truth", path),
+            ):
                 one_line(call(*words))
 
 
 # ── GPT-2 folders ──────────────────────────────────────────────────────────────────────────────
 GPT2 = {
-    "model_type": "gpt2", "vocab_size": 5, "n_positions": 4, "n_embd": 4, "n_layer": 1, "n_head": 2, "n_inner": 8,
+    "model_type": "gpt2", "vocab_size": 5, "n_positions": 4, "n_embd": 4, "n_layer": 1, "n_head": 2,
+    "n_inner": 8,
     "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "scale_attn_weights": True,
     "tie_word_embeddings": True, "architectures": ["GPT2LMHeadModel"],
     "glassformer": {"vocabulary": {"tokens": [*"abcde"], "sep": ""}, "task": "", "labels": {
@@ -242,15 +296,23 @@ def gpt2(tmp_path):
     """A folder as transformers writes it, of 1 layer."""
     rng, at = np.random.default_rng(0), "transformer.h.0."
     shapes = {
-        "transformer.wte.weight": (5, 4), "transformer.wpe.weight": (4, 4), at + "ln_1.weight": (4,),
-        at + "ln_1.bias": (4,), at + "ln_2.weight": (4,), at + "ln_2.bias": (4,), at + "attn.c_attn.weight": (4, 12),
-        at + "attn.c_attn.bias": (12,), at + "attn.c_proj.weight": (4, 4), at + "attn.c_proj.bias": (4,),
-        at + "mlp.c_fc.weight": (4, 8), at + "mlp.c_fc.bias": (8,), at + "mlp.c_proj.weight": (8, 4),
-        at + "mlp.c_proj.bias": (4,), "transformer.ln_f.weight": (4,), "transformer.ln_f.bias": (4,),
+        "transformer.wte.weight": (5, 4), "transformer.wpe.weight": (4, 4), at + "ln_1.weight": (4,
+        ),
+        at + "ln_1.bias": (4,), at + "ln_2.weight": (4,), at + "ln_2.bias": (4,),
+        at + "attn.c_attn.weight": (4, 12),
+        at + "attn.c_attn.bias": (12,), at + "attn.c_proj.weight": (4, 4),
+        at + "attn.c_proj.bias": (4,),
+        at + "mlp.c_fc.weight": (4, 8), at + "mlp.c_fc.bias": (8,), at + "mlp.c_proj.weight": (8,
+        4),
+        at + "mlp.c_proj.bias": (4,), "transformer.ln_f.weight": (4,), "transformer.ln_f.bias": (4,
+        ),
     }  # fmt: skip
     folder = tmp_path / "gpt2"
     folder.mkdir()
-    save_file({n: rng.normal(size=s).astype("float32") for n, s in shapes.items()}, folder / "model.safetensors")
+    save_file(
+        {n: rng.normal(size=s).astype("float32") for n, s in shapes.items()},
+        folder / "model.safetensors",
+    )
     (folder / "config.json").write_text(json.dumps(GPT2))
     return folder
 
@@ -261,13 +323,16 @@ def test_every_field_of_a_gpt2_folder_is_looked_at(gpt2, call, every):
     refused = 0
     for turn, place in enumerate(places(GPT2)):
         for value in some(VALUES.values(), every, turn, 6):
-            (gpt2 / "config.json").write_text(json.dumps(put(json.loads(json.dumps(GPT2)), place, value)))
+            (gpt2 / "config.json").write_text(
+                json.dumps(put(json.loads(json.dumps(GPT2)), place, value))
+            )
             refused += one_line(call("run", gpt2, "a", "--steps", 1), (0, 2))[0] == 2
     assert refused > (200 if every else 30)
 
 
 @pytest.mark.parametrize("field, size", [
-    ("n_layer", 10**9), ("n_layer", 9_999), ("n_embd", 10**9), ("vocab_size", 10**12), ("n_positions", 10**18),
+    ("n_layer", 10**9), ("n_layer", 9_999), ("n_embd", 10**9), ("vocab_size", 10**12),
+    ("n_positions", 10**18),
     ("n_head", 0), ("n_inner", 10**9),
 ])  # fmt: skip
 def test_sizes_of_a_gpt2_folder(gpt2, call, field, size):
@@ -319,7 +384,9 @@ def test_every_field_of_a_journal_is_looked_at(tmp_path, every):
             path.write_text(json.dumps(o))
             try:
                 with soon():
-                    assert verify(model, task, chunk=9, journal=path).looked_at == right.looked_at, place
+                    assert (
+                        verify(model, task, chunk=9, journal=path).looked_at == right.looked_at
+                    ), place
             except GlassformerError as e:
                 refused += 1
                 assert "journal" in str(e) and "\n" not in str(e) and len(str(e)) < 1_500
@@ -327,7 +394,9 @@ def test_every_field_of_a_journal_is_looked_at(tmp_path, every):
 
 
 def test_a_journal_that_says_too_much_is_refused(tmp_path):
-    """Sealed, typed, and still no journal of this work: chunks that are not there, rows that were not looked at."""
+    """Sealed, typed, and still no journal of this work: chunks that are not there, rows that
+    were not looked at.
+    """
     import hashlib
 
     path, model = tmp_path / "v.journal", load("addition:digits=1")
@@ -335,12 +404,23 @@ def test_a_journal_that_says_too_much_is_refused(tmp_path):
     next(events), next(events)
     events.close()
     whole = path.read_text()
-    for place, value in [(("done",), [[0, 99]]), (("done",), [[1, 2], [0, 1]]), (("done",), []), (("done", 0, 1), 1),
-                         (("found", "domain", "wrong"), 99), (("found", "domain", "looked_at"), 5),
-                         (("found",), {}), (("found", "domain", "worst", 2), [10, 1])]:  # fmt: skip
+    for place, value in [
+        (("done",), [[0, 99]]),
+        (("done",), [[1, 2], [0, 1]]),
+        (("done",), []),
+        (("done", 0, 1), 1),
+        (("found", "domain", "wrong"), 99),
+        (("found", "domain", "looked_at"), 5),
+        (("found",), {}),
+        (("found", "domain", "worst", 2), [10, 1]),
+    ]:
         o = put(json.loads(whole), place, value)
         o.pop("sha256")
-        path.write_text(json.dumps(o | {"sha256": hashlib.sha256(json.dumps(o, sort_keys=True).encode()).hexdigest()}))
+        path.write_text(
+            json.dumps(
+                o | {"sha256": hashlib.sha256(json.dumps(o, sort_keys=True).encode()).hexdigest()}
+            )
+        )
         with pytest.raises(GlassformerError, match="damaged journal"):
             verify(model, load_task(model), chunk=9, journal=path)
 
@@ -366,7 +446,10 @@ def test_every_field_of_a_key_is_looked_at(tmp_path):
 def test_histories(tmp_path):
     from glassformer.page.views import history
 
-    path, row = tmp_path / "h.jsonl", {"kind": "evaluation", "seed": 0, "step": 1, "loss": 1.0, "accuracy": 0.5}
+    path, row = (
+        tmp_path / "h.jsonl",
+        {"kind": "evaluation", "seed": 0, "step": 1, "loss": 1.0, "accuracy": 0.5},
+    )
     path.write_text(json.dumps(row) + "\n")
     assert history(path)["steps"] == [1]
     for place in places(row):
@@ -399,7 +482,9 @@ def test_every_field_of_a_recipe_is_looked_at(tmp_path, kind, every):
             try:
                 read_recipe(path)
             except GlassformerError as e:
-                assert str(e).startswith(f"{path} — ") and "\n" not in str(e) and len(str(e)) < 1_500
+                assert (
+                    str(e).startswith(f"{path} — ") and "\n" not in str(e) and len(str(e)) < 1_500
+                )
 
 
 @EVERY
@@ -407,10 +492,20 @@ def test_every_field_of_a_sweep_is_looked_at(tmp_path, every):
     from glassformer.training.spec import read_spec
 
     path = tmp_path / "s.toml"
-    whole = {"task": '"addition"', "recipe": '"fast"', "seeds": "[0, 1]", "ensemble": "true", "models": "false"}
-    texts = ["7", "-1", "1.5", "nan", "true", "[]", "[1, 1]", '"\\u001b[31m"', "{x = 1}", "[[1]]", "1979-05-27",
-             "9" * 400, "9" * 5_000, "[" + "1," * 5_000 + "]", "[" * 5_000, '"' + 20_000 * "x" + '"']  # fmt: skip
-    for turn, name in enumerate([*whole, "more", "set", "grid", "set.lr", "grid.lr", "set.steps", "grid.seed"]):
+    whole = {
+        "task": '"addition"',
+        "recipe": '"fast"',
+        "seeds": "[0, 1]",
+        "ensemble": "true",
+        "models": "false",
+    }
+    texts = ["7", "-1", "1.5", "nan", "true", "[]", "[1, 1]", '"\\u001b[31m"', "{x = 1}", "[[1]]",
+        "1979-05-27",
+             "9" * 400, "9" * 5_000, "[" + "1," * 5_000 + "]", "[" * 5_000,
+             '"' + 20_000 * "x" + '"']  # fmt: skip
+    for turn, name in enumerate(
+        [*whole, "more", "set", "grid", "set.lr", "grid.lr", "set.steps", "grid.seed"]
+    ):
         for text in some(texts, every, turn, 4):
             rest = {n: t for n, t in whole.items() if n != name}
             path.write_text("".join(f"{n} = {t}\n" for n, t in (rest | {name: text}).items()))
@@ -418,7 +513,9 @@ def test_every_field_of_a_sweep_is_looked_at(tmp_path, every):
                 with soon():
                     read_spec(path, load_task)
             except GlassformerError as e:
-                assert str(e).startswith(f"{path} — ") and "\n" not in str(e) and len(str(e)) < 5_000
+                assert (
+                    str(e).startswith(f"{path} — ") and "\n" not in str(e) and len(str(e)) < 5_000
+                )
 
 
 @EVERY
@@ -441,7 +538,9 @@ def test_every_field_of_a_runs_state_is_looked_at(tmp_path, every):
         if place[:2] == ("identity", "recipe") and len(place) > 2:
             continue
         for value in some((None, -1, 10**30, [1], "\x1b[31m", {"x": 1}), every, turn, 3):
-            path.write_bytes(sealed_state(KEY, put(json.loads(json.dumps(header)), place, value), arrays))
+            path.write_bytes(
+                sealed_state(KEY, put(json.loads(json.dumps(header)), place, value), arrays)
+            )
             try:
                 load_state(path)
             except GlassformerError as e:
@@ -450,12 +549,20 @@ def test_every_field_of_a_runs_state_is_looked_at(tmp_path, every):
                 assert len(str(e)) < 1_500
     assert refused > (100 if every else 40)
     name = next(n for n in arrays if n.startswith("theta."))
-    for wrong in ({name: arrays[name] * np.nan}, {name: np.zeros((2, 2))}, {"theta.more": np.zeros(2)},
-                  {"optimizer.momentum.7": np.zeros(2)}):  # fmt: skip
+    for wrong in (
+        {name: arrays[name] * np.nan},
+        {name: np.zeros((2, 2))},
+        {"theta.more": np.zeros(2)},
+        {"optimizer.momentum.7": np.zeros(2)},
+    ):
         path.write_bytes(sealed_state(KEY, header, arrays | wrong))
         with pytest.raises(GlassformerError, match="not the state of a run, or a damaged one: "):
             fit(task, small, 0, out=out, resume=True)
-    for change in ({"step": 5}, {"decay_at": 4}, {"history": [header["history"][0] | {"digits": [1.0]}]}):
+    for change in (
+        {"step": 5},
+        {"decay_at": 4},
+        {"history": [header["history"][0] | {"digits": [1.0]}]},
+    ):
         path.write_bytes(sealed_state(KEY, header | change, arrays))
         with pytest.raises(GlassformerError, match="not the state of a run, or a damaged one: "):
             fit(task, small, 0, out=out, resume=True)
@@ -499,14 +606,18 @@ def test_what_is_no_file_is_not_read(no_file, tmp_path, call):
     journal = no_file(tmp_path / "w.json.journal")
     words = [
         ("run", no_file(tmp_path / "a.safetensors")), ("run", no_file(tmp_path / "a.taotp")),
-        (*fast, "--recipe", no_file(tmp_path / "r.json")), (*fast, "--recipe", no_file(tmp_path / "r.toml")),
+        (*fast, "--recipe", no_file(tmp_path / "r.json")), (*fast, "--recipe",
+        no_file(tmp_path / "r.toml")),
         ("sweep", no_file(tmp_path / "s.toml")), ("recheck", small, no_file(tmp_path / "v.json")),
         ("report", small, "--out", tmp_path / "r.html", "--history", no_file(tmp_path / "h.jsonl")),
-        ("run", f"lookup:table={no_file(tmp_path / 't.csv')}", "1"), (*fast, "--start", tmp_path / "a.safetensors"),
-        ("run", f"lookup:table={no_file(tmp_path / 't.json')}", "1"), (*fast, "--teacher", tmp_path / "a.safetensors"),
+        ("run", f"lookup:table={no_file(tmp_path / 't.csv')}", "1"), (*fast, "--start",
+        tmp_path / "a.safetensors"),
+        ("run", f"lookup:table={no_file(tmp_path / 't.json')}", "1"), (*fast, "--teacher",
+        tmp_path / "a.safetensors"),
         ("prove", small, "--check", no_file(tmp_path / "c.json")),
         (*fast, "--blueprint", f"lora:base={tmp_path / 'a.safetensors'}"),
-        ("train", "addition:digits=1", "--out", state, "--resume"), ("compare", small, tmp_path / "a.safetensors"),
+        ("train", "addition:digits=1", "--out", state, "--resume"), ("compare", small,
+        tmp_path / "a.safetensors"),
     ]  # fmt: skip
     with soon():
         for each in words:

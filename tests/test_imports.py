@@ -12,14 +12,18 @@ import glassformer
 ROOT = Path(glassformer.__file__).parent
 # A room may import rooms of earlier levels; side by side, none imports another.
 LEVELS = [
-    {"errors"}, {"limits", "records"}, {"schema"}, {"vocabulary", "registry", "arrays", "dust"}, {"shapes"}, {"model"},
-    {"stored", "parts"}, {"tap", "counting", "blueprints", "tasks", "craft", "taotp"}, {"checkpoint", "decoding"},
-    {"answers"}, {"programs", "verification", "training"}, {"proof", "lens", "bridges"}, {"truth", "adderboard"},
+    {"errors"}, {"limits", "records"}, {"schema"}, {"vocabulary", "registry", "arrays", "dust"},
+    {"shapes"}, {"model"},
+    {"stored", "parts"}, {"tap", "counting", "blueprints", "tasks", "craft", "taotp"},
+    {"checkpoint", "decoding"},
+    {"answers"}, {"programs", "verification", "training"}, {"proof", "lens", "bridges"}, {"truth",
+    "adderboard"},
     {"refs"}, {"runs"}, {"claims", "show"}, {"page"}, {"face"}, {"tour"}, {"cli"}, {"__main__"},
 ]  # fmt: skip
 ROOMS = set().union(*LEVELS)
 TASKS_MAY_NOT = {
-    "arrays", "shapes", "model", "parts", "tap", "checkpoint", "counting", "blueprints", "decoding", "craft",
+    "arrays", "shapes", "model", "parts", "tap", "checkpoint", "counting", "blueprints", "decoding",
+    "craft",
 }  # fmt: skip
 
 
@@ -28,7 +32,9 @@ def room(path: Path) -> str:
 
 
 def imported(path: Path, package: tuple[str, ...]) -> set[str]:
-    """The rooms of this package that a file imports, wherever in the file: relatively, by full name, by a string."""
+    """The rooms of this package that a file imports, wherever in the file: relatively, by full
+    name, by a string.
+    """
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
@@ -40,12 +46,20 @@ def imported(path: Path, package: tuple[str, ...]) -> set[str]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             named = re.fullmatch(r"(glassformer)?\.(\w+)[\w.]*(:\w+)?", node.value)
             found += [["glassformer", named[2]]] if named and named[2] in ROOMS else []
-    return {name[1] for name in found if name[0] == "glassformer" and len(name) > 1} - {"__version__"}
+    return {name[1] for name in found if name[0] == "glassformer" and len(name) > 1} - {
+        "__version__"
+    }
 
 
 def test_the_test_sees_every_way_to_import(tmp_path):
-    ways = "from .. import a1; from ..a2 import x; import glassformer.a3.y; from glassformer.a4 import z"
-    strings = 'import_module(".lens", package); BRIDGE = "glassformer.proof.search:PROVE"; "a sentence. lens"'
+    ways = (
+        "from .. import a1; from ..a2 import x; import glassformer.a3.y; from glassformer.a4 "
+        "import z"
+    )
+    strings = (
+        'import_module(".lens", package); BRIDGE = "glassformer.proof.search:PROVE"; "a sentence. '
+        'lens"'
+    )
     file = tmp_path / "x.py"
     file.write_text(f"{ways}\n{strings}\n")
     assert imported(file, ("glassformer", "tasks")) == {"a1", "a2", "a3", "a4", "lens", "proof"}
@@ -60,7 +74,9 @@ def test_data_goes_one_way():
     for path in sorted(ROOT.rglob("*.py")):
         if path.name == "__init__.py" and path.parent == ROOT:
             continue
-        for name in imported(path, ("glassformer", *path.relative_to(ROOT).parent.parts)) - {room(path)}:
+        for name in imported(path, ("glassformer", *path.relative_to(ROOT).parent.parts)) - {
+            room(path)
+        }:
             typing_only = (room(path), name) == ("shapes", "model")
             if level(name) >= level(room(path)) and not typing_only:
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")
@@ -71,7 +87,8 @@ def test_data_goes_one_way():
 
 def test_importing_needs_numpy_alone():
     heavy = (
-        "torch", "matplotlib", "typer", "rich", "plotly", "transformers", "tokenizers", "transformer_lens", "onnx",
+        "torch", "matplotlib", "typer", "rich", "plotly", "transformers", "tokenizers",
+        "transformer_lens", "onnx",
         "safetensors",
     )  # fmt: skip
     code = f"import sys, glassformer; print([m for m in {heavy} if m in sys.modules])"
@@ -80,7 +97,9 @@ def test_importing_needs_numpy_alone():
 
 
 def test_running_a_program_needs_no_torch():
-    code = "import sys, glassformer as gf; print(gf.run('hello-world').output, 'torch' in sys.modules)"
+    code = (
+        "import sys, glassformer as gf; print(gf.run('hello-world').output, 'torch' in sys.modules)"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "Hello World! False"
 
@@ -89,4 +108,6 @@ def test_no_name_at_the_top_is_both_a_thing_and_a_module():
     modules = {m.name for m in pkgutil.iter_modules(glassformer.__path__)}
     assert not modules & set(glassformer.FACE)
     assert set(glassformer.FACE) <= set(dir(glassformer))
-    assert all(getattr(glassformer, name).__name__ == name for name in set(glassformer.FACE) - {"list"})
+    assert all(
+        getattr(glassformer, name).__name__ == name for name in set(glassformer.FACE) - {"list"}
+    )

@@ -13,12 +13,18 @@ from helpers import largest_difference, random_model
 TOKENS = np.random.default_rng(1).integers(0, 7, (2, 6))
 COMPONENTS = list(itertools.product(NORMS, (True, False), ACTIVATIONS, POSITIONS, MASKS))
 MLPS = (0, False), (5, False), (5, True)
-CHOICES = list(itertools.product((True, False), (True, False), MLPS))  # tied, qk_norm, (d_mlp, gated)
+CHOICES = list(
+    itertools.product((True, False), (True, False), MLPS)
+)  # tied, qk_norm, (d_mlp, gated)
 
 
-@pytest.mark.parametrize("number", range(len(COMPONENTS)), ids=lambda i: "-".join(map(str, COMPONENTS[i])))
+@pytest.mark.parametrize(
+    "number", range(len(COMPONENTS)), ids=lambda i: "-".join(map(str, COMPONENTS[i]))
+)
 def test_numpy_equals_torch_on_every_activation(number):
-    """All components; of the choices a quarter each, another one every time, so that any two meet."""
+    """All components; of the choices a quarter each, another one every time, so that any two
+    meet.
+    """
     check_twins(COMPONENTS[number], CHOICES[(number + number // 2) % 4 :: 4])
 
 
@@ -45,19 +51,30 @@ def check_twins(components, choices):
             assert largest_difference(cache[name], theirs[name]) < 1e-11, name
         assert largest_difference(logits, their_logits) < 1e-11
         assert largest_difference(logits, twin(torch.as_tensor(TOKENS))) < 1e-11, "fused, untapped"
-        assert largest_difference(logits, model(TOKENS)) == 0, "a tap that only looks changes nothing"
+        assert largest_difference(logits, model(TOKENS)) == 0, (
+            "a tap that only looks changes nothing"
+        )
         assert largest_difference(logits[:, -2:], model(TOKENS, last=2)) < 1e-11, "last=2"
 
 
-@pytest.mark.parametrize("norm,norm_first,positions", list(itertools.product(NORMS, (True, False), POSITIONS)))
+@pytest.mark.parametrize(
+    "norm,norm_first,positions", list(itertools.product(NORMS, (True, False), POSITIONS))
+)
 def test_a_large_batch_is_computed_by_table_and_equals_its_rows(norm, norm_first, positions):
-    tokens = np.random.default_rng(2).integers(0, 7, (20, 6))  # more texts than tokens in the vocabulary
+    tokens = np.random.default_rng(2).integers(
+        0, 7, (20, 6)
+    )  # more texts than tokens in the vocabulary
     for d_mlp, n_layers in ((0, 1), (5, 1), (5, 2)):
-        model = random_model(norm=norm, norm_first=norm_first, positions=positions, d_mlp=d_mlp, n_layers=n_layers)
+        model = random_model(
+            norm=norm, norm_first=norm_first, positions=positions, d_mlp=d_mlp, n_layers=n_layers
+        )
         watched = record(model, tokens)[0]  # with a tap, row by row
         assert largest_difference(watched, model(tokens)) < 1e-11
         assert largest_difference(watched[:, -2:], model(tokens, last=2)) < 1e-11
-        assert largest_difference(watched[:, -2:], model.torch()(torch.as_tensor(tokens), last=2)) < 1e-11
+        assert (
+            largest_difference(watched[:, -2:], model.torch()(torch.as_tensor(tokens), last=2))
+            < 1e-11
+        )
 
 
 def test_float32_stays_float32():
@@ -112,7 +129,9 @@ def test_bad_tokens(tokens, match):
 
 
 def test_bad_configs_are_told_everything_at_once():
-    with pytest.raises(GlassformerError, match=r"norm must be one of .* got 'batch'; .*n_heads.*; eps"):
+    with pytest.raises(
+        GlassformerError, match=r"norm must be one of .* got 'batch'; .*n_heads.*; eps"
+    ):
         Config(3, 3, 3, norm="batch", n_heads=-1, eps=float("nan"))
     with pytest.raises(GlassformerError, match="even d_model"):
         Config(3, 3, 3, positions="sinusoidal")
@@ -126,7 +145,11 @@ def test_bad_weights_are_told_everything_at_once():
     w["blocks.7.attn.W_Q"] = np.zeros((1, 2, 3))
     with pytest.raises(GlassformerError) as e:
         Model(config, w, Vocabulary("ab"))
-    for part in ("embed.W_E is missing", "W_Q must have shape [1, 4, 4], got [1, 2, 3]", "blocks.7.attn.W_Q is not"):
+    for part in (
+        "embed.W_E is missing",
+        "W_Q must have shape [1, 4, 4], got [1, 2, 3]",
+        "blocks.7.attn.W_Q is not",
+    ):
         assert part in str(e.value)
 
 
@@ -152,7 +175,11 @@ def test_a_block_may_do_without_an_mlp():
     assert "blocks.1.hook_mlp_out" not in record(partly, [0, 1])[1]
     for gone in (".mlp.", "blocks.1.mlp.W_in"):
         with pytest.raises(GlassformerError, match=r"mlp"):
-            Model(model.config, {n: w for n, w in model.weights.items() if gone not in n}, model.vocabulary)
+            Model(
+                model.config,
+                {n: w for n, w in model.weights.items() if gone not in n},
+                model.vocabulary,
+            )
 
 
 # ── what people type ───────────────────────────────────────────────────────────────────────────
@@ -163,9 +190,12 @@ def test_a_text_is_read_by_the_vocabulary():
 
 
 @pytest.mark.parametrize("tokens,why", [
-    ([1.5, 2], r"whole numbers or a text, got \[1.5, 2.0\]"), ([True, False], "whole numbers"), ([["a"]], "whole"),
-    ([[1, 2], [3]], "rows of one length"), ("6 x", "token 'x'"), (7, r"expected shape \[B,T\]"), ([], r"got \[0\]"),
-    (None, "whole numbers"), ([9], "expected a number from 0 to 6"), (np.array([np.nan]), "whole numbers"),
+    ([1.5, 2], r"whole numbers or a text, got \[1.5, 2.0\]"), ([True, False], "whole numbers"),
+    ([["a"]], "whole"),
+    ([[1, 2], [3]], "rows of one length"), ("6 x", "token 'x'"), (7, r"expected shape \[B,T\]"),
+    ([], r"got \[0\]"),
+    (None, "whole numbers"), ([9], "expected a number from 0 to 6"), (np.array([np.nan]),
+    "whole numbers"),
 ])  # fmt: skip
 def test_what_is_no_text_is_refused(tokens, why):
     for model in (random_model(), random_model().torch()):
@@ -175,9 +205,18 @@ def test_what_is_no_text_is_refused(tokens, why):
 
 def test_a_tap_keeps_shapes():
     model = random_model()
-    bad = [lambda x: x[..., :1], lambda x: x[0], lambda x: x.sum(), lambda x: None, lambda x: "x", lambda x: x[:, :1]]
+    bad = [
+        lambda x: x[..., :1],
+        lambda x: x[0],
+        lambda x: x.sum(),
+        lambda x: None,
+        lambda x: "x",
+        lambda x: x[:, :1],
+    ]
     for wrong in bad:
-        with pytest.raises(GlassformerError, match=r"tap — blocks.0.hook_attn_out must keep its shape \[1, 2, 4\]"):
+        with pytest.raises(
+            GlassformerError, match=r"tap — blocks.0.hook_attn_out must keep its shape \[1, 2, 4\]"
+        ):
             model([1, 2], tap=on(model, {"blocks.0.hook_attn_out": wrong}))
 
 
@@ -186,7 +225,10 @@ def test_arrays_by_their_short_names(tied):
     model = random_model(tied=tied)
     c = model.config
     assert model.W_Q.shape == (c.n_layers, c.n_heads, c.d_model, c.d_head)
-    assert (model.W_O[1] == model.weights["blocks.1.attn.W_O"]).all() and model.b_in.shape == (c.n_layers, c.d_mlp)
+    assert (model.W_O[1] == model.weights["blocks.1.attn.W_O"]).all() and model.b_in.shape == (
+        c.n_layers,
+        c.d_mlp,
+    )
     assert model.W_E is model.weights["embed.W_E"] and model.W_U.shape == (c.d_model, c.d_vocab)
     assert ((model.W_E.T if tied else model.weights["unembed.W_U"]) == model.W_U).all()
     assert not hasattr(model, "W_X") and not hasattr(model, "w") and model.mlp_layers == [0, 1]
@@ -198,7 +240,9 @@ def test_logits_are_numpy_without_gradients_or_warnings():
     for w in tensors.weights.values():
         w.requires_grad_(True)
     got = tensors.logits(np.array([[1, 2, 3]]), last=2)
-    assert isinstance(got, np.ndarray) and largest_difference(model([[1, 2, 3]], last=2), got) < 1e-12
+    assert (
+        isinstance(got, np.ndarray) and largest_difference(model([[1, 2, 3]], last=2), got) < 1e-12
+    )
     assert tensors.numpy().is_numpy and not tensors.is_numpy and model.numpy() is model
     huge = model.map(lambda w: w * 1e300)
     huge.logits(np.array([[1, 2]]))  # a warning would be an error here

@@ -34,7 +34,10 @@ def receipt(monkeypatch):
 
         def batch(self, rows):
             values = self.values(rows)
-            tokens = [np.full(len(rows), n) if k == TOKEN else values[k] // 10**n % 10 for k, n in self.spots]
+            tokens = [
+                np.full(len(rows), n) if k == TOKEN else values[k] // 10**n % 10
+                for k, n in self.spots
+            ]
             answer = np.arange(len(tokens)) >= len(tokens) - self.places - 1
             return np.stack(tokens, 1), np.broadcast_to(answer, (len(rows), len(tokens)))
 
@@ -57,7 +60,9 @@ def test_a_format_that_its_examples_do_not_have(receipt):
     task = receipt()
     right = task.format()
     task.format = lambda: Format((*right.spots[:1], ("b", 0), *right.spots[2:]), right.first)
-    with pytest.raises(GlassformerError, match="its format says that b0 is at position 1, and its examples do not"):
+    with pytest.raises(
+        GlassformerError, match="its format says that b0 is at position 1, and its examples do not"
+    ):
         format_of(task)
     task.format = lambda: Format(right.spots, right.first + 1)
     with pytest.raises(GlassformerError, match="its format says that the answer is at positions"):

@@ -23,8 +23,15 @@ TOKENS = np.random.default_rng(0).integers(0, 7, (4, 6))
 
 def printed(model, task):
     """View -> all names of parts that it gives. Biases are no parts."""
-    rows, example = task.sample(20, np.random.default_rng(0)), task.batch(task.rows(0, 1))[0][0, :-1]
-    story, known, (copy, key) = explain(model, example), truth(model, task), disguise(model, rotate=False, task=task)
+    rows, example = (
+        task.sample(20, np.random.default_rng(0)),
+        task.batch(task.rows(0, 1))[0][0, :-1],
+    )
+    story, known, (copy, key) = (
+        explain(model, example),
+        truth(model, task),
+        disguise(model, rotate=False, task=task),
+    )
     there = heads(model)[:2]
     views = {
         "ablations": [a.what for a in ablations(model, task, rows=rows)][1:],
@@ -33,11 +40,16 @@ def printed(model, task):
         "stopping": [part for part, _ in lens_accuracy(model, task, rows)],
         "shares": answer_shares(model, task, rows).parts,
         "attribution": attribution(model, example).parts,
-        "neurons": [n for i in model.mlp_layers for n in attribution(model, example, neurons=i).parts],
+        "neurons": [
+            n for i in model.mlp_layers for n in attribution(model, example, neurons=i).parts
+        ],
         "firing": [n for i in model.mlp_layers for n in firing(model, task, rows, i).names],
-        "explain": [name for name, _ in story.shares] + [h.name for layer in story.layers for h in layer.heads],
+        "explain": [name for name, _ in story.shares]
+        + [h.name for layer in story.layers for h in layer.heads],
         "explained neurons": [name for layer in story.layers for name, _ in layer.neurons],
-        "explained slots": [slot(name) for layer in story.layers for name in layer.heads[0].wrote if layer.heads],
+        "explained slots": [
+            slot(name) for layer in story.layers for name in layer.heads[0].wrote if layer.heads
+        ],
         "heads": [str(h).partition("  ")[0] for h in classify(model, task, rows).heads],
         "kinds": [name for found in classify(model, task, rows).kinds().values() for name in found],
         "interchange": [interchange(model, task, part, n=5).what for part in there],
@@ -59,7 +71,10 @@ def test_what_any_view_prints_is_found(ref, labelled):
         assert found or not model.mlp_layers, view
         for name in found:
             part = find(model, name)
-            assert part.name == name or name in (*model.labels.heads.values(), *model.labels.neurons.values()), view
+            assert part.name == name or name in (
+                *model.labels.heads.values(),
+                *model.labels.neurons.values(),
+            ), view
             assert part.hooks or name == "unembed"
 
 
@@ -67,13 +82,27 @@ def test_the_spelling():
     assert [head(0, 1), attention(2), mlp(0), neuron(0, 17), slot("carry")] == [
         "head 0.1", "attention 2", "mlp 0", "neuron 0.17", "slot carry"]  # fmt: skip
     model = random_model()
-    assert names(model) == ["head 0.0", "head 0.1", "head 0.2", "mlp 0", "head 1.0", "head 1.1", "head 1.2", "mlp 1"]
+    assert names(model) == [
+        "head 0.0",
+        "head 0.1",
+        "head 0.2",
+        "mlp 0",
+        "head 1.0",
+        "head 1.1",
+        "head 1.2",
+        "mlp 1",
+    ]
     assert names(model, embeddings=True) == ["embed", "pos_embed", *names(model), "unembed"]
-    assert names(random_model(positions="rotary", d_mlp=0, n_layers=1), True) == ["embed", *heads(model)[:3], "unembed"]
+    assert names(random_model(positions="rotary", d_mlp=0, n_layers=1), True) == [
+        "embed",
+        *heads(model)[:3],
+        "unembed",
+    ]
 
 
 @pytest.mark.parametrize("old,new", [
-    ("head:0.1", "head 0.1"), ("MLP 0", "mlp 0"), ("mlp:1", "mlp 1"), (" Neuron  0.3 ", "neuron 0.3"),
+    ("head:0.1", "head 0.1"), ("MLP 0", "mlp 0"), ("mlp:1", "mlp 1"), (" Neuron  0.3 ",
+    "neuron 0.3"),
     ("embed", "embed"), ("slot:a:B c", "slot a:B c"), ("dims 4:8", "dims 4:8"), ("", ""),
 ])  # fmt: skip
 def test_spellings_of_old(old, new):
@@ -84,32 +113,51 @@ def test_spellings_of_old(old, new):
 
 
 def test_names_that_people_gave():
-    model = replace(random_model(), labels=Labels(heads={"0.1": "here", "1.0": "twice", "1.1": "twice"},
-                                                  neurons={"0.2": "carry 1", "0.3": "mlp 1"}))  # fmt: skip
-    assert find(model, "here") == find(model, "head 0.1") and find(model, "carry 1").name == "neuron 0.2"
+    model = replace(random_model(), labels=Labels(heads={"0.1": "here", "1.0": "twice",
+        "1.1": "twice"},
+                                                  neurons={"0.2": "carry 1",
+                                                  "0.3": "mlp 1"}))  # fmt: skip
+    assert (
+        find(model, "here") == find(model, "head 0.1")
+        and find(model, "carry 1").name == "neuron 0.2"
+    )
     assert find(model, "mlp 1").kind == "mlp"  # a part's own name comes first
-    with pytest.raises(GlassformerError, match=r"'twice' — the name of several parts: head 1\.0, head 1\.1"):
+    with pytest.raises(
+        GlassformerError, match=r"'twice' — the name of several parts: head 1\.0, head 1\.1"
+    ):
         find(model, "twice")
 
 
 def test_embeddings_are_parts():
     model = random_model()
-    twin = replace(model, weights=dict(model.weights) | {"pos_embed.W_pos": 0 * model.weights["pos_embed.W_pos"]})
+    twin = replace(
+        model,
+        weights=dict(model.weights) | {"pos_embed.W_pos": 0 * model.weights["pos_embed.W_pos"]},
+    )
     assert largest_difference(twin(TOKENS), model(TOKENS, tap=ablation(model, "pos_embed"))) < 1e-12
     for how in ("mean", "resample"):  # they are the same whatever the input
         tap = ablation(model, "pos_embed", how, TOKENS[::-1], np.random.default_rng(0))
         assert largest_difference(model(TOKENS), model(TOKENS, tap=tap)) == 0
     other = ablation(model, "embed", "resample", TOKENS[:1], np.random.default_rng(0))
     assert largest_difference(model(TOKENS[:1]), model(TOKENS[1:2], tap=other)) < 1e-12
-    with pytest.raises(GlassformerError, match="ablation of unembed — without it there are no logits"):
+    with pytest.raises(
+        GlassformerError, match="ablation of unembed — without it there are no logits"
+    ):
         ablation(model, "unembed")
     task = load_task("reverse")
-    assert ablate(load("reverse"), task, "embed", rows=task.sample(50, np.random.default_rng(0))).accuracy < 0.1
+    assert (
+        ablate(
+            load("reverse"), task, "embed", rows=task.sample(50, np.random.default_rng(0))
+        ).accuracy
+        < 0.1
+    )
     with pytest.raises(GlassformerError, match="interchange of embed — expected a head"):
         interchange(load("reverse"), task, "embed")
 
 
-@pytest.mark.parametrize("name", ["embed 0", "embed x", "unembed 1", "slot 0:2", "dims rest [0:2]", "pos_embed"])
+@pytest.mark.parametrize(
+    "name", ["embed 0", "embed x", "unembed 1", "slot 0:2", "dims rest [0:2]", "pos_embed"]
+)
 def test_what_is_no_part(name):
     with pytest.raises(GlassformerError, match="no such part; this model has head"):
         find(random_model(positions="rotary"), name)
@@ -119,5 +167,8 @@ def test_what_is_no_part(name):
 
 def test_slots_without_names():
     model = random_model()
-    assert slots(model) == {"stream": (0, 4)} and find(model, "slot stream").index == find(model, "dims 0:4").index
+    assert (
+        slots(model) == {"stream": (0, 4)}
+        and find(model, "slot stream").index == find(model, "dims 0:4").index
+    )
     assert find(model, "slot rest [1:3]").index == find(model, "dims 1:3").index

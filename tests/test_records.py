@@ -1,4 +1,6 @@
-"""Files that are kept: what is no file is refused, links and modes stay, and nothing is ever half written."""
+"""Files that are kept: what is no file is refused, links and modes stay, and nothing is ever
+half written.
+"""
 
 import errno
 import json
@@ -12,7 +14,14 @@ from pathlib import Path
 import pytest
 
 from glassformer import GlassformerError, records
-from glassformer.records import alone, check_writable, read_bytes, read_json, read_text, write_atomically
+from glassformer.records import (
+    alone,
+    check_writable,
+    read_bytes,
+    read_json,
+    read_text,
+    write_atomically,
+)
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -28,7 +37,9 @@ def test_a_file_comes_whole(tmp_path):
     for data in (b"", b"x", b"x" * 100_000):
         path.write_bytes(data)
         assert read_bytes(path) == data == read_bytes(str(path), most=len(data))
-    assert b"python" in read_bytes(f"/proc/{os.getpid()}/cmdline"), "a file that says it has no bytes"
+    assert b"python" in read_bytes(f"/proc/{os.getpid()}/cmdline"), (
+        "a file that says it has no bytes"
+    )
 
 
 def test_what_is_no_file_is_not_read(tmp_path):
@@ -37,10 +48,17 @@ def test_what_is_no_file_is_not_read(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "link").symlink_to("/dev/zero")
     for path, reason in [
-        ("/dev/zero", "a device"), (tmp_path / "link", "a device"), (tmp_path / "pipe", "a pipe"),
-        (tmp_path / "socket", "a socket"), (tmp_path, "a folder"), (tmp_path / "loop", "levels of symbolic links"),
-        (tmp_path / "none", "No such file"), ("a\0b", "null"), ("x" * 5_000, "too long"), ("\ud800", "surrogates"),
-    ]:  # fmt: skip
+        ("/dev/zero", "a device"),
+        (tmp_path / "link", "a device"),
+        (tmp_path / "pipe", "a pipe"),
+        (tmp_path / "socket", "a socket"),
+        (tmp_path, "a folder"),
+        (tmp_path / "loop", "levels of symbolic links"),
+        (tmp_path / "none", "No such file"),
+        ("a\0b", "null"),
+        ("x" * 5_000, "too long"),
+        ("\ud800", "surrogates"),
+    ]:
         with pytest.raises(GlassformerError, match=f"cannot be read: .*{reason}"):
             read_bytes(path)
 
@@ -48,7 +66,9 @@ def test_what_is_no_file_is_not_read(tmp_path):
 def test_no_more_is_read_than_was_expected(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"x" * 11)
-    with pytest.raises(GlassformerError, match="cannot be read: 11 bytes or more, where at most 10 are expected"):
+    with pytest.raises(
+        GlassformerError, match="cannot be read: 11 bytes or more, where at most 10 are expected"
+    ):
         read_bytes(path, most=10)
     with open(path, "wb") as f:
         f.truncate(2**40)  # a terabyte of nothing
@@ -61,8 +81,10 @@ def test_no_more_is_read_than_was_expected(tmp_path):
 @pytest.mark.parametrize(
     "text,reason",
     [
-        (b"{", "Expecting"), (b"[" * 100_000, "nested too deeply"), (b'"\xff"', "expected UTF-8"), (b"", "Expecting"),
-        (b"9" * 5_000, "digits"), (b"[NaN]", "NaN is not a finite"), (b"-Infinity", "-Infinity"), (b"[1e999]", "1e999"),
+        (b"{", "Expecting"), (b"[" * 100_000, "nested too deeply"), (b'"\xff"', "expected UTF-8"),
+        (b"", "Expecting"),
+        (b"9" * 5_000, "digits"), (b"[NaN]", "NaN is not a finite"), (b"-Infinity", "-Infinity"),
+        (b"[1e999]", "1e999"),
     ],
 )  # fmt: skip
 def test_what_is_no_json_is_one_line(tmp_path, text, reason):
@@ -106,10 +128,20 @@ def test_what_is_no_file_stays(tmp_path):
     (tmp_path / "file").write_bytes(b"old")
     before = names(tmp_path)
     for name, reason in [
-        ("pipe", "a pipe"), ("socket", "a socket"), ("device", "a device"), ("loop", "levels"), ("folder", "a folder"),
-        ("file/x", "Not a directory"), ("none/x", "No such file"), (".", "a folder"), ("..", "a folder"),
-        ("x" * 300, "too long"), ("x" * 5_000, "too long"), ("a\0b", "null"), ("\ud800", "surrogates"),
-    ]:  # fmt: skip
+        ("pipe", "a pipe"),
+        ("socket", "a socket"),
+        ("device", "a device"),
+        ("loop", "levels"),
+        ("folder", "a folder"),
+        ("file/x", "Not a directory"),
+        ("none/x", "No such file"),
+        (".", "a folder"),
+        ("..", "a folder"),
+        ("x" * 300, "too long"),
+        ("x" * 5_000, "too long"),
+        ("a\0b", "null"),
+        ("\ud800", "surrogates"),
+    ]:
         refused(tmp_path / name, reason)
     refused("", "a folder")
     refused("/dev/null", "a device")
@@ -141,7 +173,11 @@ def test_links_are_followed_and_stay(tmp_path):
     link.symlink_to(Path("there") / "a")
     dangling.symlink_to(Path("there") / "b")
     assert write_atomically(link, b"new") == link and write_atomically(dangling, b"b") == dangling
-    assert link.is_symlink() and target.read_bytes() == b"new" and (tmp_path / "there" / "b").read_bytes() == b"b"
+    assert (
+        link.is_symlink()
+        and target.read_bytes() == b"new"
+        and (tmp_path / "there" / "b").read_bytes() == b"b"
+    )
     assert dangling.is_symlink() and names(tmp_path / "there") == ["a", "b"]
     nowhere = tmp_path / "nowhere"
     nowhere.symlink_to(Path("none") / "c")
@@ -183,10 +219,14 @@ def test_the_folder_is_synced(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fsync", lambda f: synced.append(os.readlink(f"/proc/self/fd/{f}")))
     write_atomically(tmp_path / "a", b"x")
-    assert synced == [str(tmp_path / ".a.glassformer.tmp"), str(tmp_path)], "the file, and then its name"
+    assert synced == [str(tmp_path / ".a.glassformer.tmp"), str(tmp_path)], (
+        "the file, and then its name"
+    )
 
 
-@pytest.mark.parametrize("call", ["open", "write", "fsync", "replace", "fchmod", "fsync of the folder"])
+@pytest.mark.parametrize(
+    "call", ["open", "write", "fsync", "replace", "fchmod", "fsync of the folder"]
+)
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])
 @pytest.mark.parametrize("stuck", [False, True])
 def test_every_step_may_fail(tmp_path, monkeypatch, call, number, stuck):
@@ -214,7 +254,9 @@ def test_every_step_may_fail(tmp_path, monkeypatch, call, number, stuck):
 
         monkeypatch.setattr(records, "open", Full, raising=False)
     elif call == "fsync of the folder":
-        monkeypatch.setattr(os, "fsync", lambda f: failing() if left else left.append(real["fsync"](f)))
+        monkeypatch.setattr(
+            os, "fsync", lambda f: failing() if left else left.append(real["fsync"](f))
+        )
     else:
         monkeypatch.setattr(os, call, failing)
     if stuck:
@@ -274,7 +316,11 @@ def test_a_folder_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
     put(place, "1")
     place.chmod(0o750)
     put(link, "2")
-    assert link.is_symlink() and (place / "file").read_text() == "2" and names(tmp_path) == ["link", "place"]
+    assert (
+        link.is_symlink()
+        and (place / "file").read_text() == "2"
+        and names(tmp_path) == ["link", "place"]
+    )
     assert stat.S_IMODE(place.stat().st_mode) == 0o750
     real = os.rename
 
@@ -291,14 +337,18 @@ def test_a_folder_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
             put(place, "3")
     assert (place / "file").read_text() == "2" and names(tmp_path) == ["link", "place"]
     (tmp_path / "file").write_text("old")
-    with pytest.raises(GlassformerError, match="file — cannot be written: there is a file of that name"):
+    with pytest.raises(
+        GlassformerError, match="file — cannot be written: there is a file of that name"
+    ):
         put(tmp_path / "file", "4")
     assert (tmp_path / "file").read_text() == "old"
 
 
 def test_what_a_command_reads_it_does_not_replace(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert call("export", "addition:digits=1", "--to", "safetensors", "--out", "m.safetensors")[0] == 0
+    assert (
+        call("export", "addition:digits=1", "--to", "safetensors", "--out", "m.safetensors")[0] == 0
+    )
     before = Path("m.safetensors").read_bytes()
     os.link("m.safetensors", "twin")
     for words in (
@@ -306,7 +356,9 @@ def test_what_a_command_reads_it_does_not_replace(call, tmp_path, monkeypatch):
         ["truth", "--out", "m.safetensors"], ["export", "--to", "torch", "--out", "m.safetensors"],
     ):  # fmt: skip
         status, out, err = call(words[0], "m.safetensors", *words[1:])
-        assert status == 2 and not out and "is read by this command; name another file to write" in err
+        assert (
+            status == 2 and not out and "is read by this command; name another file to write" in err
+        )
     assert Path("m.safetensors").read_bytes() == before
 
 
@@ -319,7 +371,10 @@ def test_a_device_that_leads_to_a_file_is_refused(tmp_path):
         link = tmp_path / "link"
         link.symlink_to(f"/proc/self/fd/{file.fileno()}")
         for path in (f"/dev/fd/{file.fileno()}", f"/proc/self/fd/{file.fileno()}", link):
-            for write in (records.check_writable, lambda path: records.write_atomically(path, b"new")):
+            for write in (
+                records.check_writable,
+                lambda path: records.write_atomically(path, b"new"),
+            ):
                 with pytest.raises(GlassformerError, match="cannot be written: it is a device"):
                     write(path)
     assert kept.read_text() == "years of work"
@@ -327,7 +382,9 @@ def test_a_device_that_leads_to_a_file_is_refused(tmp_path):
 
 def test_a_folder_is_swapped_in_one_step(tmp_path, monkeypatch):
     """Where that can be: then no moment is without a folder, whenever a run is killed."""
-    if not records._exchange(*(tmp_path / name for name in ("a", "b") if not (tmp_path / name).mkdir())):
+    if not records._exchange(
+        *(tmp_path / name for name in ("a", "b") if not (tmp_path / name).mkdir())
+    ):
         pytest.skip("this system cannot")
     monkeypatch.setattr(os, "rename", lambda a, b: pytest.fail("two steps"))
     with records.folder_beside(tmp_path / "a") as beside:
@@ -383,15 +440,23 @@ with records.alone(path), records.folder_beside(path) as folder:
 def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"old")
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True
+    )
     assert holder.stdout
     try:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(GlassformerError, match="a — another run is writing there; wait"), alone(path):
+        with (
+            pytest.raises(GlassformerError, match="a — another run is writing there; wait"),
+            alone(path),
+        ):
             pass
         with pytest.raises(GlassformerError, match="cannot be written: another run is writing it"):
             write_atomically(path, b"new")
-        with pytest.raises(GlassformerError, match="another run is writing it"), records.folder_beside(path):
+        with (
+            pytest.raises(GlassformerError, match="another run is writing it"),
+            records.folder_beside(path),
+        ):
             pass
         assert (tmp_path / ".a.glassformer.new" / "half").exists() and path.read_bytes() == b"old"
         with alone(tmp_path / "b"):

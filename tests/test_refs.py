@@ -19,7 +19,10 @@ def own(monkeypatch):
 
     @program("own", float32=lambda o: "" if o["size"] < 5 else "right up to 4")
     def build(
-        size: Annotated[int, Between(1, 9)] = 3, way: Literal["one", "two"] = "one", word: str = "x", on: bool = False
+        size: Annotated[int, Between(1, 9)] = 3,
+        way: Literal["one", "two"] = "one",
+        word: str = "x",
+        on: bool = False,
     ) -> Model:
         """Makes nothing much."""
         if size == 7:

@@ -24,7 +24,13 @@ HUGE = 10**17
 
 def refused(answer):
     status, out, err = answer
-    assert status == 2 and not out and err.startswith("error: ") and err.count("\n") == 1 and len(err) < 3_000, answer
+    assert (
+        status == 2
+        and not out
+        and err.startswith("error: ")
+        and err.count("\n") == 1
+        and len(err) < 3_000
+    ), answer
     assert "defect" not in err, err
     return err
 
@@ -34,8 +40,10 @@ OPTIONS = [
     (*VERIFY, "--sample", 10**12, limits.SAMPLE), (*VERIFY, "--sample", HUGE, limits.SAMPLE),
     (*VERIFY, "--keep", 10**9, limits.KEEP), (*VERIFY, "--search", 10**9, limits.SEARCH),
     (*VERIFY, "--workers", 10**6, limits.PROCESSES), (*VERIFY, "--seed", 2**63, limits.SEED),
-    (*RUN, "--steps", 10**12, limits.DECODED), (*RUN, "--top-k", 10**30, 2**31), (*RUN, "--seed", 2**63, limits.SEED),
-    ("inspect", "addition", "--inputs", 10**14, limits.INPUTS), ("inspect", "addition", "--seed", 2**70, limits.SEED),
+    (*RUN, "--steps", 10**12, limits.DECODED), (*RUN, "--top-k", 10**30, 2**31), (*RUN, "--seed",
+    2**63, limits.SEED),
+    ("inspect", "addition", "--inputs", 10**14, limits.INPUTS), ("inspect", "addition", "--seed",
+    2**70, limits.SEED),
     ("compare", "addition", "addition", "--sample", 10**12, limits.ROWS),
     ("compare", "addition", "addition", "--seed", 2**64, limits.SEED),
     ("truth", "addition", "--seed", 2**64, limits.SEED),
@@ -49,16 +57,27 @@ def test_options_have_an_end(call, words):
 
 def test_options_that_write_have_an_end(call, tmp_path):
     train = ("train", "addition:digits=2", "--out", tmp_path / "m.safetensors")
-    disguise = ("disguise", "addition:digits=2", "--out", tmp_path / "m.safetensors", "--key", tmp_path / "k.json")
+    disguise = (
+        "disguise",
+        "addition:digits=2",
+        "--out",
+        tmp_path / "m.safetensors",
+        "--key",
+        tmp_path / "k.json",
+    )
     spec = tmp_path / "s.toml"
     spec.write_text('task = "addition"\nrecipe = "fast"\n')
     for words, most in [
-        ((*train, "--seeds", 10**9), limits.MEMBERS), ((*train, "--threads", 10**6), limits.PROCESSES),
-        ((*train, "--seed", 2**63), limits.SEED), ((*disguise, "--seed", 2**63), limits.SEED),
-        ((*disguise, "--noise", "1e300"), "1000"), (("sweep", spec, "--workers", 10**6), limits.PROCESSES),
-        (("sweep", spec, "--limit", 10**12), limits.RUNS), (("ablate", "addition", "--seeds", 10**9), limits.MEMBERS),
+        ((*train, "--seeds", 10**9), limits.MEMBERS),
+        ((*train, "--threads", 10**6), limits.PROCESSES),
+        ((*train, "--seed", 2**63), limits.SEED),
+        ((*disguise, "--seed", 2**63), limits.SEED),
+        ((*disguise, "--noise", "1e300"), "1000"),
+        (("sweep", spec, "--workers", 10**6), limits.PROCESSES),
+        (("sweep", spec, "--limit", 10**12), limits.RUNS),
+        (("ablate", "addition", "--seeds", 10**9), limits.MEMBERS),
         (("ablate", "addition", "--threads", 10**6), limits.PROCESSES),
-    ]:  # fmt: skip
+    ]:
         assert str(most) in refused(call(*words))
     assert [p.name for p in tmp_path.iterdir()] == ["s.toml"], "nothing was written"
 
@@ -66,46 +85,72 @@ def test_options_that_write_have_an_end(call, tmp_path):
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "-1"])
 def test_numbers_that_are_none(call, tmp_path, number):
     refused(call("run", "hello-world", f"--temperature={number}"))
-    refused(call("export", "hello-world", "--to", "taotp", "--out", tmp_path / "x", f"--tolerance={number}"))
+    refused(
+        call(
+            "export",
+            "hello-world",
+            "--to",
+            "taotp",
+            "--out",
+            tmp_path / "x",
+            f"--tolerance={number}",
+        )
+    )
     files = ("--out", tmp_path / "m.safetensors", "--key", tmp_path / "k.json")
     refused(call("disguise", "hello-world", *files, f"--noise={number}"))
     assert not list(tmp_path.iterdir())
 
 
 SET = [
-    "steps=100000000000000000", "d_model=1000000000", "n_layers=1000000000", "n_heads=1000000000", "d_mlp=100000000000",
-    "d_head=1000000000", "batch=100000000000", "train_rows=100000000000", "test_rows=100000000000", "spare=1000000000",
-    "warmup=100000000000", "decay_from=100000000000", "decay_steps=100000000000", "evaluate_every=100000000000",
-    "stable=100000000000", "hopeless_after=100000000000", "data_seed=99999999999999999999", "steps=1e9", "lr=nan",
+    "steps=100000000000000000", "d_model=1000000000", "n_layers=1000000000", "n_heads=1000000000",
+    "d_mlp=100000000000",
+    "d_head=1000000000", "batch=100000000000", "train_rows=100000000000", "test_rows=100000000000",
+    "spare=1000000000",
+    "warmup=100000000000", "decay_from=100000000000", "decay_steps=100000000000",
+    "evaluate_every=100000000000",
+    "stable=100000000000", "hopeless_after=100000000000", "data_seed=99999999999999999999",
+    "steps=1e9", "lr=nan",
     "curriculum=99999999999@0", "extras=" + 2_000 * "x", "base=inf", "weight_decay=-1",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("setting", SET, ids=lambda s: s[:30])
 def test_fields_of_a_recipe_have_an_end(call, tmp_path, setting):
-    said = refused(call("train", "addition:digits=2", "--out", tmp_path / "m.safetensors", "--set", setting))
+    said = refused(
+        call("train", "addition:digits=2", "--out", tmp_path / "m.safetensors", "--set", setting)
+    )
     assert setting.partition("=")[0] in said and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("settings, what", [
-    (["d_model=65536", "n_layers=1000"], "weights"), (["batch=10000000", "n_layers=9", "d_model=2048"], "a batch of"),
+    (["d_model=65536", "n_layers=1000"], "weights"), (["batch=10000000", "n_layers=9",
+    "d_model=2048"], "a batch of"),
     (["test_rows=100000000"], "100,000,000 rows"),
 ], ids=str)  # fmt: skip
 def test_what_does_not_fit_into_memory_is_not_begun(call, tmp_path, monkeypatch, settings, what):
     monkeypatch.setattr(limits, "memory", lambda: 2**32)
     words = [w for s in ["data=fresh", *settings] for w in ("--set", s)]
     said = refused(call("train", "addition:digits=6", "--out", tmp_path / "m.safetensors", *words))
-    assert what in said and "takes at least" in said and "4.0 GiB" in said and not list(tmp_path.iterdir())
+    assert (
+        what in said
+        and "takes at least" in said
+        and "4.0 GiB" in said
+        and not list(tmp_path.iterdir())
+    )
 
 
 def test_what_fits_is_not_refused(monkeypatch):
-    """The estimate must be on the low side: this run takes more than a megabyte, and far less than 200."""
+    """The estimate must be on the low side: this run takes more than a megabyte, and far less
+    than 200.
+    """
     from glassformer.training import Recipe, train
 
     tiny = Recipe(steps=1, batch=64, test_rows=50, evaluate_every=1)
     monkeypatch.setattr(limits, "memory", lambda: 2**27)
     assert [e.kind for e in train(load_task("addition"), tiny)][-1] == "done"
-    few = replace(tiny, data="draw", train_rows=20, batch=10**7)  # no more are read at once than there are
+    few = replace(
+        tiny, data="draw", train_rows=20, batch=10**7
+    )  # no more are read at once than there are
     assert [e.kind for e in train(load_task("addition"), few)][-1] == "done"
     monkeypatch.setattr(limits, "memory", lambda: 2**17)
     with pytest.raises(GlassformerError, match="takes at least"):
@@ -114,12 +159,16 @@ def test_what_fits_is_not_refused(monkeypatch):
 
 # ── the same from Python ───────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("option", [
-    {"sample": 10**12}, {"sample": 0}, {"keep": 10**9}, {"keep": -1}, {"search": 10**9}, {"workers": 10**6},
-    {"seed": 2**63}, {"seed": -1}, {"chunk": 10**12}, {"sample": 1.5}, {"keep": None, "seed": "x"}, {"workers": True},
+    {"sample": 10**12}, {"sample": 0}, {"keep": 10**9}, {"keep": -1}, {"search": 10**9},
+    {"workers": 10**6},
+    {"seed": 2**63}, {"seed": -1}, {"chunk": 10**12}, {"sample": 1.5}, {"keep": None, "seed": "x"},
+    {"workers": True},
 ], ids=str)  # fmt: skip
 def test_verify(option):
     model = load("addition:digits=1")
-    with pytest.raises(GlassformerError, match=r"verify — (sample|keep|search|workers|seed|chunk) must be a whole"):
+    with pytest.raises(
+        GlassformerError, match=r"verify — (sample|keep|search|workers|seed|chunk) must be a whole"
+    ):
         verify(model, load_task(model), **option)
 
 
@@ -127,7 +176,9 @@ def test_training():
     from glassformer.training import Recipe, train
 
     task = load_task("addition")
-    with pytest.raises(GlassformerError, match="the number of seeds must be a whole number from 1 to 1,000"):
+    with pytest.raises(
+        GlassformerError, match="the number of seeds must be a whole number from 1 to 1,000"
+    ):
         next(iter(train(task, Recipe(), range(10**6))))
     with pytest.raises(GlassformerError, match="a seed must be"):
         next(iter(train(task, Recipe(), [2**63])))
@@ -140,11 +191,19 @@ def test_training():
 
 def test_decoding():
     model = random_model()
-    for options in ({"steps": 10**9}, {"temperature": np.nan}, {"temperature": np.inf}, {"top_k": 0}, {"steps": -1}):
+    for options in (
+        {"steps": 10**9},
+        {"temperature": np.nan},
+        {"temperature": np.inf},
+        {"top_k": 0},
+        {"steps": -1},
+    ):
         with pytest.raises(GlassformerError, match=r"decoding — (steps|temperature|top_k) must be"):
             decode(model, [0, 1], **({"steps": 1} | options), rng=np.random.default_rng(0))
     cold = decode(model, [0, 1], 5, temperature=1e-320, rng=np.random.default_rng(0))
-    assert cold.tolist() == decode(model, [0, 1], 5).tolist(), "at next to no temperature the best token wins"
+    assert cold.tolist() == decode(model, [0, 1], 5).tolist(), (
+        "at next to no temperature the best token wins"
+    )
 
 
 def test_a_model_without_a_task_ends(monkeypatch):
@@ -163,9 +222,15 @@ def test_arrays_that_do_not_fit():
 
 
 def test_refs_and_texts_have_an_end(call):
-    for words in [("run", "hello-world:message=" + 10**7 * "x"), ("run", 10**7 * "x"), ("run", "sort:" + 10**7 * "x"),
-                  ("run", "hello-world:message=" + 11_000 * "x"), ("run", 10**7 * "x" + ".safetensors"),
-                  ("run", 10**7 * "x" + ".taotp"), ("verify", "addition", "--task", 10**6 * "x")]:  # fmt: skip
+    for words in [
+        ("run", "hello-world:message=" + 10**7 * "x"),
+        ("run", 10**7 * "x"),
+        ("run", "sort:" + 10**7 * "x"),
+        ("run", "hello-world:message=" + 11_000 * "x"),
+        ("run", 10**7 * "x" + ".safetensors"),
+        ("run", 10**7 * "x" + ".taotp"),
+        ("verify", "addition", "--task", 10**6 * "x"),
+    ]:
         refused(call(*words))
     with pytest.raises(GlassformerError, match="at most 40,000 characters"):
         split("a:b=" + 50_000 * "x")
@@ -175,12 +240,20 @@ def test_a_domain_that_no_verdict_can_name(call):
     """Python does not write numbers of more than 4,300 digits."""
     said = refused(call("verify", "min:vocab=3000000", "--task", "min:vocab=3000000,length=1000"))
     assert "10^6477" in said and "10^4000" in said
-    assert "10^6477" in refused(call("verify", "min:vocab=3000000", "--task", "min:vocab=3000000,length=1000", "--all"))
-    assert limits.many(10**15) == "about 10^15" and limits.many(10**20) == "about 10^20" and limits.many(999) == "999"
+    assert "10^6477" in refused(
+        call("verify", "min:vocab=3000000", "--task", "min:vocab=3000000,length=1000", "--all")
+    )
+    assert (
+        limits.many(10**15) == "about 10^15"
+        and limits.many(10**20) == "about 10^20"
+        and limits.many(999) == "999"
+    )
 
 
 def test_chunks_are_not_listed(monkeypatch):
-    """A domain of 10^15 rows has billions of groups of chunks: only those that are under way are held."""
+    """A domain of 10^15 rows has billions of groups of chunks: only those that are under way
+    are held.
+    """
     model = load("addition:digits=2")
     work = Work(model, load_task(model), {"domain": 10**15}, chunk=1, keep=0)
     begun = []
@@ -192,7 +265,9 @@ def test_chunks_are_not_listed(monkeypatch):
             begun.append(group)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["glassformer.verification.parallel"], "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(
+        sys.modules["glassformer.verification.parallel"], "ProcessPoolExecutor", Pool
+    )
     with pytest.raises(KeyboardInterrupt):
         next(in_parallel(work, [range(10**15)], 2))
     assert begun == [range(16)]
@@ -201,15 +276,25 @@ def test_chunks_are_not_listed(monkeypatch):
 def test_a_wide_stream_is_not_rotated(tmp_path, call):
     with pytest.raises(GlassformerError, match="at most 8,192 coordinates, got 8,193"):
         rotation_fixing_ones(8_193, np.random.default_rng(0))
-    wide = random_model(d_model=2_050, n_layers=1, n_heads=1, d_head=1, d_mlp=1, d_vocab=2, n_ctx=2, extras=False)
+    wide = random_model(
+        d_model=2_050, n_layers=1, n_heads=1, d_head=1, d_mlp=1, d_vocab=2, n_ctx=2, extras=False
+    )
     path = save(wide, tmp_path / "w.safetensors")
-    assert "2,048" in refused(call("disguise", path, "--out", tmp_path / "c.safetensors", "--key", tmp_path / "k.json"))
+    assert "2,048" in refused(
+        call("disguise", path, "--out", tmp_path / "c.safetensors", "--key", tmp_path / "k.json")
+    )
 
 
 def test_tables_of_all_pairs_of_tokens_are_not_made():
-    with pytest.raises(GlassformerError, match="spectrum — 10,000,000 frequencies of 10,000,000 tokens — takes"):
+    with pytest.raises(
+        GlassformerError, match="spectrum — 10,000,000 frequencies of 10,000,000 tokens — takes"
+    ):
         basis(10**7)
-    with pytest.raises(GlassformerError, match="wiring — 10,000,000 by 10,000,000 numbers — takes at least"):
+    with pytest.raises(
+        GlassformerError, match="wiring — 10,000,000 by 10,000,000 numbers — takes at least"
+    ):
         passes(np.zeros((10**7, 1)), np.zeros((1, 10**7)), {"all": (0, 1)}, False)
-    with pytest.raises(GlassformerError, match="truth — the number of heads must be a whole number from 0 to 2,000"):
+    with pytest.raises(
+        GlassformerError, match="truth — the number of heads must be a whole number from 0 to 2,000"
+    ):
         truth(random_model(n_layers=1, n_heads=2_001, d_head=1, extras=False))

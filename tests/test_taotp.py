@@ -1,4 +1,6 @@
-"""The text language: what it reads, what it refuses and how, and that any model can be written in it."""
+"""The text language: what it reads, what it refuses and how, and that any model can be written
+in it.
+"""
 
 import json
 from dataclasses import asdict, replace
@@ -43,11 +45,15 @@ def booklet_dict(model: Model) -> dict[str, Any]:
 
 
 # ── what it reads ──────────────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize("spell", [repr, json.dumps, lambda d: "# a comment\n" + json.dumps(d, indent=1)])
+@pytest.mark.parametrize(
+    "spell", [repr, json.dumps, lambda d: "# a comment\n" + json.dumps(d, indent=1)]
+)
 @pytest.mark.parametrize("name", ["figure-8.2.taotp", "figure-8.3.taotp"])
 def test_the_booklets_dicts_are_programs(name: str, spell: Any) -> None:
     compact = read(name)
-    plain = parse(spell(booklet_dict(compact)).replace("]]", "],]"))  # with a trailing comma, as printed
+    plain = parse(
+        spell(booklet_dict(compact)).replace("]]", "],]")
+    )  # with a trailing comma, as printed
     assert asdict(plain.config) == asdict(compact.config)
     for array, w in compact.weights.items():
         np.testing.assert_array_equal(w, plain.weights[array])
@@ -68,7 +74,10 @@ def test_an_untied_head_and_gains() -> None:
 def test_what_is_left_out_is_zero_and_does_nothing() -> None:
     bare, layered = parse(BASE), parse(BASE + "layers: [{} {b1: [1 2]}]")
     assert layered.config.n_layers == 2 and layered.config.d_mlp == 2 and bare.config.n_layers == 0
-    assert not bare.weights["pos_embed.W_pos"].any() and bare.weights["pos_embed.W_pos"].shape == (4, 3)
+    assert not bare.weights["pos_embed.W_pos"].any() and bare.weights["pos_embed.W_pos"].shape == (
+        4,
+        3,
+    )
     np.testing.assert_array_equal(bare([0, 1, 1]), layered([0, 1, 1]))
 
 
@@ -77,11 +86,18 @@ def test_defaults_are_the_booklets() -> None:
     model = parse("block_size: 1  tok_emb: [[1e-6 -1e-6 0] [0 0 0]]  out_emb: [[1 0 0] [0 1 0]]")
     np.testing.assert_allclose(model([0])[0], [1.5**0.5, -(1.5**0.5)], rtol=1e-6)
     np.testing.assert_array_equal(model([1])[0], [0, 0])
-    assert (model.config.activation, model.config.mask, model.config.norm_first) == ("relu", "causal", True)
+    assert (model.config.activation, model.config.mask, model.config.norm_first) == (
+        "relu",
+        "causal",
+        True,
+    )
 
 
 def test_shorthands() -> None:
-    layer = "Q: eye(3) * 1e6  K: [zeros(3, 3)]  V: sparse([1 3 3] [0 1 2 -5] [0 0 0 .5])  P: ones(1 3 3)*-2"
+    layer = (
+        "Q: eye(3) * 1e6  K: [zeros(3, 3)]  V: sparse([1 3 3] [0 1 2 -5] [0 0 0 .5])  P: ones(1 3 "
+        "3)*-2"
+    )
     w = parse(BASE + f"layers: [{{{layer}}}]").weights
     np.testing.assert_array_equal(w["blocks.0.attn.W_Q"][0], np.eye(3) * 1e6)
     np.testing.assert_array_equal(w["blocks.0.attn.W_K"], np.zeros((1, 3, 3)))
@@ -97,7 +113,9 @@ def test_p_is_transposed() -> None:
 
 def test_tokens_have_names() -> None:
     assert parse(BASE + 'tokens: "ab"').vocabulary == Vocabulary("ab")
-    assert parse(BASE + r'tokens: [go "\"\n\x41\u0042"] sep: " "').vocabulary == Vocabulary(["go", '"\nAB'], " ")
+    assert parse(BASE + r'tokens: [go "\"\n\x41\u0042"] sep: " "').vocabulary == Vocabulary(
+        ["go", '"\nAB'], " "
+    )
     assert parse(BASE).vocabulary.encode("1 0") == [1, 0]
     assert parse(BASE + "first: -5").vocabulary.encode("-4 -5") == [1, 0]
 
@@ -108,7 +126,13 @@ def test_any_file_name_and_a_byte_order_mark(tmp_path: Path) -> None:
 
 
 def test_examples_are_in_the_package() -> None:
-    assert set(examples()) == {"figure-8.2.taotp", "figure-8.3.taotp", "hello.taotp", "max.taotp", "min.taotp"}
+    assert set(examples()) == {
+        "figure-8.2.taotp",
+        "figure-8.3.taotp",
+        "hello.taotp",
+        "max.taotp",
+        "min.taotp",
+    }
     for name in examples():
         model = read(name)
         same(parse(write(model)), model)
@@ -127,16 +151,21 @@ BAD = {
     "p:1:14 — expected a finite number, got '1e999'": "tok_emb: [[1 1e999]]",
     "p:1:12 — expected a number, got '3-1'": "tok_emb: [[3-1]]",
     "p:1:12 — a number has at most 64 characters, got 10,000": "tok_emb: [[" + "1" * 10_000,
-    "p — a program has at most 8,000,000 characters, got 10,000,020": "tok_emb: [[" + "1 " * 5_000_000 + "] ] # end",
+    "p — a program has at most 8,000,000 characters, got 10,000,020": "tok_emb: [["
+    + "1 " * 5_000_000
+    + "] ] # end",
     "p:1:10 — a program has at most 1,000,000 numbers": "tok_emb: [" + "1 " * 1_100_000 + "]",
     "p:1:500009 — a program has at most": "tok_emb: [" + "[]" * 300_000 + "]",
     "p:1:10 — the product must be finite": "tok_emb: [1e300] * 1e300",
-    "p:1:10 — expected one to three whole numbers from 0 to 4,000,000": "tok_emb: zeros(1000000000000 2)",
-    "p:1:36 — the arrays of a program have at most 4,000,000": "tok_emb: zeros(2000 2000) pos_emb: zeros(2000 2000)",
+    "p:1:10 — expected one to three whole numbers from 0 to "
+    "4,000,000": "tok_emb: zeros(1000000000000 2)",
+    "p:1:36 — the arrays of a program have at most "
+    "4,000,000": "tok_emb: zeros(2000 2000) pos_emb: zeros(2000 2000)",
     "p:3:1 — pos_emb is positions x d_model: expected positions = 4 as in block_size, got 5 x 3": (
         BASE + "pos_emb: zeros(5 3)"
     ),
-    "p:1:1 — block_size must be a whole number from 1 to 4,000,000, got 1e+12": "block_size: 1000000000000",
+    "p:1:1 — block_size must be a whole number from 1 to 4,000,000, got "
+    "1e+12": "block_size: 1000000000000",
     "p:1:1 — the arrays of a program have at most 4,000,000 entries, this one needs 8,000,000": (
         "block_size: 4000000 tok_emb: [[1 2]]"
     ),
@@ -144,7 +173,8 @@ BAD = {
     "p:1:8 — expected an escape such as": r'sep: "a\q"',
     "p:1:1 — expected a value, a key or a bracket, got '@'": "@",
     "p:1:6 — expected zeros(…), ones(…), eye(…) or sparse(…), got exec(…)": 'sep: exec("1")',
-    "p:3:1 — expected every key once, got 'tok_emb' again": BASE.replace("block_size: 4", "") + "tok_emb: 1",
+    "p:3:1 — expected every key once, got 'tok_emb' again": BASE.replace("block_size: 4", "")
+    + "tok_emb: 1",
     "p:1:3 — expected nothing after the closing '}', got '}'": "{}}",
     "p:3:1 — expected one of tok_emb, pos_emb,": BASE + "emb: 3",
     "got 'block_sise'; did you mean block_size?": "tok_emb: [[1]] block_sise: 4",
@@ -156,15 +186,20 @@ BAD = {
     "p:3:1 — expected numbers that float16 can hold": BASE.replace("1", "1e5") + "dtype: float16",
     "p:1:1 — expected an entry tok_emb, got none": "",
     "p:1:1 — expected an entry pos_emb or block_size, got neither": "tok_emb: [[1]]",
-    "p:3:30 — expected every entry once, got [0, 0] again": BASE + "pos_emb: sparse([4 3] [0 0 1][0 0 2])",
-    "p:3:25 — expected whole indices from 0, inside 4 x 3": BASE + "pos_emb: sparse([4 3]   [4 0 1])",
+    "p:3:30 — expected every entry once, got [0, 0] again": BASE
+    + "pos_emb: sparse([4 3] [0 0 1][0 0 2])",
+    "p:3:25 — expected whole indices from 0, inside 4 x 3": BASE
+    + "pos_emb: sparse([4 3]   [4 0 1])",
     "p:3:1 — expected numbers or rows in a list, got both": BASE + "pos_emb: [1 [2 3]]",
-    "p:3:18 — slot 'a' must be [start stop], two whole numbers from 0": BASE + "labels: {slots: {a: [1]}}",
+    "p:3:18 — slot 'a' must be [start stop], two whole numbers from 0": BASE
+    + "labels: {slots: {a: [1]}}",
     "p:3:1 — layers must be a list of at most 1,000": BASE + "layers: [" + "{}" * 1_001 + "]",
 }
 
 
-@pytest.mark.parametrize("message", [pytest.param(m, marks=[pytest.mark.slow] * ("500009" in m)) for m in BAD])
+@pytest.mark.parametrize(
+    "message", [pytest.param(m, marks=[pytest.mark.slow] * ("500009" in m)) for m in BAD]
+)
 def test_says_where_and_what(message: str) -> None:
     with pytest.raises(GlassformerError) as caught:
         parse(BAD[message], "p")
@@ -186,8 +221,10 @@ def test_all_shapes_that_do_not_fit_are_reported_at_once() -> None:
         )
     assert str(caught.value).split("\n") == [
         "p:2:1 — pos_emb is positions x d_model: expected d_model = 3 as in tok_emb, got 1 x 2",
-        "p:4:3 — layers[0].Q is heads x d_model x d_head: expected d_model = 3 as in tok_emb, got 1 x 2 x 1",
-        "p:5:3 — layers[0].K is heads x d_model x d_head: expected d_head = 1 as in layers[0].Q, got 1 x 3 x 2",
+        "p:4:3 — layers[0].Q is heads x d_model x d_head: expected d_model = 3 as in tok_emb, got "
+        "1 x 2 x 1",
+        "p:5:3 — layers[0].K is heads x d_model x d_head: expected d_head = 1 as in layers[0].Q, "
+        "got 1 x 3 x 2",
         "p:6:11 — rows of one list must be alike: expected 1 as in the first, got 2",
         "p:7:3 — layers[0].b2 is d_model: expected 1 level of brackets, got 2",
     ]
@@ -220,8 +257,20 @@ def test_files_that_are_no_programs(tmp_path: Path) -> None:
     [{"norm": n} for n in NORMS]
     + [{"activation": a} for a in ACTIVATIONS]
     + [{"positions": p} for p in POSITIONS]
-    + [{"mask": "none"}, {"norm_first": False}, {"tied": True}, {"qk_norm": True}, {"scale": 0.1}, {"eps": 0.0}]
-    + [{"d_mlp": 0}, {"n_layers": 0}, {"n_layers": 0, "d_head": 1, "n_heads": 2}, {"base": 1 / 3, "n_heads": 1}],
+    + [
+        {"mask": "none"},
+        {"norm_first": False},
+        {"tied": True},
+        {"qk_norm": True},
+        {"scale": 0.1},
+        {"eps": 0.0},
+    ]
+    + [
+        {"d_mlp": 0},
+        {"n_layers": 0},
+        {"n_layers": 0, "d_head": 1, "n_heads": 2},
+        {"base": 1 / 3, "n_heads": 1},
+    ],
 )
 def test_round_trip_of_every_component(choices: dict[str, Any], extras: bool) -> None:
     model = random_model(extras=extras, **choices)
@@ -236,10 +285,14 @@ def test_round_trip_of_names_and_odd_numbers() -> None:
     weights["blocks.0.attn.W_Q"][0, 1, 2] = -0.0
     tokens = ["a", "nan", '"', "\\", "\n\0", "ü€\u2028", "\U0001f600\ud800\U000e0001"]
     labels = Labels({"x y": (0, 3), "nan": (3, 4)}, {"0.1": 'reads "b"'}, {"0.4": "sum >= 17"})
-    odd = replace(model, weights=weights, vocabulary=Vocabulary(tokens, ", "), labels=labels, task='a:b="c d"')
+    odd = replace(
+        model, weights=weights, vocabulary=Vocabulary(tokens, ", "), labels=labels, task='a:b="c d"'
+    )
     same(parse(write(odd)), odd)
     same(parse(write(odd).encode("utf-8").decode()), odd)
-    numbers = replace(model, vocabulary=Vocabulary.numbers(7, -3)).map(lambda w: w.astype("float32"))
+    numbers = replace(model, vocabulary=Vocabulary.numbers(7, -3)).map(
+        lambda w: w.astype("float32")
+    )
     same(parse(write(numbers)), numbers)
 
 
@@ -263,7 +316,9 @@ def test_what_cannot_be_written_is_refused() -> None:
     ]:
         with pytest.raises(GlassformerError, match=message):
             write(model.map(change))
-    with pytest.raises(GlassformerError, match=r"at most 4,000,000 numbers; save it as \.safetensors"):
+    with pytest.raises(
+        GlassformerError, match=r"at most 4,000,000 numbers; save it as \.safetensors"
+    ):
         write(random_model(extras=False, n_layers=0, d_vocab=1_000_001))
     with pytest.raises(GlassformerError, match="a text of at most 8,000,000 characters"):
         write(random_model(extras=False, n_layers=0, d_vocab=110_000))
@@ -271,12 +326,14 @@ def test_what_cannot_be_written_is_refused() -> None:
 
 # ── whatever it is fed, it runs or says what is wrong ──────────────────────────────────────────
 WORDS = (
-    "tok_emb pos_emb layers Q P M1 b1 M2 b2 ln1 lnf gamma zeros ones eye sparse tokens labels slots heads first sep "
+    "tok_emb pos_emb layers Q P M1 b1 M2 b2 ln1 lnf gamma zeros ones eye sparse tokens labels "
+    "slots heads first sep "
     "block_size norm rms dtype float32 true 1 3 -1 0.5 1e300 1e999 nan inf"
 )
 FRAGMENTS = [*"[]{}():*,#\"'\n\\\0é -", '"a"', "[1 2 3]", "[[1 0] [0 1]]", *WORDS.split()]
 PROGRAMS = [(EXAMPLES / name).read_text("utf-8") for name in examples()] + [
-    write(random_model(n_layers=1, d_vocab=2, n_ctx=2)), write(random_model(n_layers=1, positions="rotary", d_mlp=0)),
+    write(random_model(n_layers=1, d_vocab=2, n_ctx=2)), write(random_model(n_layers=1,
+    positions="rotary", d_mlp=0)),
 ]  # fmt: skip
 
 
@@ -290,7 +347,9 @@ def runs_or_says_why(text: str) -> None:
     same(parse(write(model)), model)
 
 
-@given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(FRAGMENTS), max_size=60).map(" ".join)))
+@given(
+    st.one_of(st.text(max_size=60), st.lists(st.sampled_from(FRAGMENTS), max_size=60).map(" ".join))
+)
 @settings(max_examples=400, deadline=None)
 def test_random_text(text: str) -> None:
     runs_or_says_why(text)
@@ -303,7 +362,11 @@ def mutated(draw: st.DrawFn) -> str:
     for _ in range(draw(st.integers(1, 4))):
         a = draw(st.integers(0, len(text)))
         b = min(len(text), a + draw(st.integers(0, 30)))
-        other = draw(st.one_of(st.sampled_from(["", *FRAGMENTS]), st.just(text[a:b] * 2), st.text(max_size=3)))
+        other = draw(
+            st.one_of(
+                st.sampled_from(["", *FRAGMENTS]), st.just(text[a:b] * 2), st.text(max_size=3)
+            )
+        )
         text = text[:a] + other + text[b:]
     return text
 

@@ -7,7 +7,9 @@ from glassformer import GlassformerError, hook_names, on, record
 from helpers import largest_difference, random_model
 
 
-@pytest.mark.parametrize("choices", [{}, {"positions": "rotary", "qk_norm": True}, {"norm": "none"}, {"d_mlp": 0}])
+@pytest.mark.parametrize(
+    "choices", [{}, {"positions": "rotary", "qk_norm": True}, {"norm": "none"}, {"d_mlp": 0}]
+)
 def test_hook_names_are_what_a_tap_sees(choices):
     model = random_model(**choices)
     assert hook_names(model) == list(record(model, [0, 1, 2])[1])
@@ -15,17 +17,30 @@ def test_hook_names_are_what_a_tap_sees(choices):
 
 def test_the_names_people_type():
     names = hook_names(random_model())
-    for name in ("hook_embed", "hook_pos_embed", "blocks.0.hook_resid_pre", "blocks.0.hook_resid_mid",
-                 "blocks.1.hook_resid_post", "blocks.0.attn.hook_q", "blocks.0.attn.hook_z",
-                 "blocks.0.attn.hook_attn_scores", "blocks.0.attn.hook_pattern", "blocks.0.hook_attn_out",
-                 "blocks.0.mlp.hook_pre", "blocks.0.mlp.hook_post", "blocks.0.hook_mlp_out",
-                 "blocks.0.ln1.hook_normalized"):  # fmt: skip
+    for name in (
+        "hook_embed",
+        "hook_pos_embed",
+        "blocks.0.hook_resid_pre",
+        "blocks.0.hook_resid_mid",
+        "blocks.1.hook_resid_post",
+        "blocks.0.attn.hook_q",
+        "blocks.0.attn.hook_z",
+        "blocks.0.attn.hook_attn_scores",
+        "blocks.0.attn.hook_pattern",
+        "blocks.0.hook_attn_out",
+        "blocks.0.mlp.hook_pre",
+        "blocks.0.mlp.hook_post",
+        "blocks.0.hook_mlp_out",
+        "blocks.0.ln1.hook_normalized",
+    ):
         assert name in names
 
 
 def test_on_replaces():
     model = random_model()
-    silent = on(model, {"blocks.1.hook_mlp_out": lambda x: x * 0, "blocks.1.hook_attn_out": lambda x: x * 0})
+    silent = on(
+        model, {"blocks.1.hook_mlp_out": lambda x: x * 0, "blocks.1.hook_attn_out": lambda x: x * 0}
+    )
     _, cache = record(model, [0, 1, 2])
     assert largest_difference(model([0, 1, 2], tap=silent), model([0, 1, 2])) > 1e-3
     seen = {}
@@ -34,5 +49,7 @@ def test_on_replaces():
 
 
 def test_a_typo_never_silently_does_nothing():
-    with pytest.raises(GlassformerError, match=r"no such activation.*near: .*blocks.0.hook_mlp_out"):
+    with pytest.raises(
+        GlassformerError, match=r"no such activation.*near: .*blocks.0.hook_mlp_out"
+    ):
         on(random_model(), {"blocks.0.hook_mlp_ot": lambda x: x})

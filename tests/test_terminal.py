@@ -1,4 +1,6 @@
-"""What reaches a terminal, and how a command ends, whatever the tokens, the streams and the system are."""
+"""What reaches a terminal, and how a command ends, whatever the tokens, the streams and the
+system are.
+"""
 
 import ast
 import contextlib
@@ -39,12 +41,16 @@ def test_what_a_terminal_would_obey_is_written_out():
 def test_consoles_send_nothing_but_their_own_colours():
     from rich.text import Text
 
-    console = SafeConsole(file=io.StringIO(), force_terminal=True, color_system="standard", width=200)
+    console = SafeConsole(
+        file=io.StringIO(), force_terminal=True, color_system="standard", width=200
+    )
     console.print(BAD, style="bold")
     console.print(Text(f"{BAD}x"), end=BAD)
     console.print(table_of((BAD, "b"), [(BAD, "1")]))
     said = console.file.getvalue()
-    assert said.startswith("\x1b[1m" + SHOWN + "\x1b[0m\n"), "what it says is bold, what is said is not red"
+    assert said.startswith("\x1b[1m" + SHOWN + "\x1b[0m\n"), (
+        "what it says is bold, what is said is not red"
+    )
     for own in ("\x1b[1m", "\x1b[0m"):
         said = said.replace(own, "")
     assert clean(said) and said.count(SHOWN) == 4 and said.count(r"\x1b[31m") == 5, said
@@ -67,12 +73,15 @@ def hostile(tmp_path_factory):
         model = load(ref)
         labels = model.labels
         labels = Labels(
-            {BAD + n: s for n, s in labels.slots.items()}, {n: BAD + s for n, s in labels.heads.items()},
+            {BAD + n: s for n, s in labels.slots.items()}, {n: BAD + s for n,
+            s in labels.heads.items()},
             {n: BAD + s for n, s in labels.neurons.items()},
         )  # fmt: skip
         model = replace(model, labels=labels, provenance={"ref": BAD, "maker": BAD})
         if name == "tokens":
-            model = replace(model, vocabulary=Vocabulary([BAD + t for t in "abc"], sep=" "), task="")
+            model = replace(
+                model, vocabulary=Vocabulary([BAD + t for t in "abc"], sep=" "), task=""
+            )
         save(model, folder / f"{name}.safetensors")
     save(replace(load("add-digit"), task=BAD), folder / "task.safetensors")
     return folder
@@ -81,21 +90,34 @@ def hostile(tmp_path_factory):
 @pytest.mark.parametrize(
     "words,status",
     [
-        ("run labels 3_4 --trace", 0), ("run labels 3_4 --trace --json", 0), ("explain labels 3_4", 0),
-        ("explain labels 3_4 --json", 0), ("count labels", 0), ("truth labels", 0), ("truth labels --json", 0),
-        ("truth labels --out OUT/t.json", 0), ("verify labels", 0), ("inspect labels --only heads", 0),
-        ("inspect labels --only heads --json", 0), ("inspect labels --only heads --figures none --out OUT/d", 0),
-        ("compare labels add-digit", 0), ("export labels --to taotp --out OUT/a.taotp", 0), ("count tokens", 0),
-        ("run tokens a", 2), ("explain tokens", 2), ("truth tokens --json", 0), ("verify task", 2), ("prove task", 2),
-        ("run BAD", 2), ("run add-digit BAD", 2), ("run add-digit:BAD=1", 2), ("run OUT/BAD.safetensors", 2),
-        ("BAD", 2), ("list BAD", 2), ("run add-digit --BAD", 2), ("verify add-digit --sample BAD", 2),
-        ("export add-digit --to safetensors --out OUT/BAD", 0), ("export add-digit --to BAD --out x", 2),
+        ("run labels 3_4 --trace", 0), ("run labels 3_4 --trace --json", 0), ("explain labels 3_4",
+        0),
+        ("explain labels 3_4 --json", 0), ("count labels", 0), ("truth labels", 0),
+        ("truth labels --json", 0),
+        ("truth labels --out OUT/t.json", 0), ("verify labels", 0), ("inspect labels --only heads",
+        0),
+        ("inspect labels --only heads --json", 0),
+        ("inspect labels --only heads --figures none --out OUT/d", 0),
+        ("compare labels add-digit", 0), ("export labels --to taotp --out OUT/a.taotp", 0),
+        ("count tokens", 0),
+        ("run tokens a", 2), ("explain tokens", 2), ("truth tokens --json", 0), ("verify task", 2),
+        ("prove task", 2),
+        ("run BAD", 2), ("run add-digit BAD", 2), ("run add-digit:BAD=1", 2),
+        ("run OUT/BAD.safetensors", 2),
+        ("BAD", 2), ("list BAD", 2), ("run add-digit --BAD", 2), ("verify add-digit --sample BAD",
+        2),
+        ("export add-digit --to safetensors --out OUT/BAD", 0),
+        ("export add-digit --to BAD --out x", 2),
     ],
 )  # fmt: skip
 def test_no_command_sends_them(call, hostile, tmp_path, words, status):
     words = [w.replace("_", " ").replace("OUT", str(tmp_path)) for w in words.split()]
-    words = [w.replace("BAD", BAD.replace("\ud800", "\udcff")) for w in words]  # half a byte, as a shell gives it
-    said = call(*(hostile / f"{w}.safetensors" if w in ("labels", "tokens", "task") else w for w in words))
+    words = [
+        w.replace("BAD", BAD.replace("\ud800", "\udcff")) for w in words
+    ]  # half a byte, as a shell gives it
+    said = call(
+        *(hostile / f"{w}.safetensors" if w in ("labels", "tokens", "task") else w for w in words)
+    )
     assert said[0] == status and clean(said[1]) and clean(said[2]) and "defect" not in said[2], said
     if "--json" in words:
         json.loads(said[1])
@@ -117,13 +139,26 @@ def test_a_name_that_looks_like_markup(call, hostile, tmp_path):
 def test_nobody_prints_past_the_consoles():
     """A bare print or a console of one's own would send what is only to be shown."""
     folder, wrong = Path(glassformer.__file__).parent, []
-    for path in [*(folder / "cli").glob("*.py"), folder / "tour.py", *(folder / "training").glob("*.py")]:
+    for path in [
+        *(folder / "cli").glob("*.py"),
+        folder / "tour.py",
+        *(folder / "training").glob("*.py"),
+    ]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
-                if called in ("print", "Console", "rich.print", "typer.echo", "sys.stdout.write", "sys.stderr.write"):
+                if called in (
+                    "print",
+                    "Console",
+                    "rich.print",
+                    "typer.echo",
+                    "sys.stdout.write",
+                    "sys.stderr.write",
+                ):
                     wrong.append(f"{path.name}:{node.lineno} {called}")
-    assert all(w.startswith("common.py") and w.endswith(" print") for w in wrong) and len(wrong) == 2, wrong
+    assert (
+        all(w.startswith("common.py") and w.endswith(" print") for w in wrong) and len(wrong) == 2
+    ), wrong
 
 
 def test_long_messages_are_cut(call):
@@ -143,12 +178,16 @@ def test_long_messages_are_cut(call):
 @pytest.mark.parametrize(
     "error,status,words",
     [
-        (ValueError("a\nb\x1b"), 2, r"run — failed (a defect of glassformer: ValueError: a; b\x1b; GLASS"),
-        (AssertionError(), 2, "a defect of glassformer: AssertionError: ; GLASSFORMER_DEBUG=1 shows where)"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), 2, "not enough memory for this"),
+        (ValueError("a\nb\x1b"), 2,
+        r"run — failed (a defect of glassformer: ValueError: a; b\x1b; GLASS"),
+        (AssertionError(), 2,
+        "a defect of glassformer: AssertionError: ; GLASSFORMER_DEBUG=1 shows where)"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), 2,
+        "not enough memory for this"),
         (MemoryError(), 2, "not enough memory"), (RecursionError("deep"), 2, "nested too deeply"),
         (OSError(28, "No space left on device", "a.bin"), 2, "a.bin — No space left on device"),
-        (GlassformerError("a — wrong"), 2, "error: a — wrong\n"), (KeyboardInterrupt(), 130, "error: interrupted\n"),
+        (GlassformerError("a — wrong"), 2, "error: a — wrong\n"), (KeyboardInterrupt(), 130,
+        "error: interrupted\n"),
         (ModuleNotFoundError("no", name="torch.nn"), 2, "pip install 'glassformer[torch]'"),
         (ModuleNotFoundError("no", name="mine"), 2, "a defect"), (BrokenPipeError(), 141, ""),
     ],
@@ -166,7 +205,12 @@ def test_where_a_defect_is(call, monkeypatch):
     monkeypatch.setattr(command, "run", lambda *a, **o: 1 // 0)
     monkeypatch.setenv("GLASSFORMER_DEBUG", "1")
     status, _, err = call("run", "hello-world")
-    assert status == 2 and "Traceback" in err and "1 // 0" in err and err.splitlines()[-1].startswith("error: run — ")
+    assert (
+        status == 2
+        and "Traceback" in err
+        and "1 // 0" in err
+        and err.splitlines()[-1].startswith("error: run — ")
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -218,7 +262,12 @@ def test_a_full_disk_behind_the_output(call, monkeypatch, words):
         status, _, err = call(*(w.replace("_", " ") for w in words.split()))
         with contextlib.suppress(OSError):  # what is left in its buffer
             full.close()
-    assert status == 2 and err.startswith("error: ") and "No space left" in err and err.count("\n") == 1
+    assert (
+        status == 2
+        and err.startswith("error: ")
+        and "No space left" in err
+        and err.count("\n") == 1
+    )
 
 
 def test_no_streams_at_all(call, monkeypatch):
@@ -236,7 +285,9 @@ def test_errors_that_nobody_hears(call, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", Broken(OSError(28, "No space left on device")))
         assert call("nonsense")[0] == 2
-    assert call("list", "things")[2].startswith("error: list things"), "and nothing of it comes later"
+    assert call("list", "things")[2].startswith("error: list things"), (
+        "and nothing of it comes later"
+    )
 
 
 SHELL = """
@@ -252,10 +303,16 @@ $P nonsense 2>&-; echo $?
 def test_real_streams():
     """The same in processes of their own, which flush once more when Python ends."""
     env = {**os.environ, "PYTHONPATH": str(Path(glassformer.__file__).parents[1])}
-    got = subprocess.run(["bash", "-c", SHELL.format(python=sys.executable)], capture_output=True, text=True, env=env)
+    got = subprocess.run(
+        ["bash", "-c", SHELL.format(python=sys.executable)], capture_output=True, text=True, env=env
+    )
     first, *others = got.stdout.split()
     assert first in ("0", "141") and others == ["2", "0", "2"], got
-    assert got.stderr.startswith("error: ") and "No space left" in got.stderr and got.stderr.count("\n") == 1
+    assert (
+        got.stderr.startswith("error: ")
+        and "No space left" in got.stderr
+        and got.stderr.count("\n") == 1
+    )
 
 
 # ── systems ────────────────────────────────────────────────────────────────────────────────────
@@ -269,7 +326,9 @@ def test_columns_that_make_no_sense(monkeypatch, columns):
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
-@pytest.mark.parametrize("words", ["run hello-world:message=é漢", "run hello-world:message=é漢 --json", "list claims"])
+@pytest.mark.parametrize(
+    "words", ["run hello-world:message=é漢", "run hello-world:message=é漢 --json", "list claims"]
+)
 def test_what_cannot_be_said_is_numbered(monkeypatch, encoding, words):
     said = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(said, encoding=encoding))
@@ -289,8 +348,13 @@ def test_devices_that_are_none(call, tmp_path):
     pytest.importorskip("torch")
     for device in ("meta", "cuda:99", "\x1b"):
         out = tmp_path / "a.safetensors"
-        status, _, err = call("train", "addition:digits=1,order=ones", "--device", device, "--out", out)
-        assert status == 2 and "not available on this machine" in err and err.count("\n") == 1, (device, err)
+        status, _, err = call(
+            "train", "addition:digits=1,order=ones", "--device", device, "--out", out
+        )
+        assert status == 2 and "not available on this machine" in err and err.count("\n") == 1, (
+            device,
+            err,
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -314,10 +378,14 @@ def test_without_torch(tmp_path):
         "verify add-digit --dtype bfloat16", "export add-digit --to torch --out x.py",
         "export addition:digits=10 --to adderboard --out x.py",
     ]  # fmt: skip
-    got = subprocess.run([sys.executable, "-c", BARE, *commands], capture_output=True, text=True, cwd=tmp_path)
+    got = subprocess.run(
+        [sys.executable, "-c", BARE, *commands], capture_output=True, text=True, cwd=tmp_path
+    )
     lines = got.stderr.splitlines()
     assert got.returncode == 0 and got.stdout == "" and len(lines) == len(commands), got.stderr
-    assert all(line.startswith("error: ") and "pip install 'glassformer[torch]'" in line for line in lines), lines
+    assert all(
+        line.startswith("error: ") and "pip install 'glassformer[torch]'" in line for line in lines
+    ), lines
     assert [p.name for p in tmp_path.iterdir()] == ["s.toml"]
 
 
@@ -326,7 +394,8 @@ def test_without_torch(tmp_path):
     "words,held",
     [
         ("train addition:digits=1,order=ones --out OUT/a.safetensors", "a.safetensors"),
-        ("verify add-digit --out OUT/v.json", "v.json"), ("sweep OUT/s.toml --out OUT/d", "d/results.csv"),
+        ("verify add-digit --out OUT/v.json", "v.json"), ("sweep OUT/s.toml --out OUT/d",
+        "d/results.csv"),
         ("ablate addition:digits=1,order=ones --only no-mlp --out OUT/d", "d/ablations"),
     ],
 )  # fmt: skip
@@ -338,5 +407,7 @@ def test_a_second_run_is_refused(call, tmp_path, words, held):
     before = sorted(tmp_path.rglob("*"))
     with records.alone(tmp_path / held):
         status, out, err = call(*words.replace("OUT", str(tmp_path)).split())
-    assert status == 2 and out == "" and "another run is writing there" in err and err.count("\n") == 1
+    assert (
+        status == 2 and out == "" and "another run is writing there" in err and err.count("\n") == 1
+    )
     assert sorted(tmp_path.rglob("*")) == before

@@ -22,7 +22,9 @@ def test_quick_parts():
 @pytest.mark.slow
 def test_ten_digits_are_proved(monkeypatch):
     monkeypatch.setattr(tour, "prove", prove_once)
-    monkeypatch.setattr(tour, "PROVED", ("addition:digits=10", "adder-least"))  # which documents prove as well
+    monkeypatch.setattr(
+        tour, "PROVED", ("addition:digits=10", "adder-least")
+    )  # which documents prove as well
     failed, text = said(tour.proved)
     assert failed == 0 and text.count(": proved, ") == 2 and "made from 3 numbers" in text
 
@@ -39,5 +41,8 @@ def test_all_of_it(tmp_path):
     status, text = said(lambda out: tour.tour(out, tmp_path / "tour.html"))
     assert status == 0 and (tmp_path / "tour.html").exists()
     assert "all 1,000,000      0" in text and "10000000000" in text
-    assert "100.00% of 10,000 test sums right" in text and "hand-made: 262 parameters, 0 wrong of 1,000,000" in text
+    assert (
+        "100.00% of 10,000 test sums right" in text
+        and "hand-made: 262 parameters, 0 wrong of 1,000,000" in text
+    )
     assert "0 differ from our record" in text

@@ -1,4 +1,6 @@
-"""The leaderboard's protocol: the very sums it draws, formats found by looking, verdicts that mean what they say."""
+"""The leaderboard's protocol: the very sums it draws, formats found by looking, verdicts that
+mean what they say.
+"""
 
 import json
 import random
@@ -11,15 +13,26 @@ from hypothesis import strategies as st
 
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, refs, registry, run
 from glassformer.adderboard import protocol
-from glassformer.adderboard.protocol import EDGES, BoardVerdict, Part, answers, board, board_format, pairs, verdict
+from glassformer.adderboard.protocol import (
+    EDGES,
+    BoardVerdict,
+    Part,
+    answers,
+    board,
+    board_format,
+    pairs,
+    verdict,
+)
 from glassformer.counting import count
 from glassformer.decoding import decode
 from glassformer.shapes import required, shapes
 from glassformer.tasks.format import sum_format
 
 FORMATS = [
-    "addition:digits=10", "addition:digits=10,order=ones", "addition:digits=10,padding=none", "addition:digits=2",
-    "digit-addition:digits=10", "digit-addition:digits=10,order=most,marks=true", "digit-addition:digits=3",
+    "addition:digits=10", "addition:digits=10,order=ones", "addition:digits=10,padding=none",
+    "addition:digits=2",
+    "digit-addition:digits=10", "digit-addition:digits=10,order=most,marks=true",
+    "digit-addition:digits=3",
 ]  # fmt: skip
 ADDERS = ["addition:digits=10", "addition:digits=10,order=ones", "adder-least", "adder-hinge"]
 
@@ -30,10 +43,14 @@ def last(events):
 
 
 def scramble(task_ref, seed=0, scale=1.0):
-    """A model of random weights for a task: its answers are wrong, and as good as any to compare two ways."""
+    """A model of random weights for a task: its answers are wrong, and as good as any to
+    compare two ways.
+    """
     task = refs.load_task(task_ref)
     tokens, _ = task.batch(np.array([[10**task.digits - 1] * 2]))
-    config = Config(d_vocab=len(task.vocabulary), n_ctx=tokens.shape[1], d_model=6, n_heads=2, d_mlp=4)
+    config = Config(
+        d_vocab=len(task.vocabulary), n_ctx=tokens.shape[1], d_model=6, n_heads=2, d_mlp=4
+    )
     rng = np.random.default_rng(seed)
     weights = {n: scale * rng.normal(size=shapes(config)[n]) for n in required(config)}
     return Model(config, weights, task.vocabulary, task.ref), task
@@ -48,7 +65,9 @@ def test_the_pairs_are_those_of_the_board():
         assert a == rng.randint(0, 9_999_999_999)
         assert b == rng.randint(0, 9_999_999_999)
     assert drawn[0] == (2_395_527_356, 9_334_186_774)
-    assert len(EDGES) == 10 and (9_999_999_999, 1) in EDGES and (1_111_111_111, 8_888_888_889) in EDGES
+    assert (
+        len(EDGES) == 10 and (9_999_999_999, 1) in EDGES and (1_111_111_111, 8_888_888_889) in EDGES
+    )
 
 
 # ── formats ────────────────────────────────────────────────────────────────────────────────────
@@ -72,7 +91,10 @@ TEN = [(task, sum_format(task)) for task in map(refs.load_task, FORMATS[:3])]
 def test_formats_of_ten_digits(a, b):
     for task, form in TEN:
         tokens, where = task.batch(np.array([[a, b]]))
-        assert form.tokens({"a": a, "b": b}, form.first) == tokens[0, : int(where[0].argmax())].tolist()
+        assert (
+            form.tokens({"a": a, "b": b}, form.first)
+            == tokens[0, : int(where[0].argmax())].tolist()
+        )
 
 
 def test_what_is_no_number():
@@ -82,8 +104,10 @@ def test_what_is_no_number():
 
 
 @pytest.mark.parametrize("ref,why", [
-    ("reverse", "expected a task that adds two numbers"), ("multiplication", "its answer is not the sum"),
-    ("modular-addition", "expected a task that adds two numbers"), ("add-digit", "its answer is not the sum"),
+    ("reverse", "expected a task that adds two numbers"), ("multiplication",
+    "its answer is not the sum"),
+    ("modular-addition", "expected a task that adds two numbers"), ("add-digit",
+    "its answer is not the sum"),
 ])  # fmt: skip
 def test_tasks_that_are_none(ref, why):
     with pytest.raises(GlassformerError, match=why):
@@ -95,9 +119,13 @@ def test_tasks_that_are_none(ref, why):
 def test_our_adders(ref):
     model = load(ref)
     v = last(board(model, refs.load_task(model), n=300))
-    assert v.holds and v.edges == Part(10, 10) and v.pairs == Part(300, 300) and not v.counterexamples
+    assert (
+        v.holds and v.edges == Part(10, 10) and v.pairs == Part(300, 300) and not v.counterexamples
+    )
     counted = count(model)
-    assert v.counts == {way: getattr(counted, way) for way in ("unique", "distinct", "strict", "bits")}
+    assert v.counts == {
+        way: getattr(counted, way) for way in ("unique", "distinct", "strict", "bits")
+    }
     assert v.accuracy == 1 and v.qualifies and v.dtype == "float64"
 
 
@@ -109,7 +137,9 @@ def test_answers_are_what_the_model_says_one_at_a_time(ref):
     got = answers(model, task, form, asked)
     for (a, b), found in zip(asked, got, strict=True):
         prompt = form.tokens({"a": a, "b": b}, form.first)
-        said = decode(model, np.array(prompt), task.steps(()), stop=task.stop, cached=False)[len(prompt) :]
+        said = decode(model, np.array(prompt), task.steps(()), stop=task.stop, cached=False)[
+            len(prompt) :
+        ]
         number = form.answer(said, task.stop)
         assert found == (number if number is not None else task.answer(said))
 
@@ -130,7 +160,10 @@ def test_logits_that_are_not_finite_are_wrong():
     model, task = scramble("digit-addition")
     W = {**model.weights, "unembed.W_U": np.full_like(model.weights["unembed.W_U"], np.inf)}
     v = last(board(replace(model, weights=W), task, n=5))
-    assert v.edges.right == v.pairs.right == 0 and v.counterexamples[0]["got"] == "logits that are not finite"
+    assert (
+        v.edges.right == v.pairs.right == 0
+        and v.counterexamples[0]["got"] == "logits that are not finite"
+    )
 
 
 def test_edge_cases_stand_on_their_own():
@@ -140,7 +173,9 @@ def test_edge_cases_stand_on_their_own():
     got[2] = "nothing"
     v = verdict(asked, got, 10, model="")
     assert v.qualifies and not v.holds and v.edges == Part(9, 10) and v.pairs == Part(990, 990)
-    assert v.counterexamples == [{"a": EDGES[2][0], "b": EDGES[2][1], "expected": sum(EDGES[2]), "got": "nothing"}]
+    assert v.counterexamples == [
+        {"a": EDGES[2][0], "b": EDGES[2][1], "expected": sum(EDGES[2]), "got": "nothing"}
+    ]
 
 
 @pytest.mark.parametrize("wrong,qualifies", [(0, True), (10, True), (11, False), (1000, False)])
@@ -152,7 +187,9 @@ def test_99_percent_qualifies(wrong, qualifies):
 def test_no_layers_is_no_transformer():
     task = refs.load_task("digit-addition")
     config = Config(d_vocab=10, n_ctx=41, d_model=2, n_layers=0, tied=True)
-    model = Model(config, {n: np.ones(shapes(config)[n]) for n in required(config)}, task.vocabulary, task.ref)
+    model = Model(
+        config, {n: np.ones(shapes(config)[n]) for n in required(config)}, task.vocabulary, task.ref
+    )
     with pytest.raises(GlassformerError, match="self-attention"):
         board_format(model, task)
 
@@ -162,7 +199,10 @@ def test_the_command(call):
     status, out, err = call("board", "adder-least")
     counted = count(load("adder-least"))
     assert (status, err) == (0, "")
-    assert "qualifies, 100.00 % right (99 % needed); 10 of 10 edge cases, 10,000 of 10,000 pairs" in out
+    assert (
+        "qualifies, 100.00 % right (99 % needed); 10 of 10 edge cases, 10,000 of 10,000 pairs"
+        in out
+    )
     for way, means in protocol.COUNTS.items():
         line = next(line for line in out.splitlines() if line.startswith(way))
         assert line.split()[1] == f"{getattr(counted, way):,}" and means in line
@@ -171,17 +211,27 @@ def test_the_command(call):
 def test_the_command_as_json(call):
     status, out, _ = call("board", "addition:digits=10", "--json", "--dtype", "float32")
     got = json.loads(out)
-    assert status == 1 and got["holds"] is False and got["dtype"] == "float32"  # its constants need float64
+    assert (
+        status == 1 and got["holds"] is False and got["dtype"] == "float32"
+    )  # its constants need float64
     assert set(got) == {
-        "ref", "protocol", "model", "edges", "pairs", "counterexamples", "counts", "task", "dtype", "submission",
+        "ref", "protocol", "model", "edges", "pairs", "counterexamples", "counts", "task", "dtype",
+        "submission",
         "accuracy", "threshold", "qualifies", "holds",
     }  # fmt: skip
-    assert len(got["counterexamples"]) == 10 and got["edges"]["of"] == 10 and got["pairs"]["of"] == 10_000
+    assert (
+        len(got["counterexamples"]) == 10
+        and got["edges"]["of"] == 10
+        and got["pairs"]["of"] == 10_000
+    )
 
 
 BAD = [
     (["addition:digits=3"], "the board adds numbers of 10 digits, this task has numbers of 3"),
-    (["adder-least", "--task", "addition:digits=10"], "has 12 tokens: 0123456789+=; the model's vocabulary has 10"),
+    (
+        ["adder-least", "--task", "addition:digits=10"],
+        "has 12 tokens: 0123456789+=; the model's vocabulary has 10",
+    ),
     (["reverse"], "expected a task that adds two numbers"),
     (["adder-least", "--sample", "5"], "No such option: --sample"),
     (["adder-least", "--all", "--out", "x"], "No such option: --all"),
@@ -194,7 +244,13 @@ BAD = [
 @pytest.mark.parametrize("words,part", BAD, ids=str)
 def test_refusals_are_one_line(call, words, part):
     status, out, err = call("board", *words)
-    assert status == 2 and out == "" and part in err and err.startswith("error: ") and err.count("\n") == 1
+    assert (
+        status == 2
+        and out == ""
+        and part in err
+        and err.startswith("error: ")
+        and err.count("\n") == 1
+    )
 
 
 def test_other_digits_are_refused():

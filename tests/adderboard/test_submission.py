@@ -1,4 +1,6 @@
-"""Submission files: alone, counted as we count, and saying what the model says when called as the board calls them."""
+"""Submission files: alone, counted as we count, and saying what the model says when called as
+the board calls them.
+"""
 
 import ast
 import subprocess
@@ -64,15 +66,21 @@ def scramble(task_ref, plan="", seed=0, **choices):
 def numbers_of(model, asked):
     """What the model says itself; -1 for what is no number."""
     task = refs.load_task(model)
-    return [x if isinstance(x, int) else -1 for x in answers(model, task, board_format(model, task), asked)]
+    return [
+        x if isinstance(x, int) else -1
+        for x in answers(model, task, board_format(model, task), asked)
+    ]
 
 
-TINY = {"n_layers": 1, "d_model": 3, "n_heads": 1, "d_head": 4, "d_mlp": 2, "activation": "relu", "norm": "none",
+TINY = {"n_layers": 1, "d_model": 3, "n_heads": 1, "d_head": 4, "d_mlp": 2, "activation": "relu",
+    "norm": "none",
         "positions": "rotary", "tied": True}  # fmt: skip
 MODELS = [
-    ("addition:digits=10", "", {}), ("addition:digits=10,order=ones", "", {"positions": "rotary", "norm": "rms"}),
+    ("addition:digits=10", "", {}), ("addition:digits=10,order=ones", "", {"positions": "rotary",
+    "norm": "rms"}),
     ("digit-addition", "", {"positions": "alibi", "qk_norm": True}),
-    ("digit-addition:order=most,marks=true", "low-rank:rank=1", {"activation": "gelu_new", "tied": True}),
+    ("digit-addition:order=most,marks=true", "low-rank:rank=1", {"activation": "gelu_new",
+    "tied": True}),
     ("digit-addition", "shared", {}), ("digit-addition", "rotated:seed=3", {"norm": "none"}),
     ("addition:digits=10,padding=none", "dense", {}), ("digit-addition", "mirror-adder", TINY),
     ("digit-addition", "mirror-adder:form=free", TINY),
@@ -102,7 +110,9 @@ def test_our_adders_in_a_file(ref, tmp_path):
     for a, b in [*EDGES, *pairs(15)]:
         assert made["add"](net, a, b) == a + b
     for way in ("unique", "distinct", "strict", "bits"):
-        assert f"{getattr(count(model), way):,}" in next(x for x in text.splitlines() if x.startswith(f"    {way}"))
+        assert f"{getattr(count(model), way):,}" in next(
+            x for x in text.splitlines() if x.startswith(f"    {way}")
+        )
 
 
 @pytest.mark.slow
@@ -113,15 +123,23 @@ def test_a_file_stands_alone(tmp_path):
         for n in ast.walk(ast.parse(text)) if isinstance(n, (ast.Import, ast.ImportFrom))
     }  # fmt: skip
     assert roots <= {"math", "numpy", "torch"}
-    code = "import submission as s; m, d = s.build_model(); print(s.add(m, 9999999999, 1), d['params'])"
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}; print('glassformer' in sys.modules)"
+    code = (
+        "import submission as s; m, d = s.build_model(); print(s.add(m, 9999999999, 1), "
+        "d['params'])"
+    )
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}; print('glassformer' in "
+        f"sys.modules)"
+    )
     said = subprocess.run([sys.executable, "-I", "-B", "-c", code], capture_output=True, text=True)
     assert said.stdout == "10000000000 8\nFalse\n", said.stderr
     assert "class Adder" in text and text.count("THETA") == 3
 
 
 def test_forward_has_no_carry_and_no_loop(tmp_path):
-    """The board's rule: forward is tensors in, logits out; what loops over answer tokens knows nothing of addition."""
+    """The board's rule: forward is tensors in, logits out; what loops over answer tokens knows
+    nothing of addition.
+    """
     _, text, made = written(load("adder-least"), tmp_path)
     assert "carry" not in text.partition("def generate")[2]
     net, _ = made["build_model"]()
@@ -150,8 +168,14 @@ def test_export_measures_and_says(tmp_path, monkeypatch):
     monkeypatch.setattr(adderboard, "TRIED", 20)
     model = load("adder-least")
     done = export(model, "adderboard", tmp_path / "mine.py")
-    assert done.parity < 1e-12 and done.differ == 0 and [p.name for p in tmp_path.iterdir()] == ["mine.py"]
-    assert done.notes[0].startswith("loaded as the board does, one sum at a time: all answers to 10 edge cases and ")
+    assert (
+        done.parity < 1e-12
+        and done.differ == 0
+        and [p.name for p in tmp_path.iterdir()] == ["mine.py"]
+    )
+    assert done.notes[0].startswith(
+        "loaded as the board does, one sum at a time: all answers to 10 edge cases and "
+    )
     assert done.notes[0].endswith("and 20 pairs are ours, 30 are right")
     assert any(note.startswith(f"strict {count(model).strict}: ") for note in done.notes)
     *_, v = submission(tmp_path / "mine.py", trust=True, n=20)
@@ -176,21 +200,38 @@ def test_a_lora_is_counted_with_its_base(tmp_path, monkeypatch):
     weights = made.expand(theta, {n: w.shape for n, w in base.weights.items()})
     model = replace(base, weights=weights, blueprint=made.ref, theta=theta)
     monkeypatch.setattr(adderboard, "ask", lambda path, asked, limits: said)
-    said = [{"event": "answer", "got": x} for x in numbers_of(model, [*EDGES, *pairs(adderboard.TRIED)])]
+    said = [
+        {"event": "answer", "got": x} for x in numbers_of(model, [*EDGES, *pairs(adderboard.TRIED)])
+    ]
     notes = Adderboard().write(model, tmp_path / "x.py")
-    assert "its base is made of numbers too" in notes[-1] and f"unique {count(model).total:,}: " in notes[1]
-    assert largest_difference(model(tokens := [[1, 2, 3]]), Adderboard().logits(tmp_path / "x.py", tokens)) < 1e-9
+    assert (
+        "its base is made of numbers too" in notes[-1]
+        and f"unique {count(model).total:,}: " in notes[1]
+    )
+    assert (
+        largest_difference(
+            model(tokens := [[1, 2, 3]]), Adderboard().logits(tmp_path / "x.py", tokens)
+        )
+        < 1e-9
+    )
     assert count(model).total > count(model).unique
 
 
 @pytest.mark.parametrize("ref,name,why", [
-    ("addition:digits=3", "x.py", "the board adds numbers of 10 digits, this task has numbers of 3"),
+    ("addition:digits=3", "x.py",
+    "the board adds numbers of 10 digits, this task has numbers of 3"),
     ("reverse", "x.py", "expected a task that adds two numbers"),
     ("adder-least", "x.txt", "expected a name that ends in .py"),
 ])  # fmt: skip
 def test_refusals(call, tmp_path, ref, name, why):
     status, out, err = call("export", ref, "--to", "adderboard", "--out", tmp_path / name)
-    assert status == 2 and out == "" and why in err and err.count("\n") == 1 and not list(tmp_path.iterdir())
+    assert (
+        status == 2
+        and out == ""
+        and why in err
+        and err.count("\n") == 1
+        and not list(tmp_path.iterdir())
+    )
 
 
 def test_refusals_of_models():
@@ -208,10 +249,14 @@ def test_a_formula_is_cut_to_what_it_needs():
     imports, parts, expression = formula("low-rank:rank=3")
     text = "\n".join(parts)
     assert expression == "LowRank(rank=3)" and not imports
-    assert not any(word in text for word in ("svd", "def start", "Annotated", "Mapping", ") ->", "@blueprint"))
+    assert not any(
+        word in text for word in ("svd", "def start", "Annotated", "Mapping", ") ->", "@blueprint")
+    )
     assert "class Blueprint" in text
     least = "\n".join(formula("adder-least")[1])
-    assert least.count("def expand") == 1 and "theta_shapes" not in least  # the bases' own are not reached
+    assert (
+        least.count("def expand") == 1 and "theta_shapes" not in least
+    )  # the bases' own are not reached
 
 
 SHIPPED = [name for name in refs.trained() if name.startswith("adder-10")]
@@ -220,11 +265,14 @@ SHIPPED = [name for name in refs.trained() if name.startswith("adder-10")]
 SOME = "adder-prefix", "addition:digits=10", *SHIPPED
 
 
-# One file is asked for all of the board's pairs; the models themselves are, in test_protocol.py and test_tiny.py.
+# One file is asked for all of the board's pairs; the models themselves are, in test_protocol.py and
+# test_tiny.py.
 @pytest.mark.slow
 @pytest.mark.parametrize("ref,n", [("adder-least", 10_000), *((ref, 300) for ref in SOME)])
 def test_a_file_passes_the_protocol(ref, n, tmp_path):
     export(load(ref), "adderboard", tmp_path / "x.py")
     *_, v = submission(tmp_path / "x.py", trust=True, n=n)
     assert v.holds and v.edges == Part(10, 10) and v.pairs == Part(n, n)
-    assert v.submission["parameters"] == v.submission["metadata"]["params"] == count(load(ref)).unique
+    assert (
+        v.submission["parameters"] == v.submission["metadata"]["params"] == count(load(ref)).unique
+    )

@@ -1,4 +1,6 @@
-"""Submissions of other people: what theirs say, what they cannot do, and what becomes of those that misbehave."""
+"""Submissions of other people: what theirs say, what they cannot do, and what becomes of those
+that misbehave.
+"""
 
 import fcntl
 import hashlib
@@ -35,16 +37,23 @@ def judge(path, n=30, limits=QUICK):
 
 
 def test_one_that_is_right(tmp_path):
-    path = write(tmp_path, BUILD + "def add(model, a, b):\n    print('noise', flush=True)\n    return a + b\n")
+    path = write(
+        tmp_path,
+        BUILD + "def add(model, a, b):\n    print('noise', flush=True)\n    return a + b\n",
+    )
     v = judge(path)
     assert v.holds and v.edges == Part(10, 10) and v.pairs == Part(30, 30) and v.counts is None
     assert v.model == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert v.submission["metadata"] == {"name": "x", "params": 7} and "parameters" not in v.submission
+    assert (
+        v.submission["metadata"] == {"name": "x", "params": 7} and "parameters" not in v.submission
+    )
     assert list(tmp_path.iterdir()) == [path]  # no __pycache__
 
 
 def test_one_that_is_wrong(tmp_path):
-    v = judge(write(tmp_path, BUILD + "def add(model, a, b):\n    return a + b if a % 2 else a ^ b\n"))
+    v = judge(
+        write(tmp_path, BUILD + "def add(model, a, b):\n    return a + b if a % 2 else a ^ b\n")
+    )
     assert not v.holds and v.counterexamples
     for c in v.counterexamples:
         assert c["got"] == c["a"] ^ c["b"] != c["expected"] and c["a"] % 2 == 0
@@ -59,7 +68,10 @@ def test_an_exception_is_a_wrong_answer(tmp_path):
 
 
 def test_it_gets_its_pairs_in_order_one_at_a_time(tmp_path):
-    text = "asked = []\ndef build_model(): return asked, {}\ndef add(model, a, b):\n    model.append((a, b))\n"
+    text = (
+        "asked = []\ndef build_model(): return asked, {}\ndef add(model, a, b):\n    "
+        "model.append((a, b))\n"
+    )
     text += f"    return a + b if (a, b) == {list(EDGES)!r}[len(model) - 1] else -len(model)\n"
     v = judge(write(tmp_path, text), n=0)
     assert v.edges == Part(10, 10) and v.pairs == Part(0, 0)
@@ -71,12 +83,23 @@ def test_numbers_of_a_module_are_counted(tmp_path):
     text += "    def buffers(self): return [T(3)]\n"
     text += "def build_model(): return M(), {'params': 2}\ndef add(model, a, b): return a + b\n"
     v = judge(write(tmp_path, text), n=1)
-    assert (v.submission["parameters"], v.submission["buffers"], v.submission["metadata"]["params"]) == (12, 3, 2)
-    assert v.submission["as_it_says"] == ["metadata", "parameters", "buffers"]  # the count too: it is its own process
+    assert (
+        v.submission["parameters"],
+        v.submission["buffers"],
+        v.submission["metadata"]["params"],
+    ) == (12, 3, 2)
+    assert v.submission["as_it_says"] == [
+        "metadata",
+        "parameters",
+        "buffers",
+    ]  # the count too: it is its own process
 
 
 def test_without_trust_nothing_runs(tmp_path):
-    path = write(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\n{BUILD}def add(model, a, b): return a + b\n")
+    path = write(
+        tmp_path,
+        f"open({str(tmp_path / 'ran')!r}, 'w')\n{BUILD}def add(model, a, b): return a + b\n",
+    )
     with pytest.raises(GlassformerError, match="if you trust it, say --trust"):
         submission(path)
     assert not (tmp_path / "ran").exists()
@@ -84,27 +107,35 @@ def test_without_trust_nothing_runs(tmp_path):
 
 
 MISBEHAVED = [
-    ("def add(model, a, b): return float(a + b)", r"expected add\(0, 0\) to give an int, got float \(0.0\)"),
-    ("def add(model, a, b): return str(a + b)", r"expected add\(0, 0\) to give an int, got str \(0\)"),
+    ("def add(model, a, b): return float(a + b)",
+    r"expected add\(0, 0\) to give an int, got float \(0.0\)"),
+    ("def add(model, a, b): return str(a + b)",
+    r"expected add\(0, 0\) to give an int, got str \(0\)"),
     ("def add(model, a, b): return a == b", r"to give an int, got bool \(True\)"),
     ("def add(model, a, b): pass", r"to give an int, got NoneType"),
     ("", r"expected it to define add\(\)"),
     ("add = 5", r"expected it to define add\(\)"),
     ("import os\ndef add(model, a, b):\n    if a: os._exit(3)\n    return a + b",
      r"at add\(9999999999, 0\): its process ended with status 3"),
-    ("import os\ndef add(model, a, b): os.abort()", r"at add\(0, 0\): its process died \(SIGABRT\)"),
-    ("import os\ndef add(model, a, b):\n    for f in range(3, 9):\n        try: os.write(f, b'hello')\n"
-     "        except OSError: pass\n    return a + b", r"expected a line of JSON from its process, got 'hello"),
+    ("import os\ndef add(model, a, b): os.abort()",
+    r"at add\(0, 0\): its process died \(SIGABRT\)"),
+    ("import os\ndef add(model, a, b):\n    for f in range(3, 9):\n        try: os.write(f, "
+     "b'hello')\n"
+     "        except OSError: pass\n    return a + b",
+     r"expected a line of JSON from its process, got 'hello"),
     ("import os\ndef add(model, a, b):\n    for f in range(3, 9):\n"
      "        try: os.write(f, b'{\"event\": \"answer\", \"got\": 1.5}\\n')\n"
      "        except OSError: pass\n    return a + b", r"expected a line of JSON from its process"),
     ("import os, sys\ndef add(model, a, b):\n    os.closerange(0, 20)\n    sys.stdin.close()",
      r"its process (ended|died|closed)"),
-    ("def build_model(): return 5\ndef add(model, a, b): return 1", r"to give \(model, metadata\), got int"),
-    ("def build_model(): return 5, 6\ndef add(model, a, b): return 1", r"to give \(model, metadata\), got tuple"),
+    ("def build_model(): return 5\ndef add(model, a, b): return 1",
+    r"to give \(model, metadata\), got int"),
+    ("def build_model(): return 5, 6\ndef add(model, a, b): return 1",
+    r"to give \(model, metadata\), got tuple"),
     ("def build_model(): raise ValueError('no weights')\ndef add(m, a, b): return 1",
      r"build_model\(\) raised ValueError: no weights"),
-    ("import sys\ndef build_model(): sys.exit(4)\ndef add(m, a, b): return 1", r"build_model\(\) raised SystemExit: 4"),
+    ("import sys\ndef build_model(): sys.exit(4)\ndef add(m, a, b): return 1",
+    r"build_model\(\) raised SystemExit: 4"),
     ("import nowhere_to_be_found", r"cannot be loaded: ModuleNotFoundError"),
     ("def add(:", r"cannot be loaded: SyntaxError"),
 ]  # fmt: skip
@@ -118,8 +149,9 @@ def test_misbehaviour_has_a_clear_line(tmp_path, text, why):
 
 
 # ── how it ends ────────────────────────────────────────────────────────────────────────────────
-# A process that holds this lock, or has a parent that did, is seen by the lock alone, whatever its number is in a
-# namespace. Its grandchild has left the group and the session, and heeds no signal that can be unheeded.
+# A process that holds this lock, or has a parent that did, is seen by the lock alone, whatever its
+# number is in a namespace. Its grandchild has left the group and the session, and heeds no signal
+# that can be unheeded.
 STUBBORN = """
 import ctypes, fcntl, os, signal, time
 held = open({lock!r}, "w")
@@ -137,7 +169,7 @@ def build_model():
     while not os.path.getsize({lock!r}): time.sleep(0.01)
     return None, {{}}
 def add(model, a, b): {add}
-"""
+"""  # noqa: E501
 CHECKERS = """
 import os, sys
 from glassformer.adderboard import trust
@@ -181,7 +213,9 @@ def namespaces(request, monkeypatch):
     return request.param
 
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere who leaves the group gets away")
+linux = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere who leaves the group gets away"
+)
 
 
 @linux
@@ -194,9 +228,15 @@ def test_nothing_outlives_the_checker(tmp_path, namespaces):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=usual) as checkers:
         pids = [int(checkers.stdout.readline()) for _ in paths]
         for pid, kind, lock in zip(pids, kinds, locks, strict=True):
-            assert in_time(lambda lock=lock: lock.exists() and lock.read_text() == "up") and not free(lock), kind
+            assert in_time(
+                lambda lock=lock: lock.exists() and lock.read_text() == "up"
+            ) and not free(lock), kind
             os.kill(pid, kind)
-        outlived = [kind.name for kind, lock in zip(kinds, locks, strict=True) if not in_time(lambda x=lock: free(x))]
+        outlived = [
+            kind.name
+            for kind, lock in zip(kinds, locks, strict=True)
+            if not in_time(lambda x=lock: free(x))
+        ]
     assert not outlived
 
 
@@ -228,7 +268,9 @@ def test_a_loop_without_end_is_ended(tmp_path):
 
 @linux
 def test_the_guard_itself_may_be_killed(tmp_path):
-    """Where there are namespaces, that is the end of all; else of the submission's first process."""
+    """Where there are namespaces, that is the end of all; else of the submission's first
+    process.
+    """
     path, lock = stubborn(tmp_path, add="time.sleep(600)")
     with trust._process(path, QUICK) as (guard, lines, _):
         guard.stdin.write(b"[[1, 2]]\n")
@@ -244,13 +286,17 @@ def test_the_guard_itself_may_be_killed(tmp_path):
 
 @linux
 def test_a_fork_bomb_is_bounded(tmp_path, namespaces):
-    """Root is counted by the guard, others are held by the system: at the worst here there are 256 for a moment."""
+    """Root is counted by the guard, others are held by the system: at the worst here there are
+    256 for a moment.
+    """
     path, lock = stubborn(tmp_path, add="[os.fork() for _ in range(8)]; time.sleep(600)")
     try:
         found = str(judge(path, n=0, limits=Limits(processes=16)).counterexamples)
     except GlassformerError as e:
         found = str(e)
-    assert re.search("it started .* processes, and 16 are allowed|BlockingIOError", found) and free(lock)
+    assert re.search("it started .* processes, and 16 are allowed|BlockingIOError", found) and free(
+        lock
+    )
 
 
 # ── its words ──────────────────────────────────────────────────────────────────────────────────
@@ -262,7 +308,8 @@ SHOWN = r"\x1b]0;mine\x07 \x1b[31m red \u202e\x9b2J\ud800 \x00 é"
     ("def build_model(): raise ValueError(NASTY)\ndef add(m, a, b): pass\n",
      f"build_model() raised ValueError: {SHOWN}"),
     ("def add(m, a, b): return NASTY\n", f"expected add(0, 0) to give an int, got str ({SHOWN})"),
-    ("import sys, os\ndef add(m, a, b):\n    os.write(2, NASTY.encode('utf8', 'replace'))\n    os._exit(9)\n",
+    ("import sys, os\ndef add(m, a, b):\n    os.write(2, NASTY.encode('utf8', 'replace'))\n    "
+     "os._exit(9)\n",
      r"at add(0, 0): its process ended with status 9: \x00 é"),
     ("import os\ndef add(m, a, b): os.write(3, NASTY.encode('utf8', 'replace'))\n",
      r"got '\x1b]0;mine\x07 \x1b[31m red\r\u202e\x9b2J?\u2028\x00 é"),
@@ -274,9 +321,18 @@ def test_what_it_says_of_an_error_is_shown_and_not_sent(tmp_path, text, found):
 
 
 def test_what_it_says_of_itself_is_shown_and_not_sent(tmp_path, call):
-    text = f"NASTY = {NASTY!a}\ndef build_model():\n    told = {{NASTY: NASTY, 'params': 10**400, 'x': [NASTY] * 99}}\n"
-    text += "    return None, told | {'nan': float('nan'), 'large': 'x' * 10**6, 'deep': {'a': [[1e400]]}}\n"
-    text += "def add(m, a, b):\n    if a == b: raise ValueError(NASTY)\n    return a + b if b else 10**100\n"
+    text = (
+        f"NASTY = {NASTY!a}\ndef build_model():\n    told = {{NASTY: NASTY, 'params': 10**400, "
+        f"'x': [NASTY] * 99}}\n"
+    )
+    text += (
+        "    return None, told | {'nan': float('nan'), 'large': 'x' * 10**6, 'deep': {'a': "
+        "[[1e400]]}}\n"
+    )
+    text += (
+        "def add(m, a, b):\n    if a == b: raise ValueError(NASTY)\n    return a + b if b else "
+        "10**100\n"
+    )
     path = write(tmp_path, text)
     v = judge(path, n=5)
     said = v.submission["metadata"]
@@ -293,10 +349,12 @@ def test_what_it_says_of_itself_is_shown_and_not_sent(tmp_path, call):
 
 
 LINES = [
-    b'{"event": "answer", "got": ' + b"9" * 5000 + b"}", b'{"event": "answer", "got": NaN}', b'{"event": "answer"}',
+    b'{"event": "answer", "got": ' + b"9" * 5000 + b"}", b'{"event": "answer", "got": NaN}',
+    b'{"event": "answer"}',
     b'{"event": "answer", "raised": 5}', b"[" * 50_000, b'{"event": ["answer"]}',
     b'{"event": "limits", "network": true, "limited": [], "ended": ""}',
-    b'{"event": "answer", "got": 1e400}', b"\xff\xfe", b"5", b"", b'{"event": "answer", "got": true}',
+    b'{"event": "answer", "got": 1e400}', b"\xff\xfe", b"5", b"",
+    b'{"event": "answer", "got": true}',
 ]  # fmt: skip
 
 
@@ -311,10 +369,18 @@ def test_lines_are_cleaned_here_whoever_wrote_them():
     def line(due="answer", **fields):
         return trust._parse(json.dumps({"event": due, **fields}).encode(), (due,))
 
-    assert line(raised=NASTY * 99)["raised"].startswith(SHOWN[:20]) and len(line(raised=NASTY * 99)["raised"]) == 200
-    assert line(raised=NASTY)["raised"].isprintable() and line(got=-(10**29)) == {"event": "answer", "got": -(10**29)}
+    assert (
+        line(raised=NASTY * 99)["raised"].startswith(SHOWN[:20])
+        and len(line(raised=NASTY * 99)["raised"]) == 200
+    )
+    assert line(raised=NASTY)["raised"].isprintable() and line(got=-(10**29)) == {
+        "event": "answer",
+        "got": -(10**29),
+    }
     assert line(got=10**40) == {"event": "answer", "raised": "a number of more than 30 digits"}
-    built = line("built", metadata={NASTY: [[[NASTY]]], "n": float("inf")}, parameters=7, extra=NASTY)
+    built = line(
+        "built", metadata={NASTY: [[[NASTY]]], "n": float("inf")}, parameters=7, extra=NASTY
+    )
     assert set(built) == {"event", "metadata", "parameters"} and str(built).isprintable()
     assert built["parameters"] == 7 and built["metadata"]["n"] == "inf"
     assert line("built", metadata={}, parameters="7") is None and line("built", metadata=[]) is None
@@ -325,8 +391,13 @@ def test_lines_are_cleaned_here_whoever_wrote_them():
 
 def test_it_cannot_say_twice_what_limits_it_has(tmp_path):
     fake = json.dumps({"event": "limits", "network": False, "limited": [], "ended": "namespace"})
-    text = f"import os\nos.write(3, {fake.encode()!r} + b'\\n')\n{BUILD}def add(m, a, b): return a + b\n"
-    with pytest.raises(GlassformerError, match="before its model was built: expected a line of JSON"):
+    text = (
+        f"import os\nos.write(3, {fake.encode()!r} + b'\\n')\n{BUILD}def add(m, a, b): return a + "
+        f"b\n"
+    )
+    with pytest.raises(
+        GlassformerError, match="before its model was built: expected a line of JSON"
+    ):
         judge(write(tmp_path, text))
 
 
@@ -334,8 +405,14 @@ def test_it_cannot_say_twice_what_limits_it_has(tmp_path):
 def test_what_it_leaves_in_its_folder_is_removed(tmp_path, monkeypatch, deep):
     (own := tmp_path / "own").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(own))
-    text = "import os\ndef build_model():\n    open('x', 'w')\n    os.symlink('/', 'y')\n    os.makedirs('b/c/d', 0)\n"
-    text += f"    for _ in range({deep}):\n        os.mkdir('a')\n        os.chdir('a')\n    return None, {{}}\n"
+    text = (
+        "import os\ndef build_model():\n    open('x', 'w')\n    os.symlink('/', 'y')\n    "
+        "os.makedirs('b/c/d', 0)\n"
+    )
+    text += (
+        f"    for _ in range({deep}):\n        os.mkdir('a')\n        os.chdir('a')\n    return "
+        f"None, {{}}\n"
+    )
     v = judge(write(tmp_path, text + "def add(m, a, b): return a + b\n"), n=0)
     assert v.edges == Part(10, 10) and not list(own.iterdir())
 
@@ -343,44 +420,63 @@ def test_what_it_leaves_in_its_folder_is_removed(tmp_path, monkeypatch, deep):
 @pytest.mark.parametrize("make", [os.mkfifo, lambda p: os.symlink("/dev/zero", p), os.mkdir])
 def test_what_is_no_file_is_not_read(tmp_path, make):
     make(tmp_path / "x.py")
-    with pytest.raises(GlassformerError, match=r"x\.py — cannot be read: it is a (pipe|device|folder), not a file"):
+    with pytest.raises(
+        GlassformerError, match=r"x\.py — cannot be read: it is a (pipe|device|folder), not a file"
+    ):
         submission(tmp_path / "x.py", trust=True)
 
 
 def test_a_flood_of_lines(tmp_path):
     text = "import os\ndef add(model, a, b):\n    for f in range(3, 9):\n        try:\n"
     text += "            while True: os.write(f, b'x' * 2**16)\n        except OSError: pass\n"
-    with pytest.raises(GlassformerError, match="expected a line of JSON from its process, got 'xxx"):
+    with pytest.raises(
+        GlassformerError, match="expected a line of JSON from its process, got 'xxx"
+    ):
         judge(write(tmp_path, BUILD + text))
 
 
 @pytest.mark.slow
 def test_processor_time_is_limited(tmp_path):
-    path = write(tmp_path, "def build_model():\n    while True: pass\ndef add(model, a, b): return 1\n")
-    with pytest.raises(GlassformerError, match="before its model was built: it used up its processor time"):
+    path = write(
+        tmp_path, "def build_model():\n    while True: pass\ndef add(model, a, b): return 1\n"
+    )
+    with pytest.raises(
+        GlassformerError, match="before its model was built: it used up its processor time"
+    ):
         judge(path, limits=Limits(cpu=1))
 
 
 def test_memory_and_files_are_limited(tmp_path):
     text = "def build_model():\n    said = []\n"
     text += "    for f in (lambda: bytes(2**30), lambda: open('x', 'wb').write(bytes(2**20))):\n"
-    text += "        try: f()\n        except (MemoryError, OSError) as e: said.append(type(e).__name__)\n"
+    text += (
+        "        try: f()\n        except (MemoryError, OSError) as e: "
+        "said.append(type(e).__name__)\n"
+    )
     text += "    return None, {'said': said}\ndef add(model, a, b): return a + b\n"
     path = write(tmp_path, text)
-    assert judge(path, 0, Limits(memory=2**29, file=2**16)).submission["metadata"]["said"] == ["MemoryError", "OSError"]
+    assert judge(path, 0, Limits(memory=2**29, file=2**16)).submission["metadata"]["said"] == [
+        "MemoryError",
+        "OSError",
+    ]
     assert judge(path, 0).submission["metadata"]["said"] == []
 
 
 def test_it_has_no_environment_no_network_and_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET", "hunter2")
     text = "import os\ndef build_model():\n    net = os.readlink('/proc/self/ns/net')\n"
-    text += "    return None, {'env': sorted(os.environ), 'cwd': os.getcwd(), 'files': os.listdir(), 'net': net}\n"
+    text += (
+        "    return None, {'env': sorted(os.environ), 'cwd': os.getcwd(), 'files': os.listdir(), "
+        "'net': net}\n"
+    )
     v = judge(write(tmp_path, text + "def add(model, a, b): return a + b\n"), n=0)
     said = v.submission["metadata"]
     assert set(said["env"]) <= {"HOME", "TMPDIR", "PATH", "OMP_NUM_THREADS", "LC_CTYPE"}
     assert said["files"] == [] and said["cwd"] != os.getcwd() and not Path(said["cwd"]).exists()
     assert v.submission["limited"] == ["cpu", "memory", "file", "files", "processes"]
-    assert v.submission["network"] is (said["net"] == os.readlink("/proc/self/ns/net"))  # where the system lets us
+    assert v.submission["network"] is (
+        said["net"] == os.readlink("/proc/self/ns/net")
+    )  # where the system lets us
 
 
 def test_the_command(call, tmp_path):
@@ -389,11 +485,22 @@ def test_the_command(call, tmp_path):
     why = "is someone's code, and checking it runs it; if you trust it, say --trust"
     assert (status, out, err) == (2, "", f"error: {path} — {why}\n")
     status, out, err = call("board", path, "--trust")
-    assert status == 0 and "qualifies, 100.00 % right" in out and "says of itself (not checked): 7 parameters" in out
-    assert re.search("it had (no|a) network.*; it and all .*ended", out) and "no limits on" not in out
-    assert err.startswith(f"running {path} in a process of its own: at most 7,200 s of processor time, 4 GiB of memory")
+    assert (
+        status == 0
+        and "qualifies, 100.00 % right" in out
+        and "says of itself (not checked): 7 parameters" in out
+    )
+    assert (
+        re.search("it had (no|a) network.*; it and all .*ended", out) and "no limits on" not in out
+    )
+    assert err.startswith(
+        f"running {path} in a process of its own: at most 7,200 s of processor time, 4 GiB of "
+        f"memory"
+    )
     path.write_text(BUILD + "def add(model, a, b): return a + b if a > b else 0\n")
     status, out, err = call("board", path, "--trust", "--json", "--keep", "1")
     got = json.loads(out)
     assert status == 1 and not got["qualifies"] and got["submission"]["metadata"]["params"] == 7
-    assert got["counts"] is None and len(got["counterexamples"]) == 1 and got["pairs"]["of"] == 10_000
+    assert (
+        got["counts"] is None and len(got["counterexamples"]) == 1 and got["pairs"]["of"] == 10_000
+    )

@@ -56,18 +56,26 @@ def test_a_batch_has_rows_of_the_task_with_its_edges():
     assert len(trial(load("add-digit")).tokens) == 100  # all there are
 
 
-@pytest.mark.parametrize("task", ["", "no-such-task", "addition:digits=4", "addition:digits=x", "min"])
+@pytest.mark.parametrize(
+    "task", ["", "no-such-task", "addition:digits=4", "addition:digits=x", "min"]
+)
 def test_without_a_task_that_fits_tokens_are_random(task):
     model = replace(load("addition:digits=2"), task=task)
     tokens = trial(model).tokens
-    assert tokens.shape == (1024, 8) and len(np.unique(tokens)) == 12 and (tokens == trial(model).tokens).all()
+    assert (
+        tokens.shape == (1024, 8)
+        and len(np.unique(tokens)) == 12
+        and (tokens == trial(model).tokens).all()
+    )
 
 
 def test_a_large_vocabulary_gets_a_small_batch():
     assert trial(load("min:vocab=100000")).tokens.size * 100_000 <= NUMBERS
 
 
-@pytest.mark.parametrize("ref", ["reverse", "hello-world", "min", "addition:digits=3,order=ones", "add-digit"])
+@pytest.mark.parametrize(
+    "ref", ["reverse", "hello-world", "min", "addition:digits=3,order=ones", "add-digit"]
+)
 def test_float32_carries(ref):
     assert float32_reason(load(ref)) == ""
 
@@ -75,10 +83,19 @@ def test_float32_carries(ref):
 @pytest.mark.parametrize(
     "ref,reason",
     [
-        ("addition:digits=10", r"1,02\d of 1,024 test inputs come out wrong, such as '\d{10}\+\d{10}='"),
+        (
+            "addition:digits=10",
+            r"1,02\d of 1,024 test inputs come out wrong, such as '\d{10}\+\d{10}='",
+        ),
         ("multiplication:digits=2", "come out wrong, such as"),
-        ("addition:digits=2,padding=none", "come out wrong, such as '<bos>"),  # right in our order of sums, by luck
-        ("addition:digits=2", r"logits differ by \d.\de-04 .* though every greedy token is the same"),
+        (
+            "addition:digits=2,padding=none",
+            "come out wrong, such as '<bos>",
+        ),  # right in our order of sums, by luck
+        (
+            "addition:digits=2",
+            r"logits differ by \d.\de-04 .* though every greedy token is the same",
+        ),
     ],
 )
 def test_float32_does_not_carry(ref, reason):
@@ -122,19 +139,34 @@ def test_export_measures_and_renames(fake, tmp_path):
     fake()
     model = load("add-digit")
     done = export(model, "fake", tmp_path / "there")
-    assert done.parity == 0 and done.rows == 100 and done.notes == ["a note"] and done.to_json()["differ"] == 0
-    assert str(done) == "largest logit difference 0.0e+00 (relative) over 100 inputs, every greedy token the same"
+    assert (
+        done.parity == 0
+        and done.rows == 100
+        and done.notes == ["a note"]
+        and done.to_json()["differ"] == 0
+    )
+    assert (
+        str(done)
+        == "largest logit difference 0.0e+00 (relative) over 100 inputs, every greedy token the "
+        "same"
+    )
     assert [p.name for p in tmp_path.iterdir()] == ["there"]
     export(model, "fake", tmp_path / "there")  # the same again is fine
     (tmp_path / "there" / "mine.txt").write_text("dear to me")
     with pytest.raises(GlassformerError, match=r"there — has mine.txt in it"):
         export(model, "fake", tmp_path / "there")
-    assert (tmp_path / "there" / "mine.txt").exists() and [p.name for p in tmp_path.iterdir()] == ["there"]
+    assert (tmp_path / "there" / "mine.txt").exists() and [p.name for p in tmp_path.iterdir()] == [
+        "there"
+    ]
 
 
 @pytest.mark.parametrize(
     "how,reason",
-    [({"refuses": "it has no hat"}, "no hat"), ({"error": 2.0}, "come out wrong"), ({"error": 2e-4}, "2.0e-04")],
+    [
+        ({"refuses": "it has no hat"}, "no hat"),
+        ({"error": 2.0}, "come out wrong"),
+        ({"error": 2e-4}, "2.0e-04"),
+    ],
 )
 def test_what_does_not_arrive_leaves_nothing(fake, tmp_path, how, reason):
     fake(**how)
@@ -145,11 +177,15 @@ def test_what_does_not_arrive_leaves_nothing(fake, tmp_path, how, reason):
 
 def test_a_tolerance_lets_more_through(fake, tmp_path):
     fake(error=2e-4)
-    assert export(load("reverse"), "fake", tmp_path / "there", tolerance=1e-3).parity == pytest.approx(2e-4, rel=0.5)
+    assert export(
+        load("reverse"), "fake", tmp_path / "there", tolerance=1e-3
+    ).parity == pytest.approx(2e-4, rel=0.5)
 
 
 def test_what_rounding_does_anyway_is_let_through(tmp_path):
-    """adder-prefix: logits of 10^29, which sums in another order move by 1e-4; more or less, by the machine."""
+    """adder-prefix: logits of 10^29, which sums in another order move by 1e-4; more or less, by
+    the machine.
+    """
     pytest.importorskip("torch")
     done = export(load("adder-prefix"), "torch", tmp_path / "x.py", tolerance=1e-7)
     assert done.parity > 1e-7 and done.differ == 0
@@ -177,7 +213,10 @@ def test_bad_names(tmp_path, monkeypatch):
     with pytest.raises(GlassformerError, match="expected the name"):
         export(model, "torch", "..")
     monkeypatch.setattr(common.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(GlassformerError, match=r"needs torch, not installed here: pip install 'glassformer\[torch\]'"):
+    with pytest.raises(
+        GlassformerError,
+        match=r"needs torch, not installed here: pip install 'glassformer\[torch\]'",
+    ):
         find("torch")
 
 

@@ -1,4 +1,6 @@
-"""GPT-2: our logits are a real `transformers` GPT-2's, and its tokenizer and `generate` do what ours do."""
+"""GPT-2: our logits are a real `transformers` GPT-2's, and its tokenizer and `generate` do what
+ours do.
+"""
 
 import json
 import re
@@ -31,7 +33,9 @@ REFUSED = {
     "addition:digits=2,padding=none": "come out wrong",
     "multiplication:digits=2": "come out wrong",
 }
-NOISY = {"addition:digits=3,dtype=float32"}  # whose own float32 logits depend on the order of sums by more than 1e-4
+NOISY = {
+    "addition:digits=3,dtype=float32"
+}  # whose own float32 logits depend on the order of sums by more than 1e-4
 
 
 def theirs(folder):
@@ -86,15 +90,20 @@ def logits(settings_, arrays, tokens):
     """A real GPT-2 in float64, so that nothing hides behind rounding."""
     config = transformers.GPT2Config(**settings_, bos_token_id=None, eos_token_id=None)
     net = transformers.GPT2LMHeadModel(config).double().eval()
-    net.load_state_dict({n: torch.tensor(a, dtype=torch.float64) for n, a in arrays.items()}, strict=True)
+    net.load_state_dict(
+        {n: torch.tensor(a, dtype=torch.float64) for n, a in arrays.items()}, strict=True
+    )
     with torch.no_grad():
         return net(input_ids=torch.as_tensor(tokens)).logits.numpy()
 
 
 ODD = [
-    {}, {"n_layers": 0}, {"d_mlp": 0}, {"tied": True}, {"d_model": 5, "n_heads": 2, "d_head": 1, "tied": True},
-    {"n_heads": 2, "d_head": 2, "tied": True}, {"d_model": 7, "n_heads": 3, "d_head": 5, "scale": 0.3},
-    {"positions": "sinusoidal"}, {"positions": "none"}, {"d_model": 1, "n_heads": 1}, {"eps": 0.0, "d_model": 6},
+    {}, {"n_layers": 0}, {"d_mlp": 0}, {"tied": True}, {"d_model": 5, "n_heads": 2, "d_head": 1,
+    "tied": True},
+    {"n_heads": 2, "d_head": 2, "tied": True}, {"d_model": 7, "n_heads": 3, "d_head": 5,
+    "scale": 0.3},
+    {"positions": "sinusoidal"}, {"positions": "none"}, {"d_model": 1, "n_heads": 1}, {"eps": 0.0,
+    "d_model": 6},
     *({"activation": a} for a in ("relu", "gelu", "gelu_new", "silu")),
 ]  # fmt: skip
 
@@ -108,12 +117,24 @@ def test_random_models_are_the_same_gpt2(choices, extras):
     assert largest_difference(model(tokens), logits(settings_, arrays, tokens)) < 1e-9
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(d=st.integers(2, 9), heads=st.integers(1, 5), size=st.integers(1, 7), tied=st.booleans(), extras=st.booleans())
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    d=st.integers(2, 9),
+    heads=st.integers(1, 5),
+    size=st.integers(1, 7),
+    tied=st.booleans(),
+    extras=st.booleans(),
+)
 def test_any_heads_fit_any_width(d, heads, size, tied, extras):
     model = random_model(0, extras, gated=False, d_model=d, n_heads=heads, d_head=size, tied=tied)
     settings_, arrays, _ = convert(model, "float64")
-    assert settings_["n_head"] == heads and settings_["n_embd"] % heads == 0 and settings_["n_embd"] % d == 0
+    assert (
+        settings_["n_head"] == heads
+        and settings_["n_embd"] % heads == 0
+        and settings_["n_embd"] % d == 0
+    )
     tokens = np.random.default_rng(0).integers(0, 7, (2, 9))
     assert largest_difference(model(tokens), logits(settings_, arrays, tokens)) < 1e-9
 
@@ -127,7 +148,9 @@ def test_the_stream_is_repeated_no_more_than_needed():
 
 @pytest.mark.parametrize("choices", ODD)
 def test_reading_back_gives_the_same_model(choices, tmp_path):
-    model = replace(random_model(5, extras=False, **choices), task="t", vocabulary=Vocabulary("abcdefg"))
+    model = replace(
+        random_model(5, extras=False, **choices), task="t", vocabulary=Vocabulary("abcdefg")
+    )
     export(model, "gpt2", tmp_path / "x", tolerance=1e-3)
     again = read(tmp_path / "x")
     tokens = parity.trial(model).tokens
@@ -147,8 +170,10 @@ def test_reading_a_program_back_keeps_task_and_names(tmp_path):
 @pytest.mark.parametrize(
     "choices,reason",
     [
-        ({"norm": "none"}, "has no norm"), ({"norm": "rms"}, "RMSNorm"), ({"norm_first": False}, "norm_first=false"),
-        ({"positions": "rotary"}, "rotary"), ({"positions": "alibi"}, "alibi"), ({"mask": "none"}, "mask=none"),
+        ({"norm": "none"}, "has no norm"), ({"norm": "rms"}, "RMSNorm"), ({"norm_first": False},
+        "norm_first=false"),
+        ({"positions": "rotary"}, "rotary"), ({"positions": "alibi"}, "alibi"), ({"mask": "none"},
+        "mask=none"),
         ({"qk_norm": True}, "qk_norm"), ({"gated": True}, "W_gate"),
     ],
 )  # fmt: skip
@@ -182,10 +207,14 @@ def changed(folder, tmp_path):
 @pytest.mark.parametrize(
     "field,value",
     [
-        ("scale_attn_by_inverse_layer_idx", True), ("reorder_and_upcast_attn", True), ("add_cross_attention", True),
-        ("activation_function", "tanh"), ("model_type", "llama"), ("architectures", ["GPT2ForSequenceClassification"]),
-        ("auto_map", {"AutoModel": "evil.py"}), ("quantization_config", {"bits": 4}), ("rope_theta", 10_000),
-        ("pruned_heads", {"0": [0]}), ("n_head", 4), ("n_embd", 7), ("n_embd", "x"), ("n_layer", 2), ("n_layer", -1),
+        ("scale_attn_by_inverse_layer_idx", True), ("reorder_and_upcast_attn", True),
+        ("add_cross_attention", True),
+        ("activation_function", "tanh"), ("model_type", "llama"), ("architectures",
+        ["GPT2ForSequenceClassification"]),
+        ("auto_map", {"AutoModel": "evil.py"}), ("quantization_config", {"bits": 4}), ("rope_theta",
+        10_000),
+        ("pruned_heads", {"0": [0]}), ("n_head", 4), ("n_embd", 7), ("n_embd", "x"), ("n_layer", 2),
+        ("n_layer", -1),
         ("glassformer", {"vocabulary": 3}), ("tie_word_embeddings", False), ("n_head", 0),
     ],
 )  # fmt: skip
@@ -225,7 +254,9 @@ def test_pickles_and_damaged_files_are_not_read(changed):
     with pytest.raises(GlassformerError, match="damaged"):
         read(path)
     (path / "model.safetensors").rename(path / "pytorch_model.bin")
-    with pytest.raises(GlassformerError, match=r"pytorch_model.bin is there, but only one safetensors file"):
+    with pytest.raises(
+        GlassformerError, match=r"pytorch_model.bin is there, but only one safetensors file"
+    ):
         read(path)
     for text in ("{", "[" * 100_000, "[]", "{}"):
         (path / "config.json").write_text(text)
@@ -237,7 +268,8 @@ def test_pickles_and_damaged_files_are_not_read(changed):
 @pytest.mark.parametrize(
     "vocabulary",
     [
-        Vocabulary([*"0123456789+=", "<PAD>", "<EOS>"]), Vocabulary([*"ab", "aab", "ba", " ", "\n", "é"]),
+        Vocabulary([*"0123456789+=", "<PAD>", "<EOS>"]), Vocabulary([*"ab", "aab", "ba", " ", "\n",
+        "é"]),
         Vocabulary([*"().*[]\\^$|?+{}-#&~/'\"", "<|x|>", "日本"]), Vocabulary.numbers(120, 3),
         Vocabulary([";", "<bos>", "12", "1", "+", "="], sep=" "),
     ],

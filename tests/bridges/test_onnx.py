@@ -46,7 +46,10 @@ def test_logits_and_patterns_of_any_batch_and_length(kind):
         logits, cache = record(model, tokens)
         patterns = [v for n, v in cache.items() if n.endswith("hook_pattern")]
         got = ready.run(None, {"tokens": tokens})
-        assert [o.name for o in ready.get_outputs()] == ["logits", *(f"pattern_{i}" for i in range(len(patterns)))]
+        assert [o.name for o in ready.get_outputs()] == [
+            "logits",
+            *(f"pattern_{i}" for i in range(len(patterns))),
+        ]
         for ours, theirs in zip([logits, *patterns], got, strict=True):
             assert theirs.dtype == np.float32
             assert largest_difference(ours, theirs) < 1e-4
@@ -58,13 +61,18 @@ def test_all_lengths_are_said_in_the_file():
               for v in [*file.graph.input, *file.graph.output]}  # fmt: skip
     assert shapes == {
         "tokens": ["batch", "length"], "logits": ["batch", "length", 7],
-        "pattern_0": ["batch", 3, "length", "length"], "pattern_1": ["batch", 3, "length", "length"],
+        "pattern_0": ["batch", 3, "length", "length"], "pattern_1": ["batch", 3, "length",
+        "length"],
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["relu, rms", "gelu_new", "silu", "no MLP", "no layers", "norms after"])
+@pytest.mark.parametrize(
+    "kind", ["relu, rms", "gelu_new", "silu", "no MLP", "no layers", "norms after"]
+)
 def test_float64(kind):
-    model = MODELS[kind] if kind != "norms after" else random_model(norm_first=False, activation="relu")
+    model = (
+        MODELS[kind] if kind != "norms after" else random_model(norm_first=False, activation="relu")
+    )
     tokens = np.random.default_rng(0).integers(0, 7, (4, 8))
     (got,) = session(to_onnx(model, "float64")).run(["logits"], {"tokens": tokens})
     assert got.dtype == np.float64 and largest_difference(model(tokens), got) < 1e-13
@@ -89,12 +97,16 @@ def test_what_is_in_the_file(tmp_path):
     assert said["task"] == model.task and said["config"]["d_model"] == model.config.d_model
 
 
-# Programs that float32 cannot carry: wrong answers, or logits that depend on the order of sums in the fourth place.
+# Programs that float32 cannot carry: wrong answers, or logits that depend on the order of sums in
+# the fourth place.
 STEEP = {
-    "addition:digits=2", "addition:digits=2,variant=book", "addition:digits=2,padding=none", "addition:digits=10",
+    "addition:digits=2", "addition:digits=2,variant=book", "addition:digits=2,padding=none",
+    "addition:digits=10",
     "multiplication:digits=2",
 }  # fmt: skip
-NOISY = {"addition:digits=3,dtype=float32"}  # in float32 already: the order of sums moves its logits, not its answers
+NOISY = {
+    "addition:digits=3,dtype=float32"
+}  # in float32 already: the order of sums moves its logits, not its answers
 
 
 @pytest.mark.parametrize("ref", list(dict.fromkeys(ref for ref, _, _ in CASES)))

@@ -1,4 +1,6 @@
-"""The PyTorch file: one for every config, the same logits as ours in the same float type, readable and alone."""
+"""The PyTorch file: one for every config, the same logits as ours in the same float type,
+readable and alone.
+"""
 
 import ast
 import itertools
@@ -44,9 +46,12 @@ def test_every_program_says_the_same(ref, text, output, tmp_path):
 
 
 CHOICES = {
-    "norm": ["layer", "rms", "none"], "norm_first": [True, False], "qk_norm": [True, False], "mask": ["causal", "none"],
-    "positions": ["learned", "none", "sinusoidal", "rotary", "alibi"], "tied": [True, False], "scale": [0.0, 0.3],
-    "activation": ["relu", "gelu", "gelu_new", "silu"], "gated": [True, False], "extras": [True, False],
+    "norm": ["layer", "rms", "none"], "norm_first": [True, False], "qk_norm": [True, False],
+    "mask": ["causal", "none"],
+    "positions": ["learned", "none", "sinusoidal", "rotary", "alibi"], "tied": [True, False],
+    "scale": [0.0, 0.3],
+    "activation": ["relu", "gelu", "gelu_new", "silu"], "gated": [True, False], "extras": [True,
+    False],
     "d_mlp": [5, 0], "n_layers": [2, 1, 0], "d_head": [3, 4, 1],
 }  # fmt: skip
 
@@ -65,7 +70,9 @@ def check_twin(choices, tmp_path):
     assert largest_difference(model(tokens), Torch().logits(path, tokens)) < 1e-9
     net = module(path).load()
     assert all(p.dtype == torch.float64 for p in net.parameters())
-    assert {n: tuple(p.shape) for n, p in net.state_dict().items()} == {n: w.shape for n, w in model.weights.items()}
+    assert {n: tuple(p.shape) for n, p in net.state_dict().items()} == {
+        n: w.shape for n, w in model.weights.items()
+    }
 
 
 @pytest.mark.parametrize("choices", spread(60), ids=str)
@@ -75,16 +82,32 @@ def test_every_config_has_its_module(choices, tmp_path):
 
 @pytest.mark.slow
 def test_many_combinations_of_components(tmp_path):
-    names = ["norm", "norm_first", "qk_norm", "mask", "positions", "tied", "activation", "gated", "extras"]
+    names = [
+        "norm",
+        "norm_first",
+        "qk_norm",
+        "mask",
+        "positions",
+        "tied",
+        "activation",
+        "gated",
+        "extras",
+    ]
     every = itertools.product(*(CHOICES[n] for n in names))
-    for i, values in enumerate(itertools.islice(every, 0, None, 11)):  # 11 divides none of the numbers of choices
+    for i, values in enumerate(
+        itertools.islice(every, 0, None, 11)
+    ):  # 11 divides none of the numbers of choices
         (tmp_path / str(i)).mkdir()
         check_twin(dict(zip(names, values, strict=True)), tmp_path / str(i))
 
 
 def test_blocks_may_differ(tmp_path):
     model = random_model(n_layers=3)
-    some = {n: w for n, w in model.weights.items() if not n.startswith("blocks.1.mlp") and n != "blocks.2.attn.b_O"}
+    some = {
+        n: w
+        for n, w in model.weights.items()
+        if not n.startswith("blocks.1.mlp") and n != "blocks.2.attn.b_O"
+    }
     mixed = replace(model, weights=some)
     done = export(mixed, "torch", tmp_path / "x.py")
     text = (tmp_path / "x.py").read_text()
@@ -109,7 +132,9 @@ def test_numbers_in_the_file_are_exact(tmp_path):
 
 def test_the_file_runs_alone(tmp_path):
     export(load("reverse"), "torch", tmp_path / "reverse.py")
-    imports = re.findall(r"^(?:import|from) (\w+)", (tmp_path / "reverse.py").read_text(), re.MULTILINE)
+    imports = re.findall(
+        r"^(?:import|from) (\w+)", (tmp_path / "reverse.py").read_text(), re.MULTILINE
+    )
     assert set(imports) <= {"re", "sys", "math", "pathlib", "torch"}
     words = [sys.executable, "-I", "reverse.py", "12345=", "99120=", "12x45="]
     said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
@@ -118,8 +143,12 @@ def test_the_file_runs_alone(tmp_path):
 
 
 def test_only_what_is_used_is_written():
-    plain = source(random_model(extras=False, d_mlp=0, norm="none", positions="none", mask="none"), True)
-    assert not re.search(r"layer_norm|rms_norm|rotate|SLOPES|masked_fill|mlp|bias|b_Q|positions\(|math", plain)
+    plain = source(
+        random_model(extras=False, d_mlp=0, norm="none", positions="none", mask="none"), True
+    )
+    assert not re.search(
+        r"layer_norm|rms_norm|rotate|SLOPES|masked_fill|mlp|bias|b_Q|positions\(|math", plain
+    )
     assert len(plain.partition("NUMBERS =")[0].splitlines()) < 120
 
 
@@ -140,9 +169,19 @@ def test_a_trained_copy_comes_back(tmp_path):
 
 def test_names_and_words_cannot_become_code():
     evil = '"""\nimport os #'
-    model = replace(random_model(d_vocab=2), vocabulary=Vocabulary([evil, "'\\"]), provenance={"ref": evil}, task=evil)
+    model = replace(
+        random_model(d_vocab=2),
+        vocabulary=Vocabulary([evil, "'\\"]),
+        provenance={"ref": evil},
+        task=evil,
+    )
     tree = ast.parse(source(model, True))
-    assert "os" not in [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    assert "os" not in [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    ]
 
 
 def test_refusals(tmp_path):

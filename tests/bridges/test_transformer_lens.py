@@ -1,4 +1,6 @@
-"""TransformerLens: the same logits and the same cache, name by name, in the real library, 4.x here and 3.9 apart."""
+"""TransformerLens: the same logits and the same cache, name by name, in the real library, 4.x
+here and 3.9 apart.
+"""
 
 import runpy
 import subprocess
@@ -30,7 +32,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def without(model: Model, *parts: str) -> Model:
-    return replace(model, weights={n: w for n, w in model.weights.items() if not any(p in n for p in parts)})
+    return replace(
+        model, weights={n: w for n, w in model.weights.items() if not any(p in n for p in parts)}
+    )
 
 
 MODELS = {
@@ -40,7 +44,9 @@ MODELS = {
     "silu": random_model(extras=False, activation="silu"),
     "all arrays": without(random_model(gated=False), "_norm"),
     "gated": without(random_model(), "_norm", "mlp.b_"),
-    "gated, rms": without(random_model(norm="rms", activation="silu"), "_norm", "mlp.b_", "ln1.b", "ln2.b", "final.b"),
+    "gated, rms": without(
+        random_model(norm="rms", activation="silu"), "_norm", "mlp.b_", "ln1.b", "ln2.b", "final.b"
+    ),
     "rms": random_model(extras=False, norm="rms"),
     "no norm": random_model(extras=False, norm="none"),
     "no mask": random_model(extras=False, mask="none"),
@@ -86,14 +92,24 @@ def test_logits_and_cache_are_the_same_name_by_name(kind):
     assert largest_difference(logits, theirs) < 1e-4
     expected = as_theirs(model, cache, 4)
     assert not set(expected) - set(their_cache.keys())
-    far = {n: d for n, ours in expected.items() if (d := largest_difference(ours, their_cache[n])) > 1e-4}
+    far = {
+        n: d
+        for n, ours in expected.items()
+        if (d := largest_difference(ours, their_cache[n])) > 1e-4
+    }
     assert not far
 
 
 def test_all_else_of_the_cache_is_as_it_is_here():
-    """What `as_theirs` changes is what the notes of the export speak of, and nothing in a plain model."""
+    """What `as_theirs` changes is what the notes of the export speak of, and nothing in a plain
+    model.
+    """
     cache = record(MODELS["plain"], tokens_for(MODELS["plain"]))[1]
-    changed = {n.split(".")[-1] for n, v in as_theirs(MODELS["plain"], cache, 3).items() if v is not cache[n]}
+    changed = {
+        n.split(".")[-1]
+        for n, v in as_theirs(MODELS["plain"], cache, 3).items()
+        if v is not cache[n]
+    }
     assert changed == {"hook_pos_embed"}
 
 
@@ -101,12 +117,22 @@ def test_all_else_of_the_cache_is_as_it_is_here():
 def test_there_and_back(kind):
     model = MODELS[kind]
     tokens, bridge = tokens_for(model), to_transformer_lens(model)
-    for back in (from_transformer_lens(bridge), from_transformer_lens(state_dict(model), fields(model))):
+    for back in (
+        from_transformer_lens(bridge),
+        from_transformer_lens(state_dict(model), fields(model)),
+    ):
         assert largest_difference(model(tokens), back(tokens)) < 1e-4
-        same = kind not in ("scale", "sinusoidal", "no MLP in one block", "no layers")  # folded, written out, filled in
+        same = kind not in (
+            "scale",
+            "sinusoidal",
+            "no MLP in one block",
+            "no layers",
+        )  # folded, written out, filled in
         if same:
             assert back.config == model.config
-            assert {n: w.shape for n, w in back.weights.items()} == {n: w.shape for n, w in model.weights.items()}
+            assert {n: w.shape for n, w in back.weights.items()} == {
+                n: w.shape for n, w in model.weights.items()
+            }
 
 
 @pytest.mark.parametrize("model,word", [
@@ -120,7 +146,9 @@ def test_there_and_back(kind):
     (without(random_model(), "_norm", "mlp.b_", "0.mlp.W_gate"), "gates in some MLPs"),
 ])  # fmt: skip
 def test_what_it_cannot_hold_is_refused_before_writing(model, word, tmp_path):
-    with pytest.raises(GlassformerError, match=f"--to transformer-lens — TransformerLens has no place for .*{word}"):
+    with pytest.raises(
+        GlassformerError, match=f"--to transformer-lens — TransformerLens has no place for .*{word}"
+    ):
         export(model, "transformer-lens", tmp_path / "out")
     assert not list(tmp_path.iterdir())
     with pytest.raises(GlassformerError, match=word):
@@ -128,8 +156,10 @@ def test_what_it_cannot_hold_is_refused_before_writing(model, word, tmp_path):
 
 
 @pytest.mark.parametrize("field,value", [
-    ("attn_scores_soft_cap", 30.0), ("n_key_value_heads", 1), ("final_rms", True), ("rotary_dim", 2),
-    ("positional_embedding_type", "alibi"), ("act_fn", "solu"), ("normalization_type", "BN"), ("d_vocab_out", 3),
+    ("attn_scores_soft_cap", 30.0), ("n_key_value_heads", 1), ("final_rms", True), ("rotary_dim",
+    2),
+    ("positional_embedding_type", "alibi"), ("act_fn", "solu"), ("normalization_type", "BN"),
+    ("d_vocab_out", 3),
     ("use_qk_norm", True),
 ])  # fmt: skip
 def test_what_we_cannot_hold_is_refused_by_its_name(field, value):
@@ -148,30 +178,44 @@ def test_a_scale_of_theirs_is_read():
 def test_a_folder_is_read_back(tmp_path):
     model = load("reverse")
     done = export(model, "transformer-lens", tmp_path / "reverse")
-    assert sorted(p.name for p in done.path.iterdir()) == ["config.json", "load.py", "model.safetensors"]
+    assert sorted(p.name for p in done.path.iterdir()) == [
+        "config.json",
+        "load.py",
+        "model.safetensors",
+    ]
     assert done.parity < 1e-5 and not done.differ
     back = TransformerLens().read(done.path)
     assert (back.vocabulary, back.task) == (model.vocabulary, model.task)
-    assert {n: w.shape for n, w in back.weights.items()} == {n: w.shape for n, w in model.weights.items()}
+    assert {n: w.shape for n, w in back.weights.items()} == {
+        n: w.shape for n, w in model.weights.items()
+    }
     with pytest.raises(GlassformerError, match="not a folder of"):
         TransformerLens().read(tmp_path)
 
 
 # ── programs ───────────────────────────────────────────────────────────────────────────────────
-# Programs that float32 cannot carry: wrong answers, or logits that depend on the order of sums in the fourth place.
+# Programs that float32 cannot carry: wrong answers, or logits that depend on the order of sums in
+# the fourth place.
 STEEP = {
-    "addition:digits=2", "addition:digits=2,variant=book", "addition:digits=2,padding=none", "addition:digits=10",
+    "addition:digits=2", "addition:digits=2,variant=book", "addition:digits=2,padding=none",
+    "addition:digits=10",
     "multiplication:digits=2",
 }  # fmt: skip
-NOISY = {"addition:digits=3,dtype=float32"}  # in float32 already: the order of sums moves its logits, not its answers
+NOISY = {
+    "addition:digits=3,dtype=float32"
+}  # in float32 already: the order of sums moves its logits, not its answers
 REFS = list(dict.fromkeys(ref for ref, _, _ in CASES))
 LONG = {"sort:vocab=20", "search:prefix=3,vocab=10,block=20", "addition:digits=2,variant=book"}
 
 
-@pytest.mark.parametrize("ref", [pytest.param(r, marks=pytest.mark.slow if r in LONG else ()) for r in REFS])
+@pytest.mark.parametrize(
+    "ref", [pytest.param(r, marks=pytest.mark.slow if r in LONG else ()) for r in REFS]
+)
 def test_every_program_is_carried_or_refused(ref, tmp_path):
     if ref in STEEP:
-        with pytest.raises(GlassformerError, match="--to transformer-lens — float32 cannot carry this model"):
+        with pytest.raises(
+            GlassformerError, match="--to transformer-lens — float32 cannot carry this model"
+        ):
             export(load(ref), "transformer-lens", tmp_path / "out")
         assert not list(tmp_path.iterdir())
     else:
@@ -227,14 +271,29 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
 
 @pytest.fixture(scope="session")
 def three(tmp_path_factory):
-    """The Python of an environment with transformer-lens 3.9, the last with HookedTransformer; made once."""
+    """The Python of an environment with transformer-lens 3.9, the last with HookedTransformer;
+    made once.
+    """
     home = tmp_path_factory.getbasetemp().parent / "transformer-lens-3.9"
     python = home / "bin" / "python"
     if not (home / "made").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
-        pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if "transformer-lens" not in line]
+        pins = [
+            line
+            for line in (ROOT / "constraints.txt").read_text().splitlines()
+            if "transformer-lens" not in line
+        ]
         (home / "constraints.txt").write_text("\n".join(pins))
-        pip = [python, "-m", "pip", "install", "-q", "-c", home / "constraints.txt", "transformer-lens==3.9.0"]
+        pip = [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "-c",
+            home / "constraints.txt",
+            "transformer-lens==3.9.0",
+        ]
         subprocess.run(pip, check=True)
         (home / "made").touch()
     return python
@@ -242,14 +301,18 @@ def three(tmp_path_factory):
 
 @pytest.mark.slow
 def test_three_point_nine(three, tmp_path):
-    """One environment, all models: logits, the cache name by name, and back; and programs decode."""
+    """One environment, all models: logits, the cache name by name, and back; and programs
+    decode.
+    """
     programs = {ref: load(ref) for ref in REFS if ref not in STEEP | NOISY}
     models = MODELS | programs
     folders = {kind: tmp_path / f"{i:02}" for i, kind in enumerate(models)}
     batches = {kind: trial(model) for kind, model in models.items()}
     for kind, model in models.items():
         TransformerLens().write(model, folders[kind])
-        save_file({"tokens": np.ascontiguousarray(batches[kind].tokens[:64])}, folders[kind] / "tokens")
+        save_file(
+            {"tokens": np.ascontiguousarray(batches[kind].tokens[:64])}, folders[kind] / "tokens"
+        )
     (tmp_path.parent / "three.py").write_text(THREE)
     subprocess.run([three, tmp_path.parent / "three.py", tmp_path, ROOT / "src"], check=True)
     for kind, model in models.items():
@@ -262,5 +325,9 @@ def test_three_point_nine(three, tmp_path):
         if kind in MODELS:
             expected = as_theirs(model, cache, 3)
             assert not set(expected) - set(theirs), kind
-            far = {n: d for n, ours in expected.items() if (d := largest_difference(ours, theirs[n])) > 1e-4}
+            far = {
+                n: d
+                for n, ours in expected.items()
+                if (d := largest_difference(ours, theirs[n])) > 1e-4
+            }
             assert not far, kind

@@ -40,14 +40,18 @@ def test_ring_is_fixed_under_layer_norm(n: int, phase: float) -> None:
 
 @given(st.integers(2, 5000), st.integers(-50, 50))
 def test_ring_shifts_by_its_closed_form(n: int, delta: int) -> None:
-    np.testing.assert_allclose(ring(n) @ shift_matrix(delta, n), np.roll(ring(n), -delta, axis=0), atol=2e-14)
+    np.testing.assert_allclose(
+        ring(n) @ shift_matrix(delta, n), np.roll(ring(n), -delta, axis=0), atol=2e-14
+    )
 
 
 def test_ring_starts_where_asked_and_spreads_over_the_turn() -> None:
     np.testing.assert_allclose(ring(4)[0], np.sqrt(1.5) * np.array([1, -1, 0]), atol=1e-15)
     np.testing.assert_allclose(ring(4, of=12), ring(12)[:4], atol=1e-15)
     np.testing.assert_allclose(ring(3, phase=2 * np.pi * 2 / 9, of=9), ring(9)[2:5], atol=1e-14)
-    assert np.allclose(ring(5) @ ring(5).T, 3 * np.cos(2 * np.pi * np.subtract.outer(range(5), range(5)) / 5))
+    assert np.allclose(
+        ring(5) @ ring(5).T, 3 * np.cos(2 * np.pi * np.subtract.outer(range(5), range(5)) / 5)
+    )
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -63,16 +67,30 @@ def test_rotations_shift_and_have_constant_length(reverse: bool, delta: int) -> 
 
 def test_sinusoidal_is_the_models() -> None:
     ours, config = sinusoidal(30, 16), Config(1, 30, 16, positions="sinusoidal")
-    np.testing.assert_allclose(models_sinusoidal(config, None, np.zeros((1, 30, 16)), 0), ours, atol=1e-13)  # type: ignore[arg-type]
+    np.testing.assert_allclose(
+        models_sinusoidal(config, None, np.zeros((1, 30, 16)), 0), ours, atol=1e-13
+    )  # type: ignore[arg-type]
 
 
 def test_who_is_shiftable() -> None:
     rng = np.random.default_rng(2)
-    shiftable = [ring(50), sinusoidal(50, 16), random_rotation(50, 16, rng), uniform_rotation(50, 16)]
-    others = [random_normal(50, 16, rng), random_sign(50, 16, rng), hamming(4)[:50], balanced_hamming(4)[:50]]
+    shiftable = [
+        ring(50),
+        sinusoidal(50, 16),
+        random_rotation(50, 16, rng),
+        uniform_rotation(50, 16),
+    ]
+    others = [
+        random_normal(50, 16, rng),
+        random_sign(50, 16, rng),
+        hamming(4)[:50],
+        balanced_hamming(4)[:50],
+    ]
     assert max(fit_shift(f, delta)[1] for f in shiftable for delta in (1, -4)) < 1e-8
     assert min(fit_shift(f, delta)[1] for f in others for delta in (1, -4)) > 0.1
-    assert fit_shift(random_normal(10, 16, rng), 1)[1] < 1e-8  # no more rows than dimensions: always
+    assert (
+        fit_shift(random_normal(10, 16, rng), 1)[1] < 1e-8
+    )  # no more rows than dimensions: always
 
 
 def test_fitted_shift_is_the_closed_form_on_the_ring() -> None:
@@ -84,7 +102,9 @@ def test_who_is_fixed() -> None:
     assert unfixed(sinusoidal(20, 8)) > 0.1
     assert unfixed(random_sign(20, 15, rng)) > 0.1
     signs = balanced_hamming(4)
-    assert unfixed(signs) < 0.08 < unfixed(hamming(4))  # a mean of 1/15 moves every number by about that
+    assert (
+        unfixed(signs) < 0.08 < unfixed(hamming(4))
+    )  # a mean of 1/15 moves every number by about that
     np.testing.assert_allclose(rms_norm(signs), signs)
 
 
@@ -92,7 +112,9 @@ def test_distinguishability_by_hand() -> None:
     assert distinguishability(np.eye(3)) == pytest.approx(np.e / (np.e + 2))
     assert distinguishability(np.zeros((4, 2))) == 0.25
     assert distinguishability(np.eye(3) * 1e3) == 1
-    assert distinguishability(np.array([[1.0], [2.0]])) == pytest.approx(1 / (1 + np.e))  # a longer row wins
+    assert distinguishability(np.array([[1.0], [2.0]])) == pytest.approx(
+        1 / (1 + np.e)
+    )  # a longer row wins
 
 
 def test_padding_dimension_counts_flat_columns() -> None:

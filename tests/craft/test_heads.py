@@ -1,4 +1,6 @@
-"""A head looks where it is told and carries what it is told: seen in the model's own pattern and stream."""
+"""A head looks where it is told and carries what it is told: seen in the model's own pattern
+and stream.
+"""
 
 import numpy as np
 import pytest
@@ -14,7 +16,9 @@ LAYOUT = Layout(token=3, free=4, position=3)
 
 
 def blank(n: int, d_head: int = 10, *extra: str) -> tuple[Config, dict[str, np.ndarray]]:
-    """A one-layer, one-head model whose every row is fixed under layer norm; eps = 0 so that it is exactly."""
+    """A one-layer, one-head model whose every row is fixed under layer norm; eps = 0 so that it
+    is exactly.
+    """
     config = Config(TOKENS, n, LAYOUT.size, d_head=d_head, eps=0.0)
     w = zeros(config, *extra)
     w["embed.W_E"][:] = LAYOUT.row(token=ring(TOKENS), free=padding(4))
@@ -42,7 +46,9 @@ def test_back_is_exactly_a_look_back(n: int, delta: int, d_head: int) -> None:
     Head(w, 0, 0).back(delta, LAYOUT["position"], n)
     seen = pattern(config, w, some_tokens(n))
     expected = np.eye(n, k=-delta)
-    assert np.array_equal(seen[delta:], expected[delta:])  # exactly: every other weight underflows to 0
+    assert np.array_equal(
+        seen[delta:], expected[delta:]
+    )  # exactly: every other weight underflows to 0
 
 
 def test_before_the_start_back_sees_the_nearest_visible_position() -> None:
@@ -134,9 +140,13 @@ def test_a_full_head_says_so() -> None:
     _, w = blank(8, 5)
     head = Head(w, 0, 0)
     head.copy(LAYOUT["token"], LAYOUT["position"])
-    with pytest.raises(GlassformerError, match=r"head 0\.0 — 3 free dimensions were expected, got 2 of 5"):
+    with pytest.raises(
+        GlassformerError, match=r"head 0\.0 — 3 free dimensions were expected, got 2 of 5"
+    ):
         head.copy(LAYOUT["token"], LAYOUT["position"])
-    with pytest.raises(GlassformerError, match=r"matrix of shape \(3, 4\) was expected, got a number"):
+    with pytest.raises(
+        GlassformerError, match=r"matrix of shape \(3, 4\) was expected, got a number"
+    ):
         head.copy(LAYOUT["token"], LAYOUT["free"])
     with pytest.raises(GlassformerError, match="slots of one width were expected, got 3 and 4"):
         head.content(LAYOUT["token"], LAYOUT["free"], 1.0)

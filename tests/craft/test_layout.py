@@ -31,7 +31,9 @@ def test_row_of_many_repeats_what_is_single() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(GlassformerError, match="'digit' — one of token, nothing, padding, position"):
+    with pytest.raises(
+        GlassformerError, match="'digit' — one of token, nothing, padding, position"
+    ):
         LAYOUT["digit"]
     with pytest.raises(GlassformerError, match="slot token — 3 numbers were expected, got 2"):
         LAYOUT.row(token=[1, 2])

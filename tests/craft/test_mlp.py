@@ -1,4 +1,6 @@
-"""Tables are exact to the accuracy their docstrings state, with the number of neurons they state."""
+"""Tables are exact to the accuracy their docstrings state, with the number of neurons they
+state.
+"""
 
 import numpy as np
 import pytest
@@ -31,12 +33,26 @@ def test_table_reaches_the_stated_accuracy(n: int, accuracy: float) -> None:
     x, y = np.arange(n) / n, np.random.default_rng(0).integers(0, 10, (n, 4)).astype(float)
     f = table(x, y)
     assert worst(f, x, y) <= accuracy
-    assert (f.W_in.shape, f.b_in.shape, f.W_out.shape, f.b_out.shape) == ((1, n - 1), (n - 1,), (n - 1, 4), (4,))
+    assert (f.W_in.shape, f.b_in.shape, f.W_out.shape, f.b_out.shape) == (
+        (1, n - 1),
+        (n - 1,),
+        (n - 1, 4),
+        (4,),
+    )
 
 
 def test_table_of_whole_numbers_is_exact_and_straight_between() -> None:
     f = table([0, 1, 3, 4], [5, 7, 3, 3])
-    assert f([[0], [1], [3], [4], [0.5], [2], [5], [-1]]).ravel().tolist() == [5, 7, 3, 3, 6, 5, 3, 3]
+    assert f([[0], [1], [3], [4], [0.5], [2], [5], [-1]]).ravel().tolist() == [
+        5,
+        7,
+        3,
+        3,
+        6,
+        5,
+        3,
+        3,
+    ]
 
 
 def test_spikes_are_right_and_zero_elsewhere() -> None:
@@ -68,7 +84,9 @@ def test_weak_spikes_choose_the_point(xs: set[int]) -> None:
 
 def test_repeated_points_are_refused() -> None:
     for make in (table, spikes):
-        with pytest.raises(GlassformerError, match=r"shapes \(3,\) and \(3, 1\) with repeated numbers"):
+        with pytest.raises(
+            GlassformerError, match=r"shapes \(3,\) and \(3, 1\) with repeated numbers"
+        ):
             make([1, 2, 1], [0, 0, 0])
     with pytest.raises(GlassformerError, match=r"shapes \(2,\) and \(3, 1\)$"):
         table([1, 2], [0, 0, 0])
@@ -85,7 +103,9 @@ def test_eraser_negates(bound: float | None) -> None:
 
 
 def test_neurons_in_the_stream_and_in_the_weights() -> None:
-    """A model whose MLP replaces coordinate 0 by its square and one, on {-2 … 2}, and leaves the rest."""
+    """A model whose MLP replaces coordinate 0 by its square and one, on {-2 … 2}, and leaves
+    the rest.
+    """
     square = table([-2, -1, 0, 1, 2], [5, 2, 1, 2, 5]).at(slice(0, 1), slice(0, 1), 3)
     both = square.beside(eraser(1, bound=2).at(slice(0, 1), slice(0, 1), 3))
     config = Config(5, 1, 3, d_head=1, d_mlp=5, norm="none", activation="relu", positions="none")

@@ -1,4 +1,6 @@
-"""Attention, seen two ways: our steps and averages against the model's own cache, and programs as known answers."""
+"""Attention, seen two ways: our steps and averages against the model's own cache, and programs
+as known answers.
+"""
 
 import json
 
@@ -24,9 +26,12 @@ from helpers import largest_difference, random_model
 
 TOKENS = np.array([3, 0, 6, 1, 1, 5])
 CONFIGS = [
-    {}, {"norm": "none"}, {"norm": "rms"}, {"norm_first": False}, {"positions": "rotary"}, {"positions": "alibi"},
-    {"positions": "sinusoidal"}, {"positions": "none", "mask": "none"}, {"qk_norm": True, "positions": "rotary"},
-    {"qk_norm": True, "norm": "none"}, {"d_mlp": 0}, {"extras": False}, {"scale": 0.3}, {"tied": True},
+    {}, {"norm": "none"}, {"norm": "rms"}, {"norm_first": False}, {"positions": "rotary"},
+    {"positions": "alibi"},
+    {"positions": "sinusoidal"}, {"positions": "none", "mask": "none"}, {"qk_norm": True,
+    "positions": "rotary"},
+    {"qk_norm": True, "norm": "none"}, {"d_mlp": 0}, {"extras": False}, {"scale": 0.3},
+    {"tied": True},
 ]  # fmt: skip
 kinds = pytest.mark.parametrize("choices", CONFIGS, ids=str)
 
@@ -38,7 +43,15 @@ def test_the_trace_has_every_activation_with_its_axes(choices):
     lines = trace(model, TOKENS)
     assert [name for name, _, _ in lines] == ["tokens", *hook_names(model), "logits"]
     c, cache = model.config, record(model, TOKENS[None])[1]
-    sizes = {"T": 6, "S": 6, "D": c.d_model, "H": c.n_heads, "K": c.d_head, "F": c.d_mlp, "V": c.d_vocab}
+    sizes = {
+        "T": 6,
+        "S": 6,
+        "D": c.d_model,
+        "H": c.n_heads,
+        "K": c.d_head,
+        "F": c.d_mlp,
+        "V": c.d_vocab,
+    }
     for name, shape, what in lines:
         if name in cache:
             assert np.prod(shape) == cache[name].size, name
@@ -65,7 +78,8 @@ def test_steps_are_those_of_the_model(choices):
             turned = "rot_" if c.positions == "rotary" else ""
             pairs = {
                 "v": cache[at + "hook_v"][0, :, head], "z": cache[at + "hook_z"][0, :, head],
-                "masked": cache[at + "hook_attn_scores"][0, head], "pattern": cache[at + "hook_pattern"][0, head],
+                "masked": cache[at + "hook_attn_scores"][0, head],
+                "pattern": cache[at + "hook_pattern"][0, head],
             }  # fmt: skip
             if turned or not c.qk_norm:
                 pairs["q"] = cache[at + f"hook_{turned}q"][0, :, head]
@@ -73,7 +87,10 @@ def test_steps_are_those_of_the_model(choices):
             for name, theirs in pairs.items():
                 assert largest_difference(getattr(s, name), theirs) < 1e-12, name
             seen = MASKS[c.mask](np.subtract.outer(range(6), range(6))) == 0
-            assert largest_difference(s.scores[seen], s.masked[seen]) == 0 and np.isfinite(s.scores).all()
+            assert (
+                largest_difference(s.scores[seen], s.masked[seen]) == 0
+                and np.isfinite(s.scores).all()
+            )
             all_out += s.out
         b_O = model.weights.get(f"blocks.{layer}.attn.b_O", 0)
         assert largest_difference(all_out + b_O, cache[f"blocks.{layer}.hook_attn_out"][0]) < 1e-12
@@ -107,13 +124,20 @@ def test_torch_weights_give_the_same():
     pytest.importorskip("torch")
     model, tokens = random_model(4), np.random.default_rng(0).integers(0, 7, (3, 5))
     assert largest_difference(patterns(model, tokens), patterns(model.torch(), tokens)) < 1e-12
-    assert largest_difference(steps(model, TOKENS, 1, 2).out, steps(model.torch(), TOKENS, 1, 2).out) < 1e-12
-    assert [line[:2] for line in trace(model.torch(), TOKENS)] == [line[:2] for line in trace(model, TOKENS)]
+    assert (
+        largest_difference(steps(model, TOKENS, 1, 2).out, steps(model.torch(), TOKENS, 1, 2).out)
+        < 1e-12
+    )
+    assert [line[:2] for line in trace(model.torch(), TOKENS)] == [
+        line[:2] for line in trace(model, TOKENS)
+    ]
 
 
 def test_a_pattern_that_is_not_finite_is_an_error():
     model = random_model()
-    broken = {n: np.full(w.shape, np.nan) if n.endswith("W_Q") else w for n, w in model.weights.items()}
+    broken = {
+        n: np.full(w.shape, np.nan) if n.endswith("W_Q") else w for n, w in model.weights.items()
+    }
     with pytest.raises(GlassformerError, match="not finite"):
         patterns(Model(model.config, broken, model.vocabulary), TOKENS)
 
@@ -127,7 +151,9 @@ def test_the_expected_map_is_at_the_right_row_and_the_books_a_row_late():
     task = load_task("addition:digits=3,order=ones")
     right, book = expected(task), late(task)
     assert np.argwhere(right.aligned).tolist() == [[7, 2], [7, 6], [8, 1], [8, 5], [9, 0], [9, 4]]
-    assert (right.union == (right.aligned | right.roles["carry"])).all() and not right.union[11].any()
+    assert (right.union == (right.aligned | right.roles["carry"])).all() and not right.union[
+        11
+    ].any()
     assert np.argwhere(book.aligned).tolist() == [[8, 2], [8, 6], [9, 1], [9, 5], [10, 0], [10, 4]]
     assert not late(load_task("modular-addition")).union.any()  # there is no row after the last
 
@@ -152,7 +178,8 @@ def test_places():
 
 # ── averages and alignment ─────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize(
-    "ref", ["addition:digits=2,order=ones", "addition:digits=2,padding=none", "sort:vocab=6", "reverse"]
+    "ref",
+    ["addition:digits=2,order=ones", "addition:digits=2,padding=none", "sort:vocab=6", "reverse"],
 )
 def test_averages_are_those_of_one_input_after_the_other(ref):
     model, task = load(ref), load_task(load(ref))
@@ -161,7 +188,7 @@ def test_averages_are_those_of_one_input_after_the_other(ref):
     T, c = tokens.shape[1] - 1, model.config
     asked = [[[] for _ in range(T)] for _ in range(2)]
     for text, mask in zip(tokens, answer, strict=True):
-        p = patterns(model, text[None, :-1])[:, 0]                             # L H T S
+        p = patterns(model, text[None, :-1])[:, 0]  # L H T S
         end = np.nonzero(mask)[0][-1]
         for t in range(end):
             asked[0][t].append(p[:, :, t])
@@ -181,7 +208,10 @@ def test_averages_are_those_of_one_input_after_the_other(ref):
 def test_chunks_change_nothing():
     model, task = load("modular-addition:p=97"), load_task("modular-addition:p=97")
     rows = task.rows(0, 5_000)
-    whole, parts = average(model, task, rows), [average(model, task, rows[i : i + 1000]) for i in range(0, 5000, 1000)]
+    whole, parts = (
+        average(model, task, rows),
+        [average(model, task, rows[i : i + 1000]) for i in range(0, 5000, 1000)],
+    )
     assert largest_difference(whole.pattern, np.mean([p.pattern for p in parts], 0)) < 1e-12
 
 

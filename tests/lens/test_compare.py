@@ -1,4 +1,6 @@
-"""Two models side by side: a model is like itself, damage is found, and hand-made programs foretell one another."""
+"""Two models side by side: a model is like itself, damage is found, and hand-made programs
+foretell one another.
+"""
 
 import json
 from dataclasses import replace
@@ -15,7 +17,10 @@ from glassformer.verification import verify
 
 def noisy(model, size, seed=0):
     rng = np.random.default_rng(seed)
-    return replace(model, weights={n: w * (1 + size * rng.normal(size=w.shape)) for n, w in model.weights.items()})
+    return replace(
+        model,
+        weights={n: w * (1 + size * rng.normal(size=w.shape)) for n, w in model.weights.items()},
+    )
 
 
 def test_a_model_is_like_itself():
@@ -23,28 +28,52 @@ def test_a_model_is_like_itself():
     c = compare(model, model, load_task(model))
     assert c.names == ("addition:digits=2,order=ones (A)", "addition:digits=2,order=ones (B)")
     own, other = c.verdicts[0], verify(model, load_task(model))
-    for name in ("model", "task", "dtype", "domain", "exhaustive", "looked_at", "checked", "wrong", "worst_margin"):
+    for name in (
+        "model",
+        "task",
+        "dtype",
+        "domain",
+        "exhaustive",
+        "looked_at",
+        "checked",
+        "wrong",
+        "worst_margin",
+    ):
         assert getattr(own, name) == getattr(other, name), name
     assert c.differ == 0 and c.examples == [] and c.left_out == [] and c.counts[0] == c.counts[1]
-    assert c.same_hard[:3] == pytest.approx([1] * 3) and c.runner_up == 1 and c.logits == pytest.approx(1)
+    assert (
+        c.same_hard[:3] == pytest.approx([1] * 3)
+        and c.runner_up == 1
+        and c.logits == pytest.approx(1)
+    )
     assert np.allclose(c.attention.overlap.diagonal(), 1) and c.attention.overlap[0, 1] < 0.1
     assert c.attention.best() == [(h, h, pytest.approx(1)) for h in ("head 0.0", "head 0.1")]
-    assert c.attention.aligned(0) == {"head 0.0": pytest.approx(1), "head 0.1": pytest.approx(0, abs=1e-6)}
+    assert c.attention.aligned(0) == {
+        "head 0.0": pytest.approx(1),
+        "head 0.1": pytest.approx(0, abs=1e-6),
+    }
     for f in (c.swapped.question, c.swapped.written):
         assert f.agree == 1 and f.foretold == (1, 1) and f.unmoved[0] == f.unmoved[1] < 1
     assert [i.what for i in c.interchange[1]] == ["head 0.0", "head 0.1", "attention 0"]
     said = json.dumps(c.to_json(), allow_nan=False)
     assert '"differ": 0' in said
-    for words in ("Outputs differ on 0 rows", "head 0.0 of", "one token of the written answer", "column 100.0%"):
+    for words in (
+        "Outputs differ on 0 rows",
+        "head 0.0 of",
+        "one token of the written answer",
+        "column 100.0%",
+    ):
         assert words in str(c)
 
 
 def test_what_a_swap_moves_is_what_the_task_says():
-    """Each answer of the hand-made adder goes by its column, the column below and the digit just written."""
+    """Each answer of the hand-made adder goes by its column, the column below and the digit
+    just written.
+    """
     model = load("addition:digits=3,order=ones")
     task = load_task(model)
     found = perturb(model, load("addition:digits=3,order=ones,dtype=float32"), task, 300)
-    needs = np.any(list(task.roles().values()), axis=0)[7:]                    # n T
+    needs = np.any(list(task.roles().values()), axis=0)[7:]  # n T
     needs[0, 7] = False  # the = cannot be swapped
     for moved in found.moved:
         assert ((np.nan_to_num(moved) > 0.05) == needs).all()
@@ -56,7 +85,9 @@ def test_a_swap_in_a_sequence_to_reverse():
     model = load("reverse:length=3")
     found = perturb(model, model, load_task(model), 200)
     right = np.full((4, 7), 0.0)
-    right[[0, 1, 2], [2, 1, 0]] = 1  # only its own symbol moves an answer, and nothing that was written does
+    right[[0, 1, 2], [2, 1, 0]] = (
+        1  # only its own symbol moves an answer, and nothing that was written does
+    )
     assert np.array_equal(np.nan_to_num(found.moved[0]), right)
     assert np.isnan(found.written.foretold).all() and found.written.unmoved == (1, 1)
     assert found.to_json()["written"]["foretold"] == [None, None]
@@ -77,21 +108,28 @@ def test_differences_are_those_of_decoding():
         for one, other in zip(found.counterexamples, verify(m, task).counterexamples, strict=True):
             assert one == other | {"margin": pytest.approx(other["margin"])}
     first = next(i for i in range(len(rows)) if said[0][i] != said[1][i])
-    shown = {"input": task.vocabulary.decode(tokens[first, :3]), "expected": right[first], "a": said[0][first],
+    shown = {"input": task.vocabulary.decode(tokens[first, :3]), "expected": right[first],
+        "a": said[0][first],
              "b": said[1][first]}  # fmt: skip
     assert c.examples[0] == shown and shown["input"] in str(c)
 
 
 def test_three_ways_to_add_modulo():
-    analog, clock, pizza = (load(f"modular-addition:p=13,variant={v}") for v in ("analog", "clock", "pizza"))
+    analog, clock, pizza = (
+        load(f"modular-addition:p=13,variant={v}") for v in ("analog", "clock", "pizza")
+    )
     task, calls = load_task(analog), []
     c = compare(analog, clock, task, progress=lambda done, todo: calls.append((done, todo)))
     assert c.differ == 0 and calls[-1] == (169, 169) and c.verdicts[1].holds
     assert c.swapped.question is None is c.swapped.written  # nothing is written before the answer
-    assert np.isnan(c.same_hard[0]) and c.to_json()["same_hard"] == [None]  # analog's margins are all the same
+    assert np.isnan(c.same_hard[0]) and c.to_json()["same_hard"] == [
+        None
+    ]  # analog's margins are all the same
     assert c.interchange[0][0].share("source") == [1.0] and c.names[0] == "modular-addition:p=13"
     assert compare(clock, pizza, task, task.rows(0, 50)).verdicts[0].checked == 50
-    assert compare(clock, pizza, task, task.rows(0, 50)).logits > c.logits  # two dials are more alike than a parabola
+    assert (
+        compare(clock, pizza, task, task.rows(0, 50)).logits > c.logits
+    )  # two dials are more alike than a parabola
 
 
 def test_what_cannot_be_compared_is_said():
@@ -99,7 +137,11 @@ def test_what_cannot_be_compared_is_said():
     task = load_task(model)
     c = compare(model, model, task, task.sample(200, np.random.default_rng(0)), names=("x", "y"))
     assert c.attention is None is c.swapped and c.interchange == ([], [])
-    assert len(c.left_out) == 3 and "several lengths" in c.left_out[0] and "Not compared: attention" in str(c)
+    assert (
+        len(c.left_out) == 3
+        and "several lengths" in c.left_out[0]
+        and "Not compared: attention" in str(c)
+    )
     assert c.differ == 0 and c.verdicts[0].holds and not c.verdicts[0].exhaustive
     assert c.same_hard[-1] == pytest.approx(1)
     open_model = replace(load("reverse"), config=replace(load("reverse").config, mask="none"))
@@ -110,8 +152,13 @@ def test_what_cannot_be_compared_is_said():
 
 def test_one_task_or_none():
     ones, most = load("addition:digits=3,order=ones"), load("addition:digits=3")
-    assert common_task(ones, replace(ones, task="addition:order=ones")) == "addition:digits=3,order=ones"
-    with pytest.raises(GlassformerError, match=r"got addition:digits=3,order=ones and addition.*--task"):
+    assert (
+        common_task(ones, replace(ones, task="addition:order=ones"))
+        == "addition:digits=3,order=ones"
+    )
+    with pytest.raises(
+        GlassformerError, match=r"got addition:digits=3,order=ones and addition.*--task"
+    ):
         common_task(ones, most)
     with pytest.raises(GlassformerError, match="no task"):
         common_task(replace(ones, task=""), replace(ones, task=""))
@@ -120,7 +167,12 @@ def test_one_task_or_none():
     with pytest.raises(GlassformerError, match="at least one row"):
         compare(ones, ones, load_task(ones), np.zeros((0, 2), int))
     with pytest.raises(GlassformerError, match="no text that both models are right on"):
-        perturb(ones, replace(ones, weights={n: w * 0 for n, w in ones.weights.items()}), load_task(ones), 20)
+        perturb(
+            ones,
+            replace(ones, weights={n: w * 0 for n, w in ones.weights.items()}),
+            load_task(ones),
+            20,
+        )
 
 
 def test_ranks():

@@ -1,4 +1,6 @@
-"""Embeddings as geometry: principal components, cosines, and lines and circles that are known to be there."""
+"""Embeddings as geometry: principal components, cosines, and lines and circles that are known
+to be there.
+"""
 
 import json
 from dataclasses import replace
@@ -62,7 +64,9 @@ def test_a_line_and_a_circle_are_known_by_their_measures():
     line = 3 + np.outer(n, rng.normal(size=4))
     assert linear(line) == pytest.approx(1)
     angle = 2 * np.pi * 3 * n / 11
-    circle = np.stack([np.cos(angle), np.sin(angle)], 1) @ np.linalg.qr(rng.normal(size=(4, 4)))[0][:2]
+    circle = (
+        np.stack([np.cos(angle), np.sin(angle)], 1) @ np.linalg.qr(rng.normal(size=(4, 4)))[0][:2]
+    )
     model = random_model(d_vocab=11)  # tokens 0 … 10
     for vectors, frequency, is_line in ((line, 1, True), (circle, 3, False)):
         e = token_embeddings(_with(model, "embed.W_E", vectors))
@@ -79,7 +83,10 @@ def test_hand_made_programs_have_the_geometry_they_were_given():
     pizza = token_embeddings(load("modular-addition:variant=pizza,p=23"))
     assert pizza.numbers == list(range(23)) and pizza.names[23] == "="
     assert pizza.circle[1] == pytest.approx(1 / 5) and pizza.line < 0.15  # five dials of one size
-    assert token_embeddings(load("hello-world")).line is None and token_embeddings(load("hello-world")).circle is None
+    assert (
+        token_embeddings(load("hello-world")).line is None
+        and token_embeddings(load("hello-world")).circle is None
+    )
 
 
 @pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
@@ -88,7 +95,9 @@ def test_positions_are_what_the_model_adds(kind):
     seen = {}
     model(np.zeros((1, 9), dtype=int), tap=lambda name, x: seen.setdefault(name, x))
     e = position_embeddings(model, boundary=5)
-    assert np.array_equal(e.vectors, np.broadcast_to(seen["hook_pos_embed"], (1, 9, 4)).reshape(9, 4))
+    assert np.array_equal(
+        e.vectors, np.broadcast_to(seen["hook_pos_embed"], (1, 9, 4)).reshape(9, 4)
+    )
     assert e.names == [str(i) for i in range(9)] and e.boundary == 5
 
 
@@ -101,7 +110,9 @@ def test_where_nothing_is_added_there_is_nothing_to_look_at(kind):
 def test_torch_weights_give_the_same():
     model = random_model()
     assert np.array_equal(token_embeddings(model).vectors, token_embeddings(model.torch()).vectors)
-    assert np.array_equal(position_embeddings(model).vectors, position_embeddings(model.torch()).vectors)
+    assert np.array_equal(
+        position_embeddings(model).vectors, position_embeddings(model.torch()).vectors
+    )
 
 
 def test_before_and_after():
@@ -118,4 +129,8 @@ def test_before_and_after():
 def test_json_is_plain():
     e = token_embeddings(random_model())
     said = json.loads(json.dumps(e.to_json()))
-    assert said["names"] == list("0123456") and len(said["cosine"]) == 7 and len(said["points"][0]) == 2
+    assert (
+        said["names"] == list("0123456")
+        and len(said["cosine"]) == 7
+        and len(said["points"][0]) == 2
+    )

@@ -14,16 +14,20 @@ from helpers import largest_difference, random_model
 KNOWN = [
     ("addition:digits=3,order=ones", {"same-column": ["head 0.0"], "carry": ["head 0.1"]}),
     ("addition:digits=3", {"operands": ["head 0.0"], "sink": ["head 0.1"]}),
-    ("addition:digits=2,variant=book", {"first operand": ["head 0.0", "head 0.1"], "self": ["head 0.4"],
+    ("addition:digits=2,variant=book", {"first operand": ["head 0.0", "head 0.1"],
+    "self": ["head 0.4"],
                                         "second operand": ["head 0.2", "head 0.3"]}),
     ("modular-addition", {"broad": ["head 0.0"]}),
-    ("modular-addition:operation=-", {"first operand": ["head 0.0"], "second operand": ["head 0.1"]}),
+    ("modular-addition:operation=-", {"first operand": ["head 0.0"],
+    "second operand": ["head 0.1"]}),
     ("reverse", {"source": ["head 0.0"]}),
     ("min:vocab=20", {"content": ["head 0.0"]}),
     ("sort:vocab=20", {"content": ["head 0.0", "head 0.1", "head 0.2", "head 0.3", "head 0.4"]}),
-    ("search:prefix=2,vocab=5,block=10", {"previous-token": ["head 0.0", "head 1.0"], "content": ["head 2.0"]}),
+    ("search:prefix=2,vocab=5,block=10", {"previous-token": ["head 0.0", "head 1.0"],
+    "content": ["head 2.0"]}),
     ("add-mod:digits=2", {"broad": ["head 0.0"]}),
-    ("multiplication:digits=2", {"fixed position": ["head 0.0", "head 0.1"], MIXED: ["head 1.0", "head 1.1"]}),
+    ("multiplication:digits=2", {"fixed position": ["head 0.0", "head 0.1"], MIXED: ["head 1.0",
+    "head 1.1"]}),
 ]  # fmt: skip
 
 
@@ -76,9 +80,11 @@ def mixed_with(p, share):
 
 even = np.tril(np.ones((T, T)))
 CASES = [
-    ("first operand", to(0, 1, 2)), ("second operand", to(4, 5, 6)), ("operands", to(0, 4)), ("self", np.eye(T)),
+    ("first operand", to(0, 1, 2)), ("second operand", to(4, 5, 6)), ("operands", to(0, 4)),
+    ("self", np.eye(T)),
     ("previous-token", np.roll(np.eye(T), -1, axis=1)), ("sink", to(3)), ("sink", to(7)),
-    ("broad", even / even.sum(-1, keepdims=True)), (MIXED, mixed_with(to(3), 0.5)), ("sink", mixed_with(to(3), 0.61)),
+    ("broad", even / even.sum(-1, keepdims=True)), (MIXED, mixed_with(to(3), 0.5)), ("sink",
+    mixed_with(to(3), 0.61)),
 ]  # fmt: skip
 
 
@@ -115,7 +121,9 @@ def test_a_table_of_heads():
     task = load_task(model)
     table = classify(model, task)
     assert table.rows == 169 and table[0, 1].kind == "second operand"
-    assert table[0, 1].looks_at == [(2, "b", pytest.approx(1))] and "0.1  second operand" in str(table)
+    assert table[0, 1].looks_at == [(2, "b", pytest.approx(1))] and "0.1  second operand" in str(
+        table
+    )
     out = json.loads(json.dumps(table.to_json(), allow_nan=False))
     assert out["thresholds"] == THRESHOLDS and out["heads"][1]["label"] == "reads b and mirrors it"
     alone = classify(model, task, np.array([[5, 8]]))

@@ -30,7 +30,13 @@ def test_every_program_can_be_inspected(ref):
     assert "ablations" in str(found)
 
 
-DRAWN = ["addition:digits=3,order=ones", "adder-3.safetensors", "modular-addition:p=13", "sort:vocab=20", "hello-world"]
+DRAWN = [
+    "addition:digits=3,order=ones",
+    "adder-3.safetensors",
+    "modular-addition:p=13",
+    "sort:vocab=20",
+    "hello-world",
+]
 
 
 def made_of(found):
@@ -44,13 +50,16 @@ def made_of(found):
     return made
 
 
-@pytest.mark.parametrize("ref", [pytest.param("adder-3.safetensors", marks=pytest.mark.slow), "modular-addition:p=13"])
+@pytest.mark.parametrize(
+    "ref", [pytest.param("adder-3.safetensors", marks=pytest.mark.slow), "modular-addition:p=13"]
+)
 def test_every_figure_of_every_view_can_be_drawn(ref):
     assert len(made_of(look(ref))) >= 5
     assert {figure.view for figure in FIGURES.values()} <= set(VIEWS)
 
 
-# Matplotlib takes seconds to lay out and write what a model has; guide 3 writes those of adder-3.safetensors.
+# Matplotlib takes seconds to lay out and write what a model has; guide 3 writes those of
+# adder-3.safetensors.
 @pytest.mark.parametrize("ref", [pytest.param(ref, marks=pytest.mark.slow) for ref in DRAWN])
 def test_every_figure_of_every_view_can_be_written(ref, tmp_path):
     made = made_of(look(ref))
@@ -70,14 +79,16 @@ def test_the_parts_of_a_hand_made_adder_are_found():
     assert {"same-column", "carry"} <= set(kinds)
     whole, *without = found["ablations"]
     assert whole.score.accuracy == 1.0 and max(a.score.accuracy for a in without) < 0.6
-    column = next(t for t in found["interchange"] if t.what == kinds['same-column'][0])
+    column = next(t for t in found["interchange"] if t.what == kinds["same-column"][0])
     assert min(column.share("column")) > 0.95
 
 
 def test_the_input_that_is_shown():
     model = load("addition:digits=3,order=ones")
     task = load_task(model)
-    found = inspect(model, task, task.edges()[:5], prompt=task.prompt("999+1"), only=["trace", "logit-lens"])
+    found = inspect(
+        model, task, task.edges()[:5], prompt=task.prompt("999+1"), only=["trace", "logit-lens"]
+    )
     assert "".join(found.subject.words) == "999+001=0001"
     assert found.subject.boundary == 8 and list(found.found) == ["trace", "logit-lens"]
 
@@ -100,8 +111,10 @@ def test_a_view_of_your_own(monkeypatch):
 
     found = look("reverse", only=["largest", "task"])
     assert found["largest"] == max(np.abs(w).max() for w in load("reverse").weights.values())
-    assert str(found) == f"largest\n  the largest weight is {found['largest']:.3g}"  # the other says nothing
-    (name, draw), = figures(found).items()
+    assert (
+        str(found) == f"largest\n  the largest weight is {found['largest']:.3g}"
+    )  # the other says nothing
+    ((name, draw),) = figures(found).items()
     assert (name, draw()) == ("largest", f"a bar of {found['largest']:.3g} for reverse")
 
 

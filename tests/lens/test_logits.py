@@ -15,9 +15,12 @@ from helpers import largest_difference, random_model
 
 TOKENS = np.random.default_rng(0).integers(0, 7, (5, 9))
 MODELS = st.fixed_dictionaries({
-    "seed": st.integers(0, 99), "extras": st.booleans(), "n_layers": st.integers(0, 3), "n_heads": st.integers(1, 3),
-    "d_mlp": st.sampled_from([0, 5]), "norm": st.sampled_from(["layer", "rms", "none"]), "tied": st.booleans(),
-    "positions": st.sampled_from(["learned", "none", "sinusoidal", "rotary", "alibi"]), "mask": st.sampled_from(
+    "seed": st.integers(0, 99), "extras": st.booleans(), "n_layers": st.integers(0, 3),
+    "n_heads": st.integers(1, 3),
+    "d_mlp": st.sampled_from([0, 5]), "norm": st.sampled_from(["layer", "rms", "none"]),
+    "tied": st.booleans(),
+    "positions": st.sampled_from(["learned", "none", "sinusoidal", "rotary", "alibi"]),
+    "mask": st.sampled_from(
         ["causal", "none"]), "norm_first": st.booleans(), "qk_norm": st.booleans(),
 })  # fmt: skip
 
@@ -39,7 +42,11 @@ def test_the_logits_after_a_part_are_those_of_a_model_that_ends_there(norm_first
     model = random_model(n_layers=3, norm_first=norm_first)
     found = lens.logit_lens(model, TOKENS)
     for n in range(4):
-        kept = {k: w for k, w in model.weights.items() if not k.startswith(tuple(f"blocks.{i}" for i in range(n, 3)))}
+        kept = {
+            k: w
+            for k, w in model.weights.items()
+            if not k.startswith(tuple(f"blocks.{i}" for i in range(n, 3)))
+        }
         short = replace(model, config=replace(model.config, n_layers=n), weights=kept)
         assert largest_difference(short(TOKENS), found.logits[2 * n]) < 1e-12
 
@@ -70,7 +77,10 @@ def test_accuracy_by_part():
 def test_words_and_winners():
     found = lens.logit_lens(load("min:vocab=10"), np.array([[6, 2, 7]]))
     assert found.words == [["6", "2", "7"]]
-    assert found.to_json()["winners"] == [[["6", "2", "7"]], [["6", "2", "2"]]]  # first itself, then the least so far
+    assert found.to_json()["winners"] == [
+        [["6", "2", "7"]],
+        [["6", "2", "2"]],
+    ]  # first itself, then the least so far
     assert np.allclose(found.probabilities.sum(-1), 1)
 
 
@@ -143,18 +153,25 @@ def test_means_over_answers():
     found = lens.answer_shares(model, task, rows)
     tokens, answer = task.batch(rows)
     each = lens.attribution(model, tokens[:, :-1], tokens[:, 1:])
-    assert found.positions == np.nonzero(answer[0])[0].tolist() and found.asked.tolist() == [100, 100]
+    assert found.positions == np.nonzero(answer[0])[0].tolist() and found.asked.tolist() == [
+        100,
+        100,
+    ]
     for i, t in enumerate(found.positions):
         assert largest_difference(each.shares[:, :, t - 1].mean(1), found.shares[:, i]) < 1e-12
         assert found.margin[i] == pytest.approx(each.margin[:, t - 1].mean())
     size = np.abs(found.shares).max()
     assert np.abs(found.shares.sum(0) - found.margin).max() < 1e-9 * max(1, size)
-    assert dict(found.means()) == pytest.approx(dict(zip(found.parts, found.shares.mean(1), strict=True)))
+    assert dict(found.means()) == pytest.approx(
+        dict(zip(found.parts, found.shares.mean(1), strict=True))
+    )
 
 
 def test_a_model_that_is_not_causal_reads_what_comes_before_alone():
     task = load_task("reverse:length=3,alphabet=4")
-    model = replace(random_model(d_vocab=len(task.vocabulary), mask="none"), vocabulary=task.vocabulary)
+    model = replace(
+        random_model(d_vocab=len(task.vocabulary), mask="none"), vocabulary=task.vocabulary
+    )
     rows = task.rows(0, 20)
     tokens, answer = task.batch(rows)
     found = lens.answer_shares(model, task, rows)
@@ -168,7 +185,12 @@ def test_pytorch_models_are_looked_at_too():
     model = random_model()
     ours, theirs = (lens.attribution(m, TOKENS).shares for m in (model, model.torch()))
     assert largest_difference(ours, theirs) < 1e-12
-    assert largest_difference(lens.logit_lens(model, TOKENS).logits, lens.logit_lens(model.torch(), TOKENS).logits) == 0
+    assert (
+        largest_difference(
+            lens.logit_lens(model, TOKENS).logits, lens.logit_lens(model.torch(), TOKENS).logits
+        )
+        == 0
+    )
 
 
 def test_what_makes_no_sense_is_refused():

@@ -1,4 +1,6 @@
-"""Ranks, circuits and truncation: what two ways of computing agree on, and matrices whose rank is known."""
+"""Ranks, circuits and truncation: what two ways of computing agree on, and matrices whose rank
+is known.
+"""
 
 from dataclasses import replace
 
@@ -27,7 +29,9 @@ def test_equal_values_and_zeros_are_counted():
 
 def test_small_values_count_little():
     assert 1 < rank.effective_rank([1.0, 0.01]) < 1.1
-    assert rank.energy_rank([1.0, 0.05]) == 1 and rank.energy_rank([1.0, 0.11]) == 2  # 0.25 % and 1.2 % of the energy
+    assert (
+        rank.energy_rank([1.0, 0.05]) == 1 and rank.energy_rank([1.0, 0.11]) == 2
+    )  # 0.25 % and 1.2 % of the energy
     assert rank.energy_rank([10.0, 1, 1], share=0.985) == 2  # 101 of 102 is 99.02 %
 
 
@@ -42,7 +46,9 @@ def test_every_matrix_has_its_rank_and_no_bias_has():
 
 
 def test_the_book_adder_is_of_low_rank():
-    """Its seven heads of the digits read one number each, and every neuron reads the same number."""
+    """Its seven heads of the digits read one number each, and every neuron reads the same
+    number.
+    """
     found = {r.name: r for r in rank.ranks(load("addition:digits=1,variant=book"))}
     assert found["blocks.0.mlp.W_in"].effective == pytest.approx(1)
 
@@ -68,7 +74,12 @@ def test_circuits_are_the_weights_multiplied():
     assert np.allclose(found["OV 1.2"].product, W["W_V"] @ W["W_O"])
 
 
-CHOICES = [{}, {"norm": "rms", "qk_norm": True}, {"norm": "none", "scale": 0.7}, {"norm_first": False}]
+CHOICES = [
+    {},
+    {"norm": "rms", "qk_norm": True},
+    {"norm": "none", "scale": 0.7},
+    {"norm_first": False},
+]
 
 
 @pytest.mark.parametrize("choices", CHOICES)
@@ -88,7 +99,7 @@ def test_a_copied_token_writes_what_its_head_adds_to_the_logits(choices):
     tokens = np.arange(7)[:, None]
     cache = record(model, tokens)[1]
     scale = cache["ln_final.hook_scale"][..., 0] if model.config.norm != "none" else np.ones((7, 1))
-    full = rank.copies(model, 0, 1).product / scale                            # V V
+    full = rank.copies(model, 0, 1).product / scale  # V V
     for first, second in ((0, 1), (5, 2)):
         pair = (np.full_like(tokens, t) for t in (first, second))
         share = dict(shares(model, cache, *pair))["head 0.1"][:, 0]
@@ -100,13 +111,18 @@ def test_other_rows_than_tokens_can_be_read():
     W_pos = model.weights["pos_embed.W_pos"]
     silent = replace(model, weights=dict(model.weights) | {"embed.W_E": np.zeros((7, 4))})
     cache = record(silent, np.zeros((1, 9), dtype=int))[1]
-    scores, ours = cache["blocks.0.attn.hook_attn_scores"][0, 2], rank.attends(model, 0, 2, W_pos).product
+    scores, ours = (
+        cache["blocks.0.attn.hook_attn_scores"][0, 2],
+        rank.attends(model, 0, 2, W_pos).product,
+    )
     seen = np.isfinite(scores)
     assert seen.sum() == 45 and np.allclose(scores[seen], ours[seen])
 
 
 def test_what_makes_no_sense_is_refused():
-    with pytest.raises(GlassformerError, match=r"head 2\.0 — expected a layer below 2 and a head below 3"):
+    with pytest.raises(
+        GlassformerError, match=r"head 2\.0 — expected a layer below 2 and a head below 3"
+    ):
         rank.qk_circuit(random_model(), 2, 0)
     with pytest.raises(GlassformerError, match="a norm stands between"):
         rank.copies(random_model(norm_first=False), 0, 0)
@@ -124,7 +140,9 @@ def test_hidden_matrices_are_cut_and_the_rest_is_kept():
         hidden = name.startswith("blocks.") and ".W_" in name
         assert hidden or np.array_equal(before, after), name
         assert after.dtype == np.float32
-    assert max(np.linalg.matrix_rank(m) for n, m in rank.matrices(cut).items() if "blocks" in n) == 2
+    assert (
+        max(np.linalg.matrix_rank(m) for n, m in rank.matrices(cut).items() if "blocks" in n) == 2
+    )
     assert cut.provenance["truncated"] == 2
 
 
@@ -132,7 +150,9 @@ def test_full_rank_is_the_model_itself_and_rank_0_has_no_blocks():
     model = random_model()
     tokens = np.arange(7)[None]
     assert largest_difference(model(tokens), rank.truncate(model, 4)(tokens)) < 1e-10
-    assert not any(w.any() for n, w in rank.truncate(model, 0).weights.items() if "blocks" in n and ".W_" in n)
+    assert not any(
+        w.any() for n, w in rank.truncate(model, 0).weights.items() if "blocks" in n and ".W_" in n
+    )
 
 
 def test_the_cut_is_what_the_low_rank_blueprint_starts_from():
@@ -151,7 +171,9 @@ def test_accuracy_and_size_of_each_rank():
     assert cuts[-1].accuracy == 1 and cuts[0].accuracy < 0.5
     assert cuts[-1].parameters == sum(w.size for w in model.weights.values())
     shapes = {n: w.shape for n, w in model.weights.items()}
-    assert [t.parameters for t in cuts[1:]] == [total(LowRank(r).theta_shapes(shapes)) for r in (1, 2, 3, 99)]
+    assert [t.parameters for t in cuts[1:]] == [
+        total(LowRank(r).theta_shapes(shapes)) for r in (1, 2, 3, 99)
+    ]
     assert cuts[0].parameters < cuts[1].parameters
 
 
@@ -160,7 +182,12 @@ def damaged(model, ranks, rng):
     weights = dict(model.weights)
     for name, r in ranks.items():
         m = rank.matrices(model)[name]
-        noise = rng.normal(size=(m.shape[0], r)) @ rng.normal(size=(r, m.shape[1])) * 100 * np.abs(m).max()
+        noise = (
+            rng.normal(size=(m.shape[0], r))
+            @ rng.normal(size=(r, m.shape[1]))
+            * 100
+            * np.abs(m).max()
+        )
         weights[name] = weights[name] - noise.reshape(weights[name].shape)
     return replace(model, weights=weights)
 
@@ -179,7 +206,9 @@ def test_the_smallest_lora_that_carries_an_update(tmp_path):
     file = checkpoint.save(before, tmp_path / "before.safetensors")
     shapes = {n: w.shape for n, w in after.weights.items()}
     assert found.parameters == total(Lora(str(file), 2).theta_shapes(shapes))
-    assert found.dense == sum(w.size for n, w in after.weights.items() if "blocks" in n and ".W_" in n)
+    assert found.dense == sum(
+        w.size for n, w in after.weights.items() if "blocks" in n and ".W_" in n
+    )
     assert found.to_json()["rank"] == 2 and "rank 2" in str(found)
 
 
@@ -193,4 +222,6 @@ def test_no_update_needs_rank_0_and_less_may_be_asked_for():
 
 def test_updates_need_the_same_arrays():
     with pytest.raises(GlassformerError, match=r"same arrays, but blocks\.0\.mlp\.W_in differs"):
-        rank.updates(random_model(d_mlp=6, extras=False), random_model(extras=False), load_task("reverse"))
+        rank.updates(
+            random_model(d_mlp=6, extras=False), random_model(extras=False), load_task("reverse")
+        )

@@ -8,12 +8,20 @@ from glassformer.shapes import shapes
 
 
 def entries(config, *left_out):
-    return sum(math.prod(shape) for name, shape in shapes(config).items() if not name.endswith(left_out))
+    return sum(
+        math.prod(shape) for name, shape in shapes(config).items() if not name.endswith(left_out)
+    )
 
 
 def test_a_row_for_the_model_and_for_each_known_one():
     own, gpt2, llama = scale_table(load("addition:digits=3,variant=book"), "the booklet's")
-    assert (own.name, own.parameters, own.heads, own.d_ff, own.context) == ("the booklet's", 360_576, 7, 23_988, 11)
+    assert (own.name, own.parameters, own.heads, own.d_ff, own.context) == (
+        "the booklet's",
+        360_576,
+        7,
+        23_988,
+        11,
+    )
     assert [gpt2.to_json()[k] for k in ("layers", "d_model", "vocabulary")] == [12, 768, 50_257]
     assert (gpt2, llama) == KNOWN
 
@@ -26,7 +34,20 @@ def test_gpt2_small_counts_what_its_shapes_say():
 
 def test_llama_3_counts_what_its_shapes_say():
     m = KNOWN[1]
-    c = Config(m.vocabulary, m.context, m.d_model, m.layers, m.heads, d_mlp=m.d_ff, norm="rms", positions="rotary")
-    no_bias = entries(c, "b_gate", "b_U", "norm.w", "norm.b", "b_Q", "b_K", "b_V", "b_O", "b_in", "b_out", ".b")
-    shared = m.layers * 2 * (m.heads - 8) * c.d_head * m.d_model  # keys and values of 8 heads, not of all 32
+    c = Config(
+        m.vocabulary,
+        m.context,
+        m.d_model,
+        m.layers,
+        m.heads,
+        d_mlp=m.d_ff,
+        norm="rms",
+        positions="rotary",
+    )
+    no_bias = entries(
+        c, "b_gate", "b_U", "norm.w", "norm.b", "b_Q", "b_K", "b_V", "b_O", "b_in", "b_out", ".b"
+    )
+    shared = (
+        m.layers * 2 * (m.heads - 8) * c.d_head * m.d_model
+    )  # keys and values of 8 heads, not of all 32
     assert no_bias - shared == m.parameters

@@ -16,7 +16,12 @@ TOKENS = np.random.default_rng(0).integers(0, 7, (5, 9))
 
 
 # ── sizes ──────────────────────────────────────────────────────────────────────────────────────
-@given(st.integers(0, 3), st.sampled_from([0, 5]), st.booleans(), st.sampled_from(["learned", "none", "rotary"]))
+@given(
+    st.integers(0, 3),
+    st.sampled_from([0, 5]),
+    st.booleans(),
+    st.sampled_from(["learned", "none", "rotary"]),
+)
 @settings(max_examples=30, deadline=None)
 def test_lengths_are_those_of_the_cache(n_layers, d_mlp, norm_first, positions):
     model = random_model(n_layers=n_layers, d_mlp=d_mlp, norm_first=norm_first, positions=positions)
@@ -24,10 +29,15 @@ def test_lengths_are_those_of_the_cache(n_layers, d_mlp, norm_first, positions):
     by_part = dict(zip(found.parts, found.after, strict=True))
     for i in range(n_layers):
         last = f"mlp {i}" if d_mlp else f"attention {i}"
-        assert np.allclose(by_part[last], np.linalg.norm(cache[f"blocks.{i}.hook_resid_post"], axis=-1).mean(0))
+        assert np.allclose(
+            by_part[last], np.linalg.norm(cache[f"blocks.{i}.hook_resid_post"], axis=-1).mean(0)
+        )
         wrote = np.linalg.norm(cache[f"blocks.{i}.hook_attn_out"], axis=-1).mean(0)
         assert np.allclose(found.wrote[found.parts.index(f"attention {i}")], wrote)
-    assert len(found.parts) == 1 + n_layers * (1 + bool(d_mlp)) and found.after.shape == (len(found.parts), 9)
+    assert len(found.parts) == 1 + n_layers * (1 + bool(d_mlp)) and found.after.shape == (
+        len(found.parts),
+        9,
+    )
     assert np.array_equal(found.before[1:], found.after[:-1]) and not found.before[0].any()
 
 
@@ -52,7 +62,10 @@ def test_without_residuals_a_part_replaces_the_stream(choices):
 
 def test_a_stream_to_which_nothing_is_written():
     model = random_model(extras=False)
-    silent = replace(model, weights={n: w * (".W_O" not in n and ".W_out" not in n) for n, w in model.weights.items()})
+    silent = replace(
+        model,
+        weights={n: w * (".W_O" not in n and ".W_out" not in n) for n, w in model.weights.items()},
+    )
     with_, without = (stream.norms(silent, TOKENS, residual) for residual in (True, False))
     assert np.allclose(with_.after, with_.after[0]) and not with_.wrote[1:].any()
     assert not without.after[1:].any()
@@ -62,17 +75,30 @@ def test_a_stream_to_which_nothing_is_written():
 def test_layer_norm_makes_every_vector_alike():
     model = random_model(extras=False, eps=0.0)
     found = {s.name: s for s in stream.norm_statistics(model, TOKENS)}
-    assert list(found) == ["blocks.0.ln1", "blocks.0.ln2", "blocks.1.ln1", "blocks.1.ln2", "ln_final"]
+    assert list(found) == [
+        "blocks.0.ln1",
+        "blocks.0.ln2",
+        "blocks.1.ln1",
+        "blocks.1.ln2",
+        "ln_final",
+    ]
     for s in found.values():
         assert s.after.mean == pytest.approx(0, abs=1e-12) and s.after.std == pytest.approx(1)
-        assert s.spread_after == pytest.approx((1, 1)) and s.spread_before[1] > s.spread_before[0] * 1.1
+        assert (
+            s.spread_after == pytest.approx((1, 1))
+            and s.spread_before[1] > s.spread_before[0] * 1.1
+        )
         assert s.before.counts.sum() == s.after.counts.sum() == 5 * 9 * 4
     cache = record(model, TOKENS)[1]
-    assert found["blocks.1.ln2"].before.mean == pytest.approx(cache["blocks.1.hook_resid_mid"].mean())
+    assert found["blocks.1.ln2"].before.mean == pytest.approx(
+        cache["blocks.1.hook_resid_mid"].mean()
+    )
     assert found["ln_final"].before.std == pytest.approx(cache["blocks.1.hook_resid_post"].std())
 
 
-@pytest.mark.parametrize("choices", [{"norm_first": False}, {"norm": "rms"}, {"n_layers": 0}, {"d_mlp": 0}])
+@pytest.mark.parametrize(
+    "choices", [{"norm_first": False}, {"norm": "rms"}, {"n_layers": 0}, {"d_mlp": 0}]
+)
 def test_what_comes_out_is_what_the_norm_makes_of_what_goes_in(choices):
     model = random_model(**choices)
     if choices.get("norm_first", True):
@@ -83,7 +109,10 @@ def test_what_comes_out_is_what_the_norm_makes_of_what_goes_in(choices):
         power = s.before.std**2 + s.before.mean**2
         if model.config.norm == "rms":
             assert power == pytest.approx(float((size**2).mean()) - model.config.eps)
-        after = seen[s.name + ".hook_normalized"] * model.weights[s.name + ".w"] + model.weights[s.name + ".b"]
+        after = (
+            seen[s.name + ".hook_normalized"] * model.weights[s.name + ".w"]
+            + model.weights[s.name + ".b"]
+        )
         assert s.after.mean == pytest.approx(after.mean())
 
 
@@ -109,8 +138,10 @@ def test_firing_counts_inputs_above_0_where_answers_are_asked_for():
     found = stream.firing(model, task, rows)
     tokens, answer = task.batch(rows)
     pre = record(model, tokens[:, :-1])[1]["blocks.0.mlp.hook_pre"]
-    fired = pre[:, answer[0, 1:]] > 1e-9                                       # B n F
-    assert np.allclose(found.share, fired.mean((0, 1))) and np.allclose(found.by_position, fired.mean(0))
+    fired = pre[:, answer[0, 1:]] > 1e-9  # B n F
+    assert np.allclose(found.share, fired.mean((0, 1))) and np.allclose(
+        found.by_position, fired.mean(0)
+    )
     assert found.positions == [4, 5]
     kinds = task.classes(rows)
     assert set(found.classes) == set(kinds)
@@ -128,15 +159,23 @@ def test_batches_do_not_matter(monkeypatch):
     whole = stream.firing(model, task, task.rows(0, 100))
     monkeypatch.setattr(stream, "chunk_size", lambda *_: 7)
     parts = stream.firing(model, task, task.rows(0, 100))
-    assert np.allclose(whole.share, parts.share) and np.allclose(whole.by_position, parts.by_position)
-    assert parts.pre.counts.sum() == whole.pre.counts.sum() and parts.pre.std == pytest.approx(whole.pre.std)
+    assert np.allclose(whole.share, parts.share) and np.allclose(
+        whole.by_position, parts.by_position
+    )
+    assert parts.pre.counts.sum() == whole.pre.counts.sum() and parts.pre.std == pytest.approx(
+        whole.pre.std
+    )
 
 
 def test_what_has_no_neurons_is_refused():
     task = load_task("reverse")
-    with pytest.raises(GlassformerError, match="layer 0 — expected one that has neurons: no layer has any"):
+    with pytest.raises(
+        GlassformerError, match="layer 0 — expected one that has neurons: no layer has any"
+    ):
         stream.firing(load("reverse"), task, task.rows(0, 1))
-    with pytest.raises(GlassformerError, match=r"layer 3 — expected one that has neurons: \[0, 1\]"):
+    with pytest.raises(
+        GlassformerError, match=r"layer 3 — expected one that has neurons: \[0, 1\]"
+    ):
         stream.firing(random_model(), task, task.rows(0, 1), layer=3)
     model = load("addition:digits=1,variant=book")
     with pytest.raises(GlassformerError, match="expected rows with an answer, got none"):
@@ -147,6 +186,8 @@ def test_activation_curves():
     x, y = stream.activation_curve("relu", -1, 1, 5)
     assert x.tolist() == [-1, -0.5, 0, 0.5, 1] and y.tolist() == [0, 0, 0, 0.5, 1]
     x, y = stream.activation_curve(random_model(activation="gelu"))
-    assert y.min() == pytest.approx(-0.16997, abs=1e-4) and y[-1] == pytest.approx(4, abs=1e-3)  # the dip of GELU
+    assert y.min() == pytest.approx(-0.16997, abs=1e-4) and y[-1] == pytest.approx(
+        4, abs=1e-3
+    )  # the dip of GELU
     with pytest.raises(GlassformerError, match="activation 'gellu' — expected one of relu, gelu"):
         stream.activation_curve("gellu")

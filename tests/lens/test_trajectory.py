@@ -37,23 +37,36 @@ def test_in_order_and_lazily(folder, monkeypatch):
     path = Trajectory.read(folder)
     assert path.steps == [0, 20, 999_999, 1_000_000] and len(path) == 4
     read = []
-    monkeypatch.setattr(trajectory, "load", lambda p, load=trajectory.load: read.append(p.name) or load(p))
+    monkeypatch.setattr(
+        trajectory, "load", lambda p, load=trajectory.load: read.append(p.name) or load(p)
+    )
     assert first_weight(path[-1]) == 1_000_000 and first_weight(path.at(20)) == 20
     models = iter(path)
     assert first_weight(next(models)) == 0
-    assert read == ["step-1000000.safetensors", "step-000020.safetensors", "step-000000.safetensors"]
-    with pytest.raises(GlassformerError, match="step 30 — no snapshot of it; the nearest is of step 20"):
+    assert read == [
+        "step-1000000.safetensors",
+        "step-000020.safetensors",
+        "step-000000.safetensors",
+    ]
+    with pytest.raises(
+        GlassformerError, match="step 30 — no snapshot of it; the nearest is of step 20"
+    ):
         path.at(30)
 
 
 def test_follow(folder, monkeypatch):
     path, read = Trajectory.read(folder), []
-    monkeypatch.setattr(trajectory, "load", lambda p, load=trajectory.load: read.append(p.name) or load(p))
+    monkeypatch.setattr(
+        trajectory, "load", lambda p, load=trajectory.load: read.append(p.name) or load(p)
+    )
     got = path.follow({"one": first_weight, "row": lambda m: m.weights["embed.W_E"][0]})
     assert got["one"].tolist() == path.steps and got["row"].shape == (4, 4) and len(read) == 4
     assert path.follow(first_weight).tolist() == path.steps
     assert path.every(3).steps == [0, 1_000_000] and path.every(2).steps == [0, 999_999, 1_000_000]
-    with pytest.raises(GlassformerError, match=r"measure odd — expected one shape .* \[0\] before, \[20\] at step 20"):
+    with pytest.raises(
+        GlassformerError,
+        match=r"measure odd — expected one shape .* \[0\] before, \[20\] at step 20",
+    ):
         path.follow({"odd": lambda m: np.zeros(min(int(first_weight(m)), 99))})
 
 
@@ -64,13 +77,18 @@ def test_follow(folder, monkeypatch):
 ])  # fmt: skip
 def test_mixed_models_are_refused(folder, other, what):
     save(other, folder / "step-000030.safetensors")
-    says = f"step-000030.safetensors — is of another run than step-000000.safetensors: its {what} differs"
+    says = (
+        f"step-000030.safetensors — is of another run than step-000000.safetensors: its {what} "
+        f"differs"
+    )
     with pytest.raises(GlassformerError, match=says):
         Trajectory.read(folder).follow(first_weight)
 
 
 def test_folders_without_snapshots(tmp_path):
-    with pytest.raises(GlassformerError, match=r"no snapshots here: expected files like step-000200.safetensors$"):
+    with pytest.raises(
+        GlassformerError, match=r"no snapshots here: expected files like step-000200.safetensors$"
+    ):
         Trajectory.read(tmp_path)
     with pytest.raises(GlassformerError, match="expected a folder of snapshots"):
         Trajectory.read(tmp_path / "none")
@@ -84,14 +102,24 @@ def test_figure():
     from glassformer.show.trajectory import measure_curves
 
     steps = [0, 10, 20]
-    values = {"one": [0.1, 0.5, 1.0], "three": np.ones((3, 3)) * 5, "many": np.arange(60).reshape(3, 20)}
+    values = {
+        "one": [0.1, 0.5, 1.0],
+        "three": np.ones((3, 3)) * 5,
+        "many": np.arange(60).reshape(3, 20),
+    }
     fig = measure_curves(steps, values, {"three": ["a", "b", "c"]}, "a run")
     one, three, many = fig.axes
-    assert [ax.get_ylabel() for ax in fig.axes] == ["one", "three", "many"] and many.get_xlabel() == "step"
+    assert [ax.get_ylabel() for ax in fig.axes] == [
+        "one",
+        "three",
+        "many",
+    ] and many.get_xlabel() == "step"
     assert one.lines[0].get_ydata().tolist() == [0.1, 0.5, 1.0] and one.get_legend() is None
     assert [t.get_text() for t in three.get_legend().get_texts()] == ["a", "b", "c"]
     assert many.lines[0].get_ydata().tolist() == [9.5, 29.5, 49.5] and len(many.collections) == 1
-    with pytest.raises(GlassformerError, match=r"curves — one: expected numbers \[3\] or \[3, k\], got shape \[2\]"):
+    with pytest.raises(
+        GlassformerError, match=r"curves — one: expected numbers \[3\] or \[3, k\], got shape \[2\]"
+    ):
         measure_curves(steps, {"one": [1, 2]})
     with pytest.raises(GlassformerError, match="nothing to draw"):
         measure_curves(steps, {})

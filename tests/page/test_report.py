@@ -1,4 +1,6 @@
-"""The report's data: what it says is what the lenses say, within its budget, and no text can break out of it."""
+"""The report's data: what it says is what the lenses say, within its budget, and no text can
+break out of it.
+"""
 
 import json
 import re
@@ -34,23 +36,34 @@ def test_an_input_says_what_the_model_says(ref, text, output):
     assert got["output"] == output
     tokens = run(model, text).tokens
     assert got["tokens"] == [model.vocabulary[t] for t in tokens] and got["first"] == 0
-    assert got["prompt"] == len(prompt(model, text)) and len(got["steps"]) == len(tokens) - got["prompt"]
+    assert (
+        got["prompt"] == len(prompt(model, text))
+        and len(got["steps"]) == len(tokens) - got["prompt"]
+    )
     for step in got["steps"]:
         assert model.vocabulary[tokens[step["at"]]] == step["token"] == step["top"][0][0]
         shares = [x for x in step["shares"] if x is not None]
         size = max(map(abs, shares))
-        assert len(shares) <= len(parts) and abs(sum(shares) - step["margin"]) <= 1e-3 * max(size, 1e-9)
-    seen = patterns(model, np.array([tokens[:-1]]))[:, 0]                      # L H T S
+        assert len(shares) <= len(parts) and abs(sum(shares) - step["margin"]) <= 1e-3 * max(
+            size, 1e-9
+        )
+    seen = patterns(model, np.array([tokens[:-1]]))[:, 0]  # L H T S
     for i, h, t in np.ndindex(seen.shape[:3]):
         row = got["patterns"][i][h][t]
-        assert np.allclose(np.pad(row, (0, seen.shape[3] - len(row))) / 1000, seen[i, h, t], atol=6e-4)
+        assert np.allclose(
+            np.pad(row, (0, seen.shape[3] - len(row))) / 1000, seen[i, h, t], atol=6e-4
+        )
 
 
 def test_a_text_that_outgrows_the_block_is_shown_as_it_was_read():
     model = load("repeat-last:vocab=12")
     small = replace(model, config=replace(model.config, n_ctx=4))
     got = runs.look(small, "3 1 7", [])
-    assert got["output"] == "7 7 7 7 7" and got["first"] == 3 and "outgrew the block of 4" in got["notes"][0]
+    assert (
+        got["output"] == "7 7 7 7 7"
+        and got["first"] == 3
+        and "outgrew the block of 4" in got["notes"][0]
+    )
     assert [s["at"] for s in got["steps"]] == [3, 4, 5, 6, 7] and len(got["tokens"]) == 5
 
 
@@ -60,16 +73,29 @@ def test_long_texts_are_cut(monkeypatch):
     model = load("reverse")
     got = runs.look(model, "12345", [])
     assert got["output"] == "54" and len(got["steps"]) == 2
-    assert len(got["tokens"]) == 7 and got["first"] == 1 and got["prompt"] == 5 and got["roles"] == {}
-    assert [len(x) for x in (got["patterns"], got["patterns"][0], got["patterns"][0][0])] == [1, 1, 6]
-    assert got["notes"] == ["Of 7 positions the last 6 are shown.", "Decoding ends here after 2 tokens."]
+    assert (
+        len(got["tokens"]) == 7 and got["first"] == 1 and got["prompt"] == 5 and got["roles"] == {}
+    )
+    assert [len(x) for x in (got["patterns"], got["patterns"][0], got["patterns"][0][0])] == [
+        1,
+        1,
+        6,
+    ]
+    assert got["notes"] == [
+        "Of 7 positions the last 6 are shown.",
+        "Decoding ends here after 2 tokens.",
+    ]
     whole = patterns(model, np.array([run(model, "12345").tokens[:7]]))[0, 0, 0]  # T S
     assert got["patterns"][0][0][-1] == runs.trimmed(whole[6, 1:])
 
 
 def test_roles_are_where_the_task_says():
     got = runs.look(load("addition:order=ones"), "123+456", [])
-    assert got["roles"]["a"] == [[7, 2], [8, 1], [9, 0]] and got["roles"]["b"] == [[7, 6], [8, 5], [9, 4]]
+    assert got["roles"]["a"] == [[7, 2], [8, 1], [9, 0]] and got["roles"]["b"] == [
+        [7, 6],
+        [8, 5],
+        [9, 4],
+    ]
     assert got["tokens"][2] == "3" and got["tokens"][6] == "6" and got["tokens"][8] == "9"
 
 
@@ -87,7 +113,9 @@ def test_views_are_those_of_the_lenses():
     assert ablated["columns"] == ["all right", "token 1", "token 2", "token 3", "token 4"]
     margin = views.margins(model, task, rows)
     off = np.abs(np.sum(margin["shares"], axis=0) - margin["margin"])
-    assert (off <= 1e-3 * np.abs(margin["shares"]).max(0)).all() and 0.0 in margin["shares"][2]  # no 1e-29
+    assert (off <= 1e-3 * np.abs(margin["shares"]).max(0)).all() and 0.0 in margin["shares"][
+        2
+    ]  # no 1e-29
 
 
 def test_spectrum_is_for_sums_modulo_p_alone():
@@ -99,8 +127,10 @@ def test_spectrum_is_for_sums_modulo_p_alone():
 
 
 @pytest.mark.parametrize("choices", [
-    {"n_layers": 0}, {"norm_first": False}, {"mask": "none", "positions": "alibi"}, {"d_mlp": 0, "positions": "none"},
-    {"norm": "none", "tied": True}, {"norm": "rms", "positions": "rotary", "n_heads": 1}, {"d_model": 1, "n_layers": 1},
+    {"n_layers": 0}, {"norm_first": False}, {"mask": "none", "positions": "alibi"}, {"d_mlp": 0,
+    "positions": "none"},
+    {"norm": "none", "tied": True}, {"norm": "rms", "positions": "rotary", "n_heads": 1},
+    {"d_model": 1, "n_layers": 1},
     {"d_vocab": 1, "norm": "none"},
 ])  # fmt: skip
 def test_any_model_has_a_report(choices):
@@ -114,7 +144,10 @@ def test_any_model_has_a_report(choices):
 
 def test_a_model_whose_logits_are_not_finite_says_so():
     model = load("reverse")
-    broken = replace(model, weights={n: w * (np.nan if n == "embed.W_E" else 1) for n, w in model.weights.items()})
+    broken = replace(
+        model,
+        weights={n: w * (np.nan if n == "embed.W_E" else 1) for n, w in model.weights.items()},
+    )
     shown = report([("broken", broken)], rows=20).data["models"][0]
     assert "not finite" in shown["runs"][0]["problem"] and shown["verdict"]["holds"] is False
     assert "not finite" in shown["embeddings"]["problem"] and json.loads(page.block(shown))
@@ -139,7 +172,9 @@ def test_inputs_are_of_every_class():
 def test_given_inputs_are_for_all():
     adders = [load("addition:digits=2"), load("addition:digits=3")]
     assert runs.groups(adders, ["45+78", "45+78"])[0].texts == ["45+78"]
-    with pytest.raises(GlassformerError, match=r"addition:digits=2, input '100\+1' .*inputs of its own"):
+    with pytest.raises(
+        GlassformerError, match=r"addition:digits=2, input '100\+1' .*inputs of its own"
+    ):
         runs.groups(adders, ["100+1"])
 
 
@@ -179,7 +214,9 @@ def test_no_text_of_a_model_breaks_out_of_the_page():
     text = made.html().decode()
     plain = page.assemble({**made.data, "models": [], "groups": [], "title": ""}, "").decode()
     for tag in ("<script", "</script", "<img", "<b>"):
-        assert text.lower().replace(page.plotly_js().lower(), "").count(tag) == plain.lower().count(tag)
+        assert text.lower().replace(page.plotly_js().lower(), "").count(tag) == plain.lower().count(
+            tag
+        )
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     data = json.loads(found[1])
     assert data["models"][0]["runs"][0]["tokens"][:2] == ["<b>", "&lt;"]
@@ -194,10 +231,14 @@ def test_the_page_names_no_other_place():
 
 # ── the command ────────────────────────────────────────────────────────────────────────────────
 def test_the_command_writes_one_file(call, tmp_path):
-    status, out, _ = call("report", "add-digit", "--out", tmp_path / "x.html", "--input", "7 8", "--json")
+    status, out, _ = call(
+        "report", "add-digit", "--out", tmp_path / "x.html", "--input", "7 8", "--json"
+    )
     got = json.loads(out)
     assert status == 0 and got["inputs"] == [["7 8"]] and got["own_bytes"] < 100_000
-    assert got["bytes"] == (tmp_path / "x.html").stat().st_size and [f.name for f in tmp_path.iterdir()] == ["x.html"]
+    assert got["bytes"] == (tmp_path / "x.html").stat().st_size and [
+        f.name for f in tmp_path.iterdir()
+    ] == ["x.html"]
 
 
 @pytest.mark.parametrize("words,expected", [
@@ -206,24 +247,36 @@ def test_the_command_writes_one_file(call, tmp_path):
     (["reverse", "--out", "no/such/folder/x.html"], "cannot be written"),
     (["reverse", "--out", "x.pdf"], "a report ends in .html"),
     (["reverse", "--out", "x.html", "--input", "12"], "input '12'"),
-    (["reverse", "addition", "--out", "x.html", "--input", "12345"], "each model gets inputs of its own"),
+    (["reverse", "addition", "--out", "x.html", "--input", "12345"],
+    "each model gets inputs of its own"),
     (["reverse", "--out", "x.html", "--task", "addition"], "the model's vocabulary has"),
     (["reverse", "--out", "x.html", "--history", "no.jsonl"], "no.jsonl — cannot be read"),
 ])  # fmt: skip
 def test_what_is_typed_wrong_ends_in_one_line(call, tmp_path, monkeypatch, words, expected):
     monkeypatch.chdir(tmp_path)
     status, out, err = call("report", *words)
-    assert status == 2 and out == "" and expected in err.replace("\n", "") and err.startswith("error: ")
+    assert (
+        status == 2
+        and out == ""
+        and expected in err.replace("\n", "")
+        and err.startswith("error: ")
+    )
     assert err.count("\n") == 1 and not list(tmp_path.iterdir())
 
 
 def test_history(tmp_path):
     file = tmp_path / "h.jsonl"
-    file.write_text('{"command": "train"}\n{"kind": "evaluation", "seed": 0, "step": 5, "loss": 2.5, "accuracy": 0.5}\n'
-                    '{"kind": "stable", "seed": 0, "step": 5}\n{"kind": "evaluation", "seed": 1, "step": 5, "loss": 9, '
+    file.write_text('{"command": "train"}\n{"kind": "evaluation", "seed": 0, "step": 5, "loss": '
+                    '2.5, "accuracy": 0.5}\n'
+                    '{"kind": "stable", "seed": 0, "step": 5}\n{"kind": "evaluation", "seed": 1, '
+                    '"step": 5, "loss": 9, '
                     '"accuracy": 0}\n')  # fmt: skip
     assert views.history(file) == {"steps": [5], "loss": [2.5], "accuracy": [0.5], "trained": None}
-    for text, says in (("{", "one JSON object a line"), ("{}", "without an evaluation"), ('{"loss": 1}', "step, loss")):
+    for text, says in (
+        ("{", "one JSON object a line"),
+        ("{}", "without an evaluation"),
+        ('{"loss": 1}', "step, loss"),
+    ):
         file.write_text(text)
         with pytest.raises(GlassformerError, match=says):
             views.history(file)

@@ -1,4 +1,6 @@
-"""The report in a real browser: it opens without a network, says nothing to the console, and answers the hand."""
+"""The report in a real browser: it opens without a network, says nothing to the console, and
+answers the hand.
+"""
 
 import shutil
 
@@ -10,15 +12,28 @@ from glassformer import load
 from glassformer.page.report import report, write
 from page.nasty import NASTY, nasty_model
 
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage"]
-ADDERS = "addition:digits=2", "addition:digits=2,padding=none"  # both read 45+78; the second has 3 layers of 2 heads
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-dev-shm-usage",
+]
+ADDERS = (
+    "addition:digits=2",
+    "addition:digits=2,padding=none",
+)  # both read 45+78; the second has 3 layers of 2 heads
 CASE = next(case for case in CASES if case[0] == ADDERS[0])
 
 
 @pytest.fixture(scope="module")
 def browser():
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    assert found, "these tests open the report in Chromium, which is not installed: apt-get install chromium"
+    found = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
+    assert found, (
+        "these tests open the report in Chromium, which is not installed: apt-get install chromium"
+    )
     with sync_playwright() as p:
         browser = p.chromium.launch(executable_path=found, args=FLAGS)
         yield browser
@@ -30,15 +45,23 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     pages = {
         "adders": report([(ref, load(ref)) for ref in ADDERS], [CASE[1], "0+0", "99+99"], rows=30),
-        "apart": report([("hello-world", load("hello-world")), ("reverse", load("reverse"))], rows=30),
-        "nasty": report([(NASTY[0], nasty_model())], ["<b>|<img src=x onerror=hacked=1>|&lt;", "{{data}}"], rows=10),
+        "apart": report(
+            [("hello-world", load("hello-world")), ("reverse", load("reverse"))], rows=30
+        ),
+        "nasty": report(
+            [(NASTY[0], nasty_model())],
+            ["<b>|<img src=x onerror=hacked=1>|&lt;", "{{data}}"],
+            rows=10,
+        ),
     }
     return {name: write(made, folder / f"{name}.html") for name, made in pages.items()}
 
 
 @pytest.fixture
 def visit(browser, files):
-    """visit("adders") -> the page, opened; whatever it complained of or asked for fails the test at its end."""
+    """visit("adders") -> the page, opened; whatever it complained of or asked for fails the
+    test at its end.
+    """
     contexts, complaints, asked = [], [], []
 
     def go(name, width=1300):
@@ -56,7 +79,9 @@ def visit(browser, files):
     for context in contexts:
         context.close()
     assert complaints == []
-    assert len(asked) == len(contexts) and all(url.startswith("file:") and url.endswith(".html") for url in asked)
+    assert len(asked) == len(contexts) and all(
+        url.startswith("file:") and url.endswith(".html") for url in asked
+    )
 
 
 def panel(page, section, model=0):
@@ -83,7 +108,10 @@ def test_it_opens_and_draws_every_section(visit, tmp_path):
 
 def test_hovering_a_token_shows_its_row(visit):
     page = visit("adders")
-    tokens, says = panel(page, "attention").locator(".tokens > *"), panel(page, "attention").locator(".row-says")
+    tokens, says = (
+        panel(page, "attention").locator(".tokens > *"),
+        panel(page, "attention").locator(".row-says"),
+    )
     said = []
     for t in (2, 5):
         tokens.nth(t).hover()
@@ -94,7 +122,9 @@ def test_hovering_a_token_shows_its_row(visit):
         weights = plotted(page, "attention")[t]
         shades = tokens.evaluate_all("all => all.map(e => e.style.backgroundColor)")
         assert shades[weights.index(max(weights))] != "rgb(255, 255, 255)" == shades[-1]
-    assert said[0].startswith("Position 2, ‘+’") and said[1].startswith("Position 5, ‘=’ (then writes ‘1’)")
+    assert said[0].startswith("Position 2, ‘+’") and said[1].startswith(
+        "Position 5, ‘=’ (then writes ‘1’)"
+    )
     tokens.nth(5).focus()
     page.keyboard.press("ArrowLeft")
     assert says.inner_text().startswith("Position 4,")
@@ -107,7 +137,9 @@ def test_hovering_the_map_shows_its_row(visit):
     area = chart.locator(".nsewdrag").bounding_box()
     rows = len(plotted(page, "attention"))
     page.mouse.move(area["x"] + area["width"] / 2, area["y"] + area["height"] * 1.5 / rows)
-    page.wait_for_function("() => document.querySelector('#attention .row-says').textContent.startsWith('Position 1,')")
+    page.wait_for_function(
+        "() => document.querySelector('#attention .row-says').textContent.startsWith('Position 1,')"
+    )
 
 
 def test_picking_a_head_and_a_layer_changes_the_map(visit):
@@ -118,7 +150,9 @@ def test_picking_a_head_and_a_layer_changes_the_map(visit):
     page.focus("#head-1")
     page.select_option("#head-1", "1")
     seen.append(plotted(page, "attention", 1))
-    assert seen[0] != seen[1] != seen[2] and all(abs(sum(row) - 1) < 0.01 for z in seen for row in z)
+    assert seen[0] != seen[1] != seen[2] and all(
+        abs(sum(row) - 1) < 0.01 for z in seen for row in z
+    )
     assert page.evaluate("document.activeElement.id") == "head-1"
     panel(page, "attention", 1).locator("td button").first.click()
     assert plotted(page, "attention", 1) == seen[0]
@@ -141,7 +175,12 @@ def test_stepping_through_decoding(visit):
         says = panel(page, "decoding").locator(".step-says").inner_text()
         tokens.append(says.split("it writes ‘")[1][0])
         margins.append(plotted(page, "margin", what="data[0].x"))
-        assert panel(page, "attention").locator(".row-says").inner_text().startswith(f"Position {5 + step},")
+        assert (
+            panel(page, "attention")
+            .locator(".row-says")
+            .inner_text()
+            .startswith(f"Position {5 + step},")
+        )
         if not page.is_disabled("#next-0"):
             page.click("#next-0")
     assert "".join(tokens) == CASE[2] == panel(page, "decoding").locator(".answer").inner_text()
@@ -165,7 +204,9 @@ def test_models_of_different_tasks_have_their_own_inputs(visit):
     page = visit("apart")
     assert page.locator("#controls select").count() == 2
     page.click("#next-1")
-    assert page.inner_text("#step-0").startswith("token 1") and page.inner_text("#step-1").startswith("token 2")
+    assert page.inner_text("#step-0").startswith("token 1") and page.inner_text(
+        "#step-1"
+    ).startswith("token 2")
     assert "no layers" in panel(page, "attention").inner_text()
 
 

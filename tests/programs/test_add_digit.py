@@ -47,7 +47,7 @@ def test_attention_carries_by_looking_at_a() -> None:
     """Head 1 looks at the first digit if and only if there is a carry."""
     a, b = np.indices((10, 10)).reshape(2, -1)
     _, seen = record(load("add-digit:variant=attention"), np.stack([a, b], axis=1))
-    pattern = seen["blocks.0.attn.hook_pattern"]                               # B H T S
+    pattern = seen["blocks.0.attn.hook_pattern"]  # B H T S
     np.testing.assert_allclose(pattern[:, 1, 1, 0], a + b >= 10, atol=1e-12)
 
 
@@ -59,14 +59,18 @@ def test_text(text: str) -> None:
     assert task.answer(decode(model, prompt, task.steps(prompt))[2:]) == "2"
 
 
-@pytest.mark.parametrize(("text", "match"), [("4", "two digits"), ("4 8 1", "two digits"), ("4 x", "not in the voc")])
+@pytest.mark.parametrize(
+    ("text", "match"), [("4", "two digits"), ("4 8 1", "two digits"), ("4 x", "not in the voc")]
+)
 def test_bad_text(text: str, match: str) -> None:
     with pytest.raises(GlassformerError, match=match):
         load_task("add-digit").prompt(text)
 
 
 def test_book_refuses_what_it_gets_wrong() -> None:
-    with pytest.raises(GlassformerError, match="base=14,variant=book — variant=book is right up to base 13"):
+    with pytest.raises(
+        GlassformerError, match="base=14,variant=book — variant=book is right up to base 13"
+    ):
         load("add-digit:base=14,variant=book")
 
 

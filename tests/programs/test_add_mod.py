@@ -1,4 +1,6 @@
-"""add-mod, in all variants: every pair of 1- and 2-digit numbers; of 3 digits all with -m slow, else a sample."""
+"""add-mod, in all variants: every pair of 1- and 2-digit numbers; of 3 digits all with -m slow,
+else a sample.
+"""
 
 import pytest
 
@@ -19,7 +21,9 @@ def test_every_pair(variant: str, digits: int, place: str) -> None:
     model = load(f"add-mod:digits={digits},place={place},variant={variant}")
     for m in [model] + [model.astype("float32")] * (digits in FLOAT32[variant]):
         verdict = verify(m, load_task(model))
-        assert (verdict.wrong, verdict.checked, verdict.exhaustive) == (0, 100**digits, True), f"{m.dtype}: {verdict}"
+        assert (verdict.wrong, verdict.checked, verdict.exhaustive) == (0, 100**digits, True), (
+            f"{m.dtype}: {verdict}"
+        )
 
 
 @pytest.mark.parametrize("variant", ["hinge", "table", "book"])
@@ -27,7 +31,9 @@ def test_every_pair(variant: str, digits: int, place: str) -> None:
 def test_three_digits(variant: str, place: str) -> None:
     model = load(f"add-mod:digits=3,place={place},variant={variant}")
     for m in [model] + [model.astype("float32")] * (3 in FLOAT32[variant]):
-        verdict = verify(m, load_task(model), sample={"hinge": 20_000, "table": 2_000, "book": 500}[variant])
+        verdict = verify(
+            m, load_task(model), sample={"hinge": 20_000, "table": 2_000, "book": 500}[variant]
+        )
         assert verdict.wrong == 0, f"{m.dtype}: {verdict}"
 
 
@@ -53,7 +59,10 @@ def test_counts() -> None:
     for variant, totals in {
         "hinge": (74, 80, 86), "table": (473, 3_271, 30_369), "book": (1_226, 9_508, 90_690),
     }.items():  # fmt: skip
-        assert tuple(count(load(f"add-mod:digits={n},variant={variant}")).total for n in (1, 2, 3)) == totals
+        assert (
+            tuple(count(load(f"add-mod:digits={n},variant={variant}")).total for n in (1, 2, 3))
+            == totals
+        )
 
 
 @pytest.mark.parametrize(("text", "place", "output"), [

@@ -15,13 +15,23 @@ from glassformer.verification import verify
 from helpers import largest_difference
 
 TEN = ["adder-least", "adder-hinge", "adder-hinge:norm=rms", "adder-prefix", "adder-36"]
-MARGINS = {"adder-least": 0.37, "adder-hinge": 0.36, "adder-hinge:norm=rms": 5e-5, "adder-prefix": 1.0, "adder-36": 3e3}
+MARGINS = {
+    "adder-least": 0.37,
+    "adder-hinge": 0.36,
+    "adder-hinge:norm=rms": 5e-5,
+    "adder-prefix": 1.0,
+    "adder-36": 3e3,
+}
 SMALL = ["adder-hinge", "adder-hinge:norm=rms,", "adder-prefix", "adder-36"]
 PUBLIC = (5193798811, 1806201129)  # what the public adder of 36 parameters gets wrong
 
 
 def sized(name, digits, **more):
-    options = [name.partition(":")[2].rstrip(","), f"digits={digits}", *(f"{k}={v}" for k, v in more.items())]
+    options = [
+        name.partition(":")[2].rstrip(","),
+        f"digits={digits}",
+        *(f"{k}={v}" for k, v in more.items()),
+    ]
     return name.partition(":")[0] + ":" + ",".join(filter(None, options))
 
 
@@ -74,7 +84,9 @@ def test_other_types_and_lengths(ref):
     assert holds(model, rows=rows).dtype == ("float32" if "float32" in ref else "float64")
 
 
-@pytest.mark.parametrize("ref", ["adder-hinge:norm=rms", "adder-prefix", "adder-36", "adder-36:digits=5"])
+@pytest.mark.parametrize(
+    "ref", ["adder-hinge:norm=rms", "adder-prefix", "adder-36", "adder-36:digits=5"]
+)
 def test_float32_is_refused_where_it_would_be_wrong(ref):
     with pytest.raises(GlassformerError, match="not right in float32"):
         load(ref + (",dtype=float32" if ":" in ref else ":dtype=float32"))
@@ -89,7 +101,8 @@ def test_the_same_with_pytorch(name):
 
 # ── counts ─────────────────────────────────────────────────────────────────────────────────────
 COUNTS = {  # unique, distinct, strict, bits
-    "adder-least": (3, 27, 5, 108), "adder-hinge": (8, 28, 9, 149), "adder-hinge:norm=rms": (8, 29, 9, 150),
+    "adder-least": (3, 27, 5, 108), "adder-hinge": (8, 28, 9, 149), "adder-hinge:norm=rms": (8, 29,
+    9, 150),
     "adder-prefix": (4, 91, 6, 97), "adder-36": (7, 25, 9, 433),
 }  # fmt: skip
 
@@ -107,7 +120,9 @@ def test_theta_makes_the_weights(name, tmp_path):
     shapes = {n: w.shape for n, w in model.weights.items()}
     again = make(model.blueprint).expand(model.theta, shapes)
     assert again.keys() == model.weights.keys()
-    assert all((again[n] == w).all() and again[n].shape == w.shape for n, w in model.weights.items())
+    assert all(
+        (again[n] == w).all() and again[n].shape == w.shape for n, w in model.weights.items()
+    )
     read = load_file(save(model, tmp_path / "adder.safetensors"))
     assert count(read) == count(model) and read.blueprint == model.blueprint
     lie = {**model.weights, "embed.W_E": model.weights["embed.W_E"] * 1.001}
@@ -122,7 +137,9 @@ def test_theta_makes_the_weights_of_pytorch_too(name):
 
     model = load(name)
     shapes = {n: w.shape for n, w in model.weights.items()}
-    made = make(model.blueprint).expand({n: torch.tensor(t) for n, t in model.theta.items()}, shapes)
+    made = make(model.blueprint).expand(
+        {n: torch.tensor(t) for n, t in model.theta.items()}, shapes
+    )
     for n, w in model.weights.items():
         assert largest_difference(w, made[n].numpy()) < 1e-14
 
@@ -130,12 +147,14 @@ def test_theta_makes_the_weights_of_pytorch_too(name):
 # How much of each number is too much. Those that need only be large enough go down, and by a lot.
 OTHER = {
     ("adder-least", "t"): 1.05, ("adder-least", "kappa"): 1.05, ("adder-least", "flip"): 1.02,
-    ("adder-hinge", "c"): 0.1, ("adder-hinge", "x"): 1.1, ("adder-hinge", "y"): 1.1, ("adder-hinge", "kappa"): 1.1,
+    ("adder-hinge", "c"): 0.1, ("adder-hinge", "x"): 1.1, ("adder-hinge", "y"): 1.1, ("adder-hinge",
+    "kappa"): 1.1,
     ("adder-hinge", "flip"): 1.02, ("adder-hinge", "steep"): 1.1, ("adder-hinge", "low"): 0.97,
     ("adder-hinge", "high"): 1.03,
     ("adder-prefix", "ref"): 1e-4, ("adder-prefix", "top"): 1e-5, ("adder-prefix", "gap"): 0.5,
     ("adder-prefix", "slope"): 1 + 1e-10,
-    ("adder-36", "past0"): 1 + 1e-8, ("adder-36", "past1"): 1 + 1e-8, ("adder-36", "plus"): 1 + 1e-9,
+    ("adder-36", "past0"): 1 + 1e-8, ("adder-36", "past1"): 1 + 1e-8, ("adder-36",
+    "plus"): 1 + 1e-9,
     ("adder-36", "equals"): 1 + 1e-9, ("adder-36", "guard"): 3.0, ("adder-36", "gain"): 1 + 1e-9,
     ("adder-36", "curve"): 1 + 1e-9,
 }  # fmt: skip
@@ -179,7 +198,9 @@ def test_the_head_sees_two_columns_ten_to_one(name):
 
 
 def test_the_places_add_up():
-    """In adder-36 the last row's place over its count is what is left of the sum, for all rows of the answer."""
+    """In adder-36 the last row's place over its count is what is left of the sum, for all rows
+    of the answer.
+    """
     model = load("adder-36")
     task = load_task(model)
     tokens = task.batch(np.array([PUBLIC]))[0][0]

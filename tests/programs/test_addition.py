@@ -66,7 +66,9 @@ def test_torch_says_the_same(digits):
     assert verdict.worst_margin > 1
 
 
-@pytest.mark.parametrize("order", [(1, 0, 3, 2, 4), (0, 2, 1, 4, 3), (4, 2, 0, 3, 1), (2, 0, 4, 1, 3)])
+@pytest.mark.parametrize(
+    "order", [(1, 0, 3, 2, 4), (0, 2, 1, 4, 3), (4, 2, 0, 3, 1), (2, 0, 4, 1, 3)]
+)
 def test_the_order_of_the_coordinates_does_not_matter(order):
     model, task = addition(digits=12), Addition(12)
     weights = dict(model.weights)
@@ -82,7 +84,9 @@ def test_the_order_of_the_coordinates_does_not_matter(order):
 @pytest.mark.parametrize("cached", [True, False])
 def test_decoding(cached):
     model, task = addition(digits=10), Addition(10)
-    rows = np.array([(9_999_999_999, 1), (0, 0), (5_193_798_811, 1_806_201_129), (7_222_222_222, 9_777_777_777)])
+    rows = np.array(
+        [(9_999_999_999, 1), (0, 0), (5_193_798_811, 1_806_201_129), (7_222_222_222, 9_777_777_777)]
+    )
     tokens, answer = task.batch(rows)
     prompts = tokens[:, : answer[0].argmax()]
     assert (decode(model, prompts, 11, cached=cached) == tokens).all()
@@ -100,10 +104,12 @@ def test_the_stream_holds_the_sum_that_is_left(digits, dtype, most):
     rows = np.concatenate([task.edges()[::10], task.sample(300, np.random.default_rng(0))])
     seen = {}
     model(task.batch(rows)[0][:, :-1], tap=lambda name, x: seen.setdefault(name, x))
-    x = seen["blocks.0.hook_resid_post"][:, 2 * digits + 1 :].astype(float)    # B n+1 D
+    x = seen["blocks.0.hook_resid_post"][:, 2 * digits + 1 :].astype(float)  # B n+1 D
     k = np.arange(digits, -1, -1)
     left = (rows.sum(1)[:, None] % 10 ** (k + 1)) + 0.5
-    slot = {name: x[..., a] - x[..., a + 1] for name, (a, b) in model.labels.slots.items() if b - a == 2}
+    slot = {
+        name: x[..., a] - x[..., a + 1] for name, (a, b) in model.labels.slots.items() if b - a == 2
+    }
     assert np.abs(slot["digit"] / slot["scale"] * 10.0**k - left).max() < most
 
 

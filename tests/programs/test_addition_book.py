@@ -25,7 +25,9 @@ def test_three_digits_in_float64_only() -> None:
     task = load_task(model)
     rows = task.edges()[::10]
     assert verify(model, task, rows=rows).wrong == 0
-    assert verify(model.astype("float32"), task, rows=rows[:20]).wrong > 10  # how many exactly, rounding decides
+    assert (
+        verify(model.astype("float32"), task, rows=rows[:20]).wrong > 10
+    )  # how many exactly, rounding decides
 
 
 def test_streams_that_go_wrong_are_counted() -> None:
@@ -45,7 +47,11 @@ def test_counts() -> None:
 
 def test_names() -> None:
     labels = book(1).labels
-    assert labels.heads == {"0.0": "1s of a", "0.1": "1s of b", "0.2": "which digit is due; clears the rest"}
+    assert labels.heads == {
+        "0.0": "1s of a",
+        "0.1": "1s of b",
+        "0.2": "which digit is due; clears the rest",
+    }
     assert labels.neurons["0.75"] == "sum 12, 1s: middle"
 
 

@@ -61,7 +61,9 @@ def test_is_small_and_grows_by_a_position_row_per_token() -> None:
 
 
 def test_heads_read_whole_columns() -> None:
-    """When 9 is written and 7 is due: *ahead* sees the tens 2 and 5, *here* the ones 3 and 6 and the 9."""
+    """When 9 is written and 7 is due: *ahead* sees the tens 2 and 5, *here* the ones 3 and 6
+    and the 9.
+    """
     patterns = {}
 
     def tap(name: str, value: np.ndarray) -> np.ndarray:
@@ -80,4 +82,6 @@ def test_without_the_wrap_by_ten_columns_of_ten_and_more_are_wrong() -> None:
     damaged = {name: np.array(value) for name, value in model.weights.items()}
     damaged["blocks.0.mlp.W_out"][1] = 0
     broken = Model(model.config, damaged, model.vocabulary, model.task)
-    assert verify(broken, load_task(broken)).wrong == 45  # of 100 pairs of digits, those with a carry
+    assert (
+        verify(broken, load_task(broken)).wrong == 45
+    )  # of 100 pairs of digits, those with a carry

@@ -55,7 +55,10 @@ def test_one_model_for_every_length(text: str) -> None:
 
 def test_slots_hold_what_they_are_named_for() -> None:
     model, seen = unpadded(2), {}
-    model(np.array([model.vocabulary.encode("<bos>84+88=17")]), tap=lambda name, x: seen.setdefault(name, x))
+    model(
+        np.array([model.vocabulary.encode("<bos>84+88=17")]),
+        tap=lambda name, x: seen.setdefault(name, x),
+    )
     stream = seen["blocks.2.hook_resid_post"][0]
 
     def slot(name: str) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""min and max: every short input, a million numbers, the booklet's counts, float32 and its limit."""
+"""min and max: every short input, a million numbers, the booklet's counts, float32 and its
+limit.
+"""
 
 import numpy as np
 import pytest
@@ -20,17 +22,23 @@ def test_every_input(name, variant, dtype):
 
 
 def neighbours(vocab, numbers):
-    """The numbers beside their successors, in both orders and asked by the largest: what is hardest."""
+    """The numbers beside their successors, in both orders and asked by the largest: what is
+    hardest.
+    """
     a = np.asarray(numbers)
     top = np.full(len(a), vocab - 1)
-    return np.concatenate([np.stack(x, axis=1) for x in [(a, a + 1, top), (a + 1, a, top), (top, a + 1, a)]])
+    return np.concatenate(
+        [np.stack(x, axis=1) for x in [(a, a + 1, top), (a + 1, a, top), (top, a + 1, a)]]
+    )
 
 
 @pytest.mark.parametrize("name", ["min", "max"])
 def test_a_million_numbers(name):
     model, rng = load(f"{name}:vocab=1000000"), np.random.default_rng(0)
     assert sum(w.size for w in model.weights.values()) == 3_000_036
-    assert count(load(f"{name}:vocab=1000")).total == 3_036  # to count a million takes long, and finds nothing more
+    assert (
+        count(load(f"{name}:vocab=1000")).total == 3_036
+    )  # to count a million takes long, and finds nothing more
     task = load_task(f"{name}:vocab=1000000,length=3")
     some = [0, 500_000, 999_998, *rng.integers(0, 999_999, 7)]
     rows = np.concatenate([neighbours(10**6, some), task.sample(10, rng)])
@@ -38,10 +46,13 @@ def test_a_million_numbers(name):
     assert verdict.wrong == 0 and verdict.worst_margin > 5e-12
 
 
-@pytest.mark.parametrize("ref", ["min:vocab=2000,dtype=float32", "min:vocab=1000,variant=book,dtype=float32",
+@pytest.mark.parametrize("ref", ["min:vocab=2000,dtype=float32",
+    "min:vocab=1000,variant=book,dtype=float32",
                                  "max:vocab=1200,variant=book"])  # fmt: skip
 def test_neighbours_at_the_limit(ref):
-    """Every number: the token that asks only scales the scores, so this is all that can go wrong."""
+    """Every number: the token that asks only scales the scores, so this is all that can go
+    wrong.
+    """
     model = load(ref)
     vocab = len(model.vocabulary)
     task = load_task(f"{ref.partition(':')[0]}:vocab={vocab},length=3")
@@ -49,13 +60,16 @@ def test_neighbours_at_the_limit(ref):
 
 
 def crowd(name, vocab, length=1000):
-    """One smallest (largest) number among as many of its neighbour as fit, asked by the one or the other."""
+    """One smallest (largest) number among as many of its neighbour as fit, asked by the one or
+    the other.
+    """
     best, second = (0, 1) if name == "min" else (vocab - 1, vocab - 2)
     few = [[second] * (length - 1) + [best], [best] + [second] * (length - 1)]
     return load_task(f"{name}:vocab={vocab},length={length}"), np.array(few)
 
 
-@pytest.mark.parametrize("ref", ["min:vocab=1200,variant=book", "max:vocab=1000,variant=book,dtype=float32",
+@pytest.mark.parametrize("ref", ["min:vocab=1200,variant=book",
+    "max:vocab=1000,variant=book,dtype=float32",
                                  "max:vocab=100000", "min:vocab=2000,dtype=float32"])  # fmt: skip
 def test_crowds(ref):
     model = load(ref)
@@ -69,10 +83,15 @@ def test_beyond_the_limits():
     task, rows = crowd("min", 2000)
     assert verify(book("min", 2000), task, rows=rows).wrong > 0
     small = wide("min", 6000).astype("float32")
-    assert verify(small, Min(vocab=6000, length=3), rows=neighbours(6000, range(0, 5999, 50))).wrong > 0
+    assert (
+        verify(small, Min(vocab=6000, length=3), rows=neighbours(6000, range(0, 5999, 50))).wrong
+        > 0
+    )
     with pytest.raises(GlassformerError, match="at most 1,200 if variant=book, got 1,201"):
         load("min:vocab=1201,variant=book")
-    with pytest.raises(GlassformerError, match="not right in float32: neighbours round to one logit beyond 2,000"):
+    with pytest.raises(
+        GlassformerError, match="not right in float32: neighbours round to one logit beyond 2,000"
+    ):
         load("max:vocab=2001,dtype=float32")
 
 

@@ -94,6 +94,9 @@ def test_the_margin_is_what_the_docstring_says():
 
 
 def test_counts():
-    totals = {v: count(load(f"hello-world:variant={v}")).total for v in ("book", "rms", "integer", "positive")}
+    totals = {
+        v: count(load(f"hello-world:variant={v}")).total
+        for v in ("book", "rms", "integer", "positive")
+    }
     assert totals == {"book": 72, "rms": 48, "integer": 72, "positive": 72}
     assert count(load("hello-world:tokenizer=ascii")).total == 807

@@ -15,13 +15,18 @@ from glassformer.verification import verify
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
     "table",
-    ["entries=10", "entries=100", "entries=1000", "entries=1000,vocab=1000", "table=xor", "table=sum-mod-10",
+    ["entries=10", "entries=100", "entries=1000", "entries=1000,vocab=1000", "table=xor",
+    "table=sum-mod-10",
      "table=parity-6", "entries=1", "entries=2,length=1,vocab=2", "entries=500,length=1,vocab=500"],
 )  # fmt: skip
 def test_any_table(table, dtype):
     model = load(f"lookup:{table},dtype={dtype}")
     verdict = verify(model, load_task(model))
-    assert (verdict.checked, verdict.wrong, verdict.exhaustive) == (load_task(model).entries, 0, True)
+    assert (verdict.checked, verdict.wrong, verdict.exhaustive) == (
+        load_task(model).entries,
+        0,
+        True,
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -33,7 +38,9 @@ def test_random_tables_behind_every_prefix(seed):
     model = load(f"lookup:{options},block={length + 3}")
     for prefix in range(4):
         verdict = verify(model, load_task(f"lookup:{options},prefix={prefix}"))
-        assert verdict.exhaustive and verdict.checked == entries * vocab**prefix and verdict.wrong == 0
+        assert (
+            verdict.exhaustive and verdict.checked == entries * vocab**prefix and verdict.wrong == 0
+        )
 
 
 def test_other_keys_before_the_key():
@@ -57,7 +64,10 @@ def test_one_neuron_an_entry_fires_for_its_key_alone():
     model(task.table.keys, tap=lambda name, x: seen.setdefault(name, x))
     fires = seen["blocks.0.mlp.hook_post"][:, -1]
     assert np.abs(fires - np.eye(50)).max() < 1e-6
-    assert model.labels.neurons["0.7"] == f"{task.vocabulary.decode(task.table.keys[7])} -> {task.table.values[7]}"
+    assert (
+        model.labels.neurons["0.7"]
+        == f"{task.vocabulary.decode(task.table.keys[7])} -> {task.table.values[7]}"
+    )
 
 
 @pytest.mark.parametrize("entries,total,nonzero", [(10, 1_408, 286), (100, 3_588, 736)])
@@ -86,7 +96,9 @@ def test_the_booklets_tables_are_learned(options):
     model = load(f"lookup:{options},block=7,variant=book")
     prefix = 1 if model.config.d_vocab < 1000 else 0
     for dtype in ("float64", "float32"):
-        assert verify(model.astype(dtype), load_task(f"lookup:{options},prefix={prefix}")).wrong == 0
+        assert (
+            verify(model.astype(dtype), load_task(f"lookup:{options},prefix={prefix}")).wrong == 0
+        )
 
 
 def test_optimising_depends_on_the_seed_alone():
@@ -118,7 +130,8 @@ def test_the_gradients_by_differences():
 
 
 def test_untied_hash():
-    wrong = [verify(m, load_task(m)).wrong for m in (load(f"lookup:entries=300,vocab=300,seed={s},variant=hash")
+    wrong = [verify(m,
+        load_task(m)).wrong for m in (load(f"lookup:entries=300,vocab=300,seed={s},variant=hash")
                                                      for s in range(3))]  # fmt: skip
     assert sum(wrong) <= 3  # of 900
     assert not load("lookup:variant=hash,dims=5").config.tied
@@ -130,7 +143,9 @@ def test_csv_and_json_are_the_same_table(tmp_path):
     pairs = {" ".join(r[:-1]): r[-1] for r in rows}
     (tmp_path / "t.csv").write_text("\n".join(map(",".join, rows)) + "\n")
     (tmp_path / "object.json").write_text(json.dumps(pairs))
-    (tmp_path / "rows.json").write_text(json.dumps([[int(t) if t.isdecimal() else t for t in r] for r in rows]))
+    (tmp_path / "rows.json").write_text(
+        json.dumps([[int(t) if t.isdecimal() else t for t in r] for r in rows])
+    )
     for name in ("t.csv", "object.json", "rows.json"):
         model = load(f"lookup:table={tmp_path / name}")
         assert tuple(model.vocabulary.tokens) == ("2", "9", "10", "a", "cat", "ran", "sat", "the")
@@ -146,7 +161,11 @@ def test_csv_and_json_are_the_same_table(tmp_path):
         ("t.txt", "1,2", "a .csv or .json file was expected"),
         ("t.csv", "", "got 0"),
         ("t.csv", "1,2,3\n1,2\n", "entry 2 — a key of 2 tokens was expected, as in entry 1, got 1"),
-        ("t.csv", "1,2,3\n4,5,6\n1,2,4\n", "entry 3 — a new key was expected, got that of entry 1: 1 2"),
+        (
+            "t.csv",
+            "1,2,3\n4,5,6\n1,2,4\n",
+            "entry 3 — a new key was expected, got that of entry 1: 1 2",
+        ),
         ("t.csv", "1,,3\n", "entry 1 — tokens of 1 to 40 characters"),
         ("t.csv", "1,a b,3\n", "got 'a b'"),
         ("t.csv", "7\n", "got 1"),
@@ -181,7 +200,10 @@ def test_bad_tables(tmp_path, name, text, message):
         ("lookup:entries=17,length=2,vocab=4", r"at most vocab\^length = 16, got 17"),
         ("lookup:block=4", "at least the length of a key, 5, got 4"),
         ("lookup:variant=book,dims=2", "dims must be 0 or at least 3"),
-        ("lookup:variant=book,entries=5000,vocab=5000", "entries × vocabulary must be at most 2,000,000"),
+        (
+            "lookup:variant=book,entries=5000,vocab=5000",
+            "entries × vocabulary must be at most 2,000,000",
+        ),
         ("lookup:vocab=6000,dtype=float32", "not right in float32"),
     ],
 )

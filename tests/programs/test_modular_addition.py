@@ -28,7 +28,9 @@ def test_all_pairs_modulo_113(variant, operation, plus, dtype):
 @pytest.mark.parametrize("p", [2, 3, 4, 5, 6, 7, 12, 15, 59, 64])
 def test_all_pairs_of_other_moduli(variant, operation, p):
     if variant == "pizza" and p % 2 == 0:
-        with pytest.raises(GlassformerError, match=f"p must be odd, got {p}; variant=clock takes any"):
+        with pytest.raises(
+            GlassformerError, match=f"p must be odd, got {p}; variant=clock takes any"
+        ):
             modular_addition(p=p, operation=operation, variant=variant)
         return
     model = modular_addition(p=p, operation=operation, variant=variant)
@@ -60,7 +62,9 @@ def test_every_modulus(variant):
 def logits(variant):
     """[a, b, c] for p = 113."""
     model, rows = modular_addition(variant=variant), ModularAddition().rows(0, 113**2)
-    return model(ModularAddition().batch(rows)[0][:, :-1], last=1)[:, 0, :113].reshape(113, 113, 113)
+    return model(ModularAddition().batch(rows)[0][:, :-1], last=1)[:, 0, :113].reshape(
+        113, 113, 113
+    )
 
 
 def test_clock_depends_on_a_plus_b_minus_c_only_and_pizza_on_a_minus_b_too():
@@ -102,7 +106,12 @@ def test_text(ref, text):
 
 def test_bad_text():
     assert run("modular-addition:operation=-", "5-8").output == "110"
-    for text, why in (("5", "two numbers"), ("5+113", "from 0 to 112, got 113"), ("5-3", "two"), ("a+b", "two")):
+    for text, why in (
+        ("5", "two numbers"),
+        ("5+113", "from 0 to 112, got 113"),
+        ("5-3", "two"),
+        ("a+b", "two"),
+    ):
         with pytest.raises(GlassformerError, match=why):
             run("modular-addition", text)
     with pytest.raises(GlassformerError, match="0 has no inverse modulo 7"):
@@ -113,11 +122,17 @@ def test_bad_text():
 
 @pytest.mark.parametrize("p", [2, 7, 12])
 def test_the_task_knows_all_operations(p):
-    for operation, f in (("+", lambda a, b: a + b), ("-", lambda a, b: a - b), ("*", lambda a, b: a * b)):
+    for operation, f in (
+        ("+", lambda a, b: a + b),
+        ("-", lambda a, b: a - b),
+        ("*", lambda a, b: a * b),
+    ):
         task = ModularAddition(p=p, operation=operation)
         rows = task.rows(0, p * p)
         assert task.defined(rows).all()
-        assert all(task.batch(rows)[0][i, -1] == f(int(a), int(b)) % p for i, (a, b) in enumerate(rows))
+        assert all(
+            task.batch(rows)[0][i, -1] == f(int(a), int(b)) % p for i, (a, b) in enumerate(rows)
+        )
     task = ModularAddition(p=p, operation="/")
     rows = task.rows(0, p * p)
     rows = rows[task.defined(rows)]

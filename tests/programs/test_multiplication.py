@@ -38,12 +38,20 @@ def test_the_same_with_pytorch(dtype: str, margin: float) -> None:
 
 
 def test_count() -> None:
-    assert [count(load(f"multiplication:digits={n}")).total for n in (1, 2, 3, 4)] == [854, 910, 966, 1022]
+    assert [count(load(f"multiplication:digits={n}")).total for n in (1, 2, 3, 4)] == [
+        854,
+        910,
+        966,
+        1022,
+    ]
 
 
 def test_slots_hold_what_they_are_named_for() -> None:
     model, seen = load("multiplication"), {}
-    model(np.array([model.vocabulary.encode("12*34=040")]), tap=lambda name, x: seen.setdefault(name, x))
+    model(
+        np.array([model.vocabulary.encode("12*34=040")]),
+        tap=lambda name, x: seen.setdefault(name, x),
+    )
     stream = seen["blocks.1.hook_resid_post"][0]
 
     def slot(name: str) -> np.ndarray:
@@ -65,7 +73,9 @@ def test_a_wrong_digit_is_found() -> None:
     assert verdict.counterexamples[0]["input"] != ""
 
 
-@pytest.mark.parametrize("ref", ["multiplication:digits=5", "multiplication:digits=3,dtype=float32"])
+@pytest.mark.parametrize(
+    "ref", ["multiplication:digits=5", "multiplication:digits=3,dtype=float32"]
+)
 def test_refuses_what_it_cannot_do(ref: str) -> None:
     with pytest.raises(GlassformerError, match=r"digits.*got [35]"):
         load(ref)
@@ -75,7 +85,11 @@ def test_refuses_what_it_cannot_do(ref: str) -> None:
 def test_task_batch_is_the_product_zero_padded() -> None:
     task = Multiplication(digits=2)
     tokens, answer = task.batch(np.array([[12, 34], [99, 99], [0, 7]]))
-    assert [task.vocabulary.decode(row) for row in tokens] == ["12*34=0408", "99*99=9801", "00*07=0000"]
+    assert [task.vocabulary.decode(row) for row in tokens] == [
+        "12*34=0408",
+        "99*99=9801",
+        "00*07=0000",
+    ]
     assert [task.vocabulary.decode(row) for row in tokens[:, answer[0]]] == ["0408", "9801", "0000"]
 
 

@@ -14,7 +14,9 @@ from glassformer.verification import verify
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("vocab", [2, 3, 4, 5, 6, 10, 31])
 def test_every_input(vocab, variant, dtype):
-    verdict = verify(repeat_last(vocab=vocab, variant=variant, dtype=dtype), RepeatLast(vocab=vocab, length=2))
+    verdict = verify(
+        repeat_last(vocab=vocab, variant=variant, dtype=dtype), RepeatLast(vocab=vocab, length=2)
+    )
     assert (verdict.checked, verdict.wrong) == (vocab**2, 0)
 
 
@@ -24,7 +26,9 @@ def test_for_ever():
     assert run(model, "3 1 7").output == "7 7 7 7 7"
 
 
-@pytest.mark.parametrize("ref,length", [("repeat-last:vocab=5000,dtype=float32", 1), ("repeat-last:vocab=3000", 1)])
+@pytest.mark.parametrize(
+    "ref,length", [("repeat-last:vocab=5000,dtype=float32", 1), ("repeat-last:vocab=3000", 1)]
+)
 def test_every_token_of_a_large_vocabulary(ref, length):
     model = load(ref)
     verdict = verify(model, RepeatLast(vocab=len(model.vocabulary), length=length, repeats=1))
@@ -38,7 +42,9 @@ def test_the_largest_vocabulary():
 
 
 def test_limits():
-    with pytest.raises(GlassformerError, match="not right in float32: beyond a vocabulary of 5,000"):
+    with pytest.raises(
+        GlassformerError, match="not right in float32: beyond a vocabulary of 5,000"
+    ):
         load("repeat-last:vocab=5001,dtype=float32")
     with pytest.raises(GlassformerError, match="vocab must be at most 4,000, got 4,001"):
         load("repeat-last:vocab=4001,variant=sparse")

@@ -22,7 +22,15 @@ def test_all_sequences_of_five_digits(dtype):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
     "length,alphabet",
-    [(1, 2), (1, 36), (2, 36), (3, 10), (8, 2), (31, 7), pytest.param(256, 36, marks=pytest.mark.slow)],
+    [
+        (1, 2),
+        (1, 36),
+        (2, 36),
+        (3, 10),
+        (8, 2),
+        (31, 7),
+        pytest.param(256, 36, marks=pytest.mark.slow),
+    ],
 )
 def test_other_lengths_and_alphabets(length, alphabet, dtype):
     model = load(f"reverse:length={length},alphabet={alphabet},dtype={dtype}")
@@ -37,7 +45,10 @@ def test_the_books_tokens():
     tokens, answer = task.batch(np.array([[1, 2, 3, 4, 5]]))
     assert task.vocabulary.decode(tokens[0]) == "12345=54321<EOS>"
     assert task.vocabulary.decode(tokens[answer]) == "54321<EOS>"
-    assert set(task.classes(np.array([[1, 2, 1, 2, 1], [1, 2, 3, 4, 5]]))) == {"palindrome", "other"}
+    assert set(task.classes(np.array([[1, 2, 1, 2, 1], [1, 2, 3, 4, 5]]))) == {
+        "palindrome",
+        "other",
+    }
 
 
 def test_text():
@@ -52,7 +63,7 @@ def test_text():
 def test_the_head_looks_where_it_should_and_layer_norm_does_nothing():
     model = load("reverse")
     _, cache = record(model, [3, 1, 4, 1, 5, 11, 5, 1, 4, 1])
-    pattern = cache["blocks.0.attn.hook_pattern"][0, 0]                        # T S
+    pattern = cache["blocks.0.attn.hook_pattern"][0, 0]  # T S
     assert np.allclose(pattern[5:, :5], np.eye(5)[::-1], atol=1e-12)
     stream = cache["blocks.0.hook_resid_pre"][0]
     assert np.allclose(layer_norm(stream), stream)

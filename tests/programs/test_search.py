@@ -11,13 +11,30 @@ from glassformer.programs.search import hops
 from glassformer.tasks.search import Search
 from glassformer.verification import verify
 
-SMALL = [(1, 2, 8), (2, 2, 11), (3, 2, 11), (4, 2, 11), (5, 2, 12), (1, 3, 7), (2, 3, 8), (3, 3, 8), (2, 4, 6)]
+SMALL = [
+    (1, 2, 8),
+    (2, 2, 11),
+    (3, 2, 11),
+    (4, 2, 11),
+    (5, 2, 12),
+    (1, 3, 7),
+    (2, 3, 8),
+    (3, 3, 8),
+    (2, 4, 6),
+]
 
 
 def exhaustive(prefix, vocab, length, variant, dtype="float64"):
     bos = variant == "bos"
-    model = load(f"search:prefix={prefix},vocab={vocab},block={length + bos},variant={variant},dtype={dtype}")
-    return verify(model, load_task(f"search:prefix={prefix},vocab={vocab},block={length + bos},bos={str(bos).lower()}"))
+    model = load(
+        f"search:prefix={prefix},vocab={vocab},block={length + bos},variant={variant},dtype={dtype}"
+    )
+    return verify(
+        model,
+        load_task(
+            f"search:prefix={prefix},vocab={vocab},block={length + bos},bos={str(bos).lower()}"
+        ),
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -28,7 +45,9 @@ def test_every_text(prefix, vocab, length, dtype):
     assert verdict.worst_margin > 0.1
 
 
-@pytest.mark.parametrize("variant,dtype", [("bos", "float64"), ("bos", "float32"), ("hash", "float64")])
+@pytest.mark.parametrize(
+    "variant,dtype", [("bos", "float64"), ("bos", "float32"), ("hash", "float64")]
+)
 @pytest.mark.parametrize("prefix,vocab,length", [(2, 2, 10), (3, 2, 10), (2, 3, 7), (3, 3, 7)])
 def test_every_text_in_the_other_variants(prefix, vocab, length, variant, dtype):
     verdict = exhaustive(prefix, vocab, length, variant, dtype)
@@ -45,7 +64,8 @@ def test_the_booklets_is_wrong_at_the_start():
 
 
 @pytest.mark.parametrize(
-    "prefix,vocab,book,nonzero,ours", [(10, 1000, 123_486, 30_742, 21_851), (3, 10, 4_800, 538, 1_579)]
+    "prefix,vocab,book,nonzero,ours",
+    [(10, 1000, 123_486, 30_742, 21_851), (3, 10, 4_800, 538, 1_579)],
 )
 def test_counts(prefix, vocab, book, nonzero, ours):
     counted = count(load(f"search:prefix={prefix},vocab={vocab},block=100,variant=book"))
@@ -56,8 +76,10 @@ def test_counts(prefix, vocab, book, nonzero, ours):
 
 @pytest.mark.parametrize(
     "options",
-    ["prefix=10,vocab=1000", "prefix=10,vocab=1000,variant=hash", "prefix=3,dtype=float32", "prefix=32,vocab=1000",
-     "prefix=3,vocab=10000,block=60", "prefix=7,vocab=50,block=400", "prefix=8,vocab=5,dtype=float32"],
+    ["prefix=10,vocab=1000", "prefix=10,vocab=1000,variant=hash", "prefix=3,dtype=float32",
+    "prefix=32,vocab=1000",
+     "prefix=3,vocab=10000,block=60", "prefix=7,vocab=50,block=400",
+     "prefix=8,vocab=5,dtype=float32"],
 )  # fmt: skip
 def test_long_texts(options):
     model = load(f"search:{options}")
@@ -74,7 +96,9 @@ def test_hops_cover_the_prefix():
 
 
 def test_what_each_position_holds():
-    """After gathering: the tokens 0 … prefix back and the weighted sum of their squares, wherever there are so many."""
+    """After gathering: the tokens 0 … prefix back and the weighted sum of their squares,
+    wherever there are so many.
+    """
     model = load("search:prefix=5,vocab=7,block=20")
     text = np.random.default_rng(0).integers(0, 7, 20)
     seen = {}
@@ -101,11 +125,19 @@ def test_the_domain_is_every_text_once():
         assert defined == (len(found) == 1)
         if defined:
             tokens, answer = task.batch(row[None])
-            assert tokens[answer].tolist() == [text[found[0] + 2]] and tuple(tokens[0, : len(text)]) == text
+            assert (
+                tokens[answer].tolist() == [text[found[0] + 2]]
+                and tuple(tokens[0, : len(text)]) == text
+            )
 
 
 def test_samples_are_mostly_defined_and_edges_are():
-    for task in (Search(), Search(prefix=10, vocab=1000), Search(prefix=1, vocab=50, block=4), Search(bos=True)):
+    for task in (
+        Search(),
+        Search(prefix=10, vocab=1000),
+        Search(prefix=1, vocab=50, block=4),
+        Search(bos=True),
+    ):
         rows = task.sample(300, np.random.default_rng(0))
         assert task.defined(rows).mean() > 0.4 and (rows < np.array(task.radix)).all()
         assert task.defined(task.edges()).all()

@@ -1,4 +1,6 @@
-"""sort and sort-digits: every short list, long lists, repeats, negative numbers, the booklet's, float32."""
+"""sort and sort-digits: every short list, long lists, repeats, negative numbers, the booklet's,
+float32.
+"""
 
 import numpy as np
 import pytest
@@ -18,7 +20,11 @@ def check(ref, **options):
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_every_list_of_up_to_4_from_10(dtype):
     verdict = check(f"sort:vocab=11,length=4,dtype={dtype}")
-    assert verdict.exhaustive and (verdict.checked, verdict.wrong) == (5_860, 0) and verdict.worst_margin > 1
+    assert (
+        verdict.exhaustive
+        and (verdict.checked, verdict.wrong) == (5_860, 0)
+        and verdict.worst_margin > 1
+    )
 
 
 @pytest.mark.slow
@@ -68,7 +74,10 @@ def test_long_lists_with_repeats():
     task, rng = load_task(model), np.random.default_rng(0)
     assert count(model).total == 72_380
     few = rng.integers(1, rng.integers(2, 8, (20, 1)), (20, 64))  # all 64 of a few numbers
-    assert verify(model, task, rows=np.concatenate([task.edges(), task.sample(20, rng), few])).wrong == 0
+    assert (
+        verify(model, task, rows=np.concatenate([task.edges(), task.sample(20, rng), few])).wrong
+        == 0
+    )
 
 
 def test_negative_numbers_are_the_same_weights():
@@ -79,7 +88,9 @@ def test_negative_numbers_are_the_same_weights():
 
 
 def test_each_head_reads_what_it_says():
-    """For 5 = 0101 before 9 = 1001, 6 = 0110 and 7 = 0111: head 0 finds 9, head 2 finds 6, the others nothing."""
+    """For 5 = 0101 before 9 = 1001, 6 = 0110 and 7 = 0111: head 0 finds 9, head 2 finds 6, the
+    others nothing.
+    """
     model = load("sort:vocab=16")
     tokens = [7, 9, 5, 6, 0, 5]
     _, cache = record(model, np.array([tokens]))
@@ -98,12 +109,17 @@ def test_points(variant, vocab):
 
 def test_the_booklets_counts():
     c = count(load("sort:variant=book"))
-    assert (c.nonzero_embedding, c.nonzero - c.nonzero_embedding, c.total) == (166, 18, 28 * 6 + 100 * 6 + 4 * 36 + 6)
+    assert (c.nonzero_embedding, c.nonzero - c.nonzero_embedding, c.total) == (
+        166,
+        18,
+        28 * 6 + 100 * 6 + 4 * 36 + 6,
+    )
     printed = count(by_points(28, 27))
     assert (printed.nonzero, printed.total) == (c.nonzero, c.total)
 
 
-@pytest.mark.parametrize("ref", ["sort-digits:base=3,length=3", "sort-digits:base=2,digits=3,length=3",
+@pytest.mark.parametrize("ref", ["sort-digits:base=3,length=3",
+    "sort-digits:base=2,digits=3,length=3",
                                  "sort-digits:base=3,length=3,dtype=float32"])  # fmt: skip
 def test_every_list_of_spelled_numbers(ref):
     verdict = check(ref)

@@ -1,9 +1,10 @@
 """A decoder that shares no code with the package: what a proof says is held against it.
 
-It is written from the description of the transformer (docs/how-it-works.md), position by position, with nothing of
-`glassformer`. Its sums go in another order than the package's, which a proof must not mind: products are summed one by
-one without fused multiply-add (`plain`) or with it (`fused`). A damaged model may be right in one and wrong in the
-other. Texts and right answers are made here too.
+It is written from the description of the transformer (docs/how-it-works.md), position by position,
+with nothing of `glassformer`. Its sums go in another order than the package's, which a proof must
+not mind: products are summed one by one without fused multiply-add (`plain`) or with it (`fused`).
+A damaged model may be right in one and wrong in the other. Texts and right answers are made here
+too.
 """
 
 from math import erf as erf_of_one
@@ -19,7 +20,9 @@ def plain(x, W):
 
 
 def fused(x, W):
-    """Each product is added before it is rounded, or nearly so: its error, found by splitting, is added too."""
+    """Each product is added before it is rounded, or nearly so: its error, found by splitting,
+    is added too.
+    """
     out = np.zeros((*x.shape[:-1], W.shape[1]), x.dtype)
     for i in range(len(W)):
         a, b = np.broadcast_arrays(x[..., i, None], W[i])
@@ -55,11 +58,14 @@ def texts(form, digits, a, b):
         return np.concatenate(parts, 1), written(a + b, digits + 1, True)
     parts = [written(a, digits, False), always(10), written(b, digits, False), always(11)]
     answer = written(a + b, digits + 1, form == "ones")
-    return np.concatenate(parts, 1), np.concatenate([answer, always(13)], 1) if form == "ones" else answer
+    return np.concatenate(parts, 1), np.concatenate(
+        [answer, always(13)], 1
+    ) if form == "ones" else answer
 
 
 def leads(config, weights, form, digits, dot=plain):
-    """The least lead of the right token over all others while decoding greedily, for every pair; NaN if not finite.
+    """The least lead of the right token over all others while decoding greedily, for every pair;
+    NaN if not finite.
 
     A text that goes wrong goes on with the right token: it is wrong already.
     """
@@ -72,8 +78,12 @@ def leads(config, weights, form, digits, dot=plain):
             right = answer[:, t : t + 1]
             best = np.take_along_axis(logits, right, 1)[:, 0]
             np.put_along_axis(logits, right, -np.inf, 1)
-            gap = np.where(np.isfinite(best) & ~np.isnan(logits).any(1), best - logits.max(1), np.nan)
-            worst = np.where(np.isnan(worst), worst, np.where(np.isnan(gap), gap, np.minimum(worst, gap)))
+            gap = np.where(
+                np.isfinite(best) & ~np.isnan(logits).any(1), best - logits.max(1), np.nan
+            )
+            worst = np.where(
+                np.isnan(worst), worst, np.where(np.isnan(gap), gap, np.minimum(worst, gap))
+            )
             read = np.concatenate([read, right], 1)
     return worst
 
@@ -129,7 +139,9 @@ def normed(c, W, name, x):
         return x
     if c.norm == "layer":
         x = x - x.sum(-1, keepdims=True) / x.dtype.type(x.shape[-1])
-    x = x / np.sqrt((x * x).sum(-1, keepdims=True) / x.dtype.type(x.shape[-1]) + x.dtype.type(c.eps))
+    x = x / np.sqrt(
+        (x * x).sum(-1, keepdims=True) / x.dtype.type(x.shape[-1]) + x.dtype.type(c.eps)
+    )
     return x * W.get(name + ".w", x.dtype.type(1)) + W.get(name + ".b", x.dtype.type(0))
 
 

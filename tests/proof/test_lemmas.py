@@ -1,7 +1,8 @@
 """The lemmas of docs/proof.md, one test each: the bound against what float64 and float32 really do.
 
-Inputs are random, with zeros, equal numbers and powers of two among them, and go on to the ends of the type's range.
-Sums are added in random orders. A bound that is not finite claims nothing; where it is, the result must be too.
+Inputs are random, with zeros, equal numbers and powers of two among them, and go on to the ends of
+the type's range. Sums are added in random orders. A bound that is not finite claims nothing; where
+it is, the result must be too.
 """
 
 import re
@@ -37,15 +38,23 @@ def quiet():
 
 
 def numbers(rng, shape, dtype, spread=3):
-    """Floats of many sizes with all their bits, and among them zeros, powers of two and equal ones."""
+    """Floats of many sizes with all their bits, and among them zeros, powers of two and equal
+    ones.
+    """
     x = rng.normal(size=shape) * 2.0 ** rng.uniform(-spread, spread, shape)
     kind = rng.integers(6, size=shape)
-    x = np.where(kind == 0, 0, np.where(kind == 1, 2.0 ** rng.integers(-3, 4, shape), np.where(kind == 2, 0.3, x)))
+    x = np.where(
+        kind == 0,
+        0,
+        np.where(kind == 1, 2.0 ** rng.integers(-3, 4, shape), np.where(kind == 2, 0.3, x)),
+    )
     return (x * rng.choice([-1, 1], shape)).astype(dtype)
 
 
 def powers(dtype, parts=1):
-    """Powers of two from one end of a type's range to the other, most at its ends, for products of so many parts."""
+    """Powers of two from one end of a type's range to the other, most at its ends, for products
+    of so many parts.
+    """
     info = np.finfo(dtype)
     least, most = info.minexp - info.nmant, info.maxexp
     between = np.linspace(least, most, 30).astype(int)
@@ -54,7 +63,9 @@ def powers(dtype, parts=1):
 
 def wide(rng, shape, symbols=2, far=20):
     """A form whose values, with symbols −1, 0 or 1, are floats of any type: whole numbers."""
-    mid, gen, rad = (rng.integers(-20, 21, s).astype(Real) for s in (shape, (symbols, *shape), shape))
+    mid, gen, rad = (
+        rng.integers(-20, 21, s).astype(Real) for s in (shape, (symbols, *shape), shape)
+    )
     return Form(mid * far / 20, gen, np.abs(rad))
 
 
@@ -65,8 +76,8 @@ def drawn(rng, x, dtype):
 
 
 def holds(y, real, e=None):
-    """Whether a form holds a result, with the symbols drawn; those that came later may be anything. How often it says
-    anything at all.
+    """Whether a form holds a result, with the symbols drawn; those that came later may be anything.
+    How often it says anything at all.
     """
     e = np.zeros((0, 1), int) if e is None else e
     middle = y.mid + (e * y.gen[: len(e)]).sum(0) if len(e) else y.mid
@@ -83,7 +94,9 @@ def flushed(x):
 
 
 def added(terms, rng):
-    """Terms [...,N] added up in a random order and grouping, in their own type; half the time what underflows is 0."""
+    """Terms [...,N] added up in a random order and grouping, in their own type; half the time
+    what underflows is 0.
+    """
     done = flushed if rng.random() < 0.5 else np.asarray
     terms = [done(terms[..., i]) for i in rng.permutation(terms.shape[-1])]
     while len(terms) > 1:
@@ -116,13 +129,19 @@ def test_lemma_1_roundings_one_after_the_other(dtype):
     a, rng = Arithmetic(dtype), np.random.default_rng(1)
     u = Fraction(float(a.u))
     for n in (1, 2, 7, 100):
-        assert max((1 + u) ** n - 1, 1 / (1 - u) ** n - 1) <= Fraction(float(a.gamma(n) * (1 + 2.0**-50)))
+        assert max((1 + u) ** n - 1, 1 / (1 - u) ** n - 1) <= Fraction(
+            float(a.gamma(n) * (1 + 2.0**-50))
+        )
     for n in (2, 3, 10, 40):
         for _ in range(ROUNDS):
             x, y = numbers(rng, (2, n), dtype)
-            exactly = sum(Fraction(float(p)) * Fraction(float(q)) for p, q in zip(x, y, strict=True))
+            exactly = sum(
+                Fraction(float(p)) * Fraction(float(q)) for p, q in zip(x, y, strict=True)
+            )
             size = np.abs(x.astype(Real) * y).sum()
-            assert abs(Fraction(float(added(x * y, rng))) - exactly) <= Fraction(float(a.gamma(n) * size * (1 + 1e-15)))
+            assert abs(Fraction(float(added(x * y, rng))) - exactly) <= Fraction(
+                float(a.gamma(n) * size * (1 + 1e-15))
+            )
 
 
 @TYPES
@@ -130,7 +149,9 @@ def test_lemma_2_sums_of_any_order_are_finite(dtype):
     a, rng = Arithmetic(dtype), np.random.default_rng(2)
     for _ in range(ROUNDS):
         terms = rng.normal(size=9)
-        terms = (terms / np.abs(terms).sum() * rng.choice([0.99, 1.01, 4.0, 40.0]) * float(a.most)).astype(dtype)
+        terms = (
+            terms / np.abs(terms).sum() * rng.choice([0.99, 1.01, 4.0, 40.0]) * float(a.most)
+        ).astype(dtype)
         size = np.abs(terms.astype(Real)).sum()
         assert a.overflow(size) == (0 if size < a.most else np.inf)
         assert a.overflow(size) > 0 or all(np.isfinite(added(terms, rng)) for _ in range(5))
@@ -144,7 +165,11 @@ def test_lemma_3_one_operation(dtype):
         x, y = (numbers(rng, 200, dtype) for _ in range(2))
         x = np.ldexp(x, power)
         y = np.where(y == 0, y.dtype.type(1), y)
-        for real, exactly in ((x + y, x.astype(Real) + y), (x * y, x.astype(Real) * y), (x / y, x / y.astype(Real))):
+        for real, exactly in (
+            (x + y, x.astype(Real) + y),
+            (x * y, x.astype(Real) * y),
+            (x / y, x / y.astype(Real)),
+        ):
             told += holds(a.rounded(exact(exactly)), real)
     assert told > 10_000
 
@@ -153,7 +178,10 @@ def test_lemma_3_one_operation(dtype):
 def test_lemma_4_sums(dtype):
     a, rng, told = Arithmetic(dtype), np.random.default_rng(4), 0
     for power in powers(dtype):
-        x, y = np.ldexp(numbers(rng, (50, 4), dtype), power), np.ldexp(numbers(rng, (50, 4), dtype), power)
+        x, y = (
+            np.ldexp(numbers(rng, (50, 4), dtype), power),
+            np.ldexp(numbers(rng, (50, 4), dtype), power),
+        )
         told += holds(a.add(exact(x), exact(y)), x + y)
         p, q = wide(rng, (9, 4)), wide(rng, (9, 4), 1)
         e, x = drawn(rng, p, dtype)
@@ -166,7 +194,10 @@ def test_lemma_4_sums(dtype):
 def test_lemma_5_products(dtype):
     a, rng, told = Arithmetic(dtype), np.random.default_rng(5), 0
     for power in powers(dtype, 2):
-        x, y = np.ldexp(numbers(rng, (50, 4), dtype), power), np.ldexp(numbers(rng, (50, 4), dtype), power)
+        x, y = (
+            np.ldexp(numbers(rng, (50, 4), dtype), power),
+            np.ldexp(numbers(rng, (50, 4), dtype), power),
+        )
         told += holds(a.multiply(exact(x), exact(y)), x * y)
         p, q = wide(rng, (9, 4), far=2_000), wide(rng, (9, 4), 1, far=2_000)
         e, x = drawn(rng, p, dtype)
@@ -179,21 +210,31 @@ def test_lemma_5_products(dtype):
 def test_lemma_6_linear_maps(dtype):
     a, rng, told = Arithmetic(dtype), np.random.default_rng(6), 0
     for power in powers(dtype, 2):
-        W = numbers(rng, (6, 8), dtype) * (rng.random((6, 8)) < np.linspace(0.1, 1, 8)).astype(dtype)
-        b, x, V = numbers(rng, 8, dtype), np.ldexp(numbers(rng, (20, 6), dtype), power), np.ldexp(W, power)
+        W = numbers(rng, (6, 8), dtype) * (rng.random((6, 8)) < np.linspace(0.1, 1, 8)).astype(
+            dtype
+        )
+        b, x, V = (
+            numbers(rng, 8, dtype),
+            np.ldexp(numbers(rng, (20, 6), dtype), power),
+            np.ldexp(W, power),
+        )
         told += holds(a.affine(exact(x), V), product(x, V, rng))
         told += holds(a.affine(exact(x), V, b), product(x, V, rng) + b)
         p = wide(rng, (9, 6))
         e, x = drawn(rng, p, dtype)
         told += holds(a.affine(p, W), product(x, W, rng), e)
         s = (1 + rng.random((9, 1))).astype(dtype)  # over s: what a norm gives, times s
-        y = a.affine(Form(p.mid, p.gen, p.rad + 40 * a.u * p.size, s.astype(Real), s.astype(Real)), W)
+        y = a.affine(
+            Form(p.mid, p.gen, p.rad + 40 * a.u * p.size, s.astype(Real), s.astype(Real)), W
+        )
         told += holds(Form(y.mid, y.gen, y.rad), product(x / s, W, rng).astype(Real) * s, e)
     assert told > 10_000
 
 
 def test_lemma_6_what_does_not_round():
-    """A difference of equal numbers is 0, with powers of two: not with others, since a multiply-add may be fused."""
+    """A difference of equal numbers is 0, with powers of two: not with others, since a
+    multiply-add may be fused.
+    """
     a = Arithmetic("float64")
     x = curves.norm(a, "layer", exact(np.array([[1e20, -1e20, 0.3, 0.3, 7.0]])), 0.0)
     y, z = (a.affine(x, [[0], [0], [w], [-w], [0]]) for w in (4.0, 3.0))
@@ -204,7 +245,10 @@ def test_lemma_6_what_does_not_round():
 def test_lemma_7_gains(dtype):
     a, rng, told = Arithmetic(dtype), np.random.default_rng(7), 0
     for power in powers(dtype, 2):
-        x, w = np.ldexp(numbers(rng, (50, 4), dtype), power), np.ldexp(numbers(rng, 4, dtype), power)
+        x, w = (
+            np.ldexp(numbers(rng, (50, 4), dtype), power),
+            np.ldexp(numbers(rng, 4, dtype), power),
+        )
         told += holds(a.scale(exact(x), w), x * w)
         p, s = wide(rng, (9, 4)), (1 + rng.random((9, 1))).astype(dtype)
         e, x = drawn(rng, p, dtype)
@@ -228,22 +272,35 @@ def test_lemma_8_what_is_divided():
 def test_lemma_9_the_mean_is_off_by_the_same_for_all(dtype):
     a, rng = Arithmetic(dtype), np.random.default_rng(9)
     for power in powers(dtype):
-        large = np.ldexp(rng.random((1, 7)).astype(dtype), power)  # of one sign: the sum overflows before they do
-        for x in (exact(np.ldexp(numbers(rng, (1, 7), dtype, 12), power)), exact(large), wide(rng, (1, 7))):
+        large = np.ldexp(
+            rng.random((1, 7)).astype(dtype), power
+        )  # of one sign: the sum overflows before they do
+        for x in (
+            exact(np.ldexp(numbers(rng, (1, 7), dtype, 12), power)),
+            exact(large),
+            wide(rng, (1, 7)),
+        ):
             e, real = drawn(rng, x, dtype)
             real = real - (added(real, rng) / real.dtype.type(7))[..., None]
             y, slip = curves.centred(a, x)
             shared, room = y.gen[-1][0, 0], y.rad + slip
             if np.isfinite(shared):
                 off = real - y.mid - (e * y.gen[:-1]).sum(0)
-                assert np.isfinite(real).all() and max((off - room).max(), -shared) <= min((off + room).min(), shared)
+                assert np.isfinite(real).all() and max((off - room).max(), -shared) <= min(
+                    (off + room).min(), shared
+                )
 
 
 @TYPES
 def test_lemma_10_roots_of_mean_squares(dtype):
     a, rng, told = Arithmetic(dtype), np.random.default_rng(10), 0
     for power in powers(dtype, 2):
-        for n, eps in ((1, 0.0), (1, 0.9 * float(a.tiny)), (3, 1e-5), (40, 2.0 ** int(rng.integers(-140, 125)))):
+        for n, eps in (
+            (1, 0.0),
+            (1, 0.9 * float(a.tiny)),
+            (3, 1e-5),
+            (40, 2.0 ** int(rng.integers(-140, 125))),
+        ):
             x = np.ldexp(numbers(rng, (20, n), dtype, 12), power)
             size = np.abs(x.astype(Real))
             low, high = curves.root_mean_square(a, size, size, eps)
@@ -260,13 +317,21 @@ def test_lemma_10_roots_of_mean_squares(dtype):
 def test_lemma_11_quotients_and_equal_numbers(dtype):
     a, rng, told = Arithmetic(dtype), np.random.default_rng(11), 0
     for power in powers(dtype):
-        x, s = np.ldexp(numbers(rng, (20, 6), dtype), power), np.exp2(rng.uniform(-9, 9, (20, 1))).astype(dtype)
+        x, s = (
+            np.ldexp(numbers(rng, (20, 6), dtype), power),
+            np.exp2(rng.uniform(-9, 9, (20, 1))).astype(dtype),
+        )
         form, size, low = exact(x), np.abs(x.astype(Real)), s.astype(Real)
         for same in (None, curves.twins(form, None)):
             y = curves.divided(a, form, np.zeros(1, Real), size, low, low, same)
             told += holds(Form(y.mid, y.gen, y.rad), (x / s).astype(Real) * s)
         for row, gen in zip(x, y.gen.swapaxes(0, 1), strict=True):
-            assert all((gen[:, i] == gen[:, j]).all() for i in range(6) for j in range(6) if row[i] == row[j])
+            assert all(
+                (gen[:, i] == gen[:, j]).all()
+                for i in range(6)
+                for j in range(6)
+                if row[i] == row[j]
+            )
     assert told > 5_000
 
 
@@ -281,13 +346,19 @@ def test_lemma_2_what_may_overflow_is_not_bounded():
     for dtype, large in (("float64", 1e160), ("float32", 1e20)):
         a, x = Arithmetic(dtype), exact(np.array([[large, 1.0]]))
         assert np.isinf(curves.norm(a, "rms", x, 0.0).high).all(), "the square is not finite"
-        assert np.isinf(a.affine(x, [[large], [0.0]]).rad).all() and np.isinf(a.multiply(x, x).rad[0, 0])
+        assert np.isinf(a.affine(x, [[large], [0.0]]).rad).all() and np.isinf(
+            a.multiply(x, x).rad[0, 0]
+        )
         assert np.isfinite(a.affine(x, [[1.0], [1.0]]).rad).all()
 
 
 def enclosed(kind, dtype):
     rng = np.random.default_rng(0)
-    mid, gen, rad = rng.normal(size=(200, 4)) * 3, rng.normal(size=(2, 200, 4)), rng.random((200, 4))
+    mid, gen, rad = (
+        rng.normal(size=(200, 4)) * 3,
+        rng.normal(size=(2, 200, 4)),
+        rng.random((200, 4)),
+    )
     x = Form(*(np.asarray(p * 10 ** rng.uniform(-9, 0, (200, 1)), Real) for p in (mid, gen, rad)))
     y = curves.activation(Arithmetic(dtype), kind, x)
     for _ in range(50):
@@ -323,13 +394,20 @@ def test_lemma_13_curvature_slopes_and_library_errors_are_within_what_is_assumed
     x = np.linspace(-12, 12, 2_400_001)
     f = ACTIVATIONS[kind](arrays.of(x), x)
     h = x[1] - x[0]
-    assert np.abs(np.diff(f, 2) / h**2).max() < curves.CURVED[kind] + 1e-3  # the difference quotient's rounding
+    assert (
+        np.abs(np.diff(f, 2) / h**2).max() < curves.CURVED[kind] + 1e-3
+    )  # the difference quotient's rounding
     assert np.abs(np.diff(f) / h - 0.5).max() < curves.STEEP
     value, slope = curves.value_and_slope(kind, x)
-    assert np.abs(value - f).max() < curves.OWN and np.abs(slope[1:-1] - (f[2:] - f[:-2]) / (2 * h)).max() < 1e-9
+    assert (
+        np.abs(value - f).max() < curves.OWN
+        and np.abs(slope[1:-1] - (f[2:] - f[:-2]) / (2 * h)).max() < 1e-9
+    )
     single = x.astype("float32")
     exactly = ACTIVATIONS[kind](arrays.of(x), single.astype(float))
-    off = np.abs(ACTIVATIONS[kind](arrays.of(single), single) - exactly) / np.maximum(np.abs(x), 1e-3)
+    off = np.abs(ACTIVATIONS[kind](arrays.of(single), single) - exactly) / np.maximum(
+        np.abs(x), 1e-3
+    )
     assert off.max() < curves.LIBRARY * 2.0**-24 / 2
 
 
@@ -344,13 +422,16 @@ def test_lemma_14_rotary_positions(dtype):
         for off in (0, 1e-3):
             ball, moved = ball_of(rng, x, off)
             y = tables.turned(a, ball, angle)
-            told += holds(Form(y.mid, np.zeros((0, *x.shape), Real), y.rad), rotary(c, moved, np.arange(30)))
+            told += holds(
+                Form(y.mid, np.zeros((0, *x.shape), Real), y.rad), rotary(c, moved, np.arange(30))
+            )
     assert told > 10_000
 
 
 # ── columns.py ─────────────────────────────────────────────────────────────────────────────────
 WINDOWS = pytest.mark.parametrize("window,split", [
-    (range(1, 3), ("digit", "digit")), (range(1, 3), ("pair", "digit")), (range(3), ("digit", "digit", "digit")),
+    (range(1, 3), ("digit", "digit")), (range(1, 3), ("pair", "digit")), (range(3), ("digit",
+    "digit", "digit")),
     (range(1), ("digit",)), (range(1, 2), ("pair",)),
 ])  # fmt: skip
 
@@ -360,7 +441,9 @@ WINDOWS = pytest.mark.parametrize("window,split", [
 def test_lemma_15_every_pair_is_in_one_case(order, window, split):
     task = Addition(2, order)
     cases = cases_of(layout_of(task), window, split)
-    assert set(case_of(cases, task.rows(0, task.size))) == set(range(len(cases))), "and no case is empty"
+    assert set(case_of(cases, task.rows(0, task.size))) == set(range(len(cases))), (
+        "and no case is empty"
+    )
 
 
 @pytest.mark.parametrize("order", ["most", "ones"])
@@ -391,7 +474,9 @@ def test_lemma_16_sums_over_positions_are_bounded_exactly(order, window, split):
 @pytest.mark.parametrize("factor", [0.5, 0.3])
 def test_lemma_17_scores_up_to_what_all_keys_share(dtype, factor):
     a, rng, everywhere = Arithmetic(dtype), np.random.default_rng(17), np.ones((5, 8), bool)
-    for power in (p for p in powers(dtype, 2) if 2 * p < np.finfo(dtype).maxexp - 20):  # no overflow: Lemma 18
+    for power in (
+        p for p in powers(dtype, 2) if 2 * p < np.finfo(dtype).maxexp - 20
+    ):  # no overflow: Lemma 18
         for off in (0, 1e-3):
             q, asks = ball_of(rng, np.ldexp(numbers(rng, (1, 6), dtype), power), off)
             k, keys = ball_of(rng, np.ldexp(numbers(rng, (8, 5, 1, 6), dtype), power), off / 10)
@@ -401,7 +486,9 @@ def test_lemma_17_scores_up_to_what_all_keys_share(dtype, factor):
             if off and abs(power) < 50:
                 near = ball_of(rng, k.mid[:1, :1].astype(dtype) + np.zeros_like(keys), 0)[0]
                 like = softmax.scores(a, q, near, a.constant(factor), everywhere)
-                assert (like.rad < 1e-3 * (q.rad * k.size[0, 0]).sum()).all(), "what all share is not in it"
+                assert (like.rad < 1e-3 * (q.rad * k.size[0, 0]).sum()).all(), (
+                    "what all share is not in it"
+                )
 
 
 @TYPES
@@ -409,8 +496,15 @@ def test_lemma_18_scores_are_finite(dtype):
     a, rng, said = Arithmetic(dtype), np.random.default_rng(18), []
     for power in powers(dtype, 2):
         q, k = np.ldexp(numbers(rng, 5, dtype), power), np.ldexp(numbers(rng, (9, 5), dtype), power)
-        factor, bias = np.exp2(rng.integers(-9, 9)).astype(dtype), np.ldexp(numbers(rng, 9, dtype), 2 * power - 9)
-        query, keys, most = np.abs(q.astype(Real)), np.abs(k.astype(Real)).max(0), np.abs(bias.astype(Real)).max()
+        factor, bias = (
+            np.exp2(rng.integers(-9, 9)).astype(dtype),
+            np.ldexp(numbers(rng, 9, dtype), 2 * power - 9),
+        )
+        query, keys, most = (
+            np.abs(q.astype(Real)),
+            np.abs(k.astype(Real)).max(0),
+            np.abs(bias.astype(Real)).max(),
+        )
         said.append(float(softmax.scores_overflow(a, query, keys, factor.astype(Real), most)))
         assert said[-1] or np.isfinite(added(q * k, rng) * factor + bias).all()
     assert 0 in said and np.inf in said
@@ -420,27 +514,38 @@ def test_lemma_18_scores_are_finite(dtype):
 def test_lemma_19_alibi(dtype):
     a, rng, told = Arithmetic(dtype), np.random.default_rng(19), 0
     c = Config(12, 9, 4, n_heads=3, positions="alibi", slope=0.7)
-    bias = POSITIONS["alibi"].bias(c, 8 - np.arange(9)[None])[:, 0].T                  # S H
+    bias = POSITIONS["alibi"].bias(c, 8 - np.arange(9)[None])[:, 0].T  # S H
     for power in powers(dtype):
         score = np.ldexp(numbers(rng, (7, 9, 3), dtype), power)
         ball, moved = ball_of(rng, score, 1e-3 * (power % 2))
         y = softmax.biased(a, ball, bias.astype(Real), ball.size)
         room = y.rad + a.overflow(ball.size)
-        told += holds(Form(y.mid, np.zeros((0, *score.shape), Real), room), moved + bias.astype(dtype))
+        told += holds(
+            Form(y.mid, np.zeros((0, *score.shape), Real), room), moved + bias.astype(dtype)
+        )
     assert told > 5_000
 
 
 @TYPES
 def test_lemma_20_weights_up_to_a_factor(dtype):
-    a, rng, possible = Arithmetic(dtype), np.random.default_rng(20), np.random.default_rng(20).random((6, 5)) < 0.8
+    a, rng, possible = (
+        Arithmetic(dtype),
+        np.random.default_rng(20),
+        np.random.default_rng(20).random((6, 5)) < 0.8,
+    )
     for size in (1e-3, 1, 30, 700, 5_000):
         for off in (0, 1e-4, 1e-2):
             mid = (rng.normal(size=(2, 6, 5)) * size).astype(dtype)
             score, moved = ball_of(rng, mid, off)
             w = softmax.exponentials(a, score, possible)
             for h in range(2):
-                text = moved[h][np.arange(6), [rng.choice(np.nonzero(p)[0]) for p in possible]]  # one token a position
-                at = [int(np.nonzero((moved[h][s] == x) & possible[s])[0][0]) for s, x in enumerate(text)]
+                text = moved[h][
+                    np.arange(6), [rng.choice(np.nonzero(p)[0]) for p in possible]
+                ]  # one token a position
+                at = [
+                    int(np.nonzero((moved[h][s] == x) & possible[s])[0][0])
+                    for s, x in enumerate(text)
+                ]
                 real = np.exp(text - text.max()).astype(Real)
                 top = np.where(possible, score.mid[h] + score.rad[h], -np.inf).max()
                 weight, room = (x[h][np.arange(6), at] for x in w)
@@ -453,23 +558,33 @@ def test_lemma_21_exp_of_what_is_off_is_off_by_both(dtype):
     a, off = Arithmetic(dtype), np.linspace(0, 40, 1000).astype(Real)
     assert (softmax.exp_spread(a, off) >= np.exp(off) * (1 + 8 * a.u) - 1).all()
     x = np.linspace(-80, 0, 4_001).astype(dtype)
-    assert (np.abs(np.exp(x) / np.exp(x.astype(Real)) - 1) <= softmax.exp_spread(a, Real(0))).all(), "assumption 2"
+    assert (
+        np.abs(np.exp(x) / np.exp(x.astype(Real)) - 1) <= softmax.exp_spread(a, Real(0))
+    ).all(), "assumption 2"
 
 
 def attended(rng, dtype, off, flat=False, heads=2, S=6, V=5, K=3):
-    """Tables of weights and values as balls, and what a model computes with others in them: weights and outputs.
+    """Tables of weights and values as balls, and what a model computes with others in them: weights
+    and outputs.
 
     flat: values that are all equal.
     """
     possible = rng.random((S, V)) < 0.7
     possible[:, 0] = True
     w, weights = ball_of(rng, np.exp(-3 * rng.random((heads, S, V))).astype(dtype), off)
-    v, values = ball_of(rng, numbers(rng, (heads, S, V, K), dtype) * (not flat) + np.dtype(dtype).type(0.3 * flat), off)
-    w, v = (Ball(*(np.where(possible.reshape(S, V, *[1] * (x.mid.ndim - 3)), y, 0) for y in x)) for x in (w, v))
+    v, values = ball_of(
+        rng,
+        numbers(rng, (heads, S, V, K), dtype) * (not flat) + np.dtype(dtype).type(0.3 * flat),
+        off,
+    )
+    w, v = (
+        Ball(*(np.where(possible.reshape(S, V, *[1] * (x.mid.ndim - 3)), y, 0) for y in x))
+        for x in (w, v)
+    )
     at = [rng.choice(np.nonzero(p)[0]) for p in possible]
-    weights, values = weights[:, np.arange(S), at], values[:, np.arange(S), at]          # H S, H S K
+    weights, values = weights[:, np.arange(S), at], values[:, np.arange(S), at]  # H S, H S K
     pattern = weights / added(weights, rng)[:, None]
-    z = added((pattern[..., None] * values).swapaxes(1, 2), rng)                         # H K
+    z = added((pattern[..., None] * values).swapaxes(1, 2), rng)  # H K
     return possible, w, v, at, weights.astype(Real), z.astype(Real)
 
 
@@ -485,7 +600,7 @@ def test_lemma_22_terms_of_a_mean(dtype, off):
     a, rng = Arithmetic(dtype), np.random.default_rng(22)
     for _ in range(ROUNDS):
         _, w, v, at, weights, z = attended(rng, dtype, off)
-        terms = (w.mid[..., None] * v.mid)[:, np.arange(6), at].sum(1)                   # H K
+        terms = (w.mid[..., None] * v.mid)[:, np.arange(6), at].sum(1)  # H K
         room = softmax.term_error(a, w, v)[:, np.arange(6), at].sum(1)
         assert (np.abs(z * weights.sum(1)[:, None] - terms) <= room).all()
 
@@ -493,12 +608,18 @@ def test_lemma_22_terms_of_a_mean(dtype, off):
 def test_lemmas_23_and_24_ratios_by_heads_and_of_all_heads():
     rng = np.random.default_rng(23)
     for _ in range(200):
-        low, least = rng.normal(size=(4, 3, 5)).astype(Real), (0.1 + rng.random((3, 5))).astype(Real)
+        low, least = (
+            rng.normal(size=(4, 3, 5)).astype(Real),
+            (0.1 + rng.random((3, 5))).astype(Real),
+        )
         top = Ends(low, low + rng.random((4, 3, 5)) * rng.choice([0, 1]))
         bottom = Ends(least, least + rng.random((3, 5)) * rng.choice([0, 1]))
         middle = (bottom.low.min(1) + bottom.high.max(1)) / 2
         mine = rng.choice([0, 1, 0.3], (4, 3, 5)), rng.choice([0, 1, 0.3], (3, 5))
-        N, Z = top.low + (top.high - top.low) * mine[0], bottom.low + (bottom.high - bottom.low) * mine[1]
+        N, Z = (
+            top.low + (top.high - top.low) * mine[0],
+            bottom.low + (bottom.high - bottom.low) * mine[1],
+        )
         ratio, joint = (N / Z).sum(1), (N / middle[:, None]).sum(1)
         room = 64 * np.finfo(Real).eps * (np.abs(N) / Z).sum(1)
         for ends in (
@@ -530,23 +651,38 @@ def test_lemma_26_what_is_beside_the_directions(dtype):
             F = rng.normal(size=(4, int(rng.integers(0, 4)))).astype(Real)  # orthonormal or not
             onto = W_O @ F
             left = softmax.through(z, W_O) - softmax.through(z, onto) @ F.T
-            assert (np.abs(left) <= softmax.beside(a, w, v, sums_of(w), W_O, onto, F, possible)).all()
+            assert (
+                np.abs(left) <= softmax.beside(a, w, v, sums_of(w), W_O, onto, F, possible)
+            ).all()
             unknown = Ball(0 * v.mid, v.size)  # nothing is known of values but their size
-            assert (np.abs(left) <= softmax.beside(a, w, unknown, sums_of(w), W_O, onto, F, possible)).all()
+            assert (
+                np.abs(left) <= softmax.beside(a, w, unknown, sums_of(w), W_O, onto, F, possible)
+            ).all()
 
 
 @TYPES
 def test_lemma_27_the_product_with_the_output_matrix(dtype):
     a, rng, told = Arithmetic(dtype), np.random.default_rng(27), 0
     for i, power in enumerate(powers(dtype, 2)):
-        W_O, weights = np.ldexp(numbers(rng, (6, 4), dtype), power), np.exp(-rng.random((2, 7)) * 800).astype(dtype)
-        weights = np.where(np.arange(7) == 0, 1, weights * (i % 2)).astype(dtype)  # the largest is 1, or all there is
+        W_O, weights = (
+            np.ldexp(numbers(rng, (6, 4), dtype), power),
+            np.exp(-rng.random((2, 7)) * 800).astype(dtype),
+        )
+        weights = np.where(np.arange(7) == 0, 1, weights * (i % 2)).astype(
+            dtype
+        )  # the largest is 1, or all there is
         v = np.ldexp(numbers(rng, (2, 7, 3), dtype), power)
-        z = added(((weights / added(weights, rng)[:, None])[..., None] * v).swapaxes(1, 2), rng)  # H K
-        exactly = (weights.astype(Real)[..., None] * v).sum(1) / weights.astype(Real).sum(1)[:, None]
+        z = added(
+            ((weights / added(weights, rng)[:, None])[..., None] * v).swapaxes(1, 2), rng
+        )  # H K
+        exactly = (weights.astype(Real)[..., None] * v).sum(1) / weights.astype(Real).sum(1)[
+            :, None
+        ]
         most, W = np.abs(v.astype(Real)).max(1), W_O.reshape(2, 3, 4).astype(Real)
         error = softmax.output_error(a, most, 7, most, W)
-        error = error + softmax.through(softmax.roundings(a, 7) * most, np.abs(W)) * (i % 2)  # Lemma 22
+        error = error + softmax.through(softmax.roundings(a, 7) * most, np.abs(W)) * (
+            i % 2
+        )  # Lemma 22
         y = Form(softmax.through(exactly, W), np.zeros((0, 4), Real), error)
         told += holds(y, product(z.reshape(1, 6), W_O, rng)[0])
     assert told > 100
@@ -562,33 +698,54 @@ def test_lemma_28_leads(dtype):
         s = np.exp2(rng.uniform(-3, 3, (20, 1))).astype(dtype)
         for x in (exact(np.ldexp(numbers(rng, (20, 6), dtype), power)), wide(rng, (20, 6))):
             value = drawn(rng, x, dtype)[1]
-            over = Form(x.mid, x.gen, x.rad + 2 * a.u * x.size + a.tiny * s, s * Real(0.9), s * Real(1.1))
+            over = Form(
+                x.mid, x.gen, x.rad + 2 * a.u * x.size + a.tiny * s, s * Real(0.9), s * Real(1.1)
+            )
             for form, given in ((x, value), (over, value / s)):
                 logits = (product(given, W, rng) + b).astype(Real)
                 lead = logits[np.arange(20), right][:, None] - logits
                 bound = bounds.leads(a, form, W.astype(Real), b.astype(Real), right)
                 told += int(np.isfinite(bound).sum())
                 other = np.arange(5) != right[:, None]
-                assert (np.isfinite(lead) | (bound == -np.inf))[other].all(), "not finite, and it was said to be"
+                assert (np.isfinite(lead) | (bound == -np.inf))[other].all(), (
+                    "not finite, and it was said to be"
+                )
                 assert (lead >= bound)[other & (bound > -np.inf)].all()
     assert told > 5_000
 
 
 # ── from text to function to test and back ─────────────────────────────────────────────────────
 def test_text_code_and_tests_have_the_same_lemmas():
-    """Each row of the table in docs/proof.md names a function, whose docstring begins with it; all have tests."""
+    """Each row of the table in docs/proof.md names a function, whose docstring begins with it;
+    all have tests.
+    """
     root = Path(__file__).parents[2]
     text = (root / "docs" / "proof.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d+) \| .* \| \[`(\w+)\.py`\]\(\S+?/(\w+)\.py\) `([\w.]+)` \| (.*) \|$", text, re.M)
+    rows = re.findall(
+        r"^\| (\d+) \| .* \| \[`(\w+)\.py`\]\(\S+?/(\w+)\.py\) `([\w.]+)` \| (.*) \|$", text, re.M
+    )
     named = [int(number) for number, *_ in rows]
     assert named == list(range(1, len(rows) + 1)) and len(rows) > 20
-    modules = {m.__name__.rpartition(".")[2]: m for m in (forms, curves, tables, columns, softmax, bounds)}
+    modules = {
+        m.__name__.rpartition(".")[2]: m for m in (forms, curves, tables, columns, softmax, bounds)
+    }
     for number, file, link, name, again in rows:
         function = attrgetter(name)(modules[file])
-        assert file == link and function.__doc__.startswith(f"Lemma {number}: "), f"lemma {number}: {file}.{name}"
+        assert file == link and function.__doc__.startswith(f"Lemma {number}: "), (
+            f"lemma {number}: {file}.{name}"
+        )
         for other in re.findall(r"`([\w.]+)`", again):
             attrgetter(other)(balls if hasattr(balls, other.split(".")[0]) else second)
-    said = [n for m in modules.values() for n in re.findall(r'"""Lemma (\d+): ', Path(m.__file__).read_text("utf-8"))]
+    said = [
+        n
+        for m in modules.values()
+        for n in re.findall(r'"""Lemma (\d+): ', Path(m.__file__).read_text("utf-8"))
+    ]
     assert sorted(map(int, said)) == named
-    tested = {int(n) for name in globals() if name.startswith("test_lemma") for n in re.findall(r"_(\d+)", name)}
+    tested = {
+        int(n)
+        for name in globals()
+        if name.startswith("test_lemma")
+        for n in re.findall(r"_(\d+)", name)
+    }
     assert tested == set(named)

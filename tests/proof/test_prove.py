@@ -1,4 +1,6 @@
-"""The prover: its bounds against what models really compute, what it proves, and what it must not."""
+"""The prover: its bounds against what models really compute, what it proves, and what it must
+not.
+"""
 
 import itertools
 import json
@@ -29,7 +31,17 @@ MORE = ["addition:digits=10,order=ones", "adder-least", "adder-hinge", "adder-hi
 
 
 def test_layouts_are_read_off_the_tasks():
-    assert layout_of(Addition(2)).to_json() == ["a1", "a0", "=10", "b1", "b0", "=11", "s2", "s1", "s0"]
+    assert layout_of(Addition(2)).to_json() == [
+        "a1",
+        "a0",
+        "=10",
+        "b1",
+        "b0",
+        "=11",
+        "s2",
+        "s1",
+        "s0",
+    ]
     assert layout_of(Addition(1, "ones")).to_json() == ["a0", "=10", "b0", "=11", "s0", "s1", "=13"]
     digits = layout_of(refs.load_task("digit-addition:digits=3"))
     columns = ["=0", "a0", "a1", "a2", "=0", "=0", "b0", "b1", "b2", "=0", "s0", "s1", "s2", "s3"]
@@ -39,7 +51,10 @@ def test_layouts_are_read_off_the_tasks():
 def test_an_embedding_that_underflows_may_be_zero():
     model = random_model(n_layers=1, positions="learned").astype("float32")
     W, tiny = model.weights["embed.W_E"], np.finfo("float32").tiny
-    near = {"embed.W_E": W * 0 + np.float32(1.5 * tiny), "pos_embed.W_pos": model.weights["pos_embed.W_pos"] * 0 - tiny}
+    near = {
+        "embed.W_E": W * 0 + np.float32(1.5 * tiny),
+        "pos_embed.W_pos": model.weights["pos_embed.W_pos"] * 0 - tiny,
+    }
     stream = Tables(replace(model, weights={**model.weights, **near}), 3).stream
     assert (stream.mid == 0.5 * tiny).all() and (stream.rad == stream.mid).all()
     assert not Tables(model, 3).stream.rad.any()
@@ -49,7 +64,8 @@ def test_an_embedding_that_underflows_may_be_zero():
 KINDS = list(
     itertools.product(
         ["layer", "rms", "none"], ["relu", "gelu", "gelu_new", "silu"],
-        ["learned", "none", "sinusoidal", "rotary", "alibi"], [True, False], [True, False], ["float64", "float32"],
+        ["learned", "none", "sinusoidal", "rotary", "alibi"], [True, False], [True, False],
+        ["float64", "float32"],
     )
 )  # fmt: skip
 np.random.default_rng(0).shuffle(KINDS)
@@ -58,13 +74,17 @@ KINDS = [("layer", "relu", "learned", True, False, d) for d in ("float64", "floa
 
 
 def differences(number, digits, split, count, change=lambda model: model):
-    """What models lead by less what is proved of it, for a random model of a kind, where it is asked: [(row, B)]."""
+    """What models lead by less what is proved of it, for a random model of a kind, where it is
+    asked: [(row, B)].
+    """
     norm, activation, positions, first, qk_norm, dtype = KINDS[number]
     rng = np.random.default_rng(number)
     task = Addition(digits, ["most", "ones"][number % 2])
     model = random_model(
-        number, extras=number % 3 > 0, d_vocab=len(task.vocabulary), n_ctx=3 * digits + 4, n_layers=1, norm=norm,
-        activation=activation, positions=positions, norm_first=first, qk_norm=qk_norm, tied=number % 5 < 2,
+        number, extras=number % 3 > 0, d_vocab=len(task.vocabulary), n_ctx=3 * digits + 4,
+        n_layers=1, norm=norm,
+        activation=activation, positions=positions, norm_first=first, qk_norm=qk_norm,
+        tied=number % 5 < 2,
         d_mlp=5 * (number % 7 > 0), gated=number % 4 == 0,
     )  # fmt: skip
     model = change(replace(model, vocabulary=task.vocabulary).astype(dtype))
@@ -72,17 +92,24 @@ def differences(number, digits, split, count, change=lambda model: model):
     bounder, rows = Bounder(model, layout), task.sample(count, rng)
     tokens = task.batch(rows)[0]
     with np.errstate(all="ignore"):
-        logits = model(tokens[:, :-1]).astype(np.longdouble)  # so that their differences do not round
+        logits = model(tokens[:, :-1]).astype(
+            np.longdouble
+        )  # so that their differences do not round
     for row in layout.rows:
         for b in bounder.bounds(row, (split,) * len(bounder.window(row))):
             which = case_of(b.cases, rows)
             here = (which >= 0) & (tokens[:, row] == b.token)
-            yield len(bounder.window(row)), over(logits[here, row], tokens[here, row + 1], b.lead[which[here]])
+            yield (
+                len(bounder.window(row)),
+                over(logits[here, row], tokens[here, row + 1], b.lead[which[here]]),
+            )
 
 
 @pytest.mark.parametrize("number", range(10))
 def test_leads_are_never_below_their_bounds_and_just_there_if_nothing_is_free(number):
-    """With one digit, two columns told apart by pairs leave one input a case: then the bound is all but the lead."""
+    """With one digit, two columns told apart by pairs leave one input a case: then the bound is
+    all but the lead.
+    """
     sizes = []
     for columns, off in differences(number, 1, "pair", 60):
         assert (off >= 0).all()
@@ -97,7 +124,9 @@ def test_leads_are_never_below_their_bounds(number):
 
 
 def over(logits, right, bound):
-    """How far the lead of the right token is above a bound: [B]; NaN if it is not finite, inf if nothing is claimed."""
+    """How far the lead of the right token is above a bound: [B]; NaN if it is not finite, inf
+    if nothing is claimed.
+    """
     rivals = logits.copy()
     np.put_along_axis(rivals, right[:, None], -np.inf, 1)
     lead = np.take_along_axis(logits, right[:, None], 1)[:, 0] - rivals.max(1)
@@ -106,15 +135,27 @@ def over(logits, right, bound):
 
 
 def extreme(seed):
-    """Half of a model's arrays, and eps and scale, times powers of two up to the ends of its type's range."""
+    """Half of a model's arrays, and eps and scale, times powers of two up to the ends of its
+    type's range.
+    """
 
     def change(model):
         rng, most = np.random.default_rng(seed), np.finfo(model.dtype).maxexp
-        powers = {name: int(rng.integers(-most, most)) * int(rng.random() < 0.5) for name in sorted(model.weights)}
-        near = {name: int(p * rng.random() ** 2) for name, p in powers.items()}  # most of them are not so extreme
+        powers = {
+            name: int(rng.integers(-most, most)) * int(rng.random() < 0.5)
+            for name in sorted(model.weights)
+        }
+        near = {
+            name: int(p * rng.random() ** 2) for name, p in powers.items()
+        }  # most of them are not so extreme
         with np.errstate(all="ignore"):
-            weights = {name: np.ldexp(w, near[name]).astype(w.dtype) for name, w in model.weights.items()}
-        fields = {"eps": 2.0 ** rng.integers(-most, most - 1), "scale": 2.0 ** rng.integers(-most // 2, most // 2)}
+            weights = {
+                name: np.ldexp(w, near[name]).astype(w.dtype) for name, w in model.weights.items()
+            }
+        fields = {
+            "eps": 2.0 ** rng.integers(-most, most - 1),
+            "scale": 2.0 ** rng.integers(-most // 2, most // 2),
+        }
         chosen = {name: float(value) for name, value in fields.items() if rng.random() < 0.4}
         return replace(model, config=replace(model.config, **chosen), weights=weights)
 
@@ -122,11 +163,15 @@ def extreme(seed):
 
 
 def bounded_at_the_ends(numbers):
-    """Of what is proved at the ends of the range nothing is false. How many leads were finite and proved to be."""
+    """Of what is proved at the ends of the range nothing is false. How many leads were finite
+    and proved to be.
+    """
     finite = 0
     for number in numbers:
         for _, off in differences(number % len(KINDS), 1, "digit", 20, extreme(number)):
-            assert ((off >= 0) | (off == np.inf)).all(), f"{number}: a lead that is not finite, or below its bound"
+            assert ((off >= 0) | (off == np.inf)).all(), (
+                f"{number}: a lead that is not finite, or below its bound"
+            )
             finite += int((off < np.inf).sum())
     return finite
 
@@ -149,13 +194,21 @@ def test_leads_are_never_below_their_bounds_for_many_kinds(number):
 
 
 # ── what is proved, refuted, unknown ───────────────────────────────────────────────────────────
-@pytest.mark.parametrize("ref", ADDERS + [pytest.param(ref, marks=pytest.mark.slow) for ref in MORE])
+@pytest.mark.parametrize(
+    "ref", ADDERS + [pytest.param(ref, marks=pytest.mark.slow) for ref in MORE]
+)
 def test_ten_digits_are_proved(ref):
     model = load(ref)
     task = refs.load_task(model)
     proof = prove_once(model, task)
-    assert (proof.result, proof.method, proof.dtype) == ("proved", "certificate", model.dtype), proof.reason
-    assert proof.cases > 6_000 and proof.counterexample is None and proof.model == verify(model, task, sample=1).model
+    assert (proof.result, proof.method, proof.dtype) == ("proved", "certificate", model.dtype), (
+        proof.reason
+    )
+    assert (
+        proof.cases > 6_000
+        and proof.counterexample is None
+        and proof.model == verify(model, task, sample=1).model
+    )
     rows = np.concatenate([task.edges()[::20], task.sample(1_000, np.random.default_rng(0))])
     seen = verify(model, task, rows=rows).worst_margin
     assert 0.5 * seen < proof.margin <= seen
@@ -167,7 +220,9 @@ def weakened(off):
     W = model.weights["embed.W_E"].copy()
     W[7, 2:4] *= 1 + off
     weights = {**model.weights, "embed.W_E": W, "unembed.W_U": model.weights["embed.W_E"].T.copy()}
-    return replace(model, config=replace(model.config, tied=False), weights=weights), refs.load_task(model)
+    return replace(
+        model, config=replace(model.config, tied=False), weights=weights
+    ), refs.load_task(model)
 
 
 def test_a_rare_error_is_found_by_going_through_the_columns():
@@ -196,7 +251,9 @@ def test_less_of_it_is_proved():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
-@pytest.mark.parametrize("name", ["embed.W_E", "blocks.0.attn.W_K", "blocks.0.attn.W_V", "blocks.0.mlp.b_in"])
+@pytest.mark.parametrize(
+    "name", ["embed.W_E", "blocks.0.attn.W_K", "blocks.0.attn.W_V", "blocks.0.mlp.b_in"]
+)
 def test_what_is_not_finite_is_not_proved(name, value):
     model = load("addition:digits=2,order=ones")
     W = model.weights[name].copy()
@@ -220,7 +277,9 @@ def test_a_normaliser_that_may_be_zero_proves_nothing(monkeypatch):
 
     def below_zero(*args):
         low, high = real(*args)
-        return Ends(low, high) if next(calls) % 3 else Ends(-high, high)  # the first of three is the sum of weights
+        return (
+            Ends(low, high) if next(calls) % 3 else Ends(-high, high)
+        )  # the first of three is the sum of weights
 
     monkeypatch.setattr(bounder, "_range", below_zero)
     assert not any((b.lead > 0).any() for b in bounder.bounds(row, ("digit", "digit")))
@@ -230,7 +289,9 @@ def test_overflow_of_the_models_own_type_is_seen():
     model = load("addition:digits=2,order=ones,dtype=float32")
     task = refs.load_task(model)
     assert prove(model, task, method="certificate").result == "proved"
-    loud = replace(model, weights={**model.weights, "embed.W_E": model.weights["embed.W_E"] * np.float32(1e30)})
+    loud = replace(
+        model, weights={**model.weights, "embed.W_E": model.weights["embed.W_E"] * np.float32(1e30)}
+    )
     assert prove(loud, task, method="certificate").result != "proved"
 
 
@@ -262,7 +323,9 @@ def test_a_certificate_that_was_changed_does_not_hold(change, reason):
 def test_a_certificate_needs_every_row_once_and_splits_that_there_are():
     model, task, good = small()
     assert not check_certificate(model, task, good | {"rows": good["rows"][1:]}).holds
-    assert not check_certificate(model, task, good | {"rows": good["rows"] + good["rows"][:1]}).holds
+    assert not check_certificate(
+        model, task, good | {"rows": good["rows"] + good["rows"][:1]}
+    ).holds
     for split in ([], ["digit"] * 5, ["digit", "guess"]):
         rows = [*good["rows"][:-1], good["rows"][-1] | {"split": split}]
         with pytest.raises(GlassformerError, match="cannot be split"):
@@ -270,9 +333,12 @@ def test_a_certificate_needs_every_row_once_and_splits_that_there_are():
 
 
 @pytest.mark.parametrize("change", [
-    {"rows": None}, {"rows": "all"}, {"rows": [None]}, {"rows": [{}]}, {"rows": [{"row": True, "split": ["digit"]}]},
-    {"rows": [{"row": 5, "split": "digit"}]}, {"rows": [{"row": 5, "split": [["digit"]]}]}, {"cases": True},
-    {"cases": "9"}, {"margin": float("nan")}, {"margin": float("inf")}, {"margin": None}, {"layout": {}},
+    {"rows": None}, {"rows": "all"}, {"rows": [None]}, {"rows": [{}]}, {"rows": [{"row": True,
+    "split": ["digit"]}]},
+    {"rows": [{"row": 5, "split": "digit"}]}, {"rows": [{"row": 5, "split": [["digit"]]}]},
+    {"cases": True},
+    {"cases": "9"}, {"margin": float("nan")}, {"margin": float("inf")}, {"margin": None},
+    {"layout": {}},
     {"model": None},
 ])  # fmt: skip
 def test_a_certificate_of_other_types_is_refused(change):
@@ -300,11 +366,19 @@ def test_a_proof_of_a_pytorch_model_names_the_fused_norm():
 def test_small_domains_are_enumerated():
     model = load("add-digit")
     proof = prove(model, refs.load_task(model))
-    assert (proof.result, proof.method, proof.cases, proof.certificate) == ("proved", "enumeration", 100, None)
+    assert (proof.result, proof.method, proof.cases, proof.certificate) == (
+        "proved",
+        "enumeration",
+        100,
+        None,
+    )
     assert proof.margin == pytest.approx(verify(model, refs.load_task(model)).worst_margin)
     broken = model.map(lambda w: w * 0)
     proof = prove(broken, refs.load_task(model))
-    assert proof.result == "refuted" and proof.counterexample["got"] != proof.counterexample["expected"]
+    assert (
+        proof.result == "refuted"
+        and proof.counterexample["got"] != proof.counterexample["expected"]
+    )
 
 
 def wrong_calls():
@@ -313,7 +387,11 @@ def wrong_calls():
     deep, numbers = Config(12, 40, 4, n_layers=2), Vocabulary.numbers(12)
     half = adder.map(lambda w: (w * 0).astype("float16"))
     yield "one layer, got 2", Model(deep, zeros(deep), task.vocabulary), task
-    yield "mask must be one of causal", replace(adder, config=replace(adder.config, mask="none")), task
+    yield (
+        "mask must be one of causal",
+        replace(adder, config=replace(adder.config, mask="none")),
+        task,
+    )
     yield "the model's vocabulary", replace(adder, vocabulary=numbers), task
     yield "block has 32", adder, Addition(12)
     yield "float64 or float32, got float16", half, task
@@ -335,8 +413,13 @@ def test_deeper_models_are_refuted_by_search_or_unknown():
     sound = prove(load("adder-36"), refs.load_task("digit-addition:order=most,marks=true"))
     assert (sound.result, sound.method, sound.counterexample) == ("unknown", "search", None)
     assert "one layer, got 2" in sound.reason
-    found = prove(load("adder-36:guard=row"), refs.load_task("digit-addition:order=most,marks=true"))
-    assert found.result == "refuted" and found.counterexample["got"] != found.counterexample["expected"]
+    found = prove(
+        load("adder-36:guard=row"), refs.load_task("digit-addition:order=most,marks=true")
+    )
+    assert (
+        found.result == "refuted"
+        and found.counterexample["got"] != found.counterexample["expected"]
+    )
 
 
 def test_enumeration_has_a_limit():
@@ -351,8 +434,16 @@ def test_command(call, tmp_path):
     file = tmp_path / "c.json"
     status, out, _ = call("prove", "addition:digits=4", "--json", "--out", file)
     said = json.loads(out)
-    assert status == 0 and (said["result"], said["dtype"], said["counterexample"]) == ("proved", "float64", None)
-    assert said["certificate"] == json.loads(file.read_text()) and said["cases"] > 1_000 and said["margin"] > 0
+    assert status == 0 and (said["result"], said["dtype"], said["counterexample"]) == (
+        "proved",
+        "float64",
+        None,
+    )
+    assert (
+        said["certificate"] == json.loads(file.read_text())
+        and said["cases"] > 1_000
+        and said["margin"] > 0
+    )
     holds = f"the certificate holds: {said['cases']:,} cases, margin {said['margin']:.4g}\n"
     assert call("prove", "addition:digits=4", "--check", file)[:2] == (0, holds)
     status, out, _ = call("prove", "addition:digits=5", "--check", file, "--json")
@@ -363,7 +454,8 @@ def test_command(call, tmp_path):
 
 @pytest.mark.parametrize("words", [
     ["multiplication:digits=4"], ["addition:digits=10", "--task", "addition:digits=12"],
-    ["addition:digits=10", "--task", "reverse"], ["addition:digits=10", "--task", "addition:digits=10,order=ones"],
+    ["addition:digits=10", "--task", "reverse"], ["addition:digits=10", "--task",
+    "addition:digits=10,order=ones"],
     ["addition:digits=5,padding=none"], ["addition:digits=10", "--check", "no-such-file"],
 ])  # fmt: skip
 def test_a_wrong_call_is_one_line(call, words):

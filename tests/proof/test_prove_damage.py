@@ -1,4 +1,6 @@
-"""500 damaged models, of kinds made up for this test, against enumeration by a decoder that shares no code."""
+"""500 damaged models, of kinds made up for this test, against enumeration by a decoder that
+shares no code.
+"""
 
 import collections
 from dataclasses import replace
@@ -14,7 +16,8 @@ from .independent import fused, leads, plain
 
 # The right adders that are damaged, and the format of their texts.
 SUBJECTS = {
-    "addition:digits=2": "most", "adder-prefix:digits=2": "most", "addition:digits=2,dtype=float32": "most",
+    "addition:digits=2": "most", "adder-prefix:digits=2": "most",
+    "addition:digits=2,dtype=float32": "most",
     "addition:digits=2,order=ones": "ones", "addition:digits=2,order=ones,dtype=float32": "ones",
     "adder-hinge:digits=2": "bare", "adder-hinge:digits=2,norm=rms": "bare",
     "adder-hinge:digits=2,dtype=float32": "bare",
@@ -43,7 +46,9 @@ def flip_a_bit(weights, rng):
 def flip_a_low_bit(weights, rng):
     w = some(weights, rng)
     whole = w.reshape(-1).view(f"u{w.itemsize}")
-    whole[rng.integers(w.size)] ^= whole.dtype.type(1) << whole.dtype.type(rng.integers(3 * w.itemsize))
+    whole[rng.integers(w.size)] ^= whole.dtype.type(1) << whole.dtype.type(
+        rng.integers(3 * w.itemsize)
+    )
 
 
 def swap_two(weights, rng):
@@ -107,8 +112,10 @@ def another_float_of_the_config(weights, rng):
 
 
 KINDS = [
-    flip_a_bit, flip_a_low_bit, swap_two, zero_one, negate_one, scale_an_array, double_an_array, fewer_bits,
-    half_of_one_array, a_direction, rows_change_places, one_digit_is_worth_more, another_float_of_the_config,
+    flip_a_bit, flip_a_low_bit, swap_two, zero_one, negate_one, scale_an_array, double_an_array,
+    fewer_bits,
+    half_of_one_array, a_direction, rows_change_places, one_digit_is_worth_more,
+    another_float_of_the_config,
 ]  # fmt: skip
 
 
@@ -116,7 +123,9 @@ def damaged(model, kind, rng):
     weights = {n: w.copy() for n, w in model.weights.items()}
     with np.errstate(all="ignore"):
         fields = kind(weights, rng) or {}
-        config = replace(model.config, **{n: change(getattr(model.config, n)) for n, change in fields.items()})
+        config = replace(
+            model.config, **{n: change(getattr(model.config, n)) for n, change in fields.items()}
+        )
     return replace(model, config=config, weights=weights)
 
 
@@ -130,9 +139,13 @@ def tally(count, seed):
         proof = prove(model, task, method="certificate")
         lead = [leads(model.config, model.weights, SUBJECTS[ref], 2, dot) for dot in (plain, fused)]
         right = [bool((x > 0).all()) for x in lead]
-        said[proof.result, "right" if all(right) else "right in one order" if any(right) else "wrong"] += 1
+        said[
+            proof.result, "right" if all(right) else "right in one order" if any(right) else "wrong"
+        ] += 1
         if proof.result == "proved" and not min(x.min() for x in lead) >= proof.margin:
-            against.append((ref, kind.__name__, "proved", proof.margin, [float(x.min()) for x in lead]))
+            against.append(
+                (ref, kind.__name__, "proved", proof.margin, [float(x.min()) for x in lead])
+            )
         if proof.result == "refuted":
             a, b = proof.counterexample["row"]
             there = min(x[100 * a + b] for x in lead)

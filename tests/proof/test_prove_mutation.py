@@ -1,4 +1,6 @@
-"""The prover against enumeration: models that were damaged by all degrees, right and wrong ones alike."""
+"""The prover against enumeration: models that were damaged by all degrees, right and wrong ones
+alike.
+"""
 
 import collections
 from dataclasses import replace
@@ -28,9 +30,17 @@ def damaged(model, rng, low, high):
     chosen = names if kind == 2 else [names[rng.integers(len(names))]]
     for name in chosen:
         w = weights[name]
-        hit = rng.random(w.shape) < 2 if kind else np.arange(w.size).reshape(w.shape) == rng.integers(w.size)
+        hit = (
+            rng.random(w.shape) < 2
+            if kind
+            else np.arange(w.size).reshape(w.shape) == rng.integers(w.size)
+        )
         usual = np.abs(w).mean() or 1.0
-        noise = size * rng.standard_normal(w.shape) * np.where(w == 0, usual if kind == 0 else 0, np.abs(w))
+        noise = (
+            size
+            * rng.standard_normal(w.shape)
+            * np.where(w == 0, usual if kind == 0 else 0, np.abs(w))
+        )
         weights[name] = (w + np.where(hit, noise, 0)).astype(w.dtype)
     return replace(model, weights=weights, blueprint="", theta={})
 
@@ -68,7 +78,8 @@ def test_the_provers_word_never_contradicts_enumeration_on_200_models():
 
 
 @pytest.mark.parametrize("ref,first,seed", [
-    ("adder-hinge:digits=2", 1e-3, 0), ("adder-hinge:digits=2", 1e-3, 1), ("addition:digits=2", 1e-9, 0),
+    ("adder-hinge:digits=2", 1e-3, 0), ("adder-hinge:digits=2", 1e-3, 1), ("addition:digits=2",
+    1e-9, 0),
     pytest.param("addition:digits=2", 1e-13, 1, marks=pytest.mark.slow),
     pytest.param("addition:digits=2,order=ones", 1e-5, 0, marks=pytest.mark.slow),
 ])  # fmt: skip

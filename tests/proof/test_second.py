@@ -1,4 +1,6 @@
-"""The second checker: its bounds against what models compute, the proofs it confirms, and what it must never pass."""
+"""The second checker: its bounds against what models compute, the proofs it confirms, and what
+it must never pass.
+"""
 
 import ast
 import itertools
@@ -16,7 +18,15 @@ from glassformer.checkpoint import digest
 from glassformer.model import ACTIVATIONS, forward
 from glassformer.proof import balls, prove, second
 from glassformer.proof.balls import ZERO, Floats, Net, Open, Row, activation, curve
-from glassformer.proof.second import Attention, Chain, below, cases_of, check_again, columns_of, spots_of
+from glassformer.proof.second import (
+    Attention,
+    Chain,
+    below,
+    cases_of,
+    check_again,
+    columns_of,
+    spots_of,
+)
 from glassformer.tasks.addition import Addition
 from glassformer.tasks.digit_addition import DigitAddition
 from glassformer.verification import verify
@@ -26,8 +36,10 @@ flint = pytest.importorskip("flint")
 arb = flint.arb
 TRAINED = str(Path(glassformer.__file__).parent / "trained" / "adder-10-7p.safetensors")
 PROVED = [
-    "addition:digits=10", "addition:digits=10,order=ones", "addition:digits=3,dtype=float32", "adder-least",
-    "adder-least:dtype=float32", "adder-hinge", "adder-hinge:dtype=float32", "adder-hinge:norm=rms", "adder-prefix",
+    "addition:digits=10", "addition:digits=10,order=ones", "addition:digits=3,dtype=float32",
+    "adder-least",
+    "adder-least:dtype=float32", "adder-hinge", "adder-hinge:dtype=float32", "adder-hinge:norm=rms",
+    "adder-prefix",
     TRAINED,
 ]  # fmt: skip
 
@@ -49,7 +61,9 @@ def known(ref):
 def again(model, ref, **more):
     """The certificate of another model held against this one."""
     _, task, certificate = known(ref)
-    return check_again(model, task, certificate | {"model": digest(model), "dtype": model.dtype} | more)
+    return check_again(
+        model, task, certificate | {"model": digest(model), "dtype": model.dtype} | more
+    )
 
 
 def case_of(spots, row, split, a, b):
@@ -71,10 +85,18 @@ def test_it_shares_nothing_with_the_first_checker():
     for module in (second, balls):
         tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
         plain = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
-        ours = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and (n.level or "glassformer" in n.module)]
+        ours = [
+            n
+            for n in ast.walk(tree)
+            if isinstance(n, ast.ImportFrom) and (n.level or "glassformer" in n.module)
+        ]
         assert not any("glassformer" in name for name in plain)
         assert {a.name for n in ours if n.module != "balls" for a in n.names} <= shared
-        called = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "import_module"]
+        called = [
+            n
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "import_module"
+        ]
         assert all(n.args[0].value == "flint" for n in called)
 
 
@@ -105,7 +127,9 @@ def test_digits_are_found_where_they_stand():
     assert spots_of(Addition(1, "ones")).names == ("a0", "=10", "b0", "=11", "s0", "s1", "=13")
     spots = spots_of(DigitAddition(2))
     assert spots.names == ("=0", "a0", "a1", "=0", "=0", "b0", "b1", "=0", "s0", "s1", "s2")
-    assert spots.rows == range(7, 10) and spots.tokens(10) == range(2) and spots.tokens(9) == range(10)
+    assert (
+        spots.rows == range(7, 10) and spots.tokens(10) == range(2) and spots.tokens(9) == range(10)
+    )
 
 
 @pytest.mark.parametrize("ref,why", [
@@ -125,14 +149,18 @@ def test_sums_over_columns_are_those_of_all_pairs(order, kinds):
     tokens = task.batch(rows)[0]
     for row in spots.rows:
         named = spots.named(row)
-        split = [*kinds, *["digit"] * max(0, max(named) - min(named) + 1 - len(kinds))][: max(named) + 1]
+        split = [*kinds, *["digit"] * max(0, max(named) - min(named) + 1 - len(kinds))][
+            : max(named) + 1
+        ]
         table = rng.integers(-(10**6), 10**6, (row + 1, len(task.vocabulary)))
         sums = table[np.arange(row + 1), tokens[:, : row + 1]].sum(1).tolist()
         most = {}
         for (a, b), x in zip(rows.tolist(), sums, strict=True):
             case = case_of(spots, row, split, a, b)
             most[case] = max(x, most.get(case, x))
-        chain = Chain(spots, [{v: int(table[p, v]) for v in spots.tokens(p)} for p in range(row + 1)])
+        chain = Chain(
+            spots, [{v: int(table[p, v]) for v in spots.tokens(p)} for p in range(row + 1)]
+        )
         assert {case: chain.most(case) for case in cases_of(spots, row, split)} == most
         assert len(most) == second.count(spots, row, split)
 
@@ -140,13 +168,28 @@ def test_sums_over_columns_are_those_of_all_pairs(order, kinds):
 # ── bounds: never above what forward computes ──────────────────────────────────────────────────
 def shuffled(model, rng):
     """The same model with its numbers in another order: sums are then added in another order."""
-    c, D, F = model.config, rng.permutation(model.config.d_model), rng.permutation(model.config.d_mlp)
+    c, D, F = (
+        model.config,
+        rng.permutation(model.config.d_model),
+        rng.permutation(model.config.d_mlp),
+    )
     if c.positions == "sinusoidal":
         D = np.arange(c.d_model)
-    axes = {"embed.W_E": ":D", "pos_embed.W_pos": ":D", "unembed.W_U": "D:", "ln_final.w": "D", "ln_final.b": "D"}
-    axes |= {f"blocks.0.{ln}.{n}": "D" for ln in ("ln1", "ln2") for n in "wb"} | {"blocks.0.attn.b_O": "D"}
+    axes = {
+        "embed.W_E": ":D",
+        "pos_embed.W_pos": ":D",
+        "unembed.W_U": "D:",
+        "ln_final.w": "D",
+        "ln_final.b": "D",
+    }
+    axes |= {f"blocks.0.{ln}.{n}": "D" for ln in ("ln1", "ln2") for n in "wb"} | {
+        "blocks.0.attn.b_O": "D"
+    }
     axes |= {f"blocks.0.attn.W_{n}": ":D:" for n in "QKV"} | {"blocks.0.attn.W_O": "::D"}
-    axes |= {f"blocks.0.mlp.{n}": ax for n, ax in zip(("W_in", "W_gate", "W_out"), ("DF", "DF", "FD"), strict=True)}
+    axes |= {
+        f"blocks.0.mlp.{n}": ax
+        for n, ax in zip(("W_in", "W_gate", "W_out"), ("DF", "DF", "FD"), strict=True)
+    }
     axes |= {"blocks.0.mlp.b_in": "F", "blocks.0.mlp.b_gate": "F", "blocks.0.mlp.b_out": "D"}
     order = {"D": D, "F": F}
     weights = dict(model.weights)
@@ -165,20 +208,32 @@ def leads(model, tokens, row):
 
 
 def slack(seed, count=5):
-    """By how much a random model leads more than is proved, whether the case has just that input, and its type."""
+    """By how much a random model leads more than is proved, whether the case has just that
+    input, and its type.
+    """
     rng = np.random.default_rng(seed)
     pick = lambda *choices: choices[rng.integers(len(choices))]  # noqa: E731
     digits = 1 + seed % 2
-    formats = Addition(digits), Addition(digits, "ones"), DigitAddition(digits), DigitAddition(digits, "most", True)
+    formats = (
+        Addition(digits),
+        Addition(digits, "ones"),
+        DigitAddition(digits),
+        DigitAddition(digits, "most", True),
+    )
     task = formats[seed // 2 % 4]
     model = random_model(
         seed, d_vocab=len(task.vocabulary), n_ctx=14, n_layers=1, norm=pick("layer", "rms", "none"),
-        activation=pick("relu", "gelu", "gelu_new", "silu"), norm_first=pick(True, False), qk_norm=pick(True, False),
-        positions=pick("learned", "none", "sinusoidal", "rotary", "alibi"), tied=pick(True, False), d_mlp=pick(0, 2, 5),
-        gated=pick(True, False), extras=pick(True, False), n_heads=pick(1, 2, 3), d_head=pick(1, 2, 3, 4),
+        activation=pick("relu", "gelu", "gelu_new", "silu"), norm_first=pick(True, False),
+        qk_norm=pick(True, False),
+        positions=pick("learned", "none", "sinusoidal", "rotary", "alibi"), tied=pick(True, False),
+        d_mlp=pick(0, 2, 5),
+        gated=pick(True, False), extras=pick(True, False), n_heads=pick(1, 2, 3), d_head=pick(1, 2,
+        3, 4),
     )  # fmt: skip
     size = 10 ** rng.uniform(-1, 1)
-    model = replace(model, vocabulary=task.vocabulary).map(lambda w: w * (size if rng.random() < 0.5 else 1))
+    model = replace(model, vocabulary=task.vocabulary).map(
+        lambda w: w * (size if rng.random() < 0.5 else 1)
+    )
     model = model.astype(pick("float64", "float32"))
     spots, rows = spots_of(task), task.sample(count, rng)
     tokens, attention = task.batch(rows)[0], Attention(Net(model), spots)
@@ -192,7 +247,9 @@ def slack(seed, count=5):
             except Open:
                 bound = -np.inf
             one = digits == 1 and len(split) == 2
-            yield from (((real[i] - bound) / max(1, loud[i]), one, model.dtype) for real, loud in ways)
+            yield from (
+                ((real[i] - bound) / max(1, loud[i]), one, model.dtype) for real, loud in ways
+            )
 
 
 def within_bounds(seeds):
@@ -202,7 +259,9 @@ def within_bounds(seeds):
             assert room >= 0, f"seed {seed}: a lead is below its bound"
             if single:
                 one[dtype].append(room)
-    assert np.median(one["float64"]) < 1e-10 and np.median(one["float32"]) < 0.02, "one input, and the bound is far off"
+    assert np.median(one["float64"]) < 1e-10 and np.median(one["float32"]) < 0.02, (
+        "one input, and the bound is far off"
+    )
 
 
 def test_leads_are_never_below_their_bounds_and_just_there_if_nothing_is_free():
@@ -219,7 +278,10 @@ def test_leads_are_never_below_their_bounds_for_many_models():
 def test_activations_are_enclosed(kind, dtype):
     from glassformer import arrays
 
-    rng, model = np.random.default_rng(0), random_model(n_layers=1, d_mlp=1, activation=kind, norm="none").astype(dtype)
+    rng, model = (
+        np.random.default_rng(0),
+        random_model(n_layers=1, d_mlp=1, activation=kind, norm="none").astype(dtype),
+    )
     net = Net(model)
     for _ in range(40):
         mid, wide = rng.normal() * 4, 10 ** rng.uniform(-6, 1)
@@ -230,7 +292,11 @@ def test_activations_are_enclosed(kind, dtype):
             at = (float(x[0]) - mid) / wide  # as it was rounded
             if abs(at) > 1:
                 continue
-            room = sum(abs(float(line[0])) for line in y.by[1:]) + float(y.mid[0].rad()) + 1e-12 * abs(real)
+            room = (
+                sum(abs(float(line[0])) for line in y.by[1:])
+                + float(y.mid[0].rad())
+                + 1e-12 * abs(real)
+            )
             assert abs(real - float(y.mid[0]) - at * float(y.by[0][0])) <= room
     if kind != "relu":
         slope, rest = curve(kind, arb(0.3, 1e-6))
@@ -238,7 +304,9 @@ def test_activations_are_enclosed(kind, dtype):
 
 
 def test_equal_numbers_stay_equal_and_only_powers_of_two_do_not_round():
-    model = random_model(n_layers=1, d_model=5, n_heads=1, d_head=2, norm="layer", positions="none", extras=False)
+    model = random_model(
+        n_layers=1, d_model=5, n_heads=1, d_head=2, norm="layer", positions="none", extras=False
+    )
     W = np.zeros((1, 5, 2))
     W[0, 2:4] = [[4.0, 3.0], [-4.0, -3.0]]
     net = Net(replace(model, weights={**model.weights, "blocks.0.attn.W_V": W}))
@@ -266,14 +334,20 @@ def test_a_mean_may_be_off_by_much_and_is_so_for_all_alike():
 
 
 def test_every_step_has_room_for_its_rounding():
-    model = random_model(n_layers=1, d_model=2, d_vocab=14, n_ctx=9, norm="rms", positions="none", extras=False)
+    model = random_model(
+        n_layers=1, d_model=2, d_vocab=14, n_ctx=9, norm="rms", positions="none", extras=False
+    )
     net, u = Net(model), 2.0**-53
     x = net.norm(Row([arb(3), arb(4)], []), "ln_final")
     assert x.mid[0].rad() > 2.9 * u and x.mid[1].rad() > 3.9 * u, "the quotient"
-    assert x.over.rad() > 2.9 * u * 3.5, "a square, the sum, its half, eps: half of each; and the root"
+    assert x.over.rad() > 2.9 * u * 3.5, (
+        "a square, the sum, its half, eps: half of each; and the root"
+    )
     attention = Attention(net, spots_of(Addition(1, "ones")))
     for term in attention.weights([ZERO] * 3, 0, attention.kv[:4]):
-        assert all(e.contains(1) and 7.9 * u < e.rad() < 9 * u for e in term.values()), "exp, within 4 ulp"
+        assert all(e.contains(1) and 7.9 * u < e.rad() < 9 * u for e in term.values()), (
+            "exp, within 4 ulp"
+        )
 
 
 def test_sums_of_large_terms_are_off_by_more_than_their_result():
@@ -295,7 +369,9 @@ def confirmed(ref):
     assert found.margin <= verify(model, task, rows=rows).worst_margin
 
 
-@pytest.mark.parametrize("ref", ["addition:digits=2,dtype=float32", "adder-hinge:digits=2,norm=rms"])
+@pytest.mark.parametrize(
+    "ref", ["addition:digits=2,dtype=float32", "adder-hinge:digits=2,norm=rms"]
+)
 def test_small_proofs_are_confirmed(ref):
     confirmed(ref)
 
@@ -324,8 +400,12 @@ def damage(ref, rng):
     """One array of a model changed at random, a little or a lot."""
     model = known(ref)[0]
     name = sorted(model.weights)[rng.integers(len(model.weights))]
-    W = model.weights[name] * (1 + 10 ** rng.uniform(-9, 0) * rng.standard_normal(model.weights[name].shape))
-    return replace(model, weights={**model.weights, name: W.astype(model.dtype)}, blueprint="", theta={})
+    W = model.weights[name] * (
+        1 + 10 ** rng.uniform(-9, 0) * rng.standard_normal(model.weights[name].shape)
+    )
+    return replace(
+        model, weights={**model.weights, name: W.astype(model.dtype)}, blueprint="", theta={}
+    )
 
 
 def never_contradicts(count, seed):
@@ -363,8 +443,12 @@ def changed(ref, dtype="float64", weights=None, **config):
         with np.errstate(over="ignore"):
             arrays[name][index] = value
     options = {n: config.pop(n) for n in ("eps", "base", "slope", "scale") if n in config}
-    model = replace(model, config=replace(model.config, **config), weights=arrays, blueprint="", theta={})
-    object.__setattr__(model, "config", replace(model.config, **options))  # past Model, which refuses some of these
+    model = replace(
+        model, config=replace(model.config, **config), weights=arrays, blueprint="", theta={}
+    )
+    object.__setattr__(
+        model, "config", replace(model.config, **options)
+    )  # past Model, which refuses some of these
     return model
 
 
@@ -375,8 +459,10 @@ POISON = [
     ("variance may overflow", ONES, {"dtype": "float32", "eps": 2.0**128 * 0.99}),
     ("variance may overflow", ONES, {"eps": 1.7e308}),
     ("may divide by 0", LAYER, {"eps": 0.0, "weights": {"pos_embed.W_pos": (5, 0.0)}}),
-    ("with its gain may overflow", ONES, {"tied": False, "weights": UNREAD | {GAIN: (0, 1.9 * 2.0**1023)}}),
-    ("with its gain may overflow", ONES, {"tied": False, "dtype": "float32", "weights": UNREAD | {GAIN: (0, 3.3e38)}}),
+    ("with its gain may overflow", ONES, {"tied": False, "weights": UNREAD | {GAIN: (0,
+    1.9 * 2.0**1023)}}),
+    ("with its gain may overflow", ONES, {"tied": False, "dtype": "float32",
+    "weights": UNREAD | {GAIN: (0, 3.3e38)}}),
     ("slope in float32 is not finite", ONES, {"dtype": "float32", "slope": 1e39}),
     ("base in float32 is not finite", ROTARY, {"dtype": "float32", "base": 1e39}),
     ("angles of positions are not finite", ROTARY, {"base": 0.0}),
@@ -384,7 +470,8 @@ POISON = [
     ("W_E is not finite", ONES, {"weights": {"embed.W_E": ((12, 0), np.nan)}}),
     ("b_in is not finite", ONES, {"weights": {"blocks.0.mlp.b_in": (0, -np.inf)}}),
     ("W_V has numbers below the smallest normal", ONES, {"weights": {V: ((0, 0, 0), 1e-310)}}),
-    ("embedding is not finite", LAYER, {"weights": {"embed.W_E": (0, 1.7e308), "pos_embed.W_pos": (0, 1.7e308)}}),
+    ("embedding is not finite", LAYER, {"weights": {"embed.W_E": (0, 1.7e308),
+    "pos_embed.W_pos": (0, 1.7e308)}}),
     ("mean may overflow", LAYER, {"weights": {"embed.W_E": (3, 1e308)}}),
     ("sum of squares may overflow", LAYER, {"weights": {"embed.W_E": ((3, 4), 1e160)}}),
     ("W_V may overflow", ONES, {"weights": {V: ((0, 0, 1), 1.7e308)}}),
@@ -394,7 +481,8 @@ POISON = [
     ("W_O may overflow", ROTARY, {"weights": {"blocks.0.attn.b_O": (0, 1.7e308)}}),
     ("W_in may overflow", ONES, {"weights": {"blocks.0.mlp.W_in": ((0, 0), 1.7e308)}}),
     ("W_out may overflow", ONES, {"weights": {"blocks.0.mlp.W_out": ((0, 0), 1.7e308)}}),
-    ("the activation may overflow", ONES, {"activation": "gelu_new", "weights": {"blocks.0.mlp.b_in": (0, 1e110)}}),
+    ("the activation may overflow", ONES, {"activation": "gelu_new",
+    "weights": {"blocks.0.mlp.b_in": (0, 1e110)}}),
     ("a logit may overflow", ONES, {"weights": {"unembed.b_U": (12, -1.7e308)}}),
     ("a logit may overflow", ROTARY, {"tied": False, "weights": {"unembed.W_U": ((0, 3), -1e307)}}),
     ("mask=none is not covered", ONES, {"mask": "none"}),
@@ -421,7 +509,10 @@ def test_what_is_only_seen_by_the_checks_of_overflow(monkeypatch):
 
 def test_two_layers_are_refused_by_name():
     model = random_model(d_vocab=14, n_ctx=10)
-    assert "n_layers=2 is not covered" in again(replace(model, vocabulary=known(ONES)[1].vocabulary), ONES).reason
+    assert (
+        "n_layers=2 is not covered"
+        in again(replace(model, vocabulary=known(ONES)[1].vocabulary), ONES).reason
+    )
 
 
 # ── certificates that were changed, and calls that are wrong ───────────────────────────────────
@@ -432,13 +523,19 @@ def rows(change):
 
 
 @pytest.mark.parametrize("change,why", [
-    ({"model": "0" * 64}, "another model"), ({"model": None}, "another model"), ({"dtype": "float32"}, "another dtype"),
-    ({"task": "addition:digits=1"}, "another task"), ({"layout": ["a0"]}, "another layout"), ({"layout": 3}, "another"),
-    ({"cases": 7}, "number of cases"), ({"cases": "401"}, "number of cases"), ({"cases": True}, "number of cases"),
-    ({"margin": float("inf")}, "no margin"), ({"margin": float("nan")}, "no margin"), ({"margin": "1"}, "no margin"),
-    ({"margin": None}, "no margin"), ({"margin": -1}, "no margin"), ({"rows": []}, "those of the answer"),
+    ({"model": "0" * 64}, "another model"), ({"model": None}, "another model"),
+    ({"dtype": "float32"}, "another dtype"),
+    ({"task": "addition:digits=1"}, "another task"), ({"layout": ["a0"]}, "another layout"),
+    ({"layout": 3}, "another"),
+    ({"cases": 7}, "number of cases"), ({"cases": "401"}, "number of cases"), ({"cases": True},
+    "number of cases"),
+    ({"margin": float("inf")}, "no margin"), ({"margin": float("nan")}, "no margin"),
+    ({"margin": "1"}, "no margin"),
+    ({"margin": None}, "no margin"), ({"margin": -1}, "no margin"), ({"rows": []},
+    "those of the answer"),
     ({"rows": None}, "not a list"), ({"rows": {}}, "not a list"), ({"rows": [3]}, "not a list"),
-    ({"rows": [{"row": "5"}]}, "not a list"), ({"rows": [{"row": True, "split": []}]}, "not a list"),
+    ({"rows": [{"row": "5"}]}, "not a list"), ({"rows": [{"row": True, "split": []}]},
+    "not a list"),
 ])  # fmt: skip
 def test_a_certificate_that_was_changed_does_not_hold(change, why):
     model, task, good = known(LAYER)
@@ -447,7 +544,8 @@ def test_a_certificate_that_was_changed_does_not_hold(change, why):
 
 
 @pytest.mark.parametrize("split", [
-    None, [], "pair", ["digit"], ["digit"] * 5, ["digit"] * 10**6, ["digit", 3], ["digit", None], ["digit", ["pair"]],
+    None, [], "pair", ["digit"], ["digit"] * 5, ["digit"] * 10**6, ["digit", 3], ["digit", None],
+    ["digit", ["pair"]],
     ["digit", "guess"], {"digit": 1}, 7,
 ])  # fmt: skip
 def test_a_split_that_there_is_not_does_not_hold(split):
@@ -458,14 +556,21 @@ def test_a_split_that_there_is_not_does_not_hold(split):
 
 def test_rows_must_be_there_once():
     model, task, good = known(LAYER)
-    for wrong in (good["rows"][1:], good["rows"] + good["rows"][:1], good["rows"][:-1] + good["rows"][:1]):
+    for wrong in (
+        good["rows"][1:],
+        good["rows"] + good["rows"][:1],
+        good["rows"][:-1] + good["rows"][:1],
+    ):
         assert "those of the answer" in check_again(model, task, good | {"rows": wrong}).reason
     assert not check_again(model, task, []).holds and not check_again(model, task, {}).holds
 
 
 def test_cases_are_counted_before_they_are_made(monkeypatch):
     model, task, good = known(LAYER)
-    assert "number of cases" in check_again(model, task, good | rows({"split": ["pair", "pair"]})).reason
+    assert (
+        "number of cases"
+        in check_again(model, task, good | rows({"split": ["pair", "pair"]})).reason
+    )
     monkeypatch.setattr(second, "MOST_CASES", 400)
     assert "too many" in check_again(model, task, good).reason
 

@@ -11,7 +11,14 @@ from glassformer.errors import GlassformerError
 from glassformer.lens.attention import alignment, expected, late, patterns, places, steps
 from glassformer.lens.heads import from_position
 from glassformer.refs import load, load_task
-from glassformer.show.attention import alignment_bars, bars_from, expected_beside, four_steps, grid, heatmaps
+from glassformer.show.attention import (
+    alignment_bars,
+    bars_from,
+    expected_beside,
+    four_steps,
+    grid,
+    heatmaps,
+)
 from glassformer.show.style import save
 from helpers import random_model
 
@@ -39,7 +46,10 @@ def test_heatmaps_have_tokens_on_the_axes_and_a_boundary():
     assert "".join(t.get_text() for t in first.get_xticklabels()) == "45+78=321"
     rows = [t.get_text() for t in first.get_yticklabels()]
     assert rows == ["4", "5", "+", "7", "8", "= → 3", "3 → 2", "2 → 1", "1 → <EOS>"]
-    assert {tuple(line.get_ydata()) for line in first.lines} == {(5.5, 5.5), (0, 1)}  # after =, across and down
+    assert {tuple(line.get_ydata()) for line in first.lines} == {
+        (5.5, 5.5),
+        (0, 1),
+    }  # after =, across and down
     assert first.get_title("left").startswith("0.0 ahead:") and fig.get_suptitle() == "45+78"
 
 
@@ -61,7 +71,9 @@ def test_layers_are_rows_and_heads_columns_but_single_heads_stand_side_by_side()
         FigureCanvasAgg(fig).draw()
         boxes = [ax.get_position() for ax in fig.axes[: 2 * heads]]
         assert len({round(b.x0, 3) for b in boxes}) == across
-        assert all(np.allclose(shown(ax), m) for ax, m in zip(fig.axes, p.reshape(-1, 5, 5), strict=False))
+        assert all(
+            np.allclose(shown(ax), m) for ax, m in zip(fig.axes, p.reshape(-1, 5, 5), strict=False)
+        )
 
 
 def test_the_expected_map_beside_the_actual_one():
@@ -90,7 +102,10 @@ def test_four_steps():
 def test_bars_from_one_position():
     model = load("modular-addition:p=7,operation=-,plus=true")
     task = load_task(model)
-    some = {f"{a}-{b}": from_position(model, task.batch(np.array([(a, b)]))[0][:, :-1]) for a, b in ((5, 3), (6, 6))}
+    some = {
+        f"{a}-{b}": from_position(model, task.batch(np.array([(a, b)]))[0][:, :-1])
+        for a, b in ((5, 3), (6, 6))
+    }
     fig = bars_from(some, places(task)[:-1])
     assert len(fig.axes) == 2
     for ax, h in zip(fig.axes, range(2), strict=True):

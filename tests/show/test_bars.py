@@ -11,15 +11,25 @@ from glassformer.errors import GlassformerError
 from glassformer.show.bars import bar_chart
 from glassformer.show.style import BLUE, SKY
 
-LINES = [("baseline", [1.0, 1.0]), ("no-mask, teacher-forced", [0.9]), ("one-layer", [0.05, 0.2, 0.11])]
+LINES = [
+    ("baseline", [1.0, 1.0]),
+    ("no-mask, teacher-forced", [0.9]),
+    ("one-layer", [0.05, 0.2, 0.11]),
+]
 
 
 def test_a_bar_is_the_mean_and_its_error_bar_the_spread():
     ax = bar_chart(LINES, "a title", "rows right").axes[0]
     assert np.allclose([p.get_width() for p in ax.patches], [1.0, 0.9, 0.12])
-    spreads = [c.errorbar.lines[2][0].get_segments()[0][:, 0] for c in ax.containers if getattr(c, "errorbar", None)]
+    spreads = [
+        c.errorbar.lines[2][0].get_segments()[0][:, 0]
+        for c in ax.containers
+        if getattr(c, "errorbar", None)
+    ]
     assert np.allclose(spreads, [[1.0, 1.0], [0.05, 0.2]])  # one seed has no spread
-    dots = [np.asarray(c.get_offsets()).tolist() for c in ax.collections if len(c.get_offsets()) > 1]
+    dots = [
+        np.asarray(c.get_offsets()).tolist() for c in ax.collections if len(c.get_offsets()) > 1
+    ]
     assert dots == [[[1.0, 0], [1.0, 0]], [[0.05, 2], [0.2, 2], [0.11, 2]]]
     assert ax.get_xlabel() == "rows right" and ax.figure.get_suptitle() == "a title"
 
@@ -47,7 +57,10 @@ def test_what_counts_less_is_paler():
 def test_nothing_hides_anything():
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    fig = bar_chart([*LINES, *[(f"d-model-{n}", [0.0, 1.0]) for n in range(20)]], "addition:order=ones, recipe fast")
+    fig = bar_chart(
+        [*LINES, *[(f"d-model-{n}", [0.0, 1.0]) for n in range(20)]],
+        "addition:order=ones, recipe fast",
+    )
     canvas = FigureCanvasAgg(fig)
     canvas.draw()
     renderer = canvas.get_renderer()

@@ -1,4 +1,6 @@
-"""Training curves as figures: what is on them, and that a figure is the same each time it is drawn."""
+"""Training curves as figures: what is on them, and that a figure is the same each time it is
+drawn.
+"""
 
 import subprocess
 import sys
@@ -15,15 +17,19 @@ FLOORS = [Floor(0, 0.9594), Floor(1, 1.1513), Floor(2, 1.3432)]
 
 
 def run(seed=0, evaluations=10, digits=2, train=True, events=True, low=0.97):
-    """A made-up run: digit 0 is learned at step 40, digit 1 at step 80; loss goes from 1.5 to `low`."""
+    """A made-up run: digit 0 is learned at step 40, digit 1 at step 80; loss goes from 1.5 to
+    `low`.
+    """
     history = []
     for i in range(1, evaluations + 1):
         shares = [1.0 if i >= 4 * (d + 1) else 0.1 for d in range(digits)]
         loss = 1.5 * (low / 1.5) ** (i / evaluations)
         report = {"step": 10 * i, "loss": loss, "accuracy": min(shares), "digits": shares}
         history.append(report | ({"train_accuracy": min(shares)} if train else {}))
-    found = [Event("digit learned", 40, seed, {"digit": 0}), Event("digit learned", 80, seed, {"digit": 1}),
-             Event("generalised", 80, seed), Event("grokking", 80, seed), Event("stable", 100, seed)]  # fmt: skip
+    found = [Event("digit learned", 40, seed, {"digit": 0}), Event("digit learned", 80, seed,
+        {"digit": 1}),
+             Event("generalised", 80, seed), Event("grokking", 80, seed), Event("stable", 100,
+             seed)]  # fmt: skip
     return SimpleNamespace(history=history, events=found if events else [], seed=seed)
 
 
@@ -35,7 +41,11 @@ def test_floors_are_lines_with_labels():
     loss = training_curves([run()], FLOORS).axes[0]
     lines = [line.get_ydata()[0] for line in loss.lines if len(set(line.get_ydata())) == 1]
     assert {0.9594, 1.1513, 1.3432} <= set(lines)
-    assert {"0.9594  every digit known", "1.1513  1 digit unknown", "1.3432  2 digits unknown"} <= set(texts(loss))
+    assert {
+        "0.9594  every digit known",
+        "1.1513  1 digit unknown",
+        "1.3432  2 digits unknown",
+    } <= set(texts(loss))
     low, high = loss.get_ylim()
     assert low < 0.9594 and high > 1.3432
 
@@ -50,10 +60,14 @@ def test_curves_are_the_history():
     loss, accuracy, strip = training_curves([made], FLOORS, ["1", "<EOS>"]).axes[:3]
     assert list(loss.lines[0].get_ydata()) == [h["loss"] for h in made.history]
     by_label = {line.get_label(): list(line.get_ydata()) for line in accuracy.lines}
-    assert by_label["test rows"] == by_label["training rows"] == [h["accuracy"] for h in made.history]
+    assert (
+        by_label["test rows"] == by_label["training rows"] == [h["accuracy"] for h in made.history]
+    )
     assert [t.get_text() for t in strip.get_yticklabels()] == ["1", "<EOS>"]
     mesh, dots = strip.collections
-    assert mesh.get_array().tolist() == [list(row) for row in zip(*(h["digits"] for h in made.history), strict=True)]
+    assert mesh.get_array().tolist() == [
+        list(row) for row in zip(*(h["digits"] for h in made.history), strict=True)
+    ]
     assert dots.get_offsets().tolist() == [[40, 0.5], [80, 1.5]]
 
 
@@ -62,7 +76,9 @@ def test_turning_points_are_named_where_they_happen():
     loss, accuracy = fig.axes[:2]
     assert {"generalised, grokking 80", "stable 100"} <= set(texts(loss))
     for ax in (loss, accuracy):
-        assert {80, 100} <= {line.get_xdata()[0] for line in ax.lines if len(set(line.get_xdata())) == 1}
+        assert {80, 100} <= {
+            line.get_xdata()[0] for line in ax.lines if len(set(line.get_xdata())) == 1
+        }
 
 
 def test_names_of_turning_points_do_not_overlap():
@@ -81,7 +97,10 @@ def test_one_answer_token_needs_no_strip():
 
 
 def test_a_deep_loss_is_drawn_in_powers():
-    assert training_curves([run(low=1e-6)], [Floor(0, 0.0), Floor(1, 1.4)]).axes[0].get_yscale() == "log"
+    assert (
+        training_curves([run(low=1e-6)], [Floor(0, 0.0), Floor(1, 1.4)]).axes[0].get_yscale()
+        == "log"
+    )
     assert training_curves([run(low=1e-6)], FLOORS).axes[0].get_yscale() == "linear"
     assert training_curves([run()], []).axes[0].get_yscale() == "linear"
 
@@ -131,4 +150,9 @@ def test_bad_paths(tmp_path, monkeypatch):
 
 def test_matplotlib_is_imported_when_a_figure_is_drawn():
     code = "import sys, glassformer.show; print('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "False\n"
+    )

@@ -24,7 +24,9 @@ def test_the_map_has_every_point_and_name_and_what_the_axes_explain():
     points = np.concatenate([c.get_offsets() for c in ax.collections])
     assert np.allclose(points, e.pca.points[:, :2])
     assert [t.get_text() for t in ax.texts] == e.names
-    assert f"({e.pca.explained[0]:.0%} of the variance)" in ax.get_xlabel() and "%" in ax.get_ylabel()
+    assert (
+        f"({e.pca.explained[0]:.0%} of the variance)" in ax.get_xlabel() and "%" in ax.get_ylabel()
+    )
     other = embeddings.embedding_map(e, components=(2, 9)).axes[0]  # there is no tenth
     assert np.allclose(other.collections[0].get_offsets()[:, 1], 0) and "(0%)" in other.get_ylabel()
 
@@ -39,7 +41,9 @@ def test_similarity_has_the_matrix_and_the_boundary():
     e = position_embeddings(random_model(), boundary=6)
     ax = embeddings.similarity(e).axes[0]
     assert np.allclose(ax.images[0].get_array(), e.cosine) and ax.images[0].get_clim() == (-1, 1)
-    assert {float(np.unique(line.get_xdata())[0]) for line in ax.lines[1:]} == {5.5} and "from 6 on" in ax.get_xlabel()
+    assert {float(np.unique(line.get_xdata())[0]) for line in ax.lines[1:]} == {
+        5.5
+    } and "from 6 on" in ax.get_xlabel()
     assert not embeddings.similarity(token_embeddings(random_model())).axes[0].lines
 
 
@@ -47,7 +51,12 @@ def test_before_and_after_has_four_panels():
     pair = before_and_after(random_model(0), random_model(1))
     fig = embeddings.before_and_after(pair, "both", ("at first", "at last"))
     titles = [ax.get_title(loc="left") for ax in fig.axes[:4]]
-    assert titles == ["at first", "at first: cosine similarity", "at last", "at last: cosine similarity"]
+    assert titles == [
+        "at first",
+        "at first: cosine similarity",
+        "at last",
+        "at last: cosine similarity",
+    ]
     assert np.allclose(fig.axes[3].images[0].get_array(), pair[1].cosine)
 
 
@@ -57,9 +66,15 @@ def test_many_tokens_do_not_get_a_tick_each():
 
 
 def test_bars_are_shares_and_key_frequencies_stand_out(pizza):
-    for ax, found in zip(fourier.spectrum(pizza, "p = 23").axes, (pizza.embedding, pizza.readout), strict=True):
+    for ax, found in zip(
+        fourier.spectrum(pizza, "p = 23").axes, (pizza.embedding, pizza.readout), strict=True
+    ):
         assert np.allclose([bar.get_height() for bar in ax.patches], found.shares)
-        dark = [i + 1 for i, bar in enumerate(ax.patches) if bar.get_facecolor()[2] > 2 * bar.get_facecolor()[0] + 0.3]
+        dark = [
+            i + 1
+            for i, bar in enumerate(ax.patches)
+            if bar.get_facecolor()[2] > 2 * bar.get_facecolor()[0] + 0.3
+        ]
         assert dark == pizza.key
         assert {int(t.get_text()) for t in ax.texts} == set(pizza.key)
 
@@ -84,7 +99,9 @@ def test_waves_and_right_logits(pizza):
 
 def test_losses_along_a_run():
     task = load_task("modular-addition:p=13")
-    models = [(s, load(f"modular-addition:p=13,variant={v}")) for s, v in ((0, "clock"), (10, "pizza"))]
+    models = [
+        (s, load(f"modular-addition:p=13,variant={v}")) for s, v in ((0, "clock"), (10, "pizza"))
+    ]
     history = progress(models, task, task.rows(0, 30))
     top, gini, squares = fourier.loss_curves(history).axes
     drawn = {line.get_label(): list(line.get_ydata()) for line in top.lines}
@@ -97,5 +114,7 @@ def test_losses_along_a_run():
 
 
 def test_they_can_be_saved(pizza, tmp_path):
-    for i, fig in enumerate((fourier.spectrum(pizza), embeddings.embedding_map(token_embeddings(random_model())))):
+    for i, fig in enumerate(
+        (fourier.spectrum(pizza), embeddings.embedding_map(token_embeddings(random_model())))
+    ):
         assert save(fig, tmp_path / f"{i}.svg").stat().st_size > 1_000

@@ -11,7 +11,12 @@ from glassformer.lens.compare import compare
 from glassformer.lens.interventions.ablate import Ablated, ablations
 from glassformer.lens.interventions.patch import Interchange, PatchGrid, interchange
 from glassformer.refs import load, load_task
-from glassformer.show.interventions import ablation_bars, comparison, interchange_bars, patch_heatmap
+from glassformer.show.interventions import (
+    ablation_bars,
+    comparison,
+    interchange_bars,
+    patch_heatmap,
+)
 from glassformer.show.style import save
 
 
@@ -34,9 +39,17 @@ def test_ablation_bars(adder, tmp_path):
     fig = ablation_bars(rows, ["ones", "tens", "hundreds", "end"], "Without a part")
     bars, strip = fig.axes
     assert [p.get_width() for p in bars.patches] == [r.score.accuracy for r in rows]
-    assert labels(bars.yaxis) == ["nothing", "head 0.0 (ahead) zero", "head 0.1 (here) zero", "mlp 0 zero"]
+    assert labels(bars.yaxis) == [
+        "nothing",
+        "head 0.0 (ahead) zero",
+        "head 0.1 (here) zero",
+        "mlp 0 zero",
+    ]
     assert np.array_equal(strip.images[0].get_array(), [r.score.positions for r in rows])
-    assert labels(strip.xaxis) == ["ones", "tens", "hundreds", "end"] and texts(strip)[:4] == ["100"] * 4
+    assert (
+        labels(strip.xaxis) == ["ones", "tens", "hundreds", "end"]
+        and texts(strip)[:4] == ["100"] * 4
+    )
     assert texts(bars)[0] == "100 %" and save(fig, tmp_path / "a.png").stat().st_size > 1_000
     almost = Ablated("mlp 0", "zero", Score(10**6, 1, [0.999999], {}))
     assert texts(ablation_bars([almost]).axes[0]) == ["99.99 %"]  # not 100
@@ -56,13 +69,24 @@ def test_patch_heatmap(tmp_path):
 def test_interchange_bars(adder):
     tests = [interchange(*adder, what, 20) for what in ("head 0.0", "head 0.1")]
     ax = interchange_bars(tests, ["ones", "tens", "hundreds", "end"]).axes[0]
-    assert labels(ax.yaxis) == [f"{h}, {d}" for h in ("head 0.0", "head 0.1") for d in ("ones", "tens", "hundreds")]
+    assert labels(ax.yaxis) == [
+        f"{h}, {d}" for h in ("head 0.0", "head 0.1") for d in ("ones", "tens", "hundreds")
+    ]
     patches = [p for p in ax.patches if p.get_y() > -5]
     drawn = [p.get_width() for p in patches]
     assert max(p.get_x() for p in patches) == 1  # end to end
-    assert drawn == [s for t in tests for m in t.moved for s in (*m.shares.values(), m.other)] and sum(drawn) == 6
+    assert (
+        drawn == [s for t in tests for m in t.moved for s in (*m.shares.values(), m.other)]
+        and sum(drawn) == 6
+    )
     words = [t.get_text() for t in ax.get_legend().get_texts()]
-    assert words == ["the column", "the carry", "column and carry", "nothing: stays", "something else"]
+    assert words == [
+        "the column",
+        "the carry",
+        "column and carry",
+        "nothing: stays",
+        "something else",
+    ]
     with pytest.raises(GlassformerError, match="nothing to draw"):
         interchange_bars([Interchange("head 0.0", "", [])])
 

@@ -31,8 +31,21 @@ def drawn(fig):
 def test_a_panel_for_each_kind_and_a_line_for_each_layer():
     model = random_model()
     found = rank.ranks(model)
-    panels = {ax.get_title(loc="left"): ax for ax in visible(drawn(show_rank.singular_values(found, "t")))}
-    assert list(panels) == ["W_E", "W_pos", "W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate", "W_out", "W_U"]
+    panels = {
+        ax.get_title(loc="left"): ax for ax in visible(drawn(show_rank.singular_values(found, "t")))
+    }
+    assert list(panels) == [
+        "W_E",
+        "W_pos",
+        "W_Q",
+        "W_K",
+        "W_V",
+        "W_O",
+        "W_in",
+        "W_gate",
+        "W_out",
+        "W_U",
+    ]
     r = next(r for r in found if r.name == "blocks.1.attn.W_Q")
     line = panels["W_Q"].lines[2]  # after layer 0's line and dot
     assert np.allclose(line.get_ydata(), r.values / r.values[0])
@@ -45,7 +58,9 @@ def test_many_heads_are_not_listed_one_by_one():
     found = [f.rank(n) for n, f in rank.circuits(random_model(n_heads=3)).items()]
     qk, _ = visible(drawn(show_rank.singular_values(found)))
     each = [r.effective for r in found if r.name.startswith("QK")]
-    assert qk.get_legend() is None and f"{min(each):.1f} to {max(each):.1f}" in qk.texts[0].get_text()
+    assert (
+        qk.get_legend() is None and f"{min(each):.1f} to {max(each):.1f}" in qk.texts[0].get_text()
+    )
 
 
 def test_the_first_rank_that_is_enough_is_named():
@@ -59,7 +74,9 @@ def test_the_first_rank_that_is_enough_is_named():
 
 def test_updates():
     matrices = rank.ranks(random_model())[2:5]
-    made = rank.Updates(matrices, [rank.Truncation(0, 0.1, 0), rank.Truncation(1, 1.0, 21)], 1.0, 108)
+    made = rank.Updates(
+        matrices, [rank.Truncation(0, 0.1, 0), rank.Truncation(1, 1.0, 21)], 1.0, 108
+    )
     accuracy, bars = drawn(show_rank.updates_figure(made)).axes
     assert accuracy.texts[0].get_text() == "rank 1: 21 numbers for 108"
     assert [p.get_width() for p in bars.patches[3:]] == [m.effective for m in matrices]
@@ -84,7 +101,9 @@ def test_the_logit_lens_shows_the_winners():
     assert [t.get_text() for t in ax.texts] == ["6", "2", "6", "2"]
     assert np.allclose(ax.images[0].get_array(), lens.probabilities[:, 1].max(-1))
     assert [t.get_text() for t in ax.get_yticklabels()] == ["embed", "attention 0"]
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["6", "2"] and ax.lines[0].get_xdata()[0] == 0.5
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["6", "2"] and ax.lines[0].get_xdata()[
+        0
+    ] == 0.5
     with pytest.raises(GlassformerError, match="expected a text below 2, got 2"):
         show_logits.lens_map(lens, 2)
 
@@ -105,7 +124,13 @@ def test_shares_as_bars():
 def test_of_many_parts_the_largest_are_shown_and_nothing_is_lost():
     shares = [(f"n{i}", (-1.0) ** i * i) for i in range(50)]
     ax = show_logits.attribution_bars(shares, most=3).axes[0]
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["n49", "n48", "n47", "47 others", "in all"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == [
+        "n49",
+        "n48",
+        "n47",
+        "47 others",
+        "in all",
+    ]
     widths = [p.get_width() for p in ax.patches]
     assert sum(widths[:-1]) == pytest.approx(widths[-1]) == sum(s for _, s in shares)
 
@@ -130,7 +155,9 @@ def test_growth_with_and_without_residuals():
 
 def test_a_stream_that_grows_ten_orders_has_a_scale_of_powers():
     found = stream.norms(ADDER, TASK.batch(TASK.rows(0, 9))[0][:, :-1])
-    huge = stream.StreamNorms(found.parts, found.before, found.wrote, found.after * [[1], [1], [1e9]], True)
+    huge = stream.StreamNorms(
+        found.parts, found.before, found.wrote, found.after * [[1], [1], [1e9]], True
+    )
     assert drawn(show_stream.growth(huge)).axes[0].get_yscale() == "log"
 
 
@@ -150,7 +177,9 @@ def test_neurons_are_sorted_by_how_often_they_fire():
     order = np.argsort(-firing.share, kind="stable")
     assert np.allclose(tokens.images[0].get_array(), firing.by_position[:, order])
     assert [t.get_text() for t in classes.get_yticklabels()] == list(firing.classes)
-    assert [line.get_label() for line in curve.lines if not line.get_label().startswith("_")] == ["ReLU"]
+    assert [line.get_label() for line in curve.lines if not line.get_label().startswith("_")] == [
+        "ReLU"
+    ]
 
 
 @pytest.mark.parametrize("draw", [

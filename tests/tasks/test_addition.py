@@ -19,15 +19,22 @@ def texts(task, rows):
 
 
 def test_formats():
-    assert texts(Addition(3), ROWS[:3]) == [("045+078=", "0123"), ("000+000=", "0000"), ("999+001=", "1000")]
+    assert texts(Addition(3), ROWS[:3]) == [
+        ("045+078=", "0123"),
+        ("000+000=", "0000"),
+        ("999+001=", "1000"),
+    ]
     assert texts(Addition(3, order="ones"), ROWS[:3]) == [
         ("045+078=", "3210<EOS>"), ("000+000=", "0000<EOS>"), ("999+001=", "0001<EOS>"),
     ]  # fmt: skip
     assert texts(Addition(3, padding="none"), ROWS) == [
-        ("<bos>45+78=", "123<eos>"), ("<bos>0+0=", "0<eos>"), ("<bos>999+1=", "1000<eos>"), ("<bos>8+4=", "12<eos>"),
+        ("<bos>45+78=", "123<eos>"), ("<bos>0+0=", "0<eos>"), ("<bos>999+1=", "1000<eos>"),
+        ("<bos>8+4=", "12<eos>"),
         ("<bos>500+500=", "1000<eos>"), ("<bos>100+10=", "110<eos>"),
     ]  # fmt: skip
-    assert texts(Addition(12), np.array([(999_999_999_999, 1)])) == [("999999999999+000000000001=", "1000000000000")]
+    assert texts(Addition(12), np.array([(999_999_999_999, 1)])) == [
+        ("999999999999+000000000001=", "1000000000000")
+    ]
 
 
 def test_token_numbers_are_the_sources():
@@ -42,7 +49,10 @@ def test_batch_is_python_arithmetic(options):
     task = Addition(7, **options)
     rows = task.sample(300, np.random.default_rng(0))
     for (a, b), (prompt, answer) in zip(rows, texts(task, rows), strict=True):
-        assert tuple(int(x) for x in prompt.removeprefix("<bos>").removesuffix("=").split("+")) == (a, b)
+        assert tuple(int(x) for x in prompt.removeprefix("<bos>").removesuffix("=").split("+")) == (
+            a,
+            b,
+        )
         digits = answer.removesuffix("<eos>").removesuffix("<EOS>")
         assert int(digits if task.order == "most" else digits[::-1]) == a + b
 
@@ -72,7 +82,9 @@ def test_edges_have_cascades_of_every_length_and_place(digits):
             a, b = edges.T
             out = [(a % 10 ** (j + 1) + b % 10 ** (j + 1)) >= 10 ** (j + 1) for j in range(digits)]
             assert np.all([o == (first <= j <= last) for j, o in enumerate(out)], axis=0).any()
-    assert {(0, 0), (10**digits - 1, 1), (10**digits - 1, 10**digits - 1)} <= set(map(tuple, edges.tolist()))
+    assert {(0, 0), (10**digits - 1, 1), (10**digits - 1, 10**digits - 1)} <= set(
+        map(tuple, edges.tolist())
+    )
 
 
 def test_classes():
@@ -95,7 +107,22 @@ def test_prompt(options, text):
     assert task.answer(tokens[0][answer[0]]) == ("8991" if task.order == "ones" else "1998")
 
 
-BAD = ["", "+", "45", "45+", "-5+3", "5-3", "4.5+1", "1234+1", "1+0001", "a+b", "1+2+3", "1+2=3", "٣+٤", "9" * 9999]
+BAD = [
+    "",
+    "+",
+    "45",
+    "45+",
+    "-5+3",
+    "5-3",
+    "4.5+1",
+    "1234+1",
+    "1+0001",
+    "a+b",
+    "1+2+3",
+    "1+2=3",
+    "٣+٤",
+    "9" * 9999,
+]
 
 
 @pytest.mark.parametrize("text", BAD)
@@ -108,5 +135,7 @@ def test_bad_prompts(text):
 def test_bad_options():
     with pytest.raises(GlassformerError, match="order=ones goes with padding=zero"):
         Addition(3, order="ones", padding="none")
-    with pytest.raises(GlassformerError, match="digits must be a whole number from 1 to 12, got 13"):
+    with pytest.raises(
+        GlassformerError, match="digits must be a whole number from 1 to 12, got 13"
+    ):
         Addition(13)

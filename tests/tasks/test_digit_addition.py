@@ -30,7 +30,17 @@ def test_ten_digits_are_the_boards_format():
     task = DigitAddition(10)
     tokens, answer = task.batch(np.array([(1234567890, 9876543210)]))
     assert tokens.shape == (1, 1 + 10 + 9 + 10 + 1 + 11) and answer.sum() == 11
-    assert tokens[0].tolist() == [0, *range(10)[:1], *range(9, 0, -1), *[0] * 9, *range(10), 0, 0, 0, *[1] * 9]
+    assert tokens[0].tolist() == [
+        0,
+        *range(10)[:1],
+        *range(9, 0, -1),
+        *[0] * 9,
+        *range(10),
+        0,
+        0,
+        0,
+        *[1] * 9,
+    ]
     assert len(task.vocabulary) == 10 and task.period == 19
 
 
@@ -80,7 +90,9 @@ def test_the_next_token_follows_from_the_roles(options):
 
 def functional(tokens, keys, said):
     """Whether what is at the position `said` follows from what is at `keys`."""
-    return len(np.unique(tokens[:, keys], axis=0)) == len(np.unique(tokens[:, [*keys, said]], axis=0))
+    return len(np.unique(tokens[:, keys], axis=0)) == len(
+        np.unique(tokens[:, [*keys, said]], axis=0)
+    )
 
 
 @pytest.mark.parametrize("options", FORMATS, ids=str)
@@ -88,7 +100,11 @@ def test_prompt_and_answer(options):
     task = DigitAddition(3, **options)
     prompt = task.prompt("45+78")
     tokens, answer = task.batch(np.array([(45, 78)]))
-    assert prompt == tokens[0, : len(prompt)].tolist() and answer[0, len(prompt)] and not answer[0, len(prompt) - 1]
+    assert (
+        prompt == tokens[0, : len(prompt)].tolist()
+        and answer[0, len(prompt)]
+        and not answer[0, len(prompt) - 1]
+    )
     assert task.steps(prompt) == 4
     assert task.answer(tokens[0, len(prompt) :]) == ("3210" if task.order == "ones" else "0123")
 
@@ -96,5 +112,7 @@ def test_prompt_and_answer(options):
 def test_bad_input():
     with pytest.raises(GlassformerError, match="two whole numbers of at most 3 digits"):
         DigitAddition(3).prompt("1234+1")
-    with pytest.raises(GlassformerError, match="digits must be a whole number from 1 to 12, got 13"):
+    with pytest.raises(
+        GlassformerError, match="digits must be a whole number from 1 to 12, got 13"
+    ):
         DigitAddition(13)

@@ -5,14 +5,20 @@ import pytest
 
 from glassformer import load_task
 
-TASKS = ["addition:digits=2,order=ones", "addition:digits=2", "addition:digits=3,order=ones", "reverse:length=3",
-         "modular-addition:p=13", "modular-addition:p=13,plus=true", "modular-addition:p=7,operation=-"]  # fmt: skip
+TASKS = ["addition:digits=2,order=ones", "addition:digits=2", "addition:digits=3,order=ones",
+    "reverse:length=3",
+         "modular-addition:p=13", "modular-addition:p=13,plus=true",
+         "modular-addition:p=7,operation=-"]  # fmt: skip
 
 
 @pytest.mark.parametrize("ref", TASKS)
 def test_the_next_token_follows_from_the_roles_and_from_no_fewer(ref):
     task = load_task(ref)
-    rows = task.sample(4_000, np.random.default_rng(0)) if task.size > 4_000 else task.rows(0, task.size)
+    rows = (
+        task.sample(4_000, np.random.default_rng(0))
+        if task.size > 4_000
+        else task.rows(0, task.size)
+    )
     tokens, answer = task.batch(rows)
     needed = np.any(list(task.roles().values()), axis=0)
     assert needed.shape == (tokens.shape[1] - 1,) * 2
@@ -25,9 +31,12 @@ def test_the_next_token_follows_from_the_roles_and_from_no_fewer(ref):
         assert functional(tokens[:, keys], tokens[:, t + 1])
         for gone in keys:
             fewer = keys[keys != gone]
-            # two of these three tell the carry in most sums: the digit just written, and those of the column below
+            # two of these three tell the carry in most sums: the digit just written, and those of
+            # the column below
             spare = "order=ones" in ref and task.roles()["carry"][t, gone]
-            assert spare or not functional(tokens[:, fewer], tokens[:, t + 1]), f"row {t} does not need {gone}"
+            assert spare or not functional(tokens[:, fewer], tokens[:, t + 1]), (
+                f"row {t} does not need {gone}"
+            )
 
 
 def functional(read, said):

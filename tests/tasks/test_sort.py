@@ -21,9 +21,13 @@ def test_the_domain_is_every_list(exact, repeats):
     numbers = range(1, 5)
     expected = []
     for k in [3] if exact else [1, 2, 3]:
-        expected += itertools.product(numbers, repeat=k) if repeats else itertools.permutations(numbers, k)
+        expected += (
+            itertools.product(numbers, repeat=k) if repeats else itertools.permutations(numbers, k)
+        )
     assert sorted(lists(task)) == sorted(expected) and task.size == len(expected)
-    assert len(task.rows(0, 1)[0].nonzero()[0]) == 3  # a longest one first: verify sizes its batches by it
+    assert (
+        len(task.rows(0, 1)[0].nonzero()[0]) == 3
+    )  # a longest one first: verify sizes its batches by it
 
 
 def test_the_domain_in_parts():
@@ -40,7 +44,9 @@ def test_sizes():
         Sort(vocab=4, length=4, exact=True)
 
 
-@pytest.mark.parametrize("task", [Sort(vocab=9, length=5), Sort(vocab=9, length=12, repeats=True), SortDigits()])
+@pytest.mark.parametrize(
+    "task", [Sort(vocab=9, length=5), Sort(vocab=9, length=12, repeats=True), SortDigits()]
+)
 def test_samples_and_edges_are_of_the_domain(task):
     rng = np.random.default_rng(0)
     sample = task.sample(500, rng)
@@ -69,7 +75,9 @@ def test_spelled_batches():
     tokens, answer = SortDigits(length=2).batch(np.array([[35, 7]]))
     assert tokens.tolist() == [[3, 5, 0, 7, 0, 0, 0, 7, 3, 5]]
     assert answer.astype(int).tolist() == [[0] * 6 + [1] * 4]
-    assert SortDigits(base=3, digits=3).spell(np.array([[1 * 9 + 0 * 3 + 2]])).tolist() == [[1, 0, 2]]
+    assert SortDigits(base=3, digits=3).spell(np.array([[1 * 9 + 0 * 3 + 2]])).tolist() == [
+        [1, 0, 2]
+    ]
 
 
 @pytest.mark.parametrize("text", ["6 2 12", "6, 2, 12 0"])
@@ -78,7 +86,11 @@ def test_prompts(text):
     assert task.prompt(text) == [6, 2, 12, 0] and task.steps([6, 2, 12, 0]) == 3
     assert Sort(vocab=20, low=-9).prompt("6 2 -9") == [16, 12, 1, 0]
     assert Sort(vocab=20, low=-9).answer([16, 12, 1]) == "6 2 -9"
-    assert SortDigits().prompt("6 2 12") == SortDigits().prompt("06,02,12,00") == [0, 6, 0, 2, 1, 2, 0, 0]
+    assert (
+        SortDigits().prompt("6 2 12")
+        == SortDigits().prompt("06,02,12,00")
+        == [0, 6, 0, 2, 1, 2, 0, 0]
+    )
     assert SortDigits().answer([0, 2, 0, 6]) == "02 06"
 
 
@@ -97,7 +109,9 @@ def test_prompts_that_are_not_lists(task, text, message):
         task.prompt(text)
 
 
-@pytest.mark.parametrize("task,pick", [(Min(vocab=4, length=3), min), (Max(vocab=4, length=3), max)])
+@pytest.mark.parametrize(
+    "task,pick", [(Min(vocab=4, length=3), min), (Max(vocab=4, length=3), max)]
+)
 def test_extremes(task, pick):
     tokens, answer = task.batch(task.rows(0, task.size))
     assert len(tokens) == 64 and (answer.sum(1) == 1).all() and answer[:, -1].all()

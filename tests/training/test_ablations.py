@@ -17,7 +17,15 @@ from glassformer.training.recipes import RECIPES
 
 ONES = load_task("addition:digits=1,order=ones")
 TINY = Recipe(
-    n_layers=1, d_model=16, d_mlp=16, embed_std=0.5, test_rows=40, batch=64, lr=0.03, steps=100, evaluate_every=100
+    n_layers=1,
+    d_model=16,
+    d_mlp=16,
+    embed_std=0.5,
+    test_rows=40,
+    batch=64,
+    lr=0.03,
+    steps=100,
+    evaluate_every=100,
 )
 SHORT = replace(TINY, steps=2, evaluate_every=1)
 
@@ -33,11 +41,13 @@ def figures(found):
 # ── what is to be done ─────────────────────────────────────────────────────────────────────────
 def test_the_table_has_what_it_must_have():
     wanted = """baseline no-positions no-mask one-layer no-mlp no-attention no-residual no-layer-norm no-weight-decay
-        most-first heads-1 heads-2 heads-4 d-model-4 d-model-8 d-model-16 d-model-32"""
+        most-first heads-1 heads-2 heads-4 d-model-4 d-model-8 d-model-16 d-model-32"""  # noqa: E501
     assert list(ABLATIONS) == wanted.split()
     for a in ABLATIONS.values():
         assert a.help and "\n" not in a.help
-        assert len(a.change.keys() - {"d_head"}) + len(a.options) == (a.name != "baseline")  # a head's size follows
+        assert len(a.change.keys() - {"d_head"}) + len(a.options) == (
+            a.name != "baseline"
+        )  # a head's size follows
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
@@ -47,8 +57,15 @@ def test_an_ablation_changes_one_thing_and_all_of_it(recipe):
     assert {c.name for c in cases} | {s.name for s in skipped} == ABLATIONS.keys()
     seen = set()
     for case in cases:
-        differ = {f.name for f in fields(recipe) if getattr(case.recipe, f.name) != getattr(recipe, f.name)}
-        assert differ <= case.ablation.change.keys() and differ | {"d_head"} >= case.ablation.change.keys()
+        differ = {
+            f.name
+            for f in fields(recipe)
+            if getattr(case.recipe, f.name) != getattr(recipe, f.name)
+        }
+        assert (
+            differ <= case.ablation.change.keys()
+            and differ | {"d_head"} >= case.ablation.change.keys()
+        )
         assert (case.task.ref == ONES.ref) == (case.name != "most-first")
         seen.add((case.task.ref, str(case.recipe)))
     assert len(seen) == len(cases)
@@ -62,16 +79,24 @@ def test_what_does_not_apply_is_skipped_with_a_word():
     assert book == {"heads-1": "is the baseline", "d-model-32": "is the baseline"}
     assert why("reverse", RECIPES["book"])["most-first"] == "reverse has no order=most"
     assert why("addition", RECIPES["book"])["most-first"] == "is the baseline"
-    assert why("addition", RECIPES["grok"])["heads-4"] == "is the baseline"  # whose head size is written out
+    assert (
+        why("addition", RECIPES["grok"])["heads-4"] == "is the baseline"
+    )  # whose head size is written out
     assert why("addition", RECIPES["grok"])["no-layer-norm"] == "is the baseline"
-    assert "d_head" in why("addition", Recipe(n_heads=8))["d-model-4"]  # eight heads of half a number
+    assert (
+        "d_head" in why("addition", Recipe(n_heads=8))["d-model-4"]
+    )  # eight heads of half a number
     assert "one tap" in why("addition", Recipe(tap="no-attention"))["no-residual"]
     assert why("addition", Recipe(tap="no-attention"))["no-attention"] == "is the baseline"
     assert why("addition", Recipe(n_layers=0))["no-mlp"] == "the baseline has no layers"
 
 
 def test_only_some():
-    assert [c.name for c in plan(ONES, TINY, ["no-mlp", "no-mask"])[0]] == ["baseline", "no-mask", "no-mlp"]
+    assert [c.name for c in plan(ONES, TINY, ["no-mlp", "no-mask"])[0]] == [
+        "baseline",
+        "no-mask",
+        "no-mlp",
+    ]
     with pytest.raises(GlassformerError, match="no-maks — no such ablation; did you mean no-mask"):
         plan(ONES, TINY, ["no-maks"])
 
@@ -84,8 +109,13 @@ def test_results_are_those_of_the_trainer_and_no_mask_cheats():
     for name, recipe in (("baseline", TINY), ("no-mask", replace(TINY, mask="none"))):
         trainings = fit_many(ONES, recipe, [0, 1])
         assert found[name].accuracy == [t.accuracy for t in trainings]
-        assert [(o.seed, o.steps, o.status) for o in found[name].outcomes] == [(0, 100, "done"), (1, 100, "done")]
-    assert found["baseline"].forced == [] and found["baseline"].lines() == [("baseline", found["baseline"].accuracy)]
+        assert [(o.seed, o.steps, o.status) for o in found[name].outcomes] == [
+            (0, 100, "done"),
+            (1, 100, "done"),
+        ]
+    assert found["baseline"].forced == [] and found["baseline"].lines() == [
+        ("baseline", found["baseline"].accuracy)
+    ]
     cheat = found["no-mask"]
     assert min(cheat.forced) > max(cheat.accuracy) + 0.5  # it was reading what it was to say
     assert cheat.lines() == [
@@ -142,7 +172,10 @@ def test_what_is_finished_is_not_done_again(tmp_path, trained):
     trained.clear()
     first = results(ONES, SHORT, [0, 1], ["no-positions"], tmp_path)
     assert trained == [("none", [0, 1])]
-    assert figures(first) == figures(results(ONES, SHORT, [0, 1], ["no-positions"], tmp_path)) and len(trained) == 1
+    assert (
+        figures(first) == figures(results(ONES, SHORT, [0, 1], ["no-positions"], tmp_path))
+        and len(trained) == 1
+    )
 
 
 def test_more_seeds_train_the_missing_ones_only(tmp_path, trained):
@@ -159,9 +192,13 @@ def test_another_experiment_is_refused_before_any_work(tmp_path, trained):
     (tmp_path / "baseline.json").unlink()
     kept = (tmp_path / "no-positions.json").read_bytes()
     trained.clear()
-    with pytest.raises(GlassformerError, match=r"no-positions.json — is of another experiment: steps=2 \(now 3\)"):
+    with pytest.raises(
+        GlassformerError, match=r"no-positions.json — is of another experiment: steps=2 \(now 3\)"
+    ):
         results(ONES, replace(SHORT, steps=3), [0], ["no-positions"], tmp_path)
-    with pytest.raises(GlassformerError, match=r"task=addition:digits=1,order=ones \(now addition:digits=1\)"):
+    with pytest.raises(
+        GlassformerError, match=r"task=addition:digits=1,order=ones \(now addition:digits=1\)"
+    ):
         results(load_task("addition:digits=1"), SHORT, [0], ["no-positions"], tmp_path)
     assert trained == [] and (tmp_path / "no-positions.json").read_bytes() == kept
 
@@ -181,7 +218,8 @@ def call(call):
 
 
 WORDS = [
-    ONES.ref, "--recipe", "fast", "--seeds", 2, "--set", "steps=2", "--set", "test_rows=40", "--set", "train_rows=99"
+    ONES.ref, "--recipe", "fast", "--seeds", 2, "--set", "steps=2", "--set", "test_rows=40",
+    "--set", "train_rows=99"
 ]  # fmt: skip
 
 
@@ -193,14 +231,20 @@ def test_the_command(call, tmp_path):
     assert status == 0 and err == "" and chart.read_bytes().startswith(b"\x89PNG")
     labels = [line.split("  ")[0] for line in out.splitlines()]
     assert labels[2:7] == [
-        "baseline", "no-mask, teacher-forced", "no-mask, autoregressive", "heads-2", "skipped heads-1: is the baseline"
+        "baseline", "no-mask, teacher-forced", "no-mask, autoregressive", "heads-2",
+        "skipped heads-1: is the baseline"
     ]  # fmt: skip
-    assert all(re.search(r"\d %  +[\d.]+ % … [\d.]+ %  +2\b", line) for line in out.splitlines()[2:6])
+    assert all(
+        re.search(r"\d %  +[\d.]+ % … [\d.]+ %  +2\b", line) for line in out.splitlines()[2:6]
+    )
     status, out, err = call(*words, "--json")
     got = json.loads(out)
     assert status == 0 and err == "" and got["task"] == ONES.ref and got["recipe"]["steps"] == 2
     assert [a["name"] for a in got["ablations"]] == ["baseline", "no-mask", "heads-2"]
-    assert got["skipped"] == [{"name": "heads-1", "why": "is the baseline"}] and got["seeds"] == [0, 1]
+    assert got["skipped"] == [{"name": "heads-1", "why": "is the baseline"}] and got["seeds"] == [
+        0,
+        1,
+    ]
     for a in got["ablations"]:
         kept = json.loads((folder / f"{a['name']}.json").read_text())
         assert a["runs"] == kept["runs"] and len(a["runs"]) == 2
@@ -211,14 +255,26 @@ def test_the_command(call, tmp_path):
 def test_what_is_said_of_several_seeds():
     outcomes = [
         ablations.Outcome(seed, accuracy, 1.0, 100 * (seed + 1), 1.0, status)
-        for seed, (accuracy, status) in enumerate([(0.5, "done"), (0.0, "diverged"), (0.25, "stable")])
+        for seed, (accuracy, status) in enumerate(
+            [(0.5, "done"), (0.0, "diverged"), (0.25, "stable")]
+        )
     ]
     result = ablations.Result(plan(ONES, TINY, ["no-mask"])[0][1], tuple(outcomes))
     assert command._row(result)["accuracy"] == {"mean": 0.25, "min": 0.0, "max": 0.5}
     assert command._row(result)["forced"] == {"mean": 1.0, "min": 1.0, "max": 1.0}
     forced, own = command._table_rows(result)
-    assert forced[:4] == ("no-mask, teacher-forced", "100 %", "100 % … 100 %", "100 … 300, 1 diverged")
-    assert own[:4] == ("no-mask, autoregressive", "25.00 %", "0.00 % … 50.00 %", "100 … 300, 1 diverged")
+    assert forced[:4] == (
+        "no-mask, teacher-forced",
+        "100 %",
+        "100 % … 100 %",
+        "100 … 300, 1 diverged",
+    )
+    assert own[:4] == (
+        "no-mask, autoregressive",
+        "25.00 %",
+        "0.00 % … 50.00 %",
+        "100 … 300, 1 diverged",
+    )
     assert forced[4] == ABLATIONS["no-mask"].help and own[4] == ""
 
 
@@ -232,7 +288,9 @@ def test_interrupted(call, tmp_path, monkeypatch):
 
 
 def test_its_help_names_all():
-    assert re.search(r"The ablations: ([^.]*)\.", command.ablate_.__doc__)[1].replace(",", "").split() == [*ABLATIONS]
+    assert re.search(r"The ablations: ([^.]*)\.", command.ablate_.__doc__)[1].replace(
+        ",", ""
+    ).split() == [*ABLATIONS]
 
 
 BAD = [
@@ -256,4 +314,10 @@ BAD = [
 def test_bad_input(call, trained, words, part):
     status, out, err = call(*words)
     assert trained == []  # it is found before any work
-    assert status == 2 and out == "" and part in err and err.startswith("error: ") and err.count("\n") == 1
+    assert (
+        status == 2
+        and out == ""
+        and part in err
+        and err.startswith("error: ")
+        and err.count("\n") == 1
+    )

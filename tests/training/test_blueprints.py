@@ -80,7 +80,9 @@ def test_shared_layers_are_one_layer():
     t = fit(TASK, TWO, 5, blueprint=make("shared"))
     w = t.model.weights
     names = [n for n in w if n.startswith("blocks.0.")]
-    assert len(names) > 10 and all(np.array_equal(w[n], w[n.replace(".0.", ".1.", 1)]) for n in names)
+    assert len(names) > 10 and all(
+        np.array_equal(w[n], w[n.replace(".0.", ".1.", 1)]) for n in names
+    )
     assert count(t.model).unique == count(t.model).total - sum(w[n].size for n in names)
     plan, weights = make("shared"), {"embed.W_E": np.ones((2, 2)), "blocks.1.attn.b_O": np.ones(2)}
     with pytest.raises(GlassformerError, match=r"shared — the first layer has no attn.b_O"):
@@ -91,7 +93,9 @@ def test_a_rotated_run_starts_as_the_same_function():
     runs = (Trainer(TASK, TWO, [5], blueprint=make(b)) for b in ("dense", "rotated:seed=4"))
     plain, turned = (run.model(0).map(lambda w: w.numpy()) for run in runs)
     assert furthest(plain, turned) < 1e-12
-    assert np.abs(turned.theta["embed.W_E"] - plain.weights["embed.W_E"]).max() > 0.1  # in another basis
+    assert (
+        np.abs(turned.theta["embed.W_E"] - plain.weights["embed.W_E"]).max() > 0.1
+    )  # in another basis
 
 
 def test_biases_of_heads_are_no_matrices():

@@ -1,4 +1,6 @@
-"""`glassformer train` as a person uses it: what it says, what it leaves behind, and what it says to bad input."""
+"""`glassformer train` as a person uses it: what it says, what it leaves behind, and what it
+says to bad input.
+"""
 
 import json
 import shlex
@@ -14,28 +16,42 @@ from glassformer.checkpoint import digest
 
 TASK = "addition:digits=1,order=ones"
 TINY = {  # whatever the recipe by that name is tuned to
-    "n_layers": 1, "d_model": 16, "d_mlp": 16, "embed_std": 0.1, "data": "split", "train_rows": 80, "test_rows": 20,
-    "batch": 32, "loss": "answer", "focal": 0.0, "optimizer": "adamw", "lr": 0.02, "schedule": "constant", "warmup": 0,
+    "n_layers": 1, "d_model": 16, "d_mlp": 16, "embed_std": 0.1, "data": "split", "train_rows": 80,
+    "test_rows": 20,
+    "batch": 32, "loss": "answer", "focal": 0.0, "optimizer": "adamw", "lr": 0.02,
+    "schedule": "constant", "warmup": 0,
     "ema": 0.0, "steps": 40, "evaluate_every": 20, "stable": 0, "success": 1.0,
 }  # fmt: skip
 PROGRAM = "import glassformer.cli.train; from glassformer.cli import main; main()"
 
 
 def settings(**changes):
-    return [word for name, value in (TINY | changes).items() for word in ("--set", f"{name}={value}")]
+    return [
+        word for name, value in (TINY | changes).items() for word in ("--set", f"{name}={value}")
+    ]
 
 
 def test_train_and_use(call, tmp_path):
     path = tmp_path / "a.safetensors"
     status, out, err = call("train", TASK, "--out", path, *settings(success=0), "--json")
     got = json.loads(out)
-    assert status == 0 and got["reached"] and got["steps"] == 40 and got["seconds"] > 0 and got["out"] == str(path)
+    assert (
+        status == 0
+        and got["reached"]
+        and got["steps"] == 40
+        and got["seconds"] > 0
+        and got["out"] == str(path)
+    )
     assert (got["seed"], got["recipe"], got["status"], got["task"]) == (0, "fast", "done", TASK)
     learned = [e for e in got["events"] if e["kind"] == "digit learned"]
     assert learned and learned[0]["data"]["digit"] == 2  # the end token comes first
-    assert f"step {learned[0]['step']}: answer token <EOS> learned" in err and err.count("\n") == len(got["events"])
+    assert f"step {learned[0]['step']}: answer token <EOS> learned" in err and err.count(
+        "\n"
+    ) == len(got["events"])
     assert load(str(path)).provenance["recipe"]["steps"] == 40
-    status, out, _ = call("verify", path, "--json")  # what the run says of test rows holds for the file
+    status, out, _ = call(
+        "verify", path, "--json"
+    )  # what the run says of test rows holds for the file
     assert json.loads(out)["checked"] == 100
     assert list(tmp_path.iterdir()) == [path]
 
@@ -43,8 +59,15 @@ def test_train_and_use(call, tmp_path):
 def test_the_summary(call, tmp_path):
     path = tmp_path / "a.safetensors"
     status, out, _ = call("train", TASK, "--out", path, *settings(data="draw"), "--seed", 3)
-    assert status == 1 and f"{TASK}, recipe fast, seed 3: " in out and "(short of 100 %) after 40 steps" in out
-    assert "of test rows were also trained on (data=draw)" in out and "step      20  answer token <EOS>" in out
+    assert (
+        status == 1
+        and f"{TASK}, recipe fast, seed 3: " in out
+        and "(short of 100 %) after 40 steps" in out
+    )
+    assert (
+        "of test rows were also trained on (data=draw)" in out
+        and "step      20  answer token <EOS>" in out
+    )
     assert out.splitlines()[-1] == f"wrote {path}"
 
 
@@ -57,11 +80,27 @@ def test_seeds_differ_and_repeat(call, tmp_path):
 
 
 def test_many_seeds(call, tmp_path):
-    words = ["train", TASK, "--out", tmp_path / "a.safetensors", *settings(), "--seed", 4, "--seeds", 2]
-    status, out, err = call(*words, "--history", tmp_path / "h.csv", "--figure", tmp_path / "f.png", "--json")
+    words = [
+        "train",
+        TASK,
+        "--out",
+        tmp_path / "a.safetensors",
+        *settings(),
+        "--seed",
+        4,
+        "--seeds",
+        2,
+    ]
+    status, out, err = call(
+        *words, "--history", tmp_path / "h.csv", "--figure", tmp_path / "f.png", "--json"
+    )
     runs = json.loads(out)["runs"]
     files = [tmp_path / f"a-seed{s}.safetensors" for s in (4, 5)]
-    assert status == 1 and [r["out"] for r in runs] == [str(f) for f in files] and [r["seed"] for r in runs] == [4, 5]
+    assert (
+        status == 1
+        and [r["out"] for r in runs] == [str(f) for f in files]
+        and [r["seed"] for r in runs] == [4, 5]
+    )
     assert digest(load(str(files[0]))) != digest(load(str(files[1])))
     rows = [line.split(",")[:2] for line in (tmp_path / "h.csv").read_text().splitlines()[1:]]
     assert rows == [["4", "20"], ["5", "20"], ["4", "40"], ["5", "40"]]
@@ -72,7 +111,9 @@ def test_history_and_figure(call, tmp_path):
     words = ["train", TASK, "--out", tmp_path / "a.safetensors", *settings()]
     _, out, _ = call(*words, "--history", tmp_path / "h.jsonl", "--figure", tmp_path / "f.svg")
     rows = [json.loads(line) for line in (tmp_path / "h.jsonl").read_text().splitlines()]
-    assert [r["step"] for r in rows if r["kind"] == "evaluation"] == [20, 40] and rows[-1]["kind"] == "done"
+    assert [r["step"] for r in rows if r["kind"] == "evaluation"] == [20, 40] and rows[-1][
+        "kind"
+    ] == "done"
     svg = (tmp_path / "f.svg").read_text()
     assert "1 digit unknown" in svg and TASK in svg and "drew" in out
 
@@ -80,15 +121,24 @@ def test_history_and_figure(call, tmp_path):
 def test_a_recipe_can_be_printed_saved_and_given_back(call, tmp_path):
     status, out, _ = call("list", "recipes")
     assert status == 0 and "grok-fast" in out and "'curriculum=3@0 6@500 10@1000'" in out
-    assert [r["name"] for r in json.loads(call("list", "recipes", "--json")[1])["recipes"]][:2] == ["book", "fast"]
+    assert [r["name"] for r in json.loads(call("list", "recipes", "--json")[1])["recipes"]][:2] == [
+        "book",
+        "fast",
+    ]
     fields = json.loads(call("list", "recipes", "fast", "--json")[1])
     (tmp_path / "mine.json").write_text(json.dumps(fields | TINY | {"name": "mine"}))
-    (tmp_path / "other.toml").write_text("".join(f"{n} = {json.dumps(v)}\n" for n, v in TINY.items()))
+    (tmp_path / "other.toml").write_text(
+        "".join(f"{n} = {json.dumps(v)}\n" for n, v in TINY.items())
+    )
     a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
-    got = json.loads(call("train", TASK, "--out", a, "--recipe", tmp_path / "mine.json", "--json")[1])
+    got = json.loads(
+        call("train", TASK, "--out", a, "--recipe", tmp_path / "mine.json", "--json")[1]
+    )
     call("train", TASK, "--out", b, "--recipe", "fast", *settings())
     assert got["recipe"] == "mine" and digest(load(str(a))) == digest(load(str(b)))
-    got = json.loads(call("train", TASK, "--out", a, "--recipe", tmp_path / "other.toml", "--json")[1])
+    got = json.loads(
+        call("train", TASK, "--out", a, "--recipe", tmp_path / "other.toml", "--json")[1]
+    )
     assert got["recipe"] == "other" and got["steps"] == 40
 
 
@@ -98,35 +148,61 @@ def test_blueprint_start_and_teacher(call, tmp_path):
     assert load(str(a)).blueprint == "low-rank:rank=2"
     call("train", TASK, "--out", b, *settings(lr=0, weight_decay=0), "--start", a)
     one, two = load(str(a)).weights, load(str(b)).weights
-    assert all(abs(one[n] - two[n]).max() < 1e-6 for n in one)  # nothing was learned: it is where it started
+    assert all(
+        abs(one[n] - two[n]).max() < 1e-6 for n in one
+    )  # nothing was learned: it is where it started
     digests = []
     for teacher in ([], ["--teacher", "addition:digits=1,order=ones"], ["--teacher", a]):
         call("train", TASK, "--out", b, *settings(), *teacher)
         digests.append(digest(load(str(b))))
-    assert digests[0] == digests[1] != digests[2]  # a perfect teacher says what the task says; a beginner does not
+    assert (
+        digests[0] == digests[1] != digests[2]
+    )  # a perfect teacher says what the task says; a beginner does not
 
 
 def test_a_run_that_diverges(call, tmp_path):
     path = tmp_path / "a.safetensors"
     status, out, err = call("train", TASK, "--out", path, *settings(lr=1e30, success=0), "--json")
     got = json.loads(out)
-    assert status == 1 and got["status"] == "diverged" and not got["reached"] and got["out"] == str(path)
+    assert (
+        status == 1
+        and got["status"] == "diverged"
+        and not got["reached"]
+        and got["out"] == str(path)
+    )
     assert "training diverged at step" in err and "Traceback" not in err and load(str(path))
 
 
 def test_list_blueprints(call):
     assert "low-rank" in call("list", "blueprints")[1]
-    assert {"dense", "shared"} <= {b["name"] for b in json.loads(call("list", "blueprints", "--json")[1])["blueprints"]}
+    assert {"dense", "shared"} <= {
+        b["name"] for b in json.loads(call("list", "blueprints", "--json")[1])["blueprints"]
+    }
 
 
 # ── Ctrl-C ─────────────────────────────────────────────────────────────────────────────────────
 def test_interrupted_and_resumed(call, tmp_path):
-    """A real process and a real signal; the command that it prints ends where a run never stopped ends."""
+    """A real process and a real signal; the command that it prints ends where a run never
+    stopped ends.
+    """
     many = settings(steps=200, train_rows=60)
     a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
-    words = ["train", TASK, "--out", str(a), *many, "--history", str(tmp_path / "a.jsonl"), "--json"]
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, *words], stdout=-1, stderr=-1, text=True)
-    while process.poll() is None and not ((tmp_path / "a.jsonl").exists() and (tmp_path / "a.jsonl").read_text()):
+    words = [
+        "train",
+        TASK,
+        "--out",
+        str(a),
+        *many,
+        "--history",
+        str(tmp_path / "a.jsonl"),
+        "--json",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *words], stdout=-1, stderr=-1, text=True
+    )
+    while process.poll() is None and not (
+        (tmp_path / "a.jsonl").exists() and (tmp_path / "a.jsonl").read_text()
+    ):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
@@ -188,7 +264,8 @@ BAD = [
     (["train", TASK, "--figure", "f.gif"], "f.gif — a figure ends in"),
     (["train", TASK, "--figure", "/no/such/folder/f.png"], "cannot be written"),
     (["train", TASK, "--out", "a.bin"], "a model's file ends in .safetensors"),
-    (["train", TASK, "--out", "/no/such/folder/a.safetensors"], "/no/such/folder/a.safetensors — cannot be written"),
+    (["train", TASK, "--out", "/no/such/folder/a.safetensors"],
+    "/no/such/folder/a.safetensors — cannot be written"),
     (["train", TASK, "--out", "/proc/a.safetensors"], "/proc/a.safetensors — cannot be written"),
     (["list", "recipes", "fsat"], "did you mean fast"),
 ]  # fmt: skip
@@ -197,21 +274,39 @@ BAD = [
 @pytest.mark.parametrize("words,part", BAD)
 def test_bad_input(call, tmp_path, monkeypatch, words, part):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("glassformer.training.loop.Trainer.events", lambda run: pytest.fail("training began"))
+    monkeypatch.setattr(
+        "glassformer.training.loop.Trainer.events", lambda run: pytest.fail("training began")
+    )
     more = [] if "--out" in words or words[0] == "list" else ["--out", "a.safetensors"]
     status, out, err = call(*words, *more)
-    assert status == 2 and out == "" and part in err and err.startswith("error: ") and err.count("\n") == 1
+    assert (
+        status == 2
+        and out == ""
+        and part in err
+        and err.startswith("error: ")
+        and err.count("\n") == 1
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("text,part", [
-    ("{", "not JSON"), ("[1]", "expected fields of a recipe"), ('{"lr": "x"}', "lr must be a number"),
+    ("{", "not JSON"), ("[1]", "expected fields of a recipe"), ('{"lr": "x"}',
+    "lr must be a number"),
     ('{"lrr": 1}', "lrr"), ("[" * 100_000, "not JSON"), ('{"extras": "wings"}', "wings"),
 ])  # fmt: skip
 def test_bad_recipe_files(call, tmp_path, text, part):
     (tmp_path / "r.json").write_text(text)
-    status, out, err = call("train", TASK, "--recipe", tmp_path / "r.json", "--out", tmp_path / "a.safetensors")
-    assert status == 2 and out == "" and part in err and "r.json" in err and err.count("\n") == 1 and len(err) < 2_000
+    status, out, err = call(
+        "train", TASK, "--recipe", tmp_path / "r.json", "--out", tmp_path / "a.safetensors"
+    )
+    assert (
+        status == 2
+        and out == ""
+        and part in err
+        and "r.json" in err
+        and err.count("\n") == 1
+        and len(err) < 2_000
+    )
 
 
 def test_a_history_that_exists_is_not_lost_to_a_bad_call(call, tmp_path):
@@ -246,6 +341,13 @@ def test_without_torch(tmp_path):
 
 def test_without_matplotlib(call, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    status, out, err = call("train", TASK, "--out", tmp_path / "a.safetensors", "--figure", tmp_path / "f.png")
-    assert status == 2 and out == "" and "pip install 'glassformer[figures]'" in err and err.count("\n") == 1
+    status, out, err = call(
+        "train", TASK, "--out", tmp_path / "a.safetensors", "--figure", tmp_path / "f.png"
+    )
+    assert (
+        status == 2
+        and out == ""
+        and "pip install 'glassformer[figures]'" in err
+        and err.count("\n") == 1
+    )
     assert list(tmp_path.iterdir()) == []

@@ -18,17 +18,22 @@ from glassformer.training.terminal import Lines, LiveView
 
 def evaluation(step, seed=0):
     shares = {"accuracy": 0.25, "train_accuracy": 0.75, "digits": [0.5, 1.0]}
-    return Event("evaluation", step, seed, {"step": step, "loss": 1 / step, "seconds": 2.0, **shares})
+    return Event(
+        "evaluation", step, seed, {"step": step, "loss": 1 / step, "seconds": 2.0, **shares}
+    )
 
 
 TRAINING = SimpleNamespace(
-    status="stable", to_json=lambda: {"seed": 0, "steps": 20, "accuracy": 0.25, "status": "stable", "events": []}
+    status="stable",
+    to_json=lambda: {"seed": 0, "steps": 20, "accuracy": 0.25, "status": "stable", "events": []},
 )
 EVENTS = [
     Event("step", 5, 0, {"loss": 3.25, "of": 100}),
     evaluation(10), Event("digit learned", 10, 0, {"digit": 1, "accuracy": 1.0}),
-    Event("checkpoint", 10, 0, {"path": "x"}), evaluation(20), Event("fitted", 20, 0, {"accuracy": 1.0}),
-    Event("stable", 20, 0, {"since": 20, "accuracy": 1.0}), Event("done", 20, 0, {"training": TRAINING}),
+    Event("checkpoint", 10, 0, {"path": "x"}), evaluation(20), Event("fitted", 20, 0,
+    {"accuracy": 1.0}),
+    Event("stable", 20, 0, {"since": 20, "accuracy": 1.0}), Event("done", 20, 0,
+    {"training": TRAINING}),
 ]  # fmt: skip
 NAMES = ["1", "<EOS>"]
 
@@ -43,7 +48,14 @@ def test_history_as_jsonl(tmp_path):
     told(HistoryFile(tmp_path / "h.jsonl", NAMES))
     rows = [json.loads(line) for line in (tmp_path / "h.jsonl").read_text().splitlines()]
     kinds = ["evaluation", "digit learned", "evaluation", "fitted", "stable", "done"]
-    assert [r["kind"] for r in rows] == kinds and [r["step"] for r in rows] == [10, 10, 20, 20, 20, 20]
+    assert [r["kind"] for r in rows] == kinds and [r["step"] for r in rows] == [
+        10,
+        10,
+        20,
+        20,
+        20,
+        20,
+    ]
     assert rows[0]["digits"] == [0.5, 1.0] and rows[0]["loss"] == 0.1 and rows[0]["seed"] == 0
     assert rows[1]["digit"] == 1 and rows[-1]["status"] == "stable"
 
@@ -120,7 +132,8 @@ def test_lines_are_of_turning_points_only():
     one, many = console(), console()
     told(Lines(one, NAMES))
     assert one.file.getvalue().splitlines() == [
-        "step 10: answer token <EOS> learned (100 % right)", "step 20: fitted: 100 % of training rows right",
+        "step 10: answer token <EOS> learned (100 % right)",
+        "step 20: fitted: 100 % of training rows right",
         "step 20: stable: 100 % of test rows right, at success since step 20",
     ]  # fmt: skip
     told(Lines(many, NAMES, many=True))
@@ -138,8 +151,16 @@ def test_the_live_view():
     told(view, EVENTS[1:])
     drawn.print(view)
     shown = drawn.file.getvalue()
-    assert "20/100" in shown and "25.00 %" in shown and "75.00 %" in shown and "50%" in shown and "stable" in shown
-    assert "digit 1" in shown and "<EOS>" in shown and "step 10: answer token <EOS> learned" in shown
+    assert (
+        "20/100" in shown
+        and "25.00 %" in shown
+        and "75.00 %" in shown
+        and "50%" in shown
+        and "stable" in shown
+    )
+    assert (
+        "digit 1" in shown and "<EOS>" in shown and "step 10: answer token <EOS> learned" in shown
+    )
     assert "training" in screen.file.getvalue()
 
 

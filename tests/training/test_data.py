@@ -25,7 +25,9 @@ def test_a_split_is_a_permutation_cut_in_two():
 
 
 def test_fresh_rows_are_never_test_rows():
-    data = Data(TWO, recipe(test_rows=4_000, batch=200))  # a third of all: every batch has rows to be drawn again
+    data = Data(
+        TWO, recipe(test_rows=4_000, batch=200)
+    )  # a third of all: every batch has rows to be drawn again
     test = as_set(data.test_rows)
     assert len(test) > 3_000
     for step in range(20):
@@ -51,7 +53,9 @@ def test_what_a_step_reads_depends_on_seed_and_step_alone():
             tokens, answer = data.read([5, 9], step)
             for i, seed in enumerate([5, 9]):  # an ensemble reads what its members read
                 alone = again.read([seed], step)
-                assert np.array_equal(tokens[i], alone[0][0]) and np.array_equal(answer[i], alone[1][0])
+                assert np.array_equal(tokens[i], alone[0][0]) and np.array_equal(
+                    answer[i], alone[1][0]
+                )
         assert not np.array_equal(data.read([5], 3)[0], data.read([5], 4)[0])
         assert not np.array_equal(data.read([5], 3)[0], data.read([6], 3)[0])
 
@@ -87,7 +91,9 @@ def test_a_curriculum_goes_up():
 def test_what_cannot_be():
     with pytest.raises(GlassformerError, match=r"leave too few of 100 to train on; use data=split"):
         Data(TASK, recipe(test_rows=1_000))
-    with pytest.raises(GlassformerError, match="90 training and 11 test rows wanted, there are 100"):
+    with pytest.raises(
+        GlassformerError, match="90 training and 11 test rows wanted, there are 100"
+    ):
         Data(TASK, recipe(data="split", train_rows=90, test_rows=11))
     with pytest.raises(GlassformerError, match="100 training and 1 test rows wanted"):
         Data(TASK, recipe(data="split", train_rows=100, test_rows=0))

@@ -1,4 +1,6 @@
-"""What happens is named, at the step at which it happened: on made-up reports, and on runs small enough to watch."""
+"""What happens is named, at the step at which it happened: on made-up reports, and on runs
+small enough to watch.
+"""
 
 import itertools
 import json
@@ -12,7 +14,9 @@ from training.small import TASK, recipe
 
 
 def watch(recipe, *reports, floor=None):
-    """The turning points of evaluations at steps 10, 20, … given as (accuracy, training accuracy, loss, digits)."""
+    """The turning points of evaluations at steps 10, 20, … given as (accuracy, training
+    accuracy, loss, digits).
+    """
     watcher, found = Watcher(recipe, 0, floor), []
     for i, (accuracy, trained, loss, *digits) in enumerate(reports, 1):
         report = {"accuracy": accuracy, "loss": loss, "digits": digits}
@@ -41,7 +45,12 @@ def test_memorising_is_a_loss_under_the_floor():
 
 def test_grokking_is_generalising_long_after_fitting():
     late = [(0.1, 0.5, 2), (0.2, 1, 1), (0.3, 1, 1), (0.995, 1, 1)]
-    assert watch(recipe(), *late) == [("fitted", 20), ("memorising", 20), ("generalised", 40), ("grokking", 40)]
+    assert watch(recipe(), *late) == [
+        ("fitted", 20),
+        ("memorising", 20),
+        ("generalised", 40),
+        ("grokking", 40),
+    ]
     soon = [late[0], late[1], late[3]]
     assert watch(recipe(), *soon) == [("fitted", 20), ("memorising", 20), ("generalised", 30)]
     together = [(0.6, 0.8, 1), (0.8, 1, 1), (0.9, 1, 1), (1, 1, 1)]  # it never only memorised
@@ -65,7 +74,8 @@ def first(history, holds):
 
 def test_a_run_that_learns_digit_by_digit():
     task = load_task("addition:digits=1,order=ones")
-    r = recipe(d_model=16, d_mlp=32, batch=70, data="split", train_rows=70, test_rows=30, optimizer="muon",
+    r = recipe(d_model=16, d_mlp=32, batch=70, data="split", train_rows=70, test_rows=30,
+        optimizer="muon",
                steps=400, success=0.3, stable=2, dtype="float32")  # fmt: skip
     t = fit(task, r, 0)
     steps = {e.data["digit"]: e.step for e in t.events if e.kind == "digit learned"}
@@ -76,16 +86,27 @@ def test_a_run_that_learns_digit_by_digit():
     assert happened["fitted"] == first(t.history, lambda h: h["train_accuracy"] >= 0.99)
     good = [h["accuracy"] >= 0.3 for h in t.history]
     if t.status == "stable":
-        assert good[-2:] == [True, True] and not any(a and b for a, b in itertools.pairwise(good[:-1]))
+        assert good[-2:] == [True, True] and not any(
+            a and b for a, b in itertools.pairwise(good[:-1])
+        )
         assert happened["stable"] == t.steps == t.history[-1]["step"]
 
 
 def test_a_run_on_a_handful_of_rows_memorises():
     task = load_task("addition:digits=2,order=ones")
-    t = fit(task, recipe(d_model=16, d_mlp=32, data="split", train_rows=8, test_rows=200, loss="all", steps=150), 0)
+    t = fit(
+        task,
+        recipe(
+            d_model=16, d_mlp=32, data="split", train_rows=8, test_rows=200, loss="all", steps=150
+        ),
+        0,
+    )
     happened = {e.kind: e.step for e in t.events}
     assert happened["memorising"] == first(
-        t.history, lambda h: h["loss"] < task.floor() - 0.02 or (h["train_accuracy"] >= 0.99 and h["accuracy"] < 0.5)
+        t.history,
+        lambda h: (
+            h["loss"] < task.floor() - 0.02 or (h["train_accuracy"] >= 0.99 and h["accuracy"] < 0.5)
+        ),
     )
     assert t.history[-1]["loss"] < task.floor() - 0.1 and t.accuracy < 0.5
     assert "generalised" not in happened and "grokking" not in happened
@@ -93,7 +114,11 @@ def test_a_run_on_a_handful_of_rows_memorises():
 
 def test_a_run_on_nearly_everything_does_not():
     task = load_task("reverse:length=2,alphabet=8")
-    t = fit(task, recipe(test_rows=3, loss="all", steps=200, optimizer="muon", batch=32, evaluate_every=40), 0)
+    t = fit(
+        task,
+        recipe(test_rows=3, loss="all", steps=200, optimizer="muon", batch=32, evaluate_every=40),
+        0,
+    )
     assert t.accuracy == 1 and "memorising" not in {e.kind for e in t.events}
     assert task.floor() - 0.02 < t.history[-1]["loss"] < task.floor() + 0.25
 
@@ -101,7 +126,9 @@ def test_a_run_on_nearly_everything_does_not():
 def test_events_are_plain_data(tmp_path):
     from glassformer.training import train
 
-    lines = [json.dumps(e.to_json()) for e in train(TASK, recipe(), [4], out=tmp_path / "x.safetensors")]
+    lines = [
+        json.dumps(e.to_json()) for e in train(TASK, recipe(), [4], out=tmp_path / "x.safetensors")
+    ]
     kinds = [json.loads(line)["kind"] for line in lines]
     assert kinds[0] == "checkpoint" and kinds[-1] == "done" and kinds.count("evaluation") == 4
     assert json.loads(lines[-1])["data"]["training"]["status"] == "done"
@@ -110,18 +137,27 @@ def test_events_are_plain_data(tmp_path):
 
 # ── in words ───────────────────────────────────────────────────────────────────────────────────
 def test_only_all_is_100_percent():
-    assert [percent(x) for x in (1.0, 0.99999, 0.5, 0.0)] == ["100 %", "99.99 %", "50.00 %", "0.00 %"]
+    assert [percent(x) for x in (1.0, 0.99999, 0.5, 0.0)] == [
+        "100 %",
+        "99.99 %",
+        "50.00 %",
+        "0.00 %",
+    ]
 
 
 @pytest.mark.parametrize("kind,data,words", [
-    ("digit learned", {"digit": 1, "accuracy": 0.995}, "answer digit 2 of 3 learned (99.50 % right)"),
+    ("digit learned", {"digit": 1, "accuracy": 0.995},
+    "answer digit 2 of 3 learned (99.50 % right)"),
     ("digit learned", {"digit": 2, "accuracy": 1.0}, "answer token <EOS> learned (100 % right)"),
-    ("memorising", {"loss": 0.9, "floor": 0.9594}, "the training loss 0.9000 is under the floor 0.9594"),
-    ("memorising", {"train_accuracy": 1.0, "accuracy": 0.031}, "100 % of training rows right, 3.10 % of test rows"),
+    ("memorising", {"loss": 0.9, "floor": 0.9594},
+    "the training loss 0.9000 is under the floor 0.9594"),
+    ("memorising", {"train_accuracy": 1.0, "accuracy": 0.031},
+    "100 % of training rows right, 3.10 % of test rows"),
     ("fitted", {"accuracy": 0.995}, "99.50 % of training rows"),
     ("generalised", {"accuracy": 0.995}, "99.50 % of test rows"),
     ("grokking", {"fitted_at": 1400}, "long after training rows (step 1,400)"),
-    ("stable", {"since": 9500, "accuracy": 1.0}, "at success since step 9,500"), ("stranger", {"x": 1}, "stranger x=1"),
+    ("stable", {"since": 9500, "accuracy": 1.0}, "at success since step 9,500"), ("stranger",
+    {"x": 1}, "stranger x=1"),
 ])  # fmt: skip
 def test_turning_points_in_words(kind, data, words):
     assert words in in_words(Event(kind, 7, 0, data), ["1", "2", "<EOS>"])

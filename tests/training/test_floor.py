@@ -1,4 +1,6 @@
-"""What losses mean: the floors that tasks state, against entropies counted over whole domains; and easier rows."""
+"""What losses mean: the floors that tasks state, against entropies counted over whole domains;
+and easier rows.
+"""
 
 import math
 from collections import defaultdict
@@ -14,13 +16,17 @@ LN10 = math.log(10)
 
 
 def counted_floor(task) -> float:
-    """The mean over all predicted positions of -ln p(token | tokens before it), for rows as `sample` draws them."""
+    """The mean over all predicted positions of -ln p(token | tokens before it), for rows as
+    `sample` draws them.
+    """
     rows = task.rows(0, task.size)
     rows = rows[task.defined(rows)]
     tokens, answer = task.batch(rows)
     ends = answer.shape[1] - answer[:, ::-1].argmax(1)  # one past the last answer token
     how_often = np.bincount(ends)
-    weight = 1 / how_often[ends] if task.ref.startswith("sort") else np.ones(len(rows))  # sort: every length alike
+    weight = (
+        1 / how_often[ends] if task.ref.startswith("sort") else np.ones(len(rows))
+    )  # sort: every length alike
     loss = positions = 0.0
     for t in range(1, tokens.shape[1]):
         seen, told = defaultdict(float), defaultdict(float)
@@ -29,16 +35,21 @@ def counted_floor(task) -> float:
             seen[tokens[i, :t].tobytes()] += weight[i]
             told[tokens[i, : t + 1].tobytes()] += weight[i]
         for i in alive:
-            loss -= weight[i] * math.log(told[tokens[i, : t + 1].tobytes()] / seen[tokens[i, :t].tobytes()])
+            loss -= weight[i] * math.log(
+                told[tokens[i, : t + 1].tobytes()] / seen[tokens[i, :t].tobytes()]
+            )
             positions += weight[i]
     return loss / positions
 
 
 @pytest.mark.parametrize("ref", [
     "addition:digits=2", "addition:digits=2,order=ones", "addition:digits=2,padding=none",
-    "addition:digits=1,padding=none", "reverse:length=3", "reverse:length=4,alphabet=3", "modular-addition:p=13",
-    "modular-addition:p=13,plus=true", "modular-addition:p=12,operation=/", "multiplication:digits=1",
-    "sort:vocab=6,length=4", "sort:vocab=5,length=3,exact=true", "sort:vocab=5,length=3,repeats=true",
+    "addition:digits=1,padding=none", "reverse:length=3", "reverse:length=4,alphabet=3",
+    "modular-addition:p=13",
+    "modular-addition:p=13,plus=true", "modular-addition:p=12,operation=/",
+    "multiplication:digits=1",
+    "sort:vocab=6,length=4", "sort:vocab=5,length=3,exact=true",
+    "sort:vocab=5,length=3,repeats=true",
     "sort-digits:digits=2,base=3,length=2", "min:vocab=6,length=4", "max:vocab=5,length=2",
 ])  # fmt: skip
 def test_floor_is_what_counting_gives(ref):
@@ -82,7 +93,9 @@ def test_exact_lists_have_no_shorter_ones():
 
 # ── what a loss says of the answer's digits ────────────────────────────────────────────────────
 def test_the_floors_of_the_book():
-    """Its logged plateaus: 0.9594 with every digit known, 1.1513, 1.3432, 1.5351 with one, two, three unknown."""
+    """Its logged plateaus: 0.9594 with every digit known, 1.1513, 1.3432, 1.5351 with one, two,
+    three unknown.
+    """
     task = load_task("addition:order=ones")
     task.floor = lambda: 5 * LN10 / 12
     found = floors(task, Recipe(loss="all"))
@@ -95,7 +108,9 @@ def test_floors_of_a_loss_on_the_answer():
     found = floors(load_task("addition:order=ones"), Recipe())
     assert [f.loss for f in found] == pytest.approx([k * LN10 / 5 for k in range(4)], abs=1e-4)
     focal = floors(load_task("addition:order=ones"), Recipe(focal=2.0))
-    assert [f.loss for f in focal] == pytest.approx([0.81 * k * LN10 / 5 for k in range(4)], abs=1e-4)
+    assert [f.loss for f in focal] == pytest.approx(
+        [0.81 * k * LN10 / 5 for k in range(4)], abs=1e-4
+    )
     modular = floors(load_task("modular-addition:p=13"), Recipe())
     assert [f.loss for f in modular] == pytest.approx([0, math.log(13)])
 

@@ -1,7 +1,8 @@
-"""The loop: an ensemble is its members, the same seed gives the same bits, and runs end as they should.
+"""The loop: an ensemble is its members, the same seed gives the same bits, and runs end as they
+should.
 
-Why no attention biases in the twins: a key's bias shifts all scores of a query alike, so its gradient is 0 but for
-rounding, and AdamW divides rounding by rounding.
+Why no attention biases in the twins: a key's bias shifts all scores of a query alike, so its
+gradient is 0 but for rounding, and AdamW divides rounding by rounding.
 """
 
 from dataclasses import replace
@@ -21,7 +22,8 @@ from glassformer.verification import verify
 from training.small import TASK, furthest, recipe
 
 SCHEDULES = {
-    "constant": {}, "cosine": {"warmup": 5, "last_lr": 0.1}, "linear": {"decay_from": 15, "decay_steps": 25},
+    "constant": {}, "cosine": {"warmup": 5, "last_lr": 0.1}, "linear": {"decay_from": 15,
+    "decay_steps": 25},
     "wait": {"warmup": 3, "wait_loss": 2.2, "decay_steps": 30},
 }  # fmt: skip
 
@@ -29,11 +31,21 @@ SCHEDULES = {
 @pytest.mark.parametrize("schedule,optimizer", [
     ("cosine", "adamw"), ("linear", "muon"), ("wait", "muon"),
     pytest.param("wait", "adamw", marks=pytest.mark.slow),
-    pytest.param("constant", "adamw", marks=pytest.mark.slow), pytest.param("linear", "adamw", marks=pytest.mark.slow),
-    pytest.param("constant", "muon", marks=pytest.mark.slow), pytest.param("cosine", "muon", marks=pytest.mark.slow),
+    pytest.param("constant", "adamw", marks=pytest.mark.slow), pytest.param("linear", "adamw",
+    marks=pytest.mark.slow),
+    pytest.param("constant", "muon", marks=pytest.mark.slow), pytest.param("cosine", "muon",
+    marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_an_ensemble_is_its_members(schedule, optimizer):
-    r = recipe(schedule=schedule, optimizer=optimizer, ema=0.9, focal=2.0, grokfast=1.0, steps=50, evaluate_every=25)
+    r = recipe(
+        schedule=schedule,
+        optimizer=optimizer,
+        ema=0.9,
+        focal=2.0,
+        grokfast=1.0,
+        steps=50,
+        evaluate_every=25,
+    )
     r = r.override({k: str(v) for k, v in SCHEDULES[schedule].items()})
     run = Trainer(TASK, r, [3, 5])
     together = {e.member: e.data["training"] for e in run.events() if e.kind == "done"}
@@ -44,9 +56,14 @@ def test_an_ensemble_is_its_members(schedule, optimizer):
 
 
 def test_members_may_end_at_different_times():
-    r = recipe(schedule="wait", wait_loss=1.8, decay_steps=30, ema=0.5, steps=100, stable=1, success=0.1)
+    r = recipe(
+        schedule="wait", wait_loss=1.8, decay_steps=30, ema=0.5, steps=100, stable=1, success=0.1
+    )
     together = fit_many(TASK, r, range(4))
-    assert len({t.steps for t in together}) > 2 and {t.status for t in together} <= {"stable", "done"}
+    assert len({t.steps for t in together}) > 2 and {t.status for t in together} <= {
+        "stable",
+        "done",
+    }
     for t in (together[1], together[3]):  # one of them after another has left
         alone = fit(TASK, r, t.seed)
         assert (alone.steps, alone.status) == (t.steps, t.status)
@@ -56,7 +73,11 @@ def test_members_may_end_at_different_times():
 
 def test_the_same_seed_gives_the_same_bits():
     r = recipe(dtype="float32", optimizer="muon", ema=0.9)
-    assert digest(fit(TASK, r, 1).model) == digest(fit(TASK, r, 1).model) != digest(fit(TASK, r, 2).model)
+    assert (
+        digest(fit(TASK, r, 1).model)
+        == digest(fit(TASK, r, 1).model)
+        != digest(fit(TASK, r, 2).model)
+    )
 
 
 @pytest.mark.slow
@@ -81,11 +102,15 @@ def test_divergence_stops_with_a_clear_word_and_the_last_good_model(tmp_path):
     r = recipe(lr=1e9, clip=0.0, warmup=25, evaluate_every=1)
     out = tmp_path / "x.safetensors"
     seen = []
-    with pytest.raises(GlassformerError, match=r"diverged at step \d+: .*x.safetensors has the model of step \d+"):
+    with pytest.raises(
+        GlassformerError, match=r"diverged at step \d+: .*x.safetensors has the model of step \d+"
+    ):
         for event in train(TASK, r, [0], out=out):
             seen.append(event)
     training = seen[-1].data["training"]
-    assert training.status == "diverged" and all(np.isfinite(w).all() for w in training.model.weights.values())
+    assert training.status == "diverged" and all(
+        np.isfinite(w).all() for w in training.model.weights.values()
+    )
     assert digest(read(out)) == digest(training.model)
 
 
@@ -102,14 +127,20 @@ def test_a_member_that_diverges_leaves_the_others_alone():
     assert done[1].steps == 11 and furthest(done[1].model, good.map(lambda w: w.numpy())) == 0
     alone = fit(TASK, r, 2)
     assert furthest(done[2].model, alone.model) < 1e-12
-    assert [h["step"] for h in done[2].history] == [h["step"] for h in alone.history] == [5, 10, 15, 20]
+    assert (
+        [h["step"] for h in done[2].history]
+        == [h["step"] for h in alone.history]
+        == [5, 10, 15, 20]
+    )
 
 
 def test_the_hopeless_are_stopped_early():
     r = recipe(steps=60, hopeless_after=25, hopeless_at=1.0)
     found = fit_many(TASK, r, [0, 1])
     assert [(t.status, t.steps) for t in found] == [("hopeless", 30)] * 2
-    assert [t.status for t in fit_many(TASK, recipe(hopeless_after=25, hopeless_at=0.0), [0, 1])] == ["done", "done"]
+    assert [
+        t.status for t in fit_many(TASK, recipe(hopeless_after=25, hopeless_at=0.0), [0, 1])
+    ] == ["done", "done"]
     assert fit(TASK, r, 0).status == "hopeless"
 
 
@@ -121,7 +152,13 @@ def test_stop_at_the_step_at_which_it_is_stable(tmp_path):
     r = recipe(success=0.0, stable=1)
     t = fit(TASK, r, 0, out=tmp_path / "a.safetensors", stop=lambda: True)
     assert (t.status, t.steps) == ("interrupted", 1)
-    t = fit(TASK, recipe(success=0.0, stable=1, evaluate_every=1), 0, out=tmp_path / "b.safetensors", stop=lambda: True)
+    t = fit(
+        TASK,
+        recipe(success=0.0, stable=1, evaluate_every=1),
+        0,
+        out=tmp_path / "b.safetensors",
+        stop=lambda: True,
+    )
     assert (t.status, t.steps) == ("stable", 1)
 
 
@@ -131,13 +168,22 @@ def test_what_is_refused(tmp_path):
     with pytest.raises(GlassformerError, match="an ensemble is not saved"):
         fit_many(TASK, recipe(), [0, 1], out=tmp_path / "x.safetensors")
     for device in ("tpu", "cpu:x", "cuda:99"):
-        with pytest.raises(GlassformerError, match=f"device {device} — not available on this machine; there is cpu"):
+        with pytest.raises(
+            GlassformerError, match=f"device {device} — not available on this machine; there is cpu"
+        ):
             fit(TASK, recipe(), 0, device=device)
     for what in ("start", "teacher"):
-        with pytest.raises(GlassformerError, match=f"{what} — its vocabulary .* is not that of addition"):
+        with pytest.raises(
+            GlassformerError, match=f"{what} — its vocabulary .* is not that of addition"
+        ):
             fit(TASK, recipe(), 0, **{what: load("min")})
     with pytest.raises(GlassformerError, match="start — its block of 9 is too short"):
-        fit(load_task("addition:digits=3,order=ones"), recipe(), 0, start=load("addition:digits=2,order=ones"))
+        fit(
+            load_task("addition:digits=3,order=ones"),
+            recipe(),
+            0,
+            start=load("addition:digits=2,order=ones"),
+        )
 
 
 # ── where the weights begin, and what is true ──────────────────────────────────────────────────
@@ -154,9 +200,13 @@ def test_gradient_descent_stays_at_a_program():
 def test_a_teachers_words_are_the_truth():
     teacher = fit(TASK, recipe(steps=5), 7).model  # it knows next to nothing
     tokens, _ = TASK.batch(TASK.rows(0, 100))
-    t = fit(TASK, recipe(steps=120, batch=32, evaluate_every=120, optimizer="muon"), 0, teacher=teacher)
+    t = fit(
+        TASK, recipe(steps=120, batch=32, evaluate_every=120, optimizer="muon"), 0, teacher=teacher
+    )
     assert right(teacher.torch(), TASK, TASK.rows(0, 100)).all(1).mean() < 0.2
-    said, wanted = (m(tokens[:, :-1]).argmax(-1)[:, 3] for m in (t.model, teacher))  # the first answer token
+    said, wanted = (
+        m(tokens[:, :-1]).argmax(-1)[:, 3] for m in (t.model, teacher)
+    )  # the first answer token
     assert (said == wanted).mean() > 0.8 and (tokens[:, 4] == wanted).mean() < 0.3
 
 
@@ -172,21 +222,29 @@ def test_no_attention_leaves_attention_untrained():
 
 def test_right_by_forcing_and_by_decoding():
     task = load_task("sort:vocab=7,length=4")
-    model = fit(task, recipe(test_rows=50, steps=150, evaluate_every=150, optimizer="muon", batch=32), 0).model.torch()
+    model = fit(
+        task, recipe(test_rows=50, steps=150, evaluate_every=150, optimizer="muon", batch=32), 0
+    ).model.torch()
     rows = task.sample(300, np.random.default_rng(0))
     forced, decoded = right(model, task, rows), right(model, task, rows, forced=False)
     assert forced.shape == (300, 4) and 0.05 < forced.all(1).mean() < 1
     assert np.array_equal(forced.all(1), decoded.all(1)) and not np.array_equal(forced, decoded)
     assert np.array_equal(forced, right(model, task, rows, chunk=7))
     tapped = right(model, task, rows, tap=TAPS["no-attention"](), forced=False)
-    assert np.array_equal(tapped.all(1), right(model, task, rows, tap=TAPS["no-attention"]()).all(1))
+    assert np.array_equal(
+        tapped.all(1), right(model, task, rows, tap=TAPS["no-attention"]()).all(1)
+    )
 
 
 def test_wait_does_not_decay_before_the_hardest_level():
     """A loss that is low on easy rows says nothing about the hard ones."""
-    patient = recipe(schedule="wait", wait_loss=1e9, decay_steps=10, steps=80, data="fresh", test_rows=20)
+    patient = recipe(
+        schedule="wait", wait_loss=1e9, decay_steps=10, steps=80, data="fresh", test_rows=20
+    )
     for curriculum, begins in (("", 20), ("1@0 2@30", 50)):
-        run = Trainer(load_task("addition:digits=2,order=ones"), replace(patient, curriculum=curriculum), [0])
+        run = Trainer(
+            load_task("addition:digits=2,order=ones"), replace(patient, curriculum=curriculum), [0]
+        )
         for _ in range(60):
             run._step()
         assert run.decay_at.tolist() == [begins]

@@ -9,16 +9,31 @@ from glassformer.training.loop import Trainer
 from glassformer.training.optim import Optimizer, newton_schulz
 from training.small import TASK, recipe
 
-SHAPES = {"blocks.0.mlp.W_in": (4, 9), "blocks.0.mlp.W_out": (9, 4), "blocks.0.attn.b_Q": (2, 2), "embed.W_E": (5, 4)}
+SHAPES = {
+    "blocks.0.mlp.W_in": (4, 9),
+    "blocks.0.mlp.W_out": (9, 4),
+    "blocks.0.attn.b_Q": (2, 2),
+    "embed.W_E": (5, 4),
+}
 
 
 def gradients(step, members=1):
     rng = torch.Generator().manual_seed(step)
-    return {n: torch.randn((members, *s), generator=rng, dtype=torch.float64) for n, s in SHAPES.items()}
+    return {
+        n: torch.randn((members, *s), generator=rng, dtype=torch.float64) for n, s in SHAPES.items()
+    }
 
 
 def test_a_run_is_a_plain_loop_with_adamw():
-    r = recipe(warmup=5, schedule="cosine", steps=30, weight_decay=0.1, clip=0.5, n_layers=2, evaluate_every=1000)
+    r = recipe(
+        warmup=5,
+        schedule="cosine",
+        steps=30,
+        weight_decay=0.1,
+        clip=0.5,
+        n_layers=2,
+        evaluate_every=1000,
+    )
     run = Trainer(TASK, r, [3])
     weights = {n: w.clone().requires_grad_() for n, w in run.model(0).weights.items()}
     adamw = torch.optim.AdamW(weights.values(), lr=r.lr, betas=(r.beta1, r.beta2), weight_decay=0.1)
@@ -44,7 +59,11 @@ def test_muon_is_pytorchs(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)  # theirs, in our precision
     r = recipe(optimizer="muon", muon_lr=0.02, momentum=0.9, weight_decay=0.1, clip=0.0)
     theta = gradients(0)
-    theirs = {n: theta[n][0].mT.clone().requires_grad_() for n in SHAPES if ".W_" in n and n.startswith("blocks")}
+    theirs = {
+        n: theta[n][0].mT.clone().requires_grad_()
+        for n in SHAPES
+        if ".W_" in n and n.startswith("blocks")
+    }
     muon = torch.optim.Muon(theirs.values(), lr=0.02, momentum=0.9, weight_decay=0.1)
     ours = Optimizer(theta, r)
     for step in range(1, 20):
@@ -53,7 +72,9 @@ def test_muon_is_pytorchs(monkeypatch):
             w.grad = g[n][0].mT.clone()
         muon.step()
         ours.step(g, np.ones(1))
-    assert sorted(theirs) == sorted(n for names in ours.groups for n in names)  # a bias a head is no matrix
+    assert sorted(theirs) == sorted(
+        n for names in ours.groups for n in names
+    )  # a bias a head is no matrix
     assert max(float((theta[n][0].mT - w.detach()).abs().max()) for n, w in theirs.items()) < 1e-12
 
 
@@ -71,20 +92,37 @@ def test_members_of_different_rates_step_as_if_alone():
         alone = [{n: t[i : i + 1].clone() for n, t in together.items()} for i in range(3)]
         optimizers = [Optimizer(theta, r) for theta in (together, *alone)]
         for step in range(1, 12):
-            strided = {n: g.mT.contiguous().mT for n, g in gradients(step, 3).items()}  # as vmap may give them
+            strided = {
+                n: g.mT.contiguous().mT for n, g in gradients(step, 3).items()
+            }  # as vmap may give them
             optimizers[0].step(strided, rates)
             for i in range(3):
-                optimizers[1 + i].step({n: g[i : i + 1] for n, g in gradients(step, 3).items()}, rates[i : i + 1])
+                optimizers[1 + i].step(
+                    {n: g[i : i + 1] for n, g in gradients(step, 3).items()}, rates[i : i + 1]
+                )
         for i, theta in enumerate(alone):
             assert max(float((together[n][i] - theta[n][0]).abs().max()) for n in theta) < 1e-13
-        assert all(torch.equal(alone[2][n][0], gradients(0, 3)[n][2]) for n in SHAPES)  # a rate of 0 changes nothing
+        assert all(
+            torch.equal(alone[2][n][0], gradients(0, 3)[n][2]) for n in SHAPES
+        )  # a rate of 0 changes nothing
         assert not torch.equal(alone[1]["embed.W_E"][0], gradients(0, 3)["embed.W_E"][1])
 
 
 def test_clipping_is_a_members_own():
-    r = recipe(optimizer="adamw", clip=1.0, beta1=0.0, beta2=0.0, weight_decay=0.0, grokfast=1.0, grokfast_decay=0.5)
+    r = recipe(
+        optimizer="adamw",
+        clip=1.0,
+        beta1=0.0,
+        beta2=0.0,
+        weight_decay=0.0,
+        grokfast=1.0,
+        grokfast_decay=0.5,
+    )
     optimizer = Optimizer(gradients(0, 2), r)
-    g = {n: t * torch.tensor([1e-3, 1e3]).view(-1, *[1] * (t.ndim - 1)) for n, t in gradients(1, 2).items()}
+    g = {
+        n: t * torch.tensor([1e-3, 1e3]).view(-1, *[1] * (t.ndim - 1))
+        for n, t in gradients(1, 2).items()
+    }
     small = {n: t[0].clone() for n, t in g.items()}
     optimizer.step(g, np.ones(2))
     norms = torch.cat([t.flatten(1) for t in optimizer.slow.values()], 1).norm(dim=1)

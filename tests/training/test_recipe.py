@@ -9,7 +9,9 @@ from glassformer.training import Recipe
 
 
 def test_fields_are_set_from_texts():
-    r = Recipe().override({"lr": "0.5", "steps": "1_000", "tied": "false", "optimizer": "muon", "beta2": "0"})
+    r = Recipe().override(
+        {"lr": "0.5", "steps": "1_000", "tied": "false", "optimizer": "muon", "beta2": "0"}
+    )
     assert (r.lr, r.steps, r.tied, r.optimizer, r.beta2) == (0.5, 1000, False, "muon", 0.0)
     assert Recipe(**r.to_json()) == r
     assert str(replace(Recipe(), lr=0.5, data="split")) == "data=split lr=0.5"
@@ -36,9 +38,13 @@ def test_what_is_refused(fields, message):
 
 
 def test_unknown_fields():
-    with pytest.raises(GlassformerError, match="zzz — no such field of a recipe; there are name, n_layers"):
+    with pytest.raises(
+        GlassformerError, match="zzz — no such field of a recipe; there are name, n_layers"
+    ):
         Recipe().override({"zzz": "9"})
-    with pytest.raises(GlassformerError, match=r"warmpu — no such field of a recipe; did you mean warmup\?"):
+    with pytest.raises(
+        GlassformerError, match=r"warmpu — no such field of a recipe; did you mean warmup\?"
+    ):
         Recipe().override({"warmpu": "9"})
 
 
@@ -48,17 +54,30 @@ def test_arrays_that_the_extras_ask_for():
         return set(r.weight_shapes(r.config(14, 13)))
 
     assert len(names()) == 16 and "blocks.0.ln1.w" in names() and "unembed.W_U" not in names()
-    assert "ln_final.w" not in names(norm_first=False) and "blocks.0.ln2.w" in names(norm_first=False)
+    assert "ln_final.w" not in names(norm_first=False) and "blocks.0.ln2.w" in names(
+        norm_first=False
+    )
     assert not any(".ln" in n or n.startswith("ln") for n in names(norm="none"))
     assert not any("mlp" in n or "ln2" in n for n in names(d_mlp=0))
-    assert {"unembed.W_U", "unembed.b_U", "blocks.0.mlp.W_gate"} <= names(tied=False, extras="head gate")
+    assert {"unembed.W_U", "unembed.b_U", "blocks.0.mlp.W_gate"} <= names(
+        tied=False, extras="head gate"
+    )
     assert Recipe(spare=1).config(14, 13).n_ctx == 13
 
 
 def test_every_field_stands_in_one_section_and_says_what_it_is():
     sections = [s for s in Recipe.__mro__[::-1] if s not in (object, Recipe)]
     names = [f.name for s in sections for f in fields(s) if f.name in s.__annotations__]
-    order = ["Section", "Architecture", "Examples", "Loss", "Optimization", "Schedule", "Averages", "Course"]
+    order = [
+        "Section",
+        "Architecture",
+        "Examples",
+        "Loss",
+        "Optimization",
+        "Schedule",
+        "Averages",
+        "Course",
+    ]
     assert [s.__name__ for s in sections] == order, "files have a recipe's fields in this order"
     assert names == [f.name for f in fields(Recipe)] == [*Recipe().to_json()]
     assert len(set(names)) == len(names) == 51 and all(f.metadata["help"] for f in fields(Recipe))

@@ -1,4 +1,6 @@
-"""The models of a run at every evaluation: what is written, and that stops and kills do not show."""
+"""The models of a run at every evaluation: what is written, and that stops and kills do not
+show.
+"""
 
 import json
 
@@ -58,20 +60,35 @@ def test_several_seeds_have_a_folder_each(tmp_path):
 
 def test_folders_that_will_not_do(tmp_path):
     (tmp_path / "step-000010.safetensors").write_bytes(b"")
-    with pytest.raises(GlassformerError, match="has snapshots of another run: expected an empty folder or a new one"):
+    with pytest.raises(
+        GlassformerError,
+        match="has snapshots of another run: expected an empty folder or a new one",
+    ):
         fit(TASK, RECIPE, 1, snapshots=tmp_path)
     with pytest.raises(GlassformerError, match="cannot be a folder for snapshots: "):
         fit(TASK, RECIPE, 1, snapshots=tmp_path / "step-000010.safetensors")
 
 
 def test_command(call, tmp_path):
-    words = ["train", TASK.ref, "--out", tmp_path / "x.safetensors", "--snapshots", tmp_path / "s", "--json"]
+    words = [
+        "train",
+        TASK.ref,
+        "--out",
+        tmp_path / "x.safetensors",
+        "--snapshots",
+        tmp_path / "s",
+        "--json",
+    ]
     for name, value in RECIPE.to_json().items():
         if name != "name" and value not in ("", None):
             words += ["--set", f"{name}={json.dumps(value) if isinstance(value, bool) else value}"]
     status, _, _ = call(*words)
     assert status in (0, 1)
     assert Trajectory.read(tmp_path / "s").steps == [0, 10, 20, 25]
-    assert digest(Trajectory.read(tmp_path / "s")[-1]) == digest(load(str(tmp_path / "x.safetensors")))
+    assert digest(Trajectory.read(tmp_path / "s")[-1]) == digest(
+        load(str(tmp_path / "x.safetensors"))
+    )
     status, out, err = call(*words)
-    assert status == 2 and not out and "has snapshots of another run" in err and err.count("\n") == 1
+    assert (
+        status == 2 and not out and "has snapshots of another run" in err and err.count("\n") == 1
+    )

@@ -19,7 +19,8 @@ from glassformer.training.state import state_path
 from training.small import TASK, furthest, recipe, stop_at
 
 RECIPE = recipe(
-    optimizer="muon", schedule="wait", wait_loss=2.3, decay_steps=20, ema=0.9, grokfast=0.5, dtype="float32",
+    optimizer="muon", schedule="wait", wait_loss=2.3, decay_steps=20, ema=0.9, grokfast=0.5,
+    dtype="float32",
     data="split", train_rows=50, test_rows=40, batch=16, steps=60, evaluate_every=7, loss="all",
 )  # fmt: skip
 
@@ -51,7 +52,9 @@ def test_stopped_and_resumed_is_the_same_run_bit_for_bit(tmp_path, whole):
     t = fit(TASK, RECIPE, 3, out=out, resume=True)
     assert (t.status, t.steps) == ("done", 60) and same(t, whole)
     assert digest(read(out)) == digest(whole.model) and not state_path(out).exists()
-    with pytest.raises(GlassformerError, match=r"x.run.safetensors — no run to resume: it has ended"):
+    with pytest.raises(
+        GlassformerError, match=r"x.run.safetensors — no run to resume: it has ended"
+    ):
         fit(TASK, RECIPE, 3, out=out, resume=True)
 
 
@@ -83,14 +86,18 @@ def killed_while_writing(fd):
 records.os.fsync = killed_while_writing
 print("ready", flush=True)
 fit(TASK, RECIPE, 3, out=sys.argv[1], resume=os.path.exists(sys.argv[1].replace(".safe", ".run.safe")))
-"""
+"""  # noqa: E501
 
 
 def live(out, die_at=0, after=None):
-    """A process that trains. It is killed in the middle of its write number `die_at`, or `after` so many seconds."""
+    """A process that trains. It is killed in the middle of its write number `die_at`, or
+    `after` so many seconds.
+    """
     path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     command = [sys.executable, "-c", SCRIPT, str(out), str(die_at)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+    )
     assert process.stdout and process.stdout.readline() == b"ready\n"
     if after is not None:
         time.sleep(after)
@@ -130,11 +137,22 @@ def begun(tmp_path):
 
 
 def test_another_runs_state_is_refused(begun):
-    with pytest.raises(GlassformerError, match=r"x.run.safetensors — is of another run: its seed differs"):
+    with pytest.raises(
+        GlassformerError, match=r"x.run.safetensors — is of another run: its seed differs"
+    ):
         fit(TASK, RECIPE, 4, out=begun, resume=True)
-    with pytest.raises(GlassformerError, match=r"its recipe differs and start differs; start without --resume"):
+    with pytest.raises(
+        GlassformerError, match=r"its recipe differs and start differs; start without --resume"
+    ):
         other = RECIPE.override({"lr": "0.02"})
-        fit(TASK, other, 3, out=begun, resume=True, start=fit(TASK, RECIPE, 0, stop=lambda: True).model)
+        fit(
+            TASK,
+            other,
+            3,
+            out=begun,
+            resume=True,
+            start=fit(TASK, RECIPE, 0, stop=lambda: True).model,
+        )
     with pytest.raises(GlassformerError, match="resume — needs the file"):
         fit(TASK, RECIPE, 3, resume=True)
 
@@ -142,7 +160,13 @@ def test_another_runs_state_is_refused(begun):
 def test_a_damaged_state_is_refused(begun):
     path = state_path(begun)
     data = path.read_bytes()
-    for damaged in (b"", data[:200], data[:-9], data[:-5] + bytes([data[-5] ^ 1]) + data[-4:], b"\xff" * 400):
+    for damaged in (
+        b"",
+        data[:200],
+        data[:-9],
+        data[:-5] + bytes([data[-5] ^ 1]) + data[-4:],
+        b"\xff" * 400,
+    ):
         path.write_bytes(damaged)
         with pytest.raises(GlassformerError, match="not the state of a run, or a damaged one"):
             fit(TASK, RECIPE, 3, out=begun, resume=True)
@@ -152,8 +176,16 @@ def test_a_damaged_state_is_refused(begun):
 
 def test_a_folder_that_is_not_there_is_found_before_the_first_step(tmp_path):
     asked = []
-    with pytest.raises(GlassformerError, match=r"x.run.safetensors — cannot be written: No such file"):
-        fit(TASK, RECIPE, 3, out=tmp_path / "no" / "x.safetensors", stop=lambda: bool(asked.append(1)))
+    with pytest.raises(
+        GlassformerError, match=r"x.run.safetensors — cannot be written: No such file"
+    ):
+        fit(
+            TASK,
+            RECIPE,
+            3,
+            out=tmp_path / "no" / "x.safetensors",
+            stop=lambda: bool(asked.append(1)),
+        )
     assert not asked
 
 

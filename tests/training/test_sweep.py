@@ -1,4 +1,6 @@
-"""Sweeps: what a spec says, what is skipped, what becomes of failures, and of processes and workers that are killed."""
+"""Sweeps: what a spec says, what is skipped, what becomes of failures, and of processes and
+workers that are killed.
+"""
 
 import csv
 import json
@@ -75,7 +77,9 @@ def test_runs_are_the_product(spec_file):
         (h, lr, (s,)) for h in (1, 2, 4) for lr in (0.003, 1.0) for s in (0, 1)
     ]
     assert spec.varied == ("n_heads", "lr") and {j.recipe.d_model for j in spec.jobs} == {8}
-    several = 'task = ["reverse", "addition"]\nrecipe = ["book", "fast"]\nensemble = true\nseeds = [3, 5]'
+    several = (
+        'task = ["reverse", "addition"]\nrecipe = ["book", "fast"]\nensemble = true\nseeds = [3, 5]'
+    )
     path.write_text(several)
     assert [(j.task, j.recipe.name, j.seeds) for j in read_spec(path, load_task).jobs] == [
         (t, r, (3, 5)) for t in ("reverse", "addition") for r in ("book", "fast")
@@ -88,7 +92,11 @@ def test_ids_are_of_settings_not_of_how_they_are_written(spec_file):
 
     written = ids(spec_file("[grid]\nlr = [1]"))
     assert ids(spec_file(set="lr = 1.0", top="ensemble = true")) == written
-    everything = [*written, *ids(spec_file("[grid]\nlr = [2, 3]\nfocal = [0, 1]")), *ids(spec_file(steps=21))]
+    everything = [
+        *written,
+        *ids(spec_file("[grid]\nlr = [2, 3]\nfocal = [0, 1]")),
+        *ids(spec_file(steps=21)),
+    ]
     assert len(set(everything)) == 2 + 8 + 2
 
 
@@ -97,22 +105,55 @@ def test_ids_are_of_settings_not_of_how_they_are_written(spec_file):
     [
         ("seeds = [0]\ntask = \n", r"not TOML: Invalid value \(at line 2, column 8\)"),
         ('task = "addition"\nrecipe = "fast"\n[grid]\n', r"\[grid\] is empty"),
-        ('task = "addition"\nrecipe = "fast"\ngrid = 3\n', r"grid must be a table: \[grid\], got 3"),
-        ('task = "addition"\nrecipe = "fast"\n[[set]]\nlr = 1\n[[set]]\nlr = 2', r"set must be a table: \[set\], got "),
-        ('task = "addition"\nrecipe = "fast"\n[grid]\nlr = []', r"lr in \[grid\] must be a list of values, got \[\]"),
-        ('task = "addition"\nrecipe = "fast"\n[grid]\nlr = 1', r"lr in \[grid\] must be a list of values, got 1"),
+        (
+            'task = "addition"\nrecipe = "fast"\ngrid = 3\n',
+            r"grid must be a table: \[grid\], got 3",
+        ),
+        (
+            'task = "addition"\nrecipe = "fast"\n[[set]]\nlr = 1\n[[set]]\nlr = 2',
+            r"set must be a table: \[set\], got ",
+        ),
+        (
+            'task = "addition"\nrecipe = "fast"\n[grid]\nlr = []',
+            r"lr in \[grid\] must be a list of values, got \[\]",
+        ),
+        (
+            'task = "addition"\nrecipe = "fast"\n[grid]\nlr = 1',
+            r"lr in \[grid\] must be a list of values, got 1",
+        ),
         ('task = "addition"\nrecipe = "fast"\n[grid]\nlr = [1, 1.0]', "lr has a value twice"),
-        ('task = "addition"\nrecipe = "fast"\n[set]\nlr = 1\n[grid]\nlr = [2]', r"lr is in \[set\] and in \[grid\]"),
+        (
+            'task = "addition"\nrecipe = "fast"\n[set]\nlr = 1\n[grid]\nlr = [2]',
+            r"lr is in \[set\] and in \[grid\]",
+        ),
         ('task = "addition"\nrecipe = "fast"\n[set]\nlr = nan', "lr must be finite"),
-        ('task = "addition"\nrecipe = "fast"\n[set]\nd_model = 0', "d_model must be a whole number from 1"),
+        (
+            'task = "addition"\nrecipe = "fast"\n[set]\nd_model = 0',
+            "d_model must be a whole number from 1",
+        ),
         ('task = "addition"\nrecipe = "fast"\n[set]\nextras = "nrms"', "extras: expected words of"),
-        ('task = "addition"\nrecipe = "fast"\nseeds = [1, 1]', r"seeds must be a list of different .*, got \[1, 1\]"),
-        ('task = "addition"\nrecipe = "fast"\nseeds = [0, -1]', "seeds must not be negative, got -1"),
+        (
+            'task = "addition"\nrecipe = "fast"\nseeds = [1, 1]',
+            r"seeds must be a list of different .*, got \[1, 1\]",
+        ),
+        (
+            'task = "addition"\nrecipe = "fast"\nseeds = [0, -1]',
+            "seeds must not be negative, got -1",
+        ),
         ('task = "addition"\nrecipe = "fast"\nseeds = [true]', r"seeds must be .*, got \[True\]"),
-        ('task = "addition"\nrecipe = "fast"\nensemble = 1', "ensemble must be true or false, got 1"),
-        ('task = []\nrecipe = "fast"', r"task must be a task, or a list of different ones, got \[\]"),
+        (
+            'task = "addition"\nrecipe = "fast"\nensemble = 1',
+            "ensemble must be true or false, got 1",
+        ),
+        (
+            'task = []\nrecipe = "fast"',
+            r"task must be a task, or a list of different ones, got \[\]",
+        ),
         ('task = "addition:digits=99"\nrecipe = "fast"', "digits must be a whole number from 1 to"),
-        ("", "task must be a task, or a list of different ones; recipe must be a recipe, or a list"),
+        (
+            "",
+            "task must be a task, or a list of different ones; recipe must be a recipe, or a list",
+        ),
     ],
 )
 def test_bad_specs(tmp_path, text, says):
@@ -130,17 +171,24 @@ def test_all_problems_at_once(tmp_path):
         read_spec(path, load_task)
     said = str(error.value)
     assert said.startswith(f"{path} — ") and len(said.split("; ")) >= 6
-    for part in ("adition — no such task; did you mean addition", "fsat — no such recipe; did you mean fast",
+    for part in ("adition — no such task; did you mean "
+                 "addition", "fsat — no such recipe; did you mean fast",
                  "sedes — no such key; did you mean seeds?", "lrr — no such field; did you mean lr",
-                 "steps must be a whole number, got 'x'", "lr must be a number, got True"):  # fmt: skip
+                 "steps must be a whole number, got "
+                 "'x'", "lr must be a number, got True"):  # fmt: skip
         assert part in said
 
 
 def test_too_many_runs_are_refused_before_they_are_made(tmp_path):
     path = tmp_path / "big.toml"
-    lists = "\n".join(f"{name} = {list(range(1, 101))}" for name in ("steps", "warmup", "batch", "d_mlp", "d_model"))
+    lists = "\n".join(
+        f"{name} = {list(range(1, 101))}"
+        for name in ("steps", "warmup", "batch", "d_mlp", "d_model")
+    )
     path.write_text(f'task = "addition"\nrecipe = "fast"\n[grid]\n{lists}')
-    with pytest.raises(GlassformerError, match=r"10,000,000,000 runs are more than 1,000; .*--limit 10000000000"):
+    with pytest.raises(
+        GlassformerError, match=r"10,000,000,000 runs are more than 1,000; .*--limit 10000000000"
+    ):
         read_spec(path, load_task)
     path.write_text('task = "addition"\nrecipe = "fast"\nseeds = [1, 2, 3]')
     assert len(read_spec(path, load_task, limit=3).jobs) == 3
@@ -156,30 +204,49 @@ def test_results_are_those_of_single_runs_and_a_second_start_skips_them(spec_fil
     done = [next(half), next(half)]  # and then it is interrupted
     assert [r["id"] for r in done] == [r["id"] for r in table(tmp_path)]
     second = sweep_of(path, tmp_path)
-    assert len(second.left) == 2 and not {j.id(j.seeds[0]) for j in second.left} & {r["id"] for r in done}
+    assert len(second.left) == 2 and not {j.id(j.seeds[0]) for j in second.left} & {
+        r["id"] for r in done
+    }
     list(second.collect(here(second.left)))
     rows = table(tmp_path)
-    assert [(r["d_head"], r["seed"]) for r in rows] == [("10", "0"), ("10", "1"), ("20", "0"), ("20", "1")]
+    assert [(r["d_head"], r["seed"]) for r in rows] == [
+        ("10", "0"),
+        ("10", "1"),
+        ("20", "0"),
+        ("20", "1"),
+    ]
     third = sweep_of(path, tmp_path)
     assert not third.left and table(tmp_path) == rows
     job = third.spec.jobs[2]
     alone = fit(load_task(job.task), job.recipe, 0)
-    assert float(rows[2]["accuracy"]) == alone.accuracy and rows[2]["last_step"] == "20" and rows[2]["status"] == "done"
+    assert (
+        float(rows[2]["accuracy"]) == alone.accuracy
+        and rows[2]["last_step"] == "20"
+        and rows[2]["status"] == "done"
+    )
     kept = load(str(tmp_path / "runs" / f"{rows[2]['id']}.safetensors"))
     assert (kept.weights["embed.W_E"] == alone.model.weights["embed.W_E"]).all()
     stored = json.loads((tmp_path / "runs" / f"{rows[2]['id']}.json").read_text())
-    assert stored["recipe"] == job.recipe.to_json() and [h["step"] for h in stored["history"]] == [10, 20]
+    assert stored["recipe"] == job.recipe.to_json() and [h["step"] for h in stored["history"]] == [
+        10,
+        20,
+    ]
     # what is damaged, or lacks its model, is done again
     (tmp_path / "runs" / f"{rows[0]['id']}.json").write_text('{"id"')
     (tmp_path / "runs" / f"{rows[3]['id']}.safetensors").unlink()
-    assert [j.id(j.seeds[0]) for j in sweep_of(path, tmp_path).left] == [rows[0]["id"], rows[3]["id"]]
+    assert [j.id(j.seeds[0]) for j in sweep_of(path, tmp_path).left] == [
+        rows[0]["id"],
+        rows[3]["id"],
+    ]
 
 
 def test_an_ensemble_trains_the_seeds_that_are_missing(spec_file, tmp_path):
     path = spec_file()
     one = sweep_of(path, tmp_path)
     list(one.collect(here(one.left[:1])))
-    path.write_text(path.read_text().replace("seeds = [0, 1]", "seeds = [0, 1, 2]\nensemble = true"))
+    path.write_text(
+        path.read_text().replace("seeds = [0, 1]", "seeds = [0, 1, 2]\nensemble = true")
+    )
     more = sweep_of(path, tmp_path)
     assert [j.seeds for j in more.left] == [(1, 2)]
     assert [row["seed"] for row in more.collect(here(more.left))] == [1, 2]
@@ -188,7 +255,9 @@ def test_an_ensemble_trains_the_seeds_that_are_missing(spec_file, tmp_path):
 
 def test_a_run_that_fails_is_a_row(spec_file, tmp_path):
     path = spec_file("[grid]\nlr = [1e30, 0.001]\ndata = ['split', 'draw']")
-    path.write_text(path.read_text().replace("test_rows = 20", "test_rows = 200").replace("[0, 1]", "[0]"))
+    path.write_text(
+        path.read_text().replace("test_rows = 20", "test_rows = 200").replace("[0, 1]", "[0]")
+    )
     sweep = sweep_of(path, tmp_path)
     list(sweep.collect(here(sweep.left)))
     rows = {(r["lr"], r["data"]): r for r in table(tmp_path)}
@@ -211,11 +280,15 @@ def test_a_run_lost_through_no_fault_of_its_own_is_done_again(spec_file, tmp_pat
     with monkeypatch.context() as m:
         m.setattr(sweeps, "train", no_memory)
         list(sweep.collect(here(sweep.left)))
-    assert [(r["status"], r["error"]) for r in table(tmp_path)] == [("lost", "MemoryError: too little")] * 2
+    assert [(r["status"], r["error"]) for r in table(tmp_path)] == [
+        ("lost", "MemoryError: too little")
+    ] * 2
     assert len(sweep_of(path, tmp_path).left) == 2
 
 
-def test_what_fails_again_and_again_is_given_up_with_its_reason(spec_file, tmp_path, call, monkeypatch):
+def test_what_fails_again_and_again_is_given_up_with_its_reason(
+    spec_file, tmp_path, call, monkeypatch
+):
     path, out = spec_file(), tmp_path / "out"
     monkeypatch.setattr(pools, "local", lambda jobs, *_: (j.lost("no memory") for j in jobs))
     for _ in range(sweeps.TRIES - 1):
@@ -224,9 +297,14 @@ def test_what_fails_again_and_again_is_given_up_with_its_reason(spec_file, tmp_p
     for _ in range(2):  # the second has nothing left to do, and says the same
         status, _, said = call("sweep", path, "--out", out)
         assert status == 2 and said.count("\n") == 1, said
-        assert "2 runs are given up after 3 tries; the first: no memory; to try it again, remove " in said
+        assert (
+            "2 runs are given up after 3 tries; the first: no memory; to try it again, remove "
+            in said
+        )
         assert [(r["status"], r["error"]) for r in table(out)] == [("given up", "no memory")] * 2
-        monkeypatch.setattr(pools, "local", lambda jobs, *_: pytest.fail("nothing is tried for ever"))
+        monkeypatch.setattr(
+            pools, "local", lambda jobs, *_: pytest.fail("nothing is tried for ever")
+        )
     sweep = sweep_of(path, out)
     (out / "runs" / f"{sweep.order[0]}.json").unlink()
     assert [j.seeds for j in sweep_of(path, out).left] == [(0,)]
@@ -238,8 +316,17 @@ def test_a_damaged_result_is_trained_again(spec_file, tmp_path):
     list(sweep.collect(here(sweep.left)))
     file = tmp_path / "runs" / f"{sweep.order[0]}.json"
     row = json.loads(file.read_text())
-    for wrong in ({"accuracy": "high"}, {"steps": -1}, {"recipe": []}, {"seed": 1}, {"status": None}, {"more": 1},
-                  {"id": "0" * 12}, {"error": 10_000_000 * "x"}, {"task": "reverse"}):  # fmt: skip
+    for wrong in (
+        {"accuracy": "high"},
+        {"steps": -1},
+        {"recipe": []},
+        {"seed": 1},
+        {"status": None},
+        {"more": 1},
+        {"id": "0" * 12},
+        {"error": 10_000_000 * "x"},
+        {"task": "reverse"},
+    ):
         file.write_text(json.dumps(row | wrong))
         assert [j.seeds for j in sweep_of(path, tmp_path).left] == [(0,)], wrong
     file.write_text(json.dumps(row))
@@ -259,14 +346,20 @@ def test_a_run_that_kills_its_process_takes_no_other_along(spec_file, tmp_path, 
         def submit(self, do, job, load):
             future = Future()
             self.broken |= job.recipe.n_heads == 1
-            future.set_exception(BrokenProcessPool()) if self.broken else future.set_result(job.lost("survived"))
+            future.set_exception(BrokenProcessPool()) if self.broken else future.set_result(
+                job.lost("survived")
+            )
             return future
 
         def shutdown(self, **_): ...
 
     monkeypatch.setattr(pools, "ProcessPoolExecutor", Pool)
     jobs = sweep_of(spec_file("[grid]\nn_heads = [1, 2, 4]"), tmp_path).left
-    found = {row["recipe"]["n_heads"]: row["error"] for result in local(jobs, load_task, 4) for row, _ in result}
+    found = {
+        row["recipe"]["n_heads"]: row["error"]
+        for result in local(jobs, load_task, 4)
+        for row, _ in result
+    }
     assert found == {1: "its process was killed, 3 times", 2: "survived", 4: "survived"}
     assert sizes == [4, 4, *[1] * 6]
 
@@ -285,7 +378,9 @@ def test_a_killed_process_is_replaced(spec_file, tmp_path):
     rows = list(sweep.collect(local(sweep.left, load_task, workers=1)))
     (pid,) = {int(r["worker"].rpartition(":")[2]) for r in rows}
     assert killed and pid not in killed
-    assert Counter(r["id"] for r in rows) == Counter(sweep.order) and {r["status"] for r in table(tmp_path)} == {"done"}
+    assert Counter(r["id"] for r in rows) == Counter(sweep.order) and {
+        r["status"] for r in table(tmp_path)
+    } == {"done"}
     assert not multiprocessing.active_children()
 
 
@@ -304,7 +399,11 @@ def test_a_killed_sweep_takes_its_processes_along_and_goes_on(spec_file, tmp_pat
     wait_for(lambda: not alive(pid))
     status, printed, _ = call("sweep", path, "--out", out, "--workers", 2, "--json")
     got = json.loads(printed)
-    assert status == 0 and got["skipped"] == len(before) < got["runs"] == 6 == len(got["results"]) and not got["lost"]
+    assert (
+        status == 0
+        and got["skipped"] == len(before) < got["runs"] == 6 == len(got["results"])
+        and not got["lost"]
+    )
     assert before == {p: p.stat().st_mtime_ns for p in before}
 
 
@@ -313,7 +412,10 @@ def dask_cluster(tmp_path, request):
     """(address, worker processes by name): a scheduler and two workers, started as one would."""
     pytest.importorskip("distributed")
     found = tmp_path / "scheduler.json"
-    env = os.environ | {"OMP_NUM_THREADS": "1", "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(request.param)}
+    env = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(request.param),
+    }
     started = []
 
     def start(what, *words):
@@ -334,10 +436,13 @@ def dask_cluster(tmp_path, request):
             process.wait()
 
 
-# 0: the scheduler gives a run up when its worker dies, and we hand it in again; 3, the default: the scheduler does
+# 0: the scheduler gives a run up when its worker dies, and we hand it in again; 3, the default: the
+# scheduler does
 @pytest.mark.slow
 @pytest.mark.parametrize("dask_cluster", [0, 3], indirect=True)
-def test_a_killed_worker_loses_its_runs_to_another(dask_cluster, spec_file, tmp_path, call, monkeypatch):
+def test_a_killed_worker_loses_its_runs_to_another(
+    dask_cluster, spec_file, tmp_path, call, monkeypatch
+):
     from distributed import Client
 
     address, workers = dask_cluster
@@ -348,18 +453,26 @@ def test_a_killed_worker_loses_its_runs_to_another(dask_cluster, spec_file, tmp_
     with Client(address, set_as_default=False) as monitor:
         monitor.wait_for_workers(2, timeout=60)
         reader.start()
-        wait_for(lambda: (tmp_path / f"begun-{workers['a'].pid}").exists())  # and it does not end before `go`
+        wait_for(
+            lambda: (tmp_path / f"begun-{workers['a'].pid}").exists()
+        )  # and it does not end before `go`
         names = {a: w["name"] for a, w in monitor.scheduler_info(n_workers=-1)["workers"].items()}
-        begun = {key[:12] for a, keys in monitor.processing().items() if names[a] == "a" for key in keys}
+        begun = {
+            key[:12] for a, keys in monitor.processing().items() if names[a] == "a" for key in keys
+        }
         workers["a"].kill()
         workers["a"].wait()
         (tmp_path / "go").touch()
         reader.join(120)
     assert begun and {r["worker"].rpartition(":")[2] for r in done} == {str(workers["b"].pid)}
     assert Counter(r["id"] for r in done) == Counter(sweep.order)
-    assert [r["id"] for r in table(out)] == sweep.order and {r["status"] for r in table(out)} == {"done"}
+    assert [r["id"] for r in table(out)] == sweep.order and {r["status"] for r in table(out)} == {
+        "done"
+    }
     # started again with one seed more, it trains that one only
-    path.write_text(path.read_text().replace("seeds = [0, 1]", "seeds = [0, 1, 2]").replace("[2, 4]", "[4]"))
+    path.write_text(
+        path.read_text().replace("seeds = [0, 1]", "seeds = [0, 1, 2]").replace("[2, 4]", "[4]")
+    )
     status, printed, said = call("sweep", path, "--out", out, "--cluster", address, "--json")
     got = json.loads(printed)
     assert (status, said) == (0, "") and (got["runs"], got["skipped"], got["lost"]) == (6, 4, 0)
@@ -369,11 +482,15 @@ def test_a_killed_worker_loses_its_runs_to_another(dask_cluster, spec_file, tmp_
     workers["b"].kill()
     path.write_text(path.read_text().replace("seeds = [0, 1, 2]", "seeds = [4]"))
     status, printed, said = call("sweep", path, "--out", out, "--cluster", address)
-    assert (status, printed) == (2, "") and said.startswith(f"error: {address} — the cluster has no workers")
+    assert (status, printed) == (2, "") and said.startswith(
+        f"error: {address} — the cluster has no workers"
+    )
 
 
 def held(folder):
-    """A load_task by which a worker says that it has begun a run, and then waits for a file named `go`."""
+    """A load_task by which a worker says that it has begun a run, and then waits for a file
+    named `go`.
+    """
 
     def load(ref):
         Path(folder, f"begun-{os.getpid()}").touch()
@@ -406,10 +523,17 @@ def test_the_command_prints_the_table(spec_file, tmp_path, call, monkeypatch):
     status, printed, said = call("sweep", path)
     lines = printed.splitlines()
     assert (status, said) == (0, "") and lines[0].split()[3:6] == ["lr", "seed", "status"]
-    assert "diverged" in printed and lines[-1].startswith("4 runs, 0 skipped, 2 failed, 0 lost; in ")
+    assert "diverged" in printed and lines[-1].startswith(
+        "4 runs, 0 skipped, 2 failed, 0 lost; in "
+    )
     assert len(table(tmp_path / "tiny-sweep")) == 4
     got = json.loads(call("sweep", path, "--json")[1])
-    assert got["skipped"] == got["runs"] == 4 and [r["lr"] for r in got["results"]] == [1e30, 1e30, 0.001, 0.001]
+    assert got["skipped"] == got["runs"] == 4 and [r["lr"] for r in got["results"]] == [
+        1e30,
+        1e30,
+        0.001,
+        0.001,
+    ]
 
 
 def test_lost_runs_are_status_2(spec_file, call, monkeypatch):
@@ -428,7 +552,10 @@ def test_bad_calls_are_one_line_and_status_2(spec_file, tmp_path, call, monkeypa
         ((tmp_path,), "cannot be read: it is a folder"),
         ((path, "--limit", 1), "2 runs are more than 1"),
         ((path, "--workers", 0), "--workers"),
-        ((path, "--workers", 2, "--cluster", "tcp://127.0.0.1:1"), "--workers — is for processes here"),
+        (
+            (path, "--workers", 2, "--cluster", "tcp://127.0.0.1:1"),
+            "--workers — is for processes here",
+        ),
         ((path, "--out", blocked), "cannot be made: there is a file of that name"),
     ]:
         status, printed, said = call("sweep", *words)

@@ -1,4 +1,6 @@
-"""Tiny adders: their blueprints are one map in NumPy and PyTorch, and those that come with the package add."""
+"""Tiny adders: their blueprints are one map in NumPy and PyTorch, and those that come with the
+package add.
+"""
 
 from dataclasses import replace
 
@@ -20,15 +22,25 @@ from helpers import largest_difference
 
 TASK = load_task("digit-addition")
 MADE = {
-    "arc-adder": ("tiny-arc", 34), "mirror-adder:form=free": ("tiny-mirror", 11), "mirror-adder": ("tiny-mirror", 7),
+    "arc-adder": ("tiny-arc", 34), "mirror-adder:form=free": ("tiny-mirror", 11),
+    "mirror-adder": ("tiny-mirror", 7),
     "mirror-adder:form=bare": ("tiny-mirror", 6),
 }  # fmt: skip
-SHIPPED = {"adder-10-34p.safetensors": ("arc-adder", 34), "adder-10-7p.safetensors": ("mirror-adder", 7)}
+SHIPPED = {
+    "adder-10-34p.safetensors": ("arc-adder", 34),
+    "adder-10-7p.safetensors": ("mirror-adder", 7),
+}
 
 
 def small(ref, **fields):
     """A run of a few steps in float64."""
-    settings = {"test_rows": 20, "batch": 12, "steps": 6, "evaluate_every": 3, "dtype": "float64"} | fields
+    settings = {
+        "test_rows": 20,
+        "batch": 12,
+        "steps": 6,
+        "evaluate_every": 3,
+        "dtype": "float64",
+    } | fields
     return Trainer(TASK, replace(recipe(MADE[ref][0]), **settings), [3], blueprint=make(ref))
 
 
@@ -56,7 +68,9 @@ def test_theta_is_what_is_counted_trained_and_kept(ref, tmp_path):
     assert count(model).unique == MADE[ref][1] == sum(t.size for t in model.theta.values())
     for name, t in before.items():
         assert (t[0].numpy() != model.theta[name]).any(), f"{name} was not trained"
-    back = read(save(model, tmp_path / "x.safetensors"))  # which makes the weights from theta again, and compares
+    back = read(
+        save(model, tmp_path / "x.safetensors")
+    )  # which makes the weights from theta again, and compares
     assert back.blueprint == ref and all((back.theta[n] == t).all() for n, t in model.theta.items())
 
 
@@ -73,7 +87,7 @@ def test_scores_depend_on_the_distance_alone_and_columns_look_alike(ref):
     model = small(ref).model(0).map(lambda w: w.numpy())
     tokens, _ = TASK.batch(TASK.sample(5, np.random.default_rng(0)))
     model(tokens[:, :-1], tap)
-    scores = patterns[0][:, 0, -1]                                             # B S
+    scores = patterns[0][:, 0, -1]  # B S
     assert largest_difference(scores[:1].repeat(5, 0), scores) < 1e-12
     assert np.abs(scores[0, -20:-1] - scores[0, -39:-20]).max() < 1e-3 * np.abs(scores[0]).max()
 
@@ -82,7 +96,9 @@ def test_a_run_goes_on_from_the_numbers_of_its_kind():
     """--start with a model of the same blueprint starts from its theta."""
     *_, done = small("mirror-adder").events()
     first = done.data["training"].model
-    first = replace(first, theta=dict(reversed(first.theta.items())))  # a file's arrays come in any order
+    first = replace(
+        first, theta=dict(reversed(first.theta.items()))
+    )  # a file's arrays come in any order
     r = replace(recipe("tiny-mirror"), dtype="float64")
     again = Trainer(TASK, r, [0], blueprint=make("mirror-adder"), start=first)
     assert all((again.theta[n][0].numpy() == t).all() for n, t in first.theta.items())
@@ -90,16 +106,28 @@ def test_a_run_goes_on_from_the_numbers_of_its_kind():
     assert [*again.theta] == [*other.theta]  # the order decides how sums over all of theta round
     assert any((other.theta[n][0].numpy() != t).any() for n, t in first.theta.items())
     with pytest.raises(GlassformerError, match="begins at random, or with a model of its own kind"):
-        Trainer(TASK, recipe("tiny-mirror"), [0], blueprint=make("mirror-adder:form=free"), start=first)
+        Trainer(
+            TASK, recipe("tiny-mirror"), [0], blueprint=make("mirror-adder:form=free"), start=first
+        )
 
 
 def test_what_a_blueprint_cannot_make_is_refused():
-    with pytest.raises(GlassformerError, match=r"mirror-adder — expected 10 tokens.*no norms.*got .*mlp.W_in \[3, 3\]"):
+    with pytest.raises(
+        GlassformerError,
+        match=r"mirror-adder — expected 10 tokens.*no norms.*got .*mlp.W_in \[3, 3\]",
+    ):
         Trainer(TASK, recipe("tiny-arc"), [0], blueprint=make("mirror-adder"))
-    with pytest.raises(GlassformerError, match=r"arc-adder — expected .*QK-norm.*got no blocks.0.attn.q_norm.w"):
+    with pytest.raises(
+        GlassformerError, match=r"arc-adder — expected .*QK-norm.*got no blocks.0.attn.q_norm.w"
+    ):
         Trainer(TASK, recipe("tiny-mirror"), [0], blueprint=make("arc-adder"))
     with pytest.raises(GlassformerError, match=r"got embed.W_E \[14, 3\]"):
-        Trainer(load_task("addition:digits=2,order=ones"), recipe("tiny-mirror"), [0], blueprint=make("mirror-adder"))
+        Trainer(
+            load_task("addition:digits=2,order=ones"),
+            recipe("tiny-mirror"),
+            [0],
+            blueprint=make("mirror-adder"),
+        )
 
 
 @pytest.mark.parametrize("name", SHIPPED)

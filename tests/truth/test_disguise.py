@@ -14,12 +14,15 @@ from glassformer.truth.edges import truth
 from glassformer.truth.grading import score_edges, subspace_overlap
 from helpers import largest_difference, random_model
 
-# Programs whose numbers are of so different sizes that no float64 holds them mixed: they can be shuffled only.
+# Programs whose numbers are of so different sizes that no float64 holds them mixed: they can be
+# shuffled only.
 UNROTATED = ("addition:digits=2", "addition:digits=3,dtype=float32", "addition:digits=10",
              "addition:digits=2,padding=none", "multiplication:digits=2")  # fmt: skip
 KINDS = [
-    {}, {"norm": "rms"}, {"norm": "none"}, {"positions": "rotary"}, {"positions": "sinusoidal"}, {"tied": True},
-    {"positions": "alibi"}, {"positions": "none"}, {"qk_norm": True}, {"mask": "none"}, {"n_layers": 0}, {"d_mlp": 0},
+    {}, {"norm": "rms"}, {"norm": "none"}, {"positions": "rotary"}, {"positions": "sinusoidal"},
+    {"tied": True},
+    {"positions": "alibi"}, {"positions": "none"}, {"qk_norm": True}, {"mask": "none"},
+    {"n_layers": 0}, {"d_mlp": 0},
     {"extras": False, "norm_first": False}, {"extras": False, "norm_first": False, "norm": "rms"},
     {"extras": False, "d_model": 1, "norm": "none"},
 ]  # fmt: skip
@@ -36,15 +39,24 @@ def test_a_copy_says_the_same(ref, text, output):
     copy, key = disguise(model, 1, rotate=rotate, task=task_of(model))
     assert run(copy, text).output == output
     assert key.faithful and key.checked >= 12
-    assert key.difference < (1e-3 if model.dtype == "float64" else 1e-2)  # next to margins of 1 and shares of 2,000
-    assert copy.labels == Labels() and not copy.provenance and not copy.blueprint and copy.task == model.task
+    assert key.difference < (
+        1e-3 if model.dtype == "float64" else 1e-2
+    )  # next to margins of 1 and shares of 2,000
+    assert (
+        copy.labels == Labels()
+        and not copy.provenance
+        and not copy.blueprint
+        and copy.task == model.task
+    )
     assert copy.dtype == model.dtype and (key.original, key.copy) == (digest(model), digest(copy))
 
 
 @pytest.mark.parametrize("ref", UNROTATED)
 def test_what_does_not_survive_a_rotation_says_so(ref):
     model = load(ref)
-    with pytest.raises(GlassformerError, match=r"not the same function in float\d\d: .*rotate=False"):
+    with pytest.raises(
+        GlassformerError, match=r"not the same function in float\d\d: .*rotate=False"
+    ):
         disguise(model, 1, task=task_of(model))
 
 
@@ -64,14 +76,21 @@ def test_random_models(kind, rotate):
 
 
 def test_gains_after_the_sum_are_refused():
-    with pytest.raises(GlassformerError, match=r"disguise — blocks.0.ln1: gains of norms after the sum"):
+    with pytest.raises(
+        GlassformerError, match=r"disguise — blocks.0.ln1: gains of norms after the sum"
+    ):
         disguise(random_model(0, norm_first=False))
 
 
 def test_nothing_is_changed_if_nothing_is_asked():
     model = load("addition:order=ones")
     copy, key = disguise(model, 1, rotate=False, shuffle=False)
-    assert digest(copy) == digest(model) and not key.changes and key.heads == [[0, 1]] and not copy.labels.slots
+    assert (
+        digest(copy) == digest(model)
+        and not key.changes
+        and key.heads == [[0, 1]]
+        and not copy.labels.slots
+    )
 
 
 def test_seeds():
@@ -94,14 +113,20 @@ def test_the_key_leads_back():
     for f in (0, 1000):
         old = int(key.part(f"neuron 0.{f}").removeprefix("neuron 0."))
         back = key.directions(copy.weights["blocks.0.mlp.W_out"][f])
-        assert np.allclose(back, model.weights["blocks.0.mlp.W_out"][old], rtol=1e-6, atol=1e-3)  # they are of 1e10
+        assert np.allclose(
+            back, model.weights["blocks.0.mlp.W_out"][old], rtol=1e-6, atol=1e-3
+        )  # they are of 1e10
     assert key.part("embed") == "embed" and key.labels["slots"]["value"] == [0, 1]
-    with pytest.raises(GlassformerError, match=r"head 0.9 — the copy has no such head; expected head LAYER.INDEX"):
+    with pytest.raises(
+        GlassformerError, match=r"head 0.9 — the copy has no such head; expected head LAYER.INDEX"
+    ):
         key.part("head 0.9")
 
 
 def test_a_round_of_the_game():
-    """Somebody finds edges and a subspace in the copy; the key and the truth of the original score them."""
+    """Somebody finds edges and a subspace in the copy; the key and the truth of the original
+    score them.
+    """
     model = load("multiplication:digits=2")
     known = truth(model, load_task(model))
     copy, key = disguise(model, 7, rotate=False, task=load_task(model))
@@ -114,7 +139,9 @@ def test_a_round_of_the_game():
     copy, key = disguise(model, 7)
     slot = truth(model, load_task(model)).directions("position")
     keys = copy.weights["blocks.0.attn.W_K"][0].T  # what its keys read
-    assert np.allclose(subspace_overlap(key.directions(keys), slot), (2 / 3, 1))  # a ring is flat, W_K is not
+    assert np.allclose(
+        subspace_overlap(key.directions(keys), slot), (2 / 3, 1)
+    )  # a ring is flat, W_K is not
     assert subspace_overlap(keys, slot)[0] < 0.9 * 2 / 3
 
 
@@ -123,20 +150,30 @@ def test_noise():
     task = load_task(model)
     copies = [disguise(model, 4, noise=x, task=task) for x in (0.0, 0.001, 0.3)]
     assert copies[1][1].changed == 0 and copies[1][1].difference > 1e-5
-    assert copies[2][1].changed > 0 and not copies[2][1].faithful  # told, not refused: it was asked for
+    assert (
+        copies[2][1].changed > 0 and not copies[2][1].faithful
+    )  # told, not refused: it was asked for
     for name, w in copies[0][0].weights.items():
         off = copies[1][0].weights[name] - w
-        assert 0.5 < np.sqrt(np.mean(off**2)) / (0.001 * np.sqrt(np.mean(w**2)) or 1) < 1.5 or not w.any()
+        assert (
+            0.5 < np.sqrt(np.mean(off**2)) / (0.001 * np.sqrt(np.mean(w**2)) or 1) < 1.5
+            or not w.any()
+        )
     with pytest.raises(GlassformerError, match="noise — expected a number from 0 to 1000, got -1"):
         disguise(model, noise=-1)
 
 
 def test_deviation_sees_what_is_not_the_same():
     model = load("reverse")
-    other = replace(model, weights=dict(model.weights) | {"blocks.0.attn.W_O": -model.weights["blocks.0.attn.W_O"]})
+    other = replace(
+        model,
+        weights=dict(model.weights) | {"blocks.0.attn.W_O": -model.weights["blocks.0.attn.W_O"]},
+    )
     checked, changed, difference = deviation(model, other, load_task(model))
     assert changed > 0.5 * checked and difference > 0.5
-    broken = replace(model, weights=dict(model.weights) | {"blocks.0.attn.W_O": np.full((1, 3, 6), np.nan)})
+    broken = replace(
+        model, weights=dict(model.weights) | {"blocks.0.attn.W_O": np.full((1, 3, 6), np.nan)}
+    )
     assert deviation(model, broken)[1] == deviation(model, broken)[0]
 
 
@@ -161,18 +198,23 @@ def test_command(call, tmp_path):
     status, out, _ = call("disguise", "reverse", "--seed", 3, "--out", path, "--key", key_path)
     assert status == 0 and "0 of 6,096 answer tokens differ from the original's" in out
     key = read_key(key_path)
-    assert key == disguise(load("reverse"), 3, task=load_task("reverse"))[1] and key.ref == "reverse"
+    assert (
+        key == disguise(load("reverse"), 3, task=load_task("reverse"))[1] and key.ref == "reverse"
+    )
     assert digest(load(str(path))) == key.copy and b"mirrored" not in path.read_bytes()
     status, out, _ = call("run", path, "12345")
     assert (status, out) == (0, "54321\n")
-    status, out, _ = call("disguise", "addition", "--no-rotate", "--out", path, "--key", key_path, "--json")
+    status, out, _ = call(
+        "disguise", "addition", "--no-rotate", "--out", path, "--key", key_path, "--json"
+    )
     assert status == 0 and json.loads(out)["changed"] == 0 and json.loads(out)["checked"] == 8000
 
 
 @pytest.mark.parametrize("words,says", [
     (["addition", "--out", "c.safetensors", "--key", "k.json"], "--no-rotate"),
     (["reverse", "--out", "c.txt", "--key", "k.json"], "ends in .safetensors"),
-    (["reverse", "--out", "c.safetensors", "--key", "c.safetensors"], "expected another file than --out"),
+    (["reverse", "--out", "c.safetensors", "--key", "c.safetensors"],
+    "expected another file than --out"),
     (["reverse", "--out", "none/c.safetensors", "--key", "k.json"], "cannot be written"),
     (["reverse", "--out", "c.safetensors", "--key", "k.json", "--noise", "-1"], "--noise"),
 ])  # fmt: skip
@@ -184,7 +226,8 @@ def test_command_with_bad_input(call, tmp_path, monkeypatch, words, says):
 
 
 @pytest.mark.parametrize("text,says", [
-    ("{", "not JSON"), ("[]", "not the key of a disguised model"), ('{"format": "glassformer-key"}', "version None"),
+    ("{", "not JSON"), ("[]", "not the key of a disguised model"), ('{"format": "glassformer-key"}',
+    "version None"),
     ('{"format": "glassformer-key", "version": 1}', "basis is missing"),
 ])  # fmt: skip
 def test_files_that_are_no_keys(tmp_path, text, says):

@@ -1,4 +1,6 @@
-"""Ground truth: that the data flow it states is true is shown by intervention, on programs and on random models."""
+"""Ground truth: that the data flow it states is true is shown by intervention, on programs and
+on random models.
+"""
 
 import json
 from dataclasses import replace
@@ -14,12 +16,21 @@ from glassformer.truth.grading import score_edges, subspace_overlap
 from helpers import largest_difference, random_model
 
 REFS = list(dict.fromkeys(ref for ref, _, _ in CASES))
-REFS += ["modular-addition:variant=clock", "modular-addition:variant=pizza", "search:variant=book", "lookup"]
+REFS += [
+    "modular-addition:variant=clock",
+    "modular-addition:variant=pizza",
+    "search:variant=book",
+    "lookup",
+]
 KINDS = [
-    {}, {"norm": "rms"}, {"norm": "none"}, {"norm_first": False}, {"norm_first": False, "norm": "none"},
-    {"norm": "rms", "norm_first": False}, {"positions": "rotary"}, {"positions": "sinusoidal"}, {"positions": "alibi"},
-    {"positions": "none"}, {"qk_norm": True}, {"tied": True}, {"mask": "none"}, {"n_layers": 0}, {"n_layers": 3},
-    {"n_layers": 0, "norm": "none"}, {"n_layers": 0, "norm_first": False}, {"d_mlp": 0}, {"gated": True},
+    {}, {"norm": "rms"}, {"norm": "none"}, {"norm_first": False}, {"norm_first": False,
+    "norm": "none"},
+    {"norm": "rms", "norm_first": False}, {"positions": "rotary"}, {"positions": "sinusoidal"},
+    {"positions": "alibi"},
+    {"positions": "none"}, {"qk_norm": True}, {"tied": True}, {"mask": "none"}, {"n_layers": 0},
+    {"n_layers": 3},
+    {"n_layers": 0, "norm": "none"}, {"n_layers": 0, "norm_first": False}, {"d_mlp": 0},
+    {"gated": True},
     {"extras": True}, {"extras": True, "norm_first": False},
 ]  # fmt: skip
 
@@ -52,12 +63,17 @@ def test_absent_edges_carry_nothing(ref):
 
 
 @pytest.mark.parametrize("ref", [
-    "hello-world:variant=zero-pos", "reverse", "modular-addition:operation=-", "lookup:table=xor", "add-mod:digits=2",
-    "search:prefix=3,vocab=10,block=20", "sort:vocab=20", "addition:digits=1,variant=book", "addition:digits=10",
-    "addition:digits=3,order=ones", "addition:digits=2,padding=none", "multiplication:digits=2", "max.taotp",
+    "hello-world:variant=zero-pos", "reverse", "modular-addition:operation=-", "lookup:table=xor",
+    "add-mod:digits=2",
+    "search:prefix=3,vocab=10,block=20", "sort:vocab=20", "addition:digits=1,variant=book",
+    "addition:digits=10",
+    "addition:digits=3,order=ones", "addition:digits=2,padding=none", "multiplication:digits=2",
+    "max.taotp",
 ])  # fmt: skip
 def test_absent_weights_carry_nothing(ref):
-    """Weights of all absent edges between parts and slots, set to 0, change nothing; so do dead neurons."""
+    """Weights of all absent edges between parts and slots, set to 0, change nothing; so do dead
+    neurons.
+    """
     model = load(ref)
     tokens, asked = examples(model)
     found = truth(model, load_task(model) if model.task else None)
@@ -87,22 +103,30 @@ def test_absent_weights_carry_nothing(ref):
 
 @pytest.mark.parametrize("ref,edge", [
     ("reverse", ("pos_embed", "head 0.0", "q")), ("reverse", ("embed", "head 0.0", "v")),
-    ("reverse", ("head 0.0", "unembed", "logits")), ("multiplication:digits=2", ("head 0.1", "head 1.0", "q")),
-    ("addition:digits=2,variant=book", ("head 0.3", "mlp 0", "in")), ("search:prefix=3,vocab=10,block=20",
+    ("reverse", ("head 0.0", "unembed", "logits")), ("multiplication:digits=2", ("head 0.1",
+    "head 1.0", "q")),
+    ("addition:digits=2,variant=book", ("head 0.3", "mlp 0", "in")),
+    ("search:prefix=3,vocab=10,block=20",
     ("head 1.0", "head 2.0", "v")), ("modular-addition:variant=clock", ("head 0.0", "mlp 0", "in")),
     ("modular-addition", ("mlp 0", "unembed", "logits")),
 ])  # fmt: skip
 def test_a_present_edge_carries_something(ref, edge):
     model = load(ref)
-    found = next(e for e in truth(model, load_task(model)).edges if (e.writer, e.reader, e.port) == edge)
+    found = next(
+        e for e in truth(model, load_task(model)).edges if (e.writer, e.reader, e.port) == edge
+    )
     assert found.matters and found.changed > 0.05 and found.shift > 1e-3 and found.via
-    assert abs(moved(model, [edge], *examples(model)) - found.shift) < 2  # they looked at other rows
+    assert (
+        abs(moved(model, [edge], *examples(model)) - found.shift) < 2
+    )  # they looked at other rows
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_random_wiring(kind, seed):
-    """Random blocks of slots × parts are taken out of a random model: the edges are those that carry something."""
+    """Random blocks of slots × parts are taken out of a random model: the edges are those that
+    carry something.
+    """
     model = random_model(seed, **({"extras": False, "d_model": 6} | kind))
     rng, slots = np.random.default_rng(seed), {"a": (0, 2), "b": (2, 3), "c": (3, 6)}
     weights = {n: w.copy() for n, w in model.weights.items()}
@@ -157,7 +181,9 @@ def test_the_writers_are_all_there_is(kind):
 
 
 def test_dead_dimensions_are_no_edges():
-    """A value that is never written, a query without a key, a neuron that writes nothing: weights without effect."""
+    """A value that is never written, a query without a key, a neuron that writes nothing:
+    weights without effect.
+    """
     model = random_model(0, extras=False, n_layers=1, n_heads=1)
     weights = {n: w.copy() for n, w in model.weights.items()}
     weights["blocks.0.attn.W_O"][0, 1] = 0
@@ -177,14 +203,23 @@ def test_dead_dimensions_are_no_edges():
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_gains_close_slots(norm_first):
-    """What a gain of 0 multiplies is not seen behind the norm (or, after a post-norm, never again)."""
+    """What a gain of 0 multiplies is not seen behind the norm (or, after a post-norm, never
+    again).
+    """
     model = random_model(1, extras=False, n_layers=1, n_heads=1, norm="rms", norm_first=norm_first)
     gain = np.array([0.0, 0.0, 1.0, 1.0])
-    weights, labels = dict(model.weights) | {"blocks.0.ln1.w": gain}, Labels({"a": (0, 2), "b": (2, 4)})
+    weights, labels = (
+        dict(model.weights) | {"blocks.0.ln1.w": gain},
+        Labels({"a": (0, 2), "b": (2, 4)}),
+    )
     model = replace(model, weights=weights, labels=labels)
     via = {(w, r, p): set(v) for w, r, p, v in wiring.edges(model, slots_of(model))}
     assert via["embed", "head 0.0", "v"] == ({"b"} if norm_first else {"a", "b"})
-    assert via["embed", "mlp 0", "in"] == via["head 0.0", "mlp 0", "in"] == ({"a", "b"} if norm_first else {"b"})
+    assert (
+        via["embed", "mlp 0", "in"]
+        == via["head 0.0", "mlp 0", "in"]
+        == ({"a", "b"} if norm_first else {"b"})
+    )
     assert via["mlp 0", "unembed", "logits"] == {"a", "b"}
 
 
@@ -206,8 +241,12 @@ def test_flow_between_parts_and_slots():
     assert all((e.writer, f"slot {s}", "out") in flow and (f"slot {s}", e.reader, e.port) in flow
                for e in found.edges for s in e.via)  # fmt: skip
     queries = [r["query"] for r in found.heads[0]["attention"]["rows"]]
-    assert queries == list(range(9)) and len(found.heads[2]["attention"]["rows"]) == 4  # the last layer: answers alone
-    model = load("repeat-last:vocab=12")  # points on a ring of radius √3, which the norm leaves alone
+    assert (
+        queries == list(range(9)) and len(found.heads[2]["attention"]["rows"]) == 4
+    )  # the last layer: answers alone
+    model = load(
+        "repeat-last:vocab=12"
+    )  # points on a ring of radius √3, which the norm leaves alone
     wrote, read = truth(model, load_task(model)).flow
     assert (wrote["from"], wrote["to"], wrote["port"]) == ("embed", "slot token", "out")
     assert np.allclose([wrote["weight"], wrote["signal"]], [6, 3**0.5])
@@ -220,15 +259,26 @@ def test_what_it_says_of_reversal():
     """A program that can be known by heart."""
     model = load("reverse")
     found = truth(model, load_task(model))
-    assert found.named and found.idle == [] and found.parts == ["embed", "pos_embed", "head 0.0", "unembed"]
+    assert (
+        found.named
+        and found.idle == []
+        and found.parts == ["embed", "pos_embed", "head 0.0", "unembed"]
+    )
     (head,) = found.heads
     assert head["name"] == "reads the mirrored position"
     assert set(head["query"]) == set(head["key"]) == {"position"}
     assert [(c["from"], c["to"]) for c in head["copies"]] == [("token", "token")]
     rows = {r["query"]: r["keys"] for r in head["attention"]["rows"]}
-    assert all(rows[t] == [[9 - t, 1.0]] for t in range(5, 10)) and len(rows[10]) > 1 and head["attention"]["fixed"]
+    assert (
+        all(rows[t] == [[9 - t, 1.0]] for t in range(5, 10))
+        and len(rows[10]) > 1
+        and head["attention"]["fixed"]
+    )
     token, position = found.slots
-    assert token["written_by"] == ["embed", "pos_embed", "head 0.0"] and token["read_by"] == ["head 0.0", "unembed"]
+    assert token["written_by"] == ["embed", "pos_embed", "head 0.0"] and token["read_by"] == [
+        "head 0.0",
+        "unembed",
+    ]
     assert (position["start"], position["stop"], position["rank"]) == (3, 6, 2)  # a ring is flat
     assert np.allclose(found.directions("position") @ [0, 0, 0, 1, 1, 1], 0)
 
@@ -245,8 +295,14 @@ def test_attention_by_content_and_by_place(ref, kinds):
 
 def test_a_model_without_names_has_a_truth_without_names():
     found = truth(random_model(0, extras=False))
-    assert not found.named and [s["name"] for s in found.slots] == ["stream"] and not found.heads[0]["name"]
-    assert len(found.edges) == len(wiring.possible(random_model(0, extras=False))) == 96  # all to all
+    assert (
+        not found.named
+        and [s["name"] for s in found.slots] == ["stream"]
+        and not found.heads[0]["name"]
+    )
+    assert (
+        len(found.edges) == len(wiring.possible(random_model(0, extras=False))) == 96
+    )  # all to all
     assert found.inputs.endswith("rows of random tokens, seed 0")
     torch_model = random_model(0, extras=False).torch()
     assert truth(torch_model).model == found.model
@@ -255,7 +311,9 @@ def test_a_model_without_names_has_a_truth_without_names():
 def test_slots_of_parts_of_the_stream():
     model = replace(random_model(0), labels=Labels({"b": (2, 3), "none": (3, 3), "a": (0, 1)}))
     assert slots_of(model) == {"a": (0, 1), "rest [1:2]": (1, 2), "b": (2, 3), "rest [3:4]": (3, 4)}
-    with pytest.raises(GlassformerError, match="slots overlap: 'b' begins at 1, before another's end at 2"):
+    with pytest.raises(
+        GlassformerError, match="slots overlap: 'b' begins at 1, before another's end at 2"
+    ):
         truth(replace(model, labels=Labels({"a": (0, 2), "b": (1, 3)})))
     with pytest.raises(GlassformerError, match="addition — has"):
         truth(load("reverse"), load_task("addition"))
@@ -281,12 +339,15 @@ def test_score_edges_that_matter():
     model = load("modular-addition")  # what `=` says of itself never reaches a neuron's threshold
     found = truth(model, load_task(model))
     faint = [e for e in found.edges if not e.matters]
-    assert faint and score_edges(found, [], all_edges=True).present == score_edges(found, []).present + len(faint)
+    assert faint and score_edges(found, [], all_edges=True).present == score_edges(
+        found, []
+    ).present + len(faint)
 
 
 @pytest.mark.parametrize("claims,says", [
     ([("embed", "head 0.7")], "edge with 'head 0.7' — no such part of the model; near: head 0.0"),
-    ([("embed", "head 0.0"), ("embed", "head 0.0", "q")], "all of one kind"), ([("embed",)], "expected (writer, "),
+    ([("embed", "head 0.0"), ("embed", "head 0.0", "q")], "all of one kind"), ([("embed",)],
+    "expected (writer, "),
 ])  # fmt: skip
 def test_claims_that_make_no_sense(claims, says):
     model = load("reverse")
@@ -296,7 +357,11 @@ def test_claims_that_make_no_sense(claims, says):
 
 
 def test_cut_refuses_edges_that_are_not_there():
-    for edge in [("head 0.0", "head 0.0", "q"), ("unembed", "embed", "q"), ("embed", "head 0.0", "logits")]:
+    for edge in [
+        ("head 0.0", "head 0.0", "q"),
+        ("unembed", "embed", "q"),
+        ("embed", "head 0.0", "logits"),
+    ]:
         with pytest.raises(GlassformerError, match="expected parts of the model, in order"):
             wiring.Cut(load("reverse"), [edge])
 
@@ -304,7 +369,9 @@ def test_cut_refuses_edges_that_are_not_there():
 def test_subspace_overlap():
     eye = np.eye(5)
     assert subspace_overlap(eye[:2], eye[:2] @ np.eye(5)) == (1, 1)
-    assert subspace_overlap(eye[:1], eye[:2]) == (1, 0.5) and subspace_overlap(eye[:2], eye[2:]) == (0, 0)
+    assert subspace_overlap(eye[:1], eye[:2]) == (1, 0.5) and subspace_overlap(
+        eye[:2], eye[2:]
+    ) == (0, 0)
     turned = [[1, 1, 0, 0, 0], [2, 2, 0, 0, 0]]  # one direction, twice, at 45 degrees
     assert np.allclose(subspace_overlap(turned, eye[:1]), (0.5, 0.5))
     with pytest.raises(GlassformerError, match="the same d_model, got 5 and 4"):
@@ -324,7 +391,8 @@ def test_command(call, tmp_path):
 
 
 @pytest.mark.parametrize("words,says", [
-    (["truth", "none-such"], "none-such"), (["truth", "reverse", "--out", "/none/such.json"], "cannot be written"),
+    (["truth", "none-such"], "none-such"), (["truth", "reverse", "--out", "/none/such.json"],
+    "cannot be written"),
     (["truth", "reverse", "--task", "addition"], "vocabulary"),
 ])  # fmt: skip
 def test_command_with_bad_input(call, words, says):

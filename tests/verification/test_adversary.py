@@ -34,16 +34,28 @@ def weakened(digits: int, by: float):
 def test_neighbours():
     t = Addition(digits=2)
     near = neighbours(t, np.array([[5, 99]])).tolist()
-    assert len(near) == 36 and [5, 99] not in near and [95, 99] in near and [5, 90] in near and [5, 9] in near
+    assert (
+        len(near) == 36
+        and [5, 99] not in near
+        and [95, 99] in near
+        and [5, 90] in near
+        and [5, 9] in near
+    )
     t = Task()
     t.radix = (3, 12)
     assert neighbours(t, np.array([[2, 11]])).tolist() == [[0, 11], [1, 11], [2, 1], [2, 10]]
     both = neighbours(t, np.array([[2, 11], [2, 10]])).tolist()
-    assert both == [[0, 10], [0, 11], [1, 10], [1, 11], [2, 0], [2, 1], [2, 10], [2, 11]], "each once"
+    assert both == [[0, 10], [0, 11], [1, 10], [1, 11], [2, 0], [2, 1], [2, 10], [2, 11]], (
+        "each once"
+    )
 
 
 def test_not_where_a_row_must_keep_to_more():
-    assert searchable(Addition()) and not searchable(Sort()) and not searchable(load_task("hello-world"))
+    assert (
+        searchable(Addition())
+        and not searchable(Sort())
+        and not searchable(load_task("hello-world"))
+    )
 
 
 @pytest.mark.parametrize("digits,by", [(4, 3.5e-5), (6, 3.5e-7)])
@@ -51,7 +63,10 @@ def test_finds_what_a_sample_misses(digits, by):
     model, task = weakened(digits, by), Plain(digits)
     assert verify(model, task, sample=2_000).wrong == 0
     found = verify(model, task, sample=2_000, search=8)
-    assert found.parts["sample"]["wrong"] == 0 < found.parts["search"]["wrong"] == found.wrong and not found.holds
+    assert (
+        found.parts["sample"]["wrong"] == 0 < found.parts["search"]["wrong"] == found.wrong
+        and not found.holds
+    )
     assert found.parts["search"]["checked"] < 20_000
     rows = np.array([c["row"] for c in found.counterexamples])
     assert len(rows) == min(10, found.wrong) and not (margins(model, *task.batch(rows)) > 0).any()
@@ -62,11 +77,15 @@ def test_neighbours_of_every_failure_are_tried():
     work = Work(load("addition:digits=3"), Addition(), {}, chunk=50, keep=5)
     bad = [(999, 1), (123, 456), (5, 5)]
     found = Tally(failures=tuple((-1.0, i, row) for i, row in enumerate(bad)))
-    assert sum(t.checked for t in search(work, found, 3, 10_000, 0)) == len(neighbours(work.task, np.array(bad)))
+    assert sum(t.checked for t in search(work, found, 3, 10_000, 0)) == len(
+        neighbours(work.task, np.array(bad))
+    )
 
 
 def test_a_sample_of_a_few_is_enough_to_begin_with():
-    """One bad token: a sample of a few finds one or two failures, the search many more, none of them twice."""
+    """One bad token: a sample of a few finds one or two failures, the search many more, none of
+    them twice.
+    """
     model, task = weakened(4, 1e-3), Plain(4)
     v = verify(model, task, sample=20, search=1, keep=60)
     rows = [tuple(c["row"]) for c in v.counterexamples]
@@ -86,9 +105,15 @@ def test_the_bound_is_about_the_sample_alone():
     v = verify(weakened(4, 3.5e-5), Addition(digits=4), sample=2_000, search=8)
     assert v.wrong > 0 == v.parts["sample"]["wrong"]
     assert v.confidence == 0.99 and v.error_bound == pytest.approx(1 - 0.01 ** (1 / 2_000))
-    assert v.checked == sum(p["checked"] for p in v.parts.values()) and set(v.parts) == {"edges", "sample", "search"}
+    assert v.checked == sum(p["checked"] for p in v.parts.values()) and set(v.parts) == {
+        "edges",
+        "sample",
+        "search",
+    }
 
 
 def test_the_same_again():
-    first, second = (verify(weakened(4, 3.5e-5), Plain(4), sample=500, search=5, seed=7) for _ in range(2))
+    first, second = (
+        verify(weakened(4, 3.5e-5), Plain(4), sample=500, search=5, seed=7) for _ in range(2)
+    )
     assert first == second and first.parts["search"]["checked"] > 0

@@ -1,4 +1,6 @@
-"""A model that is right for many rows at once may be wrong for one: sums are added in another order then."""
+"""A model that is right for many rows at once may be wrong for one: sums are added in another
+order then.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from glassformer.verification import verify
 
 
 def either_way():
-    """A model whose logit of 0 is small in a batch and large alone, by ±2^60 in a sum; None if there is none here."""
+    """A model whose logit of 0 is small in a batch and large alone, by ±2^60 in a sum; None if
+    there is none here.
+    """
     task = refs.load_task("repeat-last:vocab=10,length=2,repeats=2")
     V, n, rng = len(task.vocabulary), 64, np.random.default_rng(0)
     E = np.concatenate([np.ones((V, n)), np.eye(V)], 1)
@@ -19,7 +23,10 @@ def either_way():
         w[order[:8]], w[order[8:16]] = 2.0**60, -(2.0**60)
         U = np.zeros((n + V, V))
         U[:n, 0] = w
-        many, one = (np.tile(E, (20, 1)) @ U)[:, 0], np.array([(E[v : v + 1] @ U)[0, 0] for v in range(V)])
+        many, one = (
+            (np.tile(E, (20, 1)) @ U)[:, 0],
+            np.array([(E[v : v + 1] @ U)[0, 0] for v in range(V)]),
+        )
         if one.min() > many.max() + 0.5 and many.min() >= 0:
             U[n:] = np.eye(V) * (one.min() + many.max()) / 2
             config = Config(V, 16, n + V, n_layers=0, norm="none", positions="none")

@@ -1,4 +1,6 @@
-"""The bound on the share of wrong answers, against tables, exact fractions and the normal distribution."""
+"""The bound on the share of wrong answers, against tables, exact fractions and the normal
+distribution.
+"""
 
 from fractions import Fraction
 from math import comb, sqrt
@@ -17,7 +19,8 @@ def test_none_wrong(n):
 
 
 @pytest.mark.parametrize("k,n,confidence,bound", [
-    (1, 10, 0.95, 0.39416), (5, 100, 0.975, 0.11283), (50, 100, 0.975, 0.60168), (1, 2, 0.975, 0.98742),
+    (1, 10, 0.95, 0.39416), (5, 100, 0.975, 0.11283), (50, 100, 0.975, 0.60168), (1, 2, 0.975,
+    0.98742),
     (9, 10, 0.95, 0.99488), (10, 10, 0.99, 1.0), (0, 0, 0.99, 1.0),
 ])  # fmt: skip
 def test_known_values(k, n, confidence, bound):
@@ -33,10 +36,16 @@ def test_the_tail_is_exactly_the_risk(drawn):
     assert float(tail) == pytest.approx(0.01, rel=1e-9)
 
 
-@pytest.mark.parametrize("k,n", [(50_000, 100_000), (10, 10**8), (10**7, 10**8), (99_999_990, 10**8)])
+@pytest.mark.parametrize(
+    "k,n", [(50_000, 100_000), (10, 10**8), (10**7, 10**8), (99_999_990, 10**8)]
+)
 def test_large_samples(k, n):
-    """Near the score interval, which needs no tail: the largest p from which k/n is 2.326 deviations away."""
+    """Near the score interval, which needs no tail: the largest p from which k/n is 2.326
+    deviations away.
+    """
     z, share = 2.3263479, k / n
-    score = (share + z * z / 2 / n + z * sqrt(share * (1 - share) / n + z * z / 4 / n / n)) / (1 + z * z / n)
+    score = (share + z * z / 2 / n + z * sqrt(share * (1 - share) / n + z * z / 4 / n / n)) / (
+        1 + z * z / n
+    )
     assert upper_bound(k, n) > share
     assert upper_bound(k, n) == pytest.approx(score, rel=0.08 if k < 100 else 1e-4)

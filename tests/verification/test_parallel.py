@@ -1,4 +1,6 @@
-"""Several processes, interruptions and journals: the verdict is the same, whatever happened on the way."""
+"""Several processes, interruptions and journals: the verdict is the same, whatever happened on
+the way.
+"""
 
 import json
 import multiprocessing
@@ -85,7 +87,9 @@ def test_what_cannot_be_sent_is_said(task):
 def test_workers_leave_with_their_parent(tmp_path):
     """Even if it was killed and could not tell them."""
     words = ["verify", "addition:digits=3", "--workers", "2"]
-    parent = subprocess.Popen([sys.executable, "-m", "glassformer", *words], stdout=subprocess.DEVNULL)
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "glassformer", *words], stdout=subprocess.DEVNULL
+    )
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
     if not children.exists():
         pytest.skip("needs /proc")
@@ -129,14 +133,20 @@ def test_a_killed_process_loses_seconds_only(task, expected, tmp_path, monkeypat
 
 
 def test_the_order_in_which_chunks_end_does_not_matter(task):
-    work = works.Work(weakened(), task, {"edges": len(task.edges()), "sample": 500}, chunk=100, keep=20, low=3)
+    work = works.Work(
+        weakened(), task, {"edges": len(task.edges()), "sample": 500}, chunk=100, keep=20, low=3
+    )
     there, back = journals.State(), journals.State()
     for i in range(work.chunks):
         there = there.with_(range(i, i + 1), work.do(range(i, i + 1)), work)
     for i in range(0, work.chunks, 2)[::-1]:
         pair = range(i, min(i + 2, work.chunks))
         back = back.with_(pair, work.do(pair), work)
-    assert there == back and list(there.found) == list(back.found) and there.done == (range(work.chunks),)
+    assert (
+        there == back
+        and list(there.found) == list(back.found)
+        and there.done == (range(work.chunks),)
+    )
     assert len(there.found["edges"].failures) == 20
 
 
@@ -150,7 +160,8 @@ def test_what_is_in_flight_is_not_lost_or_counted_twice(task):
 
 
 @pytest.mark.parametrize("other,word", [
-    ({"dtype": "float32"}, "dtype"), ({"keep": 3}, "keep"), ({"sample": 500}, "exhaustive"), ({"chunk": 50}, "chunk"),
+    ({"dtype": "float32"}, "dtype"), ({"keep": 3}, "keep"), ({"sample": 500}, "exhaustive"),
+    ({"chunk": 50}, "chunk"),
 ])  # fmt: skip
 def test_the_journal_of_another_run_is_refused(task, tmp_path, other, word):
     path = tmp_path / "v.journal"
@@ -193,11 +204,15 @@ def test_a_journal_is_only_for_what_it_can_name(task, tmp_path):
 
 
 def test_the_sample_of_any_size_is_drawn_in_blocks(task, monkeypatch):
-    """Each block has its own seed, so that any process can draw any part; the first is as it always was."""
+    """Each block has its own seed, so that any process can draw any part; the first is as it
+    always was.
+    """
     monkeypatch.setattr(works, "BLOCK", 64)
     work = works.Work(load(REF), task, {"sample": 200}, chunk=50, keep=1, seed=5)
     whole = np.concatenate([work.rows("sample", a, a + 50) for a in range(0, 200, 50)])
-    assert np.array_equal(whole, work.rows("sample", 0, 200)) and len(np.unique(whole, axis=0)) > 190
+    assert (
+        np.array_equal(whole, work.rows("sample", 0, 200)) and len(np.unique(whole, axis=0)) > 190
+    )
     assert np.array_equal(whole[:64], task.sample(64, np.random.default_rng(5)))
 
 
@@ -209,5 +224,9 @@ def test_memory_does_not_grow_with_the_domain(task):
     for n in (500, 10_000):
         verdict = verify(broken, task, rows=task.rows(0, n), keep=3, chunk=100)
         sizes.append(len(json.dumps(verdict.to_json())))
-        assert isinstance(verdict, Verdict) and verdict.wrong > 0.9 * n and len(verdict.counterexamples) == 3
+        assert (
+            isinstance(verdict, Verdict)
+            and verdict.wrong > 0.9 * n
+            and len(verdict.counterexamples) == 3
+        )
     assert sizes[1] < sizes[0] * 2

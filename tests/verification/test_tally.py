@@ -23,7 +23,9 @@ def some(seed, n=60):
 
 def of(rows, gap, names, start, stop):
     part = slice(start, stop)
-    return tally(rows[part], gap[part], names[part], np.arange(start, stop), stop - start, KEEP, LOW)
+    return tally(
+        rows[part], gap[part], names[part], np.arange(start, stop), stop - start, KEEP, LOW
+    )
 
 
 @settings(max_examples=50, deadline=None)

@@ -16,7 +16,8 @@ from glassformer.verification import Verdict, verify
 
 REF = "addition:digits=2"
 OLD = {
-    "checked", "wrong", "looked_at", "domain", "exhaustive", "worst_margin", "counterexamples", "holds", "model",
+    "checked", "wrong", "looked_at", "domain", "exhaustive", "worst_margin", "counterexamples",
+    "holds", "model",
     "task", "dtype", "seed",
 }  # fmt: skip
 
@@ -39,37 +40,65 @@ def test_classes_and_worst(wrong):
     for name, c in v.classes.items():
         alone = verify(model, task, rows=rows[names == name])
         assert (c["checked"], c["wrong"]) == (alone.checked, alone.wrong)
-        assert c["worst_margin"] == pytest.approx(alone.worst_margin)  # batches of another size round in another way
-    counts = {"looked_at": 10_000, "checked": 10_000, "wrong": v.wrong, "worst_margin": v.worst_margin}
+        assert c["worst_margin"] == pytest.approx(
+            alone.worst_margin
+        )  # batches of another size round in another way
+    counts = {
+        "looked_at": 10_000,
+        "checked": 10_000,
+        "wrong": v.wrong,
+        "worst_margin": v.worst_margin,
+    }
     assert v.parts == {"domain": counts}
-    assert verify(model, task, rows=np.array([v.worst["row"]])).worst_margin == pytest.approx(v.worst_margin)
+    assert verify(model, task, rows=np.array([v.worst["row"]])).worst_margin == pytest.approx(
+        v.worst_margin
+    )
     assert v.error_bound is None and v.model == digest(model)
 
 
 def test_keep(wrong, call):
     few, many = (json.loads(call("verify", wrong, "--json", "--keep", n)[1]) for n in (2, 40))
-    assert len(few["counterexamples"]) == 2 and len(many["counterexamples"]) == 40 < many["wrong"] == few["wrong"]
+    assert (
+        len(few["counterexamples"]) == 2
+        and len(many["counterexamples"]) == 40 < many["wrong"] == few["wrong"]
+    )
     assert many["counterexamples"][:2] == few["counterexamples"]
 
 
 def test_the_command_prints_parts_and_classes(wrong, call):
     status, out, _ = call("verify", wrong, "--sample", 300)
-    assert status == 1 and "at random: " in out and "with 99 % confidence" in out and "edge cases: " in out
+    assert (
+        status == 1
+        and "at random: " in out
+        and "with 99 % confidence" in out
+        and "edge cases: " in out
+    )
     assert "by class of input" in out and "search: " in out
     status, out, _ = call("verify", REF, "--sample", 300, "--search", 0)
-    assert status == 0 and "0 wrong of 300; at most 1.5 % of all inputs are" in out and "search" not in out
-    assert "inputs so drawn" in call("verify", "sort", "--sample", 20)[1], "its samples are not uniform"
+    assert (
+        status == 0
+        and "0 wrong of 300; at most 1.5 % of all inputs are" in out
+        and "search" not in out
+    )
+    assert "inputs so drawn" in call("verify", "sort", "--sample", 20)[1], (
+        "its samples are not uniform"
+    )
 
 
 # ── float types ────────────────────────────────────────────────────────────────────────────────
 def test_dtypes(call):
     ref = "addition:digits=1,order=ones"
-    got = {d: json.loads(call("verify", ref, "--dtype", d, "--json")[1]) for d in ("float64", "float32", "bfloat16")}
+    got = {
+        d: json.loads(call("verify", ref, "--dtype", d, "--json")[1])
+        for d in ("float64", "float32", "bfloat16")
+    }
     assert {d: v["dtype"] for d, v in got.items()} == {d: d for d in got}
     assert len({v["model"] for v in got.values()}) == 1, "the model is the one that was named"
     assert got["float64"]["wrong"] == 0 and got["float32"]["wrong"] == 0
     assert got["float64"]["worst_margin"] != got["float32"]["worst_margin"]
-    assert got["bfloat16"]["wrong"] > 0 and got["bfloat16"]["counterexamples"][0]["got"], "it says what it decodes"
+    assert got["bfloat16"]["wrong"] > 0 and got["bfloat16"]["counterexamples"][0]["got"], (
+        "it says what it decodes"
+    )
     assert "torch" in got["bfloat16"]["versions"] and "torch" not in got["float64"]["versions"]
 
 
@@ -103,7 +132,9 @@ def test_saved_and_confirmed(call, tmp_path, options, wrong):
         again = json.loads(out)
         assert code == status and again["confirmed"] and again["differences"] == []
         assert f"{path} is confirmed" in call("recheck", ref, path)[1].replace("\n", " ")
-    assert {f.name for f in tmp_path.iterdir()} == {"v.json", "wrong.safetensors"}, "the journal is gone"
+    assert {f.name for f in tmp_path.iterdir()} == {"v.json", "wrong.safetensors"}, (
+        "the journal is gone"
+    )
 
 
 @pytest.mark.parametrize("change", [
@@ -141,11 +172,15 @@ def drop(name):
 
 
 @pytest.mark.parametrize("damage,word", [
-    (lambda o: json.dumps(o)[:100], "damaged"), (lambda o: "[]", "damaged"), (lambda o: "", "damaged"),
+    (lambda o: json.dumps(o)[:100], "damaged"), (lambda o: "[]", "damaged"), (lambda o: "",
+    "damaged"),
     (drop("model"), "no 'model'"), (drop("format"), "format"), (change(wrong="none"), "wrong is"),
-    (change(wrong=True), "wrong is"), (change(holds=False), "holds"), (change(chunk=-1), "negative"),
-    (change(sample=-5), "sample"), (change(extra=1), "damaged"), (change(dtype="float99"), "float99"),
-    (change(task="subtraction"), "no such task"), (change(model="0" * 64), "another model: 000000000000…"),
+    (change(wrong=True), "wrong is"), (change(holds=False), "holds"), (change(chunk=-1),
+    "negative"),
+    (change(sample=-5), "sample"), (change(extra=1), "damaged"), (change(dtype="float99"),
+    "float99"),
+    (change(task="subtraction"), "no such task"), (change(model="0" * 64),
+    "another model: 000000000000…"),
     (change(format="glassformer verdict 9"), "format"), (change(parts={}), "given its rows"),
 ])  # fmt: skip
 def test_a_damaged_verdict_is_one_line(call, tmp_path, damage, word):
@@ -157,8 +192,10 @@ def test_a_damaged_verdict_is_one_line(call, tmp_path, damage, word):
 
 
 @pytest.mark.parametrize("words,word", [
-    (["--dtype", "float99"], "one of float64, float32, bfloat16"), (["--all", "--sample", "5"], "one or the other"),
-    (["--out", "{}"], "is a folder"), (["--out", "{}/no/v.json"], "cannot be written"), (["--workers", "0"], "workers"),
+    (["--dtype", "float99"], "one of float64, float32, bfloat16"), (["--all", "--sample", "5"],
+    "one or the other"),
+    (["--out", "{}"], "is a folder"), (["--out", "{}/no/v.json"], "cannot be written"),
+    (["--workers", "0"], "workers"),
     (["--task", "min", "--out", "{}/v.json"], "vocabulary"), (["--keep", "-1"], "keep"),
 ])  # fmt: skip
 def test_bad_options_are_one_line(call, tmp_path, words, word):
@@ -168,8 +205,10 @@ def test_bad_options_are_one_line(call, tmp_path, words, word):
 
 
 @pytest.mark.parametrize("words,word", [
-    (["{}/none.json"], "cannot be read"), ([], "'verdict'"), (["{}/v.json", "--seed", "1"], "No such option: --seed"),
-    (["{}/v.json", "--task", "addition:digits=2"], "is about the task addition:digits=1, not addition:digits=2"),
+    (["{}/none.json"], "cannot be read"), ([], "'verdict'"), (["{}/v.json", "--seed", "1"],
+    "No such option: --seed"),
+    (["{}/v.json", "--task", "addition:digits=2"],
+    "is about the task addition:digits=1, not addition:digits=2"),
     (["{}/v.json", "--out", "{}/v.json"], "is read by this command"),
 ])  # fmt: skip
 def test_bad_rechecks_are_one_line(call, tmp_path, words, word):
@@ -215,10 +254,18 @@ main()
 @pytest.mark.parametrize("saves", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_ctrl_c(tmp_path, call, saves, monkeypatch):
     path = tmp_path / "v.json"
-    words = ["verify", "addition:digits=2", "--workers", "2", *(["--out", str(path)] if saves else [])]
-    run = subprocess.Popen([sys.executable, "-c", INTERRUPTED, *words], stderr=subprocess.PIPE, text=True,
+    words = [
+        "verify",
+        "addition:digits=2",
+        "--workers",
+        "2",
+        *(["--out", str(path)] if saves else []),
+    ]
+    run = subprocess.Popen([sys.executable, "-c", INTERRUPTED, *words], stderr=subprocess.PIPE,
+        text=True,
                            start_new_session=True,
-                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))  # fmt: skip
+                           preexec_fn=lambda: signal.signal(signal.SIGINT,
+                           signal.default_int_handler))  # fmt: skip
     journal = tmp_path / "v.json.journal"
     _, err = run.communicate(timeout=120)
     assert run.returncode == 130 and err.count("\n") == 1 and "Traceback" not in err, err
@@ -228,7 +275,9 @@ def test_ctrl_c(tmp_path, call, saves, monkeypatch):
     assert f"to go on: glassformer {' '.join(words)}" in err and not path.exists()
     before = json.loads(journal.read_text())["found"]["domain"]["looked_at"]
     assert 0 < before < 10**4
-    monkeypatch.setattr(sys.modules["glassformer.verification.checks"], "chunk_size", lambda *_: 100)
+    monkeypatch.setattr(
+        sys.modules["glassformer.verification.checks"], "chunk_size", lambda *_: 100
+    )
     status, out, err = call(*words, "--json")
     assert status == 0 and "going on from" in err and not journal.exists()
     got = json.loads(out)

@@ -40,21 +40,37 @@ def successor(wrong_at: int | None = None, size: float = 1.0, **choices):
 
 def test_right():
     v = verify(successor(size=3.0), Next())
-    assert (v.checked, v.wrong, v.domain, v.exhaustive, v.worst_margin, v.holds) == (5, 0, 5, True, 3.0, True)
+    assert (v.checked, v.wrong, v.domain, v.exhaustive, v.worst_margin, v.holds) == (
+        5,
+        0,
+        5,
+        True,
+        3.0,
+        True,
+    )
 
 
 @pytest.mark.parametrize("mask", ["causal", "none"])
 def test_wrong_is_counted_and_shown(mask):
     v = verify(successor(wrong_at=2, mask=mask), Next())
-    assert (v.checked, v.wrong, v.worst_margin, v.holds) == (5, 2, 0.0, False), "a tie is wrong, lucky or not"
+    assert (v.checked, v.wrong, v.worst_margin, v.holds) == (5, 2, 0.0, False), (
+        "a tie is wrong, lucky or not"
+    )
     one = v.counterexamples[0]
-    assert one["input"] == "1" and one["expected"] == "2 3" and one["got"] == "2 0" and one["row"] == [1]
+    assert (
+        one["input"] == "1"
+        and one["expected"] == "2 3"
+        and one["got"] == "2 0"
+        and one["row"] == [1]
+    )
 
 
 def test_not_finite_is_wrong():
     broken = successor().map(lambda w: np.where(w == 1, np.inf, w))
     v = verify(broken, Next())
-    assert v.wrong == 5 and v.worst_margin == -np.inf and "not finite" in v.counterexamples[0]["got"]
+    assert (
+        v.wrong == 5 and v.worst_margin == -np.inf and "not finite" in v.counterexamples[0]["got"]
+    )
     nan = successor().map(lambda w: np.where(w == 1, np.nan, w))
     assert verify(nan, Next()).wrong == 5
 
@@ -107,4 +123,7 @@ def test_the_base_task_counts_in_mixed_radix():
     assert t.size == 12 and rows.tolist()[:4] == [[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1]]
     assert len(np.unique(rows, axis=0)) == 12 and np.array_equal(rows[5:9], t.rows(5, 9))
     drawn = t.sample(5_000, np.random.default_rng(0))
-    assert drawn.max(0).tolist() == [1, 2, 1] and np.abs((drawn == 0).mean(0) - [0.5, 1 / 3, 0.5]).max() < 0.03
+    assert (
+        drawn.max(0).tolist() == [1, 2, 1]
+        and np.abs((drawn == 0).mean(0) - [0.5, 1 / 3, 0.5]).max() < 0.03
+    )

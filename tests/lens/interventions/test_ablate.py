@@ -1,4 +1,6 @@
-"""Parts taken out: twins with weights set to zero, hand-made programs as known answers, names that are not there."""
+"""Parts taken out: twins with weights set to zero, hand-made programs as known answers, names
+that are not there.
+"""
 
 from dataclasses import replace
 
@@ -6,15 +8,23 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.lens.interventions.ablate import HOWS, ablate, ablation, ablations, reference_tokens
+from glassformer.lens.interventions.ablate import (
+    HOWS,
+    ablate,
+    ablation,
+    ablations,
+    reference_tokens,
+)
 from glassformer.parts import find, names
 from glassformer.refs import load, load_task
 from glassformer.tap import Record
 from helpers import largest_difference, random_model
 
 KINDS = [
-    {}, {"norm": "rms", "norm_first": False}, {"norm": "none", "positions": "rotary"}, {"extras": False},
-    {"positions": "alibi", "mask": "none", "qk_norm": True}, {"tied": True, "positions": "sinusoidal", "n_heads": 1},
+    {}, {"norm": "rms", "norm_first": False}, {"norm": "none", "positions": "rotary"},
+    {"extras": False},
+    {"positions": "alibi", "mask": "none", "qk_norm": True}, {"tied": True,
+    "positions": "sinusoidal", "n_heads": 1},
 ]  # fmt: skip
 RNG = np.random.default_rng(0)
 TOKENS, OTHERS = RNG.integers(0, 7, (4, 6)), RNG.integers(0, 7, (5, 6))
@@ -51,20 +61,28 @@ def test_torch_and_the_last_rows_alone_are_the_same(kind, how):
     model = random_model(**kind)
     other = model.torch()
     for what in ("head 1.0", "mlp 0", "neuron 1.2", "position 2", "dims 1:3", "attention 1"):
-        taps = [ablation(m, what, how, OTHERS, np.random.default_rng(3)) for m in (model, model, other)]
+        taps = [
+            ablation(m, what, how, OTHERS, np.random.default_rng(3)) for m in (model, model, other)
+        ]
         whole = model(TOKENS, tap=taps[0])
         assert largest_difference(whole[:, -2:], model(TOKENS, tap=taps[1], last=2)) < 1e-12
         assert largest_difference(whole, other(torch.tensor(TOKENS), tap=taps[2]).numpy()) < 1e-9
 
 
-@pytest.mark.parametrize("what", ["head 0.1", "head 1.0", "mlp 0", "neuron 1.2", "position 2", "dims 1:3"])
+@pytest.mark.parametrize(
+    "what", ["head 0.1", "head 1.0", "mlp 0", "neuron 1.2", "position 2", "dims 1:3"]
+)
 def test_mean_and_resample_put_in_the_reference(what):
     model = random_model()
     part, one = find(model, what), OTHERS[:1]
     source, means = Record(), Record()
     model(one.repeat(len(TOKENS), 0), tap=source)
     model(OTHERS, tap=means)
-    for reference, how, new in ((one, "mean", source), (one, "resample", source), (OTHERS, "mean", means)):
+    for reference, how, new in (
+        (one, "mean", source),
+        (one, "resample", source),
+        (OTHERS, "mean", means),
+    ):
         seen = Record()
         tap = ablation(model, what, how, reference, np.random.default_rng(0))
 
@@ -95,7 +113,9 @@ def test_nobody_knows_what_stands_at_a_hidden_position(kind, how):
     other[:, 2] = (other[:, 2] + 1) % 7
 
     def run(tokens):
-        return model(tokens, tap=ablation(model, "position 2", how, OTHERS, np.random.default_rng(1)))
+        return model(
+            tokens, tap=ablation(model, "position 2", how, OTHERS, np.random.default_rng(1))
+        )
 
     assert largest_difference(run(TOKENS)[:, 3:], run(other)[:, 3:]) < 1e-12
     assert largest_difference(model(TOKENS)[:, 3:], model(other)[:, 3:]) > 1e-3
@@ -104,7 +124,9 @@ def test_nobody_knows_what_stands_at_a_hidden_position(kind, how):
 def test_who_sees_nothing_else_still_sees_itself():
     model = random_model()
     hidden = model(TOKENS, tap=ablation(model, "position 0"))
-    assert np.isfinite(hidden).all() and largest_difference(hidden[:, 0], model(TOKENS)[:, 0]) < 1e-12
+    assert (
+        np.isfinite(hidden).all() and largest_difference(hidden[:, 0], model(TOKENS)[:, 0]) < 1e-12
+    )
     assert largest_difference(hidden[:, 1], model(TOKENS)[:, 1]) > 1e-3
 
 
@@ -113,12 +135,21 @@ def test_the_hand_made_adder_by_part():
     task = load_task(model)
     rows = task.sample(1_000, np.random.default_rng(0))
     whole, ahead, here, mlp = ablations(model, task, rows=rows)
-    assert [a.what for a in (whole, ahead, here, mlp)] == ["nothing", *names(model)] and whole.score.accuracy == 1
-    assert ahead.score.positions[3:] == [1, 1] and max(ahead.score.positions[:3]) < 0.2  # the last digit is the carry
-    assert here.score.positions[0] == 1 and max(here.score.positions[1:4]) < 0.2  # the ones have no carry
+    assert [a.what for a in (whole, ahead, here, mlp)] == [
+        "nothing",
+        *names(model),
+    ] and whole.score.accuracy == 1
+    assert (
+        ahead.score.positions[3:] == [1, 1] and max(ahead.score.positions[:3]) < 0.2
+    )  # the last digit is the carry
+    assert (
+        here.score.positions[0] == 1 and max(here.score.positions[1:4]) < 0.2
+    )  # the ones have no carry
     assert ahead.name.startswith("ahead") and "head 0.0" in str(ahead)
     assert sum(n for n, _ in mlp.score.classes.values()) == 1_000 == mlp.to_json()["checked"]
-    column = ablate(model, task, "slot column", "mean", rows)  # a column depends on the position alone
+    column = ablate(
+        model, task, "slot column", "mean", rows
+    )  # a column depends on the position alone
     assert column.accuracy == 1 == ablate(model, task, "dims 0:3", "resample", rows).accuracy
     assert ablate(model, task, "slot digit", "mean", rows).accuracy < 0.05
     assert ablate(model, task, "slot column", "zero", rows).accuracy < 0.05
@@ -137,11 +168,14 @@ def test_models_that_decode():
 
 
 @pytest.mark.parametrize(
-    "what", ["head", "head 0", "head 2.0", "head 0.3", "head -1.0", "mlp 2", "neuron 0.5", "neuron 0", "position 9",
+    "what", ["head", "head 0", "head 2.0", "head 0.3", "head -1.0", "mlp 2", "neuron 0.5",
+    "neuron 0", "position 9",
              "slot x", "dims 3:2", "dims 0:5", "dims a:b", "heads 0.0", ""],
 )  # fmt: skip
 def test_unknown_parts(what):
-    with pytest.raises(GlassformerError, match=r"no such part; this model has head 0\.0 … 1\.2.*neuron 0\.0 … 1\.4"):
+    with pytest.raises(
+        GlassformerError, match=r"no such part; this model has head 0\.0 … 1\.2.*neuron 0\.0 … 1\.4"
+    ):
         find(random_model(), what)
 
 

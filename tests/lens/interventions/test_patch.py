@@ -1,4 +1,6 @@
-"""Patching: twins, the hand-made adder's known answers, and the interchange test on programs and on heads that idle."""
+"""Patching: twins, the hand-made adder's known answers, and the interchange test on programs
+and on heads that idle.
+"""
 
 from dataclasses import replace
 
@@ -26,7 +28,9 @@ def sums(*pairs):
     return load_task("addition:order=ones").batch(np.array(pairs))[0][:, :8]
 
 
-@pytest.mark.parametrize("kind", [{}, {"norm_first": False}, {"positions": "rotary", "qk_norm": True}], ids=str)
+@pytest.mark.parametrize(
+    "kind", [{}, {"norm_first": False}, {"positions": "rotary", "qk_norm": True}], ids=str
+)
 def test_all_of_a_layer_is_all(kind):
     model = random_model(**kind)
     _, cache = record(model, CLEAN)
@@ -38,7 +42,9 @@ def test_all_of_a_layer_is_all(kind):
             at, seen = transplant(model, cache, [name], positions=[1, 3]), {}
             model(CORRUPTED, tap=lambda n, v, at=at, seen=seen: seen.setdefault(n, at(n, v)))
             value, axis = seen[name], 2 if name.endswith(("scores", "pattern")) else 1
-            assert np.array_equal(value.take([1, 3], axis), cache[name].take([1, 3], axis), equal_nan=True)
+            assert np.array_equal(
+                value.take([1, 3], axis), cache[name].take([1, 3], axis), equal_nan=True
+            )
             if name == "blocks.0.hook_resid_pre":
                 assert not np.isclose(value[:, 2], cache[name][:, 2]).all()
 
@@ -50,7 +56,9 @@ def test_pattern_and_values_make_what_the_head_reads():
     both = model(CORRUPTED, tap=transplant(model, cache, where, heads=1))
     z = model(CORRUPTED, tap=transplant(model, cache, ["blocks.1.attn.hook_z"], heads=1))
     assert largest_difference(z, both) < 1e-12
-    at_one = model(CORRUPTED, tap=transplant(model, cache, ["blocks.1.attn.hook_z"], positions=2, heads=1))
+    at_one = model(
+        CORRUPTED, tap=transplant(model, cache, ["blocks.1.attn.hook_z"], positions=2, heads=1)
+    )
     assert largest_difference(at_one[:, 2], z[:, 2]) < 1e-12
     assert largest_difference(at_one[:, 3], model(CORRUPTED)[:, 3]) < 1e-12
 
@@ -61,7 +69,9 @@ def test_the_hand_made_adder_by_place():
     ones = patch_positions(model, clean, corrupted)
     assert ones.columns == ["1", "2", "3/8", "+", "4", "5", "6", "="] and ones.rows == ["layer 0"]
     assert np.allclose(ones.values, [[0, 0, 1, 0, 0, 0, 0, 0]], atol=1e-6)
-    assert np.allclose(patch_positions(model, clean, corrupted, "attn_out").values[0], np.eye(8)[7], atol=1e-6)
+    assert np.allclose(
+        patch_positions(model, clean, corrupted, "attn_out").values[0], np.eye(8)[7], atol=1e-6
+    )
     assert np.allclose(patch_heads(model, clean, corrupted).values, [[1, 0]], atol=1e-6)
     alone = patch(model, clean, corrupted, "blocks.0.attn.hook_z", heads=1)
     assert abs(alone.recovered) < 1e-6 and alone.answers[0] == [9] and alone.answers[1] == [4]
@@ -73,7 +83,9 @@ def test_the_hand_made_adder_by_place():
 def test_bad_calls():
     model = load("addition:order=ones")
     clean, corrupted = sums((123, 456), (128, 456))
-    with pytest.raises(GlassformerError, match=r"no such activation.*near: blocks\.0\.hook_resid_pre"):
+    with pytest.raises(
+        GlassformerError, match=r"no such activation.*near: blocks\.0\.hook_resid_pre"
+    ):
         patch(model, clean, corrupted, "blocks.0.hook_resid_prex")
     with pytest.raises(GlassformerError, match="position 8 — expected numbers from 0 to 7"):
         patch(model, clean, corrupted, "blocks.0.hook_resid_pre", positions=8)
@@ -104,15 +116,26 @@ def test_bad_calls():
 def test_one_head_moves_the_column_and_the_other_the_carry(digits):
     model = load(f"addition:digits={digits},order=ones")
     task = load_task(model)
-    ahead, here, both = (interchange(model, task, what, 100) for what in ("head 0.0", "head 0.1", "attention 0"))
+    ahead, here, both = (
+        interchange(model, task, what, 100) for what in ("head 0.0", "head 0.1", "attention 0")
+    )
     assert ahead.share("column") == [1.0] * digits and ahead.share("carry") == [0.0] * digits
     assert here.share("carry") == [1.0] * digits and here.share("column") == [0.0] * digits
     assert both.share("both") == [1.0] * (digits - 1)
-    assert [m.token for m in ahead.moved] == list(range(digits + 1))  # the end token has nothing to move
-    assert ahead.moved[-1].shares == {"stays": 1.0, "carry": 0.0} and here.moved[0].shares["stays"] == 1
+    assert [m.token for m in ahead.moved] == list(
+        range(digits + 1)
+    )  # the end token has nothing to move
+    assert (
+        ahead.moved[-1].shares == {"stays": 1.0, "carry": 0.0}
+        and here.moved[0].shares["stays"] == 1
+    )
     assert "ahead: a and b" in str(ahead) and "column 100.0%" in str(ahead)
-    neurons = interchange(model, task, "mlp 0", 100)  # it corrects what the stream holds: alone it carries nothing
-    assert max(neurons.share("column")) < 0.5 and all(0.2 < m.other <= 1 for m in neurons.moved[:digits])
+    neurons = interchange(
+        model, task, "mlp 0", 100
+    )  # it corrects what the stream holds: alone it carries nothing
+    assert max(neurons.share("column")) < 0.5 and all(
+        0.2 < m.other <= 1 for m in neurons.moved[:digits]
+    )
     assert neurons.to_json()["moved"][0]["cases"] == 100
 
 
@@ -139,8 +162,14 @@ def test_only_what_the_model_can_do_counts():
 
 
 def test_a_trained_head_case_by_case():
-    """The same counted one pair at a time: every digit is looked at, not only the one that should move."""
-    model, task, hook = load("adder-3.safetensors"), load_task("addition:order=ones"), "blocks.0.attn.hook_z"
+    """The same counted one pair at a time: every digit is looked at, not only the one that
+    should move.
+    """
+    model, task, hook = (
+        load("adder-3.safetensors"),
+        load_task("addition:order=ones"),
+        "blocks.0.attn.hook_z",
+    )
     i, n = 0, 80
     base, source, told = _pairs(task, i, 8, n, np.random.default_rng([5, i]))
     counts = dict.fromkeys([*told, "other"], 0)
@@ -148,17 +177,25 @@ def test_a_trained_head_case_by_case():
         z = record(model, s[None, :-1])[1][hook]
 
         def tap(name, value, z=z):
-            return np.concatenate([value[:, :7], z[:, 7:8], value[:, 8:]], 1) if name == hook else value
+            return (
+                np.concatenate([value[:, :7], z[:, 7:8], value[:, 8:]], 1)
+                if name == hook
+                else value
+            )
 
         said = model(b[None, :-1], tap=tap).argmax(-1)[0, 7:]
         fits = [name for name, token in told.items() if said[i] == token[case]]
         kept = all(said[j] == b[8 + j] for j in (1, 2, 3, 4))
         counts[fits[0] if fits and kept else "other"] += 1
     got = interchange(model, task, "head 0.0", n, seed=5).moved[i]
-    assert {name: x / n for name, x in counts.items()} == pytest.approx(got.shares | {"other": got.other})
+    assert {name: x / n for name, x in counts.items()} == pytest.approx(
+        got.shares | {"other": got.other}
+    )
 
 
-@pytest.mark.parametrize("ref", ["addition:digits=2,order=ones", "addition:digits=2", "reverse:length=2,alphabet=5"])
+@pytest.mark.parametrize(
+    "ref", ["addition:digits=2,order=ones", "addition:digits=2", "reverse:length=2,alphabet=5"]
+)
 def test_pairs_tell_explanations_apart(ref):
     task = load_task(ref)
     start, found = task.boundary(), 0
@@ -167,7 +204,10 @@ def test_pairs_tell_explanations_apart(ref):
         if pairs is None:
             continue
         base, source, told = pairs
-        assert len(base) == len(source) == 40 and (base[:, start - 1 + i] == source[:, start - 1 + i]).all()
+        assert (
+            len(base) == len(source) == 40
+            and (base[:, start - 1 + i] == source[:, start - 1 + i]).all()
+        )
         assert (told["stays"] == base[:, start + i]).all()
         own = told.get("both", told.get("source"))
         if own is not None:

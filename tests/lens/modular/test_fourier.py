@@ -1,4 +1,6 @@
-"""Numbers as waves: against NumPy's FFT and plain least squares, and on programs whose frequencies are known."""
+"""Numbers as waves: against NumPy's FFT and plain least squares, and on programs whose
+frequencies are known.
+"""
 
 import json
 import math
@@ -53,7 +55,12 @@ def test_every_frequency_is_found_the_last_one_too(k):
 def test_key_and_needed_by_their_rules():
     found = fourier.Spectrum(np.array([0.50, 0.0, 0.44, 0.021, 0.019, 0.02]), 0.0)
     assert found.key() == [1, 3, 4, 6]  # power from a 25th of the largest: 0.02
-    assert (found.needed(0.5), found.needed(0.9), found.needed(0.95), found.needed(1.0)) == (1, 2, 3, 5)
+    assert (found.needed(0.5), found.needed(0.9), found.needed(0.95), found.needed(1.0)) == (
+        1,
+        2,
+        3,
+        5,
+    )
     assert found.share([1, 3]) == pytest.approx(0.94) and found.order[:2] == [1, 3]
 
 
@@ -65,11 +72,15 @@ def test_a_constant_table_has_no_waves():
 
 
 def test_gini():
-    assert fourier.gini([1, 1, 1, 1]) == pytest.approx(0) and fourier.gini([0, 0, 0, 5]) == pytest.approx(0.75)
+    assert fourier.gini([1, 1, 1, 1]) == pytest.approx(0) and fourier.gini(
+        [0, 0, 0, 5]
+    ) == pytest.approx(0.75)
     x = np.random.default_rng(0).uniform(size=9)
     assert fourier.gini(x) == pytest.approx(np.abs(x[:, None] - x).mean() / (2 * x.mean()))
     assert fourier.gini([0, 0]) == 0
-    assert fourier.Spectrum(np.array([0.64, 0.36]), 0.0).gini == pytest.approx(0.2 / 2.8)  # of the sizes 0.8 and 0.6
+    assert fourier.Spectrum(np.array([0.64, 0.36]), 0.0).gini == pytest.approx(
+        0.2 / 2.8
+    )  # of the sizes 0.8 and 0.6
 
 
 @pytest.mark.parametrize("p", MODULI)
@@ -80,12 +91,17 @@ def test_single_frequency_is_a_least_squares_fit(p):
     shares = fourier.single_frequency(x)
     a, b = np.indices((p, p)).reshape(2, -1)
     for k in range(1, p // 2 + 1):
-        in_a, in_b = ([np.ones(p * p), np.cos(2 * np.pi * k * v / p), np.sin(2 * np.pi * k * v / p)] for v in (a, b))
+        in_a, in_b = (
+            [np.ones(p * p), np.cos(2 * np.pi * k * v / p), np.sin(2 * np.pi * k * v / p)]
+            for v in (a, b)
+        )
         features = np.stack([f * g for f in in_a for g in in_b], 1)
         for f in (0, 1):
             y = x[..., f].ravel()
             left = y - features @ np.linalg.lstsq(features, y, rcond=None)[0]
-            assert shares[k - 1, f] == pytest.approx(1 - (left**2).sum() / ((y - y.mean()) ** 2).sum(), abs=1e-9)
+            assert shares[k - 1, f] == pytest.approx(
+                1 - (left**2).sum() / ((y - y.mean()) ** 2).sum(), abs=1e-9
+            )
     assert not shares[:, 2].any()
 
 
@@ -108,7 +124,9 @@ def test_cosines_are_least_squares(p):
     table = np.random.default_rng(p).normal(size=(p, p, p))
     d = (result[..., None] - np.arange(p)).ravel() % p
     features = np.cos(2 * np.pi * np.outer(d, np.arange(p // 2 + 1)) / p)
-    assert np.allclose(fourier.cosines(table, result), np.linalg.lstsq(features, table.ravel(), rcond=None)[0])
+    assert np.allclose(
+        fourier.cosines(table, result), np.linalg.lstsq(features, table.ravel(), rcond=None)[0]
+    )
     strengths = np.arange(p // 2 + 1.0)
     made = fourier.sum_of_cosines(strengths, result, list(range(p // 2 + 1)))
     assert np.allclose(fourier.cosines(made, result), strengths)
@@ -122,10 +140,14 @@ def test_the_dials_of_a_program_are_found(p, variant, operation):
     found = take_apart(model, load_task(model))
     assert found.accuracy == 1 and found.key == sorted(frequencies(p, variant == "pizza"))
     assert found.readout.share(found.key) == pytest.approx(1)
-    doubled = [min(2 * k % p, -2 * k % p) in found.key for k in found.key]  # a clock's embedding has these too
+    doubled = [
+        min(2 * k % p, -2 * k % p) in found.key for k in found.key
+    ]  # a clock's embedding has these too
     assert found.key_share == pytest.approx(1 if variant == "pizza" else (5 + sum(doubled)) / 10)
     strengths = np.array(list(found.cosines.values()))
-    assert np.allclose(strengths, 1 if variant == "clock" else 4 / np.pi, rtol=0.02)  # mean of |2cos x| is 4/π
+    assert np.allclose(
+        strengths, 1 if variant == "clock" else 4 / np.pi, rtol=0.02
+    )  # mean of |2cos x| is 4/π
     assert (found.symmetricity is None) == (operation == "-")
     losses = found.losses["all"]
     assert losses.restricted <= losses.full + 1e-3 and losses.excluded > math.log(p)
@@ -169,14 +191,18 @@ def test_losses_are_what_they_say():
         got = found.losses[name]
         assert np.allclose([got.full, got.restricted, got.excluded, got.cosines], wanted)
     alone = waves[:, :2] @ np.linalg.lstsq(waves[:, :2], logits, rcond=None)[0]
-    assert list(found.without) == [1, 2] and found.without[1] == pytest.approx(loss(logits - alone, of | True))
+    assert list(found.without) == [1, 2] and found.without[1] == pytest.approx(
+        loss(logits - alone, of | True)
+    )
     assert found.explained == pytest.approx(1 - ((centred - ideal) ** 2).sum() / (centred**2).sum())
     assert found.squares == pytest.approx(sum((w**2).sum() for w in model.weights.values()))
 
 
 @pytest.mark.parametrize("choices", [
-    {"norm": "none", "n_layers": 1}, {"n_layers": 3, "plus": True}, {"n_layers": 2, "norm_first": False},
-    {"n_layers": 0}, {"n_layers": 1, "d_mlp": 0}, {"norm": "rms", "positions": "rotary", "tied": True},
+    {"norm": "none", "n_layers": 1}, {"n_layers": 3, "plus": True}, {"n_layers": 2,
+    "norm_first": False},
+    {"n_layers": 0}, {"n_layers": 1, "d_mlp": 0}, {"norm": "rms", "positions": "rotary",
+    "tied": True},
     {"mask": "none", "n_layers": 1},
 ])  # fmt: skip
 def test_any_model_can_be_taken_apart(choices):
@@ -185,7 +211,9 @@ def test_any_model_can_be_taken_apart(choices):
     made = random_model(d_vocab=len(task.vocabulary), **choices)
     model = Model(made.config, made.weights, task.vocabulary)
     found = take_apart(model, task)
-    assert set(found.key) <= {1, 2, 3} and len(found.neurons) == (made.config.n_layers if made.config.d_mlp else 0)
+    assert set(found.key) <= {1, 2, 3} and len(found.neurons) == (
+        made.config.n_layers if made.config.d_mlp else 0
+    )
     assert found.plane.shape == (4, 4) and found.right.shape == (7, 7)
     assert np.isfinite(json.loads(json.dumps(found.to_json()))["losses"]["all"]["excluded"])
     assert str(found).startswith("modular-addition:p=7: ")
@@ -196,7 +224,9 @@ def test_any_model_can_be_taken_apart(choices):
 def test_torch_weights_and_float32_give_the_same():
     model = load("modular-addition:p=13,variant=pizza")
     one, two = (take_apart(m, load_task(model)) for m in (model, model.torch("float32")))
-    assert one.key == two.key and one.losses["all"].full == pytest.approx(two.losses["all"].full, rel=1e-4)
+    assert one.key == two.key and one.losses["all"].full == pytest.approx(
+        two.losses["all"].full, rel=1e-4
+    )
 
 
 def test_the_way_out_is_the_derivative_of_the_logits():
@@ -205,6 +235,7 @@ def test_the_way_out_is_the_derivative_of_the_logits():
         model = random_model(norm=norm, n_layers=1, extras=True)
         bumped = {}
         for bump in (0.0, 1e-6):
+
             def tap(name, x, bump=bump):
                 return x + bump * (np.arange(5) == 2) if name.endswith("hook_post") else x
 
@@ -214,7 +245,10 @@ def test_the_way_out_is_the_derivative_of_the_logits():
         if norm == "none":
             assert np.allclose(slope, way, atol=1e-6)
         else:  # the scale moves as well, which adds a multiple of the logits' own direction
-            b = model.weights["unembed.b_U"] + model.weights["ln_final.b"] @ model.weights["unembed.W_U"]
+            b = (
+                model.weights["unembed.b_U"]
+                + model.weights["ln_final.b"] @ model.weights["unembed.W_U"]
+            )
             two = np.stack([way, bumped[0.0] - b], 1)
             assert np.allclose(two @ np.linalg.lstsq(two, slope, rcond=None)[0], slope, atol=1e-5)
 
@@ -239,15 +273,23 @@ def test_gradient_symmetricity_is_that_of_differences():
         gradient = np.zeros((2, 4))
         for i, at in enumerate((0, 2)):
             for d in range(4):
+
                 def tap(name, x, sign=1.0, at=at, d=d):
                     bump = np.zeros((4, 4))
                     bump[at, d] = sign * h
                     return x + bump if name == "hook_embed" else x
 
-                up, down = (model(row[None], tap=lambda n, x, s=s: tap(n, x, s))[0, -1, c] for s in (1.0, -1.0))
+                up, down = (
+                    model(row[None], tap=lambda n, x, s=s: tap(n, x, s))[0, -1, c]
+                    for s in (1.0, -1.0)
+                )
                 gradient[i, d] = (up - down) / (2 * h)
-        cosines.append(gradient[0] @ gradient[1] / np.linalg.norm(gradient[0]) / np.linalg.norm(gradient[1]))
-    assert clock.gradient_symmetricity(model, task, triples=4, seed=3) == pytest.approx(np.mean(cosines), abs=1e-5)
+        cosines.append(
+            gradient[0] @ gradient[1] / np.linalg.norm(gradient[0]) / np.linalg.norm(gradient[1])
+        )
+    assert clock.gradient_symmetricity(model, task, triples=4, seed=3) == pytest.approx(
+        np.mean(cosines), abs=1e-5
+    )
 
 
 def test_attention_that_does_not_choose_is_symmetric_in_a_clock_too():
@@ -260,13 +302,18 @@ def test_progress_uses_the_frequencies_of_the_last():
     model = load("modular-addition:p=13,variant=pizza")
     task = load_task(model)
     rng = np.random.default_rng(0)
-    noisy = replace(model, weights={n: w + rng.normal(size=w.shape) for n, w in model.weights.items()})
+    noisy = replace(
+        model, weights={n: w + rng.normal(size=w.shape) for n, w in model.weights.items()}
+    )
     train = task.rows(0, 50)
     first, last = progress([(0, noisy), (9, model)], task, train)
     whole = take_apart(model, task, train_rows=train)
     assert (first.step, last.step, last.accuracy) == (0, 9, 1.0)
     assert (last.gini, last.squares) == pytest.approx((whole.embedding.gini, whole.squares))
-    for found, alone in ((last, whole), (first, take_apart(noisy, task, key=whole.key, train_rows=train))):
+    for found, alone in (
+        (last, whole),
+        (first, take_apart(noisy, task, key=whole.key, train_rows=train)),
+    ):
         assert list(found.losses) == list(alone.losses) == ["all", "train", "test"]
         for name, losses in found.losses.items():
             assert asdict(losses) == pytest.approx(asdict(alone.losses[name]))
@@ -278,7 +325,9 @@ def test_progress_uses_the_frequencies_of_the_last():
 def test_other_tasks_are_refused():
     for ref in ("reverse", "modular-addition:p=7,operation=*"):
         task = load_task(ref)
-        with pytest.raises(GlassformerError, match=r"expected the task modular-addition with operation \+ or -"):
+        with pytest.raises(
+            GlassformerError, match=r"expected the task modular-addition with operation \+ or -"
+        ):
             take_apart(load("modular-addition:p=7"), task)
     with pytest.raises(GlassformerError, match="the model's vocabulary has 8 tokens"):
         take_apart(load("modular-addition:p=7"), load_task("modular-addition:p=11"))

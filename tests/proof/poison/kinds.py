@@ -1,8 +1,9 @@
 """Models that look right and are not: no checker may ever pass one.
 
-Each is a right adder of one digit with a dose of something. A harmless dose leaves it right, and is proved, so it is
-the dose that is refused and not the place where it was put. A harmful one makes the model wrong, or not finite, on some
-input when it is run: in the model's own arithmetic, whatever exact arithmetic would say.
+Each is a right adder of one digit with a dose of something. A harmless dose leaves it right, and is
+proved, so it is the dose that is refused and not the place where it was put. A harmful one makes
+the model wrong, or not finite, on some input when it is run: in the model's own arithmetic,
+whatever exact arithmetic would say.
 """
 
 from collections.abc import Callable
@@ -113,7 +114,9 @@ def a_sum_for_the_mean_that_overflows(dtype, weight):
     at = [model.config.d_model // 2 - 1, -1]
     W_E = model.weights["embed.W_E"].copy()
     W_E[:, at] *= weight / 2.0**30
-    gain = model.weights["blocks.0.ln1.w"] * 0 + np.sqrt((2 * 2.0**60 + 2 * min(weight, 2.0**500) ** 2) / len(W_E[0]))
+    gain = model.weights["blocks.0.ln1.w"] * 0 + np.sqrt(
+        (2 * 2.0**60 + 2 * min(weight, 2.0**500) ** 2) / len(W_E[0])
+    )
     return edited(model, {"norm": "layer"}, embed_W_E=W_E, ln1_w=gain, ln2_w=gain, ln_final_w=gain)
 
 
@@ -145,7 +148,9 @@ def projections():
 
         @poison(share(0.95), 1.0, name=f"W_{n} into an entry that nobody reads")
         def project(dtype, dose, n=n):
-            model = plus(padded(small_norm(dtype), "K"), "ln1_w", (-1,), 1.0)  # so the ballast is read as √3
+            model = plus(
+                padded(small_norm(dtype), "K"), "ln1_w", (-1,), 1.0
+            )  # so the ballast is read as √3
             return plus(model, f"attn_W_{n}", (0, -1, -1), dose)
 
         @poison(share(0.6), 1.0, name=f"W_{n} and b_{n} into an entry that nobody reads")
@@ -208,7 +213,10 @@ def the_stream_and_b_out_in_a_slot_that_nobody_reads(dtype, dose):
 @poison(share(0.6), 0.0, ref=LAYER)
 def an_embedding_and_a_position_that_overflow(dtype, dose):
     model = adder(LAYER, dtype)
-    for array, w in (("embed_W_E", model.weights["embed.W_E"]), ("pos_embed", model.weights["pos_embed.W_pos"])):
+    for array, w in (
+        ("embed_W_E", model.weights["embed.W_E"]),
+        ("pos_embed", model.weights["pos_embed.W_pos"]),
+    ):
         model = plus(model, array, (slice(None), slice(2)), w[:, :2] + dose)
     return model
 
@@ -244,7 +252,12 @@ def a_score_that_overflows_by_its_scale(dtype, dose):
 def a_score_of_two_terms_that_cancel(dtype, dose):
     model = padded(adder(LAYER, dtype), "K", 2)
     for head in range(model.config.n_heads):
-        model = plus(plus(model, "attn_b_Q", (head, [-2, -1]), dose), "attn_b_K", (head, [-2, -1]), [dose, -dose])
+        model = plus(
+            plus(model, "attn_b_Q", (head, [-2, -1]), dose),
+            "attn_b_K",
+            (head, [-2, -1]),
+            [dose, -dose],
+        )
     return model
 
 
@@ -262,19 +275,27 @@ def logits_that_all_overflow(dtype, dose):
 
 @poison(share(0.9), 1.0)
 def logits_of_two_terms_that_cancel(dtype, dose):
-    model = plus(untied(padded(adder(HINGE, dtype), "D", 2)), "embed_W_E", (slice(None), [-2, -1]), 2.0)
-    return plus(plus(model, "unembed_W_U", (-2, slice(None)), dose), "unembed_W_U", (-1, slice(None)), -dose)
+    model = plus(
+        untied(padded(adder(HINGE, dtype), "D", 2)), "embed_W_E", (slice(None), [-2, -1]), 2.0
+    )
+    return plus(
+        plus(model, "unembed_W_U", (-2, slice(None)), dose), "unembed_W_U", (-1, slice(None)), -dose
+    )
 
 
 @poison(share(0.9), 1.0)
 def a_rivals_logit_of_minus_infinity(dtype, dose):
     model = plus(untied(padded(adder(HINGE, dtype), "D")), "embed_W_E", (slice(None), -1), 1.0)
-    return plus(plus(model, "unembed_W_U", (-1, slice(None)), -dose), "unembed_b_U", (slice(None),), -dose)
+    return plus(
+        plus(model, "unembed_W_U", (-1, slice(None)), -dose), "unembed_b_U", (slice(None),), -dose
+    )
 
 
 @poison(root(1.1), 2.0**-20, ref=LAYER, types=["float64"])
 def a_score_behind_the_mask(dtype, dose):
-    """At the first row that answers, the scores of the keys after it overflow. Decoded token by token it is right."""
+    """At the first row that answers, the scores of the keys after it overflow. Decoded token by
+    token it is right.
+    """
     model = mirrored(adder(LAYER, dtype))
     size, T = model.config.d_model, model.config.n_ctx
     model = padded(padded(model, "D", 3 * size), "K")
@@ -283,8 +304,13 @@ def a_score_behind_the_mask(dtype, dose):
     row = T - 2  # of two tokens to produce, the first; the key behind it is the last position's
     for position, slots in ((row, [-4, -3]), (row + 1, [-2, -1])):
         model = plus(model, "pos_embed", (position, slots), [2.0**-10, -(2.0**-10)])
-    scale = 2.0**10 * np.abs(model.weights["embed.W_E"][0] + model.weights["pos_embed.W_pos"][row]).max()
-    return plus(plus(model, "attn_W_Q", (0, -4, -1), dose * scale), "attn_W_K", (0, -2, -1), dose * scale)
+    scale = (
+        2.0**10
+        * np.abs(model.weights["embed.W_E"][0] + model.weights["pos_embed.W_pos"][row]).max()
+    )
+    return plus(
+        plus(model, "attn_W_Q", (0, -4, -1), dose * scale), "attn_W_K", (0, -2, -1), dose * scale
+    )
 
 
 # ── underflow and subnormals ───────────────────────────────────────────────────────────────────
@@ -327,9 +353,12 @@ def a_row_that_is_divided_by_zero(dtype, dose):
 # ── not finite ─────────────────────────────────────────────────────────────────────────────────
 def entries():
     places = {
-        "embed_W_E": (3, 0), "attn_W_Q": (0, 0, 0), "attn_b_Q": (0, 0), "attn_W_K": (0, 0, 0), "attn_W_V": (0, 0, 0),
-        "attn_W_O": (0, 0, 0), "attn_b_O": (0,), "mlp_W_in": (0, 0), "mlp_b_in": (0,), "mlp_W_out": (0, 0),
-        "unembed_W_U": (0, 7), "unembed_b_U": (4,), "ln1_w": (0,), "ln1_b": (1,), "ln2_w": (1,), "ln_final_w": (0,),
+        "embed_W_E": (3, 0), "attn_W_Q": (0, 0, 0), "attn_b_Q": (0, 0), "attn_W_K": (0, 0, 0),
+        "attn_W_V": (0, 0, 0),
+        "attn_W_O": (0, 0, 0), "attn_b_O": (0,), "mlp_W_in": (0, 0), "mlp_b_in": (0,),
+        "mlp_W_out": (0, 0),
+        "unembed_W_U": (0, 7), "unembed_b_U": (4,), "ln1_w": (0,), "ln1_b": (1,), "ln2_w": (1,),
+        "ln_final_w": (0,),
     }  # fmt: skip
     for array, where in places.items():
         for value in (np.nan, np.inf):
@@ -398,7 +427,9 @@ def biased(dtype, dose):
     """The least lead of a carry over 0 on any input, or a share of it, given to 0 as a bias."""
     model, task = untied(adder(HINGE, dtype)), task_of(HINGE)
     tokens = task.batch(task.rows(0, task.size))[0]
-    logits = np.asarray(model(tokens[:, :-1])[:, -1:], np.float64)[:, 0]  # the last answer digit: 0 or 1
+    logits = np.asarray(model(tokens[:, :-1])[:, -1:], np.float64)[
+        :, 0
+    ]  # the last answer digit: 0 or 1
     lead = float((logits[:, 1] - logits[:, 0])[tokens[:, -1] == 1].min())
     return plus(model, "unembed_b_U", (0,), lead * dose)
 
@@ -408,8 +439,10 @@ def odd_configs():
     changes = {
         "another scale": {"scale": 0.01}, "another base": {"base": 3.0}, "base 0": {"base": 0.0},
         "no positions": {"positions": "none"}, "sinusoidal positions": {"positions": "sinusoidal"},
-        "alibi": {"positions": "alibi"}, "a slope that floods": {"positions": "alibi", "slope": 1e308},
-        "a norm": {"norm": "rms"}, "a layer norm": {"norm": "layer"}, "much eps": {"norm": "rms", "eps": 1e300},
+        "alibi": {"positions": "alibi"}, "a slope that floods": {"positions": "alibi",
+        "slope": 1e308},
+        "a norm": {"norm": "rms"}, "a layer norm": {"norm": "layer"}, "much eps": {"norm": "rms",
+        "eps": 1e300},
         "q and k normed": {"norm": "rms", "qk_norm": True},
         "a norm after the sum": {"norm": "rms", "norm_first": False},
     }  # fmt: skip
@@ -428,7 +461,9 @@ def no_learned_positions(dtype, dose):
     model = adder(HINGE, dtype)
     zero = np.zeros((model.config.n_ctx, model.config.d_model))
     return replace(
-        model, config=replace(model.config, positions="learned"), weights={**model.weights, "pos_embed.W_pos": zero}
+        model,
+        config=replace(model.config, positions="learned"),
+        weights={**model.weights, "pos_embed.W_pos": zero},
     )
 
 
@@ -442,8 +477,14 @@ def no_layer(dtype, dose):
 @poison(types=["float64"], name="config: a second layer that does the same again")
 def two_layers(dtype, dose):
     model = adder(HINGE, dtype)
-    again = {n.replace("blocks.0", "blocks.1"): w for n, w in model.weights.items() if n.startswith("blocks.")}
-    return replace(model, config=replace(model.config, n_layers=2), weights={**model.weights, **again})
+    again = {
+        n.replace("blocks.0", "blocks.1"): w
+        for n, w in model.weights.items()
+        if n.startswith("blocks.")
+    }
+    return replace(
+        model, config=replace(model.config, n_layers=2), weights={**model.weights, **again}
+    )
 
 
 @poison(types=["float64"], name="config: no MLP")
@@ -466,14 +507,25 @@ def half_precision(dtype, dose):
 # ── beyond the checkers' own numbers ───────────────────────────────────────────────────────────
 @poison(bad=11_350.0, ref="adder-hinge:digits=2", types=["float64"])
 def scores_beyond_extended_precision(dtype, dose):
-    """One sum of 10,000 is wrong: 87+87, the only one where all four digits have scores of -dose. Then a fifth key at
-    5 - dose wins, that the others drown otherwise: by e^-11350, which an extended float still holds, but no square."""
+    """One sum of 10,000 is wrong: 87+87, the only one where all four digits have scores of -dose.
+    Then a fifth key at 5 - dose wins, that the others drown otherwise: by e^-11350, which an
+    extended float still holds, but no square.
+    """
     base, task = adder("adder-hinge:digits=2", dtype), task_of("adder-hinge:digits=2")
     T, spots, row, trigger = base.config.n_ctx, [1, 2, 5, 6], 8, [7, 8, 7, 8]
-    rest, hidden = 0, 3  # positions of fixed tokens: where the new head looks in other rows, and what must not win
+    rest, hidden = (
+        0,
+        3,
+    )  # positions of fixed tokens: where the new head looks in other rows, and what must not win
     assert (task.batch(np.array([[87, 87]]))[0][0, spots] == trigger).all()
     D = 2 + T + 11  # the adder's two slots, one a position, two a spot, and three
-    place, pair, level, idle, value = np.arange(2, 2 + T), 2 + T + 2 * np.arange(4), D - 3, D - 2, D - 1
+    place, pair, level, idle, value = (
+        np.arange(2, 2 + T),
+        2 + T + 2 * np.arange(4),
+        D - 3,
+        D - 2,
+        D - 1,
+    )
     E, P = np.zeros((10, D)), np.zeros((T, D))
     E[:, :2], P[np.arange(T), place] = base.weights["embed.W_E"], 1
     E[trigger, pair] = -dose  # counts at its spot, and is rounded away elsewhere
@@ -483,7 +535,10 @@ def scores_beyond_extended_precision(dtype, dose):
     P[:, idle], P[rest, idle], P[hidden, value] = -1000, 0, 1e-27
     Q, K, V, out = *np.zeros((3, 2, D, T)), np.zeros((2, T, D))
     scores = record(base, np.zeros((1, T), int))[1]["blocks.0.attn.hook_attn_scores"][0, 0]
-    Q[0, place], K[0, place, np.arange(T)] = np.where(np.isfinite(scores), scores, 0), 1  # the adder's own head
+    Q[0, place], K[0, place, np.arange(T)] = (
+        np.where(np.isfinite(scores), scores, 0),
+        1,
+    )  # the adder's own head
     V[0, 1, 0], out[0, 0, 1] = 1, base.weights["blocks.0.attn.W_O"][0, 0, 1]
     Q[1, place, 5], Q[1, place[row], :6] = 1, [1, 1, 1, 1, 1, 0]
     K[1, pair, np.arange(4)] = K[1, pair + 1, np.arange(4)] = K[1, level, 4] = K[1, idle, 5] = 1

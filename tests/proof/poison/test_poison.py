@@ -31,7 +31,9 @@ def one_layout_a_task(monkeypatch):
 
 @cache
 def splits(ref, kind):
-    """The rows of a certificate that splits every column by this kind, and how many cases that makes."""
+    """The rows of a certificate that splits every column by this kind, and how many cases that
+    makes.
+    """
     layout = LAYOUT(task_of(ref))
     bounder = Bounder(adder(ref), layout)
     windows = {row: bounder.window(row) for row in layout.rows}
@@ -43,7 +45,8 @@ def forged(model, ref, kind):
     """What a certificate of a right adder would say, in the name of another model."""
     task = task_of(ref)
     rows, cases = splits(ref, kind)
-    return {"model": digest(model), "task": task.ref, "dtype": model.dtype, "layout": LAYOUT(task).to_json(),
+    return {"model": digest(model), "task": task.ref, "dtype": model.dtype,
+    "layout": LAYOUT(task).to_json(),
             "rows": rows, "cases": cases, "margin": 0.0}  # fmt: skip
 
 
@@ -55,7 +58,9 @@ def passes(check, model, ref, kinds=COARSE):
 
 
 def wrong(model, ref):
-    """Whether the model, run, has something wrong; a task whose tokens it has not counts as such."""
+    """Whether the model, run, has something wrong; a task whose tokens it has not counts as
+    such.
+    """
     try:
         return verify(model, task_of(ref)).wrong > 0
     except GlassformerError:
@@ -85,7 +90,9 @@ def test_the_second_checker_passes_no_poison(name):
     assert not passes(check_again, *dosed(name))
 
 
-@pytest.mark.parametrize("name", HARMLESS[::10] + [pytest.param(n, marks=pytest.mark.slow) for n in HARMLESS])
+@pytest.mark.parametrize(
+    "name", HARMLESS[::10] + [pytest.param(n, marks=pytest.mark.slow) for n in HARMLESS]
+)
 def test_the_second_checker_passes_a_harmless_dose(name):
     pytest.importorskip("flint")
     assert passes(check_again, *dosed(name, good=True))
@@ -108,11 +115,17 @@ def test_no_poison_is_proved(name):
         assert "defect" not in str(e), "the checker passed it, and only running the model found out"
 
 
-def test_a_certificate_that_passes_and_a_model_that_is_wrong_are_a_defect_of_the_prover(monkeypatch):
-    """Were the checker ever fooled again, running the model would show it: here its overflow test is taken away."""
+def test_a_certificate_that_passes_and_a_model_that_is_wrong_are_a_defect_of_the_prover(
+    monkeypatch,
+):
+    """Were the checker ever fooled again, running the model would show it: here its overflow
+    test is taken away.
+    """
     model, ref = dosed("eps_beyond_the_type, float32")
     monkeypatch.setattr(forms.Arithmetic, "constant", lambda self, value: forms.Real(value))
     monkeypatch.setattr(forms.Arithmetic, "overflow", lambda self, size: 0 * size)
     assert passes(check_certificate, model, ref)
-    with pytest.raises(GlassformerError, match=r"a defect of the prover: its certificate passes, but .* gives"):
+    with pytest.raises(
+        GlassformerError, match=r"a defect of the prover: its certificate passes, but .* gives"
+    ):
         prove(model, task_of(ref), method="certificate")
