@@ -1,10 +1,12 @@
-"""Sixteen seeds of a tiny ten-digit adder at once, against training them one by one in a plain PyTorch loop.
+"""Sixteen seeds of a tiny ten-digit adder at once, against training them one by one in a plain
+PyTorch loop.
 
-Both sides do the same work a seed and step: draw a batch of 32 new pairs, run the forward pass with queries only
-where the answer is, the loss on the answer, the gradient clipped to norm 1, AdamW. Reported: the time a seed and step
-takes, as a share of the plain loop's; the second figure is with torch.compile, whose compile time is beside it. What is
-saved is the overhead of small operations, so the share grows with the batch (--batch 128). Times are medians of
-processor time: with one thread that is what a clock shows on an idle machine, and a busy one does not spoil it.
+Both sides do the same work a seed and step: draw a batch of 32 new pairs, run the forward pass with
+queries only where the answer is, the loss on the answer, the gradient clipped to norm 1, AdamW.
+Reported: the time a seed and step takes, as a share of the plain loop's; the second figure is with
+torch.compile, whose compile time is beside it. What is saved is the overhead of small operations,
+so the share grows with the batch (--batch 128). Times are medians of processor time: with one
+thread that is what a clock shows on an idle machine, and a busy one does not spoil it.
 """
 
 import argparse
@@ -27,8 +29,10 @@ from glassformer.training.loop import Trainer
 
 TASK = load_task("addition:digits=10,order=ones")
 RECIPE = Recipe(
-    n_layers=1, n_heads=1, d_model=6, d_mlp=12, tied=True, extras="norms mlp", activation="gelu", data="fresh",
-    test_rows=1_000, batch=32, loss="answer", optimizer="adamw", lr=0.01, beta2=0.98, weight_decay=0.01, clip=1.0,
+    n_layers=1, n_heads=1, d_model=6, d_mlp=12, tied=True, extras="norms mlp", activation="gelu",
+    data="fresh",
+    test_rows=1_000, batch=32, loss="answer", optimizer="adamw", lr=0.01, beta2=0.98,
+    weight_decay=0.01, clip=1.0,
     steps=10**6, evaluate_every=10**6,
 )  # fmt: skip
 
@@ -59,13 +63,17 @@ def one_by_one(steps, batch=RECIPE.batch):
     """Yields the seconds of each step of a plain loop."""
     torch.manual_seed(0)
     model, rng = Peer(), np.random.default_rng(0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RECIPE.lr, betas=(0.9, 0.98), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=RECIPE.lr, betas=(0.9, 0.98), weight_decay=0.01
+    )
     for _ in range(steps):
         start = time.process_time()
         tokens, answer = TASK.batch(TASK.sample(batch, rng))
         last = int(answer[0].sum())
         tokens = torch.from_numpy(tokens)
-        loss = F.cross_entropy(model(tokens[:, :-1], last).flatten(0, 1), tokens[:, -last:].flatten())
+        loss = F.cross_entropy(
+            model(tokens[:, :-1], last).flatten(0, 1), tokens[:, -last:].flatten()
+        )
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -97,7 +105,9 @@ def main():
         start = time.perf_counter()
         runs["compiled"]._step()
         report["compile_seconds"] = time.perf_counter() - start
-    sides = {"plain": one_by_one(10**9, options.batch)} | {name: at_once(run, 10**9) for name, run in runs.items()}
+    sides = {"plain": one_by_one(10**9, options.batch)} | {
+        name: at_once(run, 10**9) for name, run in runs.items()
+    }
     times = {name: [] for name in sides}
     for _ in range(options.steps // 20):  # in turn, so that a busy machine is busy for all
         for name, side in sides.items():
@@ -106,7 +116,9 @@ def main():
         share = options.seeds if name in runs else 1
         report[f"{name}_us_per_seed_and_step"] = statistics.median(times[name]) / share * 1e6
     for name in runs:
-        report[f"{name}_ratio"] = report[f"{name}_us_per_seed_and_step"] / report["plain_us_per_seed_and_step"]
+        report[f"{name}_ratio"] = (
+            report[f"{name}_us_per_seed_and_step"] / report["plain_us_per_seed_and_step"]
+        )
     print(json.dumps(report))
 
 

@@ -1,10 +1,11 @@
-"""Looking inside a model: `record` against TransformerLens' `run_with_cache`, and the start to a first result.
+"""Looking inside a model: `record` against TransformerLens' `run_with_cache`, and the start to a
+first result.
 
-The peer has the same weights (transformer-lens 4.x, carried there by the bridge) and the same 10,000 sums, in float32
-on one thread, and caches the names that ours has (and, measured apart, all of its own, many of which are two names for
-one thing). Ours runs on PyTorch, like the peer, and on NumPy. Caching is in processor time, which other work on the
-machine disturbs less than the clock. The start is by the clock: a fresh process, imports included, until one input's
-cache is there.
+The peer has the same weights (transformer-lens 4.x, carried there by the bridge) and the same
+10,000 sums, in float32 on one thread, and caches the names that ours has (and, measured apart, all
+of its own, many of which are two names for one thing). Ours runs on PyTorch, like the peer, and on
+NumPy. Caching is in processor time, which other work on the machine disturbs less than the clock.
+The start is by the clock: a fresh process, imports included, until one input's cache is there.
 """
 
 import json
@@ -24,16 +25,28 @@ from glassformer.bridges import export
 from glassformer.bridges.transformer_lens import to_transformer_lens
 
 ROWS, RUNS, STARTS = 10_000, 9, 5
-OURS = "import glassformer as gf; logits, cache = gf.record(gf.load({ref!r}), [{row}]); assert len(cache) > 20"
-THEIRS = "import torch, load; logits, cache = load.model.run_with_cache(torch.tensor([{row}])); assert len(cache) > 20"
+OURS = (
+    "import glassformer as gf; logits, cache = gf.record(gf.load({ref!r}), [{row}]); assert "
+    "len(cache) > 20"
+)
+THEIRS = (
+    "import torch, load; logits, cache = load.model.run_with_cache(torch.tensor([{row}])); assert "
+    "len(cache) > 20"
+)
 
 
 def caching(ref):
-    """Seconds to cache every name for ROWS inputs: ours on PyTorch, ours on NumPy, theirs; and how many names."""
+    """Seconds to cache every name for ROWS inputs: ours on PyTorch, ours on NumPy, theirs; and
+    how many names.
+    """
     model = load(ref)
     task = load_task(model)
     tokens = task.batch(task.sample(ROWS, np.random.default_rng(0)))[0][:, :-1]
-    fast, plain, bridge = model.torch("float32"), model.astype("float32"), to_transformer_lens(model)
+    fast, plain, bridge = (
+        model.torch("float32"),
+        model.astype("float32"),
+        to_transformer_lens(model),
+    )
     given = torch.tensor(tokens)
     names = list(record(plain, tokens[:1])[1])
     with torch.no_grad():
@@ -70,8 +83,10 @@ def main():
     ours, on_numpy, theirs, all_of_theirs, names = caching(ref)
     start, their_start = starting(str(Path(ref).resolve()) if Path(ref).exists() else ref)
     print(json.dumps({
-        "rows": ROWS, "names": names, "ours_torch_s": ours, "ours_numpy_s": on_numpy, "peer_s": theirs,
-        "peer_all_its_names_s": all_of_theirs, "ratio": theirs / ours, "ratio_numpy": theirs / on_numpy,
+        "rows": ROWS, "names": names, "ours_torch_s": ours, "ours_numpy_s": on_numpy,
+        "peer_s": theirs,
+        "peer_all_its_names_s": all_of_theirs, "ratio": theirs / ours,
+        "ratio_numpy": theirs / on_numpy,
         "start_ours_s": start, "start_peer_s": their_start, "start_ratio": their_start / start,
     }))  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""One thread, and medians of what is measured in turn. To be imported before NumPy and PyTorch, which read how many."""
+"""One thread, and medians of what is measured in turn. To be imported before NumPy and PyTorch,
+which read how many.
+"""
 
 import os
 import statistics
@@ -9,7 +11,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def seconds(way, clock=time.process_time):
-    """How long one call takes. Processor time is disturbed less by other work on the machine than the clock."""
+    """How long one call takes. Processor time is disturbed less by other work on the machine
+    than the clock.
+    """
     start = clock()
     way()
     return clock() - start

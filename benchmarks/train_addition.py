@@ -1,8 +1,8 @@
 """The book's adder: `fast` against the book's recipe written as a plain PyTorch loop.
 
-Same model (17,760 parameters), same 50,000 training and 10,000 test pairs, one thread. The figure is the processor
-time of training, evaluations excluded, until the first evaluation at 10,000 of 10,000; a failure counts as 150 epochs.
-Medians.
+Same model (17,760 parameters), same 50,000 training and 10,000 test pairs, one thread. The figure
+is the processor time of training, evaluations excluded, until the first evaluation at 10,000 of
+10,000; a failure counts as 150 epochs. Medians.
 
     python benchmarks/train_addition.py                 # everything: about half an hour
     python benchmarks/train_addition.py --peer 1 --ours 2
@@ -70,7 +70,10 @@ def peer(seed, train, test, answer):
     per_epoch = -(-len(train) // BATCH)
     total, step, seconds = EPOCHS * per_epoch, 0, 0.0
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda t: min(1.0, (t + 1) / 200) * (0.5 * (1 + np.cos(np.pi * max(0, t - 200) / (total - 200))))
+        optimizer,
+        lambda t: (
+            min(1.0, (t + 1) / 200) * (0.5 * (1 + np.cos(np.pi * max(0, t - 200) / (total - 200))))
+        ),
     )
     for epoch in range(EPOCHS):
         began = time.process_time()
@@ -110,7 +113,10 @@ def ours(seed, all_pairs):
         if len(hard) and verify(run.model(0), task, rows=hard).wrong:
             continue  # pairs that were wrong before still are
         verdict = verify(run.model(0), task, keep=1_000)
-        print(json.dumps({"fast seed": seed, "step": run.step, "wrong of 1,000,000": verdict.wrong}), flush=True)
+        print(
+            json.dumps({"fast seed": seed, "step": run.step, "wrong of 1,000,000": verdict.wrong}),
+            flush=True,
+        )
         if not verdict.wrong:
             return first | {"all_seconds": run.seconds, "all_steps": run.step}
         hard = np.concatenate([hard, [c["row"] for c in verdict.counterexamples]])
@@ -118,7 +124,9 @@ def ours(seed, all_pairs):
 
 
 def gflops(seconds_per_step, batch, positions):
-    """Multiply-adds of the matrices in a step (forward and backward), against a matrix product on this machine."""
+    """Multiply-adds of the matrices in a step (forward and backward), against a matrix product
+    on this machine.
+    """
     per_token = 2 * (4 * 32 * 32 + 2 * 32 * 64) + 32 * 14 + 2 * 2 * 32 * positions
     a = torch.rand(1024, 1024)
     product = medians(6, lambda: a @ a)[0]
@@ -129,12 +137,16 @@ def main():
     options = argparse.ArgumentParser()
     options.add_argument("--peer", type=int, default=5, help="seeds of the plain loop")
     options.add_argument("--ours", type=int, default=10, help="seeds of fast")
-    options.add_argument("--all-pairs", action="store_true", help="also until all 1,000,000 pairs are right")
+    options.add_argument(
+        "--all-pairs", action="store_true", help="also until all 1,000,000 pairs are right"
+    )
     options = options.parse_args()
     torch.set_num_threads(1)
     task = load_task("addition:order=ones")
     data = Data(task, recipe("book"))
-    train, test = (torch.as_tensor(task.batch(rows)[0]) for rows in (data.train_rows, data.test_rows))
+    train, test = (
+        torch.as_tensor(task.batch(rows)[0]) for rows in (data.train_rows, data.test_rows)
+    )
     answer = torch.as_tensor(task.batch(data.test_rows)[1])
 
     mine = [ours(seed, options.all_pairs) for seed in range(options.ours)]
@@ -144,17 +156,21 @@ def main():
     fast = [m["seconds"] for m in mine if m]
     reached, possible = gflops(step, BATCH, 12)
     result = {
-        "fast_succeeded": f"{len(fast)} of {len(mine)}", "fast_steps": [m.get("steps") for m in mine],
+        "fast_succeeded": f"{len(fast)} of {len(mine)}",
+        "fast_steps": [m.get("steps") for m in mine],
         "fast_median_seconds": statistics.median(fast), "fast_seconds": [round(s, 2) for s in fast],
-        "peer_succeeded": f"{sum(t[2] for t in theirs)} of {len(theirs)}", "peer_steps": [t[1] for t in theirs],
-        "peer_median_seconds": statistics.median(counted), "peer_seconds": [round(s, 1) for s in counted],
+        "peer_succeeded": f"{sum(t[2] for t in theirs)} of {len(theirs)}",
+        "peer_steps": [t[1] for t in theirs],
+        "peer_median_seconds": statistics.median(counted), "peer_seconds": [round(s,
+        1) for s in counted],
         "ratio": statistics.median(counted) / statistics.median(fast[: len(theirs)]),
         "peer_ms_per_step": step * 1e3, "peer_gflops": reached, "matrix_product_gflops": possible,
     }  # fmt: skip
     if options.all_pairs:
         done = [m["all_seconds"] for m in mine if "all_seconds" in m]
         result |= {
-            "all_pairs_right": f"{len(done)} of {len(mine)}", "all_pairs_steps": [m.get("all_steps") for m in mine],
+            "all_pairs_right": f"{len(done)} of {len(mine)}",
+            "all_pairs_steps": [m.get("all_steps") for m in mine],
             "all_pairs_median_seconds": statistics.median(done) if done else None,
         }  # fmt: skip
     print(json.dumps(result))

@@ -1,8 +1,9 @@
 """Addition modulo 113: `grok-fast` against `grok`, the usual one-layer recipe.
 
-Success is stable: at least 99.9 % of all held-out pairs at 10 evaluations in a row, and 100 % at the end of the run.
-`grok` is too slow to run here: its steps come from the histories in claims/runs/, its time is those steps times the
-time of a step measured in this run. Also: how many frequencies hold 90 % of the embedding's power.
+Success is stable: at least 99.9 % of all held-out pairs at 10 evaluations in a row, and 100 % at
+the end of the run. `grok` is too slow to run here: its steps come from the histories in
+claims/runs/, its time is those steps times the time of a step measured in this run. Also: how many
+frequencies hold 90 % of the embedding's power.
 
     python benchmarks/train_modular.py --seeds 10
 """
@@ -41,7 +42,9 @@ def frequencies(model, share=0.9):
 
 
 def step_seconds(name, steps=10):
-    return medians(steps, Trainer(load_task("modular-addition"), recipe(name), [0])._step, warm=2)[0]
+    return medians(steps, Trainer(load_task("modular-addition"), recipe(name), [0])._step, warm=2)[
+        0
+    ]
 
 
 def main():
@@ -55,7 +58,13 @@ def main():
         training = fit(task, recipe("grok-fast"), seed)
         since = stable_from(training.history)
         good = since is not None and training.accuracy == 1.0
-        fast.append({"seed": seed, "steps": since if good else None, "frequencies": frequencies(training.model)})
+        fast.append(
+            {
+                "seed": seed,
+                "steps": since if good else None,
+                "frequencies": frequencies(training.model),
+            }
+        )
         print(json.dumps(fast[-1] | {"accuracy": training.accuracy}), flush=True)
     slow = []
     for name in GROK:
@@ -66,8 +75,10 @@ def main():
     mine, theirs = step_seconds("grok-fast"), step_seconds("grok")
     steps = [f["steps"] for f in fast if f["steps"]]
     result = {
-        "grok_fast_succeeded": f"{len(steps)} of {len(fast)}", "grok_fast_steps": statistics.median(steps),
-        "most_frequencies": max(f["frequencies"] for f in fast), "grok_fast_ms": mine * 1e3, "grok_ms": theirs * 1e3,
+        "grok_fast_succeeded": f"{len(steps)} of {len(fast)}",
+        "grok_fast_steps": statistics.median(steps),
+        "most_frequencies": max(f["frequencies"] for f in fast), "grok_fast_ms": mine * 1e3,
+        "grok_ms": theirs * 1e3,
     }  # fmt: skip
     if slow:
         ratio = statistics.median(slow) / statistics.median(steps)

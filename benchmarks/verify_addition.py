@@ -1,11 +1,14 @@
-"""All 1,000,000 three-digit additions of the default program, against decoding one at a time; and pairs per second.
+"""All 1,000,000 three-digit additions of the default program, against decoding one at a time; and
+pairs per second.
 
-The peer is decoding as a reader of the booklet does it: one input, the whole sequence computed anew for every token, no
-cache, no batch. It decodes a sample of the same pairs with the same weights; both are reported per pair, in processor
-time on one thread, which other work on the machine disturbs less than the clock.
+The peer is decoding as a reader of the booklet does it: one input, the whole sequence computed anew
+for every token, no cache, no batch. It decodes a sample of the same pairs with the same weights;
+both are reported per pair, in processor time on one thread, which other work on the machine
+disturbs less than the clock.
 
-Pairs per second, for 3 digits (all pairs) and 4 digits (a slice of the 10^8): of processor time in one process, and of
-the clock with one worker and with two. The clock is only worth something on a machine that does nothing else.
+Pairs per second, for 3 digits (all pairs) and 4 digits (a slice of the 10^8): of processor time in
+one process, and of the clock with one worker and with two. The clock is only worth something on a
+machine that does nothing else.
 """
 
 import itertools
@@ -36,7 +39,11 @@ def one_at_a_time(model, tokens, steps):
             at = f"blocks.{i}.attn."
             y = layer_norm(x, c.eps)
             q, k, v = (np.einsum("nd,hdk->nhk", y, w[at + m]) for m in ("W_Q", "W_K", "W_V"))
-            scores = np.where(mask[..., None], np.einsum("nhk,mhk->nmh", q, k) * (c.scale or c.d_head**-0.5), -np.inf)
+            scores = np.where(
+                mask[..., None],
+                np.einsum("nhk,mhk->nmh", q, k) * (c.scale or c.d_head**-0.5),
+                -np.inf,
+            )
             e = np.exp(scores - scores.max(1, keepdims=True))
             z = np.einsum("nmh,mhk->nhk", e / e.sum(1, keepdims=True), v)
             x = x + np.einsum("nhk,hkd->nd", z, w[at + "W_O"])
@@ -48,8 +55,9 @@ def one_at_a_time(model, tokens, steps):
 
 
 def pairs_per_second(digits, workers, pairs=2_000_000):
-    """By the clock and by the processor, over a slice of the domain: from the first chunk that is done on, so that
-    the start of workers is left out. The processor's time is that of this process: only with one worker is it all.
+    """By the clock and by the processor, over a slice of the domain: from the first chunk that is
+    done on, so that the start of workers is left out. The processor's time is that of this process:
+    only with one worker is it all.
     """
     model = load(f"addition:digits={digits}")
     events = check(model, load_task(model), exhaustive=True, workers=workers)
@@ -75,7 +83,10 @@ def main():
         said = [one_at_a_time(model, row[:prompt], len(row) - prompt) for row in part]
         theirs.append((time.process_time() - start) / len(part))
         right += sum(map(np.array_equal, said, part))
-    a, b = medians(3, lambda: verify(model, task), warm=0)[0] / verdict.checked, statistics.median(theirs)
+    a, b = (
+        medians(3, lambda: verify(model, task), warm=0)[0] / verdict.checked,
+        statistics.median(theirs),
+    )
     speed = {}
     for digits in (3, 4):
         clock, processor = pairs_per_second(digits, 1)

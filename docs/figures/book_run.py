@@ -1,4 +1,6 @@
-"""Draws book-run.png: our run of the book's recipe, from the history that was kept of it. Run it with Python."""
+"""Draws book-run.png: our run of the book's recipe, from the history that was kept of it. Run
+it with Python.
+"""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 """Draws the figures of docs/gallery.md: python docs/figures/gallery.py [mod113-3x4.safetensors]
 
-The model with twelve heads does not come with the package; train it first to have its figure drawn anew:
-glassformer train modular-addition:plus=true --recipe mod113-3x4 --out mod113-3x4.safetensors
+The model with twelve heads does not come with the package; train it first to have its figure drawn
+anew: glassformer train modular-addition:plus=true --recipe mod113-3x4 --out mod113-3x4.safetensors
 """
 
 import sys
@@ -35,22 +35,41 @@ def shown(model, task, text):
     return patterns(model, s.example[None])[:, 0], s.words, s.boundary
 
 
-adder, reverser, hand = load("adder-3.safetensors"), load("reverse-5.safetensors"), load("addition:digits=3,order=ones")
+adder, reverser, hand = (
+    load("adder-3.safetensors"),
+    load("reverse-5.safetensors"),
+    load("addition:digits=3,order=ones"),
+)
 task = load_task(adder)
 rows = task.sample(4_000, np.random.default_rng(0))
 drawn = figures(inspect(adder, task, rows, task.prompt("123+456")))
-for name in ("attention", "attention-steps", "neurons", "norms", "stream", "singular-values", "truncation", "stopping",
-             "shares", "patching-stream", "positions-similarity"):  # fmt: skip
+for name in (
+    "attention",
+    "attention-steps",
+    "neurons",
+    "norms",
+    "stream",
+    "singular-values",
+    "truncation",
+    "stopping",
+    "shares",
+    "patching-stream",
+    "positions-similarity",
+):
     save(drawn[name](), name)
 for text in ("999+1",):
     p, words, boundary = shown(adder, task, text)
     save(attention.heatmaps(p, words, boundary), "attention-999")
 mirror = load_task(reverser)
-save(attention.grid([("addition", *shown(adder, task, "123+456")), ("reversal", *shown(reverser, mirror, "12345"))]),
+save(attention.grid([("addition", *shown(adder, task, "123+456")), ("reversal", *shown(reverser,
+    mirror, "12345"))]),
      "addition-and-reversal")  # fmt: skip
 start = Trainer(task, recipe("fast"), [4]).model(0)
 save(embeddings.before_and_after(before_and_after(start, adder)), "tokens-before-after")
-save(embeddings.before_and_after(before_and_after(start, adder, "positions")), "positions-before-after")
+save(
+    embeddings.before_and_after(before_and_after(start, adder, "positions")),
+    "positions-before-after",
+)
 save(rank.updates_figure(updates(start, adder, task, rows[:1_000])), "lora")
 both = compare(hand, adder, task, rows[:1_000], names=("hand-made", "trained"))
 save(interventions.comparison(both), "hand-and-trained")

@@ -1,4 +1,6 @@
-"""Draws modular_*.png of the guide: models of addition modulo 113, taken apart. Run it with Python (half a minute)."""
+"""Draws modular_*.png of the guide: models of addition modulo 113, taken apart. Run it with
+Python (half a minute).
+"""
 
 from pathlib import Path
 
@@ -14,17 +16,25 @@ HERE = Path(__file__).parent
 
 grok, task = gf.load("grok-113.safetensors"), gf.load_task("modular-addition")
 trained = take_apart(grok, task)
-clock, pizza = (take_apart(gf.load(f"modular-addition:variant={v}"), task) for v in ("clock", "pizza"))
+clock, pizza = (
+    take_apart(gf.load(f"modular-addition:variant={v}"), task) for v in ("clock", "pizza")
+)
 figures = {
     "circle": embeddings.embedding_map(token_embeddings(grok), "The numbers of grok-113"),
     "spectrum": fourier.spectrum(trained),
     "neurons": fourier.neurons(trained),
-    "right": fourier.right_logits([("trained", trained), ("hand-made clock", clock), ("hand-made pizza", pizza)]),
+    "right": fourier.right_logits(
+        [("trained", trained), ("hand-made clock", clock), ("hand-made pizza", pizza)]
+    ),
 }
 
 run = Trainer(task, recipe("grok-fast"), [0])
 models = [(0, run.model(0))]
-models += [(event.step, run.model(0)) for event in run.events() if event.kind == "evaluation" and event.step % 20 == 0]
+models += [
+    (event.step, run.model(0))
+    for event in run.events()
+    if event.kind == "evaluation" and event.step % 20 == 0
+]
 history = progress(models, task, run.data.train_rows)
 figures["losses"] = fourier.loss_curves(history, "modular-addition, recipe grok-fast, seed 0")
 
