@@ -120,3 +120,27 @@ def test_other_mistakes(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(GlassformerError):
         call()
+
+
+def test_what_fresh_eyes_tried(model):
+    assert gf.run(model, "4+8", steps=0).output == ""
+    with pytest.raises(GlassformerError, match="view 'modular' — "):
+        gf.inspect(REF, only=["heads", "modular"])["modular"]
+    with pytest.raises(TypeError, match="model"):
+        gf.explain(tokens="1+2")
+    with pytest.raises(GlassformerError, match="expected a Vocabulary"):
+        gf.Model(model.config, model.weights, "0123456789+=")
+    with pytest.raises(AttributeError, match="not every layer has W_in"):
+        print(gf.load("addition:digits=2,padding=none").W_in)
+    assert "list" not in gf.__all__ and "list" in dir(gf)
+
+
+def test_training_takes_refs():
+    short = gf.Recipe(name="short", steps=2, evaluate_every=1, train_rows=20, test_rows=20)
+    task = "addition:digits=1,order=ones"
+    trained = gf.fit(task, short, seed=1, blueprint="low-rank:rank=2")
+    assert trained.model.blueprint == "low-rank:rank=2"
+    with pytest.raises(GlassformerError, match="no such blueprint; did you mean dense"):
+        gf.fit(task, short, blueprint="dens")
+    with pytest.raises(GlassformerError, match="model — expected a ref"):
+        gf.fit(task, short, start=3)

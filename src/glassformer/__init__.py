@@ -55,25 +55,22 @@ __version__ = "0.1.0"
 # The front door: what has which name, and the room it comes from when it is first asked for. What
 # takes a model, a task or tokens takes a ref, a path or a text for it: see face.py.
 OPEN = {
-    "run": "runs", "decode": "decoding", "explain": "lens.explain", "record": "tap", "on": "tap",
-    "hook_names": "tap",
-    "count": "counting", "verify": "verification", "prove": "proof", "train": "training",
-    "fit": "training",
+    "run": "runs", "decode": "decoding", "explain": "lens.explain",
+    "record": "tap", "on": "tap", "hook_names": "tap",
+    "count": "counting", "verify": "verification", "prove": "proof",
+    "train": "training", "fit": "training",
     "inspect": "lens.inspect", "compare": "lens.compare", "ablate": "lens.interventions.ablate",
     "patch": "lens.interventions.patch", "interchange": "lens.interventions.patch",
-    "export": "bridges",
-    "save": "checkpoint",
+    "export": "bridges", "save": "checkpoint",
 }  # fmt: skip
 FACE = OPEN | {
-    "load": "refs", "load_task": "refs", "list": "face", "report": "face", "forward": "model",
-    "Config": "model",
-    "Labels": "model", "Model": "model", "Vocabulary": "vocabulary", "Task": "tasks",
-    "Recipe": "training",
-    "Training": "training", "Verdict": "verification", "GlassformerError": "errors",
-    "program": "registry",
-    "task": "registry", "blueprint": "registry", "view": "lens.inspect",
+    "load": "refs", "load_task": "refs", "list": "face", "report": "face",
+    "Model": "model", "Config": "model", "Labels": "model", "forward": "model",
+    "Vocabulary": "vocabulary", "Task": "tasks", "Recipe": "training", "Training": "training",
+    "Verdict": "verification", "GlassformerError": "errors",
+    "program": "registry", "task": "registry", "blueprint": "registry", "view": "lens.inspect",
 }  # fmt: skip
-__all__ = [*FACE]
+__all__ = [*(FACE.keys() - {"list"})]
 
 registry.ROOMS |= {
     "task": (f"{__name__}.tasks",),

@@ -43,11 +43,7 @@ def gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
 
 def forced_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
     """The same with the right tokens given at every position."""
-    if tokens.shape[1] - 1 > model.config.n_ctx:
-        raise GlassformerError(
-            f"an example of {tokens.shape[1] - 1} tokens — longer than the block of "
-            f"{model.config.n_ctx}"
-        )
+    _fits(model, tokens)
     n = _asked(answer)
     return _gaps(model.logits(tokens[:, :-1], tap, n), tokens[:, -n:], answer[:, -n:])
 
@@ -56,20 +52,19 @@ def decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None)
     """The same for a model whose past depends on what is to come: each row is decoded and
     compared.
     """
-    if tokens.shape[1] - 1 > model.config.n_ctx:
-        raise GlassformerError(
-            f"an example of {tokens.shape[1] - 1} tokens — longer than the block of "
-            f"{model.config.n_ctx}"
-        )
-    out, failed = (
-        np.full(tokens.shape, np.inf),
-        np.full(len(tokens), np.inf),
-    )  # failed: margin of the first wrong token
+    _fits(model, tokens)
+    out = np.full(tokens.shape, np.inf)
+    failed = np.full(len(tokens), np.inf)  # the margin of the first wrong token
     for rows, t, step in decoded(model, tokens, answer, tap):
         gap = _gaps(step.logits[:, None], tokens[rows, t][:, None], answer[rows, t][:, None])[:, 0]
         failed[rows] = np.where((failed[rows] == np.inf) & ~(gap > 0), gap, failed[rows])
         out[rows, t] = np.where((failed[rows] == np.inf) | ~answer[rows, t], gap, failed[rows])
     return out[:, -_asked(answer) :]
+
+
+def _fits(model: Model, tokens: Any) -> None:
+    if (n := tokens.shape[1] - 1) > (block := model.config.n_ctx):
+        raise GlassformerError(f"an example of {n} tokens — longer than the block of {block}")
 
 
 def _asked(answer: Any) -> int:

@@ -167,7 +167,9 @@ class Shared:
         return of(self.table).pick(self.tokens, self.table)
 
     def __getitem__(self, index: Any) -> "Shared":
-        """Some positions, or some of what is at each; all texts."""
+        """The last positions, x[:, -n:], or some of what is at each, x[..., a:b]; of all texts."""
+        last = isinstance(index, tuple) and index[0] == slice(None) and index[1].stop is None
+        assert index[0] is Ellipsis or last, index
         return Shared(self.table[index], self.tokens)
 
     def _with(self, f: Any, other: Any) -> Any:
@@ -306,6 +308,5 @@ _R = (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.6
       2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
       1.23033935479799725e3)  # fmt: skip
 _S = (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2,
-1.62138957456669019e3,
-      3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3,
+      1.62138957456669019e3, 3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3,
       1.23033935480374942e3)  # fmt: skip

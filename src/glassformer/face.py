@@ -20,10 +20,9 @@ from .runs import prompt
 from .tasks.base import Task
 
 F = TypeVar("F", bound=Callable[..., Any])
-MODELS, TOKENS = (
-    {"model", "a", "b"},
-    {"tokens", "clean", "corrupted"},
-)  # parameters of functions in all rooms
+# Parameters of functions in all rooms.
+MODELS, OPTIONAL = {"model", "a", "b"}, {"start", "teacher"}
+TOKENS = {"tokens", "clean", "corrupted"}
 
 
 def model_of(given: Any) -> Model:
@@ -73,20 +72,23 @@ def opened(f: F) -> F:
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind_partial(*args, **kwargs).arguments
+        bound = signature.bind_partial(*args, **kwargs).arguments
+        rest = [n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD]
+        given = bound | {n: v for name in rest for n, v in bound.pop(name, {}).items()}
         for name in MODELS & given.keys():
             given[name] = model_of(given[name])
+        for name in OPTIONAL & given.keys():
+            given[name] = None if given[name] is None else model_of(given[name])
         models = [given[name] for name in ("model", "a", "b") if name in given]
         if "task" in signature.parameters:
             given["task"] = task_of(given.get("task"), models)
-        for name in TOKENS & given.keys():
+        for name in TOKENS & given.keys() if models else ():
             given[name] = tokens_of(given[name], models[0])
+        if isinstance(given.get("blueprint"), str):
+            given["blueprint"] = registry.build("blueprint", given["blueprint"])
         if "recipe" in given:
             given["recipe"] = recipe_of(given["recipe"])
-        more = given.pop(
-            next((n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), ""), {}
-        )
-        return f(**given, **more)
+        return f(**given)
 
     return call  # type: ignore[return-value]
 

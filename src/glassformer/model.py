@@ -319,6 +319,8 @@ class Model:
 
     def __post_init__(self) -> None:
         weights = check(self.config, self.weights)
+        if not isinstance(self.vocabulary, Vocabulary):
+            raise GlassformerError(f"model — expected a Vocabulary, got {shown(self.vocabulary)}")
         if len(self.vocabulary) != self.config.d_vocab:
             raise GlassformerError(
                 f"model — {self.config.d_vocab} tokens, but the vocabulary has "
@@ -409,16 +411,16 @@ class Model:
         return self.weights["embed.W_E"].T if self.config.tied else self.weights["unembed.W_U"]
 
     def __getattr__(self, name: str) -> Array:
-        """`model.W_E`; `model.W_Q` [layers,H,D,K]: the arrays of a name, those of all layers in
-        one.
-        """
-        found = [
-            w for n, w in vars(self).get("weights", {}).items() if n.rpartition(".")[2] == name
-        ]
-        if not found or not name.startswith(("W_", "b_")):
+        """`model.W_E`; `model.W_Q` [layers,H,D,K]: the arrays of a name, all layers in one."""
+        weights = vars(self).get("weights", {}) if name.startswith(("W_", "b_")) else {}
+        found = [w for n, w in weights.items() if n.rpartition(".")[2] == name]
+        if not found:
             raise AttributeError(f"a Model has no {name}")
-        one = name in ("W_E", "W_pos", "b_U")
-        return found[0] if one else arrays.of(found[0]).stack(found)
+        if name in ("W_E", "W_pos", "b_U"):
+            return found[0]
+        if len(found) < self.config.n_layers:
+            raise AttributeError(f"not every layer has {name}; take it from model.weights")
+        return arrays.of(found[0]).stack(found)
 
     @property
     def dtype(self) -> str:

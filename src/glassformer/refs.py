@@ -11,9 +11,8 @@ from .errors import GlassformerError, shown
 from .model import Model
 from .tasks.base import Task
 
-TRAINED = (
-    Path(__file__).parent / "trained"
-)  # models that come with the package; its README says how each was made
+# Models that come with the package; the README there says how each was made.
+TRAINED = Path(__file__).parent / "trained"
 
 
 def trained() -> list[str]:

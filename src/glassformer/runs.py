@@ -48,9 +48,8 @@ def run(
     """
     tokens = prompt(model, text)
     task = load_task(model) if model.task else None
-    most = steps or (
-        task.steps(tokens) if task else min(max(1, model.config.n_ctx - len(tokens) + 1), UNASKED)
-    )
+    room = min(max(1, model.config.n_ctx - len(tokens) + 1), UNASKED)
+    most = (task.steps(tokens) if task else room) if steps is None else steps
     stop = task.stop if task else None
     said = decode(model, tokens, most, stop=stop, temperature=temperature, top_k=top_k, rng=rng)
     out = [int(t) for t in said]

@@ -28,8 +28,7 @@ for _module in pkgutil.iter_modules([os.path.dirname(__file__)]):
 
 ORDER = (  # of commands in --help; others come after these
     "train", "ablate", "export", "inspect", "compare", "list", "run", "explain", "count", "claims",
-    "tour", "prove",
-    "report", "sweep", "truth", "disguise", "verify", "recheck", "board",
+    "tour", "prove", "report", "sweep", "truth", "disguise", "verify", "recheck", "board",
 )  # fmt: skip
 app.registered_commands.sort(key=lambda c: ORDER.index(c.name) if c.name in ORDER else len(ORDER))
 
@@ -40,14 +39,16 @@ MOVED = {
 }  # of verify
 WORD, MESSAGE = 200, 1_500  # characters of a word and of a message that are shown
 EXTRAS = {  # module: the library's name, and the extra of this package that installs it
-    "torch": ("PyTorch", "torch"), "matplotlib": ("Matplotlib", "figures"), "plotly": ("Plotly",
-    "report"),
-    "transformers": ("transformers", "gpt2"), "tokenizers": ("tokenizers", "gpt2"), "onnx": ("ONNX",
-    "onnx"),
-    "transformer_lens": ("TransformerLens", "transformer-lens"), "onnxruntime": ("ONNX Runtime",
-    "onnx"),
+    "torch": ("PyTorch", "torch"),
+    "matplotlib": ("Matplotlib", "figures"),
+    "plotly": ("Plotly", "report"),
+    "transformers": ("transformers", "gpt2"),
+    "tokenizers": ("tokenizers", "gpt2"),
+    "onnx": ("ONNX", "onnx"),
+    "onnxruntime": ("ONNX Runtime", "onnx"),
+    "transformer_lens": ("TransformerLens", "transformer-lens"),
     "distributed": ("Dask", "cluster"),
-}  # fmt: skip
+}
 
 
 def main() -> None:

@@ -241,6 +241,9 @@ class Inspection:
     skipped: Mapping[str, str]  # view -> why it makes no sense here
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self.found:
+            why = self.skipped.get(name) or f"expected one of {', '.join(self.found)}"
+            raise GlassformerError(f"view {name!r} — {why}")
         return self.found[name]
 
     def to_json(self) -> dict[str, Any]:

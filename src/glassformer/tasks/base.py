@@ -25,13 +25,10 @@ class Task:
     radix: tuple[int, ...]
     stop: int | None = None  # the token that ends an answer
     ref: str = ""  # set by the registry
-    explanations: tuple[str, ...] = (
-        "stays",
-        "source",
-    )  # of what a part carries, that `foretold` tells apart
-    worth_checking: int = (
-        100_000  # rows of a sample, where the domain is too large to count through
-    )
+    # Explanations of what a part carries, which `foretold` tells apart.
+    explanations: tuple[str, ...] = ("stays", "source")
+    # Rows of a sample, where the domain is too large to count through.
+    worth_checking: int = 100_000
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         """Tokens [B,T] of whole examples, and where the answer is: True [B,T] for tokens to be
@@ -158,7 +155,7 @@ class Task:
         return self.vocabulary.encode(text)
 
     def steps(self, prompt: Sequence[int]) -> int:
-        """How many tokens to decode, at most, after a prompt.."""
+        """How many tokens to decode, at most, after a prompt."""
         rows = self.rows(0, 1)
         return int(self.batch(rows)[1].sum(1).max())
 

@@ -66,8 +66,7 @@ class Format:
             said = said[: said.index(stop)] if stop in said else []
         if not said or max(said) >= self.base:
             return None
-        (_, first), (_, second) = self.spots[self.first : self.first + 2]
-        ones_first = said if first < second else said[::-1]
+        ones_first = said if self.spots[self.first][1] == 0 else said[::-1]
         return int(sum(d * self.base**i for i, d in enumerate(ones_first)))
 
     def to_json(self) -> list[str]:
