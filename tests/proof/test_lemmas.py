@@ -627,8 +627,17 @@ def test_lemmas_23_and_24_ratios_by_heads_and_of_all_heads():
             softmax.ratio_of_all_heads(Ends(joint, joint), top, bottom, middle),
         ):
             assert (ends.low - room <= ratio).all() and (ratio <= ends.high + room).all()
-    wild = softmax.ratio_by_heads(top, Ends(bottom.low * np.nan, bottom.high))
-    assert (np.isnan(wild.low) | np.isnan(wild.high)).all(), "a sum of weights that may be 0"
+    for least in (0.0, -1.0, np.nan):  # a sum of weights that may be 0, of one head, in one case
+        wild = Ends(bottom.low.copy(), bottom.high)
+        wild.low[1, 2] = least
+        with np.errstate(all="ignore"):
+            both = (
+                softmax.ratio_by_heads(top, wild),
+                softmax.ratio_of_all_heads(Ends(joint, joint), top, wild, middle),
+            )
+        for ends in both:
+            assert np.isnan([ends.low[:, 2], ends.high[:, 2]]).all()
+            assert np.isfinite([np.delete(ends.low, 2, 1), np.delete(ends.high, 2, 1)]).all()
 
 
 @TYPES

@@ -134,9 +134,7 @@ class Bounder:
             cases,
         )
 
-        # Each is a bound by itself, and one that is NaN says nothing. If a sum of weights may be 0,
-        # both are NaN: the ends by heads because one of them is divided by it, and the others
-        # because the middle is.
+        # Each is a bound by itself, and one that is NaN says nothing.
         apart = softmax.ratio_by_heads(top, bottom)
         together = softmax.ratio_of_all_heads(joint, top, bottom, middle)
         return np.fmax(apart.low, together.low), np.fmin(apart.high, together.high), bottom

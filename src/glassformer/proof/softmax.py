@@ -159,7 +159,7 @@ def ratio_by_heads(top: Ends, bottom: Ends) -> Ends:
     bottom = Ends(bottom.low * (1 - ours), bottom.high * (1 + ours))
     low = np.where(top.low > 0, top.low / bottom.high, top.low / bottom.low)
     high = np.where(top.high > 0, top.high / bottom.low, top.high / bottom.high)
-    return Ends(low.sum(1), high.sum(1))  # R cases
+    return _sure(Ends(low.sum(1), high.sum(1)), bottom)  # R cases
 
 
 def ratio_of_all_heads(joint: Ends, top: Ends, bottom: Ends, middle: Reals) -> Ends:
@@ -174,7 +174,13 @@ def ratio_of_all_heads(joint: Ends, top: Ends, bottom: Ends, middle: Reals) -> E
     tilt = np.maximum(np.abs(m / bottom.low - 1), np.abs(m / bottom.high - 1))  # H cases
     tilt = tilt + SLACK * len(m)
     lost = (np.maximum(np.abs(top.low), np.abs(top.high)) / m * tilt).sum(1)  # R cases
-    return Ends(joint.low - lost, joint.high + lost)
+    return _sure(Ends(joint.low - lost, joint.high + lost), bottom)
+
+
+def _sure(ratio: Ends, bottom: Ends) -> Ends:
+    """The ends, but where a sum of weights is not known to be positive: there nothing is said."""
+    known = (bottom.low > 0).all(0)  # cases
+    return Ends(*(np.where(known, end, np.nan) for end in ratio))
 
 
 def mean_at_most(a: Arithmetic, x: Reals, weight: Ball, least: Reals, possible: Reals) -> Reals:
