@@ -107,7 +107,7 @@ def test_no_text(given):
     lambda: gf.decode(MIN, "1 2", "3"), lambda: gf.decode(MIN, "1 2", -1), lambda: gf.decode(MIN,
     "1 2", 2.5),
     lambda: gf.compare(REF, 7), lambda: gf.compare(None, REF), lambda: gf.compare(REF, MIN),
-    lambda: gf.list("x"),
+    lambda: gf.list("x"), lambda: gf.list([]),
     lambda: gf.on(MIN, {"blocks.0.hook_resid_prex": abs}), lambda: gf.on(MIN, 3),
     lambda: gf.verify(REF, sample="x"),
     lambda: gf.report([], "x.html"), lambda: gf.report(3, "x.html"), lambda: gf.run(3),
@@ -133,6 +133,15 @@ def test_what_fresh_eyes_tried(model):
     with pytest.raises(AttributeError, match="not every layer has W_in"):
         print(gf.load("addition:digits=2,padding=none").W_in)
     assert "list" not in gf.__all__ and "list" in dir(gf)
+
+
+def test_views_have_names_of_their_own():
+    for wrong in (lambda s: s, 3):
+        with pytest.raises(GlassformerError, match="view — expected a name"):
+            gf.view(wrong)
+    with pytest.raises(GlassformerError, match="heads — there is a view of that name"):
+        gf.view("heads")(lambda s: s)
+    assert "heads" in gf.list("views") and len(gf.list("claims")) > 100
 
 
 def test_training_takes_refs():

@@ -8,7 +8,7 @@ nothing of it.
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -106,19 +106,18 @@ def report(models: Any, path: str | PathLike[str], inputs: Any = (), rows: int =
 
 
 def names(what: str = "programs") -> list[str]:
-    """The names of all programs, tasks, blueprints, bridges, recipes, trained models or claims."""
-    kinds = {f"{kind}s": kind for kind in registry.REGISTRY}
-    if what in kinds:
-        return sorted(registry.entries(kinds[what]))
-    if what == "trained":
-        return refs.trained()
-    if what == "recipes":
-        from .training.recipes import RECIPES
+    """The names of all programs, tasks, blueprints, bridges, recipes, views, trained models or
+    claims.
+    """
+    from .claims import ledger
+    from .lens.inspect import VIEWS
+    from .training.recipes import RECIPES
 
-        return sorted(RECIPES)
-    if what == "claims":
-        from .claims import select
-
-        return [claim.name for claim in select([], slow=True)]
-    expected = ", ".join([*kinds, "recipes", "trained", "claims"])
-    raise GlassformerError(f"list — expected one of {expected}, got {shown(what)}")
+    kinds: dict[str, Callable[[], Iterable[str]]] = {
+        f"{kind}s": functools.partial(registry.entries, kind) for kind in registry.REGISTRY
+    }
+    kinds |= {"recipes": lambda: RECIPES, "views": lambda: VIEWS, "claims": ledger}
+    kinds |= {"trained": refs.trained}
+    if not isinstance(what, str) or what not in kinds:
+        raise GlassformerError(f"list — expected one of {', '.join(kinds)}, got {shown(what)}")
+    return sorted(kinds[what]())

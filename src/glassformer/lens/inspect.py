@@ -28,7 +28,7 @@ from ..answers import Score
 from ..arrays import Array
 from ..checkpoint import digest
 from ..decoding import decode
-from ..errors import GlassformerError
+from ..errors import GlassformerError, shown
 from ..model import Model
 from ..tasks.base import Rows, Task
 from .attention import Alignment, Steps, alignment, patterns, steps, trace
@@ -105,8 +105,14 @@ VIEWS: dict[str, View] = {}
 def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[Look], Look]:
     """Registers a function of a Subject as a view."""
 
+    if not isinstance(name, str):
+        raise GlassformerError(f"view — expected a name, as in @view('heads'), got {shown(name)}")
+
     def register(look: Look) -> Look:
-        VIEWS[name] = View(look, gist)
+        old = VIEWS[name].look if name in VIEWS else look
+        if (old.__module__, old.__qualname__) != (look.__module__, look.__qualname__):
+            raise GlassformerError(f"{name} — there is a view of that name in {old.__module__}")
+        VIEWS[name] = View(look, gist)  # the same again is a notebook cell run twice
         return look
 
     return register
