@@ -133,15 +133,16 @@ def right(
     out = []
     for start in range(0, len(rows), chunk):
         tokens, answer = task.batch(rows[start : start + chunk])
-        good = measure(model, tokens, answer, tap) > 0
-        order = np.argsort(
-            ~answer[:, -good.shape[1] :], axis=1, kind="stable"
-        )  # answer tokens first
-        out.append(np.take_along_axis(good, order[:, : int(answer.sum(1).max())], 1))
-    width = max(part.shape[1] for part in out)
-    return np.concatenate(
-        [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=True) for p in out]
-    )
+        out.append(_by_token(measure(model, tokens, answer, tap), answer) > 0)
+    width = max((part.shape[1] for part in out), default=0)
+    padded = [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=True) for p in out]
+    return np.concatenate([np.zeros((0, width), bool), *padded])
+
+
+def _by_token(gap: Any, answer: Any) -> Any:
+    """Margins as `gaps` gives them, the first token of each answer first: [B, longest answer]."""
+    order = np.argsort(~answer[:, -gap.shape[1] :], axis=1, kind="stable")
+    return np.take_along_axis(gap, order[:, : int(answer.sum(1).max())], 1)
 
 
 @dataclass(frozen=True)
@@ -175,22 +176,17 @@ def score(model: Model, task: Task, rows: Any = None, tap: Tap | None = None) ->
     right, asked, classes = np.zeros(0), np.zeros(0), dict[str, tuple[int, int]]()
     checked = wrong = 0
     for start in range(0, todo, step):
-        part = (
-            task.rows(start, min(start + step, todo))
-            if rows is None
-            else rows[start : start + step]
-        )
+        stop = min(start + step, todo)
+        part = task.rows(start, stop) if rows is None else rows[start:stop]
         part = part[task.defined(part)]
         if not len(part):
             continue
-        gap = gaps(model, *task.batch(part), tap=tap)  # B n
-        there = gap != np.inf
-        if gap.shape[1] > len(right):  # answers may start at several places: align them at the end
-            right, asked = (
-                np.concatenate([np.zeros(gap.shape[1] - len(x)), x]) for x in (right, asked)
-            )
-        right[-gap.shape[1] :] += ((gap > 0) & there).sum(0)
-        asked[-gap.shape[1] :] += there.sum(0)
+        tokens, answer = task.batch(part)
+        gap = _by_token(gaps(model, tokens, answer, tap), answer)  # B n
+        there, more = gap != np.inf, max(gap.shape[1] - len(right), 0)
+        right, asked = (np.pad(x, (0, more)) for x in (right, asked))
+        right[: gap.shape[1]] += ((gap > 0) & there).sum(0)
+        asked[: gap.shape[1]] += there.sum(0)
         good = (gap > 0).all(1)
         checked, wrong = checked + len(part), wrong + int((~good).sum())
         names, index = np.unique(task.classes(part), return_inverse=True)

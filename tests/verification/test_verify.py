@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from glassformer import Config, GlassformerError, Model, Vocabulary, decode
-from glassformer.answers import margins
+from glassformer import (
+    Config,
+    GlassformerError,
+    Model,
+    Vocabulary,
+    decode,
+    load,
+    load_task,
+)
+from glassformer.answers import margins, right, score
 from glassformer.model import zeros
 from glassformer.tasks.base import Task
 from glassformer.verification import Progress, check, verify
@@ -127,3 +135,14 @@ def test_the_base_task_counts_in_mixed_radix():
         drawn.max(0).tolist() == [1, 2, 1]
         and np.abs((drawn == 0).mean(0) - [0.5, 1 / 3, 0.5]).max() < 0.03
     )
+
+
+def test_the_score_of_each_token_of_an_answer():
+    """Whatever its length, an answer's first token is the first."""
+    model = load("addition:digits=2,padding=none")
+    found = score(model, load_task(model))
+    assert found.positions == [1, 1, 1, 1] and found.wrong == 0  # up to 198 and the end
+    task = load_task("sort:vocab=4,length=3")
+    other = load("sort:vocab=4,length=3")
+    assert len(score(other, task).positions) == right(other, task, task.some(100)).shape[1]
+    assert right(other, task, task.some(100)[:0]).shape == (0, 0)
