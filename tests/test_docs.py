@@ -11,7 +11,10 @@ A line `…` stands for any lines, none included. A block after a line `<!-- slo
 slow tests only.
 """
 
+import ast
 import contextlib
+import importlib
+import inspect
 import io
 import json
 import re
@@ -178,3 +181,25 @@ def test_the_reference_is_complete():
 ])  # fmt: skip
 def test_same(written, got, agree):
     assert same(written, got) is agree
+
+
+SCRIPTS = sorted([*ROOT.glob("docs/figures/*.py"), *ROOT.glob("benchmarks/*.py")])
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda p: p.name)
+def test_scripts_ask_for_what_is_there(path):
+    """Nobody runs them at every change: each name that they take from the package must be there."""
+    tree, modules = ast.parse(path.read_text()), {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("glassformer"):
+            for alias in node.names:
+                with contextlib.suppress(ImportError):  # a module, which may not be imported yet
+                    importlib.import_module(f"{node.module}.{alias.name}")
+                found = getattr(importlib.import_module(node.module), alias.name)
+                modules[alias.asname or alias.name] = found
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            owner = modules.get(node.value.id)
+            assert owner is None or not inspect.ismodule(owner) or hasattr(owner, node.attr), (
+                f"{path.name}:{node.lineno}: {node.value.id}.{node.attr}"
+            )

@@ -22,7 +22,7 @@ clock, pizza = (
 figures = {
     "circle": embeddings.embedding_map(token_embeddings(grok), "The numbers of grok-113"),
     "spectrum": fourier.spectrum(trained),
-    "neurons": fourier.neurons(trained),
+    "neurons": fourier.neuron_frequencies(trained),
     "right": fourier.right_logits(
         [("trained", trained), ("hand-made clock", clock), ("hand-made pizza", pizza)]
     ),
