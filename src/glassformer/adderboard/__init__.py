@@ -1,3 +1,1 @@
-"""The leaderboard of the smallest adders: its protocol, its submission files, and running those
-of others.
-"""
+"""The leaderboard of the smallest adders: its protocol, submission files, running others'."""

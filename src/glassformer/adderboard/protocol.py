@@ -1,5 +1,4 @@
-"""The leaderboard's protocol for adders of two numbers of ten digits: ten edge cases and 10,000
-pairs, always the same.
+"""The leaderboard's protocol for adders of ten digits: ten edge cases and the same 10,000 pairs.
 
 The board's script asks for one sum at a time and qualifies what gets 99 % of all 10,010 right. It
 averages the edge cases in, believes the number of parameters that it is told, and ends with status
@@ -67,12 +66,10 @@ class BoardVerdict:
     model: str  # SHA-256 of the weights, or of a submission's file
     edges: Part
     pairs: Part
-    counterexamples: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # a, b, expected, got: edge cases first
-    counts: dict[str, int] | None = (
-        None  # by each way of counting; None for a file, which can only be believed
-    )
+    # a, b, expected, got: edge cases first
+    counterexamples: list[dict[str, Any]] = field(default_factory=list)
+    # by each way of counting; None for a file, which can only be believed
+    counts: dict[str, int] | None = None
     task: str = ""
     dtype: str = ""
     submission: dict[str, Any] | None = None  # what a file says of itself, and how it was run
@@ -125,9 +122,7 @@ def board(
 
 
 def board_format(model: Model, task: Task) -> Format:
-    """The format in which a model adds; an error that says which of the board's conditions it
-    does not meet.
-    """
+    """The format in which a model adds; an error that names the board's condition it fails."""
     form = sum_format(task)
     if (n := form.digits("a")) != DIGITS:
         raise GlassformerError(

@@ -1,5 +1,4 @@
-"""To the leaderboard of small adders: a Python file with build_model() and add(), which needs torch
-(and NumPy) alone.
+"""To the leaderboard of adders: a Python file with build_model() and add() that needs torch alone.
 
 The module's parameters are what the board counts. A model with a blueprint keeps theta and the
 formula, so that a file of adder-least has three parameters in it (what else the formula has, this
@@ -121,9 +120,7 @@ class Adderboard:
 
 
 def own(model: Model) -> Model:
-    """The model as it is counted: without a blueprint where theta only changes numbers that are
-    elsewhere.
-    """
+    """The model as it is counted: without a blueprint that only changes numbers."""
     if model.blueprint and make(model.blueprint).base is not None:
         return replace(model, blueprint="", theta={})
     return model

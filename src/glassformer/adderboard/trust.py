@@ -1,5 +1,4 @@
-"""Other people's submissions: their code, run in a process of its own with limits, and asked for
-one sum at a time.
+"""Other people's submissions: run in a process of their own with limits, asked one sum at a time.
 
 The process has no environment, an empty folder to work in, limits on processor time, memory, files
 and processes, and a time for every answer. It ends with all that it started, and no later than
@@ -42,11 +41,8 @@ FIELDS: dict[str, dict[str, type]] = {  # of every line but answers
     "limits": {"network": bool, "limited": list, "ended": str}, "built": {"metadata": dict},
     "failed": {"why": str},
 }  # fmt: skip
-OWN_WORDS = (
-    "metadata",
-    "parameters",
-    "buffers",
-)  # what a submission says of itself: counted by itself, if at all
+# what a submission says of itself: counted by itself, if at all
+OWN_WORDS = ("metadata", "parameters", "buffers")
 EVERY = 100  # answers between two words on progress
 NAMESPACES = True  # where the system allows them
 PATIENCE = 15.0  # seconds for the guard to end all there is
@@ -81,9 +77,7 @@ def submission(
     keep: int = 10,
     limits: Limits | None = None,
 ) -> Generator[Progress | BoardVerdict, None, None]:
-    """Events on a file that defines build_model() and add(model, a, b): Progress, and a
-    BoardVerdict last.
-    """
+    """Events on a file with build_model() and add(model, a, b): Progress, a BoardVerdict last."""
     path = Path(path)
     code = read_bytes(path, LARGEST)
     if not trust:
@@ -118,9 +112,7 @@ def _submission(
 def ask(
     path: Path, asked: list[tuple[int, int]], limits: Limits
 ) -> Generator[dict[str, Any], None, None]:
-    """The lines of the submission's process: limits, built, an answer to each pair; or an error
-    that says why not.
-    """
+    """The submission's lines: limits, built, an answer a pair; or an error that says why not."""
     began, answered, built = time.monotonic(), 0, False
     due: tuple[str, ...] = ("limits",)
     with _process(path, limits) as (process, lines, errors):
@@ -188,9 +180,7 @@ def _clean(value: Any) -> Any:
 
 @contextmanager
 def _process(path: Path, limits: Limits) -> Iterator[tuple["subprocess.Popen[bytes]", Lines, Any]]:
-    """The process, its lines as they come (None at the end), and its stderr. It ends with the
-    block.
-    """
+    """The process, its lines (None at the end), and its stderr. It ends with the block."""
     with _folder() as folder, tempfile.TemporaryFile() as errors:
         settings = {
             "limits": {name: getattr(limits, name) for name in ("cpu", "memory", "file", "files",
@@ -264,9 +254,7 @@ def _remove(folder: str) -> None:
 
 
 def _read(pipe: Any, lines: Lines, over: threading.Event) -> None:
-    """Lines of a pipe to a queue, None at its end. It never waits for long: a child that got
-    away may hold the pipe.
-    """
+    """Lines of a pipe to a queue, then None. A child that got away may hold the pipe."""
     rest = b""
     while not over.is_set():
         if not select.select([pipe], [], [], 0.1)[0]:

@@ -1,5 +1,4 @@
-"""What runs in the process of someone else's submission: trust_guard.py starts it, and it needs
-Python alone.
+"""What runs in the process of a submission: trust_guard.py starts it, and it needs Python alone.
 
 It limits itself, loads the file as the board does, and answers in JSON lines on what was its
 stdout; what the submission prints goes nowhere. Nothing that it says need be believed: trust.py
@@ -92,9 +91,8 @@ def limit(limits: dict[str, int], counted: bool) -> list[str]:
             kind = getattr(resource, f"RLIMIT_{ending}")
             most = resource.getrlimit(kind)[1]
             given = limits[name] if most == resource.RLIM_INFINITY else min(limits[name], most)
-            hard = (
-                given if given == most else given + 1
-            )  # at the first it gets a signal that says why
+            # at the first it gets a signal that says why
+            hard = given if given == most else given + 1
             resource.setrlimit(kind, (given, hard))
             done.append(name)
     with contextlib.suppress(OSError, ValueError):
@@ -123,9 +121,7 @@ def table(metadata: "dict[object, object]") -> dict[str, object]:
 
 
 def plain(value: object) -> object:
-    """A value that JSON has: a number of a reasonable size, a short text, or a list of short
-    texts.
-    """
+    """A value that JSON has: a reasonable number, a short text, or a list of short texts."""
     if isinstance(value, (list, tuple)):
         return [short(v) for v in value[:MOST]]
     kept = value is None or isinstance(value, bool) or (type(value) is int and abs(value) < 10**18)
@@ -140,9 +136,7 @@ def short(value: object) -> str:
 
 
 def shown(text: str) -> str:
-    """What has no picture (controls, escapes, marks that turn the text round, half characters)
-    as its code.
-    """
+    """What has no picture (controls, escapes, turns of the text, half characters) as its code."""
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:LONGEST])
     return text[:LONGEST]
 

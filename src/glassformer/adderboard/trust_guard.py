@@ -1,5 +1,4 @@
-"""Keeps watch over someone else's submission: a script, started by trust.py, that needs Python
-alone.
+"""Keeps watch over a submission: a script, started by trust.py, that needs Python alone.
 
     checker ── guard ── (first process of a namespace) ── submission ── whatever it starts
 
@@ -28,12 +27,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-NEW_MOUNTS, NEW_USER, NEW_PROCESSES, NEW_NETWORK = (
-    0x20000,
-    0x10000000,
-    0x20000000,
-    0x40000000,
-)  # flags of unshare
+# flags of unshare
+NEW_MOUNTS, NEW_USER, NEW_PROCESSES, NEW_NETWORK = (0x20000, 0x10000000, 0x20000000, 0x40000000)
 DEATH_SIGNAL, SUBREAPER, NO_NEW_PRIVILEGES = 1, 36, 38  # options of prctl
 PRIVATE = 0x4000 | 0x40000  # flags of mount: recursive, private
 HARMLESS = 0x2 | 0x4 | 0x8  # no setuid, no devices, no programs
@@ -43,17 +38,14 @@ GONE = "the checker is gone"
 
 
 def main(path: str, settings: dict[str, Any]) -> int:
-    """The submission's status: as a process has it, or minus the number of the signal that
-    ended it.
-    """
+    """The submission's status: as a process has it, or minus the signal that ended it."""
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)  # the number comes through the pipe
-    if not (
-        line := sys.stdin.buffer.readline()
-    ):  # the checker keeps the pipe open, unless it is gone
+    # the checker keeps the pipe open, unless it is gone
+    if not (line := sys.stdin.buffer.readline()):
         return 1
     asked, most, known, guard = (
         json.loads(line),
@@ -128,9 +120,7 @@ def fork(run: Callable[[], None]) -> int:
 
 
 def first(submission: Callable[[], None], mine: socket.socket, its: socket.socket) -> None:
-    """The first process of a namespace: starts the submission, waits for it and for all that
-    lose their parents.
-    """
+    """The first process of a namespace: starts the submission, and waits for orphans too."""
     control(DEATH_SIGNAL, signal.SIGKILL)
     mine.close()
     its.setblocking(False)
@@ -201,9 +191,7 @@ def call(name: str, *arguments: Any) -> bool:
 
 # ── ends ───────────────────────────────────────────────────────────────────────────────────────
 def end(pid: int, way: str) -> None:
-    """Ends the submission and all that it started, and waits for that. `pid`: of a child that
-    was not waited for.
-    """
+    """Ends the submission and all that it started. `pid`: of a child not waited for."""
     if way == "namespace" and pid:
         kill(pid)
         os.waitpid(pid, 0)  # comes back when the namespace is empty
@@ -232,9 +220,7 @@ def kill(pid: int) -> None:
 
 
 def processes() -> dict[int, tuple[int, int, int]]:
-    """(parent, user, threads) of all living processes that can be seen; nothing where there is
-    no /proc.
-    """
+    """(parent, user, threads) of all living processes; nothing where there is no /proc."""
     found = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
         with contextlib.suppress(OSError, ValueError, IndexError):

@@ -1,6 +1,4 @@
-"""Bridges: models to and from other people's tools, each with a parity line measured by the
-real library.
-"""
+"""Bridges to and from other people's tools, each with a parity measured by the real library."""
 
 from .common import Bridge as Bridge
 from .common import Exported as Exported

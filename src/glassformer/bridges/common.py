@@ -1,5 +1,4 @@
-"""What all bridges share: finding one, refusing what it cannot carry, writing, and putting in place
-what arrived.
+"""What all bridges share: finding one, refusing what it cannot carry, writing, putting in place.
 
 A bridge writes a model in the format of another library and reads logits back from the written
 files through that library. `export` compares them with ours (see parity.py) before anything stands
@@ -25,9 +24,7 @@ NOISE = 4  # a model may differ by so many times what rounding does to it here
 
 
 class Bridge(Protocol):
-    """The way to another library; `@registry.bridge(NAME)` names it. `read(path) -> Model` is
-    there where it can be.
-    """
+    """The way to another library, named by `@registry.bridge(NAME)`. Some have `read(path)` too."""
 
     extra: str  # pip install 'glassformer[extra]'
     needs: tuple[str, ...]  # modules that must be there
@@ -37,16 +34,13 @@ class Bridge(Protocol):
         """Raises if the format cannot represent the model: the reason, and what to do instead."""
 
     def write(self, model: Model, path: Path) -> list[str]:
-        """Writes NumPy weights to a file or folder `path`, which is not there yet; notes for the
-        reader.
+        """Writes NumPy weights to a new file or folder `path`; notes for the reader.
 
         It may write more files beside it; the folder of `path` is empty and private to this call.
         """
 
     def logits(self, path: Path, tokens: Any) -> Any:
-        """tokens [B,T] -> logits [B,T,V] as a NumPy array, by the real library from what was
-        written.
-        """
+        """tokens [B,T] -> logits [B,T,V] in NumPy, by the real library from what was written."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +49,12 @@ class Exported:
 
     path: Path
     to: str
-    parity: (
-        float  # largest |difference of logits| / max(1, largest |logit|) where a token is asked for
-    )
+    # largest |difference of logits| / max(1, largest |logit|) where a token is asked for
+    parity: float
     rows: int
     notes: list[str] = field(default_factory=list)
-    tokens: int = (
-        0  # greedy tokens compared: where the task asks for an answer, or at every position
-    )
+    # greedy tokens compared: where the task asks for an answer, or at every position
+    tokens: int = 0
     differ: int = 0  # of these, not the same
 
     def to_json(self) -> dict[str, Any]:
@@ -102,26 +94,21 @@ def library(name: str) -> Any:
 
 
 def executed(path: Path) -> dict[str, Any]:
-    """What a Python file defines that we have just written. It is not imported: that leaves a
-    folder beside it.
-    """
+    """What a Python file of ours defines. Not imported: that leaves a folder beside it."""
     module: dict[str, Any] = {"__name__": "glassformer_exported", "__file__": str(path)}
     exec(compile(path.read_text(encoding="utf-8"), path, "exec"), module)
     return module
 
 
 def torch_logits(net: Callable[[Any], Any], tokens: Any) -> Any:
-    """tokens [B,T] -> logits [B,T,V] of a PyTorch module, as a NumPy array, a part of the batch
-    at a time.
-    """
+    """tokens [B,T] -> logits [B,T,V] of a PyTorch module, in NumPy, by parts of the batch."""
     torch = library("torch")
     with torch.no_grad():
         return np.concatenate([net(part).numpy() for part in torch.as_tensor(tokens).split(256)])
 
 
 def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE) -> Exported:
-    """Checks, writes beside `path`, measures through the real library, and only then renames into
-    place.
+    """Checks, writes beside `path`, measures through the real library, then renames into place.
 
     `tolerance`: how far logits may be off, relative to the largest. An answer that was right must
     stay right anyway.
@@ -150,9 +137,8 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
         except (OSError, SafetensorError) as e:
             raise GlassformerError(f"{path} — cannot be written: {records.why(e)}") from None
         found = agreement(batch, model.logits(batch.tokens), theirs)
-        if (
-            model.dtype == "float64" and found.parity > tolerance and not found.lost
-        ):  # rounding may be all it is
+        # rounding may be all it is
+        if model.dtype == "float64" and found.parity > tolerance and not found.lost:
             tolerance, more = _bearable(model, tolerance, in_other_orders(model, "float64"))
             notes = more + notes
         if why := found.why(model, batch, tolerance):
@@ -166,9 +152,7 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
 def _bearable(
     model: Model, tolerance: float, tried: Sequence[Agreement]
 ) -> tuple[float, list[str]]:
-    """What may be off: more than was asked for where rounding alone does as much, and then a
-    note on it.
-    """
+    """What may be off: more than was asked for, with a note, where rounding alone does as much."""
     noise = max(found.parity for found in tried)
     if noise <= tolerance / NOISE:
         return tolerance, []
@@ -180,9 +164,7 @@ def _bearable(
 
 
 def _into_place(beside: Path, path: Path) -> None:
-    """Puts what was written where it was asked for; a folder that is there goes only if nothing
-    else is in it.
-    """
+    """Puts what was written in place; a folder there goes only if nothing else is in it."""
     try:
         if (new := beside / path.name).is_dir():
             if path.is_dir() and (foreign := _names(path) - _names(new)):

@@ -1,5 +1,4 @@
-"""To GPT-2 as `transformers` has it: a folder with config.json, model.safetensors and
-tokenizer.json.
+"""To GPT-2 as `transformers` has it: config.json, model.safetensors and tokenizer.json.
 
 GPT-2 is a causal pre-LN transformer with a table of positions, whose heads together are exactly as
 wide as the stream:
@@ -125,10 +124,8 @@ def convert(
     ours = _widened(model, r, {"D": D, "K": D // H, "F": F})
     if tied:
         ours["unembed.W_U"] = ours["embed.W_E"].T
-        ours["ln_final.w"], ours["ln_final.b"] = (
-            ours["ln_final.w"] / r,
-            ours["ln_final.b"] / r,
-        )  # it sums all copies
+        # it sums all copies
+        ours["ln_final.w"], ours["ln_final.b"] = (ours["ln_final.w"] / r, ours["ln_final.b"] / r)
     elif bias is not None:
         ours["ln_final.w"][c.d_model], ours["ln_final.b"][c.d_model] = 0, 1
         ours["unembed.W_U"][c.d_model] = bias
@@ -152,8 +149,7 @@ def convert(
 
 
 def _widened(model: Model, r: int, sizes: dict[str, int]) -> dict[str, Any]:
-    """Every array that GPT-2 has, by our name, for a stream of r copies and heads and MLPs of these
-    sizes.
+    """Every array of GPT-2, by our name, for a stream of r copies and heads and MLPs so wide.
 
     What writes to the stream writes to all copies, what reads it reads the first; zeros fill the
     rest.
@@ -199,9 +195,7 @@ def _notes(c: Config, r: int, H: int, bias: bool) -> list[str]:
 
 
 def repeats(c: Config, bias: bool) -> int:
-    """How many copies of the stream make it wide enough for the heads, and a width that they
-    divide.
-    """
+    """How many copies of the stream are wide enough for the heads, which must divide it."""
     r = 2 if bias else 1
     while c.n_layers and (r * c.d_model % c.n_heads or r * c.d_model // c.n_heads < c.d_head):
         r += 1
@@ -216,9 +210,7 @@ def _positions(model: Model) -> Any:
 
 
 def _steps(model: Model) -> dict[str, int]:
-    """How many tokens `generate` should add, where all answers are of one length or end by
-    themselves.
-    """
+    """How many tokens `generate` adds, where answers are of one length or end themselves."""
     batch, task = trial(model), task_of(model)
     lengths = batch.asked.sum(1)
     fixed = (

@@ -1,5 +1,4 @@
-"""From GPT-2: reads a folder of `transformers` (config.json and model.safetensors). Nothing in it
-is executed.
+"""From GPT-2: a folder of `transformers` (config.json, model.safetensors). Nothing is executed.
 
 A foreign folder is read if it is the GPT-2 that we compute, and else refused by the name of the
 field that differs.
@@ -95,9 +94,7 @@ def array_names(c: Config) -> dict[str, str]:
 
 
 def read(path: str | Path) -> Model:
-    """The model in a GPT-2 folder, float32. Nothing in the folder is executed; what is not
-    understood is refused.
-    """
+    """The model in a GPT-2 folder, float32; what is not understood is refused."""
     path = Path(path)
     fields = _fields(path)
     arrays = _arrays(path)
@@ -183,9 +180,7 @@ def _fields(path: Path) -> dict[str, Any]:
 
 
 def _arrays(path: Path) -> dict[str, Any]:
-    """model.safetensors, names without "transformer." and without the mask that old versions
-    stored.
-    """
+    """model.safetensors, names without "transformer." and without the mask of old versions."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

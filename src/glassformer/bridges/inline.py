@@ -1,5 +1,4 @@
-"""The source of a blueprint's `expand` with all that it needs of this package, as text that stands
-alone.
+"""The source of a blueprint's `expand` with all that it needs of this package, standing alone.
 
 What `expand` reaches is followed by name from file to file: methods of its classes, functions,
 constants. Type annotations are cut out, since their names would have to come along; what imports
@@ -112,9 +111,8 @@ class Inliner:
         try:
             self._follow(module, node)
             self.parts.append(self.source(module).cut(node, []))
-        except (
-            GlassformerError
-        ):  # a constant that a class of ours computes is written as what it is
+        # a constant that a class of ours computes is written as what it is
+        except GlassformerError:
             if not isinstance(node, (ast.Assign, ast.AnnAssign)):
                 raise
             self.parts, self.done, self.imports = self.parts[: before[0]], before[1], before[2]
@@ -134,9 +132,7 @@ class Inliner:
         )
 
     def classes(self, kind: type, wanted: set[str]) -> None:
-        """A class and its bases, with only the methods and attributes that the wanted ones
-        reach.
-        """
+        """A class and its bases, with only the methods and attributes that are reached."""
         line = [k for k in kind.__mro__ if k is not object]
         found: dict[str, list[tuple[type, ast.stmt]]] = {}
         for k in line:
@@ -197,9 +193,7 @@ class Inliner:
             self.need(base, alias.name)
 
     def library(self) -> str:
-        """The array library that `arrays.of(x)` is for tensors: PyTorch, and the functions of
-        ours that are used.
-        """
+        """What `arrays.of(x)` is for tensors: PyTorch, and the functions of ours that are used."""
         source = self.source(arrays.__name__)
         node = source.nodes["Torch"]
         assert isinstance(node, ast.ClassDef)
@@ -228,9 +222,7 @@ class Inliner:
 
 
 def formula(ref: str) -> tuple[set[str], list[str], str]:
-    """Imports, definitions and the expression that makes the blueprint of a ref, whose `expand`
-    they define.
-    """
+    """Imports, definitions and the expression that makes the blueprint of a ref."""
     kind, entry, made = type(make(ref)), find("blueprint", ref.partition(":")[0]), Inliner()
     try:
         made.classes(kind, {"__init__", "expand"})

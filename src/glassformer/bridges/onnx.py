@@ -1,5 +1,4 @@
-"""To ONNX: one file, any batch and any length up to the block; outputs `logits` and `pattern_0`,
-`pattern_1`, …
+"""To ONNX: one file, any batch, any length up to the block; outputs `logits`, `pattern_0`, …
 
 ONNX is one more kind of array: a `Node` is the name of a tensor in a graph, and what is done to it
 adds to the graph. So norms, activations, positions and the MLP are those of model.py, run once to
@@ -49,9 +48,7 @@ class Onnx:
 
 
 def session(file: str | Path | bytes) -> Any:
-    """A file, or its bytes, ready to run: session(file).run(None, {"tokens": tokens}) ->
-    [logits, pattern_0, …].
-    """
+    """Ready to run: session(file).run(None, {"tokens": tokens}) -> [logits, pattern_0, …]."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -61,9 +58,7 @@ def session(file: str | Path | bytes) -> Any:
 
 
 def to_onnx(model: Model, dtype: str = "float32") -> bytes:
-    """The bytes of an ONNX file. In float64 every program is exact; onnxruntime then has no
-    kernel for gelu.
-    """
+    """An ONNX file. In float64 programs are exact; onnxruntime then has no kernel for gelu."""
     if dtype not in ("float32", "float64"):
         raise GlassformerError(f"onnx — dtype must be float32 or float64, got {dtype!r}")
     from onnx import TensorProto, checker, helper
@@ -104,9 +99,8 @@ def forward(c: Config, weights: Weights, graph: "Graph") -> tuple["Node", list["
         return value
 
     at, W_E = Place(weights, tap), weights["embed.W_E"]
-    x = graph.add(
-        "Gather", W_E, Node(graph, "tokens", (1, c.n_ctx)), shape=(1, c.n_ctx, c.d_model)
-    )  # B T D
+    # B T D
+    x = graph.add("Gather", W_E, Node(graph, "tokens", (1, c.n_ctx)), shape=(1, c.n_ctx, c.d_model))
     if embed := POSITIONS[c.positions].embed:
         x = x + NODES.like(x, embed(c, at, x, 0))
     for i in range(c.n_layers):
@@ -138,9 +132,8 @@ def attention(c: Config, at: Place, x: "Node") -> "Node":
     B, T, H, K = q.shape
     q, v = (add("Transpose", y, shape=(B, H, T, K), perm=[0, 2, 1, 3]) for y in (q, v))
     k = add("Transpose", k, shape=(B, H, K, T), perm=[0, 2, 3, 1])
-    q = q * np.full(
-        K, c.scale or c.d_head**-0.5, x.graph.dtype
-    )  # onnxruntime would round a scalar to float32
+    # onnxruntime would round a scalar to float32
+    q = q * np.full(K, c.scale or c.d_head**-0.5, x.graph.dtype)
     scores = add("MatMul", q, k, shape=(B, H, T, T))
     pattern = at("hook_pattern", NODES.softmax(scores + by_distance(c, x.graph)))
     z = add(
@@ -150,9 +143,7 @@ def attention(c: Config, at: Place, x: "Node") -> "Node":
 
 
 def by_distance(c: Config, graph: "Graph") -> "Node":
-    """What is added to the scores, [1 or H,T,T]. Mask and bias depend on distance alone: a row
-    of each is enough.
-    """
+    """What is added to the scores, [1 or H,T,T]; by distance alone: a row of each is enough."""
     distances = np.arange(1 - c.n_ctx, c.n_ctx)[None]  # 1 2T-1
     bias = POSITIONS[c.positions].bias
     table = MASKS[c.mask](distances) + (bias(c, distances) if bias else 0)  # (H) 1 2T-1
@@ -174,9 +165,7 @@ class Graph:
         self.constants: dict[tuple[Any, ...], Any] = {}
 
     def add(self, op: str, *inputs: Any, shape: tuple[int, ...] = (), **attributes: Any) -> "Node":
-        """One more node. `shape`: of its value, for a batch of one and a text as long as the
-        block.
-        """
+        """One more node. `shape`: of its value, for one text as long as the block."""
         from onnx import helper
 
         name = f"{op.lower()}_{len(self.nodes)}"
@@ -185,9 +174,7 @@ class Graph:
         return Node(self, name, shape)
 
     def constant(self, value: Any) -> str:
-        """The name of a constant; equal ones have one. Numbers of Python are of the graph's
-        float type.
-        """
+        """The name of a constant; equal ones have one. Plain numbers get the graph's type."""
         from onnx import numpy_helper
 
         value = np.asarray(value, self.dtype if isinstance(value, (int, float)) else None)

@@ -1,6 +1,4 @@
-"""How near a library's logits come to ours: on which texts that is measured, and what rounding
-alone would do.
-"""
+"""How near a library's logits come to ours: on which texts, and what rounding alone would do."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -22,9 +20,7 @@ TOLERANCE = 1e-4  # relative, of float32 logits
 
 @dataclass(frozen=True)
 class Trial:
-    """Texts to read, and the tokens that should come next where `asked`; without a task, none
-    are known.
-    """
+    """Texts to read, and the tokens that should come next where `asked`: nowhere without a task."""
 
     tokens: Any  # [B,T]
     wanted: Any  # [B,T]

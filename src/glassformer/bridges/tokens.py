@@ -1,6 +1,4 @@
-"""A vocabulary as a tokenizer of the `tokenizers` library: the same texts, the same token
-numbers.
-"""
+"""A vocabulary as a tokenizer of the `tokenizers` library: the same texts and numbers."""
 
 from typing import Any
 
@@ -17,9 +15,8 @@ def tokenizer(vocabulary: Vocabulary) -> Any:
     lib, texts = library("tokenizers"), list(vocabulary.tokens)
     made = lib.Tokenizer(lib.models.WordLevel({t: i for i, t in enumerate(texts)}, unk_token=""))
     if vocabulary.sep:
-        made.pre_tokenizer = lib.pre_tokenizers.Split(
-            lib.Regex(r"[\s,]+"), "removed"
-        )  # no decoder: spaces between
+        # no decoder: spaces between
+        made.pre_tokenizer = lib.pre_tokenizers.Split(lib.Regex(r"[\s,]+"), "removed")
     else:
         longest_first = sorted(texts, key=len, reverse=True)
         made.pre_tokenizer = lib.pre_tokenizers.Split(

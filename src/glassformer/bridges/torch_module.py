@@ -1,5 +1,4 @@
-"""To PyTorch: one readable Python file that needs torch alone, made for this very model, with no
-branch it never takes.
+"""To PyTorch: a readable Python file that needs torch alone, made for this very model.
 
 A small model's numbers stand in the file; those of a larger one in a state dict beside it (NAME.pt,
 read with weights_only=True). The module's parameters have our names, so its state dict is a Model's

@@ -64,9 +64,7 @@ def lines(*some: str | Literal[False]) -> str:
 
 
 def source(model: Model, inside: bool) -> str:
-    """Python for the model. inside: its numbers stand in the text, else load() reads a .pt file
-    of the same name.
-    """
+    """Python for the model. inside: numbers stand in the text, else load() reads a .pt file."""
     net = network(model)
     parts = [
         _top(model, "\n".join(net), inside),

@@ -61,9 +61,7 @@ model.eval()
 
 @bridge("transformer-lens")
 class TransformerLens:
-    """The bridge: a folder with model.safetensors, config.json and load.py, for 4.x and 3.9
-    alike.
-    """
+    """The bridge: a folder with model.safetensors, config.json and load.py, for 4.x and 3.9."""
 
     extra, needs, float32 = "transformer-lens", ("torch", "transformer_lens"), True
 
@@ -171,9 +169,7 @@ def refusal(model: Model) -> str:
 
 
 def fields(model: Model) -> dict[str, Any]:
-    """What both `TransformerBridgeConfig` (4.x) and `HookedTransformerConfig` (3.9) are made
-    with.
-    """
+    """What `TransformerBridgeConfig` (4.x) and `HookedTransformerConfig` (3.9) are made with."""
     c, names = model.config, model.weights
     norm = None if c.norm == "none" else NORMS[c.norm] + "Pre" * (not any(map(_is_gain, names)))
     given = {
@@ -228,9 +224,7 @@ def state_dict(model: Model) -> dict[str, Any]:
 
 
 def _blanks(c: Config, cfg: Mapping[str, Any]) -> dict[str, Any]:
-    """Name -> what stands for it if a model has it not, for every array of theirs, in reading
-    order.
-    """
+    """Name -> what stands for it if a model has it not, for all their arrays, in reading order."""
     gains = {"LN": (".w", ".b"), "RMS": (".w",)}.get(cfg["normalization_type"], ())
     absent = {"q_norm", "k_norm", "b_gate"} | (
         {"b_in", "b_out"} if cfg["gated_mlp"] else {"W_gate"}
@@ -245,9 +239,7 @@ def _blanks(c: Config, cfg: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def neighbours(d_head: int) -> Any:
-    """Where, in our order of a head's coordinates, those of theirs are: i and i + d_head/2
-    become neighbours.
-    """
+    """Where theirs are in our order of a head's coordinates: i and i + d_head/2 are neighbours."""
     n = d_head // 2
     pairs = np.stack([np.arange(n), np.arange(n, 2 * n)], axis=1).reshape(-1)
     return np.concatenate([pairs, np.arange(2 * n, d_head)])
@@ -309,8 +301,7 @@ ENDS |= {"embed.weight": "embed.W_E", ".weight": ".w", ".bias": ".b"}
 def from_transformer_lens(
     source: Any, cfg: Any = None, vocabulary: Vocabulary | None = None, task: str = ""
 ) -> Model:
-    """A Model from a native `TransformerBridge`, a `HookedTransformer`, or a state dict and its
-    cfg.
+    """A Model from a native `TransformerBridge`, a `HookedTransformer`, or state dict and cfg.
 
     Biases that are all 0, gains that are all 1 and positions that are all 0 are left out, and a
     head that equals the embedding is tied: what went to TransformerLens comes back as it was, but

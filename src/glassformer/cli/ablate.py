@@ -117,9 +117,8 @@ def _draw(results: "Sequence[Result]", figure: Path, title: str) -> None:
     from ..show.style import save
 
     lines = [line for r in results for line in r.lines()]
-    paler = [
-        r.lines()[0][0] for r in results if r.forced
-    ]  # what a model says that has the answer before its eyes
+    # what a model says that has the answer before its eyes
+    paler = [r.lines()[0][0] for r in results if r.forced]
     save(bar_chart(lines, title, paler=paler), figure)
 
 

@@ -61,9 +61,7 @@ class SafeConsole(Console):
             yield segment if segment.control else segment._replace(text=visible(segment.text))
 
     def forget(self) -> None:
-        """Drops what could not be written, or it would be tried again with whatever is printed
-        next.
-        """
+        """Drops what could not be written, or it would be tried again with what is printed next."""
         with suppress(OSError, ValueError):
             self.begin_capture()
             self.end_capture()
@@ -159,8 +157,6 @@ def progress(*columns: ProgressColumn) -> Progress:
 
 @contextmanager
 def status() -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done, where there is a terminal: `with status() as say:
-    say("drawing")`.
-    """
+    """A line on a terminal that says what is being done: `with status() as say: say("drawing")`."""
     with err.status("", spinner="line") as shown:
         yield lambda text: shown.update(Text(text))  # a name in it may look like markup

@@ -1,5 +1,4 @@
-"""The `glassformer` command: finds the commands in this folder, runs one, and sees that it ends
-well.
+"""The `glassformer` command: finds the commands in this folder, runs one, sees that it ends well.
 
 Whatever is raised becomes a line and a status, and what was printed has arrived or it is said that
 it has not.
@@ -32,11 +31,12 @@ ORDER = (  # of commands in --help; others come after these
 )  # fmt: skip
 app.registered_commands.sort(key=lambda c: ORDER.index(c.name) if c.name in ORDER else len(ORDER))
 
+# of verify
 MOVED = {
     "--recheck": "recheck REF VERDICT",
     "--protocol": "board REF",
     "--trust": "board FILE.py --trust",
-}  # of verify
+}
 WORD, MESSAGE = 200, 1_500  # characters of a word and of a message that are shown
 EXTRAS = {  # module: the library's name, and the extra of this package that installs it
     "torch": ("PyTorch", "torch"),
@@ -52,9 +52,7 @@ EXTRAS = {  # module: the library's name, and the extra of this package that ins
 
 
 def main() -> None:
-    """The `glassformer` command. Whatever was typed wrong or went wrong ends in one line and
-    status 2.
-    """
+    """The `glassformer` command. Whatever is typed or goes wrong ends in one line and status 2."""
     _open_streams()
     with _polite_kills():
         status = _flushed(_status(sys.argv[1:] or ["--help"]))
@@ -65,10 +63,8 @@ def _status(words: list[str]) -> int:
     """Runs a command. What it raises becomes a line and a status."""
     command = typer.main.get_command(app)
     try:
-        with (
-            command.make_context("glassformer", words) as context,
-            np.errstate(all="ignore"),
-        ):  # figures say so
+        # figures say so
+        with command.make_context("glassformer", words) as context, np.errstate(all="ignore"):
             command.invoke(context)
         return 0
     except typer.Exit as e:
@@ -102,9 +98,8 @@ def _status(words: list[str]) -> int:
                 f"this needs {known[0]}, which is not installed: pip install "
                 f"'glassformer[{known[1]}]'"
             )
-        if (
-            "can't allocate memory" in str(e) or type(e).__name__ == "OutOfMemoryError"
-        ):  # as PyTorch says it
+        # as PyTorch says it
+        if "can't allocate memory" in str(e) or type(e).__name__ == "OutOfMemoryError":
             return _fail("not enough memory for this", shown=e)
         what = f"a defect of glassformer: {type(e).__name__}: {e}; GLASSFORMER_DEBUG=1 shows where"
         return _fail(f"{words[0]} — failed ({what})", shown=e)
@@ -134,9 +129,7 @@ _signal: int = signal.SIGINT  # which one has ended a command that says it was i
 
 @contextlib.contextmanager
 def _polite_kills() -> Iterator[None]:
-    """Within it, a polite kill ends a command as Ctrl-C does: what is begun is cleaned up,
-    journals are written.
-    """
+    """Within it, a polite kill is like Ctrl-C: what is begun is cleaned up, journals written."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         global _signal
@@ -159,22 +152,18 @@ def _polite_kills() -> Iterator[None]:
 
 
 def _open_streams() -> None:
-    """A stream that was closed from the start leads nowhere, and one that cannot say a
-    character says its number.
-    """
+    """A closed stream leads nowhere; one that cannot say a character says its number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(
-                os.devnull, os.O_RDWR
-            )  # takes the lowest free number: else a file of ours might get it
+            # takes the lowest free number: else a file of ours might get it
+            os.open(os.devnull, os.O_RDWR)
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(
-            AttributeError, OSError
-        ):  # a stand-in, or one that is broken: found out soon enough
+        # a stand-in, or one that is broken: found out soon enough
+        with contextlib.suppress(AttributeError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
@@ -186,9 +175,8 @@ def _flushed(status: int) -> int:
         return _hang_up()
     except (OSError, ValueError) as e:
         _forget_output()
-        return (
-            status if status == 2 else _fail(f"output — cannot be written: {records.why(e)}")
-        )  # said already, or now
+        # said already, or now
+        return status if status == 2 else _fail(f"output — cannot be written: {records.why(e)}")
     return status
 
 
@@ -198,9 +186,7 @@ def _hang_up() -> int:
 
 
 def _forget_output() -> None:
-    """What is left to be printed would fail again when Python ends, with words and a status of
-    its own.
-    """
+    """What is left to print would fail again when Python ends, with a status of its own."""
     out.forget()
     stream = sys.__stdout__
     if stream and sys.stdout is stream:  # and not a stand-in that someone else looks after

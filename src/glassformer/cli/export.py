@@ -34,9 +34,8 @@ def export_(
     from .. import bridges
 
     limits.finite("--tolerance", tolerance)
-    check_writable(
-        None if path.is_dir() else path, ref
-    )  # a folder is replaced if it is one of ours
+    # a folder is replaced if it is one of ours
+    check_writable(None if path.is_dir() else path, ref)
     if to in bridges.names():
         return _cross(ref, to, path, tolerance, as_json)
     if to not in ("safetensors", "taotp"):

@@ -170,8 +170,7 @@ def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
 # ── while it runs ──────────────────────────────────────────────────────────────────────────────
 @contextmanager
 def _interrupts() -> Iterator[Callable[[], int]]:
-    """Within it, Ctrl-C (or a polite kill) asks the run to stop after its step; a second one ends
-    it at once.
+    """Within it, Ctrl-C or a polite kill asks the run to stop after its step; a second ends it.
 
     What it yields says which signal has asked; 0 if none has.
     """
@@ -219,9 +218,8 @@ def _consume(events: Iterator[Event], consumers: list[Consumer]) -> "list[Traini
         except GlassformerError as e:
             if not trainings or trainings[-1].status != "diverged":
                 raise
-            err.print(
-                str(e), soft_wrap=True
-            )  # what was good until then is reported as a run that failed
+            # what was good until then is reported as a run that failed
+            err.print(str(e), soft_wrap=True)
     return trainings
 
 
@@ -231,9 +229,8 @@ def _report(
 ) -> dict[str, Any]:
     from ..training.state import state_path
 
-    kept = (
-        not single or training.status != "interrupted"
-    )  # an interrupted run keeps its state, and has no model yet
+    # an interrupted run keeps its state, and has no model yet
+    kept = not single or training.status != "interrupted"
     found = {
         "task": task.ref,
         "recipe": training.recipe.name,

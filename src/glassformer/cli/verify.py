@@ -88,9 +88,7 @@ def verify_(
 def check_and_save(
     model: Model, task: Task, path: Path | None, workers: int | None, **options: Any
 ) -> Verdict:
-    """Checks with these options of `check`, and saves the verdict; a check that is interrupted
-    leaves a journal.
-    """
+    """Checks with these options of `check`, and saves the verdict; Ctrl-C leaves a journal."""
     journal = path and path.with_name(path.name + ".journal")
     with alone(path):
         events = check(model, task, journal=journal, workers=workers or limits.cores(), **options)
@@ -102,9 +100,7 @@ def check_and_save(
 
 
 def _watch(events: Generator[Progress | Verdict, None, None], journal: Path | None) -> Verdict:
-    """Consumes a check; shows a bar on a terminal. Ctrl-C leaves a journal, and a word on how
-    to go on.
-    """
+    """Consumes a check, with a bar on a terminal. Ctrl-C leaves a journal and says how to go on."""
     begun = journal and journal.exists()
     columns = (
         TextColumn("{task.description}"),

@@ -32,9 +32,7 @@ def parse(text: str, name: str = "program.taotp") -> Model:
 
 
 def read(path: str | Path) -> Model:
-    """The Model in a file. A bare name that is no file may be one of the programs that come
-    with the package.
-    """
+    """The Model in a file. A bare name may be one of the programs of the package."""
     file = Path(path)
     try:
         if not file.exists() and file.name == str(path) and (EXAMPLES / file.name).is_file():

@@ -1,6 +1,4 @@
-"""From the values of a text program to a Model: defaults filled in, and all that does not fit
-reported at once.
-"""
+"""From a text program's values to a Model: defaults filled in, all that does not fit reported."""
 
 import math
 from collections.abc import Iterable
@@ -35,17 +33,14 @@ WORDS = {"True": True, "true": True, "False": False, "false": False}
 
 
 class Builder:
-    """Reads the entries one after the other; what is wrong goes to `problems`, and `model()`
-    raises them all.
-    """
+    """Reads the entries in turn; what is wrong goes to `problems`, which `model()` raises."""
 
     def __init__(self, source: Source, top: Node) -> None:
         self.source, self.problems = source, list[str]()
         self.sizes: dict[str, tuple[int, str]] = {}  # axis -> how many, and the entry that says so
         self.weights: dict[str, Numbers] = {}
-        self.scalars: list[
-            tuple[str, float, str]
-        ] = []  # gains given as one number: name, number, axis
+        # gains given as one number: name, number, axis
+        self.scalars: list[tuple[str, float, str]] = []
         assert isinstance(top.value, dict)
         self.top, self.at = top.value, top.at
         self.known(self.top, [*TOP, *FINAL_NORM, *SIZES, *CHOICES, *OTHERS])
@@ -283,9 +278,7 @@ class Builder:
             raise GlassformerError("\n".join(self.problems))
 
     def complete(self, config: Config, dtype: str) -> dict[str, Numbers]:
-        """The given arrays and zeros for the rest, in a fixed order and of the float type asked
-        for.
-        """
+        """The given arrays and zeros for the rest, in a fixed order, of the float type wanted."""
         mlps = {name.split(".mlp.")[0] for name in self.weights if ".mlp." in name}
         shapes = required(config, bool(mlps) or None)
         if mlps:  # then a layer that says nothing of an MLP has none

@@ -1,5 +1,4 @@
-"""The grammar of the text language: text in, values with places out. Nothing in the text is ever
-executed.
+"""The grammar of the text language: text in, values with places out. Nothing is ever executed.
 
     program = entries | "{" entries "}"
     entries = { key ":" value }                    key = word or "string"
@@ -253,9 +252,7 @@ class Parser:
         return found
 
     def row(self, close: str) -> list[float | Node] | None:
-        """The same, fast, for a list of plain numbers; None if it is not one, or if something
-        is wrong in it.
-        """
+        """The same, fast, for a list of plain numbers; None if it is none, or has a mistake."""
         found = ROW.match(self.text, self.end)
         assert found is not None  # it may be empty
         if self.text[found.end() : found.end() + 1] != close:
@@ -327,9 +324,7 @@ class Parser:
 
 
 def to_array(source: Source, node: Node) -> Numbers:
-    """Nested lists of numbers as one array; rows of different lengths are an error that names
-    the row.
-    """
+    """Nested lists of numbers as one array; rows of different lengths are an error by name."""
     value = node.value
     if isinstance(value, np.ndarray):
         return value

@@ -50,15 +50,13 @@ class Ablation:
 
 
 def _heads(n: int, help: str) -> Ablation:
-    return Ablation(
-        f"heads-{n}", help, {"n_heads": n, "d_head": 0}
-    )  # together as wide as the stream
+    # together as wide as the stream
+    return Ablation(f"heads-{n}", help, {"n_heads": n, "d_head": 0})
 
 
 def _width(n: int, help: str) -> Ablation:
-    return Ablation(
-        f"d-model-{n}", help, {"d_model": n, "d_head": 0}
-    )  # the MLP stays as wide as it was
+    # the MLP stays as wide as it was
+    return Ablation(f"d-model-{n}", help, {"d_model": n, "d_head": 0})
 
 
 ABLATIONS = {a.name: a for a in (
@@ -108,9 +106,7 @@ class Skipped:
 
 
 def plan(task: Task, recipe: Recipe, names: Sequence[str] = ()) -> tuple[list[Case], list[Skipped]]:
-    """The baseline and the ablations of these names (none: all), in the table's order; and
-    those that do not apply.
-    """
+    """The baseline and the ablations of these names (none: all), and those that do not apply."""
     if unknown := [n for n in names if n not in ABLATIONS]:
         raise no_such("ablation", unknown[0], ABLATIONS, most=3)
     _check(task, recipe)
@@ -178,9 +174,8 @@ class Outcome:
 
     seed: int
     accuracy: float  # of what the model says by itself
-    forced: (
-        float | None
-    )  # of the next token after the right ones; None for causal models, where it is the same
+    # of the next token after the right ones; None for causal models, where it is the same
+    forced: float | None
     steps: int
     seconds: float
     status: str  # of a Training
@@ -204,9 +199,7 @@ class Result:
         return [o.forced for o in self.outcomes if o.forced is not None]
 
     def lines(self) -> list[tuple[str, list[float]]]:
-        """What a table or a chart shows: a label and a share for each seed; two lines for a
-        model that can cheat.
-        """
+        """What is shown: a label and a share a seed; two lines for a model that can cheat."""
         name = self.case.name
         if not self.forced:
             return [(name, self.accuracy)]
@@ -228,9 +221,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Progress:
-    """Something happened to an ablation: it began, its training had an event, or it is done and
-    has a result.
-    """
+    """An ablation began, its training had an event, or it is done and has a result."""
 
     name: str
     event: Event | None = None
@@ -243,9 +234,8 @@ def ablate(
 ) -> Iterator[Progress]:  # fmt: skip
     """Trains the baseline and ablations, all seeds of each at once; yields what happens."""
     cases, _ = plan(task, recipe, names)
-    found = {
-        case.name: _finished(case, folder) for case in cases
-    }  # a folder of something else is refused now
+    # a folder of something else is refused now
+    found = {case.name: _finished(case, folder) for case in cases}
     for case in cases:
         yield Progress(case.name)
         outcomes = found[case.name]
@@ -271,9 +261,8 @@ def _train(
                 outcomes[training.seed] = _outcome(case, training, trainer.data.test_rows)
             yield Progress(case.name, event)
     except GlassformerError:
-        if not outcomes.keys() >= set(
-            seeds
-        ):  # else the last one left has diverged, which is a result
+        # else the last one left has diverged, which is a result
+        if not outcomes.keys() >= set(seeds):
             raise
 
 
@@ -291,9 +280,7 @@ def _path(folder: str | Path, case: Case) -> Path:
 
 
 def _finished(case: Case, folder: str | Path | None) -> dict[int, Outcome]:
-    """What is known already, by seed. A file that is something else is an error: it is not ours
-    to overwrite.
-    """
+    """What is known, by seed. A file that is something else is not ours to overwrite: an error."""
     if not folder or not (path := _path(folder, case)).exists():
         return {}
     try:

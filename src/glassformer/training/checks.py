@@ -1,6 +1,4 @@
-"""What is refused before a run begins: a senseless call, too much for the memory, a device that
-is not here.
-"""
+"""What is refused before a run begins: a senseless call, too much memory, an absent device."""
 
 import contextlib
 import math
@@ -25,9 +23,7 @@ def check_call(
     saved: bool,
     resumed: bool,
 ) -> None:
-    """`models`: what the run reads besides rows, by its name. `saved`: its state is kept while
-    it trains.
-    """
+    """`models`: what is read besides rows, by name. `saved`: the state is kept while it trains."""
     if len(set(seeds)) != len(seeds) or not seeds:
         raise GlassformerError(f"seeds — expected different numbers, got {list(seeds)}")
     if (saved or resumed) and len(seeds) > 1:
@@ -48,18 +44,15 @@ def check_call(
 
 
 def check_memory(task: Task, recipe: Recipe, members: int, start: Model | None) -> None:
-    """Refuses a run whose rows, weights and activations cannot fit into memory. Counts what is
-    sure to be there.
-    """
+    """Refuses a run whose rows, weights and activations are sure not to fit into memory."""
     T = first_length(task)
     rows = recipe.test_rows + (recipe.train_rows if recipe.data != "fresh" else 0)
     afford(f"training — {rows:,} rows of {task.ref}", rows * (8 * len(task.radix) + 9 * T))
     c, shapes = architecture(recipe, task, T, start)
     number = 4 if recipe.dtype == "float32" else 8  # bytes
     weights = sum(map(math.prod, shapes.values()))
-    afford(
-        f"training — {members:,} times {weights:,} weights", 4 * number * members * weights
-    )  # good, gradient, state
+    # good, gradient, state
+    afford(f"training — {members:,} times {weights:,} weights", 4 * number * members * weights)
     batch = (
         recipe.batch
         if recipe.data == "fresh"
@@ -71,11 +64,8 @@ def check_memory(task: Task, recipe: Recipe, members: int, start: Model | None) 
 
 def find_device(name: str) -> torch.device:
     """A device by name: cpu, cuda, cuda:1, mps; an error if it is not here."""
-    if name.partition(":")[0] in (
-        "cpu",
-        "cuda",
-        "mps",
-    ):  # others that PyTorch knows have no numbers, or warn
+    # others that PyTorch knows have no numbers, or warn
+    if name.partition(":")[0] in ("cpu", "cuda", "mps"):
         with contextlib.suppress(RuntimeError, AssertionError, NotImplementedError):
             return torch.ones(1, device=name).device
     there = {

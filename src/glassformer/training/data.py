@@ -1,6 +1,4 @@
-"""Where training rows come from. Test rows are never trained on, but for data=draw, the book's:
-see `overlap`.
-"""
+"""Where rows come from. Only data=draw, the book's, may train on test rows: see `overlap`."""
 
 from collections.abc import Sequence
 
@@ -13,9 +11,8 @@ from ..tasks.base import Rows, Task
 from .recipe import Examples
 
 ENUMERABLE = 20_000_000
-ROUNDS = (
-    1_000  # so often rows are drawn again, if those that were drawn are test rows or have no answer
-)
+# so often rows are drawn again, if those that were drawn are test rows or have no answer
+ROUNDS = 1_000
 
 
 def first_length(task: Task) -> int:
@@ -24,9 +21,7 @@ def first_length(task: Task) -> int:
 
 
 class Data:
-    """Test rows, and training rows step by step. What a step reads depends on (seed, step)
-    alone: resuming is free.
-    """
+    """Test rows, and training rows by step: these depend on (seed, step) alone."""
 
     def __init__(self, task: Task, recipe: Examples) -> None:
         self.task, self.recipe = task, recipe
@@ -63,9 +58,7 @@ class Data:
         return float(np.isin(_codes(self.test_rows), _codes(self.train_rows)).mean())
 
     def read(self, seeds: Sequence[int], step: int) -> tuple[Array, Array]:
-        """What each member reads in a step: tokens [N,B,T], and the masks of the answers
-        [N,B,T].
-        """
+        """What each member reads in a step: tokens [N,B,T], and masks of the answers [N,B,T]."""
         if self.train_rows is None:
             tokens, answer = self._padded(*self.task.batch(self._fresh(seeds, step)))
             shape = (len(seeds), -1, self.length)
@@ -86,18 +79,15 @@ class Data:
     def _order(self, seed: int, epoch: int) -> Array:
         key = (seed, epoch)
         if key not in self._orders:
-            self._orders = {
-                k: v for k, v in self._orders.items() if k[1] == epoch
-            }  # those of past epochs can go
+            # those of past epochs can go
+            self._orders = {k: v for k, v in self._orders.items() if k[1] == epoch}
             self._orders[key] = np.random.default_rng([seed, 1, epoch]).permutation(
                 len(self.tokens)
             )
         return self._orders[key]
 
     def _fresh(self, seeds: Sequence[int], step: int) -> Rows:
-        """New rows [N·B], none of them a test row: each member draws its own, and again for
-        those it may not have.
-        """
+        """New rows [N·B], none of them a test row: each member draws, and draws again."""
         n, rngs = self.recipe.batch, [np.random.default_rng([seed, 2, step]) for seed in seeds]
         level = next((level for at, level in reversed(self.levels) if at <= step), 0)
 
@@ -158,9 +148,7 @@ class Data:
 
 
 def _codes(rows: Rows) -> Array:
-    """A number a row. Two rows may share one: then one is needlessly left out of training, and
-    no test row gets in.
-    """
+    """A number a row. If two share one, one is needlessly not trained on: no harm."""
     code = np.zeros(len(rows), np.uint64)
     for column in rows.T.astype(np.uint64):
         code = (code ^ column) * np.uint64(0x9E3779B97F4A7C15)

@@ -1,5 +1,4 @@
-"""What happens in training, as data. The trainer yields events; bars, files, pages and tests only
-consume them.
+"""What happens in training, as data. The trainer yields events; bars, files and tests consume them.
 
 `Watcher` names the turning points: each answer digit learned (a staircase), training loss under the
 floor (memorising), test accuracy that rises long after training accuracy (grokking), success that
@@ -18,9 +17,8 @@ LEARNED = 0.99  # share of test rows from which a digit, or a whole set, counts 
 LONG = 2.0  # test accuracy that takes so many times the steps of training accuracy is grokking
 UNDER = 0.02  # training loss so far under the floor is memorising
 
-Report = dict[
-    str, Any
-]  # an evaluation: step, loss, accuracy, digits, seconds; train_accuracy, classes
+# an evaluation: step, loss, accuracy, digits, seconds; train_accuracy, classes
+Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -35,9 +33,8 @@ class Event:
     data: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        data = {
-            k: v.to_json() if hasattr(v, "to_json") else v for k, v in self.data.items()
-        }  # done has a Training
+        # done has a Training
+        data = {k: v.to_json() if hasattr(v, "to_json") else v for k, v in self.data.items()}
         return {"kind": self.kind, "step": self.step, "member": self.member, "data": data}
 
 
@@ -50,15 +47,12 @@ class Consumer(Protocol):
 
 
 class Watcher:
-    """Follows one run's evaluations and says what they mean. Its state is plain data, to be
-    saved with the run.
-    """
+    """Follows a run's evaluations and says what they mean. Its state is plain data, to be saved."""
 
     def __init__(self, recipe: Recipe, member: int, floor: float | None) -> None:
         self.recipe, self.member = recipe, member
-        self.floor = (
-            floor if recipe.loss == "all" and not recipe.focal else None
-        )  # it is the floor of no other loss
+        # it is the floor of no other loss
+        self.floor = floor if recipe.loss == "all" and not recipe.focal else None
         self.seen: dict[str, int] = {}  # kind (and digit) -> step
         self.in_a_row = 0
         self.since = 0  # the step of the first of these

@@ -1,6 +1,4 @@
-"""What a loss means: how many of the answer's digits a model does not know yet; and what these
-digits are called.
-"""
+"""What a loss means: how many of the answer's digits are not known yet; and their names."""
 
 from dataclasses import dataclass
 
@@ -17,9 +15,7 @@ ALIKE = 0.02  # answer digits whose entropies differ by less (as a share) are eq
 
 @dataclass(frozen=True)
 class Floor:
-    """The least loss of a model that knows all but some of the answer's digits (of these, only
-    how often each is).
-    """
+    """The least loss if all but some digits are known (of these, how often each is)."""
 
     unknown: int
     loss: float
@@ -50,9 +46,7 @@ def floors(task: Task, recipe: Loss) -> list[Floor]:
 
 
 def answer_names(task: Task) -> list[str]:
-    """The answer's digits by name: 1, 2, 3, … as they are said; a token that is always the same
-    goes by its text.
-    """
+    """The answer's digits by name: 1, 2, 3, …; a token that is always the same, by its text."""
     form = task.format()
     if form is None or not form.padded:
         return [str(i + 1) for i in range(int(task.batch(task.some(ROWS))[1].sum(1).max()))]
@@ -61,8 +55,6 @@ def answer_names(task: Task) -> list[str]:
 
 
 def _cost(column: Array, focal: float) -> float:
-    """The mean loss on a token of which only the distribution is known: the entropy, unless
-    tokens are weighted.
-    """
+    """The mean loss on a token of known distribution: the entropy, unless tokens are weighted."""
     p = np.unique(column, return_counts=True)[1] / len(column)
     return float(-(p * np.log(p) * (1 - p) ** focal).sum())

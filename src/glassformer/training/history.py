@@ -13,14 +13,10 @@ from .events import ROUTINE, Event
 
 
 class HistoryFile:
-    """Evaluations and turning points in a file as they come: JSONL, an object a line, or CSV,
-    an evaluation a line.
-    """
+    """Evaluations and turning points as they come: JSONL, or CSV with a line an evaluation."""
 
     def __init__(self, path: str | Path, names: Sequence[str], past: Iterable[Event] = ()) -> None:
-        """`past`: what was before a run was resumed. The file is written anew: it never tells a
-        step twice.
-        """
+        """`past`: what was before a run was resumed. The file is written anew."""
         suffix = Path(path).suffix
         if suffix not in (".jsonl", ".csv"):
             raise GlassformerError(f"{path} — a history ends in .jsonl or .csv")
@@ -61,9 +57,7 @@ class Jsonl:
 
 
 class Csv:
-    """A line for each evaluation, written when its turning points are known: at the next one,
-    or at the end.
-    """
+    """A line for each evaluation, written when its turning points are known: at the next one."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.digits = [f"digit {n}" if n.isdecimal() else n for n in names]

@@ -14,9 +14,7 @@ from .recipe import Architecture
 def architecture(
     recipe: Architecture, task: Task, length: int, start: Model | None
 ) -> tuple[Config, Shapes]:
-    """Config and shapes of the model to begin with, else of the recipe for examples of so many
-    tokens.
-    """
+    """Config and shapes of the model to begin with, else of the recipe for so many tokens."""
     if start:
         return start.config, {n: tuple(w.shape) for n, w in start.weights.items()}
     config = recipe.config(len(task.vocabulary), length)
@@ -31,12 +29,9 @@ def initial_theta(
     start: Model | None,
     seed: int,
 ) -> dict[str, Array]:
-    """One member's theta: that of the model to begin with, or what the blueprint makes of
-    weights.
-    """
-    if (
-        start and start.theta and start.blueprint == blueprint.ref
-    ):  # of the same kind: its very numbers
+    """One member's theta: the model's to begin with, or what the blueprint makes of weights."""
+    # of the same kind: its very numbers
+    if start and start.theta and start.blueprint == blueprint.ref:
         # in the blueprint's order: that of a file's arrays is not fixed, and sums over theta round
         # by order
         return {n: arrays.numpy(start.theta[n]) for n in blueprint.theta_shapes(shapes)}
@@ -53,8 +48,7 @@ def initial_theta(
 def initial_weights(
     recipe: Architecture, c: Config, shapes: Shapes, rng: np.random.Generator
 ) -> dict[str, Array]:
-    """Gains 1. "uniform": matrices and biases within ±1/sqrt(fan in), as PyTorch's Linear;
-    embeddings normal.
+    """Gains 1. "uniform": all but embeddings within ±1/sqrt(fan in), as in PyTorch; these normal.
 
     "normal": everything normal with deviation 1/sqrt(d_model), the head 1/sqrt(vocabulary), biases
     0, as in the usual grokking experiments.

@@ -1,5 +1,4 @@
-"""The training loop: a generator of events. One run or many at once are the same code, with a
-leading axis of members.
+"""The training loop: a generator of events. One run or many at once are the same code.
 
     for event in train(task, recipe, seeds=[0]):
         print(event.kind, event.step, event.data)
@@ -54,9 +53,8 @@ class Training:
     steps: int
     seconds: float  # of steps alone; an ensemble's time is shared out
     accuracy: float  # at the last evaluation
-    status: (
-        str  # done, stable, hopeless, diverged (the model is then the last good one), interrupted
-    )
+    # done, stable, hopeless, diverged (the model is then the last good one), interrupted
+    status: str
     history: list[Report] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
@@ -86,16 +84,12 @@ def fit_many(task: Task, recipe: Recipe, seeds: Sequence[int], **options: Any) -
 def train(
     task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), **options: Any
 ) -> Iterator[Event]:
-    """Yields events; for each member a last one, "done", whose data has the Training. Options
-    as of `Trainer`.
-    """
+    """Yields events; a member's last is "done", with the Training. Options as of `Trainer`."""
     return Trainer(task, recipe, seeds, **options).events()
 
 
 class Trainer:
-    """A run in progress, of one member or of many at once: each has a seed, a theta and a
-    history of its own.
-    """
+    """A run in progress, of one member or many: each has a seed, a theta and a history."""
 
     def __init__(
         self, task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), *,
@@ -152,9 +146,8 @@ class Trainer:
             for n in begun[0]
         }
         self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if r.ema else {}
-        self.good: Theta = {
-            n: t.clone() for n, t in self.theta.items()
-        }  # as at the last evaluation
+        # as at the last evaluation
+        self.good: Theta = {n: t.clone() for n, t in self.theta.items()}
         self.too_large = EXPLODED * np.maximum(_norms(self.theta), 1.0)
         self.optimizer = Optimizer(self.theta, r)
         self.smooth = np.full(len(self.seeds), np.nan)  # losses
@@ -224,9 +217,7 @@ class Trainer:
         return found
 
     def _drop_diverged(self, losses: Array, look: bool) -> Iterator[Event]:
-        """Ends members with a loss that is not finite or (if we `look`) a huge theta, with the
-        last good one.
-        """
+        """Ends members whose loss is not finite or (if we `look`) whose theta is huge."""
         good = np.isfinite(losses)
         if look:
             good &= _norms(self.theta) < self.too_large

@@ -58,9 +58,7 @@ class Objective:
         return dict(zip(theta, found, strict=True)), losses.detach()
 
     def _weight(self, answer: Array) -> Array:
-        """How much each prediction counts, [N,B,last], 1 a member in all; what comes before is
-        cut off.
-        """
+        """How much each prediction counts, [N,B,last], 1 a member in all; the rest is cut off."""
         asked = answer[..., 1:]
         if self.recipe.loss == "all":  # all positions up to the end of the answer
             asked = np.cumsum(asked[..., ::-1], -1)[..., ::-1] > 0
@@ -72,9 +70,8 @@ class Objective:
         self, theta: Theta, tokens: torch.Tensor, weight: torch.Tensor, last: int
     ) -> torch.Tensor:
         tap = TAPS[self.recipe.tap]()
-        logits = forward(
-            self.config, self.weights(theta), tokens[:, :-1], tap, last=last
-        )  # B last V
+        # B last V
+        logits = forward(self.config, self.weights(theta), tokens[:, :-1], tap, last=last)
         nll = torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), tokens[:, -last:].flatten(), reduction="none"
         )

@@ -1,5 +1,4 @@
-"""Optimisers for theta that has a leading axis of members: AdamW from PyTorch, and Muon for many
-matrices at once.
+"""Optimisers for theta with a leading axis of members: PyTorch's AdamW, and Muon for many at once.
 
 `torch.optim.Muon` takes one matrix at a time; here all of one shape, of all members, are
 orthogonalised together.
@@ -16,9 +15,7 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic Newton–Schulz step,
 
 
 class Optimizer:
-    """One step for every member. Its state is a flat dict of tensors, with a leading axis of
-    members if not scalars.
-    """
+    """One step for every member. Its state is a flat dict of tensors, members first."""
 
     def __init__(self, theta: dict[str, torch.Tensor], recipe: Recipe) -> None:
         self.theta, self.recipe = theta, recipe
@@ -32,9 +29,8 @@ class Optimizer:
             [theta[n] for n in self.by_adamw], lr=recipe.lr, betas=(recipe.beta1, recipe.beta2),
             weight_decay=recipe.weight_decay, fused=True,
         ) if self.by_adamw else None  # fmt: skip
-        groups: dict[
-            tuple[int, ...], list[str]
-        ] = {}  # matrices that can be stacked, if tall ones are laid down
+        # matrices that can be stacked, if tall ones are laid down
+        groups: dict[tuple[int, ...], list[str]] = {}
         for n in hidden:
             groups.setdefault(tuple(sorted(theta[n].shape[-2:])), []).append(n)
         self.groups = list(groups.values())
@@ -62,16 +58,14 @@ class Optimizer:
         assert self.adamw
         mine = [self.theta[n] for n in self.by_adamw]
         for n, t in zip(self.by_adamw, mine, strict=True):
-            t.grad = gradients[
-                n
-            ].contiguous()  # the fused kernel reads memory in theta's order, whatever the strides
+            # the fused kernel reads memory in theta's order, whatever the strides
+            t.grad = gradients[n].contiguous()
         same = bool((rates == rates[0]).all())
         self.adamw.param_groups[0]["lr"] = self.recipe.lr * float(rates[0] if same else 1.0)
         before = [] if same else [t.clone() for t in mine]
         self.adamw.step()
-        for t, old in zip(
-            mine, before, strict=False
-        ):  # AdamW's whole update is proportional to its rate
+        # AdamW's whole update is proportional to its rate
+        for t, old in zip(mine, before, strict=False):
             t.copy_(old.lerp(t, _spread(rates, t)))
 
     def _muon(self, gradients: dict[str, torch.Tensor], rates: Array) -> None:

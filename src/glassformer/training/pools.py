@@ -25,9 +25,7 @@ GONE = 60  # seconds without any worker, in the middle of a sweep
 
 
 def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[Finished]]:
-    """Trains jobs in processes of this machine. The last try of each is alone: one that kills
-    takes no other along.
-    """
+    """Trains jobs in processes. The last try of each is alone: it takes no other along."""
     left = dict(enumerate(jobs))
     for life in range(1, LIVES + 1):
         for some in [list(left)] if life < LIVES else [[i] for i in left]:
@@ -39,9 +37,7 @@ def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[F
 def _pool(
     left: dict[int, Job], some: list[int], load_task: LoadTask, workers: int
 ) -> Iterator[list[Finished]]:
-    """Trains some of the jobs that are left, until one kills its process. What is trained is no
-    longer left.
-    """
+    """Trains some of the jobs that are left, until one kills its process."""
     if not some:
         return
     others = set(multiprocessing.active_children())
@@ -66,9 +62,7 @@ def _pool(
 
 
 def _begin_process() -> None:
-    """Ctrl-C is for the parent to deal with, and when the parent is gone, so is the reason to
-    go on.
-    """
+    """Ctrl-C is for the parent, and when the parent is gone, so is the reason to go on."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def leave() -> None:
@@ -88,9 +82,8 @@ def cluster(jobs: list[Job], load_task: LoadTask, address: str) -> Iterator[list
             "--cluster — needs Dask: pip install 'glassformer[cluster]'"
         ) from None
     for name in [n for n in logging.root.manager.loggerDict if n.startswith("distributed")]:
-        logging.getLogger(name).setLevel(
-            logging.CRITICAL
-        )  # a worker's death is our business, not the reader's
+        # a worker's death is our business, not the reader's
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     with _connect(dask, address) as client:
 
         def submit(job: Job) -> Any:
@@ -116,9 +109,8 @@ def cluster(jobs: list[Job], load_task: LoadTask, address: str) -> Iterator[list
                 error = future.exception()
                 if error is None:
                     yield future.result()
-                elif (
-                    isinstance(error, dask.KilledWorker) and lives > 1
-                ):  # the scheduler gave it up; we do not yet
+                # the scheduler gave it up; we do not yet
+                elif isinstance(error, dask.KilledWorker) and lives > 1:
                     running[submit(job)] = job, lives - 1
                 else:
                     yield job.lost(f"{type(error).__name__}: {error}")
@@ -134,9 +126,8 @@ def _connect(dask: Any, address: str) -> Any:
         except Exception as e:
             made.append(e)
 
-    thread = threading.Thread(
-        target=connect, daemon=True
-    )  # Dask waits for ever where something else answers
+    # Dask waits for ever where something else answers
+    thread = threading.Thread(target=connect, daemon=True)
     thread.start()
     thread.join(PATIENCE + 1)
     client: Any = made[0] if made else "no answer"

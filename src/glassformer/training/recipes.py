@@ -115,9 +115,7 @@ def recipe(name: str) -> Recipe:
 
 
 def choose_recipe(name: str, task: Task, settings: Iterable[str] = ()) -> Recipe:
-    """A recipe by name or from a file ("" for the one that suits the task), with fields set by
-    FIELD=VALUE texts.
-    """
+    """A recipe by name or from a file ("": the one that suits the task), with fields set."""
     if name.endswith((".json", ".toml")):
         chosen = read_recipe(Path(name))
     else:

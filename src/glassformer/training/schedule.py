@@ -12,16 +12,12 @@ WARM_LOSS = 20  # steps that the smoothed loss needs to see a harder level of th
 
 
 def smoothed(before: Array, losses: Array) -> Array:
-    """The losses [N], each a mean over steps in which the latest weigh most; NaN before the
-    first.
-    """
+    """The losses [N], means in which the latest steps weigh most; NaN before the first."""
     return np.where(np.isnan(before), losses, SMOOTH * before + (1 - SMOOTH) * losses)
 
 
 def decay_begins(r: Recipe, step: int, losses: Array, decay_at: Array) -> Array:
-    """The step [N] at which each member's rate begins to decay under schedule=wait; -1: not yet
-    known.
-    """
+    """The step [N] at which a member's rate begins to decay under schedule=wait; -1: not known."""
     if r.schedule != "wait":
         return decay_at
     hardest = max((at for at, _ in r.levels()), default=0)  # what is learned before proves nothing

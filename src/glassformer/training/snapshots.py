@@ -1,6 +1,4 @@
-"""Where the models of a run are kept that keeps them all: a file for the start and for each
-evaluation.
-"""
+"""Where a run's models are kept, if all are: a file for the start and for each evaluation."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +13,7 @@ def snapshot_path(folder: Path, step: int) -> Path:
 
 
 def snapshot_folders(folder: str | Path, seeds: Sequence[int], resume: bool) -> dict[int, Path]:
-    """A folder for each seed, made if it is not there. Those of a new run must have no
-    snapshots yet.
-    """
+    """A folder for each seed. Those of a new run must have no snapshots yet."""
     folder = Path(folder)
     found = {seed: folder / f"seed{seed}" if len(seeds) > 1 else folder for seed in seeds}
     for path in found.values():

@@ -1,5 +1,4 @@
-"""A run on disk, to go on after a kill: theta, optimiser state, averages, history, all in one
-safetensors file.
+"""A run on disk, to go on after a kill: theta, optimiser, averages, history, in one file.
 
 There is no generator state to save: what a step reads depends on the seed and the step alone.
 """
@@ -93,9 +92,8 @@ def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
         raise GlassformerError(f"{path} — {BAD} ({str(e).removeprefix(f'{path} — ')})") from None
     if not good:
         raise GlassformerError(f"{path} — {BAD}: its SHA-256 does not match")
-    header: dict[str, Any] = parse_json(
-        found[KEY], path, BAD, finite=False
-    )  # a loss may be infinite
+    # a loss may be infinite
+    header: dict[str, Any] = parse_json(found[KEY], path, BAD, finite=False)
     try:
         HEADER(header, "")
         header["smooth"] = float.fromhex(header["smooth"])
@@ -117,9 +115,7 @@ def check_fits(
     path: Path, arrays: dict[str, Array], header: dict[str, Any], *,
     shapes: dict[str, tuple[int, ...]], steps: int, digits: int,
 ) -> None:  # fmt: skip
-    """Refuses arrays that a run does not have, or of other shapes, and figures that it cannot
-    have reached.
-    """
+    """Refuses arrays that the run does not have, and figures that it cannot have reached."""
     wrong, step = "", header["step"]
     if odd := sorted(
         n for n in {*shapes, *arrays} if n not in arrays or arrays[n].shape != shapes.get(n)

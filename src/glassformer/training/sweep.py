@@ -46,9 +46,7 @@ LoadTask = Callable[[str], Task]
 
 @dataclass(frozen=True)
 class Job:
-    """What one process does at a time: one setting with one seed, or with several as an
-    ensemble.
-    """
+    """What one process does at a time: a setting with one seed, or with several as an ensemble."""
 
     task: str
     recipe: Recipe
@@ -113,9 +111,7 @@ def work(job: Job, load_task: LoadTask) -> list[Finished]:
 
 
 class Sweep:
-    """A sweep and its folder: `rows` are the results so far by id, `left` the jobs that are
-    still to do.
-    """
+    """A sweep and its folder: `rows` are the results so far by id, `left` the jobs to do."""
 
     def __init__(self, spec: Spec, out: str | Path) -> None:
         self.spec, self.out, self.runs = spec, Path(out), Path(out, "runs")
@@ -163,9 +159,7 @@ class Sweep:
         write_atomically(self.out / "results.csv", text.getvalue().encode())
 
     def _done_before(self, job: Job, seed: int) -> Row | None:
-        """The row of a run that is done; None if it is missing or damaged, or the model is
-        wanted and missing.
-        """
+        """The row of a run that is done; None if it, or the model that is wanted, is not whole."""
         path = self.runs / f"{job.id(seed)}.json"
         try:
             row: Row = read_json(path, finite=False)

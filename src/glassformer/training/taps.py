@@ -1,6 +1,4 @@
-"""Ablations that no config can say, as taps that are there while the model trains and is
-evaluated.
-"""
+"""Ablations that no config can say, as taps: there while the model trains and is evaluated."""
 
 from collections.abc import Callable
 

@@ -1,6 +1,4 @@
-"""A run on a terminal or in a log. Like every consumer of events, these are called with each,
-and closed at the end.
-"""
+"""A run on a terminal or in a log. Each is called with every event, and closed at the end."""
 
 import math
 from collections import deque
@@ -33,9 +31,7 @@ class Lines:
 
 @dataclass
 class LiveView:
-    """A bar, a row for each member (loss, floor, accuracy, each answer digit) and the latest
-    turning points.
-    """
+    """A bar, a row for each member (loss, floor, accuracy, digits), the latest turning points."""
 
     console: Console
     steps: int

@@ -1,6 +1,4 @@
-"""Is it right? Counted over the whole domain where that can be enumerated, sampled with a
-stated confidence beyond.
-"""
+"""Is it right? Counted over the whole domain, or sampled with a stated confidence."""
 
 from .checks import Progress as Progress
 from .checks import Verdict as Verdict

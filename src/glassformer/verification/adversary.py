@@ -1,5 +1,4 @@
-"""Looking for failures where they are likely: near failures, and near the rows that came nearest to
-one.
+"""Looking for failures where they are likely: near failures, and near what came nearest to one.
 
 A neighbour of a row has one digit of one of its numbers changed. Each answer token is searched for
 on its own, since their margins are of different sizes: in a beam of the lowest rows, whose
@@ -28,9 +27,7 @@ def searchable(task: Task) -> bool:
 
 
 def neighbours(task: Task, rows: Rows) -> Rows:
-    """All rows that differ from one of these in one digit of one number; [B,*] -> [N,*],
-    sorted, each once.
-    """
+    """All rows one digit of one number away from these; [B,*] -> [N,*], sorted, each once."""
     out = [rows[:0]]
     for column, radix in enumerate(task.radix):
         place = 1
@@ -45,9 +42,7 @@ def neighbours(task: Task, rows: Rows) -> Rows:
 
 
 def search(work: Work, found: Tally, rounds: int, most: int, seed: int) -> Iterator[Tally]:
-    """Begins with what a sample found; yields what is found on new rows. Ends early when
-    nothing gets worse.
-    """
+    """Begins with what a sample found; yields what new rows show. Ends when nothing gets worse."""
     rng = np.random.default_rng([seed, 1])
     beam, failures = list(found.lowest), [f[2] for f in found.failures]
     seen, expanded = set[tuple[int, ...]](), set[tuple[int, ...]]()

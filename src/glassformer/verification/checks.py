@@ -1,5 +1,4 @@
-"""Checks a model against a task, row by row: the whole domain, a sample with a stated confidence,
-or given rows.
+"""Checks a model against a task: the whole domain, a sample with stated confidence, or given rows.
 
 The whole domain is counted through in chunks, by one process or several, in fixed memory, and can
 go on after an interruption. A sample comes with the edge cases of the task and, if asked for, a
@@ -136,9 +135,8 @@ def _count(work: Work, journal: Journal | None, workers: int) -> Generator[Progr
         journal.write(state, now=True)  # if it cannot be written, better now than in an hour
     try:
         for chunks, found in run(work, state.left(work.chunks), workers):
-            state = state.with_(
-                chunks, found, work
-            )  # one step: an interruption counts nothing twice
+            # one step: an interruption counts nothing twice
+            state = state.with_(chunks, found, work)
             if journal:
                 journal.write(state)
             yield Progress(state.looked_at, work.todo, state.wrong)
@@ -150,9 +148,8 @@ def _count(work: Work, journal: Journal | None, workers: int) -> Generator[Progr
 
 def _search(work: Work, state: State, rounds: int, seed: int) -> Generator[Progress, None, Tally]:
     begin, total = add(state.found.values(), work.keep, work.low), Tally()
-    most = min(
-        MOST, max(MOST // 10, work.parts["sample"] // 4)
-    )  # about as much again as the sample, in all
+    # about as much again as the sample, in all
+    most = min(MOST, max(MOST // 10, work.parts["sample"] // 4))
     for near in search_near(work, begin, rounds, most, seed):
         total = add([total, near], work.keep)
         done = state.looked_at + total.looked_at
@@ -161,8 +158,7 @@ def _search(work: Work, state: State, rounds: int, seed: int) -> Generator[Progr
 
 
 def _alone(work: Work, found: Mapping[str, Tally], seed: int) -> Tally:
-    """Of the worst rows, some edges and some at random: those that are right with others and wrong
-    one at a time.
+    """Rows (the worst, some edges, some at random) that are right with others and wrong alone.
 
     That is how `run` decodes. Many rows at once may be summed in another order, and a model be
     right in one alone.
@@ -174,9 +170,8 @@ def _alone(work: Work, found: Mapping[str, Tally], seed: int) -> Tally:
         task.sample(ALONE, np.random.default_rng(seed)),
     ]
     rows = np.concatenate([np.array(worst, np.int64).reshape(len(worst), len(task.radix)), *some])
-    rows = np.unique(
-        rows[task.defined(rows)], axis=0
-    )  # in a small domain, the same come again and again
+    # in a small domain, the same come again and again
+    rows = np.unique(rows[task.defined(rows)], axis=0)
     rows = rows[margins(work.model, *task.batch(rows)) > 0] if len(rows) else rows
     gap = np.array([decoded_gaps(work.model, *task.batch(row[None])).min() for row in rows])
     bad = ~(gap > 0)
@@ -205,9 +200,8 @@ def _verdict(work: Work, found: Mapping[str, Tally], how: dict[str, Any]) -> Ver
     bound = (
         upper_bound(found["sample"].wrong, found["sample"].checked) if "sample" in found else None
     )
-    worst = min(
-        (t.worst for t in found.values()), key=lambda f: f[0], default=Tally().worst
-    )  # of equals, the first
+    # of equals, the first
+    worst = min((t.worst for t in found.values()), key=lambda f: f[0], default=Tally().worst)
     shown = [f for t in found.values() for f in t.failures][: work.keep]
     return Verdict(
         **how, looked_at=total.looked_at, checked=total.checked, wrong=total.wrong,

@@ -1,5 +1,4 @@
-"""How sure is a sample? An upper bound on the share of wrong answers, exact and one-sided (Clopper
-and Pearson, 1934).
+"""How sure is a sample? An exact upper bound on the share of wrong answers (Clopper, Pearson 1934).
 
 With k of n wrong, the bound at 99 % is the share p at which so few failures (k or less) have a
 chance of 1 %: were p larger, the sample would have been luckier than that. With none wrong it is 1
@@ -34,9 +33,7 @@ def upper_bound(wrong: int, checked: int, confidence: float = CONFIDENCE) -> flo
 
 
 def _log_tail(k: int, n: int, p: float) -> float:
-    """log P(X ≤ k) of a binomial X, for p ≥ k/n: from the term of k downwards each is smaller
-    than the one above.
-    """
+    """log P(X ≤ k) of a binomial X, for p ≥ k/n: from the term of k downwards they fall."""
     term = (
         math.lgamma(n + 1)
         - math.lgamma(k + 1)
@@ -44,8 +41,7 @@ def _log_tail(k: int, n: int, p: float) -> float:
         + k * math.log(p)
         + (n - k) * math.log1p(-p)
     )
-    i = np.arange(
-        k, max(0, k - 200 - 6 * math.isqrt(n)), -1.0
-    )  # 12 deviations below, nothing is left
+    # 12 deviations below, nothing is left
+    i = np.arange(k, max(0, k - 200 - 6 * math.isqrt(n)), -1.0)
     ratios = i * (1 - p) / ((n - i + 1) * p)
     return term + math.log1p(float(np.cumprod(ratios).sum()))

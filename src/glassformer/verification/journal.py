@@ -1,5 +1,4 @@
-"""A journal of a long run: which chunks are done, and what was found in them. A run that has one
-can be interrupted.
+"""A journal of a long run: which chunks are done, and what was found. It can be interrupted.
 
 It is written beside the verdict, atomically, every few seconds. What it was written for is in it by
 name, and a run of another model, task, float type or sample does not go on from it.
@@ -72,9 +71,8 @@ class State:
             for part, t in found.items()
         }
         both = {**self.found, **sums}
-        return State(
-            tuple(merged), {part: both[part] for part in work.parts if part in both}
-        )  # in order of the work
+        # in order of the work
+        return State(tuple(merged), {part: both[part] for part in work.parts if part in both})
 
     def left(self, chunks: int) -> Iterator[range]:
         """What is not done yet."""

@@ -38,9 +38,7 @@ Done = tuple[range, dict[str, Tally]]
 
 
 def run(work: Work, todo: Iterable[range], workers: int = 1) -> Iterator[Done]:
-    """Does the chunks of `todo`, and yields what was found, as soon as it is: several workers
-    finish in any order.
-    """
+    """Does the chunks of `todo`, and yields what was found: several workers end in any order."""
     ranges = list(todo)
     workers = min(workers, sum(map(len, ranges)) // FEW)
     if workers < 2:
@@ -55,9 +53,8 @@ def _spread(work: Work, ranges: list[range], workers: int) -> Iterator[Done]:
         raise GlassformerError(
             f"workers={workers} — {work.task.ref} cannot be sent to another process: {e}"
         ) from None
-    first = (
-        chunks[i : i + GROUP] for chunks in ranges for i in range(0, len(chunks), GROUP)
-    )  # there may be billions
+    # there may be billions
+    first = (chunks[i : i + GROUP] for chunks in ranges for i in range(0, len(chunks), GROUP))
     waiting = list(itertools.islice(first, 1))
     tries: Counter[range] = Counter()
     while waiting:
@@ -88,15 +85,12 @@ def _spread(work: Work, ranges: list[range], workers: int) -> Iterator[Done]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Processes that are started in here have the settings of a worker, and Ctrl-C does not
-    reach them.
-    """
+    """Processes started in here have the settings of a worker, and Ctrl-C does not reach them."""
     before = {name: os.environ.get(name) for name in SETTINGS}
     os.environ.update(SETTINGS)
     block = hasattr(signal, "pthread_sigmask")  # not on Windows
-    mask = (
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if block else set()
-    )  # what is blocked stays so
+    # what is blocked stays so
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if block else set()
     try:
         yield
     finally:

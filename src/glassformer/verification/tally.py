@@ -1,5 +1,4 @@
-"""What was found on some rows, so that it can be added up in any order, sent between processes and
-saved.
+"""What was found on some rows: can be added up in any order, sent between processes and saved.
 
 Of what is kept row by row there are only so many: the first failures, and for each answer token the
 rows that came nearest to one. A tally stays as small for 10^8 rows as for ten.
@@ -27,9 +26,8 @@ class Tally:
     worst: Found = (INF, -1, ())  # the first row of the smallest margin
     failures: tuple[Found, ...] = ()  # the first ones
     classes: Mapping[str, ByClass] = field(default_factory=dict)
-    lowest: tuple[
-        tuple[Found, ...], ...
-    ] = ()  # for each answer token, the last one first: the smallest margins
+    # for each answer token, the last one first: the smallest margins
+    lowest: tuple[tuple[Found, ...], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -50,9 +48,7 @@ class Tally:
 
 
 def tally(rows: Any, gap: Any, classes: Any, at: Any, looked_at: int, keep: int, low: int) -> Tally:
-    """rows [B,*], gap [B,n], classes [B], at [B] -> what there is to say. `low`: rows to
-    remember per answer token.
-    """
+    """rows [B,*], gap [B,n], classes [B], at [B]. `low`: rows to remember per answer token."""
     if not len(rows):
         return Tally(looked_at)
     gap = np.where(np.isnan(gap), -INF, gap)

@@ -1,5 +1,4 @@
-"""What a check found, as a thing to keep: it names the model by its hash, and says what was looked
-at and how.
+"""What a check found, to keep: it names the model by its hash, and says what was looked at and how.
 
 A saved verdict can be checked again: the same rows, the same figures, or it is not true here.
 """
@@ -36,22 +35,18 @@ class Verdict:
     counterexamples: list[dict[str, Any]] = field(default_factory=list)
     seed: int | None = None
     worst: dict[str, Any] | None = None  # the row of the worst margin, and its input
-    parts: dict[str, dict[str, Any]] = field(
-        default_factory=dict
-    )  # domain | sample, edges, search | given
-    classes: dict[str, dict[str, Any]] = field(
-        default_factory=dict
-    )  # checked, wrong, worst_margin of each class
-    error_bound: float | None = (
-        None  # sampled: with this confidence no larger share of all inputs is wrong
-    )
+    # domain | sample, edges, search | given
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # checked, wrong, worst_margin of each class
+    classes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # sampled: with this confidence no larger share of all inputs is wrong
+    error_bound: float | None = None
     confidence: float | None = None
     sample: int | None = None  # how it was made: rows drawn, rounds of search, counterexamples kept
     search: int = 0
     keep: int = 10
-    chunk: int = field(
-        default=0, compare=False
-    )  # rows at a time: sums may round differently with another
+    # rows at a time: sums may round differently with another
+    chunk: int = field(default=0, compare=False)
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property

@@ -21,9 +21,7 @@ BLOCK = 2**20  # rows of a sample that are drawn at once
 
 
 class Work:
-    """A model, a task, and the rows in parts: "domain", "edges", "sample" or "given", each with
-    its number of rows.
-    """
+    """A model, a task, and the numbers of rows of "domain", "edges", "sample" or "given"."""
 
     def __init__(
         self, model: Model, task: Task, parts: Mapping[str, int], *, chunk: int, keep: int,
