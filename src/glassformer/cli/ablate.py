@@ -5,9 +5,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
+from typer import Option
 
 from .. import limits, refs
 from ..records import alone, check_writable, make_folder
@@ -27,16 +27,16 @@ def ablate_(
     task: TaskRef,
     recipe: RecipeName = "",
     seeds: Annotated[
-        int, typer.Option(min=1, max=limits.MEMBERS, help="seeds 0, 1, …, trained all at once")
+        int, Option(min=1, max=limits.MEMBERS, help="seeds 0, 1, …, trained all at once")
     ] = 3,
     only: Annotated[
-        str, typer.Option(help="names with commas between; the baseline is always trained")
+        str, Option(help="names with commas between; the baseline is always trained")
     ] = "",
     settings: Settings = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="DIR: a file for each result; done is done")
+        Path | None, Option("--out", help="DIR: a file for each result; done is done")
     ] = None,
-    figure: Annotated[Path | None, typer.Option(help="FILE.png, .svg or .pdf: a bar chart")] = None,
+    figure: Annotated[Path | None, Option(help="FILE.png, .svg or .pdf: a bar chart")] = None,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from .. import refs
 from ..adderboard.protocol import THRESHOLD, BoardVerdict, board, describe
@@ -28,12 +28,12 @@ ENDED = {  # the means by which nothing of a submission is left
 
 @app.command("board")
 def board_(
-    ref: Annotated[str, typer.Argument(help="a model, or FILE.py: someone's submission")],
+    ref: Annotated[str, Argument(help="a model, or FILE.py: someone's submission")],
     task: TaskName = "",
     dtype: Dtype = "",
     keep: Keep = 10,
     trust: Annotated[
-        bool, typer.Option("--trust", help="run the code of a submission file, with limits")
+        bool, Option("--trust", help="run the code of a submission file, with limits")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -55,7 +55,7 @@ def board_(
         events = board(model, refs.load_task(task or model), keep=keep, dtype=dtype)
     verdict = _watch(events)
     print_json({"ref": ref, **verdict.to_json()}) if as_json else _show(ref, verdict)
-    raise typer.Exit(0 if verdict.holds else 1)
+    raise Exit(0 if verdict.holds else 1)
 
 
 def _watch(events: Iterable[Progress | BoardVerdict]) -> BoardVerdict:

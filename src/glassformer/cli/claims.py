@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from ..claims import as_text, select
 from .common import Json, app, out, print_json, progress
@@ -11,9 +11,9 @@ from .common import Json, app, out, print_json, progress
 @app.command("claims")
 def claims_(
     names: Annotated[
-        list[str] | None, typer.Argument(help="names, or how names start; default: all")
+        list[str] | None, Argument(help="names, or how names start; default: all")
     ] = None,
-    slow: Annotated[bool, typer.Option(help="also those that take minutes")] = False,
+    slow: Annotated[bool, Option(help="also those that take minutes")] = False,
     as_json: Json = False,
 ) -> None:
     """Measure what the sources claim, and compare with what the ledger records."""
@@ -37,4 +37,4 @@ def claims_(
             f"{len(measured)} claim{'s' * (len(measured) != 1)} measured, {differ} differ from the "
             f"record"
         )
-    raise typer.Exit(1 if differ else 0)
+    raise Exit(1 if differ else 0)

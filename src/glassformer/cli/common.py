@@ -20,6 +20,7 @@ from rich.progress import Progress, ProgressColumn
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Exit, Option
 
 from .. import __version__, limits
 from ..errors import GlassformerError
@@ -78,25 +79,23 @@ out = SafeConsole(width=None if sys.stdout and sys.stdout.isatty() else 120)
 err = SafeConsole(stderr=True)
 
 Ref = Annotated[
-    str, typer.Argument(help="a program with options (addition:digits=3), x.safetensors or x.taotp")
+    str, Argument(help="a program with options (addition:digits=3), x.safetensors or x.taotp")
 ]
-Seed = Annotated[int, typer.Option(min=0, max=limits.SEED, help="of sampling")]
-TaskName = Annotated[
-    str, typer.Option("--task", help="what is right; by default the model's own task")
-]
-Json = Annotated[bool, typer.Option("--json", help="one JSON object on stdout and nothing else")]
+Seed = Annotated[int, Option(min=0, max=limits.SEED, help="of sampling")]
+TaskName = Annotated[str, Option("--task", help="what is right; by default the model's own task")]
+Json = Annotated[bool, Option("--json", help="one JSON object on stdout and nothing else")]
 
 
 def _version(asked: bool) -> None:
     if asked:
         say(__version__)
-        raise typer.Exit
+        raise Exit
 
 
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="the version")
+        bool, Option("--version", callback=_version, is_eager=True, help="the version")
     ] = False,
 ) -> None:
     """Options of the whole command line, before the name of a command."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Exit, Option
 
 from .. import limits, refs
 from ..records import check_writable
@@ -14,14 +14,12 @@ from .common import Json, Ref, Seed, app, out, print_json, progress, sample_rows
 def compare_(
     a: Ref,
     b: Ref,
-    task: Annotated[
-        str, typer.Option(help="what is right; by default the task that both are for")
-    ] = "",
+    task: Annotated[str, Option(help="what is right; by default the task that both are for")] = "",
     sample: Annotated[
-        int | None, typer.Option(min=1, max=limits.ROWS, help="compare on so many inputs at random")
+        int | None, Option(min=1, max=limits.ROWS, help="compare on so many inputs at random")
     ] = None,
     seed: Seed = 0,
-    figure: Annotated[Path | None, typer.Option(help="FILE.png, .svg or .pdf")] = None,
+    figure: Annotated[Path | None, Option(help="FILE.png, .svg or .pdf")] = None,
     as_json: Json = False,
 ) -> None:
     """Two models of one task side by side: outputs, margins, attention, what each foretells of the
@@ -49,4 +47,4 @@ def compare_(
     print_json({"a": a, "b": b, **found.to_json()}) if as_json else out.print(
         str(found), soft_wrap=True
     )
-    raise typer.Exit(1 if found.differ else 0)
+    raise Exit(1 if found.differ else 0)

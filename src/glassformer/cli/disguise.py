@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from .. import checkpoint, limits, refs
 from ..errors import GlassformerError
@@ -15,24 +15,16 @@ from .common import Json, Ref, app, json_file, out, print_json
 @app.command("disguise")
 def disguise_(
     ref: Ref,
-    path: Annotated[Path, typer.Option("--out", help="FILE.safetensors: the copy")],
-    key_path: Annotated[
-        Path, typer.Option("--key", help="FILE.json: how to undo it, for who scores")
-    ],
-    seed: Annotated[
-        int, typer.Option(min=0, max=limits.SEED, help="of basis, order and noise")
-    ] = 0,
+    path: Annotated[Path, Option("--out", help="FILE.safetensors: the copy")],
+    key_path: Annotated[Path, Option("--key", help="FILE.json: how to undo it, for who scores")],
+    seed: Annotated[int, Option(min=0, max=limits.SEED, help="of basis, order and noise")] = 0,
     noise: Annotated[
         float,
-        typer.Option(
-            min=0, max=limits.NOISE, help="on every weight, as a share of its array's RMS"
-        ),
+        Option(min=0, max=limits.NOISE, help="on every weight, as a share of its array's RMS"),
     ] = 0.0,
-    rotate: Annotated[
-        bool, typer.Option(help="write the stream in a random orthogonal basis")
-    ] = True,
+    rotate: Annotated[bool, Option(help="write the stream in a random orthogonal basis")] = True,
     shuffle: Annotated[
-        bool, typer.Option(help="permute heads and neurons; coordinates too, if not rotated")
+        bool, Option(help="permute heads and neurons; coordinates too, if not rotated")
     ] = True,
     as_json: Json = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from .. import refs
 from ..lens.explain import explain
@@ -13,7 +13,7 @@ from .common import Json, Ref, app, out, print_json
 @app.command("explain")
 def explain_(
     ref: Ref,
-    text: Annotated[str, typer.Argument(help="what the model has read")] = "",
+    text: Annotated[str, Argument(help="what the model has read")] = "",
     as_json: Json = False,
 ) -> None:
     """Why the next token wins: by head, slot and neuron name."""

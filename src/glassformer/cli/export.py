@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from .. import limits, refs
 from ..errors import GlassformerError
@@ -15,12 +15,11 @@ from .common import Json, Ref, app, out, print_json
 def export_(
     ref: Ref,
     to: Annotated[
-        str,
-        typer.Option(help="safetensors, taotp, gpt2, torch, transformer-lens, onnx, adderboard"),
+        str, Option(help="safetensors, taotp, gpt2, torch, transformer-lens, onnx, adderboard")
     ],
-    path: Annotated[Path, typer.Option("--out", help="the file or folder to write")],
+    path: Annotated[Path, Option("--out", help="the file or folder to write")],
     tolerance: Annotated[
-        float, typer.Option(min=0, help="how far logits may be off, relative to the largest")
+        float, Option(min=0, help="how far logits may be off, relative to the largest")
     ] = 1e-4,
     as_json: Json = False,
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from .. import limits, refs
 from ..errors import GlassformerError
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 def inspect_(
     ref: Ref,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="DIR: inspection.json and the figures go there")
+        Path | None, Option("--out", help="DIR: inspection.json and the figures go there")
     ] = None,
     task: TaskName = "",
-    text: Annotated[str, typer.Option("--input", help="what views of a single input show")] = "",
+    text: Annotated[str, Option("--input", help="what views of a single input show")] = "",
     inputs: Annotated[
         int | None,
-        typer.Option(min=1, max=limits.INPUTS, help="look at so many inputs; by default 10,000"),
+        Option(min=1, max=limits.INPUTS, help="look at so many inputs; by default 10,000"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of these inputs")] = 0,
-    only: Annotated[str, typer.Option(help="views with commas between: heads,ablations")] = "",
-    kind: Annotated[str, typer.Option("--figures", help="png, svg, pdf or none")] = "png",
+    seed: Annotated[int, Option(min=0, max=limits.SEED, help="of these inputs")] = 0,
+    only: Annotated[str, Option(help="views with commas between: heads,ablations")] = "",
+    kind: Annotated[str, Option("--figures", help="png, svg, pdf or none")] = "png",
     as_json: Json = False,
 ) -> None:
     """Look inside: attention, heads, embeddings, ranks, logit lens, ablations, patching, spectra.

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from .. import claims, refs, registry
 from ..errors import GlassformerError
@@ -16,10 +16,8 @@ WHAT = listed(("programs", "tasks", "recipes", "blueprints", "trained", "claims"
 
 @app.command("list")
 def list_(
-    what: Annotated[str, typer.Argument(help=WHAT)] = "programs",
-    ref: Annotated[
-        str, typer.Argument(help="for hooks: the model; for recipes: just this one")
-    ] = "",
+    what: Annotated[str, Argument(help=WHAT)] = "programs",
+    ref: Annotated[str, Argument(help="for hooks: the model; for recipes: just this one")] = "",
     as_json: Json = False,
 ) -> None:
     """What there is: programs, tasks and blueprints with their options, recipes, trained

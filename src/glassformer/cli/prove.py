@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
+from typer import Exit, Option
 
 from .. import records, refs
 from ..errors import GlassformerError
@@ -20,23 +20,19 @@ def prove_(
     task: TaskName = "",
     method: Annotated[
         Literal["auto", "certificate", "enumeration"],
-        typer.Option(
+        Option(
             help="enumeration runs every row; certificate bounds all cases of a one-layer adder"
         ),
     ] = "auto",
-    path: Annotated[
-        Path | None, typer.Option("--out", help="FILE.json: write the certificate")
-    ] = None,
+    path: Annotated[Path | None, Option("--out", help="FILE.json: write the certificate")] = None,
     certificate: Annotated[
-        Path | None, typer.Option("--check", help="FILE.json: only check this certificate")
+        Path | None, Option("--check", help="FILE.json: only check this certificate")
     ] = None,
     second: Annotated[
         bool,
-        typer.Option(
-            "--second", help="ask the second checker too, which shares no code with the first"
-        ),
+        Option("--second", help="ask the second checker too, which shares no code with the first"),
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="of the search for a counterexample")] = 0,
+    seed: Annotated[int, Option(min=0, help="of the search for a counterexample")] = 0,
     as_json: Json = False,
 ) -> None:
     """Is it right on all of its domain? Proved, refuted with a counterexample, or unknown."""
@@ -73,7 +69,7 @@ def prove_(
         else:
             _say("the certificate", checked)
             _say("the second checker: it", again)
-        raise typer.Exit(0 if checked.holds and (again is None or again.holds) else 1)
+        raise Exit(0 if checked.holds and (again is None or again.holds) else 1)
     records.check_writable(path, ref)
     proof = prove(model, chosen, method=method, seed=seed)
     if path and proof.certificate:
@@ -92,7 +88,7 @@ def prove_(
                 f"wrote {path}" if proof.certificate else f"no certificate to write: {why}",
                 soft_wrap=True,
             )
-    raise typer.Exit(0 if proof.holds and (again is None or again.holds) else 1)
+    raise Exit(0 if proof.holds and (again is None or again.holds) else 1)
 
 
 def _again(model: Model, task: Task, certificate: dict[str, Any]) -> Checked:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from .. import refs
 from ..checkpoint import digest
@@ -19,8 +19,8 @@ from .verify import VerdictFile, Workers, check_and_save, show
 @app.command("recheck")
 def recheck_(
     ref: Ref,
-    verdict: Annotated[Path, typer.Argument(help="FILE.json that verify --out wrote")],
-    task: Annotated[str, typer.Option(help="what is right: the task that the verdict names")] = "",
+    verdict: Annotated[Path, Argument(help="FILE.json that verify --out wrote")],
+    task: Annotated[str, Option(help="what is right: the task that the verdict names")] = "",
     workers: Workers = None,
     path: VerdictFile = None,
     as_json: Json = False,
@@ -48,7 +48,7 @@ def recheck_(
         out.print(
             f"{verdict} is " + ("NOT confirmed" if differences else "confirmed"), style="bold"
         )
-    raise typer.Exit(0 if found.holds and not differences else 1)
+    raise Exit(0 if found.holds and not differences else 1)
 
 
 def _same_model_and_task(saved: Verdict, path: Path, ref: str, model: Model, task: str) -> Task:

@@ -3,24 +3,22 @@
 import shlex
 from typing import Annotated
 
-import typer
 from rich.padding import Padding
+from typer import Argument, Option
 
 from .. import limits
 from ..training.recipes import RECIPES, recipe
 from .common import out, print_json
 
-TaskRef = Annotated[str, typer.Argument(help="a task with options: addition:digits=3,order=ones")]
+TaskRef = Annotated[str, Argument(help="a task with options: addition:digits=3,order=ones")]
 RecipeName = Annotated[
-    str, typer.Option("--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")
+    str, Option("--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")
 ]
 Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="FIELD=VALUE: change a field of the recipe; repeat"),
+    list[str] | None, Option("--set", help="FIELD=VALUE: change a field of the recipe; repeat")
 ]
 Threads = Annotated[
-    int,
-    typer.Option(min=1, max=limits.PROCESSES, help="of PyTorch; tiny models are fastest with one"),
+    int, Option(min=1, max=limits.PROCESSES, help="of PyTorch; tiny models are fastest with one")
 ]
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from .. import refs
 from ..errors import GlassformerError
@@ -14,18 +14,18 @@ from .common import Json, app, out, print_json, status
 @app.command("report")
 def report_(
     models: Annotated[
-        list[str], typer.Argument(metavar="REF...", help="models to set side by side, up to four")
+        list[str], Argument(metavar="REF...", help="models to set side by side, up to four")
     ],
-    path: Annotated[Path, typer.Option("--out", help="FILE.html to write")],
+    path: Annotated[Path, Option("--out", help="FILE.html to write")],
     inputs: Annotated[
-        list[str] | None, typer.Option("--input", help="what they read; may be given again")
+        list[str] | None, Option("--input", help="what they read; may be given again")
     ] = None,
-    task: Annotated[str, typer.Option(help="what is right; by default each model's own task")] = "",
+    task: Annotated[str, Option(help="what is right; by default each model's own task")] = "",
     full: Annotated[
-        bool, typer.Option("--full", help="verify every input of a large domain, not a sample")
+        bool, Option("--full", help="verify every input of a large domain, not a sample")
     ] = False,
     history: Annotated[
-        list[Path] | None, typer.Option(help="FILE.jsonl of a training, one for each model")
+        list[Path] | None, Option(help="FILE.jsonl of a training, one for each model")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 import numpy as np
-import typer
+from typer import Argument, Option
 
 from .. import limits, refs
 from ..dust import number
@@ -16,17 +16,15 @@ from .common import Json, Ref, Seed, app, out, print_json, say, table_of
 @app.command("run")
 def run_(
     ref: Ref,
-    inputs: Annotated[list[str] | None, typer.Argument(help="what to read, one text each")] = None,
+    inputs: Annotated[list[str] | None, Argument(help="what to read, one text each")] = None,
     trace: Annotated[
-        bool, typer.Option(help="each step: its top tokens, the margin, what each head read")
+        bool, Option(help="each step: its top tokens, the margin, what each head read")
     ] = False,
     steps: Annotated[
-        int | None, typer.Option(min=1, max=limits.DECODED, help="decode so many tokens at most")
+        int | None, Option(min=1, max=limits.DECODED, help="decode so many tokens at most")
     ] = None,
-    temperature: Annotated[float, typer.Option(min=0, help="0: always the best token")] = 0.0,
-    top_k: Annotated[
-        int | None, typer.Option(min=1, max=2**31, help="sample among the k best")
-    ] = None,
+    temperature: Annotated[float, Option(min=0, help="0: always the best token")] = 0.0,
+    top_k: Annotated[int | None, Option(min=1, max=2**31, help="sample among the k best")] = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:

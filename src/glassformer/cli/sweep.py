@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.progress import Progress as Bar
+from typer import Argument, Option
 
 from .. import limits, refs
 from ..errors import GlassformerError
@@ -16,20 +16,17 @@ from .common import Interrupted, Json, app, err, out, print_json, table_of
 @app.command("sweep")
 def sweep_(
     spec: Annotated[
-        Path, typer.Argument(help="a TOML file: task, recipe, seeds, [set] and [grid] of fields")
+        Path, Argument(help="a TOML file: task, recipe, seeds, [set] and [grid] of fields")
     ],
     folder: Annotated[
-        Path | None, typer.Option("--out", help="default: beside SPEC.toml, SPEC-sweep")
+        Path | None, Option("--out", help="default: beside SPEC.toml, SPEC-sweep")
     ] = None,
-    cluster: Annotated[
-        str, typer.Option(help="the scheduler of a Dask cluster: tcp://host:port")
-    ] = "",
+    cluster: Annotated[str, Option(help="the scheduler of a Dask cluster: tcp://host:port")] = "",
     workers: Annotated[
-        int | None,
-        typer.Option(min=1, max=limits.PROCESSES, help="processes here; default: one a core"),
+        int | None, Option(min=1, max=limits.PROCESSES, help="processes here; default: one a core")
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=limits.RUNS, help="refuse more runs than that")
+        int, Option(min=1, max=limits.RUNS, help="refuse more runs than that")
     ] = 1_000,
     as_json: Json = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Exit, Option
 
 from ..records import check_writable
 from .common import app, out
@@ -11,7 +11,7 @@ from .common import app, out
 
 @app.command("tour")
 def tour_(
-    page: Annotated[Path, typer.Option("--out", help="FILE.html for the report at its end")] = Path(
+    page: Annotated[Path, Option("--out", help="FILE.html for the report at its end")] = Path(
         "glassformer-tour.html"
     ),
 ) -> None:
@@ -21,4 +21,4 @@ def tour_(
     from ..tour import tour
 
     check_writable(page)
-    raise typer.Exit(tour(out, page))
+    raise Exit(tour(out, page))

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Exit, Option
 
 from .. import checkpoint, limits, refs
 from ..errors import GlassformerError
@@ -32,40 +32,36 @@ if TYPE_CHECKING:
 @app.command("train")
 def train_(
     task: TaskRef,
-    file: Annotated[Path, typer.Option("--out", help="FILE.safetensors: where the model goes")],
+    file: Annotated[Path, Option("--out", help="FILE.safetensors: where the model goes")],
     recipe: RecipeName = "",
     seed: Annotated[
         int,
-        typer.Option(
+        Option(
             min=0,
             max=limits.SEED,
             help="of weights and batches; the same seed gives the same model",
         ),
     ] = 0,
     settings: Settings = None,
-    blueprint: Annotated[
-        str, typer.Option(help="low-rank:rank=4, … (glassformer list blueprints)")
-    ] = "",
-    start: Annotated[str, typer.Option(help="begin with this model's weights")] = "",
-    teacher: Annotated[str, typer.Option(help="this model's answers are the truth")] = "",
+    blueprint: Annotated[str, Option(help="low-rank:rank=4, … (glassformer list blueprints)")] = "",
+    start: Annotated[str, Option(help="begin with this model's weights")] = "",
+    teacher: Annotated[str, Option(help="this model's answers are the truth")] = "",
     seeds: Annotated[
         int,
-        typer.Option(
+        Option(
             min=1, max=limits.MEMBERS, help="train so many seeds at once; each gets its own file"
         ),
     ] = 1,
-    device: Annotated[str, typer.Option(help="cpu, cuda or mps")] = "cpu",
+    device: Annotated[str, Option(help="cpu, cuda or mps")] = "cpu",
     resume: Annotated[
-        bool, typer.Option("--resume", help="go on with the run that was writing to --out")
+        bool, Option("--resume", help="go on with the run that was writing to --out")
     ] = False,
     history: Annotated[
-        Path | None, typer.Option(help="FILE.jsonl or FILE.csv: evaluations and turning points")
+        Path | None, Option(help="FILE.jsonl or FILE.csv: evaluations and turning points")
     ] = None,
-    figure: Annotated[
-        Path | None, typer.Option(help="FILE.png, .svg or .pdf: training curves")
-    ] = None,
+    figure: Annotated[Path | None, Option(help="FILE.png, .svg or .pdf: training curves")] = None,
     snapshots: Annotated[
-        Path | None, typer.Option(help="FOLDER: the model at the start and every evaluation")
+        Path | None, Option(help="FOLDER: the model at the start and every evaluation")
     ] = None,
     threads: Threads = 1,
     as_json: Json = False,
@@ -124,8 +120,8 @@ def train_(
         err.print(f"interrupted after step {trainer.step:,} of {chosen.steps:,}")
         if seeds == 1 and "resume" in rows[0]:
             err.print(f"saved {rows[0]['state']}; to go on:\n{rows[0]['resume']}", soft_wrap=True)
-        raise typer.Exit(128 + by)
-    raise typer.Exit(0 if all(r["reached"] for r in rows) else 1)
+        raise Exit(128 + by)
+    raise Exit(0 if all(r["reached"] for r in rows) else 1)
 
 
 # ── what is asked for ──────────────────────────────────────────────────────────────────────────

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from .. import limits, refs
 from ..records import check_writable, write_atomically
@@ -16,11 +16,11 @@ SHOWN = 12  # neurons in the table
 @app.command("truth")
 def truth_(
     ref: Ref,
-    path: Annotated[Path | None, typer.Option("--out", help="FILE.json: write all of it")] = None,
+    path: Annotated[Path | None, Option("--out", help="FILE.json: write all of it")] = None,
     task: Annotated[
-        str, typer.Option(help="whose examples to measure on; by default the model's own task")
+        str, Option(help="whose examples to measure on; by default the model's own task")
     ] = "",
-    seed: Annotated[int, typer.Option(min=0, max=limits.SEED, help="of the examples")] = 0,
+    seed: Annotated[int, Option(min=0, max=limits.SEED, help="of the examples")] = 0,
     as_json: Json = False,
 ) -> None:
     """Ground truth of a program as data: which head, slot and neuron computes what, and from

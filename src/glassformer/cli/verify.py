@@ -6,8 +6,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from typer import Exit, Option
 
 from .. import limits, refs
 from ..errors import GlassformerError
@@ -31,14 +31,13 @@ from .common import (
 
 SHOWN = 5  # classes
 
-Dtype = Annotated[str, typer.Option(help="float64, float32 or bfloat16; default: the model's own")]
-Keep = Annotated[int, typer.Option(min=0, max=limits.KEEP, help="so many counterexamples")]
+Dtype = Annotated[str, Option(help="float64, float32 or bfloat16; default: the model's own")]
+Keep = Annotated[int, Option(min=0, max=limits.KEEP, help="so many counterexamples")]
 Workers = Annotated[
-    int | None,
-    typer.Option(min=1, max=limits.PROCESSES, help="processes; default: as many as cores"),
+    int | None, Option(min=1, max=limits.PROCESSES, help="processes; default: as many as cores")
 ]
 VerdictFile = Annotated[
-    Path | None, typer.Option("--out", help="save the verdict; if interrupted, go on later")
+    Path | None, Option("--out", help="save the verdict; if interrupted, go on later")
 ]
 
 
@@ -48,16 +47,14 @@ def verify_(
     task: TaskName = "",
     sample: Annotated[
         int | None,
-        typer.Option(min=1, max=limits.SAMPLE, help="check so many at random, and the edge cases"),
+        Option(min=1, max=limits.SAMPLE, help="check so many at random, and the edge cases"),
     ] = None,
     seed: Seed = 0,
-    every: Annotated[
-        bool, typer.Option("--all", help="every input, however many there are")
-    ] = False,
+    every: Annotated[bool, Option("--all", help="every input, however many there are")] = False,
     dtype: Dtype = "",
     keep: Keep = 10,
     search: Annotated[
-        int, typer.Option(min=0, max=limits.SEARCH, help="rounds of search near a sample's worst")
+        int, Option(min=0, max=limits.SEARCH, help="rounds of search near a sample's worst")
     ] = 8,
     workers: Workers = None,
     path: VerdictFile = None,
@@ -82,7 +79,7 @@ def verify_(
         search=search,
     )
     print_json({"ref": ref, **verdict.to_json()}) if as_json else show(ref, chosen, verdict)
-    raise typer.Exit(0 if verdict.holds else 1)
+    raise Exit(0 if verdict.holds else 1)
 
 
 def check_and_save(
