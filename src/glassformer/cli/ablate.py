@@ -1,19 +1,19 @@
 """The command ablate: take one thing away, train again, and see what breaks."""
 
-import sys
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 from typer import Option
 
 from .. import limits, refs
 from ..records import alone, check_writable, make_folder
+from ..show.style import check_path, save
 from ..training.events import percent
 from ..training.recipes import choose_recipe
-from .common import Interrupted, Json, app, err, out, print_json, table_of
+from .common import Interrupted, Json, app, out, print_json, progress, table_of
 from .recipes import RecipeName, Settings, TaskRef, Threads
 
 if TYPE_CHECKING:
@@ -55,30 +55,24 @@ def ablate_(
     names = [n for word in only.split(",") if (n := word.strip())]
     cases, skipped = plan(goal, chosen, names)
     if figure:
-        from .. import show
-
-        show.style.check_path(figure)
-        check_writable(figure)
+        check_writable(check_path(figure))
     if folder:
         check_writable(make_folder(folder) / "baseline.json")
     try:
         with alone(folder and folder / "ablations"):
-            results = _watch(
-                ablate(goal, chosen, range(seeds), names, folder, threads), len(cases), chosen.steps
-            )
+            events = ablate(goal, chosen, range(seeds), names, folder, threads)
+            results = _watch(events, len(cases), chosen.steps)
     except KeyboardInterrupt:
         hint = f"; the same command goes on with what {folder} does not have" if folder else ""
         raise Interrupted(f"interrupted{hint}") from None
-    title = f"{goal.ref}, recipe {chosen.name}, " + (
-        f"seeds 0 to {seeds - 1}" if seeds > 1 else "seed 0"
-    )
+    whose = f"seeds 0 to {seeds - 1}" if seeds > 1 else "seed 0"
+    title = f"{goal.ref}, recipe {chosen.name}, {whose}"
     if figure:
         _draw(results, figure, title)
     if as_json:
         print_json({
             "task": goal.ref, "recipe": chosen.to_json(), "seeds": list(range(seeds)),
-            "ablations": [_row(r) for r in results], "skipped": [{"name": s.name,
-            "why": s.why} for s in skipped],
+            "ablations": [_row(r) for r in results], "skipped": [asdict(s) for s in skipped],
             "out": str(folder) if folder else None, "figure": str(figure) if figure else None,
         })  # fmt: skip
         return
@@ -91,30 +85,25 @@ def ablate_(
         out.print(f"chart: {figure}")
 
 
-def _watch(progress: "Iterator[Progress]", n: int, steps: int) -> "list[Result]":
+def _watch(events: "Iterator[Progress]", n: int, steps: int) -> "list[Result]":
     """Takes all that happens, and on a terminal shows it; the results at the end."""
     results = []
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[at]}"),
-        TimeElapsedColumn(),
-    )
-    with Bar(*columns, console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
+    name, at = TextColumn("{task.description}"), TextColumn("{task.fields[at]}")
+    with progress(name, BarColumn(), at, TimeElapsedColumn()) as bar:
         line = bar.add_task("", total=n * steps, at="")
-        for p in progress:
+        for p in events:
             if p.result:
                 results.append(p.result)
             step = p.event.step if p.event else 0
             whole = len(results) * steps  # one that stops early counts like one that does not
-            at = f"{min(len(results) + 1, n)} of {n}, step {step:,}"
-            bar.update(line, description=p.name, completed=whole + (0 if p.result else step), at=at)
+            far = f"{min(len(results) + 1, n)} of {n}, step {step:,}"
+            done = whole + (0 if p.result else step)
+            bar.update(line, description=p.name, completed=done, at=far)
     return results
 
 
 def _draw(results: "Sequence[Result]", figure: Path, title: str) -> None:
     from ..show.bars import bar_chart
-    from ..show.style import save
 
     lines = [line for r in results for line in r.lines()]
     # what a model says that has the answer before its eyes

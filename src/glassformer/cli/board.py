@@ -10,12 +10,12 @@ from ..adderboard.protocol import THRESHOLD, BoardVerdict, board, describe
 from ..adderboard.trust import Limits, submission
 from ..errors import GlassformerError
 from ..verification import Progress
-from .common import Json, TaskName, app, err, out, print_json, progress, table_of
+from .common import Json, TaskName, app, err, out, print_json, progress, say, table_of
 from .verify import Dtype, Keep
 
 WORDS = {
-    "cpu": "processor time", "memory": "memory", "file": "the size of files", "files": "open files",
-    "processes": "processes",
+    "cpu": "processor time", "memory": "memory", "file": "the size of files",
+    "files": "open files", "processes": "processes",
 }  # fmt: skip
 ENDED = {  # the means by which nothing of a submission is left
     "namespace": "it and all that it started ended with a namespace of their own",
@@ -64,12 +64,8 @@ def _watch(events: Iterable[Progress | BoardVerdict]) -> BoardVerdict:
         for event in events:
             if isinstance(event, BoardVerdict):
                 return event
-            bar.update(
-                line,
-                total=event.todo,
-                completed=event.done,
-                description=f"adding, {event.wrong:,} wrong",
-            )
+            said = f"adding, {event.wrong:,} wrong"
+            bar.update(line, total=event.todo, completed=event.done, description=said)
     raise AssertionError("a protocol ends with a verdict")
 
 
@@ -78,11 +74,9 @@ def _show(ref: str, v: BoardVerdict) -> None:
     out.print(f"{ref}{how}: ", end="", soft_wrap=True)
     out.print("qualifies" if v.qualifies else "does not qualify", style="bold", end="")
     need = f"{100 * THRESHOLD:g} % needed"
-    out.print(
-        f", {_percent(v)} right ({need}); {v.edges} edge cases, {v.pairs} pairs", soft_wrap=True
-    )
+    say(f", {_percent(v)} right ({need}); {v.edges} edge cases, {v.pairs} pairs")
     for c in v.counterexamples:
-        out.print(f"  {c['a']}+{c['b']} → {c['got']}, expected {c['expected']}", soft_wrap=True)
+        say(f"  {c['a']}+{c['b']} → {c['got']}, expected {c['expected']}")
     if v.counts:
         out.print(table_of(("parameters", "", "means"), describe(v.counts)))
     if v.submission:
@@ -93,26 +87,17 @@ def _show(ref: str, v: BoardVerdict) -> None:
 
 def _show_submission(s: Mapping[str, Any]) -> None:
     says = {str(k): str(x) for k, x in s.get("metadata", {}).items()}
-    out.print(
-        f"  as it says of itself (not checked): {says.pop('params', '?')} parameters",
-        soft_wrap=True,
-    )
+    say(f"  as it says of itself (not checked): {says.pop('params', '?')} parameters")
     for name, text in says.items():
-        out.print(f"    {name}: {text}", soft_wrap=True)
+        say(f"    {name}: {text}")
     if "parameters" in s:
         held = f"{s['parameters']:,} numbers in parameters and {s.get('buffers', 0):,} in buffers"
-        out.print(
-            f"  as it says when its module is counted in its own process: {held}", soft_wrap=True
-        )
+        say(f"  as it says when its module is counted in its own process: {held}")
     if missing := [means for name, means in WORDS.items() if name not in s["limited"]]:
         out.print(f"  this system has no limits on: {', '.join(missing)}")
-    net = (
-        "had a network, which this system could not take away" if s["network"] else "had no network"
-    )
-    out.print(f"  it {net}; {ENDED.get(s['ended'], ENDED['group'])}", soft_wrap=True)
-    out.print(
-        "  whether a transformer did the adding is for you to see in its text", soft_wrap=True
-    )
+    net = "a network, which this system could not take away" if s["network"] else "no network"
+    say(f"  it had {net}; {ENDED.get(s['ended'], ENDED['group'])}")
+    say("  whether a transformer did the adding is for you to see in its text")
 
 
 def _percent(v: BoardVerdict) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from ..claims import as_text, select
-from .common import Json, app, out, print_json, progress
+from .common import Json, app, out, print_json, progress, say
 
 
 @app.command("claims")
@@ -28,13 +28,8 @@ def claims_(
         for c, m in measured:
             mark = "" if c.matches(m) else f"  ≠ record {as_text(c.records)}"
             out.print(f"{c.name}  {c.verdict}", style="bold")
-            out.print(f"    {c.where} says: {c.says}", soft_wrap=True)
-            out.print(
-                f"    measured: {as_text(m)}{mark}" + (f" ({c.note})" if c.note else ""),
-                soft_wrap=True,
-            )
-        out.print(
-            f"{len(measured)} claim{'s' * (len(measured) != 1)} measured, {differ} differ from the "
-            f"record"
-        )
+            say(f"    {c.where} says: {c.says}")
+            say(f"    measured: {as_text(m)}{mark}" + (f" ({c.note})" if c.note else ""))
+        n = f"{len(measured)} claim{'s' * (len(measured) != 1)}"
+        out.print(f"{n} measured, {differ} differ from the record")
     raise Exit(1 if differ else 0)

@@ -27,8 +27,7 @@ from ..errors import GlassformerError
 from ..tasks.base import Task
 
 NARROW = 20  # columns; a terminal that claims fewer is not believed
-# Control characters but for the ends of lines and tabs, what turns text around, and halves of
-# characters.
+# Control characters (not ends of lines and tabs), what turns text around, halves of characters.
 UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
@@ -119,9 +118,7 @@ def sample_rows(task: Task, n: int, seed: int) -> Any:
 def table_of(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for c in columns:
-        table.add_column(
-            c, overflow="fold", justify="right" if c == "" else "left", no_wrap=c == "claim"
-        )
+        table.add_column(c, overflow="fold", justify="left" if c else "right", no_wrap=c == "claim")
     for row in rows:
         table.add_row(*row)
     return table
@@ -144,9 +141,8 @@ def print_json(value: object) -> None:
 
 def json_file(value: object) -> bytes:
     """JSON for a file that people read too."""
-    return (json.dumps(value, ensure_ascii=False, indent=1, default=float) + "\n").encode(
-        errors="backslashreplace"
-    )
+    text = json.dumps(value, ensure_ascii=False, indent=1, default=float) + "\n"
+    return text.encode(errors="backslashreplace")
 
 
 def progress(*columns: ProgressColumn) -> Progress:

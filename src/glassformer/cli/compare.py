@@ -7,7 +7,7 @@ from typer import Exit, Option
 
 from .. import limits, refs
 from ..records import check_writable
-from .common import Json, Ref, Seed, app, out, print_json, progress, sample_rows
+from .common import Json, Ref, Seed, app, print_json, progress, sample_rows, say
 
 
 @app.command("compare")
@@ -37,14 +37,13 @@ def compare_(
     rows = None if sample is None else sample_rows(chosen, sample, seed)
     with progress() as bar:
         line = bar.add_task("comparing", total=None)
-        found = compare(first, second, chosen, rows, names=(a, b), seed=seed,
-                        progress=lambda done, todo: bar.update(line, completed=done,
-                        total=todo))  # fmt: skip
+        found = compare(
+            first, second, chosen, rows, names=(a, b), seed=seed,
+            progress=lambda done, todo: bar.update(line, completed=done, total=todo),
+        )  # fmt: skip
     if figure is not None:
         from ..show.interventions import comparison
 
         save(comparison(found), figure)
-    print_json({"a": a, "b": b, **found.to_json()}) if as_json else out.print(
-        str(found), soft_wrap=True
-    )
+    print_json({"a": a, "b": b, **found.to_json()}) if as_json else say(found)
     raise Exit(1 if found.differ else 0)

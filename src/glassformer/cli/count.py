@@ -25,9 +25,6 @@ def count_(ref: Ref, as_json: Json = False) -> None:
     counted = count(model)
     if as_json:
         return print_json({"ref": ref, **counted.to_json()})
-    out.print(
-        table_of(
-            ("count", "", "means"), [(w, f"{getattr(counted, w):,}", MEANING[w]) for w in WAYS]
-        )
-    )
+    rows = [(way, f"{getattr(counted, way):,}", MEANING[way]) for way in WAYS]
+    out.print(table_of(("count", "", "means"), rows))
     say(model)

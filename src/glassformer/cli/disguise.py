@@ -9,7 +9,7 @@ from .. import checkpoint, limits, refs
 from ..errors import GlassformerError
 from ..records import check_writable, write_together
 from ..truth.disguise import disguise
-from .common import Json, Ref, app, json_file, out, print_json
+from .common import Json, Ref, app, json_file, out, print_json, say
 
 
 @app.command("disguise")
@@ -42,12 +42,12 @@ def disguise_(
     write_together({path: checkpoint.to_bytes(copy), key_path: json_file(key.to_json())})
     report = {
         "ref": ref, "out": str(path), "key": str(key_path), "seed": seed, "noise": noise,
-        "checked": key.checked,
-        "changed": key.changed, "difference": key.difference, "changes": key.changes,
+        "checked": key.checked, "changed": key.changed, "difference": key.difference,
+        "changes": key.changes,
     }  # fmt: skip
     if as_json:
         return print_json(report)
-    out.print(f"wrote {path} and {key_path}", soft_wrap=True)
+    say(f"wrote {path} and {key_path}")
     out.print(f"{key.changed:,} of {key.checked:,} answer tokens differ from the original's")
     out.print(f"logits differ by at most {key.difference:.1e} of the largest")
     for change in key.changes:

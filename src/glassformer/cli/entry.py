@@ -31,8 +31,7 @@ ORDER = (  # of commands in --help; others come after these
 )  # fmt: skip
 app.registered_commands.sort(key=lambda c: ORDER.index(c.name) if c.name in ORDER else len(ORDER))
 
-# of verify
-MOVED = {
+MOVED = {  # options that verify had once
     "--recheck": "recheck REF VERDICT",
     "--protocol": "board REF",
     "--trust": "board FILE.py --trust",
@@ -87,17 +86,14 @@ def _status(words: list[str]) -> int:
         if hasattr(e, "format_message"):  # a usage error of the command line library
             option = getattr(e, "option_name", "")
             if words[0] == "verify" and option in MOVED:
-                return _fail(
-                    f"verify {option} — is a command of its own: glassformer {MOVED[option]}"
-                )
+                own = f"glassformer {MOVED[option]}"
+                return _fail(f"verify {option} — is a command of its own: {own}")
             return _fail(e.format_message())
-        if isinstance(e, ModuleNotFoundError) and (
-            known := EXTRAS.get((e.name or "").partition(".")[0])
-        ):
-            return _fail(
-                f"this needs {known[0]}, which is not installed: pip install "
-                f"'glassformer[{known[1]}]'"
-            )
+        module = (e.name or "").partition(".")[0] if isinstance(e, ModuleNotFoundError) else ""
+        if module in EXTRAS:
+            library, extra = EXTRAS[module]
+            get = f"pip install 'glassformer[{extra}]'"
+            return _fail(f"this needs {library}, which is not installed: {get}")
         # as PyTorch says it
         if "can't allocate memory" in str(e) or type(e).__name__ == "OutOfMemoryError":
             return _fail("not enough memory for this", shown=e)
@@ -107,12 +103,10 @@ def _status(words: list[str]) -> int:
 
 def _fail(message: str, status: int = 2, shown: BaseException | None = None) -> int:
     """Says what is wrong in one line."""
-    text = "; ".join(
-        " ".join(line.split()) for line in visible(message).split("\n") if line.strip()
-    )
-    text = re.sub(
-        rf"\S{{{WORD + 1},}}", lambda word: f"{word[0][: WORD // 2]}…{word[0][-WORD // 4 :]}", text
-    )
+    lines = [" ".join(line.split()) for line in visible(message).split("\n")]
+    text = "; ".join(line for line in lines if line)
+    long = rf"\S{{{WORD + 1},}}"
+    text = re.sub(long, lambda word: f"{word[0][: WORD // 2]}…{word[0][-WORD // 4 :]}", text)
     text = text if len(text) <= MESSAGE else text[:MESSAGE] + "…"
     try:
         if shown and os.environ.get("GLASSFORMER_DEBUG"):

@@ -7,7 +7,7 @@ from typer import Argument
 from .. import refs
 from ..lens.explain import explain
 from ..runs import prompt
-from .common import Json, Ref, app, out, print_json
+from .common import Json, Ref, app, print_json, say
 
 
 @app.command("explain")
@@ -19,4 +19,4 @@ def explain_(
     """Why the next token wins: by head, slot and neuron name."""
     model = refs.load(ref)
     story = explain(model, prompt(model, text))
-    print_json(story.to_json()) if as_json else out.print(str(story), soft_wrap=True)
+    print_json(story.to_json()) if as_json else say(story)

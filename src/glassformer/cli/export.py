@@ -5,10 +5,10 @@ from typing import Annotated
 
 from typer import Option
 
-from .. import limits, refs
+from .. import bridges, checkpoint, limits, refs, taotp
 from ..errors import GlassformerError
 from ..records import check_writable, write_atomically
-from .common import Json, Ref, app, out, print_json
+from .common import Json, Ref, app, out, print_json, say
 
 
 @app.command("export")
@@ -30,8 +30,6 @@ def export_(
     reads back what was written and must find the same: the largest difference is said. What cannot
     be carried is refused, with the reason.
     """
-    from .. import bridges
-
     limits.finite("--tolerance", tolerance)
     # a folder is replaced if it is one of ours
     check_writable(None if path.is_dir() else path, ref)
@@ -41,25 +39,21 @@ def export_(
         raise GlassformerError(
             f"--to {to} — expected safetensors or taotp; or a bridge: {', '.join(bridges.names())}"
         )
-    from .. import checkpoint, taotp
-
     model = refs.load(ref)
     if to == "safetensors":
         checkpoint.save(model, path)
     else:
         write_atomically(path, taotp.write(model).encode(errors="backslashreplace"))
-    print_json(
-        {"ref": ref, "out": str(path), "bytes": path.stat().st_size}
-    ) if as_json else out.print(f"wrote {path}")
+    if as_json:
+        return print_json({"ref": ref, "out": str(path), "bytes": path.stat().st_size})
+    out.print(f"wrote {path}")
 
 
 def _cross(ref: str, to: str, path: Path, tolerance: float, as_json: bool) -> None:
-    from ..bridges import export
-
-    done = export(refs.load(ref), to, path, tolerance)
+    done = bridges.export(refs.load(ref), to, path, tolerance)
     if as_json:
         return print_json({"ref": ref, "out": str(path), **done.to_json()})
-    out.print(f"wrote {path}", soft_wrap=True)
+    say(f"wrote {path}")
     for note in done.notes:
         out.print(f"  {note}", style="dim", soft_wrap=True)
-    out.print(str(done), soft_wrap=True)
+    say(done)

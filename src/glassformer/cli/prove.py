@@ -11,7 +11,7 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..proof import Checked, Proof, check_certificate, prove, stand_by
 from ..tasks.base import Task
-from .common import Json, Ref, TaskName, app, json_file, out, print_json
+from .common import Json, Ref, TaskName, app, json_file, out, print_json, say
 
 
 @app.command("prove")
@@ -56,16 +56,13 @@ def prove_(
         try:
             checked = check_certificate(model, chosen, found)
         except GlassformerError as e:
-            raise GlassformerError(
-                f"{certificate} — {e}" if str(e).startswith("certificate") else str(e)
-            ) from None
+            where = f"{certificate} — " if str(e).startswith("certificate") else ""
+            raise GlassformerError(f"{where}{e}") from None
         if checked.holds:
             stand_by(model, chosen, seed)
         again = _again(model, chosen, found) if second else None
         if as_json:
-            print_json(
-                {"ref": ref, **_told(checked), **({"second": _told(again)} if again else {})}
-            )
+            print_json({"ref": ref, **_told(checked), **_second(again)})
         else:
             _say("the certificate", checked)
             _say("the second checker: it", again)
@@ -76,18 +73,14 @@ def prove_(
         records.write_atomically(path, json_file(proof.certificate))
     again = _again(model, chosen, proof.certificate) if second and proof.certificate else None
     if as_json:
-        print_json({"ref": ref, **proof.to_json(), **({"second": _told(again)} if again else {})})
+        print_json({"ref": ref, **proof.to_json(), **_second(again)})
     else:
         _show(ref, proof)
         _say("the second checker: it", again)
         if path:
-            why = (
-                "every row was run; --method certificate makes one" if proof.holds else proof.result
-            )
-            out.print(
-                f"wrote {path}" if proof.certificate else f"no certificate to write: {why}",
-                soft_wrap=True,
-            )
+            ran = "every row was run; --method certificate makes one"
+            none = f"no certificate to write: {ran if proof.holds else proof.result}"
+            say(f"wrote {path}" if proof.certificate else none)
     raise Exit(0 if proof.holds and (again is None or again.holds) else 1)
 
 
@@ -101,15 +94,16 @@ def _told(checked: Checked) -> dict[str, Any]:
     return asdict(checked) | {"margin": checked.margin if checked.holds else None}
 
 
+def _second(again: Checked | None) -> dict[str, Any]:
+    return {"second": _told(again)} if again else {}
+
+
 def _say(who: str, checked: Checked | None) -> None:
     if checked and checked.holds:
         less = f"; {checked.reason}" if checked.reason else ""
-        out.print(
-            f"{who} holds: {checked.cases:,} cases, margin {checked.margin:.4g}{less}",
-            soft_wrap=True,
-        )
+        say(f"{who} holds: {checked.cases:,} cases, margin {checked.margin:.4g}{less}")
     elif checked:
-        out.print(f"{who} does not hold: {checked.reason}", soft_wrap=True)
+        say(f"{who} does not hold: {checked.reason}")
 
 
 def _show(ref: str, proof: Proof) -> None:
@@ -117,9 +111,7 @@ def _show(ref: str, proof: Proof) -> None:
     out.print(proof.result, style="bold", end="")
     if proof.holds:
         out.print(f", {proof.cases:,} cases, margin {proof.margin:.4g}", end="")
-    out.print(f" in {proof.dtype}: {proof.reason}", soft_wrap=True)
+    say(f" in {proof.dtype}: {proof.reason}")
     if (shown := proof.counterexample) and shown["input"] not in proof.reason:
-        out.print(
-            f"  {shown['input']} → {shown['got']}, expected {shown['expected']}", soft_wrap=True
-        )
-    out.print(f"model {proof.model}", soft_wrap=True)
+        say(f"  {shown['input']} → {shown['got']}, expected {shown['expected']}")
+    say(f"model {proof.model}")

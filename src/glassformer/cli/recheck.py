@@ -32,9 +32,8 @@ def recheck_(
     model = refs.load(ref)
     saved = Verdict.read(verdict)
     chosen = _same_model_and_task(saved, verdict, ref, model, task)
-    options = saved.again
     check_writable(path, ref, verdict)
-    found = check_and_save(model, chosen, path, workers, **options)
+    found = check_and_save(model, chosen, path, workers, **saved.again)
     differences = saved.differences(found)
     if as_json:
         again = {"recheck": str(verdict), "confirmed": not differences, "differences": differences}
@@ -42,21 +41,16 @@ def recheck_(
     else:
         show(ref, chosen, found)
         for d in differences:
-            out.print(
-                f"  {d['what']}: {verdict} says {_brief(d['saved'])}, found {_brief(d['found'])}"
-            )
-        out.print(
-            f"{verdict} is " + ("NOT confirmed" if differences else "confirmed"), style="bold"
-        )
+            was, now = _brief(d["saved"]), _brief(d["found"])
+            out.print(f"  {d['what']}: {verdict} says {was}, found {now}")
+        out.print(f"{verdict} is {'NOT ' * bool(differences)}confirmed", style="bold")
     raise Exit(0 if found.holds and not differences else 1)
 
 
 def _same_model_and_task(saved: Verdict, path: Path, ref: str, model: Model, task: str) -> Task:
-    if saved.model != digest(model):
-        raise GlassformerError(
-            f"{path} — is about another model: {saved.model[:12]}…, but {ref} is "
-            f"{digest(model)[:12]}…"
-        )
+    if saved.model != (this := digest(model)):
+        other = f"{saved.model[:12]}…, but {ref} is {this[:12]}…"
+        raise GlassformerError(f"{path} — is about another model: {other}")
     chosen = refs.load_task(task or saved.task)
     if chosen.ref != saved.task:
         raise GlassformerError(f"{path} — is about the task {saved.task}, not {chosen.ref}")

@@ -48,13 +48,11 @@ def report_(
         write(made, path)
     size = path.stat().st_size
     if as_json:
-        texts = [g["texts"] for g in made.data["groups"]]
-        return print_json({"refs": models, "out": str(path), "bytes": size, "own_bytes": made.own,
-        "inputs": texts,
-                           "notes": made.data["notes"]})  # fmt: skip
-    out.print(
-        f"wrote {path}: {size / 1e6:.1f} MB, of which {made.own / 1e3:,.0f} kB are ours and the "
-        f"rest is Plotly"
-    )
+        return print_json({
+            "refs": models, "out": str(path), "bytes": size, "own_bytes": made.own,
+            "inputs": [g["texts"] for g in made.data["groups"]], "notes": made.data["notes"],
+        })  # fmt: skip
+    ours = f"{made.own / 1e3:,.0f} kB are ours and the rest is Plotly"
+    out.print(f"wrote {path}: {size / 1e6:.1f} MB, of which {ours}")
     for note in made.data["notes"]:
         out.print(note)

@@ -51,9 +51,11 @@ def _trace(model: Model, result: Run) -> list[dict[str, Any]]:
     for i in range(len(result.tokens) - n):
         story = explain(model, result.tokens[: n + i][-model.config.n_ctx :])
         heads = [{"name": h.name, "read": h.read} for layer in story.layers for h in layer.heads]
-        rows.append({"step": i + 1, "reads": model.vocabulary.decode(result.tokens[: n + i]),
-        "top": story.top[:3],
-                     "margin": story.margin, "heads": heads})  # fmt: skip
+        reads = model.vocabulary.decode(result.tokens[: n + i])
+        rows.append(
+            {"step": i + 1, "reads": reads, "top": story.top[:3], "margin": story.margin,
+             "heads": heads}
+        )  # fmt: skip
     return rows
 
 

@@ -1,16 +1,14 @@
 """The command sweep: a grid of training runs, here or on a cluster."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.progress import Progress as Bar
 from typer import Argument, Option
 
 from .. import limits, refs
 from ..errors import GlassformerError
 from ..records import alone, make_folder
-from .common import Interrupted, Json, app, err, out, print_json, table_of
+from .common import Interrupted, Json, app, out, print_json, progress, say, table_of
 
 
 @app.command("sweep")
@@ -44,13 +42,14 @@ def sweep_(
         todo = sweep.Sweep(read, folder)
         skipped = len(todo.rows)
         if todo.left:
-            there = pools.cluster(todo.left, refs.load_task, cluster) if cluster else None
-            with Bar(console=err, transient=True, disable=not sys.stderr.isatty()) as bar:
+            if cluster:
+                done = pools.cluster(todo.left, refs.load_task, cluster)
+            else:
+                done = pools.local(todo.left, refs.load_task, workers or limits.cores())
+            with progress() as bar:
                 line = bar.add_task("training", total=len(todo.order), completed=skipped)
                 try:
-                    for _ in todo.collect(
-                        there or pools.local(todo.left, refs.load_task, workers or limits.cores())
-                    ):
+                    for _ in todo.collect(done):
                         bar.advance(line)
                 except KeyboardInterrupt:
                     raise Interrupted(f"interrupted; {sweep.GO_ON}") from None
@@ -67,17 +66,14 @@ def sweep_(
     else:
         out.print(table_of(columns, [tuple(map(_text, row)) for row in table]))
         counted = ", ".join(f"{n} {what}" for what, n in counts.items())
-        out.print(f"{counted}; in {todo.out / 'results.csv'}", soft_wrap=True)
+        say(f"{counted}; in {todo.out / 'results.csv'}")
     if counts["lost"]:
         raise GlassformerError(f"{counts['lost']} runs are lost; {sweep.GO_ON}")
     if given_up := [r for r in rows if r["status"] == sweep.GIVEN_UP]:
-        why = (
-            f"the first: {given_up[0]['error']}; to try it again, remove "
-            f"{todo.runs / given_up[0]['id']}.json"
-        )
-        raise GlassformerError(
-            f"{len(given_up)} runs are given up after {sweep.TRIES} tries; {why}"
-        )
+        said = f"{len(given_up)} runs are given up after {sweep.TRIES} tries"
+        why = f"the first: {given_up[0]['error']}"
+        again = f"to try it again, remove {todo.runs / given_up[0]['id']}.json"
+        raise GlassformerError(f"{said}; {why}; {again}")
 
 
 def _text(value: Any) -> str:

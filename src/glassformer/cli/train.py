@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Exit, Option
 
 from .. import checkpoint, limits, refs
+from ..blueprints import make
 from ..errors import GlassformerError
 from ..model import Model
 from ..records import alone, check_writable
+from ..show.curves import training_curves
+from ..show.style import check_path, save
 from ..tasks.base import Task
 from ..training.data import first_length
 from ..training.events import Consumer, Event, in_words, percent
 from ..training.floor import answer_names, floors
 from ..training.history import HistoryFile
 from ..training.recipes import choose_recipe
+from ..training.state import state_path
 from ..training.terminal import Lines, LiveView
-from .common import Json, app, err, out, print_json
+from .common import Json, app, err, out, print_json, say
 from .recipes import RecipeName, Settings, TaskRef, Threads
 
 if TYPE_CHECKING:
@@ -68,7 +72,6 @@ def train_(
 ) -> None:
     """Train a model on a task. Status 0: it reached the recipe's success; 1: it did not."""
     goal = refs.load_task(task)
-    from ..blueprints import make
     from ..training.loop import Trainer
 
     chosen = choose_recipe(recipe, goal, settings or ())
@@ -81,16 +84,12 @@ def train_(
         for path in (*files, history, figure):
             check_writable(path, start, teacher)
         if figure:
-            from .. import show
-
-            show.style.check_path(figure)
+            check_path(figure)
         with _interrupts() as interrupted:
             trainer = Trainer(
                 goal, chosen, range(seed, seed + seeds), blueprint=form, start=first, teacher=truth,
-                device=device,
-                threads=threads, out=file if seeds == 1 else None, resume=resume,
-                snapshots=snapshots,
-                stop=lambda: bool(interrupted()),
+                device=device, threads=threads, out=file if seeds == 1 else None, resume=resume,
+                snapshots=snapshots, stop=lambda: bool(interrupted()),
             )  # fmt: skip
             names, stairs = answer_names(goal), floors(goal, chosen)
             if resume:
@@ -103,19 +102,17 @@ def train_(
         if figure and any(t.history for t in trainings):
             whose = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
             title = f"{goal.ref}, recipe {chosen.name}, {whose}"
-            show.save(show.training_curves(trainings, stairs, names, title), figure)
-    overlap = trainer.data.overlap()
-    rows = [
-        _report(goal, t, path, seeds == 1, overlap)
-        for t, path in zip(trainings, files, strict=True)
-    ]
+            save(training_curves(trainings, stairs, names, title), figure)
+    overlap, single = trainer.data.overlap(), seeds == 1
+    pairs = zip(trainings, files, strict=True)
+    rows = [_report(goal, training, path, single, overlap) for training, path in pairs]
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
     else:
         for training, row in zip(trainings, rows, strict=True):
             _say(goal, training, row, names)
         if figure and figure.exists():
-            out.print(f"drew {figure}", soft_wrap=True)
+            say(f"drew {figure}")
     if by := interrupted():
         err.print(f"interrupted after step {trainer.step:,} of {chosen.steps:,}")
         if seeds == 1 and "resume" in rows[0]:
@@ -129,30 +126,23 @@ def _model_for(task: Task, ref: str, what: str) -> Model | None:
     if not ref:
         return None
     model = refs.load(ref)
-    if model.vocabulary != task.vocabulary:
-        raise GlassformerError(
-            f"{what} {ref} — has {model.vocabulary}; the task {task.ref} has {task.vocabulary}"
-        )
-    length = first_length(task) - 1
-    if model.config.n_ctx < length:
-        raise GlassformerError(
-            f"{what} {ref} — reads {model.config.n_ctx} tokens; {task.ref} has up to {length}"
-        )
+    mine, its = model.vocabulary, task.vocabulary
+    if mine != its:
+        raise GlassformerError(f"{what} {ref} — has {mine}; the task {task.ref} has {its}")
+    if (n := model.config.n_ctx) < (most := first_length(task) - 1):
+        raise GlassformerError(f"{what} {ref} — reads {n} tokens; {task.ref} has up to {most}")
     return model
 
 
 def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
     """Where each seed's model goes."""
-    from ..training.state import state_path
-
     if seeds > 1:
         if resume:
             raise GlassformerError(
                 "--resume — goes with one seed: many at once are not saved while they run"
             )
-        return [
-            file.with_name(f"{file.stem}-seed{s}.safetensors") for s in range(seed, seed + seeds)
-        ]
+        every = range(seed, seed + seeds)
+        return [file.with_name(f"{file.stem}-seed{s}.safetensors") for s in every]
     state = state_path(file)
     if resume and file.exists() and not state.exists():
         raise GlassformerError(f"{file} — its run is finished; there is nothing to resume")
@@ -223,43 +213,28 @@ def _consume(events: Iterator[Event], consumers: list[Consumer]) -> "list[Traini
 def _report(
     task: Task, training: "Training", path: Path, single: bool, overlap: float
 ) -> dict[str, Any]:
-    from ..training.state import state_path
-
     # an interrupted run keeps its state, and has no model yet
     kept = not single or training.status != "interrupted"
+    reached = training.accuracy >= training.recipe.success and training.status != "diverged"
     found = {
-        "task": task.ref,
-        "recipe": training.recipe.name,
-        **training.to_json(),
-        "out": str(path) if kept else None,
-        "reached": training.accuracy >= training.recipe.success and training.status != "diverged",
-        "overlap": overlap,
-    }
+        "task": task.ref, "recipe": training.recipe.name, **training.to_json(),
+        "out": str(path) if kept else None, "reached": reached, "overlap": overlap,
+    }  # fmt: skip
     if not kept:
-        found["state"] = str(state_path(path))
-        found["resume"] = _again()
+        words = sys.argv[1:] + ["--resume"] * ("--resume" not in sys.argv)
+        found |= {"state": str(state_path(path)), "resume": shlex.join(["glassformer", *words])}
     return found
-
-
-def _again() -> str:
-    words = sys.argv[1:]
-    return shlex.join(["glassformer", *words, *([] if "--resume" in words else ["--resume"])])
 
 
 def _say(task: Task, training: "Training", row: dict[str, Any], names: list[str]) -> None:
     goal = f"{'reached' if row['reached'] else 'short of'} {percent(training.recipe.success)}"
     out.print(f"{task.ref}, recipe {training.recipe.name}, seed {training.seed}: ", end="")
     out.print(f"{percent(training.accuracy)} of test rows right ({goal})", style="bold", end="")
-    out.print(
-        f" after {training.steps:,} steps, {training.seconds:.1f} s; {training.status}",
-        soft_wrap=True,
-    )
+    say(f" after {training.steps:,} steps, {training.seconds:.1f} s; {training.status}")
     if row["overlap"]:
-        out.print(
-            f"  {percent(row['overlap'])} of test rows were also trained on "
-            f"(data={training.recipe.data})"
-        )
+        both = f"{percent(row['overlap'])} of test rows were also trained on"
+        out.print(f"  {both} (data={training.recipe.data})")
     for event in training.events:
-        out.print(f"  step {event.step:>7,}  {in_words(event, names)}", soft_wrap=True)
+        say(f"  step {event.step:>7,}  {in_words(event, names)}")
     if row["out"]:
-        out.print(f"wrote {row['out']}", soft_wrap=True)
+        say(f"wrote {row['out']}")

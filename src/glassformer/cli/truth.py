@@ -8,7 +8,7 @@ from typer import Option
 from .. import limits, refs
 from ..records import check_writable, write_atomically
 from ..truth.edges import Truth, truth
-from .common import Json, Ref, app, json_file, out, print_json, table_of
+from .common import Json, Ref, app, json_file, out, print_json, say, table_of
 
 SHOWN = 12  # neurons in the table
 
@@ -35,24 +35,18 @@ def truth_(
         return print_json(found.to_json())
     _show(found)
     if path:
-        out.print(f"wrote {path}", soft_wrap=True)
+        say(f"wrote {path}")
 
 
 def _show(found: Truth) -> None:
     """The tables: slots, heads, neurons, edges."""
-    out.print(f"{found.ref or found.task or 'model'}: measured on {found.inputs}", soft_wrap=True)
+    say(f"{found.ref or found.task or 'model'}: measured on {found.inputs}")
     if not found.named:
         out.print("its slots have no names: the stream is taken as a whole")
-    slots = [
-        (
-            s["name"],
-            f"{s['start']}:{s['stop']}",
-            str(s["rank"]),
-            _list(s["written_by"]),
-            _list(s["read_by"]),
-        )
-        for s in found.slots
-    ]
+    slots = []
+    for s in found.slots:
+        at, by, to = f"{s['start']}:{s['stop']}", _list(s["written_by"]), _list(s["read_by"])
+        slots.append((s["name"], at, str(s["rank"]), by, to))
     out.print(table_of(("slot", "at", "rank", "written by", "read by"), slots))
     if found.heads:
         heads = []
@@ -64,25 +58,17 @@ def _show(found: Truth) -> None:
             heads.append((h["part"], h["name"], looks or "–", moves or "–", look["kind"] + places))
         out.print("", table_of(("head", "name", "compares", "copies", "attention"), heads))
     if found.neurons:
-        neurons = [
-            (
-                n["part"],
-                n["name"],
-                ", ".join(n["reads"]),
-                ", ".join(n["writes"]),
-                f"{n['fires']:.0%}",
-            )
-            for n in found.neurons[:SHOWN]
-        ]
+        neurons = []
+        for n in found.neurons[:SHOWN]:
+            reads, writes = ", ".join(n["reads"]), ", ".join(n["writes"])
+            neurons.append((n["part"], n["name"], reads, writes, f"{n['fires']:.0%}"))
         out.print("", table_of(("neuron", "name", "reads", "writes", "fires"), neurons))
         if len(found.neurons) > SHOWN:
             out.print(f"… and {len(found.neurons) - SHOWN:,} more")
     edges = []
     for e in found.edges:
-        moves = f"{e.shift:.2g}" if e.matters else "–"
-        edges.append(
-            (e.writer, f"{e.reader}, {e.port}", ", ".join(e.via), moves, f"{e.changed:.0%}")
-        )
+        to, moves = f"{e.reader}, {e.port}", f"{e.shift:.2g}" if e.matters else "–"
+        edges.append((e.writer, to, ", ".join(e.via), moves, f"{e.changed:.0%}"))
     out.print("", table_of(("edge from", "to", "via", "cut: logits move", "tokens change"), edges))
     if found.idle:
         out.print(f"no way to the logits: {_list(found.idle)}")

@@ -2,11 +2,12 @@
 
 import shlex
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.progress import TextColumn
 from typer import Exit, Option
 
 from .. import limits, refs
@@ -30,6 +31,10 @@ from .common import (
 )
 
 SHOWN = 5  # classes
+PARTS = {
+    "sample": "at random", "edges": "edge cases", "search": "search",
+    "alone": "decoded one at a time",
+}  # fmt: skip
 
 Dtype = Annotated[str, Option(help="float64, float32 or bfloat16; default: the model's own")]
 Keep = Annotated[int, Option(min=0, max=limits.KEEP, help="so many counterexamples")]
@@ -67,17 +72,9 @@ def verify_(
     chosen = refs.load_task(task or model)
     check_writable(path, ref)
     verdict = check_and_save(
-        model,
-        chosen,
-        path,
-        workers,
-        sample=sample,
-        seed=seed,
-        exhaustive=every,
-        dtype=dtype,
-        keep=keep,
-        search=search,
-    )
+        model, chosen, path, workers, sample=sample, seed=seed, exhaustive=every, dtype=dtype,
+        keep=keep, search=search,
+    )  # fmt: skip
     print_json({"ref": ref, **verdict.to_json()}) if as_json else show(ref, chosen, verdict)
     raise Exit(0 if verdict.holds else 1)
 
@@ -99,15 +96,9 @@ def check_and_save(
 def _watch(events: Generator[Progress | Verdict, None, None], journal: Path | None) -> Verdict:
     """Consumes a check, with a bar on a terminal. Ctrl-C leaves a journal and says how to go on."""
     begun = journal and journal.exists()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-    )
     last = Progress(0, 1, 0)
     try:
-        with progress(*columns, TextColumn("{task.fields[rate]}")) as bar:
+        with progress(*Bar.get_default_columns(), TextColumn("{task.fields[rate]}")) as bar:
             line = bar.add_task("checking", total=None, rate="")
             for event in events:
                 if begun:  # and it could be read
@@ -116,19 +107,17 @@ def _watch(events: Generator[Progress | Verdict, None, None], journal: Path | No
                 if isinstance(event, Verdict):
                     return event
                 last, speed = event, bar.tasks[0].speed
-                said = f"checking, {event.wrong:,} wrong"
-                bar.update(line, total=event.todo, completed=event.done, description=said,
-                           rate=f"{speed:,.0f} inputs/s" if speed else "")  # fmt: skip
+                bar.update(
+                    line, total=event.todo, completed=event.done,
+                    description=f"checking, {event.wrong:,} wrong",
+                    rate=f"{speed:,.0f} inputs/s" if speed else "",
+                )  # fmt: skip
     except KeyboardInterrupt:
         events.close()  # which saves
         far = f"interrupted at {last.done / max(last.todo, 1):.1%}"
-        if not journal:
-            raise Interrupted(
-                f"{far} — nothing was saved; with --out FILE it could go on"
-            ) from None
-        raise Interrupted(
-            f"{far} — to go on: {shlex.join(['glassformer', *sys.argv[1:]])}"
-        ) from None
+        again = shlex.join(["glassformer", *sys.argv[1:]])
+        lost = "nothing was saved; with --out FILE it could go on"
+        raise Interrupted(f"{far} — {f'to go on: {again}' if journal else lost}") from None
     raise AssertionError("a check ends with a verdict")
 
 
@@ -137,41 +126,29 @@ def show(ref: str, task: Task, v: Verdict) -> None:
     looked = [f"a sample (seed {v.seed})"]
     looked += ["the edge cases"] * ("edges" in v.parts) + ["a search"] * ("search" in v.parts)
     how = "every input" if v.exhaustive else listed(looked, "and")
-    void = v.looked_at - v.checked
-    how += f" ({void:,} more have no defined answer)" if void else ""
+    if void := v.looked_at - v.checked:
+        how += f" ({void:,} more have no defined answer)"
     out.print(f"{ref} on {task.ref}: ", end="")
     out.print(f"{v.wrong:,} wrong of {v.checked:,}", style="bold", end="")
     out.print(f", {how} of {limits.many(v.domain)}; worst margin {v.worst_margin:.4g} in {v.dtype}")
-    parts = (
-        ("sample", "at random"),
-        ("edges", "edge cases"),
-        ("search", "search"),
-        ("alone", "decoded one at a time"),
-    )
-    for name, words in parts:
+    for name, words in PARTS.items():
         if name in v.parts and (name == "alone" or not v.exhaustive):
             bound = ""
             if name == "sample" and v.error_bound is not None and v.confidence is not None:
                 whom = "all inputs" if type(task).sample is Task.sample else "inputs so drawn"
-                bound = (
-                    f"; at most {100 * v.error_bound:.2g} % of {whom} are, with "
-                    f"{100 * v.confidence:g} % confidence"
-                )
-            out.print(
-                f"  {words}: {v.parts[name]['wrong']:,} wrong of "
-                f"{v.parts[name]['checked']:,}{bound}"
-            )
+                bound = f"; at most {100 * v.error_bound:.2g} % of {whom} are"
+                bound += f", with {100 * v.confidence:g} % confidence"
+            out.print(f"  {words}: {_wrong(v.parts[name])}{bound}")
     for c in v.counterexamples:
-        out.print(
-            f"  {c['input']} → {c['got']}, expected {c['expected']} (margin {c['margin']:.3g})"
-        )
+        said = f"{c['input']} → {c['got']}, expected {c['expected']}"
+        out.print(f"  {said} (margin {c['margin']:.3g})")
     failing = {name: c for name, c in v.classes.items() if c["wrong"]}
     if len(v.classes) > 1 and failing:
         out.print(f"  by class of input, {len(failing)} of {len(v.classes)} with failures:")
-        for name, c in sorted(failing.items(), key=lambda f: -f[1]["wrong"] / f[1]["checked"])[
-            :SHOWN
-        ]:
-            out.print(
-                f"    {name}: {c['wrong']:,} wrong of {c['checked']:,} (margin "
-                f"{c['worst_margin']:.3g})"
-            )
+        worst_first = sorted(failing.items(), key=lambda f: -f[1]["wrong"] / f[1]["checked"])
+        for name, c in worst_first[:SHOWN]:
+            out.print(f"    {name}: {_wrong(c)} (margin {c['worst_margin']:.3g})")
+
+
+def _wrong(part: Mapping[str, Any]) -> str:
+    return f"{part['wrong']:,} wrong of {part['checked']:,}"

@@ -37,12 +37,9 @@ class Data:
         else:
             self.test_rows = self._draw(recipe.test_rows, rngs[0])
             self._test_codes = np.unique(_codes(self.test_rows))
-            if 2 * len(self._test_codes) > task.size:
-                raise GlassformerError(
-                    f"{task.ref} — {len(self._test_codes):,} test rows leave too few of "
-                    f"{many(task.size)} to train on; "
-                    "use data=split, or fewer test_rows"
-                )
+            if 2 * (n := len(self._test_codes)) > task.size:
+                few = f"{n:,} test rows leave too few of {many(task.size)} to train on"
+                raise GlassformerError(f"{task.ref} — {few}; use data=split, or fewer test_rows")
         parts = [p for p in (self.test_rows, self.train_rows, task.rows(0, 1)) if p is not None]
         batches = [task.batch(p) for p in parts]
         self.length = max(tokens.shape[1] for tokens, _ in batches)  # tokens of the longest example
@@ -67,9 +64,8 @@ class Data:
         if self.steps_per_epoch == 1:
             index = np.tile(np.arange(self.batch), (len(seeds), 1))
         else:
-            index = np.stack(
-                [self._order(s, epoch)[part * self.batch : (part + 1) * self.batch] for s in seeds]
-            )
+            now = slice(part * self.batch, (part + 1) * self.batch)
+            index = np.stack([self._order(seed, epoch)[now] for seed in seeds])
         return self.tokens[index], self.answer[index]
 
     def train_sample(self, n: int) -> Rows | None:
@@ -81,9 +77,8 @@ class Data:
         if key not in self._orders:
             # those of past epochs can go
             self._orders = {k: v for k, v in self._orders.items() if k[1] == epoch}
-            self._orders[key] = np.random.default_rng([seed, 1, epoch]).permutation(
-                len(self.tokens)
-            )
+            rng = np.random.default_rng([seed, 1, epoch])
+            self._orders[key] = rng.permutation(len(self.tokens))
         return self._orders[key]
 
     def _fresh(self, seeds: Sequence[int], step: int) -> Rows:
@@ -132,10 +127,8 @@ class Data:
         rows = task.rows(0, task.size)
         rows = rows[task.defined(rows)]
         if n + max(m, 1) > len(rows):
-            raise GlassformerError(
-                f"{task.ref} — {n:,} training and {max(m, 1):,} test rows wanted, there are "
-                f"{len(rows):,}"
-            )
+            wanted = f"{n:,} training and {max(m, 1):,} test rows wanted"
+            raise GlassformerError(f"{task.ref} — {wanted}, there are {len(rows):,}")
         order = rng.permutation(len(rows))
         return rows[order[:n]], rows[order[n : n + m if m else None]]
 

@@ -1,8 +1,7 @@
 """What happens in training, as data. The trainer yields events; bars, files and tests consume them.
 
-`Watcher` names the turning points: each answer digit learned (a staircase), training loss under the
-floor (memorising), test accuracy that rises long after training accuracy (grokking), success that
-stays.
+`Watcher` names the turning points: an answer digit learned, training loss under the floor
+(memorising), test accuracy that rises long after training accuracy (grokking), lasting success.
 """
 
 import math
@@ -25,9 +24,7 @@ Report = dict[str, Any]
 class Event:
     """Something at a step; `member` is the seed of the run."""
 
-    # step, evaluation, digit learned, memorising, fitted, generalised, grokking, stable,
-    # checkpoint, done
-    kind: str
+    kind: str  # one of ROUTINE, or a turning point as `in_words` has them
     step: int
     member: int
     data: dict[str, Any] = field(default_factory=dict)
@@ -35,7 +32,7 @@ class Event:
     def to_json(self) -> dict[str, Any]:
         # done has a Training
         data = {k: v.to_json() if hasattr(v, "to_json") else v for k, v in self.data.items()}
-        return {"kind": self.kind, "step": self.step, "member": self.member, "data": data}
+        return vars(self) | {"data": data}
 
 
 class Consumer(Protocol):
@@ -95,11 +92,8 @@ class Watcher:
         return {"seen": self.seen, "in_a_row": self.in_a_row, "since": self.since}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.seen, self.in_a_row, self.since = (
-            dict(state["seen"]),
-            state["in_a_row"],
-            state["since"],
-        )
+        self.seen = dict(state["seen"])
+        self.in_a_row, self.since = state["in_a_row"], state["since"]
 
 
 # ── in words ───────────────────────────────────────────────────────────────────────────────────
@@ -114,12 +108,8 @@ def in_words(event: Event, names: Sequence[str] = ()) -> str:
     if event.kind == "digit learned":
         i = d["digit"]
         name = names[i] if i < len(names) else str(i + 1)
-        what = (
-            f"answer digit {name} of {len(names)}"
-            if name.isdecimal() and names
-            else f"answer token {name}"
-        )
-        return f"{what} learned ({percent(d['accuracy'])} right)"
+        digit = f"digit {name} of {len(names)}" if name.isdecimal() and names else f"token {name}"
+        return f"answer {digit} learned ({percent(d['accuracy'])} right)"
     if event.kind == "memorising" and "floor" in d:
         return f"memorising: the training loss {d['loss']:.4f} is under the floor {d['floor']:.4f}"
     if event.kind == "memorising":
@@ -132,8 +122,6 @@ def in_words(event: Event, names: Sequence[str] = ()) -> str:
     if event.kind == "grokking":
         return f"grokking: test rows right long after training rows (step {d['fitted_at']:,})"
     if event.kind == "stable":
-        return (
-            f"stable: {percent(d['accuracy'])} of test rows right, at success since step "
-            f"{d['since']:,}"
-        )
+        good = f"{percent(d['accuracy'])} of test rows right"
+        return f"stable: {good}, at success since step {d['since']:,}"
     return " ".join([event.kind, *(f"{k}={v}" for k, v in d.items())])

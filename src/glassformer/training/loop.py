@@ -59,11 +59,9 @@ class Training:
     events: list[Event] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "seed": self.seed, "steps": self.steps, "seconds": self.seconds,
-            "accuracy": self.accuracy,
-            "status": self.status, "events": [e.to_json() for e in self.events],
-        }  # fmt: skip
+        figures = ("seed", "steps", "seconds", "accuracy", "status")
+        events = [e.to_json() for e in self.events]
+        return {name: getattr(self, name) for name in figures} | {"events": events}
 
 
 def fit(task: Task, recipe: Recipe, seed: int = 0, **options: Any) -> Training:
@@ -73,11 +71,8 @@ def fit(task: Task, recipe: Recipe, seed: int = 0, **options: Any) -> Training:
 
 def fit_many(task: Task, recipe: Recipe, seeds: Sequence[int], **options: Any) -> list[Training]:
     """Trains one model a seed, all at once."""
-    done = {
-        e.member: e.data["training"]
-        for e in train(task, recipe, seeds, **options)
-        if e.kind == "done"
-    }
+    events = train(task, recipe, seeds, **options)
+    done = {e.member: e.data["training"] for e in events if e.kind == "done"}
     return [done[s] for s in seeds]
 
 
@@ -93,14 +88,12 @@ class Trainer:
 
     def __init__(
         self, task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), *,
-        blueprint: Blueprint | None = None,
-        start: Model | None = None, teacher: Model | None = None, device: str = "cpu",
-        threads: int = 1,
+        blueprint: Blueprint | None = None, start: Model | None = None,
+        teacher: Model | None = None, device: str = "cpu", threads: int = 1,
         out: str | Path | None = None, resume: bool = False, compile: bool = False,
         snapshots: str | Path | None = None, stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        """`start`: weights to begin with (and their config). `teacher`: a model whose words are the
-        truth.
+        """`start`: weights to begin with, and their config. `teacher`: its words are the truth.
 
         `out`: where the model goes (one seed only), and beside it the state of the run at every
         evaluation. `snapshots`: a folder for the model at the start and at every evaluation,
@@ -116,14 +109,11 @@ class Trainer:
         self.start, self.teacher, self.out, self.asked_to_stop = start, teacher, out, stop
         self.device, self.seeds = find_device(device), list(seeds)
         self.data = Data(task, recipe)
-        self.classes, self.class_of = np.unique(
-            task.classes(self.data.test_rows), return_inverse=True
-        )
+        kinds = task.classes(self.data.test_rows)
+        self.classes, self.class_of = np.unique(kinds, return_inverse=True)
         self.config, shapes = architecture(recipe, task, self.data.length, start)
-        if self.data.length - 1 > self.config.n_ctx:
-            raise GlassformerError(
-                f"start — its block of {self.config.n_ctx} is too short for {task.ref}"
-            )
+        if self.data.length - 1 > (n := self.config.n_ctx):
+            raise GlassformerError(f"start — its block of {n} is too short for {task.ref}")
         self.objective = Objective(self.config, shapes, blueprint, recipe, teacher, compile)
         self._begin_members()
         self.step, self.seconds = 0, 0.0
@@ -134,27 +124,22 @@ class Trainer:
 
     def _begin_members(self) -> None:
         """All that is each member's own, as it is before the first step."""
-        r, shapes = self.recipe, self.objective.shapes
-        begun = [
-            initial_theta(r, self.config, shapes, self.blueprint, self.start, seed)
-            for seed in self.seeds
-        ]
-        self.theta: Theta = {
-            n: torch.tensor(
-                np.stack([b[n] for b in begun]), dtype=getattr(torch, r.dtype), device=self.device
-            )
-            for n in begun[0]
-        }
+        r, form, seeds = self.recipe, self.blueprint, self.seeds
+        first = (r, self.config, self.objective.shapes, form, self.start)
+        begun = [initial_theta(*first, seed) for seed in seeds]
+        stacked = {n: np.stack([theta[n] for theta in begun]) for n in begun[0]}
+        kind = {"dtype": getattr(torch, r.dtype), "device": self.device}
+        self.theta: Theta = {n: torch.tensor(a, **kind) for n, a in stacked.items()}
         self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if r.ema else {}
         # as at the last evaluation
         self.good: Theta = {n: t.clone() for n, t in self.theta.items()}
         self.too_large = EXPLODED * np.maximum(_norms(self.theta), 1.0)
         self.optimizer = Optimizer(self.theta, r)
-        self.smooth = np.full(len(self.seeds), np.nan)  # losses
-        self.decay_at = np.full(len(self.seeds), -1)
-        self.watchers = [Watcher(r, seed, self.task.floor()) for seed in self.seeds]
-        self.history: dict[int, list[Report]] = {seed: [] for seed in self.seeds}
-        self.turning_points: dict[int, list[Event]] = {seed: [] for seed in self.seeds}
+        self.smooth = np.full(len(seeds), np.nan)  # losses
+        self.decay_at = np.full(len(seeds), -1)
+        self.watchers = [Watcher(r, seed, self.task.floor()) for seed in seeds]
+        self.history: dict[int, list[Report]] = {seed: [] for seed in seeds}
+        self.turning_points: dict[int, list[Event]] = {seed: [] for seed in seeds}
 
     @property
     def kept(self) -> Theta:
@@ -179,12 +164,8 @@ class Trainer:
                 yield from self._evaluate()
             elif self.seeds and time.perf_counter() - shown > 0.2:
                 shown = time.perf_counter()
-                yield Event(
-                    "step",
-                    self.step,
-                    self.seeds[0],
-                    {"loss": float(self.smooth[0]), "of": self.recipe.steps},
-                )
+                far = {"loss": float(self.smooth[0]), "of": self.recipe.steps}
+                yield Event("step", self.step, self.seeds[0], far)
             if stopped and not ended and self.seeds:
                 yield from self._save()
                 yield from self._finish([(s, "interrupted") for s in self.seeds])
@@ -193,24 +174,20 @@ class Trainer:
     def past(self) -> list[Event]:
         """What a resumed run has behind it, in the order in which it happened."""
         seed = self.seeds[0]
-        evaluations = [
-            Event("evaluation", report["step"], seed, report) for report in self.history[seed]
-        ]
+        evaluations = [Event("evaluation", r["step"], seed, r) for r in self.history[seed]]
         # sorting is stable: an evaluation stays before what it showed
         return sorted(evaluations + self.turning_points[seed], key=lambda e: e.step)
 
     # ── one step ───────────────────────────────────────────────────────────────────────────────
     def _step(self) -> Array:
         """Takes a step; returns the losses [N]."""
-        gradients, losses = self.objective.gradients(
-            self.theta, *self.data.read(self.seeds, self.step)
-        )
+        tokens, answer = self.data.read(self.seeds, self.step)
+        gradients, losses = self.objective.gradients(self.theta, tokens, answer)
         self.decay_at = decay_begins(self.recipe, self.step, self.smooth, self.decay_at)
         self.optimizer.step(gradients, rates(self.recipe, self.step, self.decay_at))
         if self.average:
-            torch._foreach_lerp_(
-                list(self.average.values()), list(self.theta.values()), 1 - self.recipe.ema
-            )
+            average, theta = list(self.average.values()), list(self.theta.values())
+            torch._foreach_lerp_(average, theta, 1 - self.recipe.ema)
         self.step += 1
         found = losses.cpu().numpy()
         self.smooth = smoothed(self.smooth, found)
@@ -229,13 +206,10 @@ class Trainer:
         history = self.history[self.seeds[bad[0]]]
         yield from self._finish([(self.seeds[i], "diverged") for i in bad])
         if alone:
-            last = history[-1]["step"] if history else 0
-            kept = (
-                f"; {self.out} has the model of step {last}, the last good one" if self.out else ""
-            )
-            raise GlassformerError(
-                f"training diverged at step {self.step}: loss or weights not finite, or huge{kept}"
-            )
+            last = f"step {history[-1]['step'] if history else 0}, the last good one"
+            kept = f"; {self.out} has the model of {last}" if self.out else ""
+            what = "loss or weights not finite, or huge"
+            raise GlassformerError(f"training diverged at step {self.step}: {what}{kept}")
 
     # ── looking at it ──────────────────────────────────────────────────────────────────────────
     def model(self, i: int) -> Model:
@@ -243,20 +217,17 @@ class Trainer:
         theta = {n: t[i].detach().clone() for n, t in self.kept.items()}
         with torch.no_grad():
             weights = self.objective.weights(theta)
-        provenance = {
+        made = {
             "maker": "trainer", "seed": self.seeds[i], "step": self.step,
-            "recipe": self.recipe.to_json(),
-            "blueprint": self.blueprint.ref,
+            "recipe": self.recipe.to_json(), "blueprint": self.blueprint.ref,
         }  # fmt: skip
-        model = Model(
-            self.config, weights, self.task.vocabulary, self.task.ref, provenance=provenance
-        )
+        model = Model(self.config, weights, self.task.vocabulary, self.task.ref, provenance=made)
         if isinstance(self.blueprint, Dense):  # theta is the weights
             return model
         return replace(model, theta=theta, blueprint=self.blueprint.ref)
 
     def _evaluate(self) -> Iterator[Event]:
-        finished = []
+        finished, r = [], self.recipe
         self._mark_good()
         # before the state: what is resumed after a kill writes the same files again
         self._snapshot()
@@ -269,10 +240,7 @@ class Trainer:
             yield from events
             if self.watchers[i].is_stable:
                 finished.append((seed, "stable"))
-            elif (
-                0 < self.recipe.hopeless_after <= self.step
-                and report["accuracy"] < self.recipe.hopeless_at
-            ):
+            elif 0 < r.hopeless_after <= self.step and report["accuracy"] < r.hopeless_at:
                 finished.append((seed, "hopeless"))
         if finished:
             yield from self._finish(finished)
@@ -286,16 +254,15 @@ class Trainer:
 
     def _measure(self, i: int) -> Report:
         """How good member i is, on the whole, a digit and a class of input."""
-        model, r = self.model(i), self.recipe
-        good = right(model, self.task, self.data.test_rows, TAPS[r.tap]())
+        model, tap = self.model(i), TAPS[self.recipe.tap]
+        good = right(model, self.task, self.data.test_rows, tap())
         report = {
             "step": self.step, "loss": float(self.smooth[i]), "accuracy": float(good.all(1).mean()),
             "digits": good.mean(0).tolist(), "seconds": self.seconds,
         }  # fmt: skip
         if (sample := self.data.train_sample(2_000)) is not None:
-            report["train_accuracy"] = float(
-                right(model, self.task, sample, TAPS[r.tap]()).all(1).mean()
-            )
+            fitted = right(model, self.task, sample, tap())
+            report["train_accuracy"] = float(fitted.all(1).mean())
         if len(self.classes) > 1:
             share = np.bincount(self.class_of, good.all(1)) / np.bincount(self.class_of)
             report["classes"] = dict(zip(self.classes.tolist(), share.tolist(), strict=True))
@@ -305,9 +272,8 @@ class Trainer:
         """Hands out the members' trainings and goes on with the others."""
         for seed, status in members:
             model = self.model(self.seeds.index(seed)).map(lambda w: w.cpu().numpy())
-            history = self.history[seed]
+            history, events = self.history[seed], self.turning_points[seed]
             accuracy = history[-1]["accuracy"] if history else 0.0
-            events = self.turning_points[seed]
             training = Training(
                 model, self.recipe, seed, self.step, self.seconds, accuracy, status, history, events
             )
@@ -327,15 +293,10 @@ class Trainer:
         )
         self.optimizer = Optimizer(self.theta, self.recipe)
         self.optimizer.load(state)
-        self.smooth, self.decay_at, self.too_large = (
-            self.smooth[index],
-            self.decay_at[index],
-            self.too_large[index],
-        )
-        self.watchers, self.seeds = (
-            [self.watchers[i] for i in index],
-            [self.seeds[i] for i in index],
-        )
+        self.smooth, self.decay_at = self.smooth[index], self.decay_at[index]
+        self.too_large = self.too_large[index]
+        self.watchers = [self.watchers[i] for i in index]
+        self.seeds = [self.seeds[i] for i in index]
 
     # ── on disk ────────────────────────────────────────────────────────────────────────────────
     def _identity(self) -> dict[str, Any]:
@@ -350,9 +311,7 @@ class Trainer:
         if not self.out:
             return
         groups = {"theta": self.theta, "average": self.average, "optimizer": self.optimizer.state()}
-        tensors = {
-            f"{group}.{n}": t for group, members in groups.items() for n, t in members.items()
-        }
+        tensors = {f"{name}.{n}": t for name, group in groups.items() for n, t in group.items()}
         seed = self.seeds[0]
         header = {
             "identity": self._identity(), "step": self.step, "seconds": self.seconds,
@@ -369,24 +328,17 @@ class Trainer:
         path, seed = state_path(self.out), self.seeds[0]
         arrays, header = load_state(path)
         check_identity(path, header, self._identity())
-        shapes = {
-            f"optimizer.{n}": s for n, s in self.optimizer.state_shapes(header["step"] > 0).items()
-        }
-        for group, into in (("theta", self.theta), ("average", self.average)):
-            shapes |= {f"{group}.{n}": tuple(t.shape) for n, t in into.items()}
+        into = {f"theta.{n}": t for n, t in self.theta.items()}
+        into |= {f"average.{n}": t for n, t in self.average.items()}
+        optimizer = self.optimizer.state_shapes(header["step"] > 0)
+        shapes = {n: tuple(t.shape) for n, t in into.items()}
+        shapes |= {f"optimizer.{n}": shape for n, shape in optimizer.items()}
         digits = len(answer_names(self.task))
         check_fits(path, arrays, header, shapes=shapes, steps=self.recipe.steps, digits=digits)
         tensors = {n: torch.tensor(a, device=self.device) for n, a in arrays.items()}
-        for group, into in (("theta", self.theta), ("average", self.average)):
-            for n in into:
-                into[n].copy_(tensors[f"{group}.{n}"])
-        self.optimizer.load(
-            {
-                n.removeprefix("optimizer."): t
-                for n, t in tensors.items()
-                if n.startswith("optimizer.")
-            }
-        )
+        for n, t in into.items():
+            t.copy_(tensors[n])
+        self.optimizer.load({n: tensors[f"optimizer.{n}"] for n in optimizer})
         self._mark_good()
         self.step, self.seconds = int(header["step"]), float(header["seconds"])
         self.smooth, self.decay_at = np.array([header["smooth"]]), np.array([header["decay_at"]])
@@ -402,9 +354,5 @@ class Trainer:
 
 def _norms(theta: Theta) -> Array:
     """The norm of each member's theta, [N]."""
-    return (
-        torch.stack([t.cpu().double().flatten(1).square().sum(1) for t in theta.values()])
-        .sum(0)
-        .sqrt()
-        .numpy()
-    )
+    squares = [t.cpu().double().flatten(1).square().sum(1) for t in theta.values()]
+    return torch.stack(squares).sum(0).sqrt().numpy()

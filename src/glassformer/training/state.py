@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from .. import schema
 from ..arrays import Array
@@ -30,8 +29,7 @@ EVENT = schema.record({
 EVENTS: dict[str, dict[str, schema.Check]] = {  # turning points, and what each says of itself
     "digit learned": {"digit": schema.whole(0, 10**6), "accuracy": schema.finite},
     "fitted": {"accuracy": schema.finite}, "generalised": {"accuracy": schema.finite},
-    "grokking": {"fitted_at": STEP},
-    "stable": {"since": STEP, "accuracy": schema.finite},
+    "grokking": {"fitted_at": STEP}, "stable": {"since": STEP, "accuracy": schema.finite},
 }  # fmt: skip
 
 
@@ -51,13 +49,14 @@ def _event(value: Any, where: str) -> None:
 HEADER = schema.record({
     "identity": schema.record({
         "task": schema.text(REF), "recipe": schema.mapping(schema.small(REF), 200),
-        "seed": schema.whole(0, SEED),
-        "blueprint": schema.text(REF), "start": schema.text(64), "teacher": schema.text(64),
+        "seed": schema.whole(0, SEED), "blueprint": schema.text(REF), "start": schema.text(64),
+        "teacher": schema.text(64),
     }),
-    "step": STEP, "seconds": schema.finite, "smooth": schema.text(40), "decay_at": schema.whole(-1,
-    STEPS),
-    "watcher": schema.record({"seen": schema.mapping(STEP, 10_000), "in_a_row": STEP,
-    "since": STEP}),
+    "step": STEP, "seconds": schema.finite, "smooth": schema.text(40),
+    "decay_at": schema.whole(-1, STEPS),
+    "watcher": schema.record({
+        "seen": schema.mapping(STEP, 10_000), "in_a_row": STEP, "since": STEP,
+    }),
     "history": schema.listing(schema.record(
         {"step": STEP, "loss": schema.number, "accuracy": schema.finite, "seconds": schema.finite,
          "digits": schema.listing(schema.finite, 10_000)},
@@ -73,7 +72,7 @@ def state_path(out: str | Path) -> Path:
     return out.with_name(out.name.removesuffix(".safetensors") + ".run.safetensors")
 
 
-def save_state(path: Path, tensors: dict[str, torch.Tensor], header: dict[str, Any]) -> None:
+def save_state(path: Path, tensors: dict[str, Array], header: dict[str, Any]) -> None:
     from safetensors.numpy import save
 
     arrays = {n: np.require(t.detach().cpu().numpy(), requirements="C") for n, t in tensors.items()}
