@@ -19,7 +19,7 @@ from .recipes import RecipeName, Settings, TaskRef, Threads
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..training.ablations import Progress, Result
+    from ..training.ablations import News, Result
 
 
 @app.command("ablate")
@@ -85,7 +85,7 @@ def ablate_(
         out.print(f"chart: {figure}")
 
 
-def _watch(events: "Iterator[Progress]", n: int, steps: int) -> "list[Result]":
+def _watch(events: "Iterator[News]", n: int, steps: int) -> "list[Result]":
     """Takes all that happens, and on a terminal shows it; the results at the end."""
     results = []
     name, at = TextColumn("{task.description}"), TextColumn("{task.fields[at]}")

@@ -1,8 +1,8 @@
 """Ablations: take one thing away, train again over several seeds, and see what breaks.
 
-    for progress in ablate(task, recipe, seeds=[0, 1, 2], names=["no-mask", "one-layer"]):
-        if progress.result:
-            print(progress.name, progress.result.accuracy)
+    for news in ablate(task, recipe, seeds=[0, 1, 2], names=["no-mask", "one-layer"]):
+        if news.result:
+            print(news.name, news.result.accuracy)
 
 An ablation is a change of the recipe's fields (or of the task's options) and of nothing else. With
 a folder, the result of each is one file, written whole when all its seeds are trained; what is
@@ -28,13 +28,14 @@ from .recipe import Recipe
 from .taps import TAPS
 
 BASELINE = "baseline"
+OF_LAYERS = {"tap", "mask", "n_layers", "d_mlp", "n_heads"}  # a model without layers has none
 KEPT = schema.record({
-    "name": schema.text(100), "task": schema.text(REF), "recipe": schema.mapping(schema.small(REF),
-    200),
+    "name": schema.text(100), "task": schema.text(REF),
+    "recipe": schema.mapping(schema.small(REF), 200),
     "runs": schema.listing(schema.record({
         "seed": schema.whole(0, SEED), "accuracy": schema.number,
-        "forced": schema.optional(schema.number),
-        "steps": schema.whole(0, 10**12), "seconds": schema.number, "status": schema.text(100),
+        "forced": schema.optional(schema.number), "steps": schema.whole(0, 10**12),
+        "seconds": schema.number, "status": schema.text(100),
     }), MEMBERS),
 })  # fmt: skip
 
@@ -62,14 +63,14 @@ def _width(n: int, help: str) -> Ablation:
 ABLATIONS = {a.name: a for a in (
     Ablation(BASELINE, "nothing: the recipe as it is"),
     Ablation("no-positions", "order; but a causal mask lets it count what it sees",
-    {"positions": "none"}),
+             {"positions": "none"}),
     Ablation("no-mask", "honesty: in training it reads the token it is to say", {"mask": "none"}),
     Ablation("one-layer", "what takes two looks: find digits, then use them", {"n_layers": 1}),
     Ablation("no-mlp", "whatever is not a weighted mean: tables, carries", {"d_mlp": 0}),
     Ablation("no-attention", "all: each position knows its own token only",
-    {"tap": "no-attention"}),
+             {"tap": "no-attention"}),
     Ablation("no-residual", "memory: a block must hand on all that later ones need",
-    {"tap": "no-residual"}),
+             {"tap": "no-residual"}),
     Ablation("no-layer-norm", "steadiness: the stream may grow as it likes", {"norm": "none"}),
     Ablation("no-weight-decay", "little, unless training rows are few", {"weight_decay": 0.0}),
     Ablation("most-first", "the first digit: it depends on all carries", options={"order": "most"}),
@@ -121,18 +122,11 @@ def _case(ablation: Ablation, task: Task, recipe: Recipe) -> Case | Skipped:
         return Case(ablation, task, recipe)
     if "tap" in ablation.change and recipe.tap not in ("", ablation.change["tap"]):
         return Skipped(ablation.name, f"the baseline has tap={recipe.tap}, and a model has one tap")
-    if not recipe.n_layers and ablation.change.keys() & {
-        "tap",
-        "mask",
-        "n_layers",
-        "d_mlp",
-        "n_heads",
-    }:
+    if not recipe.n_layers and ablation.change.keys() & OF_LAYERS:
         return Skipped(ablation.name, "the baseline has no layers")
     try:
-        changed = Case(
-            ablation, _with_options(task, ablation.options), replace(recipe, **ablation.change)
-        )
+        goal = _with_options(task, ablation.options)
+        changed = Case(ablation, goal, replace(recipe, **ablation.change))
         _check(changed.task, changed.recipe)
     except GlassformerError as e:
         return Skipped(ablation.name, str(e))
@@ -151,9 +145,8 @@ def _with_options(task: Task, options: Mapping[str, str]) -> Task:
     for option, value in options.items():
         if option not in entry.options or value not in entry.options[option].choices:
             raise GlassformerError(f"{name} has no {option}={value}")
-    changed: Task = entry.build(
-        **entry.parse(registry.split(task.ref, entry.options)[1] | dict(options))
-    )
+    texts = registry.split(task.ref, entry.options)[1] | dict(options)
+    changed: Task = entry.build(**entry.parse(texts))
     return changed
 
 
@@ -211,16 +204,12 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """All that a file needs to be known again."""
         case, runs = self.case, [asdict(o) for o in self.outcomes]
-        return {
-            "name": case.name,
-            "task": case.task.ref,
-            "recipe": case.recipe.to_json(),
-            "runs": runs,
-        }
+        settings = {"name": case.name, "task": case.task.ref, "recipe": case.recipe.to_json()}
+        return settings | {"runs": runs}
 
 
 @dataclass(frozen=True)
-class Progress:
+class News:
     """An ablation began, its training had an event, or it is done and has a result."""
 
     name: str
@@ -231,27 +220,26 @@ class Progress:
 def ablate(
     task: Task, recipe: Recipe, seeds: Sequence[int] = (0, 1, 2), names: Sequence[str] = (),
     folder: str | Path | None = None, threads: int = 1,
-) -> Iterator[Progress]:  # fmt: skip
+) -> Iterator[News]:  # fmt: skip
     """Trains the baseline and ablations, all seeds of each at once; yields what happens."""
     cases, _ = plan(task, recipe, names)
     # a folder of something else is refused now
     found = {case.name: _finished(case, folder) for case in cases}
     for case in cases:
-        yield Progress(case.name)
+        yield News(case.name)
         outcomes = found[case.name]
         if left := [s for s in seeds if s not in outcomes]:
             yield from _train(case, left, outcomes, threads)
             if folder:
                 whole = Result(case, tuple(outcomes[s] for s in sorted(outcomes)))
-                write_atomically(
-                    _path(folder, case), (json.dumps(whole.to_json(), indent=1) + "\n").encode()
-                )
-        yield Progress(case.name, result=Result(case, tuple(outcomes[s] for s in seeds)))
+                text = json.dumps(whole.to_json(), indent=1) + "\n"
+                write_atomically(_path(folder, case), text.encode())
+        yield News(case.name, result=Result(case, tuple(outcomes[s] for s in seeds)))
 
 
 def _train(
     case: Case, seeds: Sequence[int], outcomes: dict[int, Outcome], threads: int
-) -> Iterator[Progress]:
+) -> Iterator[News]:
     """Trains a case with these seeds, and puts what became of them into `outcomes`."""
     trainer = Trainer(case.task, case.recipe, seeds, threads=threads)
     try:
@@ -259,7 +247,7 @@ def _train(
             if event.kind == "done":
                 training = event.data["training"]
                 outcomes[training.seed] = _outcome(case, training, trainer.data.test_rows)
-            yield Progress(case.name, event)
+            yield News(case.name, event)
     except GlassformerError:
         # else the last one left has diverged, which is a result
         if not outcomes.keys() >= set(seeds):
@@ -287,14 +275,10 @@ def _finished(case: Case, folder: str | Path | None) -> dict[int, Outcome]:
         kept = read_json(path, finite=False)
         KEPT(kept, "")
     except GlassformerError:
-        wrong = (
-            f"{path} — not a result of ablate, or a damaged one; remove it, or use another folder"
-        )
-        raise GlassformerError(wrong) from None
-    was, now = (
-        {"task": kept["task"], **kept["recipe"]},
-        {"task": case.task.ref, **case.recipe.to_json()},
-    )
+        what = "not a result of ablate, or a damaged one"
+        raise GlassformerError(f"{path} — {what}; remove it, or use another folder") from None
+    was = {"task": kept["task"], **kept["recipe"]}
+    now = {"task": case.task.ref, **case.recipe.to_json()}
     if differ := [k for k in now if was.get(k) != now[k]]:
         which = ", ".join(f"{k}={was.get(k)} (now {now[k]})" for k in differ[:3])
         raise GlassformerError(f"{path} — is of another experiment: {which}; use another folder")

@@ -16,13 +16,9 @@ from .recipe import Recipe
 
 
 def check_call(
-    task: Task,
-    seeds: Sequence[int],
-    models: Mapping[str, Model | None],
-    threads: int,
-    saved: bool,
-    resumed: bool,
-) -> None:
+    task: Task, seeds: Sequence[int], models: Mapping[str, Model | None], threads: int,
+    saved: bool, resumed: bool,
+) -> None:  # fmt: skip
     """`models`: what is read besides rows, by name. `saved`: the state is kept while it trains."""
     if len(set(seeds)) != len(seeds) or not seeds:
         raise GlassformerError(f"seeds — expected different numbers, got {list(seeds)}")
@@ -33,31 +29,25 @@ def check_call(
     if resumed and not saved:
         raise GlassformerError("resume — needs the file that the run was writing to: out=FILE")
     for what, model in models.items():
-        if model and model.vocabulary != task.vocabulary:
-            raise GlassformerError(
-                f"{what} — its vocabulary {model.vocabulary} is not that of {task.ref}"
-            )
+        if model and (its := model.vocabulary) != task.vocabulary:
+            raise GlassformerError(f"{what} — its vocabulary {its} is not that of {task.ref}")
     within("train — threads", threads, 1, PROCESSES)
     within("train — the number of seeds", len(seeds), 1, MEMBERS)
     for seed in seeds:
         within("train — a seed", seed, 0, SEED)
 
 
-def check_memory(task: Task, recipe: Recipe, members: int, start: Model | None) -> None:
+def check_memory(task: Task, r: Recipe, members: int, start: Model | None) -> None:
     """Refuses a run whose rows, weights and activations are sure not to fit into memory."""
     T = first_length(task)
-    rows = recipe.test_rows + (recipe.train_rows if recipe.data != "fresh" else 0)
+    rows = r.test_rows + (r.train_rows if r.data != "fresh" else 0)
     afford(f"training — {rows:,} rows of {task.ref}", rows * (8 * len(task.radix) + 9 * T))
-    c, shapes = architecture(recipe, task, T, start)
-    number = 4 if recipe.dtype == "float32" else 8  # bytes
+    c, shapes = architecture(r, task, T, start)
+    number = 4 if r.dtype == "float32" else 8  # bytes
     weights = sum(map(math.prod, shapes.values()))
     # good, gradient, state
     afford(f"training — {members:,} times {weights:,} weights", 4 * number * members * weights)
-    batch = (
-        recipe.batch
-        if recipe.data == "fresh"
-        else min(recipe.batch or recipe.train_rows, recipe.train_rows)
-    )
+    batch = r.batch if r.data == "fresh" else min(r.batch or r.train_rows, r.train_rows)
     row = max(c.n_layers - 1, 0) * (T * (2 * c.d_model + c.d_mlp) + c.n_heads * T * T)
     afford(f"training — {members:,} times a batch of {batch:,}", number * members * batch * row)
 
@@ -68,10 +58,6 @@ def find_device(name: str) -> torch.device:
     if name.partition(":")[0] in ("cpu", "cuda", "mps"):
         with contextlib.suppress(RuntimeError, AssertionError, NotImplementedError):
             return torch.ones(1, device=name).device
-    there = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    here = ", ".join(k for k, v in there.items() if v)
+    more = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    here = ", ".join(["cpu", *(name for name, is_here in more.items() if is_here)])
     raise GlassformerError(f"device {name} — not available on this machine; there is {here}")

@@ -61,16 +61,8 @@ class Csv:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.digits = [f"digit {n}" if n.isdecimal() else n for n in names]
-        self.columns = [
-            "seed",
-            "step",
-            "seconds",
-            "loss",
-            "accuracy",
-            "train_accuracy",
-            *self.digits,
-            "events",
-        ]
+        whole = ("seed", "step", "seconds", "loss", "accuracy", "train_accuracy")
+        self.columns = [*whole, *self.digits, "events"]
         self.head = _csv_line(self.columns)
         self.row: dict[str, Any] = {}  # the evaluation that waits
         self.turns: list[str] = []  # its turning points
@@ -78,9 +70,8 @@ class Csv:
     def tell(self, event: Event) -> str:
         """What an event adds to the file."""
         if event.kind not in ROUTINE:
-            self.turns.append(
-                event.kind + (f" {event.data['digit'] + 1}" if "digit" in event.data else "")
-            )
+            digit = f" {event.data['digit'] + 1}" if "digit" in event.data else ""
+            self.turns.append(event.kind + digit)
             return ""
         text = self.end()
         if event.kind == "evaluation":

@@ -22,27 +22,21 @@ def architecture(
 
 
 def initial_theta(
-    recipe: Architecture,
-    config: Config,
-    shapes: Shapes,
-    blueprint: Blueprint,
-    start: Model | None,
-    seed: int,
-) -> dict[str, Array]:
+    recipe: Architecture, config: Config, shapes: Shapes, blueprint: Blueprint,
+    start: Model | None, seed: int,
+) -> dict[str, Array]:  # fmt: skip
     """One member's theta: the model's to begin with, or what the blueprint makes of weights."""
-    # of the same kind: its very numbers
+    # of the same kind: its very numbers, in the blueprint's order: a file's order is not fixed, and
+    # sums over theta round by order
     if start and start.theta and start.blueprint == blueprint.ref:
-        # in the blueprint's order: that of a file's arrays is not fixed, and sums over theta round
-        # by order
         return {n: arrays.numpy(start.theta[n]) for n in blueprint.theta_shapes(shapes)}
     if start and blueprint.at_random:
         raise GlassformerError(
             f"start — {blueprint.ref} begins at random, or with a model of its own kind"
         )
     rng = np.random.default_rng([seed, 0])
-    return blueprint.start(
-        start.weights if start else initial_weights(recipe, config, shapes, rng), rng
-    )
+    weights = start.weights if start else initial_weights(recipe, config, shapes, rng)
+    return blueprint.start(weights, rng)
 
 
 def initial_weights(
@@ -61,21 +55,13 @@ def initial_weights(
         elif last == "b":
             weights[name] = np.zeros(shape)
         elif recipe.init == "normal":
-            std = (
-                0.0
-                if last.startswith("b_")
-                else (c.d_vocab if last == "W_U" else c.d_model) ** -0.5
-            )
+            wide = c.d_vocab if last == "W_U" else c.d_model
+            std = 0.0 if last.startswith("b_") else wide**-0.5
             weights[name] = rng.normal(size=shape) * std
         elif last in ("W_E", "W_pos"):
             weights[name] = rng.normal(size=shape) * recipe.embed_std
         else:
-            fan_in = {
-                "W_O": c.n_heads * c.d_head,
-                "b_O": c.n_heads * c.d_head,
-                "W_out": c.d_mlp,
-                "b_out": c.d_mlp,
-            }
-            bound = max(fan_in.get(last, c.d_model), 1) ** -0.5
+            fan_in = {"O": c.n_heads * c.d_head, "out": c.d_mlp}  # of W_O and b_O, W_out and b_out
+            bound = max(fan_in.get(last[2:], c.d_model), 1) ** -0.5
             weights[name] = rng.uniform(-bound, bound, shape)
     return weights

@@ -20,20 +20,14 @@ class Objective:
 
     def __init__(
         self, config: Config, shapes: Shapes, blueprint: Blueprint, recipe: Recipe,
-        teacher: Model | None = None,
-        compile: bool = False,
+        teacher: Model | None = None, compile: bool = False,
     ) -> None:  # fmt: skip
-        self.config, self.shapes, self.blueprint, self.recipe, self.teacher = (
-            config,
-            shapes,
-            blueprint,
-            recipe,
-            teacher,
-        )
+        self.config, self.shapes, self.blueprint = config, shapes, blueprint
+        self.recipe, self.teacher = recipe, teacher
         many = torch.func.vmap(self._loss, in_dims=(0, 0, 0, None))
-        self._many: Callable[..., torch.Tensor] = (
-            torch.compile(many, dynamic=False) if compile else many
-        )
+        self._many: Callable[..., torch.Tensor] = many
+        if compile:
+            self._many = torch.compile(many, dynamic=False)
 
     def weights(self, theta: Theta) -> Theta:
         """The weights of one member's theta."""
@@ -43,9 +37,8 @@ class Objective:
         """Gradients of theta, and the losses [N]. tokens and answer are NumPy arrays [N,B,T]."""
         device = next(iter(theta.values())).device
         if self.teacher is not None:
-            said = np.stack(
-                [spoken(self.teacher, t, a) for t, a in zip(tokens, answer, strict=True)]
-            )
+            pairs = zip(tokens, answer, strict=True)
+            said = np.stack([spoken(self.teacher, t, a) for t, a in pairs])
             tokens = np.where(answer, said, tokens)
         weight = self._weight(answer)
         fed, weight = torch.as_tensor(tokens, device=device), torch.as_tensor(weight, device=device)
@@ -72,9 +65,8 @@ class Objective:
         tap = TAPS[self.recipe.tap]()
         # B last V
         logits = forward(self.config, self.weights(theta), tokens[:, :-1], tap, last=last)
-        nll = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), tokens[:, -last:].flatten(), reduction="none"
-        )
+        wanted = tokens[:, -last:].flatten()
+        nll = torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted, reduction="none")
         if self.recipe.focal:
             nll = nll * (1 - (-nll).exp()).detach() ** self.recipe.focal
         return (nll * weight.flatten()).sum()

@@ -19,11 +19,8 @@ class Optimizer:
 
     def __init__(self, theta: dict[str, torch.Tensor], recipe: Recipe) -> None:
         self.theta, self.recipe = theta, recipe
-        hidden = [
-            n
-            for n, t in theta.items()
-            if recipe.optimizer == "muon" and is_matrix(n, tuple(t.shape[1:]))
-        ]
+        matrices = [n for n, t in theta.items() if is_matrix(n, tuple(t.shape[1:]))]
+        hidden = matrices if recipe.optimizer == "muon" else []
         self.by_adamw = [n for n in theta if n not in hidden]
         self.adamw = torch.optim.AdamW(
             [theta[n] for n in self.by_adamw], lr=recipe.lr, betas=(recipe.beta1, recipe.beta2),
@@ -83,9 +80,8 @@ class Optimizer:
 
     def state(self) -> dict[str, torch.Tensor]:
         """Everything that the next step depends on."""
-        out = {f"momentum.{i}": t for i, t in enumerate(self.momentum)} | {
-            f"slow.{n}": t for n, t in self.slow.items()
-        }
+        out = {f"momentum.{i}": t for i, t in enumerate(self.momentum)}
+        out |= {f"slow.{n}": t for n, t in self.slow.items()}
         for n in self.by_adamw:
             assert self.adamw
             out |= {f"{key}.{n}": value for key, value in self.adamw.state[self.theta[n]].items()}
@@ -95,9 +91,7 @@ class Optimizer:
         """Name -> shape of what `state` gives, before the first step or after it."""
         found = {n: tuple(t.shape) for n, t in self.state().items()}
         for n in self.by_adamw if begun else ():
-            found |= {
-                f"{kind}.{n}": tuple(self.theta[n].shape) for kind in ("exp_avg", "exp_avg_sq")
-            }
+            found[f"exp_avg.{n}"] = found[f"exp_avg_sq.{n}"] = tuple(self.theta[n].shape)
             found[f"step.{n}"] = ()
         return found
 
@@ -130,9 +124,8 @@ def _wide(t: torch.Tensor) -> torch.Tensor:
 
 def _spread(rates: Array, like: torch.Tensor) -> torch.Tensor:
     """[N] -> [N,1,…], to be multiplied with `like`."""
-    return torch.as_tensor(np.asarray(rates), dtype=like.dtype, device=like.device).view(
-        -1, *[1] * (like.ndim - 1)
-    )
+    spread = torch.as_tensor(np.asarray(rates), dtype=like.dtype, device=like.device)
+    return spread.view(-1, *[1] * (like.ndim - 1))
 
 
 def _clip(gradients: list[torch.Tensor], most: float) -> None:

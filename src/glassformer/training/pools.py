@@ -87,9 +87,8 @@ def cluster(jobs: list[Job], load_task: LoadTask, address: str) -> Iterator[list
     with _connect(dask, address) as client:
 
         def submit(job: Job) -> Any:
-            return client.submit(
-                work, job, load_task, key=f"{job.id(job.seeds[0])}-{os.urandom(4).hex()}"
-            )
+            key = f"{job.id(job.seeds[0])}-{os.urandom(4).hex()}"
+            return client.submit(work, job, load_task, key=key)
 
         running = {submit(job): (job, LIVES) for job in jobs}
         seen = time.monotonic()  # when there was a worker

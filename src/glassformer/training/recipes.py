@@ -23,8 +23,8 @@ else:
 BOOK = Recipe(
     name="book",  # 17,760 parameters, as published
     n_layers=2, n_heads=1, d_model=32, d_mlp=64, tied=True, extras="norms mlp", spare=1,
-    activation="gelu",
-    data="draw", train_rows=50_000, test_rows=10_000, data_seed=42, batch=512, loss="all",
+    activation="gelu", loss="all",
+    data="draw", train_rows=50_000, test_rows=10_000, data_seed=42, batch=512,
     optimizer="adamw", lr=0.01, warmup=200, schedule="cosine", steps=150 * 98, evaluate_every=98,
     # not stated by the book: weight decay, betas, the largest norm
     weight_decay=0.01, beta1=0.9, beta2=0.999, clip=1.0,
@@ -34,39 +34,34 @@ FAST = replace(
     BOOK, name="fast",  # the book's model and data, about 20 times fewer steps and cheaper ones
     embed_std=0.1, batch=128, loss="answer", focal=2.0,
     optimizer="muon", lr=0.006, muon_lr=0.006, momentum=0.8, beta2=0.98,
-    warmup=50, schedule="wait", wait_loss=0.15, decay_steps=300, last_lr=0.1, ema=0.95, steps=2_000,
-    evaluate_every=20,
-    stable=1,
+    warmup=50, schedule="wait", wait_loss=0.15, decay_steps=300, last_lr=0.1, ema=0.95,
+    steps=2_000, evaluate_every=20, stable=1,
 )  # fmt: skip
 
 GROK = Recipe(
     # the usual one-layer experiment on addition modulo 113: 226,816 parameters, 30 % of all pairs
     name="grok",
     n_layers=1, n_heads=4, d_model=128, d_head=32, d_mlp=512, norm="none", activation="relu",
-    tied=False, extras="mlp",
-    init="normal", data="split", train_rows=3_830, test_rows=0, batch=0, loss="answer",
-    optimizer="adamw", lr=0.001, beta1=0.9, beta2=0.98, weight_decay=1.0, clip=0.0, warmup=10,
-    schedule="constant",
-    steps=20_000, evaluate_every=100, success=0.999, stable=10,
+    tied=False, extras="mlp", init="normal",
+    data="split", train_rows=3_830, test_rows=0, batch=0, loss="answer",
+    optimizer="adamw", lr=0.001, beta1=0.9, beta2=0.98, weight_decay=1.0, clip=0.0,
+    warmup=10, schedule="constant", steps=20_000, evaluate_every=100, success=0.999, stable=10,
 )  # fmt: skip
 
 GROK_FAST = replace(
     GROK, name="grok-fast",  # the same model and pairs
-    batch=512, lr=0.015, schedule="linear", decay_from=200, decay_steps=300, last_lr=0.02, ema=0.95,
-    steps=500,
-    evaluate_every=10, stable=0,
+    batch=512, lr=0.015, schedule="linear", decay_from=200, decay_steps=300, last_lr=0.02,
+    ema=0.95, steps=500, evaluate_every=10, stable=0,
 )  # fmt: skip
 
 MOD113 = Recipe(
     # the report's: 3 layers of 4 heads, tokens a + b =, 50 epochs; all else chosen here
     name="mod113-3x4",
     n_layers=3, n_heads=4, d_model=128, d_head=32, d_mlp=512, norm="layer", activation="relu",
-    tied=False,
-    extras="norms mlp", init="uniform", embed_std=0.1, data="split", train_rows=10_215, test_rows=0,
-    batch=128,
-    loss="answer", optimizer="adamw", lr=0.001, beta1=0.9, beta2=0.98, weight_decay=0.1, clip=1.0,
-    warmup=100,
-    schedule="cosine", steps=50 * 80, evaluate_every=80,
+    tied=False, extras="norms mlp", init="uniform", embed_std=0.1,
+    data="split", train_rows=10_215, test_rows=0, batch=128, loss="answer",
+    optimizer="adamw", lr=0.001, beta1=0.9, beta2=0.98, weight_decay=0.1, clip=1.0,
+    warmup=100, schedule="cosine", steps=50 * 80, evaluate_every=80,
 )  # fmt: skip
 
 REVERSE = replace(BOOK, name="reverse", steps=30 * 98)  # the book's model on reversal
@@ -75,24 +70,20 @@ ADDER_10 = Recipe(
     name="adder-10",  # ten digits, by way of three and six
     n_layers=2, n_heads=2, d_model=64, d_mlp=128, tied=True, extras="norms mlp", activation="gelu",
     init="uniform", embed_std=0.1, data="fresh", test_rows=5_000, batch=256, loss="answer",
-    focal=2.0,
-    curriculum="3@0 6@500 10@1000", optimizer="muon", lr=0.006, muon_lr=0.006, momentum=0.9,
-    weight_decay=0.01,
-    clip=1.0, warmup=100, schedule="wait", wait_loss=0.01, decay_steps=500, ema=0.95, steps=6_000,
-    evaluate_every=100,
-    stable=3,
+    focal=2.0, curriculum="3@0 6@500 10@1000",
+    optimizer="muon", lr=0.006, muon_lr=0.006, momentum=0.9, weight_decay=0.01, clip=1.0,
+    warmup=100, schedule="wait", wait_loss=0.01, decay_steps=500, ema=0.95, steps=6_000,
+    evaluate_every=100, stable=3,
 )  # fmt: skip
 
 TINY_ARC = Recipe(
     name="tiny-arc",  # ten digits with 34 numbers: digit-addition with --blueprint arc-adder
     n_layers=1, n_heads=1, d_model=3, d_head=4, d_mlp=3, norm="rms", qk_norm=True,
-    activation="silu", tied=True,
+    activation="silu", tied=True, extras="qk gate final",
     positions="rotary", base=9.144,  # the second frequency, base^-1/2, has a period of 19 tokens
-    extras="qk gate final", data="fresh", test_rows=2_000, batch=64, loss="answer",
-    optimizer="adamw", lr=0.04,
-    beta1=0.9, beta2=0.98, weight_decay=0.0, clip=1.0, warmup=50, schedule="cosine", last_lr=0.02,
-    steps=3_000,
-    evaluate_every=250,
+    data="fresh", test_rows=2_000, batch=64, loss="answer",
+    optimizer="adamw", lr=0.04, beta1=0.9, beta2=0.98, weight_decay=0.0, clip=1.0,
+    warmup=50, schedule="cosine", last_lr=0.02, steps=3_000, evaluate_every=250,
 )  # fmt: skip
 
 TINY_MIRROR = replace(

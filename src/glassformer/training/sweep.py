@@ -30,14 +30,14 @@ GIVEN_UP = "given up"  # of one that was lost TRIES times
 TRIES = 3
 FAILED = ("diverged", "refused", GIVEN_UP)
 ROW = schema.record({
-    "id": schema.text(12), "task": schema.text(REF), "recipe": schema.mapping(schema.small(REF),
-    200),
-    "seed": schema.whole(0, SEED), "status": schema.text(100),
-    "accuracy": schema.optional(schema.number),
+    "id": schema.text(12), "task": schema.text(REF),
+    "recipe": schema.mapping(schema.small(REF), 200), "seed": schema.whole(0, SEED),
+    "status": schema.text(100), "accuracy": schema.optional(schema.number),
     "steps": schema.optional(schema.whole(0, 10**12)), "seconds": schema.optional(schema.number),
     "error": schema.text(10**6), "worker": schema.text(1_000),
-}, {"events": schema.small(10**8), "history": schema.small(10**9), "tries": schema.whole(0,
-TRIES)})  # fmt: skip
+}, {
+    "events": schema.small(10**8), "history": schema.small(10**9), "tries": schema.whole(0, TRIES),
+})  # fmt: skip
 
 Row = dict[str, Any]
 Finished = tuple[Row, bytes]  # a run's row and its model as a file, empty if it is not wanted
@@ -58,21 +58,14 @@ class Job:
 
     def id(self, seed: int) -> str:
         """A hash of the settings, whichever job has them."""
-        return hashlib.sha256(json.dumps(self.settings(seed), sort_keys=True).encode()).hexdigest()[
-            :12
-        ]
+        text = json.dumps(self.settings(seed), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def row(self, seed: int, **result: Any) -> Row:
         """A line of the table; what the result does not say is as for a run that is lost."""
-        empty = {
-            "status": LOST,
-            "accuracy": None,
-            "steps": None,
-            "seconds": None,
-            "error": "",
-            "worker": "",
-        }
-        return {"id": self.id(seed)} | self.settings(seed) | empty | result
+        lost = {"status": LOST, "accuracy": None, "steps": None, "seconds": None}
+        lost |= {"error": "", "worker": ""}
+        return {"id": self.id(seed)} | self.settings(seed) | lost | result
 
     def lost(self, why: str) -> list[Finished]:
         """What there is to say of runs that were not finished."""
@@ -171,8 +164,5 @@ class Sweep:
         wanted = {"id": job.id(seed)} | job.settings(seed)
         if row["status"] == LOST or any(row[name] != value for name, value in wanted.items()):
             return None
-        return (
-            row
-            if not job.models or row["error"] or path.with_suffix(".safetensors").exists()
-            else None
-        )
+        whole = not job.models or row["error"] or path.with_suffix(".safetensors").exists()
+        return row if whole else None

@@ -44,8 +44,8 @@ class LiveView:
     def __post_init__(self) -> None:
         self.bar = progress.Progress(
             progress.TextColumn("{task.description}"), progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TimeElapsedColumn(), progress.TimeRemainingColumn(), console=self.console,
+            progress.MofNCompleteColumn(), progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(), console=self.console,
         )  # fmt: skip
         self.line = self.bar.add_task("training", total=self.steps)
         # drawn when something happens, and not by a thread that would take time from a tiny model
@@ -71,15 +71,8 @@ class LiveView:
         table = Table(box=None, pad_edge=False, header_style="bold")
         trained = any("train_accuracy" in m for m in self.members.values())
         digits = ["digit " + self.names[0], *self.names[1:]]
-        for name in [
-            "seed",
-            "loss",
-            "floor",
-            "test rows",
-            *["training rows"] * trained,
-            *digits,
-            "",
-        ]:
+        rows = ["test rows", "training rows"] if trained else ["test rows"]
+        for name in ("seed", "loss", "floor", *rows, *digits, ""):
             table.add_column(name, justify="right")
         floor = "" if self.floor is None else f"{self.floor:.4f}"
         for seed, m in self.members.items():
