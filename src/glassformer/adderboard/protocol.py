@@ -89,13 +89,10 @@ class BoardVerdict:
         return self.qualifies and self.edges.right == self.edges.of
 
     def to_json(self) -> dict[str, Any]:
-        said = {
-            "protocol": "adderboard",
-            **asdict(self),
-            "accuracy": self.accuracy,
-            "threshold": THRESHOLD,
-        }
-        return said | {"qualifies": self.qualifies, "holds": self.holds}
+        return {
+            "protocol": "adderboard", **asdict(self), "accuracy": self.accuracy,
+            "threshold": THRESHOLD, "qualifies": self.qualifies, "holds": self.holds,
+        }  # fmt: skip
 
 
 def board(
@@ -109,25 +106,17 @@ def board(
     got: list[Got] = []
     for first in range(0, len(asked), size):
         got += answers(judged, task, form, asked[first : first + size])
-        yield Progress(len(got), len(asked), _wrong(asked, got))
-    yield verdict(
-        asked,
-        got,
-        keep,
-        model=digest(model),
-        counts=honest(count(model)),
-        task=task.ref,
-        dtype=judged.dtype,
-    )
+        yield Progress(len(got), len(asked), mistakes(asked, got))
+    about = {"model": digest(model), "counts": honest(count(model)), "task": task.ref}
+    yield verdict(asked, got, keep, **about, dtype=judged.dtype)
 
 
 def board_format(model: Model, task: Task) -> Format:
     """The format in which a model adds; an error that names the board's condition it fails."""
     form = sum_format(task)
     if (n := form.digits("a")) != DIGITS:
-        raise GlassformerError(
-            f"{task.ref} — the board adds numbers of {DIGITS} digits, this task has numbers of {n}"
-        )
+        wanted = f"the board adds numbers of {DIGITS} digits"
+        raise GlassformerError(f"{task.ref} — {wanted}, this task has numbers of {n}")
     task.require(model.vocabulary)
     if not model.config.n_layers:
         raise GlassformerError(
@@ -160,20 +149,15 @@ def honest(counted: Count) -> dict[str, int]:
 
 def verdict(asked: list[tuple[int, int]], got: list[Got], keep: int, **about: Any) -> BoardVerdict:
     """A verdict on answers to the edge cases and the pairs after them."""
-    right = [g == a + b for (a, b), g in zip(asked, got, strict=True)]
-    edges = len(EDGES)
-    wrong = [
-        {"a": a, "b": b, "expected": a + b, "got": g}
-        for (a, b), g in zip(asked, got, strict=True)
-        if g != a + b
-    ]
-    return BoardVerdict(
-        edges=Part(sum(right[:edges]), edges), pairs=Part(sum(right[edges:]), len(asked) - edges),
-        counterexamples=wrong[:keep], **about,
-    )  # fmt: skip
+    answered = [(a, b, g) for (a, b), g in zip(asked, got, strict=True)]
+    wrong = [{"a": a, "b": b, "expected": a + b, "got": g} for a, b, g in answered if g != a + b]
+    right, n = [g == a + b for a, b, g in answered], len(EDGES)
+    edges, rest = Part(sum(right[:n]), n), Part(sum(right[n:]), len(asked) - n)
+    return BoardVerdict(edges=edges, pairs=rest, counterexamples=wrong[:keep], **about)
 
 
-def _wrong(asked: list[tuple[int, int]], got: list[Got]) -> int:
+def mistakes(asked: list[tuple[int, int]], got: list[Got]) -> int:
+    """How many of the answers so far are wrong."""
     return sum(g != a + b for (a, b), g in zip(asked, got, strict=False))
 
 

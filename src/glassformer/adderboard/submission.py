@@ -91,9 +91,8 @@ class Adderboard:
         path.write_text(source(kept, task, form), encoding="utf-8")
         asked = [*EDGES, *pairs(TRIED)]
         ours = answers(model, task, form, asked)
-        theirs = [
-            line.get("got") for line in ask(path, asked, Limits()) if line["event"] == "answer"
-        ]
+        said = ask(path, asked, Limits())
+        theirs = [line.get("got") for line in said if line["event"] == "answer"]
         for (a, b), x, y in zip(asked, ours, theirs, strict=True):
             if x != y and (isinstance(x, int) or y != -1):  # -1: no number
                 raise GlassformerError(
@@ -101,18 +100,13 @@ class Adderboard:
                 )
         right = sum(x == a + b for (a, b), x in zip(asked, ours, strict=True))
         tried = f"{len(EDGES)} edge cases and {TRIED} pairs"
-        notes = [
-            f"loaded as the board does, one sum at a time: all answers to {tried} are ours, "
-            f"{right} are right"
-        ]
-        notes += [
-            f"{way} {figure}: {means}" for way, figure, means in describe(honest(count(kept)))
-        ]
+        same = f"all answers to {tried} are ours, {right} are right"
+        notes = [f"loaded as the board does, one sum at a time: {same}"]
+        counted = describe(honest(count(kept)))
+        notes += [f"{way} {figure}: {means}" for way, figure, means in counted]
         if kept.blueprint != model.blueprint:
-            notes.append(
-                f"{model.blueprint} — its base is made of numbers too: all weights are parameters "
-                f"in the file"
-            )
+            base = "its base is made of numbers too: all weights are parameters in the file"
+            notes.append(f"{model.blueprint} — {base}")
         return notes
 
     def logits(self, path: Path, tokens: Any) -> Any:
@@ -133,40 +127,28 @@ def source(model: Model, task: Task, form: Format) -> str:
     _check_names(net, parts)
     imports = imports | ({"import math"} if "math." in "".join(net) else set())
     held = _theta(model, expression) if model.blueprint else numbers(model.weights)
-    sections = [
-        _top(model, imports, "\n".join(net)),
-        *net,
-        *parts,
-        held,
-        _build(model),
-        _add(task, form, model),
-    ]
-    return "\n\n\n".join(sections) + "\n"
+    top, bottom = _top(model, imports, "\n".join(net)), _add(task, form, model)
+    return "\n\n\n".join([top, *net, *parts, held, _build(model), bottom]) + "\n"
 
 
 # ── parts ──────────────────────────────────────────────────────────────────────────────────────
 def _top(model: Model, imports: set[str], net: str) -> str:
     counted = describe(honest(count(model)))
-    wide = max(len(figure) for _, figure, _ in counted)
-    plain, numpy = (
-        sorted(i for i in imports if "numpy" not in i),
-        sorted(i for i in imports if "numpy" in i),
-    )
+    long, wide = max(map(len, COUNTS)), max(len(figure) for _, figure, _ in counted)
+    plain = sorted(i for i in imports if "numpy" not in i)
+    numpy = sorted(i for i in imports if "numpy" in i)
+    ref = _plain(model.provenance.get("ref") or model.task)
     return lines(
         '"""A transformer that adds two numbers of ten digits, as a submission to AdderBoard.',
         "",
         f"    {model.config}",
         "",
-        f"Written by glassformer from {_plain(model.provenance.get('ref') or model.task)}; SHA-256 "
-        f"of the model:",
+        f"Written by glassformer from {ref}; SHA-256 of the model:",
         f"{digest(model)}",
         "",
         "How many parameters? By each way of counting:",
         "",
-        *(
-            f"    {way:<{max(map(len, COUNTS))}}  {figure:>{wide}}  {means}"
-            for way, figure, means in counted
-        ),
+        *(f"    {way:<{long}}  {figure:>{wide}}  {means}" for way, figure, means in counted),
         "",
         "B batch, T positions, S keys, D width of the stream, H heads, K head size, F neurons.",
         '"""',
@@ -181,9 +163,8 @@ def _top(model: Model, imports: set[str], net: str) -> str:
 
 
 def _theta(model: Model, expression: str) -> str:
-    order = make(model.blueprint).theta_shapes(
-        {name: tuple(w.shape) for name, w in model.weights.items()}
-    )
+    shapes = {name: tuple(w.shape) for name, w in model.weights.items()}
+    order = make(model.blueprint).theta_shapes(shapes)
     rows = ["THETA = {  # all parameters"]
     for name, t in ((name, model.theta[name]) for name in order):
         if t.ndim < 2:
@@ -214,14 +195,13 @@ def _build(model: Model) -> str:
 
 def _add(task: Task, form: Format, model: Model) -> str:
     written = f"{{x:0{form.digits('a')}}}" if form.padded else "{x}"
-    marks = sorted(
-        {token for name, token in form.spots[: form.first] if name == TOKEN and token > 9}
-    )
+    asked = form.spots[: form.first]
+    marks = sorted({token for name, token in asked if name == TOKEN and token > 9})
     note = "  # " + ", ".join(f"{m}: {model.vocabulary[m]}" for m in marks) if marks else ""
     ones = "said[::-1]" if form.spots[form.first] == ("s", 0) else "said"
     return lines(
-        f"STEPS, STOP = {task.steps(())}, {task.stop}  # tokens of an answer, and the one that "
-        f"ends it",
+        f"STEPS, STOP = {task.steps(())}, {task.stop}  "
+        "# tokens of an answer, and the one that ends it",
         "\n",
         GENERATE,
         "\n",
@@ -247,9 +227,8 @@ def tricks(model: Model) -> list[str]:
         formed = bool(model.blueprint) and make(model.blueprint).at_random
         found = ["trained: the form by hand, its numbers fitted" if formed else "trained"]
     if model.blueprint:
-        found.append(
-            f"{model.blueprint}: {find('blueprint', model.blueprint.partition(':')[0]).help}"
-        )
+        form = find("blueprint", model.blueprint.partition(":")[0])
+        found.append(f"{model.blueprint}: {form.help}")
     found += ["tied head"] * c.tied + ["no norm"] * (c.norm == "none") + ["no MLP"] * (not c.d_mlp)
     if c.positions in ("rotary", "sinusoidal"):
         found.append(f"{c.positions} positions, base {c.base:g}")
@@ -261,12 +240,8 @@ def _items(form: Format) -> str:
     """The prompt as items of a list: runs of the same token, whole numbers, or digit by digit."""
     out, rest, n = [], list(form.spots[: form.first]), form.digits("a")
     while rest:
-        whole = [
-            (x, step)
-            for x in "ab"
-            for step in (1, -1)
-            if rest[:n] == [(x, i) for i in range(n)][::step]
-        ]
+        orders = [(x, step) for x in "ab" for step in (1, -1)]
+        whole = [(x, s) for x, s in orders if rest[:n] == [(x, i) for i in range(n)][::s]]
         if whole:
             name, step = whole[0]
             out.append(f"*{name.upper()}" + "[::-1]" * (step < 0))

@@ -32,7 +32,7 @@ from ..errors import GlassformerError
 from ..records import read_bytes
 from ..verification.checks import Progress
 from . import trust_child, trust_guard
-from .protocol import EDGES, PAIRS, BoardVerdict, Got, pairs, verdict
+from .protocol import EDGES, PAIRS, BoardVerdict, Got, mistakes, pairs, verdict
 
 Lines = queue.Queue[bytes | None]
 LINE = 100_000  # bytes; no honest line is longer
@@ -63,20 +63,14 @@ class Limits:
 
     def __str__(self) -> str:
         space = f"{self.memory / 2**30:g} GiB of memory, files of {self.file / 2**20:g} MiB"
-        return (
-            f"{self.cpu:,} s of processor time, {space}, {self.processes:,} processes, "
-            f"{self.answer:g} s for a sum"
-        )
+        busy = f"{self.processes:,} processes, {self.answer:g} s for a sum"
+        return f"{self.cpu:,} s of processor time, {space}, {busy}"
 
 
 def submission(
-    path: str | Path,
-    *,
-    trust: bool = False,
-    n: int = PAIRS,
-    keep: int = 10,
+    path: str | Path, *, trust: bool = False, n: int = PAIRS, keep: int = 10,
     limits: Limits | None = None,
-) -> Generator[Progress | BoardVerdict, None, None]:
+) -> Generator[Progress | BoardVerdict, None, None]:  # fmt: skip
     """Events on a file with build_model() and add(model, a, b): Progress, a BoardVerdict last."""
     path = Path(path)
     code = read_bytes(path, LARGEST)
@@ -101,11 +95,7 @@ def _submission(
         else:
             got.append(line.get("got", line.get("raised")))
             if len(got) % EVERY == 0 or len(got) == len(asked):
-                yield Progress(
-                    len(got),
-                    len(asked),
-                    sum(g != a + b for (a, b), g in zip(asked, got, strict=False)),
-                )
+                yield Progress(len(got), len(asked), mistakes(asked, got))
     yield verdict(asked, got, keep, model=name, submission=about)
 
 
@@ -123,11 +113,8 @@ def ask(
             process.stdin.flush()
         while answered < len(asked):
             left = limits.whole - (time.monotonic() - began)
-            now = (
-                f"at add({asked[answered][0]}, {asked[answered][1]})"
-                if built
-                else "before its model was built"
-            )
+            a, b = asked[answered]
+            now = f"at add({a}, {b})" if built else "before its model was built"
             patience = limits.answer if built else limits.start
             try:
                 raw = lines.get(timeout=max(0.0, min(left, patience)))
@@ -136,12 +123,10 @@ def ask(
                 raise GlassformerError(f"{path} — {now}: no answer within {which}") from None
             if raw is None:
                 raise GlassformerError(f"{path} — {now}: {_death(process, errors)}")
-            line = _parse(raw, due)
-            if line is None:
-                shown = raw[:60].decode(errors="replace")
-                raise GlassformerError(
-                    f"{path} — {now}: expected a line of JSON from its process, got {shown!r}"
-                )
+            if (line := _parse(raw, due)) is None:
+                shown = repr(raw[:60].decode(errors="replace"))
+                what = f"expected a line of JSON from its process, got {shown}"
+                raise GlassformerError(f"{path} — {now}: {what}")
             if line["event"] == "failed":
                 raise GlassformerError(f"{path} — {line['why']}")
             built = built or line["event"] == "built"
@@ -156,9 +141,8 @@ def _parse(raw: bytes, due: tuple[str, ...]) -> dict[str, Any] | None:
         line = json.loads(raw)
         wanted = FIELDS.get(line["event"], {"got": int} if "got" in line else {"raised": str})
         wanted = wanted | {name: int for name in ("parameters", "buffers") if name in line}
-        if line["event"] not in due or any(
-            type(line[name]) is not kind for name, kind in wanted.items()
-        ):
+        fits = all(type(line[name]) is kind for name, kind in wanted.items())
+        if line["event"] not in due or not fits:
             return None
         if "got" in wanted and abs(line["got"]) >= 10**trust_child.DIGITS:
             return {"event": "answer", "raised": trust_child.LARGE}
@@ -182,26 +166,16 @@ def _clean(value: Any) -> Any:
 def _process(path: Path, limits: Limits) -> Iterator[tuple["subprocess.Popen[bytes]", Lines, Any]]:
     """The process, its lines (None at the end), and its stderr. It ends with the block."""
     with _folder() as folder, tempfile.TemporaryFile() as errors:
+        most = {name: getattr(limits, name) for name in trust_child.KINDS}
         settings = {
-            "limits": {name: getattr(limits, name) for name in ("cpu", "memory", "file", "files",
-            "processes")},
-            "namespaces": NAMESPACES, "checker": os.getpid(), "folder": folder,
+            "limits": most, "namespaces": NAMESPACES, "checker": os.getpid(), "folder": folder,
         }  # fmt: skip
-        command = [
-            sys.executable,
-            "-I",
-            "-B",
-            "-X",
-            "utf8",
-            trust_guard.__file__,
-            str(path.resolve()),
-        ]
-        command.append(json.dumps(settings))
+        python = [sys.executable, "-I", "-B", "-X", "utf8"]
+        command = [*python, trust_guard.__file__, str(path.resolve()), json.dumps(settings)]
         environment = {"HOME": folder, "TMPDIR": folder, "PATH": os.defpath, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
+            stderr=errors, start_new_session=True,
         )  # fmt: skip
         lines: Lines = queue.Queue(1000)
         over = threading.Event()
@@ -287,6 +261,5 @@ def _death(process: "subprocess.Popen[bytes]", errors: Any) -> str:
         return f"its process died ({named[0] if named else -status})"
     errors.seek(max(0, errors.seek(0, os.SEEK_END) - LINE))
     said = errors.read(LINE).decode(errors="replace").strip().splitlines()[-1:]
-    return f"its process ended with status {status}" + (
-        f": {trust_child.short(said[0])}" if said else ""
-    )
+    last = f": {trust_child.short(said[0])}" if said else ""
+    return f"its process ended with status {status}{last}"

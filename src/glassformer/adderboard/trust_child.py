@@ -17,15 +17,14 @@ LONGEST = 200  # characters of a text
 MOST = 20  # items of a list, or of metadata
 DIGITS = 30  # of an answer
 LARGE = f"a number of more than {DIGITS} digits"
+# limits, and what the system calls them
+KINDS = {"cpu": "CPU", "memory": "AS", "file": "FSIZE", "files": "NOFILE", "processes": "NPROC"}
 
 
 def main(
-    path: str,
-    limits: dict[str, int],
-    asked: list[list[int]],
-    guard: dict[str, object],
+    path: str, limits: dict[str, int], asked: list[list[int]], guard: dict[str, object],
     counted: bool,
-) -> None:
+) -> None:  # fmt: skip
     """`guard`: what it did, to be passed on. `counted`: it counts processes."""
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -36,6 +35,9 @@ def main(
         lines.write(json.dumps(line) + "\n")
         lines.flush()
 
+    def fail(why: str) -> None:
+        say(event="failed", why=why)
+
     say(event="limits", **guard, limited=limit(limits, counted))
     try:
         spec = importlib.util.spec_from_file_location("submission", path)
@@ -44,19 +46,17 @@ def main(
         sys.path.append(os.path.dirname(path))
         spec.loader.exec_module(module)
     except BaseException as e:
-        return say(event="failed", why=f"cannot be loaded: {words(e)}")
+        return fail(f"cannot be loaded: {words(e)}")
     for name in ("build_model", "add"):
         if not callable(getattr(module, name, None)):
-            return say(event="failed", why=f"expected it to define {name}()")
+            return fail(f"expected it to define {name}()")
     try:
         built = module.build_model()
     except BaseException as e:
-        return say(event="failed", why=f"build_model() raised {words(e)}")
+        return fail(f"build_model() raised {words(e)}")
     if not isinstance(built, tuple) or len(built) != 2 or not isinstance(built[1], dict):
         gave = short(type(built).__name__)
-        return say(
-            event="failed", why=f"expected build_model() to give (model, metadata), got {gave}"
-        )
+        return fail(f"expected build_model() to give (model, metadata), got {gave}")
     model, metadata = built
     say(event="built", metadata=table(metadata), **entries(model))
     for a, b in asked:
@@ -71,7 +71,7 @@ def main(
                 raise TypeError
         except TypeError:
             what = f"{short(type(got).__name__)} ({short(got)})"
-            return say(event="failed", why=f"expected add({a}, {b}) to give an int, got {what}")
+            return fail(f"expected add({a}, {b}) to give an int, got {what}")
         if abs(number) < 10**DIGITS:
             say(event="answer", got=number)
         else:
@@ -84,9 +84,8 @@ def limit(limits: dict[str, int], counted: bool) -> list[str]:
         import resource
     except ImportError:
         return []
-    kinds = {"cpu": "CPU", "memory": "AS", "file": "FSIZE", "files": "NOFILE", "processes": "NPROC"}
     done = []
-    for name, ending in kinds.items():
+    for name, ending in KINDS.items():
         with contextlib.suppress(OSError, ValueError, AttributeError):
             kind = getattr(resource, f"RLIMIT_{ending}")
             most = resource.getrlimit(kind)[1]
@@ -107,9 +106,8 @@ def entries(model: object) -> dict[str, int]:
     found = {}
     for name in ("parameters", "buffers"):
         try:
-            found[name] = sum(
-                int(t.numel()) for t in {id(t): t for t in getattr(model, name)()}.values()
-            )
+            once = {id(t): t for t in getattr(model, name)()}
+            found[name] = sum(int(t.numel()) for t in once.values())
         except BaseException:  # not such a module
             return {}
     return found

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import Any
 
 # flags of unshare
-NEW_MOUNTS, NEW_USER, NEW_PROCESSES, NEW_NETWORK = (0x20000, 0x10000000, 0x20000000, 0x40000000)
+NEW_MOUNTS, NEW_USER, NEW_PROCESSES, NEW_NETWORK = 0x20000, 0x10000000, 0x20000000, 0x40000000
 DEATH_SIGNAL, SUBREAPER, NO_NEW_PRIVILEGES = 1, 36, 38  # options of prctl
 PRIVATE = 0x4000 | 0x40000  # flags of mount: recursive, private
 HARMLESS = 0x2 | 0x4 | 0x8  # no setuid, no devices, no programs
@@ -47,12 +47,8 @@ def main(path: str, settings: dict[str, Any]) -> int:
     # the checker keeps the pipe open, unless it is gone
     if not (line := sys.stdin.buffer.readline()):
         return 1
-    asked, most, known, guard = (
-        json.loads(line),
-        settings["limits"]["processes"],
-        processes(),
-        os.getpid(),
-    )
+    asked, most = json.loads(line), settings["limits"]["processes"]
+    known, guard = processes(), os.getpid()
     limits = settings["limits"] | {"processes": most + threads(known)}
     got = apart() if settings["namespaces"] else 0
     own = bool(got & NEW_PROCESSES)
@@ -63,12 +59,10 @@ def main(path: str, settings: dict[str, Any]) -> int:
         os.closerange(3, 100)
         os.setsid()  # signals to its group are not for us
         control(NO_NEW_PRIVILEGES, 1)
-        child = runpy.run_path(
-            os.path.join(os.path.dirname(os.path.abspath(__file__)), "trust_child.py")
-        )
-        child["main"](
-            path, limits, asked, {"network": not got & NEW_NETWORK, "ended": way}, counted
-        )
+        here = os.path.dirname(os.path.abspath(__file__))
+        child = runpy.run_path(os.path.join(here, "trust_child.py"))
+        told = {"network": not got & NEW_NETWORK, "ended": way}
+        child["main"](path, limits, asked, told, counted)
 
     mine, its = socket.socketpair()
     pid = fork(lambda: first(submission, mine, its) if own else alone(submission, guard))
@@ -157,11 +151,8 @@ def apart() -> int:
         if not call("unshare", flags):
             continue
         if flags & NEW_USER:
-            told = (
-                ("uid_map", f"{user} {user} 1"),
-                ("setgroups", "deny"),
-                ("gid_map", f"{group} {group} 1"),
-            )
+            users, groups = f"{user} {user} 1", f"{group} {group} 1"
+            told = (("uid_map", users), ("setgroups", "deny"), ("gid_map", groups))
             for file, text in told:
                 with contextlib.suppress(OSError), open(f"/proc/self/{file}", "w") as f:
                     f.write(text)

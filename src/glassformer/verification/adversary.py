@@ -7,6 +7,7 @@ it finds nothing says nothing about what it did not look at.
 """
 
 import heapq
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -66,10 +67,7 @@ def search(work: Work, found: Tally, rounds: int, most: int, seed: int) -> Itera
 
 
 def _lowest(beam: list[tuple[Found, ...]], tally: Tally) -> list[tuple[Found, ...]]:
-    size = max(len(beam), len(tally.lowest))
-    both = [
-        [f for x in (beam, tally.lowest) for f in (x[i] if i < len(x) else ())] for i in range(size)
-    ]
+    both = [a + b for a, b in itertools.zip_longest(beam, tally.lowest, fillvalue=())]
     return [tuple(heapq.nsmallest(BEAM, {f[2]: f for f in found}.values())) for found in both]
 
 

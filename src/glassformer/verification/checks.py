@@ -55,10 +55,8 @@ def verify(model: Model, task: Task, **options: Any) -> Verdict:
 
 def check(
     model: Model, task: Task, *, rows: Any = None, sample: int | None = None, seed: int = 0,
-    keep: int = 10,
-    chunk: int = 0, tap: Tap | None = None, exhaustive: bool = False, dtype: str = "",
-    workers: int = 1,
-    search: int = 0, journal: str | Path | None = None,
+    keep: int = 10, chunk: int = 0, tap: Tap | None = None, exhaustive: bool = False,
+    dtype: str = "", workers: int = 1, search: int = 0, journal: str | Path | None = None,
 ) -> Generator[Progress | Verdict, None, None]:  # fmt: skip
     """Yields Progress, and a Verdict last. `rows`: just these. `sample`: so many at random, and the
     edges. `exhaustive`: the whole domain, however large. Without any of these: the whole domain up
@@ -71,22 +69,17 @@ def check(
     `journal`: a file to go on from after an interruption.
     """
     for name, value, least, most in (
-        ("sample", sample, 1, SAMPLE),
-        ("seed", seed, 0, SEED),
-        ("keep", keep, 0, KEEP),
-        ("chunk", chunk, 0, CHUNK),
-        ("workers", workers, 1, PROCESSES),
+        ("sample", sample, 1, SAMPLE), ("seed", seed, 0, SEED), ("keep", keep, 0, KEEP),
+        ("chunk", chunk, 0, CHUNK), ("workers", workers, 1, PROCESSES),
         ("search", search, 0, SEARCH),
-    ):
+    ):  # fmt: skip
         if value is not None:
             within(f"verify — {name}", value, least, most)
     task.require(model.vocabulary)
     if rows is None:
         countable(task)
-    if exhaustive and task.size > COUNTABLE:
-        raise GlassformerError(
-            f"{task.ref} — has {many(task.size)} inputs, too many to look at all"
-        )
+    if exhaustive and (n := task.size) > COUNTABLE:
+        raise GlassformerError(f"{task.ref} — has {many(n)} inputs, too many to look at all")
     every = rows is None and (exhaustive or (sample is None and task.size <= EXHAUSTIVE))
     sample = None if every or rows is not None else sample or task.worth_checking
     rounds = search if sample and searchable(task) else 0
@@ -101,15 +94,12 @@ def check(
     afford(f"verify — {chunk:,} rows at a time", 4 * chunk * widest(judged, task))
     work = Work(
         judged, task, parts, chunk=chunk or chunk_size(judged, task), keep=keep,
-        low=BEAM if rounds else 0,
-        seed=seed, given=rows, tap=tap,
+        low=BEAM if rounds else 0, seed=seed, given=rows, tap=tap,
     )  # fmt: skip
     how = {
         "model": named, "task": task.ref, "dtype": judged.dtype, "domain": task.size,
-        "exhaustive": every,
-        "seed": None if every else seed, "sample": sample, "search": rounds, "keep": keep,
-        "chunk": work.chunk,
-        "versions": versions(judged.dtype),
+        "exhaustive": every, "seed": None if every else seed, "sample": sample, "search": rounds,
+        "keep": keep, "chunk": work.chunk, "versions": versions(judged.dtype),
     }  # fmt: skip
     state = yield from _count(work, Journal(journal, how) if journal else None, workers)
     found = dict(state.found)
@@ -123,9 +113,8 @@ def check(
 def countable(task: Task) -> None:
     """Refuses a task of more inputs than a verdict can name."""
     if task.size > DOMAIN:
-        raise GlassformerError(
-            f"{task.ref} — has {many(task.size)} inputs; a verdict names up to {many(DOMAIN)}"
-        )
+        inputs, most = many(task.size), many(DOMAIN)
+        raise GlassformerError(f"{task.ref} — has {inputs} inputs; a verdict names up to {most}")
 
 
 def _count(work: Work, journal: Journal | None, workers: int) -> Generator[Progress, None, State]:
@@ -165,70 +154,52 @@ def _alone(work: Work, found: Mapping[str, Tally], seed: int) -> Tally:
     """
     task, edges = work.task, work.task.edges()
     worst = [t.worst[2] for t in found.values() if t.worst[2]]
-    some = [
-        edges[:: max(1, len(edges) // ALONE)][:ALONE],
-        task.sample(ALONE, np.random.default_rng(seed)),
-    ]
-    rows = np.concatenate([np.array(worst, np.int64).reshape(len(worst), len(task.radix)), *some])
+    first = np.array(worst, np.int64).reshape(len(worst), len(task.radix))
+    spread = edges[:: max(1, len(edges) // ALONE)][:ALONE]
+    rows = np.concatenate([first, spread, task.sample(ALONE, np.random.default_rng(seed))])
     # in a small domain, the same come again and again
     rows = np.unique(rows[task.defined(rows)], axis=0)
     rows = rows[margins(work.model, *task.batch(rows)) > 0] if len(rows) else rows
     gap = np.array([decoded_gaps(work.model, *task.batch(row[None])).min() for row in rows])
     bad = ~(gap > 0)
-    return tally(
-        rows[bad],
-        gap[bad, None],
-        np.full(bad.sum(), ""),
-        np.arange(bad.sum()),
-        bad.sum(),
-        work.keep,
-        0,
-    )
+    n = bad.sum()
+    return tally(rows[bad], gap[bad, None], np.full(n, ""), np.arange(n), n, work.keep, 0)
 
 
 def _verdict(work: Work, found: Mapping[str, Tally], how: dict[str, Any]) -> Verdict:
-    model, task, total = work.model, work.task, add(found.values(), work.keep)
-    parts = {
-        name: {
-            "looked_at": t.looked_at,
-            "checked": t.checked,
-            "wrong": t.wrong,
-            "worst_margin": t.worst[0],
-        }
-        for name, t in found.items()
-    }
-    bound = (
-        upper_bound(found["sample"].wrong, found["sample"].checked) if "sample" in found else None
-    )
+    task, total, sample = work.task, add(found.values(), work.keep), found.get("sample")
+    bound = None if sample is None else upper_bound(sample.wrong, sample.checked)
+    parts, counts = {}, ("looked_at", "checked", "wrong")
+    for name, t in found.items():
+        parts[name] = {c: getattr(t, c) for c in counts} | {"worst_margin": t.worst[0]}
+    names = ("checked", "wrong", "worst_margin")
+    classes = {n: dict(zip(names, c, strict=True)) for n, c in total.classes.items() if n}
     # of equals, the first
     worst = min((t.worst for t in found.values()), key=lambda f: f[0], default=Tally().worst)
     shown = [f for t in found.values() for f in t.failures][: work.keep]
     return Verdict(
         **how, looked_at=total.looked_at, checked=total.checked, wrong=total.wrong,
-        worst_margin=worst[0],
-        counterexamples=[_describe(model, task, np.array(row, np.int64), margin) for margin, _,
-        row in shown],
-        worst={"row": list(worst[2]), **_texts(task, np.array(worst[2],
-        np.int64))} if total.checked else None,
-        parts=parts, classes={n: dict(zip(("checked", "wrong", "worst_margin"), c, strict=True))
-                              for n, c in total.classes.items() if n},
-        error_bound=bound, confidence=None if bound is None else CONFIDENCE,
+        worst_margin=worst[0], worst=_texts(task, worst[2]) if total.checked else None,
+        counterexamples=[_describe(work.model, task, row, margin) for margin, _, row in shown],
+        parts=parts, classes=classes, error_bound=bound,
+        confidence=None if bound is None else CONFIDENCE,
     )  # fmt: skip
 
 
-def _texts(task: Task, row: Any) -> dict[str, str]:
-    tokens, answer = (a[0] for a in task.batch(row[None]))
-    prompt, expected = tokens[: int(answer.argmax())], tokens[answer]
-    return {"input": task.vocabulary.decode(prompt), "expected": task.vocabulary.decode(expected)}
+def _texts(task: Task, row: tuple[int, ...]) -> dict[str, Any]:
+    tokens, answer = (a[0] for a in task.batch(np.array([row], np.int64)))
+    words, first = task.vocabulary, int(answer.argmax())
+    asked, expected = words.decode(tokens[:first]), words.decode(tokens[answer])
+    return {"row": list(row), "input": asked, "expected": expected}
 
 
-def _describe(model: Model, task: Task, row: Any, margin: float) -> dict[str, Any]:
+def _describe(model: Model, task: Task, row: tuple[int, ...], margin: float) -> dict[str, Any]:
     """A counterexample in words: what the model really says when it decodes."""
-    tokens, answer = (a[0] for a in task.batch(row[None]))
+    tokens, answer = (a[0] for a in task.batch(np.array([row], np.int64)))
     prompt = tokens[: int(answer.argmax())]
     try:
         got = decode(model, prompt, int(answer.sum()), stop=task.stop)[len(prompt) :]
         said = task.vocabulary.decode(got)
     except GlassformerError as e:
         said = str(e)
-    return {"row": [int(x) for x in row], **_texts(task, row), "got": said, "margin": margin}
+    return {**_texts(task, row), "got": said, "margin": margin}

@@ -34,13 +34,8 @@ def upper_bound(wrong: int, checked: int, confidence: float = CONFIDENCE) -> flo
 
 def _log_tail(k: int, n: int, p: float) -> float:
     """log P(X ≤ k) of a binomial X, for p ≥ k/n: from the term of k downwards they fall."""
-    term = (
-        math.lgamma(n + 1)
-        - math.lgamma(k + 1)
-        - math.lgamma(n - k + 1)
-        + k * math.log(p)
-        + (n - k) * math.log1p(-p)
-    )
+    ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    term = ways + k * math.log(p) + (n - k) * math.log1p(-p)
     # 12 deviations below, nothing is left
     i = np.arange(k, max(0, k - 200 - 6 * math.isqrt(n)), -1.0)
     ratios = i * (1 - p) / ((n - i + 1) * p)

@@ -17,7 +17,7 @@ from typing import Any
 from .. import schema
 from ..errors import GlassformerError
 from ..limits import DOMAIN, KEEP
-from ..records import read_json, remove, write_atomically
+from ..records import read_json, write_atomically
 from .tally import Tally, add
 from .work import Work
 
@@ -66,11 +66,9 @@ class State:
             if merged and merged[-1].stop == r.start:
                 r = range(merged.pop().start, r.stop)
             merged.append(r)
-        sums = {
-            part: add([self.found.get(part, Tally()), t], work.keep, work.low)
-            for part, t in found.items()
-        }
-        both = {**self.found, **sums}
+        both = dict(self.found)
+        for part, t in found.items():
+            both[part] = add([both.get(part, Tally()), t], work.keep, work.low)
         # in order of the work
         return State(tuple(merged), {part: both[part] for part in work.parts if part in both})
 
@@ -116,15 +114,10 @@ class Journal:
         for name in {**self.run, **run}:
             if run.get(name) != self.run.get(name):
                 was, now = (_short(x.get(name)) for x in (run, self.run))
-                raise GlassformerError(
-                    f"{self.path} — the journal of another run: its {name} is {was}, here it is "
-                    f"{now}; "
-                    "remove it or choose another --out"
-                )
-        state = State(
-            tuple(range(a, b) for a, b in o["done"]),
-            {p: Tally.from_json(t) for p, t in o["found"].items()},
-        )
+                what = f"the journal of another run: its {name} is {was}, here it is {now}"
+                raise GlassformerError(f"{self.path} — {what}; remove it or choose another --out")
+        found = {part: Tally.from_json(t) for part, t in o["found"].items()}
+        state = State(tuple(range(a, b) for a, b in o["done"]), found)
         if wrong := _misfit(state, work):
             raise GlassformerError(
                 f"{self.path} — damaged journal ({wrong}); remove it to begin anew"
@@ -136,19 +129,11 @@ class Journal:
         if not now and time.monotonic() - self.written < EVERY:
             return
         done = [[r.start, r.stop] for r in state.done]
-        o = {
-            "format": FORMAT,
-            "run": self.run,
-            "done": done,
-            "found": {p: t.to_json() for p, t in state.found.items()},
-        }
-        write_atomically(
-            self.path, json.dumps(o | {"sha256": _seal(json.loads(json.dumps(o)))}).encode()
-        )
+        found = {part: t.to_json() for part, t in state.found.items()}
+        o = {"format": FORMAT, "run": self.run, "done": done, "found": found}
+        sealed = o | {"sha256": _seal(json.loads(json.dumps(o)))}
+        write_atomically(self.path, json.dumps(sealed).encode())
         self.written = time.monotonic()
-
-    def remove(self) -> None:
-        remove(self.path)
 
 
 def _misfit(state: State, work: Work) -> str:
@@ -162,15 +147,10 @@ def _misfit(state: State, work: Work) -> str:
     for part in {**rows, **state.found}:
         t, n = state.found.get(part, Tally()), rows.get(part, 0)
         if t.looked_at != n or not t.wrong <= t.checked <= n:
-            return (
-                f"{part} has {t.wrong:,} wrong of {t.checked:,} of {t.looked_at:,}, with {n:,} "
-                f"rows looked at"
-            )
-        for _, _, row in (
-            *t.failures,
-            *([t.worst] if t.checked else []),
-            *itertools.chain(*t.lowest),
-        ):
+            has = f"{t.wrong:,} wrong of {t.checked:,} of {t.looked_at:,}"
+            return f"{part} has {has}, with {n:,} rows looked at"
+        worst = [t.worst] if t.checked else []
+        for _, _, row in (*t.failures, *worst, *itertools.chain(*t.lowest)):
             if len(row) != len(radix) or any(x >= n for x, n in zip(row, radix, strict=True)):
                 return f"{part} has a row that is none of the task"
     return ""

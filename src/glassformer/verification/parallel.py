@@ -74,11 +74,9 @@ def _spread(work: Work, ranges: list[range], workers: int) -> Iterator[Done]:
             waiting += at.values()
             tries.update(at.values())
             if max(tries.values()) == TRIES:
-                raise GlassformerError(
-                    f"workers={workers} — a worker died {TRIES} times over, maybe for lack of "
-                    f"memory; use fewer "
-                    "(and a script that starts workers needs: if __name__ == '__main__')"
-                ) from None
+                died = f"a worker died {TRIES} times over, maybe for lack of memory; use fewer"
+                hint = "(and a script that starts workers needs: if __name__ == '__main__')"
+                raise GlassformerError(f"workers={workers} — {died} {hint}") from None
         finally:  # a pool that is done is waited for: Python's end must not meet it half closed
             pool.shutdown(wait=not at, cancel_futures=True)
 

@@ -30,21 +30,16 @@ class Tally:
     lowest: tuple[tuple[Found, ...], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "looked_at": self.looked_at, "checked": self.checked, "wrong": self.wrong,
-            "worst": self.worst,
-            "failures": self.failures, "classes": dict(self.classes), "lowest": self.lowest,
-        }  # fmt: skip
+        return dict(vars(self))
 
     @classmethod
     def from_json(cls, o: Mapping[str, Any]) -> "Tally":
-        """Raises KeyError, TypeError or ValueError if it is not one."""
-        found = {n: (int(c), int(w), float(m)) for n, (c, w, m) in o["classes"].items()}
+        """Of the fields as JSON has them: the journal has checked that they are."""
+        classes = {n: (int(c), int(w), float(m)) for n, (c, w, m) in o["classes"].items()}
         lowest = tuple(tuple(map(_found, rows)) for rows in o["lowest"])
-        return cls(
-            int(o["looked_at"]), int(o["checked"]), int(o["wrong"]), _found(o["worst"]),
-            tuple(map(_found, o["failures"])), found, lowest,
-        )  # fmt: skip
+        failures = tuple(map(_found, o["failures"]))
+        rows = {"worst": _found(o["worst"]), "failures": failures, "lowest": lowest}
+        return cls(**{**o, **rows, "classes": classes})
 
 
 def tally(rows: Any, gap: Any, classes: Any, at: Any, looked_at: int, keep: int, low: int) -> Tally:
@@ -67,13 +62,11 @@ def tally(rows: Any, gap: Any, classes: Any, at: Any, looked_at: int, keep: int,
         few = np.argpartition(m, low)[:low] if len(m) > low else np.arange(len(m))
         few = np.flatnonzero(m <= m[few].max()) if len(m) > low else few  # of equals, the first
         lowest.append(tuple(heapq.nsmallest(low, (found(i, m) for i in few if m[i] < INF))))
-    return Tally(
-        looked_at, len(rows), int(bad.sum()), found(int(margin.argmin()), margin),
-        tuple(found(i, margin) for i in np.flatnonzero(bad)[:keep]),
-        {str(n): (int(c), int(w), float(m)) for n, c, w, m in zip(names, counts, wrong, worst,
-        strict=True)},
-        tuple(lowest),
-    )  # fmt: skip
+    each = zip(names, counts, wrong, worst, strict=True)
+    by_class = {str(name): (int(c), int(w), float(m)) for name, c, w, m in each}
+    failures = tuple(found(i, margin) for i in np.flatnonzero(bad)[:keep])
+    first = found(int(margin.argmin()), margin)
+    return Tally(looked_at, len(rows), int(bad.sum()), first, failures, by_class, tuple(lowest))
 
 
 def add(tallies: Iterable[Tally], keep: int, low: int = 0) -> Tally:
@@ -90,8 +83,8 @@ def add(tallies: Iterable[Tally], keep: int, low: int = 0) -> Tally:
     return Tally(
         sum(t.looked_at for t in parts), sum(t.checked for t in parts), sum(t.wrong for t in parts),
         min((t.worst for t in parts), default=Tally().worst), tuple(failures[:keep]),
-        {name: classes[name] for name in sorted(classes)}, tuple(tuple(heapq.nsmallest(low,
-        rows)) for rows in lowest),
+        {name: classes[name] for name in sorted(classes)},
+        tuple(tuple(heapq.nsmallest(low, rows)) for rows in lowest),
     )  # fmt: skip
 
 

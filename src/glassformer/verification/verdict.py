@@ -5,7 +5,6 @@ A saved verdict can be checked again: the same rows, the same figures, or it is 
 
 import json
 import platform
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -58,17 +57,14 @@ class Verdict:
 
     def __str__(self) -> str:
         how = "all" if self.exhaustive else "sampled"
-        return (
-            f"{self.wrong:,} wrong of {self.checked:,} ({how}), worst margin "
-            f"{self.worst_margin:.3g}"
-        )
+        worst = f"worst margin {self.worst_margin:.3g}"
+        return f"{self.wrong:,} wrong of {self.checked:,} ({how}), {worst}"
 
     # ── kept, and checked again ────────────────────────────────────────────────────────────────
     def save(self, path: str | Path) -> Path:
         """Writes a JSON file, atomically. `read` reads it."""
-        return write_atomically(
-            path, (json.dumps({"format": FORMAT, **self.to_json()}, indent=1) + "\n").encode()
-        )
+        text = json.dumps({"format": FORMAT, **self.to_json()}, indent=1) + "\n"
+        return write_atomically(path, text.encode())
 
     @classmethod
     def read(cls, path: str | Path) -> "Verdict":
@@ -78,38 +74,26 @@ class Verdict:
             if o.pop("format") != FORMAT:
                 raise ValueError("another format")
             holds = o.pop("holds")
-            wrong = [f.name for f in fields(cls) if not _fits(o[f.name], _name(f.type))]
-            if wrong:
+            if wrong := [f.name for f in fields(cls) if not _fits(o[f.name], _name(f.type))]:
                 raise ValueError(f"{wrong[0]} is {json.dumps(o[wrong[0]])[:40]}")
-            verdict = cls(**o)
-            if (
-                min(
-                    verdict.domain,
-                    verdict.looked_at,
-                    verdict.checked,
-                    verdict.wrong,
-                    verdict.keep,
-                    verdict.chunk,
-                )
-                < 0
-            ):
+            v = cls(**o)
+            counts = (v.domain, v.looked_at, v.checked, v.wrong)
+            if min(*counts, v.keep, v.chunk) < 0:
                 raise ValueError("a count is negative")
-            if not 0 <= verdict.search <= SEARCH or not 0 <= (verdict.sample or 1) <= SAMPLE:
-                raise ValueError(f"sample is {verdict.sample}, search is {verdict.search}")
-            if "sample" in verdict.parts and verdict.parts["sample"]["looked_at"] != verdict.sample:
-                raise ValueError(f"sample is {verdict.sample}, its parts say something else")
-            if max(verdict.domain, verdict.looked_at, verdict.checked, verdict.wrong) > DOMAIN:
+            if not 0 <= v.search <= SEARCH or not 0 <= (v.sample or 1) <= SAMPLE:
+                raise ValueError(f"sample is {v.sample}, search is {v.search}")
+            if "sample" in v.parts and v.parts["sample"]["looked_at"] != v.sample:
+                raise ValueError(f"sample is {v.sample}, its parts say something else")
+            if max(counts) > DOMAIN:
                 raise ValueError("a count is beyond all domains")
-            if verdict.holds is not holds:
-                raise ValueError(
-                    f"holds is {json.dumps(holds)} with {verdict.wrong:,} wrong of "
-                    f"{verdict.checked:,}"
-                )
+            if v.holds is not holds:
+                said = f"holds is {json.dumps(holds)}"
+                raise ValueError(f"{said} with {v.wrong:,} wrong of {v.checked:,}")
         except KeyError as e:
             raise GlassformerError(f"{path} — damaged verdict, or none: it has no {e}") from None
         except (ValueError, TypeError, AttributeError, RecursionError) as e:
             raise GlassformerError(f"{path} — damaged verdict, or none ({e})") from None
-        return verdict
+        return v
 
     @property
     def again(self) -> dict[str, Any]:
@@ -120,8 +104,7 @@ class Verdict:
             )
         return {
             "exhaustive": self.exhaustive, "sample": self.sample, "seed": self.seed or 0,
-            "search": self.search,
-            "keep": self.keep, "chunk": self.chunk, "dtype": self.dtype,
+            "search": self.search, "keep": self.keep, "chunk": self.chunk, "dtype": self.dtype,
         }  # fmt: skip
 
     def differences(self, other: "Verdict") -> list[dict[str, Any]]:
@@ -162,16 +145,10 @@ def _name(kind: Any) -> str:
 
 def _fits(value: Any, kind: str) -> bool:
     """Whether a value read from JSON is of a field's type, as far as its name says."""
-    types: Mapping[str, tuple[type, ...]] = {
-        "str": (str,),
-        "int": (int,),
-        "bool": (bool,),
-        "float": (float, int),
-    }
     if kind.endswith(" | None"):
         return value is None or _fits(value, kind.removesuffix(" | None"))
-    wanted = types.get(kind, (list,) if kind.startswith("list") else (dict,))
-    return isinstance(value, wanted) and (bool in wanted or not isinstance(value, bool))
+    types = {"str": (str,), "int": (int,), "bool": (bool,), "float": (float, int)}
+    return type(value) in types.get(kind, (list,) if kind.startswith("list") else (dict,))
 
 
 def _same(a: Any, b: Any, near: float) -> bool:

@@ -25,17 +25,10 @@ class Work:
 
     def __init__(
         self, model: Model, task: Task, parts: Mapping[str, int], *, chunk: int, keep: int,
-        low: int = 0,
-        seed: int = 0, given: Rows = None, tap: Tap | None = None,
+        low: int = 0, seed: int = 0, given: Rows = None, tap: Tap | None = None,
     ) -> None:  # fmt: skip
-        self.model, self.task, self.parts, self.chunk, self.keep, self.low = (
-            model,
-            task,
-            dict(parts),
-            chunk,
-            keep,
-            low,
-        )
+        self.model, self.task, self.parts = model, task, dict(parts)
+        self.chunk, self.keep, self.low = chunk, keep, low
         self.seed, self.tap = seed, tap
         self.given = task.edges() if "edges" in parts else given  # rows that are there already
         self._drawn: tuple[int, Rows] = (-1, None)
@@ -92,18 +85,15 @@ class Work:
         if part != "sample":
             return self.given[start:stop]
         blocks = range(start // BLOCK, (stop - 1) // BLOCK + 1)
-        return np.concatenate(
-            [self._block(b)[max(start - b * BLOCK, 0) : stop - b * BLOCK] for b in blocks]
-        )
+        cut = [self._block(b)[max(start - b * BLOCK, 0) : stop - b * BLOCK] for b in blocks]
+        return np.concatenate(cut)
 
     def _block(self, b: int) -> Rows:
         """A sample of any size is drawn block by block, each from a seed of its own."""
         if self._drawn[0] != b:
             n = min(BLOCK, self.parts["sample"] - b * BLOCK)
-            self._drawn = (
-                b,
-                self.task.sample(n, np.random.default_rng([self.seed, b] if b else self.seed)),
-            )
+            rng = np.random.default_rng([self.seed, b] if b else self.seed)
+            self._drawn = b, self.task.sample(n, rng)
         return self._drawn[1]
 
     # ── sent to another process ────────────────────────────────────────────────────────────────
@@ -114,10 +104,8 @@ class Work:
         here = m.weights["embed.W_E"]
         device = "" if isinstance(here, np.ndarray) else str(here.device)
         weights = {n: arrays.numpy(w) for n, w in m.weights.items()}
-        return vars(self) | {
-            "model": (m.config, weights, m.vocabulary, m.dtype, device),
-            "_drawn": (-1, None),
-        }
+        sent = m.config, weights, m.vocabulary, m.dtype, device
+        return vars(self) | {"model": sent, "_drawn": (-1, None)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         config, weights, vocabulary, dtype, device = state["model"]
