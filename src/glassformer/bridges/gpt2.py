@@ -52,15 +52,12 @@ class GPT2:
             net.load_state_dict({n: torch.tensor(a) for n, a in arrays.items()}, strict=True)
             net.generation_config = lib.GenerationConfig(do_sample=False, **ends, **_steps(model))
             net.save_pretrained(path)
-            end = (
-                {}
-                if stop is None
-                else dict.fromkeys(("eos_token", "pad_token"), model.vocabulary[stop])
-            )
+            words = model.vocabulary
+            end = {} if stop is None else {"eos_token": words[stop], "pad_token": words[stop]}
             made = lib.PreTrainedTokenizerFast(
-                tokenizer_object=tokenizer(model.vocabulary), clean_up_tokenization_spaces=False,
-                model_max_length=model.config.n_ctx, model_input_names=["input_ids",
-                "attention_mask"], **end,
+                tokenizer_object=tokenizer(words), clean_up_tokenization_spaces=False,
+                model_max_length=model.config.n_ctx,
+                model_input_names=["input_ids", "attention_mask"], **end,
             )  # fmt: skip
             made.save_pretrained(path)
         return notes
@@ -80,35 +77,22 @@ class GPT2:
 # ── there ──────────────────────────────────────────────────────────────────────────────────────
 def refusal(model: Model) -> str:
     """Why GPT-2 cannot be this model, and what to do; "" if it can."""
-    c = model.config
+    c, sep = model.config, model.vocabulary.sep
+    gated, first = any("gate" in n for n in model.weights), "GPT-2 normalises before"
+    table = "GPT-2 has a table of positions, this model"
     reasons = [
-        (c.norm == "none", "GPT-2 normalises before every block; this model has no norm"),
+        (c.norm == "none", f"{first} every block; this model has no norm"),
         (
             c.norm == "rms",
             "GPT-2 has LayerNorm, this model RMSNorm; build or train it with norm=layer",
         ),
-        (
-            not c.norm_first,
-            "GPT-2 normalises before attention and MLP, this model after (norm_first=false)",
-        ),
-        (
-            c.positions == "rotary",
-            "GPT-2 has a table of positions, this model turns queries and keys (rotary)",
-        ),
-        (
-            c.positions == "alibi",
-            "GPT-2 has a table of positions, this model biases scores (alibi)",
-        ),
+        (not c.norm_first, f"{first} attention and MLP, this model after (norm_first=false)"),
+        (c.positions == "rotary", f"{table} turns queries and keys (rotary)"),
+        (c.positions == "alibi", f"{table} biases scores (alibi)"),
         (c.mask != "causal", f"GPT-2 sees the past alone, this model has mask={c.mask}"),
         (c.qk_norm, "GPT-2 does not normalise queries and keys, this model does (qk_norm)"),
-        (
-            any("gate" in n for n in model.weights),
-            "GPT-2 has no gated MLP, this model does (W_gate)",
-        ),
-        (
-            model.vocabulary.sep not in ("", " "),
-            f"its tokens have {model.vocabulary.sep!r} between them, not a space",
-        ),
+        (gated, "GPT-2 has no gated MLP, this model does (W_gate)"),
+        (sep not in ("", " "), f"its tokens have {sep!r} between them, not a space"),
     ]
     return next((f"{why}; {INSTEAD}" for holds, why in reasons if holds), "")
 
@@ -124,8 +108,8 @@ def convert(
     ours = _widened(model, r, {"D": D, "K": D // H, "F": F})
     if tied:
         ours["unembed.W_U"] = ours["embed.W_E"].T
-        # it sums all copies
-        ours["ln_final.w"], ours["ln_final.b"] = (ours["ln_final.w"] / r, ours["ln_final.b"] / r)
+        for gain in ("ln_final.w", "ln_final.b"):
+            ours[gain] = ours[gain] / r  # it sums all copies
     elif bias is not None:
         ours["ln_final.w"][c.d_model], ours["ln_final.b"][c.d_model] = 0, 1
         ours["unembed.W_U"][c.d_model] = bias
@@ -139,9 +123,8 @@ def convert(
     arrays = {n if n == "lm_head.weight" else f"transformer.{n}": a for n, a in out.items()}
     settings = {
         "vocab_size": c.d_vocab, "n_positions": c.n_ctx, "n_embd": D, "n_layer": c.n_layers,
-        "n_head": H, "n_inner": F,
-        "activation_function": c.activation, "layer_norm_epsilon": float(c.eps),
-        "tie_word_embeddings": tied,
+        "n_head": H, "n_inner": F, "activation_function": c.activation,
+        "layer_norm_epsilon": float(c.eps), "tie_word_embeddings": tied,
         "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
     }  # fmt: skip
     notes = _notes(c, r, H, bias is not None)
@@ -166,9 +149,8 @@ def _widened(model: Model, r: int, sizes: dict[str, int]) -> dict[str, Any]:
             if axis == "D" and i == w.ndim - 1:
                 w = np.concatenate([w] * r, i)
             elif axis in sizes:
-                w = np.pad(
-                    w, [(0, sizes[axis] - n if at == i else 0) for at, n in enumerate(w.shape)]
-                )
+                more = sizes[axis] - w.shape[i]
+                w = np.pad(w, [(0, more if at == i else 0) for at in range(w.ndim)])
         out[name] = w
     return out
 
@@ -187,10 +169,8 @@ def _notes(c: Config, r: int, H: int, bias: bool) -> list[str]:
     if c.n_layers and c.d_head != D // H:
         notes.append(f"heads of {c.d_head} are padded with zeros to {D // H}")
     if bias:
-        untied = ", and is untied" if c.tied else ""
-        notes.append(
-            f"GPT-2's head has no bias: it reads a constant of the last norm instead{untied}"
-        )
+        instead = "it reads a constant of the last norm instead" + ", and is untied" * c.tied
+        notes.append(f"GPT-2's head has no bias: {instead}")
     return [*notes, f"GPT-2 reads at most {c.n_ctx} tokens: it has no positions beyond"]
 
 
@@ -213,20 +193,13 @@ def _steps(model: Model) -> dict[str, int]:
     """How many tokens `generate` adds, where answers are of one length or end themselves."""
     batch, task = trial(model), task_of(model)
     lengths = batch.asked.sum(1)
-    fixed = (
-        batch.known
-        and task is not None
-        and (task.stop is not None or lengths.min() == lengths.max())
-    )
-    return {"max_new_tokens": int(lengths.max())} if fixed else {}
+    ends = task is not None and (task.stop is not None or lengths.min() == lengths.max())
+    return {"max_new_tokens": int(lengths.max())} if batch.known and ends else {}
 
 
 def _own(model: Model) -> dict[str, Any]:
-    return {
-        "vocabulary": model.vocabulary.to_json(),
-        "task": model.task,
-        "labels": asdict(model.labels),
-    }
+    words = {"vocabulary": model.vocabulary.to_json(), "task": model.task}
+    return words | {"labels": asdict(model.labels)}
 
 
 @contextmanager

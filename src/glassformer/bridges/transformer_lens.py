@@ -26,6 +26,7 @@ from ..registry import bridge
 from ..shapes import shapes
 from ..vocabulary import Vocabulary
 
+INSTEAD = "export to torch or onnx"
 NORMS = {"layer": "LN", "rms": "RMS"}
 LOAD = '''"""The model of this folder in TransformerLens, 4.x or 3.9; nothing else is needed: `from load import model`.
 
@@ -76,14 +77,9 @@ class TransformerLens:
 
         path.mkdir()
         (path / "model.safetensors").write_bytes(save(state_dict(model)))
-        words = {
-            "transformer_lens": fields(model),
-            "vocabulary": model.vocabulary.to_json(),
-            "task": model.task,
-        }
-        (path / "config.json").write_text(
-            json.dumps(words, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        words = {"transformer_lens": fields(model), "vocabulary": model.vocabulary.to_json()}
+        text = json.dumps(words | {"task": model.task}, indent=1, ensure_ascii=False) + "\n"
+        (path / "config.json").write_text(text, encoding="utf-8")
         (path / "load.py").write_text(LOAD, encoding="utf-8")
         return notes(model)
 
@@ -95,9 +91,8 @@ class TransformerLens:
 
     def read(self, path: Path) -> Model:
         cfg, weights, words = _files(path)
-        return from_transformer_lens(
-            weights, cfg, Vocabulary.from_json(words["vocabulary"]), words["task"]
-        )
+        vocabulary = Vocabulary.from_json(words["vocabulary"])
+        return from_transformer_lens(weights, cfg, vocabulary, words["task"])
 
 
 def _files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -107,11 +102,8 @@ def _files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
 
     try:
         words = read_json(path / "config.json")
-        return (
-            words["transformer_lens"],
-            load(read_bytes(path / "model.safetensors", memory())),
-            words,
-        )
+        weights = load(read_bytes(path / "model.safetensors", memory()))
+        return words["transformer_lens"], weights, words
     except (GlassformerError, ValueError, KeyError, TypeError, SafetensorError) as e:
         raise GlassformerError(
             f"{path} — not a folder of config.json and model.safetensors as exported: {e}"
@@ -125,14 +117,12 @@ def notes(model: Model) -> list[str]:
     if c.n_layers:
         said.append("4.x: hook_attn_scores is the pattern")
     if c.n_layers and c.scale and c.scale != c.d_head**-0.5:
-        said.append(
-            f"hook_q is ours times {c.scale * c.d_head**0.5:g}: the scale of the scores is in W_Q "
-            f"and b_Q"
-        )
+        times = f"{c.scale * c.d_head**0.5:g}"
+        said.append(f"hook_q is ours times {times}: the scale of the scores is in W_Q and b_Q")
     if c.positions == "rotary":
         said.append(
-            "hook_q and hook_k are in another order, with neighbours as pairs; 4.x has no "
-            "hook_rot_q, _k"
+            "hook_q and hook_k are in another order, with neighbours as pairs; "
+            "4.x has no hook_rot_q, _k"
         )
     return said
 
@@ -143,28 +133,22 @@ def refusal(model: Model) -> str:
     c = model.config
     used = [n for n, w in model.numpy().weights.items() if w.any()]
     if not c.norm_first and c.norm != "none":
-        return (
-            "norms after the residual sum (norm_first is false), only for norms before; export to "
-            "torch or onnx"
-        )
+        after = "norms after the residual sum (norm_first is false)"
+        return f"{after}, only for norms before; {INSTEAD}"
     if c.positions == "alibi":
-        return (
-            "alibi positions, only for learned, sinusoidal, rotary or none; export to torch or onnx"
-        )
+        return f"alibi positions, only for learned, sinusoidal, rotary or none; {INSTEAD}"
     if c.positions == "rotary" and (c.d_head < 2 or c.base != int(c.base)):
-        return (
-            f"rotary positions with d_head {c.d_head} and base {c.base:g}, only for d_head from 2 "
-            f"and a whole base"
-        )
+        rotary = f"rotary positions with d_head {c.d_head} and base {c.base:g}"
+        return f"{rotary}, only for d_head from 2 and a whole base"
     if c.qk_norm:
-        return "a norm of queries and keys (qk_norm); export to torch or onnx"
+        return f"a norm of queries and keys (qk_norm); {INSTEAD}"
     if c.norm == "rms" and (odd := [n for n in used if _is_gain(n) and n.endswith(".b")]):
         return f"{odd[0]}, a bias of an RMS norm; fold it into the biases of what reads it"
     gated = {n.split(".")[1] for n in model.weights if n.endswith("mlp.W_gate")}
     if odd := [n for n in used if ".mlp.b_" in n and gated]:
-        return f"{odd[0]}, a bias in a gated MLP; export to torch or onnx"
+        return f"{odd[0]}, a bias in a gated MLP; {INSTEAD}"
     if gated and any(n.endswith("mlp.W_in") and n.split(".")[1] not in gated for n in used):
-        return "gates in some MLPs and none in others; export to torch or onnx"
+        return f"gates in some MLPs and none in others; {INSTEAD}"
     return ""
 
 
@@ -174,9 +158,8 @@ def fields(model: Model) -> dict[str, Any]:
     norm = None if c.norm == "none" else NORMS[c.norm] + "Pre" * (not any(map(_is_gain, names)))
     given = {
         "n_layers": c.n_layers, "d_model": c.d_model, "n_ctx": c.n_ctx, "d_head": c.d_head,
-        "n_heads": c.n_heads,
-        "d_vocab": c.d_vocab, "d_vocab_out": c.d_vocab, "d_mlp": max(c.d_mlp, 1),
-        "act_fn": c.activation,
+        "n_heads": c.n_heads, "d_vocab": c.d_vocab, "d_vocab_out": c.d_vocab,
+        "d_mlp": max(c.d_mlp, 1), "act_fn": c.activation,
         "attn_only": not any(n.endswith("mlp.W_out") for n in names),
         "gated_mlp": any(n.endswith("mlp.W_gate") for n in names),
         "normalization_type": norm, "eps": c.eps,
@@ -185,11 +168,8 @@ def fields(model: Model) -> dict[str, Any]:
         "init_weights": False, "default_prepend_bos": False, "device": "cpu",
     }  # fmt: skip
     if c.positions == "rotary":
-        given |= {
-            "rotary_dim": c.d_head // 2 * 2,
-            "rotary_base": int(c.base),
-            "rotary_adjacent_pairs": True,
-        }
+        given |= {"rotary_dim": c.d_head // 2 * 2, "rotary_base": int(c.base)}
+        given["rotary_adjacent_pairs"] = True
     return given
 
 
@@ -207,34 +187,32 @@ def state_dict(model: Model) -> dict[str, Any]:
     for i in range(c.n_layers):
         at = f"blocks.{i}."
         if cfg["gated_mlp"] and f"{at}mlp.W_in" in ours:
-            ours[f"{at}mlp.W_in"], ours[f"{at}mlp.W_gate"] = (
-                ours[f"{at}mlp.W_gate"],
-                ours[f"{at}mlp.W_in"],
-            )
+            _swap_gate(ours, at)
         for name in ("W_Q", "b_Q", "W_K", "b_K"):
             if (w := ours.get(f"{at}attn.{name}")) is not None:
                 w = w * (c.scale * c.d_head**0.5) if c.scale and name.endswith("Q") else w
-                ours[f"{at}attn.{name}"] = (
-                    w[..., neighbours(c.d_head)] if c.positions == "rotary" else w
-                )
-    return {
-        n: np.ascontiguousarray(ours.get(n, blank), np.float32)
-        for n, blank in _blanks(c, cfg).items()
-    }
+                w = w[..., neighbours(c.d_head)] if c.positions == "rotary" else w
+                ours[f"{at}attn.{name}"] = w
+    full = {n: ours.get(n, blank) for n, blank in _blanks(c, cfg).items()}
+    return {n: np.ascontiguousarray(w, np.float32) for n, w in full.items()}
+
+
+def _swap_gate(weights: dict[str, Any], at: str) -> None:
+    """Theirs activates W_gate, ours W_in."""
+    W_in, W_gate = f"{at}mlp.W_in", f"{at}mlp.W_gate"
+    weights[W_in], weights[W_gate] = weights[W_gate], weights[W_in]
 
 
 def _blanks(c: Config, cfg: Mapping[str, Any]) -> dict[str, Any]:
     """Name -> what stands for it if a model has it not, for all their arrays, in reading order."""
     gains = {"LN": (".w", ".b"), "RMS": (".w",)}.get(cfg["normalization_type"], ())
-    absent = {"q_norm", "k_norm", "b_gate"} | (
-        {"b_in", "b_out"} if cfg["gated_mlp"] else {"W_gate"}
-    )
+    absent = {"q_norm", "k_norm", "b_gate"}
+    absent |= {"b_in", "b_out"} if cfg["gated_mlp"] else {"W_gate"}
     absent |= {"ln2", "mlp"} if cfg["attn_only"] else set()
     positions = "rotary" if c.positions == "rotary" else "learned"
     theirs = shapes(replace(c, tied=False, positions=positions, d_mlp=cfg["d_mlp"]))
-    kept = [
-        n for n in theirs if not absent & {*n.split(".")} and (not _is_gain(n) or n.endswith(gains))
-    ]
+    kept = [n for n in theirs if not absent & {*n.split(".")}]
+    kept = [n for n in kept if not _is_gain(n) or n.endswith(gains)]
     return {n: (np.ones if n.endswith(".w") else np.zeros)(theirs[n]) for n in kept}
 
 
@@ -270,32 +248,24 @@ def _is_gain(name: str) -> bool:
 
 
 # ── and back ───────────────────────────────────────────────────────────────────────────────────
-# Fields that change what a model computes and that our transformer has nothing for -> the value
-# that means "not used".
+# Fields that change what is computed and that our transformer has nothing for -> "not used".
 UNKNOWN = {
     "n_key_value_heads": None, "attn_scores_soft_cap": -1.0, "output_logits_soft_cap": -1.0,
-    "final_rms": False,
-    "parallel_attn_mlp": False, "post_embedding_ln": False, "use_local_attn": False,
-    "use_qk_norm": False,
-    "scale_attn_by_inverse_layer_idx": False, "num_experts": None, "rmsnorm_uses_offset": False,
-    "rope_scaling": None,
+    "final_rms": False, "parallel_attn_mlp": False, "post_embedding_ln": False,
+    "use_local_attn": False, "use_qk_norm": False, "scale_attn_by_inverse_layer_idx": False,
+    "num_experts": None, "rmsnorm_uses_offset": False, "rope_scaling": None,
     "use_NTK_by_parts_rope": False, "use_yarn_rope": False,
     "use_normalization_before_and_after": False,
 }  # fmt: skip
 ACTS = {name: name for name in ACTIVATIONS} | {"swish": "silu", "gelu_pytorch_tanh": "gelu_new"}
 BUFFERS = (".mask", ".IGNORE", ".rotary_sin", ".rotary_cos")
 # How the names of 4.x's arrays end -> how ours do; the first that fits.
-ENDS = {f".{x.lower()}.weight": f".W_{x}" for x in "QKVO"} | {
-    f".{x.lower()}.bias": f".b_{x}" for x in "QKVO"
-}
+ENDS = {f".{x.lower()}.weight": f".W_{x}" for x in "QKVO"}
+ENDS |= {f".{x.lower()}.bias": f".b_{x}" for x in "QKVO"}
 ENDS |= {f".mlp.{x}.weight": f".mlp.W_{x}" for x in ("in", "out", "gate")}
 ENDS |= {f".mlp.{x}.bias": f".mlp.b_{x}" for x in ("in", "out", "gate")}
-ENDS |= {
-    "pos_embed.weight": "pos_embed.W_pos",
-    "unembed.weight": "unembed.W_U",
-    "unembed.bias": "unembed.b_U",
-}
-ENDS |= {"embed.weight": "embed.W_E", ".weight": ".w", ".bias": ".b"}
+ENDS |= {"pos_embed.weight": "pos_embed.W_pos", "unembed.weight": "unembed.W_U"}
+ENDS |= {"unembed.bias": "unembed.b_U", "embed.weight": "embed.W_E", ".weight": ".w", ".bias": ".b"}
 
 
 def from_transformer_lens(
@@ -318,16 +288,11 @@ def from_transformer_lens(
     for i in range(c.n_layers):
         at = f"blocks.{i}."
         if f"{at}mlp.W_gate" in weights:
-            weights[f"{at}mlp.W_in"], weights[f"{at}mlp.W_gate"] = (
-                weights[f"{at}mlp.W_gate"],
-                weights[f"{at}mlp.W_in"],
-            )
+            _swap_gate(weights, at)
         if c.positions == "rotary" and (native or given.get("rotary_adjacent_pairs")):
             back = np.argsort(neighbours(c.d_head))
-            weights |= {
-                f"{at}attn.{n}": weights[f"{at}attn.{n}"][..., back]
-                for n in ("W_Q", "b_Q", "W_K", "b_K")
-            }
+            for name in (f"{at}attn.{n}" for n in ("W_Q", "b_Q", "W_K", "b_K")):
+                weights[name] = weights[name][..., back]
     kept = {n: w for n, w in weights.items() if not (n.split(".")[-1][0] == "b" and (w == 0).all())}
     kept = {n: w for n, w in kept.items() if not (n.endswith(".w") and (w == 1).all())}
     if odd := [n for n in kept if n.endswith(".mlp.b_in") and n.replace("b_in", "W_gate") in kept]:
@@ -376,21 +341,19 @@ def _config(given: Mapping[str, Any]) -> Config:
 
     for name, unused in UNKNOWN.items():
         value = given.get(name, unused)
-        if value not in (None, unused, False, 0) and not (
-            name == "n_key_value_heads" and value == given["n_heads"]
-        ):
+        every = name == "n_key_value_heads" and value == given["n_heads"]
+        if value not in (None, unused, False, 0) and not every:
             refuse(name, value)
-    norm, positions = (
-        str(given.get("normalization_type", "LN") or "none"),
-        get("positional_embedding_type", "standard"),
-    )
+    norm = str(given.get("normalization_type", "LN") or "none")
+    positions = get("positional_embedding_type", "standard")
     norms = {"LN": "layer", "LNPRE": "layer", "RMS": "rms", "RMSPRE": "rms", "NONE": "none"}
     act = str(get("act_fn", "relu"))
     if norm.upper() not in norms:
         refuse("normalization_type", norm)
     if positions not in ("standard", "rotary"):
         refuse("positional_embedding_type", positions)
-    if act not in ACTS and not get("attn_only", False):
+    attn_only = get("attn_only", False)
+    if act not in ACTS and not attn_only:
         refuse("act_fn", act)
     d_head, vocab = int(given["d_head"]), int(given["d_vocab"])
     if get("d_vocab_out", vocab) not in (-1, vocab):
@@ -404,12 +367,10 @@ def _config(given: Mapping[str, Any]) -> Config:
         scale = 1 / float(given["attn_scale"])
     return Config(
         d_vocab=vocab, n_ctx=int(given["n_ctx"]), d_model=int(given["d_model"]),
-        n_layers=int(given["n_layers"]),
-        n_heads=int(given["n_heads"]), d_head=d_head, d_mlp=0 if get("attn_only",
-        False) else int(given["d_mlp"]),
+        n_layers=int(given["n_layers"]), n_heads=int(given["n_heads"]), d_head=d_head,
+        d_mlp=0 if attn_only else int(given["d_mlp"]),
         norm=norms[norm.upper()], eps=float(get("eps", 1e-5)), activation=ACTS.get(act, "relu"),
-        scale=scale,
-        positions="rotary" if positions == "rotary" else "learned", base=float(get("rotary_base",
-        10_000.0)),
+        scale=scale, positions="rotary" if positions == "rotary" else "learned",
+        base=float(get("rotary_base", 10_000.0)),
         mask="causal" if get("attention_dir", "causal") == "causal" else "none",
     )  # fmt: skip
