@@ -13,10 +13,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..blueprints import make
-from ..bridges.common import executed, torch_logits
+from ..bridges.common import check_finite, executed, torch_logits, write_python
 from ..bridges.inline import formula
 from ..bridges.parity import task_of
 from ..bridges.torch_source import lines, network, numbers, torch_imports
@@ -73,22 +71,17 @@ class Adderboard:
     def check(self, model: Model) -> None:
         board_format(model, _task(model))
         model = own(model)
-        for name, w in (model.theta or model.weights).items():
-            if not np.isfinite(w).all():
-                raise GlassformerError(f"--to adderboard — {name} has numbers that are not finite")
-        if (size := sum(w.size for w in (model.theta or model.weights).values())) > LARGEST:
+        held = model.theta or model.weights
+        check_finite("adderboard", held)
+        if (size := sum(w.size for w in held.values())) > LARGEST:
             raise GlassformerError(
                 f"--to adderboard — {size:,} numbers are more than a file should hold; --to torch"
             )
 
     def write(self, model: Model, path: Path) -> list[str]:
-        if path.suffix != ".py":
-            raise GlassformerError(
-                f"{path.name} — expected a name that ends in .py: what is written is Python"
-            )
         task = _task(model)
         form, kept = board_format(model, task), own(model)
-        path.write_text(source(kept, task, form), encoding="utf-8")
+        write_python(path, source(kept, task, form))
         asked = [*EDGES, *pairs(TRIED)]
         ours = answers(model, task, form, asked)
         said = ask(path, asked, Limits())

@@ -7,7 +7,7 @@ at the place asked for.
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -61,13 +61,10 @@ class Exported:
         return asdict(self) | {"path": str(self.path)}
 
     def __str__(self) -> str:
-        differ = f"{self.differ:,} of {self.tokens:,} greedy tokens differ"
-        same = "every greedy token the same"
+        tokens = f"{self.differ:,} of {self.tokens:,} greedy tokens differ"
+        tokens = tokens if self.differ else "every greedy token the same"
         over = f"{self.rows:,} input{'s' * (self.rows != 1)}"
-        return (
-            f"largest logit difference {self.parity:.1e} (relative) over {over}, "
-            f"{differ if self.differ else same}"
-        )
+        return f"largest logit difference {self.parity:.1e} (relative) over {over}, {tokens}"
 
 
 def names() -> list[str]:
@@ -81,16 +78,29 @@ def find(to: str) -> Bridge:
         raise GlassformerError(f"--to {to} — expected one of {', '.join(names())}")
     found: Bridge = registry.build("bridge", to)
     if missing := [name for name in found.needs if importlib.util.find_spec(name) is None]:
-        hint = f"pip install 'glassformer[{found.extra}]'"
-        raise GlassformerError(
-            f"--to {to} — needs {' and '.join(missing)}, not installed here: {hint}"
-        )
+        needs, hint = " and ".join(missing), f"pip install 'glassformer[{found.extra}]'"
+        raise GlassformerError(f"--to {to} — needs {needs}, not installed here: {hint}")
     return found
 
 
 def library(name: str) -> Any:
     """A module of someone else, imported when it is needed; types are not looked into."""
     return importlib.import_module(name)
+
+
+def check_finite(to: str, weights: Mapping[str, Any]) -> None:
+    """Refuses numbers that a text cannot say."""
+    for name, w in weights.items():
+        if not np.isfinite(w).all():
+            raise GlassformerError(f"--to {to} — {name} has numbers that are not finite")
+
+
+def write_python(path: Path, text: str) -> None:
+    if path.suffix != ".py":
+        raise GlassformerError(
+            f"{path.name} — expected a name that ends in .py: what is written is Python"
+        )
+    path.write_text(text, encoding="utf-8")
 
 
 def executed(path: Path) -> dict[str, Any]:
@@ -156,11 +166,8 @@ def _bearable(
     noise = max(found.parity for found in tried)
     if noise <= tolerance / NOISE:
         return tolerance, []
-    note = (
-        f"{model.dtype} sums in another order move its logits by {noise:.1e} (relative) all by "
-        f"themselves"
-    )
-    return NOISE * noise, [note]
+    by = f"{noise:.1e} (relative) all by themselves"
+    return NOISE * noise, [f"{model.dtype} sums in another order move its logits by {by}"]
 
 
 def _into_place(beside: Path, path: Path) -> None:

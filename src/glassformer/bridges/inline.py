@@ -41,10 +41,9 @@ class Source:
     def cut(self, node: ast.stmt, skip: list[ast.stmt]) -> str:
         """A node's text without annotations, decorators and the statements to skip."""
         spans = [span for n in ast.walk(node) for span in self._annotations(n)]
-        spans += [
-            (self.starts[s.lineno - 1 - _decorators(s)], self.starts[s.end_lineno or 0])
-            for s in skip
-        ]
+        for s in skip:
+            first = s.lineno - 1 - _decorators(s)
+            spans.append((self.starts[first], self.starts[s.end_lineno or 0]))
         data = self.text.encode()
         begin, end = self.starts[node.lineno - 1], self.starts[node.end_lineno or 0]
         out, at = b"", begin
@@ -55,23 +54,19 @@ class Source:
 
     def _annotations(self, n: ast.AST) -> list[Span]:
         if isinstance(n, ast.arg) and n.annotation:
-            return [
-                (self._at(n.lineno, n.col_offset) + len(n.arg.encode()), self._end(n.annotation))
-            ]
+            return [(self._at(n) + len(n.arg.encode()), self._end(n.annotation))]
         if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)) and n.returns:
-            arrow = self.text.encode().rindex(
-                b"->", 0, self._at(n.returns.lineno, n.returns.col_offset)
-            )
+            arrow = self.text.encode().rindex(b"->", 0, self._at(n.returns))
             return [(arrow - 1, self._end(n.returns))]
         if isinstance(n, ast.AnnAssign):
             return [(self._end(n.target), self._end(n.annotation))]
         return []
 
-    def _at(self, line: int, column: int) -> int:
-        return self.starts[line - 1] + column
+    def _at(self, n: Any) -> int:
+        return int(self.starts[n.lineno - 1] + n.col_offset)
 
     def _end(self, n: Any) -> int:
-        return self._at(n.end_lineno, n.end_col_offset)
+        return int(self.starts[n.end_lineno - 1] + n.end_col_offset)
 
 
 class Inliner:
@@ -93,8 +88,7 @@ class Inliner:
     def need(self, module: str, name: str) -> None:
         """Brings along what a name means in a module."""
         node = self.source(module).nodes.get(name)
-        # An import may bring several names, each of which is looked for; all else comes along
-        # whole.
+        # An import may bring several names, each of which is looked for; all else comes whole.
         key = (module, name) if isinstance(node, (ast.Import, ast.ImportFrom)) else node
         if node is None or key in self.done:  # a built-in, or here already
             return
@@ -117,9 +111,8 @@ class Inliner:
                 raise
             self.parts, self.done, self.imports = self.parts[: before[0]], before[1], before[2]
             values = vars(self.source(module).module)
-            self.parts.append(
-                "\n".join(f"{n} = {self._literal(module, n, values[n])}" for n in _defined(node))
-            )
+            given = [f"{n} = {self._literal(module, n, values[n])}" for n in _defined(node)]
+            self.parts.append("\n".join(given))
 
     def _literal(self, module: str, name: str, value: Any) -> str:
         if isinstance(value, np.ndarray) and value.size <= LARGEST:
@@ -147,9 +140,8 @@ class Inliner:
             for k, s in found.pop(todo.pop(), []):
                 kept.append((k, s))
                 self._follow(k.__module__, s)
-                todo += [
-                    n.attr for n in ast.walk(s) if isinstance(n, ast.Attribute) and n.attr in found
-                ]
+                asked = [n.attr for n in ast.walk(s) if isinstance(n, ast.Attribute)]
+                todo += [name for name in asked if name in found]
                 if not any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(s)):
                     break  # the bases' are not reached
         for k in line[::-1]:
@@ -170,10 +162,9 @@ class Inliner:
 
     def _imported(self, module: str, name: str, node: ast.Import | ast.ImportFrom) -> None:
         alias = next(a for a in node.names if (a.asname or a.name.split(".")[0]) == name)
+        brought = f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
         if isinstance(node, ast.Import):
-            self.imports.add(
-                f"import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
-            )
+            self.imports.add(brought)
             return
         package = sys.modules[module].__package__ or ""
         base = node.module or ""
@@ -182,9 +173,7 @@ class Inliner:
         if f"{base}.{alias.name}" == arrays.__name__:
             self.arrays = True
         elif base.split(".")[0] != PACKAGE:
-            self.imports.add(
-                f"from {base} import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
-            )
+            self.imports.add(f"from {base} {brought}")
         elif alias.asname not in (None, alias.name):
             raise GlassformerError(
                 f"{module} — cannot be written out: it imports {alias.name} by another name"
@@ -197,11 +186,8 @@ class Inliner:
         source = self.source(arrays.__name__)
         node = source.nodes["Torch"]
         assert isinstance(node, ast.ClassDef)
-        own = [
-            s
-            for s in node.body
-            if isinstance(s, ast.FunctionDef) and s.name in self.attributes - {"torch", "F"}
-        ]
+        methods, asked = [s for s in node.body if isinstance(s, ast.FunctionDef)], self.attributes
+        own = [s for s in methods if s.name in asked - {"torch", "F"}]
         lines = [
             "class Library:",
             '    """What the formula asks of its array library."""',
@@ -254,11 +240,8 @@ def _walk_without_annotations(node: ast.AST) -> list[ast.AST]:
         out.append(n)
         for name, value in ast.iter_fields(n):
             if name not in ("annotation", "returns", "decorator_list"):
-                todo += [
-                    v
-                    for v in (value if isinstance(value, list) else [value])
-                    if isinstance(v, ast.AST)
-                ]
+                values = value if isinstance(value, list) else [value]
+                todo += [v for v in values if isinstance(v, ast.AST)]
     return out
 
 

@@ -38,10 +38,8 @@ class Onnx:
         write_atomically(path, to_onnx(model))
         patterns = ", ".join(f"pattern_{i}" for i in range(model.config.n_layers))
         outputs = "logits [B,T,V]" + f" and {patterns} [B,H,T,T]" * bool(patterns)
-        return [
-            f"input: tokens [B,T], int64, T up to {model.config.n_ctx}; outputs in float32: "
-            f"{outputs}"
-        ]
+        tokens = f"tokens [B,T], int64, T up to {model.config.n_ctx}"
+        return [f"input: {tokens}; outputs in float32: {outputs}"]
 
     def logits(self, path: Path, tokens: Array) -> Array:
         return session(path).run(["logits"], {"tokens": np.asarray(tokens, np.int64)})[0]
@@ -66,19 +64,15 @@ def to_onnx(model: Model, dtype: str = "float32") -> bytes:
     model = model.map(lambda w: arrays.numpy(w).astype(dtype))
     c, graph = model.config, Graph(dtype)
     logits, patterns = forward(c, model.weights, graph)
-    kind, square = (
-        helper.np_dtype_to_tensor_dtype(np.dtype(dtype)),
-        ("batch", c.n_heads, "length", "length"),
-    )
-    outputs = [helper.make_tensor_value_info("logits", kind, ("batch", "length", c.d_vocab))]
-    outputs += [
-        helper.make_tensor_value_info(f"pattern_{i}", kind, square) for i in range(len(patterns))
-    ]
+    kind, info = helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), helper.make_tensor_value_info
+    square = ("batch", c.n_heads, "length", "length")
+    outputs = [info("logits", kind, ("batch", "length", c.d_vocab))]
+    outputs += [info(f"pattern_{i}", kind, square) for i in range(len(patterns))]
     for value, output in zip([logits, *patterns], outputs, strict=True):
         graph.nodes.append(helper.make_node("Identity", [value.name], [output.name]))
-    tokens = helper.make_tensor_value_info("tokens", TensorProto.INT64, ["batch", "length"])
+    tokens, constants = info("tokens", TensorProto.INT64, ["batch", "length"]), graph.constants
     body = helper.make_graph(
-        graph.nodes, "glassformer", [tokens], outputs, list(graph.constants.values())
+        graph.nodes, "glassformer", [tokens], outputs, list(constants.values())
     )
     opsets = [helper.make_opsetid("", OPSET)]
     file = helper.make_model(body, producer_name="glassformer", opset_imports=opsets, ir_version=IR)
@@ -109,9 +103,8 @@ def forward(c: Config, weights: Weights, graph: "Graph") -> tuple["Node", list["
         if here.get("mlp.W_out") is not None:
             x = residual(c, here / "ln2", x, mlp, here / "mlp")
     x = NORMS[c.norm](c, at / "ln_final", x) if c.norm_first else x
-    return affine(x, W_E.T if c.tied else at["unembed.W_U"], at.get("unembed.b_U")), list(
-        patterns.values()
-    )
+    logits = affine(x, W_E.T if c.tied else at["unembed.W_U"], at.get("unembed.b_U"))
+    return logits, list(patterns.values())
 
 
 def residual(
@@ -136,9 +129,8 @@ def attention(c: Config, at: Place, x: "Node") -> "Node":
     q = q * np.full(K, c.scale or c.d_head**-0.5, x.graph.dtype)
     scores = add("MatMul", q, k, shape=(B, H, T, T))
     pattern = at("hook_pattern", NODES.softmax(scores + by_distance(c, x.graph)))
-    z = add(
-        "Transpose", add("MatMul", pattern, v, shape=q.shape), shape=(B, T, H, K), perm=[0, 2, 1, 3]
-    )
+    z = add("MatMul", pattern, v, shape=q.shape)
+    z = add("Transpose", z, shape=(B, T, H, K), perm=[0, 2, 1, 3])
     return NODES.affine(z, at["W_O"], at.get("b_O"))
 
 
@@ -230,19 +222,14 @@ class Nodes:
     def affine(self, x: Node, W: Any, b: Any) -> Node:
         n = len(x.shape) - 2
         inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
-        flat, out = (*x.shape[:2], outer), (*x.shape[:2], *W.shape[n:])
-        x = (
-            x
-            if n == 1
-            else x.graph.add("Reshape", x, np.array([0, 0, inner]), shape=(*x.shape[:2], inner))
-        )
-        y = x.graph.add("MatMul", x, W.reshape(inner, outer), shape=flat)
+        add, first, last = x.graph.add, x.shape[:2], W.shape[n:]
+        if n != 1:
+            x = add("Reshape", x, np.array([0, 0, inner]), shape=(*first, inner))
+        y = add("MatMul", x, W.reshape(inner, outer), shape=(*first, outer))
         y = y if b is None else y + b.reshape(outer)
-        return (
-            y
-            if flat == out
-            else x.graph.add("Reshape", y, np.array([0, 0, *W.shape[n:]]), shape=out)
-        )
+        if last == (outer,):
+            return y
+        return add("Reshape", y, np.array([0, 0, *last]), shape=(*first, *last))
 
     def concat(self, parts: list[Node], axis: int) -> Node:
         last = sum(p.shape[-1] for p in parts)

@@ -78,19 +78,14 @@ class Agreement:
             if self.parity <= tolerance:
                 return ""
             which = "all right answers are" if self.differ else "every greedy token is"
-            same = f", though {which} the same"
-            off = (
-                f"logits differ by {self.parity:.1e} (relative), and {tolerance:g} is allowed{same}"
-            )
-            return f"{off}; --tolerance allows more"
+            off = f"logits differ by {self.parity:.1e} (relative), and {tolerance:g} is allowed"
+            return f"{off}, though {which} the same; --tolerance allows more"
         i = self.lost[0]
         asked, say = batch.asked[i], model.vocabulary.decode
         read = say(batch.tokens[i, : int(asked.argmax()) + 1])
-        return (
-            f"{len(self.lost):,} of {len(batch.tokens):,} test inputs come out wrong, such as "
-            f"{read!r}: "
-            f"{say(self.theirs[i][asked])!r} instead of {say(batch.wanted[i][asked])!r}"
-        )
+        got, wanted = say(self.theirs[i][asked]), say(batch.wanted[i][asked])
+        wrong = f"{len(self.lost):,} of {len(batch.tokens):,} test inputs come out wrong"
+        return f"{wrong}, such as {read!r}: {got!r} instead of {wanted!r}"
 
 
 def agreement(batch: Trial, ours: Any, theirs: Any) -> Agreement:
@@ -120,13 +115,10 @@ def float32_reason(
     for name, w in model.weights.items():
         with np.errstate(over="ignore"):
             if not np.isfinite(w.astype("float32")).all():
-                return (
-                    f"{name} has {float(w.flat[np.abs(w).argmax()]):g}, and float32 ends at 3.4e38"
-                )
-    worst = max(
-        tried or in_other_orders(model, "float32"),
-        key=lambda found: (len(found.lost), found.parity),
-    )
+                largest = float(w.flat[np.abs(w).argmax()])
+                return f"{name} has {largest:g}, and float32 ends at 3.4e38"
+    tried = tried or in_other_orders(model, "float32")
+    worst = max(tried, key=lambda found: (len(found.lost), found.parity))
     # What is in float32 already loses nothing more; its answers count alone.
     return worst.why(model, trial(model), tolerance if model.dtype == "float64" else np.inf)
 

@@ -19,9 +19,8 @@ def tokenizer(vocabulary: Vocabulary) -> Any:
         made.pre_tokenizer = lib.pre_tokenizers.Split(lib.Regex(r"[\s,]+"), "removed")
     else:
         longest_first = sorted(texts, key=len, reverse=True)
-        made.pre_tokenizer = lib.pre_tokenizers.Split(
-            lib.Regex("|".join(map(_escaped, longest_first))), "isolated"
-        )
+        any_token = lib.Regex("|".join(map(_escaped, longest_first)))
+        made.pre_tokenizer = lib.pre_tokenizers.Split(any_token, "isolated")
         made.decoder = lib.decoders.Fuse()
     return made
 

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from .. import arrays
-from ..errors import GlassformerError
 from ..model import Config, Model
 from ..registry import bridge
 from ..vocabulary import Vocabulary
-from .common import executed, library, torch_logits
+from .common import check_finite, executed, library, torch_logits, write_python
 from .torch_source import source
 
 INSIDE = 2_000  # up to so many numbers are written into the file
@@ -28,17 +27,11 @@ class Torch:
     extra, needs, float32 = "torch", ("torch",), False
 
     def check(self, model: Model) -> None:
-        for name, w in model.weights.items():
-            if not np.isfinite(w).all():
-                raise GlassformerError(f"--to torch — {name} has numbers that are not finite")
+        check_finite("torch", model.weights)
 
     def write(self, model: Model, path: Path) -> list[str]:
-        if path.suffix != ".py":
-            raise GlassformerError(
-                f"{path.name} — expected a name that ends in .py: what is written is Python"
-            )
         inside = sum(w.size for w in model.weights.values()) <= INSIDE
-        path.write_text(source(model, inside), encoding="utf-8")
+        write_python(path, source(model, inside))
         if not inside:
             torch = library("torch")
             numbers = io.BytesIO()  # torch itself would not say why it could not write

@@ -66,13 +66,9 @@ def lines(*some: str | Literal[False]) -> str:
 def source(model: Model, inside: bool) -> str:
     """Python for the model. inside: numbers stand in the text, else load() reads a .pt file."""
     net = network(model)
-    parts = [
-        _top(model, "\n".join(net), inside),
-        *net,
-        LOAD_INSIDE if inside else LOAD_BESIDE,
-        GENERATE,
-    ]
-    parts += [*_text(model.vocabulary), *([numbers(model.weights)] if inside else []), MAIN]
+    load = LOAD_INSIDE if inside else LOAD_BESIDE
+    parts = [_top(model, "\n".join(net), inside), *net, load, GENERATE, *_text(model.vocabulary)]
+    parts += [numbers(model.weights), MAIN] if inside else [MAIN]
     return "\n\n\n".join(parts) + "\n"
 
 
@@ -83,11 +79,8 @@ def network(model: Model) -> list[str]:
     for i in range(c.n_layers):
         kinds.setdefault(tuple(_inside(weights, f"blocks.{i}.")), "")
     for n, kind in enumerate(kinds):
-        kinds[kind] = (
-            "Block"
-            if len(kinds) == 1
-            else f"Block{'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[n % 26]}{n // 26 or ''}"
-        )
+        letter = f"{'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[n % 26]}{n // 26 or ''}"
+        kinds[kind] = "Block" if len(kinds) == 1 else f"Block{letter}"
     blocks = [kinds[tuple(_inside(weights, f"blocks.{i}."))] for i in range(c.n_layers)]
     shapes = {n: tuple(w.shape) for n, w in weights.items()}
     firsts = {name: f"blocks.{blocks.index(name)}." for name in kinds.values()}
@@ -102,8 +95,8 @@ def _top(model: Model, net: str, inside: bool) -> str:
     task, batch = task_of(model), trial(model)
     steps = int(batch.asked.sum(1).max()) if batch.known else model.config.n_ctx
     return lines(
-        '"""A transformer as a plain PyTorch module, with every step written out. It needs torch '
-        "alone.",
+        '"""A transformer as a plain PyTorch module, with every step written out. '
+        "It needs torch alone.",
         "",
         f"    {model.config}",
         "",
@@ -111,8 +104,8 @@ def _top(model: Model, net: str, inside: bool) -> str:
         "    model(tokens)            # whole numbers [B,T] -> logits [B,T,V]",
         "    generate(model, encode(text), steps)",
         "",
-        "B batch, T positions, S keys, D width of the stream, H heads, K head size, F neurons, V "
-        "vocabulary.",
+        "B batch, T positions, S keys, D width of the stream, H heads, K head size, F neurons, "
+        "V vocabulary.",
         '"""',
         "",
         "math." in net and "import math",
@@ -141,10 +134,9 @@ def _block(c: Config, name: str, shapes: Shapes) -> str:
         return f" + self.{n}" if n in shapes else ""
 
     def around(place: str, method: str) -> str:
-        before = f"x = x + self.{method}({_norm(c, shapes, 'x', place)})"
-        return "        " + (
-            before if c.norm_first else f"x = {_norm(c, shapes, f'x + self.{method}(x)', place)}"
-        )
+        before = f"x + self.{method}({_norm(c, shapes, 'x', place)})"
+        after = _norm(c, shapes, f"x + self.{method}(x)", place)
+        return f"        x = {before if c.norm_first else after}"
 
     mlp, scale = "mlp.W_out" in shapes, c.scale or c.d_head**-0.5
     q, k = (_norm(c, shapes, x, f"attn.{x}_norm") for x in "qk")
@@ -210,17 +202,15 @@ def _helpers(c: Config, weights: Mapping[str, Any]) -> list[str]:
     """The functions that some parts call, where they do."""
     parts: list[str] = []
     if c.norm == "rms":
-        parts.append(
-            f"def rms_norm(x):\n    return x / ((x * x).mean(-1, keepdim=True) + "
-            f"{float(c.eps)!r}).sqrt()"
-        )
+        root = f"((x * x).mean(-1, keepdim=True) + {float(c.eps)!r}).sqrt()"
+        parts.append(f"def rms_norm(x):\n    return x / {root}")
     if c.activation == "gelu_new" and any(n.endswith("mlp.W_in") for n in weights):
         parts.append(GELU_NEW)
     if c.positions == "rotary" and c.n_layers:
         n = c.d_head // 2
         parts.append(lines(
-            "def rotate(x):  # [B,T,H,K]: turns the pairs (i, i + K/2) by angles that grow with "
-            "the position",
+            "def rotate(x):  "
+            "# [B,T,H,K]: turns the pairs (i, i + K/2) by angles that grow with the position",
             f"    i = torch.arange({n}, dtype=torch.float64, device=x.device)",
             "    at = torch.arange(x.shape[1], device=x.device)[:, None, None]  # [T,1,1]",
             f"    angles = at * {float(c.base)!r} ** (-i / {max(n, 1)})  # [T,1,K/2]",
@@ -238,10 +228,8 @@ def _helpers(c: Config, weights: Mapping[str, Any]) -> list[str]:
         ))  # fmt: skip
     if c.positions == "alibi" and c.n_layers:
         slopes = [c.slope * 2.0 ** (-8 * h / c.n_heads) for h in range(1, c.n_heads + 1)]
-        parts.append(
-            f"SLOPES = torch.tensor({slopes!r}, dtype=DTYPE)  # alibi: a score falls with "
-            f"distance, by head"
-        )
+        why = "# alibi: a score falls with distance, by head"
+        parts.append(f"SLOPES = torch.tensor({slopes!r}, dtype=DTYPE)  {why}")
     return parts
 
 
@@ -251,9 +239,8 @@ def _text(v: Vocabulary) -> list[str]:
     else:
         tokens = "[" + ", ".join(map(ascii, v.tokens)) + "]"
     split = f"    words = text.split({'' if v.sep.isspace() else ascii(v.sep)})" if v.sep else SPLIT
-    encode = lines(
-        "def encode(text):", split, "    return [VOCABULARY.index(word) for word in words]"
-    )
+    index = "    return [VOCABULARY.index(word) for word in words]"
+    encode = lines("def encode(text):", split, index)
     decode = f"def decode(tokens):\n    return {v.sep!a}.join(VOCABULARY[t] for t in tokens)"
     return [f"VOCABULARY = {tokens}", encode, decode]
 

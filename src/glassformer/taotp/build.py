@@ -25,7 +25,7 @@ from .names import (
     TOP,
     TRANSPOSED,
 )
-from .syntax import MAX_CELLS, Node, Numbers, Source, by, to_array
+from .syntax import MAX_CELLS, Node, Numbers, Source, by, to_array, whole
 
 MAX_LAYERS = 1_000
 MAX_PROBLEMS = 20
@@ -52,9 +52,8 @@ class Builder:
                 n = self.number(self.top[key], key, 0 if axis == "F" else 1, MAX_CELLS)
                 self.agree(self.top[key].at, key, {axis: n})
         self.vocabulary = self.tokens()
-        self.arrays(
-            self.top, {key: entry for key, entry in TOP.items() if key != "tok_emb"}, "", ""
-        )
+        rest = {key: entry for key, entry in TOP.items() if key != "tok_emb"}
+        self.arrays(self.top, rest, "", "")
         self.norms(self.top, FINAL_NORM, "", "")
         self.layers = self.read_layers()
 
@@ -81,21 +80,16 @@ class Builder:
             elif n == 0 and axis != "F" and first == where:
                 clashes.append(f"{AXES[axis]} from 1")
         if clashes:
-            axes = " x ".join(AXES[axis] for axis in shape)
-            self.wrong(
-                at,
-                f"{where} is {axes}: expected {' and '.join(clashes)}, got "
-                f"{by(tuple(shape.values()))}",
-            )
+            axes, got = " x ".join(AXES[axis] for axis in shape), by(tuple(shape.values()))
+            self.wrong(at, f"{where} is {axes}: expected {' and '.join(clashes)}, got {got}")
 
     def number(self, node: Node, what: str, least: int, most: int) -> int:
         value = node.value
         if isinstance(value, float) and least <= value <= most and value == int(value):
             return int(value)
         shown = f"{value:g}" if isinstance(value, float) else "something else"
-        self.wrong(
-            node.at, f"{what} must be a whole number from {least:,} to {most:,}, got {shown}"
-        )
+        span = f"a whole number from {least:,} to {most:,}"
+        self.wrong(node.at, f"{what} must be {span}, got {shown}")
         return least
 
     def text(self, node: Node, what: str) -> str:
@@ -119,10 +113,8 @@ class Builder:
         self, entries: dict[str, Node], table: dict[str, tuple[str, str]], path: str, where: str
     ) -> None:
         for key, (name, axes) in table.items():
-            if (
-                key in entries
-                and (array := self.array(entries[key], where + key, axes)) is not None
-            ):
+            array = self.array(entries[key], where + key, axes) if key in entries else None
+            if array is not None:
                 self.weights[path + name] = array.swapaxes(-1, -2) if name in TRANSPOSED else array
 
     def array(self, node: Node, where: str, axes: str) -> Numbers | None:
@@ -178,9 +170,9 @@ class Builder:
 
     # ── what is not an array ───────────────────────────────────────────────────────────────────
     def tokens(self) -> Vocabulary | None:
-        first = (
-            self.number(self.top["first"], "first", -(10**15), 10**15) if "first" in self.top else 0
-        )
+        first = 0
+        if "first" in self.top:
+            first = self.number(self.top["first"], "first", -(10**15), 10**15)
         if "tokens" not in self.top:
             return Vocabulary.numbers(self.sizes.get("V", (1, ""))[0], first)
         node = self.top["tokens"]
@@ -188,10 +180,8 @@ class Builder:
         if isinstance(node.value, list):
             names = [self.text(n, "a token") if isinstance(n, Node) else "" for n in node.value]
         if not all(names) or not names:
-            self.wrong(
-                node.at,
-                "tokens must be a string of characters or a list of words and strings in quotes",
-            )
+            what = "a string of characters or a list of words and strings in quotes"
+            self.wrong(node.at, f"tokens must be {what}")
             return None
         self.agree(node.at, "tokens", {"V": len(names)})
         try:
@@ -224,31 +214,20 @@ class Builder:
                     groups[group][key] = self.text(node, "a label")
                     continue
                 ends = node.value if isinstance(node.value, list) else []
-                pair = tuple(
-                    int(n)
-                    for n in ends
-                    if isinstance(n, float) and 0 <= n <= MAX_CELLS and n == int(n)
-                )
+                pair = whole(ends)
                 if len(pair) != 2 or len(ends) != 2:
-                    self.wrong(
-                        node.at, f"slot {key!r} must be [start stop], two whole numbers from 0"
-                    )
+                    what = "[start stop], two whole numbers from 0"
+                    self.wrong(node.at, f"slot {key!r} must be {what}")
                 groups[group][key] = pair
         return Labels(**groups)
 
     # ── the model ──────────────────────────────────────────────────────────────────────────────
     def model(self) -> Model:
-        choices, labels, task, dtype = (
-            self.choices(),
-            self.labels(),
-            self.said("task"),
-            self.said("dtype", DTYPES[0]),
-        )
+        choices, labels = self.choices(), self.labels()
+        task, dtype = self.said("task"), self.said("dtype", DTYPES[0])
         if dtype not in DTYPES:
-            self.wrong(
-                self.top["dtype"].at,
-                f"dtype must be one of {', '.join(DTYPES)}, got {dtype[:40]!r}",
-            )
+            known = ", ".join(DTYPES)
+            self.wrong(self.top["dtype"].at, f"dtype must be one of {known}, got {dtype[:40]!r}")
         if "T" not in self.sizes:
             self.wrong(self.at, "expected an entry pos_emb or block_size, got neither")
         self.stop()
@@ -256,20 +235,13 @@ class Builder:
         width = size.get("K", 1 if self.layers else 0)  # 0: Config's own choice
         config = Config(
             size["V"], size["T"], size["D"], n_layers=self.layers, n_heads=size.get("H", 1),
-            d_head=width,
-            d_mlp=size.get("F", 0), tied="out_emb" not in self.top, **choices,
+            d_head=width, d_mlp=size.get("F", 0), tied="out_emb" not in self.top, **choices,
         )  # fmt: skip
         weights = self.complete(config, dtype)
         self.stop()
         assert self.vocabulary is not None  # or stop() would have raised
-        return Model(
-            config,
-            weights,
-            self.vocabulary,
-            task,
-            labels,
-            {"ref": self.source.name, "maker": "text"},
-        )
+        made = {"ref": self.source.name, "maker": "text"}
+        return Model(config, weights, self.vocabulary, task, labels, made)
 
     def stop(self) -> None:
         if len(self.problems) == MAX_PROBLEMS:
@@ -281,23 +253,16 @@ class Builder:
         """The given arrays and zeros for the rest, in a fixed order, of the float type wanted."""
         mlps = {name.split(".mlp.")[0] for name in self.weights if ".mlp." in name}
         shapes = required(config, bool(mlps) or None)
-        if mlps:  # then a layer that says nothing of an MLP has none
-            shapes = {
-                name: s
-                for name, s in shapes.items()
-                if ".mlp." not in name or name.split(".mlp.")[0] in mlps
-            }
+        for name in [name for name in shapes if mlps and ".mlp." in name]:
+            if name.split(".mlp.")[0] not in mlps:  # a layer that says nothing of an MLP has none
+                del shapes[name]
         missing = shapes.keys() - self.weights.keys()
         widths = {"D": config.d_model, "K": config.d_head}
-        cells = sum(math.prod(shapes[name]) for name in missing) + sum(
-            widths[axis] for _, _, axis in self.scalars
-        )
+        cells = sum(math.prod(shapes[name]) for name in missing)
+        cells += sum(widths[axis] for _, _, axis in self.scalars)
         if cells > MAX_CELLS:
-            self.wrong(
-                self.at,
-                f"the arrays of a program have at most {MAX_CELLS:,} entries, this one needs "
-                f"{cells:,}",
-            )
+            most = f"the arrays of a program have at most {MAX_CELLS:,} entries"
+            self.wrong(self.at, f"{most}, this one needs {cells:,}")
             return {}
         weights = self.weights | {name: np.zeros(shapes[name]) for name in missing}
         weights |= {name: np.full(widths[axis], number) for name, number, axis in self.scalars}
@@ -305,10 +270,8 @@ class Builder:
             weights = {name: weights[name].astype(dtype) for name in sorted(weights, key=order)}
         for name, w in weights.items():
             if not np.isfinite(w).all():
-                self.wrong(
-                    self.top["dtype"].at,
-                    f"expected numbers that {dtype} can hold, got larger ones in {name}",
-                )
+                what = f"expected numbers that {dtype} can hold, got larger ones in {name}"
+                self.wrong(self.top["dtype"].at, what)
         return weights
 
 
@@ -317,8 +280,5 @@ def order(name: str) -> tuple[int, int, int]:
     group = ["embed", "pos_embed", "blocks", "ln_final", "unembed"].index(name.split(".")[0])
     layer, rest = (int(name.split(".")[1]), name.split(".", 2)[2]) if group == 2 else (0, name)
     names = [n for n, _ in (*TOP.values(), *LAYER.values())]
-    return (
-        group,
-        layer,
-        names.index(rest) if rest in names else len(names) + len(rest) + (rest[-1] == "w"),
-    )
+    norm = len(names) + len(rest) + (rest[-1] == "w")
+    return group, layer, names.index(rest) if rest in names else norm

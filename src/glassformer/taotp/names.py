@@ -13,19 +13,16 @@ TOP = {
 LAYER = {
     "Q": ("attn.W_Q", "HDK"), "K": ("attn.W_K", "HDK"), "V": ("attn.W_V", "HDK"),
     "P": ("attn.W_O", "HDK"),  # transposed: ours is H x K x D
-    "bQ": ("attn.b_Q", "HK"), "bK": ("attn.b_K", "HK"), "bV": ("attn.b_V", "HK"), "bP": ("attn.b_O",
-    "D"),
-    "M1": ("mlp.W_in", "DF"), "b1": ("mlp.b_in", "F"), "gate": ("mlp.W_gate", "DF"),
-    "b_gate": ("mlp.b_gate", "F"),
+    "bQ": ("attn.b_Q", "HK"), "bK": ("attn.b_K", "HK"), "bV": ("attn.b_V", "HK"),
+    "bP": ("attn.b_O", "D"), "M1": ("mlp.W_in", "DF"), "b1": ("mlp.b_in", "F"),
+    "gate": ("mlp.W_gate", "DF"), "b_gate": ("mlp.b_gate", "F"),
     "M2": ("mlp.W_out", "FD"), "b2": ("mlp.b_out", "D"),
 }  # fmt: skip
 TRANSPOSED = {"unembed.W_U", "attn.W_O"}
 NORMS = {
-    "ln1": ("ln1", "D"),
-    "ln2": ("ln2", "D"),
-    "lnq": ("attn.q_norm", "K"),
-    "lnk": ("attn.k_norm", "K"),
-}
+    "ln1": ("ln1", "D"), "ln2": ("ln2", "D"),
+    "lnq": ("attn.q_norm", "K"), "lnk": ("attn.k_norm", "K"),
+}  # fmt: skip
 FINAL_NORM = {"lnf": ("ln_final", "D")}
 GAINS = {"gamma": ("w", 1.0), "beta": ("b", 0.0)}  # what is not said of a norm
 

@@ -38,18 +38,8 @@ TOKEN = re.compile(
 PLAIN = {'"': re.compile(r'[^"\\\n]*'), "'": re.compile(r"[^'\\\n]*")}
 ROW = re.compile(r"[-+.0-9eE \t\r\n,]*")  # numbers and nothing else, up to a bracket
 HEX = re.compile(r"u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})")
-ESCAPES = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "b": "\b",
-    "f": "\f",
-    "0": "\0",
-    "\\": "\\",
-    '"': '"',
-    "'": "'",
-    "/": "/",
-}
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
+ESCAPES |= {c: c for c in "\\\"'/"}
 NOT_FINITE = {"nan", "inf", "infinity"}
 END = "the end"
 
@@ -120,9 +110,8 @@ class Parser:
                 self.end = at + 1
                 return "".join(parts)
             if self.text[at : at + 1] != "\\":
-                self.source.fail(
-                    self.at, f"expected a string that ends with {quote} on the same line"
-                )
+                end = f"ends with {quote} on the same line"
+                self.source.fail(self.at, f"expected a string that {end}")
             if code := HEX.match(self.text, at + 1):
                 parts.append(chr(int(code[1] or code[2], 16)))
                 at = code.end()
@@ -130,9 +119,8 @@ class Parser:
                 parts.append(ESCAPES[letter])
                 at += 2
             else:
-                self.source.fail(
-                    at, f"expected an escape such as \\n, \\\\ or \\u0041, got \\{letter}"
-                )
+                such = "such as \\n, \\\\ or \\u0041"
+                self.source.fail(at, f"expected an escape {such}, got \\{letter}")
 
     def expected(self, what: str) -> NoReturn:
         shown = repr(self.token if len(self.token) <= 40 else self.token[:39] + "…")
@@ -224,10 +212,8 @@ class Parser:
         self.expected("a value")
 
     def number(self) -> float:
-        if len(self.token) > MAX_NUMBER:
-            self.source.fail(
-                self.at, f"a number has at most {MAX_NUMBER} characters, got {len(self.token):,}"
-            )
+        if (n := len(self.token)) > MAX_NUMBER:
+            self.source.fail(self.at, f"a number has at most {MAX_NUMBER} characters, got {n:,}")
         try:
             number = float(self.token)
         except ValueError:
@@ -287,13 +273,10 @@ class Parser:
         self.source.fail(at, f"expected zeros(…), ones(…), eye(…) or sparse(…), got {function}(…)")
 
     def shape(self, sizes: list[float | Node], at: int) -> tuple[int, ...]:
-        shape = tuple(
-            int(n) for n in sizes if isinstance(n, float) and 0 <= n <= MAX_CELLS and n == int(n)
-        )
+        shape = whole(sizes)
         if not 1 <= len(shape) == len(sizes) <= 3:
-            self.source.fail(
-                at, f"expected one to three whole numbers from 0 to {MAX_CELLS:,} as sizes"
-            )
+            what = f"one to three whole numbers from 0 to {MAX_CELLS:,}"
+            self.source.fail(at, f"expected {what} as sizes")
         self.spend(math.prod(shape), at)
         return shape
 
@@ -312,11 +295,10 @@ class Parser:
             row = to_array(self.source, entry) if isinstance(entry, Node) else np.zeros(0)
             if row.shape != (array.ndim + 1,):
                 self.source.fail(where, f"expected {array.ndim} indices and a value in brackets")
-            if not all(
-                0 <= i < n and i == int(i) for i, n in zip(row[:-1], array.shape, strict=True)
-            ):
-                self.source.fail(where, f"expected whole indices from 0, inside {by(array.shape)}")
             index = tuple(int(i) for i in row[:-1])
+            inside = all(0 <= i < n for i, n in zip(index, array.shape, strict=True))
+            if not inside or (row[:-1] != index).any():
+                self.source.fail(where, f"expected whole indices from 0, inside {by(array.shape)}")
             if array[index]:
                 self.source.fail(where, f"expected every entry once, got {list(index)} again")
             array[index] = row[-1]
@@ -331,9 +313,8 @@ def to_array(source: Source, node: Node) -> Numbers:
     if isinstance(value, float):
         return np.array(value)
     if not isinstance(value, list):
-        source.fail(
-            node.at, f"expected numbers, got {'a string' if isinstance(value, str) else 'a dict'}"
-        )
+        got = "a string" if isinstance(value, str) else "a dict"
+        source.fail(node.at, f"expected numbers, got {got}")
     rows: list[Numbers] = []
     numbers = [x for x in value if isinstance(x, float)]
     if len(numbers) == len(value):
@@ -343,12 +324,15 @@ def to_array(source: Source, node: Node) -> Numbers:
             source.fail(node.at, "expected numbers or rows in a list, got both")
         rows.append(to_array(source, child))
         if rows[-1].shape != rows[0].shape:
-            first, here = by(rows[0].shape), by(rows[-1].shape)
-            source.fail(
-                child.at,
-                f"rows of one list must be alike: expected {first} as in the first, got {here}",
-            )
+            alike = f"expected {by(rows[0].shape)} as in the first, got {by(rows[-1].shape)}"
+            source.fail(child.at, f"rows of one list must be alike: {alike}")
     return np.stack(rows)
+
+
+def whole(values: list[float | Node]) -> tuple[int, ...]:
+    """Those that are whole numbers from 0, as sizes and places are."""
+    plain = [n for n in values if isinstance(n, float) and 0 <= n <= MAX_CELLS]
+    return tuple(int(n) for n in plain if n == int(n))
 
 
 def by(shape: tuple[int, ...]) -> str:

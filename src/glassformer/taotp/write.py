@@ -28,16 +28,10 @@ def write(model: Model) -> str:
     if bad := [name for name, w in weights.items() if not np.isfinite(w).all()]:
         refuse(model, f"finite numbers, got others in {', '.join(bad)}")
     text = "\n".join(lines(model, weights)) + "\n"
-    if (
-        len(text) > MAX_TEXT
-        or len(text.split()) > MAX_NUMBERS
-        or text.count("[") + text.count('"') > MAX_NODES
-    ):
-        refuse(
-            model,
-            f"a text of at most {MAX_TEXT:,} characters and {MAX_NUMBERS:,} words, got "
-            f"{len(text):,}",
-        )
+    nodes = text.count("[") + text.count('"')
+    if len(text) > MAX_TEXT or len(text.split()) > MAX_NUMBERS or nodes > MAX_NODES:
+        most = f"at most {MAX_TEXT:,} characters and {MAX_NUMBERS:,} words"
+        refuse(model, f"a text of {most}, got {len(text):,}")
     return text
 
 
@@ -49,9 +43,8 @@ def refuse(model: Model, expected: str) -> NoReturn:
 
 def lines(model: Model, weights: Mapping[str, Numbers]) -> Iterator[str]:
     c, v = model.config, model.vocabulary
-    yield from (
-        f"# {line}" for line in f"{model.provenance.get('ref', 'a model')}\n{c}".splitlines()
-    )
+    top = f"{model.provenance.get('ref', 'a model')}\n{c}"
+    yield from (f"# {line}" for line in top.splitlines())
     if model.task:
         yield f"task: {quote(model.task)}"
     if not isinstance(v.tokens, Counting):
@@ -70,10 +63,9 @@ def lines(model: Model, weights: Mapping[str, Numbers]) -> Iterator[str]:
     if "pos_embed.W_pos" not in weights:
         yield f"block_size: {c.n_ctx}"
     silent = {"n_heads": 1, "d_head": c.d_model // c.n_heads, "d_mlp": 0}
-    if not c.n_layers:
-        yield from (
-            f"{key}: {getattr(c, key)}" for key, size in silent.items() if getattr(c, key) != size
-        )
+    for key, size in silent.items() if not c.n_layers else ():
+        if (value := getattr(c, key)) != size:
+            yield f"{key}: {value}"
     for key, (name, _) in TOP.items():
         if name in weights:
             yield f"{key}: {array(turned(name, weights[name]), '  ')}"
@@ -97,29 +89,24 @@ def norms(
     weights: Mapping[str, Numbers], table: Mapping[str, tuple[str, str]], path: str, indent: str
 ) -> Iterator[str]:
     for key, (name, _) in table.items():
-        given = [
-            (gain, weights.get(f"{path}{name}.{weight}")) for gain, (weight, _) in GAINS.items()
-        ]
-        if texts := [f"{gain}: {array(w, indent + '  ')}" for gain, w in given if w is not None]:
+        given = {gain: f"{path}{name}.{weight}" for gain, (weight, _) in GAINS.items()}
+        held = {gain: weights[full] for gain, full in given.items() if full in weights}
+        if texts := [f"{gain}: {array(w, indent + '  ')}" for gain, w in held.items()]:
             yield f"{indent}{key}: {{{' '.join(texts)}}}"
 
 
 def labels(model: Model) -> Iterator[str]:
-    groups: list[tuple[str, Mapping[str, object]]] = [
-        (group, getattr(model.labels, group)) for group in LABELS
-    ]
-    if not any(names for _, names in groups):
+    groups = {group: names for group in LABELS if (names := getattr(model.labels, group))}
+    if not groups:
         return
     yield "labels: {"
-    for group, names in groups:
-        if names:
-            yield f"  {group}: {{"
-            for key, value in names.items():
-                shown = (
-                    f"[{value[0]} {value[1]}]" if isinstance(value, tuple) else quote(str(value))
-                )
-                yield f"    {quote(key)}: {shown}"
-            yield "  }"
+    for group, names in groups.items():
+        yield f"  {group}: {{"
+        for key, value in names.items():
+            slot = isinstance(value, tuple)
+            shown = f"[{value[0]} {value[1]}]" if slot else quote(str(value))
+            yield f"    {quote(key)}: {shown}"
+        yield "  }"
     yield "}"
 
 
@@ -140,9 +127,8 @@ def array(w: Numbers, indent: str) -> str:
     if not len(there) and (w.ndim > 1 or w.size > 8 or not w.size):
         return f"zeros({sizes})"
     if w.size > 16 and 5 * len(there) < w.size:
-        entries = [
-            f"[{' '.join(map(str, i))} {number(float(w[tuple(i)]))}]" for i in there.tolist()
-        ]
+        at = [(*i, number(float(w[tuple(i)]))) for i in there.tolist()]
+        entries = [f"[{' '.join(map(str, entry))}]" for entry in at]
         return f"sparse([{sizes}]\n{indent}" + f"\n{indent}".join(entries) + ")"
     return dense(w, indent)
 
