@@ -2,8 +2,7 @@
 
 The board's script asks for one sum at a time and qualifies what gets 99 % of all 10,010 right. It
 averages the edge cases in, believes the number of parameters that it is told, and ends with status
-0 whatever it found. Here the edge cases stand on their own, the parameters are counted, and a
-verdict holds or does not.
+0. Here edge cases stand on their own, parameters are counted, and a verdict holds or does not.
 """
 
 import random

@@ -1,8 +1,7 @@
 """What runs in the process of a submission: trust_guard.py starts it, and it needs Python alone.
 
 It limits itself, loads the file as the board does, and answers in JSON lines on what was its
-stdout; what the submission prints goes nowhere. Nothing that it says need be believed: trust.py
-checks the form of every line.
+stdout; what the submission prints goes nowhere. trust.py believes nothing, and checks every line.
 """
 
 import contextlib

@@ -8,8 +8,7 @@ checker is gone, however it went: the checker holds the other end of the guard's
 - On Linux, where the system allows namespaces, the submission sees no processes but its own, and
   the kernel ends them all with the first of them, which dies with the guard.
 - Else, on Linux, what the submission leaves behind becomes a child of the guard, which looks for
-  its descendants and ends them. If someone ends the guard itself, only the submission's first
-  process goes with it.
+  its descendants and ends them. With the guard itself, only the submission's first process ends.
 - Elsewhere its process group is ended: a process that leaves the group gets away.
 """
 

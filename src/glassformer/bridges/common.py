@@ -1,8 +1,7 @@
 """What all bridges share: finding one, refusing what it cannot carry, writing, putting in place.
 
 A bridge writes a model in the format of another library and reads logits back from the written
-files through that library. `export` compares them with ours (see parity.py) before anything stands
-at the place asked for.
+files through it. `export` compares them with ours (see parity.py) before it puts them in place.
 """
 
 import importlib
@@ -120,8 +119,7 @@ def torch_logits(net: Callable[[Any], Any], tokens: Any) -> Any:
 def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE) -> Exported:
     """Checks, writes beside `path`, measures through the real library, then renames into place.
 
-    `tolerance`: how far logits may be off, relative to the largest. An answer that was right must
-    stay right anyway.
+    `tolerance`: how far logits may be off, relative to the largest. Right answers must stay right.
     """
     way, path = find(to), Path(path)
     if path.name in ("", ".."):

@@ -1,15 +1,12 @@
 """To GPT-2 as `transformers` has it: config.json, model.safetensors and tokenizer.json.
 
-GPT-2 is a causal pre-LN transformer with a table of positions, whose heads together are exactly as
-wide as the stream:
-- biases, gains, MLPs and positions are always there: zeros and ones stand for those that a model
-  has not;
+GPT-2 is a causal pre-LN transformer with a table of positions, its heads as wide as the stream:
+- biases, gains, MLPs and positions are always there: zeros and ones stand for those that are not;
 - scores are divided by the root of the (padded) head size, so another scale goes into W_Q and b_Q;
 - where n_head does not divide the width, or heads are wider together, the stream is REPEATED until
   it fits: the norm of [x x] is the norm of x, twice, which zeros beside x would spoil. Blocks read
   the first copy and write to all;
-- there is no bias of the head: it is a row of an untied one that reads a constant 1, put in the
-  second copy's place.
+- there is no bias of the head: it is a row of an untied one that reads a 1 in the second copy.
 """
 
 import math
@@ -134,8 +131,7 @@ def convert(
 def _widened(model: Model, r: int, sizes: dict[str, int]) -> dict[str, Any]:
     """Every array of GPT-2, by our name, for a stream of r copies and heads and MLPs so wide.
 
-    What writes to the stream writes to all copies, what reads it reads the first; zeros fill the
-    rest.
+    What writes writes to all copies, what reads reads the first; zeros fill the rest.
     """
     full, c = replace(model.config, tied=False, positions="learned"), model.config
     given = dict(model.weights) | {"pos_embed.W_pos": _positions(model)}

@@ -1,7 +1,6 @@
 """From GPT-2: a folder of `transformers` (config.json, model.safetensors). Nothing is executed.
 
-A foreign folder is read if it is the GPT-2 that we compute, and else refused by the name of the
-field that differs.
+A folder that is not the GPT-2 that we compute is refused by the name of the field that differs.
 """
 
 from pathlib import Path

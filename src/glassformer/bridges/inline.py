@@ -2,8 +2,7 @@
 
 What `expand` reaches is followed by name from file to file: methods of its classes, functions,
 constants. Type annotations are cut out, since their names would have to come along; what imports
-from elsewhere stays an import. Arrays are PyTorch tensors there, so of `arrays` only the PyTorch
-side is needed.
+from elsewhere stays an import. Arrays are tensors there: of `arrays`, PyTorch's side is needed.
 """
 
 import ast
@@ -98,9 +97,7 @@ class Inliner:
         if isinstance(node, ast.ClassDef):
             if name == GlassformerError.__name__:  # a class of one line, for what a formula refuses
                 return self.parts.append(self.source(module).cut(node, []))
-            raise GlassformerError(
-                f"{module} — cannot be written out: {name} is a class that its formula uses"
-            )
+            raise _stuck(module, f"{name} is a class that its formula uses")
         before = len(self.parts), set(self.done), set(self.imports)
         try:
             self._follow(module, node)
@@ -120,9 +117,7 @@ class Inliner:
             return f"np.array({value.tolist()!r})"
         if isinstance(value, (int, float, str)):
             return repr(value)
-        raise GlassformerError(
-            f"{module} — cannot be written out: {name} is no number and no small array"
-        )
+        raise _stuck(module, f"{name} is no number and no small array")
 
     def classes(self, kind: type, wanted: set[str]) -> None:
         """A class and its bases, with only the methods and attributes that are reached."""
@@ -175,9 +170,7 @@ class Inliner:
         elif base.split(".")[0] != PACKAGE:
             self.imports.add(f"from {base} {brought}")
         elif alias.asname not in (None, alias.name):
-            raise GlassformerError(
-                f"{module} — cannot be written out: it imports {alias.name} by another name"
-            )
+            raise _stuck(module, f"it imports {alias.name} by another name")
         else:
             self.need(base, alias.name)
 
@@ -213,13 +206,17 @@ def formula(ref: str) -> tuple[set[str], list[str], str]:
     try:
         made.classes(kind, {"__init__", "expand"})
     except OSError:
-        raise GlassformerError(f"{ref} — cannot be written out: its source is not there") from None
+        raise _stuck(ref, "its source is not there") from None
     options = ", ".join(f"{n}={v!r}" for n, v in entry.parse(split(ref, entry.options)[1]).items())
     parts = [made.library()] * made.arrays + made.parts
     return made.imports, parts, f"{kind.__name__}({options})"
 
 
 # ── pieces ─────────────────────────────────────────────────────────────────────────────────────
+def _stuck(what: str, why: str) -> GlassformerError:
+    return GlassformerError(f"{what} — cannot be written out: {why}")
+
+
 def _defined(node: ast.stmt) -> list[str]:
     """The names that a statement gives a meaning to."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

@@ -70,10 +70,9 @@ def to_onnx(model: Model, dtype: str = "float32") -> bytes:
     outputs += [info(f"pattern_{i}", kind, square) for i in range(len(patterns))]
     for value, output in zip([logits, *patterns], outputs, strict=True):
         graph.nodes.append(helper.make_node("Identity", [value.name], [output.name]))
-    tokens, constants = info("tokens", TensorProto.INT64, ["batch", "length"]), graph.constants
-    body = helper.make_graph(
-        graph.nodes, "glassformer", [tokens], outputs, list(constants.values())
-    )
+    tokens = info("tokens", TensorProto.INT64, ["batch", "length"])
+    constants = list(graph.constants.values())
+    body = helper.make_graph(graph.nodes, "glassformer", [tokens], outputs, constants)
     opsets = [helper.make_opsetid("", OPSET)]
     file = helper.make_model(body, producer_name="glassformer", opset_imports=opsets, ir_version=IR)
     words = {"vocabulary": model.vocabulary.to_json(), "task": model.task, "config": asdict(c)}

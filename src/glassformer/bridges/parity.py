@@ -91,8 +91,7 @@ class Agreement:
 def agreement(batch: Trial, ours: Any, theirs: Any) -> Agreement:
     """ours, theirs [B,T,V], compared where a token is asked for.
 
-    Elsewhere a program may well be undecided, and then rounding decides: two keys with equal scores
-    of 1e9, say.
+    Elsewhere a program may be undecided, and then rounding decides: two keys of equal scores, say.
     """
     finite = np.isfinite(ours) & batch.asked[..., None]
     with np.errstate(invalid="ignore"):

@@ -84,9 +84,9 @@ def network(model: Model) -> list[str]:
     blocks = [kinds[tuple(_inside(weights, f"blocks.{i}."))] for i in range(c.n_layers)]
     shapes = {n: tuple(w.shape) for n, w in weights.items()}
     firsts = {name: f"blocks.{blocks.index(name)}." for name in kinds.values()}
-    classes = [
-        _block(c, name, {n: shapes[firsts[name] + n] for n in kind}) for kind, name in kinds.items()
-    ]
+    classes = []
+    for kind, name in kinds.items():
+        classes.append(_block(c, name, {n: shapes[firsts[name] + n] for n in kind}))
     return [ARRAYS, *classes, _transformer(c, shapes, blocks), *_helpers(c, weights)]
 
 

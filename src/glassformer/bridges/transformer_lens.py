@@ -3,10 +3,8 @@
 Both read arrays of the same names and shapes as ours. What they know is less, or is always there:
 - scores are divided by sqrt(d_head): another scale is multiplied into W_Q and b_Q;
 - biases and gains are always there: zeros and ones stand for those that a model has not;
-- there always are positions: a table (zeros for none), or rotary, which we write with neighbours as
-  pairs;
-- all blocks have an MLP or none has. In a gated one W_gate is what is activated (our W_in), and
-  there are no biases.
+- there always are positions: a table (zeros for none), or rotary, with neighbours as pairs;
+- all blocks have an MLP or none has. A gated one activates W_gate (our W_in), and has no biases.
 """
 
 import json
@@ -274,8 +272,7 @@ def from_transformer_lens(
     """A Model from a native `TransformerBridge`, a `HookedTransformer`, or state dict and cfg.
 
     Biases that are all 0, gains that are all 1 and positions that are all 0 are left out, and a
-    head that equals the embedding is tied: what went to TransformerLens comes back as it was, but
-    for a folded scale.
+    head that equals the embedding is tied: what went there comes back, but for a folded scale.
     """
     state = source if isinstance(source, Mapping) else source.state_dict()
     given = source.cfg if cfg is None else cfg

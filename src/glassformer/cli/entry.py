@@ -1,7 +1,6 @@
 """The `glassformer` command: finds the commands in this folder, runs one, sees that it ends well.
 
-Whatever is raised becomes a line and a status, and what was printed has arrived or it is said that
-it has not.
+Whatever is raised becomes a line and a status; if what was printed has not arrived, it is said.
 """
 
 import contextlib

@@ -23,9 +23,7 @@ Threads = Annotated[
 
 
 def list_recipes(name: str, as_json: bool) -> None:
-    """Each recipe with the fields that differ from the defaults; as JSON, all fields: what
-    --recipe FILE.json reads.
-    """
+    """Each recipe with the fields that it changes; as JSON all: what --recipe FILE.json reads."""
     found = [recipe(name)] if name else list(RECIPES.values())
     if as_json:
         rows = [r.to_json() for r in found]

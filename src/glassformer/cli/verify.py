@@ -16,19 +16,7 @@ from ..model import Model
 from ..records import alone, check_writable, remove
 from ..tasks.base import Task
 from ..verification import Progress, Verdict, check
-from .common import (
-    Interrupted,
-    Json,
-    Ref,
-    Seed,
-    TaskName,
-    app,
-    err,
-    listed,
-    out,
-    print_json,
-    progress,
-)
+from .common import Interrupted, Json, Ref, Seed, TaskName, app, listed, out, print_json, progress
 
 SHOWN = 5  # classes
 PARTS = {
@@ -102,7 +90,7 @@ def _watch(events: Generator[Progress | Verdict, None, None], journal: Path | No
             line = bar.add_task("checking", total=None, rate="")
             for event in events:
                 if begun:  # and it could be read
-                    err.print(f"going on from {journal}", soft_wrap=True)
+                    bar.console.print(f"going on from {journal}", soft_wrap=True)
                     begun = False
                 if isinstance(event, Verdict):
                     return event

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
@@ -11,20 +12,7 @@ from ..errors import GlassformerError
 from ..model import Config, Labels, Model
 from ..shapes import required
 from ..vocabulary import Vocabulary
-from .names import (
-    AXES,
-    CHOICES,
-    DTYPES,
-    FINAL_NORM,
-    GAINS,
-    LABELS,
-    LAYER,
-    NORMS,
-    OTHERS,
-    SIZES,
-    TOP,
-    TRANSPOSED,
-)
+from .names import AXES, CHOICES, DTYPES, FINAL, GAINS, KEYS, LAYER, NORMS, SIZES, TOP, TRANSPOSED
 from .syntax import MAX_CELLS, Node, Numbers, Source, by, to_array, whole
 
 MAX_LAYERS = 1_000
@@ -43,7 +31,7 @@ class Builder:
         self.scalars: list[tuple[str, float, str]] = []
         assert isinstance(top.value, dict)
         self.top, self.at = top.value, top.at
-        self.known(self.top, [*TOP, *FINAL_NORM, *SIZES, *CHOICES, *OTHERS])
+        self.known(self.top, KEYS)
         self.arrays(self.top, {"tok_emb": TOP["tok_emb"]}, "", "")  # first: it sets V and D
         if "tok_emb" not in self.top:
             self.wrong(self.at, "expected an entry tok_emb, got none")
@@ -54,7 +42,7 @@ class Builder:
         self.vocabulary = self.tokens()
         rest = {key: entry for key, entry in TOP.items() if key != "tok_emb"}
         self.arrays(self.top, rest, "", "")
-        self.norms(self.top, FINAL_NORM, "", "")
+        self.norms(self.top, FINAL, "", "")
         self.layers = self.read_layers()
 
     # ── problems ───────────────────────────────────────────────────────────────────────────────
@@ -205,9 +193,9 @@ class Builder:
         return found
 
     def labels(self) -> Labels:
-        groups: dict[str, dict[str, Any]] = {name: {} for name in LABELS}
+        groups: dict[str, dict[str, Any]] = {f.name: {} for f in fields(Labels)}
         entries = self.entries(self.top["labels"], "labels") if "labels" in self.top else {}
-        self.known(entries, LABELS)
+        self.known(entries, groups)
         for group in [group for group in groups if group in entries]:
             for key, node in self.entries(entries[group], group).items():
                 if group != "slots":

@@ -23,7 +23,7 @@ NORMS = {
     "ln1": ("ln1", "D"), "ln2": ("ln2", "D"),
     "lnq": ("attn.q_norm", "K"), "lnk": ("attn.k_norm", "K"),
 }  # fmt: skip
-FINAL_NORM = {"lnf": ("ln_final", "D")}
+FINAL = {"lnf": ("ln_final", "D")}
 GAINS = {"gamma": ("w", 1.0), "beta": ("b", 0.0)}  # what is not said of a norm
 
 SIZES = {"block_size": "T", "n_heads": "H", "d_head": "K", "d_mlp": "F"}
@@ -36,4 +36,4 @@ CHOICES: dict[str, str | float | bool] = {
 }  # fmt: skip
 DTYPES = ("float64", "float32", "float16")
 OTHERS = ("tokens", "sep", "first", "task", "labels", "layers", "dtype")
-LABELS = ("slots", "heads", "neurons")
+KEYS = [*TOP, *FINAL, *SIZES, *CHOICES, *OTHERS]  # of a program

@@ -11,7 +11,7 @@ from .. import arrays
 from ..errors import GlassformerError
 from ..model import Model
 from ..vocabulary import Numbers as Counting
-from .names import CHOICES, DTYPES, FINAL_NORM, GAINS, LABELS, LAYER, NORMS, TOP, TRANSPOSED
+from .names import CHOICES, DTYPES, FINAL, GAINS, LAYER, NORMS, TOP, TRANSPOSED
 from .syntax import MAX_CELLS, MAX_NODES, MAX_NUMBERS, MAX_STRING, MAX_TEXT, NOT_FINITE, Numbers
 
 WORD = re.compile(r"[A-Za-z_][-.\w]*", re.ASCII)
@@ -69,7 +69,7 @@ def lines(model: Model, weights: Mapping[str, Numbers]) -> Iterator[str]:
     for key, (name, _) in TOP.items():
         if name in weights:
             yield f"{key}: {array(turned(name, weights[name]), '  ')}"
-    yield from norms(weights, FINAL_NORM, "", "")
+    yield from norms(weights, FINAL, "", "")
     if c.n_layers:
         yield "layers: ["
         for i in range(c.n_layers):
@@ -96,7 +96,7 @@ def norms(
 
 
 def labels(model: Model) -> Iterator[str]:
-    groups = {group: names for group in LABELS if (names := getattr(model.labels, group))}
+    groups = {group: names for group, names in vars(model.labels).items() if names}
     if not groups:
         return
     yield "labels: {"

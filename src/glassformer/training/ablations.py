@@ -5,8 +5,7 @@
             print(news.name, news.result.accuracy)
 
 An ablation is a change of the recipe's fields (or of the task's options) and of nothing else. With
-a folder, the result of each is one file, written whole when all its seeds are trained; what is
-there is not done again.
+a folder, each result is one file, written when all its seeds are trained, and not done again.
 """
 
 import json
@@ -196,10 +195,8 @@ class Result:
         name = self.case.name
         if not self.forced:
             return [(name, self.accuracy)]
-        return [
-            (f"{name}, teacher-forced", self.forced),
-            (f"{name}, autoregressive", self.accuracy),
-        ]
+        by_itself = (f"{name}, autoregressive", self.accuracy)
+        return [(f"{name}, teacher-forced", self.forced), by_itself]
 
     def to_json(self) -> dict[str, Any]:
         """All that a file needs to be known again."""

@@ -1,7 +1,6 @@
 """Optimisers for theta with a leading axis of members: PyTorch's AdamW, and Muon for many at once.
 
-`torch.optim.Muon` takes one matrix at a time; here all of one shape, of all members, are
-orthogonalised together.
+`torch.optim.Muon` takes one matrix at a time; here all of one shape are orthogonalised together.
 """
 
 import numpy as np
@@ -31,10 +30,8 @@ class Optimizer:
         for n in hidden:
             groups.setdefault(tuple(sorted(theta[n].shape[-2:])), []).append(n)
         self.groups = list(groups.values())
-        self.momentum = [
-            torch.stack([_wide(torch.zeros_like(theta[n])) for n in names], 1)
-            for names in self.groups
-        ]
+        zeros = {n: _wide(torch.zeros_like(theta[n])) for n in hidden}
+        self.momentum = [torch.stack([zeros[n] for n in names], 1) for names in self.groups]
         self.slow = {n: torch.zeros_like(t) for n, t in theta.items()} if recipe.grokfast else {}
 
     @torch.no_grad()

@@ -1,7 +1,6 @@
 """Where a sweep's jobs are trained: in processes of this machine, or on a Dask cluster.
 
-Both yield the results of one job after the other, as they come. A job whose process or worker was
-killed is done again.
+Both yield the results of one job after the other. A job whose process was killed is done again.
 """
 
 import importlib

@@ -116,13 +116,11 @@ def check_fits(
 ) -> None:  # fmt: skip
     """Refuses arrays that the run does not have, and figures that it cannot have reached."""
     wrong, step = "", header["step"]
-    if odd := sorted(
-        n for n in {*shapes, *arrays} if n not in arrays or arrays[n].shape != shapes.get(n)
-    ):
-        wrong = f"{odd[0]} is {list(arrays[odd[0]].shape) if odd[0] in arrays else 'missing'}"
-    elif odd := [
-        n for n, a in arrays.items() if not n.startswith("optimizer.") and not np.isfinite(a).all()
-    ]:
+    found = {n: a.shape for n, a in arrays.items()}
+    finite = {n: n.startswith("optimizer.") or np.isfinite(a).all() for n, a in arrays.items()}
+    if odd := sorted(n for n in {*shapes, *found} if found.get(n) != shapes.get(n)):
+        wrong = f"{odd[0]} is {list(found[odd[0]]) if odd[0] in found else 'missing'}"
+    elif odd := [n for n, good in finite.items() if not good]:
         wrong = f"{odd[0]} is not finite"
     elif step > steps or max(header["decay_at"], header["watcher"]["since"]) > step:
         wrong = f"step {step:,} of {steps:,} does not fit"

@@ -97,10 +97,8 @@ def work(job: Job, load_task: LoadTask) -> list[Finished]:
         status, error = "refused", str(e)
     except Exception as e:  # memory, disk, a bug: not finished
         error = f"{type(e).__name__}: {e}"
-    return [
-        results.get(s) or (job.row(s, status=status, error=error, worker=where), b"")
-        for s in job.seeds
-    ]
+    rest = {"status": status, "error": error, "worker": where}
+    return [results.get(seed) or (job.row(seed, **rest), b"") for seed in job.seeds]
 
 
 class Sweep:

@@ -30,8 +30,7 @@ from .verdict import Verdict as Verdict
 from .verdict import versions
 from .work import Work
 
-# edges, and rows at random, that are decoded one at a time too: each takes as long as hundreds at
-# once
+# edges, and rows at random, decoded one at a time too: each takes as long as hundreds at once
 ALONE = 3
 COUNTABLE = 10**15  # beyond this nobody would see the end
 
@@ -60,8 +59,7 @@ def check(
 ) -> Generator[Progress | Verdict, None, None]:  # fmt: skip
     """Yields Progress, and a Verdict last. `rows`: just these. `sample`: so many at random, and the
     edges. `exhaustive`: the whole domain, however large. Without any of these: the whole domain up
-    to about a million rows, beyond it a sample as large as the task finds worth checking, and the
-    edges.
+    to about a million rows, beyond it a sample that the task finds worth checking, and the edges.
 
     `tap`: on the model with this done to it. `dtype`: in this float type. `keep`: so many
     counterexamples. `search`: so many rounds of search for failures near the worst rows of a
@@ -149,8 +147,7 @@ def _search(work: Work, state: State, rounds: int, seed: int) -> Generator[Progr
 def _alone(work: Work, found: Mapping[str, Tally], seed: int) -> Tally:
     """Rows (the worst, some edges, some at random) that are right with others and wrong alone.
 
-    That is how `run` decodes. Many rows at once may be summed in another order, and a model be
-    right in one alone.
+    That is how `run` decodes. Many rows at once may be summed in another order.
     """
     task, edges = work.task, work.task.edges()
     worst = [t.worst[2] for t in found.values() if t.worst[2]]

@@ -1,8 +1,7 @@
 """How sure is a sample? An exact upper bound on the share of wrong answers (Clopper, Pearson 1934).
 
 With k of n wrong, the bound at 99 % is the share p at which so few failures (k or less) have a
-chance of 1 %: were p larger, the sample would have been luckier than that. With none wrong it is 1
-− 0.01^(1/n), about 4.6/n.
+chance of 1 %: were p larger, the sample would have been luckier. With none wrong, about 4.6/n.
 """
 
 import math

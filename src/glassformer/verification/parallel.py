@@ -27,8 +27,7 @@ GROUP = 16  # chunks that a worker is given at once: about half a second
 FEW = 32  # chunks a worker must have to be worth its start
 TRIES = 4
 SETTINGS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-# glibc gives the memory of large arrays back and asks for it again at every step; kept, it saves a
-# quarter of the time.
+# glibc gives large arrays back and asks for them again at every step; kept, a quarter is saved.
 SETTINGS |= {
     "MALLOC_MMAP_THRESHOLD_": str(2**30),
     "MALLOC_TRIM_THRESHOLD_": str(2**30),

@@ -110,8 +110,7 @@ class Verdict:
     def differences(self, other: "Verdict") -> list[dict[str, Any]]:
         """What another check of the same rows found differently: [{"what", "saved", "found"}].
 
-        With the same versions of everything, every figure is the same. With others, margins may
-        round differently.
+        With the same versions every figure is the same; with others, margins may round differently.
         """
         near = 0.0 if self.versions == other.versions else 1e-3
         return [

@@ -1,8 +1,7 @@
 """What is to be looked at, cut into chunks that any process can do, in any order.
 
 A chunk is a number. What it holds depends on nothing else: not on how many work on it, nor on what
-was done before. So a run that was interrupted goes on where it was, and ends as if it had never
-been.
+was done before. So a run that was interrupted goes on where it was, and ends as if never stopped.
 """
 
 from collections.abc import Iterable, Mapping
