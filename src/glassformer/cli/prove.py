@@ -51,37 +51,39 @@ def prove_(
         raise GlassformerError(
             "--check and --out — one or the other: checking writes no certificate"
         )
+    result: Checked | Proof
     if certificate:
         found = records.read_json(certificate, "not a certificate that prove --out wrote")
-        try:
-            checked = check_certificate(model, chosen, found)
-        except GlassformerError as e:
-            where = f"{certificate} — " if str(e).startswith("certificate") else ""
-            raise GlassformerError(f"{where}{e}") from None
-        if checked.holds:
-            stand_by(model, chosen, seed)
-        again = _again(model, chosen, found) if second else None
-        if as_json:
-            print_json({"ref": ref, **_told(checked), **_second(again)})
-        else:
-            _say("the certificate", checked)
-            _say("the second checker: it", again)
-        raise Exit(0 if checked.holds and (again is None or again.holds) else 1)
-    records.check_writable(path, ref)
-    proof = prove(model, chosen, method=method, seed=seed)
-    if path and proof.certificate:
-        records.write_atomically(path, json_file(proof.certificate))
-    again = _again(model, chosen, proof.certificate) if second and proof.certificate else None
-    if as_json:
-        print_json({"ref": ref, **proof.to_json(), **_second(again)})
+        result = _check(model, chosen, found, certificate, seed)
+        told = _told(result)
     else:
-        _show(ref, proof)
+        records.check_writable(path, ref)
+        result = prove(model, chosen, method=method, seed=seed)
+        found, told = result.certificate, result.to_json()
+        if path and found:
+            records.write_atomically(path, json_file(found))
+    again = _again(model, chosen, found) if second and found else None
+    if as_json:
+        print_json({"ref": ref, **told, **({"second": _told(again)} if again else {})})
+    else:
+        _say("the certificate", result) if isinstance(result, Checked) else _show(ref, result)
         _say("the second checker: it", again)
-        if path:
+        if path and isinstance(result, Proof):
             ran = "every row was run; --method certificate makes one"
-            none = f"no certificate to write: {ran if proof.holds else proof.result}"
-            say(f"wrote {path}" if proof.certificate else none)
-    raise Exit(0 if proof.holds and (again is None or again.holds) else 1)
+            none = f"no certificate to write: {ran if result.holds else result.result}"
+            say(f"wrote {path}" if found else none)
+    raise Exit(0 if result.holds and (again is None or again.holds) else 1)
+
+
+def _check(model: Model, task: Task, found: Any, file: Path, seed: int) -> Checked:
+    try:
+        checked = check_certificate(model, task, found)
+    except GlassformerError as e:
+        where = f"{file} — " if str(e).startswith("certificate") else ""
+        raise GlassformerError(f"{where}{e}") from None
+    if checked.holds:
+        stand_by(model, task, seed)
+    return checked
 
 
 def _again(model: Model, task: Task, certificate: dict[str, Any]) -> Checked:
@@ -92,10 +94,6 @@ def _again(model: Model, task: Task, certificate: dict[str, Any]) -> Checked:
 
 def _told(checked: Checked) -> dict[str, Any]:
     return asdict(checked) | {"margin": checked.margin if checked.holds else None}
-
-
-def _second(again: Checked | None) -> dict[str, Any]:
-    return {"second": _told(again)} if again else {}
 
 
 def _say(who: str, checked: Checked | None) -> None:

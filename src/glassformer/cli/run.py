@@ -52,10 +52,8 @@ def _trace(model: Model, result: Run) -> list[dict[str, Any]]:
         story = explain(model, result.tokens[: n + i][-model.config.n_ctx :])
         heads = [{"name": h.name, "read": h.read} for layer in story.layers for h in layer.heads]
         reads = model.vocabulary.decode(result.tokens[: n + i])
-        rows.append(
-            {"step": i + 1, "reads": reads, "top": story.top[:3], "margin": story.margin,
-             "heads": heads}
-        )  # fmt: skip
+        row = {"step": i + 1, "reads": reads, "top": story.top[:3], "margin": story.margin}
+        rows.append(row | {"heads": heads})
     return rows
 
 

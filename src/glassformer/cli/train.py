@@ -103,14 +103,12 @@ def train_(
             whose = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
             title = f"{goal.ref}, recipe {chosen.name}, {whose}"
             save(training_curves(trainings, stairs, names, title), figure)
-    overlap, single = trainer.data.overlap(), seeds == 1
-    pairs = zip(trainings, files, strict=True)
-    rows = [_report(goal, training, path, single, overlap) for training, path in pairs]
+    overlap, pairs = trainer.data.overlap(), zip(trainings, files, strict=True)
+    rows = [_report(t, goal.ref, path, seeds == 1, overlap) for t, path in pairs]
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
     else:
-        for training, row in zip(trainings, rows, strict=True):
-            _say(goal, training, row, names)
+        _show(trainings, rows, names)
         if figure and figure.exists():
             say(f"drew {figure}")
     if by := interrupted():
@@ -210,15 +208,11 @@ def _consume(events: Iterator[Event], consumers: list[Consumer]) -> "list[Traini
 
 
 # ── what is said at the end ────────────────────────────────────────────────────────────────────
-def _report(
-    task: Task, training: "Training", path: Path, single: bool, overlap: float
-) -> dict[str, Any]:
-    # an interrupted run keeps its state, and has no model yet
-    kept = not single or training.status != "interrupted"
-    reached = training.accuracy >= training.recipe.success and training.status != "diverged"
+def _report(t: "Training", task: str, path: Path, single: bool, overlap: float) -> dict[str, Any]:
+    kept = not single or t.status != "interrupted"  # else it has a state, and no model yet
     found = {
-        "task": task.ref, "recipe": training.recipe.name, **training.to_json(),
-        "out": str(path) if kept else None, "reached": reached, "overlap": overlap,
+        "task": task, "recipe": t.recipe.name, **t.to_json(), "out": str(path) if kept else None,
+        "reached": t.accuracy >= t.recipe.success and t.status != "diverged", "overlap": overlap,
     }  # fmt: skip
     if not kept:
         words = sys.argv[1:] + ["--resume"] * ("--resume" not in sys.argv)
@@ -226,15 +220,16 @@ def _report(
     return found
 
 
-def _say(task: Task, training: "Training", row: dict[str, Any], names: list[str]) -> None:
-    goal = f"{'reached' if row['reached'] else 'short of'} {percent(training.recipe.success)}"
-    out.print(f"{task.ref}, recipe {training.recipe.name}, seed {training.seed}: ", end="")
-    out.print(f"{percent(training.accuracy)} of test rows right ({goal})", style="bold", end="")
-    say(f" after {training.steps:,} steps, {training.seconds:.1f} s; {training.status}")
-    if row["overlap"]:
-        both = f"{percent(row['overlap'])} of test rows were also trained on"
-        out.print(f"  {both} (data={training.recipe.data})")
-    for event in training.events:
-        say(f"  step {event.step:>7,}  {in_words(event, names)}")
-    if row["out"]:
-        say(f"wrote {row['out']}")
+def _show(trainings: "list[Training]", rows: list[dict[str, Any]], names: list[str]) -> None:
+    for t, row in zip(trainings, rows, strict=True):
+        goal = f"{'reached' if row['reached'] else 'short of'} {percent(t.recipe.success)}"
+        out.print(f"{row['task']}, recipe {t.recipe.name}, seed {t.seed}: ", end="")
+        out.print(f"{percent(t.accuracy)} of test rows right ({goal})", style="bold", end="")
+        say(f" after {t.steps:,} steps, {t.seconds:.1f} s; {t.status}")
+        if row["overlap"]:
+            both = f"{percent(row['overlap'])} of test rows were also trained on"
+            out.print(f"  {both} (data={t.recipe.data})")
+        for event in t.events:
+            say(f"  step {event.step:>7,}  {in_words(event, names)}")
+        if row["out"]:
+            say(f"wrote {row['out']}")
