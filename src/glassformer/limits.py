@@ -17,9 +17,8 @@ def cores() -> int:
 
 
 SEED = 2**63 - 1
-DOMAIN = (
-    10**4_000
-)  # rows of a domain that a verdict can name; Python writes numbers of up to 4,300 digits
+# Rows of a domain that a verdict can name; Python writes numbers of up to 4,300 digits
+DOMAIN = 10**4_000
 REF = 10_000  # characters of a ref: hello-world's longest message, quoted, is within
 TEXT = 10**7  # bytes of a file that people write: a recipe, a sweep
 SAMPLE = 10**10  # rows that verify draws: one in 3e9 wrong would be seen
@@ -33,14 +32,12 @@ DECODED = 100_000  # tokens
 UNASKED = 1_024  # tokens that a model without a task says, if nobody says how many
 MEMBERS = 1_000  # of an ensemble
 RUNS = 100_000  # of a sweep
-PROCESSES = max(
-    32, 4 * cores()
-)  # more would but wait for each other, and each has some 50 MB to itself
+# More would but wait for each other, and each has some 50 MB to itself
+PROCESSES = max(32, 4 * cores())
 WIDEST_BASIS = 8_192  # d_model of a stream that is rotated: takes time with its cube
 HEADS = 2_000  # of all layers, where each is looked at with each other
-WIDEST_KEY = (
-    2_048  # d_model of a disguised model: its key has a number for each pair of coordinates
-)
+# d_model of a disguised model: its key has a number for each pair of coordinates
+WIDEST_KEY = 2_048
 
 
 def within(what: str, value: Any, least: int, most: int) -> int:

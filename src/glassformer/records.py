@@ -35,17 +35,12 @@ KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
 }  # fmt: skip
-WAITING = getattr(
-    os, "O_NONBLOCK", 0
-)  # a pipe without a writer is opened at once, and then refused
+# A pipe without a writer is opened at once, and then refused
+WAITING = getattr(os, "O_NONBLOCK", 0)
 BINARY = getattr(os, "O_BINARY", 0)
 OLD = ".old"
-NO_LOCKS = {
-    errno.ENOLCK,
-    errno.ENOTSUP,
-    errno.ENOSYS,
-    errno.EBADF,
-}  # the last of folders on some network disks
+# The last of folders on some network disks
+NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
 NAME = 200  # bytes of a file's name that a name beside it repeats; systems end at 255
 
 
@@ -65,9 +60,8 @@ def read_bytes(path: str | Path, most: int = MOST) -> bytes:
             size = found.st_size
             if size <= most:
                 data = file.read(size + 1)
-                if (
-                    len(data) > size
-                ):  # it grew, or is one of those that do not say how long they are
+                # It grew, or is one of those that do not say how long they are
+                if len(data) > size:
                     data += file.read(most + 1 - len(data))
                 size = len(data)
     except (OSError, ValueError) as e:
@@ -189,9 +183,8 @@ def replace_folder(new: Path, path: Path) -> None:
             os.chmod(new, stat.S_IMODE(found.st_mode))
             if _exchange(new, target):  # in one step; what was there goes with the private folder
                 return sync(target.parent)
-            old = new.with_name(
-                OLD
-            )  # a run that is killed here leaves no folder, and the next one puts it back
+            # A run that is killed here leaves no folder, and the next one puts it back
+            old = new.with_name(OLD)
             os.rename(target, old)
         try:
             os.rename(new, target)
@@ -250,9 +243,8 @@ def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
                 )
     try:
         target, _ = _target(Path(path))
-        with tempfile.TemporaryFile(
-            dir=target.parent
-        ):  # it has no name, where the system can do that
+        # It has no name, where the system can do that
+        with tempfile.TemporaryFile(dir=target.parent):
             pass
     except (OSError, ValueError) as e:
         raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
@@ -459,9 +451,8 @@ def alone(path: str | Path | None) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            os.unlink(
-                lock
-            )  # while it is held: who opened it meanwhile finds that it has no name any more
+            # While it is held: who opened it meanwhile finds that it has no name any more
+            os.unlink(lock)
         os.close(handle)
 
 

@@ -45,10 +45,8 @@ SEALED = schema.record({"header": schema.record({
     "provenance": schema.mapping(schema.small(100_000), 1_000),
     "blueprint": schema.text(REF),
 }), "model": schema.sha256, "sha256": schema.sha256})  # fmt: skip
-PROVENANCE = {
-    "maker": schema.text(1_000),
-    "ref": schema.text(REF),
-}  # of its entries, those that are read again
+# Of its entries, those that are read again
+PROVENANCE = {"maker": schema.text(1_000), "ref": schema.text(REF)}
 
 
 def digest(model: Model) -> str:
@@ -56,9 +54,8 @@ def digest(model: Model) -> str:
     Verdicts cite it.
     """
     chosen = {f.name: getattr(model.config, f.name) for f in fields(Config)}
-    chosen = {
-        n: v for n, v in chosen.items() if v != DEFAULTS[n]
-    }  # a field that is new tomorrow changes no digest
+    # A field that is new tomorrow changes no digest
+    chosen = {n: v for n, v in chosen.items() if v != DEFAULTS[n]}
     words = {
         "config": chosen,
         "vocabulary": model.vocabulary.to_json(),
@@ -68,9 +65,8 @@ def digest(model: Model) -> str:
     parts = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
     for name in sorted(parts):
         w = np.ascontiguousarray(arrays.numpy(parts[name]))
-        kind = str(parts[name].dtype).removeprefix(
-            "torch."
-        )  # bfloat16 becomes float32 in NumPy, and is not the same
+        # bfloat16 becomes float32 in NumPy, and is not the same
+        kind = str(parts[name].dtype).removeprefix("torch.")
         h.update(_dump([name, kind, list(w.shape)]))
         h.update(w.tobytes())
     return h.hexdigest()

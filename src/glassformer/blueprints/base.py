@@ -27,15 +27,12 @@ class Blueprint:
     """
 
     ref: str = ""  # set by the registry
-    base: Model | None = (
-        None  # the model that theta changes, where there is one: training starts from it
-    )
-    at_random: bool = (
-        False  # theta is drawn whatever the weights are: no model of another kind to begin with
-    )
-    constants: tuple[
-        float, ...
-    ] = ()  # the numbers that `expand` uses beside theta; `count` counts them
+    # The model that theta changes, where there is one: training starts from it
+    base: Model | None = None
+    # Theta is drawn whatever the weights are: no model of another kind to begin with
+    at_random: bool = False
+    # The numbers that `expand` uses beside theta; `count` counts them
+    constants: tuple[float, ...] = ()
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         """Name -> shape of every part of theta."""

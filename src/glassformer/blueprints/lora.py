@@ -24,9 +24,8 @@ class Lora(Blueprint):
         if not base:
             raise GlassformerError("lora — needs a base: lora:base=FILE.safetensors")
         self.rank, self.base = rank, _read(base)
-        self.frozen = {
-            name: to_matrix(name, w.copy()) for name, w in self.base.weights.items()
-        }  # writable
+        # writable
+        self.frozen = {name: to_matrix(name, w.copy()) for name, w in self.base.weights.items()}
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         theta: dict[str, tuple[int, ...]] = {}
@@ -55,9 +54,8 @@ class Lora(Blueprint):
         some = next(iter(theta.values()))
         whole = {}
         for name in shapes:
-            change = (
-                theta[f"{name}.A"] @ theta[f"{name}.B"] if f"{name}.A" in theta else 0
-            )  # + 0: a copy of its own
+            # + 0: a copy of its own
+            change = theta[f"{name}.A"] @ theta[f"{name}.B"] if f"{name}.A" in theta else 0
             whole[name] = arrays.of(some).like(some, self.frozen[name]) + change
         return super().expand(whole, shapes)
 

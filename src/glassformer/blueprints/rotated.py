@@ -68,23 +68,11 @@ def turn(weights: Mapping[str, Array], M: Array) -> dict[str, Array]:
     turned = {}
     for name, w in weights.items():
         last = name.split(".")[-1]
-        if last in (
-            "W_E",
-            "W_pos",
-            "W_O",
-            "b_O",
-            "W_out",
-            "b_out",
-        ):  # [..., D]: written to the stream
+        # [..., D]: written to the stream
+        if last in ("W_E", "W_pos", "W_O", "b_O", "W_out", "b_out"):
             turned[name] = w @ M
-        elif last in (
-            "W_Q",
-            "W_K",
-            "W_V",
-            "W_in",
-            "W_gate",
-            "W_U",
-        ):  # [..., D, x]: read from the stream
+        # [..., D, x]: read from the stream
+        elif last in ("W_Q", "W_K", "W_V", "W_in", "W_gate", "W_U"):
             turned[name] = M.T @ w
         else:
             turned[name] = w

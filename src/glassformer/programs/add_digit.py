@@ -98,10 +98,8 @@ def _attention(base: int) -> Model:
     reads_a, carry = Head(weights, 0, 0), Head(weights, 0, 1)
     reads_a.query[:, 0], reads_a.key[:, 0] = 1e3 * h, -x
     reads_a.value[:, 0], reads_a.output[0] = x, norm * x
-    carry.query[:, 0], carry.key[:, 0] = (
-        60 * height**2 / far * h,
-        h,
-    )  # the winner leads by 60·3/2 or more
+    # The winner leads by 60·3/2 or more
+    carry.query[:, 0], carry.key[:, 0] = 60 * height**2 / far * h, h
     carry.value[:, 0], carry.output[0] = x, norm * base / (2 * far) * x
     return _model(
         config, weights, base, _PLANE, {"0.0": "brings a", "0.1": "carry: the shorter wins"}, {}
@@ -156,9 +154,8 @@ def _book(base: int) -> Model:
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
     rows = weights["embed.W_E"][:] = normalised(np.arange(base) / 100)
     number = layout.span("value", "one")
-    Head(weights, 0, 0).copy(
-        number, number, np.diag([200e4, 1e4])
-    )  # 2 for the mean, 100 for the value's unit
+    # 2 for the mean, 100 for the value's unit
+    Head(weights, 0, 0).copy(number, number, np.diag([200e4, 1e4]))
     seen = layer_norm(layout.row(value=sums[:, None] * 1e4, one=1e4))[:, 0]
     spikes(seen, rows[sums % base] * 1e10).at(layout["value"], slice(0, 4), 4).write(weights, 0)
     names = spike_names(map("sum {}".format, sums))

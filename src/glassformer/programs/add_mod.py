@@ -76,9 +76,8 @@ def _hinge(digits: int, place: Place) -> Model:
     task = AddMod(digits, place)
     column = PLACES.index(place)
     height, step = 500.0, 10.0**-column
-    below = column - np.arange(
-        digits - 1, -1, -1.0
-    )  # of each digit: how many places below the one asked for
+    # Of each digit: how many places below the one asked for
+    below = column - np.arange(digits - 1, -1, -1.0)
     weigh = np.sum(10 ** -below[below >= 0])
     m = (1 - step) / 2 / (2 * weigh - 1)
     config = Config(
@@ -94,9 +93,8 @@ def _hinge(digits: int, place: Place) -> Model:
     weights = zeros(config, "mlp.b_in")
     x = np.arange(10) - m
     weights["embed.W_E"][:10] = plane(x, -(x**2) / (2 * height))
-    weights["embed.W_E"][10:] = plane(
-        0, -1
-    )  # + and =, below every digit: they are never the answer
+    # + and =, below every digit: they are never the answer
+    weights["embed.W_E"][10:] = plane(0, -1)
     heights = height * 10 ** np.where(below < 0, 8, below)
     weights["pos_embed.W_pos"][:] = plane(0, np.concatenate([heights, [height + 1]] * 2))
     head = Head(weights, 0, 0)
@@ -144,9 +142,8 @@ def figure_6_3(
     tokens = normalised(np.arange(10) / 100)
     signs = tokens[[0, 0]][:, [0, 1, 3, 2]]  # + and =: value 0, and no row like that of a digit
     weights["embed.W_E"][:, :4] = np.concatenate([tokens, signs])
-    points = (
-        np.tile(np.arange(digits + 1), 2) if shared else np.arange(n_ctx)
-    )  # the sign comes after the digits
+    # The sign comes after the digits
+    points = np.tile(np.arange(digits + 1), 2) if shared else np.arange(n_ctx)
     around = digits + 1 if shared else n_ctx
     weights["pos_embed.W_pos"][:, layout["position"]] = ring(around)[points]
     heads = {}

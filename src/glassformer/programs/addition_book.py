@@ -70,9 +70,8 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
     own.value[LAYOUT["value"], 2], own.value[LAYOUT["position"], 2] = -1, mix
     own.output[2, LAYOUT["value"]] = 1
     heads[own.name] = "which digit is due; clears the rest"
-    due = np.arange(
-        digits, -1, -1
-    )  # the places of the answer's digits, in the order they are written
+    # The places of the answer's digits, in the order they are written
+    due = np.arange(digits, -1, -1)
     digit = sums[:, None] // 10**due % 10  # S n+1
     lookup = spikes(seen(digits, unit, mix), tokens[digit.ravel()] * 1e10)
     lookup.at(LAYOUT["value"], slice(0, 4), config.d_model).write(weights, 0)

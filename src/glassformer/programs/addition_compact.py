@@ -102,9 +102,8 @@ def compact(digits: int, dtype: str) -> Model:
     for first in (0, n + 1):
         W_pos[first : first + n] = np.outer(-top * 10.0 ** (n - 1 - place), scale)
     rows = {n: (n, gap), 2 * n + 1: (n, 0.0)}  # position: the k of its M, its score. First + and =
-    rows |= {
-        3 * n + 1 - k: (k, 2 * math.log(10) * (k - n + 1)) for k in range(n)
-    }  # and the digits written
+    # And the digits written
+    rows |= {3 * n + 1 - k: (k, 2 * math.log(10) * (k - n + 1)) for k in range(n)}
     for position, (k, s) in rows.items():
         W_pos[position] = c.ref * 10.0**k * (scale + s / score_unit * layout.row(score=1))
 
@@ -113,9 +112,8 @@ def compact(digits: int, dtype: str) -> Model:
     W_Q[:, :, 0] = scale / math.sqrt(10)
     W_K[:, :, 0] = score_unit * math.sqrt(2 / 5) * score
     W_K[:, :, 0] += np.outer([-gap / 2, gap / 2], scale / math.sqrt(10))
-    power = 2.0 ** round(
-        math.log2(top * 10.0 ** (n - 1))
-    )  # a value is about the digit's place value
+    # A value is about the digit's place value
+    power = 2.0 ** round(math.log2(top * 10.0 ** (n - 1)))
     W_V[:, :, 0] = power * digit
     value = power * math.sqrt(10)  # what W_V makes of d/M = 1
     # A 1 in column j counts, before W_O, 10^j times value / ((2n+1)·top·10^(n−1)) and value /

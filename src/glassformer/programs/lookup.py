@@ -38,10 +38,8 @@ from ..tasks.lookup import LONGEST_KEY, MOST_ENTRIES, Lookup
 from .lookup_book import EPS, tied
 from .lookup_hash import untied
 
-LEAST_GAP = {
-    "float64": 1e-10,
-    "float32": 1e-5,
-}  # of 1 − cos, between hashes: rounding moves it by 1e-15 and 3e-7
+# Of 1 − cos, between hashes: rounding moves it by 1e-15 and 3e-7
+LEAST_GAP = {"float64": 1e-10, "float32": 1e-5}
 
 
 def _float32(options: dict[str, Any]) -> str:
@@ -121,9 +119,8 @@ def lookup(
     u = layer_norm(hashes(task, mix), EPS)  # n D
     w["blocks.0.mlp.W_in"][:] = (2 * u / (gap[:, None] * D)).T
     w["blocks.0.mlp.b_in"][:] = 1 - 2 / gap
-    shout = (
-        100 * tokens * V
-    )  # a hash is at most tokens·√3 long; the angle between two tokens is 2π/V
+    # A hash is at most tokens·√3 long; the angle between two tokens is 2π/V
+    shout = 100 * tokens * V
     w["blocks.0.mlp.W_out"][:] = shout * layout.row(token=code[task.table.values])
     words = task.vocabulary
     pairs = zip(task.table.keys, task.table.values, strict=True)

@@ -41,9 +41,8 @@ def untied(
     w = zeros(config, "mlp")
     w["embed.W_E"][:, :dims] = points
     aim(w, layout, block)
-    unit = np.sqrt(
-        (dims + 3) / D
-    )  # what layer norm divides by: 1 but for the empty slots of concatenate
+    # What layer norm divides by: 1 but for the empty slots of concatenate
+    unit = np.sqrt((dims + 3) / D)
     for j in range(length):
         Head(w, 0, j).value[:] = np.eye(D) * unit
         Head(w, 0, j).output[:dims, :width] += mix[j]

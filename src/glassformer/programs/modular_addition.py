@@ -184,17 +184,13 @@ def _gather(
     """
     W_Q, W_K, W_V, W_O = (w[f"blocks.0.attn.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     W_V[:, read], W_O[:] = np.eye(config.d_head), write
-    if (
-        config.n_heads == 1
-    ):  # all scores are 0: a mean over the block, and n_ctx times the mean is the sum
+    # All scores are 0: a mean over the block, and n_ctx times the mean is the sum
+    if config.n_heads == 1:
         W_V *= config.n_ctx
         return {"0.0": "adds up a and b"}
     place = layout["place"].start
-    w["pos_embed.W_pos"][[0, -2, -1], place] = (
-        1,
-        -1,
-        0.5,
-    )  # a, b and `=`, which looks for the most and the least
+    # a, b and `=`, which looks for the most and the least
+    w["pos_embed.W_pos"][[0, -2, -1], place] = 1, -1, 0.5
     W_Q[:, place, 0], W_K[:, place, 0] = (1e4, -1e4), 1
     W_O[1] = mirror @ write
     return {"0.0": "reads a", "0.1": "reads b and mirrors it"}

@@ -38,9 +38,8 @@ from ..registry import Between, program
 from ..vocabulary import Vocabulary
 
 NORM = 2.0**27
-FAR = (
-    64.0  # a score of −FAR leaves a weight of e^−64; scores are kept in the stream in units of FAR
-)
+# A score of −FAR leaves a weight of e^−64; scores are kept in the stream in units of FAR
+FAR = 64.0
 SMALL = {"float64": 3e-5, "float32": 0.02}  # the largest x
 SHARP = 2.0  # logits are in units of 1/SHARP
 
@@ -61,11 +60,8 @@ def multiplication(
     config = Config(
         d_vocab=12, n_ctx=4 * n + 1, d_model=layout.size, n_layers=2, n_heads=2, d_head=2, scale=1.0
     )
-    w, d, unit = (
-        zeros(config),
-        np.arange(10.0),
-        10.0 ** (1 - 2 * n),
-    )  # unit: numbers are in units of the first place
+    # unit: numbers are in units of the first place
+    w, d, unit = zeros(config), np.arange(10.0), 10.0 ** (1 - 2 * n)
     read, one = layout.read, layout.one
     w["embed.W_E"][:10, layout["digit"]] = d[:, None]
     w["pos_embed.W_pos"][:] = layout.loud() + _positions(layout, n)
@@ -100,9 +96,8 @@ def _positions(layout: Layout, n: int) -> Floats:
         {name: where.start for name, where in layout.items()},
     )
     times, equals = n, 2 * n + 1
-    ln10 = (
-        np.log(10) / FAR * np.arange(2 * n)[::-1]
-    )  # the score of each place, most significant first
+    # The score of each place, most significant first
+    ln10 = np.log(10) / FAR * np.arange(2 * n)[::-1]
     P[:, at["a_score"] : at["written_score"] + 1] = -1
     P[:n, at["a_score"]], P[equals, at["a_score"]] = ln10[n:], 1
     P[n + 1 : equals, at["b_score"]] = ln10[n:]

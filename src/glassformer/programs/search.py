@@ -69,13 +69,11 @@ def loudness(prefix: int, vocab: int, block: int) -> float:
     decides.
     """
     steps, weights = hops(prefix)
-    rest = (
-        sum(weights) + 1
-    ) ** 2 + prefix  # |rest|²: tokens are at most 1, squares at most the sum of weights
+    # |rest|²: tokens are at most 1, squares at most the sum of weights
+    rest = (sum(weights) + 1) ** 2 + prefix
     match = len(steps) * 4 * sum(weights) / (2 / (vocab - 1) ** 2)
-    place = 1 / (
-        2 * np.sin(np.pi / (2 * block)) ** 2
-    )  # neighbours on the ring of 2·block differ by 1 − cos
+    # Neighbours on the ring of 2·block differ by 1 − cos
+    place = 1 / (2 * np.sin(np.pi / (2 * block)) ** 2)
     return float(np.sqrt(100 * rest / 6 * max(match, place)))
 
 
@@ -128,16 +126,13 @@ def search(
     w[f"blocks.{last}.attn.b_Q"] = b_Q = np.zeros((1, config.d_head))
     w[f"blocks.{last}.attn.b_O"] = b_O = np.zeros(layout.size)
     position, square, squares = layout["position"], layout["square"], layout["squares"]
-    level = np.eye(
-        layout.size
-    )  # row @ level has mean 0: the ring takes what the other slots have too much
+    # row @ level has mean 0: the ring takes what the other slots have too much
+    level = np.eye(layout.size)
     level[: position.start, position] = -1 / 3
     t, delta = np.linspace(-1, 1, vocab)[:, None], 2 / (vocab - 1)
     w["embed.W_E"][:] = layout.row(token=t, square=t * t) @ level
-    loud, turn = (
-        loudness(prefix, vocab, block),
-        2 * block,
-    )  # half a ring, so that none is nearer the long way round
+    # Half a ring, so that none is nearer the long way round
+    loud, turn = loudness(prefix, vocab, block), 2 * block
     mark = delta**2
     w["pos_embed.W_pos"][:] = layout.row(position=loud * ring(block, of=turn))
     w["pos_embed.W_pos"][0] += layout.row(squares=mark) @ level
@@ -158,11 +153,8 @@ def search(
     # ── match ─────────────────────────────────────────────────────────────────────────────────
     head = Head(w, last, 0)
     hardness = LEAD / (delta**2 / 2) * np.sqrt(config.d_head)
-    own, theirs, sums = (
-        slice(0, prefix),
-        slice(1, prefix + 1),
-        prefix,
-    )  # sums: the last of the head's dimensions
+    # sums: the last of the head's dimensions
+    own, theirs, sums = slice(0, prefix), slice(1, prefix + 1), prefix
     head.query[own, :prefix] = np.diag(weights) * hardness * unit
     head.key[theirs, :prefix] = np.eye(prefix) * unit
     b_Q[0, sums] = -hardness / 2

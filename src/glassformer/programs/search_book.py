@@ -47,10 +47,8 @@ def book(task: Search, block: int) -> Model:
             head.back(j, position, block, HARDNESS)
             head.copy(token, slice(3 * j, 3 * j + 3))
             heads[f"0.{j}"] = f"reads {j} back"
-    query, key = (
-        slice(0, 3 * prefix),
-        slice(3, 3 * prefix + 3),
-    )  # the tokens 0 … prefix−1 and 1 … prefix back
+    # The tokens 0 … prefix−1 and 1 … prefix back
+    query, key = slice(0, 3 * prefix), slice(3, 3 * prefix + 3)
     match, forget, rest = Head(w, 1, 0), Head(w, 1, 1), Head(w, 1, 2)
     match.content(query, key, HARDNESS)
     match.copy(token, token)

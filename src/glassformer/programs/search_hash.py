@@ -41,11 +41,8 @@ def hashed(task: Search, block: int) -> Model:
     )  # fmt: skip
     rng = np.random.default_rng(0)
     mix = [random_isometry(HASH, rng) for _ in range(prefix)]
-    w, code, unit = (
-        zeros(config),
-        ring(V),
-        LOUD * np.sqrt(3 / layout.size),
-    )  # unit: what layer norm divides by
+    # unit: what layer norm divides by
+    w, code, unit = zeros(config), ring(V), LOUD * np.sqrt(3 / layout.size)
     w["embed.W_E"][:] = layout.row(token=code, query=code @ mix[0])
     w["pos_embed.W_pos"][:] = layout.row(position=LOUD * ring(block, of=2 * block))
     w["pos_embed.W_pos"][:prefix, key] = (

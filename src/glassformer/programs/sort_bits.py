@@ -38,9 +38,8 @@ from ..craft import Head, Layout
 from ..model import Config, Labels, Model, zeros
 from ..tasks.sort import number_tokens
 
-HARDNESS = (
-    60.0  # e^-60 = 1e-26: silent even if shouted 4^17 times as loud, and still exact in float32
-)
+# e^-60 = 1e-26: silent even if shouted 4^17 times as loud, and still exact in float32
+HARDNESS = 60.0
 QUIET = 0.01  # a mean is written this softly, so that it does not change the length of a row
 
 
@@ -63,9 +62,8 @@ def look_above(head: Head, p: int, bits: slice, end: slice, minus: slice) -> Non
     head.key[end, p] = 1
     head.query[minus, p + 1] = -hardness
     head.key[first + p, p + 1] = c
-    head.key[rest, p + 1] = -(
-        2.0 ** (bits.stop - 2 - rest)
-    )  # half a bit's worth: signs are 2 apart
+    # Half a bit's worth: signs are 2 apart
+    head.key[rest, p + 1] = -(2.0 ** (bits.stop - 2 - rest))
     head.key[end, p + 1] = c * (p + 2)  # p + 1, and 1 for its own bit p, −1
 
 
@@ -115,9 +113,8 @@ def _repeat(w: dict[str, Any], at: Layout, length: int) -> dict[str, str]:
     """The layers and the head that say a number as often as it was read."""
     m = at["bits"].stop
     row = w["embed.W_E"][0]
-    norm = float(
-        np.sqrt(np.mean(row * row))
-    )  # what layer norm divides by: undone where a flag is written
+    # What layer norm divides by: undone where a flag is written
+    norm = float(np.sqrt(np.mean(row * row)))
     marker, counter, again = Head(w, 0, 0), Head(w, 1, 0), Head(w, 2, m)
     hardness = HARDNESS * np.sqrt(marker.d_head)
 

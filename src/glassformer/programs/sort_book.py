@@ -46,9 +46,8 @@ def by_points(
     defaults.
     """
     angles = powerpoints(vocab, ratio, arc)
-    wanted = np.append(
-        angles[1:-1] * (1 - aim) + angles[2:] * aim, [arc, 0.0]
-    )  # the last: one larger, none
+    # The last: one larger, none
+    wanted = np.append(angles[1:-1] * (1 - aim) + angles[2:] * aim, [arc, 0.0])
     config = Config(vocab, 100, 6, d_head=6, tied=True, eps=0.0, activation="relu")
     w = zeros(config, "mlp", "mlp.b_out")
     w["embed.W_E"] = np.concatenate([circle(angles), circle(wanted)], axis=1)  # V D

@@ -97,10 +97,8 @@ def _read_numbers(w: dict[str, Any], at: Layout, n: int, digits: int) -> dict[st
     m, width = at["number"].stop - at["number"].start, at["digit"].stop
     row = w["embed.W_E"][0] + w["pos_embed.W_pos"][0]
     square = np.mean(row**2)
-    before, after = (
-        np.sqrt(square),
-        np.sqrt(square + 2 * m / at.size),
-    )  # what the layer norms divide by
+    # What the layer norms divide by
+    before, after = np.sqrt(square), np.sqrt(square + 2 * m / at.size)
     hardness, names = hardness_for(2 * n, m + 1), {}
     for i in range(digits):
         head = Head(w, 0, i)

@@ -20,9 +20,8 @@ import numpy as np
 from .. import arrays
 from ..model import Model
 
-flint: Any = (
-    import_module("flint") if find_spec("flint") else None
-)  # check_again says so if it is missing
+# check_again says so if it is missing
+flint: Any = import_module("flint") if find_spec("flint") else None
 arb: Any = flint and flint.arb
 Ball: TypeAlias = Any
 Balls: TypeAlias = list[Ball]
@@ -107,9 +106,8 @@ class Floats:
         info = np.finfo(dtype)
         self.dtype, self.u, self.tiny = dtype, arb(2) ** -(info.nmant + 1), arb(float(info.tiny))
         self.most = arb(float(info.max)) / 2  # with room for what rounding adds
-        self.off = cache(
-            lambda n: n * self.u / (1 - n * self.u)
-        )  # n roundings, as a part of the result
+        # N roundings, as a part of the result
+        self.off = cache(lambda n: n * self.u / (1 - n * self.u))
 
     def known(self, x: float, what: str) -> Ball:
         """A float that is there. One below the smallest normal number may count as 0."""
@@ -228,9 +226,8 @@ class Net:
             out = out if x.over is None else [r / x.over for r in out]
             out[0] += bias if x.plus is None else bias + total(t.ball * x.plus[t.at] for t in live)
             error = f.sum_error(live, sizes, bias, name)
-            if (
-                live and len(live) - bias.is_zero() == 1
-            ):  # one addition is off by a part of its result
+            # One addition is off by a part of its result
+            if live and len(live) - bias.is_zero() == 1:
                 products = total(f.error(t.size * sizes[t.at], not t.easy) for t in live)
                 error = products + f.error(sum((r.abs_upper() for r in out), products)) + 4 * f.tiny
             out[0] += within(error)
@@ -356,9 +353,8 @@ class Net:
                     if low.is_zero()
                     else (high / (high - low)).mid()
                 )
-                rest = ZERO.union(-slope * low).union(
-                    high - slope * high
-                )  # linear between low, 0 and high
+                # Linear between low, 0 and high
+                rest = ZERO.union(-slope * low).union(high - slope * high)
             else:
                 f.fit(size**3 if kind == "gelu_new" else 2**24 * size, "the activation")
                 slope, rest = curve(kind, ball)

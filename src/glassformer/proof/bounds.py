@@ -100,10 +100,8 @@ class Bounder:
         z = softmax.mean_at_most(a, v.size, weight, bottom.low.min(1), possible)  # H K
         slip = softmax.beside(a, weight, v, bottom, self.W_O, onto, F, possible)
         slip = slip + softmax.output_error(a, z, S, v.size.max((1, 2)), self.W_O)  # D
-        centre, reach = (
-            (low + high) / 2,
-            (high - low) / 2 + SLACK * (np.abs(low) + np.abs(high)),
-        )  # R cases
+        # R cases
+        centre, reach = (low + high) / 2, (high - low) / 2 + SLACK * (np.abs(low) + np.abs(high))
         rad = slip + SLACK * F.shape[1] * (np.abs(centre).T @ np.abs(F.T))
         y = Form(centre.T @ F.T, np.einsum("dr,rb->rbd", F, reach), rad)
         b, s = self.tables.at("attn.b_O"), self.tables.stream

@@ -26,10 +26,8 @@ from .layout import Layout
 
 Ints = NDArray[np.int64]
 A, B = (x.ravel() for x in np.divmod(np.arange(100), 10))  # the pairs of digits of a column
-SPLITS = {
-    "digit": 19,
-    "pair": 100,
-}  # how a column is told apart, and into how many ways at most for each carry
+# How a column is told apart, and into how many ways at most for each carry
+SPLITS = {"digit": 19, "pair": 100}
 MOST_CASES = 50_000  # of one position
 
 
@@ -56,9 +54,8 @@ class Steps:
 @cache
 def steps(layout: Layout, column: int, split: str) -> Steps:
     """The ways through a column, told apart as `split` says."""
-    pairs = (
-        np.arange(100) if column < layout.digits else np.arange(1)
-    )  # the sum's first digit has no operands
+    # The sum's first digit has no operands
+    pairs = np.arange(100) if column < layout.digits else np.arange(1)
     carry, pair = (x.ravel() for x in np.meshgrid([0, 1], pairs, indexing="ij"))
     total = A[pair] + B[pair] + carry
     name = np.stack([carry, total // 10, total % 10, pair if split == "pair" else 0 * pair], 1)

@@ -147,9 +147,8 @@ def smooth(a: Arithmetic, kind: str, x: Form) -> Form:
     rad = np.where(bend <= flat, bend, flat) + x.rad * np.abs(slope) + OWN_SLOPE * r
     y = Form(f, x.gen * slope, rad)
     slips = (LIBRARY * a.u + OWN) * size + 4 * a.tiny + SLACK * y.size
-    return replace(
-        y, rad=rad + slips + a.overflow(size**3 if kind == "gelu_new" else size)
-    )  # it cubes x
+    # It cubes x
+    return replace(y, rad=rad + slips + a.overflow(size**3 if kind == "gelu_new" else size))
 
 
 def value_and_slope(kind: str, x: Reals) -> tuple[Reals, Reals]:

@@ -42,14 +42,12 @@ FAR = 10_000  # bits: no product of a few floats is so large or so small
 CUTS = 4  # how often what attention may write is halved
 MOST_CASES = 2_000_000
 Cell = int | tuple[int, int]  # what is known of a column: a + b, or (a, b)
-Case = tuple[
-    range, tuple[Cell, ...], int
-]  # columns from the lowest, what is known of each, the carry that comes in
+# Columns from the lowest, what is known of each, the carry that comes in
+Case = tuple[range, tuple[Cell, ...], int]
 Terms = list[dict[int, Ball]]  # for each position, by token
 Seen = list[dict[int, tuple[list[Balls], list[Balls]]]]  # … the keys and values, [H][K] each
-Parts = dict[
-    int, list[tuple[int, Ball]]
-]  # head -> its parts that write in a direction, each with a factor
+# Head -> its parts that write in a direction, each with a factor
+Parts = dict[int, list[tuple[int, Ball]]]
 
 
 @dataclass(frozen=True)
@@ -119,9 +117,8 @@ def words(case: Case) -> str:
 @dataclass(frozen=True)
 class Spots:
     digits: int
-    names: tuple[
-        str, ...
-    ]  # "a1", "b0", "s2": a digit of the numbers or the sum; "=10": always that token
+    # "a1", "b0", "s2": a digit of the numbers or the sum; "=10": always that token
+    names: tuple[str, ...]
     rows: range  # positions whose next token is to be produced
 
     def tokens(self, position: int) -> range:
@@ -279,12 +276,10 @@ class Chain:
             a, b, every = self.a[c], self.b[c], digits_of(spots, c)
             sums = range(2 * len(every) - 1)
             self.both.append([max(a[x] + b[t - x] for x in every if t - x in every) for t in sums])
-        self.below: list[dict[int, int]] = [
-            {0: 0}
-        ]  # the best of all columns below, by the carry they give
-        self.above: list[dict[int, int]] = [
-            {0: 0}
-        ]  # … and of those from here on, by the carry they get
+        # The best of all columns below, by the carry they give
+        self.below: list[dict[int, int]] = [{0: 0}]
+        # … and of those from here on, by the carry they get
+        self.above: list[dict[int, int]] = [{0: 0}]
         for c in range(n + 1):
             self.below.append({})
             for carry, t in itertools.product(self.below[c], range(len(self.both[c]))):
@@ -519,9 +514,8 @@ class Attention:
         """
         net, f, c, row = self.net, self.net.f, self.net.c, len(seen) - 1
         slope = arb(c.slope * 2.0 ** (-8 * (h + 1) / c.n_heads)) if c.positions == "alibi" else ZERO
-        for k, _ in (
-            kv for s in self.kv for kv in s.values()
-        ):  # those that are masked must be finite too
+        # Those that are masked must be finite too
+        for k, _ in (kv for s in self.kv for kv in s.values()):
             size = total(abs(x) * abs(y) for x, y in zip(q, k[h], strict=True))
             f.fit(size, "a score")
             f.fit(2 * (size * net.scale + slope * len(self.kv)), "a score")

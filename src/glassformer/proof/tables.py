@@ -32,9 +32,8 @@ ARRAYS = {
     *(f"blocks.0.ln{i}.{w}" for i in "12" for w in "wb"),
     *(f"blocks.0.mlp.{w}_{x}" for w in "Wb" for x in ("in", "out", "gate")),
 }  # fmt: skip
-TABLE = (
-    2.0**-50
-)  # how far a sine, cosine or slope of ALiBi may be off, made in float64 (assumption 2)
+# How far a sine, cosine or slope of ALiBi may be off, made in float64 (assumption 2)
+TABLE = 2.0**-50
 
 
 def covered(model: Model) -> None:
@@ -99,9 +98,8 @@ class Tables:
     def _embedded(self, T: int) -> Form:
         c, W_E = self.config, self.weights["embed.W_E"]
         x = np.broadcast_to(W_E[:, None], (c.d_vocab, T, c.d_model))  # V T D
-        if (
-            c.positions == "learned"
-        ):  # one addition, and so the same number in any order; or 0, if it underflows
+        # One addition, and so the same number in any order; or 0, if it underflows
+        if c.positions == "learned":
             total = exact(x + self.weights["pos_embed.W_pos"][:T])
             return replace(
                 total, rad=np.abs(total.mid) * (np.abs(total.mid) < self.arithmetic.tiny)

@@ -86,9 +86,8 @@ class Addition(Task):
         """
         n = self.digits
         a, b = (digits_of(x, n)[:, ::-1] for x in rows.T)
-        run = longest = carries = np.zeros(
-            len(rows), np.int64
-        )  # run: columns of the carry that comes in
+        # run: columns of the carry that comes in
+        run = longest = carries = np.zeros(len(rows), np.int64)
         for column in (a + b).T:
             run = np.where(column >= 10, 1, np.where((column == 9) & (run > 0), run + 1, 0))
             longest, carries = np.maximum(longest, run), carries + (run > 0)
@@ -107,9 +106,8 @@ class Addition(Task):
         if self.padding == "zero":
             return (2 * n - 1) * math.log(10) / (2 * n + 1 + self.steps(()))
         places = 10 ** np.arange(1, n + 1, dtype=float)
-        operand = (
-            1 + (1 - places / N).sum()
-        )  # how many digits to expect: 1, and one for each place that is reached
+        # How many digits to expect: 1, and one for each place that is reached
+        operand = 1 + (1 - places / N).sum()
         total = 1 + (1 - places * (places + 1) / 2 / N**2).sum()
         return float(2 * n * math.log(10) / (2 * operand + total + 3))
 
@@ -223,9 +221,8 @@ def _without_leading_zeros(tokens: Any, answer: Any) -> tuple[Any, Any]:
     and no answer.
     """
     keep = tokens > 0
-    for t in range(
-        1, tokens.shape[1]
-    ):  # after a digit that is kept; the ones digit, even if it is 0
+    # After a digit that is kept; the ones digit, even if it is 0
+    for t in range(1, tokens.shape[1]):
         keep[:, t] |= keep[:, t - 1] & (tokens[:, t - 1] < 10)
         keep[:, t - 1] |= tokens[:, t] >= 10
     free = np.arange(tokens.shape[1]) < keep.sum(1, keepdims=True)  # where the kept ones go: B T

@@ -25,9 +25,8 @@ class Min(Task):
         self.vocabulary = Vocabulary.numbers(vocab)
         self.vocab, self.length = vocab, length
         self.radix = (vocab,) * length
-        self.worth_checking = min(
-            100_000, max(200, 10**9 // vocab)
-        )  # a large vocabulary takes long
+        # A large vocabulary takes long
+        self.worth_checking = min(100_000, max(200, 10**9 // vocab))
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         tokens = np.concatenate([rows, self.pick(rows, axis=1, keepdims=True)], axis=1)

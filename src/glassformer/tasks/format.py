@@ -16,9 +16,8 @@ from ..errors import GlassformerError
 if TYPE_CHECKING:
     from .base import Task
 
-Spot = tuple[
-    str, int
-]  # ("a", 2): digit 2 of the number a, digit 0 being the ones; (TOKEN, 11): always token 11
+# ("a", 2): digit 2 of the number a, digit 0 being the ones; (TOKEN, 11): always token 11
+Spot = tuple[str, int]
 TOKEN = "token"
 LOOKS = 2_000  # random examples that a format must agree with; all edge cases too
 SHORT = 64  # of these, where numbers are written without zeros before them

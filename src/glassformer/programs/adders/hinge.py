@@ -58,10 +58,8 @@ class Hinge(Formula):
         self.norm = norm
 
     def terms(self, t: Weights) -> Terms:
-        c, size = (
-            t["c"],
-            t["c"] / math.sqrt(2) if self.norm == "rms" else 1,
-        )  # size: what the norm divides by
+        # size: what the norm divides by
+        c, size = t["c"], t["c"] / math.sqrt(2) if self.norm == "rms" else 1
         lift, digit = np.eye(2)
         return {
             "embed.W_E": [(c, np.outer(DIGITS**0, lift)), (-1 / (2 * c), np.outer(DIGITS**2, lift)),
@@ -100,7 +98,6 @@ def query(task: DigitAddition) -> tuple[float, float]:
     """(x, y) of a query that sees the column to write 10 times as strongly as the one below."""
     w = 2 * math.pi / task.period
     strength = max(100.0, 11 / w**2)  # A, such that all else is about as weak for every n
-    top = w * (task.digits + 0.5) - math.asin(
-        math.log(10) / (2 * strength * math.sin(w / 2))
-    )  # w(n + δ)
+    # w(n + δ)
+    top = w * (task.digits + 0.5) - math.asin(math.log(10) / (2 * strength * math.sin(w / 2)))
     return round(strength * math.cos(top), 2), round(-strength * math.sin(top), 2)

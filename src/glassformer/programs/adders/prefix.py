@@ -58,10 +58,8 @@ class Prefix(Formula):
 
     def terms(self, t: Weights) -> Terms:
         n, (ref, top, gap, slope) = self.digits, (t[name] for name in self.numbers)
-        loud, norm = (
-            10.0**n,
-            math.sqrt(2.5),
-        )  # norm: what layer norm leaves of (M, −M, 0, 0, 0) for M = 1
+        # norm: what layer norm leaves of (M, −M, 0, 0, 0) for M = 1
+        loud, norm = 10.0**n, math.sqrt(2.5)
         column = np.full(3 * n + 2, -1)  # of the digit that a row predicts; −1: none
         column[[n, 2 * n + 1]], column[2 * n + 2 :] = n, np.arange(n)[::-1]
         place = np.zeros(3 * n + 2)  # 10^−j of an operand's digit, times 10^(n−1)

@@ -75,9 +75,8 @@ class _Adder(Blueprint):
         xp = arrays.of(step)
         angle = (step * xp.like(step, np.arange(DIGITS) - MIDDLE))[:, None]  # V 1
         first, second, third = (xp.like(step, axis)[:, None] for axis in np.eye(3))  # D 1
-        slot, other = (
-            xp.like(step, np.eye(4)[i]) for i in (1, 3)
-        )  # K: the pair that turns with the second frequency
+        # K: the pair that turns with the second frequency
+        slot, other = (xp.like(step, np.eye(4)[i]) for i in (1, 3))
         arc = xp.cos(angle) * first.T + xp.sin(angle) * second.T + third.T  # V D
         return {
             "embed.W_E": size * arc,
