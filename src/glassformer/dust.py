@@ -37,9 +37,7 @@ def sweep(x: npt.ArrayLike, axis: int | None = None) -> Array:
 
 
 def ranked(x: npt.ArrayLike) -> Array:
-    """Where the numbers of x [n] stand, the largest first; equal ones, dust aside, in the order
-    they have in x.
-    """
+    """Where the numbers of x [n] stand, largest first; equal ones, dust aside, in x's order."""
     x = np.asarray(x)
     order = np.argsort(-x, kind="stable")
     with np.errstate(invalid="ignore"):  # infinities

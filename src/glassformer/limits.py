@@ -1,6 +1,4 @@
-"""How much may be asked for. What is beyond is refused before the work begins, in a line that
-has the limit in it.
-"""
+"""How much may be asked for. More is refused before the work begins, and the limit is said."""
 
 import math
 import operator
@@ -17,8 +15,7 @@ def cores() -> int:
 
 
 SEED = 2**63 - 1
-# Rows of a domain that a verdict can name; Python writes numbers of up to 4,300 digits
-DOMAIN = 10**4_000
+DOMAIN = 10**4_000  # rows of a domain that a verdict can name; Python writes 4,300 digits
 REF = 10_000  # characters of a ref: hello-world's longest message, quoted, is within
 TEXT = 10**7  # bytes of a file that people write: a recipe, a sweep
 SAMPLE = 10**10  # rows that verify draws: one in 3e9 wrong would be seen
@@ -32,12 +29,10 @@ DECODED = 100_000  # tokens
 UNASKED = 1_024  # tokens that a model without a task says, if nobody says how many
 MEMBERS = 1_000  # of an ensemble
 RUNS = 100_000  # of a sweep
-# More would but wait for each other, and each has some 50 MB to itself
-PROCESSES = max(32, 4 * cores())
+PROCESSES = max(32, 4 * cores())  # more would but wait, and each has some 50 MB to itself
 WIDEST_BASIS = 8_192  # d_model of a stream that is rotated: takes time with its cube
 HEADS = 2_000  # of all layers, where each is looked at with each other
-# d_model of a disguised model: its key has a number for each pair of coordinates
-WIDEST_KEY = 2_048
+WIDEST_KEY = 2_048  # d_model of a disguised model: its key has a number for each pair of these
 
 
 def within(what: str, value: Any, least: int, most: int) -> int:
@@ -86,9 +81,7 @@ def memory() -> int:
 
 
 def afford(what: str, size: int) -> None:
-    """Refuses what needs more bytes than there are. `size` should be on the low side: a guess
-    must stop nobody.
-    """
+    """Refuses what needs more bytes than there are. A low `size` is best: a guess stops nobody."""
     if size > memory():
         raise GlassformerError(
             f"{what} — takes at least {_bytes(size)} of memory, this machine has {_bytes(memory())}"

@@ -86,9 +86,7 @@ def read_text(path: str | Path, most: int = MOST) -> str:
 def read_json(
     path: str | Path, what: str = "not JSON", most: int = MOST, finite: bool = True
 ) -> Any:
-    """What a JSON file holds; `what` is said of a file that is none. `finite`: NaN and infinite
-    numbers are wrong.
-    """
+    """What a JSON file holds; `what` is said if it is none. `finite`: no NaN, nothing infinite."""
     return parse_json(read_bytes(path, most), path, what, finite)
 
 
@@ -149,9 +147,7 @@ def write_atomically(path: str | Path, data: bytes) -> Path:
 
 
 def write_together(files: Mapping[Path, bytes]) -> None:
-    """Several files, all of them or none: if one cannot be written, the others are again what
-    they were.
-    """
+    """Several files, all or none: if one cannot be written, the others are what they were."""
     for path in files:
         check_writable(path)
     old = {path: read_bytes(path, most=2**40) if path.exists() else None for path in files}
@@ -168,9 +164,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Puts a folder that was made by `folder_beside` in the place of `path`: the old one or the
-    new one is there.
-    """
+    """Puts a folder made by `folder_beside` in the place of `path`: the old or the new is there."""
     try:
         target = Path(os.path.realpath(path))
         for file in [new, *new.rglob("*")]:
@@ -199,9 +193,7 @@ def replace_folder(new: Path, path: Path) -> None:
 
 
 class Log:
-    """A file that grows: it begins anew, whole, and what is added to it is there whole or not
-    at all.
-    """
+    """A file that grows: it begins anew, whole, and what is added is there whole or not at all."""
 
     def __init__(self, path: str | Path, begin: bytes = b"") -> None:
         self.path = write_atomically(path, begin)
@@ -271,9 +263,7 @@ def remove(path: str | Path) -> None:
 
 @contextlib.contextmanager
 def folder_beside(path: str | Path) -> Iterator[Path]:
-    """A private folder beside `path`, gone at the end: to write in what is then renamed into
-    place.
-    """
+    """A private folder beside `path`, gone at the end: what is in it is renamed into place."""
     path = Path(path)
     try:
         target = Path(os.path.realpath(path))
@@ -291,9 +281,7 @@ def folder_beside(path: str | Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Makes a file, or the names in a folder, last through a loss of power, where the system
-    can do that.
-    """
+    """Makes a file, or a folder's names, last through a loss of power, where the system can."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:  # it may be written to and not read, or the system opens no folders
@@ -355,9 +343,7 @@ def _beside(target: Path, end: str) -> Path:
 
 
 def _create(beside: Path, folder: bool = False) -> int:
-    """A new file (or folder) beside a target, open and held. What a killed run left there is
-    removed.
-    """
+    """A new file (or folder) beside a target, open and held. What a killed run left is removed."""
     for _ in range(9):  # others may do the same at the same time
         try:
             handle = (
@@ -397,9 +383,7 @@ def _make(beside: Path) -> int:
 
 
 def _clear(beside: Path) -> None:
-    """Removes what stands in the place of a file to be written beside another, unless its
-    writer lives.
-    """
+    """Removes what stands where a file is to be written beside another, unless its writer lives."""
     with contextlib.suppress(FileNotFoundError):
         is_folder = stat.S_ISDIR(os.lstat(beside).st_mode)
         handle = os.open(beside, os.O_RDONLY | WAITING | getattr(os, "O_NOFOLLOW", 0))
@@ -415,9 +399,7 @@ def _clear(beside: Path) -> None:
 
 
 def _hold(handle: int) -> bool:
-    """Takes the lock of an open file, which the system takes back when the process ends; False
-    if another has it.
-    """
+    """Takes the lock of an open file; False if another has it. It ends with the process."""
     if fcntl is None:
         return True
     try:
@@ -432,9 +414,7 @@ def _hold(handle: int) -> bool:
 
 @contextlib.contextmanager
 def alone(path: str | Path | None) -> Iterator[None]:
-    """Within it, no other run that asks for the same may write to `path`: it is refused. A
-    killed run holds nothing.
-    """
+    """Within it, any other run that asks for `path` is refused. A killed run holds nothing."""
     if path is None:
         yield
         return

@@ -106,9 +106,7 @@ def listing(each: Check, most: int, least: int = 0) -> Check:
 
 
 def mapping(each: Check, most: int, key: int = 1_000) -> Check:
-    """An object with names of its own choice, each of so many characters at most, and such
-    values.
-    """
+    """An object with names of its own choice, of so many characters at most, and such values."""
 
     def check(value: Any, where: str) -> None:
         if type(value) is not dict:

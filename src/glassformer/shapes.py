@@ -1,6 +1,4 @@
-"""Which arrays a config asks for, and of which shapes: to make them, to check them, to print
-them.
-"""
+"""Which arrays a config asks for, and of which shapes: to make, to check and to print them."""
 
 import math
 from collections.abc import Mapping
@@ -57,9 +55,7 @@ def shapes(c: "Config") -> Mapping[str, tuple[int, ...]]:
 
 
 def required(c: "Config", mlp: bool | None = None) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of the arrays that must be there. mlp: whether blocks have one (default: if
-    d_mlp > 0).
-    """
+    """Name -> shape of what must be there. mlp: whether blocks have one (default: if d_mlp > 0)."""
     mlp, sizes = bool(c.d_mlp) if mlp is None else mlp, shapes(c)
     return {
         n: sizes[n] for n, a in axes(c).items() if not a.endswith("?") and (mlp or ".mlp." not in n)
@@ -104,9 +100,7 @@ def zeros(c: "Config", *extra: str) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def check(c: "Config", weights: "Weights") -> dict[str, Any]:
-    """The weights in reading order; raises one error that names every array missing, unknown or
-    of a wrong shape.
-    """
+    """The weights in reading order; one error names all that is missing, unknown or misshapen."""
     if c.n_layers > len(weights):  # nothing is to be built for layers that cannot be there
         layers = len({n.split(".")[1] for n in weights if n.startswith("blocks.")})
         raise GlassformerError(
@@ -134,9 +128,7 @@ def check(c: "Config", weights: "Weights") -> dict[str, Any]:
 
 
 def describe(model: "Model") -> str:
-    """What print(model) shows: the config in a line, the arrays with shapes, the names people
-    gave.
-    """
+    """What print(model) shows: the config in a line, arrays with shapes, the names people gave."""
     c, labels = model.config, model.labels
     total = sum(math.prod(w.shape) for w in model.weights.values())
     title = model.provenance.get("ref") or model.task or "model"

@@ -50,9 +50,7 @@ PROVENANCE = {"maker": schema.text(1_000), "ref": schema.text(REF)}
 
 
 def digest(model: Model) -> str:
-    """SHA-256 of what the model computes with: config, vocabulary, blueprint and tensors.
-    Verdicts cite it.
-    """
+    """SHA-256 of config, vocabulary, blueprint and tensors: what verdicts cite."""
     chosen = {f.name: getattr(model.config, f.name) for f in fields(Config)}
     # A field that is new tomorrow changes no digest
     chosen = {n: v for n, v in chosen.items() if v != DEFAULTS[n]}
@@ -78,9 +76,7 @@ def seal(header: Any, model: str) -> str:
 
 
 def read(path: str | Path) -> Model:
-    """The model in a file; anything that is not exactly what was saved is an error. Its theta
-    is not expanded.
-    """
+    """The model in a file, exactly as it was saved, or an error. Its theta is not expanded."""
     path = Path(path)
     tensors, metadata = parse(path, read_bytes(path, memory()))
     if KEY not in metadata:

@@ -1,6 +1,4 @@
-"""Blueprints: maps from a few numbers (theta) to all the weights. base.py says what one is; the
-others are one each.
-"""
+"""Maps from a few numbers (theta) to all the weights. base.py says what a blueprint is."""
 
 from .base import Blueprint as Blueprint
 from .base import Shapes as Shapes

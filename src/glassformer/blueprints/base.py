@@ -22,9 +22,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class Blueprint:
-    """Theta -> weights, for the weights of given names and shapes. Dense: theta is the weights,
-    as matrices.
-    """
+    """Theta -> weights of given names and shapes. Dense: theta is the weights, as matrices."""
 
     ref: str = ""  # set by the registry
     # The model that theta changes, where there is one: training starts from it
@@ -39,9 +37,7 @@ class Blueprint:
         return {name: matrix_shape(name, shape) for name, shape in shapes.items()}
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """A theta whose weights are these (or are distributed like them, where theta cannot say
-        all weights).
-        """
+        """A theta whose weights are these, or like them where theta cannot say all weights."""
         return {name: to_matrix(name, w) for name, w in weights.items()}
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
@@ -62,9 +58,7 @@ def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
 
 
 def matrix_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """[H,D,K] -> [D,HK] for what reads the stream, [H,K,D] -> [HK,D] for what writes it; others
-    as they are.
-    """
+    """[H,D,K] -> [D,HK] for what reads the stream, [H,K,D] -> [HK,D] for what writes it."""
     if len(shape) < 3:
         return shape
     H, a, b = shape

@@ -1,6 +1,4 @@
-"""Another basis of the residual stream: rotations that change nothing, and theta in a rotated
-basis.
-"""
+"""Another basis of the stream: rotations that change nothing, and theta in a rotated basis."""
 
 from collections.abc import Mapping
 from dataclasses import replace

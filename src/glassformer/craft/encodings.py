@@ -36,9 +36,7 @@ def ring(n: int, phase: float = 0.0, of: float | None = None) -> Floats:
 
 
 def circle(angles: Floats) -> Floats:
-    """Points [..., 3] at any angles [...] of the circle that `ring` divides evenly: fixed under
-    layer norm.
-    """
+    """Points [..., 3] at any angles [...] of `ring`'s circle: fixed under layer norm."""
     out: Floats = np.sqrt(3) * np.stack([np.cos(angles), np.sin(angles)], axis=-1) @ lift(2)
     return out
 
@@ -129,23 +127,17 @@ def sinusoidal(n: int, d: int) -> Floats:
 
 
 def random_rotation(n: int, d: int, rng: np.random.Generator) -> Floats:
-    """A rotation [n, d] by d/2 angles drawn evenly from the full turn: shiftable and well
-    distinguishable.
-    """
+    """A rotation [n, d] by d/2 random angles of the full turn: shiftable, well distinguishable."""
     return rotation(n, rng.uniform(0, 2 * np.pi, _half(d)))
 
 
 def uniform_rotation(n: int, d: int) -> Floats:
-    """A rotation [n, d] by d/2 evenly spaced angles. Rows i and i + d/2 are equal (exercise
-    7.8).
-    """
+    """A rotation [n, d] by d/2 evenly spaced angles. Rows i, i + d/2 are equal (exercise 7.8)."""
     return rotation(n, 2 * np.pi * np.arange(_half(d)) / _half(d))
 
 
 def random_normal(n: int, d: int, rng: np.random.Generator) -> Floats:
-    """Independent normal numbers [n, d]. Rows are almost orthogonal, of length about √d; not
-    for certain.
-    """
+    """Independent normal numbers [n, d]: rows very likely almost orthogonal and about √d long."""
     return rng.standard_normal((n, d))
 
 
@@ -182,9 +174,7 @@ def hamming(r: int) -> Floats:
 
 
 def balanced_hamming(r: int) -> Floats:
-    """The words of hamming(r) with as many +1 as −1, give or take one: almost fixed under layer
-    norm.
-    """
+    """The words of hamming(r) with as many +1 as −1, or one more: almost fixed under layer norm."""
     words = hamming(r)
     out: Floats = words[np.abs(words.sum(axis=-1)) <= 1]
     return out

@@ -109,9 +109,7 @@ class Head:
         self.key[key, dims] = np.eye(width)
 
     def self(self, slot: slice, hardness: float) -> None:
-        """Look at oneself by content, without positions. Equal contents share: they are equal,
-        no harm done.
-        """
+        """Look at oneself by content, without positions. Equal contents share: no harm done."""
         self.content(slot, slot, hardness)
 
     # ── what it carries ───────────────────────────────────────────────────────────────────────
@@ -153,9 +151,7 @@ class Head:
         return np.eye(3) if self.d_head >= 3 else lift(2).T
 
     def _free(self, into: Floats, out: Floats, width: int) -> slice:
-        """The first `width` head dimensions after the last one in use (by `into` [D,K] or `out`
-        [K,D]).
-        """
+        """The first `width` head dimensions that `into` [D,K] and `out` [K,D] leave free."""
         used = np.flatnonzero(into.any(axis=0) | out.any(axis=1))
         start = int(used[-1]) + 1 if len(used) else 0
         if start + width > self.d_head:

@@ -43,9 +43,7 @@ class Layout(Mapping[str, slice]):
 
     @property
     def slots(self) -> dict[str, tuple[int, int]]:
-        """{name: (start, stop)}, as Labels wants it; slots of width 0 hold nothing and are left
-        out.
-        """
+        """{name: (start, stop)}, as Labels wants it; slots of width 0 are left out."""
         return {name: (at.start, at.stop) for name, at in self.items() if at.stop > at.start}
 
     def span(self, first: str, last: str) -> slice:

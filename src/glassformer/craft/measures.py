@@ -6,9 +6,7 @@ from .norms import Floats, layer_norm
 
 
 def unfixed(encoding: Floats) -> float:
-    """How far layer norm moves the worst number, max |layer_norm(f(i)) − f(i)|. 0: fixed under
-    layer norm.
-    """
+    """How far layer norm moves the worst number, max |layer_norm(f(i)) − f(i)|. 0: fixed."""
     # The smallest of epsilons: a row of equal numbers then goes to 0, as in a model, instead of
     # 0/0.
     return float(np.max(np.abs(layer_norm(encoding, eps=1e-300) - encoding)))
@@ -42,16 +40,12 @@ def distinguishability(encoding: Floats) -> float:
 
 
 def padding_dimension(encoding: Floats, noise: float = 1e-3) -> int:
-    """How many columns stay within ±noise of one value for all rows: the standard one of lemma
-    7.2.
-    """
+    """How many columns stay within ±noise of one value in all rows: lemma 7.2's standard one."""
     return int(np.sum(np.ptp(encoding, axis=0) <= 2 * noise))
 
 
 def period(encoding: Floats, tolerance: float = 1e-9) -> int:
-    """The smallest p > 0 with f(i + p) = f(i) for all i in range; the number of rows if there
-    is none.
-    """
+    """The smallest p > 0 with f(i + p) = f(i) for all i in range; or else the number of rows."""
     n = len(encoding)
     return next(
         (p for p in range(1, n) if np.max(np.abs(encoding[p:] - encoding[:-p])) <= tolerance), n

@@ -29,9 +29,7 @@ class Neurons(NamedTuple):
         return out
 
     def at(self, source: slice, target: slice, d_model: int) -> "Neurons":
-        """The same neurons reading the slot `source` and writing the slot `target` of a stream
-        [D].
-        """
+        """The same neurons reading the slot `source` and writing the slot `target` of a stream."""
         W_in, W_out = np.zeros((d_model, len(self.b_in))), np.zeros((len(self.b_in), d_model))
         b_out = np.zeros(d_model)
         W_in[source], W_out[:, target], b_out[target] = self.W_in, self.W_out, self.b_out
@@ -103,9 +101,7 @@ def weak_spike(at: float = 0.0, value: npt.ArrayLike = 1.0, width: float = 1.0) 
 
 
 def weak_spikes(x: npt.ArrayLike) -> Neurons:
-    """2n neurons, n outputs: output i is 1 at x_i and at most 0 at the other points, so argmax
-    f(x_i) = i.
-    """
+    """2n neurons, n outputs: output i is 1 at x_i, at most 0 at other points: argmax f(x_i) = i."""
     x, y = _points(x, np.eye(np.size(x)), keep_order=True)
     return _tents(x, y, _least_step(x), (1, 0), (1, -2))
 

@@ -171,9 +171,7 @@ def plane(x: npt.ArrayLike, h: npt.ArrayLike) -> Floats:
 
 
 def normalised(x: npt.ArrayLike) -> Floats:
-    """Numbers x [n] as rows (x, 1, a, −x−a−1) [n, 4] that are fixed under layer norm: a solves
-    "sum of squares 4".
-    """
+    """Numbers x [n] as rows (x, 1, a, −x−a−1) [n, 4], with a such that the sum of squares is 4."""
     x = np.asarray(x, dtype=float)
     a = (-x - 1 + np.sqrt(-3 * x**2 - 2 * x + 5)) / 2
     out: Floats = np.stack([x, np.ones_like(x), a, -x - a - 1], axis=-1)
@@ -191,9 +189,7 @@ def spike_names(points: Iterable[str]) -> dict[str, str]:
 
 
 def bend_names(sums: Any) -> dict[str, str]:
-    """Names for the neurons of craft.table, which bend its polyline from the middle point
-    outwards.
-    """
+    """Names for the neurons of craft.table, which bend its polyline from the middle outwards."""
     middle = len(sums) // 2
     bends = [*sums[middle:-1], *sums[1 : middle + 1][::-1]]
     return {

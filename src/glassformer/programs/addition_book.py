@@ -80,9 +80,7 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
 
 
 def seen(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> Floats:
-    """What the MLP sees in the value slot, for every sum and, within it, for every digit of the
-    answer.
-    """
+    """What the MLP sees in the value slot, for every sum and each digit of the answer in it."""
     sums, positions = np.arange(2 * 10**digits - 1), ring(3 * digits + 2)[-digits - 1 :]
     codes = unit * sums[:, None] + positions @ np.asarray(mix, dtype=float)  # S n+1
     return layer_norm(LAYOUT.row(value=codes.reshape(-1, 1), one=1, position=positions[0]))[:, 0]

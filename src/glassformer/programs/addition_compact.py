@@ -62,9 +62,7 @@ from ..tasks.addition import Addition
 
 @dataclass(frozen=True)
 class Constants:
-    """The sizes that decide what is negligible against what. Larger ones leave float32's range,
-    or its precision.
-    """
+    """What decides what is negligible. Larger ones leave float32's range, or its precision."""
 
     ref: float  # REF: M of the row that predicts the ones
     lift: float  # LIFT: |M| of an operand's top digit is LIFT·10^n

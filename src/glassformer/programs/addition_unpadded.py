@@ -127,9 +127,7 @@ def _heads(w: dict[str, Floats], layout: LoudLayout, n: int, unit: float) -> Non
 
 
 def _answers(layout: LoudLayout) -> Floats:
-    """The head [D,V]: a parabola, whose 1 keeps the digits above the other tokens, whose logits
-    are 0; and <eos>.
-    """
+    """The head [D,V]: a parabola, which a 1 keeps above the other tokens' 0; and <eos>."""
     d, U = np.arange(10.0), np.zeros((layout.size, len(VOCABULARY)))
     U[:, :10] = np.outer(NORM * layout.read(next=1), d) + np.outer(layout.one, 1 - d * (d + 1) / 2)
     U[:, VOCABULARY.index("<eos>")] = 100 * (

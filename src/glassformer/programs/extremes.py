@@ -73,9 +73,7 @@ def wide(name: str, vocab: int, block: int = 0) -> Model:
 
 
 def book(name: str, vocab: int, block: int = 0) -> Model:
-    """The booklet's, of any size: its table of positions is all zeros, its empty MLP has a bias
-    of zeros.
-    """
+    """The booklet's, of any size: positions are all zeros, the empty MLP has a bias of zeros."""
     config = Config(vocab, block or vocab, 3, d_head=3, tied=True, eps=0.0, activation="relu")
     points = ring(vocab + 1, of=2 * vocab + 2)[1:]  # V D
     return _finish(

@@ -80,9 +80,7 @@ def hello_world(
 
 
 def margin(model: Model, task: Message) -> float:
-    """By how much the right token wins, where it is closest. The input never varies: one pass
-    checks it all.
-    """
+    """By how much the right token wins at the closest. The input never varies: one pass is all."""
     logits, after = model(task.tokens[:-1]), task.tokens[1:]  # T V
     at = np.arange(len(after))
     right = logits[at, after]
@@ -119,9 +117,7 @@ def _integer(task: Message) -> Model:
 
 
 def _rolled(task: Message) -> Model | None:
-    """Without positions or layers: a token's embedding is what follows it. None if that is not
-    always the same.
-    """
+    """No positions or layers: a token's embedding is what follows. None if that may differ."""
     V, pairs = len(task.vocabulary), {*zip(task.tokens[:-1], task.tokens[1:], strict=True)}
     follows = dict(pairs)
     if len(follows) < len(pairs):

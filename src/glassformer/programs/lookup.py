@@ -146,9 +146,7 @@ def hashes(task: Lookup, mix: list[Floats]) -> Floats:
 
 
 def best_hash(task: Lookup, tries: int) -> tuple[list[Floats], Floats]:
-    """The matrices G_j [3, 6], and for every key 1 − cos to the nearest other hash: of `tries`,
-    the best smallest.
-    """
+    """The best of `tries` matrices G_j [3, 6], and each key's 1 − cos to the nearest other hash."""
     rng, best, most = np.random.default_rng(0), None, np.zeros(1)
     for _ in range(tries):
         mix = [np.eye(3, 6)] + [random_isometry(6, rng) for _ in range(task.key_length - 1)]

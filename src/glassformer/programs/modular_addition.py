@@ -136,18 +136,14 @@ def _pizza() -> list[tuple[float, float, float]]:
 
 
 def _clock() -> list[tuple[float, float, float]]:
-    """The same for u²/2. A chord of x² has slope step·(2i + 1): it turns by `step` at 0, then
-    by 2·step.
-    """
+    """The same for u²/2. A chord of x² has slope step·(2i + 1): it turns by step, then 2·step."""
     step = KNOTS[1]
     strengths = [(knot, (step if knot == 0 else 2 * step) * 2 / 3) for knot in KNOTS]
     return [(np.pi * m / 3, knot, s) for m in range(6) for knot, s in strengths]
 
 
 def frequencies(p: int, pizza: bool) -> list[int]:
-    """Up to DIALS frequencies from 1 to p/2: first 1, then always the one that makes the worst
-    gap largest.
-    """
+    """Up to DIALS frequencies up to p/2: 1, then always the one that makes the worst gap most."""
     k = np.arange(1, p // 2 + 1)
     gaps = 1 - np.cos(2 * np.pi * np.outer(k, np.arange(1, p)) / p)  # k, wrong c − right c
     lengths = np.abs(np.cos(np.pi * np.outer(k, np.arange(p if pizza else 1)) / p))  # k, a − b
@@ -163,9 +159,7 @@ def frequencies(p: int, pizza: bool) -> list[int]:
 
 
 def _config(p: int, minus: bool, plus: bool, layout: Layout, d_head: int, d_mlp: int) -> Config:
-    """One head and no positions if all that matters is a + b; else two heads that find a and b
-    by position.
-    """
+    """One head and no positions if only a + b matters; else two that find a and b by position."""
     return Config(
         d_vocab=p + 1 + plus, n_ctx=3 + plus, d_model=layout.size, n_heads=1 + minus, d_head=d_head,
         d_mlp=d_mlp,

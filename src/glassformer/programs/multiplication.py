@@ -88,9 +88,7 @@ def multiplication(
 
 
 def _positions(layout: Layout, n: int) -> Floats:
-    """The scores by which heads find places, the signs of * and =, and what is due at each
-    position [4n+1, D].
-    """
+    """Scores that find places, the signs of * and =, and what is due at each position [4n+1, D]."""
     P, at = (
         np.zeros((4 * n + 1, layout.size)),
         {name: where.start for name, where in layout.items()},

@@ -51,9 +51,7 @@ def reverse(
 
 
 def mirror(total: int, n: int) -> Floats:
-    """The matrix M [3, 3] with ring(n)[i] @ M = ring(n)[total − i], around the circle: a
-    reflection of its plane.
-    """
+    """The matrix M [3, 3] with ring(n)[i] @ M = ring(n)[total − i]: a reflection of its plane."""
     angle = 2 * np.pi * total / n
     reflection = np.array([[np.cos(angle), np.sin(angle)], [np.sin(angle), -np.cos(angle)]])
     M: Floats = lift(2).T @ reflection @ lift(2)

@@ -53,9 +53,7 @@ LEAD = 200.0  # of the right key over the next best, in units of softmax
 
 
 def hops(prefix: int) -> tuple[list[int], list[int]]:
-    """How far back each layer looks, and how often the token 1, 2, … prefix back is then in the
-    sum of squares.
-    """
+    """How far back each layer looks, and how often each token then is in the sum of squares."""
     steps, weights = [1], [1]
     while (known := len(weights)) < prefix:
         h = min(known, prefix - known)
@@ -65,9 +63,7 @@ def hops(prefix: int) -> tuple[list[int], list[int]]:
 
 
 def loudness(prefix: int, vocab: int, block: int) -> float:
-    """LOUD: so that all layer norms together change a score by less than a hundredth of what
-    decides.
-    """
+    """LOUD: all layer norms together change a score by less than a hundredth of what decides."""
     steps, weights = hops(prefix)
     # |rest|²: tokens are at most 1, squares at most the sum of weights
     rest = (sum(weights) + 1) ** 2 + prefix

@@ -68,9 +68,7 @@ def look_above(head: Head, p: int, bits: slice, end: slice, minus: slice) -> Non
 
 
 def _match(head: Head, n: int, first: int, end: slice, hardness: float) -> None:
-    """Compare n bits, in the first n dimensions. Those of the end, all −1, are raised to 0: it
-    never fits.
-    """
+    """Compare n bits, in the first n dimensions. The end's, all −1, become 0: it never fits."""
     for i in range(n):
         head.query[first + i, i] = hardness
         head.key[first + i, i] = head.key[end, i] = 1

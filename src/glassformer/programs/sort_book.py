@@ -42,9 +42,7 @@ def by_points(
     aim: float = 0.25,
     arc: float = np.pi,
 ) -> Model:
-    """The construction with any constants, right or not. Those of Figures 5.4 and 5.5 are the
-    defaults.
-    """
+    """The construction with any constants, right or not; by default, of Figures 5.4 and 5.5."""
     angles = powerpoints(vocab, ratio, arc)
     # The last: one larger, none
     wanted = np.append(angles[1:-1] * (1 - aim) + angles[2:] * aim, [arc, 0.0])

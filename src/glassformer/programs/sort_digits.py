@@ -32,9 +32,7 @@ from .sort_bits import HARDNESS, as_bits, look_above, say
 
 
 def _float32(options: dict[str, Any]) -> str:
-    """The delimiter's value, a sum of −1 and 1, is 1e-7 off 0, and the last head is 4^m times
-    as loud.
-    """
+    """The delimiter's value, −1 + 1, is 1e-7 off 0, and the last head is 4^m times as loud."""
     bits = (options["base"] - 1).bit_length() * options["digits"]
     return (
         f"numbers of {bits} bits leave too much of the delimiter (at most 8 do not)"
@@ -81,9 +79,7 @@ def sort_digits(
 
 
 def _positions(at: Layout, n: int, digits: int) -> Any:
-    """Where it is, where the last number ended, which digit comes next, and whether a number
-    was read.
-    """
+    """Where it is, where the last number ended, which digit comes next, if a number was read."""
     t = np.arange(n)
     ended = (t + 1) // digits * digits - 1
     circle = ring(n, of=2 * n)  # half a circle: what is far is not near the other way round

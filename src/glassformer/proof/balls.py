@@ -73,9 +73,7 @@ def total(balls: Any) -> Ball:
 
 @dataclass
 class Row:
-    """The numbers of one position: (mid + Σ by·unknown) / over + plus. The row shares its
-    unknowns, each within ±1.
-    """
+    """One position: (mid + Σ by·unknown) / over + plus. A row shares unknowns, each within ±1."""
 
     mid: Balls
     by: list[Balls]
@@ -418,9 +416,7 @@ class Net:
         return out
 
     def lead(self, x: Row, right: int) -> Ball:
-        """The stream after attention and its sum -> the least lead of the right token over any
-        other.
-        """
+        """The stream after attention and its sum -> the right token's least lead over any other."""
         first, at = self.c.norm_first, "blocks.0"
         x = x if first else self.norm(x, f"{at}.ln1").settled()
         if f"{at}.mlp.W_out" in self.weights:
@@ -486,9 +482,7 @@ def largest(balls: Balls) -> Ball:
 
 
 def curve(kind: str, ball: Ball) -> tuple[Ball, Ball]:
-    """A slope, and a ball that holds f(x) − slope·x for all x in a ball, by the mean value
-    theorem on its pieces.
-    """
+    """A slope, and a ball that holds f(x) − slope·x on a ball: the mean value theorem on pieces."""
     slope, rests = activation(kind, ball.mid())[1].mid(), []
     n = PIECES if ball.rad() > 0.001 else 1
     low, width = ball.lower(), (ball.upper() - ball.lower()) / n

@@ -47,9 +47,7 @@ class Bounder:
         self.directions = self._directions()
 
     def window(self, row: int, more: int = 0) -> list[int]:
-        """The columns that a case must tell apart: of the token that asks and of the token to
-        write; more below.
-        """
+        """The columns that a case tells apart: of the token that asks, of the next; more below."""
         named = [number for kind, number in self.layout.spots[row : row + 2] if kind == "s"]
         return list(range(min(named, default=0) - more, max(named, default=0) + 1))
 
@@ -112,9 +110,7 @@ class Bounder:
     def _written(
         self, row: int, cases: Cases, weight: Ball, v: Ball, onto: Reals
     ) -> tuple[Reals, Reals, Ends]:
-        """What heads write along each direction, [R,cases]: the better of two bounds. And the
-        sums of weights.
-        """
+        """What heads write along each direction, [R,cases], the better bound; sums of weights."""
         w, d_head = weight.mid[..., None], self.config.d_head
         loose = softmax.term_error(self.a, weight, v) + SLACK * d_head * v.size * w  # H S V K
         along = np.einsum("hsvk,hkr->rhsv", v.mid * w, onto)
@@ -143,9 +139,7 @@ class Bounder:
         return Ends(-largest(self.layout, row, terms.rad - terms.mid, cases), high)
 
     def _directions(self) -> Reals:
-        """An orthonormal basis of what the heads write, as [D,R]. Any basis is sound; a good
-        one is tight.
-        """
+        """An orthonormal basis [D,R] of what heads write. Any is sound; a good one is tight."""
         v = self.tables.v.mid  # V T H K
         rows = np.einsum("vthk,hkd->vthd", v, self.W_O)[self.possible[:-1].T]  # … H D
         if not np.isfinite(rows).all():

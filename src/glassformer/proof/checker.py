@@ -89,9 +89,7 @@ def read_splits(certificate: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
 
 
 def check_call(model: Model, task: Task) -> Layout:
-    """The task's layout, if it is one that a proof can be about, and the model one that can do
-    it.
-    """
+    """The task's layout, if a proof can be about it, and the model is one that can do it."""
     task.require(model.vocabulary)
     layout = layout_of(task)
     if len(layout.spots) - 1 > model.config.n_ctx:

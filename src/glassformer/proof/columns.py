@@ -68,9 +68,7 @@ def steps(layout: Layout, column: int, split: str) -> Steps:
 
 @dataclass(frozen=True)
 class Cases:
-    """All combinations of ways through the columns of a window. Lists with an entry for each
-    column of the window.
-    """
+    """All combinations of ways through a window's columns: lists with an entry for each column."""
 
     window: list[Steps]
     ways: Ints  # [columns, cases]: which step of each column
@@ -123,9 +121,7 @@ def cases_of(layout: Layout, window: Sequence[int], splits: Sequence[str]) -> Ca
 
 
 def by_column(layout: Layout, row: int, terms: Reals) -> tuple[Reals, Reals]:
-    """terms [Q,S,V] of positions up to row -> what no digit changes [Q], and [Q,columns,200]
-    for (carry, pair).
-    """
+    """terms [Q,S,V] up to row -> what no digit changes [Q], [Q,columns,200] for (carry, pair)."""
     n = layout.digits
     fixed = np.zeros(len(terms), Real)
     table = np.zeros((len(terms), n + 1, 200), Real)
@@ -178,9 +174,7 @@ def sweep(layout: Layout, table: Reals, first: int, last: int) -> tuple[Reals, R
 
 
 def transitions(layout: Layout, table: Reals, column: int) -> Reals:
-    """The largest term of a column by the carries into and out of it, [Q,2,2]; −inf where there
-    is no way.
-    """
+    """The largest term of a column by the carries into and out of it, [Q,2,2]; −inf: no way."""
     out = np.full((len(table), 2, 2), -np.inf, Real)
     ways = steps(layout, column, "digit")
     best = ways.largest(table)

@@ -32,9 +32,7 @@ def norm(
     w: ArrayLike | None = None,
     b: ArrayLike | None = None,
 ) -> Form:
-    """The norms of model.py over the last axis: a numerator, and s between bounds; then gain
-    and bias.
-    """
+    """The norms of model.py, last axis: a numerator, and s between bounds; then gain and bias."""
     if kind == "none":
         return x
     x = a.resolve(x)
@@ -102,9 +100,7 @@ def divided(
 
 
 def twins(x: Form, w: ArrayLike | None) -> Reals | None:
-    """Of every coordinate of exact numbers, the first that is equal to it (gains too); None
-    where x is not exact.
-    """
+    """Of every coordinate of exact numbers, the first equal to it (gains too); None: not exact."""
     if len(x.gen) or x.rad.any():
         return None
     same: Reals = x.mid[..., :, None] == x.mid[..., None, :]  # … N N

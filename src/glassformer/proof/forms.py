@@ -84,9 +84,7 @@ def exact(values: ArrayLike) -> Form:
 
 
 def rounds(w: Reals) -> Reals:
-    """Whether a product with w rounds: not if w is a power of two. (Nor if it is 0, but then
-    there is no product.)
-    """
+    """Whether a product with w rounds: not if w is a power of two. (With w = 0, there is none.)"""
     odd: Reals = np.abs(np.frexp(w)[0]) != 0.5
     return odd
 
@@ -113,9 +111,7 @@ class Arithmetic:
         )
 
     def constant(self, value: float) -> Any:
-        """A number of the config as the model computes with it: rounded to its type, where it
-        may be 0 or infinite.
-        """
+        """A number of the config as the model has it: rounded to its type, maybe 0 or infinite."""
         with np.errstate(over="ignore"):
             return Real(np.dtype(self.dtype).type(value))
 
@@ -139,9 +135,7 @@ class Arithmetic:
         return np.where(size < self.most, Real(0), Real(np.inf))
 
     def rounded(self, y: Form, size: Reals | None = None) -> Form:
-        """Lemma 3: one operation. |fl(y) − y| ≤ u·|y| + tiny, and it is finite, if |y| ≤ size <
-        most.
-        """
+        """Lemma 3: one operation. |fl(y) − y| ≤ u·|y| + tiny, and finite, if |y| ≤ size < most."""
         size = y.size if size is None else size
         return replace(y, rad=y.rad + (self.u + SLACK) * size + self.tiny + self.overflow(size))
 
@@ -201,18 +195,14 @@ class Arithmetic:
         return y if b is None else self.add(y, exact(b))
 
     def scale(self, x: Form, w: ArrayLike) -> Form:
-        """Lemma 7: x_i·w_i, for numbers w_i, is off by u·|x_i·w_i|, if w_i is no power of two,
-        and by tiny; over s.
-        """
+        """Lemma 7: x_i·w_i is off by u·|x_i·w_i|, if w_i is no power of two, and tiny; over s."""
         w = np.asarray(w, dtype=Real)
         slip = (self.u + SLACK) * (x.size * np.abs(w)) * rounds(w) + self.tiny * x.divisor
         rad = x.rad * np.abs(w) + (slip + self.overflow(x.largest * np.abs(w)))
         return replace(x, mid=x.mid * w, gen=x.gen * w, rad=rad)
 
     def resolve(self, x: Form) -> Form:
-        """Lemma 8: the same without s. 1/s is within h of r, the middle of 1/high and 1/low; so
-        x/s is x·r ± |x|·h.
-        """
+        """Lemma 8: without s. 1/s is within h of r, mid of 1/high and 1/low: x/s is x·r ± |x|·h."""
         if x.low is None or x.high is None:
             return x
         most, least = 1 / x.low, 1 / x.high

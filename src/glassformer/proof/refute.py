@@ -60,9 +60,7 @@ def first_wrong(model: Model, task: Task, rows: Reals) -> dict[str, Any] | None:
 
 
 def confirmed(model: Model, task: Task, row: Reals) -> dict[str, Any] | None:
-    """The row as a counterexample, if the model run on it alone has it wrong. A tie is wrong,
-    lucky or not.
-    """
+    """The row as a counterexample, if the model run on it alone has it wrong. A tie is wrong."""
     tokens, answer = task.batch(row[None])
     margin = float(margins(model, tokens, answer)[0])
     prompt, expected = tokens[0, : int(answer[0].argmax())], tokens[0][answer[0]]
@@ -126,9 +124,7 @@ def downhill(
     right: int,
     rival: int,
 ) -> Reals:
-    """What each token at each position does to the rival's lead, to first order, seen from a
-    pair: [S,V].
-    """
+    """What each token does to the rival's lead, to first order, seen from a pair: [S,V]."""
     weight, row = bounds.weights.mid, bounds.row
     tokens = tokens_of(bounder.layout, pair)[: row + 1]
     at = np.arange(row + 1), tokens

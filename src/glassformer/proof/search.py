@@ -145,9 +145,7 @@ def _certified(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -
 
 
 def stand_by(model: Model, task: Task, seed: int = 0) -> None:
-    """Before *proved* is said, the model is run. Should it be wrong on anything, the prover is,
-    and says so.
-    """
+    """Before *proved* is said, the model is run. If it is wrong on anything, so is the prover."""
     if found := common(model, task, seed):
         raise GlassformerError(
             f"prove — a defect of the prover: its certificate passes, but {found['input']} gives "

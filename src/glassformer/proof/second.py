@@ -61,9 +61,7 @@ class Again:
 
 
 def check_again(model: Model, task: Task, certificate: Mapping[str, Any]) -> Again:
-    """Whether a certificate proves, in rigorous ball arithmetic, that the model is right on the
-    task's whole domain.
-    """
+    """Whether a certificate proves, in ball arithmetic, the model right on the task's domain."""
     available()
     spots = spots_of(task)
     task.require(model.vocabulary)
@@ -172,9 +170,7 @@ def spots_of(task: Task) -> Spots:
 
 
 def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[dict[int, list[str]], float]:
-    """The split of each row, and the margin that is claimed. What is not as it must be raises
-    Open.
-    """
+    """The split of each row, and the margin claimed. What is not as it must be raises Open."""
     if not isinstance(given, Mapping):
         raise Open("the certificate is not a table of names")
     known = {
@@ -214,9 +210,7 @@ def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[dict[int, 
 
 # ── cases, and sums over columns ───────────────────────────────────────────────────────────────
 def columns_of(spots: Spots, row: int, split: list[str]) -> range:
-    """The columns that a row's cases tell apart: up to the highest of those named, as many as
-    the split has.
-    """
+    """The columns that a row's cases tell apart: down from the highest named, by the split."""
     top = max(spots.named(row), default=-1)
     return range(top + 1 - len(split), top + 1)
 
@@ -258,9 +252,7 @@ def sum_of(cell: Cell) -> int:
 
 
 class Chain:
-    """The largest sum of one term a position, over all pairs of numbers in a case. Terms are
-    whole numbers.
-    """
+    """The largest sum of one whole term a position, over all pairs of numbers in a case."""
 
     def __init__(self, spots: Spots, terms: list[dict[int, int]]) -> None:
         n, self.fixed = spots.digits, 0
@@ -309,9 +301,7 @@ class Chain:
 
 
 class Range:
-    """The ends of a sum of balls, one a position, in a case: to more bits than a ball's radius
-    has.
-    """
+    """The ends of a sum of balls, one a position, in a case: finer than a ball's radius is."""
 
     def __init__(self, spots: Spots, terms: Terms) -> None:
         balls = [b for t in terms for b in t.values() if not b.is_zero()]
@@ -360,9 +350,7 @@ class Here:
 
 
 class Attention:
-    """Keys and values are tables over positions and tokens; what heads write is bounded case by
-    case.
-    """
+    """Keys and values as tables of positions and tokens; what heads write, bounded by case."""
 
     def __init__(self, net: Net, spots: Spots) -> None:
         self.net, self.spots, self.here = net, spots, cache(self._here)
@@ -396,9 +384,7 @@ class Attention:
         claimed: float,
         cuts: int,
     ) -> Ball:
-        """The least lead for all that attention may write. Halves of it are tried where that is
-        not enough.
-        """
+        """The least lead whatever attention writes. Where that is not enough, halves are tried."""
         mid, by = fixed, []
         for (low, high), (way, _) in zip(wide, self.ways, strict=True):
             mid = [m + d * (low + high) / 2 for m, d in zip(mid, way, strict=True)]
@@ -481,9 +467,7 @@ class Attention:
         return Here(x, sums, usual, along, sizes, flushed)
 
     def room(self, n: int) -> tuple[Ball, Ball]:
-        """For what rounding does to n terms of a sum: n − 1 additions; and to those of a
-        product with a quotient.
-        """
+        """Rounding of n terms of a sum: n − 1 additions; and of a product with a quotient."""
         return 1 + UNIT * self.net.f.off(n), 1 + UNIT * self.net.f.off(n + 1)
 
     def along(self, seen: Seen, weights: list[Terms], usual: Balls, parts: Parts) -> Along:
@@ -509,9 +493,7 @@ class Attention:
         return Along(near, rest, Range(self.spots, joint))
 
     def weights(self, q: Balls, h: int, seen: Seen) -> Terms:
-        """exp(score − the largest of all), before it is divided by the sum: up to a factor that
-        all positions share.
-        """
+        """exp(score − the largest), not yet divided by the sum: but for a factor all share."""
         net, f, c, row = self.net, self.net.f, self.net.c, len(seen) - 1
         slope = arb(c.slope * 2.0 ** (-8 * (h + 1) / c.n_heads)) if c.positions == "alibi" else ZERO
         # Those that are masked must be finite too

@@ -1,5 +1,3 @@
-"""What is right: tokens, truth, domain, edge cases, classes of input. Tasks know nothing of
-transformers.
-"""
+"""What is right: tokens, truth, domain, edge cases, classes. Nothing here knows transformers."""
 
 from .base import Task as Task

@@ -75,15 +75,11 @@ class Addition(Task):
         )
 
     def edges(self) -> Rows:
-        """Carry cascades of every length and place, made of every pair of digits; and numbers
-        of a pattern.
-        """
+        """Carry cascades of every length and place, of every pair of digits; and patterns."""
         return _edges(self.digits).copy()
 
     def classes(self, rows: Rows) -> Any:
-        """How many carries, and how many columns the longest of them runs through: 999+1 has
-        "carries=3 cascade=3".
-        """
+        """How many carries, and how long the longest runs: 999+1 has "carries=3 cascade=3"."""
         n = self.digits
         a, b = (digits_of(x, n)[:, ::-1] for x in rows.T)
         # run: columns of the carry that comes in
@@ -99,9 +95,7 @@ class Addition(Task):
         return rows % 10 ** min(level, self.digits)
 
     def floor(self) -> float:
-        """All digits of both numbers are random but the very first, which is given; unpadded,
-        none is given.
-        """
+        """All digits of both numbers are random but the very first, if padded: that is given."""
         n, N = self.digits, 10**self.digits
         if self.padding == "zero":
             return (2 * n - 1) * math.log(10) / (2 * n + 1 + self.steps(()))
@@ -217,9 +211,7 @@ def digits_of(numbers: Any, n: int) -> Any:
 
 
 def _without_leading_zeros(tokens: Any, answer: Any) -> tuple[Any, Any]:
-    """Moves each row's tokens up to where its leading zeros were; what is free at the end is 0
-    and no answer.
-    """
+    """Moves each row up to where its leading zeros were; free ends are 0 and no answer."""
     keep = tokens > 0
     # After a digit that is kept; the ones digit, even if it is 0
     for t in range(1, tokens.shape[1]):

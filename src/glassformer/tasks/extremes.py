@@ -38,9 +38,7 @@ class Min(Task):
         return items(len(self.radix), 1, self.vocab)
 
     def edges(self) -> Rows:
-        """Neighbours at the ends and in the middle, in both orders, beside the largest and the
-        smallest.
-        """
+        """Neighbours at the ends and in the middle, both ways, beside the largest and smallest."""
         top = self.vocab - 1
         out = []
         for a in sorted({0, 1, self.vocab // 2, top - 2, top - 1} & set(range(top))):

@@ -47,9 +47,7 @@ class Format:
         return len(self.places(name))
 
     def tokens(self, numbers: Mapping[str, int], upto: int | None = None) -> list[int]:
-        """The text of some numbers, or its first positions: `format.tokens({"a": 45, "b": 78},
-        format.first)`.
-        """
+        """Some numbers as text, or its start: `format.tokens({"a": 45, "b": 78}, format.first)`."""
         out = []
         for name, digit in self.spots[:upto]:
             if name == TOKEN:
@@ -75,9 +73,7 @@ class Format:
 def items(
     n: int, answers: int, base: int, before: Any = (), between: Any = (), after: Any = ()
 ) -> Format:
-    """A list of n things, x1 … xn, a token each, then the answer, y1 …; with tokens that are
-    always there.
-    """
+    """A list of n things, x1 … xn, a token each, then the answer, y1 …; with tokens fixed in it."""
     x, y = ([(f"{name}{i}", 0) for i in range(1, k + 1)] for name, k in (("x", n), ("y", answers)))
     spots = [[(TOKEN, int(t)) for t in part] for part in (before, between, after)]
     return Format((*spots[0], *x, *spots[1], *y, *spots[2]), len(before) + n + len(between), base)
@@ -123,9 +119,7 @@ def _same_texts(found: Format, tokens: Any, answer: Any, numbers: Mapping[str, A
 
 
 def sum_format(task: "Task") -> Format:
-    """The format of a task that adds two numbers, a and b, of n digits; an error that says why
-    it is none.
-    """
+    """The format of a task that adds two numbers a and b of n digits; else an error says why."""
     n = len(str(task.radix[0])) - 1 if len(task.radix) == 2 else 0
     if not n or task.radix != (10**n, 10**n):
         raise GlassformerError(f"{task.ref} — expected a task that adds two numbers of some digits")

@@ -1,6 +1,4 @@
-"""The tasks of chapter 2: print a fixed message (hello-world), and repeat the last token for
-ever (repeat-last).
-"""
+"""The tasks of chapter 2: print a fixed message, and repeat the last token for ever."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal

@@ -45,9 +45,7 @@ class Multiplication(Task):
         return {"a": rows[:, 0], "b": rows[:, 1], "s": rows.prod(1)}
 
     def edges(self) -> Rows:
-        """All pairs of 0, 1, 2, 5, 9, …: the powers of ten times these, and one more and one
-        less.
-        """
+        """All pairs of 0, 1, 2, 5, 9, …: powers of ten times these, and one more and less."""
         most = 10**self.digits - 1
         near = {
             d * 10**k + e for d in (1, 2, 5, 9, 10) for k in range(self.digits) for e in (-1, 0, 1)

@@ -64,9 +64,7 @@ class Search(Task):
         return out
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
-        """Texts of full length with the query planted once; every other one is full of near
-        misses.
-        """
+        """Texts of full length with the query planted once; every other is full of near misses."""
         texts = rng.integers(0, self.vocab, (n, self.length))
         near = np.flatnonzero(rng.random(n) < 0.5)
         tiled = texts[near, : 1 + self.prefix][:, np.arange(self.length) % (1 + self.prefix)]
@@ -78,9 +76,7 @@ class Search(Task):
         return np.concatenate([np.full((n, 1), self.length), texts], axis=1)
 
     def edges(self) -> Rows:
-        """The shortest texts (one token repeated), and the longest with the query at the very
-        start.
-        """
+        """The shortest texts (one token repeated), and the longest with the query at the start."""
         rows = np.zeros((4, self.length + 1), np.int64)
         rows[:2, 0], rows[2:, 0] = self.prefix + 1, self.length
         rows[1, 1 : self.prefix + 2] = self.vocab - 1

@@ -109,9 +109,7 @@ class Sort(Task):
         return np.concatenate(rows)
 
     def edges(self) -> Rows:
-        """Runs at both ends and an even spread, up and down; with repeats, lists of one and two
-        numbers.
-        """
+        """Runs at both ends and an even spread, up and down; with repeats, of one or two values."""
         k = min(self.length, self.numbers)
         run, spread = np.arange(1, k + 1), np.linspace(1, self.numbers, k).astype(np.int64)
         lists = [
@@ -143,9 +141,7 @@ class Sort(Task):
         return np.where(np.arange(self.length) < level, rows, 0)
 
     def floor(self) -> float:
-        """What a list holds (its length, all numbers) but for its first token, which is given;
-        as `sample` has them.
-        """
+        """What a list of `sample` holds (length, all numbers) but for its first token, given."""
         lengths = range(self.shortest, self.length + 1)
         lists = np.mean([np.log(self._choices(k)).sum() for k in lengths])
         first = (

@@ -1,6 +1,4 @@
-"""What the adders share: a model from a formula's numbers, and the head that finds a column by
-its distance.
-"""
+"""What the adders share: a model from a few numbers, and the head that finds a column."""
 
 import math
 from collections.abc import Mapping
@@ -30,9 +28,7 @@ def build(
 
 
 def one_layer(task: DigitAddition, **choices: Any) -> Config:
-    """The config of an adder with one such head and three neurons. The angle's period is what a
-    is before b.
-    """
+    """An adder's config: one such head, three neurons. The angle's period is what a is before b."""
     n = task.digits
     return Config(
         d_vocab=10, n_ctx=3 * n + 2 + len(task.between), d_model=2, n_heads=1, d_head=4, d_mlp=3,

@@ -51,9 +51,7 @@ class _Adder(Blueprint):
     constants = (MIDDLE,)
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """Random; the weights are not looked at but for their shapes, since few weights are of
-        this kind.
-        """
+        """Random, and of the weights only the shapes matter: few weights are of this kind."""
         theta = {}
         for name, shape in self.theta_shapes(
             {n: tuple(w.shape) for n, w in weights.items()}
@@ -69,9 +67,7 @@ class _Adder(Blueprint):
     def head(
         self, step: Array, turn: Array, size: Array, gain: Array, out: Array
     ) -> dict[str, Array]:
-        """Embedding and attention: `size` of the embedding, `gain` of queries and keys, `out`
-        [D]: what is written.
-        """
+        """The embedding of this `size`, and attention: `gain` of q and k, `out` [D] is written."""
         xp = arrays.of(step)
         angle = (step * xp.like(step, np.arange(DIGITS) - MIDDLE))[:, None]  # V 1
         first, second, third = (xp.like(step, axis)[:, None] for axis in np.eye(3))  # D 1
