@@ -14,14 +14,8 @@ from pathlib import Path
 import pytest
 
 from glassformer import GlassformerError, records
-from glassformer.records import (
-    alone,
-    check_writable,
-    read_bytes,
-    read_json,
-    read_text,
-    write_atomically,
-)
+from glassformer.records import alone, check_writable, read_bytes, read_text, write_atomically
+from glassformer.schema import read_json
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 

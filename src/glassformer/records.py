@@ -11,8 +11,6 @@ import contextlib
 import ctypes
 import errno
 import hashlib
-import json
-import math
 import os
 import shutil
 import stat
@@ -20,7 +18,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from io import FileIO
 from pathlib import Path
-from typing import Any
 
 from .errors import GlassformerError
 
@@ -32,11 +29,10 @@ except ImportError:  # there are systems without: done without
 MOST = 2**30  # bytes of a file that is read, unless more are expected
 KINDS = {
     stat.S_IFDIR: "a folder", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
 }  # fmt: skip
-# A pipe without a writer is opened at once, and then refused
-WAITING = getattr(os, "O_NONBLOCK", 0)
+# Not every system has these. A pipe without a writer is opened at once, and then refused.
+WAITING, NOFOLLOW = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOFOLLOW", 0)
 BINARY = getattr(os, "O_BINARY", 0)
 OLD = ".old"
 # The last of folders on some network disks
@@ -47,6 +43,15 @@ NAME = 200  # bytes of a file's name that a name beside it repeats; systems end 
 def why(error: BaseException) -> str:
     """What the system says about a file, without the number and the path."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+@contextlib.contextmanager
+def _about(path: str | Path, what: str = "written") -> Iterator[None]:
+    """Within it, what the system says is wrong becomes a GlassformerError that names the file."""
+    try:
+        yield
+    except (OSError, ValueError) as e:
+        raise GlassformerError(f"{path} — cannot be {what}: {why(e)}") from None
 
 
 # ── in ─────────────────────────────────────────────────────────────────────────────────────────
@@ -60,8 +65,7 @@ def read_bytes(path: str | Path, most: int = MOST) -> bytes:
             size = found.st_size
             if size <= most:
                 data = file.read(size + 1)
-                # It grew, or is one of those that do not say how long they are
-                if len(data) > size:
+                if len(data) > size:  # it grew, or is one of those that do not say their size
                     data += file.read(most + 1 - len(data))
                 size = len(data)
     except (OSError, ValueError) as e:
@@ -83,48 +87,17 @@ def read_text(path: str | Path, most: int = MOST) -> str:
         raise GlassformerError(f"{path} — not UTF-8 text: {e.reason} at byte {e.start:,}") from None
 
 
-def read_json(
-    path: str | Path, what: str = "not JSON", most: int = MOST, finite: bool = True
-) -> Any:
-    """What a JSON file holds; `what` is said if it is none. `finite`: no NaN, nothing infinite."""
-    return parse_json(read_bytes(path, most), path, what, finite)
-
-
-def parse_json(
-    data: bytes | str, path: str | Path, what: str = "not JSON", finite: bool = True
-) -> Any:
-    """The same of what was read from a file already."""
-    options: dict[str, Any] = {"parse_float": _finite, "parse_constant": _finite} if finite else {}
-    try:
-        return json.loads(data if isinstance(data, str) else data.decode(), **options)
-    except RecursionError:
-        reason = "it is nested too deeply"
-    except UnicodeDecodeError as e:
-        reason = f"{e.reason} at byte {e.start:,}, expected UTF-8"
-    except ValueError as e:  # bad JSON, and whole numbers of more digits than Python takes
-        reason = str(e)
-    raise GlassformerError(f"{path} — {what}: {reason}")
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text[:20]} is not a finite number")
-    return number
-
-
 def _check_regular(found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(
-            errno.EINVAL,
-            f"it is {KINDS.get(stat.S_IFMT(found.st_mode), 'something else')}, not a file",
-        )
+        kind = KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+        raise OSError(errno.EINVAL, f"it is {kind}, not a file")
 
 
 # ── out ────────────────────────────────────────────────────────────────────────────────────────
 def write_atomically(path: str | Path, data: bytes) -> Path:
     """The old file or the new one, never half of one."""
     path = Path(path)
-    try:
+    with _about(path):
         target, old = _target(path)
         beside = _beside(target, "tmp")
         with open(_create(beside), "wb", buffering=0) as file:
@@ -141,8 +114,6 @@ def write_atomically(path: str | Path, data: bytes) -> Path:
                     os.unlink(beside)
                 raise
         sync(target.parent)
-    except (OSError, ValueError) as e:
-        raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
     return path
 
 
@@ -165,7 +136,7 @@ def write_together(files: Mapping[Path, bytes]) -> None:
 
 def replace_folder(new: Path, path: Path) -> None:
     """Puts a folder made by `folder_beside` in the place of `path`: the old or the new is there."""
-    try:
+    with _about(path):
         target = Path(os.path.realpath(path))
         for file in [new, *new.rglob("*")]:
             sync(file)
@@ -188,8 +159,6 @@ def replace_folder(new: Path, path: Path) -> None:
                     os.rename(old, target)
             raise
         sync(target.parent)
-    except (OSError, ValueError) as e:
-        raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
 
 
 class Log:
@@ -197,13 +166,11 @@ class Log:
 
     def __init__(self, path: str | Path, begin: bytes = b"") -> None:
         self.path = write_atomically(path, begin)
-        try:
+        with _about(path):
             self.file = open(path, "ab", buffering=0)  # noqa: SIM115 - close() closes it
-        except (OSError, ValueError) as e:
-            raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
 
     def add(self, data: bytes) -> None:
-        try:
+        with _about(self.path):
             end = os.fstat(self.file.fileno()).st_size
             try:
                 _write_all(self.file, data)
@@ -211,8 +178,6 @@ class Log:
                 with contextlib.suppress(OSError):
                     self.file.truncate(end)
                 raise
-        except (OSError, ValueError) as e:
-            raise GlassformerError(f"{self.path} — cannot be written: {why(e)}") from None
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # what was added is written already
@@ -233,46 +198,38 @@ def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
                 raise GlassformerError(
                     f"{path} — is read by this command; name another file to write"
                 )
-    try:
+    with _about(path):
         target, _ = _target(Path(path))
-        # It has no name, where the system can do that
-        with tempfile.TemporaryFile(dir=target.parent):
+        with tempfile.TemporaryFile(dir=target.parent):  # without a name, where that can be
             pass
-    except (OSError, ValueError) as e:
-        raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
 
 
 def make_folder(path: str | Path) -> Path:
     """A folder, and those above it, unless they are there."""
-    try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise GlassformerError(f"{path} — cannot be made: there is a file of that name") from None
-    except (OSError, ValueError) as e:
-        raise GlassformerError(f"{path} — cannot be made: {why(e)}") from None
+    with _about(path, "made"):
+        try:
+            Path(path).mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name") from None
     return Path(path)
 
 
 def remove(path: str | Path) -> None:
     """Removes a file, if it is there."""
-    try:
+    with _about(path, "removed"):
         Path(path).unlink(missing_ok=True)
-    except (OSError, ValueError) as e:
-        raise GlassformerError(f"{path} — cannot be removed: {why(e)}") from None
 
 
 @contextlib.contextmanager
 def folder_beside(path: str | Path) -> Iterator[Path]:
     """A private folder beside `path`, gone at the end: what is in it is renamed into place."""
     path = Path(path)
-    try:
+    with _about(path):
         target = Path(os.path.realpath(path))
         beside = _beside(target, "new")
         if (beside / OLD).is_dir() and not os.path.lexists(target):
             os.rename(beside / OLD, target)
         handle = _create(beside, folder=True)
-    except (OSError, ValueError) as e:
-        raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
     try:
         yield beside
     finally:
@@ -296,9 +253,7 @@ def sync(path: Path) -> None:
 
 
 def _target(path: Path) -> tuple[Path, os.stat_result | None]:
-    """The file that is written when `path` is, and what stands there now. Raises OSError if it
-    must not be replaced.
-    """
+    """The file that is written when `path` is, and what stands there. OSError if it may not be."""
     hop = os.path.abspath(path)
     for _ in range(40):  # /dev/stdout may lead to a file that somebody else is writing
         if hop.startswith(("/dev/", "/proc/")) and not hop.startswith("/dev/shm/"):
@@ -346,11 +301,8 @@ def _create(beside: Path, folder: bool = False) -> int:
     """A new file (or folder) beside a target, open and held. What a killed run left is removed."""
     for _ in range(9):  # others may do the same at the same time
         try:
-            handle = (
-                _make(beside)
-                if folder
-                else os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666)
-            )
+            new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY
+            handle = _make(beside) if folder else os.open(beside, new, 0o666)
         except FileExistsError:
             _clear(beside)
             continue
@@ -386,7 +338,7 @@ def _clear(beside: Path) -> None:
     """Removes what stands where a file is to be written beside another, unless its writer lives."""
     with contextlib.suppress(FileNotFoundError):
         is_folder = stat.S_ISDIR(os.lstat(beside).st_mode)
-        handle = os.open(beside, os.O_RDONLY | WAITING | getattr(os, "O_NOFOLLOW", 0))
+        handle = os.open(beside, os.O_RDONLY | WAITING | NOFOLLOW)
         try:
             if not _hold(handle):
                 raise OSError(errno.EBUSY, "another run is writing it")
@@ -418,11 +370,9 @@ def alone(path: str | Path | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    try:
+    with _about(path):
         lock = _beside(_target(Path(path))[0], "lock")
         handle = _lock(lock)
-    except (OSError, ValueError) as e:
-        raise GlassformerError(f"{path} — cannot be written: {why(e)}") from None
     if handle is None:
         raise GlassformerError(
             f"{path} — another run is writing there; wait for it to end, or name another place"
@@ -439,9 +389,7 @@ def alone(path: str | Path | None) -> Iterator[None]:
 def _lock(lock: Path) -> int | None:
     """The lock file, open and held; None if another run has it."""
     for _ in range(9):  # others may do the same at the same time
-        handle = os.open(
-            lock, os.O_RDWR | os.O_CREAT | WAITING | getattr(os, "O_NOFOLLOW", 0), 0o666
-        )
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | WAITING | NOFOLLOW, 0o666)
         if not _hold(handle):
             os.close(handle)
             return None

@@ -1,4 +1,4 @@
-"""What a value read from JSON must look like, said as data: types and sizes, checked before
+"""JSON that was read, and what it must look like, said as data: types and sizes, checked before
 anything is built of it.
 
     HEADER = record({"format": exactly(1), "task": text(1_000)}, may={"labels": mapping(text(200), 10_000)})
@@ -11,12 +11,41 @@ GlassformerError.
 import json
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
 from .errors import GlassformerError, shown
 from .limits import many
+from .records import read_bytes
 
 Check = Callable[[Any, str], None]
+
+
+def read_json(path: str | Path, what: str = "not JSON", finite: bool = True) -> Any:
+    """What a JSON file holds; `what` is said if it is none. `finite`: no NaN, nothing infinite."""
+    return parse_json(read_bytes(path), path, what, finite)
+
+
+def parse_json(
+    data: bytes | str, path: str | Path, what: str = "not JSON", finite: bool = True
+) -> Any:
+    """The same of what was read from a file already."""
+    options: dict[str, Any] = {"parse_float": _float, "parse_constant": _float} if finite else {}
+    try:
+        return json.loads(data if isinstance(data, str) else data.decode(), **options)
+    except RecursionError:
+        reason = "it is nested too deeply"
+    except UnicodeDecodeError as e:
+        reason = f"{e.reason} at byte {e.start:,}, expected UTF-8"
+    except ValueError as e:  # bad JSON, and whole numbers of more digits than Python takes
+        reason = str(e)
+    raise GlassformerError(f"{path} — {what}: {reason}")
+
+
+def _float(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:20]} is not a finite number")
+    return number
 
 
 def refuse(where: str, expected: str, got: Any) -> NoReturn:

@@ -12,7 +12,7 @@ from .. import schema
 from ..errors import GlassformerError, shown
 from ..limits import REF, memory
 from ..model import ACTIVATIONS, Config, Labels, Model
-from ..records import read_bytes, read_json
+from ..records import read_bytes
 from ..stored import finite, labels
 from ..vocabulary import Vocabulary
 
@@ -136,7 +136,7 @@ def _model(fields: dict[str, Any], arrays: dict[str, Any]) -> Model:
 def _fields(path: Path) -> dict[str, Any]:
     """config.json, refused by the name of the first field that we do not compute with."""
     file = path / "config.json"
-    fields = read_json(file)
+    fields = schema.read_json(file)
     if not isinstance(fields, dict) or "model_type" not in fields:
         raise GlassformerError(f"{file} — has no model_type: not a folder of transformers")
     for name, only in MUST_BE.items():

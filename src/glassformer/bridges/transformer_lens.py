@@ -19,8 +19,9 @@ from .. import arrays
 from ..errors import GlassformerError
 from ..limits import memory
 from ..model import ACTIVATIONS, POSITIONS, Config, Model, Place
-from ..records import read_bytes, read_json
+from ..records import read_bytes
 from ..registry import bridge
+from ..schema import read_json
 from ..shapes import shapes
 from ..vocabulary import Vocabulary
 

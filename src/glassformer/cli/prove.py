@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Exit, Option
 
-from .. import records, refs
+from .. import records, refs, schema
 from ..errors import GlassformerError
 from ..model import Model
 from ..proof import Checked, Proof, check_certificate, prove, stand_by
@@ -53,7 +53,7 @@ def prove_(
         )
     result: Checked | Proof
     if certificate:
-        found = records.read_json(certificate, "not a certificate that prove --out wrote")
+        found = schema.read_json(certificate, "not a certificate that prove --out wrote")
         result = _check(model, chosen, found, certificate, seed)
         told = _told(result)
     else:

@@ -471,9 +471,7 @@ class Attention:
         return 1 + UNIT * self.net.f.off(n), 1 + UNIT * self.net.f.off(n + 1)
 
     def along(self, seen: Seen, weights: list[Terms], usual: Balls, parts: Parts) -> Along:
-        """What heads write in one direction. weight·value and the sum of weights share the
-        weights' errors.
-        """
+        """What heads write in one direction. weight·value and Σ weight share the weight's error."""
         near, rest, joint = {}, {}, [dict.fromkeys(s, ZERO) for s in seen]
         summed, mixed = self.room(len(seen))
         for h, factors in parts.items():

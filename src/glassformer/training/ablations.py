@@ -18,7 +18,7 @@ from .. import registry, schema
 from ..answers import right
 from ..errors import GlassformerError, no_such
 from ..limits import MEMBERS, REF, SEED
-from ..records import read_json, write_atomically
+from ..records import write_atomically
 from ..tasks.base import Rows, Task
 from .data import first_length
 from .events import Event
@@ -269,7 +269,7 @@ def _finished(case: Case, folder: str | Path | None) -> dict[int, Outcome]:
     if not folder or not (path := _path(folder, case)).exists():
         return {}
     try:
-        kept = read_json(path, finite=False)
+        kept = schema.read_json(path, finite=False)
         KEPT(kept, "")
     except GlassformerError:
         what = "not a result of ablate, or a damaged one"

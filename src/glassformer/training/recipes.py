@@ -11,7 +11,8 @@ from typing import Any
 
 from ..errors import GlassformerError, no_such
 from ..limits import TEXT
-from ..records import parse_json, read_text
+from ..records import read_text
+from ..schema import parse_json
 from ..tasks.base import Task
 from .recipe import Recipe, option
 

@@ -15,7 +15,7 @@ from .. import schema
 from ..arrays import Array
 from ..errors import GlassformerError
 from ..limits import REF, SEED, memory
-from ..records import parse_json, read_bytes, write_atomically
+from ..records import read_bytes, write_atomically
 from ..stored import parse
 from .recipe import STEPS
 
@@ -92,7 +92,7 @@ def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     if not good:
         raise GlassformerError(f"{path} — {BAD}: its SHA-256 does not match")
     # a loss may be infinite
-    header: dict[str, Any] = parse_json(found[KEY], path, BAD, finite=False)
+    header: dict[str, Any] = schema.parse_json(found[KEY], path, BAD, finite=False)
     try:
         HEADER(header, "")
         header["smooth"] = float.fromhex(header["smooth"])

@@ -19,7 +19,7 @@ from .. import schema
 from ..checkpoint import to_bytes
 from ..errors import GlassformerError
 from ..limits import REF, SEED
-from ..records import make_folder, read_json, write_atomically
+from ..records import make_folder, write_atomically
 from ..tasks.base import Task
 from .loop import train
 from .recipe import Recipe
@@ -153,7 +153,7 @@ class Sweep:
         """The row of a run that is done; None if it, or the model that is wanted, is not whole."""
         path = self.runs / f"{job.id(seed)}.json"
         try:
-            row: Row = read_json(path, finite=False)
+            row: Row = schema.read_json(path, finite=False)
             ROW(row, "")
         except GlassformerError:
             return None

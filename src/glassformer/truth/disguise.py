@@ -21,7 +21,6 @@ from ..errors import GlassformerError, shown
 from ..lens.finding import plain
 from ..limits import NOISE, REF, SEED, WIDEST_KEY, within
 from ..model import POSITIONS, Config, Labels, Model, Place
-from ..records import read_json
 from ..tasks.base import Task
 
 FORMAT, VERSION = "glassformer-key", 1
@@ -110,7 +109,7 @@ class Key:
 
 def read_key(path: str | Path) -> Key:
     """The key that a file holds."""
-    found = read_json(path, finite=False)  # a difference may be infinite
+    found = schema.read_json(path, finite=False)  # a difference may be infinite
     try:
         return Key.from_json(found)
     except GlassformerError as e:

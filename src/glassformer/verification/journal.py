@@ -17,7 +17,11 @@ from typing import Any
 from .. import schema
 from ..errors import GlassformerError
 from ..limits import DOMAIN, KEEP
+<<<<<<< HEAD
 from ..records import read_json, write_atomically
+=======
+from ..records import remove, write_atomically
+>>>>>>> cd3e414 (What the system says about a file is told in one place; JSON is read beside its schema)
 from .tally import Tally, add
 from .work import Work
 
@@ -101,7 +105,7 @@ class Journal:
         """What was done before; nothing if there is no file."""
         if not os.path.lexists(self.path):
             return State()
-        o = read_json(self.path, "damaged journal", finite=False)  # a margin may be infinite
+        o = schema.read_json(self.path, "damaged journal", finite=False)  # a margin may be infinite
         try:
             SEALED(o, "")
             if o.pop("sha256") != _seal(o):

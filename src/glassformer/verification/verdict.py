@@ -13,7 +13,8 @@ import numpy as np
 
 from ..errors import GlassformerError
 from ..limits import DOMAIN, SAMPLE, SEARCH
-from ..records import read_json, write_atomically
+from ..records import write_atomically
+from ..schema import read_json
 
 FORMAT = "glassformer verdict 1"
 
