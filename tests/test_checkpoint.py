@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load as from_bytes
 from safetensors.numpy import load_file, save_file
 
 from glassformer import Config, GlassformerError, Labels, Model, Vocabulary
@@ -126,6 +127,13 @@ def test_theta_is_kept_and_checked(tmp_path, ref):
     lie = replace(model, theta={**model.theta, name: model.theta[name] + 1})
     with pytest.raises(GlassformerError, match="theta does not make its weights"):
         load(save(lie, tmp_path / "lie.safetensors"))
+
+
+def test_theta_comes_in_the_order_of_its_names(tmp_path, monkeypatch):
+    path = save(with_theta("low-rank:rank=2"), tmp_path / "m.safetensors")
+    backwards = lambda data: dict(sorted(from_bytes(data).items(), reverse=True))  # noqa: E731
+    monkeypatch.setattr("safetensors.numpy.load", backwards)
+    assert len(load(path).theta) > 2 and list(load(path).theta) == sorted(load(path).theta)
 
 
 def test_half_a_character_comes_back(tmp_path):

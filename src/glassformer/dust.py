@@ -18,7 +18,7 @@ TIE = 64  # numbers nearer than this are equal
 
 
 def _eps(x: Array) -> float:
-    return float(np.finfo(x.dtype).eps) if x.dtype.kind == "f" else float(np.finfo(float).eps)
+    return float(np.finfo(x.dtype if x.dtype.kind == "f" else float).eps)
 
 
 def _largest(x: Array, axis: int | None = None) -> Any:

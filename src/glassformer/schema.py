@@ -49,9 +49,8 @@ def _float(text: str) -> float:
 
 
 def refuse(where: str, expected: str, got: Any) -> NoReturn:
-    raise GlassformerError(
-        f"{where or 'it'} must be {expected}, got {'null' if got is None else shown(got)}"
-    )
+    found = "null" if got is None else shown(got)
+    raise GlassformerError(f"{where or 'it'} must be {expected}, got {found}")
 
 
 def anything(value: Any, where: str) -> None:
@@ -92,9 +91,8 @@ def text(most: int) -> Check:
         if type(value) is not str:
             refuse(where, "a text", value)
         if len(value) > most:
-            refuse(
-                where, f"a text of at most {most:,} characters", f"{value[:40]}… ({len(value):,})"
-            )
+            got = f"{value[:40]}… ({len(value):,})"
+            refuse(where, f"a text of at most {most:,} characters", got)
 
     return check
 
@@ -140,10 +138,8 @@ def mapping(each: Check, most: int, key: int = 1_000) -> Check:
     def check(value: Any, where: str) -> None:
         if type(value) is not dict:
             refuse(where, "an object", value)
-        if len(value) > most:
-            raise GlassformerError(
-                f"{where} must have at most {most:,} entries, got {len(value):,}"
-            )
+        if (n := len(value)) > most:
+            raise GlassformerError(f"{where} must have at most {most:,} entries, got {n:,}")
         for name, item in value.items():
             text(key)(name, f"a name in {where}")
             each(item, f"{where}.{name if name.isprintable() else shown(name)}")
@@ -178,9 +174,8 @@ def small(most: int) -> Check:
         if _depth(value) > 20:
             raise GlassformerError(f"{where} is nested more than 20 deep")
         if len(json.dumps(value)) > most:
-            raise GlassformerError(
-                f"{where} must have at most {most:,} characters when written, got more"
-            )
+            must = f"must have at most {most:,} characters when written"
+            raise GlassformerError(f"{where} {must}, got more")
 
     return check
 

@@ -33,33 +33,28 @@ OPTIONAL = {n for n, axes in (BLOCK | AFTER).items() if axes.endswith("?")}
 def axes(c: "Config") -> Mapping[str, str]:
     """Name -> axes of every array that a model of this config can have, in reading order."""
     inside = {f"blocks.{i}.{n}": a for i in range(c.n_layers) for n, a in BLOCK.items()}
-    return MappingProxyType(
-        {n: a for n, a in (BEFORE | inside | AFTER).items() if not _excluded(c, n)}
-    )
+    known = BEFORE | inside | AFTER
+    if c.positions != "learned":
+        del known["pos_embed.W_pos"]
+    if c.tied:
+        del known["unembed.W_U"]
+    return MappingProxyType(known)
 
 
 @lru_cache(maxsize=64)
 def shapes(c: "Config") -> Mapping[str, tuple[int, ...]]:
     """Name -> shape of every array that a model of this config can have."""
-    sizes = {
-        "V": c.d_vocab,
-        "T": c.n_ctx,
-        "D": c.d_model,
-        "H": c.n_heads,
-        "K": c.d_head,
-        "F": c.d_mlp,
-    }
+    n = {"V": c.d_vocab, "T": c.n_ctx, "D": c.d_model, "H": c.n_heads, "K": c.d_head, "F": c.d_mlp}
     return MappingProxyType(
-        {name: tuple(sizes[a] for a in ax.rstrip("?")) for name, ax in axes(c).items()}
+        {name: tuple(n[axis] for axis in ax.rstrip("?")) for name, ax in axes(c).items()}
     )
 
 
 def required(c: "Config", mlp: bool | None = None) -> dict[str, tuple[int, ...]]:
     """Name -> shape of what must be there. mlp: whether blocks have one (default: if d_mlp > 0)."""
-    mlp, sizes = bool(c.d_mlp) if mlp is None else mlp, shapes(c)
-    return {
-        n: sizes[n] for n, a in axes(c).items() if not a.endswith("?") and (mlp or ".mlp." not in n)
-    }
+    mlp = bool(c.d_mlp) if mlp is None else mlp
+    names = [n for n, ax in axes(c).items() if not ax.endswith("?") and (mlp or ".mlp." not in n)]
+    return {n: shapes(c)[n] for n in names}
 
 
 def optional(c: "Config") -> dict[str, tuple[int, ...]]:
@@ -68,33 +63,25 @@ def optional(c: "Config") -> dict[str, tuple[int, ...]]:
     return {n: shape for n, shape in shapes(c).items() if n not in must}
 
 
-def _excluded(c: "Config", name: str) -> bool:
-    return (name == "pos_embed.W_pos" and c.positions != "learned") or (
-        name == "unembed.W_U" and c.tied
-    )
+def _in_block(name: str) -> str:
+    """The name without its block: "blocks.2.attn.b_Q" is "attn.b_Q"."""
+    return name.split(".", 2)[-1]
 
 
 def zeros(c: "Config", *extra: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Every required array as zeros, and the optional ones named: zeros(c, "mlp.b_in",
-    "blocks.2.attn.b_Q").
+    """Required arrays, and optional ones named, as zeros: zeros(c, "mlp.b_in", "blocks.2.ln1.b").
 
-    "mlp" asks for the MLP arrays and both biases even if d_mlp is 0 (the booklet counts such a
-    b_out).
+    "mlp" asks for the MLP's arrays and biases even if d_mlp is 0 (the booklet counts such a b_out).
     """
     mlp = "mlp" in extra
     names = {n for n in extra if n != "mlp"} | ({"mlp.b_in", "mlp.b_out"} if mlp else set())
-    if unknown := sorted(
-        n for n in names if n not in OPTIONAL and n.split(".", 2)[-1] not in OPTIONAL
-    ):
+    unknown = sorted(n for n in names if not {n, _in_block(n)} & OPTIONAL)
+    if unknown:
         raise GlassformerError(
             f"optional arrays — {', '.join(unknown)}: not among {', '.join(sorted(OPTIONAL))}"
         )
-    must = set(required(c, mlp or None))
-    wanted = {
-        n: s
-        for n, s in shapes(c).items()
-        if n in must or n in names or n.split(".", 2)[-1] in names
-    }
+    names |= set(required(c, mlp or None))
+    wanted = {n: s for n, s in shapes(c).items() if {n, _in_block(n)} & names}
     afford("weights", 8 * sum(map(math.prod, wanted.values())))
     return {name: np.zeros(shape) for name, shape in wanted.items()}
 
@@ -107,21 +94,21 @@ def check(c: "Config", weights: "Weights") -> dict[str, Any]:
             f"weights — n_layers is {c.n_layers:,}, but there are arrays of {layers:,} layers"
         )
     known = shapes(c)
-    with_mlp = [f"blocks.{i}." for i in range(c.n_layers) if f"blocks.{i}.mlp.W_out" in weights]
-    without = [
-        n for n in required(c) if ".mlp." in n and with_mlp and not n.startswith(tuple(with_mlp))
-    ]  # may be so
-    wrong = [f"{n} is missing" for n in required(c) if n not in weights and n not in without]
+    blocks = [f"blocks.{i}.mlp." for i in range(c.n_layers)]
+    without = tuple(b for b in blocks if b + "W_out" not in weights)  # some blocks may be
+    may_lack = without if len(without) < len(blocks) else ()
+    must = [n for n in required(c) if not n.startswith(may_lack)]
+    wrong = [f"{n} is missing" for n in must if n not in weights]
     for name, w in weights.items():
         expected = known.get(name)
         if expected is None:
             wrong.append(f"{name} is not an array of this config")
         elif tuple(w.shape) != expected:
             wrong.append(f"{name} must have shape {list(expected)}, got {list(w.shape)}")
-    for i in range(c.n_layers):
-        there = [n for n in ("W_in", "W_out") if f"blocks.{i}.mlp.{n}" in weights]
+    for block in blocks:
+        there = [n for n in ("W_in", "W_out") if block + n in weights]
         if len(there) == 1:
-            wrong.append(f"blocks.{i}.mlp has {there[0]} but not both of W_in and W_out")
+            wrong.append(f"{block[:-1]} has {there[0]} but not both of W_in and W_out")
     if wrong:
         raise GlassformerError("weights — " + "; ".join(wrong))
     return {name: weights[name] for name in known if name in weights}
@@ -132,25 +119,17 @@ def describe(model: "Model") -> str:
     c, labels = model.config, model.labels
     total = sum(math.prod(w.shape) for w in model.weights.values())
     title = model.provenance.get("ref") or model.task or "model"
-    lines = [
-        f"{title} · {total:,} parameters · {model.dtype}",
-        str(c),
-        f"vocabulary: {model.vocabulary}",
-    ]
+    lines = [f"{title} · {total:,} parameters · {model.dtype}", str(c)]
+    lines += [f"vocabulary: {model.vocabulary}"]
     if labels.slots:
-        lines.append(
-            "slots: " + ", ".join(f"{name} [{a}:{b}]" for name, (a, b) in labels.slots.items())
-        )
-    names = axes(c)
+        slots = ", ".join(f"{name} [{a}:{b}]" for name, (a, b) in labels.slots.items())
+        lines.append(f"slots: {slots}")
+    names = {n: ax.rstrip("?") for n, ax in axes(c).items()}
     width = max(len(n) for n in model.weights)
     for name, w in model.weights.items():
-        shape = " ".join(
-            f"{axis}={n}" for axis, n in zip(names[name].rstrip("?"), w.shape, strict=True)
-        )
-        used = int((w != 0).sum())
-        lines.append(
-            f"  {name:<{width}}  {shape:<18} {math.prod(w.shape):>9,}  ({used:,} non-zero)"
-        )
+        shape = " ".join(f"{axis}={n}" for axis, n in zip(names[name], w.shape, strict=True))
+        size, used = math.prod(w.shape), int((w != 0).sum())
+        lines.append(f"  {name:<{width}}  {shape:<18} {size:>9,}  ({used:,} non-zero)")
     for kind, given in (("head", labels.heads), ("neuron", labels.neurons)):
         shown = list(given.items())[:12]
         lines += [f"  {kind} {at}: {name}" for at, name in shown]

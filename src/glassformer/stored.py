@@ -1,8 +1,6 @@
-"""What is in a checkpoint's file: arrays and a header, every field of it checked before anything is
-built.
+"""What is in a checkpoint's file: arrays and a header, each field checked before anything is built.
 
-checkpoint.py saves and loads; this is the half of loading that needs no blueprint, so a blueprint
-can read its base.
+checkpoint.py saves and loads; this half of loading needs no blueprint, so a blueprint can use it.
 """
 
 import hashlib
@@ -45,8 +43,7 @@ SEALED = schema.record({"header": schema.record({
     "provenance": schema.mapping(schema.small(100_000), 1_000),
     "blueprint": schema.text(REF),
 }), "model": schema.sha256, "sha256": schema.sha256})  # fmt: skip
-# Of its entries, those that are read again
-PROVENANCE = {"maker": schema.text(1_000), "ref": schema.text(REF)}
+PROVENANCE = {"maker": schema.text(1_000), "ref": schema.text(REF)}  # what is read again
 
 
 def digest(model: Model) -> str:
@@ -54,12 +51,8 @@ def digest(model: Model) -> str:
     chosen = {f.name: getattr(model.config, f.name) for f in fields(Config)}
     # A field that is new tomorrow changes no digest
     chosen = {n: v for n, v in chosen.items() if v != DEFAULTS[n]}
-    words = {
-        "config": chosen,
-        "vocabulary": model.vocabulary.to_json(),
-        "blueprint": model.blueprint,
-    }
-    h = hashlib.sha256(_dump(words))
+    words = {"config": chosen, "vocabulary": model.vocabulary.to_json()}
+    h = hashlib.sha256(_dump(words | {"blueprint": model.blueprint}))
     parts = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
     for name in sorted(parts):
         w = np.ascontiguousarray(arrays.numpy(parts[name]))
@@ -83,22 +76,18 @@ def read(path: str | Path) -> Model:
         raise GlassformerError(
             f"{path} — a safetensors file, but not of glassformer: it has no {KEY!r} header"
         )
+    damaged = f"{path} — damaged checkpoint: it"
     try:
         sealed = json.loads(metadata[KEY])
         model = _model(sealed, tensors)
     except (ValueError, RecursionError, GlassformerError) as e:
-        raise GlassformerError(
-            f"{path} — damaged checkpoint: its header does not fit ({e})"
-        ) from None
+        raise GlassformerError(f"{damaged}s header does not fit ({e})") from None
     found = digest(model)
     if sealed["sha256"] != seal(sealed["header"], found):
-        raise GlassformerError(
-            f"{path} — damaged checkpoint: its SHA-256 does not match what is in it"
-        )
+        raise GlassformerError(f"{damaged}s SHA-256 does not match what is in it")
     if sealed["model"] != found:
-        raise GlassformerError(f"{path} — damaged checkpoint: it says its model is "
-                               f"{sealed['model'][:12]}…, "
-                               f"but that is {found[:12]}…")  # fmt: skip
+        said = sealed["model"][:12]
+        raise GlassformerError(f"{damaged} says its model is {said}…, but that is {found[:12]}…")
     finite(path, tensors)
     return model
 
@@ -108,21 +97,18 @@ def finite(path: Path, weights: dict[str, Any]) -> None:
     for name, w in weights.items():
         if not (good := np.isfinite(w)).all():
             at = [int(i) for i in np.argwhere(~good)[0]]
-            raise GlassformerError(
-                f"{path} — {name} has {w[tuple(at)]} at {at}; expected finite numbers"
-            )
+            found = f"{name} has {w[tuple(at)]} at {at}"
+            raise GlassformerError(f"{path} — {found}; expected finite numbers")
 
 
 def labels(given: Any, c: Config) -> Labels:
     """Names as a header has them, for a model of this config."""
     schema.LABELS(given, "labels")
-    for name, (start, stop) in given["slots"].items():
-        if not start <= stop <= c.d_model:
-            where = f"slot {shown(name)}"
-            raise GlassformerError(
-                f"{where} must be start ≤ stop ≤ {c.d_model} (d_model), got {start}, {stop}"
-            )
     slots = {name: (start, stop) for name, (start, stop) in given["slots"].items()}
+    for name, (start, stop) in slots.items():
+        if not start <= stop <= c.d_model:
+            must = f"must be start ≤ stop ≤ {c.d_model} (d_model)"
+            raise GlassformerError(f"slot {shown(name)} {must}, got {start}, {stop}")
     return Labels(slots, given["heads"], given["neurons"])
 
 
@@ -135,36 +121,30 @@ def _model(sealed: Any, tensors: dict[str, Any]) -> Model:
     config = Config(**header["config"])
     weights = {n: t for n, t in tensors.items() if not n.startswith(THETA)}
     theta = {n.removeprefix(THETA): t for n, t in tensors.items() if n.startswith(THETA)}
-    return Model(
-        config, weights, Vocabulary.from_json(header["vocabulary"]), header["task"],
-        labels(header["labels"], config),
-        header["provenance"], header["blueprint"], theta,
-    )  # fmt: skip
+    vocabulary, names = Vocabulary.from_json(header["vocabulary"]), labels(header["labels"], config)
+    rest = header["provenance"], header["blueprint"], theta
+    return Model(config, weights, vocabulary, header["task"], names, *rest)
 
 
 def parse(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+    """Arrays by name, in the order of their names whatever the file has, and the metadata."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_bytes
 
     try:
-        weights = from_bytes(data)
+        weights = dict(sorted(from_bytes(data).items()))
         (size,) = struct.unpack("<Q", data[:8])
         metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
     except (SafetensorError, ValueError, KeyError, TypeError, struct.error, RecursionError):
-        raise GlassformerError(
-            f"{path} — not a safetensors file, or a truncated or damaged one"
-        ) from None
-    bad = sorted(
-        n for n, w in weights.items() if w.dtype not in (np.float64, np.float32, np.float16)
-    )
-    if bad:
-        raise GlassformerError(
-            f"{path} — {bad[0]} is {weights[bad[0]].dtype}; expected float64, float32 or float16"
-        )
+        what = "not a safetensors file, or a truncated or damaged one"
+        raise GlassformerError(f"{path} — {what}") from None
+    for name, w in weights.items():
+        if w.dtype not in (np.float64, np.float32, np.float16):
+            found = f"{name} is {w.dtype}"
+            raise GlassformerError(f"{path} — {found}; expected float64, float32 or float16")
     return weights, metadata
 
 
 def _dump(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "surrogatepass"
-    )
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
