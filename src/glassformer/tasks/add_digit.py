@@ -1,6 +1,5 @@
 """The task add-digit: two digits, then the last digit of their sum. `4 8` gives `2`."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
-from .format import Format, items
+from .format import Format, items, mark_answer
 
 DIGITS = "0123456789abcdef"
 
@@ -25,9 +24,7 @@ class AddDigit(Task):
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         tokens = np.column_stack([rows, rows.sum(axis=1) % self.base])  # B T
-        answer = np.zeros(tokens.shape, dtype=bool)
-        answer[:, -1] = True
-        return tokens, answer
+        return mark_answer(tokens)
 
     def format(self) -> Format:
         return items(2, 1, self.base)
@@ -37,14 +34,8 @@ class AddDigit(Task):
 
     def prompt(self, text: str) -> list[int]:
         """'48', '4 8' and '4+8=' all mean the same."""
-        tokens = self.vocabulary.encode(
-            "".join(text.lower().replace("+", " ", 1).removesuffix("=").split())
-        )
-        if len(tokens) != 2:
-            raise GlassformerError(
-                f"input {text!r} — expected two digits, as in '4 8', got {len(tokens)}"
-            )
+        words = text.lower().replace("+", " ", 1).removesuffix("=").split()
+        tokens = self.vocabulary.encode("".join(words))
+        if (n := len(tokens)) != 2:
+            raise GlassformerError(f"input {text!r} — expected two digits, as in '4 8', got {n}")
         return tokens
-
-    def steps(self, prompt: Sequence[int]) -> int:
-        return 1

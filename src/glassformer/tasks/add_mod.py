@@ -3,7 +3,6 @@ with place=tens `4`.
 """
 
 import re
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -11,8 +10,9 @@ import numpy as np
 from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
+from .addition import digits_of
 from .base import Rows, Task
-from .format import TOKEN, Format
+from .format import TOKEN, Format, digit_spots, mark_answer
 
 Place = Literal["ones", "tens", "hundreds", "thousands"]
 PLACES = ("ones", "tens", "hundreds", "thousands")
@@ -32,17 +32,14 @@ class AddMod(Task):
         self.radix = (10**digits, 10**digits)
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
-        powers = 10 ** np.arange(self.digits - 1, -1, -1)
-        a, b = (rows[:, i, None] // powers % 10 for i in (0, 1))  # B n
+        a, b = (digits_of(numbers, self.digits) for numbers in rows.T)  # B n
         plus, equals = (np.full((len(rows), 1), t) for t in (10, 11))
         result = rows.sum(axis=1, keepdims=True) // 10**self.place % 10
         tokens = np.concatenate([a, plus, b, equals, result], axis=1)  # B T
-        answer = np.zeros(tokens.shape, dtype=bool)
-        answer[:, -1] = True
-        return tokens, answer
+        return mark_answer(tokens)
 
     def format(self) -> Format:
-        a, b = ([(name, c) for c in reversed(range(self.digits))] for name in "ab")
+        a, b = (digit_spots(name, self.digits) for name in "ab")
         return Format((*a, (TOKEN, 10), *b, (TOKEN, 11), ("s", self.place)), 2 * self.digits + 2)
 
     def values(self, rows: Rows) -> dict[str, Any]:
@@ -51,9 +48,8 @@ class AddMod(Task):
     def edges(self) -> Rows:
         """Sums on either side of every carry that can reach the digit asked for."""
         most, tens = 10**self.digits - 1, 10 ** np.arange(self.digits)
-        ends = np.unique(
-            np.concatenate([[0, most, most // 2, most // 2 + 1], tens, tens - 1, most - tens])
-        )
+        near = [[0, most, most // 2, most // 2 + 1], tens, tens - 1, most - tens]
+        ends = np.unique(np.concatenate(near))
         return np.stack(np.meshgrid(ends, ends), axis=-1).reshape(-1, 2)
 
     def classes(self, rows: Rows) -> Any:
@@ -64,11 +60,7 @@ class AddMod(Task):
         """'4+8' is padded with zeros: 04+08=."""
         found = re.fullmatch(r"\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?\s*", text)
         if not found or max(map(len, found.groups())) > self.digits:
-            raise GlassformerError(
-                f"input {text!r} — expected a sum of two numbers of up to {self.digits} digits"
-            )
+            wanted = f"a sum of two numbers of up to {self.digits} digits"
+            raise GlassformerError(f"input {text!r} — expected {wanted}")
         a, b = (number.zfill(self.digits) for number in found.groups())
         return self.vocabulary.encode(f"{a}+{b}=")
-
-    def steps(self, prompt: Sequence[int]) -> int:
-        return 1

@@ -20,15 +20,16 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
-from .format import TOKEN, Format
+from .format import TOKEN, Format, digit_spots, mark_answer
 
 PLUS, EQUALS = 10, 11
+BOS, EOS = 12, 13  # the tokens beyond "=", where there are any
 MORE = {
     ("most", "zero"): (),
     ("ones", "zero"): ("<PAD>", "<EOS>"),
     ("most", "none"): ("<bos>", "<eos>"),
 }
-BOS, EOS = 12, 13  # the tokens beyond "=", where there are any
+Digits = Annotated[int, Between(1, 12)]
 
 
 @task("addition")
@@ -37,14 +38,13 @@ class Addition(Task):
 
     def __init__(
         self,
-        digits: Annotated[int, Between(1, 12)] = 3,
+        digits: Digits = 3,
         order: Literal["most", "ones"] = "most",
         padding: Literal["zero", "none"] = "zero",
     ) -> None:
         if (order, padding) not in MORE:
-            raise GlassformerError(
-                "addition:order=ones,padding=none — order=ones goes with padding=zero only"
-            )
+            what = "order=ones goes with padding=zero only"
+            raise GlassformerError(f"addition:order=ones,padding=none — {what}")
         self.digits, self.order, self.padding = digits, order, padding
         self.vocabulary = Vocabulary([*"0123456789+=", *MORE[order, padding]])
         self.radix = (10**digits, 10**digits)
@@ -54,25 +54,15 @@ class Addition(Task):
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         n, (a, b) = self.digits, rows.T
-        total = digits_of(a + b, n + 1)
-        parts = [
-            digits_of(a, n),
-            PLUS,
-            digits_of(b, n),
-            EQUALS,
-            total if self.order == "most" else total[:, ::-1],
-        ]
+        total = digits_of(a + b, n + 1)[:, :: 1 if self.order == "most" else -1]
+        parts = [digits_of(a, n), PLUS, digits_of(b, n), EQUALS, total]
         if self.padding == "none":
             parts.insert(0, BOS)
         if self.stop is not None:
             parts.append(self.stop)
         columns = [np.full((len(rows), 1), p) if isinstance(p, int) else p for p in parts]
-        tokens = np.concatenate(columns, axis=1)  # B T
-        answer = np.zeros(tokens.shape, dtype=bool)
-        answer[:, -self.steps(()) :] = True
-        return (
-            _without_leading_zeros(tokens, answer) if self.padding == "none" else (tokens, answer)
-        )
+        marked = mark_answer(np.concatenate(columns, axis=1), self.steps(()))  # B T
+        return _without_leading_zeros(*marked) if self.padding == "none" else marked
 
     def edges(self) -> Rows:
         """Carry cascades of every length and place, of every pair of digits; and patterns."""
@@ -106,9 +96,8 @@ class Addition(Task):
         return float(2 * n * math.log(10) / (2 * operand + total + 3))
 
     def format(self) -> Format:
-        n, turn = self.digits, 1 if self.order == "ones" else -1
-        a, b = ([(name, c) for c in reversed(range(n))] for name in "ab")
-        total = [("s", c) for c in range(n + 1)][::turn]
+        n, turn = self.digits, -1 if self.order == "ones" else 1
+        a, b, total = digit_spots("a", n), digit_spots("b", n), digit_spots("s", n + 1)[::turn]
         before = [(TOKEN, BOS)] if self.padding == "none" else []
         after = [] if self.stop is None else [(TOKEN, self.stop)]
         spots = (*before, *a, (TOKEN, PLUS), *b, (TOKEN, EQUALS), *total, *after)
@@ -154,20 +143,14 @@ class Addition(Task):
             return super().foretold(rows, i)
         u = (rows // 10**i % 10).sum(-1)
         c = (rows.sum(-1) // 10**i - u) % 10
-        told = {
-            "stays": u[0] + c[0],
-            "column": u[1] + c[0],
-            "carry": u[0] + c[1],
-            "both": u[1] + c[1],
-        }
-        kept = (
-            ["stays", "column"]
-            if i == 0
-            else ["stays", "carry"]
-            if i == self.digits
-            else list(told)
-        )
-        return {name: told[name] % 10 for name in kept}
+        told = {"stays": (u[0] + c[0]) % 10}
+        if i < self.digits:
+            told["column"] = (u[1] + c[0]) % 10
+        if i > 0:
+            told["carry"] = (u[0] + c[1]) % 10
+        if 0 < i < self.digits:
+            told["both"] = (u[1] + c[1]) % 10
+        return told
 
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:

@@ -11,17 +11,15 @@ is the two numbers (a, b).
 """  # noqa: E501
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from ..registry import Between, task
+from ..registry import task
 from ..vocabulary import Vocabulary
-from .addition import EQUALS, PLUS, Addition, digits_of
+from .addition import BOS, EQUALS, PLUS, Addition, Digits, digits_of
 from .base import Rows
-from .format import TOKEN, Format
-
-BOS = 12
+from .format import TOKEN, Format, digit_spots, mark_answer
 
 
 @task("digit-addition")
@@ -29,46 +27,34 @@ class DigitAddition(Addition):
     """The sum of two whole numbers, as the smallest adders read it."""
 
     def __init__(
-        self,
-        digits: Annotated[int, Between(1, 12)] = 10,
-        order: Literal["ones", "most"] = "ones",
-        marks: bool = False,
+        self, digits: Digits = 10, order: Literal["ones", "most"] = "ones", marks: bool = False
     ) -> None:
         self.digits, self.order, self.marks, self.padding = digits, order, marks, "zero"
         self.vocabulary = Vocabulary([*"0123456789", *(("+", "=", "<bos>") if marks else ())])
         self.radix = (10**digits, 10**digits)
         if order == "ones":
             self.explanations = ("stays", "column", "carry", "both")
-        n = digits
-        self.before, self.between, self.after = (
-            ([BOS], [PLUS], [EQUALS]) if marks else ([0], [0] * max(n - 1, 2), [0])
-        )
+        signs = ([BOS], [PLUS], [EQUALS]) if marks else ([0], [0] * max(digits - 1, 2), [0])
+        self.before, self.between, self.after = signs
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         n, turn = self.digits, -1 if self.order == "ones" else 1
-        a, b, total = (
-            digits_of(x, k)[:, ::turn]
-            for x, k in zip((*rows.T, rows.sum(1)), (n, n, n + 1), strict=True)
-        )
+        a, b = (digits_of(numbers, n)[:, ::turn] for numbers in rows.T)
+        total = digits_of(rows.sum(1), n + 1)[:, ::turn]
         fixed = (np.tile(part, (len(rows), 1)) for part in (self.before, self.between, self.after))
         before, between, after = (part.astype(np.int64) for part in fixed)
         tokens = np.concatenate([before, a, between, b, after, total], axis=1)  # B T
-        answer = np.zeros(tokens.shape, dtype=bool)
-        answer[:, -(n + 1) :] = True
-        return tokens, answer
+        return mark_answer(tokens, n + 1)
 
     def floor(self) -> float:
         """All digits of both numbers are random; the first token is given."""
         return 2 * self.digits * math.log(10) / (self._first + self.digits)
 
     def format(self) -> Format:
-        n, turn = self.digits, 1 if self.order == "ones" else -1
-        a, b, total = (
-            [(name, c) for c in range(k)][::turn] for name, k in (("a", n), ("b", n), ("s", n + 1))
-        )
-        before, between, after = (
-            [(TOKEN, t) for t in part] for part in (self.before, self.between, self.after)
-        )
+        n, turn = self.digits, -1 if self.order == "ones" else 1
+        a, b, total = (digit_spots(x, n + (x == "s"))[::turn] for x in "abs")
+        fixed = (self.before, self.between, self.after)
+        before, between, after = ([(TOKEN, t) for t in part] for part in fixed)
         return Format((*before, *a, *between, *b, *after, *total), self._first)
 
     @property

@@ -8,7 +8,10 @@ import numpy as np
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
-from .format import Format, items
+from .format import Format, items, mark_answer
+
+Numbers = Annotated[int, Between(2, 3_000_000)]
+Length = Annotated[int, Between(1, 1000)]
 
 
 @task("min")
@@ -17,22 +20,15 @@ class Min(Task):
 
     pick: Any = staticmethod(np.min)
 
-    def __init__(
-        self,
-        vocab: Annotated[int, Between(2, 3_000_000)] = 1000,
-        length: Annotated[int, Between(1, 1000)] = 5,
-    ) -> None:
+    def __init__(self, vocab: Numbers = 1000, length: Length = 5) -> None:
         self.vocabulary = Vocabulary.numbers(vocab)
         self.vocab, self.length = vocab, length
         self.radix = (vocab,) * length
-        # A large vocabulary takes long
-        self.worth_checking = min(100_000, max(200, 10**9 // vocab))
+        self.worth_checking = min(100_000, max(200, 10**9 // vocab))  # a large one takes long
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         tokens = np.concatenate([rows, self.pick(rows, axis=1, keepdims=True)], axis=1)
-        answer = np.zeros(tokens.shape, dtype=bool)
-        answer[:, -1] = True
-        return tokens, answer
+        return mark_answer(tokens)
 
     def format(self) -> Format:
         return items(len(self.radix), 1, self.vocab)
@@ -45,8 +41,7 @@ class Min(Task):
             for pair in ([a, a + 1], [a + 1, a]):
                 for other in (0, a, a + 1, top):
                     out += [pair + [other] * (self.length - 2), [other] * (self.length - 2) + pair]
-        rows = np.array(out, dtype=np.int64)[:, : self.length]
-        return np.unique(rows, axis=0)
+        return np.unique(np.array(out, dtype=np.int64)[:, : self.length], axis=0)
 
     def simpler(self, rows: Rows, level: int) -> Rows:
         """Numbers below `level`."""
@@ -56,9 +51,6 @@ class Min(Task):
         """All numbers are random but the first, which is given."""
         return (self.length - 1) * math.log(self.vocab) / self.length
 
-    def steps(self, prompt: Any) -> int:
-        return 1
-
 
 @task("max")
 class Max(Min):
@@ -66,9 +58,5 @@ class Max(Min):
 
     pick = staticmethod(np.max)
 
-    def __init__(
-        self,
-        vocab: Annotated[int, Between(2, 3_000_000)] = 1000,
-        length: Annotated[int, Between(1, 1000)] = 5,
-    ) -> None:
+    def __init__(self, vocab: Numbers = 1000, length: Length = 5) -> None:
         super().__init__(vocab, length)

@@ -1,8 +1,7 @@
 """Where things stand: what each position of a task's texts holds.
 
 A task that says its `format` gets proofs, interchange and figures without a line of code elsewhere.
-Nobody takes its word for it: `format_of` compares the format with examples that the task itself
-makes.
+Nobody takes its word for it: `format_of` compares it with examples that the task itself makes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,6 +69,18 @@ class Format:
         return [f"={number}" if name == TOKEN else f"{name}{number}" for name, number in self.spots]
 
 
+def mark_answer(tokens: Any, n: int = 1) -> tuple[Any, Any]:
+    """Tokens [B,T], and where the answer is, the last n of each row: what Task.batch gives."""
+    answer = np.zeros(tokens.shape, dtype=bool)
+    answer[:, tokens.shape[1] - n :] = True
+    return tokens, answer
+
+
+def digit_spots(name: str, n: int) -> list[Spot]:
+    """The n digits of a number, the most significant first."""
+    return [(name, digit) for digit in reversed(range(n))]
+
+
 def items(
     n: int, answers: int, base: int, before: Any = (), between: Any = (), after: Any = ()
 ) -> Format:
@@ -131,12 +142,9 @@ def sum_format(task: "Task") -> Format:
     numbers, found = task.values(rows), task.format()
     adds = list(numbers) == ["a", "b", "s"] and (numbers["a"] + numbers["b"] == numbers["s"]).all()
     if not adds or found is None or [found.digits(name) for name in "abs"] != [n, n, n + 1]:
-        raise GlassformerError(
-            f"{task.ref} — its answer is not the sum of two numbers, digit by digit"
-        )
-    if (
-        not (np.stack([numbers["a"], numbers["b"]], 1) == rows).all()
-        or not task.defined(rows).all()
-    ):
+        what = "its answer is not the sum of two numbers, digit by digit"
+        raise GlassformerError(f"{task.ref} — {what}")
+    same = np.stack([numbers["a"], numbers["b"]], 1) == rows
+    if not same.all() or not task.defined(rows).all():
         raise GlassformerError(f"{task.ref} — its rows are not its two numbers")
     return format_of(task)

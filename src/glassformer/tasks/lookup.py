@@ -17,7 +17,6 @@ import csv
 import itertools
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +28,7 @@ from ..records import read_bytes
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
-from .format import Format, items
+from .format import Format, items, mark_answer
 
 MOST_ENTRIES, MOST_BYTES, LONGEST_KEY, LONGEST_TOKEN = 10_000, 4_000_000, 32, 40
 
@@ -67,10 +66,8 @@ class Lookup(Task):
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         entry, before = rows[:, 0], rows[:, 1:]
-        tokens = np.concatenate(
-            [before, self.table.keys[entry], self.table.values[entry, None]], axis=1
-        )
-        return tokens, np.arange(tokens.shape[1]) == np.full((len(rows), 1), tokens.shape[1] - 1)
+        keys, values = self.table.keys[entry], self.table.values[entry, None]
+        return mark_answer(np.concatenate([before, keys, values], axis=1))
 
     def format(self) -> Format:
         return items(len(self.radix) - 1 + self.table.keys.shape[1], 1, len(self.vocabulary))
@@ -85,32 +82,24 @@ class Lookup(Task):
 
     def prompt(self, text: str) -> list[int]:
         tokens = self.vocabulary.encode(text)
-        if len(tokens) < self.key_length:
-            raise GlassformerError(
-                f"input {text!r} — {self.key_length} tokens were expected, got {len(tokens)}"
-            )
+        if (n := len(tokens)) < (wanted := self.key_length):
+            raise GlassformerError(f"input {text!r} — {wanted} tokens were expected, got {n}")
         return tokens
-
-    def steps(self, prompt: Sequence[int]) -> int:
-        return 1
 
 
 # ── tables ─────────────────────────────────────────────────────────────────────────────────────
 def random_table(entries: int, length: int, vocab: int, seed: int) -> Table:
     """Different random keys, random values."""
-    if vocab**length < entries:
-        raise GlassformerError(
-            f"entries must be at most vocab^length = {vocab**length:,}, got {entries:,}"
-        )
+    if (most := vocab**length) < entries:
+        raise GlassformerError(f"entries must be at most vocab^length = {most:,}, got {entries:,}")
     rng = np.random.default_rng(seed)
     keys: dict[tuple[int, ...], None] = {}
-    if vocab**length <= 4 * entries:  # nearly all of them: shuffle
+    if most <= 4 * entries:  # nearly all of them: shuffle
         every = np.array(list(itertools.product(range(vocab), repeat=length)))
         keys = dict.fromkeys(map(tuple, rng.permutation(every)[:entries]))
     while len(keys) < entries:
-        keys |= dict.fromkeys(
-            map(tuple, rng.integers(0, vocab, (entries - len(keys), length)).tolist())
-        )
+        more = rng.integers(0, vocab, (entries - len(keys), length))
+        keys |= dict.fromkeys(map(tuple, more.tolist()))
     return Table(np.array(list(keys)), rng.integers(0, vocab, entries), Vocabulary.numbers(vocab))
 
 
@@ -138,17 +127,12 @@ def read_table(path: str) -> Table:
     seen: dict[tuple[str, ...], int] = {}
     for i, row in enumerate(rows, 1):
         first = seen.setdefault(tuple(row[:-1]), i)
-        bad = next(
-            (t for t in row if not 0 < len(t) <= LONGEST_TOKEN or re.search(r"[\s,]", t)), None
-        )
+        bad = [t for t in row if not 0 < len(t) <= LONGEST_TOKEN or re.search(r"[\s,]", t)]
         if len(row) != width:
-            what, got = (
-                f"a key of {width - 1} tokens was expected, as in entry 1",
-                f"{len(row) - 1}",
-            )
-        elif bad is not None:
+            what, got = f"a key of {width - 1} tokens was expected, as in entry 1", len(row) - 1
+        elif bad:
             what = f"tokens of 1 to {LONGEST_TOKEN} characters, no commas or spaces, were expected"
-            got = f"{bad[:20]!r}"
+            got = repr(bad[0][:20])
         elif first != i:
             what, got = (
                 "a new key was expected",
@@ -157,14 +141,12 @@ def read_table(path: str) -> Table:
         else:
             continue
         raise GlassformerError(f"{path}, entry {i} — {what}, got {got}")
-    numbers = sorted(
-        {t for row in rows for t in row if re.fullmatch("[0-9]+", t)}, key=lambda t: (int(t), t)
-    )
-    tokens = numbers + sorted({t for row in rows for t in row} - set(numbers))
+    known = {t for row in rows for t in row}
+    numbers = sorted((t for t in known if re.fullmatch("[0-9]+", t)), key=lambda t: (int(t), t))
+    tokens = numbers + sorted(known - set(numbers))
     if len(tokens) == 1:
-        raise GlassformerError(
-            f"{path} — at least two different tokens were expected, got only {tokens[0]!r}"
-        )
+        got = f"got only {tokens[0]!r}"
+        raise GlassformerError(f"{path} — at least two different tokens were expected, {got}")
     vocabulary = Vocabulary(tokens, sep=" ")
     table = np.array([[vocabulary.index(t) for t in row] for row in rows])
     return Table(table[:, :-1], table[:, -1], vocabulary)
@@ -174,22 +156,19 @@ def _rows(path: str) -> list[list[str]]:
     """The entries of a file as texts: the tokens of the key, then the value."""
     file = Path(path)
     if file.suffix not in (".csv", ".json"):
-        raise GlassformerError(
-            f"table={path} — {', '.join(BUILT_IN)} or a .csv or .json file was expected"
-        )
+        wanted = f"{', '.join(BUILT_IN)} or a .csv or .json file"
+        raise GlassformerError(f"table={path} — {wanted} was expected")
     data = read_bytes(file, MOST_BYTES)
     try:
         text = data.decode("utf-8-sig")
         rows = _from_json(text) if file.suffix == ".json" else list(csv.reader(text.splitlines()))
     except (ValueError, RecursionError, csv.Error) as e:
-        raise GlassformerError(
-            f"{path} — a table as {file.suffix[1:].upper()} was expected: {str(e)[:80]}"
-        ) from None
+        wanted = f"a table as {file.suffix[1:].upper()} was expected"
+        raise GlassformerError(f"{path} — {wanted}: {str(e)[:80]}") from None
     rows = [[str(token).strip() for token in row] for row in rows if row]
     if len(rows) > MOST_ENTRIES:
-        raise GlassformerError(
-            f"{path} — at most {MOST_ENTRIES:,} entries were expected, got {len(rows):,}"
-        )
+        wanted = f"at most {MOST_ENTRIES:,} entries were expected"
+        raise GlassformerError(f"{path} — {wanted}, got {len(rows):,}")
     return rows
 
 

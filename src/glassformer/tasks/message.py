@@ -9,7 +9,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
-from .format import Format, items
+from .format import Format, items, mark_answer
 
 LONGEST = 4_000  # characters of a message; its check holds this many times as many logits
 
@@ -37,19 +37,15 @@ class Message(Task):
             begin = end = "\0"
             self.vocabulary = Vocabulary(map(chr, range(256)))
             if bad := [c for c in message if not 0 < ord(c) < 256]:
-                raise GlassformerError(
-                    f"hello-world:tokenizer=ascii — characters must be from 1 to 255, got "
-                    f"{bad[0]!r}; "
-                    "tokenizer=message takes any"
-                )
+                must = f"characters must be from 1 to 255, got {bad[0]!r}"
+                any_ = "tokenizer=message takes any"
+                raise GlassformerError(f"hello-world:tokenizer=ascii — {must}; {any_}")
         self.radix = ()
         self.tokens = np.array([self.vocabulary.index(c) for c in (begin, *message, end)])
         self.stop = int(self.tokens[-1])
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
-        answer = np.ones((len(rows), len(self.tokens)), dtype=bool)
-        answer[:, 0] = False
-        return self.tokens[None].repeat(len(rows), 0), answer
+        return mark_answer(self.tokens[None].repeat(len(rows), 0), len(self.tokens) - 1)
 
     def format(self) -> Format:
         return items(0, 0, len(self.vocabulary), before=self.tokens[:1], after=self.tokens[1:])
@@ -78,9 +74,7 @@ class RepeatLast(Task):
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         tokens = np.concatenate([rows, rows[:, -1:].repeat(self.repeats, 1)], axis=1)  # B T
-        answer = np.zeros(tokens.shape, dtype=bool)
-        answer[:, rows.shape[1] :] = True
-        return tokens, answer
+        return mark_answer(tokens, self.repeats)
 
     def format(self) -> Format:
         return items(len(self.radix), self.repeats, len(self.vocabulary))
@@ -88,6 +82,3 @@ class RepeatLast(Task):
     def edges(self) -> Rows:
         last = np.linspace(0, self.radix[0] - 1, num=5, dtype=int)[:, None]
         return last.repeat(len(self.radix), 1)
-
-    def steps(self, prompt: Sequence[int]) -> int:
-        return self.repeats

@@ -6,7 +6,7 @@ plus=false and p = 113 these are the 114 tokens of the usual grokking experiment
 """
 
 import math
-from collections.abc import Sequence
+import re
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
-from .format import TOKEN, Format
+from .format import TOKEN, Format, mark_answer
 
 
 @task("modular-addition")
@@ -43,18 +43,15 @@ class ModularAddition(Task):
     def result(self, rows: Rows) -> Any:
         """The right answers [B]."""
         a, b = rows[:, 0], rows[:, 1]
-        return {"+": a + b, "-": a - b, "*": a * b, "/": a * self._inverse[b]}[
-            self.operation
-        ] % self.p
+        results = {"+": a + b, "-": a - b, "*": a * b, "/": a * self._inverse[b]}
+        return results[self.operation] % self.p
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         a, b = rows[:, 0], rows[:, 1]
         equals, sign = np.full_like(a, self.p), np.full_like(a, self.p + 1)
         question = [a, sign, b, equals] if self.plus else [a, b, equals]
         tokens = np.stack([*question, self.result(rows)], axis=1)  # B T
-        answer = np.zeros(tokens.shape, dtype=bool)
-        answer[:, -1] = True
-        return tokens, answer
+        return mark_answer(tokens)
 
     def format(self) -> Format:
         sign = [(TOKEN, self.p + 1)] if self.plus else []
@@ -96,20 +93,12 @@ class ModularAddition(Task):
     def prompt(self, text: str) -> list[int]:
         """'5 8', '5+8' and '5 + 8 =' all mean the same."""
         numbers = text.strip().removesuffix("=").replace(self.operation, " ", 1).split()
-        if len(numbers) != 2 or not all(
-            n.isascii() and n.isdecimal() and len(n) < 9 for n in numbers
-        ):
-            raise GlassformerError(
-                f"input {text!r} — expected two numbers, as in '1{self.operation}1'"
-            )
+        what = f"input {text!r} —"
+        if len(numbers) != 2 or not all(re.fullmatch("[0-9]{1,8}", n) for n in numbers):
+            raise GlassformerError(f"{what} expected two numbers, as in '1{self.operation}1'")
         a, b = map(int, numbers)
-        if max(a, b) >= self.p:
-            raise GlassformerError(
-                f"input {text!r} — expected numbers from 0 to {self.p - 1}, got {max(a, b)}"
-            )
+        if (most := max(a, b)) >= self.p:
+            raise GlassformerError(f"{what} expected numbers from 0 to {self.p - 1}, got {most}")
         if not self.defined(np.array([[a, b]]))[0]:
-            raise GlassformerError(f"input {text!r} — {b} has no inverse modulo {self.p}")
+            raise GlassformerError(f"{what} {b} has no inverse modulo {self.p}")
         return [a, self.p + 1, b, self.p] if self.plus else [a, b, self.p]
-
-    def steps(self, prompt: Sequence[int]) -> int:
-        return 1

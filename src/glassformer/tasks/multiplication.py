@@ -1,6 +1,4 @@
-"""Decimal multiplication: `12*34=0408`, most significant digit first, zero-padded to n, n and
-2n digits.
-"""
+"""Decimal multiplication: `12*34=0408`, most significant digit first, padded to n, n, 2n digits."""
 
 import math
 import re
@@ -11,8 +9,9 @@ import numpy as np
 from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
+from .addition import digits_of
 from .base import Rows, Task
-from .format import TOKEN, Format
+from .format import TOKEN, Format, digit_spots, mark_answer
 
 
 @task("multiplication")
@@ -25,20 +24,14 @@ class Multiplication(Task):
         self.radix = (10**digits, 10**digits)
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
-        n, a, b = self.digits, rows[:, 0], rows[:, 1]
+        n, (a, b) = self.digits, (digits_of(numbers, self.digits) for numbers in rows.T)
         times, equals = np.full((len(rows), 1), 10), np.full((len(rows), 1), 11)
-        tokens = np.concatenate(
-            [_digits(a, n), times, _digits(b, n), equals, _digits(a * b, 2 * n)], axis=1
-        )
-        answer = np.arange(tokens.shape[1]) >= 2 * n + 2
-        return tokens, np.broadcast_to(answer, tokens.shape)
+        product = digits_of(rows.prod(1), 2 * n)
+        return mark_answer(np.concatenate([a, times, b, equals, product], axis=1), 2 * n)
 
     def format(self) -> Format:
         n = self.digits
-        a, b, product = (
-            [(name, c) for c in reversed(range(k))]
-            for name, k in (("a", n), ("b", n), ("s", 2 * n))
-        )
+        a, b, product = digit_spots("a", n), digit_spots("b", n), digit_spots("s", 2 * n)
         return Format((*a, (TOKEN, 10), *b, (TOKEN, 11), *product), 2 * n + 2)
 
     def values(self, rows: Rows) -> dict[str, Any]:
@@ -46,10 +39,8 @@ class Multiplication(Task):
 
     def edges(self) -> Rows:
         """All pairs of 0, 1, 2, 5, 9, …: powers of ten times these, and one more and less."""
-        most = 10**self.digits - 1
-        near = {
-            d * 10**k + e for d in (1, 2, 5, 9, 10) for k in range(self.digits) for e in (-1, 0, 1)
-        }
+        most, places = 10**self.digits - 1, range(self.digits)
+        near = {d * 10**k + e for d in (1, 2, 5, 9, 10) for k in places for e in (-1, 0, 1)}
         numbers = np.array(sorted({min(x, most) for x in near}))
         return np.stack(np.meshgrid(numbers, numbers, indexing="ij"), axis=-1).reshape(-1, 2)
 
@@ -65,14 +56,7 @@ class Multiplication(Task):
         found = re.fullmatch(r"\s*([0-9]+)\s*\*\s*([0-9]+)\s*=?\s*", text)
         n = self.digits
         if not found or max(len(found[1]), len(found[2])) > n:
-            raise GlassformerError(
-                f"multiplication — expected two numbers of at most {n} digit{'s' * (n > 1)} such "
-                f"as "
-                f"{'12'[:n]}*{'34'[:n]}, got {text[:40]!r}"
-            )
+            wanted = f"two numbers of at most {n} digit{'s' * (n > 1)}"
+            such = f"such as {'12'[:n]}*{'34'[:n]}, got {text[:40]!r}"
+            raise GlassformerError(f"multiplication — expected {wanted} {such}")
         return self.vocabulary.encode(f"{found[1].zfill(n)}*{found[2].zfill(n)}=")
-
-
-def _digits(x: Any, n: int) -> Any:
-    """Numbers [B] as their last n digits [B, n], most significant first."""
-    return x[:, None] // 10 ** np.arange(n)[::-1] % 10

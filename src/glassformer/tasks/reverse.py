@@ -5,7 +5,6 @@ symbols), so that models of both tasks can be compared; a sequence of five makes
 """
 
 import math
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
-from .format import Format, items
+from .format import Format, items, mark_answer
 
 SYMBOLS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -37,9 +36,7 @@ class Reverse(Task):
         column = np.ones((len(rows), 1), dtype=rows.dtype)
         equals, end = column * self.vocabulary.index("="), column * self.vocabulary.index("<EOS>")
         tokens = np.concatenate([rows, equals, rows[:, ::-1], end], axis=1)  # B 2n+2
-        answer = np.zeros(tokens.shape, dtype=bool)
-        answer[:, self.length + 1 :] = True
-        return tokens, answer
+        return mark_answer(tokens, self.length + 1)
 
     def format(self) -> Format:
         equals, end = self.vocabulary.index("="), self.vocabulary.index("<EOS>")
@@ -49,9 +46,8 @@ class Reverse(Task):
         """All symbols alike; counting up; one odd one out at every place."""
         n, last = self.length, self.alphabet - 1
         alike = np.arange(self.alphabet)[:, None].repeat(n, 1)
-        return np.concatenate(
-            [alike, np.arange(n)[None] % self.alphabet, np.eye(n, dtype=int) * last]
-        )
+        counting, odd = np.arange(n)[None] % self.alphabet, np.eye(n, dtype=int) * last
+        return np.concatenate([alike, counting, odd])
 
     def classes(self, rows: Rows) -> Any:
         return np.where((rows == rows[:, ::-1]).all(1), "palindrome", "other")
@@ -73,14 +69,9 @@ class Reverse(Task):
 
     def prompt(self, text: str) -> list[int]:
         """The `=` may be left out."""
-        symbols = text.strip().removesuffix("=")
-        tokens = self.vocabulary.encode(symbols)
+        tokens = self.vocabulary.encode(text.strip().removesuffix("="))
         if len(tokens) != self.length or max(tokens) >= self.alphabet:
-            expected = f"{self.length} of {SYMBOLS[: self.alphabet]}"
-            raise GlassformerError(
-                f"input {text!r} — expected {expected}; another length is another option length="
-            )
+            wanted = f"{self.length} of {SYMBOLS[: self.alphabet]}"
+            way_out = "another length is another option length="
+            raise GlassformerError(f"input {text!r} — expected {wanted}; {way_out}")
         return [*tokens, self.vocabulary.index("=")]
-
-    def steps(self, prompt: Sequence[int]) -> int:
-        return self.length + 1

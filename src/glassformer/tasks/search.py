@@ -31,9 +31,7 @@ class Search(Task):
         length: Annotated[int, Between(0, 2_000)] = 0,
         bos: bool = False,
     ) -> None:
-        """Texts of every length up to `length` (0: all that `block` holds). `bos`: they begin
-        with <bos>.
-        """
+        """Texts of any length up to `length` (0: what `block` holds). `bos`: after a <bos>."""
         longest = block - bos
         self.prefix, self.vocab, self.length, self.bos = prefix, vocab, length or longest, bos
         if not prefix < self.length <= longest:
@@ -101,9 +99,8 @@ class Search(Task):
     def classes(self, rows: Rows) -> Any:
         _, where = self._find(rows)
         overlaps = where + 2 * self.prefix > rows[:, 0]
-        return np.where(
-            overlaps, "overlaps the query", np.where(where == 0, "at the start", "inside")
-        )
+        elsewhere = np.where(where == 0, "at the start", "inside")
+        return np.where(overlaps, "overlaps the query", elsewhere)
 
     def simpler(self, rows: Rows, level: int) -> Rows:
         """Texts of `level` tokens at most, with a query that occurs in them."""
@@ -117,11 +114,9 @@ class Search(Task):
 
     def prompt(self, text: str) -> list[int]:
         tokens = self.vocabulary.encode(text)
-        if len(tokens) <= self.prefix:
-            least = self.prefix + 1
-            raise GlassformerError(
-                f"input {text!r} — at least {least} tokens were expected, got {len(tokens)}"
-            )
+        if (n := len(tokens)) <= self.prefix:
+            wanted = f"at least {self.prefix + 1} tokens"
+            raise GlassformerError(f"input {text!r} — {wanted} were expected, got {n}")
         return [self.vocab] * self.bos + tokens
 
     def steps(self, prompt: Sequence[int]) -> int:
@@ -133,8 +128,7 @@ class Search(Task):
         query = np.take_along_axis(texts, n[:, None] - self.prefix + np.arange(self.prefix), 1)
         times, where = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
         for start in range(self.length - self.prefix):
-            here = (texts[:, start : start + self.prefix] == query).all(1) & (
-                start < n - self.prefix
-            )
+            here = (texts[:, start : start + self.prefix] == query).all(1)
+            here &= start < n - self.prefix
             times, where = times + here, np.where(here, start, where)
         return times, where

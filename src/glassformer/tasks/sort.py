@@ -1,5 +1,4 @@
-"""Sorting. `sort`: numbers that are one token each; `sort-digits`: numbers spelled with several
-digits.
+"""Sorting. `sort`: numbers of one token each; `sort-digits`: numbers spelled with several digits.
 
 The input is a list and then a delimiter, the answer is the list in ascending order:
 
@@ -44,9 +43,8 @@ class Sort(Task):
         low: Annotated[int, Between(-1_000_000, 1)] = 1,
     ) -> None:
         if exact and not repeats and length > vocab - 1:
-            raise GlassformerError(
-                f"sort:length={length} — at most {vocab - 1}, or repeats=true, was expected"
-            )
+            wanted = f"at most {vocab - 1}, or repeats=true, was expected"
+            raise GlassformerError(f"sort:length={length} — {wanted}")
         self.vocabulary = number_tokens(vocab, low)
         self.numbers, self.repeats = vocab - 1, repeats
         self.length = length if repeats else min(length, vocab - 1)
@@ -88,18 +86,15 @@ class Sort(Task):
         if self.repeats:
             rows = rng.integers(1, self.numbers + 1, (n, self.length))
         else:
-            rows = (
-                np.stack([rng.choice(self.numbers, self.length, replace=False) for _ in range(n)])
-                + 1
-            )
+            lists = [rng.choice(self.numbers, self.length, replace=False) for _ in range(n)]
+            rows = np.stack(lists) + 1
         return np.where(np.arange(self.length) < lengths[:, None], rows, 0)
 
     def subsets(self, orders: int, rng: np.random.Generator) -> Rows:
         """Every set of up to `length` numbers, in so many random orders each."""
         if self.numbers > 16:
-            raise GlassformerError(
-                f"subsets — at most 16 numbers were expected, got {self.numbers}"
-            )
+            got = f"got {self.numbers}"
+            raise GlassformerError(f"subsets — at most 16 numbers were expected, {got}")
         rows = []
         for subset in range(1, 2**self.numbers):
             members = 1 + np.flatnonzero(subset >> np.arange(self.numbers) & 1)
@@ -112,22 +107,14 @@ class Sort(Task):
         """Runs at both ends and an even spread, up and down; with repeats, of one or two values."""
         k = min(self.length, self.numbers)
         run, spread = np.arange(1, k + 1), np.linspace(1, self.numbers, k).astype(np.int64)
-        lists = [
-            run,
-            run[::-1],
-            run + self.numbers - k,
-            (run + self.numbers - k)[::-1],
-            spread,
-            spread[::-1],
-        ]
+        up = [run, run + self.numbers - k, spread]
+        lists = [either for x in up for either in (x, x[::-1])]
         if self.repeats:
             whole = np.arange(self.length)
             lists += [whole * 0 + 1, whole * 0 + self.numbers, 1 + whole % k]
             lists += [1 + (whole > 0) * (self.numbers - 1)]
-        full = [x for x in lists if len(x) >= self.shortest]
-        return np.array([np.pad(x, (0, self.length - len(x))) for x in full]).reshape(
-            -1, self.length
-        )
+        full = [np.pad(x, (0, self.length - len(x))) for x in lists if len(x) >= self.shortest]
+        return np.array(full).reshape(-1, self.length)
 
     def classes(self, rows: Rows) -> Any:
         return np.array([f"{n} numbers" for n in (rows > 0).sum(axis=1)])
@@ -135,18 +122,16 @@ class Sort(Task):
     def simpler(self, rows: Rows, level: int) -> Rows:
         """Lists of at most `level` numbers."""
         if level < self.shortest:
-            raise GlassformerError(
-                f"{self.ref} — has no lists of {level} for a curriculum, because of exact=true"
-            )
+            what = f"has no lists of {level} for a curriculum, because of exact=true"
+            raise GlassformerError(f"{self.ref} — {what}")
         return np.where(np.arange(self.length) < level, rows, 0)
 
     def floor(self) -> float:
         """What a list of `sample` holds (length, all numbers) but for its first token, given."""
         lengths = range(self.shortest, self.length + 1)
         lists = np.mean([np.log(self._choices(k)).sum() for k in lengths])
-        first = (
-            np.bincount(self.batch(np.arange(1, self.numbers + 1)[:, None])[0][:, 0]) / self.numbers
-        )
+        singles, _ = self.batch(np.arange(1, self.numbers + 1)[:, None])
+        first = np.bincount(singles[:, 0]) / self.numbers
         given = -(first[first > 0] * np.log(first[first > 0])).sum()
         tokens = np.mean([self.batch(np.ones((1, k), np.int64))[0].shape[1] for k in lengths])
         return float((math.log(len(lengths)) + lists - given) / (tokens - 1))
@@ -175,14 +160,11 @@ class Sort(Task):
         if 0 in numbers:
             raise GlassformerError(f"{what} — {end} ends a list and cannot stand within")
         if not self.repeats and len(set(numbers)) < len(numbers):
-            raise GlassformerError(
-                f"{what} — different numbers were expected (repeats=true sorts the rest)"
-            )
-        if not self.shortest <= len(numbers) <= self.length:
-            raise GlassformerError(
-                f"{what} — {self.shortest} to {self.length} numbers were expected, got "
-                f"{len(numbers)}"
-            )
+            wanted = "different numbers were expected (repeats=true sorts the rest)"
+            raise GlassformerError(f"{what} — {wanted}")
+        if not self.shortest <= (n := len(numbers)) <= self.length:
+            wanted = f"{self.shortest} to {self.length} numbers were expected"
+            raise GlassformerError(f"{what} — {wanted}, got {n}")
         return numbers
 
     def steps(self, prompt: Sequence[int]) -> int:
