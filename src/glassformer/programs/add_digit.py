@@ -1,5 +1,4 @@
-"""The program add-digit: addition of two digits modulo the base, four ways (the booklet's sections
-6.1–6.6).
+"""The program add-digit: the sum of two digits modulo the base, four ways (sections 6.1–6.6).
 
 Digits are numbers here, so that a sum is a weighted mean and attention can make it. All but the
 book's variant live in a stream of three dimensions: two free coordinates, x (the number) and h (the
@@ -42,8 +41,7 @@ def add_digit(
 
 
 def _hinge(base: int) -> Model:
-    """Attention makes the stream (gain·s + b, height), s = a + b; the MLP takes gain·base off if s
-    ≥ base.
+    """Attention makes (gain·s + b, height), s = a + b; the MLP takes gain·base off if s ≥ base.
 
     The head is not aimed: it reads the mean of both tokens, (a + b)/2 over the height, and writes
     the sum `gain` times as large as the digit b that is still there. So t = s + b/gain is too large
@@ -59,19 +57,13 @@ def _hinge(base: int) -> Model:
     head = Head(weights, 0, 0)
     head.value[:, 0] = plane(1, 0)
     head.output[0] = plane(2 * gain * height / np.sqrt(3), 0)
-    start, width = gain * (base - 3 / 4), gain / 2
-    weights["blocks.0.mlp.W_in"][:] = (
-        plane(1, -start / height)[:, None] * height / np.sqrt(3) / width
-    )
-    weights["blocks.0.mlp.b_in"][1] = -1
-    weights["blocks.0.mlp.W_out"][:] = np.outer([-1, 1], plane(base * gain, 0))
+    step_down(weights, gain * (base - 3 / 4), gain / 2, height, by=base * gain)
     neurons = {"0.0": "carry: on", "0.1": "carry: no more than 1"}
     return _model(config, weights, base, _PLANE, {"0.0": "mean of both: the sum"}, neurons)
 
 
 def _attention(base: int) -> Model:
-    """Addition mod base without an MLP: the carry is a contest of the two digits for the attention
-    of a head.
+    """Addition mod base without an MLP: the carry is a contest of digits for a head's attention.
 
     With u = d − (base−1)/2 for a digit, position 0 shifts it far to the left, x_a = u_a − far − ½,
     and position 1 to the right, x_b = u_b + far. Layer norm leaves less height to the longer one,
@@ -101,9 +93,8 @@ def _attention(base: int) -> Model:
     # The winner leads by 60·3/2 or more
     carry.query[:, 0], carry.key[:, 0] = 60 * height**2 / far * h, h
     carry.value[:, 0], carry.output[0] = x, norm * base / (2 * far) * x
-    return _model(
-        config, weights, base, _PLANE, {"0.0": "brings a", "0.1": "carry: the shorter wins"}, {}
-    )
+    heads = {"0.0": "brings a", "0.1": "carry: the shorter wins"}
+    return _model(config, weights, base, _PLANE, heads, {})
 
 
 def _table(base: int) -> Model:
@@ -128,34 +119,22 @@ def _table(base: int) -> Model:
 
 
 def _book(base: int) -> Model:
-    """Figure 6.2. Slots: value (d/100 of the token), one (always 1), rest (makes the row fixed
-    under layer norm).
+    """Figure 6.2. Slots: value (d/100), one (always 1), rest (fixes the row under layer norm).
 
     The head brings the sum, and 1, both 10⁴ times as loud as what is there. Layer norm makes of the
     sum a number that grows with it; for each there is a spike that writes the digit's row, 10¹⁰
     times as loud as what is there.
     """
     if base > 13:
-        raise GlassformerError(
-            f"variant=book is right up to base 13: large sums are too close together, got {base}"
-        )
+        why = "large sums are too close together"
+        raise GlassformerError(f"variant=book is right up to base 13: {why}, got {base}")
     layout = Layout(value=1, one=1, rest=2)
     sums = np.arange(2 * base - 1)
-    config = Config(
-        base,
-        n_ctx=2,
-        d_model=4,
-        d_head=4,
-        d_mlp=3 * len(sums),
-        eps=0.0,
-        activation="relu",
-        tied=True,
-    )
+    config = _config(base, d_model=4, d_head=4, d_mlp=3 * len(sums))
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
     rows = weights["embed.W_E"][:] = normalised(np.arange(base) / 100)
     number = layout.span("value", "one")
-    # 2 for the mean, 100 for the value's unit
-    Head(weights, 0, 0).copy(number, number, np.diag([200e4, 1e4]))
+    Head(weights, 0, 0).copy(number, number, np.diag([200e4, 1e4]))  # 2: a mean, 100: the unit
     seen = layer_norm(layout.row(value=sums[:, None] * 1e4, one=1e4))[:, 0]
     spikes(seen, rows[sums % base] * 1e10).at(layout["value"], slice(0, 4), 4).write(weights, 0)
     names = spike_names(map("sum {}".format, sums))
@@ -170,6 +149,16 @@ def plane(x: npt.ArrayLike, h: npt.ArrayLike) -> Floats:
     return out
 
 
+def step_down(
+    weights: dict[str, Floats], start: float, width: float, height: float, by: float
+) -> None:
+    """Two neurons: x, at this height, falls by `by` between start and start + width."""
+    x = plane(1, -start / height)[:, None]
+    weights["blocks.0.mlp.W_in"][:] = x * height / np.sqrt(3) / width
+    weights["blocks.0.mlp.b_in"][1] = -1
+    weights["blocks.0.mlp.W_out"][:] = np.outer([-1, 1], plane(by, 0))
+
+
 def normalised(x: npt.ArrayLike) -> Floats:
     """Numbers x [n] as rows (x, 1, a, −x−a−1) [n, 4], with a such that the sum of squares is 4."""
     x = np.asarray(x, dtype=float)
@@ -181,28 +170,23 @@ def normalised(x: npt.ArrayLike) -> Floats:
 def spike_names(points: Iterable[str]) -> dict[str, str]:
     """Names for the neurons of craft.spikes, three per point."""
     parts = ("middle", "left arm", "right arm")
-    return {
-        f"0.{3 * i + j}": f"{point}: {part}"
-        for i, point in enumerate(points)
-        for j, part in enumerate(parts)
-    }
+    names = [f"{point}: {part}" for point in points for part in parts]
+    return {f"0.{i}": name for i, name in enumerate(names)}
 
 
 def bend_names(sums: Any) -> dict[str, str]:
     """Names for the neurons of craft.table, which bend its polyline from the middle outwards."""
     middle = len(sums) // 2
-    bends = [*sums[middle:-1], *sums[1 : middle + 1][::-1]]
-    return {
-        f"0.{i}": f"from sum {s} {'up' if i < len(sums) - 1 - middle else 'down'}"
-        for i, s in enumerate(bends)
-    }
+    names = [f"from sum {s} up" for s in sums[middle:-1]]
+    names += [f"from sum {s} down" for s in sums[1 : middle + 1][::-1]]
+    return {f"0.{i}": name for i, name in enumerate(names)}
 
 
 _PLANE = {"number and height": (0, 3)}
 
 
-def _config(base: int, **options: Any) -> Config:
-    return Config(base, n_ctx=2, d_model=3, eps=0.0, activation="relu", tied=True, **options)
+def _config(base: int, d_model: int = 3, **options: Any) -> Config:
+    return Config(base, 2, d_model, eps=0.0, activation="relu", tied=True, **options)
 
 
 def _model(config: Config, weights: Any, base: int, slots: Any, heads: Any, neurons: Any) -> Model:

@@ -1,5 +1,4 @@
-"""The program add-mod: one digit of the sum of two numbers (the booklet's section 6.7 and its
-exercises).
+"""The program add-mod: one digit of the sum of two numbers (section 6.7 and its exercises).
 
 At `=` attention makes the whole sum as one number, and an MLP makes the digit from it. The
 booklet's MLP has a spike for each of the 2·10ⁿ−1 sums. None is needed: the tied head rounds by
@@ -17,15 +16,13 @@ from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
 from ..tasks.add_mod import PLACES, AddMod, Place
-from .add_digit import bend_names, normalised, plane, spike_names
+from .add_digit import bend_names, normalised, plane, spike_names, step_down
 
 
 def _float32(options: dict[str, Any]) -> str:
     if options["variant"] == "book" and options["digits"] > 1:
-        return (
-            "layer norm leaves the sums too close together; variant=table and variant=hinge are "
-            "right"
-        )
+        right = "variant=table and variant=hinge are right"
+        return f"layer norm leaves the sums too close together; {right}"
     if options["variant"] == "hinge" and options["place"] == "thousands" and options["digits"] > 3:
         return "eight digits are too many to weigh by place value; place=hundreds is right"
     return ""
@@ -48,17 +45,15 @@ def add_mod(
     if variant == "hinge":
         return _hinge(digits, place)
     if digits > 3:
-        raise GlassformerError(
-            f"variant={variant} has neurons for every sum: digits must be at most 3, got {digits}"
-        )
+        most = f"digits must be at most 3, got {digits}"
+        raise GlassformerError(f"variant={variant} has neurons for every sum: {most}")
     if variant == "book":
         return figure_6_3(digits, place)
     return figure_6_3(digits, place, unit=10.0**digits, neurons=table, shared=True, tidy=False)
 
 
 def _hinge(digits: int, place: Place) -> Model:
-    """Two coordinates, a number x and a height h, as in add-digit; layer norm divides by the
-    height.
+    """Two coordinates, a number x and a height h, as in add-digit; layer norm divides by h.
 
     The digit d of an operand is x = d − m, at the height 500·10^i if it stands i places below the
     one asked for. The head is not aimed: the mean of what it reads has every digit at its place
@@ -80,42 +75,26 @@ def _hinge(digits: int, place: Place) -> Model:
     below = column - np.arange(digits - 1, -1, -1.0)
     weigh = np.sum(10 ** -below[below >= 0])
     m = (1 - step) / 2 / (2 * weigh - 1)
-    config = Config(
-        12,
-        n_ctx=2 * digits + 2,
-        d_model=3,
-        d_head=1,
-        d_mlp=2,
-        eps=0.0,
-        activation="relu",
-        tied=True,
-    )
+    config = Config(12, 2 * digits + 2, 3, d_head=1, d_mlp=2, eps=0.0, activation="relu", tied=True)
     weights = zeros(config, "mlp.b_in")
     x = np.arange(10) - m
     weights["embed.W_E"][:10] = plane(x, -(x**2) / (2 * height))
-    # + and =, below every digit: they are never the answer
-    weights["embed.W_E"][10:] = plane(0, -1)
+    weights["embed.W_E"][10:] = plane(0, -1)  # + and =, below every digit: never the answer
     heights = height * 10 ** np.where(below < 0, 8, below)
     weights["pos_embed.W_pos"][:] = plane(0, np.concatenate([heights, [height + 1]] * 2))
     head = Head(weights, 0, 0)
     head.value[:, 0] = plane(1, 0)
     head.output[0] = plane(config.n_ctx * height / np.sqrt(3), 0)
     ten = 10 - 2 * m * weigh
-    start, width = ten - step * 3 / 4, step / 2
-    weights["blocks.0.mlp.W_in"][:] = (
-        plane(1, -start / height)[:, None] * height / np.sqrt(3) / width
-    )
-    weights["blocks.0.mlp.b_in"][1] = -1
-    weights["blocks.0.mlp.W_out"][:] = np.outer([-1, 1], plane(10, 0))
-    labels = Labels({"number and height": (0, 3)}, {"0.0": "mean of all: the sum"},
-                    {"0.0": "10 or more: on", "0.1": "10 or more: no more than 1"})  # fmt: skip
+    step_down(weights, ten - step * 3 / 4, step / 2, height, by=10)
+    neurons = {"0.0": "10 or more: on", "0.1": "10 or more: no more than 1"}
+    labels = Labels({"number and height": (0, 3)}, {"0.0": "mean of all: the sum"}, neurons)
     return Model(config, weights, task.vocabulary, task.ref, labels)
 
 
 def figure_6_3(
-    digits: int, place: Place = "ones", *, unit: float = 1.0, neurons: Callable[...,
-    Neurons] = spikes,
-    shared: bool = False, tidy: bool = True,
+    digits: int, place: Place = "ones", *, unit: float = 1.0, shared: bool = False,
+    neurons: Callable[..., Neurons] = spikes, tidy: bool = True,
 ) -> Model:  # fmt: skip
     """The booklet's Figure 6.3, and what its exercises change in it.
 
@@ -135,16 +114,16 @@ def figure_6_3(
     task, column = AddMod(digits, place), PLACES.index(place)
     sums = np.arange(2 * 10**digits - 1)
     n_ctx, reads = 2 * digits + 2, digits * (1 if shared else 2)
-    config = Config(12, n_ctx=n_ctx, d_model=7, n_heads=reads + tidy, d_head=3, eps=0.0,
-        activation="relu", tied=True,
-                    d_mlp=3 * len(sums) if neurons is spikes else len(sums) - 1)  # fmt: skip
+    config = Config(
+        12, n_ctx, d_model=7, n_heads=reads + tidy, d_head=3, eps=0.0, activation="relu", tied=True,
+        d_mlp=3 * len(sums) if neurons is spikes else len(sums) - 1,
+    )  # fmt: skip
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
     tokens = normalised(np.arange(10) / 100)
     signs = tokens[[0, 0]][:, [0, 1, 3, 2]]  # + and =: value 0, and no row like that of a digit
     weights["embed.W_E"][:, :4] = np.concatenate([tokens, signs])
-    # The sign comes after the digits
-    points = np.tile(np.arange(digits + 1), 2) if shared else np.arange(n_ctx)
-    around = digits + 1 if shared else n_ctx
+    around = digits + 1 if shared else n_ctx  # the sign comes after the digits
+    points = np.arange(n_ctx) % around
     weights["pos_embed.W_pos"][:, layout["position"]] = ring(around)[points]
     heads = {}
     for i, (back, k) in enumerate(product([1] if shared else [1, digits + 2], range(digits))):
@@ -159,9 +138,8 @@ def figure_6_3(
         head.erase(layout["rest"])
         heads[head.name] = "clears the rest"
         rest = 0 * rest
-    seen = layout.row(
-        value=sums[:, None] / unit, one=1, rest=rest, position=ring(around)[points[-1]]
-    )
+    own = ring(around)[points[-1]]
+    seen = layout.row(value=sums[:, None] / unit, one=1, rest=rest, position=own)
     digit = tokens[sums // 10**column % 10] * 1e10
     neurons(layer_norm(seen)[:, 0], digit).at(layout["value"], slice(0, 4), 7).write(weights, 0)
     names = spike_names(map("sum {}".format, sums)) if neurons is spikes else bend_names(sums)

@@ -40,7 +40,6 @@ def addition(
     if variant == "compact":
         return compact(digits, dtype)
     if dtype == "float32" and digits > 2:
-        raise GlassformerError(
-            "not right in float32: variant=book is so up to 2 digits; use variant=compact"
-        )
+        way_out = "variant=book is so up to 2 digits; use variant=compact"
+        raise GlassformerError(f"not right in float32: {way_out}")
     return book(digits).astype(dtype)

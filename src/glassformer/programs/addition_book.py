@@ -1,8 +1,6 @@
-"""Decimal addition as the booklet does it (section 6.8, Figure 6.4): analog sums, and a spike for
-every one of them.
+"""Decimal addition as the booklet does it (section 6.8, Figure 6.4): analog sums, a spike for each.
 
-The program `addition:variant=book` is made here; programs/addition.py has the name, and a far
-smaller default.
+This is `addition:variant=book`; programs/addition.py has the name, and a far smaller default.
 """
 
 from collections.abc import Sequence
@@ -26,15 +24,13 @@ def book(digits: int) -> Model:
     codes of the sums are 3.5·10⁻⁷ apart, which float32 cannot tell.
     """
     if digits > 3:
-        raise GlassformerError(
-            f"variant=book has neurons for every sum: digits must be at most 3, got {digits}"
-        )
+        most = f"digits must be at most 3, got {digits}"
+        raise GlassformerError(f"variant=book has neurons for every sum: {most}")
     return figure_6_4(digits)
 
 
 def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0, 0)) -> Model:
-    """Figure 6.4. `unit` is what a 1 in the sum counts, `mix` weighs the three numbers of the
-    position (6.18, 6.19).
+    """Figure 6.4. A 1 in the sum counts `unit`, `mix` weighs the position's numbers (6.18, 6.19).
 
     Stream: value (d/100 of the token, then the code), one (always 1), rest (makes token rows fixed
     under layer norm), position (a ring over the whole block). A head per digit of the operands
@@ -48,9 +44,10 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
     """
     task, n_ctx, reads = Addition(digits), 3 * digits + 2, 2 * digits
     sums = np.arange(2 * 10**digits - 1)
-    config = Config(12, n_ctx=n_ctx, d_model=7, n_heads=reads + 1, d_head=3,
+    config = Config(
+        12, n_ctx, d_model=7, n_heads=reads + 1, d_head=3, eps=0.0, activation="relu", tied=True,
         d_mlp=3 * (digits + 1) * len(sums),
-                    eps=0.0, activation="relu", tied=True)  # fmt: skip
+    )  # fmt: skip
     weights = zeros(config, "mlp.b_in", "mlp.b_out")
     tokens = normalised(np.arange(10) / 100)
     signs = tokens[[0, 0]][:, [0, 1, 3, 2]]  # + and =: value 0, and no row like that of a digit
@@ -58,10 +55,8 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
     weights["pos_embed.W_pos"][:, LAYOUT["position"]] = ring(n_ctx)
     heads = {}
     for i, (start, k) in enumerate(product([0, digits + 1], range(digits))):
-        head = Head(weights, 0, i)
-        head.absolute(
-            start + digits - 1 - k, LAYOUT["position"], n_ctx, hardness=1e6, one=LAYOUT["one"].start
-        )
+        head, place = Head(weights, 0, i), start + digits - 1 - k
+        head.absolute(place, LAYOUT["position"], n_ctx, hardness=1e6, one=LAYOUT["one"].start)
         head.copy(LAYOUT["value"], LAYOUT["value"], 100 * unit * 10**k)
         heads[head.name] = f"{10**k}s of {'b' if start else 'a'}"
     own = Head(weights, 0, reads)
@@ -70,8 +65,7 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
     own.value[LAYOUT["value"], 2], own.value[LAYOUT["position"], 2] = -1, mix
     own.output[2, LAYOUT["value"]] = 1
     heads[own.name] = "which digit is due; clears the rest"
-    # The places of the answer's digits, in the order they are written
-    due = np.arange(digits, -1, -1)
+    due = np.arange(digits, -1, -1)  # places of the answer's digits, as they are written
     digit = sums[:, None] // 10**due % 10  # S n+1
     lookup = spikes(seen(digits, unit, mix), tokens[digit.ravel()] * 1e10)
     lookup.at(LAYOUT["value"], slice(0, 4), config.d_model).write(weights, 0)

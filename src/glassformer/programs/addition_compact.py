@@ -1,5 +1,4 @@
-"""Addition, most significant digit first, in one attention layer of two heads: 160 parameters for 3
-digits, 265 for 10.
+"""Addition, most significant digit first, by two heads: 160 parameters for 3 digits, 265 for 10.
 
     045+078=0123
 
@@ -14,8 +13,8 @@ layer norm takes away, and the rounding of that mean, never matter:
     digit  (d, −d)           0 for + and =
     score  m                 read against the mean of the digit slot
 
-|M| is so much larger than all else that layer norm is a division by |M|·√(2/5), and leaves of a row the *side* ±1 (the
-sign of M, negative for operands), the *value* d/|M| and the *score* m/|M|.
+|M| is so much larger than all else that layer norm is a division by |M|·√(2/5), and leaves of a row
+the *side* ±1 (the sign of M, negative for operands), the *value* d/|M| and the *score* m/|M|.
 
 **The rows.** The row that predicts column k (`=` or a digit just written) has M = REF·10^k. That is
 the unit that v is measured in: nothing has to be divided by 10^k. An operand's digit of column j
@@ -47,7 +46,7 @@ for 10 digits, 0.03 for 12; in float32, with constants of its own, 0.03 for 3.
 
 The whole embedding is multiplied by 10^n, which changes nothing but the logits: the smallest margin
 is about 1.
-"""  # noqa: E501
+"""
 
 import math
 from dataclasses import dataclass
@@ -83,9 +82,7 @@ def compact(digits: int, dtype: str) -> Model:
     layout = Layout(scale=2, digit=2, score=1)
     scale, digit = layout.row(scale=[1, -1]), layout.row(digit=[1, -1])  # D
     score = layout.row(digit=-0.5, score=1)  # D
-    config = Config(
-        d_vocab=12, n_ctx=3 * n + 2, d_model=layout.size, n_heads=2, d_head=1, eps=0.0, tied=True
-    )
+    config = Config(12, 3 * n + 2, layout.size, n_heads=2, d_head=1, eps=0.0, tied=True)
     w = zeros(config, "attn.b_O")
     W_E, W_pos = w["embed.W_E"], w["pos_embed.W_pos"]
     W_Q, W_K, W_V, W_O = (w[f"blocks.0.attn.W_{x}"] for x in "QKVO")
@@ -99,14 +96,13 @@ def compact(digits: int, dtype: str) -> Model:
     place = np.arange(n)[::-1]  # columns of an operand's digits
     for first in (0, n + 1):
         W_pos[first : first + n] = np.outer(-top * 10.0 ** (n - 1 - place), scale)
-    rows = {n: (n, gap), 2 * n + 1: (n, 0.0)}  # position: the k of its M, its score. First + and =
-    # And the digits written
+    # position: the k of its M, its score. First + and =, then the digits written
+    rows = {n: (n, gap), 2 * n + 1: (n, 0.0)}
     rows |= {3 * n + 1 - k: (k, 2 * math.log(10) * (k - n + 1)) for k in range(n)}
     for position, (k, s) in rows.items():
         W_pos[position] = c.ref * 10.0**k * (scale + s / score_unit * layout.row(score=1))
 
-    # What layer norm leaves of (M, −M) is ±√(5/2)·(1, −1), and of the rest, over M, √(5/2) times as
-    # much.
+    # Layer norm leaves ±√(5/2)·(1, −1) of (M, −M), and of the rest, over M, √(5/2) times as much.
     W_Q[:, :, 0] = scale / math.sqrt(10)
     W_K[:, :, 0] = score_unit * math.sqrt(2 / 5) * score
     W_K[:, :, 0] += np.outer([-gap / 2, gap / 2], scale / math.sqrt(10))
@@ -122,8 +118,5 @@ def compact(digits: int, dtype: str) -> Model:
 
     for name in ("embed.W_E", "pos_embed.W_pos", "blocks.0.attn.W_O", "blocks.0.attn.b_O"):
         w[name] *= 10.0**n
-    labels = Labels(
-        slots=layout.slots,
-        heads={"0.0": "adds the operands", "0.1": "takes away the digits written"},
-    )
-    return Model(config, w, task.vocabulary, task.ref, labels).astype(dtype)
+    heads = {"0.0": "adds the operands", "0.1": "takes away the digits written"}
+    return Model(config, w, task.vocabulary, task.ref, Labels(layout.slots, heads)).astype(dtype)

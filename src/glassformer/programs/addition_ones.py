@@ -46,9 +46,8 @@ def ones(digits: int, dtype: str) -> Model:
     layout = Layout(column=3, digit=2)
     column, digit = layout["column"], layout["digit"]
     config = Config(
-        d_vocab=14, n_ctx=3 * n + 3, d_model=layout.size, n_heads=2, d_head=2, d_mlp=3,
-        activation="relu",
-        scale=1.0, tied=True,
+        14, 3 * n + 3, layout.size, n_heads=2, d_head=2, d_mlp=3, activation="relu", scale=1.0,
+        tied=True,
     )  # fmt: skip
     w = zeros(config, "mlp.b_in", "ln_final.w", "unembed.b_U")
     norm = LOUD * np.sqrt(3 / layout.size)  # what layer norm divides by
@@ -68,8 +67,7 @@ def ones(digits: int, dtype: str) -> Model:
     here.back(0, column, columns, hardness)
     here.copy(digit, digit, -1.5 * norm)  # −(a+b+s)/2, from the mean of three
 
-    # relu(u+1), relu(u−90), relu(u−99) from −u/2; what they add up to is u/10 + 0.6, less 10 from u
-    # = 99 on.
+    # relu(u+1), relu(u−90), relu(u−99) from −u/2 add up to u/10 + 0.6, less 10 from u = 99 on.
     w["blocks.0.mlp.W_in"][digit.start] = -2 * norm
     w["blocks.0.mlp.b_in"][:] = 1, -90, -99
     w["blocks.0.mlp.W_out"][:, digit] = np.outer([0.6, -10 / 9, 10 / 9], [1, -1])
@@ -83,16 +81,14 @@ def ones(digits: int, dtype: str) -> Model:
     w["embed.W_E"][13, column] = points[n] * rise / (3 * SHARP / 2 * LOUD)
     w["unembed.b_U"][13] = 2 * FAR - rise
 
-    labels = Labels(
-        slots=layout.slots,
-        heads={
-            "0.0": "ahead: a and b of the column to write",
-            "0.1": "here: a, b and s of the column just written",
-        },
-        neurons={
-            "0.0": "turns the sign: u + 1",
-            "0.1": "u > 90: the digit wraps …",
-            "0.2": "u > 99: … by 10",
-        },
-    )
+    heads = {
+        "0.0": "ahead: a and b of the column to write",
+        "0.1": "here: a, b and s of the column just written",
+    }
+    neurons = {
+        "0.0": "turns the sign: u + 1",
+        "0.1": "u > 90: the digit wraps …",
+        "0.2": "u > 99: … by 10",
+    }
+    labels = Labels(layout.slots, heads, neurons)
     return Model(config, w, vocabulary, f"addition:digits={n},order=ones", labels).astype(dtype)

@@ -1,5 +1,4 @@
-"""Addition as people write it, without padding (exercise 6.20): one model does 4+8=12 and
-84+88=172.
+"""Addition as people write it (exercise 6.20): one model does 4+8=12 and 84+88=172.
 
     <bos>84+88=172<eos>
 
@@ -51,33 +50,24 @@ def unpadded(digits: int) -> Model:
     """`<bos>84+88=172<eos>`: numbers of 1 to so many digits, without leading zeros."""
     n = digits
     if not 1 <= n <= MOST:
-        raise GlassformerError(
-            f"padding=none — digits must be a whole number from 1 to {MOST}, got {n}"
-        )
+        must = f"digits must be a whole number from 1 to {MOST}, got {n}"
+        raise GlassformerError(f"padding=none — {must}")
     layout = LoudLayout(
         NORM, digit=1, is_plus=1, is_equals=1, is_bos=1, position=1, plus_at=1, after_plus=1,
-        after_equals=1, sum=1,
-        length=1, next=1, end=1,
+        after_equals=1, sum=1, length=1, next=1, end=1,
     )  # fmt: skip
     config = Config(
-        d_vocab=14, n_ctx=3 * n + 4, d_model=layout.size, n_layers=3, n_heads=2, d_head=3,
-        d_mlp=2 * n,
+        14, 3 * n + 4, layout.size, n_layers=3, n_heads=2, d_head=3, d_mlp=2 * n,
         activation="relu", scale=1.0,
     )  # fmt: skip
-    w = {
-        name: a
-        for name, a in zeros(config, "mlp.b_in").items()
-        if ".mlp." not in name or "blocks.1." in name
-    }
+    w = zeros(config, "mlp.b_in")
+    for name in [name for name in w if ".mlp." in name and "blocks.1." not in name]:
+        del w[name]
     unit = 10.0**-n  # the sum is kept in units of 10^n, so that no slot is large
-    rows = {
-        "+": {"is_plus": 1.0},
-        "=": {"is_equals": 1.0, "sum": unit / 2},
-        "<bos>": {"is_bos": 1.0},
-    }
     w["embed.W_E"][:10] = layout.row(digit=np.arange(10.0)[:, None])
-    for token, row in rows.items():
-        w["embed.W_E"][VOCABULARY.index(token)] = layout.row(**row)
+    w["embed.W_E"][VOCABULARY.index("+")] = layout.row(is_plus=1)
+    w["embed.W_E"][VOCABULARY.index("=")] = layout.row(is_equals=1, sum=unit / 2)
+    w["embed.W_E"][VOCABULARY.index("<bos>")] = layout.row(is_bos=1)
     w["pos_embed.W_pos"][:] = layout.loud() + layout.row(position=np.arange(config.n_ctx)[:, None])
     _heads(w, layout, n, unit)
     power = 10.0 ** np.arange(1, n + 1)
@@ -89,40 +79,27 @@ def unpadded(digits: int) -> Model:
         "0.0": "where + is", "0.1": "whether = was", "1.0": "the sum, at =", "1.1": "idle",
         "2.0": "the sum shifted, less the digits written", "2.1": "where the answer ends",
     }  # fmt: skip
-    neurons = {
-        f"1.{i}": f"the sum is {10 ** (i % n + 1)} or more, {'+-'[i // n]}" for i in range(2 * n)
-    }
-    return Model(
-        config,
-        w,
-        VOCABULARY,
-        f"addition:digits={n},padding=none",
-        Labels(layout.slots, heads, neurons),
-    )
+    steps = [f"the sum is {10**k} or more, {sign}" for sign in "+-" for k in range(1, n + 1)]
+    labels = Labels(layout.slots, heads, {f"1.{i}": step for i, step in enumerate(steps)})
+    return Model(config, w, VOCABULARY, f"addition:digits={n},padding=none", labels)
 
 
 def _heads(w: dict[str, Floats], layout: LoudLayout, n: int, unit: float) -> None:
     """Marks in layer 0, the sum in layer 1, the next digit and where the answer ends in layer 2."""
     sink, far = (2 * n + 6) * LN10, (4 * n + 10) * LN10  # scores: of <bos>; of what is out of reach
     read, one = layout.read, layout.one
-    layout.head(w, 0, 0, [one], [read(is_plus=2 * far, is_bos=far)], [read(position=1),
-        read(is_plus=1)],
-                plus_at=[1], after_plus=[0, 1])  # fmt: skip
-    layout.head(
-        w, 0, 1, [one], [read(is_equals=2 * far, is_bos=far)], [read(is_equals=1)], after_equals=[1]
-    )
-    layout.head(
-        w, 1, 0,
-        [one, NORM * read(position=LN10, plus_at=-LN10), far * one + NORM * read(plus_at=-LN10,
-        is_equals=-far)],
-        [read(position=-LN10, is_bos=sink + LN10), read(after_plus=1), read(is_bos=1)],
-        [read(digit=1)], sum=[unit * np.exp(sink)],
-    )  # fmt: skip
-    layout.head(
-        w, 2, 0, [one, NORM * read(position=-LN10)],
-        [read(position=-LN10, length=-LN10, after_equals=far, is_bos=sink + far), read(is_bos=1)],
-        [read(sum=1), read(digit=1)], next=[np.exp(sink) / unit, -10 * np.exp(sink)],
-    )  # fmt: skip
+    key, values = [read(is_plus=2 * far, is_bos=far)], [read(position=1), read(is_plus=1)]
+    layout.head(w, 0, 0, [one], key, values, plus_at=[1], after_plus=[0, 1])
+    key = [read(is_equals=2 * far, is_bos=far)]
+    layout.head(w, 0, 1, [one], key, [read(is_equals=1)], after_equals=[1])
+    from_plus = NORM * read(position=LN10, plus_at=-LN10)
+    query = [one, from_plus, far * one + NORM * read(plus_at=-LN10, is_equals=-far)]
+    key = [read(position=-LN10, is_bos=sink + LN10), read(after_plus=1), read(is_bos=1)]
+    layout.head(w, 1, 0, query, key, [read(digit=1)], sum=[unit * np.exp(sink)])
+    query, values = [one, NORM * read(position=-LN10)], [read(sum=1), read(digit=1)]
+    equals = read(position=-LN10, length=-LN10, after_equals=far, is_bos=sink + far)
+    shift = [np.exp(sink) / unit, -10 * np.exp(sink)]
+    layout.head(w, 2, 0, query, [equals, read(is_bos=1)], values, next=shift)
     layout.head(w, 2, 1, [one], [read(is_equals=far)], [read(position=1, length=1)], end=[1])
 
 
@@ -130,7 +107,6 @@ def _answers(layout: LoudLayout) -> Floats:
     """The head [D,V]: a parabola, which a 1 keeps above the other tokens' 0; and <eos>."""
     d, U = np.arange(10.0), np.zeros((layout.size, len(VOCABULARY)))
     U[:, :10] = np.outer(NORM * layout.read(next=1), d) + np.outer(layout.one, 1 - d * (d + 1) / 2)
-    U[:, VOCABULARY.index("<eos>")] = 100 * (
-        NORM * layout.read(position=1, end=-1) - layout.one / 2
-    )
+    past_end = NORM * layout.read(position=1, end=-1) - layout.one / 2
+    U[:, VOCABULARY.index("<eos>")] = 100 * past_end
     return U

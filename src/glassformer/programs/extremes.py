@@ -1,5 +1,4 @@
-"""`min` and `max`: the smallest, or largest, number read so far, with three numbers a token
-(chapter 5).
+"""`min` and `max`: the smallest, or largest, number read so far; three numbers a token (chapter 5).
 
 Why it works. Numbers stand on an arc of the √3-circle that layer norm leaves alone, in order, above
 the horizon: number i at angle θ_i. There is one head and it needs one number a side: the query is
@@ -37,11 +36,8 @@ FLOAT32_LIMITS = {"wide": 2_000, "book": 1_000}
 
 def _float32(options: dict[str, Any]) -> str:
     limit = FLOAT32_LIMITS[options["variant"]]
-    return (
-        f"neighbours round to one logit beyond {limit:,} numbers"
-        if options["vocab"] > limit
-        else ""
-    )
+    why = f"neighbours round to one logit beyond {limit:,} numbers"
+    return why if options["vocab"] > limit else ""
 
 
 @program("min", float32=_float32)
@@ -60,44 +56,35 @@ def extreme(name: str, vocab: int, block: int, variant: str) -> Model:
     if variant == "wide":
         return wide(name, vocab, block)
     if vocab > BOOK_LIMIT:
-        raise GlassformerError(
-            f"vocab must be at most {BOOK_LIMIT:,} if variant=book, got {vocab:,}"
-        )
+        most = f"{BOOK_LIMIT:,} if variant=book"
+        raise GlassformerError(f"vocab must be at most {most}, got {vocab:,}")
     return book(name, vocab, block)
 
 
 def wide(name: str, vocab: int, block: int = 0) -> Model:
     points = circle(np.pi * np.linspace(0.1, 0.9, vocab))  # V D
     config = Config(vocab, block or vocab, 3, d_head=3, positions="none", tied=True, eps=0.0)
-    return _finish(name, config, zeros(config), points, hardness=1e12, loudness=1e10)
+    return _finish(name, config, zeros(config), points, hard=1e12, loud=1e10)
 
 
 def book(name: str, vocab: int, block: int = 0) -> Model:
     """The booklet's, of any size: positions are all zeros, the empty MLP has a bias of zeros."""
     config = Config(vocab, block or vocab, 3, d_head=3, tied=True, eps=0.0, activation="relu")
     points = ring(vocab + 1, of=2 * vocab + 2)[1:]  # V D
-    return _finish(
-        name, config, zeros(config, "mlp", "mlp.b_out"), points, hardness=1e8, loudness=1e6
-    )
+    w = zeros(config, "mlp", "mlp.b_out")
+    return _finish(name, config, w, points, hard=1e8, loud=1e6)
 
 
 def _finish(
-    name: str,
-    config: Config,
-    w: dict[str, Floats],
-    points: Floats,
-    hardness: float,
-    loudness: float,
+    name: str, config: Config, w: dict[str, Floats], points: Floats, hard: float, loud: float
 ) -> Model:
     up, right = ring(1, phase=np.pi / 2)[0], ring(1)[0]
     w["embed.W_E"] = points
-    w["blocks.0.attn.W_Q"][0, :, 0] = up * hardness
+    w["blocks.0.attn.W_Q"][0, :, 0] = up * hard
     w["blocks.0.attn.W_K"][0, :, 0] = right if name == "min" else -right
     w["blocks.0.attn.W_V"][0] = np.eye(3)
-    w["blocks.0.attn.W_O"][0] = np.eye(3) * loudness
+    w["blocks.0.attn.W_O"][0] = np.eye(3) * loud
     which = "smallest" if name == "min" else "largest"
+    labels = Labels({"number": (0, 3)}, {"0.0": f"reads the {which} number"})
     task = f"{name}:vocab={config.d_vocab},length={min(5, config.n_ctx)}"
-    return Model(
-        config, w, Vocabulary.numbers(config.d_vocab), task,
-        labels=Labels(slots={"number": (0, 3)}, heads={"0.0": f"reads the {which} number"}),
-    )  # fmt: skip
+    return Model(config, w, Vocabulary.numbers(config.d_vocab), task, labels)

@@ -53,28 +53,22 @@ def hello_world(
     task = Message(message=message, tokenizer=tokenizer)
     V = len(task.vocabulary)
     circle = rotation(V, [2 * np.pi / V])  # V 2
-    if variant == "book":
-        model = _printer(task, ring(V))
-    elif variant == "rms":
-        model = _printer(task, np.sqrt(2) * circle, norm="rms")
-    elif variant == "sparse":
-        model = _printer(task, signs(V))
-    elif variant == "integer":
-        model = _integer(task)
-    elif variant == "positive":
-        model = _printer(task, ring(V) + 2)
-    elif variant == "simpleformer":
-        model = _printer(task, circle, loud=1, norm="none", tied=False)
-    else:
-        model = _rolled(task) or _counted(task)
-    model = model.astype(dtype)
+    make = {
+        "book": lambda: _printer(task, ring(V)),
+        "rms": lambda: _printer(task, np.sqrt(2) * circle, norm="rms"),
+        "sparse": lambda: _printer(task, signs(V)),
+        "integer": lambda: _integer(task),
+        "positive": lambda: _printer(task, ring(V) + 2),
+        "simpleformer": lambda: _printer(task, circle, loud=1, norm="none", tied=False),
+        "zero-pos": lambda: _rolled(task) or _counted(task),
+    }
+    model = make[variant]().astype(dtype)
     rounding = 10 * np.finfo(dtype).eps * model.config.d_model
     if not margin(model, task) > rounding:
+        what = f"{len(message):,} characters from a vocabulary of {V:,}"
         raise GlassformerError(
-            f"hello-world:variant={variant},dtype={dtype} — cannot print this: {len(message):,} "
-            f"characters from "
-            f"a vocabulary of {V:,} are too close to each other after rounding; float64 or a "
-            f"shorter one may do"
+            f"hello-world:variant={variant},dtype={dtype} — cannot print this: {what} are too "
+            "close to each other after rounding; float64 or a shorter one may do"
         )
     return model
 
@@ -93,9 +87,7 @@ def _printer(
 ) -> Model:
     """The model without layers whose positions say, `loud`, the next token in this code [V, D]."""
     V, D = code.shape
-    config = Config(
-        d_vocab=V, n_ctx=len(task.tokens) - 1, d_model=D, n_layers=0, norm=norm, tied=tied
-    )
+    config = Config(V, len(task.tokens) - 1, D, n_layers=0, norm=norm, tied=tied)
     w = zeros(config)
     w["embed.W_E" if tied else "unembed.W_U"] = code if tied else code.T.copy()
     w["pos_embed.W_pos"] = loud * code[task.tokens[1:]]
@@ -103,15 +95,11 @@ def _printer(
 
 
 def _integer(task: Message) -> Model:
-    """The coarsest scale, a power of 2, at which half of the ring's margin is left. N is the
-    power of 10 from V up.
-    """
-    V = len(task.vocabulary)
-    loud, scale = 10.0 ** np.ceil(np.log10(V)), 1
-    ideal = 3 * (1 - np.cos(2 * np.pi / V))
-    while (
-        margin(model := _printer(task, np.round(scale * ring(V)), loud), task) < scale * ideal / 2
-    ):
+    """The coarsest scale, a power of 2, at which half of the ring's margin is left."""
+    V, scale = len(task.vocabulary), 1
+    loud = 10.0 ** np.ceil(np.log10(V))  # N: the power of 10 from V up
+    half = 3 * (1 - np.cos(2 * np.pi / V)) / 2
+    while margin(model := _printer(task, np.round(scale * ring(V)), loud), task) < scale * half:
         scale *= 2
     return model
 
@@ -140,9 +128,7 @@ def _counted(task: Message) -> Model:
     """
     V, T = len(task.vocabulary), len(task.tokens) - 1
     layout = Layout(begin=2, place=2, next=3)
-    config = Config(
-        d_vocab=V, n_ctx=T, d_model=layout.size, d_head=2, d_mlp=T - 1, activation="relu", eps=0.0
-    )
+    config = Config(V, T, layout.size, d_head=2, d_mlp=T - 1, activation="relu", eps=0.0)
     w = zeros(config)
     w["embed.W_E"][:] = layout.row(begin=[-1, 1])
     w["embed.W_E"][task.tokens[0]] = layout.row(begin=[1, -1])

@@ -1,5 +1,4 @@
-"""LOOKUP TABLE: memorise a table from keys to values (chapter 3). The default works for any table
-(exercise 3.12).
+"""LOOKUP TABLE: memorise any table from keys to values (chapter 3; the default: exercise 3.12).
 
 *Why the booklet's does not.* It sums one vector per token of the key and reads off the value
 linearly, so that each logit is a sum of functions of single tokens, up to one positive factor. No
@@ -45,7 +44,7 @@ LEAST_GAP = {"float64": 1e-10, "float32": 1e-5}
 def _float32(options: dict[str, Any]) -> str:
     if options["variant"] != "any":
         return ""  # right where it is in float64: what is left is a linear map
-    task = _task(options)
+    task = Lookup(*(options[name] for name in ("table", "entries", "length", "vocab", "seed")))
     gap = best_hash(task, tries(task))[1].min()
     if len(task.vocabulary) > 5_000:
         return "beyond a vocabulary of 5,000 tokens are too close on the ring"
@@ -70,15 +69,12 @@ def lookup(
     `dims` (hash, book) is the size of a token's vector; 0 is 100 for hash, and for book 5, 10 or 30
     for up to 10, 100 or more entries.
     """
-    task = _task(
-        {"table": table, "entries": entries, "length": length, "vocab": vocab, "seed": seed}
-    )
+    task = Lookup(table, entries, length, vocab, seed)
     tokens, n, V = task.key_length, task.entries, len(task.vocabulary)
     block = block or (2 * tokens if variant == "any" else tokens)
     if block < tokens:
-        raise GlassformerError(
-            f"block must be 0 or at least the length of a key, {tokens}, got {block}"
-        )
+        least = f"the length of a key, {tokens}"
+        raise GlassformerError(f"block must be 0 or at least {least}, got {block}")
     if dims in (1, 2):
         raise GlassformerError(f"dims must be 0 or at least 3, got {dims}")
     if variant == "hash":
@@ -89,15 +85,7 @@ def lookup(
     layout = Layout(token=3, position=3)
     token, position, D = layout["token"], layout["position"], layout.size
     config = Config(
-        d_vocab=V,
-        n_ctx=block,
-        d_model=D,
-        n_heads=tokens,
-        d_head=2,
-        d_mlp=n,
-        activation="relu",
-        eps=EPS,
-        tied=True,
+        V, block, D, n_heads=tokens, d_head=2, d_mlp=n, activation="relu", eps=EPS, tied=True
     )
     w = zeros(config, "mlp.b_in")
     code = ring(V)
@@ -105,9 +93,8 @@ def lookup(
     w["pos_embed.W_pos"][:] = layout.row(position=ring(block, of=2 * block))
     mix, gap = best_hash(task, tries(task))
     if gap.min() < LEAST_GAP["float64"]:
-        raise GlassformerError(
-            f"two of {n:,} keys have hashes as near as 1 − cos = {gap.min():.1g}; expected 1e-10"
-        )
+        near = f"hashes as near as 1 − cos = {gap.min():.1g}"
+        raise GlassformerError(f"two of {n:,} keys have {near}; expected 1e-10")
     heads = {"0.0": "erases the position"}
     for j in range(tokens):
         head = Head(w, 0, j)
@@ -119,42 +106,30 @@ def lookup(
     u = layer_norm(hashes(task, mix), EPS)  # n D
     w["blocks.0.mlp.W_in"][:] = (2 * u / (gap[:, None] * D)).T
     w["blocks.0.mlp.b_in"][:] = 1 - 2 / gap
-    # A hash is at most tokens·√3 long; the angle between two tokens is 2π/V
-    shout = 100 * tokens * V
+    shout = 100 * tokens * V  # a hash is at most tokens·√3 long; two tokens are 2π/V apart
     w["blocks.0.mlp.W_out"][:] = shout * layout.row(token=code[task.table.values])
-    words = task.vocabulary
-    pairs = zip(task.table.keys, task.table.values, strict=True)
-    neurons = {
-        f"0.{i}": f"{words.decode(key)} -> {words[value]}" for i, (key, value) in enumerate(pairs)
-    }
+    words, pairs = task.vocabulary, zip(task.table.keys, task.table.values, strict=True)
+    entry = [f"{words.decode(key)} -> {words[value]}" for key, value in pairs]
+    neurons = {f"0.{i}": name for i, name in enumerate(entry)}
     return Model(config, w, words, task.ref, Labels(layout.slots, heads, neurons))
-
-
-def _task(options: dict[str, Any]) -> Lookup:
-    return Lookup(
-        **{name: options[name] for name in ("table", "entries", "length", "vocab", "seed")}
-    )
 
 
 def hashes(task: Lookup, mix: list[Floats]) -> Floats:
     """The hash of every key [n, 6]: the sum over j of (the token j back) @ mix[j]."""
     points = ring(len(task.vocabulary))[task.table.keys]  # n l 3
-    out: Floats = sum(
-        (points[:, -1 - j] @ m for j, m in enumerate(mix)), np.zeros((task.entries, 6))
-    )
+    out = np.zeros((task.entries, 6))
+    for j, m in enumerate(mix):
+        out = out + points[:, -1 - j] @ m
     return out
 
 
 def best_hash(task: Lookup, tries: int) -> tuple[list[Floats], Floats]:
     """The best of `tries` matrices G_j [3, 6], and each key's 1 − cos to the nearest other hash."""
-    rng, best, most = np.random.default_rng(0), None, np.zeros(1)
+    rng, tried = np.random.default_rng(0), []
     for _ in range(tries):
         mix = [np.eye(3, 6)] + [random_isometry(6, rng) for _ in range(task.key_length - 1)]
-        gap = gaps(layer_norm(hashes(task, mix), EPS))
-        if best is None or gap.min() > most.min():
-            best, most = mix, gap
-    assert best is not None
-    return best, most
+        tried.append((mix, gaps(layer_norm(hashes(task, mix), EPS))))
+    return max(tried, key=lambda found: float(found[1].min()))
 
 
 def gaps(u: Floats) -> Floats:

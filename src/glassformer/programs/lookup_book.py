@@ -1,5 +1,4 @@
-"""LOOKUP TABLE with a tied head, the booklet's full construction (section 3.6): vectors and hashes
-are optimised.
+"""LOOKUP TABLE with a tied head, as the booklet has it (section 3.6): what it needs is optimised.
 
 The layer is that of lookup_hash.py. With a tied head the hash of a key must point to the embedding
 of its value, and embedding and hash matrices depend on each other: both are found by descending the
@@ -30,10 +29,8 @@ MOST = 2_000_000  # logits of a step
 def tied(task: Lookup, block: int, dims: int, seed: int) -> Model:
     """One layer, d_model = dims + 3, as many heads as a key has tokens."""
     length, V = task.key_length, len(task.vocabulary)
-    if task.entries * V > MOST:
-        raise GlassformerError(
-            f"entries × vocabulary must be at most {MOST:,}, got {task.entries * V:,}"
-        )
+    if (n := task.entries * V) > MOST:
+        raise GlassformerError(f"entries × vocabulary must be at most {MOST:,}, got {n:,}")
     layout = Layout(token=dims, position=3)
     D = layout.size
     config = Config(d_vocab=V, n_ctx=block, d_model=D, n_heads=length, d_head=D, eps=EPS, tied=True)
@@ -81,11 +78,10 @@ def optimise(task: Lookup, dims: int, seed: int, steps: int = STEPS) -> tuple[Fl
 
 
 def descent(E: Floats, mix: Floats, keys: Any, values: Any) -> tuple[float, tuple[Floats, Floats]]:
-    """The smallest margin over all entries, and the gradients of the mean cross-entropy for E and
-    mix.
+    """The smallest margin of all entries, and the gradients of the mean cross-entropy: E, mix.
 
-    h = Σ_j E[token j back] @ mix[j], followed by three zeros where the position stood; y =
-    layer_norm(h); logits y·E.
+    h = Σ_j E[token j back] @ mix[j], then three zeros for the position; y = layer_norm(h);
+    logits y·E.
     """
     n, dims = len(keys), E.shape[1]
     x = E[keys]  # n l d

@@ -1,5 +1,4 @@
-"""LOOKUP TABLE without tying the head to the embedding (section 3.5), and the booklet's exercises
-3.2 and 3.6 on it.
+"""LOOKUP TABLE with a head that is not tied (section 3.5), and exercises 3.2 and 3.6 on it.
 
 Every token has a random vector e(t). One layer sums h = Σ_j e(token j back) @ G_j over the key;
 head 0, which looks at itself, also erases all that stood there. Column v of the head is the sum of
@@ -41,8 +40,7 @@ def untied(
     w = zeros(config, "mlp")
     w["embed.W_E"][:, :dims] = points
     aim(w, layout, block)
-    # What layer norm divides by: 1 but for the empty slots of concatenate
-    unit = np.sqrt((dims + 3) / D)
+    unit = np.sqrt((dims + 3) / D)  # layer norm divides by it: 1 but for concatenate's empty slots
     for j in range(length):
         Head(w, 0, j).value[:] = np.eye(D) * unit
         Head(w, 0, j).output[:dims, :width] += mix[j]

@@ -1,5 +1,4 @@
-"""Addition and subtraction modulo p by hand: three ways to the same answers, to stand beside a
-trained model.
+"""Addition and subtraction modulo p by hand, three ways, to stand beside a trained model.
 
 All three are one layer with a tied head that answers at the token `=`, and without norms, as the
 models of the grokking literature are (with nothing to normalise, sums stay sums).
@@ -45,6 +44,7 @@ from ..tasks.modular_addition import ModularAddition
 DIALS = 5  # trained networks have about as many
 PHASES = 15  # of pizza's neurons; odd, see above
 KNOTS = (0.0, 0.5, 1.0, 1.5)  # of clock's squares: |u·n| is at most 2
+Parts = tuple[Config, dict[str, Floats], Labels]  # of a Model
 
 
 @program("modular-addition", float32=True)
@@ -57,17 +57,16 @@ def modular_addition(
     """a + b (or a − b) modulo p: with numbers, or with angles as a trained network has them."""
     task = ModularAddition(p=p, operation=operation, plus=plus)
     if variant == "pizza" and p % 2 == 0:
-        raise GlassformerError(
-            f"modular-addition:variant=pizza — p must be odd, got {p}; variant=clock takes any p"
-        )
+        must = f"p must be odd, got {p}; variant=clock takes any p"
+        raise GlassformerError(f"modular-addition:variant=pizza — {must}")
     if variant == "analog":
         config, weights, labels = _analog(p, operation == "-", plus)
     else:
-        config, weights, labels = _dials(p, operation == "-", plus, variant)
+        config, weights, labels = _dials(p, operation == "-", plus, variant == "pizza")
     return Model(config, weights, task.vocabulary, task.ref, labels)
 
 
-def _analog(p: int, minus: bool, plus: bool) -> tuple[Config, dict[str, Floats], Labels]:
+def _analog(p: int, minus: bool, plus: bool) -> Parts:
     layout = Layout(number=1, height=1, place=int(minus))
     config = _config(p, minus, plus, layout, d_head=1, d_mlp=2)
     w = zeros(config, "mlp.b_in")
@@ -86,17 +85,13 @@ def _analog(p: int, minus: bool, plus: bool) -> tuple[Config, dict[str, Floats],
     return config, w, Labels(layout.slots, heads, neurons)
 
 
-def _dials(
-    p: int, minus: bool, plus: bool, variant: str
-) -> tuple[Config, dict[str, Floats], Labels]:
-    pizza = variant == "pizza"
+def _dials(p: int, minus: bool, plus: bool, pizza: bool) -> Parts:
     dials = frequencies(p, pizza)
     n = 2 * len(dials)
     layout = Layout(wave=n, double=0 if pizza else n, sum=n, place=int(minus))
     neurons = _pizza() if pizza else _clock()
-    config = _config(
-        p, minus, plus, layout, d_head=n if pizza else 2 * n, d_mlp=len(neurons) * len(dials)
-    )
+    d_mlp = len(neurons) * len(dials)
+    config = _config(p, minus, plus, layout, d_head=n if pizza else 2 * n, d_mlp=d_mlp)
     w = zeros(config) if pizza else zeros(config, "mlp.b_in")
     hands = rotation(p, 2 * np.pi * np.array(dials) / p)  # p n
     twice = rotation(p, 4 * np.pi * np.array(dials) / p)  # p n
@@ -105,22 +100,19 @@ def _dials(
     write = layout.row(sum=np.eye(n))
     if not pizza:  # and −½ z² straight into the result
         write = np.concatenate([write, layout.row(wave=-np.eye(n) / 2)])
-    heads = _gather(
-        config, w, layout, read, write, mirror=np.diag(np.tile([1.0, -1.0], len(write) // 2))
-    )
-    names = {}
+    mirror = np.diag(np.tile([1.0, -1.0], len(write) // 2))
+    heads = _gather(config, w, layout, read, write, mirror)
+    W_in, W_out, names = w["blocks.0.mlp.W_in"], w["blocks.0.mlp.W_out"], {}
     for dial, k in enumerate(dials):
+        hand = slice(2 * dial, 2 * dial + 2)
         for i, (phase, threshold, strength) in enumerate(neurons):
             at = dial * len(neurons) + i
-            w["blocks.0.mlp.W_in"][layout["sum"], at][2 * dial : 2 * dial + 2] = _unit(phase)
-            w["blocks.0.mlp.W_out"][at, layout["wave"]][2 * dial : 2 * dial + 2] = strength * _unit(
-                2 * phase
-            )
+            W_in[layout["sum"], at][hand] = _unit(phase)
+            W_out[at, layout["wave"]][hand] = strength * _unit(2 * phase)
             if not pizza:
                 w["blocks.0.mlp.b_in"][at] = -threshold
-            names[f"0.{at}"] = (
-                f"dial {k}: sum beyond {threshold:g} towards {np.degrees(phase):.0f}°"
-            )
+            beyond = f"sum beyond {threshold:g} towards {np.degrees(phase):.0f}°"
+            names[f"0.{at}"] = f"dial {k}: {beyond}"
     return config, w, Labels(layout.slots, heads, names)
 
 
@@ -129,9 +121,8 @@ def _unit(angle: float) -> Floats:
 
 
 def _pizza() -> list[tuple[float, float, float]]:
-    """(direction, threshold, strength) of one dial's neurons. Σ relu(cos(x − φ))·cos 2φ ≈
-    PHASES/3π·cos 2x.
-    """
+    """(direction, threshold, strength) of one dial's neurons."""
+    # Σ relu(cos(x − φ))·cos 2φ ≈ PHASES/3π·cos 2x
     return [(2 * np.pi * m / PHASES, 0.0, 3 * np.pi / PHASES) for m in range(PHASES)]
 
 
@@ -161,8 +152,7 @@ def frequencies(p: int, pizza: bool) -> list[int]:
 def _config(p: int, minus: bool, plus: bool, layout: Layout, d_head: int, d_mlp: int) -> Config:
     """One head and no positions if only a + b matters; else two that find a and b by position."""
     return Config(
-        d_vocab=p + 1 + plus, n_ctx=3 + plus, d_model=layout.size, n_heads=1 + minus, d_head=d_head,
-        d_mlp=d_mlp,
+        p + 1 + plus, 3 + plus, layout.size, n_heads=1 + minus, d_head=d_head, d_mlp=d_mlp,
         norm="none", activation="relu", positions="learned" if minus else "none", tied=True,
     )  # fmt: skip
 
@@ -170,16 +160,13 @@ def _config(p: int, minus: bool, plus: bool, layout: Layout, d_head: int, d_mlp:
 def _gather(
     config: Config, w: dict[str, Floats], layout: Layout, read: slice, write: Floats, mirror: Floats
 ) -> dict[str, str]:
-    """Attention that adds, at `=`, what stands in `read` at a and at b (0 at any other token),
-    times `write` [K, D].
+    """Attention that adds, at `=`, what `read` holds at a and b (else 0), times `write` [K, D].
 
-    With two heads, what the second finds at b goes through `mirror` [K, K] first. Returns the names
-    of the heads.
+    With two heads, what the second finds at b goes through `mirror` [K, K] first. Names the heads.
     """
     W_Q, W_K, W_V, W_O = (w[f"blocks.0.attn.{name}"] for name in ("W_Q", "W_K", "W_V", "W_O"))
     W_V[:, read], W_O[:] = np.eye(config.d_head), write
-    # All scores are 0: a mean over the block, and n_ctx times the mean is the sum
-    if config.n_heads == 1:
+    if config.n_heads == 1:  # all scores are 0: a mean, and n_ctx times the mean is the sum
         W_V *= config.n_ctx
         return {"0.0": "adds up a and b"}
     place = layout["place"].start

@@ -1,5 +1,4 @@
-"""Multiplication: two layers of two heads, no MLP. Attention scores are products, so attention can
-multiply.
+"""Multiplication: two layers of two heads, no MLP. Scores are products, so attention can multiply.
 
     12*34=0408
 
@@ -54,12 +53,9 @@ def multiplication(
         raise GlassformerError(f"not right in float32: expected digits up to 2, got {n}")
     layout = LoudLayout(
         NORM, digit=1, a_score=1, b_score=1, product_score=1, written_score=1, sign=1, others=1,
-        place=1, a=1, b=1,
-        left=1,
+        place=1, a=1, b=1, left=1,
     )  # fmt: skip
-    config = Config(
-        d_vocab=12, n_ctx=4 * n + 1, d_model=layout.size, n_layers=2, n_heads=2, d_head=2, scale=1.0
-    )
+    config = Config(12, 4 * n + 1, layout.size, n_layers=2, n_heads=2, d_head=2, scale=1.0)
     # unit: numbers are in units of the first place
     w, d, unit = zeros(config), np.arange(10.0), 10.0 ** (1 - 2 * n)
     read, one = layout.read, layout.one
@@ -67,10 +63,8 @@ def multiplication(
     w["pos_embed.W_pos"][:] = layout.loud() + _positions(layout, n)
     layout.head(w, 0, 0, [one], [read(a_score=FAR)], [read(digit=1)], a=[1])
     layout.head(w, 0, 1, [one], [read(b_score=FAR)], [read(digit=1)], b=[1])
-    scores = [read(written_score=FAR), read(sign=1)]
-    layout.head(
-        w, 1, 1, [one, NORM * read(others=1)], scores, [read(digit=1)], left=[-_ones(2 * n) * unit]
-    )
+    query, scores = [one, NORM * read(others=1)], [read(written_score=FAR), read(sign=1)]
+    layout.head(w, 1, 1, query, scores, [read(digit=1)], left=[-_ones(2 * n) * unit])
     epsilon = SMALL[dtype] / 81  # A and B are at most 9
     straight = 1 + SMALL[dtype] ** 2 / 16  # x/2 times this is the line that fits tanh(x/2) best
     product = 2 / epsilon * straight * _ones(n) ** 2 * unit
@@ -81,21 +75,16 @@ def multiplication(
     parabola = np.outer(read(left=1), d) + np.outer(read(place=1), 1 - d * (d + 1) / 2)
     w["unembed.W_U"][:, :10] = SHARP * NORM / unit * parabola
     names = {"0.0": "a, at *", "0.1": "b", "1.0": "a times b", "1.1": "the digits already written"}
-    task = f"multiplication:digits={n}"
-    return Model(config, w, Vocabulary("0123456789*="), task, Labels(layout.slots, names)).astype(
-        dtype
-    )
+    task, labels = f"multiplication:digits={n}", Labels(layout.slots, names)
+    return Model(config, w, Vocabulary("0123456789*="), task, labels).astype(dtype)
 
 
 def _positions(layout: Layout, n: int) -> Floats:
     """Scores that find places, the signs of * and =, and what is due at each position [4n+1, D]."""
-    P, at = (
-        np.zeros((4 * n + 1, layout.size)),
-        {name: where.start for name, where in layout.items()},
-    )
+    P = np.zeros((4 * n + 1, layout.size))
+    at = {name: where.start for name, where in layout.items()}
     times, equals = n, 2 * n + 1
-    # The score of each place, most significant first
-    ln10 = np.log(10) / FAR * np.arange(2 * n)[::-1]
+    ln10 = np.log(10) / FAR * np.arange(2 * n)[::-1]  # the score of each place, first to last
     P[:, at["a_score"] : at["written_score"] + 1] = -1
     P[:n, at["a_score"]], P[equals, at["a_score"]] = ln10[n:], 1
     P[n + 1 : equals, at["b_score"]] = ln10[n:]

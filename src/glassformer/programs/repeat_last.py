@@ -47,14 +47,11 @@ def repeat_last(
 ) -> Model:
     """The last token again and again, without layers."""
     if variant == "sparse" and vocab > MOST_SPARSE:
-        raise GlassformerError(
-            f"variant=sparse — vocab must be at most {MOST_SPARSE:,}, got {vocab:,}"
-        )
+        must = f"vocab must be at most {MOST_SPARSE:,}"
+        raise GlassformerError(f"variant=sparse — {must}, got {vocab:,}")
     code = ring(vocab) if variant == "ring" else signs(vocab)
     task = RepeatLast(vocab=vocab)
-    config = Config(
-        d_vocab=vocab, n_ctx=BLOCK, d_model=code.shape[1], n_layers=0, positions="none", tied=True
-    )
+    config = Config(vocab, BLOCK, code.shape[1], n_layers=0, positions="none", tied=True)
     w = zeros(config)
     w["embed.W_E"][:] = code
     return Model(config, w, task.vocabulary, task.ref, Labels(Layout(token=code.shape[1]).slots))

@@ -27,16 +27,15 @@ MARK/2 = δ²/2 of score.
 *Layer norm* must not change what is copied. Positions are a ring of radius LOUD·√3 that drowns the
 rest, so that it divides everything by almost one number, `unit`. Every write adds −⅓ of itself to
 the three coordinates of the ring: the mean of the stream stays 0, and the ring's plane is not
-touched. What is left is an error of
-|rest|²/(6·LOUD²) a layer, and `loud` is chosen to keep the sum of these below a hundredth of δ²/2, and of the
-lead of a position over its neighbours.
+touched. What is left is an error of |rest|²/(6·LOUD²) a layer, and `loud` is chosen to keep the sum
+of these below a hundredth of δ²/2, and of the lead of a position over its neighbours.
 
 *The answer* a is written SHOUT times; with −SHOUT/2 in `square` (from b_O) and the tied head the
 logit of t is SHOUT·(a·t − t²/2): a parabola with its top at t = a, that leads by SHOUT·δ²/2 while
 leftovers disturb less than 3δ.
 
 The variants book and bos are in search_book.py, hash (exercise 4.5) in search_hash.py.
-"""  # noqa: E501
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -76,20 +75,13 @@ def loudness(prefix: int, vocab: int, block: int) -> float:
 def _float32(options: dict[str, Any]) -> str:
     if options["variant"] == "hash":
         return "its cosines need float64"
+    prefix, vocab, block = options["prefix"], options["vocab"], options["block"]
     if options["variant"] != "squares":
-        return (
-            ""
-            if max(options["vocab"], options["block"]) <= 1_000
-            else "points of its rings are too close"
-        )
-    prefix, vocab = options["prefix"], options["vocab"]
+        return "points of its rings are too close" if max(vocab, block) > 1_000 else ""
     # Of a score, through the mean of the ring, which is 0 only up to rounding:
-    rounding = 6e-8 * loudness(prefix, vocab, options["block"]) * sum(hops(prefix)[1])
-    return (
-        ""
-        if rounding < 0.1 * 2 / (vocab - 1) ** 2
-        else "one step between tokens is lost in its rounding"
-    )
+    rounding = 6e-8 * loudness(prefix, vocab, block) * sum(hops(prefix)[1])
+    lost = rounding >= 0.1 * 2 / (vocab - 1) ** 2
+    return "one step between tokens is lost in its rounding" if lost else ""
 
 
 @program("search", float32=_float32)
@@ -106,18 +98,9 @@ def search(
     if variant == "hash":
         return hashed(task, block)
     steps, weights = hops(prefix)
-    layout = Layout(
-        token=1, **{f"back{j}": 1 for j in range(1, prefix + 1)}, square=1, squares=1, position=3
-    )
-    config = Config(
-        d_vocab=vocab,
-        n_ctx=block,
-        d_model=layout.size,
-        n_layers=len(steps) + 1,
-        d_head=prefix + 1,
-        tied=True,
-    )
-    last = config.n_layers - 1
+    back, last = {f"back{j}": 1 for j in range(1, prefix + 1)}, len(steps)
+    layout = Layout(token=1, **back, square=1, squares=1, position=3)
+    config = Config(vocab, block, layout.size, n_layers=last + 1, d_head=prefix + 1, tied=True)
     w = zeros(config)
     w[f"blocks.{last}.attn.b_Q"] = b_Q = np.zeros((1, config.d_head))
     w[f"blocks.{last}.attn.b_O"] = b_O = np.zeros(layout.size)
@@ -149,8 +132,7 @@ def search(
     # ── match ─────────────────────────────────────────────────────────────────────────────────
     head = Head(w, last, 0)
     hardness = LEAD / (delta**2 / 2) * np.sqrt(config.d_head)
-    # sums: the last of the head's dimensions
-    own, theirs, sums = slice(0, prefix), slice(1, prefix + 1), prefix
+    own, theirs, sums = slice(0, prefix), slice(1, prefix + 1), prefix  # sums: the last dimension
     head.query[own, :prefix] = np.diag(weights) * hardness * unit
     head.key[theirs, :prefix] = np.eye(prefix) * unit
     b_Q[0, sums] = -hardness / 2
@@ -158,9 +140,8 @@ def search(
     shout = 100 * 3 * delta / (delta**2 / 2)
     head.copy(layout["token"], layout["token"], shout * unit)
     b_O[square] = -shout / 2
-    heads[f"{last}.0"] = (
-        f"finds the tokens 0 to {prefix - 1} back one further back, reads what came next"
-    )
+    finds = f"finds the tokens 0 to {prefix - 1} back one further back"
+    heads[f"{last}.0"] = f"{finds}, reads what came next"
     return Model(config, w, task.vocabulary, task.ref, Labels(layout.slots, heads))
 
 

@@ -23,14 +23,12 @@ def book(task: Search, block: int) -> Model:
     """The printed construction; for a task with <bos>, the same with one token more."""
     prefix, V = task.prefix, len(task.vocabulary)
     if prefix < 2:
-        raise GlassformerError(
-            f"prefix must be at least 2 (layer 1 needs three heads), got {prefix}"
-        )
+        why = "layer 1 needs three heads"
+        raise GlassformerError(f"prefix must be at least 2 ({why}), got {prefix}")
     layout = Layout(token=3, **{f"back{j}": 3 for j in range(1, prefix)}, position=3)
     token, position = layout["token"], layout["position"]
     config = Config(
-        d_vocab=V, n_ctx=block, d_model=layout.size, n_layers=2, n_heads=prefix + 1,
-        d_head=3 * prefix, eps=1e-10,
+        V, block, layout.size, n_layers=2, n_heads=prefix + 1, d_head=3 * prefix, eps=1e-10,
         tied=True,
     )  # fmt: skip
     w = zeros(config, "mlp")  # the booklet's MLP is empty, but its b_out counts
@@ -47,8 +45,7 @@ def book(task: Search, block: int) -> Model:
             head.back(j, position, block, HARDNESS)
             head.copy(token, slice(3 * j, 3 * j + 3))
             heads[f"0.{j}"] = f"reads {j} back"
-    # The tokens 0 … prefix−1 and 1 … prefix back
-    query, key = slice(0, 3 * prefix), slice(3, 3 * prefix + 3)
+    query, key = slice(0, 3 * prefix), slice(3, 3 * prefix + 3)  # 0 … prefix−1, 1 … prefix back
     match, forget, rest = Head(w, 1, 0), Head(w, 1, 1), Head(w, 1, 2)
     match.content(query, key, HARDNESS)
     match.copy(token, token)

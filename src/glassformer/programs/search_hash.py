@@ -1,5 +1,4 @@
-"""SEARCH with hashed keys (exercise 4.5): the last tokens as one short vector instead of side by
-side.
+"""SEARCH with hashed keys (exercise 4.5): the last tokens as one short vector, not side by side.
 
 With e(t) the token's point on a ring and G_j a fixed random isometry, the slot `query` of every
 position holds Σ_j G_j e(token j back) over the tokens 0 … prefix−1 back, and `key` the same sum one
@@ -35,8 +34,7 @@ def hashed(task: Search, block: int) -> Model:
     layout = Layout(token=3, query=HASH, key=HASH, position=3)
     token, position, query, key = (layout[name] for name in ("token", "position", "query", "key"))
     config = Config(
-        d_vocab=V, n_ctx=block, d_model=layout.size, n_layers=2, n_heads=prefix, d_head=HASH,
-        scale=SCALE, eps=1e-20,
+        V, block, layout.size, n_layers=2, n_heads=prefix, d_head=HASH, scale=SCALE, eps=1e-20,
         qk_norm=True, tied=True,
     )  # fmt: skip
     rng = np.random.default_rng(0)
@@ -45,9 +43,8 @@ def hashed(task: Search, block: int) -> Model:
     w, code, unit = zeros(config), ring(V), LOUD * np.sqrt(3 / layout.size)
     w["embed.W_E"][:] = layout.row(token=code, query=code @ mix[0])
     w["pos_embed.W_pos"][:] = layout.row(position=LOUD * ring(block, of=2 * block))
-    w["pos_embed.W_pos"][:prefix, key] = (
-        100 * prefix * rng.standard_normal(HASH - 1) @ lift(HASH - 1)
-    )
+    mark = 100 * prefix * rng.standard_normal(HASH - 1)
+    w["pos_embed.W_pos"][:prefix, key] = mark @ lift(HASH - 1)
     heads = {"1.0": "finds the key that is this query, reads what came next"}
     for j in range(1, prefix + 1):
         head = Head(w, 0, j - 1)

@@ -1,5 +1,4 @@
-"""Sorting by bits: the next larger number, for large vocabularies (exercises 5.4 to 5.6 of the
-booklet).
+"""Sorting by bits: the next larger number, for large vocabularies (exercises 5.4 to 5.6).
 
 Why it works. A list is followed by the delimiter, 0, and every answer is the smallest number of the
 list above the token just read; at first that token is the delimiter, below all. Write numbers with
@@ -49,11 +48,9 @@ def as_bits(n: int, m: int) -> Any:
 
 
 def look_above(head: Head, p: int, bits: slice, end: slice, minus: slice) -> None:
-    """Aim at the smallest number that agrees in the first p bits and then has a 1 for a 0; else at
-    the end.
+    """Aim at the smallest number that agrees in p bits and then has a 1 for a 0; else at the end.
 
-    `end` holds 1 at the delimiter and 0 elsewhere, `minus` holds −1 everywhere. Takes p + 2
-    dimensions.
+    `end` holds 1 at the delimiter, 0 elsewhere, `minus` −1 everywhere. Takes p + 2 dimensions.
     """
     m, hardness = bits.stop - bits.start, HARDNESS * np.sqrt(head.d_head)
     c, first, rest = 2.0 ** (m - 1 - p), bits.start, np.arange(bits.start + p + 1, bits.stop)
@@ -102,17 +99,13 @@ def by_bits(vocab: int, length: int, low: int, repeats: bool) -> Model:
     if repeats:
         names |= _repeat(w, at, length)
     task = f"sort:vocab={vocab},length={length},repeats={str(repeats).lower()},low={low}"
-    return Model(
-        config, w, number_tokens(vocab, low), task=task, labels=Labels(slots=at.slots, heads=names)
-    )
+    return Model(config, w, number_tokens(vocab, low), task, Labels(at.slots, names))
 
 
 def _repeat(w: dict[str, Any], at: Layout, length: int) -> dict[str, str]:
     """The layers and the head that say a number as often as it was read."""
-    m = at["bits"].stop
-    row = w["embed.W_E"][0]
-    # What layer norm divides by: undone where a flag is written
-    norm = float(np.sqrt(np.mean(row * row)))
+    m, row = at["bits"].stop, w["embed.W_E"][0]
+    norm = float(np.sqrt(np.mean(row * row)))  # what layer norm divides by: flags undo it
     marker, counter, again = Head(w, 0, 0), Head(w, 1, 0), Head(w, 2, m)
     hardness = HARDNESS * np.sqrt(marker.d_head)
 
@@ -124,8 +117,7 @@ def _repeat(w: dict[str, Any], at: Layout, length: int) -> dict[str, str]:
     counter.value[at["after"], 0], counter.value[at["before"], 0] = 1, -1
     counter.output[0, at["done"]], counter.output[0, at["undone"]] = QUIET, -QUIET
 
-    # An equal scores m. The delimiter: m + ½ if the mean is 0; m − ½ or less if it is −1/(2·length)
-    # or less.
+    # An equal scores m. The delimiter: m + ½ if the mean is 0; m − ½ or less from −1/(2·length) on.
     _match(again, m, 0, at["end"], hardness)
     again.query[at["minus"], m] = -hardness * (m + 0.5)
     again.query[at["done"], m] = hardness * 2 * length / QUIET

@@ -1,5 +1,4 @@
-"""The booklet's sort: points on a circle that halve their distances (section 5.2), and a
-longer-lived sister (ex. 5.1).
+"""The booklet's sort: points on a circle that halve their distances (5.2), and a sister (ex. 5.1).
 
 Why it works. Number i stands at p_i, with p_(i+1) = p_i + rⁱ (r = ½), stretched onto an arc of the
 √3-circle. Then from a place q_i just after p_(i+1), the nearest of all points is p_(i+1), then
@@ -34,14 +33,9 @@ def powerpoints(vocab: int, ratio: float, arc: float) -> Floats:
 
 
 def by_points(
-    vocab: int,
-    length: int,
-    low: int = 1,
-    *,
-    ratio: float = 0.5,
-    aim: float = 0.25,
+    vocab: int, length: int, low: int = 1, *, ratio: float = 0.5, aim: float = 0.25,
     arc: float = np.pi,
-) -> Model:
+) -> Model:  # fmt: skip
     """The construction with any constants, right or not; by default, of Figures 5.4 and 5.5."""
     angles = powerpoints(vocab, ratio, arc)
     # The last: one larger, none
@@ -53,8 +47,6 @@ def by_points(
     w["blocks.0.attn.W_K"][0, :3, :3] = np.eye(3)
     w["blocks.0.attn.W_V"][0] = np.eye(6) * 1e20
     w["blocks.0.attn.W_O"][0] = np.eye(6)
-    return Model(
-        config, w, number_tokens(vocab, low), task=f"sort:vocab={vocab},length={length},low={low}",
-        labels=Labels(slots={"point": (0, 3), "next": (3, 6)},
-        heads={"0.0": "reads the next larger number"}),
-    )  # fmt: skip
+    labels = Labels({"point": (0, 3), "next": (3, 6)}, {"0.0": "reads the next larger number"})
+    task = f"sort:vocab={vocab},length={length},low={low}"
+    return Model(config, w, number_tokens(vocab, low), task, labels)

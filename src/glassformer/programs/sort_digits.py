@@ -1,5 +1,4 @@
-"""`sort-digits`: sorting numbers that are spelled with several digits, a token a digit (exercise
-5.7).
+"""`sort-digits`: sorting numbers spelled with several digits, a token a digit (exercise 5.7).
 
     12 07 35 00  →  07 12 35        the number 0 ends the list, as in `sort`
 
@@ -34,11 +33,8 @@ from .sort_bits import HARDNESS, as_bits, look_above, say
 def _float32(options: dict[str, Any]) -> str:
     """The delimiter's value, −1 + 1, is 1e-7 off 0, and the last head is 4^m times as loud."""
     bits = (options["base"] - 1).bit_length() * options["digits"]
-    return (
-        f"numbers of {bits} bits leave too much of the delimiter (at most 8 do not)"
-        if bits > 8
-        else ""
-    )
+    why = f"numbers of {bits} bits leave too much of the delimiter (at most 8 do not)"
+    return why if bits > 8 else ""
 
 
 @program("sort-digits", float32=_float32)
@@ -53,9 +49,8 @@ def sort_digits(
     width = (base - 1).bit_length()  # bits of a digit
     m = width * digits
     if m > 12:
-        raise GlassformerError(
-            f"digits and base — numbers of at most 12 bits were expected, got {m} bits"
-        )
+        wanted = "numbers of at most 12 bits"
+        raise GlassformerError(f"digits and base — {wanted} were expected, got {m} bits")
     length = min(length, base**digits - 1)
     at = Layout(
         digit=width, mirror=width, number=m, number_mirror=m, position=3, ended=3, place=digits,
@@ -63,8 +58,7 @@ def sort_digits(
     )  # fmt: skip
     config = Config(
         base, digits * (2 * length + 1), at.size, n_layers=2, n_heads=m * digits, d_head=m + 1,
-        d_mlp=1,
-        tied=True, eps=0.0, activation="relu",
+        d_mlp=1, tied=True, eps=0.0, activation="relu",
     )  # fmt: skip
     w = zeros(config)
     bits = as_bits(base, width)
@@ -72,10 +66,8 @@ def sort_digits(
     w["pos_embed.W_pos"] = _positions(at, config.n_ctx, digits)
     names = _read_numbers(w, at, config.n_ctx, digits) | _find_next(w, at, digits)
     task = f"sort-digits:digits={digits},base={base},length={length}"
-    return Model(
-        config, w, Vocabulary("0123456789"[:base]), task,
-        labels=Labels(slots=at.slots, heads=names, neurons={"0.0": "the number is 0"}),
-    )  # fmt: skip
+    labels = Labels(at.slots, names, {"0.0": "the number is 0"})
+    return Model(config, w, Vocabulary("0123456789"[:base]), task, labels)
 
 
 def _positions(at: Layout, n: int, digits: int) -> Any:
@@ -84,9 +76,8 @@ def _positions(at: Layout, n: int, digits: int) -> Any:
     ended = (t + 1) // digits * digits - 1
     circle = ring(n, of=2 * n)  # half a circle: what is far is not near the other way round
     void, place = (ended < 0)[:, None], np.eye(digits)[(t + 1) % digits]
-    return at.row(
-        position=circle, ended=circle[np.maximum(ended, 0)], place=place, void=void, read=~void
-    )
+    last = circle[np.maximum(ended, 0)]
+    return at.row(position=circle, ended=last, place=place, void=void, read=~void)
 
 
 def _read_numbers(w: dict[str, Any], at: Layout, n: int, digits: int) -> dict[str, str]:

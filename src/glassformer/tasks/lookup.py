@@ -129,7 +129,10 @@ def read_table(path: str) -> Table:
         first = seen.setdefault(tuple(row[:-1]), i)
         bad = [t for t in row if not 0 < len(t) <= LONGEST_TOKEN or re.search(r"[\s,]", t)]
         if len(row) != width:
-            what, got = f"a key of {width - 1} tokens was expected, as in entry 1", len(row) - 1
+            what, got = (
+                f"a key of {width - 1} tokens was expected, as in entry 1",
+                f"{len(row) - 1}",
+            )
         elif bad:
             what = f"tokens of 1 to {LONGEST_TOKEN} characters, no commas or spaces, were expected"
             got = repr(bad[0][:20])
