@@ -1,9 +1,8 @@
 """What a blueprint is: a map from a few numbers (theta) to all the weights.
 
 The trainer optimises theta and knows nothing else. A blueprint has a name, options, the shapes of
-theta, and `expand(theta) -> weights`, which works on NumPy arrays and on PyTorch tensors. Theta
-keeps matrices two-dimensional (what orthogonalising optimisers want); `expand` gives them the axes
-that the model reads.
+theta, and `expand(theta) -> weights`, which works on NumPy arrays and on PyTorch tensors. Theta has
+two-dimensional matrices (what orthogonalising optimisers want); `expand` gives them their axes.
 
 A blueprint that uses numbers beside theta declares them: `constants`. What need not be declared are
 0 and ±1, the number of a token, digit or column (counting is free), the radix and the digit count.

@@ -12,8 +12,7 @@ from .base import Blueprint, Shapes
 
 
 class Formula(Blueprint):
-    """Weights in closed form: theta is a few numbers by name, and every weight is a sum of terms in
-    them.
+    """Theta is a few numbers by name, and every weight is a sum of terms in them.
 
     A subclass lists the `numbers` and says in `terms` what each array is: (coefficient, pattern)
     pairs, where the pattern is an array that has nothing in it but counting.
@@ -29,9 +28,8 @@ class Formula(Blueprint):
         return dict.fromkeys(self.numbers, (1,))
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        raise GlassformerError(
-            f"{self.ref} — is for the program of that name; its numbers do not follow from weights"
-        )
+        why = "its numbers do not follow from weights"
+        raise GlassformerError(f"{self.ref} — is for the program of that name; {why}")
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         some = theta[self.numbers[0]]

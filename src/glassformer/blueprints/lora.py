@@ -37,18 +37,16 @@ class Lora(Blueprint):
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """A is random and B is 0: at first, the base itself."""
         assert self.base
-        given, own = (
-            {n: tuple(w.shape) for n, w in ws.items()} for ws in (weights, self.base.weights)
-        )
+        given = {name: tuple(w.shape) for name, w in weights.items()}
+        own = {name: tuple(w.shape) for name, w in self.base.weights.items()}
         if wrong := sorted(n for n in {*given, *own} if given.get(n) != own.get(n)):
-            raise GlassformerError(
-                f"lora — the base has other arrays than the model: {', '.join(wrong[:3])}"
-            )
-        theta = self.theta_shapes(given)
-        return {
-            n: rng.normal(size=s) / s[0] ** 0.5 if n.endswith(".A") else np.zeros(s)
-            for n, s in theta.items()
-        }
+            names = ", ".join(wrong[:3])
+            raise GlassformerError(f"lora — the base has other arrays than the model: {names}")
+        theta: dict[str, Any] = {}
+        for name, shape in self.theta_shapes(given).items():
+            is_A = name.endswith(".A")
+            theta[name] = rng.normal(size=shape) / shape[0] ** 0.5 if is_A else np.zeros(shape)
+        return theta
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         some = next(iter(theta.values()))

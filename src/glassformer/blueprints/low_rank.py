@@ -33,10 +33,8 @@ class LowRank(Blueprint):
             if self._factors(name, w.shape):
                 U, s, Vt = np.linalg.svd(w, full_matrices=False)
                 root = np.sqrt(s[: self.rank])
-                theta |= {
-                    f"{name}.A": U[:, : self.rank] * root,
-                    f"{name}.B": root[:, None] * Vt[: self.rank],
-                }
+                theta[f"{name}.A"] = U[:, : self.rank] * root
+                theta[f"{name}.B"] = root[:, None] * Vt[: self.rank]
             else:
                 theta[name] = w
         return theta

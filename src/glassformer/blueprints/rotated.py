@@ -15,6 +15,10 @@ from ..registry import Between, blueprint
 from .base import Blueprint, Shapes
 
 
+WRITTEN = {"W_E", "W_pos", "W_O", "b_O", "W_out", "b_out"}  # [..., D]: to the stream
+READ = {"W_Q", "W_K", "W_V", "W_in", "W_gate", "W_U"}  # [..., D, x]: from the stream
+
+
 @blueprint("rotated")
 class Rotated(Blueprint):
     """Theta lives in a rotated basis of the stream (one that keeps the mean, by seed) and is
@@ -53,9 +57,8 @@ def rotate(model: Model, M: Any) -> Model:
     if M.shape != (D, D) or not np.allclose(M @ M.T, np.eye(D)):
         raise GlassformerError(f"rotate — expected an orthogonal matrix of {D} by {D}")
     if gains := [n for n in model.weights if n.rsplit(".", 2)[-2] in ("ln1", "ln2", "ln_final")]:
-        raise GlassformerError(
-            f"rotate — {gains[0]}: gains of norms do not rotate; fold them into the weights first"
-        )
+        way_out = "gains of norms do not rotate; fold them into the weights first"
+        raise GlassformerError(f"rotate — {gains[0]}: {way_out}")
     if model.config.norm == "layer" and not np.allclose(np.ones(D) @ M, np.ones(D)):
         raise GlassformerError("rotate — under LayerNorm the matrix must fix the ones vector")
     return replace(model, weights=turn(model.weights, M), labels=replace(model.labels, slots={}))
@@ -63,26 +66,21 @@ def rotate(model: Model, M: Any) -> Model:
 
 def turn(weights: Mapping[str, Array], M: Array) -> dict[str, Array]:
     """Weights that do in the basis x @ M what `weights` do in that of x."""
-    turned = {}
+    turned = dict(weights)
     for name, w in weights.items():
         last = name.split(".")[-1]
-        # [..., D]: written to the stream
-        if last in ("W_E", "W_pos", "W_O", "b_O", "W_out", "b_out"):
+        if last in WRITTEN:
             turned[name] = w @ M
-        # [..., D, x]: read from the stream
-        elif last in ("W_Q", "W_K", "W_V", "W_in", "W_gate", "W_U"):
+        elif last in READ:
             turned[name] = M.T @ w
-        else:
-            turned[name] = w
     return turned
 
 
 def rotation_fixing_ones(d: int, rng: np.random.Generator) -> Any:
     """A random orthogonal matrix [D,D] with 1 @ M = 1: any rotation of the zero-mean hyperplane."""
     if d > WIDEST_BASIS:
-        raise GlassformerError(
-            f"rotate — a stream must have at most {WIDEST_BASIS:,} coordinates, got {d:,}"
-        )
+        most = f"{WIDEST_BASIS:,} coordinates"
+        raise GlassformerError(f"rotate — a stream must have at most {most}, got {d:,}")
     frame = np.linalg.qr(np.column_stack([np.ones(d), rng.normal(size=(d, d - 1))]))[0]
     inner = np.linalg.qr(rng.normal(size=(d - 1, d - 1)))[0]
     M = np.eye(d)

@@ -20,10 +20,8 @@ class Shared(Blueprint):
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """The first layer's."""
-        if odd := [n for n in weights if _first(n) not in weights]:
-            raise GlassformerError(
-                f"shared — the first layer has no {odd[0].split('.', 2)[2]}, a later one has"
-            )
+        if odd := [n.split(".", 2)[2] for n in weights if _first(n) not in weights]:
+            raise GlassformerError(f"shared — the first layer has no {odd[0]}, a later one has")
         return {n: w for n, w in super().start(weights, rng).items() if _first(n) == n}
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:

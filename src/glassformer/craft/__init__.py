@@ -1,16 +1,13 @@
-"""The hand tools: how to lay out a residual stream, encode positions and tokens, aim heads and fill
-MLPs.
+"""The hand tools: how to lay out a stream, encode positions and tokens, aim heads and fill MLPs.
 
-Everything works on NumPy arrays and on the flat dict of weights; nothing here knows a program or a
-task. Vectors are rows: an encoding is an array [n, d] whose row i encodes i, and a matrix acts as
-`row @ matrix`.
+Everything works on NumPy arrays and on the flat dict of weights, and knows no program or task.
+Vectors are rows: row i of an encoding [n, d] encodes i, and a matrix acts as `row @ matrix`.
 """
 
 from .encodings import (  # noqa: I001
     balanced_hamming, circle, hamming, lag_matrix, random_isometry, random_normal, random_rotation,
-    random_sign,
-    reversed_rotation, ring, rotation, rotation_shift, shift_matrix, sinusoidal, sinusoidal_angles,
-    uniform_rotation,
+    random_sign, reversed_rotation, ring, rotation, rotation_shift, shift_matrix, sinusoidal,
+    sinusoidal_angles, uniform_rotation,
 )  # fmt: skip
 from .heads import Head, hardness_for
 from .layout import Layout
@@ -21,13 +18,10 @@ from .norms import Floats, layer_norm, leftover, lift, messy_scale, padding, rms
 
 __all__ = [
     "Floats", "Head", "Layout", "LoudLayout", "Neurons", "balanced_hamming", "circle",
-    "distinguishability", "eraser",
-    "fit_shift", "hamming", "hardness_for", "lag_matrix", "layer_norm", "leftover", "lift",
-    "messy_scale", "padding",
-    "padding_dimension", "period", "random_isometry", "random_normal", "random_rotation",
-    "random_sign",
-    "reversed_rotation", "ring", "rms_norm", "rotation", "rotation_shift", "shift_matrix",
-    "sinusoidal",
+    "distinguishability", "eraser", "fit_shift", "hamming", "hardness_for", "lag_matrix",
+    "layer_norm", "leftover", "lift", "messy_scale", "padding", "padding_dimension", "period",
+    "random_isometry", "random_normal", "random_rotation", "random_sign", "reversed_rotation",
+    "ring", "rms_norm", "rotation", "rotation_shift", "shift_matrix", "sinusoidal",
     "sinusoidal_angles", "spike", "spikes", "table", "unfixed", "uniform_rotation", "weak_spike",
     "weak_spikes",
 ]  # fmt: skip

@@ -22,8 +22,7 @@ from .norms import Floats, lift
 
 
 def ring(n: int, phase: float = 0.0, of: float | None = None) -> Floats:
-    """n points [n, 3] on the circle of radius √3 perpendicular to (1, 1, 1), `of` (default n) to a
-    full turn.
+    """n points [n, 3] on the √3-circle perpendicular to (1, 1, 1), `of` (default n) to a turn.
 
     Guarantees: fixed under layer norm, and under RMS norm; ring(n)[i] @ shift_matrix(δ, n) =
     ring(n)[i + δ], around the circle; a dot product of two points is 3·cos(angle between them), so
@@ -42,8 +41,7 @@ def circle(angles: Floats) -> Floats:
 
 
 def shift_matrix(delta: float, n: float) -> Floats:
-    """The matrix T [3, 3] with ring(n)[i] @ T = ring(n)[i + delta], exact up to rounding, around
-    the circle.
+    """The matrix T [3, 3] with ring(n)[i] @ T = ring(n)[i + delta], around the circle.
 
     With e1, e2 the rows of lift(2) and θ = 2πδ/n it is cosθ(e1ᵀe1 + e2ᵀe2) + sinθ(e1ᵀe2 − e2ᵀe1):
     the rotation by θ in the ring's plane, and 0 on (1, 1, 1). (Solving for it from three points on
@@ -56,8 +54,7 @@ def shift_matrix(delta: float, n: float) -> Floats:
 
 
 def rotation(n: int, angles: npt.ArrayLike) -> Floats:
-    """Row i is (cos iθ₁, sin iθ₁, cos iθ₂, …) [n, 2·len(angles)]: powers of complex units as real
-    pairs.
+    """Row i is (cos iθ₁, sin iθ₁, cos iθ₂, …) [n, 2·len(angles)]: powers of complex units as pairs.
 
     Guarantees: every row has sum of squares len(angles), so RMS norm only rescales it; linearly
     shiftable by rotation_shift. Layer norm breaks both: the mean of a row depends on i.
@@ -73,19 +70,16 @@ def reversed_rotation(n: int, angles: npt.ArrayLike) -> Floats:
 
 
 def rotation_shift(delta: float, angles: npt.ArrayLike, reverse: bool = False) -> Floats:
-    """The matrix T with rotation(n, angles)[i] @ T = rotation(n, angles)[i + delta]: one turn per
-    pair.
+    """The matrix T with rotation(n, angles)[i] @ T = rotation(n, angles)[i + delta]: pairs turn.
 
-    `reverse=True` for reversed_rotation (and `sinusoidal`), where every turn goes the other way
-    round.
+    `reverse=True` for reversed_rotation (and `sinusoidal`), where turns go the other way round.
     """
     theta = np.asarray(angles, dtype=float) * (-delta if reverse else delta)
     return _pairs(np.cos(theta), np.sin(theta))
 
 
 def lag_matrix(scores: npt.ArrayLike, angles: npt.ArrayLike) -> tuple[Floats, float]:
-    """A matrix M with f(i) @ M @ f(j) ≈ scores[i − j] for f = rotation(n, angles), and the largest
-    miss.
+    """M with f(i) @ M @ f(j) ≈ scores[i − j] for f = rotation(n, angles), and the largest miss.
 
     One turn per pair, a_f·(rotation by its own phase), can give any Σ_f a_f cos θ_f l + b_f sin θ_f
     l of the lag l = i − j: the a, b are the least-squares fit to `scores` over the lags 0 …
@@ -161,12 +155,10 @@ def hamming(r: int) -> Floats:
     0; the first few rows, whose leading message bits are all −1, do not.
     """
     if not 2 <= r <= 4:
-        raise GlassformerError(
-            f"hamming — 2, 3 or 4 check bits were expected (5 gives 2^26 words), got {r}"
-        )
+        wanted = "2, 3 or 4 check bits were expected (5 gives 2^26 words)"
+        raise GlassformerError(f"hamming — {wanted}, got {r}")
     k = 2**r - 1 - r
-    # A check bit per power of two; message bit i is covered by those in the i-th number that has
-    # two or more.
+    # A check bit per power of two; message bit i is covered by those of the i-th number with two.
     covers = [bits for bits in itertools.product((0, 1), repeat=r) if sum(bits) > 1]
     messages = np.array(list(itertools.product((0, 1), repeat=k)))
     words = np.concatenate([messages, messages @ np.array(covers) % 2], axis=-1)

@@ -15,8 +15,7 @@ from .norms import Floats, lift
 
 
 def hardness_for(n: float, d_head: int, gap: float = 800.0) -> float:
-    """The hardness at which the best of n ring positions leads its neighbours by `gap`, after the
-    1/√d_head.
+    """The hardness at which the best of n ring positions leads by `gap`, after the 1/√d_head.
 
     The lead is hardness·3(1 − cos 2π/n)/√d_head. At 800 every other weight is e^−800 = 0 in
     float64: the look-up is exact, not nearly so. Rounding moves scores by about
@@ -27,8 +26,7 @@ def hardness_for(n: float, d_head: int, gap: float = 800.0) -> float:
 
 
 class Head:
-    """A writer into W_Q, W_K, W_V, W_O of one head. `query`, `key`, `value` [D,K] and `output`
-    [K,D] are views.
+    """Writes the weights of one head: `query`, `key`, `value` [D,K] and `output` [K,D] are views.
 
     Where it looks: `back`, `absolute`, `content`, `self`; each takes the next free query-key
     dimensions, so two aims in one head add their scores. What it carries: `copy`, `erase`; each
@@ -46,8 +44,7 @@ class Head:
 
     # ── where it looks ────────────────────────────────────────────────────────────────────────
     def back(self, delta: float, position: slice, n: float, hardness: float | None = None) -> None:
-        """Look `delta` positions back (0: at oneself), for positions on ring(…, of=n) in the slot
-        `position`.
+        """Look `delta` positions back (0: at oneself), positions being ring(…, of=n) in a slot.
 
         The query is the ring's point shifted by −delta, the key is the point itself: the score is
         3·hardness·cos of the angle between them, largest at delta back. Needs 3 head dimensions, or
@@ -62,15 +59,10 @@ class Head:
         self.key[position, dims] = plane
 
     def absolute(
-        self,
-        place: float,
-        position: slice,
-        n: float,
-        hardness: float | None = None,
+        self, place: float, position: slice, n: float, hardness: float | None = None,
         one: int | None = None,
-    ) -> None:
-        """Look at position `place` from everywhere. The query is constant: from b_Q, or the
-        coordinate `one`.
+    ) -> None:  # fmt: skip
+        """Look at position `place` from everywhere. The query is constant: b_Q, or slot `one`.
 
         `one` is a coordinate of the stream that holds 1 wherever the head is used (another constant
         c > 0 scales the hardness by c). From before `place` the nearest visible position wins, as
@@ -85,14 +77,12 @@ class Head:
         elif self.bias is not None:
             self.bias[dims] = target
         else:
-            raise GlassformerError(
-                f"head {self.name} — b_Q or a constant coordinate was expected, got neither"
-            )
+            wanted = "b_Q or a constant coordinate was expected"
+            raise GlassformerError(f"head {self.name} — {wanted}, got neither")
         self.key[position, dims] = plane
 
     def content(self, query: slice, key: slice, hardness: float) -> None:
-        """Look where the slot `key` holds what the slot `query` holds here: the score is their dot
-        product.
+        """Look where the slot `key` holds what `query` holds here: the score is their dot product.
 
         Right if all contents of `key` have the same length: then a match scores highest, by
         hardness·(length² − the largest other dot product)/√d_head. Positions that match equally
@@ -100,9 +90,9 @@ class Head:
         """
         width = _width(query)
         if width != _width(key):
+            got = f"{width} and {_width(key)}"
             raise GlassformerError(
-                f"head {self.name} — slots of one width were expected, got {width} and "
-                f"{_width(key)}"
+                f"head {self.name} — slots of one width were expected, got {got}"
             )
         dims = self._free(self.query, self.key.T, width)
         self.query[query, dims] = np.eye(width) * hardness
@@ -122,17 +112,13 @@ class Head:
         matrix = scale if scale.ndim == 2 else np.eye(_width(source), _width(target)) * scale
         shape = (_width(source), _width(target))
         if matrix.shape != shape or (scale.ndim < 2 and shape[0] != shape[1]):
-            raise GlassformerError(
-                f"head {self.name} — a matrix of shape {shape} was expected, got "
-                f"{scale.shape or 'a number'}"
-            )
+            wanted, got = f"a matrix of shape {shape} was expected", scale.shape or "a number"
+            raise GlassformerError(f"head {self.name} — {wanted}, got {got}")
         narrow = min(matrix.shape)
         dims = self._free(self.value, self.output, narrow)
-        into, out = (
-            (matrix, np.eye(narrow)) if narrow < _width(source) else (np.eye(narrow), matrix)
-        )
-        self.value[source, dims] = into
-        self.output[dims, target] = out
+        through_value = narrow < _width(source)
+        self.value[source, dims] = matrix if through_value else np.eye(narrow)
+        self.output[dims, target] = np.eye(narrow) if through_value else matrix
 
     def erase(self, slot: slice) -> None:
         """*Proper cleanup*: subtract the slot from itself. For a head that looks at itself.
@@ -143,11 +129,9 @@ class Head:
 
     # ── which dimensions ──────────────────────────────────────────────────────────────────────
     def _plane(self, position: slice) -> Floats:
-        if _width(position) != 3:
-            raise GlassformerError(
-                f"head {self.name} — a slot of width 3 was expected for ring positions, got "
-                f"{_width(position)}"
-            )
+        if (got := _width(position)) != 3:
+            wanted = "a slot of width 3 was expected for ring positions"
+            raise GlassformerError(f"head {self.name} — {wanted}, got {got}")
         return np.eye(3) if self.d_head >= 3 else lift(2).T
 
     def _free(self, into: Floats, out: Floats, width: int) -> slice:
@@ -155,10 +139,9 @@ class Head:
         used = np.flatnonzero(into.any(axis=0) | out.any(axis=1))
         start = int(used[-1]) + 1 if len(used) else 0
         if start + width > self.d_head:
-            raise GlassformerError(
-                f"head {self.name} — {width} free dimensions were expected, "
-                f"got {self.d_head - start} of {self.d_head}"
-            )
+            got = f"{self.d_head - start} of {self.d_head}"
+            wanted = f"{width} free dimensions were expected"
+            raise GlassformerError(f"head {self.name} — {wanted}, got {got}")
         return slice(start, start + width)
 
 

@@ -24,9 +24,8 @@ class Layout(Mapping[str, slice]):
         self.size = 0
         for name, width in widths.items():
             if width < 0:
-                raise GlassformerError(
-                    f"slot {name} — a width of at least 0 was expected, got {width}"
-                )
+                wanted = "a width of at least 0 was expected"
+                raise GlassformerError(f"slot {name} — {wanted}, got {width}")
             self._slices[name] = slice(self.size, self.size + width)
             self.size += width
 
@@ -60,11 +59,8 @@ class Layout(Mapping[str, slice]):
         lead = np.broadcast_shapes(*(a.shape[:-1] for a in arrays.values()))
         out = np.zeros((*lead, self.size))
         for name, value in arrays.items():
-            at = self[name]
-            if value.ndim and value.shape[-1] not in (1, at.stop - at.start):
-                raise GlassformerError(
-                    f"slot {name} — {at.stop - at.start} numbers were expected, got "
-                    f"{value.shape[-1]}"
-                )
-            out[..., at] = value
+            width = self[name].stop - self[name].start
+            if value.ndim and (n := value.shape[-1]) not in (1, width):
+                raise GlassformerError(f"slot {name} — {width} numbers were expected, got {n}")
+            out[..., self[name]] = value
         return out

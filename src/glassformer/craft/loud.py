@@ -1,5 +1,4 @@
-"""A stream that layer norm only divides by one number, nearly: two coordinates, +loud and −loud,
-drown the rest.
+"""A stream that layer norm divides by nearly one number: two coordinates, ±loud, drown the rest.
 
 It also subtracts the mean; the slot `zero` is never written and shows it, and everything is read
 less `zero`. The number is a power of two: products with it are exact, so that what should cancel,
@@ -24,9 +23,8 @@ class LoudLayout(Layout):
 
     def loud(self) -> Floats:
         """What every row of the stream must have in it."""
-        return self.row(
-            plus=np.sqrt(self.size / 2) * self.norm, minus=-np.sqrt(self.size / 2) * self.norm
-        )
+        loud = np.sqrt(self.size / 2) * self.norm
+        return self.row(plus=loud, minus=-loud)
 
     def read(self, **scales: float) -> Floats:
         """Weights [D] that read slots of the normed stream; times `norm`, of the stream."""
@@ -34,11 +32,9 @@ class LoudLayout(Layout):
 
     def head(
         self, weights: dict[str, Floats], layer: int, index: int, query: Sequence[Floats],
-        key: Sequence[Floats],
-        value: Sequence[Floats], **output: Sequence[float],
+        key: Sequence[Floats], value: Sequence[Floats], **output: Sequence[float],
     ) -> None:  # fmt: skip
-        """Writes a head: one column per product that makes up the score; one per value, with its
-        weight by slot.
+        """Writes a head: a column per product of the score; one per value, with its weight by slot.
 
         Keys are multiplied by `norm`, and what is written too.
         """

@@ -1,5 +1,4 @@
-"""What a ReLU layer can compute exactly: any table on finitely many numbers, and cleaning up after
-itself.
+"""What a ReLU layer can compute exactly: any table on finitely many numbers, and cleaning up.
 
 Every function returns Neurons, four arrays that unpack as W_in, b_in, W_out, b_out. On their own
 they are a small network; `neurons.at(...)` puts them into the stream, `neurons.write(...)` into the
@@ -51,8 +50,7 @@ class Neurons(NamedTuple):
 
 
 def table(x: npt.ArrayLike, y: npt.ArrayLike) -> Neurons:
-    """n − 1 neurons with f(x_i) = y_i on n distinct numbers x [n]; y [n] or [n, out] (exercise
-    6.4).
+    """n − 1 neurons with f(x_i) = y_i on n distinct numbers x; y [n] or [n, out] (exercise 6.4).
 
     f is the polyline through the points. It stands at y_c in b_out for the middle point x_c; to the
     right of it neuron relu(x − x_j) bends it at x_j by the change of slope, to the left relu(x_j −
@@ -107,8 +105,7 @@ def weak_spikes(x: npt.ArrayLike) -> Neurons:
 
 
 def eraser(width: int, bound: float | None = None) -> Neurons:
-    """Neurons that output −x [width]: *proper cleanup* by an MLP. Exact if the stream equals its
-    norm there.
+    """Neurons that output −x: *proper cleanup* by an MLP. Exact if the stream is its norm there.
 
     A ReLU passes no negative numbers. With `bound` ≥ −min(x): one neuron each, relu(x + bound),
     taken off again by b_out, at the cost of bound·1e-16. Without: two each, −relu(x) + relu(−x),
@@ -116,9 +113,8 @@ def eraser(width: int, bound: float | None = None) -> Neurons:
     """
     eye = np.eye(width)
     if bound is None:
-        return Neurons(
-            np.hstack([eye, -eye]), np.zeros(2 * width), np.vstack([-eye, eye]), np.zeros(width)
-        )
+        both = Neurons(eye, np.zeros(width), -eye, np.zeros(width))
+        return both.beside(Neurons(-eye, np.zeros(width), eye, np.zeros(width)))
     return Neurons(eye, np.full(width, float(bound)), -eye, np.full(width, float(bound)))
 
 
@@ -138,10 +134,8 @@ def _points(x: npt.ArrayLike, y: npt.ArrayLike, keep_order: bool = False) -> tup
     order = np.argsort(x)
     if x.ndim != 1 or len(x) < 1 or len(y) != len(x) or not np.all(np.diff(x[order]) > 0):
         repeats = " with repeated numbers" if x.ndim == 1 and len(np.unique(x)) < len(x) else ""
-        raise GlassformerError(
-            f"table — n distinct numbers and n values were expected, got shapes {x.shape} and "
-            f"{y.shape}{repeats}"
-        )
+        got = f"shapes {x.shape} and {y.shape}{repeats}"
+        raise GlassformerError(f"table — n distinct numbers and n values were expected, got {got}")
     return (x, y) if keep_order else (x[order], y[order])
 
 

@@ -41,8 +41,7 @@ def padding(d: int) -> Floats:
 
 
 def lift(k: int) -> Floats:
-    """An isometry [k, k+1] from k free numbers into the zero-mean hyperplane of k+1: `row @
-    lift(k)`.
+    """An isometry [k, k+1] from k numbers into the zero-mean hyperplane of k+1: `row @ lift(k)`.
 
     Guarantees: lift @ lift.T = I (lengths and angles stay) and every row of lift sums to 0. So
     layer norm only ever rescales a lifted vector, and one with sum of squares k+1 is fixed. Row j
@@ -66,8 +65,7 @@ def leftover(signal: npt.ArrayLike, residue: npt.ArrayLike) -> float:
 
 
 def messy_scale(signal: npt.ArrayLike, residue: npt.ArrayLike, tolerance: float = 1e-6) -> float:
-    """A factor s with leftover(s·signal, residue) ≤ tolerance for every pairing of rows: messy
-    cleanup.
+    """A factor s with leftover(s·signal, residue) ≤ tolerance for all pairs of rows: messy cleanup.
 
     Instead of erasing what is in the stream, write the result so loudly that the next layer norm
     takes the rest for rounding. Write u for the signal and r for the residue, both with their mean
@@ -79,9 +77,7 @@ def messy_scale(signal: npt.ArrayLike, residue: npt.ArrayLike, tolerance: float 
     u, r = (a - a.mean(axis=-1, keepdims=True) for a in (u, r))
     quietest = float(np.min(np.linalg.norm(u, axis=-1)))
     if not quietest > 0:
-        raise GlassformerError(
-            "messy_scale — signals that vary within a row were expected, got a constant"
-        )
-    return float(
-        2 * np.sqrt(u.shape[-1]) * np.max(np.linalg.norm(r, axis=-1)) / (quietest * tolerance)
-    )
+        wanted = "signals that vary within a row were expected"
+        raise GlassformerError(f"messy_scale — {wanted}, got a constant")
+    loudest = np.max(np.linalg.norm(r, axis=-1))
+    return float(2 * np.sqrt(u.shape[-1]) * loudest / (quietest * tolerance))

@@ -1,5 +1,4 @@
-"""The smallest adders, set by hand: each is a blueprint, a formula that makes all weights from a
-few numbers.
+"""The smallest adders, set by hand: each a blueprint, a formula that makes all of a few numbers.
 
 What `count` says of them at 10 digits (unique is the leaderboard's rule; strict and bits include
 declared constants and the config's floats):

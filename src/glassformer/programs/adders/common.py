@@ -29,21 +29,18 @@ def build(
 
 def one_layer(task: DigitAddition, **choices: Any) -> Config:
     """An adder's config: one such head, three neurons. The angle's period is what a is before b."""
-    n = task.digits
+    n_ctx, base = 3 * task.digits + 2 + len(task.between), (task.period / (2 * math.pi)) ** 2
     return Config(
-        d_vocab=10, n_ctx=3 * n + 2 + len(task.between), d_model=2, n_heads=1, d_head=4, d_mlp=3,
-        activation="relu",
-        positions="rotary", base=(task.period / (2 * math.pi)) ** 2, eps=0.0, scale=1.0, tied=True,
-        **choices,
+        10, n_ctx, d_model=2, n_heads=1, d_head=4, d_mlp=3, activation="relu", eps=0.0,
+        positions="rotary", base=base, scale=1.0, tied=True, **choices,
     )  # fmt: skip
 
 
 def column_head(x: Any, y: Any, value: Any) -> Terms:
-    """A head that looks at distances alone: q is (x, y) in the second pair of rotary coordinates, k
-    is (1, 0).
+    """A head that looks at distances alone: q is (x, y) in the second rotary pair, k is (1, 0).
 
-    It adds `value` times the mean of the digits to the second slot, where digits stand with a
-    minus; and b_O adds 1.
+    It adds `value` times the mean of the digits, which stand in the second slot with a minus, to
+    that slot; and b_O adds 1.
     """
     at = "blocks.0.attn."
     K, D = np.eye(4), np.eye(2)

@@ -1,5 +1,4 @@
-"""adder-hinge: ones first, in one layer of one head and three neurons; eight numbers make all
-weights.
+"""adder-hinge: ones first, in one layer of one head and three neurons, all made of eight numbers.
 
     0 rev(a) 0…0 rev(b) 0 rev(a+b)      the task digit-addition: n digits each, n−1 zeros between (two, for n < 3)
 
@@ -73,11 +72,8 @@ class Hinge(Formula):
 
 
 def _float32(options: dict[str, Any]) -> str:
-    return (
-        "under norm=rms logits are ≈ 14,142 and margins ≈ 0.00005"
-        if options["norm"] == "rms"
-        else ""
-    )
+    why = "under norm=rms logits are ≈ 14,142 and margins ≈ 0.00005"
+    return why if options["norm"] == "rms" else ""
 
 
 @program("adder-hinge", float32=_float32)

@@ -63,11 +63,5 @@ def adder_least() -> Model:
     """The sum of ten digits, ones first, by one layer from 3 numbers by the loosest reading, 5
     strictly.
     """
-    task = DigitAddition(10)
-    return build(
-        Least(),
-        {"t": 93.7, "kappa": 22.6, "flip": 1.096},
-        one_layer(task, norm="none"),
-        task,
-        labels(task),
-    )
+    task, numbers = DigitAddition(10), {"t": 93.7, "kappa": 22.6, "flip": 1.096}
+    return build(Least(), numbers, one_layer(task, norm="none"), task, labels(task))

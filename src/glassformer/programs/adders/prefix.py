@@ -1,5 +1,4 @@
-"""adder-prefix: most significant digit first, in one layer of two heads and no MLP; four numbers
-make all weights.
+"""adder-prefix: most significant digit first, in one layer of two heads, all made of four numbers.
 
     045+078=0123                        the task addition, as for the program of that name
 
@@ -66,27 +65,26 @@ class Prefix(Formula):
         place[:n] = place[n + 1 : 2 * n + 1] = 10.0 ** np.arange(n)
         power = np.where(column < 0, 0, 10.0 ** np.maximum(column, 0))
         written, plus = np.arange(3 * n + 2) > 2 * n + 1, np.arange(3 * n + 2) == n
+        rise = power * written * (column - n + 1)
         add, take = np.eye(2)[:, :, None, None]  # [H,1,1] with a 1 in one head
         read = (SCALE / (2 * norm))[:, None]  # D K
+        # Before W_O, a 1 in column j counts 10^j·2·norm over (2n+1)·top·10^(n−1), and over
+        # ref·e^gap·10^(2n−1).
+        added = loud * ref * top * (2 * n + 1) * 10.0 ** (n - 1) / (2 * norm)
+        taken = -loud * ref * ref * math.e**gap * 10.0 ** (2 * n - 1) / (2 * norm)
         at = "blocks.0.attn."
         return {
             "embed.W_E": [(loud, np.outer([*(1 - DIGITS * (DIGITS + 1) / 2), 0, 0], SCALE)),
                           (loud, np.outer([*DIGITS, 0, 0], DIGIT))],
-            "pos_embed.W_pos": [(-loud * top, np.outer(place, SCALE)), (loud * ref, np.outer(power,
-            SCALE)),
+            "pos_embed.W_pos": [(-loud * top, np.outer(place, SCALE)),
+                                (loud * ref, np.outer(power, SCALE)),
                                 (loud * ref * gap / top, np.outer(power * plus, SCORE)),
-                                (2 * loud * ref * slope / top,
-                                np.outer(power * written * (column - n + 1), SCORE))],
+                                (2 * loud * ref * slope / top, np.outer(rise, SCORE))],
             at + "W_Q": [(1, np.tile(read, (2, 1, 1)))],
             at + "W_K": [(top / norm, np.tile((SCORE - np.abs(DIGIT) / 2)[:, None], (2, 1, 1))),
                          (gap / 2, (take - add) * read)],
             at + "W_V": [(1, np.tile(DIGIT[:, None], (2, 1, 1)))],
-            # Before W_O, a 1 in column j counts 10^j·2·norm over (2n+1)·top·10^(n−1), and over
-            # ref·e^gap·10^(2n−1).
-            at + "W_O": [(loud * ref * top * (2 * n + 1) * 10.0 ** (n - 1) / (2 * norm),
-            add * DIGIT),
-                         (-loud * ref * ref * math.e**gap * 10.0 ** (2 * n - 1) / (2 * norm),
-                         take * DIGIT)],
+            at + "W_O": [(added, add * DIGIT), (taken, take * DIGIT)],
             at + "b_O": [(loud * ref / 2, DIGIT)],
         }  # fmt: skip
 
@@ -97,13 +95,7 @@ def adder_prefix(digits: Annotated[int, Between(1, 12)] = 10) -> Model:
     4 numbers.
     """
     n, task = digits, Addition(digits)
-    config = Config(
-        d_vocab=12, n_ctx=3 * n + 2, d_model=LAYOUT.size, n_heads=2, d_head=1, eps=0.0, scale=1.0,
-        tied=True,
-    )  # fmt: skip
+    config = Config(12, 3 * n + 2, LAYOUT.size, n_heads=2, d_head=1, eps=0.0, scale=1.0, tied=True)
     numbers = {"ref": 1e9, "top": 1e7 * 10.0**n, "gap": 39.0, "slope": math.log(10)}
-    labels = Labels(
-        slots=LAYOUT.slots,
-        heads={"0.0": "adds the operands", "0.1": "takes away the digits written"},
-    )
-    return build(Prefix(digits=n), numbers, config, task, labels)
+    heads = {"0.0": "adds the operands", "0.1": "takes away the digits written"}
+    return build(Prefix(digits=n), numbers, config, task, Labels(LAYOUT.slots, heads))

@@ -1,5 +1,4 @@
-"""Tiny adders as blueprints: transformers for `digit-addition` whose weights come from a few
-numbers, all trained.
+"""Tiny adders as blueprints: transformers for `digit-addition` made of a few numbers, all trained.
 
 The numbers are trained; the forms were found on paper, and the seeds of those that are shipped were
 chosen. What is fixed here is made of 0, ±1, the digits' own numbers and their middle, 4½; all else
@@ -30,12 +29,8 @@ from ...errors import GlassformerError
 from ...registry import Between, blueprint
 
 DIGITS, MIDDLE = 10, 4.5  # how many there are, and their middle
-W_IN, W_GATE, W_OUT, FINAL = (
-    "blocks.0.mlp.W_in",
-    "blocks.0.mlp.W_gate",
-    "blocks.0.mlp.W_out",
-    "ln_final.w",
-)
+W_IN, W_GATE, W_OUT = (f"blocks.0.mlp.{name}" for name in ("W_in", "W_gate", "W_out"))
+FINAL = "ln_final.w"
 HEAD = {
     "embed.W_E": (DIGITS, 3), "blocks.0.attn.W_Q": (1, 3, 4), "blocks.0.attn.W_K": (1, 3, 4),
     "blocks.0.attn.W_V": (1, 3, 4), "blocks.0.attn.W_O": (1, 4, 3),
@@ -52,12 +47,8 @@ class _Adder(Blueprint):
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """Random, and of the weights only the shapes matter: few weights are of this kind."""
-        theta = {}
-        for name, shape in self.theta_shapes(
-            {n: tuple(w.shape) for n, w in weights.items()}
-        ).items():
-            theta[name] = self.draw(name, shape, rng)
-        return theta
+        theta = self.theta_shapes({name: tuple(w.shape) for name, w in weights.items()})
+        return {name: self.draw(name, shape, rng) for name, shape in theta.items()}
 
     def draw(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
         if name == "turn":
@@ -73,13 +64,12 @@ class _Adder(Blueprint):
         first, second, third = (xp.like(step, axis)[:, None] for axis in np.eye(3))  # D 1
         # K: the pair that turns with the second frequency
         slot, other = (xp.like(step, np.eye(4)[i]) for i in (1, 3))
+        key = xp.cos(turn) * slot + xp.sin(turn) * other
         arc = xp.cos(angle) * first.T + xp.sin(angle) * second.T + third.T  # V D
         return {
             "embed.W_E": size * arc,
             "blocks.0.attn.W_Q": (third * slot * gain)[None],  # H D K
-            "blocks.0.attn.W_K": (third * (xp.cos(turn) * slot + xp.sin(turn) * other) * gain)[
-                None
-            ],
+            "blocks.0.attn.W_K": (third * key * gain)[None],
             "blocks.0.attn.W_V": (second * slot)[None],
             "blocks.0.attn.W_O": (slot[:, None] * out)[None],  # H K D
         }
@@ -92,13 +82,9 @@ class ArcAdder(_Adder):
     """
 
     def __init__(
-        self,
-        step: Small = 0.1,
-        gain: Small = 4.0,
-        sharp: Small = 5.0,
-        out: Small = 6.0,
+        self, step: Small = 0.1, gain: Small = 4.0, sharp: Small = 5.0, out: Small = 6.0,
         down: Small = 2.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Where training starts: the arc's step, the gain of q and k, the log of the last norm's
         gain, and the deviations of what attention and MLP write.
         """
@@ -106,13 +92,8 @@ class ArcAdder(_Adder):
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         must = HEAD | QK_GAINS | {FINAL: (3,), W_IN: (3, shapes.get(W_IN, (0, 0))[1])}
-        _check(
-            "arc-adder",
-            shapes,
-            must,
-            {W_GATE, W_OUT},
-            "RMSNorm, QK-norm and the extras qk and final",
-        )
+        wanted = "RMSNorm, QK-norm and the extras qk and final"
+        _check("arc-adder", shapes, must, {W_GATE, W_OUT}, wanted)
         mlp = {"mlp.up": W_IN, "mlp.gate": W_GATE, "mlp.down": W_OUT}
         ones: dict[str, tuple[int, ...]] = dict.fromkeys(("step", "turn", "gain", "sharp"), (1,))
         return ones | {"out": (3,)} | {n: shapes[w] for n, w in mlp.items() if w in shapes}
@@ -120,11 +101,9 @@ class ArcAdder(_Adder):
     def draw(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
         if name == "step":
             return self.step * rng.uniform(0.7, 1.3, shape)
-        return (
-            np.full(shape, getattr(self, name))
-            if name in ("gain", "sharp")
-            else super().draw(name, shape, rng)
-        )
+        if name in ("gain", "sharp"):
+            return np.full(shape, getattr(self, name))
+        return super().draw(name, shape, rng)
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         step = theta["step"]
@@ -151,39 +130,27 @@ class MirrorAdder(_Adder):
 
     def __init__(
         self, form: Literal["bare", "odd", "free"] = "odd", size: Small = 12.0, step: Small = 0.1,
-        gain: Small = 5.0,
-        out: Small = 8.0, down: Small = 1.0,
+        gain: Small = 5.0, out: Small = 8.0, down: Small = 1.0,
     ) -> None:  # fmt: skip
         """Where training starts: the embedding's size, the arc's step, the gain of q and k, and the
         deviations of what attention and MLP write.
         """
-        self.form, self.size, self.step, self.gain, self.out, self.down = (
-            form,
-            size,
-            step,
-            gain,
-            out,
-            down,
-        )
+        self.form, self.size, self.step = form, size, step
+        self.gain, self.out, self.down = gain, out, down
 
     def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
         must = HEAD | {W_IN: (3, 2), W_OUT: (2, 3)}
         _check("mirror-adder", shapes, must, set(), "no norms, two ReLU units and no extras")
-        names = (
-            ("size", "step", "turn", "out")
-            if self.form == "bare"
-            else ("size", "step", "turn", "gain", "out")
-        )
+        names = ["size", "step", "turn", *["gain"] * (self.form != "bare"), "out"]
         ones: dict[str, tuple[int, ...]] = dict.fromkeys(names, (1,))
-        return ones | (
-            {"up": (2, 2), "down": (2, 1)} if self.form == "free" else {"bend": (1,), "down": (1,)}
-        )
+        if self.form == "free":
+            return ones | {"up": (2, 2), "down": (2, 1)}
+        return ones | {"bend": (1,), "down": (1,)}
 
     def draw(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-        logs = name in ("size", "step", "gain")  # positive: theta has their logarithms
-        return (
-            np.full(shape, np.log(getattr(self, name))) if logs else super().draw(name, shape, rng)
-        )
+        if name in ("size", "step", "gain"):  # positive: theta has their logarithms
+            return np.full(shape, np.log(getattr(self, name)))
+        return super().draw(name, shape, rng)
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         xp = arrays.of(theta["size"])
@@ -195,9 +162,8 @@ class MirrorAdder(_Adder):
         gain = like(1) if self.form == "bare" else xp.exp(theta["gain"]) / size
         weights = self.head(step, theta["turn"], size, gain, theta["out"] * like(0, 1, 0))
         if self.form != "free":
-            weights[W_IN] = like([0, 0], [1, -1], [0, 0]) + theta["bend"] * like(
-                [0, 0], [0, 0], [1, 1]
-            )  # D F
+            bend = theta["bend"] * like([0, 0], [0, 0], [1, 1])
+            weights[W_IN] = like([0, 0], [1, -1], [0, 0]) + bend  # D F
             weights[W_OUT] = theta["down"] * like([0, 1, 0], [0, -1, 0])  # F D
         else:
             weights[W_IN] = like([0, 0], [1, 0], [0, 1]) @ theta["up"]
@@ -207,11 +173,11 @@ class MirrorAdder(_Adder):
 
 def _check(name: str, shapes: Shapes, must: Shapes, may: set[str], wanted: str) -> None:
     """Refuses arrays that the blueprint does not make, or of other shapes."""
-    wrong = [n for n in must if tuple(shapes.get(n, ())) != must[n]] + sorted(
-        set(shapes) - set(must) - may
-    )
+    wrong = [n for n in must if tuple(shapes.get(n, ())) != must[n]]
+    wrong += sorted(set(shapes) - set(must) - may)
     if wrong:
         got = f"{wrong[0]} {list(shapes[wrong[0]])}" if wrong[0] in shapes else f"no {wrong[0]}"
-        raise GlassformerError(f"{name} — expected 10 tokens, one layer, d_model 3, one head of 4, "
-                               f"rotary positions, a "
-                               f"tied head, {wanted}, got {got}")  # fmt: skip
+        raise GlassformerError(
+            f"{name} — expected 10 tokens, one layer, d_model 3, one head of 4, rotary positions, "
+            f"a tied head, {wanted}, got {got}"
+        )

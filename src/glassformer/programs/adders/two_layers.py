@@ -1,5 +1,4 @@
-"""adder-36: two layers, d = 5, ALiBi and a gate; the carry is in the attention. Seven numbers make
-all weights.
+"""adder-36: two layers, d = 5, ALiBi and a gate; the carry is in the attention. Of seven numbers.
 
     <bos>045+078=0123                   most significant digit first: digit-addition:order=most,marks=true
 
@@ -81,22 +80,21 @@ class TwoLayers(Formula):
 
     def terms(self, t: Weights) -> Terms:
         token, digits = np.eye(13), np.array([*DIGITS, 0, 0, 0])
-        at_plus, in_head = (
-            (t["guard"], 0) if self.guard == "ones" else (0, -t["guard"] * t["curve"])
-        )
+        parabola = [*(DIGITS * (DIGITS + 1) / 2 - 1), 0, 0, 0]
+        of_ones = self.guard == "ones"
+        at_plus, in_head = (t["guard"], 0) if of_ones else (0, -t["guard"] * t["curve"])
         return {
             "embed.W_E": [(1, np.outer(digits, DIGIT) + np.outer(token[12], FIRST + MARK)),
-                          (t["plus"], np.outer(token[10], MARK)), (t["equals"], np.outer(token[11],
-                          MARK)),
+                          (t["plus"], np.outer(token[10], MARK)),
+                          (t["equals"], np.outer(token[11], MARK)),
                           (at_plus, np.outer(token[10], PLACE))],
             **_head(0, t["past0"], MARK, (1, COUNT)),
-            "blocks.0.mlp.W_in": [(1, DIGIT[:, None])], "blocks.0.mlp.W_gate": [(1, COUNT[:,
-            None])],
+            "blocks.0.mlp.W_in": [(1, DIGIT[:, None])],
+            "blocks.0.mlp.W_gate": [(1, COUNT[:, None])],
             "blocks.0.mlp.W_out": [(1, PLACE[None])],
             **_head(1, t["past1"], PLACE, (t["gain"], PLACE)),
             "unembed.W_U": [(1, np.outer(PLACE, digits)), (in_head, np.outer(COUNT, digits)),
-                            (t["curve"], np.outer(COUNT, [*(DIGITS * (DIGITS + 1) / 2 - 1), 0, 0,
-                            0]))],
+                            (t["curve"], np.outer(COUNT, parabola))],
         }  # fmt: skip
 
 
@@ -111,11 +109,8 @@ def _head(layer: int, past: Any, reads: Any, writes: tuple[Any, Any]) -> Terms:
 
 
 def _float32(options: dict[str, Any]) -> str:
-    return (
-        f"sums of more than {MOST_FLOAT32} digits need float64"
-        if options["digits"] > MOST_FLOAT32
-        else ""
-    )
+    why = f"sums of more than {MOST_FLOAT32} digits need float64"
+    return why if options["digits"] > MOST_FLOAT32 else ""
 
 
 @program("adder-36", float32=_float32)
@@ -128,8 +123,7 @@ def adder_36(
     n = digits
     task = DigitAddition(n, order="most", marks=True)
     config = Config(
-        d_vocab=13, n_ctx=3 * n + 3, d_model=5, n_layers=2, n_heads=2, d_head=1, d_mlp=1,
-        norm="none",
+        13, 3 * n + 3, d_model=5, n_layers=2, n_heads=2, d_head=1, d_mlp=1, norm="none",
         activation="relu", positions="alibi", slope=SLOPE, scale=1.0,
     )  # fmt: skip
     past = [-math.log1p(-math.exp(-f)) for f in (16 * FALL, FALL)]  # ln Z0, ln Z1
@@ -142,11 +136,10 @@ def adder_36(
         "plus": (b - earlier) * math.exp(past[0]), "equals": (s - b * earlier) * math.exp(past[0]),
         "guard": b * math.exp((n - 16 * n) * FALL) / 2 if guard == "ones" else 2e-5,
     }  # fmt: skip
-    labels = Labels(
-        slots={name: (i, i + 1) for i, name in enumerate(SLOTS)},
-        heads={"0.0": "place: how far the last mark is behind", "0.1": "not used",
-        "1.0": "not used",
-               "1.1": "adds up the places: a + b − written"},
-        neurons={"0.0": "digit times place"},
-    )  # fmt: skip
+    heads = {
+        "0.0": "place: how far the last mark is behind", "0.1": "not used",
+        "1.0": "not used", "1.1": "adds up the places: a + b − written",
+    }  # fmt: skip
+    slots = {name: (i, i + 1) for i, name in enumerate(SLOTS)}
+    labels = Labels(slots, heads, {"0.0": "digit times place"})
     return build(TwoLayers(guard=guard), numbers, config, task, labels)
