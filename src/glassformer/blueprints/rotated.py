@@ -14,7 +14,6 @@ from ..model import Model
 from ..registry import Between, blueprint
 from .base import Blueprint, Shapes
 
-
 WRITTEN = {"W_E", "W_pos", "W_O", "b_O", "W_out", "b_out"}  # [..., D]: to the stream
 READ = {"W_Q", "W_K", "W_V", "W_in", "W_gate", "W_U"}  # [..., D, x]: from the stream
 

@@ -1,9 +1,8 @@
-"""Bounds of the lead of the right token over every other, case by case, from the embedding to the
-logits.
+"""Bounds of the lead of the right token over every other, case by case, from embedding to logits.
 
-A case is a set of pairs of numbers (see columns.py). For each, attention is enclosed by sums over
-positions (see softmax.py), and what comes out is pushed through norms, MLP and head as affine forms
-(see forms.py, curves.py).
+A case is a set of pairs of numbers (columns.py). For each, attention is enclosed by sums over
+positions (softmax.py), and what comes out is pushed through norms, MLP and head as affine forms
+(forms.py, curves.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,13 +55,11 @@ class Bounder:
         least = self.window(row)
         if not set(split) <= set(SPLITS) or not len(least) <= len(split) <= len(least) + least[0]:
             shown = ", ".join(split[:4]) + " …" * (len(split) > 4)
-            raise GlassformerError(
-                f"certificate — row {row} cannot be split by {shown or 'nothing'}"
-            )
+            what = f"cannot be split by {shown or 'nothing'}"
+            raise GlassformerError(f"certificate — row {row} {what}")
         if how_many(split) > MOST_CASES:
-            raise GlassformerError(
-                f"certificate — row {row} is split into more than {MOST_CASES:,} cases"
-            )
+            what = f"is split into more than {MOST_CASES:,} cases"
+            raise GlassformerError(f"certificate — row {row} {what}")
         cases = cases_of(self.layout, self.window(row, len(split) - len(least)), split)
         kind, number = self.layout.spots[row]
         for token in self.layout.tokens(row):
@@ -87,19 +84,15 @@ class Bounder:
         """The stream after attention, in every case."""
         a, F, S = self.a, self.directions, row + 1  # F: D R
         possible = self.possible[:S]
-        v = Ball(
-            *(
-                np.where(possible[..., None], x[:, :S].transpose(2, 1, 0, 3), 0)
-                for x in self.tables.v
-            )
-        )  # H S V K
+        read = (x[:, :S].transpose(2, 1, 0, 3) for x in self.tables.v)
+        v = Ball(*(np.where(possible[..., None], x, 0) for x in read))  # H S V K
         onto = np.einsum("hkd,dr->hkr", self.W_O, F)  # H K R
         low, high, bottom = self._written(row, cases, weight, v, onto)  # R cases
         z = softmax.mean_at_most(a, v.size, weight, bottom.low.min(1), possible)  # H K
         slip = softmax.beside(a, weight, v, bottom, self.W_O, onto, F, possible)
         slip = slip + softmax.output_error(a, z, S, v.size.max((1, 2)), self.W_O)  # D
-        # R cases
-        centre, reach = (low + high) / 2, (high - low) / 2 + SLACK * (np.abs(low) + np.abs(high))
+        centre = (low + high) / 2  # R cases
+        reach = (high - low) / 2 + SLACK * (np.abs(low) + np.abs(high))
         rad = slip + SLACK * F.shape[1] * (np.abs(centre).T @ np.abs(F.T))
         y = Form(centre.T @ F.T, np.einsum("dr,rb->rbd", F, reach), rad)
         b, s = self.tables.at("attn.b_O"), self.tables.stream
@@ -122,11 +115,8 @@ class Bounder:
         top = Ends(*(x.reshape(*along.shape[:2], len(cases)) for x in top))  # R H cases
         middle = (bottom.low.min(1) + bottom.high.max(1)) / 2  # H
         share, spread = along / middle[:, None, None], slack / middle[:, None, None]
-        joint = self._range(
-            row,
-            Ball(share.sum(1), spread.sum(1) + SLACK * len(middle) * np.abs(share).sum(1)),
-            cases,
-        )
+        spread = spread.sum(1) + SLACK * len(middle) * np.abs(share).sum(1)
+        joint = self._range(row, Ball(share.sum(1), spread), cases)
 
         # Each is a bound by itself, and one that is NaN says nothing.
         apart = softmax.ratio_by_heads(top, bottom)
@@ -145,9 +135,8 @@ class Bounder:
         if not np.isfinite(rows).all():
             return np.eye(self.config.d_model, dtype=Real)
         size = np.abs(rows).max((0, 2), keepdims=True)
-        rows = np.where(size > 0, rows / np.where(size > 0, size, 1), 0).reshape(
-            -1, self.config.d_model
-        )
+        rows = np.where(size > 0, rows / np.where(size > 0, size, 1), 0)
+        rows = rows.reshape(-1, self.config.d_model)
         _, strength, basis = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
         F: Reals = basis[strength > 1e-9 * max(strength.max(), 1e-300)].T.astype(Real)
         for _ in range(2):  # from double to extended precision
@@ -184,9 +173,7 @@ def leads(a: Arithmetic, x: Form, W: Reals, b: Reals, right: Reals) -> Reals:
     −infinity where nothing is known.
     """
     D, lead = len(W), np.full((len(right), W.shape[1]), np.inf, Real)
-    low, high = (
-        (np.ones(1, Real), np.ones(1, Real)) if x.low is None or x.high is None else (x.low, x.high)
-    )
+    low, high = np.ones(1, Real) if x.low is None else x.low, x.divisor
     size = x.size @ np.abs(W)  # cases V
     slip = (a.gamma(D + 1) + SLACK * D) * size + 2 * D * a.tiny * high + a.overflow(size / low)
     for y in np.unique(right):

@@ -1,5 +1,4 @@
-"""The checker: does a certificate close? This file, and what it imports, is all that a proof rests
-on.
+"""The checker: does a certificate close? A proof rests on this file, and on what it imports.
 
 A certificate says into which cases to split the pairs of numbers, row by row: for every position
 that must produce a token of the answer, how the columns near it are told apart. The checker takes
@@ -35,13 +34,7 @@ class Checked:
 def check_certificate(model: Model, task: Task, certificate: Mapping[str, Any]) -> Checked:
     """Whether a certificate proves that the model is right on the whole domain of the task."""
     layout, splits = check_call(model, task), read_splits(certificate)
-    known = {
-        "model": digest(model),
-        "task": task.ref,
-        "dtype": model.dtype,
-        "layout": layout.to_json(),
-    }
-    for name, value in known.items():
+    for name, value in identity(model, task, layout).items():
         if certificate.get(name) != value:
             return Checked(False, 0, -np.inf, f"the certificate is for another {name}")
     if sorted(splits) != list(layout.rows) or len(certificate["rows"]) != len(splits):
@@ -55,26 +48,23 @@ def check_certificate(model: Model, task: Task, certificate: Mapping[str, Any]) 
             least = least if least <= bounds.lead.min() else math.nextafter(least, -math.inf)
             cases, margin = cases + len(bounds.cases), min(margin, least)
     if not cases or cases != certificate["cases"] or not margin >= certificate["margin"]:
-        return Checked(
-            False,
-            cases,
-            margin,
-            "the certificate claims another number of cases or a larger margin",
-        )
+        reason = "the certificate claims another number of cases or a larger margin"
+        return Checked(False, cases, margin, reason)
     return Checked(True, cases, margin)
+
+
+def identity(model: Model, task: Task, layout: Layout) -> dict[str, Any]:
+    """What a certificate is for, in its own words."""
+    known = {"model": digest(model), "task": task.ref, "dtype": model.dtype}
+    return known | {"layout": layout.to_json()}
 
 
 def read_splits(certificate: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
     """How each row is split, of a certificate whose fields are all there and of their types."""
     wanted = {
-        "model": str,
-        "task": str,
-        "dtype": str,
-        "layout": list,
-        "rows": list,
-        "cases": int,
+        "model": str, "task": str, "dtype": str, "layout": list, "rows": list, "cases": int,
         "margin": float,
-    }
+    }  # fmt: skip
     good = isinstance(certificate, Mapping) and all(
         type(certificate.get(n)) is kind for n, kind in wanted.items()
     )
@@ -92,16 +82,13 @@ def check_call(model: Model, task: Task) -> Layout:
     """The task's layout, if a proof can be about it, and the model is one that can do it."""
     task.require(model.vocabulary)
     layout = layout_of(task)
-    if len(layout.spots) - 1 > model.config.n_ctx:
-        size = len(layout.spots) - 1
-        raise GlassformerError(
-            f"{task.ref} — texts of {size} tokens; the model's block has {model.config.n_ctx}"
-        )
-    for p in (*layout.rows, len(layout.spots) - 1):
+    if (size := len(layout.spots) - 1) > (block := model.config.n_ctx):
+        what = f"texts of {size} tokens; the model's block has {block}"
+        raise GlassformerError(f"{task.ref} — {what}")
+    for p in (*layout.rows, size):
         if layout.spots[p][0] in "ab":
-            raise GlassformerError(
-                f"{task.ref} — a format the prover does not cover: a number's digit asks at {p}"
-            )
+            what = f"a format the prover does not cover: a number's digit asks at {p}"
+            raise GlassformerError(f"{task.ref} — {what}")
     return layout
 
 
@@ -112,10 +99,7 @@ def describe(layout: Layout, bounds: Bounds) -> str:
     for step, way in zip(bounds.cases.window, bounds.cases.ways[:, at], strict=True):
         members = step.members(way)
         digits = f"{members[0] % 100 // 10}+{members[0] % 10} and " if len(members) == 1 else ""
-        words.append(
-            f"column {step.column} with {digits}carry {step.enter[way]} writes {step.digit[way]}"
-        )
-    return (
-        f"position {bounds.row}, {'; '.join(words)}: the lead is only known to be above "
-        f"{float(bounds.lead[at]):.3g}"
-    )
+        writes = f"carry {step.enter[way]} writes {step.digit[way]}"
+        words.append(f"column {step.column} with {digits}{writes}")
+    known = f"the lead is only known to be above {float(bounds.lead[at]):.3g}"
+    return f"position {bounds.row}, {'; '.join(words)}: {known}"

@@ -1,5 +1,4 @@
-"""Adding in columns: the largest value that a sum over positions can have, over all pairs of
-numbers at once.
+"""Adding in columns: the largest that a sum over positions can be, over all pairs of numbers.
 
 What a head gathers is a sum with one term for each position, which depends on the digit there
 alone. The digits of the sum hang together with those of the operands by the carries, and by nothing
@@ -26,8 +25,7 @@ from .layout import Layout
 
 Ints = NDArray[np.int64]
 A, B = (x.ravel() for x in np.divmod(np.arange(100), 10))  # the pairs of digits of a column
-# How a column is told apart, and into how many ways at most for each carry
-SPLITS = {"digit": 19, "pair": 100}
+SPLITS = {"digit": 19, "pair": 100}  # how a column is told apart: ways, at most, for each carry
 MOST_CASES = 50_000  # of one position
 
 
@@ -54,8 +52,7 @@ class Steps:
 @cache
 def steps(layout: Layout, column: int, split: str) -> Steps:
     """The ways through a column, told apart as `split` says."""
-    # The sum's first digit has no operands
-    pairs = np.arange(100) if column < layout.digits else np.arange(1)
+    pairs = np.arange(100 if column < layout.digits else 1)  # the sum's first has no operands
     carry, pair = (x.ravel() for x in np.meshgrid([0, 1], pairs, indexing="ij"))
     total = A[pair] + B[pair] + carry
     name = np.stack([carry, total // 10, total % 10, pair if split == "pair" else 0 * pair], 1)
@@ -103,8 +100,7 @@ def how_many(splits: Sequence[str]) -> int:
 
 
 def cases_of(layout: Layout, window: Sequence[int], splits: Sequence[str]) -> Cases:
-    """Lemma 15: every pair of numbers is in exactly one of the cases of a window of neighbouring
-    columns.
+    """Lemma 15: every pair of numbers is in exactly one case of a window of neighbouring columns.
 
     A pair goes through each column in one way, and the carry that leaves a column enters the next.
     Into the ones comes no carry, and out of the last column of the sum, which has no operands, goes
@@ -137,8 +133,7 @@ def by_column(layout: Layout, row: int, terms: Reals) -> tuple[Reals, Reals]:
 
 
 def largest(layout: Layout, row: int, terms: Reals, cases: Cases) -> Reals:
-    """Lemma 16: the largest Σ over positions of terms [Q,S,V], over all pairs of numbers of each
-    case: [Q,cases].
+    """Lemma 16: the largest Σ over positions of terms [Q,S,V], over all pairs of a case: [Q,cases].
 
     A column's digits choose its terms, and are tied to other columns by the carries alone. So the
     largest sum is that of the columns below the window, by the carry into it, of the window's ways,
@@ -157,11 +152,9 @@ def largest(layout: Layout, row: int, terms: Reals, cases: Cases) -> Reals:
 
 
 def sweep(layout: Layout, table: Reals, first: int, last: int) -> tuple[Reals, Reals]:
-    """The largest sums of the columns below `first` and above `last`, by the carry at the border:
-    [Q,2] each.
+    """The largest sums of the columns below `first` and above `last`, by the carry: [Q,2] each.
 
-    By induction over columns: the best with a carry c at a border is the best over the carry before
-    it.
+    By induction over columns: the best with a carry at a border is the best over the one before it.
     """
     Q = len(table)
     below = np.tile(np.array([0, -np.inf], Real), (Q, 1))
@@ -192,29 +185,23 @@ def _onto(state: Reals, step: Reals) -> Reals:
 def best(layout: Layout, row: int, terms: Reals, cases: Cases, which: int) -> tuple[int, int]:
     """The pair of numbers of one case that has the largest Σ over positions of terms [S,V]."""
     table = by_column(layout, row, terms[None])[1][0]  # columns 200
-    chosen = {
-        s.column: s.members(way) for s, way in zip(cases.window, cases.ways[:, which], strict=True)
-    }
+    ways = zip(cases.window, cases.ways[:, which], strict=True)
+    chosen = {step.column: step.members(way) for step, way in ways}
     reached = {0: (Real(0), 0, 0)}  # carry -> the sum so far, a, b
     for c in range(layout.digits + 1):
         members = chosen.get(c, steps(layout, c, "digit").order)
         following: dict[int, tuple[Real, int, int]] = {}
         for enter, (total, a, b) in reached.items():
+            entering = members[members // 100 == enter]
+            leaves = (A + B)[entering % 100] + enter >= 10
             for leave in (0, 1):
-                ways = members[
-                    (members // 100 == enter)
-                    & (((A + B)[members % 100] + enter >= 10) == bool(leave))
-                ]
-                if not len(ways):
+                some = entering[leaves == bool(leave)]
+                if not len(some):
                     continue
-                way = int(ways[table[c, ways].argmax()])
-                value = total + table[c, way]
+                way = int(some[table[c, some].argmax()])
+                value, pair = total + table[c, way], way % 100
                 if leave not in following or value > following[leave][0]:
-                    power = 10**c
-                    following[leave] = (
-                        value,
-                        a + int(A[way % 100]) * power,
-                        b + int(B[way % 100]) * power,
-                    )
+                    more = a + int(A[pair]) * 10**c, b + int(B[pair]) * 10**c
+                    following[leave] = (value, *more)
         reached = following
     return reached[0][1:]

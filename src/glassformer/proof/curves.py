@@ -13,25 +13,18 @@ from .forms import SLACK, Arithmetic, Form, Real, Reals, exact
 # nearly the same; silu'' is at most 1/2. All are largest at 0. The test of Lemma 13 measures them,
 # and the slopes.
 CURVED = {"gelu": 0.8, "gelu_new": 0.9, "silu": 0.5}
-# No slope is further from 1/2: those of the three are within −0.13 and 1.13.
-STEEP = 0.7
-# In units u of |x|: what the model's erf or tanh, with what surrounds them, may be off by
-# (assumption 2).
+STEEP = 0.7  # no slope is further from 1/2: those of the three are within −0.13 and 1.13
+# In units u of |x|: what the model's erf or tanh, and all around it, may be off by (assumption 2).
 LIBRARY = 64
-# The same of our own, which are those of double precision: of |x|, and of a slope. A few units are
-# 2^−52 each.
+# The same of our own, those of double precision: of |x|, and of a slope. A unit is 2^−52.
 OWN, OWN_SLOPE = 2.0**-48, 1e-12
 
 
 # ── norms ──────────────────────────────────────────────────────────────────────────────────────
 def norm(
-    a: Arithmetic,
-    kind: str,
-    x: Form,
-    eps: float,
-    w: ArrayLike | None = None,
+    a: Arithmetic, kind: str, x: Form, eps: float, w: ArrayLike | None = None,
     b: ArrayLike | None = None,
-) -> Form:
+) -> Form:  # fmt: skip
     """The norms of model.py, last axis: a numerator, and s between bounds; then gain and bias."""
     if kind == "none":
         return x
@@ -52,15 +45,11 @@ def centred(a: Arithmetic, x: Form) -> tuple[Form, Reals]:
     coordinates: one symbol. The difference is off by u of itself and tiny, each alone: what is
     returned beside it.
 
-    N − 1 additions and a quotient; own unknowns move the mean by Σrad/N at most, which is in the
-    symbol too.
+    N − 1 additions and a quotient; own unknowns move the mean by Σrad/N at most: in the symbol too.
     """
     N, total = x.mid.shape[-1], x.size.sum(-1)
-    off = (
-        (a.gamma(N + 1) * total + x.rad.sum(-1) + SLACK * N * total) / N
-        + 2 * a.tiny
-        + a.overflow(total)
-    )
+    off = (a.gamma(N + 1) * total + x.rad.sum(-1) + SLACK * N * total) / N
+    off = off + 2 * a.tiny + a.overflow(total)
     shared = np.broadcast_to(off[..., None], x.mid.shape)
     gen = np.concatenate([x.gen - x.gen.mean(-1, keepdims=True), shared[None]])
     y = Form(x.mid - x.mid.mean(-1, keepdims=True), gen, x.rad)
@@ -121,8 +110,7 @@ def relu(x: Form) -> Form:
     """Lemma 12: for low ≤ x ≤ high with low < 0 < high and t = high/(high − low): t·x ≤ relu(x) ≤
     t·x − t·low.
 
-    The upper line is the chord, and relu is convex. Elsewhere relu is 0 or x itself; it never
-    rounds.
+    The upper line is the chord, and relu is convex. Elsewhere it is 0 or x itself; it never rounds.
     """
     low, high = x.mid - x.reach, x.mid + x.reach
     t = np.where(low >= 0, 1, np.where(high <= 0, 0, high / np.where(high > low, high - low, 1)))
@@ -143,8 +131,8 @@ def smooth(a: Arithmetic, kind: str, x: Form) -> Form:
     rad = np.where(bend <= flat, bend, flat) + x.rad * np.abs(slope) + OWN_SLOPE * r
     y = Form(f, x.gen * slope, rad)
     slips = (LIBRARY * a.u + OWN) * size + 4 * a.tiny + SLACK * y.size
-    # It cubes x
-    return replace(y, rad=rad + slips + a.overflow(size**3 if kind == "gelu_new" else size))
+    largest = size**3 if kind == "gelu_new" else size  # it cubes x
+    return replace(y, rad=rad + slips + a.overflow(largest))
 
 
 def value_and_slope(kind: str, x: Reals) -> tuple[Reals, Reals]:

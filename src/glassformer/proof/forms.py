@@ -1,5 +1,4 @@
-"""Affine forms: what is known of a vector that a model computes in float64 or float32, rounding
-included.
+"""Affine forms: what is known of a vector that a model computes in its float type, with rounding.
 
 A form stands for all values (mid + Σ_m ε_m·gen[m] + ε'·rad) / s with every ε in [−1, 1]. The
 symbols ε_m are shared by the coordinates of a row, so that what all coordinates have in common
@@ -99,16 +98,11 @@ class Arithmetic:
 
     def __init__(self, dtype: str) -> None:
         if dtype not in ("float64", "float32"):
-            raise GlassformerError(
-                f"prove — the model's weights must be float64 or float32, got {dtype}"
-            )
+            must = "the model's weights must be float64 or float32"
+            raise GlassformerError(f"prove — {must}, got {dtype}")
         info = np.finfo(dtype)
-        self.dtype = dtype
-        self.u, self.tiny, self.most = (
-            Real(info.eps) / 2,
-            Real(info.tiny),
-            np.ldexp(Real(1), info.maxexp - 4),
-        )
+        self.dtype, self.u, self.tiny = dtype, Real(info.eps) / 2, Real(info.tiny)
+        self.most = np.ldexp(Real(1), info.maxexp - 4)
 
     def constant(self, value: float) -> Any:
         """A number of the config as the model has it: rounded to its type, maybe 0 or infinite."""
@@ -142,35 +136,28 @@ class Arithmetic:
     def add(self, x: Form, y: Form) -> Form:
         """Lemma 4: x + y is mid + mid', gen + gen', rad + rad', rounded once.
 
-        The symbols that both have are the same symbols; own unknowns are not, so their sizes add
-        up.
+        The symbols that both have are the same; own unknowns are not, so their sizes add up.
         """
         x, y = self.resolve(x), self.resolve(y)
         shape = np.broadcast_shapes(x.mid.shape, y.mid.shape)
         gen = np.zeros((max(len(x.gen), len(y.gen)), *shape), Real)
         for z in (x, y):
-            gen[: len(z.gen)] += z.gen.reshape(
-                len(z.gen), *(1,) * (len(shape) - z.mid.ndim), *z.mid.shape
-            )
+            new = (1,) * (len(shape) - z.mid.ndim)  # axes between the symbols' and z's own
+            gen[: len(z.gen)] += z.gen.reshape(len(z.gen), *new, *z.mid.shape)
         rounded = self.rounded(Form(x.mid + y.mid, gen, x.rad + y.rad + np.zeros(shape, Real)))
         return replace(rounded, rad=rounded.rad + SLACK * (x.size + y.size))
 
     def multiply(self, x: Form, y: Form) -> Form:
-        """Lemma 5: (m + d)·(m' + d') = m·m' + m·d' + m'·d + d·d', and |d·d'| ≤ reach·reach';
-        rounded once.
+        """Lemma 5: (m + d)·(m' + d') = m·m' + m·d' + m'·d + d·d', and |d·d'| ≤ reach·reach'.
 
-        m·d' + m'·d is linear in the symbols, which x and y share.
+        m·d' + m'·d is linear in the symbols, which x and y share. Rounded once.
         """
         x, y = self.resolve(x), self.resolve(y)
         gen = np.zeros((max(len(x.gen), len(y.gen)), *x.mid.shape), Real)
         gen[: len(x.gen)] += x.gen * y.mid
         gen[: len(y.gen)] += y.gen * x.mid
-        rad = (
-            np.abs(x.mid) * y.rad
-            + np.abs(y.mid) * x.rad
-            + x.reach * y.reach
-            + SLACK * x.size * y.size
-        )
+        rad = np.abs(x.mid) * y.rad + np.abs(y.mid) * x.rad + x.reach * y.reach
+        rad = rad + SLACK * x.size * y.size
         return self.rounded(Form(x.mid * y.mid, gen, rad), x.size * y.size)
 
     def affine(self, x: Form, W: ArrayLike, b: ArrayLike | None = None) -> Form:
@@ -188,9 +175,8 @@ class Arithmetic:
         any_order = (self.gamma(n) + SLACK * n) * (size @ np.abs(W))
         sums = np.where(n > 2, any_order, np.where(n == 2, (2 * self.u + SLACK) * y.size, 0))
         products = (2 * self.u + SLACK) * (size @ (np.abs(W) * rounds(W)))
-        slips = (
-            sums + products + 2 * n * self.tiny * x.divisor + self.overflow(x.largest @ np.abs(W))
-        )
+        lost = 2 * n * self.tiny * x.divisor
+        slips = sums + products + lost + self.overflow(x.largest @ np.abs(W))
         y = replace(y, rad=(1 + SLACK * len(W)) * y.rad + slips)
         return y if b is None else self.add(y, exact(b))
 

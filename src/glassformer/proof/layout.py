@@ -1,5 +1,4 @@
-"""What the prover covers: sums of two numbers at fixed places, in any format that a task says it
-has.
+"""What the prover covers: sums of two numbers at fixed places, in any format that a task has.
 
 A spot is (kind, number): ("a", c), ("b", c), ("s", c) for the digit of column c of the first
 number, the second and the sum, column 0 the ones; ("token", v) for a token that is always there.
@@ -45,10 +44,8 @@ class Layout:
 
 def layout_of(task: Task) -> Layout:
     """The layout of a task, or an error that says what the prover does not cover."""
-    hint = (
-        f"{task.ref} — a task the prover does not cover: it knows sums of two numbers at fixed "
-        f"places"
-    )
+    knows = "it knows sums of two numbers at fixed places"
+    hint = f"{task.ref} — a task the prover does not cover: {knows}"
     try:
         found = sum_format(task)
     except GlassformerError as e:

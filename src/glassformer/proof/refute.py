@@ -30,11 +30,8 @@ CHUNK = 4_096
 
 def common(model: Model, task: Task, seed: int = 0) -> dict[str, Any] | None:
     """A counterexample among the edge cases and a sample, or None."""
-    return first_wrong(
-        model,
-        task,
-        np.concatenate([task.edges(), task.sample(SAMPLE, np.random.default_rng(seed))]),
-    )
+    sample = task.sample(SAMPLE, np.random.default_rng(seed))
+    return first_wrong(model, task, np.concatenate([task.edges(), sample]))
 
 
 def refute(
@@ -65,9 +62,8 @@ def confirmed(model: Model, task: Task, row: Reals) -> dict[str, Any] | None:
     margin = float(margins(model, tokens, answer)[0])
     prompt, expected = tokens[0, : int(answer[0].argmax())], tokens[0][answer[0]]
     try:
-        said = task.vocabulary.decode(
-            decode(model, prompt, len(expected), stop=task.stop)[len(prompt) :]
-        )
+        text = decode(model, prompt, len(expected), stop=task.stop)
+        said = task.vocabulary.decode(text[len(prompt) :])
     except GlassformerError as e:
         said = str(e)
     right = task.vocabulary.decode(expected)
@@ -116,14 +112,9 @@ def rivals(right: int) -> list[int]:
 
 
 def downhill(
-    model: Model,
-    bounder: Bounder,
-    bounds: Bounds,
-    value: Reals,
-    pair: tuple[int, int],
-    right: int,
+    model: Model, bounder: Bounder, bounds: Bounds, value: Reals, pair: tuple[int, int], right: int,
     rival: int,
-) -> Reals:
+) -> Reals:  # fmt: skip
     """What each token does to the rival's lead, to first order, seen from a pair: [S,V]."""
     weight, row = bounds.weights.mid, bounds.row
     tokens = tokens_of(bounder.layout, pair)[: row + 1]
@@ -153,14 +144,10 @@ def logits(model: Model, x: Reals) -> Any:
     if block.get("mlp.W_out") is not None:
         y = residual(c, block / "ln2", y, lambda z: mlp(c, block / "mlp", z))
     y = NORMS[c.norm](c, at / "ln_final", y) if c.norm_first else y
-    return affine(
-        y, weights["embed.W_E"].T if c.tied else at["unembed.W_U"], at.get("unembed.b_U")
-    )[:, 0]
+    W_U = weights["embed.W_E"].T if c.tied else at["unembed.W_U"]
+    return affine(y, W_U, at.get("unembed.b_U"))[:, 0]
 
 
 def tokens_of(layout: Layout, pair: tuple[int, int]) -> Reals:
     """The text of a pair of numbers, answer included."""
-    numbers = {"a": pair[0], "b": pair[1], "s": sum(pair)}
-    return np.array(
-        [v if kind == "token" else numbers[kind] // 10**v % 10 for kind, v in layout.spots]
-    )
+    return np.array(layout.format.tokens({"a": pair[0], "b": pair[1], "s": sum(pair)}))

@@ -15,8 +15,9 @@ from ..limits import many
 from ..model import Model
 from ..tasks.base import Task
 from ..verification.checks import verify
+from ..verification.verdict import Verdict
 from .bounds import Bounder, Bounds
-from .checker import check_call, check_certificate, describe
+from .checker import check_call, check_certificate, describe, identity
 from .columns import MOST_CASES, SPLITS, how_many
 from .layout import layout_of
 from .refute import common, refute
@@ -59,14 +60,12 @@ def prove(model: Model, task: Task, *, method: Method = "auto", seed: int = 0) -
     about a million rows; of a model with more layers it can beyond that only find a counterexample.
     """
     if method not in ("auto", "certificate", "enumeration"):
-        raise GlassformerError(
-            f"prove — method must be auto, certificate or enumeration, got {method!r}"
-        )
+        must = "method must be auto, certificate or enumeration"
+        raise GlassformerError(f"prove — {must}, got {method!r}")
     task.require(model.vocabulary)
     if method == "enumeration" and task.size > EXHAUSTIVE:
-        raise GlassformerError(
-            f"{task.ref} — has {many(task.size)} rows; enumeration takes at most {EXHAUSTIVE:,}"
-        )
+        most = f"enumeration takes at most {EXHAUSTIVE:,}"
+        raise GlassformerError(f"{task.ref} — has {many(task.size)} rows; {most}")
     say = partial(Proof, dtype=model.dtype, model=digest(model), task=task.ref)
     if method == "enumeration" or (method == "auto" and task.size <= EXHAUSTIVE):
         return _enumerated(model, task, partial(say, method="enumeration"))
@@ -81,24 +80,22 @@ def _enumerated(model: Model, task: Task, say: Callable[..., Proof]) -> Proof:
         reason = "every row was run, with this machine's rounding"
         return say("proved", verdict.checked, margin=verdict.worst_margin, reason=reason)
     shown = next(iter(verdict.counterexamples), None)
-    reason = f"{verdict.wrong:,} wrong of {verdict.checked:,} rows"
-    return say(
-        "refuted" if shown else "unknown", verdict.checked, counterexample=shown, reason=reason
-    )
+    result, reason = "refuted" if shown else "unknown", _wrong(verdict)
+    return say(result, verdict.checked, counterexample=shown, reason=reason)
 
 
 def _searched(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -> Proof:
     """For a model of more layers than the certificate covers: a counterexample, or unknown."""
     layout_of(task)  # a task that is not covered is an error, not unknown
     verdict = verify(model, task, seed=seed)
-    shown = next(iter(verdict.counterexamples), None)
-    found = f"{verdict.wrong:,} wrong of {verdict.checked:,} rows"
-    reason = (
-        found
-        if shown
-        else f"{found}, but a certificate needs a model of one layer, got {model.config.n_layers}"
-    )
-    return say("refuted" if shown else "unknown", 0, counterexample=shown, reason=reason)
+    if shown := next(iter(verdict.counterexamples), None):
+        return say("refuted", 0, counterexample=shown, reason=_wrong(verdict))
+    needs = f"a certificate needs a model of one layer, got {model.config.n_layers}"
+    return say("unknown", 0, reason=f"{_wrong(verdict)}, but {needs}")
+
+
+def _wrong(verdict: Verdict) -> str:
+    return f"{verdict.wrong:,} wrong of {verdict.checked:,} rows"
 
 
 def _certified(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -> Proof:
@@ -106,51 +103,42 @@ def _certified(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -
     bounder = Bounder(model, layout)
     coarse = {row: attempt(bounder, row, next(splits(bounder, row))) for row in layout.rows}
     left = [b for tried in coarse.values() for b in tried.left]
-    found = common(model, task, seed) if left else None
-    tries = {
-        row: search(bounder, row, tried) if tried.left and not found else tried
-        for row, tried in coarse.items()
-    }
+    found, tries = common(model, task, seed) if left else None, dict(coarse)
+    for row, tried in coarse.items():
+        if tried.left and not found:
+            tries[row] = search(bounder, row, tried)
     open_ = [b for tried in tries.values() for b in tried.left]
     cases = sum(tried.closed for tried in tries.values())
     if not open_:
-        certificate = {
-            "model": digest(model), "task": task.ref, "dtype": model.dtype,
-            "layout": layout.to_json(),
+        certificate = identity(model, task, layout) | {
             "rows": [{"row": row, "split": list(tried.split)} for row, tried in tries.items()],
-            "cases": cases, "margin": min(tried.least for tried in tries.values()) * CLAIM,
-        }  # fmt: skip
+            "cases": cases,
+            "margin": min(tried.least for tried in tries.values()) * CLAIM,
+        }
         checked = check_certificate(model, task, certificate)
-        if checked.holds:
-            stand_by(model, task, seed)
-            reason = f"every case closes, with sums in any order in {model.dtype}{fused(model)}"
-            return say(
-                "proved",
-                checked.cases,
-                margin=checked.margin,
-                reason=reason,
-                certificate=certificate,
-            )
-        return say("unknown", checked.cases, reason=checked.reason)
+        if not checked.holds:
+            return say("unknown", checked.cases, reason=checked.reason)
+        stand_by(model, task, seed)
+        reason = f"every case closes, with sums in any order in {model.dtype}{fused(model)}"
+        shown = {"margin": checked.margin, "certificate": certificate}
+        return say("proved", checked.cases, reason=reason, **shown)
     open_.sort(key=lambda b: float(np.nan_to_num(b.lead, nan=-np.inf).min()))
     found = found or refute(model, task, bounder, open_, seed)
     if found:
         reason = f"{found['input']} gives {found['got']}, expected {found['expected']}"
         return say("refuted", cases, counterexample=found, reason=reason)
     count = sum(int((~(b.lead > 0)).sum()) for b in open_)
-    reason = (
-        f"{count:,} case{'s' * (count != 1)} stayed open, the worst: {describe(layout, open_[0])}"
-    )
-    return say("unknown", cases, reason=reason)
+    worst, s = describe(layout, open_[0]), "s" * (count != 1)
+    return say("unknown", cases, reason=f"{count:,} case{s} stayed open, the worst: {worst}")
 
 
 def stand_by(model: Model, task: Task, seed: int = 0) -> None:
     """Before *proved* is said, the model is run. If it is wrong on anything, so is the prover."""
     if found := common(model, task, seed):
+        wrong = f"{found['input']} gives {found['got']}, expected {found['expected']}"
         raise GlassformerError(
-            f"prove — a defect of the prover: its certificate passes, but {found['input']} gives "
-            f"{found['got']}, "
-            f"expected {found['expected']}; nothing is proved. Please report it with the model"
+            f"prove — a defect of the prover: its certificate passes, but {wrong}; "
+            "nothing is proved. Please report it with the model"
         )
 
 
@@ -158,10 +146,8 @@ def fused(model: Model) -> str:
     """What a proof does not speak of when PyTorch computes the model, as words to add."""
     if model.is_numpy or model.config.norm != "layer":
         return ""
-    return (
-        "; of model.py's layer norm, not of the fused one that PyTorch uses when nobody looks "
-        "inside"
-    )
+    other = "not of the fused one that PyTorch uses when nobody looks inside"
+    return f"; of model.py's layer norm, {other}"
 
 
 @dataclass(frozen=True)

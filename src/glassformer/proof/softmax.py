@@ -28,8 +28,7 @@ class Ends(NamedTuple):
 
 # ── weights ────────────────────────────────────────────────────────────────────────────────────
 def weights_of(t: Tables, row: int, token: int, possible: Reals) -> Ball:
-    """The weights of all keys before softmax divides them by their sum, [H,S,V]; the token asks
-    from row.
+    """The weights of all keys not yet divided by their sum, [H,S,V]; the token asks from row.
 
     `possible` is [T,V] here: keys after the row count where it is asked whether scores are finite.
     """
@@ -41,9 +40,8 @@ def weights_of(t: Tables, row: int, token: int, possible: Reals) -> Ball:
     q, k = Ball(*(x[token, row] for x in t.q)), Ball(*(x[:, :S] for x in t.k))  # H K, V S H K
     keys = np.where(possible.T[..., None, None], t.k.size, 0).max((0, 1))  # H K
     score = scores(a, q, k, factor, possible[:S])  # V S H
-    score = Ball(
-        score.mid, score.rad + scores_overflow(a, q.size, keys, factor, np.abs(bias).max(0))
-    )
+    infinite = scores_overflow(a, q.size, keys, factor, np.abs(bias).max(0))
+    score = Ball(score.mid, score.rad + infinite)
     if c.positions == "alibi":
         score = biased(a, score, bias[:S], (q.size * k.size).sum(-1) * factor)
     return exponentials(a, Ball(*(x.transpose(2, 1, 0) for x in score)), possible[:S])
@@ -67,32 +65,24 @@ def scores(a: Arithmetic, q: Ball, k: Ball, factor: Reals, possible: Reals) -> B
     slip = 0 if np.frexp(factor)[0] == 0.5 else 1
     heads = np.arange(len(q.mid))
     first = np.where(possible.T[..., None], score, -np.inf).reshape(-1, len(heads)).argmax(0)
-    k0, score0 = (
-        k.mid.reshape(-1, *q.mid.shape)[first, heads],
-        score.reshape(-1, len(heads))[first, heads],
-    )
+    k0 = k.mid.reshape(-1, *q.mid.shape)[first, heads]
+    score0 = score.reshape(-1, len(heads))[first, heads]
     off = (np.abs(q.mid) * k.rad + q.rad * (np.abs(k.mid - k0) + k.rad)).sum(-1)
-    off = (
-        off
-        + (a.gamma(n) + SLACK * d_head + slip * a.u) * size
-        + slip * 2 * a.u * np.abs(score - score0)
-    )
+    off = off + (a.gamma(n) + SLACK * d_head + slip * a.u) * size
+    off = off + slip * 2 * a.u * np.abs(score - score0)
     return Ball(score * factor, off * factor * (1 + 8 * a.u) + 2 * (1 + d_head * factor) * a.tiny)
 
 
 def scores_overflow(a: Arithmetic, query: Reals, keys: Reals, factor: Reals, bias: Reals) -> Reals:
-    """Lemma 18: no score of a head overflows if Σ|q|·max|k|·(1 + factor) + max|bias| < most, [H]:
-    see Lemma 2.
+    """Lemma 18: no score overflows if Σ|q|·max|k|·(1 + factor) + max|bias| < most, [H] (Lemma 2).
 
-    Keys behind the mask count too: the mask adds minus infinity to their scores, and with an
-    infinite one that is not a number.
+    Keys behind the mask count too: minus infinity added to an infinite score is not a number.
     """
     return a.overflow((query * keys).sum(-1) * (1 + factor) + bias)
 
 
 def biased(a: Arithmetic, score: Ball, bias: Reals, size: Reals) -> Ball:
-    """Lemma 19: score + bias, for |score| ≤ size, is off by (TABLE + 4u)·|bias| and by u·(size +
-    |bias|) more.
+    """Lemma 19: score + bias, |score| ≤ size, is off by (TABLE + 4u)·|bias| and u·(size + |bias|).
 
     A bias of ALiBi is a slope, made in float64, times a distance, rounded to the model's type; then
     one addition.
@@ -149,8 +139,7 @@ def term_error(a: Arithmetic, weight: Ball, v: Ball) -> Reals:
 
 
 def ratio_by_heads(top: Ends, bottom: Ends) -> Ends:
-    """Lemma 23: if N ≥ n and 0 < z ≤ Z ≤ z', then N/Z ≥ n/z' where n > 0, and n/z where not. Σ over
-    heads of that.
+    """Lemma 23: if N ≥ n and 0 < z ≤ Z ≤ z', N/Z ≥ n/z' where n > 0, n/z where not; Σ over heads.
 
     The largest likewise. Tops are [R,H,cases], bottoms [H,cases]; these are made wider for our own
     rounding of a quotient and of a sum over heads, which is then a part of each head's own size.
@@ -163,8 +152,7 @@ def ratio_by_heads(top: Ends, bottom: Ends) -> Ends:
 
 
 def ratio_of_all_heads(joint: Ends, top: Ends, bottom: Ends, middle: Reals) -> Ends:
-    """Lemma 24: Σ N/Z over heads is within Σ max|N|/m · max|m/Z − 1| of Σ N/m, for any numbers m >
-    0, one a head.
+    """Lemma 24: Σ N/Z over heads is within Σ max|N|/m · max|m/Z − 1| of Σ N/m, m > 0 any, one a head.
 
     N/Z = N/m + N/m·(m/Z − 1), and m/Z − 1 is largest at an end of Z. Σ N/m is one sum over
     positions for all heads together: `joint` has its ends. What one head has of another's opposite
@@ -195,15 +183,9 @@ def mean_at_most(a: Arithmetic, x: Reals, weight: Ball, least: Reals, possible: 
 
 # ── and the product with W_O ───────────────────────────────────────────────────────────────────
 def beside(
-    a: Arithmetic,
-    weight: Ball,
-    v: Ball,
-    bottom: Ends,
-    W_O: Reals,
-    onto: Reals,
-    F: Reals,
+    a: Arithmetic, weight: Ball, v: Ball, bottom: Ends, W_O: Reals, onto: Reals, F: Reals,
     possible: Reals,
-) -> Reals:
+) -> Reals:  # fmt: skip
     """Lemma 26: what heads write that is not along the directions F [D,R]. With M = W_O − onto·Fᵀ
     [H,K,D] it is Σ weight·(v·M) / Σ weight, at most mean(|v·M|) + mean(term error/weight)·|M|, each
     times max Σw/Σŵ. [D]
@@ -220,17 +202,14 @@ def beside(
     per_weight = np.where(w > 0, term_error(a, weight, v) / np.where(w > 0, w, 1), np.inf)
     unsure = mean_at_most(a, per_weight, weight, least, possible)  # H K
     z = mean_at_most(a, v.size, weight, least, possible)
-    out: Reals = (
-        (seen * share).sum(0) + through(unsure * share, np.abs(M) + ours) + through(z, ours)
-    )
-    return out
+    out: Reals = (seen * share).sum(0) + through(unsure * share, np.abs(M) + ours)
+    return out + through(z, ours)
 
 
 def own_rounding(W_O: Reals, onto: Reals, F: Reals) -> Reals:
     """What our own rounding may hide of W_O − onto·Fᵀ."""
-    hidden: Reals = (
-        SLACK * (W_O[..., 0].size + F.shape[1]) * (np.abs(W_O) + np.abs(onto) @ np.abs(F.T))
-    )
+    terms, size = W_O[..., 0].size + F.shape[1], np.abs(W_O) + np.abs(onto) @ np.abs(F.T)
+    hidden: Reals = SLACK * terms * size
     return hidden
 
 
@@ -243,14 +222,9 @@ def output_error(a: Arithmetic, z: Reals, S: int, most: Reals, W_O: Reals) -> Re
     the sum by tiny, at each of S positions.
     """
     n, W = z.size, np.abs(W_O)
-    flushed = 4 * S * a.tiny * (1 + most)
-    error: Reals = (
-        a.gamma(n + 1) * through(z, W)
-        + 2 * n * a.tiny
-        + through(flushed, W)
-        + a.overflow(through(z, W))
-    )
-    return error
+    size, flushed = through(z, W), 4 * S * a.tiny * (1 + most)
+    error: Reals = a.gamma(n + 1) * size + 2 * n * a.tiny + through(flushed, W)
+    return error + a.overflow(size)
 
 
 def through(z: Reals, W: Reals) -> Reals:

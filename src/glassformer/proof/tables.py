@@ -18,8 +18,7 @@ from .forms import SLACK, Arithmetic, Ball, Form, Real, Reals, exact
 # The fields of Config that are understood here. Others must be at their defaults.
 KNOWN = {
     "d_vocab", "n_ctx", "d_model", "n_layers", "n_heads", "d_head", "d_mlp", "norm", "norm_first",
-    "eps",
-    "activation", "positions", "base", "slope", "mask", "scale", "qk_norm", "tied",
+    "eps", "activation", "positions", "base", "slope", "mask", "scale", "qk_norm", "tied",
 }  # fmt: skip
 CHOICES = {
     "norm": ("layer", "rms", "none"), "activation": ("relu", *CURVED), "mask": ("causal",),
@@ -32,25 +31,22 @@ ARRAYS = {
     *(f"blocks.0.ln{i}.{w}" for i in "12" for w in "wb"),
     *(f"blocks.0.mlp.{w}_{x}" for w in "Wb" for x in ("in", "out", "gate")),
 }  # fmt: skip
-# How far a sine, cosine or slope of ALiBi may be off, made in float64 (assumption 2)
-TABLE = 2.0**-50
+TABLE = 2.0**-50  # what a sine, cosine or slope, made in float64, may be off by (assumption 2)
 
 
 def covered(model: Model) -> None:
     """An error that names the first thing about a model that the prover does not know."""
     c = model.config
     if c.n_layers != 1:
-        raise GlassformerError(
-            f"prove — a domain too large to enumerate needs a model of one layer, got {c.n_layers}"
-        )
+        needs = "a domain too large to enumerate needs a model of one layer"
+        raise GlassformerError(f"prove — {needs}, got {c.n_layers}")
     for f in fields(Config):
         value = getattr(c, f.name)
         if f.name not in KNOWN and value != f.default:
             raise GlassformerError(f"prove — does not know {f.name}={value}")
         if f.name in CHOICES and value not in CHOICES[f.name]:
-            raise GlassformerError(
-                f"prove — {f.name} must be one of {', '.join(CHOICES[f.name])}, got {value}"
-            )
+            known = ", ".join(CHOICES[f.name])
+            raise GlassformerError(f"prove — {f.name} must be one of {known}, got {value}")
     if unknown := sorted(set(model.weights) - ARRAYS):
         raise GlassformerError(f"prove — does not know the array {unknown[0]}")
 
@@ -62,23 +58,18 @@ class Tables:
         covered(model)
         self.config = c = model.config
         self.weights = {n: arrays.numpy(w) for n, w in model.weights.items()}
-        self.arithmetic = Arithmetic(model.dtype)
+        self.arithmetic = a = Arithmetic(model.dtype)
         with np.errstate(all="ignore"):
             self.stream = self._embedded(T)  # V T D
             x = self.norm("ln1", self.stream) if c.norm_first else self.stream
             q, k, v = (self._heads(x, name) for name in "QKV")  # V T H K
             if c.qk_norm:
-                q, k = (
-                    self.arithmetic.resolve(self.norm(f"attn.{n}_norm", y))
-                    for n, y in (("q", q), ("k", k))
-                )
+                q, k = self.norm("attn.q_norm", q), self.norm("attn.k_norm", k)
+                q, k = a.resolve(q), a.resolve(k)
             self.q, self.k, self.v = (Ball(y.mid, y.reach) for y in (q, k, v))
             if c.positions == "rotary":
                 angle = angles(c, np.arange(T), c.d_head // 2)  # T K/2
-                self.q, self.k = (
-                    turned(self.arithmetic, self.q, angle),
-                    turned(self.arithmetic, self.k, angle),
-                )
+                self.q, self.k = turned(a, self.q, angle), turned(a, self.k, angle)
 
     def at(self, name: str) -> Any:
         """An array of the block, or None."""
@@ -86,10 +77,8 @@ class Tables:
 
     def norm(self, name: str, x: Form) -> Form:
         """The norm of that name, of the block or after it."""
-        at = self.weights.get if name == "ln_final" else self.at
-        return norm(
-            self.arithmetic, self.config.norm, x, self.config.eps, at(f"{name}.w"), at(f"{name}.b")
-        )
+        at, c = self.weights.get if name == "ln_final" else self.at, self.config
+        return norm(self.arithmetic, c.norm, x, c.eps, at(f"{name}.w"), at(f"{name}.b"))
 
     def affine(self, x: Form, to: str) -> Form:
         """x times a matrix of the MLP, plus its bias if there is one."""
@@ -98,12 +87,10 @@ class Tables:
     def _embedded(self, T: int) -> Form:
         c, W_E = self.config, self.weights["embed.W_E"]
         x = np.broadcast_to(W_E[:, None], (c.d_vocab, T, c.d_model))  # V T D
-        # One addition, and so the same number in any order; or 0, if it underflows
-        if c.positions == "learned":
+        if c.positions == "learned":  # one addition, so one number in any order; or 0: underflow
             total = exact(x + self.weights["pos_embed.W_pos"][:T])
-            return replace(
-                total, rad=np.abs(total.mid) * (np.abs(total.mid) < self.arithmetic.tiny)
-            )
+            size = np.abs(total.mid)
+            return replace(total, rad=size * (size < self.arithmetic.tiny))
         if c.positions != "sinusoidal":
             return exact(x)
         table = exact(sinusoidal(c, Place({}, None), np.zeros((1, T, c.d_model)), 0))
@@ -113,16 +100,14 @@ class Tables:
     def _heads(self, x: Form, name: str) -> Form:
         c, b = self.config, self.at(f"attn.b_{name}")
         W = self.at(f"attn.W_{name}").transpose(1, 0, 2).reshape(c.d_model, -1)  # D HK
-        y = self.arithmetic.resolve(
-            self.arithmetic.affine(x, W, None if b is None else b.reshape(-1))
-        )
+        y = self.arithmetic.affine(x, W, None if b is None else b.reshape(-1))
+        y = self.arithmetic.resolve(y)
         shape = (*y.mid.shape[:2], c.n_heads, c.d_head)
         return Form(y.mid.reshape(shape), y.gen.reshape(-1, *shape), y.rad.reshape(shape))
 
 
 def turned(a: Arithmetic, x: Ball, angle: Reals) -> Ball:
-    """Lemma 14: rotary positions. p·cos − q·sin and q·cos + p·sin are off by (4u + TABLE)·(|p| +
-    |q|) + 4·tiny.
+    """Lemma 14: p·cos − q·sin and q·cos + p·sin are off by (4u + TABLE)·(|p| + |q|) + 4·tiny.
 
     A cosine is off by TABLE and once rounded, the product and the sum once each: 3u, and u for what
     u² there is. x is [V,T,H,K], angles [T,K/2]; p is the first half of a head, q the second, and an
