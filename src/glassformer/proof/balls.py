@@ -1,5 +1,4 @@
-"""The second checker's arithmetic: what a model may compute in its float type, in balls that hold
-it.
+"""The second checker's arithmetic: what a model may compute in its float type, held in balls.
 
 A ball (arb of python-flint, 128 bits) has a centre and a radius, and what is done to balls gives a
 ball that holds the result: the checker's own rounding is in the radius. The model's rounding is put
@@ -33,17 +32,15 @@ COVERED = {
     "activation": ("relu", "gelu", "gelu_new", "silu"),
     "positions": ("learned", "none", "sinusoidal", "rotary", "alibi"),
 }  # fmt: skip
-# fields of the config that are computed with, or checked elsewhere; any other must be at its
-# default
+# Fields of the config that are computed with, or checked elsewhere; others are at their defaults.
 READ = {
     "d_vocab", "n_ctx", "d_model", "n_heads", "d_head", "d_mlp", "norm_first", "eps", "base",
-    "slope", "scale",
-    "qk_norm", "tied",
+    "slope", "scale", "qk_norm", "tied",
 }  # fmt: skip
 ARRAYS = {
     "": "embed.W_E pos_embed.W_pos ln_final.w ln_final.b unembed.W_U unembed.b_U",
-    "blocks.0.": "ln1.w ln1.b ln2.w ln2.b mlp.W_in mlp.b_in mlp.W_gate mlp.b_gate mlp.W_out "
-    "mlp.b_out",
+    "blocks.0.": "ln1.w ln1.b ln2.w ln2.b",
+    "blocks.0.mlp.": "W_in b_in W_gate b_gate W_out b_out",
     "blocks.0.attn.": "W_Q b_Q W_K b_K W_V b_V W_O b_O q_norm.w q_norm.b k_norm.w k_norm.b",
 }
 
@@ -88,13 +85,12 @@ class Row:
 
     def settled(self) -> "Row":
         """The same, divided and added."""
-        mid, *by = (
-            [m if self.over is None else m / self.over for m in line]
-            for line in (self.mid, *self.by)
-        )
-        return Row(
-            mid if self.plus is None else [m + p for m, p in zip(mid, self.plus, strict=True)], by
-        )
+        mid, *by = self.mid, *self.by
+        if self.over is not None:
+            mid, *by = ([m / self.over for m in line] for line in (mid, *by))
+        if self.plus is not None:
+            mid = [m + p for m, p in zip(mid, self.plus, strict=True)]
+        return Row(mid, by)
 
 
 class Floats:
@@ -104,8 +100,7 @@ class Floats:
         info = np.finfo(dtype)
         self.dtype, self.u, self.tiny = dtype, arb(2) ** -(info.nmant + 1), arb(float(info.tiny))
         self.most = arb(float(info.max)) / 2  # with room for what rounding adds
-        # N roundings, as a part of the result
-        self.off = cache(lambda n: n * self.u / (1 - n * self.u))
+        self.off = cache(lambda n: n * self.u / (1 - n * self.u))  # n roundings, of the result
 
     def known(self, x: float, what: str) -> Ball:
         """A float that is there. One below the smallest normal number may count as 0."""
@@ -116,9 +111,8 @@ class Floats:
     def option(self, value: float, what: str) -> Ball:
         """A number of the config, as it is and as the type has it."""
         with np.errstate(over="ignore"):
-            return self.known(float(np.dtype(self.dtype).type(float(value))), what).union(
-                arb(float(value))
-            )
+            rounded = float(np.dtype(self.dtype).type(float(value)))
+        return self.known(rounded, what).union(arb(float(value)))
 
     def fit(self, size: Ball, what: str) -> None:
         if not size.abs_upper() < self.most:
@@ -141,10 +135,8 @@ class Floats:
         self.fit(size, what)
         if not live:
             return ZERO
-        return (
-            self.error(size, len(live) + 1 - bias.is_zero() - all(t.easy for t in live))
-            + 4 * len(live) * self.tiny
-        )
+        n = len(live) + 1 - bias.is_zero() - all(t.easy for t in live)
+        return self.error(size, n) + 4 * len(live) * self.tiny
 
     def dot(self, a: Balls, b: Balls) -> Ball:
         """A sum of products as computed, in any order."""
@@ -165,9 +157,8 @@ class Net:
         if model.dtype not in ("float64", "float32"):
             raise Open(f"weights of {model.dtype} are not covered")
         self.weights = weights = {name: arrays.numpy(w) for name, w in model.weights.items()}
-        if unknown := sorted(
-            set(weights) - {at + name for at, names in ARRAYS.items() for name in names.split()}
-        ):
+        known = {at + name for at, names in ARRAYS.items() for name in names.split()}
+        if unknown := sorted(set(weights) - known):
             raise Open(f"{', '.join(unknown)}: not covered")
         self.f = f = Floats(model.dtype)
         for name, w in weights.items():
@@ -176,30 +167,22 @@ class Net:
             if not np.isfinite(w).all():
                 raise Open(f"{name} is not finite")
             if ((w != 0) & (abs(w) < np.finfo(w.dtype).tiny)).any():
-                raise Open(
-                    f"{name} has numbers below the smallest normal one, which some machines take "
-                    f"for 0"
-                )
-        self.options = {
-            name: f.option(getattr(c, name), f"{name} in {f.dtype}")
-            for name in ("eps", "base", "slope")
-        }
+                small = "numbers below the smallest normal one"
+                raise Open(f"{name} has {small}, which some machines take for 0")
+        self.options = {}
+        for name in ("eps", "base", "slope"):
+            self.options[name] = f.option(getattr(c, name), f"{name} in {f.dtype}")
         self.scale = f.option(c.scale or c.d_head**-0.5, f"scale in {f.dtype}")
-        self.vector, self.matrix, self.leading = (
-            cache(self._vector),
-            cache(self._matrix),
-            cache(self._leading),
-        )
+        self.vector, self.matrix = cache(self._vector), cache(self._matrix)
+        self.leading = cache(self._leading)
 
     def _array(self, name: str) -> Any:
         """A matrix [in, out] or a vector; a final ' is for one that is turned."""
         W: Any = self.weights.get(name.removesuffix("'"))
-        if W is not None and W.ndim == 3:  # heads: [H,D,K] of W_Q, W_K, W_V; [H,K,D] of W_O
-            W = (
-                W.reshape(-1, self.c.d_model)
-                if name.endswith("W_O")
-                else W.swapaxes(0, 1).reshape(self.c.d_model, -1)
-            )
+        if W is not None and W.ndim == 3 and name.endswith("W_O"):  # [H,K,D]
+            W = W.reshape(-1, self.c.d_model)
+        elif W is not None and W.ndim == 3:  # [H,D,K] of W_Q, W_K, W_V
+            W = W.swapaxes(0, 1).reshape(self.c.d_model, -1)
         return W.T if name.endswith("'") else W
 
     def _matrix(self, name: str) -> Matrix:
@@ -224,8 +207,9 @@ class Net:
             out = out if x.over is None else [r / x.over for r in out]
             out[0] += bias if x.plus is None else bias + total(t.ball * x.plus[t.at] for t in live)
             error = f.sum_error(live, sizes, bias, name)
-            # One addition is off by a part of its result
-            if live and len(live) - bias.is_zero() == 1:
+            if (
+                live and len(live) - bias.is_zero() == 1
+            ):  # one addition: off by a part of its result
                 products = total(f.error(t.size * sizes[t.at], not t.easy) for t in live)
                 error = products + f.error(sum((r.abs_upper() for r in out), products)) + 4 * f.tiny
             out[0] += within(error)
@@ -265,24 +249,20 @@ class Net:
         return Row(mid, by, s, self.vector(f"{name}.b"))
 
     def centred(self, x: Row, seen: Balls, name: str) -> tuple[Row, Balls]:
-        """x less its mean, which is off by the same for all; and what each difference is off
-        by. 0 − y is exact.
-        """
+        """x less its mean, off alike for all, and what a difference is off by. 0 − y is exact."""
         f, n, size = self.f, len(seen), total(s.abs_upper() for s in seen)
         f.fit(size, f"{name}'s mean")
         mid, *by = [[m - total(line) / n for m in line] for line in (x.mid, *x.by)]
         by.append([f.error(size / n, sum(not s.is_zero() for s in seen))] * n)
         y = Row(mid, by)
-        return y, [
-            ZERO if s.is_zero() else f.error(z) for s, z in zip(seen, y.balls(), strict=True)
-        ]
+        both = zip(seen, y.balls(), strict=True)
+        return y, [ZERO if s.is_zero() else f.error(z) for s, z in both]
 
     def divisor(self, seen: Balls, name: str) -> Ball:
         """The root of the mean square and eps."""
         f, n = self.f, len(seen)
-        squares = total(s.abs_lower() ** 2 for s in seen).union(
-            total(s.abs_upper() ** 2 for s in seen)
-        )
+        least = total(s.abs_lower() ** 2 for s in seen)
+        squares = least.union(total(s.abs_upper() ** 2 for s in seen))
         f.fit(squares, f"{name}'s sum of squares")
         variance = squares / n + self.options["eps"]
         f.fit(variance, f"{name}'s variance")
@@ -340,19 +320,7 @@ class Net:
         for ball in x.balls():
             size = ball.abs_upper()
             if kind == "relu":
-                low, high = (
-                    (ZERO if ball >= 0 else ball.lower()),
-                    (ZERO if ball <= 0 else ball.upper()),
-                )
-                slope = (
-                    ZERO
-                    if high.is_zero()
-                    else arb(1)
-                    if low.is_zero()
-                    else (high / (high - low)).mid()
-                )
-                # Linear between low, 0 and high
-                rest = ZERO.union(-slope * low).union(high - slope * high)
+                slope, rest = chord(ball)
             else:
                 f.fit(size**3 if kind == "gelu_new" else 2**24 * size, "the activation")
                 slope, rest = curve(kind, ball)
@@ -385,28 +353,20 @@ class Net:
             angles = position * self.c.base ** (-np.arange(n) / max(n, 1))
         if not np.isfinite(angles).all():
             raise Open("the angles of positions are not finite")
-        near = [
-            (x.sin() + UNIT * 2.0**-50, x.cos() + UNIT * 2.0**-50)
-            for x in map(arb, angles.tolist())
-        ]
-        return (
-            near
-            if self.f.dtype == "float64"
-            else [(self.f.rounded(s), self.f.rounded(t)) for s, t in near]
-        )
+        off, exact = UNIT * 2.0**-50, map(arb, angles.tolist())
+        near = [(x.sin() + off, x.cos() + off) for x in exact]
+        if self.f.dtype == "float64":
+            return near
+        return [(self.f.rounded(s), self.f.rounded(t)) for s, t in near]
 
     def heads(self, x: Row, position: int, kind: str) -> list[Balls]:
         """Q, K or V of a position, [H][K]. x is what attention reads."""
-        c, f, n = self.c, self.f, self.c.d_head // 2
-        flat = self.linear(
-            x, f"blocks.0.attn.W_{kind}", self.vector(f"blocks.0.attn.b_{kind}")
-        ).balls()
+        c, f, n, at = self.c, self.f, self.c.d_head // 2, "blocks.0.attn."
+        flat = self.linear(x, f"{at}W_{kind}", self.vector(f"{at}b_{kind}")).balls()
         out = [flat[h * c.d_head : (h + 1) * c.d_head] for h in range(c.n_heads)]
         if kind != "V" and c.qk_norm:
-            out = [
-                self.norm(Row(head, []), f"blocks.0.attn.{kind.lower()}_norm").balls()
-                for head in out
-            ]
+            name = f"{at}{kind.lower()}_norm"
+            out = [self.norm(Row(head, []), name).balls() for head in out]
         if kind != "V" and c.positions == "rotary":
             turns = self.turns(position, n)
             for head, (i, (sin, cos)) in itertools.product(out, enumerate(turns)):
@@ -417,44 +377,34 @@ class Net:
 
     def lead(self, x: Row, right: int) -> Ball:
         """The stream after attention and its sum -> the right token's least lead over any other."""
-        first, at = self.c.norm_first, "blocks.0"
-        x = x if first else self.norm(x, f"{at}.ln1").settled()
-        if f"{at}.mlp.W_out" in self.weights:
-            y = self.norm(x, f"{at}.ln2") if first else x
-            post = self.activated(self.linear(y, f"{at}.mlp.W_in", self.vector(f"{at}.mlp.b_in")))
-            if f"{at}.mlp.W_gate" in self.weights:
-                post = self.times(
-                    post, self.linear(y, f"{at}.mlp.W_gate", self.vector(f"{at}.mlp.b_gate"))
-                )
-            x = self.add(
-                x,
-                self.linear(post, f"{at}.mlp.W_out", self.vector(f"{at}.mlp.b_out")),
-                "the stream",
-            )
-            x = x if first else self.norm(x, f"{at}.ln2").settled()
+        first, at = self.c.norm_first, "blocks.0.mlp."
+        x = x if first else self.norm(x, "blocks.0.ln1").settled()
+        if f"{at}W_out" in self.weights:
+            y = self.norm(x, "blocks.0.ln2") if first else x
+            post = self.activated(self.linear(y, f"{at}W_in", self.vector(f"{at}b_in")))
+            if f"{at}W_gate" in self.weights:
+                gate = self.linear(y, f"{at}W_gate", self.vector(f"{at}b_gate"))
+                post = self.times(post, gate)
+            written = self.linear(post, f"{at}W_out", self.vector(f"{at}b_out"))
+            x = self.add(x, written, "the stream")
+            x = x if first else self.norm(x, "blocks.0.ln2").settled()
         return self.least(self.norm(x, "ln_final") if first else x, right)
 
     def least(self, x: Row, right: int) -> Ball:
-        """A lead is a difference of logits: what is divided by the norm's divisor, over it, and
-        the rest.
-        """
+        """A lead is a difference of logits: what the norm divides, over its divisor, and more."""
         sizes, U = [s.abs_upper() for s in x.balls()], self.matrix(self.head)
-        b = self.vector("unembed.b_U") or [ZERO] * len(U)
-        off, leads = (
-            [self.f.sum_error(terms, sizes, b[v], "a logit") for v, terms in enumerate(U)],
-            [],
-        )
+        b, leads = self.vector("unembed.b_U") or [ZERO] * len(U), []
+        off = [self.f.sum_error(terms, sizes, b[v], "a logit") for v, terms in enumerate(U)]
         for v in (v for v in range(len(U)) if v != right):
             apart = self.leading(right, v)
             value = total(d * x.mid[i] for i, d in apart).lower()
             for line in x.by:  # a radius has 30 bits: too few for what is wide
                 value -= total(d * line[i] for i, d in apart).abs_upper()
             value = value.lower() if x.over is None else value.lower() / x.over
-            value += (
-                b[right] - b[v]
-                if x.plus is None
-                else b[right] - b[v] + total(d * x.plus[i] for i, d in apart)
-            )
+            more = b[right] - b[v]
+            if x.plus is not None:
+                more += total(d * x.plus[i] for i, d in apart)
+            value += more
             leads.append((value - off[right] - off[v]).lower())
         if not all(x.is_finite() for x in leads):
             raise Open("a lead is not finite")
@@ -481,6 +431,16 @@ def largest(balls: Balls) -> Ball:
     return -smallest([-b for b in balls])
 
 
+def chord(ball: Ball) -> tuple[Ball, Ball]:
+    """A slope, and a ball that holds relu(x) − slope·x: linear between low, 0 and high."""
+    low, high = ZERO if ball >= 0 else ball.lower(), ZERO if ball <= 0 else ball.upper()
+    if high.is_zero():
+        slope = ZERO
+    else:
+        slope = arb(1) if low.is_zero() else (high / (high - low)).mid()
+    return slope, ZERO.union(-slope * low).union(high - slope * high)
+
+
 def curve(kind: str, ball: Ball) -> tuple[Ball, Ball]:
     """A slope, and a ball that holds f(x) − slope·x on a ball: the mean value theorem on pieces."""
     slope, rests = activation(kind, ball.mid())[1].mid(), []
@@ -489,11 +449,8 @@ def curve(kind: str, ball: Ball) -> tuple[Ball, Ball]:
     for j in range(n):
         piece = (low + j * width).union(low + (j + 1) * width)
         at = piece.mid()
-        rests.append(
-            activation(kind, at)[0]
-            - slope * at
-            + (activation(kind, piece)[1] - slope) * (piece - at)
-        )
+        tilt = (activation(kind, piece)[1] - slope) * (piece - at)
+        rests.append(activation(kind, at)[0] - slope * at + tilt)
     return slope, smallest(rests).union(largest(rests))
 
 

@@ -42,12 +42,10 @@ FAR = 10_000  # bits: no product of a few floats is so large or so small
 CUTS = 4  # how often what attention may write is halved
 MOST_CASES = 2_000_000
 Cell = int | tuple[int, int]  # what is known of a column: a + b, or (a, b)
-# Columns from the lowest, what is known of each, the carry that comes in
-Case = tuple[range, tuple[Cell, ...], int]
+Case = tuple[range, tuple[Cell, ...], int]  # columns, what is known of each, the carry into them
 Terms = list[dict[int, Ball]]  # for each position, by token
 Seen = list[dict[int, tuple[list[Balls], list[Balls]]]]  # … the keys and values, [H][K] each
-# Head -> its parts that write in a direction, each with a factor
-Parts = dict[int, list[tuple[int, Ball]]]
+Parts = dict[int, list[tuple[int, Ball]]]  # head -> what writes in a direction, by what factor
 
 
 @dataclass(frozen=True)
@@ -66,9 +64,8 @@ def check_again(model: Model, task: Task, certificate: Mapping[str, Any]) -> Aga
     spots = spots_of(task)
     task.require(model.vocabulary)
     if (size := len(spots.names) - 1) > model.config.n_ctx:
-        raise GlassformerError(
-            f"{task.ref} — texts of {size} tokens; the model's block has {model.config.n_ctx}"
-        )
+        block = f"the model's block has {model.config.n_ctx}"
+        raise GlassformerError(f"{task.ref} — texts of {size} tokens; {block}")
     cases, margin = 0, math.inf
     with flint.ctx.workprec(BITS):
         try:
@@ -83,19 +80,16 @@ def check_again(model: Model, task: Task, certificate: Mapping[str, Any]) -> Aga
                     cases, margin = cases + 1, min(margin, below(lead))
         except Open as why:
             return Again(False, cases, -math.inf, str(why))
-    less = (
-        f"the margin found, {margin:.6g}, is smaller than the {claimed:.6g} that the certificate "
-        f"claims"
-    )
+    more = f"the {claimed:.6g} that the certificate claims"
+    less = f"the margin found, {margin:.6g}, is smaller than {more}"
     return Again(True, cases, margin, less if margin < claimed else "")
 
 
 def available() -> None:
     """An error that says what to install, if it cannot run here."""
     if flint is None:
-        raise GlassformerError(
-            "the second checker — needs python-flint: pip install 'glassformer[proof]'"
-        )
+        way_out = "pip install 'glassformer[proof]'"
+        raise GlassformerError(f"the second checker — needs python-flint: {way_out}")
 
 
 def below(x: Ball) -> float:
@@ -106,9 +100,8 @@ def below(x: Ball) -> float:
 def words(case: Case) -> str:
     columns, cells, carry = case
     what = [x if isinstance(x, int) else f"{x[0]}+{x[1]}" for x in cells]
-    return ", ".join(
-        [*(f"column {c} with {x}" for c, x in zip(columns, what, strict=True)), f"carry {carry}"]
-    )
+    known = [f"column {c} with {x}" for c, x in zip(columns, what, strict=True)]
+    return ", ".join([*known, f"carry {carry}"])
 
 
 # ── where the digits stand, and what the certificate says ──────────────────────────────────────
@@ -141,9 +134,8 @@ def spots_of(task: Task) -> Spots:
     if [task.vocabulary.decode([d]) for d in range(10)] != list("0123456789"):
         raise GlassformerError(f"{refused}, with the digits as the first ten tokens")
     rng, top = np.random.default_rng(9), 10**n - 1
-    some = np.concatenate(
-        [task.sample(40, rng), [[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]]]
-    )
+    corners = [[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]]
+    some = np.concatenate([task.sample(40, rng), corners])
     rows = [task.edges(), task.sample(2_000, rng)]
     for side, c, d in itertools.product(range(2), range(n), range(10)):
         rows.append(some.copy())
@@ -151,11 +143,8 @@ def spots_of(task: Task) -> Spots:
     probes = np.concatenate(rows)
     tokens, answer = task.batch(probes)
     first = int(answer[0].argmax())
-    if (
-        not task.defined(probes).all()
-        or not (answer == (np.arange(answer.shape[1]) >= first)).all()
-        or first < 1
-    ):
+    at_the_end = answer == (np.arange(answer.shape[1]) >= first)
+    if not task.defined(probes).all() or not at_the_end.all() or first < 1:
         raise GlassformerError(f"{refused}, with an answer to every pair at the end")
     numbers = {"a": probes[:, 0], "b": probes[:, 1], "s": probes.sum(1)}
     digits = {f"{k}{c}": x // 10**c % 10 for k, x in numbers.items() for c in range(n + (k == "s"))}
@@ -173,36 +162,28 @@ def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[dict[int, 
     """The split of each row, and the margin claimed. What is not as it must be raises Open."""
     if not isinstance(given, Mapping):
         raise Open("the certificate is not a table of names")
-    known = {
-        "model": digest(model),
-        "task": task.ref,
-        "dtype": model.dtype,
-        "layout": list(spots.names),
-    }
-    for name, value in known.items():
+    known = {"model": digest(model), "task": task.ref, "dtype": model.dtype}
+    for name, value in (known | {"layout": list(spots.names)}).items():
         if given.get(name) != value:
             raise Open(f"the certificate is for another {name}")
     rows, claimed = given.get("rows"), given.get("margin")  # type: Any, Any
-    if not isinstance(rows, list) or not all(
-        isinstance(r, Mapping) and type(r.get("row")) is int for r in rows
-    ):
+    good = isinstance(rows, list) and all(isinstance(r, Mapping) for r in rows)
+    if not good or not all(type(r.get("row")) is int for r in rows):
         raise Open("the certificate's rows are not a list of rows")
     if sorted(r["row"] for r in rows) != list(spots.rows):
         raise Open("the certificate's rows are not those of the answer")
     splits = {r["row"]: r.get("split") for r in rows}
     for row, split in splits.items():
         named = spots.named(row)
-        if not isinstance(split, list) or not all(
-            isinstance(s, str) and s in ("digit", "pair") for s in split
-        ):
+        good = isinstance(split, list) and all(isinstance(s, str) for s in split)
+        if not good or not set(split) <= {"digit", "pair"}:
             raise Open(f"row {row}'s split is not a list of digit and pair")
         if not (max(named) - min(named) < len(split) <= max(named) + 1 if named else split == []):
             raise Open(f"row {row} cannot be split by {len(split)} columns")
     cases = sum(count(spots, row, split) for row, split in splits.items())
     if type(given.get("cases")) is not int or given["cases"] != cases or cases > MOST_CASES:
-        raise Open(
-            f"the certificate claims another number of cases than {cases:,}, or they are too many"
-        )
+        claims = f"another number of cases than {cases:,}"
+        raise Open(f"the certificate claims {claims}, or they are too many")
     if type(claimed) is not float or not 0 <= claimed < math.inf:
         raise Open("the certificate claims no margin")
     return splits, float(claimed)
@@ -234,9 +215,8 @@ def carries(columns: range) -> range:
 
 
 def count(spots: Spots, row: int, split: list[str]) -> int:
-    return math.prod(map(len, cells_of(spots, row, split))) * len(
-        carries(columns_of(spots, row, split))
-    )
+    cells = math.prod(map(len, cells_of(spots, row, split)))
+    return cells * len(carries(columns_of(spots, row, split)))
 
 
 def cases_of(spots: Spots, row: int, split: list[str]) -> Iterator[Case]:
@@ -268,28 +248,25 @@ class Chain:
             a, b, every = self.a[c], self.b[c], digits_of(spots, c)
             sums = range(2 * len(every) - 1)
             self.both.append([max(a[x] + b[t - x] for x in every if t - x in every) for t in sums])
-        # The best of all columns below, by the carry they give
-        self.below: list[dict[int, int]] = [{0: 0}]
-        # … and of those from here on, by the carry they get
-        self.above: list[dict[int, int]] = [{0: 0}]
+        self.below: list[dict[int, int]] = [{0: 0}]  # the best of all below, by the carry they give
+        self.above: list[dict[int, int]] = [{0: 0}]  # … of those from here on, by the one they get
         for c in range(n + 1):
             self.below.append({})
             for carry, t in itertools.product(self.below[c], range(len(self.both[c]))):
                 x, out = self.below[c][carry] + self.cell(c, t, carry), (t + carry) // 10
                 self.below[c + 1][out] = max(x, self.below[c + 1].get(out, x))
         for c in reversed(range(n + 1)):
-            rest, sums = self.above[0], range(len(self.both[c]))
-            ways = {
-                carry: [self.cell(c, t, carry) + rest[(t + carry) // 10] for t in sums]
-                for carry in self.below[c]
-            }
-            self.above.insert(0, {carry: max(way) for carry, way in ways.items()})
+            rest, sums, best = self.above[0], range(len(self.both[c])), {}
+            for carry in self.below[c]:
+                best[carry] = max(self.cell(c, t, carry) + rest[(t + carry) // 10] for t in sums)
+            self.above.insert(0, best)
 
     def cell(self, c: int, cell: Cell, carry: int) -> int:
         """What a column adds."""
-        both = (
-            self.both[c][cell] if isinstance(cell, int) else self.a[c][cell[0]] + self.b[c][cell[1]]
-        )
+        if isinstance(cell, int):
+            both = self.both[c][cell]
+        else:
+            both = self.a[c][cell[0]] + self.b[c][cell[1]]
         return both + self.s[c][(sum_of(cell) + carry) % 10]
 
     def most(self, case: Case) -> int:
@@ -312,12 +289,10 @@ class Range:
         if abs(top) > FAR:  # FLINT ends the process over a whole number that is too large
             raise Open("what attention reads may be larger or smaller than any float")
         shift = GRID - top
-        self.unit, signs = arb(2) ** -shift, (arb(2) ** shift, -(arb(2) ** shift))
-        whole = [
-            [{v: int((b * s).upper().ceil().unique_fmpz()) for v, b in t.items()} for t in terms]
-            for s in signs
-        ]
-        self.high, self.low = (Chain(spots, w) for w in whole)
+        self.unit, by = arb(2) ** -shift, arb(2) ** shift
+        high = [{v: upwards(b * by) for v, b in t.items()} for t in terms]
+        low = [{v: upwards(b * -by) for v, b in t.items()} for t in terms]
+        self.high, self.low = Chain(spots, high), Chain(spots, low)
 
     def ends(self, case: Case) -> tuple[Ball, Ball]:
         return arb(-self.low.most(case)) * self.unit, arb(self.high.most(case)) * self.unit
@@ -325,6 +300,11 @@ class Range:
     def ball(self, case: Case) -> Ball:
         low, high = self.ends(case)
         return low.union(high)
+
+
+def upwards(x: Ball) -> int:
+    """The least whole number that is not below any of a ball."""
+    return int(x.upper().ceil().unique_fmpz())
 
 
 # ── attention ──────────────────────────────────────────────────────────────────────────────────
@@ -356,10 +336,10 @@ class Attention:
         self.net, self.spots, self.here = net, spots, cache(self._here)
         self.kv: Seen = []
         for p in range(len(spots.names) - 1):
-            reads = {v: self.reads(net.embedded(v, p)) for v in spots.tokens(p)}
-            self.kv.append(
-                {v: (net.heads(x, p, "K"), net.heads(x, p, "V")) for v, x in reads.items()}
-            )
+            self.kv.append({})
+            for v in spots.tokens(p):
+                x = self.reads(net.embedded(v, p))
+                self.kv[p][v] = net.heads(x, p, "K"), net.heads(x, p, "V")
         self.ways = directions(net)
 
     def reads(self, x: Row) -> Row:
@@ -376,14 +356,9 @@ class Attention:
         return self.cut(here.x, *self.writes(here, case), right, claimed, CUTS)
 
     def cut(
-        self,
-        x: Row,
-        fixed: Balls,
-        wide: list[tuple[Ball, Ball]],
-        right: int,
-        claimed: float,
+        self, x: Row, fixed: Balls, wide: list[tuple[Ball, Ball]], right: int, claimed: float,
         cuts: int,
-    ) -> Ball:
+    ) -> Ball:  # fmt: skip
         """The least lead whatever attention writes. Where that is not enough, halves are tried."""
         mid, by = fixed, []
         for (low, high), (way, _) in zip(wide, self.ways, strict=True):
@@ -395,61 +370,44 @@ class Attention:
         sizes = [float(largest([b.abs_upper() for b in line])) for line in by]
         g = sizes.index(max(sizes))
         low, high = wide[g]
-        halves = (low, (low + high) / 2), ((low + high) / 2, high)
-        tried = [
-            self.cut(x, fixed, [*wide[:g], h, *wide[g + 1 :]], right, claimed, cuts - 1)
-            for h in halves
-        ]
+        tried = []
+        for half in (low, (low + high) / 2), ((low + high) / 2, high):
+            part = [*wide[:g], half, *wide[g + 1 :]]
+            tried.append(self.cut(x, fixed, part, right, claimed, cuts - 1))
         return largest([lead, smallest(tried)]).lower()
 
     def writes(self, here: Here, case: Case) -> tuple[Balls, list[tuple[Ball, Ball]]]:
         """What attention adds whatever it reads: W_O's bias, and what its sums may be off by. And
         along each direction, the ends of what heads write: the better of two bounds.
         """
-        net, sums = self.net, [s.ball(case) for s in here.sums]
+        net, d, sums = self.net, self.net.c.d_head, [s.ball(case) for s in here.sums]
         if not all(s > 0 for s in sums):
             raise Open("a sum of attention weights may be 0")
         wide = []
         for t, (_, parts) in zip(here.along, self.ways, strict=True):
-            flushed = total(
-                here.flushed[h * net.c.d_head + k] * abs(a)
-                for h, part in parts.items()
-                for k, a in part
-            )
-            rest, near = (
-                {h: r.ball(case) for h, r in t.rest.items()},
-                total(t.near.values()) + within(flushed),
-            )
+            used = [(h * d + k, a) for h, part in parts.items() for k, a in part]
+            flushed = total(here.flushed[at] * abs(a) for at, a in used)
+            rest = {h: r.ball(case) for h, r in t.rest.items()}
+            near = total(t.near.values()) + within(flushed)
             apart = near + total(x / sums[h] for h, x in rest.items())
             off = near + total(x * (1 / sums[h] - 1 / here.usual[h]) for h, x in rest.items())
             low, high = t.joint.ends(case)
-            low, high = low + off, high + off
-            wide.append(
-                (largest([apart.lower(), low.lower()]), smallest([apart.upper(), high.upper()]))
-            )
-        sizes = [ZERO] * (net.c.n_heads * net.c.d_head)
+            low = largest([apart.lower(), (low + off).lower()])
+            wide.append((low, smallest([apart.upper(), (high + off).upper()])))
+        sizes = [ZERO] * (net.c.n_heads * d)
         for at, r in here.sizes.items():
-            sizes[at] = (
-                r.ball(case).abs_upper() / sums[at // net.c.d_head].lower() + here.flushed[at]
-            )
+            sizes[at] = r.ball(case).abs_upper() / sums[at // d].lower() + here.flushed[at]
             net.f.fit(sizes[at], "a head's output")
-        W_O, b = (
-            net.matrix("blocks.0.attn.W_O"),
-            net.vector("blocks.0.attn.b_O") or [ZERO] * net.c.d_model,
-        )
-        fixed = [
-            x + within(net.f.sum_error(terms, sizes, x, "W_O"))
-            for terms, x in zip(W_O, b, strict=True)
-        ]
-        return fixed, wide
+        fixed = net.vector("blocks.0.attn.b_O") or [ZERO] * net.c.d_model
+        columns = zip(net.matrix("blocks.0.attn.W_O"), fixed, strict=True)
+        return [x + within(net.f.sum_error(w, sizes, x, "W_O")) for w, x in columns], wide
 
     def _here(self, row: int, last: int) -> Here:
         net, spots, d, f = self.net, self.spots, self.net.c.d_head, self.net.f
         x = net.embedded(last, row)
         seen: Seen = [*self.kv[:row], dict.fromkeys(spots.tokens(row), self.kv[row][last])]
-        weights = [
-            self.weights(q, h, seen) for h, q in enumerate(net.heads(self.reads(x), row, "Q"))
-        ]
+        queries = net.heads(self.reads(x), row, "Q")
+        weights = [self.weights(q, h, seen) for h, q in enumerate(queries)]
         usual, room = [total(map(mean, w)).mid() for w in weights], self.room(len(seen))
         sums = [Range(spots, [{v: e * room[0] for v, e in s.items()} for s in w]) for w in weights]
         along = [self.along(seen, weights, usual, parts) for _, parts in self.ways]
@@ -457,11 +415,9 @@ class Attention:
         for h, k in {divmod(t.at, d) for column in net.matrix("blocks.0.attn.W_O") for t in column}:
             values: Terms = [{v: abs(kv[1][h][k]) for v, kv in s.items()} for s in seen]
             read = zip(weights[h], values, strict=True)
-            sizes[h * d + k] = Range(
-                spots, [{v: w[v] * y * room[1] for v, y in s.items()} for w, s in read]
-            )
-            # Exponentials are divided by their sum, at least 1: what underflows before or after is
-            # off by so much.
+            terms = [{v: w[v] * y * room[1] for v, y in s.items()} for w, s in read]
+            sizes[h * d + k] = Range(spots, terms)
+            # Exponentials are divided by their sum, at least 1: underflow is off by so much.
             most = largest([y.upper() for s in values for y in s.values()])
             flushed[h * d + k] = 256 * len(seen) * f.tiny * (most + 2)
         return Here(x, sums, usual, along, sizes, flushed)
@@ -475,16 +431,14 @@ class Attention:
         near, rest, joint = {}, {}, [dict.fromkeys(s, ZERO) for s in seen]
         summed, mixed = self.room(len(seen))
         for h, factors in parts.items():
-            values = [
-                {v: [(a, kv[1][h][k]) for k, a in factors] for v, kv in s.items()} for s in seen
-            ]
-            read = zip(weights[h], values, strict=True)
-            terms: Terms = [
-                {v: w[v] * total(a * y for a, y in x) for v, x in s.items()} for w, s in read
-            ]
+            values, terms = [], []  # type: list[dict[int, list[tuple[Ball, Ball]]]], Terms
+            for w, s in zip(weights[h], seen, strict=True):
+                at = {v: [(a, kv[1][h][k]) for k, a in factors] for v, kv in s.items()}
+                values.append(at)
+                terms.append({v: w[v] * total(a * y for a, y in x) for v, x in at.items()})
             near[h] = (total(map(mean, terms)) / usual[h]).mid()
-            for w, s, term, both in zip(weights[h], values, terms, joint, strict=True):
-                for v, x in s.items():
+            for w, at, term, both in zip(weights[h], values, terms, joint, strict=True):
+                for v, x in at.items():
                     term[v] = w[v] * (total(a * y * mixed for a, y in x) - near[h] * summed)
                     both[v] += term[v] / usual[h]
             rest[h] = Range(self.spots, terms)
@@ -494,31 +448,29 @@ class Attention:
         """exp(score − the largest), not yet divided by the sum: but for a factor all share."""
         net, f, c, row = self.net, self.net.f, self.net.c, len(seen) - 1
         slope = arb(c.slope * 2.0 ** (-8 * (h + 1) / c.n_heads)) if c.positions == "alibi" else ZERO
-        # Those that are masked must be finite too
-        for k, _ in (kv for s in self.kv for kv in s.values()):
+        for k, _ in (kv for s in self.kv for kv in s.values()):  # the masked must be finite too
             size = total(abs(x) * abs(y) for x, y in zip(q, k[h], strict=True))
             f.fit(size, "a score")
             f.fit(2 * (size * net.scale + slope * len(self.kv)), "a score")
-        scores: Terms = []
+        unscaled, scores = net.scale == 1, list[dict[int, Ball]]()
         for p, s in enumerate(seen):
             bias = -slope * (row - p)
             bias += within(bias * (f.off(2) + 2.0**-48))
-            plain = {v: f.dot(q, kv[0][h]) for v, kv in s.items()}
-            scaled = (
-                plain if net.scale == 1 else {v: f.rounded(x * net.scale) for v, x in plain.items()}
-            )
-            scores.append(
-                scaled if bias.is_zero() else {v: f.rounded(x + bias) for v, x in scaled.items()}
-            )
+            score = {v: f.dot(q, kv[0][h]) for v, kv in s.items()}
+            if not unscaled:
+                score = {v: f.rounded(x * net.scale) for v, x in score.items()}
+            if not bias.is_zero():
+                score = {v: f.rounded(x + bias) for v, x in score.items()}
+            scores.append(score)
         high = largest([x.upper() for s in scores for x in s.values()])
         low = largest([smallest([x.lower() for x in s.values()]) for s in scores])
         out: Terms = []
         for s in scores:  # the largest score of a pair of numbers is between low and high
-            apart = {
-                v: largest([(x - high).abs_upper(), (x - low).abs_upper()]) for v, x in s.items()
-            }
-            exp = {v: (x - high + within(f.error(apart[v]))).exp() for v, x in s.items()}
-            out.append({v: e * (1 + UNIT * f.off(8)) for v, e in exp.items()})  # 4 ulp are 8 halves
+            out.append({})
+            for v, x in s.items():
+                apart = largest([(x - high).abs_upper(), (x - low).abs_upper()])
+                exp = (x - high + within(f.error(apart))).exp()
+                out[-1][v] = exp * (1 + UNIT * f.off(8))  # 4 ulp are 8 halves
         return out
 
 
@@ -536,15 +488,13 @@ def directions(net: Net) -> list[tuple[Balls, Parts]]:
     lines: dict[tuple[Fraction, ...], list[tuple[int, float]]] = {}
     for at, line in enumerate(W):
         if pivot := max(line, key=abs):
-            lines.setdefault(tuple(Fraction(x) / Fraction(pivot) for x in line), []).append(
-                (at, pivot)
-            )
+            way = tuple(Fraction(x) / Fraction(pivot) for x in line)
+            lines.setdefault(way, []).append((at, pivot))
     if len(lines) > n:
-        units = [tuple(Fraction(int(i == j)) for j in range(n)) for i in range(n)]
-        lines = {
-            unit: [(at, line[i]) for at, line in enumerate(W) if line[i]]
-            for i, unit in enumerate(units)
-        }
+        lines = {}
+        for i in range(n):
+            unit = tuple(Fraction(int(i == j)) for j in range(n))
+            lines[unit] = [(at, line[i]) for at, line in enumerate(W) if line[i]]
     out = []
     for way, parts in lines.items():
         heads: Parts = {}

@@ -152,7 +152,7 @@ def ratio_by_heads(top: Ends, bottom: Ends) -> Ends:
 
 
 def ratio_of_all_heads(joint: Ends, top: Ends, bottom: Ends, middle: Reals) -> Ends:
-    """Lemma 24: Σ N/Z over heads is within Σ max|N|/m · max|m/Z − 1| of Σ N/m, m > 0 any, one a head.
+    """Lemma 24: Σ N/Z over heads is within Σ max|N|/m · max|m/Z − 1| of Σ N/m, for any m > 0.
 
     N/Z = N/m + N/m·(m/Z − 1), and m/Z − 1 is largest at an end of Z. Σ N/m is one sum over
     positions for all heads together: `joint` has its ends. What one head has of another's opposite
