@@ -1,20 +1,17 @@
 """The second checker: the same theorem (docs/proof.md) from the same certificate, by other means.
 
 It shares nothing with the first but the model, the task and the certificate. All that a model may
-compute is held in balls of python-flint (balls.py); where the digits stand is worked out here once
-more; and the largest sum over all pairs of numbers is found in whole numbers, which do not round.
-Where a lead is below what the certificate claims, what attention may write is cut in halves.
+compute is held in balls of python-flint (balls.py); where the digits stand is worked out once more,
+and the largest sum over all pairs of numbers is found in whole numbers, which do not round
+(sums.py). Where a lead is below what is claimed, what attention may write is cut in halves.
 """
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
-
-import numpy as np
 
 from ..checkpoint import digest
 from ..errors import GlassformerError
@@ -34,17 +31,13 @@ from .balls import (
     smallest,
     total,
     within,
-)
+)  # fmt: skip
+from .sums import Case, Range, Spots, Terms, cases_of, count, spots_of, sum_of
 
 BITS = 128  # of a ball's centre
-GRID = 300  # bits of the largest term of a sum, as a whole number
-FAR = 10_000  # bits: no product of a few floats is so large or so small
 CUTS = 4  # how often what attention may write is halved
 MOST_CASES = 2_000_000
-Cell = int | tuple[int, int]  # what is known of a column: a + b, or (a, b)
-Case = tuple[range, tuple[Cell, ...], int]  # columns, what is known of each, the carry into them
-Terms = list[dict[int, Ball]]  # for each position, by token
-Seen = list[dict[int, tuple[list[Balls], list[Balls]]]]  # … the keys and values, [H][K] each
+Seen = list[dict[int, tuple[list[Balls], list[Balls]]]]  # keys and values by position and token
 Parts = dict[int, list[tuple[int, Ball]]]  # head -> what writes in a direction, by what factor
 
 
@@ -104,60 +97,6 @@ def words(case: Case) -> str:
     return ", ".join([*known, f"carry {carry}"])
 
 
-# ── where the digits stand, and what the certificate says ──────────────────────────────────────
-@dataclass(frozen=True)
-class Spots:
-    digits: int
-    # "a1", "b0", "s2": a digit of the numbers or the sum; "=10": always that token
-    names: tuple[str, ...]
-    rows: range  # positions whose next token is to be produced
-
-    def tokens(self, position: int) -> range:
-        kind, number = self.names[position][0], int(self.names[position][1:])
-        if kind == "=":
-            return range(number, number + 1)
-        return range(2 if kind == "s" and number == self.digits else 10)
-
-    def named(self, row: int) -> list[int]:
-        """The columns of the sum's digits at a position and the next."""
-        return [int(name[1:]) for name in self.names[row : row + 2] if name[0] == "s"]
-
-
-def spots_of(task: Task) -> Spots:
-    """Every position holds one digit of a, b or a + b, or one token: all edges agree, and random
-    rows, and these with any one digit replaced.
-    """
-    refused = f"{task.ref} — not covered: the sum of two numbers at fixed places is"
-    n = len(str(task.radix[0])) - 1 if task.radix else 0
-    if n < 1 or tuple(task.radix) != (10**n, 10**n):
-        raise GlassformerError(f"{refused}, got numbers below {', '.join(map(str, task.radix))}")
-    if [task.vocabulary.decode([d]) for d in range(10)] != list("0123456789"):
-        raise GlassformerError(f"{refused}, with the digits as the first ten tokens")
-    rng, top = np.random.default_rng(9), 10**n - 1
-    corners = [[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]]
-    some = np.concatenate([task.sample(40, rng), corners])
-    rows = [task.edges(), task.sample(2_000, rng)]
-    for side, c, d in itertools.product(range(2), range(n), range(10)):
-        rows.append(some.copy())
-        rows[-1][:, side] += (d - some[:, side] // 10**c % 10) * 10**c
-    probes = np.concatenate(rows)
-    tokens, answer = task.batch(probes)
-    first = int(answer[0].argmax())
-    at_the_end = answer == (np.arange(answer.shape[1]) >= first)
-    if not task.defined(probes).all() or not at_the_end.all() or first < 1:
-        raise GlassformerError(f"{refused}, with an answer to every pair at the end")
-    numbers = {"a": probes[:, 0], "b": probes[:, 1], "s": probes.sum(1)}
-    digits = {f"{k}{c}": x // 10**c % 10 for k, x in numbers.items() for c in range(n + (k == "s"))}
-    names = []
-    for p, column in enumerate(tokens.T):
-        fits = [name for name, x in digits.items() if (x == column).all()]
-        fits += [f"={column[0]}"] * bool((column == column[0]).all())
-        if len(fits) != 1 or (p >= first - 1 and fits[0][0] in "ab"):
-            raise GlassformerError(f"{refused}; position {p} holds something else")
-        names += fits
-    return Spots(n, tuple(names), range(first - 1, len(names) - 1))
-
-
 def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[dict[int, list[str]], float]:
     """The split of each row, and the margin claimed. What is not as it must be raises Open."""
     if not isinstance(given, Mapping):
@@ -187,124 +126,6 @@ def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[dict[int, 
     if type(claimed) is not float or not 0 <= claimed < math.inf:
         raise Open("the certificate claims no margin")
     return splits, float(claimed)
-
-
-# ── cases, and sums over columns ───────────────────────────────────────────────────────────────
-def columns_of(spots: Spots, row: int, split: list[str]) -> range:
-    """The columns that a row's cases tell apart: down from the highest named, by the split."""
-    top = max(spots.named(row), default=-1)
-    return range(top + 1 - len(split), top + 1)
-
-
-def digits_of(spots: Spots, column: int) -> range:
-    """What a number can have there."""
-    return range(10 if column < spots.digits else 1)
-
-
-def cells_of(spots: Spots, row: int, split: list[str]) -> list[list[Cell]]:
-    out: list[list[Cell]] = []
-    for c, kind in zip(columns_of(spots, row, split), split, strict=True):
-        d = digits_of(spots, c)
-        out.append(list(itertools.product(d, d)) if kind == "pair" else list(range(2 * len(d) - 1)))
-    return out
-
-
-def carries(columns: range) -> range:
-    """What can come into columns from below."""
-    return range(2 if len(columns) and columns[0] else 1)
-
-
-def count(spots: Spots, row: int, split: list[str]) -> int:
-    cells = math.prod(map(len, cells_of(spots, row, split)))
-    return cells * len(carries(columns_of(spots, row, split)))
-
-
-def cases_of(spots: Spots, row: int, split: list[str]) -> Iterator[Case]:
-    """Every pair of numbers is in one of them."""
-    columns = columns_of(spots, row, split)
-    for carry in carries(columns):
-        for cells in itertools.product(*cells_of(spots, row, split)):
-            yield columns, cells, carry
-
-
-def sum_of(cell: Cell) -> int:
-    return cell if isinstance(cell, int) else sum(cell)
-
-
-class Chain:
-    """The largest sum of one whole term a position, over all pairs of numbers in a case."""
-
-    def __init__(self, spots: Spots, terms: list[dict[int, int]]) -> None:
-        n, self.fixed = spots.digits, 0
-        tables = {f"{kind}{c}": [0] * 10 for kind in "abs" for c in range(n + 1)}
-        for name, term in zip(spots.names, terms, strict=False):  # terms end where the reader is
-            if name[0] == "=":
-                self.fixed += term[int(name[1:])]
-            for d, x in term.items() if name[0] != "=" else ():
-                tables[name][d] += x
-        self.a, self.b, self.s = ([tables[f"{kind}{c}"] for c in range(n + 1)] for kind in "abs")
-        self.both: list[list[int]] = []  # the best of all pairs with a sum
-        for c in range(n + 1):
-            a, b, every = self.a[c], self.b[c], digits_of(spots, c)
-            sums = range(2 * len(every) - 1)
-            self.both.append([max(a[x] + b[t - x] for x in every if t - x in every) for t in sums])
-        self.below: list[dict[int, int]] = [{0: 0}]  # the best of all below, by the carry they give
-        self.above: list[dict[int, int]] = [{0: 0}]  # … of those from here on, by the one they get
-        for c in range(n + 1):
-            self.below.append({})
-            for carry, t in itertools.product(self.below[c], range(len(self.both[c]))):
-                x, out = self.below[c][carry] + self.cell(c, t, carry), (t + carry) // 10
-                self.below[c + 1][out] = max(x, self.below[c + 1].get(out, x))
-        for c in reversed(range(n + 1)):
-            rest, sums, best = self.above[0], range(len(self.both[c])), {}
-            for carry in self.below[c]:
-                best[carry] = max(self.cell(c, t, carry) + rest[(t + carry) // 10] for t in sums)
-            self.above.insert(0, best)
-
-    def cell(self, c: int, cell: Cell, carry: int) -> int:
-        """What a column adds."""
-        if isinstance(cell, int):
-            both = self.both[c][cell]
-        else:
-            both = self.a[c][cell[0]] + self.b[c][cell[1]]
-        return both + self.s[c][(sum_of(cell) + carry) % 10]
-
-    def most(self, case: Case) -> int:
-        columns, cells, carry = case
-        x = self.fixed + (self.below[columns[0]][carry] if len(columns) else 0)
-        for c, cell in zip(columns, cells, strict=True):
-            x, carry = x + self.cell(c, cell, carry), (sum_of(cell) + carry) // 10
-        return x + self.above[columns.stop][carry]
-
-
-class Range:
-    """The ends of a sum of balls, one a position, in a case: finer than a ball's radius is."""
-
-    def __init__(self, spots: Spots, terms: Terms) -> None:
-        balls = [b for t in terms for b in t.values() if not b.is_zero()]
-        if not all(b.is_finite() for b in balls):
-            raise Open("what attention reads may be without bound")
-        tops = [b.abs_upper().man_exp() for b in balls]
-        top = max((int(exp) + int(man).bit_length() for man, exp in tops), default=0)
-        if abs(top) > FAR:  # FLINT ends the process over a whole number that is too large
-            raise Open("what attention reads may be larger or smaller than any float")
-        shift = GRID - top
-        self.unit, by = arb(2) ** -shift, arb(2) ** shift
-        high = [{v: upwards(b * by) for v, b in t.items()} for t in terms]
-        low = [{v: upwards(b * -by) for v, b in t.items()} for t in terms]
-        self.high, self.low = Chain(spots, high), Chain(spots, low)
-
-    def ends(self, case: Case) -> tuple[Ball, Ball]:
-        return arb(-self.low.most(case)) * self.unit, arb(self.high.most(case)) * self.unit
-
-    def ball(self, case: Case) -> Ball:
-        low, high = self.ends(case)
-        return low.union(high)
-
-
-def upwards(x: Ball) -> int:
-    """The least whole number that is not below any of a ball."""
-    return int(x.upper().ceil().unique_fmpz())
 
 
 # ── attention ──────────────────────────────────────────────────────────────────────────────────
