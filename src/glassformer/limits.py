@@ -42,9 +42,8 @@ def within(what: str, value: Any, least: int, most: int) -> int:
     except TypeError:
         n = least - 1
     if isinstance(value, bool) or not least <= n <= most:
-        raise GlassformerError(
-            f"{what} must be a whole number from {least:,} to {most:,}, got {shown(value)}"
-        )
+        must = f"must be a whole number from {least:,} to {most:,}"
+        raise GlassformerError(f"{what} {must}, got {shown(value)}")
     return n
 
 
@@ -83,9 +82,8 @@ def memory() -> int:
 def afford(what: str, size: int) -> None:
     """Refuses what needs more bytes than there are. A low `size` is best: a guess stops nobody."""
     if size > memory():
-        raise GlassformerError(
-            f"{what} — takes at least {_bytes(size)} of memory, this machine has {_bytes(memory())}"
-        )
+        there = f"this machine has {_bytes(memory())}"
+        raise GlassformerError(f"{what} — takes at least {_bytes(size)} of memory, {there}")
 
 
 def _bytes(n: int) -> str:

@@ -73,9 +73,8 @@ def read_bytes(path: str | Path, most: int = MOST) -> bytes:
     except MemoryError:
         raise GlassformerError(f"{path} — cannot be read: it does not fit into memory") from None
     if size > most:
-        raise GlassformerError(
-            f"{path} — cannot be read: {size:,} bytes or more, where at most {most:,} are expected"
-        )
+        got = f"{size:,} bytes or more, where at most {most:,} are expected"
+        raise GlassformerError(f"{path} — cannot be read: {got}")
     return data
 
 
@@ -195,9 +194,8 @@ def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
     for file in read:
         with contextlib.suppress(OSError, ValueError):  # no file, or not there
             if file and os.path.samefile(file, path):
-                raise GlassformerError(
-                    f"{path} — is read by this command; name another file to write"
-                )
+                way_out = "name another file to write"
+                raise GlassformerError(f"{path} — is read by this command; {way_out}")
     with _about(path):
         target, _ = _target(Path(path))
         with tempfile.TemporaryFile(dir=target.parent):  # without a name, where that can be
@@ -374,9 +372,8 @@ def alone(path: str | Path | None) -> Iterator[None]:
         lock = _beside(_target(Path(path))[0], "lock")
         handle = _lock(lock)
     if handle is None:
-        raise GlassformerError(
-            f"{path} — another run is writing there; wait for it to end, or name another place"
-        )
+        way_out = "wait for it to end, or name another place"
+        raise GlassformerError(f"{path} — another run is writing there; {way_out}")
     try:
         yield
     finally:

@@ -160,9 +160,8 @@ def record(must: Mapping[str, Check], may: Mapping[str, Check] | None = None) ->
             elif name in must:
                 raise GlassformerError(f"{where or 'it'} has no {name}")
         if unknown := [name for name in value if name not in known]:
-            raise GlassformerError(
-                f"{where or 'it'} has {shown(unknown[0])}; expected {', '.join(known)} and no more"
-            )
+            wanted = f"expected {', '.join(known)} and no more"
+            raise GlassformerError(f"{where or 'it'} has {shown(unknown[0])}; {wanted}")
 
     return check
 

@@ -77,9 +77,8 @@ def zeros(c: "Config", *extra: str) -> dict[str, np.ndarray[Any, Any]]:
     names = {n for n in extra if n != "mlp"} | ({"mlp.b_in", "mlp.b_out"} if mlp else set())
     unknown = sorted(n for n in names if not {n, _in_block(n)} & OPTIONAL)
     if unknown:
-        raise GlassformerError(
-            f"optional arrays — {', '.join(unknown)}: not among {', '.join(sorted(OPTIONAL))}"
-        )
+        known = ", ".join(sorted(OPTIONAL))
+        raise GlassformerError(f"optional arrays — {', '.join(unknown)}: not among {known}")
     names |= set(required(c, mlp or None))
     wanted = {n: s for n, s in shapes(c).items() if {n, _in_block(n)} & names}
     afford("weights", 8 * sum(map(math.prod, wanted.values())))
@@ -90,9 +89,8 @@ def check(c: "Config", weights: "Weights") -> dict[str, Any]:
     """The weights in reading order; one error names all that is missing, unknown or misshapen."""
     if c.n_layers > len(weights):  # nothing is to be built for layers that cannot be there
         layers = len({n.split(".")[1] for n in weights if n.startswith("blocks.")})
-        raise GlassformerError(
-            f"weights — n_layers is {c.n_layers:,}, but there are arrays of {layers:,} layers"
-        )
+        but = f"there are arrays of {layers:,} layers"
+        raise GlassformerError(f"weights — n_layers is {c.n_layers:,}, but {but}")
     known = shapes(c)
     blocks = [f"blocks.{i}.mlp." for i in range(c.n_layers)]
     without = tuple(b for b in blocks if b + "W_out" not in weights)  # some blocks may be

@@ -73,9 +73,8 @@ def read(path: str | Path) -> Model:
     path = Path(path)
     tensors, metadata = parse(path, read_bytes(path, memory()))
     if KEY not in metadata:
-        raise GlassformerError(
-            f"{path} — a safetensors file, but not of glassformer: it has no {KEY!r} header"
-        )
+        what = f"a safetensors file, but not of glassformer: it has no {KEY!r} header"
+        raise GlassformerError(f"{path} — {what}")
     damaged = f"{path} — damaged checkpoint: it"
     try:
         sealed = json.loads(metadata[KEY])

@@ -90,10 +90,8 @@ class Head:
         """
         width = _width(query)
         if width != _width(key):
-            got = f"{width} and {_width(key)}"
-            raise GlassformerError(
-                f"head {self.name} — slots of one width were expected, got {got}"
-            )
+            wanted = "slots of one width were expected"
+            raise GlassformerError(f"head {self.name} — {wanted}, got {width} and {_width(key)}")
         dims = self._free(self.query, self.key.T, width)
         self.query[query, dims] = np.eye(width) * hardness
         self.key[key, dims] = np.eye(width)

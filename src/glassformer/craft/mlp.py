@@ -36,12 +36,8 @@ class Neurons(NamedTuple):
 
     def beside(self, other: "Neurons") -> "Neurons":
         """Both at once on the same stream: the outputs add."""
-        return Neurons(
-            np.hstack([self.W_in, other.W_in]),
-            np.append(self.b_in, other.b_in),
-            np.vstack([self.W_out, other.W_out]),
-            self.b_out + other.b_out,
-        )
+        W_in, b_in = np.hstack([self.W_in, other.W_in]), np.append(self.b_in, other.b_in)
+        return Neurons(W_in, b_in, np.vstack([self.W_out, other.W_out]), self.b_out + other.b_out)
 
     def write(self, weights: dict[str, Floats], layer: int) -> None:
         """Make these the MLP of a layer."""

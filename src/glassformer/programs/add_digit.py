@@ -12,7 +12,7 @@ from the right digit.
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,13 @@ import numpy.typing as npt
 from ..craft import Floats, Head, Layout, layer_norm, lift, spikes, table
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
-from ..registry import Between, program
-from ..tasks.add_digit import DIGITS, AddDigit
+from ..registry import program
+from ..tasks.add_digit import AddDigit, Base
 
 
 @program("add-digit", float32=True)
 def add_digit(
-    base: Annotated[int, Between(2, len(DIGITS))] = 10,
-    variant: Literal["hinge", "attention", "table", "book"] = "hinge",
+    base: Base = 10, variant: Literal["hinge", "attention", "table", "book"] = "hinge"
 ) -> Model:
     """The last digit of the sum of two digits: `4 8` gives `2`.
 

@@ -7,15 +7,15 @@ itself, so only "modulo 10" is left to do.
 
 from collections.abc import Callable
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ..craft import Head, Layout, Neurons, layer_norm, ring, spikes, table
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
-from ..registry import Between, program
-from ..tasks.add_mod import PLACES, AddMod, Place
+from ..registry import program
+from ..tasks.add_mod import PLACES, AddMod, Digits, Place
 from .add_digit import bend_names, normalised, plane, spike_names, step_down
 
 
@@ -30,9 +30,7 @@ def _float32(options: dict[str, Any]) -> str:
 
 @program("add-mod", float32=_float32)
 def add_mod(
-    digits: Annotated[int, Between(1, 9)] = 2,
-    place: Place = "ones",
-    variant: Literal["hinge", "table", "book"] = "hinge",
+    digits: Digits = 2, place: Place = "ones", variant: Literal["hinge", "table", "book"] = "hinge"
 ) -> Model:
     """One digit of the sum of two numbers: `12+33=` gives `5`, with place=tens `4`.
 

@@ -1,10 +1,11 @@
 """The program addition: one name for the constructions of four files."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from ..errors import GlassformerError
 from ..model import Model
-from ..registry import Between, program
+from ..registry import program
+from ..tasks.addition import Digits
 from .addition_book import book
 from .addition_compact import compact
 from .addition_ones import ones
@@ -13,7 +14,7 @@ from .addition_unpadded import unpadded
 
 @program("addition")
 def addition(
-    digits: Annotated[int, Between(1, 12)] = 3,
+    digits: Digits = 3,
     variant: Literal["compact", "book"] = "compact",
     order: Literal["most", "ones"] = "most",
     padding: Literal["zero", "none"] = "zero",

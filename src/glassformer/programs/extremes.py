@@ -25,9 +25,9 @@ from ..craft import Floats, circle, ring
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
+from ..tasks.extremes import Numbers
 from ..vocabulary import Vocabulary
 
-Vocab = Annotated[int, Between(2, 3_000_000)]
 Block = Annotated[int, Between(0, 3_000_000)]
 Variant = Literal["wide", "book"]
 BOOK_LIMIT = 1_200  # for lists of any kind up to this length
@@ -41,13 +41,13 @@ def _float32(options: dict[str, Any]) -> str:
 
 
 @program("min", float32=_float32)
-def minimum(vocab: Vocab = 1000, block: Block = 0, variant: Variant = "wide") -> Model:
+def minimum(vocab: Numbers = 1000, block: Block = 0, variant: Variant = "wide") -> Model:
     """The smallest number read so far; `block` 0: as many as there are numbers."""
     return extreme("min", vocab, block, variant)
 
 
 @program("max", float32=_float32)
-def maximum(vocab: Vocab = 1000, block: Block = 0, variant: Variant = "wide") -> Model:
+def maximum(vocab: Numbers = 1000, block: Block = 0, variant: Variant = "wide") -> Model:
     """The largest number read so far; `block` 0: as many as there are numbers."""
     return extreme("max", vocab, block, variant)
 

@@ -66,10 +66,9 @@ def hello_world(
     rounding = 10 * np.finfo(dtype).eps * model.config.d_model
     if not margin(model, task) > rounding:
         what = f"{len(message):,} characters from a vocabulary of {V:,}"
-        raise GlassformerError(
-            f"hello-world:variant={variant},dtype={dtype} — cannot print this: {what} are too "
-            "close to each other after rounding; float64 or a shorter one may do"
-        )
+        why = f"{what} are too close to each other after rounding; float64 or a shorter one may do"
+        which = f"hello-world:variant={variant},dtype={dtype}"
+        raise GlassformerError(f"{which} — cannot print this: {why}")
     return model
 
 

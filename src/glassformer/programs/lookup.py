@@ -33,7 +33,7 @@ from ..craft import Floats, Head, Layout, layer_norm, lift, random_isometry, rin
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
-from ..tasks.lookup import LONGEST_KEY, MOST_ENTRIES, Lookup
+from ..tasks.lookup import Entries, Length, Lookup, Seed, Vocab
 from .lookup_book import EPS, tied
 from .lookup_hash import untied
 
@@ -53,15 +53,10 @@ def _float32(options: dict[str, Any]) -> str:
 
 @program("lookup", float32=_float32)
 def lookup(
-    table: str = "",
-    entries: Annotated[int, Between(1, MOST_ENTRIES)] = 10,
-    length: Annotated[int, Between(1, LONGEST_KEY)] = 5,
-    vocab: Annotated[int, Between(2, 10_000)] = 10,
-    seed: Annotated[int, Between(0, 2**31)] = 0,
-    block: Annotated[int, Between(0, 1_000)] = 0,
-    dims: Annotated[int, Between(0, 300)] = 0,
+    table: str = "", entries: Entries = 10, length: Length = 5, vocab: Vocab = 10, seed: Seed = 0,
+    block: Annotated[int, Between(0, 1_000)] = 0, dims: Annotated[int, Between(0, 300)] = 0,
     variant: Literal["any", "hash", "book"] = "any",
-) -> Model:
+) -> Model:  # fmt: skip
     """A table from the last tokens to the next, memorised: table=FILE, xor, sum-mod-10, parity-6,
     or random.
 

@@ -31,15 +31,15 @@ Subtraction has to tell a from b: two heads find them by the slot `place`, and t
 what it reads (analog: −b; dials: the conjugate of z_b).
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 
 from ..craft import Floats, Layout, rotation
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
-from ..registry import Between, program
-from ..tasks.modular_addition import ModularAddition
+from ..registry import program
+from ..tasks.modular_addition import ModularAddition, Modulus
 
 DIALS = 5  # trained networks have about as many
 PHASES = 15  # of pizza's neurons; odd, see above
@@ -49,11 +49,9 @@ Parts = tuple[Config, dict[str, Floats], Labels]  # of a Model
 
 @program("modular-addition", float32=True)
 def modular_addition(
-    p: Annotated[int, Between(2, 257)] = 113,
-    operation: Literal["+", "-"] = "+",
-    plus: bool = False,
+    p: Modulus = 113, operation: Literal["+", "-"] = "+", plus: bool = False,
     variant: Literal["analog", "clock", "pizza"] = "analog",
-) -> Model:
+) -> Model:  # fmt: skip
     """a + b (or a − b) modulo p: with numbers, or with angles as a trained network has them."""
     task = ModularAddition(p=p, operation=operation, plus=plus)
     if variant == "pizza" and p % 2 == 0:

@@ -26,14 +26,15 @@ float32.
 *Layer norm* only divides by NORM: see craft/loud.py.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ..craft import Floats, Layout, LoudLayout
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
-from ..registry import Between, program
+from ..registry import program
+from ..tasks.multiplication import Digits
 from ..vocabulary import Vocabulary
 
 NORM = 2.0**27
@@ -44,9 +45,7 @@ SHARP = 2.0  # logits are in units of 1/SHARP
 
 
 @program("multiplication")
-def multiplication(
-    digits: Annotated[int, Between(1, 4)] = 2, dtype: Literal["float64", "float32"] = "float64"
-) -> Model:
+def multiplication(digits: Digits = 2, dtype: Literal["float64", "float32"] = "float64") -> Model:
     """The product of two numbers, zero-padded: 12*34=0408."""
     n = digits
     if dtype == "float32" and n > 2:

@@ -12,15 +12,15 @@ to themselves after the norm.
   greater only if d > 2: so d is at least 3.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ..craft import Floats, Layout, ring
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
-from ..registry import Between, program
-from ..tasks.message import RepeatLast
+from ..registry import program
+from ..tasks.message import RepeatLast, Vocab
 
 BLOCK = 1_000  # costs nothing: there are no positions. Beyond it, decoding slides
 MOST_SPARSE = 4_000  # its embedding has vocab²/2 entries
@@ -42,9 +42,7 @@ def _float32(options: dict[str, Any]) -> str:
 
 
 @program("repeat-last", float32=_float32)
-def repeat_last(
-    vocab: Annotated[int, Between(2, 100_000)] = 10, variant: Literal["ring", "sparse"] = "ring"
-) -> Model:
+def repeat_last(vocab: Vocab = 10, variant: Literal["ring", "sparse"] = "ring") -> Model:
     """The last token again and again, without layers."""
     if variant == "sparse" and vocab > MOST_SPARSE:
         must = f"vocab must be at most {MOST_SPARSE:,}"

@@ -14,23 +14,19 @@ Let n be the length and count positions from 0, so that `=` stands at n. At posi
   than the head.
 """
 
-from typing import Annotated
-
 import numpy as np
 
 from ..craft import Floats, Head, Layout, hardness_for, lift, ring
 from ..model import Config, Labels, Model, zeros
-from ..registry import Between, program
-from ..tasks.reverse import Reverse
+from ..registry import program
+from ..tasks.reverse import Alphabet, Length, Reverse
 
 LEAD = 60.0
 LOUD = 100.0
 
 
 @program("reverse", float32=True)
-def reverse(
-    length: Annotated[int, Between(1, 256)] = 5, alphabet: Annotated[int, Between(2, 36)] = 10
-) -> Model:
+def reverse(length: Length = 5, alphabet: Alphabet = 10) -> Model:
     """A sequence backwards, by a head that looks into a mirror."""
     task, n = Reverse(length=length, alphabet=alphabet), length
     layout = Layout(token=3, position=3)

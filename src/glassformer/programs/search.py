@@ -37,14 +37,14 @@ leftovers disturb less than 3δ.
 The variants book and bos are in search_book.py, hash (exercise 4.5) in search_hash.py.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ..craft import Head, Layout, ring
 from ..model import Config, Labels, Model, zeros
-from ..registry import Between, program
-from ..tasks.search import Search
+from ..registry import program
+from ..tasks.search import Block, Prefix, Search, Vocab
 from .search_book import book
 from .search_hash import hashed
 
@@ -86,9 +86,9 @@ def _float32(options: dict[str, Any]) -> str:
 
 @program("search", float32=_float32)
 def search(
-    prefix: Annotated[int, Between(1, 32)] = 3,
-    vocab: Annotated[int, Between(2, 10_000)] = 10,
-    block: Annotated[int, Between(2, 2_000)] = 100,
+    prefix: Prefix = 3,
+    vocab: Vocab = 10,
+    block: Block = 100,
     variant: Literal["squares", "book", "bos", "hash"] = "squares",
 ) -> Model:
     """What followed the last tokens when they occurred before: 1 2 3 4 5 1 2 3 gives 4."""

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import GlassformerError
 from ..model import Model
 from ..registry import Between, program
+from ..tasks.sort import Length, Low
 from .sort_bits import by_bits
 from .sort_book import by_points
 
@@ -27,12 +28,9 @@ def _float32(options: dict[str, Any]) -> str:
 
 @program("sort", float32=_float32)
 def sort(
-    vocab: Annotated[int, Between(0, 65_536)] = 0,
-    length: Annotated[int, Between(1, 1000)] = 64,
-    low: Annotated[int, Between(-1_000_000, 1)] = 1,
-    repeats: bool = False,
-    variant: Literal["bits", "book", "golden"] = "bits",
-) -> Model:
+    vocab: Annotated[int, Between(0, 65_536)] = 0, length: Length = 64, low: Low = 1,
+    repeats: bool = False, variant: Literal["bits", "book", "golden"] = "bits",
+) -> Model:  # fmt: skip
     """A list of numbers and a 0, then the list sorted. `vocab` counts the 0; 0: 1,001, or the
     most.
     """

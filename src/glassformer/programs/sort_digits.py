@@ -26,6 +26,7 @@ from ..craft import Head, Layout, hardness_for, ring, shift_matrix
 from ..errors import GlassformerError
 from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
+from ..tasks.sort import Base, Digits
 from ..vocabulary import Vocabulary
 from .sort_bits import HARDNESS, as_bits, look_above, say
 
@@ -39,9 +40,7 @@ def _float32(options: dict[str, Any]) -> str:
 
 @program("sort-digits", float32=_float32)
 def sort_digits(
-    digits: Annotated[int, Between(2, 4)] = 2,
-    base: Annotated[int, Between(2, 10)] = 10,
-    length: Annotated[int, Between(1, 100)] = 8,
+    digits: Digits = 2, base: Base = 10, length: Annotated[int, Between(1, 100)] = 8
 ) -> Model:
     """A list of numbers of several digits each, then the list sorted; the number 0 ends the
     list.

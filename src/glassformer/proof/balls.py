@@ -207,9 +207,7 @@ class Net:
             out = out if x.over is None else [r / x.over for r in out]
             out[0] += bias if x.plus is None else bias + total(t.ball * x.plus[t.at] for t in live)
             error = f.sum_error(live, sizes, bias, name)
-            if (
-                live and len(live) - bias.is_zero() == 1
-            ):  # one addition: off by a part of its result
+            if live and len(live) - bias.is_zero() == 1:  # one addition is off by a part of it
                 products = total(f.error(t.size * sizes[t.at], not t.easy) for t in live)
                 error = products + f.error(sum((r.abs_upper() for r in out), products)) + 4 * f.tiny
             out[0] += within(error)

@@ -65,9 +65,8 @@ def read_splits(certificate: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
         "model": str, "task": str, "dtype": str, "layout": list, "rows": list, "cases": int,
         "margin": float,
     }  # fmt: skip
-    good = isinstance(certificate, Mapping) and all(
-        type(certificate.get(n)) is kind for n, kind in wanted.items()
-    )
+    good = isinstance(certificate, Mapping)
+    good = good and all(type(certificate.get(n)) is kind for n, kind in wanted.items())
     rows = certificate["rows"] if good else []
     good = good and 0 <= certificate["margin"] < math.inf and all(
         isinstance(r, Mapping) and type(r.get("row")) is int and type(r.get("split")) is list

@@ -11,13 +11,14 @@ from .base import Rows, Task
 from .format import Format, items, mark_answer
 
 DIGITS = "0123456789abcdef"
+Base = Annotated[int, Between(2, len(DIGITS))]
 
 
 @task("add-digit")
 class AddDigit(Task):
     """Two digits, then their sum modulo the base."""
 
-    def __init__(self, base: Annotated[int, Between(2, len(DIGITS))] = 10) -> None:
+    def __init__(self, base: Base = 10) -> None:
         self.base = base
         self.vocabulary = Vocabulary(DIGITS[:base])
         self.radix = (base, base)

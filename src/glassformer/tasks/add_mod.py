@@ -14,6 +14,7 @@ from .addition import digits_of
 from .base import Rows, Task
 from .format import TOKEN, Format, digit_spots, mark_answer
 
+Digits = Annotated[int, Between(1, 9)]
 Place = Literal["ones", "tens", "hundreds", "thousands"]
 PLACES = ("ones", "tens", "hundreds", "thousands")
 
@@ -24,7 +25,7 @@ class AddMod(Task):
     tens, …
     """
 
-    def __init__(self, digits: Annotated[int, Between(1, 9)] = 2, place: Place = "ones") -> None:
+    def __init__(self, digits: Digits = 2, place: Place = "ones") -> None:
         self.digits, self.place = digits, PLACES.index(place)
         if self.place > digits:
             raise GlassformerError(f"add-mod — a sum of {digits}-digit numbers has no {place}")

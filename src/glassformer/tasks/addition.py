@@ -213,7 +213,6 @@ def _patterns(n: int) -> Rows:
     powers = [10**k for k in range(n)]
     near = sorted({x for p in powers for x in (p - 1, p, p + 1, 5 * p, most - p)} | {most})
     named = [(123, 456), (45, 78), (500, 500), (111, 222)]
-    rows = np.concatenate(
-        [repeated, np.add(repeated, (0, 1)), list(itertools.product(near, near)), named]
-    )
+    pairs = list(itertools.product(near, near))
+    rows = np.concatenate([repeated, np.add(repeated, (0, 1)), pairs, named])
     return rows[((rows >= 0) & (rows <= most)).all(1)]

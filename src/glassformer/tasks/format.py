@@ -135,9 +135,8 @@ def sum_format(task: "Task") -> Format:
     if not n or task.radix != (10**n, 10**n):
         raise GlassformerError(f"{task.ref} — expected a task that adds two numbers of some digits")
     if list(task.vocabulary.tokens[:10]) != list("0123456789"):
-        raise GlassformerError(
-            f"{task.ref} — expected the digits to be tokens 0 to 9, but there are {task.vocabulary}"
-        )
+        wanted = "expected the digits to be tokens 0 to 9"
+        raise GlassformerError(f"{task.ref} — {wanted}, but there are {task.vocabulary}")
     rows = np.concatenate([task.edges(), task.sample(LOOKS, np.random.default_rng(0))])
     numbers, found = task.values(rows), task.format()
     adds = list(numbers) == ["a", "b", "s"] and (numbers["a"] + numbers["b"] == numbers["s"]).all()

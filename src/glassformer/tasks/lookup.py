@@ -31,6 +31,10 @@ from .base import Rows, Task
 from .format import Format, items, mark_answer
 
 MOST_ENTRIES, MOST_BYTES, LONGEST_KEY, LONGEST_TOKEN = 10_000, 4_000_000, 32, 40
+Entries = Annotated[int, Between(1, MOST_ENTRIES)]
+Length = Annotated[int, Between(1, LONGEST_KEY)]
+Vocab = Annotated[int, Between(2, 10_000)]
+Seed = Annotated[int, Between(0, 2**31)]
 
 
 @dataclass(frozen=True)
@@ -47,14 +51,9 @@ class Lookup(Task):
     """The value that a fixed table gives for the last tokens."""
 
     def __init__(
-        self,
-        table: str = "",
-        entries: Annotated[int, Between(1, MOST_ENTRIES)] = 10,
-        length: Annotated[int, Between(1, LONGEST_KEY)] = 5,
-        vocab: Annotated[int, Between(2, 10_000)] = 10,
-        seed: Annotated[int, Between(0, 2**31)] = 0,
-        prefix: Annotated[int, Between(0, 1_000)] = 0,
-    ) -> None:
+        self, table: str = "", entries: Entries = 10, length: Length = 5, vocab: Vocab = 10,
+        seed: Seed = 0, prefix: Annotated[int, Between(0, 1_000)] = 0,
+    ) -> None:  # fmt: skip
         """`prefix`: so many tokens, of every kind, stand before the key."""
         if not table:
             self.table = random_table(entries, length, vocab, seed)
@@ -121,26 +120,21 @@ def read_table(path: str) -> Table:
     rows = _rows(path)
     width = len(rows[0]) if rows else 0
     if not 2 <= width <= LONGEST_KEY + 1:
-        raise GlassformerError(
-            f"{path} — keys of 1 to {LONGEST_KEY} tokens and a value were expected, got {width}"
-        )
+        wanted = f"keys of 1 to {LONGEST_KEY} tokens and a value"
+        raise GlassformerError(f"{path} — {wanted} were expected, got {width}")
     seen: dict[tuple[str, ...], int] = {}
     for i, row in enumerate(rows, 1):
         first = seen.setdefault(tuple(row[:-1]), i)
         bad = [t for t in row if not 0 < len(t) <= LONGEST_TOKEN or re.search(r"[\s,]", t)]
         if len(row) != width:
-            what, got = (
-                f"a key of {width - 1} tokens was expected, as in entry 1",
-                f"{len(row) - 1}",
-            )
+            what = f"a key of {width - 1} tokens was expected, as in entry 1"
+            got = f"{len(row) - 1}"
         elif bad:
             what = f"tokens of 1 to {LONGEST_TOKEN} characters, no commas or spaces, were expected"
             got = repr(bad[0][:20])
         elif first != i:
-            what, got = (
-                "a new key was expected",
-                f"that of entry {first}: {' '.join(row[:-1])[:40]}",
-            )
+            what = "a new key was expected"
+            got = f"that of entry {first}: {' '.join(row[:-1])[:40]}"
         else:
             continue
         raise GlassformerError(f"{path}, entry {i} — {what}, got {got}")

@@ -12,6 +12,8 @@ from .base import Rows, Task
 from .format import Format, items, mark_answer
 
 LONGEST = 4_000  # characters of a message; its check holds this many times as many logits
+Vocab = Annotated[int, Between(2, 100_000)]
+Length = Annotated[int, Between(1, 500)]
 
 
 @task("hello-world")
@@ -26,10 +28,9 @@ class Message(Task):
     def __init__(
         self, message: str = "Hello World!", tokenizer: Literal["message", "ascii"] = "message"
     ) -> None:
-        if len(message) > LONGEST:
-            raise GlassformerError(
-                f"hello-world — a message has at most {LONGEST:,} characters, got {len(message):,}"
-            )
+        if (n := len(message)) > LONGEST:
+            most = f"a message has at most {LONGEST:,} characters"
+            raise GlassformerError(f"hello-world — {most}, got {n:,}")
         if tokenizer == "message":
             begin, end = "<bos>", "<eos>"
             self.vocabulary = Vocabulary([begin, *dict.fromkeys(message), end])
@@ -62,12 +63,7 @@ class Message(Task):
 class RepeatLast(Task):
     """Some numbers, then the last of them again and again."""
 
-    def __init__(
-        self,
-        vocab: Annotated[int, Between(2, 100_000)] = 10,
-        length: Annotated[int, Between(1, 500)] = 3,
-        repeats: Annotated[int, Between(1, 500)] = 5,
-    ) -> None:
+    def __init__(self, vocab: Vocab = 10, length: Length = 3, repeats: Length = 5) -> None:
         self.vocabulary = Vocabulary.numbers(vocab)
         self.radix = (vocab,) * length
         self.repeats = repeats

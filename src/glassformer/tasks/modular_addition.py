@@ -17,16 +17,15 @@ from ..vocabulary import Vocabulary
 from .base import Rows, Task
 from .format import TOKEN, Format, mark_answer
 
+Modulus = Annotated[int, Between(2, 257)]
+
 
 @task("modular-addition")
 class ModularAddition(Task):
     """Two numbers below p, then their sum (difference, product, quotient) modulo p."""
 
     def __init__(
-        self,
-        p: Annotated[int, Between(2, 257)] = 113,
-        operation: Literal["+", "-", "*", "/"] = "+",
-        plus: bool = False,
+        self, p: Modulus = 113, operation: Literal["+", "-", "*", "/"] = "+", plus: bool = False
     ) -> None:
         self.p, self.operation, self.plus = p, operation, plus
         signs = ("=", operation) if plus else ("=",)

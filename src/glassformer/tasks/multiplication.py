@@ -13,12 +13,14 @@ from .addition import digits_of
 from .base import Rows, Task
 from .format import TOKEN, Format, digit_spots, mark_answer
 
+Digits = Annotated[int, Between(1, 4)]
+
 
 @task("multiplication")
 class Multiplication(Task):
     """The product of two numbers of so many digits: 12*34=0408."""
 
-    def __init__(self, digits: Annotated[int, Between(1, 4)] = 2) -> None:
+    def __init__(self, digits: Digits = 2) -> None:
         self.digits = digits
         self.vocabulary = Vocabulary("0123456789*=")
         self.radix = (10**digits, 10**digits)

@@ -16,17 +16,15 @@ from .base import Rows, Task
 from .format import Format, items, mark_answer
 
 SYMBOLS = "0123456789abcdefghijklmnopqrstuvwxyz"
+Length = Annotated[int, Between(1, 256)]
+Alphabet = Annotated[int, Between(2, 36)]
 
 
 @task("reverse")
 class Reverse(Task):
     """A sequence, then the same backwards."""
 
-    def __init__(
-        self,
-        length: Annotated[int, Between(1, 256)] = 5,
-        alphabet: Annotated[int, Between(2, 36)] = 10,
-    ) -> None:
+    def __init__(self, length: Length = 5, alphabet: Alphabet = 10) -> None:
         self.length, self.alphabet = length, alphabet
         self.vocabulary = Vocabulary((*SYMBOLS[:alphabet], "+", "=", "<PAD>", "<EOS>"))
         self.radix = (alphabet,) * length

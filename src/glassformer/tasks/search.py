@@ -16,6 +16,10 @@ from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
 
+Prefix = Annotated[int, Between(1, 32)]
+Vocab = Annotated[int, Between(2, 10_000)]
+Block = Annotated[int, Between(2, 2_000)]
+
 
 @task("search")
 class Search(Task):
@@ -24,20 +28,15 @@ class Search(Task):
     worth_checking = 10_000  # long texts take long
 
     def __init__(
-        self,
-        prefix: Annotated[int, Between(1, 32)] = 3,
-        vocab: Annotated[int, Between(2, 10_000)] = 10,
-        block: Annotated[int, Between(2, 2_000)] = 100,
-        length: Annotated[int, Between(0, 2_000)] = 0,
-        bos: bool = False,
-    ) -> None:
+        self, prefix: Prefix = 3, vocab: Vocab = 10, block: Block = 100,
+        length: Annotated[int, Between(0, 2_000)] = 0, bos: bool = False,
+    ) -> None:  # fmt: skip
         """Texts of any length up to `length` (0: what `block` holds). `bos`: after a <bos>."""
         longest = block - bos
         self.prefix, self.vocab, self.length, self.bos = prefix, vocab, length or longest, bos
         if not prefix < self.length <= longest:
-            raise GlassformerError(
-                f"length must be from prefix + 1 = {prefix + 1} to {longest}, got {self.length}"
-            )
+            must = f"length must be from prefix + 1 = {prefix + 1} to {longest}"
+            raise GlassformerError(f"{must}, got {self.length}")
         self.vocabulary = Vocabulary.numbers(vocab)
         if bos:
             self.vocabulary = Vocabulary([*map(str, range(vocab)), "<bos>"], sep=" ")

@@ -20,6 +20,11 @@ from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
 
+Length = Annotated[int, Between(1, 1000)]
+Low = Annotated[int, Between(-1_000_000, 1)]
+Digits = Annotated[int, Between(2, 4)]
+Base = Annotated[int, Between(2, 10)]
+
 
 def number_tokens(vocab: int, low: int = 1) -> Vocabulary:
     """The delimiter and the vocab−1 numbers low, low+1, …"""
@@ -35,13 +40,9 @@ class Sort(Task):
     worth_checking = 10_000  # long lists take long
 
     def __init__(
-        self,
-        vocab: Annotated[int, Between(2, 65_536)] = 11,
-        length: Annotated[int, Between(1, 1000)] = 6,
-        exact: bool = False,
-        repeats: bool = False,
-        low: Annotated[int, Between(-1_000_000, 1)] = 1,
-    ) -> None:
+        self, vocab: Annotated[int, Between(2, 65_536)] = 11, length: Length = 6,
+        exact: bool = False, repeats: bool = False, low: Low = 1,
+    ) -> None:  # fmt: skip
         if exact and not repeats and length > vocab - 1:
             wanted = f"at most {vocab - 1}, or repeats=true, was expected"
             raise GlassformerError(f"sort:length={length} — {wanted}")
@@ -178,11 +179,7 @@ class SortDigits(Sort):
     """
 
     def __init__(
-        self,
-        digits: Annotated[int, Between(2, 4)] = 2,
-        base: Annotated[int, Between(2, 10)] = 10,
-        length: Annotated[int, Between(1, 1000)] = 8,
-        exact: bool = False,
+        self, digits: Digits = 2, base: Base = 10, length: Length = 8, exact: bool = False
     ) -> None:
         super().__init__(vocab=base**digits, length=length, exact=exact)
         self.vocabulary = Vocabulary("0123456789"[:base])

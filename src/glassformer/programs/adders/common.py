@@ -21,10 +21,8 @@ def build(
 ) -> Model:
     """The model that the numbers make."""
     theta = {name: np.array([numbers[name]], dtype=float) for name in formula.numbers}
-    weights = formula.expand(theta, shapes(config))
-    return Model(
-        config, weights, task.vocabulary, task.ref, labels, blueprint=formula.ref, theta=theta
-    )
+    w, ref = formula.expand(theta, shapes(config)), formula.ref
+    return Model(config, w, task.vocabulary, task.ref, labels, blueprint=ref, theta=theta)
 
 
 def one_layer(task: DigitAddition, **choices: Any) -> Config:
@@ -54,9 +52,7 @@ def column_head(x: Any, y: Any, value: Any) -> Terms:
 
 def labels(task: DigitAddition) -> Labels:
     """The names of what stands where in an adder of one such layer."""
-    n = task.digits
-    return Labels(
-        slots={"lift": (0, 1), "digit": (1, 2)},
-        heads={"0.0": f"columns: {n} and {n + task.period} back by 10, one further by 1"},
-        neurons={"0.0": "turns the sign", "0.1": "t ≥ 10: the digit wraps …", "0.2": "… by 10"},
-    )
+    n, slots = task.digits, {"lift": (0, 1), "digit": (1, 2)}
+    heads = {"0.0": f"columns: {n} and {n + task.period} back by 10, one further by 1"}
+    neurons = {"0.0": "turns the sign", "0.1": "t ≥ 10: the digit wraps …", "0.2": "… by 10"}
+    return Labels(slots, heads, neurons)

@@ -35,13 +35,14 @@ float32's reach.
 """  # noqa: E501
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ...blueprints.formula import Formula
 from ...model import Model, Weights
-from ...registry import Between, blueprint, program
+from ...registry import blueprint, program
+from ...tasks.addition import Digits
 from ...tasks.digit_addition import DigitAddition
 from .common import DIGITS, Terms, build, column_head, labels, one_layer
 
@@ -77,9 +78,7 @@ def _float32(options: dict[str, Any]) -> str:
 
 
 @program("adder-hinge", float32=_float32)
-def adder_hinge(
-    digits: Annotated[int, Between(1, 12)] = 10, norm: Literal["none", "rms"] = "none"
-) -> Model:
+def adder_hinge(digits: Digits = 10, norm: Literal["none", "rms"] = "none") -> Model:
     """The sum, ones first: a rotary head finds the column, two hinges take 10 away; 8 numbers
     make the weights.
     """

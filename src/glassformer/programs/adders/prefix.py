@@ -28,15 +28,14 @@ float32, see there.
 """  # noqa: E501
 
 import math
-from typing import Annotated
 
 import numpy as np
 
 from ...blueprints.formula import Formula
 from ...craft import Layout
 from ...model import Config, Labels, Model, Weights
-from ...registry import Between, blueprint, program
-from ...tasks.addition import Addition
+from ...registry import blueprint, program
+from ...tasks.addition import Addition, Digits
 from .common import DIGITS, Terms, build
 
 LAYOUT = Layout(scale=2, digit=2, score=1)
@@ -52,7 +51,7 @@ class Prefix(Formula):
     numbers = ("ref", "top", "gap", "slope")
     constants = (2.0, 2.5)
 
-    def __init__(self, digits: Annotated[int, Between(1, 12)] = 10) -> None:
+    def __init__(self, digits: Digits = 10) -> None:
         self.digits = digits
 
     def terms(self, t: Weights) -> Terms:
@@ -90,7 +89,7 @@ class Prefix(Formula):
 
 
 @program("adder-prefix")
-def adder_prefix(digits: Annotated[int, Between(1, 12)] = 10) -> Model:
+def adder_prefix(digits: Digits = 10) -> Model:
     """The sum, most significant digit first, in one layer: the carry is in the attention; from
     4 numbers.
     """

@@ -51,13 +51,14 @@ the answer that this and the public adder give. A sample does not find what a pr
 """  # noqa: E501
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ...blueprints.formula import Formula
 from ...model import Config, Labels, Model, Weights
-from ...registry import Between, blueprint, program
+from ...registry import blueprint, program
+from ...tasks.addition import Digits
 from ...tasks.digit_addition import DigitAddition
 from .common import DIGITS, Terms, build
 
@@ -114,9 +115,7 @@ def _float32(options: dict[str, Any]) -> str:
 
 
 @program("adder-36", float32=_float32)
-def adder_36(
-    digits: Annotated[int, Between(1, 12)] = 10, guard: Literal["ones", "row"] = "ones"
-) -> Model:
+def adder_36(digits: Digits = 10, guard: Literal["ones", "row"] = "ones") -> Model:
     """The sum, most significant digit first, in two ALiBi layers: places by a gate, their sum
     by attention.
     """
