@@ -3,8 +3,7 @@
 What is read is a regular file of a size that was expected: a device or a pipe would never end. What
 is written stands beside its target until it is whole, and is then renamed into place: a killed
 process leaves the old file or the new one. Links are followed, modes are kept, and what is no
-regular file is refused. Nothing here raises anything but GlassformerError for what is wrong with a
-file.
+regular file is refused. What is wrong with a file raises GlassformerError and nothing else.
 """
 
 import contextlib
@@ -184,8 +183,7 @@ class Log:
 
 
 def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
-    """Whether a file could be written there, found out before hours of work and not after them.
-    Changes nothing.
+    """Whether a file could be written there: asked before hours of work. Changes nothing.
 
     `read`: what is read meanwhile, as far as these are files. They are not to be replaced.
     """

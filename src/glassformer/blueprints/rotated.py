@@ -48,8 +48,7 @@ def rotate(model: Model, M: Any) -> Model:
 
     M must be orthogonal. RMSNorm and no norm keep the function exactly. LayerNorm subtracts the
     mean, which is the part along the ones vector: the function is kept exactly if M fixes that
-    vector, and only then. Gains of norms are vectors tied to the old axes; a model that has them is
-    refused.
+    vector, and only then. Gains of norms are tied to the old axes; a model with them is refused.
     """
     M = np.asarray(M, dtype=np.float64)
     D = model.config.d_model

@@ -30,8 +30,7 @@ class Head:
 
     Where it looks: `back`, `absolute`, `content`, `self`; each takes the next free query-key
     dimensions, so two aims in one head add their scores. What it carries: `copy`, `erase`; each
-    takes the next free value dimensions. A head that is not aimed looks everywhere alike, and
-    writes the mean.
+    takes the next free value dimensions. A head that is not aimed writes the mean of all.
     """
 
     def __init__(self, weights: Mapping[str, Floats], layer: int, index: int) -> None:
@@ -65,8 +64,7 @@ class Head:
         """Look at position `place` from everywhere. The query is constant: b_Q, or slot `one`.
 
         `one` is a coordinate of the stream that holds 1 wherever the head is used (another constant
-        c > 0 scales the hardness by c). From before `place` the nearest visible position wins, as
-        in `back`.
+        c > 0 scales the hardness by c). Before `place` the nearest position wins, see `back`.
         """
         plane = self._plane(position)
         dims = self._free(self.query, self.key.T, plane.shape[-1])

@@ -1,8 +1,7 @@
 """A stream that layer norm divides by nearly one number: two coordinates, ±loud, drown the rest.
 
 It also subtracts the mean; the slot `zero` is never written and shows it, and everything is read
-less `zero`. The number is a power of two: products with it are exact, so that what should cancel,
-cancels.
+less `zero`. The number is a power of two: products with it are exact, and what should cancel does.
 """
 
 from collections.abc import Sequence

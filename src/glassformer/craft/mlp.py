@@ -1,8 +1,7 @@
 """What a ReLU layer can compute exactly: any table on finitely many numbers, and cleaning up.
 
 Every function returns Neurons, four arrays that unpack as W_in, b_in, W_out, b_out. On their own
-they are a small network; `neurons.at(...)` puts them into the stream, `neurons.write(...)` into the
-weights.
+they are a small network; `at` puts them into the stream, `write` into the weights.
 """
 
 from typing import NamedTuple
@@ -88,8 +87,7 @@ def spikes(x: npt.ArrayLike, y: npt.ArrayLike) -> Neurons:
 def weak_spike(at: float = 0.0, value: npt.ArrayLike = 1.0, width: float = 1.0) -> Neurons:
     """2 neurons: value·(relu(t + 1) − 2 relu(t)) with t = (x − at)/width (exercise 6.5).
 
-    `value` at `at`, for t ≤ −1 it is 0 and for t ≥ 1 it falls without end: enough where the largest
-    output wins.
+    `value` at `at`, 0 for t ≤ −1, and it falls without end for t ≥ 1: enough where the most wins.
     """
     return _tents(np.array([at]), np.atleast_2d(value), width, (1, 0), (1, -2))
 

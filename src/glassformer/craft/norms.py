@@ -30,8 +30,7 @@ def padding(d: int) -> Floats:
     """A block [d] of free space that is fixed under layer norm: (√(d−1), −1/√(d−1), …).
 
     Guarantees: sum 0, sum of squares d. Zeros would not do: they lower the variance of the row, so
-    that layer norm blows up the rest. To use the space, erase the block, then write something just
-    as long.
+    that layer norm blows up the rest. To use the space, erase the block, then write as long a one.
     """
     if d == 0:
         return np.zeros(0)
@@ -45,8 +44,7 @@ def lift(k: int) -> Floats:
 
     Guarantees: lift @ lift.T = I (lengths and angles stay) and every row of lift sums to 0. So
     layer norm only ever rescales a lifted vector, and one with sum of squares k+1 is fixed. Row j
-    is (1, …, 1, −j, 0, …)/√(j(j+1)), the Helmert basis: the sparsest exact one that needs no
-    solving.
+    is (1, …, 1, −j, 0, …)/√(j(j+1)), the Helmert basis: the sparsest exact one without solving.
     """
     out = np.zeros((k, k + 1))
     for j in range(1, k + 1):

@@ -45,8 +45,7 @@ def _hinge(base: int) -> Model:
     The head is not aimed: it reads the mean of both tokens, (a + b)/2 over the height, and writes
     the sum `gain` times as large as the digit b that is still there. So t = s + b/gain is too large
     by at most 1/6. Neuron 0 fires from t = base − ¾ on, neuron 1 from where neuron 0 is at 1, t =
-    base − ¼. No sum lies between, so their difference is exactly 0 or 1; and the tied head rounds
-    what is left.
+    base − ¼. No sum lies between, so their difference is exactly 0 or 1; the head rounds the rest.
     """
     gain, height = 6.0 * base, 10.0 * base**2
     config = _config(base, d_head=1, d_mlp=2, positions="none")

@@ -39,8 +39,7 @@ def figure_6_4(digits: int, unit: float = 1 / 100, mix: Sequence[float] = (1, 0,
     adds mix·position. So the value is a code of the sum and of which digit is due: the position's
     row has length √3 wherever it is, so what layer norm makes of the code depends on the code only.
     The MLP has a spike for each of the (digits+1)·(2·10ⁿ−1) codes and writes its digit 10¹⁰ times
-    as loudly as what is there. The margin is that of two digits' rows: they differ by 1/100 in the
-    value.
+    as loudly as what is there. The margin is that of two digits' rows: values differ by 1/100.
     """
     task, n_ctx, reads = Addition(digits), 3 * digits + 2, 2 * digits
     sums = np.arange(2 * 10**digits - 1)

@@ -44,8 +44,7 @@ sink. The rest is rounding: a few times GAP·u (the scores are about GAP, and u 
 relative to numbers up to 2·10^n. The largest seen, with the five coordinates in any order: 0.001
 for 10 digits, 0.03 for 12; in float32, with constants of its own, 0.03 for 3.
 
-The whole embedding is multiplied by 10^n, which changes nothing but the logits: the smallest margin
-is about 1.
+The whole embedding is multiplied by 10^n, which changes the logits only: the margin is about 1.
 """
 
 import math

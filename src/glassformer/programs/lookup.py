@@ -5,8 +5,7 @@ linearly, so that each logit is a sum of functions of single tokens, up to one p
 such sum is positive on 00 and 11 and negative on 01 and 10: XOR, with four entries, is the smallest
 table that it cannot hold. It takes something that is not linear.
 
-*The any variant.* One attention layer makes a hash of the key, one ReLU neuron per entry recognises
-it.
+*The any variant.* One attention layer hashes the key, one ReLU neuron per entry recognises it.
 
 - Stream: `token`, a point on a ring, and `position`, a point on another. Both are fixed under layer
   norm.

@@ -80,8 +80,7 @@ def optimise(task: Lookup, dims: int, seed: int, steps: int = STEPS) -> tuple[Fl
 def descent(E: Floats, mix: Floats, keys: Any, values: Any) -> tuple[float, tuple[Floats, Floats]]:
     """The smallest margin of all entries, and the gradients of the mean cross-entropy: E, mix.
 
-    h = Σ_j E[token j back] @ mix[j], then three zeros for the position; y = layer_norm(h);
-    logits y·E.
+    h = Σ_j E[token j back] @ mix[j], and three zeros (position); y = layer_norm(h); logits y·E.
     """
     n, dims = len(keys), E.shape[1]
     x = E[keys]  # n l d

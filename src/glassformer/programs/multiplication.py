@@ -20,8 +20,7 @@ position table put there.
 *The head divides.* The next digit is ⌊left/10^m⌋ where m is the place to write. As d grows, left·d
 − 10^m·d(d+1)/2 rises as long as d·10^m < left: such a parabola is highest at the right digit, and
 10^m is in the position table. `left` is an integer and a half, so the best logit leads by ½ at
-least, in units of 1; the errors above take 0.01 of this for 4 digits, and 0.2 for 2 digits in
-float32.
+least, in units of 1; the errors above take 0.01 of it for 4 digits, 0.2 for 2 digits in float32.
 
 *Layer norm* only divides by NORM: see craft/loud.py.
 """

@@ -10,8 +10,7 @@ Let n be the length and count positions from 0, so that `=` stands at n. At posi
   the best lead its neighbours by LEAD; e^−LEAD is far below rounding. What the head finds it writes
   on top of the token here, LOUD times. The stream then points to the right token but for an angle
   of 1/LOUD, and two tokens are 2π/14 apart (2π/40 with 36 symbols).
-- The end. For t = 2n there is nothing to find. The position itself says `<EOS>`, LOUD times louder
-  than the head.
+- The end. For t = 2n there is nothing to find. The position says `<EOS>`, LOUD times the head.
 """
 
 import numpy as np

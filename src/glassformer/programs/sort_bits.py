@@ -12,8 +12,7 @@ closer to q is what it finds. Its scores:
 with R(k) the bits after p read as a number, which is below C = 2^(m−1−p). Where q_p is 0 (−1), a
 number of the kind looked for has C(p+1) − R, at least 1 above the delimiter's C·p; all others have
 at most C(p−1). Where q_p is 1, no number reaches the delimiter's C(p+2). Scores are whole numbers,
-so the best leads by 1 or more, times HARDNESS. A head that finds nothing reads the delimiter, whose
-value is 0.
+so the best leads by 1 or more, times HARDNESS. A head that finds nothing reads the delimiter: 0.
 
 Head p writes 4^(p+1) times what it found: louder than all before it together (4 + … + 4^p <
 4^(p+1)/3, and the token itself has 2), so the sign of every bit is that of the closest number

@@ -4,8 +4,7 @@ A proof rests on the lemmas that docs/proof.md lists, in forms.py (rounding, sum
 curves.py (norms and activations), tables.py (queries, keys, values), columns.py (sums over all
 pairs of numbers), softmax.py (the bound on a softmax) and bounds.py (leads); and on layout.py and
 checker.py. search.py looks for certificates and refute.py for counterexamples, and nothing they say
-is believed unchecked. second.py, sums.py and balls.py are a second checker, which shares no code
-with these.
+is believed unchecked. second.py, sums.py and balls.py are a second checker with no code of these.
 """
 
 from .checker import Checked as Checked

@@ -123,8 +123,7 @@ class Arithmetic:
         """Lemma 2: 0 where Σ|terms| ≤ size < most: then every partial sum is finite, in any order.
         Infinity elsewhere.
 
-        Rounding makes a partial sum at most 1 + gamma(n) < 16 times as large. A size that is NaN is
-        not below most.
+        Rounding makes a partial sum at most 1 + gamma(n) < 16 times as large. NaN is not below it.
         """
         return np.where(size < self.most, Real(0), Real(np.inf))
 

@@ -170,8 +170,7 @@ def attempt(bounder: Bounder, row: int, split: tuple[str, ...]) -> Attempt:
 def search(bounder: Bounder, row: int, coarse: Attempt) -> Attempt:
     """The coarsest split of a row that closes, or the one whose worst case is best.
 
-    All pairs of the columns told apart is finer than all before: if that is no better, more columns
-    would not help.
+    All pairs of these columns is finer than all before: if that is no better, more will not help.
     """
     best = coarse
     for split in itertools.islice(splits(bounder, row), 1, None):

@@ -130,8 +130,7 @@ def term_error(a: Arithmetic, weight: Ball, v: Ball) -> Reals:
     w·v_off + off·(|v| + v_off) + g·(w + off)·(|v| + v_off), g = `roundings`, if the sum below it is
     taken as exact.
 
-    ŵ·v̂ − w·v = w·(v̂ − v) + (ŵ − w)·v̂, and all rounding is put on the terms above. [H,S,V] and
-    [H,S,V,K].
+    ŵ·v̂ − w·v = w·(v̂ − v) + (ŵ − w)·v̂, and the terms have all rounding. [H,S,V] and [H,S,V,K].
     """
     w, off = weight.mid[..., None], weight.rad[..., None]
     error: Reals = w * v.rad + (off + roundings(a, w.shape[1]) * (w + off)) * v.size + UNDER
@@ -155,8 +154,7 @@ def ratio_of_all_heads(joint: Ends, top: Ends, bottom: Ends, middle: Reals) -> E
     """Lemma 24: Σ N/Z over heads is within Σ max|N|/m · max|m/Z − 1| of Σ N/m, for any m > 0.
 
     N/Z = N/m + N/m·(m/Z − 1), and m/Z − 1 is largest at an end of Z. Σ N/m is one sum over
-    positions for all heads together: `joint` has its ends. What one head has of another's opposite
-    cancels there.
+    positions for all heads together: `joint` has its ends. What heads have of opposites cancels.
     """
     m = middle[:, None]
     tilt = np.maximum(np.abs(m / bottom.low - 1), np.abs(m / bottom.high - 1))  # H cases

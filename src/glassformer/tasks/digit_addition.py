@@ -1,5 +1,4 @@
-"""The task digit-addition: sums in fixed formats that the smallest adders read. The domain is that
-of `addition`.
+"""The task digit-addition: the sums of `addition` in fixed formats that the smallest adders read.
 
     0 540 00 870 0 3210                 order=ones: nothing but digits, 045 + 078 with the ones first
     <bos>045+078=0123                   order=most, marks=true: as in `addition`, with a first token

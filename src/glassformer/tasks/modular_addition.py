@@ -1,5 +1,4 @@
-"""The task modular-addition: `a b =` or `a + b =`, then (a + b) mod p. Also differences, products
-and quotients.
+"""The task modular-addition: `a b =` or `a + b =`, then (a + b) mod p. Or with −, × or ÷.
 
 The numbers 0 … p−1 are one token each, then `=`, then (plus=true) the sign of the operation. With
 plus=false and p = 113 these are the 114 tokens of the usual grokking experiments.

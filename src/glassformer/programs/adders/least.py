@@ -1,7 +1,6 @@
 """adder-least: the adder of hinge.py for ten digits, from t = 93.7, kappa = 22.6 and flip = 1.096.
 
-Nothing is new but that numbers do double duty. In hinge.py there are eight, most of which need not
-be just so:
+Nothing is new but that numbers do double duty. Most of the eight in hinge.py need not be just so:
 
 - *c* need only be large, and so can be the hinge's threshold: t. So can the query's first half, −t:
   the stronger the query, the better.

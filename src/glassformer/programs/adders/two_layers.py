@@ -10,8 +10,7 @@ guard=row below; this one keeps the plan, and its sums are exact up to rounding.
 add up digits, each times 10 to its column j. Layer 0 tells every digit its place, a gate
 multiplies, layer 1 adds up, the head takes the floor.
 
-**Slots**: digit (d); first (1 at <bos>); mark (1 at <bos>, *plus* at +, *equals* at =); count;
-place.
+**Slots**: digit (d), first (1 at <bos>), mark (1 at <bos>, *plus* at +, *equals* at =), count, place.
 
 **Layer 0, head 0** has slope σ0 and no query but a bias: a key D back has weight λ0^−D, λ0 = exp
 σ0. A softmax divides by the sum of these, which would depend on the position; but if <bos> has the
@@ -40,8 +39,7 @@ digit 0, −curve·count.
 
 **Rounding.** Scores are below 40·σ0 ≈ 100, so weights are right to about 10^−15, and the sum is off
 by at most 10^−5 of a unit in all that was tried, where ½ is allowed. In float32 it is 10^−6 of the
-sum: enough for four digits, not for six. The smallest margin at 10 digits is 3,700, of logits up to
-10^16.
+sum: enough for four digits, not for six. The smallest margin at 10 digits is 3,700 of some 10^16.
 
 **guard=row** is the same with a guard that is a fixed part of the row's own unit, 2·10^−5, put into
 the head. It must be more than the error in the row of the ones, 10^−5, but then it is far too much
