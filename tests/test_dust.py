@@ -23,10 +23,8 @@ def test_dust_is_0():
 def test_ties_go_by_number(last):
     assert ranked([1.0, 3.0 + 3 * last, 3.0, 2.0]).tolist() == [1, 2, 3, 0]
     assert leader([[1.0, 3.0 + 3 * last, 3.0], [0.0, -np.inf, 0.5]]).tolist() == [1, 2]
-    assert ranked([3.0, 3.0 + 1e-11]).tolist() == [
-        1,
-        0,
-    ]  # as near as the numbers of `min` with a million of them
+    # As near as the numbers of `min` with a million of them
+    assert ranked([3.0, 3.0 + 1e-11]).tolist() == [1, 0]
     assert ranked([]).tolist() == []
 
 

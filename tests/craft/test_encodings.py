@@ -88,9 +88,8 @@ def test_who_is_shiftable() -> None:
     ]
     assert max(fit_shift(f, delta)[1] for f in shiftable for delta in (1, -4)) < 1e-8
     assert min(fit_shift(f, delta)[1] for f in others for delta in (1, -4)) > 0.1
-    assert (
-        fit_shift(random_normal(10, 16, rng), 1)[1] < 1e-8
-    )  # no more rows than dimensions: always
+    # No more rows than dimensions: always
+    assert fit_shift(random_normal(10, 16, rng), 1)[1] < 1e-8
 
 
 def test_fitted_shift_is_the_closed_form_on_the_ring() -> None:
@@ -102,9 +101,8 @@ def test_who_is_fixed() -> None:
     assert unfixed(sinusoidal(20, 8)) > 0.1
     assert unfixed(random_sign(20, 15, rng)) > 0.1
     signs = balanced_hamming(4)
-    assert (
-        unfixed(signs) < 0.08 < unfixed(hamming(4))
-    )  # a mean of 1/15 moves every number by about that
+    # A mean of 1/15 moves every number by about that
+    assert unfixed(signs) < 0.08 < unfixed(hamming(4))
     np.testing.assert_allclose(rms_norm(signs), signs)
 
 
@@ -112,9 +110,8 @@ def test_distinguishability_by_hand() -> None:
     assert distinguishability(np.eye(3)) == pytest.approx(np.e / (np.e + 2))
     assert distinguishability(np.zeros((4, 2))) == 0.25
     assert distinguishability(np.eye(3) * 1e3) == 1
-    assert distinguishability(np.array([[1.0], [2.0]])) == pytest.approx(
-        1 / (1 + np.e)
-    )  # a longer row wins
+    # A longer row wins
+    assert distinguishability(np.array([[1.0], [2.0]])) == pytest.approx(1 / (1 + np.e))
 
 
 def test_padding_dimension_counts_flat_columns() -> None:

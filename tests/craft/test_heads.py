@@ -46,9 +46,8 @@ def test_back_is_exactly_a_look_back(n: int, delta: int, d_head: int) -> None:
     Head(w, 0, 0).back(delta, LAYOUT["position"], n)
     seen = pattern(config, w, some_tokens(n))
     expected = np.eye(n, k=-delta)
-    assert np.array_equal(
-        seen[delta:], expected[delta:]
-    )  # exactly: every other weight underflows to 0
+    # exactly: every other weight underflows to 0
+    assert np.array_equal(seen[delta:], expected[delta:])
 
 
 def test_before_the_start_back_sees_the_nearest_visible_position() -> None:

@@ -33,9 +33,8 @@ def test_padding_is_the_booklets_and_needs_two_dimensions() -> None:
 def test_fixed_blocks_side_by_side_are_fixed() -> None:
     row = np.concatenate([ring(7)[3], padding(6), ring(9, phase=0.3)[2]])
     np.testing.assert_allclose(layer_norm(row), row, atol=1e-14)
-    assert (
-        np.max(np.abs(layer_norm(np.append(row, [0, 0])) - np.append(row, [0, 0]))) > 0.05
-    )  # zeros are not
+    # Zeros are not
+    assert np.max(np.abs(layer_norm(np.append(row, [0, 0])) - np.append(row, [0, 0]))) > 0.05
 
 
 @given(st.integers(1, 40))

@@ -25,9 +25,8 @@ def test_three_digits_in_float64_only() -> None:
     task = load_task(model)
     rows = task.edges()[::10]
     assert verify(model, task, rows=rows).wrong == 0
-    assert (
-        verify(model.astype("float32"), task, rows=rows[:20]).wrong > 10
-    )  # how many exactly, rounding decides
+    # How many exactly, rounding decides
+    assert verify(model.astype("float32"), task, rows=rows[:20]).wrong > 10
 
 
 def test_streams_that_go_wrong_are_counted() -> None:

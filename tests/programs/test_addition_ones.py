@@ -82,6 +82,5 @@ def test_without_the_wrap_by_ten_columns_of_ten_and_more_are_wrong() -> None:
     damaged = {name: np.array(value) for name, value in model.weights.items()}
     damaged["blocks.0.mlp.W_out"][1] = 0
     broken = Model(model.config, damaged, model.vocabulary, model.task)
-    assert (
-        verify(broken, load_task(broken)).wrong == 45
-    )  # of 100 pairs of digits, those with a carry
+    # Of 100 pairs of digits, those with a carry
+    assert verify(broken, load_task(broken)).wrong == 45

@@ -36,9 +36,8 @@ def neighbours(vocab, numbers):
 def test_a_million_numbers(name):
     model, rng = load(f"{name}:vocab=1000000"), np.random.default_rng(0)
     assert sum(w.size for w in model.weights.values()) == 3_000_036
-    assert (
-        count(load(f"{name}:vocab=1000")).total == 3_036
-    )  # to count a million takes long, and finds nothing more
+    # To count a million takes long, and finds nothing more
+    assert count(load(f"{name}:vocab=1000")).total == 3_036
     task = load_task(f"{name}:vocab=1000000,length=3")
     some = [0, 500_000, 999_998, *rng.integers(0, 999_999, 7)]
     rows = np.concatenate([neighbours(10**6, some), task.sample(10, rng)])

@@ -272,9 +272,8 @@ def test_lemma_8_what_is_divided():
 def test_lemma_9_the_mean_is_off_by_the_same_for_all(dtype):
     a, rng = Arithmetic(dtype), np.random.default_rng(9)
     for power in powers(dtype):
-        large = np.ldexp(
-            rng.random((1, 7)).astype(dtype), power
-        )  # of one sign: the sum overflows before they do
+        # Of one sign: the sum overflows before they do
+        large = np.ldexp(rng.random((1, 7)).astype(dtype), power)
         for x in (
             exact(np.ldexp(numbers(rng, (1, 7), dtype, 12), power)),
             exact(large),
@@ -394,9 +393,8 @@ def test_lemma_13_curvature_slopes_and_library_errors_are_within_what_is_assumed
     x = np.linspace(-12, 12, 2_400_001)
     f = ACTIVATIONS[kind](arrays.of(x), x)
     h = x[1] - x[0]
-    assert (
-        np.abs(np.diff(f, 2) / h**2).max() < curves.CURVED[kind] + 1e-3
-    )  # the difference quotient's rounding
+    # The difference quotient's rounding
+    assert np.abs(np.diff(f, 2) / h**2).max() < curves.CURVED[kind] + 1e-3
     assert np.abs(np.diff(f) / h - 0.5).max() < curves.STEEP
     value, slope = curves.value_and_slope(kind, x)
     assert (
@@ -474,9 +472,8 @@ def test_lemma_16_sums_over_positions_are_bounded_exactly(order, window, split):
 @pytest.mark.parametrize("factor", [0.5, 0.3])
 def test_lemma_17_scores_up_to_what_all_keys_share(dtype, factor):
     a, rng, everywhere = Arithmetic(dtype), np.random.default_rng(17), np.ones((5, 8), bool)
-    for power in (
-        p for p in powers(dtype, 2) if 2 * p < np.finfo(dtype).maxexp - 20
-    ):  # no overflow: Lemma 18
+    # No overflow: Lemma 18
+    for power in (p for p in powers(dtype, 2) if 2 * p < np.finfo(dtype).maxexp - 20):
         for off in (0, 1e-3):
             q, asks = ball_of(rng, np.ldexp(numbers(rng, (1, 6), dtype), power), off)
             k, keys = ball_of(rng, np.ldexp(numbers(rng, (8, 5, 1, 6), dtype), power), off / 10)
@@ -539,9 +536,8 @@ def test_lemma_20_weights_up_to_a_factor(dtype):
             score, moved = ball_of(rng, mid, off)
             w = softmax.exponentials(a, score, possible)
             for h in range(2):
-                text = moved[h][
-                    np.arange(6), [rng.choice(np.nonzero(p)[0]) for p in possible]
-                ]  # one token a position
+                # One token a position
+                text = moved[h][np.arange(6), [rng.choice(np.nonzero(p)[0]) for p in possible]]
                 at = [
                     int(np.nonzero((moved[h][s] == x) & possible[s])[0][0])
                     for s, x in enumerate(text)
@@ -677,21 +673,18 @@ def test_lemma_27_the_product_with_the_output_matrix(dtype):
             np.ldexp(numbers(rng, (6, 4), dtype), power),
             np.exp(-rng.random((2, 7)) * 800).astype(dtype),
         )
-        weights = np.where(np.arange(7) == 0, 1, weights * (i % 2)).astype(
-            dtype
-        )  # the largest is 1, or all there is
+        # The largest is 1, or all there is
+        weights = np.where(np.arange(7) == 0, 1, weights * (i % 2)).astype(dtype)
         v = np.ldexp(numbers(rng, (2, 7, 3), dtype), power)
-        z = added(
-            ((weights / added(weights, rng)[:, None])[..., None] * v).swapaxes(1, 2), rng
-        )  # H K
+        # H K
+        z = added(((weights / added(weights, rng)[:, None])[..., None] * v).swapaxes(1, 2), rng)
         exactly = (weights.astype(Real)[..., None] * v).sum(1) / weights.astype(Real).sum(1)[
             :, None
         ]
         most, W = np.abs(v.astype(Real)).max(1), W_O.reshape(2, 3, 4).astype(Real)
         error = softmax.output_error(a, most, 7, most, W)
-        error = error + softmax.through(softmax.roundings(a, 7) * most, np.abs(W)) * (
-            i % 2
-        )  # Lemma 22
+        # Lemma 22
+        error = error + softmax.through(softmax.roundings(a, 7) * most, np.abs(W)) * (i % 2)
         y = Form(softmax.through(exactly, W), np.zeros((0, 4), Real), error)
         told += holds(y, product(z.reshape(1, 6), W_O, rng)[0])
     assert told > 100

@@ -92,9 +92,8 @@ def differences(number, digits, split, count, change=lambda model: model):
     bounder, rows = Bounder(model, layout), task.sample(count, rng)
     tokens = task.batch(rows)[0]
     with np.errstate(all="ignore"):
-        logits = model(tokens[:, :-1]).astype(
-            np.longdouble
-        )  # so that their differences do not round
+        # So that their differences do not round
+        logits = model(tokens[:, :-1]).astype(np.longdouble)
     for row in layout.rows:
         for b in bounder.bounds(row, (split,) * len(bounder.window(row))):
             which = case_of(b.cases, rows)
@@ -145,9 +144,8 @@ def extreme(seed):
             name: int(rng.integers(-most, most)) * int(rng.random() < 0.5)
             for name in sorted(model.weights)
         }
-        near = {
-            name: int(p * rng.random() ** 2) for name, p in powers.items()
-        }  # most of them are not so extreme
+        # Most of them are not so extreme
+        near = {name: int(p * rng.random() ** 2) for name, p in powers.items()}
         with np.errstate(all="ignore"):
             weights = {
                 name: np.ldexp(w, near[name]).astype(w.dtype) for name, w in model.weights.items()
@@ -277,9 +275,8 @@ def test_a_normaliser_that_may_be_zero_proves_nothing(monkeypatch):
 
     def below_zero(*args):
         low, high = real(*args)
-        return (
-            Ends(low, high) if next(calls) % 3 else Ends(-high, high)
-        )  # the first of three is the sum of weights
+        # The first of three is the sum of weights
+        return Ends(low, high) if next(calls) % 3 else Ends(-high, high)
 
     monkeypatch.setattr(bounder, "_range", below_zero)
     assert not any((b.lead > 0).any() for b in bounder.bounds(row, ("digit", "digit")))

@@ -441,9 +441,8 @@ def changed(ref, dtype="float64", weights=None, **config):
     model = replace(
         model, config=replace(model.config, **config), weights=arrays, blueprint="", theta={}
     )
-    object.__setattr__(
-        model, "config", replace(model.config, **options)
-    )  # past Model, which refuses some of these
+    # Past Model, which refuses some of these
+    object.__setattr__(model, "config", replace(model.config, **options))
     return model
 
 

@@ -25,9 +25,8 @@ def test_the_domain_is_every_list(exact, repeats):
             itertools.product(numbers, repeat=k) if repeats else itertools.permutations(numbers, k)
         )
     assert sorted(lists(task)) == sorted(expected) and task.size == len(expected)
-    assert (
-        len(task.rows(0, 1)[0].nonzero()[0]) == 3
-    )  # a longest one first: verify sizes its batches by it
+    # A longest one first: verify sizes its batches by it
+    assert len(task.rows(0, 1)[0].nonzero()[0]) == 3
 
 
 def test_the_domain_in_parts():

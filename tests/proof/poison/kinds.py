@@ -148,9 +148,8 @@ def projections():
 
         @poison(share(0.95), 1.0, name=f"W_{n} into an entry that nobody reads")
         def project(dtype, dose, n=n):
-            model = plus(
-                padded(small_norm(dtype), "K"), "ln1_w", (-1,), 1.0
-            )  # so the ballast is read as √3
+            # So the ballast is read as √3
+            model = plus(padded(small_norm(dtype), "K"), "ln1_w", (-1,), 1.0)
             return plus(model, f"attn_W_{n}", (0, -1, -1), dose)
 
         @poison(share(0.6), 1.0, name=f"W_{n} and b_{n} into an entry that nobody reads")
@@ -427,9 +426,8 @@ def biased(dtype, dose):
     """The least lead of a carry over 0 on any input, or a share of it, given to 0 as a bias."""
     model, task = untied(adder(HINGE, dtype)), task_of(HINGE)
     tokens = task.batch(task.rows(0, task.size))[0]
-    logits = np.asarray(model(tokens[:, :-1])[:, -1:], np.float64)[
-        :, 0
-    ]  # the last answer digit: 0 or 1
+    # The last answer digit: 0 or 1
+    logits = np.asarray(model(tokens[:, :-1])[:, -1:], np.float64)[:, 0]
     lead = float((logits[:, 1] - logits[:, 0])[tokens[:, -1] == 1].min())
     return plus(model, "unembed_b_U", (0,), lead * dose)
 
@@ -513,10 +511,8 @@ def scores_beyond_extended_precision(dtype, dose):
     """
     base, task = adder("adder-hinge:digits=2", dtype), task_of("adder-hinge:digits=2")
     T, spots, row, trigger = base.config.n_ctx, [1, 2, 5, 6], 8, [7, 8, 7, 8]
-    rest, hidden = (
-        0,
-        3,
-    )  # positions of fixed tokens: where the new head looks in other rows, and what must not win
+    # Positions of fixed tokens: where the new head looks in other rows, and what must not win
+    rest, hidden = 0, 3
     assert (task.batch(np.array([[87, 87]]))[0][0, spots] == trigger).all()
     D = 2 + T + 11  # the adder's two slots, one a position, two a spot, and three
     place, pair, level, idle, value = (
@@ -535,10 +531,8 @@ def scores_beyond_extended_precision(dtype, dose):
     P[:, idle], P[rest, idle], P[hidden, value] = -1000, 0, 1e-27
     Q, K, V, out = *np.zeros((3, 2, D, T)), np.zeros((2, T, D))
     scores = record(base, np.zeros((1, T), int))[1]["blocks.0.attn.hook_attn_scores"][0, 0]
-    Q[0, place], K[0, place, np.arange(T)] = (
-        np.where(np.isfinite(scores), scores, 0),
-        1,
-    )  # the adder's own head
+    # The adder's own head
+    Q[0, place], K[0, place, np.arange(T)] = (np.where(np.isfinite(scores), scores, 0), 1)
     V[0, 1, 0], out[0, 0, 1] = 1, base.weights["blocks.0.attn.W_O"][0, 0, 1]
     Q[1, place, 5], Q[1, place[row], :6] = 1, [1, 1, 1, 1, 1, 0]
     K[1, pair, np.arange(4)] = K[1, pair + 1, np.arange(4)] = K[1, level, 4] = K[1, idle, 5] = 1
