@@ -158,7 +158,7 @@ def hamming(r: int) -> Floats:
         wanted = "2, 3 or 4 check bits were expected (5 gives 2^26 words)"
         raise GlassformerError(f"hamming — {wanted}, got {r}")
     k = 2**r - 1 - r
-    # A check bit per power of two; message bit i is covered by those of the i-th number with two.
+    # A check bit per power of two; those of the i-th number with two or more cover message bit i.
     covers = [bits for bits in itertools.product((0, 1), repeat=r) if sum(bits) > 1]
     messages = np.array(list(itertools.product((0, 1), repeat=k)))
     words = np.concatenate([messages, messages @ np.array(covers) % 2], axis=-1)

@@ -61,7 +61,7 @@ class Head:
         self, place: float, position: slice, n: float, hardness: float | None = None,
         one: int | None = None,
     ) -> None:  # fmt: skip
-        """Look at position `place` from everywhere. The query is constant: b_Q, or slot `one`.
+        """Look at position `place` from everywhere. The query is constant: b_Q, or from `one`.
 
         `one` is a coordinate of the stream that holds 1 wherever the head is used (another constant
         c > 0 scales the hardness by c). Before `place` the nearest position wins, see `back`.

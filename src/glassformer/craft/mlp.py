@@ -87,7 +87,7 @@ def spikes(x: npt.ArrayLike, y: npt.ArrayLike) -> Neurons:
 def weak_spike(at: float = 0.0, value: npt.ArrayLike = 1.0, width: float = 1.0) -> Neurons:
     """2 neurons: value·(relu(t + 1) − 2 relu(t)) with t = (x − at)/width (exercise 6.5).
 
-    `value` at `at`, 0 for t ≤ −1, and it falls without end for t ≥ 1: enough where the most wins.
+    `value` at `at`, 0 for t ≤ −1, and it falls without end for t ≥ 1: enough for argmax.
     """
     return _tents(np.array([at]), np.atleast_2d(value), width, (1, 0), (1, -2))
 
