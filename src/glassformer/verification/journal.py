@@ -17,11 +17,7 @@ from typing import Any
 from .. import schema
 from ..errors import GlassformerError
 from ..limits import DOMAIN, KEEP
-<<<<<<< HEAD
-from ..records import read_json, write_atomically
-=======
-from ..records import remove, write_atomically
->>>>>>> cd3e414 (What the system says about a file is told in one place; JSON is read beside its schema)
+from ..records import write_atomically
 from .tally import Tally, add
 from .work import Work
 
