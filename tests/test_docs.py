@@ -169,7 +169,7 @@ def test_links(name):
 def test_the_reference_is_complete():
     text = (ROOT / "docs/reference.md").read_text()
     wanted = [f"`{name}" for name in craft.__all__ if name != "Neurons"] + ["`Neurons` with"]
-    wanted += [f"`gf.{name}" for name in package.FACE]
+    wanted += [f"`gf.{name}" for name in [*package.__all__, "list"]]
     wanted += [f"| `{c.name or c.callback.__name__}" for c in app.registered_commands]
     assert not [w for w in wanted if w not in text]
 

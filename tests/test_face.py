@@ -2,6 +2,11 @@
 tokens.
 """
 
+import copy
+import os
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -122,11 +127,218 @@ def test_other_mistakes(call, tmp_path, monkeypatch):
         call()
 
 
+# What is refused, and words of the line that says so.
+REFUSED = [
+    # which argument is which
+    (lambda m: gf.verify(), "verify — without model"),
+    (lambda m: gf.verify(m, smaple=3), "verify — unexpected keyword 'smaple'; did you mean sample"),
+    (lambda m: gf.count(m, m), "count — takes model by position, got 2"),
+    (lambda m: gf.count(m, model=m), "count — model is given twice"),
+    (lambda m: gf.run(m, "1+2", stepz=3), "did you mean steps"),
+    (lambda m: gf.fit(REF, "fast", stepz=3), "did you mean steps"),
+    (lambda m: gf.fit(REF), "fit — without recipe: it needs task, recipe"),
+    (lambda m: gf.Config(d_vocb=3), "Config — unexpected keyword 'd_vocb'; did you mean d_vocab"),
+    (lambda m: gf.Config(), "Config — without d_vocab and n_ctx and d_model"),
+    (lambda m: gf.Recipe(stepz=3), "did you mean steps"),
+    (lambda m: gf.load("addition", digits=2), "load — unexpected keyword 'digits'"),
+    # values of another kind
+    (lambda m: gf.ablate(m, what=3), "ablate — what: expected a text, got 3"),
+    (lambda m: gf.patch(m, "4+8", "1+2", 3), "patch — names: expected a text or a list of texts"),
+    (lambda m: gf.patch(m, "4+8", "1+2", ["head 0.0", 3]), "patch — names: expected a text or"),
+    (lambda m: gf.decode(m, "1+2", 2, temperature=1, rng=3), "rng: expected a generator"),
+    (lambda m: gf.interchange(m, what="head 0.0", n="x"), "interchange — n: expected a whole"),
+    (lambda m: gf.save(m, 3), "save — path: expected a text or a path, got 3"),
+    (lambda m: gf.export(m, "torch", None), "export — path: expected a text or a path"),
+    (lambda m: gf.report(m, "x.html", inputs=3), "inputs: expected a text or a list of texts"),
+    (lambda m: gf.list(3), "list — what: expected a text, got 3"),
+    (lambda m: gf.Vocabulary(3), "vocabulary — expected texts, got 3"),
+    (lambda m: gf.Vocabulary(["a", 3]), "vocabulary — expected texts, got 3"),
+    (lambda m: gf.Vocabulary("ab").decode([2]), "token 2 — expected a number from 0 to 1"),
+    (lambda m: gf.Vocabulary("ab").decode([-1]), "token -1 — expected a number from 0 to 1"),
+    (lambda m: gf.Config("x", 3, 4), "config — d_vocab must be a whole number"),
+    # rows that are none of the task
+    (lambda m: gf.verify(m, rows=[[3, 10]]), "number 2 of a row must be from 0 to 9, got 10"),
+    (lambda m: gf.verify(m, rows=[[-1, 1]]), "number 1 of a row must be from 0 to 9, got -1"),
+    (lambda m: gf.verify(m, rows=[[1, 2, 3]]), r"rows must have shape \[B,2\], B from 1"),
+    (lambda m: gf.verify(m, rows=[3, 4]), r"rows must have shape \[B,2\], B from 1"),
+    (lambda m: gf.verify(m, rows=[]), r"rows must have shape \[B,2\], B from 1"),
+    (lambda m: gf.verify(m, rows=[[1.5, 2]]), "rows — expected whole numbers"),
+    (lambda m: gf.verify(m, rows="1+2"), "rows — expected whole numbers"),
+    (lambda m: gf.ablate(m, what="head 0.0", rows=[[1, 99]]), "must be from 0 to 9, got 99"),
+    (lambda m: gf.inspect(m, rows=[[1, 99]]), "must be from 0 to 9, got 99"),
+    (lambda m: gf.compare(m, m, rows=[[1], [2, 3]]), "rows — expected rows of one length"),
+    # weights
+    (lambda m: m.astype("int32"), "dtype: expected one of float64, float32"),
+    (lambda m: m.astype("bfloat16"), "NumPy has no bfloat16"),
+    (lambda m: m.torch("int32"), "dtype: expected one of float64, float32"),
+    (lambda m: m.torch(device="moon"), "not on device 'moon'"),
+    (lambda m: m.map(lambda w: np.ones(w.shape, int)), "'embed.W_E': expected floats"),
+    (lambda m: m.map(lambda w: w.astype(complex)), "expected floats .*, got complex128"),
+    (lambda m: m.map(lambda w: None), "'embed.W_E': expected an array, got None"),
+    (lambda m: m.map(lambda w: [[1], [2, 3]]), "expected numbers, in rows of one length"),
+    (lambda m: gf.Model(m.config, 3, m.vocabulary), "Model — weights: expected a table, got 3"),
+    (lambda m: gf.Model(3, m.weights, m.vocabulary), "Model — config: expected a Config, got 3"),
+    (lambda m: gf.Model(m.config, m.weights, m.vocabulary, task=3), "task: expected a text, got 3"),
+    (lambda m: gf.forward(m.config, {}, [[1, 2]]), "weights — "),
+    (lambda m: gf.forward(m.config, m.weights, [[1, 99]]), "token 99 — expected a number"),
+    (lambda m: gf.forward(m.config, m.weights, [1, 2]), r"tokens — expected shape \[B,T\]"),
+    # how much is shown, and where it goes
+    (lambda m: gf.record(m, "4+8", last=0), "last must be a whole number from 1 to 4, got 0"),
+    (lambda m: gf.record(m, "4+8", last=99), "last must be a whole number from 1 to 4, got 99"),
+    (lambda m: m("4+8=", last=0), "last must be a whole number from 1 to 4, got 0"),
+    (lambda m: m("4+8=", tap=3), "tap — expected a function"),
+    (lambda m: gf.save(m, "x.txt"), "x.txt — a model is saved in a file that ends in .safetensors"),
+    (lambda m: gf.save(m, "x"), "x — a model is saved in a file that ends in .safetensors"),
+    # recipes
+    (lambda m: gf.Recipe(norm="rmss"), "norm must be one of layer, rms, none, got 'rmss'; did you"),
+    (lambda m: gf.Recipe(activation="rleu"), "did you mean relu"),
+    (lambda m: gf.Recipe(positions="x"), "positions must be one of learned, none"),
+    (lambda m: gf.Recipe(mask="causl"), "did you mean causal"),
+    (lambda m: gf.Recipe(d_model=0), "d_model must be a whole number from 1, got 0"),
+    (lambda m: gf.Recipe(n_heads=0), "n_heads must be a whole number from 1, got 0"),
+    (lambda m: gf.Recipe().override({"stepz": 3}), "did you mean steps"),
+    (lambda m: gf.Recipe().override({"steps": True}), "steps must be a whole number, got True"),
+    (lambda m: gf.Recipe().override(3), "expected fields and values, got 3"),
+    (lambda m: gf.fit(REF, "fast", steps=0), "steps must be a whole number from 1"),
+    # views
+    (lambda m: gf.inspect(m, only="haeds"), "view 'haeds' — expected one of"),
+    (lambda m: gf.inspect(m, only=["heads", "modular"]), "view 'modular' — "),
+    (lambda m: gf.inspect(m, prompt="x"), "input 'x' — expected two whole"),
+    (lambda m: gf.inspect(m, prompt=[[1, 2]]), "prompt — expected the tokens of one input"),
+    # parts and activations
+    (lambda m: gf.ablate(m, "head 9.9"), "'head 9.9' — no such part"),
+    (lambda m: gf.patch(m, "4+8", "1+2", "head 9.9"), "'head 9.9' — no such part"),
+    (lambda m: gf.patch(m, "4+8", "1+2", "hook_embd"), "'hook_embd' — no such activation"),
+    (lambda m: gf.patch(m, "4+8", "1+2", "unembed"), "the same whatever the input"),
+    (lambda m: gf.record(m, "4+8")[1]["head 9.9"], "'head 9.9' — no such part"),
+    (lambda m: gf.record(m, "4+8")[1]["position 1"], "activation 'position 1' — in 2 activations"),
+    # names
+    (lambda m: gf.load("adder-3"), "the trained model is adder-3.safetensors"),
+    (lambda m: gf.program(lambda: m), "program — expected a name, as in @program"),
+    (lambda m: gf.task(3), "task — expected a name, as in @task"),
+    (lambda m: gf.program("no types")(lambda n=3: m), "program — expected a name"),
+    (lambda m: gf.program("no-types")(lambda n=3: m), "option n needs a type, as in n: int = 3"),
+    (lambda m: gf.program("no-function")(3), "expected a function below @program"),
+    (lambda m: gf.task("no-class")(lambda: m), "expected a class below @task"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call,said", REFUSED, ids=[said for _, said in REFUSED])
+def test_what_is_refused(call, said, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(GlassformerError, match=said) as e:
+        call(model)
+    assert "\n" not in str(e.value) and not any(tmp_path.iterdir())
+
+
+def test_options_without_a_default_are_refused():
+    def needs(n: int):
+        return n
+
+    with pytest.raises(GlassformerError, match="needs — option n needs a default"):
+        gf.program("needs")(needs)
+
+
+def test_what_is_taken(model, tmp_path):
+    rows = [[4, 8], [1, 2]]
+    assert gf.verify(model, rows=rows).checked == 2 == gf.verify(model, rows=np.array(rows)).checked
+    assert gf.ablate(model, "head 0.0") == gf.ablate(model, REF, "head 0.0")
+    assert gf.ablate(model, "head 0.0", "mean") == gf.ablate(model, None, "head 0.0", "mean")
+    assert gf.inspect(model, only="heads", prompt="1+2").subject.words[:4] == [*"1+2="]
+    assert gf.report(model, tmp_path / "r.html", inputs="1+2", rows=20).exists()
+    assert gf.fit(REF, "fast", steps=2, evaluate_every=1, train_rows=9, test_rows=9).steps == 2
+    changed = gf.Recipe().override(
+        {"steps": 5, "lr": 1, "tied": False, "norm": "rms", "batch": "7"}
+    )
+    assert (changed.steps, changed.lr, changed.tied, changed.batch) == (5, 1.0, False, 7)
+    tokens = model.read("4+8=")[None]
+    logits = gf.forward(model.config, model.weights, tokens)
+    assert np.array_equal(logits, model(tokens)) and logits.shape == (1, 4, 12)
+
+
+def test_parts_by_their_names():
+    z, model = "blocks.0.attn.hook_z", gf.load("addition:digits=1,variant=book")
+    _, cache = gf.record(model, "4+8")
+    assert np.array_equal(cache["head 0.0"], cache[z][:, :, 0])
+    assert np.array_equal(cache["mlp 0"], cache["mlp_out", 0])
+    by_hook = gf.patch(model, "4+8", "1+2", z, heads=0)
+    assert np.array_equal(gf.patch(model, "4+8", "1+2", "head 0.0").patched, by_hook.patched)
+    both = gf.patch(model, "4+8", "1+2", ["attention 0", "mlp 0"], positions=-1)
+    hooks = ["blocks.0.hook_attn_out", "blocks.0.hook_mlp_out"]
+    as_hooks = gf.patch(model, "4+8", "1+2", hooks, positions=-1)
+    assert np.array_equal(both.patched, as_hooks.patched)
+
+
+def test_weights_of_all_kinds(model, tmp_path):
+    lists = gf.Model(
+        model.config, {n: w.tolist() for n, w in model.weights.items()}, model.vocabulary
+    )
+    assert np.array_equal(lists("4+8="), model("4+8=")) and lists.dtype == "float64"
+    mine = {n: np.array(w) for n, w in model.weights.items()}
+    np.save(tmp_path / "w.npy", mine["embed.W_E"])
+    mapped = np.load(tmp_path / "w.npy", mmap_mode="r+")
+    other = gf.Model(model.config, {**mine, "embed.W_E": mapped}, model.vocabulary)
+    mine["pos_embed.W_pos"][:] = mapped[:] = 0  # mine still, and nobody else's
+    assert np.array_equal(other("4+8="), model("4+8="))
+    with pytest.raises(ValueError, match="read-only"):
+        other.weights["embed.W_E"][0] = 0
+    for same in (copy.copy(other), copy.deepcopy(other), pickle.loads(pickle.dumps(other))):
+        assert np.array_equal(same("4+8="), model("4+8=")) and same.vocabulary == model.vocabulary
+    assert model.torch().astype("float32").dtype == model.torch("float32").dtype == "float32"
+    assert model.astype(np.float32).dtype == "float32"
+
+
+def test_results_in_a_few_lines(model):
+    for thing in (gf.prove(model), gf.verify(model), gf.load_task(model), gf.count(model)):
+        assert 0 < len(str(thing)) < 900 and str(thing).count("\n") < 3, str(thing)
+    assert str(gf.prove(model)).startswith("proved (enumeration, 100 cases, margin ")
+    assert repr(gf.load_task(model)) == (
+        "<Task addition:digits=1: 100 inputs, 12 tokens: 0123456789+=>"
+    )
+    assert repr(model).startswith("<Model addition:digits=1: ") and "\n" not in repr(model)
+
+
+@pytest.mark.slow
+def test_a_type_checker_agrees(tmp_path):
+    """What a user may write is right to mypy, and what comes back has a type."""
+    user = tmp_path / "user.py"
+    user.write_text(USER)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), user],
+        capture_output=True, text=True, env={**os.environ, "MYPYPATH": str(SRC)},
+    )  # fmt: skip
+    assert [line.partition("error: ")[2] for line in done.stdout.splitlines()[:-1]] == [
+        'Incompatible types in assignment (expression has type "int", variable has type "str")  '
+        "[assignment]"
+    ], done.stdout
+
+
+SRC = Path(gf.__file__).parent.parent
+USER = """
+from pathlib import Path
+
+import glassformer as gf
+
+def wrong(model: gf.Model) -> int:
+    verdict: gf.Verdict = gf.verify(model)
+    return verdict.wrong
+
+wrong(gf.load("addition:digits=2"))
+gf.verify("addition:digits=2")
+gf.verify(Path("a.safetensors"), "addition:digits=2", sample=5)
+gf.ablate("addition:digits=2", "head 0.0")
+print(gf.explain("min", "6 2 7").winner, gf.list("programs"), gf.count("min").total)
+trained: gf.Training = gf.fit("addition:digits=1", "fast", steps=5)
+text: str = gf.run("min", "6 2 7").output
+bad: str = gf.count("min").total
+"""
+
+
 def test_what_fresh_eyes_tried(model):
     assert gf.run(model, "4+8", steps=0).output == ""
     with pytest.raises(GlassformerError, match="view 'modular' — "):
         gf.inspect(REF, only=["heads", "modular"])["modular"]
-    with pytest.raises(TypeError, match="model"):
+    with pytest.raises(GlassformerError, match="explain — without model"):
         gf.explain(tokens="1+2")
     with pytest.raises(GlassformerError, match="expected a Vocabulary"):
         gf.Model(model.config, model.weights, "0123456789+=")

@@ -21,8 +21,10 @@ __all__ = ["digest", "load", "save", "to_bytes"]
 
 def save(model: Model, path: str | Path) -> Path:
     """Writes the model beside `path` and renames it into place: a killed process leaves the old
-    or the new.
+    or the new. It is FILE.safetensors: by that, `load` knows it again.
     """
+    if Path(path).suffix != ".safetensors":
+        raise GlassformerError(f"{path} — a model is saved in a file that ends in .safetensors")
     return write_atomically(path, to_bytes(model))
 
 

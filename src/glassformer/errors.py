@@ -10,6 +10,14 @@ class GlassformerError(Exception):
     """Something the caller gave is wrong: what was being done, what was expected, what was got."""
 
 
+class Named(GlassformerError):
+    """One whose message starts with the name of a program or task: nobody need put it there."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
 def shown(value: Any) -> str:
     """A value as a message shows it: whatever its size, in a few words."""
     return _short.repr(value)

@@ -1,36 +1,46 @@
 """The front desk: what people type, as what functions take.
 
-Every function at the top of the package takes a ref, a path or a Model where its `model` (or `a`
-and `b`) stands, a ref or a Task for `task` (left out: the model's own), a text or tokens for
-`tokens`, a name or a Recipe for `recipe`. The functions themselves stand in the rooms and know
+Every function at the front door (see doors.py) takes a ref, a path or a Model where its `model` (or
+`a` and `b`) stands, a ref or a Task for `task` (left out: the model's own), a text or tokens for
+`tokens`, a name or a Recipe for `recipe`. What does not fit is refused here, in a line that names
+the function: too few arguments, an unknown keyword, a value of another type than the function's own
+annotations say, rows that are not of the task. The functions themselves stand in the rooms and know
 nothing of it.
 """
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import refs, registry
+from . import parts, refs, registry
+from .calls import bound, check_types
 from .errors import GlassformerError, shown
-from .model import Model
+from .model import Config, Model, Tap, check_last, keeping_shapes, read_tokens
+from .model import forward as plain_forward
 from .runs import prompt
+from .shapes import check
 from .tasks.base import Task
 
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from .training import Event, Training
+
+R = TypeVar("R")
 # Parameters of functions in all rooms.
-MODELS, OPTIONAL = {"model", "a", "b"}, {"start", "teacher"}
-TOKENS = {"tokens", "clean", "corrupted"}
+MODELS, OPTIONAL = ("model", "a", "b"), ("start", "teacher")
+TOKENS = ("tokens", "clean", "corrupted", "prompt")
 
 
+# ── what was meant ─────────────────────────────────────────────────────────────────────────────
 def model_of(given: Any) -> Model:
     """A Model, or what a ref or a path names."""
     if isinstance(given, Model):
         return given
     if isinstance(given, (str, PathLike)):
-        return refs.load(str(given))
+        return refs.load(given)
     raise GlassformerError(f"model — expected a ref, a path or a Model, got {shown(given)}")
 
 
@@ -66,34 +76,122 @@ def recipe_of(given: Any) -> Any:
     raise GlassformerError(f"recipe — expected a name or a Recipe, got {shown(given)}")
 
 
-def opened(f: F) -> F:
-    """The function, taking what people type."""
-    signature = inspect.signature(f)
+def is_part(model: Model, text: str) -> bool:
+    """Whether a text is the name of one of the model's parts."""
+    try:
+        return bool(parts.find(model, text))
+    except GlassformerError:
+        return False
+
+
+# ── the desk ───────────────────────────────────────────────────────────────────────────────────
+def opened(
+    f: Callable[..., R], options: Callable[..., Any] | None = None, settings: Iterable[str] = ()
+) -> Callable[..., R]:
+    """The function, taking what people type: of a user's call, a type checker sees the result.
+
+    `options`: whose keywords its **options are. `settings`: fields of the recipe, which may be
+    among them too.
+    """
+    several = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    public = f.__name__.removesuffix("_")
+    own, hints = inspect.signature(f), typing.get_type_hints(f)
+    parameters = [p for p in own.parameters.values() if p.kind is not several[0] or not options]
+    if options:
+        hints |= typing.get_type_hints(getattr(options, "__init__", options))
+        there = inspect.signature(options).parameters.values()
+        parameters += [p for p in there if p.kind is several[1]]
+    for known in ("ref", "name"):  # refs.py and registry.py say themselves what they expect
+        hints.pop(known, None)
+    signature = own.replace(parameters=parameters)
+    fields = [inspect.Parameter(name, several[1], default=None) for name in settings]
+    takes = own.replace(parameters=[*parameters, *fields])
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind_partial(*args, **kwargs).arguments
-        rest = [n for n, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD]
-        given = bound | {n: v for name in rest for n, v in bound.pop(name, {}).items()}
-        for name in MODELS & given.keys():
-            given[name] = model_of(given[name])
-        for name in OPTIONAL & given.keys():
-            given[name] = None if given[name] is None else model_of(given[name])
-        models = [given[name] for name in ("model", "a", "b") if name in given]
-        if "task" in signature.parameters:
-            given["task"] = task_of(given.get("task"), models)
-        for name in TOKENS & given.keys() if models else ():
-            given[name] = tokens_of(given[name], models[0])
-        if isinstance(given.get("blueprint"), str):
-            given["blueprint"] = registry.build("blueprint", given["blueprint"])
+        given = _read(public, takes, args, kwargs)
+        set_ = {name: given.pop(name) for name in settings if name in given}
         if "recipe" in given:
-            given["recipe"] = recipe_of(given["recipe"])
+            given["recipe"] = recipe_of(given["recipe"]).override(set_)
+        check_types(public, hints, given)
         return f(**given)
 
-    return call  # type: ignore[return-value]
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
 
 
-def report(models: Any, path: str | PathLike[str], inputs: Any = (), rows: int = 200) -> Path:
+def _read(
+    name: str, takes: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a call as what the function takes."""
+    if "what" in takes.parameters and len(args) > 1 and isinstance(args[1], str):
+        model = model_of(args[0])  # gf.ablate(model, "head 0.0"): the task is left out
+        if is_part(model, args[1]) or (len(args) == 2 and "what" not in kwargs):
+            args = (model, None, *args[1:])
+    may_lack = {"task"} if set(MODELS) & takes.parameters.keys() else ()
+    given = bound(name, takes, args, kwargs, may_lack)
+    for each in MODELS:
+        if each in given:
+            given[each] = model_of(given[each])
+    models = [given[each] for each in MODELS if each in given]
+    for each in OPTIONAL:
+        if given.get(each) is not None:
+            given[each] = model_of(given[each])
+    if "task" in takes.parameters:
+        given["task"] = task_of(given.get("task"), models)
+    for each in TOKENS if models else ():
+        if each in given and (given[each] is not None or each != "prompt"):
+            given[each] = tokens_of(given[each], models[0])
+    if given.get("rows") is not None and "task" in given:
+        given["rows"] = given["task"].readable(given["rows"])
+    if isinstance(given.get("blueprint"), str):
+        given["blueprint"] = registry.build("blueprint", given["blueprint"])
+    for each in ("path", "out", "journal", "snapshots"):
+        if isinstance(given.get(each), PathLike):
+            given[each] = Path(given[each])
+    return given
+
+
+# ── what no room has ───────────────────────────────────────────────────────────────────────────
+def forward(
+    c: Config, weights: Mapping[str, Any], tokens: Any, tap: Tap | None = None, start: int = 0,
+    last: int | None = None,
+) -> Any:  # fmt: skip
+    """tokens [B,T] -> logits [B,T,V], as model.py's `forward`, of arguments that are looked at."""
+    tokens = read_tokens(c, tokens, start)
+    if tokens.ndim != 2:
+        raise GlassformerError(f"tokens — expected shape [B,T], got {list(tokens.shape)}")
+    check_last(last, tokens)
+    return plain_forward(c, check(c, weights), tokens, tap and keeping_shapes(tap), start, last)
+
+
+def fit(*args: Any, **kwargs: Any) -> "Training":
+    """Trains one model: fit(task, recipe, seed=0, steps=…, blueprint=…, out=…), with any field of
+    the recipe and any option of training.loop.Trainer. Needs PyTorch.
+    """
+    return _loop("fit")(*args, **kwargs)  # type: ignore[no-any-return]
+
+
+def train(*args: Any, **kwargs: Any) -> Iterator["Event"]:
+    """The same as events, of one seed or several at once: train(task, recipe, seeds=(0,), …)."""
+    return _loop("train")(*args, **kwargs)  # type: ignore[no-any-return]
+
+
+def _loop(name: str) -> Callable[..., Any]:
+    try:
+        from .training import loop
+    except ModuleNotFoundError:
+        raise GlassformerError(
+            f"{name} — needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
+        ) from None
+    from .training.recipe import FIELDS
+
+    return opened(getattr(loop, name), loop.Trainer, FIELDS)
+
+
+def report(
+    models: Any, path: str | Path, inputs: str | Sequence[str] = (), rows: int = 200
+) -> Path:
     """One page of one or several models, in a file that needs no network."""
     from .page import report as page
 
@@ -102,10 +200,11 @@ def report(models: Any, path: str | PathLike[str], inputs: Any = (), rows: int =
         (str(m.provenance.get("ref", "model")) if isinstance(m, Model) else str(m), model_of(m))
         for m in several
     ]
-    return page.write(page.report(named, list(inputs), rows=rows), Path(path))
+    texts = [inputs] if isinstance(inputs, str) else list(inputs)
+    return page.write(page.report(named, texts, rows=rows), Path(path))
 
 
-def names(what: str = "programs") -> list[str]:
+def list_(what: str = "programs") -> list[str]:
     """The names of all programs, tasks, blueprints, bridges, recipes, views, trained models or
     claims.
     """
@@ -118,6 +217,6 @@ def names(what: str = "programs") -> list[str]:
     }
     kinds |= {"recipes": lambda: RECIPES, "views": lambda: VIEWS, "claims": ledger}
     kinds |= {"trained": refs.trained}
-    if not isinstance(what, str) or what not in kinds:
+    if what not in kinds:
         raise GlassformerError(f"list — expected one of {', '.join(kinds)}, got {shown(what)}")
     return sorted(kinds[what]())

@@ -6,6 +6,8 @@ import os
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from .errors import GlassformerError, shown
 
 
@@ -52,6 +54,24 @@ def finite(what: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise GlassformerError(f"{what} must be a finite number from 0, got {shown(value)}")
     return value
+
+
+def whole_numbers(what: str, values: Any) -> Any:
+    """The values as an array (PyTorch's stay there), if they are whole numbers."""
+    if not hasattr(values, "detach"):
+        try:
+            values = np.asarray(values)
+        except Exception:  # lists of several lengths, and whatever else cannot be an array
+            raise GlassformerError(
+                f"{what} — expected rows of one length, got {shown(values)}"
+            ) from None
+        values = values if values.size else values.astype(np.int64)
+    if "int" not in str(values.dtype):
+        raise GlassformerError(
+            f"{what} — expected whole numbers{' or a text' * (what == 'tokens')}, got "
+            f"{shown(values.tolist())}"
+        )
+    return values
 
 
 def many(n: int) -> str:

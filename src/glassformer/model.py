@@ -4,6 +4,7 @@ Shapes: B batch, T positions, S keys, D d_model, H heads, K d_head, F d_mlp, V v
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -14,7 +15,9 @@ import numpy as np
 
 from . import arrays
 from .arrays import Array
+from .calls import checked
 from .errors import GlassformerError, shown
+from .limits import whole_numbers, within
 from .shapes import check, describe
 from .shapes import zeros as zeros
 from .vocabulary import Vocabulary
@@ -32,6 +35,7 @@ MOST = {
 }  # of a config's sizes; the others: what an array's axis can be
 
 
+@checked(types=False)
 @dataclass(frozen=True)
 class Config:
     """The shape of a transformer and the choice of its components."""
@@ -291,6 +295,7 @@ MASKS: dict[str, Callable[[Array], Array]] = {
 
 
 # ── the model as a thing: config, weights, vocabulary, names ───────────────────────────────────
+@checked()
 @dataclass(frozen=True)
 class Labels:
     """Names that people gave: slots of the stream [start, stop), heads "layer.head", neurons
@@ -302,6 +307,7 @@ class Labels:
     neurons: Mapping[str, str] = field(default_factory=dict)
 
 
+@checked()
 @dataclass(frozen=True, eq=False)
 class Model:
     """A transformer with its weights. Nothing in it can be changed; `replace` and `map` make
@@ -318,9 +324,7 @@ class Model:
     theta: Weights = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        weights = check(self.config, self.weights)
-        if not isinstance(self.vocabulary, Vocabulary):
-            raise GlassformerError(f"model — expected a Vocabulary, got {shown(self.vocabulary)}")
+        weights = check(self.config, {n: own(n, w) for n, w in self.weights.items()})
         if len(self.vocabulary) != self.config.d_vocab:
             raise GlassformerError(
                 f"model — {self.config.d_vocab} tokens, but the vocabulary has "
@@ -338,16 +342,19 @@ class Model:
                 raise GlassformerError(
                     f"config — {name} must be finite in the model's type, got {value:g}; {ends}"
                 )
-        for w in weights.values():
-            if isinstance(w, np.ndarray):
-                w.setflags(write=False)
         object.__setattr__(self, "weights", MappingProxyType(weights))
+
+    def __reduce__(self) -> Any:
+        """For copy and pickle, which cannot see through what cannot be changed."""
+        given = (getattr(self, f.name) for f in fields(self))
+        return Model, tuple(dict(x) if isinstance(x, Mapping) else x for x in given)
 
     def __call__(self, tokens: Any, tap: Tap | None = None, last: int | None = None) -> Array:
         """Logits of tokens, [B,T] -> [B,T,V] or [T] -> [T,V]; or of a text in the vocabulary's
         own words.
         """
-        tokens, tap = self.read(tokens), tap and keeping_shapes(tap)
+        tokens, tap = self.read(tokens), None if tap is None else keeping_shapes(tap)
+        check_last(last, tokens)
         logits = forward(
             self.config, self.weights, tokens if tokens.ndim == 2 else tokens[None], tap, last=last
         )
@@ -370,24 +377,8 @@ class Model:
         """
         if isinstance(tokens, str):
             tokens = self.vocabulary.encode(tokens)
-        tokens = whole_numbers(tokens)
-        if tokens.ndim not in (1, 2) or not tokens.shape[-1]:
-            raise GlassformerError(
-                f"tokens — expected shape [B,T] or [T] with T from 1, got {list(tokens.shape)}"
-            )
-        if tokens.shape[-1] > self.config.n_ctx:
-            raise GlassformerError(
-                f"input of {tokens.shape[-1]} tokens — longer than the block of "
-                f"{self.config.n_ctx} tokens"
-            )
-        low, high = (int(tokens.min()), int(tokens.max())) if tokens.shape[0] else (0, 0)
-        if low < 0 or high >= self.config.d_vocab:
-            bad = low if low < 0 else high
-            raise GlassformerError(
-                f"token {bad} — expected a number from 0 to {self.config.d_vocab - 1}"
-            )
         here = self.weights["embed.W_E"]
-        return arrays.of(here).beside(here, tokens)
+        return arrays.of(here).beside(here, read_tokens(self.config, tokens))
 
     # ── asked again and again ──────────────────────────────────────────────────────────────────
     @property
@@ -434,14 +425,28 @@ class Model:
 
     def astype(self, dtype: str) -> "Model":
         """The same model in another float type."""
-        return self.map(lambda w: w.astype(dtype))
+        kind = float_type(dtype)
+        if not self.is_numpy:
+            return self.map(lambda w: w.to(getattr(sys.modules["torch"], kind)))
+        if kind == "bfloat16":
+            raise GlassformerError("model — NumPy has no bfloat16; model.torch('bfloat16') has")
+        with np.errstate(over="ignore"):  # what becomes infinite is for whoever asked to see to
+            return self.map(lambda w: w.astype(kind))
 
     def torch(self, dtype: str = "", device: str = "cpu") -> "Model":
         """The same model with PyTorch tensors for weights."""
-        import torch
-
-        kind = getattr(torch, dtype or self.dtype)
-        return self.map(lambda w: torch.tensor(arrays.numpy(w), dtype=kind, device=device))
+        try:
+            import torch
+        except ModuleNotFoundError:
+            raise GlassformerError(
+                "model — needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
+            ) from None
+        kind = getattr(torch, float_type(dtype or self.dtype))
+        try:
+            return self.map(lambda w: torch.tensor(arrays.numpy(w), dtype=kind, device=device))
+        except (RuntimeError, TypeError, AssertionError, NotImplementedError) as e:
+            why = str(e).partition("\n")[0]
+            raise GlassformerError(f"model — not on device {shown(device)}: {why}") from None
 
     def __str__(self) -> str:
         return describe(self)
@@ -454,18 +459,66 @@ class Model:
         )
 
 
-def whole_numbers(tokens: Any) -> Array:
-    """Tokens as an array of whole numbers; an error if they are something else."""
-    if not hasattr(tokens, "ndim"):
+def own(name: str, w: Any) -> Array:
+    """A weight as an array of floats that nobody can change: a copy, unless it is one already."""
+    if not isinstance(w, np.ndarray) and isinstance(w, (list, tuple, int, float)):
         try:
-            tokens = np.asarray(tokens)
-        except ValueError:
-            raise GlassformerError("tokens — expected rows of one length") from None
-    if "int" not in str(tokens.dtype) and 0 not in tokens.shape:
+            w = np.array(w, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise GlassformerError(
+                f"weights — {shown(name)}: expected numbers, in rows of one length"
+            ) from None
+    if not hasattr(w, "dtype") or not hasattr(w, "shape"):
+        raise GlassformerError(f"weights — {shown(name)}: expected an array, got {shown(w)}")
+    if _kind(w) not in LARGEST and (isinstance(w, np.ndarray) or hasattr(w, "detach")):
+        expected = f"expected floats ({', '.join(LARGEST)})"
+        raise GlassformerError(f"weights — {shown(name)}: {expected}, got {_kind(w)}")
+    if isinstance(w, np.ndarray) and (w.flags.writeable or type(w) is not np.ndarray):
+        w = np.array(w)  # nobody else's: not a part of a file that others may write either
+        w.setflags(write=False)
+    return w
+
+
+def float_type(dtype: Any) -> str:
+    """The name of a float type that a model can be in; an error if it is none."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in LARGEST and not isinstance(dtype, str):
+        try:
+            name = str(np.dtype(dtype))
+        except TypeError:
+            name = ""
+    if name not in LARGEST:
         raise GlassformerError(
-            f"tokens — expected whole numbers or a text, got {shown(tokens.tolist())}"
+            f"model — dtype: expected one of {', '.join(LARGEST)}, got {shown(dtype)}"
         )
+    return name
+
+
+def read_tokens(c: Config, tokens: Any, start: int = 0) -> Array:
+    """Tokens as an array [B,T] or [T] that a transformer of this config can read; an error if they
+    are something else.
+    """
+    tokens = whole_numbers("tokens", tokens)
+    if tokens.ndim not in (1, 2) or not tokens.shape[-1]:
+        raise GlassformerError(
+            f"tokens — expected shape [B,T] or [T] with T from 1, got {list(tokens.shape)}"
+        )
+    if start < 0 or start + tokens.shape[-1] > c.n_ctx:
+        after = f" from position {start} on" if start else ""
+        raise GlassformerError(
+            f"input of {tokens.shape[-1]} tokens{after} — longer than the block of {c.n_ctx} tokens"
+        )
+    low, high = (int(tokens.min()), int(tokens.max())) if tokens.shape[0] else (0, 0)
+    if low < 0 or high >= c.d_vocab:
+        bad = low if low < 0 else high
+        raise GlassformerError(f"token {bad} — expected a number from 0 to {c.d_vocab - 1}")
     return tokens
+
+
+def check_last(last: int | None, tokens: Array) -> None:
+    """Refuses to show the logits of more positions than there are, or of none."""
+    if last is not None:
+        within("last", last, 1, tokens.shape[-1])
 
 
 def keeping_shapes(tap: Tap) -> Tap:
@@ -473,7 +526,12 @@ def keeping_shapes(tap: Tap) -> Tap:
     positions (see decoding).
     """
 
-    def checked(name: str, value: Array) -> Array:
+    if not callable(tap):
+        raise GlassformerError(
+            f"tap — expected a function (name, value) -> value, got {shown(tap)}"
+        )
+
+    def look(name: str, value: Array) -> Array:
         got, had = tap(name, value), tuple(value.shape)
         has = tuple(getattr(got, "shape", ()))
         if has != had and (
@@ -483,7 +541,7 @@ def keeping_shapes(tap: Tap) -> Tap:
             raise GlassformerError(f"tap — {name} must keep its shape {list(had)}, got {what}")
         return got
 
-    return checked
+    return look
 
 
 def _kind(w: Array) -> str:

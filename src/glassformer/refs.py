@@ -24,7 +24,7 @@ def text_of(ref: Any, what: str) -> str:
     """A ref as text; an error if it is none."""
     if not isinstance(ref, (str, os.PathLike)):
         raise GlassformerError(f"{what} — expected a ref or a path, got {shown(ref)}")
-    return str(ref)
+    return os.fsdecode(ref)
 
 
 def load(ref: str | os.PathLike[str]) -> Model:
@@ -53,6 +53,8 @@ def load(ref: str | os.PathLike[str]) -> Model:
             "expected a program, or a file that ends in .safetensors or .taotp, or a GPT-2 folder"
         )
         raise GlassformerError(f"{ref if len(ref) <= 200 else ref[:199] + '…'} — {expected}")
+    if f"{name}.safetensors" in trained() and name not in registry.entries("program"):
+        raise GlassformerError(f"{ref} — no such program; the trained model is {name}.safetensors")
     model: Model = registry.build("program", ref)
     return model
 
@@ -62,7 +64,7 @@ def load_task(ref: str | Model) -> Task:
     if isinstance(ref, Model):
         if not ref.task:
             raise GlassformerError(
-                f"{ref.provenance.get('ref', 'model')} — knows no task; name one with --task"
+                f"{ref.provenance.get('ref', 'model')} — knows no task; name one (task=…, --task …)"
             )
         ref = ref.task
     ref = text_of(ref, "task")

@@ -9,6 +9,7 @@ paragraph the help:
         '''The smallest number read so far.'''
 """
 
+import difflib
 import functools
 import importlib
 import inspect
@@ -19,7 +20,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from .errors import GlassformerError, did_you_mean, no_such, shown
+from .calls import bound
+from .errors import GlassformerError, Named, did_you_mean, no_such, shown
 from .limits import REF
 
 T = TypeVar("T")
@@ -79,7 +81,9 @@ class Option:
                 f"{self.name} must have at most {REF:,} characters, got {len(value):,}"
             )
         if not good:
-            raise GlassformerError(f"{self.name} must be {self.expected}, got {shown(value)}")
+            near = difflib.get_close_matches(str(value), self.choices, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise GlassformerError(f"{self.name} must be {self.expected}, got {shown(value)}{hint}")
         return value
 
 
@@ -207,13 +211,17 @@ def bridge(name: str) -> Callable[[type[T]], type[T]]:
 
 
 def _class(kind: str, name: str) -> Callable[[type[T]], type[T]]:
+    _check_name(kind, name)
+
     def decorate(cls: type[T]) -> type[T]:
+        if not isinstance(cls, type):
+            raise GlassformerError(f"{name} — expected a class below @{kind}, got {shown(cls)}")
         original = _no_options if cls.__init__ is object.__init__ else cls.__init__
         entry = Entry(kind, name, _options(original, skip=1), _gist(cls), cls)
 
         @functools.wraps(original)
         def checked(self: Any, *args: Any, **kwargs: Any) -> None:
-            values = _bind(entry, original, (self, *args), kwargs, skip=1)
+            values = _bind(entry, original, args, kwargs, skip=1)
             original(self, **values)
             self.ref = entry.ref(values)
 
@@ -238,7 +246,13 @@ def program(
     alone.
     """
 
+    _check_name("program", name)
+
     def decorate(build: Callable[..., Any]) -> Callable[..., Any]:
+        if not inspect.isfunction(build):
+            raise GlassformerError(
+                f"{name} — expected a function below @program, got {shown(build)}"
+            )
         own = "dtype" in inspect.signature(build).parameters
         options = _options(build)
         if not own:
@@ -264,9 +278,9 @@ def program(
                         raise GlassformerError(f"not right in float32: {why}")
                 model = build(**values)
             except GlassformerError as e:
-                raise GlassformerError(
-                    str(e) if str(e).startswith(name) else f"{ref} — {e}"
-                ) from None
+                if isinstance(e, Named) and e.name == name:
+                    raise
+                raise Named(name, f"{ref} — {e}") from None
             made = replace(model, provenance={"maker": "program", "ref": ref, **model.provenance})
             return made.astype("float32") if dtype == "float32" else made
 
@@ -275,6 +289,13 @@ def program(
         return checked
 
     return decorate
+
+
+def _check_name(kind: str, name: Any) -> None:
+    if not isinstance(name, str) or not re.fullmatch(r"[\w-]{1,100}", name):
+        raise GlassformerError(
+            f"{kind} — expected a name, as in @{kind}('vote'), got {shown(name)}"
+        )
 
 
 def _add(entry: Entry) -> None:
@@ -294,22 +315,24 @@ def _bind(
     entry: Entry, build: Callable[..., Any], args: Any, kwargs: Any, skip: int = 0
 ) -> dict[str, Any]:
     """All option values of a call, checked."""
+    signature = inspect.signature(build)
+    options = list(signature.parameters.values())[skip:]
+    given = bound(entry.name, signature.replace(parameters=options), args, kwargs)
     try:
-        bound = inspect.signature(build).bind(*args, **kwargs)
-    except TypeError as e:
-        raise GlassformerError(f"{entry.name} — {e}") from None
-    bound.apply_defaults()
-    values = dict(list(bound.arguments.items())[skip:])
-    try:
-        return {n: entry.options[n].check(v) for n, v in values.items()}
+        return {o.name: entry.options[o.name].check(given.get(o.name, o.default)) for o in options}
     except GlassformerError as e:
-        raise GlassformerError(f"{entry.name} — {e}") from None
+        raise Named(entry.name, f"{entry.name} — {e}") from None
 
 
 def _options(build: Callable[..., Any], skip: int = 0) -> dict[str, Option]:
     hints = typing.get_type_hints(build, include_extras=True)
     options = {}
     for p in list(inspect.signature(build).parameters.values())[skip:]:
+        if p.name not in hints or p.default is p.empty:
+            lacks = "a type" if p.name not in hints else "a default"
+            raise GlassformerError(
+                f"{_called(build)} — option {p.name} needs {lacks}, as in {p.name}: int = 3"
+            )
         kind, range_, choices = hints[p.name], None, ()
         if typing.get_origin(kind) is typing.Annotated:
             kind, *notes = typing.get_args(kind)
@@ -317,14 +340,17 @@ def _options(build: Callable[..., Any], skip: int = 0) -> dict[str, Option]:
         if typing.get_origin(kind) is typing.Literal:
             choices = typing.get_args(kind)
             kind = str
-        assert kind in (int, float, bool, str), (
-            f"option {p.name} of {build} has a type that a ref cannot give"
-        )
-        assert p.default is not inspect.Parameter.empty, (
-            f"option {p.name} of {build} needs a default"
-        )
+        if kind not in (int, float, bool, str):
+            raise GlassformerError(
+                f"{_called(build)} — option {p.name} has a type that a ref cannot give; "
+                f"expected int, float, bool, str or a Literal of texts, got {shown(kind)}"
+            )
         options[p.name] = Option(p.name, kind, p.default, choices, range_)
     return options
+
+
+def _called(build: Callable[..., Any]) -> str:
+    return build.__qualname__.removesuffix(".__init__")
 
 
 def _gist(documented: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from . import parts
 from .arrays import Array
 from .errors import GlassformerError, shown
 from .model import Config, Model, Tap, forward
@@ -61,10 +62,21 @@ class Record(dict[str, Array]):
     """A tap that keeps every activation it sees.
 
     `cache["blocks.0.attn.hook_pattern"]`, or in short `cache["pattern", 0]` and, where that could
-    be several, `cache["scale", 0, "ln1"]`; `cache["embed"]` is of no layer.
+    be several, `cache["scale", 0, "ln1"]`; `cache["embed"]` is of no layer. Of a known model also
+    by the names of parts.py: `cache["head 0.1"]` is [B,T,K].
     """
 
+    def __init__(self, model: Model | None = None) -> None:
+        super().__init__()
+        self.model = model
+
     def __missing__(self, key: Any) -> Array:
+        if self.model and isinstance(key, str) and " " in key:
+            part = parts.find(self.model, key)
+            if len(part.hooks) == 1:
+                return self[part.hooks[0]][part.place()]
+            several = f"in {len(part.hooks)} activations: {', '.join(part.hooks[:3])}, …"
+            raise GlassformerError(f"activation {key!r} — {several}")
         short, *where = key if isinstance(key, tuple) else (key,)
         layer = f"blocks.{where[0]}." if where else ""
         inside = [
@@ -89,5 +101,5 @@ class Record(dict[str, Array]):
 
 def record(model: Model, tokens: Array, last: int | None = None) -> tuple[Array, Record]:
     """Logits, and every named activation of the run."""
-    cache = Record()
+    cache = Record(model)
     return model(tokens, tap=cache, last=last), cache

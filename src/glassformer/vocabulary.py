@@ -1,12 +1,14 @@
 """Tokens and text. A vocabulary turns text into token numbers and back."""
 
+import operator
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 from . import schema
-from .errors import GlassformerError
+from .calls import checked
+from .errors import GlassformerError, shown
 from .limits import within
 
 MOST, FARTHEST = 2**31 - 1, 10**15  # tokens; the first of a vocabulary of numbers
@@ -19,6 +21,7 @@ TOKENS = schema.record(
 )
 
 
+@checked(types=False)
 class Vocabulary:
     """The texts of the tokens, in order; `sep` stands between them in a text.
 
@@ -30,8 +33,13 @@ class Vocabulary:
     """
 
     def __init__(self, tokens: Iterable[str], sep: str = "") -> None:
-        self.tokens: Sequence[str] = tuple(tokens)
+        try:
+            self.tokens: Sequence[str] = tuple(tokens)
+        except TypeError:
+            self.tokens = (tokens,)  # type: ignore[assignment]
         self.sep = sep
+        if wrong := [t for t in (*self.tokens, sep) if not isinstance(t, str)]:
+            raise GlassformerError(f"vocabulary — expected texts, got {shown(wrong[0])}")
         if len(set(self.tokens)) != len(self.tokens) or "" in self.tokens:
             raise GlassformerError("vocabulary — tokens must be different and not empty")
 
@@ -62,6 +70,8 @@ class Vocabulary:
 
     def index(self, token: str) -> int:
         """The number of a token."""
+        if not isinstance(token, str):
+            raise GlassformerError(f"token — expected a text, got {shown(token)}")
         if isinstance(self.tokens, Numbers):
             return self.tokens.index(token)
         if token not in self._numbers:
@@ -70,6 +80,8 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """The token numbers of a text."""
+        if not isinstance(text, str):
+            raise GlassformerError(f"input — expected a text, got {shown(text)}")
         if self.sep.isspace():  # be kind: any white space and commas separate
             return [self.index(word) for word in re.split(r"[\s,]+", text.strip()) if word]
         if self.sep:
@@ -88,7 +100,16 @@ class Vocabulary:
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of token numbers."""
-        return self.sep.join(self.tokens[int(t)] for t in tokens)
+        try:
+            numbers = [operator.index(t) for t in tokens]
+        except TypeError:
+            raise GlassformerError(
+                f"tokens — expected whole numbers, got {shown(tokens)}"
+            ) from None
+        if wrong := [n for n in numbers if not 0 <= n < len(self)]:
+            last = len(self) - 1
+            raise GlassformerError(f"token {wrong[0]} — expected a number from 0 to {last}")
+        return self.sep.join(self.tokens[n] for n in numbers)
 
     def to_json(self) -> dict[str, Any]:
         if isinstance(self.tokens, Numbers):

@@ -19,8 +19,8 @@ def test_fields_are_set_from_texts():
 
 
 @pytest.mark.parametrize("fields,message", [
-    ({"steps": -1}, "steps must be a finite number from 1, got -1"),
-    ({"evaluate_every": 0}, "evaluate_every must be a finite number from 1"),
+    ({"steps": -1}, "steps must be a whole number from 1, got -1"),
+    ({"evaluate_every": 0}, "evaluate_every must be a whole number from 1"),
     ({"lr": float("nan")}, "lr must be a finite number from 0, got nan"),
     ({"lr": "fast"}, "lr must be a number"),
     ({"beta1": 1.0}, "beta1 must be at most 0.999999, got 1.0"),

@@ -30,7 +30,8 @@ from .common import Json, app, err, out, print_json, say
 from .recipes import RecipeName, Settings, TaskRef, Threads
 
 if TYPE_CHECKING:
-    from ..training.loop import Trainer, Training
+    from ..training.loop import Trainer
+    from ..training.result import Training
 
 
 @app.command("train")

@@ -187,7 +187,7 @@ def common_task(a: Model, b: Model) -> str:
         raise GlassformerError(
             f"compare — expected two models of one task, got {a.task or 'no task'} and "
             f"{b.task or 'no task'};"
-            " if both can do a third one, name it with --task"
+            " if both can do a third one, name it (task=…, --task …)"
         )
     return a.task
 

@@ -247,8 +247,8 @@ class Inspection:
     skipped: Mapping[str, str]  # view -> why it makes no sense here
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self.found:
-            why = self.skipped.get(name) or f"expected one of {', '.join(self.found)}"
+        if name not in list(self.found):
+            why = dict(self.skipped).get(str(name)) or f"expected one of {', '.join(self.found)}"
             raise GlassformerError(f"view {name!r} — {why}")
         return self.found[name]
 
@@ -277,12 +277,13 @@ class Inspection:
 
 def inspect(
     model: Model, task: Task, rows: Rows | None = None, prompt: Any = None,
-    only: Sequence[str] = (),
+    only: str | Sequence[str] = (),
     seen: Callable[[str], None] = lambda view: None,
 ) -> Inspection:  # fmt: skip
-    """All views, or `only` those. `prompt` [T]: the input to show alone; `seen` is told each
-    view before it starts.
+    """All views that make sense for the model, or `only` those. `prompt` [T]: the input to show
+    alone; `seen` is told each view before it starts.
     """
+    only = [only] if isinstance(only, str) else only
     if unknown := [name for name in only if name not in VIEWS]:
         raise GlassformerError(f"view {unknown[0]!r} — expected one of {', '.join(VIEWS)}")
     task.require(model.vocabulary)
@@ -298,6 +299,8 @@ def inspect(
             with np.errstate(all="ignore"):  # a part taken away may leave nothing to divide by
                 found[name] = VIEWS[name].look(subject)
         except GlassformerError as reason:
+            if only:
+                raise GlassformerError(f"view {name!r} — {reason}") from None
             skipped[name] = str(reason)
     return Inspection(subject, found, skipped)
 
@@ -305,6 +308,10 @@ def inspect(
 def _shown(model: Model, task: Task, rows: Rows, prompt: Any) -> tuple[Any, int]:
     """The tokens that views of a single input see, and where the answer starts in them."""
     if prompt is not None:
+        if np.ndim(prompt) != 1:
+            raise GlassformerError(
+                f"prompt — expected the tokens of one input, got shape {list(np.shape(prompt))}"
+            )
         said = decode(model, np.asarray(prompt), task.steps(prompt), stop=task.stop)
         return said[:-1], len(prompt)
     tokens, answer = task.batch(rows[-1:])

@@ -31,7 +31,7 @@ from typing import Literal
 import numpy as np
 
 from ..craft import Floats, Head, Layout, layer_norm, ring, rotation, table
-from ..errors import GlassformerError
+from ..errors import Named
 from ..model import Config, Labels, Model, zeros
 from ..registry import program
 from ..tasks.message import Message
@@ -68,7 +68,7 @@ def hello_world(
         what = f"{len(message):,} characters from a vocabulary of {V:,}"
         why = f"{what} are too close to each other after rounding; float64 or a shorter one may do"
         which = f"hello-world:variant={variant},dtype={dtype}"
-        raise GlassformerError(f"{which} — cannot print this: {why}")
+        raise Named("hello-world", f"{which} — cannot print this: {why}")
     return model
 
 

@@ -36,7 +36,7 @@ from typing import Literal
 import numpy as np
 
 from ..craft import Floats, Layout, rotation
-from ..errors import GlassformerError
+from ..errors import Named
 from ..model import Config, Labels, Model, zeros
 from ..registry import program
 from ..tasks.modular_addition import ModularAddition, Modulus
@@ -56,7 +56,7 @@ def modular_addition(
     task = ModularAddition(p=p, operation=operation, plus=plus)
     if variant == "pizza" and p % 2 == 0:
         must = f"p must be odd, got {p}; variant=clock takes any p"
-        raise GlassformerError(f"modular-addition:variant=pizza — {must}")
+        raise Named("modular-addition", f"modular-addition:variant=pizza — {must}")
     if variant == "analog":
         config, weights, labels = _analog(p, operation == "-", plus)
     else:

@@ -51,6 +51,10 @@ class Proof:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    def __str__(self) -> str:
+        margin = "" if self.margin is None else f", margin {self.margin:.3g}"
+        return f"{self.result} ({self.method}, {self.cases:,} cases{margin}): {self.reason}"
+
 
 def prove(model: Model, task: Task, *, method: Method = "auto", seed: int = 0) -> Proof:
     """Is the model right on all of the domain? Proved, refuted with a counterexample, or unknown.

@@ -16,7 +16,7 @@ from .style import BLUE, GREY, INK, LINES, ORANGE, SHARES, WIDTH, Axes, Figure, 
 
 if TYPE_CHECKING:  # PyTorch is not needed to draw what was trained
     from ..training.floor import Floor
-    from ..training.loop import Training
+    from ..training.result import Training
 
 STRIP = 0.19  # inches of a digit's row
 LETTER = 0.051  # inches of a letter of a turning point's name

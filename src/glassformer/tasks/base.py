@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GlassformerError
+from ..limits import many, whole_numbers
 from ..vocabulary import Vocabulary
 from .format import TOKEN, Format
 
@@ -29,6 +30,10 @@ class Task:
     explanations: tuple[str, ...] = ("stays", "source")
     # Rows of a sample, where the domain is too large to count through.
     worth_checking: int = 100_000
+
+    def __repr__(self) -> str:
+        name = self.ref or type(self).__name__
+        return f"<Task {name}: {many(self.size)} inputs, {self.vocabulary}>"
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         """Tokens [B,T] of whole examples, and where the answer is: True [B,T] for tokens to be
@@ -141,6 +146,22 @@ class Task:
             else self.sample(n, np.random.default_rng(seed))
         )
         return rows[self.defined(rows)]
+
+    def readable(self, rows: Rows) -> Rows:
+        """Rows as an array; an error if they are none of the domain."""
+        rows, columns = whole_numbers("rows", rows), len(self.radix)
+        if rows.ndim != 2 or rows.shape[1] != columns or not len(rows):
+            raise GlassformerError(
+                f"{self.ref} — rows must have shape [B,{columns}], B from 1, got {list(rows.shape)}"
+            )
+        for i, n in enumerate(self.radix):
+            column = rows[:, i]
+            if not 0 <= int(column.min()) <= int(column.max()) < n:
+                outside = next(int(x) for x in column if not 0 <= x < n)
+                raise GlassformerError(
+                    f"{self.ref} — number {i + 1} of a row must be from 0 to {n - 1}, got {outside}"
+                )
+        return rows
 
     def require(self, vocabulary: Vocabulary) -> None:
         """An error if these are not the task's tokens."""

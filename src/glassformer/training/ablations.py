@@ -22,8 +22,9 @@ from ..records import write_atomically
 from ..tasks.base import Rows, Task
 from .data import first_length
 from .events import Event
-from .loop import Trainer, Training
+from .loop import Trainer
 from .recipe import Recipe
+from .result import Training
 from .taps import TAPS
 
 BASELINE = "baseline"

@@ -10,7 +10,7 @@ runs do that differ by a rounding.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from .initial import architecture, initial_theta
 from .loss import Objective, Theta
 from .optim import Optimizer
 from .recipe import Recipe
+from .result import Training
 from .schedule import decay_begins, rates, smoothed
 from .snapshots import snapshot_folders, snapshot_path
 from .state import check_fits, check_identity, load_state, save_state, state_path
@@ -41,27 +42,6 @@ from .taps import TAPS
 
 # a norm of theta, as a multiple of what it was at first (or of 1), that no sound run comes near
 EXPLODED = 1e6
-
-
-@dataclass(frozen=True)
-class Training:
-    """What training gives back."""
-
-    model: Model
-    recipe: Recipe
-    seed: int
-    steps: int
-    seconds: float  # of steps alone; an ensemble's time is shared out
-    accuracy: float  # at the last evaluation
-    # done, stable, hopeless, diverged (the model is then the last good one), interrupted
-    status: str
-    history: list[Report] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        figures = ("seed", "steps", "seconds", "accuracy", "status")
-        events = [e.to_json() for e in self.events]
-        return {name: getattr(self, name) for name in figures} | {"events": events}
 
 
 def fit(task: Task, recipe: Recipe, seed: int = 0, **options: Any) -> Training:

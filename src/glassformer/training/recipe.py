@@ -7,13 +7,14 @@ section only says so by its type: `Data(task, examples)`.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
+from ..calls import checked
 from ..errors import GlassformerError, no_such, shown
 from ..limits import SEED
-from ..model import Config
+from ..model import ACTIVATIONS, MASKS, NORMS, POSITIONS, Config
 from ..registry import Option
 from ..shapes import required, shapes
 from .taps import TAPS
@@ -65,18 +66,18 @@ class Architecture(Section):
     """The model: its config, which arrays it has, and how they begin."""
 
     n_layers: int = setting(2, "blocks", most=1_000)
-    n_heads: int = setting(1, "heads of a block", most=4_096)
-    d_model: int = setting(32, "width of the stream", most=65_536)
+    n_heads: int = setting(1, "heads of a block", least=1, most=4_096)
+    d_model: int = setting(32, "width of the stream", least=1, most=65_536)
     d_head: int = setting(
         0, "width of a head; 0: the heads are together as wide as the stream", most=65_536
     )
     d_mlp: int = setting(64, "neurons of a block; 0: it has no MLP", most=2**20)
-    norm: str = setting("layer", "layer, rms or none")
+    norm: str = setting("layer", "layer, rms or none", NORMS)
     norm_first: bool = setting(True, "before a sublayer; false: after the residual sum, as in 2017")
-    activation: str = setting("gelu", "of the neurons")
-    positions: str = setting("learned", "how a position is told from another")
+    activation: str = setting("gelu", "of the neurons", ACTIVATIONS)
+    positions: str = setting("learned", "how a position is told from another", POSITIONS)
     base: float = setting(10_000.0, "of rotary and sinusoidal frequencies")
-    mask: str = setting("causal", "who sees whom")
+    mask: str = setting("causal", "who sees whom", MASKS)
     qk_norm: bool = setting(False, "the norm, also on every head's q and k")
     tied: bool = setting(True, "the head is the token embedding")
     extras: str = setting("norms mlp", "which optional arrays there are: words of EXTRAS")
@@ -204,6 +205,7 @@ class Course(Section):
     dtype: str = setting("float32", "of all that is computed", ("float32", "float64"))
 
 
+@checked(types=False)
 @dataclass(frozen=True)
 class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architecture):
     """How to train. Print it, save it, change it field by field: `replace(recipe, lr=0.01)`,
@@ -228,9 +230,15 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
         if wrong:
             raise GlassformerError(f"recipe {self.name} — {wrong}")
 
-    def override(self, settings: dict[str, str]) -> "Recipe":
-        """The recipe with fields set from texts: {"lr": "0.01"}."""
-        return replace(self, **{name: option(name).parse(text) for name, text in settings.items()})
+    def override(self, settings: Mapping[str, Any]) -> "Recipe":
+        """The recipe with fields set from values or their texts: {"lr": "0.01", "steps": 5}."""
+        if not isinstance(settings, Mapping):
+            raise GlassformerError(f"recipe — expected fields and values, got {shown(settings)}")
+        values = {
+            name: known.parse(value) if isinstance(value, str) else value
+            for name, known, value in ((n, option(n), v) for n, v in settings.items())
+        }
+        return replace(self, **values)
 
     def changed(self) -> dict[str, Any]:
         """The fields that are not at their defaults."""
@@ -251,7 +259,7 @@ FIELDS = {f.name: f for f in fields(Recipe)}
 def option(name: str) -> Option:
     """A field of a recipe as an option: to parse and check texts and values."""
     if name not in FIELDS:
-        raise no_such("field of a recipe", name, FIELDS)
+        raise no_such("field of a recipe", str(name), FIELDS)
     return _option(FIELDS[name])
 
 
@@ -264,7 +272,8 @@ def _checked(f: Field[Any], value: Any) -> Any:
     least, most = f.metadata["least"], f.metadata["most"]
     good = _option(f).check(value)
     if isinstance(value, (int, float)) and not least <= value < math.inf:
-        raise GlassformerError(f"{f.name} must be a finite number from {least}, got {value}")
+        number = "a whole number" if isinstance(value, int) else "a finite number"
+        raise GlassformerError(f"{f.name} must be {number} from {least}, got {value}")
     if isinstance(value, (int, float)) and value > most:
         raise GlassformerError(f"{f.name} must be at most {most:,}, got {value}")
     if isinstance(value, str) and len(value) > LONGEST:

@@ -73,7 +73,8 @@ def patch(
     positions: Which = None,
     heads: Which = None, at: int = -1,
 ) -> Patch:  # fmt: skip
-    """Runs the corrupted tokens with the named activations of the clean ones, [T] or [B,T] each.
+    """Runs the corrupted tokens with the named activations (or parts, such as "head 0.1") of the
+    clean ones, [T] or [B,T] each.
 
     `positions` and `heads`: only there (for hook_pattern and hook_attn_scores: rows that ask).
     `at`: whose logits.
@@ -162,8 +163,17 @@ class _Patching:
 def transplant(
     model: Model, cache: Any, names: Sequence[str], positions: Which = None, heads: Which = None
 ) -> Tap:
-    """A tap that puts in the named activations of another run (`cache`, as `record` gives it)."""
-    check_names(model, names)
+    """A tap that puts in the named activations or parts of another run (`cache`, as `record` gives
+    it).
+    """
+    places = {hook: [()] for hook in names if "hook" in hook or hook.startswith("blocks.")}
+    check_names(model, places)
+    for part in (find(model, name) for name in names if name not in places):
+        if not part.hooks:
+            raise GlassformerError(f"patching {part.name} — it is the same whatever the input")
+        for hook in part.hooks:
+            places.setdefault(hook, []).append(part.place())
+    names = list(places)
     if "hook_pos_embed" in names:
         raise GlassformerError(
             "hook 'hook_pos_embed' — the same whatever the input: patching it does nothing"
@@ -179,7 +189,9 @@ def transplant(
         if name not in names:
             return value
         axes = {"position": 2, "head": 1} if name.endswith(SQUARE) else {"position": 1, "head": 2}
-        there = np.ones([1] * value.ndim, dtype=bool)
+        there = np.zeros(value.shape, dtype=bool)
+        for place in places[name]:
+            there[place] = True
         for kind, which in chosen.items():
             if which is not None:
                 axis, n = axes[kind], value.shape[axes[kind]]

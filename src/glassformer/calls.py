@@ -1,0 +1,117 @@
+"""How a call is read: which argument is which, and whether each is what the annotations say.
+
+Python itself says both, in words about functions; these are about what the caller typed.
+"""
+
+import collections.abc
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .errors import GlassformerError, did_you_mean, shown
+
+T = TypeVar("T")
+WORDS: dict[Any, str] = {
+    int: "a whole number", float: "a number", str: "a text", bool: "True or False", Path: "a path",
+    np.random.Generator: "a generator (np.random.default_rng(seed))",
+    collections.abc.Sequence: "a list", collections.abc.Mapping: "a table",
+    collections.abc.Callable: "a function",
+}  # fmt: skip
+
+
+def bound(
+    what: str,
+    signature: inspect.Signature,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    may_lack: Iterable[str] = (),
+) -> dict[str, Any]:
+    """The arguments of a call by their names; an error if they do not fit the signature."""
+    takes = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    places = [p.name for p in takes if p.kind is not p.KEYWORD_ONLY]
+    if len(args) > len(places):
+        few = ", ".join(places) or "nothing"
+        raise GlassformerError(f"{what} — takes {few} by position, got {len(args)} arguments")
+    given = dict(zip(places, args, strict=False))
+    for name in kwargs:
+        if name in given:
+            raise GlassformerError(f"{what} — {name} is given twice")
+        if name not in signature.parameters and len(takes) == len(signature.parameters):
+            hint = did_you_mean(name, [p.name for p in takes], 1, 0.6, "it takes")
+            raise GlassformerError(f"{what} — unexpected keyword {name!r}; {hint}")
+    given |= kwargs
+    needed = [p.name for p in takes if p.default is p.empty]
+    if missing := [name for name in needed if name not in {*given, *may_lack}]:
+        lacking = " and ".join(missing)
+        raise GlassformerError(f"{what} — without {lacking}: it needs {', '.join(needed)}")
+    return given
+
+
+def check_types(what: str, hints: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuses a value that is not what its annotation says."""
+    for name, value in given.items():
+        if not fits(value, hints.get(name, Any)):
+            expected = f"{name}: expected {in_words(hints[name])}"
+            raise GlassformerError(f"{what} — {expected}, got {shown(value)}")
+
+
+def checked(types: bool = True) -> Callable[[type[T]], type[T]]:
+    """A class whose arguments are read like this: by name, and by type if wanted."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        init: Any = cls.__init__
+        signature, hints = inspect.signature(cls), dict[str, Any]()
+
+        @functools.wraps(init)
+        def read(self: Any, *args: Any, **kwargs: Any) -> None:
+            given = bound(cls.__name__, signature, args, kwargs)
+            if types:
+                hints.update(hints or typing.get_type_hints(cls))
+                check_types(cls.__name__, hints, given)
+            init(self, *args, **kwargs)
+
+        cls.__init__ = read  # type: ignore[method-assign]
+        return cls
+
+    return decorate
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is what an annotation says, as far as that is about plain things."""
+    kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind in (types.UnionType, typing.Union):
+        return any(fits(value, one) for one in inner)
+    if kind is typing.Literal:
+        return value in inner
+    if kind is int:
+        return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if kind is float:
+        return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if kind is bool:
+        return isinstance(value, (bool, np.bool_))
+    if kind is Path:
+        return isinstance(value, PathLike)
+    if kind is collections.abc.Sequence:
+        listed = hasattr(value, "__len__") and hasattr(value, "__getitem__")
+        plain = listed and not isinstance(value, (str, bytes, Mapping)) and np.ndim(value) != 0
+        return plain and all(fits(x, one) for one in inner for x in value)
+    if kind is collections.abc.Callable:
+        return callable(value)
+    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
+
+
+def in_words(hint: Any) -> str:
+    kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind in (types.UnionType, typing.Union):
+        return " or ".join(in_words(one) for one in inner if one is not type(None))
+    if kind is typing.Literal:
+        return "one of " + ", ".join(map(str, inner))
+    words = WORDS.get(kind) or f"a {getattr(kind, '__name__', kind)}"
+    return f"{words} of {in_words(inner[0])[2:]}s" if words == "a list" and inner else words

@@ -1,0 +1,32 @@
+"""What training gives back."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..model import Model
+from .events import Event, Report
+from .recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Training:
+    """What training gives back."""
+
+    model: Model
+    recipe: Recipe
+    seed: int
+    steps: int
+    seconds: float  # of steps alone; an ensemble's time is shared out
+    accuracy: float  # at the last evaluation
+    status: (
+        str  # done, stable, hopeless, diverged (the model is then the last good one), interrupted
+    )
+    history: list[Report] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "seed": self.seed, "steps": self.steps, "seconds": self.seconds,
+            "accuracy": self.accuracy,
+            "status": self.status, "events": [e.to_json() for e in self.events],
+        }  # fmt: skip
