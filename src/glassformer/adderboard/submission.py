@@ -75,7 +75,8 @@ class Adderboard:
         check_finite("adderboard", held)
         if (size := sum(w.size for w in held.values())) > LARGEST:
             raise GlassformerError(
-                f"--to adderboard — {size:,} numbers are more than a file should hold; --to torch"
+                f"export --to adderboard — {size:,} numbers are more than a file should hold; "
+                "--to torch"
             )
 
     def write(self, model: Model, path: Path) -> list[str]:
@@ -89,7 +90,7 @@ class Adderboard:
         for (a, b), x, y in zip(asked, ours, theirs, strict=True):
             if x != y and (isinstance(x, int) or y != -1):  # -1: no number
                 raise GlassformerError(
-                    f"--to adderboard — the file says {a}+{b} = {y}, the model itself {x}"
+                    f"export --to adderboard — the file says {a}+{b} = {y}, the model itself {x}"
                 )
         right = sum(x == a + b for (a, b), x in zip(asked, ours, strict=True))
         tried = f"{len(EDGES)} edge cases and {TRIED} pairs"
@@ -253,7 +254,7 @@ def _task(model: Model) -> Task:
     task = task_of(model)
     if task is None:
         raise GlassformerError(
-            "--to adderboard — expected a model for a task of addition, whose tokens it has"
+            "export --to adderboard — expected a model for a task of addition, whose tokens it has"
         )
     return task
 
@@ -265,7 +266,7 @@ def _check_names(*texts: list[str]) -> None:
         name = getattr(node, "name", "")
         if name and name in seen:
             raise GlassformerError(
-                f"--to adderboard — cannot be written out: two definitions of {name}"
+                f"export --to adderboard — cannot be written out: two definitions of {name}"
             )
         seen.add(name)
 

@@ -74,11 +74,11 @@ def names() -> list[str]:
 def find(to: str) -> Bridge:
     """The bridge of a name; an error if there is none or its library is not installed."""
     if to not in names():
-        raise GlassformerError(f"--to {to} — expected one of {', '.join(names())}")
+        raise GlassformerError(f"export --to {to} — expected one of {', '.join(names())}")
     found: Bridge = registry.build("bridge", to)
     if missing := [name for name in found.needs if importlib.util.find_spec(name) is None]:
         needs, hint = " and ".join(missing), f"pip install 'glassformer[{found.extra}]'"
-        raise GlassformerError(f"--to {to} — needs {needs}, not installed here: {hint}")
+        raise GlassformerError(f"export --to {to} — needs {needs}, not installed here: {hint}")
     return found
 
 
@@ -91,7 +91,7 @@ def check_finite(to: str, weights: Mapping[str, Any]) -> None:
     """Refuses numbers that a text cannot say."""
     for name, w in weights.items():
         if not np.isfinite(w).all():
-            raise GlassformerError(f"--to {to} — {name} has numbers that are not finite")
+            raise GlassformerError(f"export --to {to} — {name} has numbers that are not finite")
 
 
 def write_python(path: Path, text: str) -> None:
@@ -131,7 +131,8 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
     tried = in_other_orders(model, "float32") if way.float32 or model.dtype == "float32" else []
     if way.float32 and (why := float32_reason(model, tolerance, tried)):
         raise GlassformerError(
-            f"--to {to} — float32 cannot carry this model: {why}; --to torch keeps {model.dtype}"
+            f"export --to {to} — float32 cannot carry this model: {why}; "
+            f"--to torch keeps {model.dtype}"
         )
     batch, notes = trial(model), list[str]()
     if model.dtype == "float32":
@@ -151,7 +152,8 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
             notes = more + notes
         if why := found.why(model, batch, tolerance):
             raise GlassformerError(
-                f"--to {to} — {way.needs[-1]} does not get the same from what was written: {why}"
+                f"export --to {to} — {way.needs[-1]} does not get the same from what was written: "
+                f"{why}"
             )
         _into_place(beside, path)
     return Exported(path, to, found.parity, len(batch.tokens), notes, found.tokens, found.differ)

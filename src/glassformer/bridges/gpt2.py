@@ -36,7 +36,7 @@ class GPT2:
 
     def check(self, model: Model) -> None:
         if why := refusal(model):
-            raise GlassformerError(f"--to gpt2 — {why}")
+            raise GlassformerError(f"export --to gpt2 — {why}")
 
     def write(self, model: Model, path: Path) -> list[str]:
         torch, lib = library("torch"), library("transformers")

@@ -79,7 +79,7 @@ class Agreement:
                 return ""
             which = "all right answers are" if self.differ else "every greedy token is"
             off = f"logits differ by {self.parity:.1e} (relative), and {tolerance:g} is allowed"
-            return f"{off}, though {which} the same; --tolerance allows more"
+            return f"{off}, though {which} the same; --tolerance allows more (tolerance=…)"
         i = self.lost[0]
         asked, say = batch.asked[i], model.vocabulary.decode
         read = say(batch.tokens[i, : int(asked.argmax()) + 1])

@@ -68,7 +68,7 @@ class TransformerLens:
     def check(self, model: Model) -> None:
         if reason := refusal(model):
             raise GlassformerError(
-                f"--to transformer-lens — TransformerLens has no place for {reason}"
+                f"export --to transformer-lens — TransformerLens has no place for {reason}"
             )
 
     def write(self, model: Model, path: Path) -> list[str]:

@@ -13,8 +13,19 @@ from ..records import alone, check_writable, make_folder
 from ..show.style import check_path, save
 from ..training.events import percent
 from ..training.recipes import choose_recipe
-from .common import Interrupted, Json, app, out, print_json, progress, table_of
-from .recipes import RecipeName, Settings, TaskRef, Threads
+from .common import (
+    Interrupted,
+    Json,
+    RecipeName,
+    Settings,
+    TaskRef,
+    Threads,
+    app,
+    out,
+    print_json,
+    progress,
+    table_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

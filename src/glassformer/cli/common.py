@@ -82,6 +82,16 @@ Ref = Annotated[
 ]
 Seed = Annotated[int, Option(min=0, max=limits.SEED, help="of sampling")]
 TaskName = Annotated[str, Option("--task", help="what is right; by default the model's own task")]
+TaskRef = Annotated[str, Argument(help="a task with options: addition:digits=3,order=ones")]
+RecipeName = Annotated[
+    str, Option("--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")
+]
+Settings = Annotated[
+    list[str] | None, Option("--set", help="FIELD=VALUE: change a field of the recipe; repeat")
+]
+Threads = Annotated[
+    int, Option(min=1, max=limits.PROCESSES, help="of PyTorch; tiny models are fastest with one")
+]
 Json = Annotated[bool, Option("--json", help="one JSON object on stdout and nothing else")]
 
 

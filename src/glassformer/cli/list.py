@@ -1,13 +1,16 @@
 """The command list: what there is."""
 
+import shlex
 from collections.abc import Iterable
 from typing import Annotated
 
+from rich.padding import Padding
 from typer import Argument
 
 from .. import claims, refs, registry
 from ..errors import GlassformerError
 from ..tap import hook_names
+from ..training.recipes import RECIPES, recipe
 from .common import Json, app, listed, out, print_json, table_of
 
 REGISTERED = ("programs", "tasks", "blueprints")
@@ -27,9 +30,7 @@ def list_(
         entries = [entry for _, entry in sorted(registry.entries(what[:-1]).items())]
         print_json({what: [e.to_json() for e in entries]}) if as_json else _show_options(entries)
     elif what == "recipes":
-        from .recipes import list_recipes
-
-        list_recipes(ref, as_json)
+        _list_recipes(ref, as_json)
     elif what == "claims":
         ledger = claims.ledger().values()
         columns = ("claim", "where", "says", "verdict")
@@ -53,3 +54,15 @@ def _show_options(entries: Iterable[registry.Entry]) -> None:
         width = max(map(len, defaults), default=0)
         for default, o in zip(defaults, e.options.values(), strict=True):
             out.print(f"    {default:<{width}}  {o.expected}", style="dim")
+
+
+def _list_recipes(name: str, as_json: bool) -> None:
+    """Each recipe with the fields that it changes; as JSON all: what --recipe FILE.json reads."""
+    found = [recipe(name)] if name else list(RECIPES.values())
+    if as_json:
+        rows = [r.to_json() for r in found]
+        return print_json(rows[0] if name else {"recipes": rows})
+    for r in found:
+        out.print(r.name, style="bold")
+        changed = [shlex.quote(f"{n}={v}") for n, v in r.changed().items() if n != "name"]
+        out.print(Padding(" ".join(changed), (0, 0, 0, 4)), style="dim")

@@ -26,8 +26,7 @@ from ..training.history import HistoryFile
 from ..training.recipes import choose_recipe
 from ..training.state import state_path
 from ..training.terminal import Lines, LiveView
-from .common import Json, app, err, out, print_json, say
-from .recipes import RecipeName, Settings, TaskRef, Threads
+from .common import Json, RecipeName, Settings, TaskRef, Threads, app, err, out, print_json, say
 
 if TYPE_CHECKING:
     from ..training.loop import Trainer

@@ -215,7 +215,7 @@ def _within(data: dict[str, Any], budget: int) -> dict[str, Any]:
             raise GlassformerError(
                 f"report — one input of each model takes {page.own(data):,} bytes, more than the "
                 f"{budget:,} that a"
-                " report may have; give a shorter --input, or fewer models"
+                " report may have; give a shorter input, or fewer models"
             )
         dropped += 1
         group["texts"] = group["texts"][:-1]

@@ -49,7 +49,7 @@ def groups(models: Sequence[Model], inputs: Sequence[str] = ()) -> list[Group]:
                 if problem := _refused(model, text):
                     who = f"{name_of(model)}, " if len(models) > 1 else ""
                     hint = (
-                        "; without --input each model gets inputs of its own"
+                        "; without inputs (--input) each model gets inputs of its own"
                         if len(models) > 1
                         else ""
                     )
@@ -84,7 +84,7 @@ def some_inputs(model: Model) -> list[str]:
         readable = [text for text in singles if not _refused(model, text)][:3]
         if not readable:
             raise GlassformerError(
-                f"{name_of(model)} — knows no task; say what it reads with --input"
+                f"{name_of(model)} — knows no task; say what it reads (inputs=…, --input …)"
             )
         return readable
     task = load_task(model)
@@ -94,7 +94,7 @@ def some_inputs(model: Model) -> list[str]:
         return [""]
     if not texts:
         raise GlassformerError(
-            f"{task.ref} — no input of it fits the model; say what it reads with --input"
+            f"{task.ref} — no input of it fits the model; say what it reads (inputs=…, --input …)"
         )
     return list(texts)[:INPUTS]
 

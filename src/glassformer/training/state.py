@@ -106,7 +106,8 @@ def check_identity(path: Path, header: dict[str, Any], identity: dict[str, Any])
     if differ := [f"{k} differs" for k, v in identity.items() if header["identity"].get(k) != v]:
         which = " and ".join(differ)
         raise GlassformerError(
-            f"{path} — is of another run: its {which}; start without --resume, or elsewhere"
+            f"{path} — is of another run: its {which}; start without --resume (resume=…), or "
+            "elsewhere"
         )
 
 

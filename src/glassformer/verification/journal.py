@@ -115,7 +115,7 @@ class Journal:
             if run.get(name) != self.run.get(name):
                 was, now = (_short(x.get(name)) for x in (run, self.run))
                 what = f"the journal of another run: its {name} is {was}, here it is {now}"
-                raise GlassformerError(f"{self.path} — {what}; remove it or choose another --out")
+                raise GlassformerError(f"{self.path} — {what}; remove it or choose another place")
         found = {part: Tally.from_json(t) for part, t in o["found"].items()}
         state = State(tuple(range(a, b) for a, b in o["done"]), found)
         if wrong := _misfit(state, work):
