@@ -167,6 +167,7 @@ REFUSED = [
     (lambda m: gf.ablate(m, what="head 0.0", rows=[[1, 99]]), "must be from 0 to 9, got 99"),
     (lambda m: gf.inspect(m, rows=[[1, 99]]), "must be from 0 to 9, got 99"),
     (lambda m: gf.compare(m, m, rows=[[1], [2, 3]]), "rows — expected rows of one length"),
+    (lambda m: gf.ablate(m, "min", "head 0.0"), "min — has .* tokens.*the model's vocabulary has"),
     # weights
     (lambda m: m.astype("int32"), "dtype: expected one of float64, float32"),
     (lambda m: m.astype("bfloat16"), "NumPy has no bfloat16"),
@@ -189,6 +190,13 @@ REFUSED = [
     (lambda m: m("4+8=", tap=3), "tap — expected a function"),
     (lambda m: gf.save(m, "x.txt"), "x.txt — a model is saved in a file that ends in .safetensors"),
     (lambda m: gf.save(m, "x"), "x — a model is saved in a file that ends in .safetensors"),
+    (lambda m: gf.decode(m, "4+8", 2, stop=99), "stop must be a whole number from 0 to 11, got 99"),
+    (lambda m: gf.ablate(m, "head 0.0", seed=-1), "ablate — seed must be a whole number from 0"),
+    (lambda m: gf.interchange(m, "head 0.0", n=0), "interchange — n must be a whole number from 1"),
+    (lambda m: gf.patch(m, "4+8", "1+2", "head 0.0", positions=[]), "expected numbers from 0 to 3"),
+    (lambda m: gf.verify(m, workers=None), "verify — workers: expected a whole number, got None"),
+    (lambda m: gf.prove(m, method=np.zeros(2)), "method: expected one of auto, certificate"),
+    (lambda m: gf.count(np.zeros((2, 2))), "model — expected a ref"),
     # recipes
     (lambda m: gf.Recipe(norm="rmss"), "norm must be one of layer, rms, none, got 'rmss'; did you"),
     (lambda m: gf.Recipe(activation="rleu"), "did you mean relu"),
@@ -219,6 +227,7 @@ REFUSED = [
     (lambda m: gf.program("no types")(lambda n=3: m), "program — expected a name"),
     (lambda m: gf.program("no-types")(lambda n=3: m), "option n needs a type, as in n: int = 3"),
     (lambda m: gf.program("no-function")(3), "expected a function below @program"),
+    (lambda m: gf.view("no-function")(3), "expected a function below @view"),
     (lambda m: gf.task("no-class")(lambda: m), "expected a class below @task"),
 ]  # fmt: skip
 
@@ -242,6 +251,8 @@ def test_options_without_a_default_are_refused():
 def test_what_is_taken(model, tmp_path):
     rows = [[4, 8], [1, 2]]
     assert gf.verify(model, rows=rows).checked == 2 == gf.verify(model, rows=np.array(rows)).checked
+    assert len(gf.inspect(model, rows=np.array(rows), only="heads").subject.rows) == 2
+    assert gf.compare(model, REF, rows=rows).verdicts[0].checked == 2
     assert gf.ablate(model, "head 0.0") == gf.ablate(model, REF, "head 0.0")
     assert gf.ablate(model, "head 0.0", "mean") == gf.ablate(model, None, "head 0.0", "mean")
     assert gf.inspect(model, only="heads", prompt="1+2").subject.words[:4] == [*"1+2="]

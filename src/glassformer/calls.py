@@ -89,7 +89,7 @@ def fits(value: Any, hint: Any) -> bool:
     if kind in (types.UnionType, typing.Union):
         return any(fits(value, one) for one in inner)
     if kind is typing.Literal:
-        return value in inner
+        return isinstance(value, str) and value in inner
     if kind is int:
         return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if kind is float:
@@ -100,7 +100,8 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, PathLike)
     if kind is collections.abc.Sequence:
         listed = hasattr(value, "__len__") and hasattr(value, "__getitem__")
-        plain = listed and not isinstance(value, (str, bytes, Mapping)) and np.ndim(value) != 0
+        plain = listed and not isinstance(value, (str, bytes, Mapping))
+        plain = plain and getattr(value, "ndim", 1) == 1
         return plain and all(fits(x, one) for one in inner for x in value)
     if kind is collections.abc.Callable:
         return callable(value)

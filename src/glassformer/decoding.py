@@ -76,6 +76,8 @@ def decode(
 
     A row that has produced `stop` is filled with it until all rows have.
     """
+    if stop is not None:
+        within("decoding — stop", stop, 0, model.config.d_vocab - 1)
     alone = np.ndim(tokens) == 1
     out = np.atleast_2d(np.asarray(tokens))
     done = np.zeros(len(out), dtype=bool)

@@ -1,6 +1,7 @@
 """The one exception that bad input raises, and the words that its messages share."""
 
 import difflib
+import re
 import reprlib
 from collections.abc import Iterable
 from typing import Any
@@ -19,8 +20,8 @@ class Named(GlassformerError):
 
 
 def shown(value: Any) -> str:
-    """A value as a message shows it: whatever its size, in a few words."""
-    return _short.repr(value)
+    """A value as a message shows it: whatever its size, in a few words on one line."""
+    return re.sub(r"\s*\n\s*", " ", _short.repr(value))
 
 
 def did_you_mean(

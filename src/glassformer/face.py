@@ -16,9 +16,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from . import parts, refs, registry
-from .calls import bound, check_types
+from .calls import bound, check_types, fits
 from .errors import GlassformerError, shown
+from .limits import ROWS, SEED, within
 from .model import Config, Model, Tap, check_last, keeping_shapes, read_tokens
 from .model import forward as plain_forward
 from .runs import prompt
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 # Parameters of functions in all rooms.
 MODELS, OPTIONAL = ("model", "a", "b"), ("start", "teacher")
+RANGES = {"seed": (0, SEED), "n": (1, ROWS)}
 TOKENS = ("tokens", "clean", "corrupted", "prompt")
 
 
@@ -98,7 +102,7 @@ def opened(
     own, hints = inspect.signature(f), typing.get_type_hints(f)
     parameters = [p for p in own.parameters.values() if p.kind is not several[0] or not options]
     if options:
-        hints |= typing.get_type_hints(getattr(options, "__init__", options))
+        hints |= typing.get_type_hints(options)
         there = inspect.signature(options).parameters.values()
         parameters += [p for p in there if p.kind is several[1]]
     for known in ("ref", "name"):  # refs.py and registry.py say themselves what they expect
@@ -114,7 +118,17 @@ def opened(
         if "recipe" in given:
             given["recipe"] = recipe_of(given["recipe"]).override(set_)
         check_types(public, hints, given)
-        return f(**given)
+        for name, value in given.items():
+            if isinstance(value, np.ndarray) and not fits(object(), hints.get(name, Any)):
+                given[name] = value.tolist()  # a list was expected
+        for name, (least, most) in RANGES.items():
+            if name in given:
+                within(f"{public} — {name}", given[name], least, most)
+        try:
+            with np.errstate(all="ignore"):  # what is not finite, the rooms see to
+                return f(**given)
+        except np.linalg.LinAlgError as e:
+            raise GlassformerError(f"{public} — numbers not finite, or too large ({e})") from None
 
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
@@ -134,11 +148,13 @@ def _read(
         if each in given:
             given[each] = model_of(given[each])
     models = [given[each] for each in MODELS if each in given]
-    for each in OPTIONAL:
+    for each in OPTIONAL if "recipe" in takes.parameters else ():
         if given.get(each) is not None:
-            given[each] = model_of(given[each])
+            given[each] = model_of(given[each]).numpy()
     if "task" in takes.parameters:
         given["task"] = task_of(given.get("task"), models)
+        for model in models:
+            given["task"].require(model.vocabulary)
     for each in TOKENS if models else ():
         if each in given and (given[each] is not None or each != "prompt"):
             given[each] = tokens_of(given[each], models[0])
@@ -186,7 +202,7 @@ def _loop(name: str) -> Callable[..., Any]:
         ) from None
     from .training.recipe import FIELDS
 
-    return opened(getattr(loop, name), loop.Trainer, FIELDS)
+    return opened(getattr(loop, name), loop.Trainer.__init__, FIELDS)
 
 
 def report(
@@ -195,10 +211,11 @@ def report(
     """One page of one or several models, in a file that needs no network."""
     from .page import report as page
 
+    within("report — rows", rows, 1, ROWS)
     several = list(models) if isinstance(models, (list, tuple)) else [models]
     named = [
-        (str(m.provenance.get("ref", "model")) if isinstance(m, Model) else str(m), model_of(m))
-        for m in several
+        (str(made.provenance.get("ref", "model")) if m is made else str(m), made)
+        for m, made in ((m, model_of(m)) for m in several)
     ]
     texts = [inputs] if isinstance(inputs, str) else list(inputs)
     return page.write(page.report(named, texts, rows=rows), Path(path))

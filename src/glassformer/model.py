@@ -68,7 +68,7 @@ class Config:
         wrong = [
             f"{name} must be one of {', '.join(table)}, got {shown(getattr(self, name))}"
             for name, table in choices.items()
-            if getattr(self, name) not in list(table)
+            if not isinstance(given := getattr(self, name), str) or given not in table
         ]
         for f in fields(self):
             value, least = getattr(self, f.name), 0 if f.name in ("n_layers", "d_mlp") else 1
@@ -83,7 +83,7 @@ class Config:
                 wrong.append(f"{f.name} must be a finite number from 0, got {shown(value)}")
             if f.type is bool and type(value) is not bool:
                 wrong.append(f"{f.name} must be true or false, got {shown(value)}")
-        if self.positions == "sinusoidal" and type(self.d_model) is int and self.d_model % 2:
+        if not wrong and self.positions == "sinusoidal" and self.d_model % 2:
             wrong.append(f"sinusoidal positions need an even d_model, got {self.d_model}")
         if wrong:
             raise GlassformerError("config — " + "; ".join(wrong))

@@ -81,7 +81,7 @@ class Option:
                 f"{self.name} must have at most {REF:,} characters, got {len(value):,}"
             )
         if not good:
-            near = difflib.get_close_matches(str(value), self.choices, 1)
+            near = difflib.get_close_matches(value, self.choices, 1) if type(value) is str else []
             hint = f"; did you mean {near[0]}?" if near else ""
             raise GlassformerError(f"{self.name} must be {self.expected}, got {shown(value)}{hint}")
         return value

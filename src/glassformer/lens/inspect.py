@@ -16,6 +16,7 @@ one is to write one, here or in a file of your own:
 function in show/inspect.py.
 """
 
+import inspect as inspect_
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,6 +110,8 @@ def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[Look]
         raise GlassformerError(f"view — expected a name, as in @view('heads'), got {shown(name)}")
 
     def register(look: Look) -> Look:
+        if not inspect_.isfunction(look):
+            raise GlassformerError(f"{name} — expected a function below @view, got {shown(look)}")
         old = VIEWS[name].look if name in VIEWS else look
         if (old.__module__, old.__qualname__) != (look.__module__, look.__qualname__):
             raise GlassformerError(f"{name} — there is a view of that name in {old.__module__}")
@@ -269,7 +272,12 @@ class Inspection:
         lines = []
         for name, found in self.found.items():
             if gist := VIEWS[name].gist:
-                lines += [name, *[f"  {line}" for line in gist(found).splitlines()]]
+                try:
+                    with np.errstate(all="ignore"):
+                        said = gist(found)
+                except np.linalg.LinAlgError as reason:  # of weights that are not finite
+                    said = str(reason)
+                lines += [name, *[f"  {line}" for line in said.splitlines()]]
         return "\n".join(
             [*lines, *[f"{name}: left out. {why}" for name, why in self.skipped.items()]]
         )
@@ -298,7 +306,10 @@ def inspect(
         try:
             with np.errstate(all="ignore"):  # a part taken away may leave nothing to divide by
                 found[name] = VIEWS[name].look(subject)
-        except GlassformerError as reason:
+        except (
+            GlassformerError,
+            np.linalg.LinAlgError,
+        ) as reason:  # of weights that are not finite
             if only:
                 raise GlassformerError(f"view {name!r} — {reason}") from None
             skipped[name] = str(reason)

@@ -58,7 +58,10 @@ class Section:
             try:
                 object.__setattr__(self, f.name, _checked(f, getattr(self, f.name)))
             except GlassformerError as e:
-                raise GlassformerError(f"recipe {str(self.name)[:60]} — {e}") from None
+                called = (
+                    " ".join(self.name.split())[:60] if isinstance(self.name, str) else "custom"
+                )
+                raise GlassformerError(f"recipe {called} — {e}") from None
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ def transplant(
         for kind, which in chosen.items():
             if which is not None:
                 axis, n = axes[kind], value.shape[axes[kind]]
-                if np.max(which) >= n or np.min(which) < -n:
+                if not np.size(which) or np.max(which) >= n or np.min(which) < -n:
                     raise GlassformerError(
                         f"patching {kind} {which} — expected numbers from 0 to {n - 1}"
                     )
