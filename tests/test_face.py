@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -180,6 +181,10 @@ REFUSED = [
     (lambda m: gf.Model(m.config, 3, m.vocabulary), "Model — weights: expected a table, got 3"),
     (lambda m: gf.Model(3, m.weights, m.vocabulary), "Model — config: expected a Config, got 3"),
     (lambda m: gf.Model(m.config, m.weights, m.vocabulary, task=3), "task: expected a text, got 3"),
+    (lambda m: gf.Labels({"a": 3}), r"slots: expected a table of a text and \(a whole number, a"),
+    (lambda m: gf.Labels(heads={"0.0": 3}), "heads: expected a table of a text and a text each"),
+    (lambda m: gf.save(replace(m, provenance={"a": m}), "x.safetensors"), "provenance cannot be"),
+    (lambda m: replace(m, weights={3: 4}), "weights: expected a table"),
     (lambda m: gf.forward(m.config, {}, [[1, 2]]), "weights — "),
     (lambda m: gf.forward(m.config, m.weights, [[1, 99]]), "token 99 — expected a number"),
     (lambda m: gf.forward(m.config, m.weights, [1, 2]), r"tokens — expected shape \[B,T\]"),
@@ -227,6 +232,7 @@ REFUSED = [
     (lambda m: gf.program("no types")(lambda n=3: m), "program — expected a name"),
     (lambda m: gf.program("no-types")(lambda n=3: m), "option n needs a type, as in n: int = 3"),
     (lambda m: gf.program("no-function")(3), "expected a function below @program"),
+    (lambda m: gf.program("no-model")(lambda: 3)(), "no-model — a program returns a Model, got 3"),
     (lambda m: gf.view("no-function")(3), "expected a function below @view"),
     (lambda m: gf.task("no-class")(lambda: m), "expected a class below @task"),
 ]  # fmt: skip

@@ -62,7 +62,7 @@ def check_types(what: str, hints: Mapping[str, Any], given: Mapping[str, Any]) -
             raise GlassformerError(f"{what} — {expected}, got {shown(value)}")
 
 
-def checked(types: bool = True) -> Callable[[type[T]], type[T]]:
+def checked(kinds: bool = True) -> Callable[[type[T]], type[T]]:
     """A class whose arguments are read like this: by name, and by type if wanted."""
 
     def decorate(cls: type[T]) -> type[T]:
@@ -72,7 +72,7 @@ def checked(types: bool = True) -> Callable[[type[T]], type[T]]:
         @functools.wraps(init)
         def read(self: Any, *args: Any, **kwargs: Any) -> None:
             given = bound(cls.__name__, signature, args, kwargs)
-            if types:
+            if kinds:
                 hints.update(hints or typing.get_type_hints(cls))
                 check_types(cls.__name__, hints, given)
             init(self, *args, **kwargs)
@@ -103,6 +103,14 @@ def fits(value: Any, hint: Any) -> bool:
         plain = listed and not isinstance(value, (str, bytes, Mapping))
         plain = plain and getattr(value, "ndim", 1) == 1
         return plain and all(fits(x, one) for one in inner for x in value)
+    if kind is collections.abc.Mapping and isinstance(value, Mapping) and inner:
+        return all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
+    if kind is tuple and inner:
+        return (
+            isinstance(value, (tuple, list))
+            and len(value) == len(inner)
+            and all(map(fits, value, inner))
+        )
     if kind is collections.abc.Callable:
         return callable(value)
     return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
@@ -114,5 +122,9 @@ def in_words(hint: Any) -> str:
         return " or ".join(in_words(one) for one in inner if one is not type(None))
     if kind is typing.Literal:
         return "one of " + ", ".join(map(str, inner))
+    if kind is collections.abc.Mapping and Any not in inner:
+        return f"a table of {in_words(inner[0])} and {in_words(inner[1])} each"
+    if kind is tuple and inner:
+        return f"({', '.join(in_words(one) for one in inner)})"
     words = WORDS.get(kind) or f"a {getattr(kind, '__name__', kind)}"
     return f"{words} of {in_words(inner[0])[2:]}s" if words == "a list" and inner else words

@@ -37,10 +37,14 @@ def to_bytes(model: Model) -> bytes:
         "config": asdict(model.config),
         "vocabulary": model.vocabulary.to_json(),
         "task": model.task,
-        "labels": asdict(model.labels),
+        "labels": {name: dict(given) for name, given in vars(model.labels).items()},
         "provenance": dict(model.provenance),
         "blueprint": model.blueprint,
     }
+    try:
+        json.dumps(header)
+    except (TypeError, ValueError, RecursionError) as e:
+        raise GlassformerError(f"model — its provenance cannot be saved as JSON: {e}") from None
     sealed = {"header": header, "model": digest(model), "sha256": seal(header, digest(model))}
     stored = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
     tensors = {n: np.ascontiguousarray(arrays.numpy(w)) for n, w in stored.items()}

@@ -79,7 +79,12 @@ def count(model: Model) -> Count:
 
 def _values(arrays_by_name: Any) -> Any:
     """The different values in arrays, sorted."""
-    return np.unique(np.concatenate([arrays.numpy(w).ravel() for w in arrays_by_name.values()]))
+    return np.unique(_all(arrays_by_name))
+
+
+def _all(arrays_by_name: Any) -> Any:
+    every = [arrays.numpy(w).ravel() for w in arrays_by_name.values()]
+    return np.concatenate(every or [np.zeros(0)])
 
 
 def _declared(model: Model) -> set[float]:
@@ -117,7 +122,7 @@ def bits(x: Any) -> int:
 
 
 def _bits_of_all(arrays_by_name: Any) -> int:
-    every = np.concatenate([arrays.numpy(w).ravel() for w in arrays_by_name.values()])
+    every = _all(arrays_by_name)
     values, times = np.unique(
         np.abs(every), return_counts=True
     )  # a sign takes one bit, whichever it is

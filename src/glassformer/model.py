@@ -35,7 +35,7 @@ MOST = {
 }  # of a config's sizes; the others: what an array's axis can be
 
 
-@checked(types=False)
+@checked(kinds=False)
 @dataclass(frozen=True)
 class Config:
     """The shape of a transformer and the choice of its components."""
@@ -343,6 +343,7 @@ class Model:
                     f"config — {name} must be finite in the model's type, got {value:g}; {ends}"
                 )
         object.__setattr__(self, "weights", MappingProxyType(weights))
+        object.__setattr__(self, "theta", {n: own(n, t) for n, t in self.theta.items()})
 
     def __reduce__(self) -> Any:
         """For copy and pickle, which cannot see through what cannot be changed."""
@@ -441,10 +442,12 @@ class Model:
             raise GlassformerError(
                 "model — needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
             ) from None
-        kind = getattr(torch, float_type(dtype or self.dtype))
+        kind = getattr(
+            torch, float_type(self.dtype if isinstance(dtype, str) and not dtype else dtype)
+        )
         try:
             return self.map(lambda w: torch.tensor(arrays.numpy(w), dtype=kind, device=device))
-        except (RuntimeError, TypeError, AssertionError, NotImplementedError) as e:
+        except (RuntimeError, TypeError, ValueError, AssertionError) as e:
             why = str(e).partition("\n")[0]
             raise GlassformerError(f"model — not on device {shown(device)}: {why}") from None
 
@@ -481,12 +484,11 @@ def own(name: str, w: Any) -> Array:
 
 def float_type(dtype: Any) -> str:
     """The name of a float type that a model can be in; an error if it is none."""
-    name = str(dtype).removeprefix("torch.")
-    if name not in LARGEST and not isinstance(dtype, str):
-        try:
-            name = str(np.dtype(dtype))
-        except TypeError:
-            name = ""
+    try:
+        known = isinstance(dtype, str) or type(dtype).__name__ == "dtype"  # NumPy's or PyTorch's
+        name = str(dtype if known else np.dtype(dtype)).removeprefix("torch.")
+    except Exception:  # whatever it may be, it is none
+        name = ""
     if name not in LARGEST:
         raise GlassformerError(
             f"model — dtype: expected one of {', '.join(LARGEST)}, got {shown(dtype)}"

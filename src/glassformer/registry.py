@@ -281,6 +281,8 @@ def program(
                 if isinstance(e, Named) and e.name == name:
                     raise
                 raise Named(name, f"{ref} — {e}") from None
+            if not hasattr(model, "provenance"):
+                raise Named(name, f"{ref} — a program returns a Model, got {shown(model)}")
             made = replace(model, provenance={"maker": "program", "ref": ref, **model.provenance})
             return made.astype("float32") if dtype == "float32" else made
 

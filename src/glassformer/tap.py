@@ -91,7 +91,8 @@ class Record(dict[str, Array]):
             str(short), [n.rpartition("hook_")[2] for n in self], 3, 0.4
         )
         raise GlassformerError(
-            f"activation {key!r} — {'several' if found else 'none'} of that name; near: {near[:3]}"
+            f"activation {shown(key)} — {'several' if found else 'none'} of that name; near: "
+            f"{near[:3]}"
         )
 
     def __call__(self, name: str, value: Array) -> Array:

@@ -21,7 +21,7 @@ TOKENS = schema.record(
 )
 
 
-@checked(types=False)
+@checked(kinds=False)
 class Vocabulary:
     """The texts of the tokens, in order; `sep` stands between them in a text.
 

@@ -250,9 +250,10 @@ class Inspection:
     skipped: Mapping[str, str]  # view -> why it makes no sense here
 
     def __getitem__(self, name: str) -> Any:
-        if name not in list(self.found):
-            why = dict(self.skipped).get(str(name)) or f"expected one of {', '.join(self.found)}"
-            raise GlassformerError(f"view {name!r} — {why}")
+        if not isinstance(name, str) or name not in self.found:
+            left_out = self.skipped.get(name) if isinstance(name, str) else None
+            why = left_out or f"expected one of {', '.join(self.found)}"
+            raise GlassformerError(f"view {shown(name)} — {why}")
         return self.found[name]
 
     def to_json(self) -> dict[str, Any]:

@@ -208,7 +208,7 @@ class Course(Section):
     dtype: str = setting("float32", "of all that is computed", ("float32", "float64"))
 
 
-@checked(types=False)
+@checked(kinds=False)
 @dataclass(frozen=True)
 class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architecture):
     """How to train. Print it, save it, change it field by field: `replace(recipe, lr=0.01)`,
@@ -262,7 +262,7 @@ FIELDS = {f.name: f for f in fields(Recipe)}
 def option(name: str) -> Option:
     """A field of a recipe as an option: to parse and check texts and values."""
     if name not in FIELDS:
-        raise no_such("field of a recipe", str(name), FIELDS)
+        raise no_such("field of a recipe", name if isinstance(name, str) else shown(name), FIELDS)
     return _option(FIELDS[name])
 
 
