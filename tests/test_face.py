@@ -142,6 +142,7 @@ REFUSED = [
     (lambda m: gf.Config(), "Config — without d_vocab and n_ctx and d_model"),
     (lambda m: gf.Recipe(stepz=3), "did you mean steps"),
     (lambda m: gf.load("addition", digits=2), "load — unexpected keyword 'digits'"),
+    (lambda m: gf.ablate(m), "ablate — without what: it needs model, what$"),
     # values of another kind
     (lambda m: gf.ablate(m, what=3), "ablate — what: expected a text, got 3"),
     (lambda m: gf.patch(m, "4+8", "1+2", 3), "patch — names: expected a text or a list of texts"),
@@ -260,6 +261,7 @@ def test_what_is_taken(model, tmp_path):
     assert len(gf.inspect(model, rows=np.array(rows), only="heads").subject.rows) == 2
     assert gf.compare(model, REF, rows=rows).verdicts[0].checked == 2
     assert gf.ablate(model, "head 0.0") == gf.ablate(model, REF, "head 0.0")
+    assert gf.ablate(model, "head 0.0", task=REF) == gf.ablate(model, task=REF, what="head 0.0")
     assert gf.ablate(model, "head 0.0", "mean") == gf.ablate(model, None, "head 0.0", "mean")
     assert gf.inspect(model, only="heads", prompt="1+2").subject.words[:4] == [*"1+2="]
     assert gf.report(model, tmp_path / "r.html", inputs="1+2", rows=20).exists()

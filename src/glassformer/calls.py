@@ -47,8 +47,8 @@ def bound(
             hint = did_you_mean(name, [p.name for p in takes], 1, 0.6, "it takes")
             raise GlassformerError(f"{what} — unexpected keyword {name!r}; {hint}")
     given |= kwargs
-    needed = [p.name for p in takes if p.default is p.empty]
-    if missing := [name for name in needed if name not in {*given, *may_lack}]:
+    needed = [p.name for p in takes if p.default is p.empty and p.name not in may_lack]
+    if missing := [name for name in needed if name not in given]:
         lacking = " and ".join(missing)
         raise GlassformerError(f"{what} — without {lacking}: it needs {', '.join(needed)}")
     return given
@@ -85,6 +85,8 @@ def checked(kinds: bool = True) -> Callable[[type[T]], type[T]]:
 
 def fits(value: Any, hint: Any) -> bool:
     """Whether a value is what an annotation says, as far as that is about plain things."""
+    if hint is Any:
+        return True
     kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in (types.UnionType, typing.Union):
         return any(fits(value, one) for one in inner)
@@ -106,14 +108,11 @@ def fits(value: Any, hint: Any) -> bool:
     if kind is collections.abc.Mapping and isinstance(value, Mapping) and inner:
         return all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
     if kind is tuple and inner:
-        return (
-            isinstance(value, (tuple, list))
-            and len(value) == len(inner)
-            and all(map(fits, value, inner))
-        )
+        alike = isinstance(value, (tuple, list)) and len(value) == len(inner)
+        return alike and all(map(fits, value, inner))
     if kind is collections.abc.Callable:
         return callable(value)
-    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
+    return not isinstance(kind, type) or isinstance(value, kind)
 
 
 def in_words(hint: Any) -> str:

@@ -12,7 +12,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from os import PathLike
+from os import PathLike, fsdecode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -97,18 +97,18 @@ def opened(
     `options`: whose keywords its **options are. `settings`: fields of the recipe, which may be
     among them too.
     """
-    several = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    by_name = inspect.Parameter.KEYWORD_ONLY
     public = f.__name__.removesuffix("_")
     own, hints = inspect.signature(f), typing.get_type_hints(f)
-    parameters = [p for p in own.parameters.values() if p.kind is not several[0] or not options]
+    parameters = [*own.parameters.values()]
     if options:
         hints |= typing.get_type_hints(options)
         there = inspect.signature(options).parameters.values()
-        parameters += [p for p in there if p.kind is several[1]]
+        parameters[-1:] = [p for p in there if p.kind is by_name]  # instead of **options
     for known in ("ref", "name"):  # refs.py and registry.py say themselves what they expect
         hints.pop(known, None)
     signature = own.replace(parameters=parameters)
-    fields = [inspect.Parameter(name, several[1], default=None) for name in settings]
+    fields = [inspect.Parameter(name, by_name, default=None) for name in settings]
     takes = own.replace(parameters=[*parameters, *fields])
 
     @functools.wraps(f)
@@ -141,7 +141,8 @@ def _read(
     if "what" in takes.parameters and len(args) > 1 and isinstance(args[1], str):
         model = model_of(args[0])  # gf.ablate(model, "head 0.0"): the task is left out
         if is_part(model, args[1]) or (len(args) == 2 and "what" not in kwargs):
-            args = (model, None, *args[1:])
+            kwargs = dict(kwargs)
+            args = (model, kwargs.pop("task", None), *args[1:])
     may_lack = {"task"} if set(MODELS) & takes.parameters.keys() else ()
     given = bound(name, takes, args, kwargs, may_lack)
     for each in MODELS:
@@ -164,7 +165,7 @@ def _read(
         given["blueprint"] = registry.build("blueprint", given["blueprint"])
     for each in ("path", "out", "journal", "snapshots"):
         if isinstance(given.get(each), PathLike):
-            given[each] = Path(given[each])
+            given[each] = Path(fsdecode(given[each]))
     return given
 
 
