@@ -58,8 +58,9 @@ def check_types(what: str, hints: Mapping[str, Any], given: Mapping[str, Any]) -
     """Refuses a value that is not what its annotation says."""
     for name, value in given.items():
         if not fits(value, hints.get(name, Any)):
-            expected = f"{name}: expected {in_words(hints[name])}"
-            raise GlassformerError(f"{what} — {expected}, got {shown(value)}")
+            ours = isinstance(hints[name], type) and hints[name] not in WORDS
+            must = f"{name}: expected" if ours else f"{name} must be"
+            raise GlassformerError(f"{what} — {must} {in_words(hints[name])}, got {shown(value)}")
 
 
 def checked(kinds: bool = True) -> Callable[[type[T]], type[T]]:
