@@ -18,15 +18,12 @@ class Training:
     steps: int
     seconds: float  # of steps alone; an ensemble's time is shared out
     accuracy: float  # at the last evaluation
-    status: (
-        str  # done, stable, hopeless, diverged (the model is then the last good one), interrupted
-    )
+    # done, stable, hopeless, diverged (the model is then the last good one), interrupted
+    status: str
     history: list[Report] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "seed": self.seed, "steps": self.steps, "seconds": self.seconds,
-            "accuracy": self.accuracy,
-            "status": self.status, "events": [e.to_json() for e in self.events],
-        }  # fmt: skip
+        figures = ("seed", "steps", "seconds", "accuracy", "status")
+        events = [e.to_json() for e in self.events]
+        return {name: getattr(self, name) for name in figures} | {"events": events}
