@@ -52,19 +52,14 @@ def arrays(r: Recipe) -> dict[str, int]:
     return {name: math.prod(shape) for name, shape in r.weight_shapes(config).items()}
 
 
-@claim(
-    "book-3.1-parameters",
-    where="chapter 3.1",
-    says="17,760 parameters",
-    verdict="holds",
-    records=17_760,
-)
+@claim("book-3.1-parameters", where="chapter 3.1", says="17,760 parameters", verdict="holds",
+       records=17_760)  # fmt: skip
 def parameters() -> int:
     return sum(arrays(recipe("book")).values())
 
 
 @claim("book-3.1-components", where="chapter 3.1", verdict="holds",
-    records="448, 416, 4,096, 4,192, 128, 64",
+       records="448, 416, 4,096, 4,192, 128, 64",
        says="448, 416; a block 4,096, 4,192, 128; final norm 64")  # fmt: skip
 def components() -> str:
     sizes = arrays(recipe("book"))
@@ -75,8 +70,8 @@ def components() -> str:
 
 
 @claim("book-3.2-unseen", where="chapter 3.2",
-    says="10,000 test pairs, drawn apart from the 50,000 to train on",
-       verdict="misleading", records=(0.04, 0.058),
+       says="10,000 test pairs, drawn apart from the 50,000 to train on", verdict="misleading",
+       records=(0.04, 0.058),
        note="the share of test pairs that were trained on: both are drawn with "
             "replacement")  # fmt: skip
 def overlap() -> float:
@@ -86,8 +81,8 @@ def overlap() -> float:
 
 
 @claim("book-3.3-plateaus", where="chapter 3.3, log",
-    says="loss stays at 1.536, 1.345, 1.152, 0.960 for epochs",
-       verdict="holds", records=(0.0, 0.004),
+       says="loss stays at 1.536, 1.345, 1.152, 0.960 for epochs", verdict="holds",
+       records=(0.0, 0.004),
        note="the largest distance to a floor (5+k)·ln10/12, k = 3, 2, 1, 0 answer digits "
             "unlearned")  # fmt: skip
 def plateaus() -> float:
@@ -96,8 +91,8 @@ def plateaus() -> float:
 
 
 @claim("book-3.3-staircase", where="chapter 3.3",
-    says="accuracy sits near zero, then jumps: a phase transition",
-       verdict="misleading", records="0.001 at 1.54, 0.1 at 1.15, 1 at 0.96",
+       says="accuracy sits near zero, then jumps: a phase transition", verdict="misleading",
+       records="0.001 at 1.54, 0.1 at 1.15, 1 at 0.96",
        note="our run's median accuracy near each floor: digits are learned one by one, "
             "10^-k")  # fmt: skip
 def staircase() -> str:
@@ -109,8 +104,8 @@ def staircase() -> str:
 
 
 @claim("book-3.3-memorises", where="chapters 3.3, 7.5",
-    says="the model memorises the training data first, then groks",
-       verdict="wrong", records=(0.0, 0.03),
+       says="the model memorises the training data first, then groks", verdict="wrong",
+       records=(0.0, 0.03),
        note="the most by which training accuracy was ever ahead of test accuracy in our run of its "
             "recipe")  # fmt: skip
 def memorises() -> float:
@@ -118,8 +113,7 @@ def memorises() -> float:
 
 
 @claim("book-3.3-success", where="chapter 3.3, log",
-    says="100 % at epoch 70 (another run: 40) of 150",
-       verdict="holds", records=53,
+       says="100 % at epoch 70 (another run: 40) of 150", verdict="holds", records=53,
        note="the first epoch at 100 % in our run of its recipe, seed 0")  # fmt: skip
 def success() -> int:
     return first_perfect("book")
@@ -140,32 +134,30 @@ def ablated(name: str) -> float:
 
 
 @claim("book-5-baseline", where="chapter 5, table", says="baseline: 100 % within 150 epochs",
-    verdict="roughly",
-       records=0.1005,
-       note="this run of the recipe has one digit unlearned at the end; another (book-3.3-success)"
-       " was at 100 % from epoch 53. Of five plain loops, seeds 0 … 4, four succeed, at epochs 16 "
-       "to 141")  # fmt: skip
+       verdict="roughly", records=0.1005,
+       note="this run of the recipe has one digit unlearned at the end; another (book-3.3-success) "
+            "was at 100 % from epoch 53. Of five plain loops, seeds 0 … 4, four succeed, at epochs "
+            "16 to 141")  # fmt: skip
 def ablation_baseline() -> float:
     return ablated("baseline")
 
 
 @claim("book-5-no-positions", where="chapter 5",
-    says="without positions it cannot tell columns apart (table: 96.5 %)",
-       verdict="wrong", records=0.9207,
-       note="the causal mask lets it count what it sees")  # fmt: skip
+       says="without positions it cannot tell columns apart (table: 96.5 %)", verdict="wrong",
+       records=0.9207, note="the causal mask lets it count what it sees")  # fmt: skip
 def no_positions() -> float:
     return ablated("no-positions")
 
 
 @claim("book-5-no-mask", where="chapter 5, table",
-    says="no mask: 100 % teacher-forced, 0.0 % autoregressive",
-       verdict="holds", records="100 %, 0.06 %")  # fmt: skip
+       says="no mask: 100 % teacher-forced, 0.0 % autoregressive", verdict="holds",
+       records="100 %, 0.06 %")  # fmt: skip
 def no_mask() -> str:
     return f"{ablated('no-mask, teacher-forced'):.0%}, {ablated('no-mask'):.2%}".replace("%", " %")
 
 
 @claim("book-5-one-layer", where="chapter 5, table", says="one layer: 10.2 %", verdict="holds",
-    records=0.0758,
+       records=0.0758,
        note="one layer is enough, see `prove addition:digits=10,order=ones`; this budget does not "
             "find it")  # fmt: skip
 def one_layer() -> float:
@@ -173,15 +165,13 @@ def one_layer() -> float:
 
 
 @claim("book-5-reverse", where="chapter 5", says="reversal of 5 digits is at 100 % by epoch 10",
-    verdict="holds",
-       records=3, note="the first epoch at 100 % in our run")  # fmt: skip
+       verdict="holds", records=3, note="the first epoch at 100 % in our run")  # fmt: skip
 def reverse() -> int:
     return first_perfect("reverse")
 
 
 @claim("book-5-reverse-loss", where="chapter 5", says="reversal ends at a loss of 0.8358",
-    verdict="holds",
-       records=(0.835, 0.839), note="the floor is 4·ln10/11 = 0.8373")  # fmt: skip
+       verdict="holds", records=(0.835, 0.839), note="the floor is 4·ln10/11 = 0.8373")  # fmt: skip
 def reverse_loss() -> float:
     return float(history("reverse")[-1]["loss"])
 

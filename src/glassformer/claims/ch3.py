@@ -20,9 +20,8 @@ def share(ref: str) -> float:
 
 
 @claim("booklet-3.1-hardness", where="section 3.1",
-    says="a factor of 1,000,000 in the query makes attention hard",
-       verdict="roughly", records=1_000,
-       note="the largest power of ten of positions where it does")  # fmt: skip
+       says="a factor of 1,000,000 in the query makes attention hard", verdict="roughly",
+       records=1_000, note="the largest power of ten of positions where it does")  # fmt: skip
 def hardness() -> int:
     hard = []
     for n in (10, 100, 1_000, 10_000, 100_000):
@@ -32,8 +31,7 @@ def hardness() -> int:
 
 
 @claim("booklet-3.2-shift-system", where="section 3.2, figure 3.1",
-    says="solving for three points gives the shift",
-       verdict="wrong", records=2,
+       says="solving for three points gives the shift", verdict="wrong", records=2,
        note="the rank of the three points: it works by luck with rounding")  # fmt: skip
 def shift_system() -> int:
     anchors = np.concatenate([ring(1, phase=t) for t in range(3)])
@@ -41,9 +39,8 @@ def shift_system() -> int:
 
 
 @claim("booklet-3.2-shift", where="section 3.2",
-    says="evenly spaced points on the ring are linearly shiftable",
-       verdict="holds", records=(0, 1e-12),
-       note="the largest error of the closed form, 100 positions")  # fmt: skip
+       says="evenly spaced points on the ring are linearly shiftable", verdict="holds",
+       records=(0, 1e-12), note="the largest error of the closed form, 100 positions")  # fmt: skip
 def shift() -> float:
     points = ring(100)
     return max(
@@ -52,9 +49,8 @@ def shift() -> float:
 
 
 @claim("booklet-3.5-untied", where="section 3.5.1",
-    says="untied, 100 dimensions, 1,000 entries: ≈ 100 % right",
-       verdict="roughly", records=(0.99, 1.0),
-       note="mean over 5 tables; few are perfect")  # fmt: skip
+       says="untied, 100 dimensions, 1,000 entries: ≈ 100 % right", verdict="roughly",
+       records=(0.99, 1.0), note="mean over 5 tables; few are perfect")  # fmt: skip
 def untied() -> float:
     return float(
         np.mean([share(f"lookup:entries=1000,vocab=1000,seed={s},variant=hash") for s in range(5)])
@@ -83,8 +79,8 @@ def parameters_1000() -> int:
 
 
 @claim("booklet-3.7-parameters-vocabulary", where="section 3.7",
-    says="the counts are for vocabularies of 10 to 1,000",
-       verdict="wrong", records="9,328 16,458 54,978", note="at a vocabulary of 1,000")  # fmt: skip
+       says="the counts are for vocabularies of 10 to 1,000", verdict="wrong",
+       records="9,328 16,458 54,978", note="at a vocabulary of 1,000")  # fmt: skip
 def parameters_vocabulary() -> str:
     return spaced(counted(book(n, 1000)).booklet for n in (10, 100, 1000))
 
@@ -96,8 +92,8 @@ def nonzero() -> str:
 
 
 @claim("booklet-3.7-learned", where="section 3.7",
-    says="d_model 8, 13 and 33 hold 10, 100 and 1,000 entries, 100 %",
-       verdict="holds", records=0,
+       says="d_model 8, 13 and 33 hold 10, 100 and 1,000 entries, 100 %", verdict="holds",
+       records=0,
        note="wrong entries, at vocabularies of 10 (not for 1,000 entries), 100 and "
             "1,000")  # fmt: skip
 def learned() -> int:
@@ -106,8 +102,8 @@ def learned() -> int:
 
 
 @claim("booklet-3.7-cap", where="section 3.7, exercise 3.9",
-    says="1,000 entries from 10 tokens: at most ~20 % right",
-       verdict="roughly", records=(0.2, 0.33),
+       says="1,000 entries from 10 tokens: at most ~20 % right", verdict="roughly",
+       records=(0.2, 0.33),
        note="logits are sums over positions: no number of dimensions holds such a "
             "table")  # fmt: skip
 def cap() -> float:
@@ -115,8 +111,8 @@ def cap() -> float:
 
 
 @claim("booklet-3.7.1-text", where="section 3.7.1",
-    says="1,000 6-grams, 1,540 words: 23K parameters, all right",
-       verdict="holds", records=23_478, slow=True,
+       says="1,000 6-grams, 1,540 words: 23K parameters, all right", verdict="holds",
+       records=23_478, slow=True,
        note="a random table of that size instead of the text; 0 if not all are right")  # fmt: skip
 def text() -> int:
     ref = book(1000, 1540, ",dims=10")

@@ -28,38 +28,36 @@ def not_zero(ref: str) -> str:
 
 
 @claim("booklet-4.3-parameters-10", where="section 4.3",
-    says="prefix 10, vocabulary 1,000: 123,486 parameters",
-       verdict="holds", records=123_486,
+       says="prefix 10, vocabulary 1,000: 123,486 parameters", verdict="holds", records=123_486,
        note="ours has 21,851 and makes no mistakes at the start")  # fmt: skip
 def parameters_10() -> int:
     return counted(LONG).booklet
 
 
 @claim("booklet-4.3-parameters-3", where="section 4.3",
-    says="prefix 3, vocabulary 10: 4,800 parameters",
-       verdict="holds", records=4_800,
+       says="prefix 3, vocabulary 10: 4,800 parameters", verdict="holds", records=4_800,
        note="ours has 1,579 and makes no mistakes at the start")  # fmt: skip
 def parameters_3() -> int:
     return counted(SHORT).booklet
 
 
 @claim("booklet-4.3-nonzero-10", where="section 4.3",
-    says="30,734 are not 0, 735 of these not in the token embedding",
-       verdict="roughly", records="30,742 743", note=SHIFTS)  # fmt: skip
+       says="30,734 are not 0, 735 of these not in the token embedding", verdict="roughly",
+       records="30,742 743", note=SHIFTS)  # fmt: skip
 def nonzero_10() -> str:
     return not_zero(LONG)
 
 
 @claim("booklet-4.3-nonzero-3", where="section 4.3",
-    says="535 are not 0, 446 of these not in the token embedding",
-       verdict="roughly", records="538 449", note=SHIFTS)  # fmt: skip
+       says="535 are not 0, 446 of these not in the token embedding", verdict="roughly",
+       records="538 449", note=SHIFTS)  # fmt: skip
 def nonzero_3() -> str:
     return not_zero(SHORT)
 
 
 @claim("booklet-4-right", where="chapter 4",
-    says="search finds what followed the only earlier occurrence",
-       verdict="wrong", records=(0.01, 0.06),
+       says="search finds what followed the only earlier occurrence", verdict="wrong",
+       records=(0.01, 0.06),
        note="share wrong over all texts of small alphabets: before the start heads see token "
             "0")  # fmt: skip
 def wrong_without_bos() -> float:
@@ -68,8 +66,7 @@ def wrong_without_bos() -> float:
 
 
 @claim("booklet-4-right-bos", where="chapter 4",
-    says="(not said) the same with <bos> before the text",
-       verdict="holds", records=0,
+       says="(not said) the same with <bos> before the text", verdict="holds", records=0,
        note="wrong answers over all texts of small alphabets")  # fmt: skip
 def wrong_with_bos() -> int:
     return sum(v.wrong for v in over_every_text("bos"))

@@ -13,13 +13,8 @@ from . import claim
 from .measures import counted
 
 
-@claim(
-    "booklet-5.1-min-parameters",
-    where="section 5.1",
-    says="6n + 39 parameters",
-    verdict="holds",
-    records="6n + 39",
-)
+@claim("booklet-5.1-min-parameters", where="section 5.1", says="6n + 39 parameters",
+       verdict="holds", records="6n + 39")  # fmt: skip
 def min_parameters() -> str:
     a, b = (counted(f"min:vocab={n},variant=book").total for n in (10, 1000))
     slope = (b - a) // 990
@@ -27,8 +22,7 @@ def min_parameters() -> str:
 
 
 @claim("booklet-5.1-min-nonzero", where="section 5.1", says="11 not 0, except the token embedding",
-    verdict="holds",
-       records=11)  # fmt: skip
+       verdict="holds", records=11)  # fmt: skip
 def min_nonzero() -> int:
     c = counted("min:vocab=10,variant=book")
     return c.nonzero - c.nonzero_embedding
@@ -42,16 +36,15 @@ def _wrong_min(model: Model, triples: int) -> int:
 
 
 @claim("booklet-5.3-min-random", where="exercise 5.2",
-    says="robust for tens of thousands of numbers, in fp32",
-       verdict="roughly", records=0,
+       says="robust for tens of thousands of numbers, in fp32", verdict="roughly", records=0,
        note="wrong of 2,000 random triples of 20,000 numbers, in float64")  # fmt: skip
 def min_random() -> int:
     return _wrong_min(book("min", 20_000, block=3), 2_000)
 
 
 @claim("booklet-5.3-min-float32", where="exercise 5.2",
-    says="robust for tens of thousands of numbers, in fp32",
-       verdict="wrong", records=(1_000, 2_000),
+       says="robust for tens of thousands of numbers, in fp32", verdict="wrong",
+       records=(1_000, 2_000),
        note="wrong of the same triples in float32: neighbours round to the same "
             "logits")  # fmt: skip
 def min_float32() -> int:
@@ -59,8 +52,7 @@ def min_float32() -> int:
 
 
 @claim("booklet-5.3-min-adversarial", where="exercise 5.2",
-    says="robust for tens of thousands of numbers",
-       verdict="misleading", records=5_000,
+       says="robust for tens of thousands of numbers", verdict="misleading", records=5_000,
        note="the first of 1,000, 3,000, 5,000 … numbers at which the triple 1 1 0 is wrong, in "
             "float64")  # fmt: skip
 def min_adversarial() -> int:
@@ -99,20 +91,17 @@ def _wrong_sort(vocab: int, dtype: str = "float64", lists: int = 300) -> int:
 
 
 @claim("booklet-5.2-sort-28", where="section 5.2.1", says="still robust for up to 28 numbers",
-    verdict="roughly",
-       records=(0, 120),
+       verdict="roughly", records=(0, 120),
        note="wrong of 300 lists in float64; the last scores are a bit apart: none or a third, as "
-       "sums happen to round")  # fmt: skip
+            "sums happen to round")  # fmt: skip
 def sort_28() -> int:
     return _wrong_sort(28)
 
 
 @claim("booklet-5.2-sort-28-margin", where="section 5.2.1",
-    says="still robust for up to 28 numbers",
-       verdict="misleading", records=(26, 28),
+       says="still robust for up to 28 numbers", verdict="misleading", records=(26, 28),
        note="the largest vocabulary at which the right logit is larger than all others, in 300 "
-            "lists; "
-       "rounding decides beyond 26")  # fmt: skip
+            "lists; rounding decides beyond 26")  # fmt: skip
 def sort_margin() -> int:
     good = 26
     while (
@@ -123,39 +112,34 @@ def sort_margin() -> int:
 
 
 @claim("booklet-5.2-sort-29", where="section 5.2.1", says="28 is the limit", verdict="holds",
-    records=(30, 300),
-       note="wrong of 300 lists at 29, in float64")  # fmt: skip
+       records=(30, 300), note="wrong of 300 lists at 29, in float64")  # fmt: skip
 def sort_29() -> int:
     return _wrong_sort(29)
 
 
 @claim("booklet-5.2-sort-float32", where="section 5.2.1", says="up to 28 numbers in fp32",
-    verdict="wrong", records=300,
+       verdict="wrong", records=300,
        note="wrong of 300 lists of up to 9 numbers: the square of 1e20 overflows in layer norm, "
-            "and every answer is "
-       "0")  # fmt: skip
+            "and every answer is 0")  # fmt: skip
 def sort_float32() -> int:
     return _wrong_sort(10, "float32")
 
 
 @claim("booklet-5.2.2-sort-nonzero", where="section 5.2.2", says="166 parameters that are not 0",
-    verdict="wrong",
-       records=184, note="166 is the token embedding alone")  # fmt: skip
+       verdict="wrong", records=184, note="166 is the token embedding alone")  # fmt: skip
 def sort_nonzero() -> int:
     return count(by_points(28, 27)).nonzero
 
 
 @claim("booklet-5.2.2-sort-outside", where="section 5.2.2",
-    says="18 not 0 outside the token embedding",
-       verdict="holds", records=18)  # fmt: skip
+       says="18 not 0 outside the token embedding", verdict="holds", records=18)  # fmt: skip
 def sort_outside() -> int:
     c = count(by_points(28, 27))
     return c.nonzero - c.nonzero_embedding
 
 
 @claim("booklet-5.3-sort-33", where="exercise 5.1", says="a slight change supports 33 tokens",
-    verdict="holds",
-       records=0,
+       verdict="holds", records=0,
        note="wrong of 1,000 lists with ratio 0.6 and q at 0.45 of the way; 35 tokens were "
             "measured")  # fmt: skip
 def sort_33() -> int:

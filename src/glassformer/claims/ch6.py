@@ -79,7 +79,7 @@ def claim_nonzero(
 
 
 @claim("booklet-6.1-attention", where="section 6.1", verdict="wrong",
-    records="0 of 100 wrong, 1 layer, no MLP",
+       records="0 of 100 wrong, 1 layer, no MLP",
        says="one layer of attention cannot add two digits mod 10 without an MLP",
        note="add-digit:variant=attention; the argument leaves out that softmax and layer norm "
             "bend")  # fmt: skip
@@ -90,9 +90,8 @@ def attention_alone() -> str:
 
 
 @claim("booklet-6.3-neurons", where="section 6.3",
-    says="n−1 hidden neurons compute any function of n numbers exactly",
-       verdict="holds", records=(0.0, 1e-9),
-       note="the largest error of 49 neurons on 50 random points")  # fmt: skip
+       says="n−1 hidden neurons compute any function of n numbers exactly", verdict="holds",
+       records=(0.0, 1e-9), note="the largest error of 49 neurons on 50 random points")  # fmt: skip
 def neurons() -> float:
     rng = np.random.default_rng(0)
     x, y = np.cumsum(rng.uniform(0.1, 1, 50)), rng.standard_normal((50, 4))
@@ -101,31 +100,20 @@ def neurons() -> float:
     return largest(f(x[:, None]) - y)
 
 
-@claim(
-    "booklet-6.6-parameters",
-    where="section 6.6",
-    says="629 parameters",
-    verdict="holds",
-    records=629,
-)
+@claim("booklet-6.6-parameters", where="section 6.6", says="629 parameters", verdict="holds",
+       records=629)  # fmt: skip
 def digit_parameters() -> int:
     return counted("add-digit:variant=book").total
 
 
-@claim(
-    "booklet-6.6-nonzero",
-    where="section 6.6",
-    says="379 of them not zero",
-    verdict="holds",
-    records=379,
-)
+@claim("booklet-6.6-nonzero", where="section 6.6", says="379 of them not zero", verdict="holds",
+       records=379)  # fmt: skip
 def digit_nonzero() -> int:
     return counted("add-digit:variant=book").nonzero
 
 
 @claim("booklet-6.6-right", where="section 6.6", says="adds two digits mod 10", verdict="holds",
-    records=0,
-       note="wrong of 100 in float64 and in float32")  # fmt: skip
+       records=0, note="wrong of 100 in float64 and in float32")  # fmt: skip
 def digit_right() -> int:
     return (
         checked("add-digit:variant=book").wrong
@@ -134,8 +122,8 @@ def digit_right() -> int:
 
 
 @claim("booklet-6.7-parameters", where="section 6.7",
-    says="1,226, 9,508 and 90,690 parameters for 1, 2 and 3 digits",
-       verdict="holds", records="1,226 9,508 90,690")  # fmt: skip
+       says="1,226, 9,508 and 90,690 parameters for 1, 2 and 3 digits", verdict="holds",
+       records="1,226 9,508 90,690")  # fmt: skip
 def mod_parameters() -> str:
     return spaced(counted(f"add-mod:digits={n},variant=book").total for n in (1, 2, 3))
 
@@ -144,8 +132,8 @@ claim_nonzero("6.7", "add-mod", 9, {1: (432, 423), 2: (3_646, 3_645), 3: (35_542
 
 
 @claim("booklet-6.7-mlp", where="section 6.7",
-    says="MLP: 3,522 not zero for 2 digits; 89,962 (35,382 not zero) for 3",
-       verdict="holds", records="3,522 89,962 35,382")  # fmt: skip
+       says="MLP: 3,522 not zero for 2 digits; 89,962 (35,382 not zero) for 3", verdict="holds",
+       records="3,522 89,962 35,382")  # fmt: skip
 def mod_mlp() -> str:
     two, three = (counted(f"add-mod:digits={n},variant=book") for n in (2, 3))
     return spaced(map(in_mlp, (two.nonzero_arrays, three.arrays, three.nonzero_arrays)))
@@ -158,7 +146,7 @@ def mod_separation() -> float:
 
 
 @claim("booklet-6.7-right", where="figure 6.3", says="adds numbers mod 10", verdict="holds",
-    records=0,
+       records=0,
        note="wrong among all pairs of 1 and 2 digits, in float64; float32 is right for 1 digit "
             "only")  # fmt: skip
 def mod_right() -> int:
@@ -166,15 +154,15 @@ def mod_right() -> int:
 
 
 @claim("booklet-6.7-right-3", where="figure 6.3", says="adds 3-digit numbers mod 10",
-    verdict="holds", records=0,
-       note="wrong among all 1,000,000 pairs, in float64", slow=True)  # fmt: skip
+       verdict="holds", records=0, note="wrong among all 1,000,000 pairs, in float64",
+       slow=True)  # fmt: skip
 def mod_right_3() -> int:
     return checked("add-mod:digits=3,variant=book").wrong
 
 
 @claim("booklet-6.8-parameters", where="section 6.8",
-    says="2,088, 27,432 and 360,576 parameters for 1, 2 and 3 digits",
-       verdict="holds", records="2,088 27,432 360,576")  # fmt: skip
+       says="2,088, 27,432 and 360,576 parameters for 1, 2 and 3 digits", verdict="holds",
+       records="2,088 27,432 360,576")  # fmt: skip
 def addition_parameters() -> str:
     return spaced(counted(f"addition:digits={n},variant=book").total for n in (1, 2, 3))
 
@@ -183,15 +171,15 @@ claim_nonzero("6.8", "addition", 4, {1: (737, 735), 2: (10_440, 10_436), 3: (139
 
 
 @claim("booklet-6.8-mlp", where="section 6.8, table",
-    says="MLP: 1,717, 26,872, 359,827, not zero 648, 10,326, 139,128",
-       verdict="holds", records="1,717 26,872 359,827 648 10,326 139,128")  # fmt: skip
+       says="MLP: 1,717, 26,872, 359,827, not zero 648, 10,326, 139,128", verdict="holds",
+       records="1,717 26,872 359,827 648 10,326 139,128")  # fmt: skip
 def addition_mlp() -> str:
     counts = [counted(f"addition:digits={n},variant=book") for n in (1, 2, 3)]
     return spaced(map(in_mlp, [*(c.arrays for c in counts), *(c.nonzero_arrays for c in counts)]))
 
 
 @claim("booklet-6.8-right", where="section 6.8", says="tested on numbers of up to 3 digits",
-    verdict="holds", records=0,
+       verdict="holds", records=0,
        note="wrong among all pairs of 1 digit and 3,000 of 2, in float64")  # fmt: skip
 def addition_right() -> int:
     one, two = (
@@ -202,8 +190,7 @@ def addition_right() -> int:
 
 
 @claim("booklet-6.8-right-3", where="section 6.8", says="tested on numbers of up to 3 digits",
-    verdict="holds",
-       records=0,
+       verdict="holds", records=0,
        note="wrong streams before the MLP, over all 1,000,000 pairs of 3 digits, in float64",
        slow=True)  # fmt: skip
 def addition_right_3() -> int:
@@ -211,8 +198,7 @@ def addition_right_3() -> int:
 
 
 @claim("booklet-6.8-float32", where="section 6.8", says="tested on numbers of up to 3 digits",
-    verdict="misleading",
-       records=(90, 100),
+       verdict="misleading", records=(90, 100),
        note="wrong of 100 pairs of 3 digits, as rounding has it, if weights and activations are "
             "float32")  # fmt: skip
 def addition_float32() -> int:

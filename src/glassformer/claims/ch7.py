@@ -30,8 +30,7 @@ def length() -> float:
 
 
 @claim("booklet-7.2-shiftable", where="theorem 7.2, corollary 7.1",
-    says="the OG encoding is linearly shiftable",
-       verdict="holds", records=(0, 1e-12),
+       says="the OG encoding is linearly shiftable", verdict="holds", records=(0, 1e-12),
        note="the largest error of the closed form, 64 × 128")  # fmt: skip
 def shiftable() -> float:
     f, angles = sinusoidal(64, 128), sinusoidal_angles(128)
@@ -41,8 +40,8 @@ def shiftable() -> float:
 
 
 @claim("booklet-7.2-reversed", where="theorem 7.3, figure 7.5",
-    says="OG encodings are reversed rotation encodings",
-       verdict="holds", records=(0, 1e-12))  # fmt: skip
+       says="OG encodings are reversed rotation encodings", verdict="holds",
+       records=(0, 1e-12))  # fmt: skip
 def is_reversed_rotation() -> float:
     turns = np.arange(64)[:, None] / 10_000 ** (2 * np.arange(64) / 128)
     f = reversed_rotation(64, sinusoidal_angles(128))
@@ -50,8 +49,7 @@ def is_reversed_rotation() -> float:
 
 
 @claim("booklet-7.2-four-dimensions", where="section 7.2",
-    says="the OG encoding needs at least 4 dimensions",
-       verdict="holds", records=4,
+       says="the OG encoding needs at least 4 dimensions", verdict="holds", records=4,
        note="the least d at which 64 positions stay apart under layer norm")  # fmt: skip
 def least_dimensions() -> int:
     def apart(d: int) -> bool:
@@ -61,25 +59,23 @@ def least_dimensions() -> int:
 
 
 @claim("booklet-7.2-layer-norm", where="section 7.2, exercise 7.5",
-    says="after layer norm OG is no longer shiftable",
-       verdict="holds", records=(0.19, 0.2),
+       says="after layer norm OG is no longer shiftable", verdict="holds", records=(0.19, 0.2),
        note="the largest error of the best matrix by one, 64 × 16; it is 0 if there are no more "
-            "positions than "
-            "independent columns")  # fmt: skip
+            "positions than independent columns")  # fmt: skip
 def not_shiftable_after_layer_norm() -> float:
     return fit_shift(layer_norm(sinusoidal(64, 16)), 1)[1]
 
 
 @claim("booklet-7.2.1-og-256", where="section 7.2.1, figure 7.9",
-    says="distinguishability 0.94, 256 × 256",
-       verdict="holds", records=0.9465652782786)  # fmt: skip
+       says="distinguishability 0.94, 256 × 256", verdict="holds",
+       records=0.9465652782786)  # fmt: skip
 def og_256() -> float:
     return distinguishability(sinusoidal(256, 256))
 
 
 @claim("booklet-7.2.1-og-64", where="section 7.2.1",
-    says="about 0.77 with 64 positions and 128 dimensions",
-       verdict="holds", records=0.7692656170326)  # fmt: skip
+       says="about 0.77 with 64 positions and 128 dimensions", verdict="holds",
+       records=0.7692656170326)  # fmt: skip
 def og_64() -> float:
     return distinguishability(sinusoidal(64, 128))
 
@@ -103,8 +99,7 @@ def random_dimensions() -> int:
 
 @claim("booklet-7.2.1-random-10", where="section 7.2.1, figure 7.9",
        says="a random rotation of 256 positions is above 0.99 at 10 dimensions", verdict="wrong",
-       records=(0.1, 0.2),
-       note="the median over 20 seeds")  # fmt: skip
+       records=(0.1, 0.2), note="the median over 20 seeds")  # fmt: skip
 def random_10() -> float:
     return _median_random(10)
 
@@ -117,22 +112,20 @@ def two_dimensions() -> float:
 
 
 @claim("booklet-7.2.2-og-padding", where="section 7.2.2",
-    says="padding dimension 16, noise 1e-3, 64 × 128",
-       verdict="holds", records=16)  # fmt: skip
+       says="padding dimension 16, noise 1e-3, 64 × 128", verdict="holds", records=16)  # fmt: skip
 def og_padding() -> int:
     return padding_dimension(sinusoidal(64, 128))
 
 
 @claim("booklet-7.2.2-random-padding", where="section 7.2.2",
-    says="padding dimension 0 for a random rotation",
-       verdict="holds", records=0, note="the most over 20 seeds")  # fmt: skip
+       says="padding dimension 0 for a random rotation", verdict="holds", records=0,
+       note="the most over 20 seeds")  # fmt: skip
 def random_padding() -> int:
     return max(padding_dimension(random_rotation(64, 128, np.random.default_rng(s))) for s in SEEDS)
 
 
 @claim("booklet-7.3-hamming-first-64", where="section 7.3, figure 7.13",
-    says="Hamming(15, 4) is highly unbalanced",
-       verdict="misleading", records=-1 / 3,
+       says="Hamming(15, 4) is highly unbalanced", verdict="misleading", records=-1 / 3,
        note="the mean of the 64 words plotted, whose 5 leading bits are all −1; see the next "
             "claim")  # fmt: skip
 def hamming_first_64() -> float:
@@ -140,15 +133,14 @@ def hamming_first_64() -> float:
 
 
 @claim("booklet-7.3-hamming-all", where="section 7.3",
-    says="Hamming encodings have a mean far from 0",
-       verdict="wrong", records=0.0,
+       says="Hamming encodings have a mean far from 0", verdict="wrong", records=0.0,
        note="the mean of all 2,048 words, and of each column")  # fmt: skip
 def hamming_all() -> float:
     return largest(np.mean(hamming(4), axis=0))
 
 
 @claim("booklet-7.3-balanced", where="section 7.3, figure 7.13",
-    says="64 balanced words of Hamming(15, 4)",
-       verdict="holds", records=870, note="how many words have 7 or 8 bits set")  # fmt: skip
+       says="64 balanced words of Hamming(15, 4)", verdict="holds", records=870,
+       note="how many words have 7 or 8 bits set")  # fmt: skip
 def balanced() -> int:
     return len(balanced_hamming(4))

@@ -13,12 +13,10 @@ from .measures import counted, made
 
 
 @claim("booklet-8.1-interpreter", where="figure 8.1", says="an interpreter for the language",
-    verdict="wrong",
-       records=0,
+       verdict="wrong", records=0,
        note="layers whose norms can still be used after it, of 1: it makes an array of every entry "
-            "of a "
-       "layer, of gamma and beta too, so only programs without layers run; ours reads both "
-       "forms")  # fmt: skip
+            "of a layer, of gamma and beta too, so only programs without layers run; ours reads "
+            "both forms")  # fmt: skip
 def layers_that_run() -> int:
     layer = {
         "b2": [0.0, 0.0, 0.0],
@@ -32,7 +30,7 @@ def layers_that_run() -> int:
 
 
 @claim("booklet-8.2-hello-world", where="figure 8.2", says="HELLO WORLD as a text program",
-    verdict="holds", records=11,
+       verdict="holds", records=11,
        note="start tokens, of 11, after which it prints Hello World!")  # fmt: skip
 def starts_that_say_hello() -> int:
     model = made("figure-8.2.taotp")
@@ -41,24 +39,22 @@ def starts_that_say_hello() -> int:
 
 
 @claim("booklet-8.2-parameters", where="figure 8.2",
-    says="the program of section 2.4: 72 parameters", verdict="holds",
-       records=72)  # fmt: skip
+       says="the program of section 2.4: 72 parameters", verdict="holds", records=72)  # fmt: skip
 def parameters() -> int:
     return counted("figure-8.2.taotp").total
 
 
 @claim("booklet-8.3-wrong", where="figure 8.3, exercise 8.3",
-    says="a program to reverse engineer (it is MIN)",
-       verdict="misleading", records=3_272,
-       note="inputs with a wrong minimum, of the 8,420 with one to three numbers: "
-       "the printed embeddings are cut to one decimal, and eight of the twenty numbers are never "
-       "said")  # fmt: skip
+       says="a program to reverse engineer (it is MIN)", verdict="misleading", records=3_272,
+       note="inputs with a wrong minimum, of the 8,420 with one to three numbers: the printed "
+            "embeddings are cut to one decimal, and eight of the twenty numbers are never "
+            "said")  # fmt: skip
 def wrong_as_printed() -> int:
     return wrong_minima("figure-8.3.taotp")
 
 
 @claim("booklet-8.3-two-decimals", where="figure 8.3", says="(the same with two decimals)",
-    verdict="holds", records=0,
+       verdict="holds", records=0,
        note="inputs with a wrong minimum, of the same 8,420")  # fmt: skip
 def wrong_with_two_decimals() -> int:
     return wrong_minima("min.taotp")

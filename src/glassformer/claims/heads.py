@@ -33,23 +33,22 @@ def on(*places: str) -> list[float]:
 
 
 @claim("report-4-operands", where=WHERE, says="most attention from = is on the two numbers",
-    verdict="holds",
-       records="87%, 64%, 64%", note="by layer, mean over four heads and all pairs")  # fmt: skip
+       verdict="holds", records="87%, 64%, 64%",
+       note="by layer, mean over four heads and all pairs")  # fmt: skip
 def operands() -> str:
     return percents(on("a", "b"))
 
 
 @claim("report-4-later", where=WHERE,
-    says="the numbers get more of it in layers 1 and 2 than in layer 0",
-       verdict="wrong", records=True,
-       note="whether layer 0 has the largest share in our model")  # fmt: skip
+       says="the numbers get more of it in layers 1 and 2 than in layer 0", verdict="wrong",
+       records=True, note="whether layer 0 has the largest share in our model")  # fmt: skip
 def later() -> bool:
     shares = on("a", "b")
     return shares[0] > max(shares[1:])
 
 
 @claim("report-4-plus", where=WHERE, says="very little attention on +", verdict="misleading",
-    records="5%, 19%, 19%",
+       records="5%, 19%, 19%",
        note="by layer; that layers 1 and 2 look there more, as the report also says, "
             "holds")  # fmt: skip
 def plus() -> str:
@@ -57,22 +56,21 @@ def plus() -> str:
 
 
 @claim("report-4-broad", where=WHERE, says="layer 0 looks broadly, layers 1 and 2 sharply",
-    verdict="wrong",
-       records="1.25, 1.46, 1.43",
+       verdict="wrong", records="1.25, 1.46, 1.43",
        note="bits of entropy by layer in our model; an even look has 2")  # fmt: skip
 def broad() -> str:
     return ", ".join(f"{x:.2f}" for x in by_layer(lambda h: h["bits"]))
 
 
 @claim("report-4-self", where=WHERE, says="self-heads mainly attend to =", verdict="wrong",
-    records=(0.3, 0.4),
+       records=(0.3, 0.4),
        note="the largest share on = of any head in our model; a self-head has 0.6")  # fmt: skip
 def self_heads() -> float:
     return max(float(h["self"]) for h in heads())
 
 
 @claim("report-4-kinds", where=WHERE, says="heads for a, for b, for all inputs, and self-heads",
-    verdict="roughly",
+       verdict="roughly",
        records="first operand: 0.0; same-column: 0.1 0.3 2.0; second operand: 0.2; mixed: 1.0 1.1 "
                "1.2 1.3 2.1 2.2 2.3",
        note="by written thresholds. On single inputs 7 of 12 change; the report has 0.3 in two "

@@ -33,7 +33,7 @@ def losses() -> Losses:
 
 
 @claim("nanda-4.1-key-frequencies", where="Nanda et al., section 4.1 and appendix C.2.1",
-    verdict="holds",
+       verdict="holds",
        says="five key frequencies (14, 35, 41, 42, 52); three or four in other seeds",
        records="1, 5, 33, 50",
        note="our seed's, by our rule: waves to the logits at least a fifth as large as the "
@@ -58,16 +58,15 @@ def embedding_share() -> float:
     return trained().key_share
 
 
-@claim("nanda-4.2-cosines", where="Nanda et al., section 4.2", verdict="roughly", records=(0.91,
-    0.92),
-       says="95 % of the logits' variance is a sum of cos w(a + b − c)",
+@claim("nanda-4.2-cosines", where="Nanda et al., section 4.2", verdict="roughly",
+       records=(0.91, 0.92), says="95 % of the logits' variance is a sum of cos w(a + b − c)",
        note="another seed, and fewer epochs")  # fmt: skip
 def cosines() -> float:
     return trained().explained
 
 
 @claim("nanda-4.2-cosines-loss", where="Nanda et al., section 4.2", verdict="roughly",
-    records=(0.28, 0.35),
+       records=(0.28, 0.35),
        says="with nothing but these cosines the loss falls, to 0.2 of what it was (2.4e-7 to "
             "4.7e-8)",
        note="it falls: the loss with the cosines alone, as a share of the full loss, which is "
@@ -76,23 +75,23 @@ def cosines_loss() -> float:
     return losses().cosines / losses().full
 
 
-@claim("nanda-4.3-neurons", where="Nanda et al., section 4.3", verdict="holds", records=(0.85,
-    0.87),
+@claim("nanda-4.3-neurons", where="Nanda et al., section 4.3", verdict="holds",
+       records=(0.85, 0.87),
        says="84.6 % of the neurons are explained to 85 % or more by one frequency")  # fmt: skip
 def neurons() -> float:
     return trained().neurons[0].single
 
 
-@claim("nanda-4.4-restricted", where="Nanda et al., section 4.4", verdict="roughly", records=(0.40,
-    0.46),
+@claim("nanda-4.4-restricted", where="Nanda et al., section 4.4", verdict="roughly",
+       records=(0.40, 0.46),
        says="keeping only the waves of a + b lowers the loss by 77 %, to 0.23 of what it was",
        note="it is lower: restricted loss as a share of the full loss, over all pairs")  # fmt: skip
 def restricted() -> float:
     return losses().restricted / losses().full
 
 
-@claim("nanda-c.2-excluded", where="Nanda et al., appendix C.2.1", verdict="holds", records=(10.0,
-    10.8),
+@claim("nanda-c.2-excluded", where="Nanda et al., appendix C.2.1", verdict="holds",
+       records=(10.0, 10.8),
        says="without the key frequencies: a loss of 6.5 to 11, worse than chance, in other seeds",
        note="excluded loss on the training pairs; chance is ln 113 = 4.7")  # fmt: skip
 def excluded() -> float:
@@ -123,11 +122,10 @@ def irrelevance() -> float:
 
 
 @claim("zhong-4.1-symmetricity", where="Zhong et al., section 4", verdict="misleading",
-    records=(0.999, 1.001),
+       records=(0.999, 1.001),
        says="gradient symmetricity tells a clock (33 %) from a pizza (99 %)",
        note="that of our hand-made clock, whose attention adds up a and b; grok-113 has 46 %. It "
-            "tells whether "
-       "attention chooses, not which algorithm follows")  # fmt: skip
+            "tells whether attention chooses, not which algorithm follows")  # fmt: skip
 def symmetricity() -> float:
     return gradient_symmetricity(
         load("modular-addition:variant=clock"), load_task("modular-addition")

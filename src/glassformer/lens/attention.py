@@ -270,8 +270,8 @@ def places(task: Task) -> list[str]:
         where = np.nonzero(task.roles()[name].any(0))[0]
         for i, t in enumerate(where, 1):
             names[t] = name if len(where) == 1 else f"{name[0]}{i}"
-    return [task.vocabulary[number] if kind == TOKEN else name
-            for name, (kind, number) in zip(names, form.spots, strict=True)]  # fmt: skip
+    return [task.vocabulary[number] if kind == TOKEN else name for name,
+            (kind, number) in zip(names, form.spots, strict=True)]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -317,8 +317,7 @@ class Alignment:
         }
         bits = {"mean": self.entropy.mean(-1), "positions": self.entropy}
         out = {"task": self.task, "rows": self.rows, "positions": self.positions,
-            "aligns": self.aligns,
-               "shares": maps, "entropy_bits": bits}  # fmt: skip
+               "aligns": self.aligns, "shares": maps, "entropy_bits": bits}  # fmt: skip
         return {name: plain(value) for name, value in out.items()}
 
     def __str__(self) -> str:

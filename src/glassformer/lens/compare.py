@@ -199,8 +199,7 @@ def _shortest(ref: str) -> str:
 
 def compare(
     a: Model, b: Model, task: Task, rows: Rows | None = None, *, names: Sequence[str] = (),
-    seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    seed: int = 0, progress: Callable[[int, int], None] | None = None,
 ) -> Comparison:  # fmt: skip
     """Compares over rows [B,…], or over the whole domain up to about a million rows and a sample
     beyond.
@@ -249,8 +248,7 @@ def compare(
     return Comparison(
         task.ref, _names(a, b, names), (verdicts[0], verdicts[1]), (count(a), count(b)), len(apart),
         _examples(a, b, task, rows[apart[:10]]), (least[0], least[1]), _same_hard(*found),
-        runner_up, logits,
-        attention, swapped, carried or ([], []), left_out,
+        runner_up, logits, attention, swapped, carried or ([], []), left_out,
     )  # fmt: skip
 
 
@@ -304,9 +302,8 @@ def _verdict(
     shown = verify(model, task, rows=bad[:10]).counterexamples if len(bad) else []
     return Verdict(
         model=digest(model), task=task.ref, dtype=model.dtype, domain=task.size,
-        exhaustive=exhaustive,
-        looked_at=looked_at, checked=len(rows), wrong=len(bad), worst_margin=float(least.min()),
-        counterexamples=shown, seed=None if exhaustive else seed,
+        exhaustive=exhaustive, looked_at=looked_at, checked=len(rows), wrong=len(bad),
+        worst_margin=float(least.min()), counterexamples=shown, seed=None if exhaustive else seed,
     )  # fmt: skip
 
 

@@ -105,8 +105,7 @@ class Embeddings:
         return {
             "what": self.what, "names": self.names, "explained": found.explained.tolist(),
             "points": found.points[:, :2].tolist(), "cosine": self.cosine.tolist(),
-            "line": self.line,
-            "circle": self.circle, "boundary": self.boundary,
+            "line": self.line, "circle": self.circle, "boundary": self.boundary,
         }  # fmt: skip
 
 

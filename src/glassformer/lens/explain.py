@@ -82,8 +82,7 @@ class Explanation(Finding):
 
     def __str__(self) -> str:
         lines = [f"After {' '.join(self.tokens)} comes {self.winner}: its logit beats that of "
-                 f"{self.runner_up}"
-                 f" by {number(self.margin)}."]  # fmt: skip
+                 f"{self.runner_up} by {number(self.margin)}."]  # fmt: skip
         lines += ["At first, the last position's stream holds:", *map(str, self.slots)]
         for i, layer in enumerate(self.layers):
             lines += ["", f"Layer {i}", *[f"  {h}" for h in layer.heads]]

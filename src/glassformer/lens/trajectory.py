@@ -109,8 +109,8 @@ class Trajectory:
 def _differences(a: Model, b: Model) -> list[str]:
     """In what two models show that they are not of one run."""
     pairs = {
-        "config": (a.config, b.config), "vocabulary": (a.vocabulary, b.vocabulary), "task": (a.task,
-        b.task),
+        "config": (a.config, b.config), "vocabulary": (a.vocabulary, b.vocabulary),
+        "task": (a.task, b.task),
         "recipe": (a.provenance.get("recipe"), b.provenance.get("recipe")),
         "seed": (a.provenance.get("seed"), b.provenance.get("seed")),
     }  # fmt: skip

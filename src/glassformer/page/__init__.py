@@ -46,14 +46,13 @@ def assemble(data: Mapping[str, Any], plotly: str) -> bytes:
     )
     policy = [
         "default-src 'none'", f"script-src {_hash(plotly)} {_hash(script)}",
-        "style-src 'unsafe-inline'",
-        "img-src data: blob:", "base-uri 'none'", "form-action 'none'",
+        "style-src 'unsafe-inline'", "img-src data: blob:", "base-uri 'none'", "form-action 'none'",
     ]  # fmt: skip
     parts = {
         "policy": html.escape("; ".join(policy)), "title": html.escape(data["title"]),
         "colours": "".join(f"--{name}: {value}; " for name, value in COLOURS.items()),
-        "css": _file("report.css"),
-        "data": block({**data, "colours": COLOURS}), "plotly": plotly, "script": script,
+        "css": _file("report.css"), "data": block({**data, "colours": COLOURS}), "plotly": plotly,
+        "script": script,
     }  # fmt: skip
     # One pass, so that no part is searched for the marks of others.
     page = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file("report.html"))
@@ -76,6 +75,6 @@ def _file(name: str) -> str:
 
 COLOURS = {
     "ink": style.INK, "grey": style.GREY, "pale": style.PALE, "blue": style.BLUE,
-    "orange": style.ORANGE,
-    "green": style.GREEN, "purple": style.PURPLE, "sky": style.SKY, "amber": style.AMBER,
+    "orange": style.ORANGE, "green": style.GREEN, "purple": style.PURPLE, "sky": style.SKY,
+    "amber": style.AMBER,
 }  # fmt: skip

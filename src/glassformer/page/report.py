@@ -51,8 +51,7 @@ class Report:
 
 def report(
     models: Sequence[tuple[str, Model]], inputs: Sequence[str] = (), *, task: str = "",
-    full: bool = False,
-    rows: int = ROWS, history: Sequence[Path] = (), budget: int = page.BUDGET,
+    full: bool = False, rows: int = ROWS, history: Sequence[Path] = (), budget: int = page.BUDGET,
     say: Said = lambda text: None,
 ) -> Report:  # fmt: skip
     """Looks at models, each with the ref it is named by, and gathers what the page shows.
@@ -197,8 +196,8 @@ def _verdict(model: Model, task: Task, full: bool) -> dict[str, Any]:
         if v.exhaustive
         else f"a sample of {many(v.domain)} inputs, edge cases among them"
     )
-    text = (f"{v.wrong:,} wrong of {v.checked:,} ({how}) on {task.ref or 'the task'}; worst margin"
-            f" {v.worst_margin:.4g}")  # fmt: skip
+    text = (f"{v.wrong:,} wrong of {v.checked:,} ({how}) on {task.ref or 'the task'}; worst margin "
+            f"{v.worst_margin:.4g}")  # fmt: skip
     wrong = [
         [w["input"], w["got"], w["expected"], f"{w['margin']:.3g}"] for w in v.counterexamples[:5]
     ]

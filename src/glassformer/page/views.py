@@ -77,9 +77,8 @@ def heads(model: Model, task: Task, rows: Any) -> dict[str, Any]:
     aligned = alignment(model, task, rows)
     chance = float(np.nanmean(aligned.chance["expected"]))
     says = (f"Kinds and shares are means over {found.rows:,} inputs and the positions that ask for "
-            f"a token of the"
-            f" answer. Looking everywhere alike would put {percent(chance)} on what is "
-            f"needed.")  # fmt: skip
+            f"a token of the answer. Looking everywhere alike would put {percent(chance)} on what "
+            f"is needed.")  # fmt: skip
     return {"kinds": kinds, "share": short(aligned.mean("expected")), "says": says}
 
 
@@ -88,9 +87,9 @@ def margins(model: Model, task: Task, rows: Any) -> dict[str, Any]:
     for.
     """
     found = answer_shares(model, task, rows)
-    return {"names": found.parts, "positions": found.positions, "shares": short(sweep(found.shares,
-    axis=0)),
-            "margin": short(found.margin), "rows": len(rows)}  # fmt: skip
+    return {"names": found.parts, "positions": found.positions,
+            "shares": short(sweep(found.shares, axis=0)), "margin": short(found.margin),
+            "rows": len(rows)}  # fmt: skip
 
 
 def ablation(model: Model, task: Task, rows: Any) -> dict[str, Any]:
@@ -143,9 +142,9 @@ def embeddings(model: Model) -> dict[str, Any]:
     points = {"x": x, "y": y, "names": tokens.names[:n], "titles": axes, "says": shown}
     there = POSITIONS[model.config.positions].embed is not None
     return {"pca": points, "tokens": _alike(tokens),
-    "positions": _alike(position_embeddings(model)) if there else None,
+            "positions": _alike(position_embeddings(model)) if there else None,
             "noPositions": None if there else "Nothing is added to the stream for "
-                                              "positions."}  # fmt: skip
+            "positions."}  # fmt: skip
 
 
 def _alike(rows: Embeddings) -> dict[str, Any]:

@@ -45,9 +45,8 @@ OTHERS = (GREEN, PURPLE)  # roles that a new task may name
 
 
 def heatmaps(
-    patterns: Any, words: Sequence[str], boundary: int | None = None, names: Mapping[str,
-    str] | None = None,
-    title: str = "",
+    patterns: Any, words: Sequence[str], boundary: int | None = None,
+    names: Mapping[str, str] | None = None, title: str = "",
 ) -> Figure:  # fmt: skip
     """Patterns [L,H,T,S] of one input, or means: layers from top to bottom, heads from left to
     right.
@@ -73,8 +72,7 @@ def heatmaps(
 
 def expected_beside(
     patterns: Any, right: Expected, words: Sequence[str], boundary: int | None = None,
-    late: Expected | None = None,
-    title: str = "",
+    late: Expected | None = None, title: str = "",
 ) -> Figure:  # fmt: skip
     """What the task expects, by role, then the patterns [L,H,T,S] with the cells of a, b or the
     source framed.

@@ -40,8 +40,7 @@ MEANINGS = {
 }
 WORDS = {
     "column": "the column", "source": "the source's token", "carry": "the carry",
-    "both": "column and carry",
-    "stays": "nothing: stays", "other": "something else",
+    "both": "column and carry", "stays": "nothing: stays", "other": "something else",
 }  # fmt: skip
 ON_DARK = {BLUE, GREEN, GREY}
 SHOWN = 4  # heads of each model in the figure of a comparison

@@ -155,8 +155,7 @@ def updates_figure(updates: Updates, title: str = "") -> Figure:
 
 def circuit_maps(
     maps: Sequence[tuple[str, Factored]], words: Sequence[str], rows: str = "query",
-    columns: str = "key",
-    title: str = "",
+    columns: str = "key", title: str = "",
 ) -> Figure:  # fmt: skip
     """Full circuits as maps: which token attends to which, or what a copied token writes to
     which logit.

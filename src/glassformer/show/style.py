@@ -51,11 +51,9 @@ STYLE: dict[Any, Any] = {
     "axes.titleweight": "bold", "axes.labelsize": 9, "xtick.labelsize": 8, "ytick.labelsize": 8,
     "legend.fontsize": 8, "legend.frameon": False, "text.color": INK, "axes.labelcolor": INK,
     "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
-    "lines.linewidth": 1.6,
-    "axes.axisbelow": True, "figure.facecolor": "white", "savefig.facecolor": "white",
-    "svg.hashsalt": "glassformer",
+    "ytick.labelcolor": INK, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.linewidth": 0.8, "lines.linewidth": 1.6, "axes.axisbelow": True,
+    "figure.facecolor": "white", "savefig.facecolor": "white", "svg.hashsalt": "glassformer",
 }  # fmt: skip
 
 

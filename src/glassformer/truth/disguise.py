@@ -29,13 +29,11 @@ ORDER = schema.listing(schema.listing(schema.whole(0, 2**31 - 1), 10_000_000), 1
 KEY = schema.record({
     "format": schema.exactly(FORMAT), "version": schema.exactly(VERSION), "original": schema.sha256,
     "copy": schema.sha256, "ref": schema.text(REF), "task": schema.text(REF),
-    "seed": schema.whole(0, SEED),
-    "noise": schema.finite, "basis": schema.listing(schema.listing(schema.finite, WIDEST_KEY),
-    WIDEST_KEY, 1),
+    "seed": schema.whole(0, SEED), "noise": schema.finite,
+    "basis": schema.listing(schema.listing(schema.finite, WIDEST_KEY), WIDEST_KEY, 1),
     "heads": ORDER, "neurons": ORDER, "changes": schema.listing(schema.text(1_000), 10_000),
     "checked": schema.whole(0, 10**12), "changed": schema.whole(0, 10**12),
-    "difference": schema.number,
-    "labels": schema.mapping(schema.small(10**8), 3),
+    "difference": schema.number, "labels": schema.mapping(schema.small(10**8), 3),
 }, {"faithful": schema.boolean})  # fmt: skip
 TIE = 1e-9  # without a task: logits as near as this, relative to the largest, are alike
 
@@ -167,10 +165,9 @@ def disguise(
         )
     key = Key(
         original=digest(original), copy=digest(copy), ref=str(model.provenance.get("ref", "")),
-        task=model.task,
-        seed=seed, noise=noise, basis=M.tolist(), heads=heads, neurons=neurons, changes=changes,
-        checked=checked,
-        changed=changed, difference=difference, labels=plain(model.labels),
+        task=model.task, seed=seed, noise=noise, basis=M.tolist(), heads=heads, neurons=neurons,
+        changes=changes, checked=checked, changed=changed, difference=difference,
+        labels=plain(model.labels),
     )  # fmt: skip
     return copy, key
 

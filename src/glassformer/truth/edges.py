@@ -116,11 +116,9 @@ def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
     needed, names = _needed(edges), parts.names(model, embeddings=True)
     return Truth(
         model=digest(model), ref=str(model.provenance.get("ref", "")), task=model.task,
-        named=bool(model.labels.slots),
-        inputs=inputs, d_model=model.config.d_model, parts=names, slots=_slots(model, slots),
-        heads=heads,
-        neurons=neurons, flow=flow, edges=edges, needed=[p for p in names if p in needed],
-        idle=[p for p in names if p not in needed],
+        named=bool(model.labels.slots), inputs=inputs, d_model=model.config.d_model, parts=names,
+        slots=_slots(model, slots), heads=heads, neurons=neurons, flow=flow, edges=edges,
+        needed=[p for p in names if p in needed], idle=[p for p in names if p not in needed],
     )  # fmt: skip
 
 

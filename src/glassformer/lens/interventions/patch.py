@@ -70,8 +70,7 @@ class PatchGrid(Finding):
 
 def patch(
     model: Model, clean: Array, corrupted: Array, names: str | Sequence[str],
-    positions: Which = None,
-    heads: Which = None, at: int = -1,
+    positions: Which = None, heads: Which = None, at: int = -1,
 ) -> Patch:  # fmt: skip
     """Runs the corrupted tokens with the named activations (or parts, such as "head 0.1") of the
     clean ones, [T] or [B,T] each.

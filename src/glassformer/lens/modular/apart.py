@@ -167,9 +167,8 @@ def take_apart(
         explained=float(1 - ((logits - ideal) ** 2).sum() / max((logits**2).sum(), 1e-300)),
         losses=_losses(logits, result, key, ideal, train_rows),
         without={k: _without(logits, result, k) for k in key}, squares=_squares(model),
-        symmetricity=_symmetricity_if_possible(model, task), irrelevance=distance_irrelevance(right,
-        task.operation),
-        right=right, plane=power,
+        symmetricity=_symmetricity_if_possible(model, task),
+        irrelevance=distance_irrelevance(right, task.operation), right=right, plane=power,
     )  # fmt: skip
 
 
