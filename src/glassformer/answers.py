@@ -49,9 +49,7 @@ def forced_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) 
 
 
 def decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
-    """The same for a model whose past depends on what is to come: each row is decoded and
-    compared.
-    """
+    """The same for a model whose past depends on what is to come: each row is decoded."""
     _fits(model, tokens)
     out = np.full(tokens.shape, np.inf)
     failed = np.full(len(tokens), np.inf)  # the margin of the first wrong token
@@ -75,9 +73,8 @@ def _asked(answer: Any) -> int:
 def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
     """logits [B,T,V], wanted [B,T], asked [B,T] -> [B,T]."""
     at = wanted[..., None]
-    with np.errstate(
-        all="ignore"
-    ):  # what is not finite makes a sum so; only then is every number looked at
+    # what is not finite makes a sum so; only then is every number looked at
+    with np.errstate(all="ignore"):
         finite = True if np.isfinite(logits.sum()) else np.isfinite(logits).all(-1)
     right = np.take_along_axis(logits, at, -1)[..., 0]
     others = logits if logits.flags.writeable else logits.copy()
@@ -215,9 +212,7 @@ def widest(model: Model, task: Task) -> int:
 
 
 def cast(model: Model, dtype: str) -> Model:
-    """The model in another float type; "" leaves it as it is. NumPy has no bfloat16: PyTorch
-    computes in it.
-    """
+    """The model in another float type, or "" for its own. Only PyTorch computes in bfloat16."""
     if not dtype or dtype == model.dtype:
         return model
     if dtype not in DTYPES:
@@ -230,7 +225,6 @@ def cast(model: Model, dtype: str) -> Model:
                 "dtype bfloat16 — needs PyTorch, which is not installed: pip install "
                 "'glassformer[torch]'"
             ) from None
-    with np.errstate(
-        over="ignore"
-    ):  # what is beyond the type's range becomes inf, and inf is wrong
+    # what is beyond the type's range becomes inf, and inf is wrong
+    with np.errstate(over="ignore"):
         return model.astype(dtype)

@@ -32,10 +32,8 @@ HOOKS = {
 }  # fmt: skip
 STREAM = "stream"  # the one slot of a model whose slots have no names
 NUMBER = "([0-9]{1,9})"
-SPANS = {
-    "dims": f"{NUMBER}:{NUMBER}",
-    "slot": rf"rest \[{NUMBER}:{NUMBER}\]",
-}  # truth's word for what no slot has
+# truth's word for what no slot has
+SPANS = {"dims": f"{NUMBER}:{NUMBER}", "slot": rf"rest \[{NUMBER}:{NUMBER}\]"}
 
 
 @dataclass(frozen=True)
@@ -81,9 +79,7 @@ def spelled(name: str) -> str:
 
 
 def split(name: str) -> tuple[str, tuple[int, ...]]:
-    """The kind and the numbers of a name: "head 0.1" -> ("head", (0, 1)); no numbers where
-    there are none.
-    """
+    """The kind and the numbers of a name, if it has any: "head 0.1" -> ("head", (0, 1))."""
     kind, _, place = spelled(name).partition(" ")
     numbers = re.fullmatch(rf"{NUMBER}(?:\.{NUMBER})?", place)
     return kind, tuple(int(n) for n in numbers.groups() if n) if numbers else ()
@@ -96,9 +92,7 @@ def heads(model: Model) -> list[str]:
 
 
 def names(model: Model, embeddings: bool = False) -> list[str]:
-    """All heads and MLPs; and the embeddings and the unembedding, if wanted. In the order in
-    which they write.
-    """
+    """All heads and MLPs in the order in which they write; `embeddings`: and both ends."""
     c, found = model.config, list[str]()
     for i in range(c.n_layers):
         found += [head(i, h) for h in range(c.n_heads)]

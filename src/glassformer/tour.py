@@ -64,9 +64,7 @@ def heading(out: Console, text: str) -> None:
 
 
 def programs(out: Console) -> int:
-    """Every kind of program: made, run, counted, and checked over its whole domain or a sample
-    of it.
-    """
+    """Every kind of program: made, run, counted, and checked over its domain or a sample."""
     heading(out, "One transformer, weights set by hand")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for i, name in enumerate(
@@ -144,9 +142,7 @@ def trained(out: Console) -> tuple[int, Model]:
 
 
 def proved(out: Console) -> int:
-    """Ten digits have 10^20 pairs, too many to run: the adders are proved, in one layer and any
-    order of summation.
-    """
+    """Ten digits have 10^20 pairs, too many to run: these adders are proved."""
     heading(out, "Ten digits: 10^20 sums, proved and not sampled")
     failed = 0
     for ref in PROVED:

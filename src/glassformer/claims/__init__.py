@@ -19,9 +19,8 @@ from typing import TypeAlias
 from ..errors import GlassformerError
 
 Value: TypeAlias = int | float | str | bool
-Records: TypeAlias = (
-    Value | tuple[float, float]
-)  # a value, or a range for what varies between machines
+# a value, or a range for what varies between machines
+Records: TypeAlias = Value | tuple[float, float]
 Measure: TypeAlias = Callable[[], Value]
 VERDICTS = ("holds", "roughly", "misleading", "wrong")
 
@@ -67,9 +66,7 @@ def claim(
     note: str = "",
     slow: bool = False,
 ) -> Callable[[Measure], Measure]:
-    """Enters a measuring function into the ledger. Names start with the source: booklet-,
-    book-, report-.
-    """
+    """Enters a measuring function into the ledger. Names start with the source, as booklet-."""
     assert verdict in VERDICTS, f"{name}: verdict must be one of {VERDICTS}"
 
     def decorate(measure: Measure) -> Measure:
@@ -89,9 +86,7 @@ def ledger() -> dict[str, Claim]:
 
 
 def select(names: list[str], slow: bool = False) -> list[Claim]:
-    """Claims whose names start so; without names, all. Slow ones only if asked for, or named in
-    full.
-    """
+    """Claims whose names start so, or all. Slow ones only if asked for, or named in full."""
     claims = [c for c in ledger().values() if slow or not c.slow or c.name in names]
     if not names:
         return claims

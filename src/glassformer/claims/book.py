@@ -127,9 +127,7 @@ def last_loss() -> float:
 
 
 def ablated(name: str) -> float:
-    """Test accuracy of our run of the book's recipe (seed 0, 150 epochs) with one thing taken
-    away.
-    """
+    """Test accuracy of our run of the book's recipe (seed 0, 150 epochs) without one thing."""
     return float(json.loads(kept("ablations-book.json"))["accuracy"][name])
 
 

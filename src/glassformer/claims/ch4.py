@@ -4,13 +4,8 @@ from ..verification import Verdict
 from . import claim
 from .measures import SHIFTS, checked, counted, spaced
 
-SMALL = [
-    (2, 2, 10),
-    (3, 2, 11),
-    (2, 3, 8),
-    (3, 3, 9),
-    (2, 4, 6),
-]  # prefix, vocabulary, longest text
+# prefix, vocabulary, longest text
+SMALL = [(2, 2, 10), (3, 2, 11), (2, 3, 8), (3, 3, 9), (2, 4, 6)]
 LONG = "search:prefix=10,vocab=1000,block=100,variant=book"
 SHORT = "search:prefix=3,vocab=10,block=100,variant=book"
 

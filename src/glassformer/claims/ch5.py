@@ -77,9 +77,7 @@ def sort_runs() -> str:
 
 
 def _wrong_sort(vocab: int, dtype: str = "float64", lists: int = 300) -> int:
-    """Wrong lists of the booklet's sort as it decodes: one at a time, the first of equal logits
-    wins.
-    """
+    """Wrong lists of the booklet's sort, decoded its way: the first of equal logits wins."""
     model, task = by_points(vocab, vocab - 1).astype(dtype), Sort(vocab=vocab, length=vocab - 1)
     wrong = 0
     for row in task.sample(lists, np.random.default_rng(0)):

@@ -1,6 +1,4 @@
-"""Chapter 7 of the booklet, *The OG Encodings*: what it says of the original sinusoidal
-positions and others.
-"""
+"""Chapter 7 of the booklet, *The OG Encodings*: the original sinusoidal positions and others."""
 
 import numpy as np
 

@@ -1,6 +1,4 @@
-"""Chapter 8 of the booklet, *The TAOTP Interpreter*: its interpreter and its two printed
-programs.
-"""
+"""Chapter 8 of the booklet, *The TAOTP Interpreter*: it, and its two printed programs."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -23,9 +21,8 @@ def layers_that_run() -> int:
         "ln1": {"gamma": 1.0, "beta": 0.0},
         "ln2": {"gamma": 1.0, "beta": 0.0},
     }
-    converted = {
-        key: np.array(value) for key, value in layer.items()
-    }  # what the printed loop does to a layer
+    # what the printed loop does to a layer
+    converted = {key: np.array(value) for key, value in layer.items()}
     return int(all(isinstance(converted[norm], Mapping) for norm in ("ln1", "ln2")))
 
 

@@ -57,9 +57,7 @@ def swapped() -> Perturbed:
 
 @cache
 def without(layer: int) -> Score:
-    """A head's output is replaced by its mean at each position: what does not depend on the sum
-    stays.
-    """
+    """A head's output is its mean at each position: what does not depend on the sum stays."""
     return ablate(*adder(), f"head {layer}.0", "mean", rows=sums(4_000))
 
 

@@ -1,6 +1,4 @@
-"""Looking inside a model: what it computes and why. Each view is a module; `inspect` has them
-all at once.
-"""
+"""Looking inside a model. Each view is a module; `inspect` has them all at once."""
 
 from .explain import Explanation as Explanation
 from .explain import explain as explain

@@ -25,15 +25,10 @@ from ..tasks.format import TOKEN
 from .finding import Finding, plain
 from .rank import project
 
-DIRECT = (
-    "a",
-    "b",
-    "source",
-)  # roles that the answer token is made of; the others only say what came before
-ALL_ROWS, SAMPLE = (
-    20_000,
-    10_000,
-)  # by default, domains up to ALL_ROWS are averaged over, else a SAMPLE
+# roles that the answer token is made of; the others only say what came before
+DIRECT = ("a", "b", "source")
+# by default, domains up to ALL_ROWS are averaged over, else a SAMPLE
+ALL_ROWS, SAMPLE = 20_000, 10_000
 
 # The last part of an activation's name -> its axes, and what it is.
 WHAT = {
@@ -70,9 +65,8 @@ def trace(model: Model, tokens: Array) -> list[tuple[str, tuple[int, ...], str]]
     logits, cache = record(model.numpy(), tokens[None])
     lines = [("tokens", tokens.shape, "T: the input")]
     for name, value in cache.items():
-        shape = (
-            value.shape if name == "hook_pos_embed" else value.shape[1:]
-        )  # all else is for a batch, here of one
+        # all else is for a batch, here of one
+        shape = value.shape if name == "hook_pos_embed" else value.shape[1:]
         lines.append((name, tuple(shape), WHAT[name.rpartition(".")[2]]))
     return [*lines, ("logits", logits.shape[1:], "T V: how much each token is wanted next")]
 
@@ -97,9 +91,7 @@ class Steps(Finding):
 
 
 def steps(model: Model, tokens: Array, layer: int, head: int) -> Steps:
-    """One head on one input [T]. The formulas are spelled out here once more, for one head: a
-    twin of `forward`.
-    """
+    """One head on one input [T], its formulas spelled out once more: a twin of `forward`."""
     model, c = model.numpy(), model.config
     for name, value, n in (
         ("layer", layer, c.n_layers),
@@ -179,9 +171,8 @@ def average(model: Model, task: Task, rows: Rows | None = None) -> Average:
         raise GlassformerError(f"{task.ref} — expected at least one row to average over, got none")
     read, answer = task.batch(rows)
     asks = answer[:, 1:]  # B T: asks for the token that follows
-    there = np.flip(
-        np.logical_or.accumulate(np.flip(asks, 1), 1), 1
-    )  # B T: no padding after the answer
+    # B T: no padding after the answer
+    there = np.flip(np.logical_or.accumulate(np.flip(asks, 1), 1), 1)
     asked, n_there = asks.sum(0), there.sum(0)
     sums: dict[str, Any] = {}
     step = max(1, chunk_size(model, task) // model.config.n_layers)
@@ -332,9 +323,7 @@ class Alignment:
 
 
 def alignment(model: Model, task: Task, rows: Rows | None = None) -> Alignment:
-    """How much of the attention of answer rows falls on what they need, per layer, head and
-    answer position.
-    """
+    """How much of the attention of answer rows falls on what they need, by head and position."""
     right = expected(task)
     maps = {
         **right.roles,

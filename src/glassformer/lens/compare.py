@@ -88,9 +88,7 @@ class AttentionOfBoth:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What two models have in common, and what not. See the top of this file for what the
-    figures mean.
-    """
+    """What two models have in common, and what not. The figures are explained at the top."""
 
     task: str
     names: tuple[str, str]
@@ -99,9 +97,8 @@ class Comparison:
     differ: int
     examples: list[dict[str, str]]  # some rows on which they differ: input, expected, a, b
     margins: tuple[Any, Any]  # the least of each row that was checked, [N]
-    same_hard: list[
-        float
-    ]  # rank correlation of margins, by answer token; NaN where one has no spread
+    # rank correlation of margins, by answer token; NaN where one has no spread
+    same_hard: list[float]
     runner_up: float
     logits: float
     attention: AttentionOfBoth | None = None
@@ -308,9 +305,7 @@ def _verdict(
 
 
 def _apart(a: Model, b: Model, task: Task, rows: Rows, least: list[Any]) -> Any:
-    """Indices of rows on which the decoded answers differ. Where both are right they are the
-    same.
-    """
+    """Indices of rows on which the decoded answers differ. Where both are right they do not."""
     wrong = [~(x > 0) for x in least]
     both = np.nonzero(wrong[0] & wrong[1])[0]
     apart = np.nonzero(wrong[0] ^ wrong[1])[0].tolist()

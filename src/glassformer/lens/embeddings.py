@@ -34,9 +34,7 @@ class PCA:
 
 
 def pca(matrix: Array) -> PCA:
-    """Principal components of rows [N,D]. Signs are chosen so that the largest entry of a
-    component is positive.
-    """
+    """Principal components of rows [N,D], with signs that make their largest entries positive."""
     matrix = np.asarray(matrix, dtype=float)
     if matrix.ndim != 2 or not len(matrix):
         raise GlassformerError(
@@ -53,9 +51,7 @@ def pca(matrix: Array) -> PCA:
 
 
 def cosine(matrix: Array) -> Any:
-    """Cosine of the angle between any two rows: [N,D] -> [N,N]. A row of zeros is at right
-    angles to all others.
-    """
+    """Cosine of the angle between any two rows: [N,D] -> [N,N]; 0 for a row of zeros."""
     matrix = np.asarray(matrix, dtype=float)
     size = np.linalg.norm(matrix, axis=1, keepdims=True)
     unit = matrix / np.where(size > 0, size, 1)
@@ -69,9 +65,8 @@ class Embeddings:
     what: str  # tokens or positions
     names: list[str]
     vectors: Array = field(repr=False)  # [N,D]
-    numbers: list[int] = field(
-        default_factory=list
-    )  # rows that are 0, 1, 2, … in order; [] if there are none
+    # rows that are 0, 1, 2, … in order; [] if there are none
+    numbers: list[int] = field(default_factory=list)
     boundary: int | None = None  # positions: the first that is predicted, not given
 
     @property
@@ -84,9 +79,7 @@ class Embeddings:
 
     @property
     def line(self) -> float | None:
-        """Share of the numbers' variance that a straight line explains, n ↦ x + n·y; by chance
-        about 1/(N − 1).
-        """
+        """Share of the numbers' variance on a straight line n ↦ x + n·y; by chance 1/(N − 1)."""
         return linear(self.vectors[self.numbers]) if len(self.numbers) > 2 else None
 
     @property
@@ -118,9 +111,7 @@ def linear(vectors: Array) -> float:
 
 
 def token_embeddings(model: Model) -> Embeddings:
-    """The token embedding. `numbers` are the tokens 0, 1, 2, … as far as the vocabulary has
-    them.
-    """
+    """The token embedding. `numbers` are the tokens 0, 1, 2, … as far as there are any."""
     names = list(model.vocabulary.tokens)
     at = {name: i for i, name in enumerate(names)}
     numbers: list[int] = []
@@ -130,9 +121,7 @@ def token_embeddings(model: Model) -> Embeddings:
 
 
 def position_embeddings(model: Model, boundary: int | None = None) -> Embeddings:
-    """What is added to the stream at each position. `boundary`: the first position whose token
-    is an answer.
-    """
+    """What is added to the stream at each position. `boundary`: the first that holds an answer."""
     c = model.config
     embed = POSITIONS[c.positions].embed
     if embed is None:

@@ -56,9 +56,7 @@ class SlotContent:
 
 @dataclass(frozen=True)
 class LayerStory:
-    """One layer at the last position: heads, the stream after attention, neurons, the stream at
-    the end.
-    """
+    """One layer at the last position: heads, neurons, and the stream at the end."""
 
     heads: list[HeadReading]
     slots: list[SlotContent]
@@ -103,9 +101,8 @@ class Explanation(Finding):
                 *[f"  {number(s):>12}  {name}" for name, s in by_size],
             ]
             total, largest = sum(s for _, s in self.shares), max(abs(s) for _, s in self.shares)
-            if (
-                abs(total - self.margin) <= ROUNDED * largest
-            ):  # large shares that cancel sum to it but for rounding
+            # large shares that cancel sum to it but for rounding
+            if abs(total - self.margin) <= ROUNDED * largest:
                 total = self.margin
             lines.append(f"  {number(total):>12}  in all")
         return "\n".join(lines)
@@ -181,9 +178,8 @@ def _where(model: Model, x: Array) -> dict[str, float]:
 
 
 def _slots(model: Model, x: Array) -> list[SlotContent]:
-    x = np.where(
-        np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x
-    )  # next to the whole stream …
+    # next to the whole stream …
+    x = np.where(np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x)
     read = {
         name: (sweep(x[a:b]).tolist(), _means(model, x, a, b))
         for name, (a, b) in parts.slots(model).items()
@@ -192,9 +188,7 @@ def _slots(model: Model, x: Array) -> list[SlotContent]:
 
 
 def _means(model: Model, x: Array, a: int, b: int) -> str:
-    """The token, or else the position, whose embedding points the same way in this slot, if one
-    alone does.
-    """
+    """The one token, or else position, whose embedding points the same way in this slot."""
     part = x[a:b]
     size = np.linalg.norm(part)
     if b - a < 2 or size == 0:
@@ -215,9 +209,7 @@ def _means(model: Model, x: Array, a: int, b: int) -> str:
 
 
 def _shares(model: Model, cache: Record, first: int, second: int) -> list[tuple[str, float]]:
-    """Part -> its share of logit[first] - logit[second] at the last position; they add up.
-    Pre-norm only.
-    """
+    """Part -> its share of logit[first] - logit[second] at the last position. Pre-norm only."""
     if not model.config.norm_first:
         return []
     pair = np.array([[first]]), np.array([[second]])

@@ -1,6 +1,4 @@
-"""What the views find can be written down as JSON: arrays as lists, and None for what JSON has
-no number for.
-"""
+"""What the views find, as JSON: arrays as lists, None for what JSON has no number for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -12,9 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """The base of results. As JSON: the fields that repr shows, and the properties named in
-    `also`.
-    """
+    """The base of results. As JSON: the fields that repr shows, and what `also` names."""
 
     also: ClassVar[tuple[str, ...]] = ()
 

@@ -48,18 +48,15 @@ LISTED = 0.005  # positions with less attention are not listed
 
 @dataclass(frozen=True)
 class HeadKind:
-    """One head: its class, all tests that it passed, all scores, and the name that people gave
-    it.
-    """
+    """One head: its class, the tests that it passed, all scores, and the name people gave it."""
 
     layer: int
     head: int
     kind: str
     passed: list[str]
     scores: Mapping[str, float]  # tests that make no sense for the task are left out
-    looks_at: list[
-        tuple[int, str, float]
-    ]  # position, what is there, mean attention of all that ask; strongest first
+    # position, what is there, mean attention of all that ask; strongest first
+    looks_at: list[tuple[int, str, float]]
     entropy: float  # bits
     label: str = ""
 
@@ -100,9 +97,7 @@ class Heads(Finding):
 
 
 def classify(model: Model, task: Task, rows: Rows | None = None) -> Heads:
-    """The class of every head, over rows [B,…]; by default over the domain, or a sample if that
-    is large.
-    """
+    """The class of every head, over rows [B,…]; by default over the domain or a sample."""
     mean, right, c = average(model, task, rows), Expected(task.roles()), model.config
     tests = scores(mean, right)
     n = mean.asked / mean.asked.sum()  # T

@@ -59,9 +59,7 @@ class LogitLens:
 
 
 def logit_lens(model: Model, tokens: Array) -> LogitLens:
-    """Logits after every part, for tokens [B,T] or [T]; those after the last part are the
-    model's own.
-    """
+    """Logits after every part, for tokens [B,T] or [T]; after the last, the model's own."""
     model = model.numpy()
     tokens = np.atleast_2d(np.asarray(tokens))
     cache = record(model, tokens)[1]
@@ -84,9 +82,7 @@ def lens_accuracy(model: Model, task: Task, rows: Rows | None = None) -> list[tu
 
 
 def stop_after(model: Model, part: str) -> Tap | None:
-    """A tap that leaves the stream as it is after a part. None for the last: then there is
-    nothing to leave out.
-    """
+    """A tap that leaves the stream as it is after a part; None for the last, which ends it."""
     found, part = stops(model), parts.spelled(part)
     if part not in found:
         raise GlassformerError(f"part {part!r} — expected one of {', '.join(found)}")
@@ -98,9 +94,8 @@ def stop_after(model: Model, part: str) -> Tap | None:
     def tap(name: str, value: Array) -> Array:
         if name == hook:
             kept[:] = [value]
-        return (
-            kept[0] if name == end else value
-        )  # of more positions than wanted, forward takes the last
+        # of more positions than wanted, forward takes the last
+        return kept[0] if name == end else value
 
     return tap
 
@@ -108,9 +103,7 @@ def stop_after(model: Model, part: str) -> Tap | None:
 # ── shares of a margin ─────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class Attribution(Finding):
-    """What each part of the model adds to logit[right] − logit[other]; over parts, shares sum
-    up to the margin.
-    """
+    """What each part of the model adds to logit[right] − logit[other]: together, the margin."""
 
     parts: list[str]
     shares: Array  # [P,B,T]
@@ -168,9 +161,7 @@ def attribution(
 def answer_shares(
     model: Model, task: Task, rows: Array, neurons: int | None = None
 ) -> AnswerShares:
-    """Mean shares of the margin of the right token over the best other, where a token of the
-    answer is asked for.
-    """
+    """Mean shares of the margin of the right token over the best other, by answer token."""
     model, names = model.numpy(), list[str]()
     sums: dict[int, Array] = {}  # position -> summed shares and margin [P+1]
     counts: dict[int, int] = {}
@@ -225,16 +216,13 @@ def shares(
     ]
     shift = model.weights.get("ln_final.b") if c.norm != "none" else None
     b_U = model.weights.get("unembed.b_U")
-    b = (
-        np.zeros(c.d_vocab) + (0 if shift is None else ways @ shift) + (0 if b_U is None else b_U)
-    )  # V
+    # V
+    b = np.zeros(c.d_vocab) + (0 if shift is None else ways @ shift) + (0 if b_U is None else b_U)
     return found + ([("unembed bias", b[first] - b[second])] if b.any() else [])
 
 
 def _parts(model: Model, cache: Mapping[str, Array], at: slice) -> Iterator[tuple[str, Array]]:
-    """What was written to the stream, in order: [B,n,D], or what broadcasts to it. Biases that
-    are 0 are left out.
-    """
+    """What was written to the stream in order, [B,n,D] or what broadcasts; no biases of 0."""
     x, weights = cache["hook_embed"], model.weights
     yield "embed", x[:, at]
     if "hook_pos_embed" in cache:

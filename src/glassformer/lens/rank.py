@@ -122,9 +122,7 @@ def qk_circuit(model: Model, layer: int, head: int) -> Factored:
 
 
 def ov_circuit(model: Model, layer: int, head: int) -> Factored:
-    """W_V W_O, [D,D]: what a position that is attended to writes to the stream of the one that
-    asks.
-    """
+    """W_V W_O, [D,D]: what a position that is attended to writes to the one that asks."""
     model, at = _at(model, layer, head)
     return Factored(at["W_V"][head], at["W_O"][head])
 
@@ -214,9 +212,7 @@ def _read(model: Model, layer: int, rows: Array | None) -> Array:
 
 
 def project(c: Config, at: Place, which: str, head: int, x: Array) -> Array:
-    """What a head makes of rows [n,D] of what its layer reads: its queries, keys or values (Q,
-    K, V), [n,K].
-    """
+    """The queries, keys or values (Q, K, V) of a head for rows [n,D] that it reads: [n,K]."""
     y, b = x @ at[f"W_{which}"][head], at.get(f"b_{which}")
     y = y if b is None else y + b[head]
     return NORMS[c.norm](c, at / f"{which.lower()}_norm", y) if c.qk_norm and which != "V" else y
@@ -270,9 +266,7 @@ def truncation(
 
 @dataclass(frozen=True, eq=False)
 class Updates(Finding):
-    """What changed in the hidden matrices from one model to another, as LoRA would have to say
-    it.
-    """
+    """What changed in the hidden matrices between two models, as LoRA would have to say it."""
 
     also = ("rank", "parameters")
     matrices: list[Rank]  # of W_after − W_before

@@ -27,9 +27,7 @@ ROUNDING = 64
 
 
 def stops(model: Model) -> dict[str, str]:
-    """Part of the model -> the hook that holds the stream after it, in order. Without layers:
-    no hook does.
-    """
+    """Part of the model -> the hook that holds the stream after it, in order; "" if none does."""
     found = {"embed": "blocks.0.hook_resid_pre" if model.config.n_layers else ""}
     for i in range(model.config.n_layers):
         ends = (
@@ -55,9 +53,7 @@ def embedded(cache: Mapping[str, Array]) -> Array:
 # ── how large it is ────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class StreamNorms(Finding):
-    """Lengths of vectors, means over the texts of a batch: a row for each part, a column for
-    each position.
-    """
+    """Lengths of vectors, means over the texts of a batch: parts by positions."""
 
     parts: list[str]
     before: Array  # of the stream that the part reads, [N,T]
@@ -128,9 +124,8 @@ class NormStatistics(Finding):
     name: str  # "blocks.0.ln1"
     before: Histogram
     after: Histogram
-    spread_before: tuple[
-        float, float
-    ]  # the least and the largest deviation within one vector of the stream
+    # the least and the largest deviation within one vector of the stream
+    spread_before: tuple[float, float]
     spread_after: tuple[float, float]
 
 
@@ -179,9 +174,7 @@ def _spread(x: Array) -> tuple[float, float]:
 # ── neurons ────────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
 class Firing(Finding):
-    """How often each neuron of a layer fires (its input is above 0) where a token of the answer
-    is asked for.
-    """
+    """How often each neuron of a layer fires (its input is above 0) where an answer is asked."""
 
     layer: int
     names: list[str]

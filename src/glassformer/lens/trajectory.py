@@ -86,9 +86,7 @@ class Trajectory:
         return Trajectory([self.steps[i] for i in keep], [self.paths[i] for i in keep])
 
     def follow(self, measures: Measure | Mapping[str, Measure]) -> Any:
-        """What a measure says of each model, [n, …]; of several by name, a dict of these. Every
-        file is read once.
-        """
+        """What a measure says of each model, [n, …]; of several by name, a dict of these."""
         if not isinstance(measures, Mapping):
             return self.follow({"given": measures})["given"]
         values: dict[str, list[Any]] = {name: [] for name in measures}

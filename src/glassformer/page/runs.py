@@ -1,6 +1,4 @@
-"""What the report shows of single inputs: which inputs, what the model said, and what each head
-read.
-"""
+"""What the report shows of single inputs: which, what the model said, what each head read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,9 +38,7 @@ class Group:
 
 
 def groups(models: Sequence[Model], inputs: Sequence[str] = ()) -> list[Group]:
-    """Who reads what. Given inputs are for all models; else a model that cannot read another's
-    gets its own.
-    """
+    """Who reads what: all read given inputs; else who cannot read another's gets its own."""
     if inputs:
         for model in models:
             for text in inputs:
@@ -104,9 +100,8 @@ def _of_each_class(task: Task) -> list[str]:
     rows = np.concatenate([task.sample(DRAWN, np.random.default_rng(0)), task.edges()[:DRAWN]])
     rows = rows[task.defined(rows)]
     names = list(map(str, task.classes(rows)))
-    turn = [
-        names[:i].count(name) for i, name in enumerate(names)
-    ]  # how many of its class came before
+    # how many of its class came before
+    turn = [names[:i].count(name) for i, name in enumerate(names)]
     rows = rows[np.argsort(turn, kind="stable")[: 4 * INPUTS]]
     tokens, answer = task.batch(rows)
     return [
@@ -116,9 +111,7 @@ def _of_each_class(task: Task) -> list[str]:
 
 # ── one input ──────────────────────────────────────────────────────────────────────────────────
 def look(model: Model, text: str, parts: list[str]) -> dict[str, Any]:
-    """All that the page says of one input. `parts`: names of those that share in the margin;
-    new ones are added.
-    """
+    """All that the page says of one input. New names of parts that share are added to `parts`."""
     task = load_task(model) if model.task else None
     tokens = prompt(model, text)
     wanted = task.steps(tokens) if task else max(1, model.config.n_ctx - len(tokens) + 1)
@@ -142,9 +135,8 @@ def look(model: Model, text: str, parts: list[str]) -> dict[str, Any]:
     if wanted > STEPS and len(steps) == STEPS:
         notes.append(f"Decoding ends here after {STEPS} tokens.")
     seen = patterns(model, np.array([read]))[:, 0]  # L H T S
-    roles = (
-        task.roles() if task and first == 0 else {}
-    )  # the task's map of what is needed, as far as this text goes
+    # the task's map of what is needed, as far as this text goes
+    roles = task.roles() if task and first == 0 else {}
     return {
         "text": text, "output": result.output,
         "tokens": [model.vocabulary[t] for t in said[first:]], "first": first,
@@ -157,9 +149,7 @@ def look(model: Model, text: str, parts: list[str]) -> dict[str, Any]:
 
 
 def _step(model: Model, tokens: list[int], at: int, parts: list[str]) -> dict[str, Any]:
-    """Why the token at a position came: its rivals, what each head read, and where the margin
-    comes from.
-    """
+    """Why the token at a position came: its rivals, what heads read, where the margin is from."""
     start = max(0, at - model.config.n_ctx)
     story = explain(model, tokens[start:at])
     shares = _named(story.shares)
@@ -200,17 +190,13 @@ def _named(shares: list[tuple[str, float]]) -> dict[str, float]:
 
 # ── numbers, written short ─────────────────────────────────────────────────────────────────────
 def short(x: Any) -> Any:
-    """A number in four digits, None for what JSON has no word for; of an array or list, all of
-    them as lists.
-    """
+    """A number in four digits, None for what JSON has no word for; of an array, lists of them."""
     if np.ndim(x):
         return [short(each) for each in x]
     return float(number(x)) if np.isfinite(x) else None
 
 
 def trimmed(row: Any) -> list[int]:
-    """Shares from 0 to 1 in thousandths, without the zeros at the end: what a mask hides costs
-    nothing.
-    """
+    """Shares in thousandths, without the zeros at the end: what a mask hides costs nothing."""
     whole = np.rint(1000 * np.nan_to_num(np.asarray(row, dtype=float))).astype(int)
     return [int(x) for x in np.trim_zeros(whole, "b")]

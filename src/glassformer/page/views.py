@@ -35,18 +35,14 @@ EVALUATION = schema.record(EVALUATED, {"train_accuracy": schema.number})
 
 
 def work(model: Model, task: Task) -> int:
-    """Roughly how much there is to compute for one input: numbers used at each position,
-    softmax counted dearly.
-    """
+    """Roughly the numbers used for one input at all positions, softmax counted dearly."""
     c, T = model.config, task.batch(task.rows(0, 1))[0].shape[1]
     size = sum(int(np.prod(w.shape)) for w in model.weights.values())
     return int(T * (size + c.tied * c.d_vocab * c.d_model + 40 * c.n_layers * c.n_heads * T))
 
 
 def sample(model: Model, task: Task, n: int) -> Any:
-    """Rows to measure on: the domain if it is no larger, else some at random; fewer for models
-    that take long.
-    """
+    """Rows to measure on: the domain, or some at random; fewer for models that take long."""
     parts = model.config.n_layers * (model.config.n_heads + 1)
     return task.some(min(n, max(50, WORK // (parts + 4) // work(model, task))))
 
@@ -83,9 +79,7 @@ def heads(model: Model, task: Task, rows: Any) -> dict[str, Any]:
 
 
 def margins(model: Model, task: Task, rows: Any) -> dict[str, Any]:
-    """Mean shares of the margin over many inputs, by the position of the token that is asked
-    for.
-    """
+    """Mean shares of the margin over many inputs, by the position of the answer token."""
     found = answer_shares(model, task, rows)
     return {"names": found.parts, "positions": found.positions,
             "shares": short(sweep(found.shares, axis=0)), "margin": short(found.margin),
@@ -107,9 +101,8 @@ def ablation(model: Model, task: Task, rows: Any) -> dict[str, Any]:
     names = ["nothing silenced", *(f"{a.what}: {a.name}" if a.name else a.what for a in found[1:])]
     width = len(found[0].score.positions)
     first = "all right" if width > 1 else "right"
-    width = (
-        0 if width == 1 or width > 12 else width
-    )  # a single token is the answer; more would not be legible
+    # a single token is the answer; more would not be legible
+    width = 0 if width == 1 or width > 12 else width
     columns = [first, *(f"token {i + 1}" for i in range(width))]
     values = short([[a.score.accuracy, *a.score.positions[:width]] for a in found])
     says = f"Silenced means: it writes 0. Measured on {found[0].score.checked:,} inputs."
@@ -117,17 +110,14 @@ def ablation(model: Model, task: Task, rows: Any) -> dict[str, Any]:
 
 
 def embeddings(model: Model) -> dict[str, Any]:
-    """Tokens in the plane that shows most of how they differ, and how alike tokens and
-    positions are.
-    """
+    """Tokens in the plane that shows most of them, and how alike tokens and positions are."""
     tokens = token_embeddings(model)
     if not np.isfinite(tokens.vectors).all():
         return {"problem": "The embedding of the tokens is not finite."}
     found = tokens.pca
     n = min(len(tokens.names), POINTS)
-    plane = np.pad(found.points[:n], ((0, 0), (0, 2)))[
-        :, :2
-    ]  # a stream of one dimension has no second
+    # a stream of one dimension has no second
+    plane = np.pad(found.points[:n], ((0, 0), (0, 2)))[:, :2]
     held = [*(float(x) for x in found.explained[:2]), 0.0][:2]
     axes = [f"component {i + 1} ({percent(x)} of the variance)" for i, x in enumerate(held)]
     shown = f"The first {n:,} of {len(tokens.names):,} tokens. " if n < len(tokens.names) else ""
@@ -178,9 +168,7 @@ def spectrum(model: Model, task: Task) -> dict[str, Any] | None:
 
 
 def history(path: Path) -> dict[str, Any]:
-    """A training curve out of a file of evaluations, one JSON object a line; of several seeds
-    the first.
-    """
+    """A training curve out of a file of evaluations, JSON lines; of several seeds the first."""
     text = read_text(path)
     try:
         lines = [json.loads(line) for line in text.splitlines() if line.strip()]

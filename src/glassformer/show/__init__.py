@@ -1,6 +1,4 @@
-"""Figures of runs and models. Needs Matplotlib, which is imported when a figure is drawn and
-not before.
-"""
+"""Figures of runs and models. Needs Matplotlib, which is imported when a figure is drawn."""
 
 from .curves import training_curves as training_curves
 from .style import figure as figure

@@ -34,12 +34,8 @@ from .style import (
 )
 
 CELL = 0.21  # inches of a token's row
-KEY: dict[str, Any] = {
-    "fraction": 0.04,
-    "pad": 0.02,
-    "aspect": 30,
-    "shrink": 0.7,
-}  # of a bar of colours
+# of a bar of colours
+KEY: dict[str, Any] = {"fraction": 0.04, "pad": 0.02, "aspect": 30, "shrink": 0.7}
 ROLES = {"a": BLUE, "b": SKY, "carry": AMBER, "source": BLUE}
 OTHERS = (GREEN, PURPLE)  # roles that a new task may name
 
@@ -116,9 +112,7 @@ def four_steps(s: Steps, boundary: int | None = None, title: str = "") -> Figure
 
 
 def bars_from(summaries: Mapping[str, Any], places: Sequence[str], title: str = "") -> Figure:
-    """Attention from one position, by head: input -> [L,H,S]. Layers from top to bottom, heads
-    from left to right.
-    """
+    """Attention from one position: input -> [L,H,S]. A row a layer, a column a head."""
     if not summaries or not len(first := next(iter(summaries.values()))):
         raise GlassformerError(
             "bars of attention — nothing to draw: expected a model with layers, and an input"
@@ -259,9 +253,8 @@ def _roles(ax: Axes, right: Expected, words: Sequence[str], boundary: int | None
     ax.imshow(picture, aspect="auto")
     _tokens(ax, words, right.union.shape, boundary, small=True)
     handles = [Patch(color=colour, label=name) for name, colour in colours]
-    ax.legend(
-        handles=handles, loc="upper left", handlelength=1, handleheight=1
-    )  # prompt rows are empty
+    # prompt rows are empty
+    ax.legend(handles=handles, loc="upper left", handlelength=1, handleheight=1)
 
 
 def _frame(ax: Axes, cells: Any) -> None:

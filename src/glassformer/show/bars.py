@@ -1,6 +1,4 @@
-"""Bars with the spread over seeds: the mean as a bar, the least and the most as its error bar,
-each seed as a dot.
-"""
+"""Bars over seeds: the mean as a bar, the range as its error bar, each seed as a dot."""
 
 from collections.abc import Sequence
 from statistics import fmean

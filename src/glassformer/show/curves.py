@@ -41,9 +41,8 @@ def training_curves(
         )
     digits = len(runs[0].history[0]["digits"])
     rows_of_events = _rows_of_events(runs[0]) if len(runs) == 1 else []
-    heights = [2.1, 1.7] + [max(0.8, STRIP * digits)] * (
-        digits > 1
-    )  # a single digit is as right as the whole
+    # a single digit is as right as the whole
+    heights = [2.1, 1.7] + [max(0.8, STRIP * digits)] * (digits > 1)
     size = WIDTH, sum(heights) + 1.1 + 0.15 * len(rows_of_events)
     shape: dict[str, Any] = {"sharex": True, "gridspec_kw": {"height_ratios": heights}}
     with drawn(len(heights), size=size, title=title, **shape) as (fig, axes):
@@ -71,9 +70,8 @@ def _loss(ax: Axes, runs: "list[Training]", floors: "Sequence[Floor]") -> None:
         ax.set_yscale("log")
         drawn = [f for f in drawn if f.loss > 0]
     else:
-        top = (
-            np.nanpercentile(losses, 95) if len(steps) > 20 else high
-        )  # the first steps would flatten all the rest
+        # the first steps would flatten all the rest
+        top = np.nanpercentile(losses, 95) if len(steps) > 20 else high
         top = max(top, *(f.loss for f in drawn), low) if drawn else max(top, low)
         base = min([low, *(f.loss for f in drawn)])
         ax.set_ylim(base - 0.08 * (top - base), top + 0.12 * (top - base) if top > base else None)
@@ -102,9 +100,8 @@ def _strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Sequence[str]) 
     """A row for each answer digit, the first said on top; the mean over the runs."""
     longest = max(runs, key=lambda t: len(t.history))
     steps = np.array([h["step"] for h in longest.history], dtype=float)
-    shares = np.mean(
-        [_forward([h["digits"] for h in t.history], len(steps)) for t in runs], axis=0
-    )  # steps, digits
+    # steps, digits
+    shares = np.mean([_forward([h["digits"] for h in t.history], len(steps)) for t in runs], axis=0)
     edges = np.concatenate([[0.0], steps])  # an evaluation stands for the steps that led to it
     n = shares.shape[1]
     mesh = ax.pcolormesh(

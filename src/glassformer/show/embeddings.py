@@ -1,6 +1,4 @@
-"""Embeddings as figures: where tokens are in the plane that shows most, and which of them point
-the same way.
-"""
+"""Embeddings as figures: where tokens are, and which of them point the same way."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,9 +28,7 @@ SIMILAR = (
 def embedding_map(
     embeddings: Embeddings, title: str = "", components: tuple[int, int] = (0, 1)
 ) -> Figure:
-    """Each row as a point on two principal components, with its name. A thin line goes through
-    the numbers in order.
-    """
+    """Each row as a named point on two principal components; a thin line through the numbers."""
     with drawn(size=(5.0, 4.4)) as (fig, (ax,)):
         _points(ax, embeddings, components)
         ax.set_title(title or f"{embeddings.what}: principal components")
@@ -91,9 +87,7 @@ def _points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) -> No
 def _free_sides(
     x: Any, y: Any, names: Sequence[str], size: float
 ) -> list[tuple[float, float, str, str]]:
-    """For each name the first side on which it covers neither a name before it nor a point, or
-    the first of all.
-    """
+    """For each name the first side where it covers no earlier name and no point, else the first."""
     scale = [WIDE / max(float(np.ptp(v)), 1e-300) for v in (x, y)]
     at = np.stack([x * scale[0], y * scale[1]], axis=1)  # N 2, in points
     taken = [(px - 2.5, py - 2.5, px + 2.5, py + 2.5) for px, py in at]

@@ -1,6 +1,4 @@
-"""Modular addition as figures: spectra, neurons by frequency, waves in the logits, losses along
-a training run.
-"""
+"""Modular addition as figures: spectra, neurons by frequency, waves in logits, losses."""
 
 from collections.abc import Sequence
 
@@ -11,17 +9,12 @@ from ..lens.modular.apart import ONE_FREQUENCY, ModularAnalysis, Waypoint
 from .pieces import in_percent, rules
 from .style import BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, Figure, drawn
 
-CURVES = (
-    ("full", BLUE, 0),
-    ("restricted", GREEN, 1),
-    ("excluded", ORANGE, 3),
-)  # loss, colour, kind of line
+# loss, colour, kind of line
+CURVES = (("full", BLUE, 0), ("restricted", GREEN, 1), ("excluded", ORANGE, 3))
 
 
 def spectrum(analysis: ModularAnalysis, title: str = "") -> Figure:
-    """The power of every frequency in the embedding and in the way to the logits; key
-    frequencies in full colour.
-    """
+    """The power of every frequency in the embedding and in the way out; the key ones in colour."""
     parts = (("embedding", analysis.embedding), ("way to the logits", analysis.readout))
     with drawn(2, size=(7.0, 4.2), title=title, sharex=True) as (fig, axes):
         for ax, (name, found) in zip(axes, parts, strict=True):
@@ -111,16 +104,13 @@ def wave_plane(analysis: ModularAnalysis, title: str = "") -> Figure:
 
 
 def right_logits(analyses: Sequence[tuple[str, ModularAnalysis]], title: str = "") -> Figure:
-    """The right answer's logit by a + b and a − b, each model on its own scale: a pizza has
-    stripes, a clock none.
-    """
+    """The right answer's logit by a + b and a − b: a pizza has stripes, a clock has none."""
     import matplotlib
 
     n = len(analyses)
     with drawn(1, n, size=(0.4 + 2.4 * n, 2.8), title=title) as (fig, axes):
-        colours = matplotlib.colormaps["cividis"].resampled(
-            24
-        )  # no more can be told apart, and the file is smaller
+        # no more can be told apart, and the file is smaller
+        colours = matplotlib.colormaps["cividis"].resampled(24)
         for ax, (name, analysis) in zip(axes, analyses, strict=True):
             p = analysis.p
             a, b = np.indices((p, p))
@@ -138,9 +128,7 @@ def right_logits(analyses: Sequence[tuple[str, ModularAnalysis]], title: str = "
 
 
 def loss_curves(history: Sequence[Waypoint], title: str = "") -> Figure:
-    """Full, restricted and excluded loss along a run, and below them the spectrum's Gini and
-    the squared weights.
-    """
+    """Full, restricted and excluded loss along a run; below, the Gini and the squared weights."""
     if len(history) < 2:
         raise GlassformerError(
             f"losses — expected at least two checkpoints to draw a line, got {len(history)}"

@@ -38,9 +38,7 @@ FIGURES: dict[str, Drawn] = {}  # by the name of the file
 
 
 def figure_of(view: str, name: str = "", wide: bool = False) -> Callable[[Draw], Draw]:
-    """Registers a function as a figure of a view; the name of its file is that of the view, if
-    no other is given.
-    """
+    """Registers a function as a figure of a view, by default in a file of the view's name."""
 
     def register(draw: Draw) -> Draw:
         FIGURES[name or view] = Drawn(view, draw, wide)
@@ -82,9 +80,7 @@ def _alignment(s: Subject, found: Any) -> "Figure":
 
 @figure_of("heads", "attention-summary")
 def _summary(s: Subject, found: Any) -> "Figure":
-    """Attention from where the answer starts: for modular addition on three sums, for all on
-    the shown input; means.
-    """
+    """Attention from where the answer starts, on known sums or the shown input; and the mean."""
     p = s.boundary
     inputs = {" ".join(s.words[:p]): s.example[None, :p]}
     if isinstance(s.task, ModularAddition) and s.task.p > 90 and s.task.operation == "+":

@@ -1,6 +1,4 @@
-"""Figures of what was done to models: parts taken out, activations patched, heads interchanged;
-two side by side.
-"""
+"""Figures of what was done to models: parts taken out, patched, interchanged, compared."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -101,9 +99,7 @@ def patch_heatmap(sweep: PatchGrid, title: str = "") -> Figure:
 def interchange_bars(
     tests: Sequence[Interchange], names: Sequence[str] = (), title: str = ""
 ) -> Figure:
-    """One row for each part and answer token: which explanation foretold what came out.
-    `names`: of answer tokens.
-    """
+    """One row for each part and answer token (`names`): which explanation foretold it."""
     rows = [(t, m) for t in tests for m in t.moved]
     if not rows:
         raise GlassformerError("interchange bars — nothing to draw: no test had a case")

@@ -44,9 +44,7 @@ def lens_map(
 def lens_accuracy_map(
     stops: Sequence[tuple[str, Score]], names: Sequence[str] = (), title: str = ""
 ) -> Figure:
-    """How right each answer token would be if the model stopped after each part; at the right,
-    the whole answer.
-    """
+    """How right each answer token, and the whole answer, would be if the model stopped there."""
     if not stops:
         raise GlassformerError("logit lens — nothing to draw: expected at least one part")
     share = np.array([[*s.positions, s.accuracy] for _, s in stops])  # N n+1
@@ -69,9 +67,7 @@ def attribution_bars(
     what: str = "share of the margin",
     title: str = "",
 ) -> Figure:
-    """A bar for each part, in the model's order, and their sum. Of more than `most` parts, the
-    largest alone.
-    """
+    """A bar for each part, in the model's order (of more than `most` the largest), and the sum."""
     if not shares:
         raise GlassformerError("shares — nothing to draw: expected at least one part")
     total = sum(s for _, s in shares)
@@ -104,9 +100,7 @@ def attribution_bars(
 
 
 def shares_map(shares: AnswerShares, names: Sequence[str] = (), title: str = "") -> Figure:
-    """Mean shares of the margin, a row for each part and a column for each answer token; their
-    sum below.
-    """
+    """Mean shares of the margin, parts by answer tokens, and their sum below."""
     values = np.concatenate([shares.shares, shares.margin[None]])  # P+1 n
     parts, n = [*shares.parts, "margin"], values.shape[1]
     most = float(np.abs(values).max()) or 1.0

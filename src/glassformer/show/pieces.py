@@ -1,6 +1,4 @@
-"""Pieces that many figures have: rules, bars with names, maps with numbers in their cells, keys
-to colours.
-"""
+"""Pieces that many figures have: rules, bars with names, maps with numbers, keys to colours."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -50,9 +48,7 @@ def cells(
     most: float | None = None,
     **options: Any,
 ) -> Any:
-    """A map with the number in every cell, white where it is dark: of shares, or of numbers
-    from -most to most.
-    """
+    """A map with the number in every cell: of shares, or of numbers from -most to most."""
     scale: dict[str, Any] = {"cmap": SHARES, "vmin": 0, "vmax": 1}
     if most:
         scale = {"cmap": SIGNED, "vmin": -most, "vmax": most}

@@ -1,6 +1,4 @@
-"""Figures of weights as matrices: singular values, accuracy against rank, LoRA's updates,
-circuits of tokens.
-"""
+"""Figures of weights as matrices: singular values, accuracy by rank, updates, circuits."""
 
 import math
 from collections.abc import Sequence
@@ -157,9 +155,7 @@ def circuit_maps(
     maps: Sequence[tuple[str, Factored]], words: Sequence[str], rows: str = "query",
     columns: str = "key", title: str = "",
 ) -> Figure:  # fmt: skip
-    """Full circuits as maps: which token attends to which, or what a copied token writes to
-    which logit.
-    """
+    """Full circuits as maps: which token attends to which, or writes to which logit."""
     if not maps:
         raise GlassformerError("circuits — nothing to draw: expected at least one")
     wide = min(3, len(maps))
@@ -198,9 +194,7 @@ def _words(ax: Axes, words: Sequence[str]) -> None:
 def _accuracy(
     ax: Axes, tried: Sequence[Truncation], enough: float, at: Truncation | None, words: str
 ) -> None:
-    """Accuracy by rank, with a line for what is enough; a ring around one point, words above
-    it, where no curve is.
-    """
+    """Accuracy by rank, with a line for what is enough, and one point ringed, with words."""
     ax.plot([t.rank for t in tried], [t.accuracy for t in tried], "o-", color=BLUE, markersize=3.5)
     ax.axhline(enough, color=GREY, linewidth=0.8, linestyle=LINES[2], zorder=1)
     if at:

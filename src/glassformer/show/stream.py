@@ -1,6 +1,4 @@
-"""Figures of the stream: how it grows, what norms do to it, what an activation does and which
-neurons fire.
-"""
+"""Figures of the stream: how it grows, what norms do to it, which neurons fire."""
 
 from collections.abc import Sequence
 from typing import Any

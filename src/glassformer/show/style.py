@@ -34,12 +34,8 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = (
     "#E69F00",
 )
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER)
-LINES = (
-    "-",
-    (0, (5, 1.5)),
-    (0, (1.5, 1)),
-    (0, (6, 1.5, 1.5, 1.5)),
-)  # what tells lines apart where colour does not
+# what tells lines apart where colour does not
+LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
 SHARES = "Blues"  # map of colours for shares from 0 to 1: lightness alone tells them apart
 SIGNED = "RdBu_r"  # and for numbers on both sides of 0
 WIDTH = 7.5  # inches of most figures
@@ -58,9 +54,7 @@ STYLE: dict[Any, Any] = {
 
 
 def check_path(path: str | Path) -> Path:
-    """The path, if a figure can be of its kind and Matplotlib is here; to be asked before the
-    work that it shows.
-    """
+    """The path, if a figure can be of its kind and Matplotlib is here; asked before the work."""
     path = Path(path)
     if path.suffix.removeprefix(".").lower() not in KINDS:
         raise GlassformerError(f"{path} — a figure ends in {', '.join('.' + k for k in KINDS)}")
@@ -86,9 +80,7 @@ def styled() -> Iterator[None]:
 def figure(
     rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), **options: Any
 ) -> tuple[Figure, Sequence[Axes]]:
-    """A figure of `size` inches, and its axes in reading order. Options as of Matplotlib's
-    `subplots`.
-    """
+    """A figure of `size` inches, and its axes in reading order. Options as of `subplots`."""
     from matplotlib.figure import Figure
 
     with styled():
@@ -105,9 +97,7 @@ def drawn(
     title: str = "",
     **options: Any,
 ) -> Iterator[tuple[Figure, Sequence[Axes]]]:
-    """The same, to be drawn on within the block, in the style; then a title above all axes, if
-    there is one.
-    """
+    """The same, to be drawn on in the style within the block; then a title above, if any."""
     fig, axes = figure(rows, columns, size, **options)
     with styled():
         yield fig, axes

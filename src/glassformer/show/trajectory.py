@@ -24,9 +24,7 @@ def measure_curves(
     names: Mapping[str, Sequence[str]] | None = None,
     title: str = "",
 ) -> Figure:
-    """`values`: measure -> numbers [n], or [n, k] for k lines. `names`: measure -> names of its
-    k lines.
-    """
+    """`values`: measure -> numbers [n], or [n, k] for k lines. `names`: of those k lines."""
     found = {name: np.asarray(v, dtype=float) for name, v in values.items()}
     if not found or not len(steps):
         raise GlassformerError(

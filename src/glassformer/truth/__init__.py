@@ -1,3 +1,1 @@
-"""Ground truth: which wires of a model carry something, models in disguise, and how well a
-method finds the wires.
-"""
+"""Ground truth: the wires of a model, models in disguise, and how well a method finds wires."""

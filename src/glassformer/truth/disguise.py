@@ -62,9 +62,7 @@ class Key:
         return self.changed == 0
 
     def part(self, name: str) -> str:
-        """The original's part for a part of the copy: "head 0.2" -> "head 0.1". Others are what
-        they are.
-        """
+        """The original's part for a part of the copy: "head 0.2" -> "head 0.1"."""
         kind, at = parts.split(name)
         table = {"head": self.heads, "neuron": self.neurons}.get(kind)
         if table is None:
@@ -175,9 +173,7 @@ def disguise(
 def deviation(
     original: Model, copy: Model, task: Task | None = None, seed: int = 0
 ) -> tuple[int, int, float]:
-    """Answer tokens compared, how many of them the copy chooses otherwise, and the largest
-    difference of logits.
-    """
+    """Answer tokens compared, how many the copy chooses otherwise, and how far logits differ."""
     rng = np.random.default_rng(seed)
     if task is None:
         tokens = rng.integers(0, original.config.d_vocab, (100, min(original.config.n_ctx, 32)))
@@ -189,9 +185,8 @@ def deviation(
     with np.errstate(all="ignore"):  # what is not finite counts as changed
         a, b = (m.logits(tokens)[asked].astype(np.float64) for m in (original, copy))  # n V
         size = max(float(np.abs(a).max()), 1e-300)
-        chosen = np.take_along_axis(a, b.argmax(-1)[:, None], -1)[
-            :, 0
-        ]  # in the original, what the copy chooses
+        # in the original, what the copy chooses
+        chosen = np.take_along_axis(a, b.argmax(-1)[:, None], -1)[:, 0]
         same = (chosen >= a.max(-1) - tie * size) & np.isfinite(b).all(-1)
         return len(a), int((~same).sum()), float(np.abs(a - b).max() / size)
 
@@ -224,18 +219,15 @@ def _shuffled(
         order = rng.permutation(there) if shuffle else np.arange(there)
         for name in ("W_in", "b_in", "W_gate", "b_gate", "W_out"):
             if there and (full := f"{at}mlp.{name}") in w:
-                w[full] = (
-                    w[full][order] if name == "W_out" else w[full][..., order]
-                )  # F first, or F last
+                # F first, or F last
+                w[full] = w[full][order] if name == "W_out" else w[full][..., order]
         neurons.append([int(f) for f in order])
     return replace(model, weights=w), heads, neurons
 
 
 # ── what is tied to the axes of the stream ─────────────────────────────────────────────────────
 def _free_of_axes(model: Model, changes: list[str]) -> Model:
-    """The same function without gains and biases of norms (folded into what reads them) and
-    sinusoids.
-    """
+    """The same function without sinusoids; gains and biases of norms are in what reads them."""
     c, w = model.config, dict(model.weights)
     if c.positions == "sinusoidal":
         embed = POSITIONS[c.positions].embed

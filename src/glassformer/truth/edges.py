@@ -30,9 +30,7 @@ MATTERS = 1e-9  # a change of logits, relative to the largest, above rounding
 
 @dataclass(frozen=True)
 class Edge:
-    """What the writer adds to the stream can be seen at the reader's port. See wiring.py for
-    parts and ports.
-    """
+    """What the writer adds to the stream can be seen at the reader's port (see wiring.py)."""
 
     writer: str
     reader: str
@@ -143,9 +141,7 @@ def slots_of(model: Model) -> dict[str, tuple[int, int]]:
 
 
 def _examples(model: Model, task: Task | None, seed: int) -> tuple[Any, Any, Any, str]:
-    """Tokens [B,T] to read, which of them are there [B,T], which have an answer after them
-    [B,T], and all in words.
-    """
+    """Tokens to read, which are there, which have an answer after them ([B,T] each); in words."""
     rng, c = np.random.default_rng(seed), model.config
     T = min(c.n_ctx, 32) if task is None else task.batch(task.rows(0, 1))[0].shape[1]
     widest = T * max(c.d_mlp, c.d_vocab, c.n_heads * T, c.n_heads * c.d_head, c.d_model)
@@ -195,9 +191,7 @@ def _needed(edges: list[Edge]) -> set[str]:
 def _flow(
     model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Array
 ) -> list[dict[str, Any]]:
-    """Edges between parts and slots: the norm of the weights, and how much flows (root mean
-    square over positions).
-    """
+    """Edges between parts and slots: the norm of the weights, and how much flows (_rms)."""
     flow = []
     for stage in wiring.stages(model):
         for r in stage.readers:
@@ -228,9 +222,7 @@ def _seen(model: Model, cache: Record, stage: wiring.Stage) -> Any:
 
 
 def _rms(x: Array) -> float | None:
-    """The root mean square over rows of the norm of a row. None if it is not finite: JSON has
-    no such numbers.
-    """
+    """The root mean square of the norms of rows; None, for JSON, if it is not finite."""
     size = float(np.sqrt(np.mean(np.sum(np.square(x, dtype=np.float64), -1)))) if len(x) else 0.0
     return size if np.isfinite(size) else None
 
@@ -283,9 +275,7 @@ def _by_slot(W: Array, slots: dict[str, tuple[int, int]]) -> dict[str, float]:
 
 
 def _blocks(left: Any, right: Any, slots: dict[str, tuple[int, int]]) -> list[dict[str, Any]]:
-    """left [D,K] times right [K,D], by pairs of slots: which slot is copied (or compared) with
-    which.
-    """
+    """left [D,K] times right [K,D], by pairs of slots: which is copied to (or meets) which."""
     spans = {
         pair: (slots[pair[0]], slots[pair[1]]) for pair in ((a, b) for a in slots for b in slots)
     }

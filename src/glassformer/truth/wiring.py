@@ -151,9 +151,7 @@ def mlp_wires(model: Model, layer: int) -> tuple[dict[str, Any], Any]:
 
 
 def _gain(model: Model, norm: str) -> Any:
-    """What the norm before a reader multiplies coordinates by, [D,1]; after a post-norm, the
-    stream has it already.
-    """
+    """What the norm before a reader multiplies coordinates by, [D,1]; 1 after a post-norm."""
     gain = (
         model.weights.get(norm + ".w")
         if model.config.norm_first and model.config.norm != "none"
@@ -214,9 +212,7 @@ def _has_constants(model: Model) -> bool:
 
 
 def _fed(new: list[Wire]) -> tuple[list[Wire], set[str]]:
-    """The edges without queries of keys that are all 0 (and the reverse); and the parts that
-    have input to use.
-    """
+    """The edges without queries of keys that are all 0 (and the reverse); the parts with input."""
     ports: dict[str, set[str]] = {}
     for _, reader, port, _ in new:
         ports.setdefault(reader, set()).add(port)
@@ -227,9 +223,7 @@ def _fed(new: list[Wire]) -> tuple[list[Wire], set[str]]:
 def passes(
     rows: Rows, columns: Any, slots: dict[str, tuple[int, int]], mean: bool
 ) -> dict[str, float]:
-    """Slot -> norm of rows [n,D] times columns [D,m] over the slot's coordinates, where it is
-    not 0.
-    """
+    """Slot -> norm of rows [n,D] times columns [D,m] over its coordinates, where not 0."""
     via = {}
     for name, (a, b) in slots.items():
         afford(
@@ -292,9 +286,7 @@ class Cut:
         return self.at[name](value) if name in self.at else value
 
     def _places(self) -> dict[str, Callable[[Any], Any]]:
-        """Activation -> what is done there: note what is written or a scale, or take away what
-        a port is not to see.
-        """
+        """Activation -> what is done there: note what is written or a scale, or cut a port."""
         c = self.model.config
         writers = [x for stage in stages(self.model) for x in stage.writers]
         at: dict[str, Callable[[Any], Any]] = {
@@ -333,10 +325,8 @@ class Cut:
         return value
 
     def _heads_read(self, layer: int, port: str, value: Any) -> Any:
-        value, W = (
-            value.copy(),
-            self.model.weights[f"blocks.{layer}.attn.W_{port.upper()}"],
-        )  # B T H K, H D K
+        # B T H K, H D K
+        value, W = (value.copy(), self.model.weights[f"blocks.{layer}.attn.W_{port.upper()}"])
         for h in range(len(W)):
             if writers := self.cut.get((parts.head(layer, h), port)):
                 value[:, :, h] -= self._seen(writers, f"blocks.{layer}.ln1") @ W[h]

@@ -65,9 +65,7 @@ def ablation(
     reference: Any = None,
     rng: np.random.Generator | None = None,
 ) -> Tap:
-    """A tap that takes a part out. `reference` [B,T]: the tokens that mean and resample run the
-    model on.
-    """
+    """A tap that takes a part out. `reference`: tokens [B,T] for mean and resample."""
     part = find(model, what)
     if not part.hooks:
         raise GlassformerError(f"ablation of {what} — without it there are no logits")
@@ -94,9 +92,7 @@ def ablation(
 
 
 class _Instead:
-    """A tap that puts, in the place of a part, its mean over a reference, or what it is on a
-    row of it at random.
-    """
+    """A tap that puts, for a part, its mean over a reference or what it is on some row of it."""
 
     def __init__(
         self, model: Model, part: Part, reference: Any, rng: np.random.Generator | None
@@ -139,9 +135,8 @@ class _Instead:
             or value.ndim == 2
         ):
             return value  # of two axes is what positions add: the same whatever the input
-        new = self.reference()[name][
-            self.drawn, self.length - n :
-        ]  # the last block may be asked for its end alone
+        # the last block may be asked for its end alone
+        new = self.reference()[name][self.drawn, self.length - n :]
         return put(value, self.part.place(), arrays.of(value).like(value, new[self.part.place()]))
 
 
@@ -165,9 +160,7 @@ def _hide(scores: Array, position: int) -> Array:
 def ablate(
     model: Model, task: Task, what: str, how: str = "zero", rows: Rows | None = None, seed: int = 0
 ) -> Score:
-    """How right the model is without one part, over rows [B,…] or the domain. The reference are
-    inputs of the task.
-    """
+    """How right the model is without one part, over rows [B,…] or the domain."""
     return score(
         fast(model, task, rows), task, rows, tap=_task_ablation(model, task, what, how, seed)
     )

@@ -86,9 +86,7 @@ def patch(
 def patch_positions(
     model: Model, clean: Array, corrupted: Array, what: str = "resid_pre", at: int = -1
 ) -> PatchGrid:
-    """The stream (resid_pre), or what attention (attn_out) or the MLP (mlp_out) wrote, place by
-    place: [L,T].
-    """
+    """The stream (resid_pre), or what attention or the MLP wrote, place by place: [L,T]."""
     if what not in STREAM:
         raise GlassformerError(f"patching {what!r} — expected one of {', '.join(STREAM)}")
     layers = [i for i in range(model.config.n_layers) if what != "mlp_out" or model.has_mlp(i)]
@@ -275,10 +273,8 @@ def _moved(
 ) -> Moved | None:
     """Patches a part at the row that says answer token i; None if the model is right on no pair."""
     last = base.shape[1] - start
-    hook, place = (
-        part.hooks[0],
-        (slice(None), i - last, *part.index),
-    )  # rows are counted from the end
+    # rows are counted from the end
+    hook, place = part.hooks[0], (slice(None), i - last, *part.index)
     logits, cache = record(model, source[:, :-1], last=last)
     right = (logits.argmax(-1) == source[:, start:]).all(1)
     right &= (model(base[:, :-1], last=last).argmax(-1) == base[:, start:]).all(1)
@@ -295,14 +291,11 @@ def _moved(
 
 
 def _pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> Any:
-    """n pairs of token rows that tell explanations of answer token i apart, and what each
-    foretells; None if none.
-    """
+    """n pairs of rows that tell explanations of answer token i apart, and what each foretells."""
     found: list[Any] = []
     for attempt in range(TRIES):
-        many = (
-            2 * n if not attempt else 16 * n
-        )  # few pairs of sums will do, most pairs of other inputs
+        # few pairs of sums will do, most pairs of other inputs
+        many = 2 * n if not attempt else 16 * n
         rows = task.sample(2 * many, rng).reshape(2, many, -1)
         rows = rows[:, task.defined(rows[0]) & task.defined(rows[1])]
         base, source = (task.batch(r)[0] for r in rows)

@@ -26,33 +26,26 @@ class Foretold(Finding):
     """How well two models foretell each other over a set of swapped texts. All are shares."""
 
     agree: float  # both say the same token
-    unmoved: tuple[
-        float, float
-    ]  # of each model's tokens, those that are as before the swap: what guessing would get
-    foretold: tuple[
-        float, float
-    ]  # of the tokens that did change, those that the other model says too; NaN: none did
+    # of each model's tokens, those that are as before the swap: what guessing would get
+    unmoved: tuple[float, float]
+    # of the tokens that did change, those that the other model says too; NaN: none did
+    foretold: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Perturbed(Finding):
-    """By answer token (rows) and swapped position (columns); NaN where the swap comes too late
-    to be seen.
-    """
+    """By answer token (rows) and swapped position (columns); NaN where the swap comes too late."""
 
     start: int  # positions from here on are written answer
     agree: Array  # [n,T] share of texts on which both models say the same token
     moved: tuple[Array, Array]  # [n,T] share on which each model says another token than before
     question: Foretold | None  # all swaps in the question, after some of the answer is written
-    written: (
-        Foretold | None
-    )  # all swaps in the written answer; None if nothing follows a written token
+    # all swaps in the written answer; None if nothing follows a written token
+    written: Foretold | None
 
 
 def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Perturbed:
-    """Swaps one token of n texts at each position where several can stand. Counts texts that
-    both are right on.
-    """
+    """Swaps one token at each position where several can stand, in texts that both get right."""
     if not a.config.mask == b.config.mask == "causal":
         raise GlassformerError(
             "swapping tokens — needs causal models: others see an answer before they say it"
@@ -77,9 +70,8 @@ def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Pert
             (np.searchsorted(can, tokens[:, s]) + rng.integers(1, len(can), len(tokens))) % len(can)
         ]
         said = [m(swapped, last=answers).argmax(-1) for m in models]  # B n
-        sees = slice(
-            max(0, s - start + 1), None
-        )  # who says answer token j reads up to start − 1 + j
+        # who says answer token j reads up to start − 1 + j
+        sees = slice(max(0, s - start + 1), None)
         same[:, sees, s] = (said[0] == said[1])[:, sees]
         moved_a[:, sees, s], moved_b[:, sees, s] = ((x != right)[:, sees] for x in said)
         both[:, sees, s] = same[:, sees, s] * moved_a[:, sees, s]

@@ -59,9 +59,7 @@ class NeuronFit(Finding):
 
 @dataclass(frozen=True)
 class Losses(Finding):
-    """Mean loss over some pairs, among the p numbers: of the model, and with waves of a + b
-    kept or removed.
-    """
+    """Mean loss over some pairs: of the model, and with waves of a + b kept or removed."""
 
     full: float
     restricted: float  # the key frequencies' waves of a + b and the constants, nothing else
@@ -86,16 +84,14 @@ class ModularAnalysis(Finding):
         float  # share of the logits' variance (over c, as softmax sees it) that these cosines are
     )
     losses: dict[str, Losses]  # over all pairs; train and test, where training rows were given
-    without: dict[
-        int, float
-    ]  # key frequency -> loss over all pairs if this one's waves of a + b are removed
+    # key frequency -> loss over all pairs if this one's waves of a + b are removed
+    without: dict[int, float]
     squares: float  # sum of all squared weights
     symmetricity: float | None  # of gradients; None without PyTorch and for a − b
     irrelevance: float  # of the distance a − b
     right: Any = field(repr=False)  # [p,p] logit of the right answer, minus the mean over c
-    plane: Any = field(
-        repr=False
-    )  # [n,n] power of the logits by (frequency in a, in b), constants left out
+    # [n,n] power of the logits by (frequency in a, in b), constants left out
+    plane: Any = field(repr=False)
 
     @property
     def key_share(self) -> float:
@@ -187,9 +183,7 @@ class Waypoint(Finding):
 def progress(
     checkpoints: Iterable[tuple[int, Model]], task: Task, train_rows: Rows | None = None
 ) -> list[Waypoint]:
-    """The losses, spectrum and weights along a training run: (step, model) in order. The last
-    one's key is used.
-    """
+    """The same along a training run, (step, model) in order, with the last one's key."""
     models = [(step, *checked(model, task)) for step, model in checkpoints]
     if not models:
         raise GlassformerError("progress — expected at least one checkpoint, got none")
@@ -218,9 +212,7 @@ def _result(task: ModularAddition) -> Any:
 
 
 def _run(model: Model, task: ModularAddition, neurons: bool = True) -> tuple[Any, dict[int, Any]]:
-    """Logits of the numbers [p,p,p] at `=`, less their mean over c, and of each layer the
-    neurons there [p,p,F].
-    """
+    """Logits of the numbers at `=` [p,p,p], less their mean over c; layer -> neurons [p,p,F]."""
     p, logits, seen = task.p, [], dict[str, list[Any]]()
 
     def keep(name: str, value: Any) -> Any:
@@ -249,14 +241,11 @@ def _fit(layer: int, activations: Array) -> NeuronFit:
 
 
 def _way_out(model: Model, p: int) -> Any:
-    """The numbers' logits as a linear map of the last layer's neurons, or of the stream: [p,F]
-    or [p,D].
-    """
+    """The numbers' logits as a linear map of the last neurons or the stream: [p,F] or [p,D]."""
     c, w = model.config, model.weights
     head = model.W_U[:, :p].astype(float)  # D p
-    if (
-        c.norm != "none"
-    ):  # the scale apart, the last norm is linear: a gain, and for LayerNorm no mean
+    # the scale apart, the last norm is linear: a gain, and for LayerNorm no mean
+    if c.norm != "none":
         gain = w.get("ln_final.w" if c.norm_first else f"blocks.{c.n_layers - 1}.ln2.w")
         head = head if gain is None else head * gain[:, None]
         head = head - head.mean(0) if c.norm == "layer" else head

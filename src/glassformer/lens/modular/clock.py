@@ -73,9 +73,7 @@ def gradient_symmetricity(model: Model, task: Task, triples: int = TRIPLES, seed
 
 
 def checked(model: Model, task: Task) -> tuple[Model, ModularAddition]:
-    """The model as NumPy arrays and the task as what it is, or an error if this is no modular
-    addition.
-    """
+    """The model as NumPy arrays and the task as it is; an error if it cannot be taken apart."""
     if not isinstance(task, ModularAddition) or task.operation not in "+-":
         raise GlassformerError(
             f"{task.ref or type(task).__name__} — expected the task modular-addition with "

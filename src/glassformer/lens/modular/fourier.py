@@ -46,9 +46,7 @@ def by_frequency(power: Array, p: int) -> Any:
 
 @dataclass(frozen=True)
 class Spectrum(Finding):
-    """How the power of a table over 0 … p−1 is spread over the frequencies, the constant left
-    out.
-    """
+    """How a table over 0 … p−1 is spread over the frequencies, the constant left out."""
 
     shares: Array  # [p//2], of frequency 1 first; they add up to 1 (or are all 0)
     constant: float  # the constant's share of the whole power
@@ -60,9 +58,7 @@ class Spectrum(Finding):
 
     @property
     def gini(self) -> float:
-        """Of the waves' sizes: 0 if all frequencies are equally strong, towards 1 if few are
-        alone.
-        """
+        """Of the waves' sizes: 0 if all frequencies are equally strong, near 1 if few are alone."""
         return gini(np.sqrt(self.shares))
 
     def share(self, frequencies: list[int]) -> float:
@@ -74,9 +70,7 @@ class Spectrum(Finding):
         return int(np.searchsorted(held, share * held[-1] * (1 - 1e-12)) + 1)
 
     def key(self, threshold: float = KEY) -> list[int]:
-        """Frequencies whose waves are at least `threshold` times as large as the largest (size:
-        root of power).
-        """
+        """Frequencies whose waves (roots of power) are `threshold` times the largest or more."""
         size = np.sqrt(self.shares)
         return [
             int(i) + 1
@@ -103,17 +97,13 @@ def spectrum(table: Array) -> Spectrum:
 
 
 def gini(x: Array) -> float:
-    """The Gini coefficient of numbers from 0: half their mean difference, as a share of their
-    mean.
-    """
+    """The Gini coefficient of numbers from 0: half their mean difference over their mean."""
     x, n = np.sort(np.asarray(x, dtype=float).ravel()), np.size(x)
     return float(((2 * np.arange(1, n + 1) - n - 1) * x).sum() / (n * x.sum())) if x.sum() else 0.0
 
 
 def plane(table: Array) -> Any:
-    """Power of a table over pairs [p,p,…] by (frequency in a, frequency in b): [n,n,…], n =
-    p//2 + 1.
-    """
+    """Power of a table [p,p,…] by (frequency in a, frequency in b): [n,n,…], n = p//2 + 1."""
     p = len(table)
     rows = basis(p)[0]
     waves = np.tensordot(rows, np.asarray(table, dtype=float), (1, 0))  # p b …
@@ -158,9 +148,7 @@ def means_by_result(table: Array, result: Array) -> Any:
 
 
 def cosines(table: Array, result: Array) -> Any:
-    """Least-squares strengths [p//2 + 1] of cos w(result − c) in a table [p,p,p] over (a, b,
-    c), the constant first.
-    """
+    """Least-squares strengths [p//2 + 1] of cos w(result − c) in a table [p,p,p] over (a, b, c)."""
     p = len(table)
     means, n = means_by_result(table, result), np.arange(p)  # p p
     by_distance = np.array([means[n, (n - d) % p].mean() for d in n])  # result − c = d
