@@ -13,7 +13,7 @@ ROOT = Path(glassformer.__file__).parent
 # A room may import rooms of earlier levels; side by side, none imports another.
 LEVELS = [
     {"errors"}, {"calls", "limits", "records"}, {"schema"},
-    {"vocabulary", "registry", "arrays", "dust"}, {"shapes"}, {"model"},
+    {"vocabulary", "registry", "arrays", "dust", "finding"}, {"shapes"}, {"model"},
     {"stored", "parts"}, {"tap", "counting", "blueprints", "tasks", "craft", "taotp"},
     {"checkpoint", "decoding"},
     {"answers"}, {"programs", "verification", "training"}, {"proof", "lens", "bridges"}, {"truth",

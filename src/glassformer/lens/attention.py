@@ -18,11 +18,11 @@ from ..answers import chunk_size
 from ..arrays import Array
 from ..dust import leader, percent
 from ..errors import GlassformerError
+from ..finding import Finding, plain
 from ..model import MASKS, POSITIONS, Model, Place, gained
 from ..tap import record
 from ..tasks.base import Rows, Task
 from ..tasks.format import TOKEN
-from .finding import Finding, plain
 from .rank import project
 
 # roles that the answer token is made of; the others only say what came before

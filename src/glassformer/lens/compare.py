@@ -23,7 +23,7 @@ What each figure means:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,17 +35,18 @@ from ..checkpoint import digest
 from ..counting import Count, count
 from ..dust import leader, percent
 from ..errors import GlassformerError
+from ..finding import plain
 from ..model import Model
 from ..registry import build, entries
 from ..tasks.base import Rows, Task
 from ..verification.checks import Verdict, countable, verify
 from .attention import Alignment, alignment, patterns
-from .finding import plain
 from .interventions.ablate import fast
 from .interventions.patch import Interchange, interchange
 from .interventions.perturb import Foretold, Perturbed, perturb
 
 T = TypeVar("T")
+Progress = Callable[[int, int], None]
 QUANTILES = (0.0, 0.01, 0.25, 0.5, 0.75, 1.0)
 CLOSELY = 500  # rows of the sample
 MOST_HEADS = 16  # of each model, for what takes a run a head
@@ -68,22 +69,15 @@ class AttentionOfBoth:
 
     def aligned(self, side: int) -> dict[str, float]:
         """Head -> share of its attention on what the next token is made of."""
-        found = self.alignment[side]
-        return (
-            {}
-            if found is None
-            else dict(zip(self.heads[side], found.mean("aligned").ravel().tolist(), strict=True))
-        )
+        if (found := self.alignment[side]) is None:
+            return {}
+        return dict(zip(self.heads[side], found.mean("aligned").ravel().tolist(), strict=True))
 
     def to_json(self) -> dict[str, Any]:
         best = [{"head": x, "like": y, "overlap": share} for x, y, share in self.best()]
         aligned = [self.aligned(0), self.aligned(1)]
-        return {
-            "heads": self.heads,
-            "overlap": plain(self.overlap),
-            "best": best,
-            "aligned": aligned,
-        }
+        overlap = self.overlap.tolist()
+        return {"heads": self.heads, "overlap": overlap, "best": best, "aligned": aligned}
 
 
 @dataclass(frozen=True)
@@ -101,60 +95,48 @@ class Comparison:
     same_hard: list[float]
     runner_up: float
     logits: float
-    attention: AttentionOfBoth | None = None
-    swapped: Perturbed | None = None
-    interchange: tuple[list[Interchange], list[Interchange]] = field(
-        default_factory=lambda: ([], [])
-    )
-    left_out: list[str] = field(default_factory=list)  # what could not be compared, and why
+    attention: AttentionOfBoth | None
+    swapped: Perturbed | None
+    interchange: tuple[list[Interchange], list[Interchange]]
+    left_out: list[str]  # what could not be compared, and why
 
     def quantiles(self, side: int) -> dict[float, float]:
         return {q: float(np.quantile(self.margins[side], q)) for q in QUANTILES}
 
     def to_json(self) -> dict[str, Any]:
-        own = {
-            name: value for name, value in vars(self).items() if name not in ("counts", "margins")
-        }
+        own = {k: value for k, value in vars(self).items() if k not in ("counts", "margins")}
         margins = [{f"{q:g}": x for q, x in self.quantiles(side).items()} for side in (0, 1)]
-        return {
-            name: plain(value)
-            for name, value in {**own, "parameters": self.counts, "margins": margins}.items()
-        }
+        return dict(plain({**own, "parameters": self.counts, "margins": margins}))
 
     def __str__(self) -> str:
         a, b = self.names
         how = "every row" if self.verdicts[0].exhaustive else "rows"
         lines = [f"{a} and {b} on {self.task}, {how} of {self.verdicts[0].checked:,}", ""]
-        lines += _table(("", a, b), [
+        quantiles = self.quantiles(0), self.quantiles(1)
+        lines += _table([
+            ("", a, b),
             ("parameters", *(f"{c.total:,}" for c in self.counts)),
             ("not zero", *(f"{c.nonzero:,}" for c in self.counts)),
             ("wrong", *(f"{v.wrong:,}" for v in self.verdicts)),
-            *(("median margin" if q else "worst margin",
-            *(f"{self.quantiles(i)[q]:.4g}" for i in (0, 1)))
-              for q in (0.0, 0.5)),
+            ("worst margin", *(f"{q[0.0]:.4g}" for q in quantiles)),
+            ("median margin", *(f"{q[0.5]:.4g}" for q in quantiles)),
         ])  # fmt: skip
         lines += ["", f"Outputs differ on {self.differ:,} rows."]
-        lines += [
-            f"  {e['input']} {a}: {e['a']}, {b}: {e['b']}, right: {e['expected']}"
-            for e in self.examples[:5]
-        ]
-        hard = ", ".join("–" if np.isnan(x) else f"{x:.2f}" for x in self.same_hard)
+        for e in self.examples[:5]:
+            lines.append(f"  {e['input']} {a}: {e['a']}, {b}: {e['b']}, right: {e['expected']}")
+        hard, second = ", ".join(map(_correlated, self.same_hard)), _percent(self.runner_up)
         lines += [f"Rank correlation of margins by answer token: {hard}.",
-                  f"The same second choice for {_percent(self.runner_up)} of answer tokens; "
-                  f"correlation of logits "
-                  f"{'–' if np.isnan(self.logits) else f'{self.logits:.2f}'}."]  # fmt: skip
+                  f"The same second choice for {second} of answer tokens; "
+                  f"correlation of logits {_correlated(self.logits)}."]  # fmt: skip
         if self.attention:
             lines += ["", "Attention of answer rows"]
             for side, name in enumerate(self.names):
-                aligned = self.attention.aligned(side).items()
-                lines += [
-                    f"  {name}, {head}: {percent(s)} on what the next token is made of"
-                    for head, s in aligned
-                ]
-            alike = self.attention.best()
-            lines += [
-                f"  {x} of {a} is most like {y} of {b}: {percent(s)} in common" for x, y, s in alike
-            ]
+                for head, s in self.attention.aligned(side).items():
+                    lines.append(
+                        f"  {name}, {head}: {percent(s)} on what the next token is made of"
+                    )
+            for x, y, s in self.attention.best():
+                lines.append(f"  {x} of {a} is most like {y} of {b}: {percent(s)} in common")
         if self.swapped:
             lines += self._foretold("question", self.swapped.question)
             lines += self._foretold("written answer", self.swapped.written)
@@ -166,25 +148,21 @@ class Comparison:
     def _foretold(self, where: str, f: Foretold | None) -> list[str]:
         if f is None:
             return []
-        lines = [
-            "",
-            f"With one token of the {where} swapped, both say the same {f.agree:.1%} of the time",
-        ]
+        same = f"both say the same {f.agree:.1%} of the time"
+        lines = ["", f"With one token of the {where} swapped, {same}"]
         for name, kept, told in zip(self.names, f.unmoved, f.foretold, strict=True):
-            lines.append(
-                f"  {name}: {1 - kept:.1%} of its tokens change; the other says {_percent(told)} "
-                f"of them"
-            )
+            other = f"the other says {_percent(told)} of them"
+            lines.append(f"  {name}: {1 - kept:.1%} of its tokens change; {other}")
         return lines
 
 
 def common_task(a: Model, b: Model) -> str:
     """The ref of the task that both models are for, or an error."""
     if not a.task or _shortest(a.task) != _shortest(b.task):
+        got = f"{a.task or 'no task'} and {b.task or 'no task'}"
         raise GlassformerError(
-            f"compare — expected two models of one task, got {a.task or 'no task'} and "
-            f"{b.task or 'no task'};"
-            " if both can do a third one, name it (task=…, --task …)"
+            f"compare — expected two models of one task, got {got}; "
+            "if both can do a third one, name it (task=…, --task …)"
         )
     return a.task
 
@@ -196,7 +174,7 @@ def _shortest(ref: str) -> str:
 
 def compare(
     a: Model, b: Model, task: Task, rows: Rows | None = None, *, names: Sequence[str] = (),
-    seed: int = 0, progress: Callable[[int, int], None] | None = None,
+    seed: int = 0, progress: Progress | None = None,
 ) -> Comparison:  # fmt: skip
     """Compares over rows [B,…], or over the whole domain up to about a million rows and a sample
     beyond.
@@ -204,46 +182,38 @@ def compare(
     `common_task(a, b)` is the task that both are for. `progress(done, todo)` is called as rows are
     checked.
     """
-    for model, name in zip((a, b), _names(a, b, names), strict=True):
-        if model.vocabulary != task.vocabulary:
-            raise GlassformerError(
-                f"{name} — has {model.vocabulary}; {task.ref} has {task.vocabulary}"
-            )
+    called = _names(a, b, names)
+    for model, name in zip((a, b), called, strict=True):
+        if (own := model.vocabulary) != task.vocabulary:
+            raise GlassformerError(f"{name} — has {own}; {task.ref} has {task.vocabulary}")
     countable(task)
-    exhaustive = rows is None and task.size <= EXHAUSTIVE
-    if rows is None:
-        rows = task.rows(0, task.size) if exhaustive else np.concatenate(
-            [task.edges(), task.sample(task.worth_checking,
-            np.random.default_rng(seed))])  # fmt: skip
+    exhaustive, rng = rows is None and task.size <= EXHAUSTIVE, np.random.default_rng(seed)
+    if exhaustive:
+        rows = task.rows(0, task.size)
+    elif rows is None:
+        rows = np.concatenate([task.edges(), task.sample(task.worth_checking, rng)])
     looked_at = len(rows)
     rows = rows[task.defined(rows)]
     if not len(rows):
         raise GlassformerError(f"{task.ref} — expected at least one row to compare on, got none")
     found = _gaps(a, b, task, rows, progress)  # [N,n] each
     least = [np.where(np.isnan(g), -np.inf, g).min(1) for g in found]
-    verdicts = [
-        _verdict(m, task, rows, x, looked_at, exhaustive, seed)
-        for m, x in zip((a, b), least, strict=True)
-    ]
+    how = {"exhaustive": exhaustive, "looked_at": looked_at, "seed": None if exhaustive else seed}
+    verdicts = [_verdict(m, task, rows, x, how) for m, x in zip((a, b), least, strict=True)]
     apart = _apart(a, b, task, rows, least)
-    sample = (
-        rows
-        if len(rows) <= CLOSELY
-        else np.random.default_rng(seed).choice(rows, CLOSELY, replace=False)
-    )
+    sample = rows
+    if len(rows) > CLOSELY:
+        sample = np.random.default_rng(seed).choice(rows, CLOSELY, replace=False)
     left_out: list[str] = []
     attention = _unless(left_out, "attention", lambda: _attention(a, b, task, sample))
     swapped = _unless(left_out, "swapped tokens", lambda: perturb(a, b, task, seed=seed))
     carried = _unless(
         left_out, "interchange", lambda: (_interchange(a, task, seed), _interchange(b, task, seed))
     )
-    runner_up, logits = (
-        _logits(a, b, task, sample)
-        if a.config.mask == b.config.mask == "causal"
-        else (np.nan, np.nan)
-    )
+    causal = a.config.mask == b.config.mask == "causal"
+    runner_up, logits = _logits(a, b, task, sample) if causal else (np.nan, np.nan)
     return Comparison(
-        task.ref, _names(a, b, names), (verdicts[0], verdicts[1]), (count(a), count(b)), len(apart),
+        task.ref, called, (verdicts[0], verdicts[1]), (count(a), count(b)), len(apart),
         _examples(a, b, task, rows[apart[:10]]), (least[0], least[1]), _same_hard(*found),
         runner_up, logits, attention, swapped, carried or ([], []), left_out,
     )  # fmt: skip
@@ -259,9 +229,8 @@ def _unless(left_out: list[str], name: str, look: Callable[[], T]) -> T | None:
 
 
 def _names(a: Model, b: Model, names: Sequence[str]) -> tuple[str, str]:
-    found = list(names) or [
-        str(m.provenance.get("ref") or m.provenance.get("maker", "")) for m in (a, b)
-    ]
+    made = (a.provenance, b.provenance)
+    found = list(names) or [str(m.get("ref") or m.get("maker", "")) for m in made]
     found = ["trained" if name == "trainer" else name for name in found]
     if not all(found) or found[0] == found[1]:
         found = [f"{name or 'model'} ({letter})" for name, letter in zip(found, "AB", strict=True)]
@@ -269,38 +238,30 @@ def _names(a: Model, b: Model, names: Sequence[str]) -> tuple[str, str]:
 
 
 # ── what they say ──────────────────────────────────────────────────────────────────────────────
-def _gaps(
-    a: Model, b: Model, task: Task, rows: Rows, progress: Callable[[int, int], None] | None
-) -> list[Any]:
-    models = [fast(m, task, rows) for m in (a, b)]
-    step, found = min(chunk_size(m, task) for m in models), list[Any]()
+def _gaps(a: Model, b: Model, task: Task, rows: Rows, progress: Progress | None) -> list[Any]:
+    """The margins of both models' answer tokens, [N,n] each, aligned at the end."""
+    quick = [fast(m, task, rows) for m in (a, b)]
+    models = [(m, np.float32 if m.dtype == "float32" else float) for m in quick]
+    step, found = min(chunk_size(m, task) for m in quick), list[Any]()
     for start in range(0, len(rows), step):
         tokens, answer = task.batch(rows[start : start + step])
-        found.append(
-            [
-                gaps(m, tokens, answer).astype(np.float32 if m.dtype == "float32" else float)
-                for m in models
-            ]
-        )
+        found.append([gaps(m, tokens, answer).astype(kind) for m, kind in models])
         if progress:
             progress(min(start + step, len(rows)), len(rows))
-    width = max(g.shape[1] for pair in found for g in pair)  # aligned at the end
-    wide = [
-        [np.pad(g, ((0, 0), (width - g.shape[1], 0)), constant_values=np.inf) for g in pair]
-        for pair in found
-    ]
-    return [np.concatenate(side) for side in zip(*wide, strict=True)]
+    width = max(g.shape[1] for pair in found for g in pair)
+
+    def wide(g: Array) -> Array:
+        return np.pad(g, ((0, 0), (width - g.shape[1], 0)), constant_values=np.inf)
+
+    return [np.concatenate([wide(g) for g in side]) for side in zip(*found, strict=True)]
 
 
-def _verdict(
-    model: Model, task: Task, rows: Rows, least: Any, looked_at: int, exhaustive: bool, seed: int
-) -> Verdict:
+def _verdict(model: Model, task: Task, rows: Rows, least: Any, how: dict[str, Any]) -> Verdict:
     bad = rows[~(least > 0)]
     shown = verify(model, task, rows=bad[:10]).counterexamples if len(bad) else []
     return Verdict(
-        model=digest(model), task=task.ref, dtype=model.dtype, domain=task.size,
-        exhaustive=exhaustive, looked_at=looked_at, checked=len(rows), wrong=len(bad),
-        worst_margin=float(least.min()), counterexamples=shown, seed=None if exhaustive else seed,
+        model=digest(model), task=task.ref, dtype=model.dtype, domain=task.size, checked=len(rows),
+        wrong=len(bad), worst_margin=float(least.min()), counterexamples=shown, **how,
     )  # fmt: skip
 
 
@@ -319,22 +280,18 @@ def _apart(a: Model, b: Model, task: Task, rows: Rows, least: list[Any]) -> Any:
 def _decode(model: Model, task: Task, rows: Rows) -> list[str]:
     """What the model answers, as text."""
     tokens, answer = task.batch(rows)
-    return [
-        task.answer(row[asked].tolist())
-        for row, asked in zip(said(model, tokens, answer), answer, strict=True)
-    ]
+    each = zip(said(model, tokens, answer), answer, strict=True)
+    return [task.answer(row[asked].tolist()) for row, asked in each]
 
 
 def _examples(a: Model, b: Model, task: Task, rows: Rows) -> list[dict[str, str]]:
     if not len(rows):
         return []
-    tokens, answer = task.batch(rows)
-    asked = [
-        task.vocabulary.decode(t[: int(m.argmax())]) for t, m in zip(tokens, answer, strict=True)
-    ]
-    right = [task.answer([int(x) for x in t[m]]) for t, m in zip(tokens, answer, strict=True)]
-    each = zip(asked, right, _decode(a, task, rows), _decode(b, task, rows), strict=True)
-    return [{"input": i, "expected": e, "a": x, "b": y} for i, e, x, y in each]
+    each = zip(*task.batch(rows), _decode(a, task, rows), _decode(b, task, rows), strict=True)
+    return [
+        {"input": task.vocabulary.decode(t[: int(asked.argmax())]),
+         "expected": task.answer(t[asked].tolist()), "a": x, "b": y} for t, asked, x, y in each
+    ]  # fmt: skip
 
 
 def _same_hard(a: Any, b: Any) -> list[float]:
@@ -373,9 +330,8 @@ def _logits(a: Model, b: Model, task: Task, rows: Rows) -> tuple[float, float]:
         same += (x.argsort(-1)[:, -2] == y.argsort(-1)[:, -2]).tolist()
         correlations += [_correlation(p, q) for p, q in zip(x, y, strict=True)]
     known = [c for c in correlations if not np.isnan(c)]
-    return float(np.mean(same)) if same else float("nan"), float(
-        np.mean(known)
-    ) if known else float("nan")
+    means = [float(np.mean(x)) if x else float("nan") for x in (same, known)]
+    return means[0], means[1]
 
 
 # ── what goes on inside ────────────────────────────────────────────────────────────────────────
@@ -384,14 +340,10 @@ def _attention(a: Model, b: Model, task: Task, rows: Rows) -> AttentionOfBoth:
     tokens, answer = task.batch(rows)
     asks = answer[0, 1:]
     both = [patterns(m, tokens[:, :-1]) for m in (a, b)]  # L B H T S
-    flat = [
-        p.swapaxes(1, 2)[..., asks, :].reshape(-1, len(rows), int(asks.sum()), p.shape[-1])
-        for p in both
-    ]
-    overlap = np.array([[np.minimum(p, q).sum(-1).mean() for q in flat[1]] for p in flat[0]])
-    overlap = overlap.reshape(len(flat[0]), len(flat[1]))
-    if not overlap.size:
+    if not all(map(len, both)):
         raise GlassformerError("a model without layers has no attention")
+    flat = [np.concatenate(p.swapaxes(1, 2))[..., asks, :] for p in both]  # LH B n S
+    overlap = np.array([[np.minimum(p, q).sum(-1).mean() for q in flat[1]] for p in flat[0]])
     aligned = [alignment(m, task, rows) if task.roles() else None for m in (a, b)]
     words = [task.vocabulary[int(t)] for t in tokens[0, :-1]]
     heads, shown = (parts.heads(a), parts.heads(b)), (both[0][:, 0], both[1][:, 0])
@@ -409,11 +361,16 @@ def _interchange(model: Model, task: Task, seed: int) -> list[Interchange]:
 
 
 def _percent(share: float) -> str:
-    return "–" if np.isnan(share) else f"{share:.1%}"
+    return "–" if np.isnan(share) else percent(share, 1)
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
-    return ["  ".join([r[0].ljust(widths[0]), *(x.rjust(w) for x, w in zip(r[1:], widths[1:],
-    strict=True))])
-            for r in (head, *rows)]  # fmt: skip
+def _correlated(x: float) -> str:
+    return "–" if np.isnan(x) else f"{x:.2f}"
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([name.ljust(first), *(x.rjust(w) for x, w in zip(cells, others, strict=True))])
+        for name, *cells in rows
+    ]

@@ -13,9 +13,9 @@ from .. import parts
 from ..arrays import Array
 from ..dust import negligible, number, percent, ranked, sweep
 from ..errors import GlassformerError
+from ..finding import Finding
 from ..model import Model
 from ..tap import Record, record
-from .finding import Finding
 from .logits import head_outputs, shares
 from .stream import embedded
 

@@ -17,10 +17,10 @@ from .. import parts
 from ..arrays import Array
 from ..dust import percent, ranked
 from ..errors import GlassformerError
+from ..finding import Finding
 from ..model import Model
 from ..tasks.base import Rows, Task
 from .attention import Average, Expected, average, patterns, places
-from .finding import Finding
 
 # Class -> the least score. The order is the rule: the first class that is passed is the name of the
 # head.

@@ -30,11 +30,11 @@ from ..arrays import Array
 from ..checkpoint import digest
 from ..decoding import decode
 from ..errors import GlassformerError, shown
+from ..finding import plain
 from ..model import Model
 from ..tasks.base import Rows, Task
 from .attention import Alignment, Steps, alignment, patterns, steps, trace
 from .embeddings import Embeddings, position_embeddings, token_embeddings
-from .finding import plain
 from .heads import Heads, classify
 from .interventions.ablate import Ablated, ablations
 from .interventions.patch import Interchange, PatchGrid, interchange, patch_heads, patch_positions

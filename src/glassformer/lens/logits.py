@@ -17,10 +17,10 @@ from ..answers import Score, score
 from ..arrays import Array
 from ..dust import leader, number, sweep
 from ..errors import GlassformerError
+from ..finding import Finding, plain
 from ..model import NORMS, Model, Place, Tap, affine
 from ..tap import record
 from ..tasks.base import Rows, Task
-from .finding import Finding, plain
 from .rank import into_logits
 from .stream import asked, stops, stream_after
 

@@ -19,9 +19,9 @@ from ..answers import score
 from ..arrays import Array
 from ..blueprints.base import from_matrix, is_matrix, matrix_shape, to_matrix
 from ..errors import GlassformerError
+from ..finding import Finding
 from ..model import NORMS, Config, Model, Place
 from ..tasks.base import Rows, Task
-from .finding import Finding
 
 ENERGY = 0.99  # the share of the energy that `holding` asks for
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ..counting import count
+from ..finding import Finding
 from ..model import Model
-from .finding import Finding
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from .. import arrays, parts
 from ..answers import chunk_size
 from ..arrays import Array
 from ..errors import GlassformerError
+from ..finding import Finding
 from ..model import ACTIVATIONS, Model, Place, Tap, gained
 from ..tap import Record
 from ..tasks.base import Task
-from .finding import Finding
 
 # a neuron's input that is 0 but for so many roundings of its bias is 0: hand-made hinges sit there
 ROUNDING = 64

@@ -18,7 +18,7 @@ from ..blueprints.rotated import rotate as turned
 from ..blueprints.rotated import rotation_fixing_ones
 from ..checkpoint import digest
 from ..errors import GlassformerError, shown
-from ..lens.finding import plain
+from ..finding import plain
 from ..limits import NOISE, REF, SEED, WIDEST_KEY, within
 from ..model import POSITIONS, Config, Labels, Model, Place
 from ..tasks.base import Task

@@ -22,11 +22,11 @@ import numpy as np
 
 from ...arrays import Array
 from ...errors import GlassformerError
+from ...finding import Finding
 from ...model import Model, Tap
 from ...parts import Part, find, label
 from ...tap import check_names, on, record
 from ...tasks.base import Task
-from ..finding import Finding
 from .ablate import put
 
 STREAM = ("resid_pre", "attn_out", "mlp_out")

@@ -16,9 +16,9 @@ import numpy as np
 
 from ...arrays import Array
 from ...errors import GlassformerError
+from ...finding import Finding
 from ...model import Model
 from ...tasks.base import Task
-from ..finding import Finding
 
 
 @dataclass(frozen=True)

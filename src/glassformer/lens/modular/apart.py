@@ -21,10 +21,10 @@ import numpy as np
 from ...arrays import Array
 from ...dust import leader
 from ...errors import GlassformerError
+from ...finding import Finding, plain
 from ...model import Model
 from ...tasks.base import Rows, Task
 from ...tasks.modular_addition import ModularAddition
-from ..finding import Finding, plain
 from . import fourier
 from .clock import checked, distance_irrelevance, gradient_symmetricity
 from .fourier import Spectrum

@@ -15,8 +15,8 @@ import numpy as np
 from ...arrays import Array
 from ...dust import ranked
 from ...errors import GlassformerError
+from ...finding import Finding
 from ...limits import afford
-from ..finding import Finding
 
 KEY = 0.2  # a frequency is key if its waves are at least so large, beside the largest one's
 
