@@ -1,5 +1,4 @@
-"""Attention: who looks where. Shapes of one input, one head step by step, patterns, and how well
-they fit a task.
+"""Attention: who looks where. One input, one head step by step, patterns, and how they fit a task.
 
 A row of a pattern is who asks, a column who is asked: the row of `=` in `123+456=` decides the
 first digit of the answer. A task's *roles* say which positions hold what each row needs;
@@ -93,10 +92,8 @@ class Steps(Finding):
 def steps(model: Model, tokens: Array, layer: int, head: int) -> Steps:
     """One head on one input [T], its formulas spelled out once more: a twin of `forward`."""
     model, c = model.numpy(), model.config
-    for name, value, n in (
-        ("layer", layer, c.n_layers),
-        ("head", head, c.n_heads if c.n_layers else 0),
-    ):
+    sizes = {"layer": (layer, c.n_layers), "head": (head, c.n_heads if c.n_layers else 0)}
+    for name, (value, n) in sizes.items():
         if not 0 <= value < n:
             expected = f"expected a number from 0 to {n - 1}" if n else "this model has no layers"
             raise GlassformerError(f"{name} {value} — {expected}, got {value}")
@@ -181,9 +178,7 @@ def average(model: Model, task: Task, rows: Rows | None = None) -> Average:
         p = patterns(model, read[part, :-1]).astype(float)  # L B H T S
         a, t = asks[part][None, :, None, :, None], there[part][None, :, None, :, None]
         bits = entropy(p)
-        seen = np.log2(
-            (np.arange(p.shape[3]) + 1.0) if model.config.mask == "causal" else float(p.shape[3])
-        )
+        seen = np.log2(visible(model, np.arange(p.shape[3]), p.shape[3]))
         new = {
             "everywhere": (p * t).sum(1), "pattern": (p * a).sum(1), "square": (p * p * a).sum(1),
             "peak": (p.max(-1) * a[..., 0]).sum(1), "entropy": (bits * a[..., 0]).sum(1),
@@ -194,14 +189,13 @@ def average(model: Model, task: Task, rows: Rows | None = None) -> Average:
     everywhere = sums.pop("everywhere") / m[:, None]
     mean, square = sums.pop("pattern") / n[:, None], sums.pop("square") / n[:, None]
     spread = np.sqrt(np.maximum(square - mean * mean, 0))
-    return Average(
-        len(rows),
-        asked,
-        everywhere,
-        mean,
-        spread,
-        **{name: value / n for name, value in sums.items()},
-    )
+    rest = {name: value / n for name, value in sums.items()}
+    return Average(len(rows), asked, everywhere, mean, spread, **rest)
+
+
+def visible(model: Model, at: Array, T: int) -> Any:
+    """How many of T positions are seen from each of these."""
+    return at + 1.0 if model.config.mask == "causal" else np.full(len(at), float(T))
 
 
 # ── what a task expects ────────────────────────────────────────────────────────────────────────
@@ -223,17 +217,14 @@ class Expected:
 
 def expected(task: Task) -> Expected:
     """The map that a task expects, whole and by role."""
-    roles = task.roles()
-    if not roles:
-        raise GlassformerError(
-            f"{task.ref} — has no expected map: what it needs is not at fixed positions"
-        )
-    return Expected(roles)
+    if roles := task.roles():
+        return Expected(roles)
+    why = "what it needs is not at fixed positions"
+    raise GlassformerError(f"{task.ref} — has no expected map: {why}")
 
 
 def late(task: Task) -> Expected:
-    """The same a row further down: at the token that was to be predicted, where it is too late to
-    look.
+    """The same a row further down: at the token that was to be predicted, which is too late.
 
     The book draws its ideal map so. Ones first, its cells of a and b are cells of the carry in
     `expected`: a share on them says that a head looks for the carry, one column back, not that the
@@ -299,42 +290,34 @@ class Alignment:
 
     def to_json(self) -> dict[str, Any]:
         maps = {
-            name: {
-                "mean": self.mean(name),
-                "positions": self.shares[name],
-                "chance": self.chance[name],
-            }
-            for name in self.shares
+            name: {"mean": self.mean(name), "positions": share, "chance": self.chance[name]}
+            for name, share in self.shares.items()
         }
         bits = {"mean": self.entropy.mean(-1), "positions": self.entropy}
-        out = {"task": self.task, "rows": self.rows, "positions": self.positions,
-               "aligns": self.aligns, "shares": maps, "entropy_bits": bits}  # fmt: skip
-        return {name: plain(value) for name, value in out.items()}
+        return dict(plain({
+            "task": self.task, "rows": self.rows, "positions": self.positions,
+            "aligns": self.aligns, "shares": maps, "entropy_bits": bits,
+        }))  # fmt: skip
 
     def __str__(self) -> str:
         lines = []
         for i, h in np.ndindex(*self.entropy.shape[:2]):
             shares = ", ".join(f"{percent(self.mean(role)[i, h])} on {role}" for role in self.roles)
             made_of = f"{percent(self.mean('aligned')[i, h])} on what the token is made of"
-            lines.append(
-                f"{parts.head(i, h)}: {shares}; {made_of}, {self.entropy[i, h].mean():.1f} bits"
-            )
+            bits = f"{self.entropy[i, h].mean():.1f} bits"
+            lines.append(f"{parts.head(i, h)}: {shares}; {made_of}, {bits}")
         return "\n".join(lines)
 
 
 def alignment(model: Model, task: Task, rows: Rows | None = None) -> Alignment:
     """How much of the attention of answer rows falls on what they need, by head and position."""
     right = expected(task)
-    maps = {
-        **right.roles,
-        "aligned": right.aligned,
-        "expected": right.union,
-        "late": late(task).aligned,
-    }
+    maps = {**right.roles, "aligned": right.aligned, "expected": right.union}
+    maps["late"] = late(task).aligned
     mean = average(model, task, rows)
     at = np.nonzero(mean.asked)[0]
-    visible = at + 1 if model.config.mask == "causal" else np.full(len(at), len(mean.asked))
+    seen = visible(model, at, len(mean.asked))
     there = {name: np.where(m[at].any(-1), 1.0, np.nan) for name, m in maps.items()}
     shares = {name: (mean.pattern * m).sum(-1)[..., at] * there[name] for name, m in maps.items()}
-    chance = {name: m[at].sum(-1) / visible * there[name] for name, m in maps.items()}
+    chance = {name: m[at].sum(-1) / seen * there[name] for name, m in maps.items()}
     return Alignment(task.ref, mean.rows, at.tolist(), shares, chance, mean.entropy[..., at])

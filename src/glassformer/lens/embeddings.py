@@ -1,5 +1,4 @@
-"""Token and position embeddings as geometry: principal components, cosine similarity, lines and
-circles of numbers.
+"""Token and position embeddings as geometry: principal components, cosines, lines and circles.
 
 e = token_embeddings(model)
 e.pca.points[:, :2]        where each token is, in the plane that shows most
@@ -37,9 +36,8 @@ def pca(matrix: Array) -> PCA:
     """Principal components of rows [N,D], with signs that make their largest entries positive."""
     matrix = np.asarray(matrix, dtype=float)
     if matrix.ndim != 2 or not len(matrix):
-        raise GlassformerError(
-            f"pca — expected a matrix [N,D] with N from 1, got shape {list(matrix.shape)}"
-        )
+        got = f"got shape {list(matrix.shape)}"
+        raise GlassformerError(f"pca — expected a matrix [N,D] with N from 1, {got}")
     centred = matrix - matrix.mean(0)
     u, s, vt = np.linalg.svd(centred, full_matrices=False)  # N R, R, R D
     sign = np.sign(vt[np.arange(len(vt)), leader(np.abs(vt))])
@@ -122,16 +120,19 @@ def token_embeddings(model: Model) -> Embeddings:
 
 def position_embeddings(model: Model, boundary: int | None = None) -> Embeddings:
     """What is added to the stream at each position. `boundary`: the first that holds an answer."""
-    c = model.config
+    table = position_table(model.numpy())
+    if table is None:
+        nothing = f"positions={model.config.positions} adds nothing"
+        raise GlassformerError(f"positions — the model has none to look at: {nothing}")
+    names = [str(i) for i in range(len(table))]
+    return Embeddings("positions", names, table.astype(float), boundary=boundary)
+
+
+def position_table(model: Model) -> Array | None:
+    """What each position adds to the stream, [T,D]; None where positions add nothing."""
+    c, at = model.config, Place(model.weights, None)
     embed = POSITIONS[c.positions].embed
-    if embed is None:
-        raise GlassformerError(
-            f"positions — the model has none to look at: positions={c.positions} adds nothing"
-        )
-    table = embed(
-        c, Place(model.numpy().weights, None), np.zeros((1, c.n_ctx, c.d_model)), 0
-    ).astype(float)  # T D
-    return Embeddings("positions", [str(i) for i in range(len(table))], table, boundary=boundary)
+    return None if embed is None else embed(c, at, np.zeros((1, c.n_ctx, c.d_model)), 0)
 
 
 def before_and_after(
@@ -143,8 +144,7 @@ def before_and_after(
     look = token_embeddings if what == "tokens" else position_embeddings
     first, second = look(before), look(after)
     if first.names != second.names:
+        expected = f"expected two models with the same {what}"
         got = f"{len(first.names)} and {len(second.names)}"
-        raise GlassformerError(
-            f"before_and_after — expected two models with the same {what}, got {got}"
-        )
+        raise GlassformerError(f"before_and_after — {expected}, got {got}")
     return first, second

@@ -22,8 +22,7 @@ from ..model import Model
 from ..tasks.base import Rows, Task
 from .attention import Average, Expected, average, patterns, places
 
-# Class -> the least score. The order is the rule: the first class that is passed is the name of the
-# head.
+# Class -> the least score. The order is the rule: the first that is passed is the head's class.
 THRESHOLDS: dict[str, float] = {
     "first operand": 0.60,  # attention on the first number, on any digit of it
     "second operand": 0.60,  # the same on the second
@@ -75,6 +74,8 @@ class HeadKind:
 class Heads(Finding):
     """All heads of a model, by class."""
 
+    also = ("thresholds",)
+    thresholds = THRESHOLDS
     task: str
     rows: int
     heads: list[HeadKind]
@@ -88,9 +89,6 @@ class Heads(Finding):
         for h in self.heads:
             found.setdefault(h.kind, []).append(h.name)
         return found
-
-    def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"thresholds": dict(THRESHOLDS)}
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.heads))
@@ -107,16 +105,10 @@ def classify(model: Model, task: Task, rows: Rows | None = None) -> Heads:
     for i, h in np.ndindex(c.n_layers, c.n_heads):
         of = {name: float(score[i, h]) for name, score in tests.items()}
         passed = [name for name, least in THRESHOLDS.items() if of.get(name, 0.0) >= least]
-        order = ranked(looks[i, h].round(6))
-        at = [
-            (int(s), names.get(int(s), str(s)), float(looks[i, h, s]))
-            for s in order
-            if looks[i, h, s] >= LISTED
-        ]
-        label = parts.label(model, parts.head(i, h))
-        heads.append(
-            HeadKind(i, h, passed[0] if passed else MIXED, passed, of, at, float(bits[i, h]), label)
-        )
+        order, share = map(int, ranked(looks[i, h].round(6))), looks[i, h].tolist()
+        at = [(s, names.get(s, str(s)), share[s]) for s in order if share[s] >= LISTED]
+        kind, label = passed[0] if passed else MIXED, parts.label(model, parts.head(i, h))
+        heads.append(HeadKind(i, h, kind, passed, of, at, float(bits[i, h]), label))
     return Heads(task.ref, mean.rows, heads)
 
 
@@ -131,8 +123,7 @@ def scores(mean: Average, right: Expected) -> dict[str, Any]:
     }
     if T > 1:
         out["previous-token"] = mean.everywhere[..., here[1:], here[:-1]].mean(-1)
-    # A sink: one position, the same for all that ask, that all of them see and no role has a use
-    # for.
+    # A sink: one position, the same for all that ask, seen by all and of no use to any role.
     used = np.any([m.any(0) for m in roles.values()], axis=0) if roles else np.zeros(T, dtype=bool)
     if len(free := np.nonzero(~used & (here <= asks.argmax()))[0]):
         steady = mean.pattern - mean.spread  # L H T S
@@ -165,7 +156,6 @@ def from_position(model: Model, tokens: Array, position: int = -1) -> Any:
     """The mean attention of all heads from one position over inputs [B,T]: [L,H,S]."""
     tokens = np.atleast_2d(tokens)
     if not -tokens.shape[1] <= position < tokens.shape[1]:
-        raise GlassformerError(
-            f"position {position} — expected one of {tokens.shape[1]} positions, got {position}"
-        )
+        expected = f"expected one of {tokens.shape[1]} positions"
+        raise GlassformerError(f"position {position} — {expected}, got {position}")
     return patterns(model, tokens)[..., position, :].mean(1)

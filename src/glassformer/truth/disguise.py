@@ -19,8 +19,9 @@ from ..blueprints.rotated import rotation_fixing_ones
 from ..checkpoint import digest
 from ..errors import GlassformerError, shown
 from ..finding import plain
+from ..lens.embeddings import position_table
 from ..limits import NOISE, REF, SEED, WIDEST_KEY, within
-from ..model import POSITIONS, Config, Labels, Model, Place
+from ..model import Config, Labels, Model
 from ..tasks.base import Task
 
 FORMAT, VERSION = "glassformer-key", 1
@@ -230,9 +231,7 @@ def _free_of_axes(model: Model, changes: list[str]) -> Model:
     """The same function without sinusoids; gains and biases of norms are in what reads them."""
     c, w = model.config, dict(model.weights)
     if c.positions == "sinusoidal":
-        embed = POSITIONS[c.positions].embed
-        assert embed
-        w["pos_embed.W_pos"] = embed(c, Place(w, None), np.zeros((1, c.n_ctx, c.d_model)), 0)
+        w["pos_embed.W_pos"] = position_table(model)
         c = replace(c, positions="learned")
         changes.append("sinusoidal positions became a table")
     norms = sorted(

@@ -5,7 +5,8 @@ and measured on examples of the task (what does flow). Others can score their me
 see grading.py. The schema is in docs/ground-truth.md; `VERSION` changes when it does.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ..arrays import Array
 from ..checkpoint import digest
 from ..dust import ranked
 from ..errors import GlassformerError
+from ..finding import Finding
 from ..lens.stream import embedded
 from ..limits import HEADS, SEED, within
 from ..model import Model, Place, gained
@@ -26,18 +28,19 @@ FORMAT, VERSION = "glassformer-truth", 1
 SHARP = 0.99  # an attention weight from which a row looks at one position
 LISTED = 0.01  # mean attention weights below this are not listed
 MATTERS = 1e-9  # a change of logits, relative to the largest, above rounding
+Slots = dict[str, tuple[int, int]]  # name -> where it begins and ends in the stream
 
 
 @dataclass(frozen=True)
-class Edge:
+class Edge(Finding):
     """What the writer adds to the stream can be seen at the reader's port (see wiring.py)."""
 
+    also = ("matters",)
     writer: str
     reader: str
     port: str
     via: dict[str, float]  # slot -> norm of writer's rows times reader's columns there
-    # the largest change of an answer's logits when this edge alone is cut, relative to the largest
-    # logit
+    # the largest change of an answer's logits if this edge is cut, relative to the largest logit
     shift: float
     changed: float  # the share of answer tokens that change then
 
@@ -45,16 +48,9 @@ class Edge:
     def matters(self) -> bool:
         return not self.shift <= MATTERS  # NaN matters
 
-    def to_json(self) -> dict[str, Any]:
-        """A shift that is not a finite number is null: JSON has no such numbers."""
-        return asdict(self) | {
-            "shift": self.shift if np.isfinite(self.shift) else None,
-            "matters": self.matters,
-        }
-
 
 @dataclass(frozen=True)
-class Truth:
+class Truth(Finding):
     """What is known of a model. All of it is plain data."""
 
     model: str  # SHA-256
@@ -68,26 +64,19 @@ class Truth:
     heads: list[dict[str, Any]]
     neurons: list[dict[str, Any]]
     flow: list[dict[str, Any]]  # part → slot and slot → part, MLPs as a whole
-    edges: list[Edge]  # part → part
     needed: list[str]  # parts with a way to the logits
     idle: list[str]  # parts without one
+    edges: list[Edge]  # part → part
 
     def to_json(self) -> dict[str, Any]:
-        own = {k: v for k, v in vars(self).items() if k != "edges"}
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            **own,
-            "edges": [e.to_json() for e in self.edges],
-        }
+        return {"format": FORMAT, "version": VERSION} | super().to_json()
 
     def directions(self, slot: str) -> Any:
         """An orthonormal basis [n, D] of what is written to a slot."""
         found = next((s for s in self.slots if s["name"] == slot), None)
         if found is None:
-            raise GlassformerError(
-                f"slot {slot!r} — there are {', '.join(s['name'] for s in self.slots)}"
-            )
+            there = ", ".join(s["name"] for s in self.slots)
+            raise GlassformerError(f"slot {slot!r} — there are {there}")
         basis = np.zeros((len(found["basis"]), self.d_model))
         basis[:, found["start"] : found["stop"]] = found["basis"]
         return basis
@@ -120,18 +109,16 @@ def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
     )  # fmt: skip
 
 
-def slots_of(model: Model) -> dict[str, tuple[int, int]]:
+def slots_of(model: Model) -> Slots:
     """The named slots, and what they leave over as "rest"; or one slot "stream"."""
     D, named = model.config.d_model, sorted(model.labels.slots.items(), key=lambda s: s[1])
     if not named:
         return parts.slots(model)
-    slots: dict[str, tuple[int, int]] = {}
-    end = 0
+    slots, end = Slots(), 0
     for name, (a, b) in [*named, ("", (D, D))]:
         if a < end:
-            raise GlassformerError(
-                f"truth — slots overlap: {name!r} begins at {a}, before another's end at {end}"
-            )
+            where = f"{name!r} begins at {a}, before another's end at {end}"
+            raise GlassformerError(f"truth — slots overlap: {where}")
         if a > end:
             slots[f"rest [{end}:{a}]"] = (end, a)
         if b > a:
@@ -160,20 +147,16 @@ def _examples(model: Model, task: Task | None, seed: int) -> tuple[Any, Any, Any
 
 
 # ── what can flow, and what does ───────────────────────────────────────────────────────────────
-def _edges(
-    model: Model, slots: dict[str, tuple[int, int]], tokens: Array, asked: Array, logits: Array
-) -> list[Edge]:
+def _edges(model: Model, slots: Slots, tokens: Array, asked: Array, logits: Array) -> list[Edge]:
     rows = slice(0, max(8, len(tokens) // 4))
     before = logits[rows][asked[rows]]  # n V
     size, found = max(float(np.abs(before).max()), 1e-300), []
     for writer, reader, port, via in wiring.edges(model, slots):
         tap = wiring.Cut(model, [(writer, reader, port)])
         after = model.logits(tokens[rows], tap)[asked[rows]]
-        shift, changed = (
-            float(np.abs(after - before).max() / size),
-            after.argmax(-1) != before.argmax(-1),
-        )
-        found.append(Edge(writer, reader, port, via, shift, float(changed.mean())))
+        shift = float(np.abs(after - before).max() / size)
+        changed = float((after.argmax(-1) != before.argmax(-1)).mean())
+        found.append(Edge(writer, reader, port, via, shift, changed))
     return found
 
 
@@ -188,36 +171,35 @@ def _needed(edges: list[Edge]) -> set[str]:
     return needed
 
 
-def _flow(
-    model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Array
-) -> list[dict[str, Any]]:
+def _flow(model: Model, slots: Slots, cache: Record, valid: Array) -> list[dict[str, Any]]:
     """Edges between parts and slots: the norm of the weights, and how much flows (_rms)."""
-    flow = []
+    flow = list[dict[str, Any]]()
+
+    def add(source: str, to: str, port: str, weights: Array, signal: Array) -> None:
+        size = float(np.linalg.norm(weights))
+        edge = {"from": source, "to": to, "port": port, "weight": size, "signal": _rms(signal)}
+        flow.append(edge)
+
     for stage in wiring.stages(model):
         for r in stage.readers:
             seen = _seen(model, cache, stage)  # B T D
             for name, (a, b) in slots.items():
                 if r.columns[a:b].any():
-                    signal = _rms((seen[..., a:b] @ r.W[a:b])[valid])
-                    flow.append({"from": parts.slot(name), "to": r.part, "port": r.port,
-                                 "weight": float(np.linalg.norm(r.columns[a:b])),
-                                 "signal": signal})  # fmt: skip
+                    signal = (seen[..., a:b] @ r.W[a:b])[valid]
+                    add(parts.slot(name), r.part, r.port, r.columns[a:b], signal)
         for x in stage.writers:
             wrote = np.broadcast_to(x.wrote(cache[x.hook]), (*valid.shape, model.config.d_model))
             for name, (a, b) in slots.items():
                 if x.rows[:, a:b].any():
-                    flow.append({"from": x.part, "to": parts.slot(name), "port": "out",
-                                 "weight": float(np.linalg.norm(x.rows[:, a:b])),
-                                 "signal": _rms(wrote[..., a:b][valid])})  # fmt: skip
+                    add(x.part, parts.slot(name), "out", x.rows[:, a:b], wrote[..., a:b][valid])
     return flow
 
 
 def _seen(model: Model, cache: Record, stage: wiring.Stage) -> Any:
     """The stream as the parts of a stage read it, [B,T,D]."""
     if model.config.norm_first and model.config.norm != "none":
-        return gained(
-            Place(model.weights, None) / stage.norm, cache[f"{stage.norm}.hook_normalized"]
-        )
+        at = Place(model.weights, None) / stage.norm
+        return gained(at, cache[f"{stage.norm}.hook_normalized"])
     return cache[stage.stream] if stage.stream else embedded(cache)
 
 
@@ -228,63 +210,52 @@ def _rms(x: Array) -> float | None:
 
 
 # ── one by one ─────────────────────────────────────────────────────────────────────────────────
-def _slots(model: Model, slots: dict[str, tuple[int, int]]) -> list[dict[str, Any]]:
-    stages = wiring.stages(model)
-    found = []
+def _slots(model: Model, slots: Slots) -> list[dict[str, Any]]:
+    stages, found = wiring.stages(model), []
     for name, (a, b) in slots.items():
         writers = [x for s in stages for x in s.writers if x.rows[:, a:b].any()]
         readers = [r.part for s in stages for r in s.readers if r.columns[a:b].any()]
-        rows = (
-            np.concatenate([x.rows[:, a:b] / np.abs(x.rows[:, a:b]).max() for x in writers])
-            if writers
-            else None
-        )
         basis = np.zeros((0, b - a))
-        if rows is not None:
-            _, s, Vt = np.linalg.svd(rows.astype(np.float64), full_matrices=False)
+        if writers:
+            rows = [x.rows[:, a:b] / np.abs(x.rows[:, a:b]).max() for x in writers]
+            _, s, Vt = np.linalg.svd(np.concatenate(rows).astype(np.float64), full_matrices=False)
             basis = Vt[: int((s > 1e-9 * s[0]).sum())]
-        found.append({"name": name, "start": a, "stop": b, "rank": len(basis),
-        "basis": basis.tolist(),
-                      "written_by": [x.part for x in writers],
-                      "read_by": list(dict.fromkeys(readers))})  # fmt: skip
+        found.append({
+            "name": name, "start": a, "stop": b, "rank": len(basis), "basis": basis.tolist(),
+            "written_by": [x.part for x in writers], "read_by": list(dict.fromkeys(readers)),
+        })  # fmt: skip
     return found
 
 
 def _heads(
-    model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Array, asked: Array
+    model: Model, slots: Slots, cache: Record, valid: Array, asked: Array
 ) -> list[dict[str, Any]]:
     c, found = model.config, []
-    for i in range(c.n_layers):
+    for i, h in np.ndindex(c.n_layers, c.n_heads):
         used = asked if i == c.n_layers - 1 else valid  # where something may still come of it
-        for h in range(c.n_heads):
-            W_Q, W_K, W_V, W_O = wiring.head_wires(model, i, h)
-            found.append({
-                "part": parts.head(i, h), "name": parts.label(model, parts.head(i, h)),
-                "query": _by_slot(W_Q, slots), "key": _by_slot(W_K, slots), "value": _by_slot(W_V,
-                slots),
-                "output": _by_slot(W_O.T, slots), "copies": _blocks(W_V, W_O, slots),
-                "matches": [] if c.positions == "rotary" else _blocks(W_Q, W_K.T, slots),
-                "attention": _attention(cache[f"blocks.{i}.attn.hook_pattern"][:, h], used),
-            })  # fmt: skip
+        name, (W_Q, W_K, W_V, W_O) = parts.head(i, h), wiring.head_wires(model, i, h)
+        found.append({
+            "part": name, "name": parts.label(model, name), "query": _by_slot(W_Q, slots),
+            "key": _by_slot(W_K, slots), "value": _by_slot(W_V, slots),
+            "output": _by_slot(W_O.T, slots), "copies": _blocks(W_V, W_O, slots),
+            "matches": [] if c.positions == "rotary" else _blocks(W_Q, W_K.T, slots),
+            "attention": _attention(cache[f"blocks.{i}.attn.hook_pattern"][:, h], used),
+        })  # fmt: skip
     return found
 
 
-def _by_slot(W: Array, slots: dict[str, tuple[int, int]]) -> dict[str, float]:
+def _by_slot(W: Array, slots: Slots) -> dict[str, float]:
     """Slot -> norm of the rows of W [D,n] there, where it is not 0."""
     return {name: float(np.linalg.norm(W[a:b])) for name, (a, b) in slots.items() if W[a:b].any()}
 
 
-def _blocks(left: Any, right: Any, slots: dict[str, tuple[int, int]]) -> list[dict[str, Any]]:
+def _blocks(left: Any, right: Any, slots: Slots) -> list[dict[str, Any]]:
     """left [D,K] times right [K,D], by pairs of slots: which is copied to (or meets) which."""
-    spans = {
-        pair: (slots[pair[0]], slots[pair[1]]) for pair in ((a, b) for a in slots for b in slots)
-    }
     found = []
-    for (source, target), ((a, b), (p, q)) in spans.items():
+    for (source, (a, b)), (target, (p, q)) in product(slots.items(), repeat=2):
         size = float(np.linalg.norm(left[a:b] @ right[:, p:q]))
-        if size > wiring.dust(left) * float(
-            np.linalg.norm(left[a:b]) * np.linalg.norm(right[:, p:q])
-        ):
+        most = float(np.linalg.norm(left[a:b]) * np.linalg.norm(right[:, p:q]))
+        if size > wiring.dust(left) * most:
             found.append({"from": source, "to": target, "weight": size})
     return found
 
@@ -294,9 +265,7 @@ def _attention(pattern: Array, used: Any) -> dict[str, Any]:
     if not used.any():
         return {"kind": "unused", "fixed": True, "sharp": 0.0, "rows": []}
     choice = used.copy()
-    choice[:, 0] &= not used[
-        :, 1:
-    ].any()  # the first position sees itself alone, which says nothing
+    choice[:, 0] &= not used[:, 1:].any()  # the first sees itself alone, which says nothing
     sharp = float((pattern[choice].max(-1) >= SHARP).mean())
     listed, fixed = [], True
     for t in np.nonzero(used.any(0))[0]:
@@ -308,21 +277,19 @@ def _attention(pattern: Array, used: Any) -> dict[str, Any]:
     return {"kind": kind, "fixed": fixed, "sharp": sharp, "rows": listed}
 
 
-def _neurons(
-    model: Model, slots: dict[str, tuple[int, int]], cache: Record, valid: Array
-) -> list[dict[str, Any]]:
+def _neurons(model: Model, slots: Slots, cache: Record, valid: Array) -> list[dict[str, Any]]:
     found = []
     for i in model.mlp_layers:
         ins, out = wiring.mlp_wires(model, i)
         fires = (np.abs(cache[f"blocks.{i}.mlp.hook_post"][valid]) > 1e-12).mean(0)  # F
-        reads = {
-            name: np.sqrt(sum(np.square(W[a:b]).sum(0) for W in ins.values()))
-            for name, (a, b) in slots.items()
-        }
-        writes = {name: np.linalg.norm(out[:, a:b], axis=1) for name, (a, b) in slots.items()}
+        reads, writes = {}, {}
+        for slot, (a, b) in slots.items():
+            reads[slot] = np.sqrt(sum(np.square(W[a:b]).sum(0) for W in ins.values()))
+            writes[slot] = np.linalg.norm(out[:, a:b], axis=1)
         for f in range(model.config.d_mlp):
+            name = parts.neuron(i, f)
             found.append({
-                "part": parts.neuron(i, f), "name": parts.label(model, parts.neuron(i, f)),
+                "part": name, "name": parts.label(model, name),
                 "reads": {n: float(x[f]) for n, x in reads.items() if x[f]},
                 "writes": {n: float(x[f]) for n, x in writes.items() if x[f]},
                 "fires": float(fires[f]),

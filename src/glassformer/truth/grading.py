@@ -2,19 +2,20 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..arrays import Array
 from ..errors import GlassformerError
+from ..finding import Finding
 from ..parts import spelled
 from .edges import Truth
 
 
 @dataclass(frozen=True)
-class Match:
+class Match(Finding):
     """How claimed edges compare with the truth."""
 
     claimed: int
@@ -24,9 +25,6 @@ class Match:
     recall: float
     missed: list[tuple[str, ...]]
     wrong: list[tuple[str, ...]]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def score_edges(
@@ -59,8 +57,7 @@ def score_edges(
 
 
 def subspace_overlap(claimed: Array, actual: Array) -> tuple[float, float]:
-    """Two sets of directions [n,D], [m,D]: the share of the claimed space within the actual one,
-    and the reverse.
+    """Directions [n,D], [m,D]: the share of the claimed space in the actual one, and the reverse.
 
     The mean squared cosine of the principal angles, over each space's own dimensions: (1, 1) for
     the same space.

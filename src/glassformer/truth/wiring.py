@@ -20,8 +20,9 @@ import numpy as np
 from .. import parts
 from ..arrays import Array
 from ..errors import GlassformerError
+from ..lens.embeddings import position_table
 from ..limits import afford
-from ..model import POSITIONS, Model, Place
+from ..model import POSITIONS, Model
 from ..tasks.base import Rows
 
 MEAN = "(mean)"
@@ -31,13 +32,9 @@ PORTS = {"head": ("q", "k", "v"), "mlp": ("in", "gate"), "unembed": ("logits",)}
 @dataclass(frozen=True)
 class Writer:
     part: str
-    rows: (
-        Array  # [n, D]: what it can add to the stream, up to a factor; 0 where nothing comes of it
-    )
+    rows: Array  # [n, D]: what it can add to the stream, up to a factor; 0 if nothing comes of it
     hook: str  # the activation that says what it does add
-    # [n, D]: the weights themselves, that the activation is multiplied by; None: it is what is
-    # added
-    W: Array = None
+    W: Array = None  # [n, D]: what the activation is multiplied by; None: it is what is added
     head: int | None = None  # of the activation [B,T,H,n]
 
     def wrote(self, value: Array) -> Array:
@@ -73,24 +70,18 @@ def stages(model: Model) -> list[Stage]:
     """The embeddings, attention and MLP of each layer, the unembedding."""
     c, w = model.config, model.weights
     first = [Writer("embed", w["embed.W_E"], "hook_embed")]
-    if embed := POSITIONS[c.positions].embed:
-        table = embed(c, Place(w, None), np.zeros((1, c.n_ctx, c.d_model)), 0)
+    if (table := position_table(model)) is not None:
         first.append(Writer("pos_embed", table, "hook_pos_embed"))
     found = [Stage([], first)]
     for i in range(c.n_layers):
         at = f"blocks.{i}."
         gain = _gain(model, at + "ln1")
-        heads = [head_wires(model, i, h) for h in range(c.n_heads)]
-        readers = [
-            Reader(parts.head(i, h), port, W, gain)
-            for h, wires in enumerate(heads)
-            for port, W in zip("qkv", wires[:3], strict=True)
-        ]
-        each = enumerate(zip(heads, w[at + "attn.W_O"], strict=True))
-        writers = [
-            Writer(parts.head(i, h), wires[3], at + "attn.hook_z", W_O, h)
-            for h, (wires, W_O) in each
-        ]
+        readers, writers = list[Reader](), list[Writer]()
+        for h in range(c.n_heads):
+            *reads, writes = head_wires(model, i, h)
+            name, W_O = parts.head(i, h), w[at + "attn.W_O"][h]
+            readers += [Reader(name, port, W, gain) for port, W in zip("qkv", reads, strict=True)]
+            writers.append(Writer(name, writes, at + "attn.hook_z", W_O, h))
         found.append(Stage(readers, writers, at + "ln1", at + "hook_resid_pre"))
         if model.has_mlp(i):
             ins, outs = mlp_wires(model, i)
@@ -98,32 +89,25 @@ def stages(model: Model) -> list[Stage]:
             readers = [Reader(parts.mlp(i), port, W, gain) for port, W in ins.items()]
             writer = Writer(parts.mlp(i), outs, at + "mlp.hook_post", w[at + "mlp.W_out"])
             found.append(Stage(readers, [writer], at + "ln2", at + "hook_resid_mid"))
-    norm, stream = (
-        "ln_final" if c.norm_first else "",
-        f"blocks.{c.n_layers - 1}.hook_resid_post" if c.n_layers else "",
-    )
-    return [
-        *found,
-        Stage([Reader("unembed", "logits", model.W_U, _gain(model, norm))], [], norm, stream),
-    ]
+    norm = "ln_final" if c.norm_first else ""
+    stream = f"blocks.{c.n_layers - 1}.hook_resid_post" if c.n_layers else ""
+    last = Reader("unembed", "logits", model.W_U, _gain(model, norm))
+    return [*found, Stage([last], [], norm, stream)]
 
 
 def head_wires(model: Model, layer: int, head: int) -> tuple[Any, Any, Any, Any]:
-    """W_Q, W_K, W_V [D,K] and W_O [K,D] of a head, without the dimensions of which nothing can
-    come.
+    """W_Q, W_K, W_V [D,K] and W_O [K,D] of a head, without dimensions of which nothing can come.
 
     A dimension of the query matters if keys differ in it, one of the key if there is a query for
     it; one of the value if it is written somewhere, one of the output if there is a value for it.
     """
     c, w, at = model.config, model.weights, f"blocks.{layer}.attn."
     W_Q, W_K, W_V, W_O = (w[f"{at}W_{x}"][head] for x in "QKVO")
-    b_Q, b_K, b_V = (
-        w[f"{at}b_{x}"][head] if f"{at}b_{x}" in w else np.zeros(c.d_head) for x in "QKV"
-    )
+    none = np.zeros((c.n_heads, c.d_head))
+    b_Q, b_K, b_V = (w.get(f"{at}b_{x}", none)[head] for x in "QKV")
     asks, differs = (W_Q != 0).any(0) | (b_Q != 0), (W_K != 0).any(0)  # K
-    if POSITIONS[
-        c.positions
-    ].rotate:  # pairs of dimensions are mixed, and even a constant key differs by position
+    # pairs of dimensions are mixed, and even a constant key differs by position
+    if POSITIONS[c.positions].rotate:
         n = c.d_head // 2
         differs |= b_K != 0
         for mask in (asks, differs):
@@ -136,8 +120,7 @@ def head_wires(model: Model, layer: int, head: int) -> tuple[Any, Any, Any, Any]
 
 
 def mlp_wires(model: Model, layer: int) -> tuple[dict[str, Any], Any]:
-    """{"in": W_in [D,F], "gate": W_gate} and W_out [F,D], without neurons that write nothing or
-    never fire.
+    """{"in": W_in [D,F], "gate": W_gate} and W_out [F,D], without neurons that do nothing.
 
     Every activation is 0 at 0, so that a neuron without weights and bias never fires.
     """
@@ -152,12 +135,9 @@ def mlp_wires(model: Model, layer: int) -> tuple[dict[str, Any], Any]:
 
 def _gain(model: Model, norm: str) -> Any:
     """What the norm before a reader multiplies coordinates by, [D,1]; 1 after a post-norm."""
-    gain = (
-        model.weights.get(norm + ".w")
-        if model.config.norm_first and model.config.norm != "none"
-        else None
-    )
-    return np.ones((model.config.d_model, 1)) if gain is None else gain[:, None]
+    c, ones = model.config, np.ones(model.config.d_model)
+    before = c.norm_first and c.norm != "none"
+    return (model.weights.get(norm + ".w", ones) if before else ones)[:, None]
 
 
 def possible(model: Model) -> list[tuple[str, str, str]]:
@@ -175,25 +155,18 @@ Wire = tuple[str, str, str, dict[str, float]]  # writer, reader, port, slot -> s
 def edges(model: Model, slots: dict[str, tuple[int, int]]) -> list[Wire]:
     """All edges (writer, reader, port) with the size of what passes, by slot of the stream."""
     c = model.config
-    found, writers = list[Wire](), list[Writer]()
+    found, writers, mean = list[Wire](), list[Writer](), c.norm == "layer" and c.norm_first
     for stage in stages(model):
-        new = [
-            (writer.part, reader.part, reader.port, via)
-            for reader in stage.readers
-            for writer in writers
-            if (
-                via := passes(
-                    writer.rows, reader.columns, slots, c.norm == "layer" and c.norm_first
-                )
-            )
-        ]
+        new, now = list[Wire](), stage.writers
+        for reader in stage.readers:
+            for writer in writers:
+                if via := passes(writer.rows, reader.columns, slots, mean):
+                    new.append((writer.part, reader.part, reader.port, via))
         if not _has_constants(model):
             new, fed = _fed(new)
-            stage = replace(
-                stage, writers=[x for x in stage.writers if not stage.readers or x.part in fed]
-            )
+            now = [x for x in now if not stage.readers or x.part in fed]
         found += new
-        writers += stage.writers
+        writers += now
         if stage.norm and not c.norm_first and c.norm != "none":
             gain = model.weights.get(stage.norm + ".w", 1.0)
             if c.norm == "layer":
@@ -204,11 +177,8 @@ def edges(model: Model, slots: dict[str, tuple[int, int]]) -> list[Wire]:
 
 def _has_constants(model: Model) -> bool:
     """Whether some bias may feed a part that no other part feeds."""
-    return any(
-        w.any()
-        for n, w in model.weights.items()
-        if n.rpartition(".")[2].startswith("b") and n != "unembed.b_U"
-    )
+    biases = [n for n in model.weights if n.rpartition(".")[2].startswith("b")]
+    return any(model.weights[n].any() for n in biases if n != "unembed.b_U")
 
 
 def _fed(new: list[Wire]) -> tuple[list[Wire], set[str]]:
@@ -224,12 +194,9 @@ def passes(
     rows: Rows, columns: Any, slots: dict[str, tuple[int, int]], mean: bool
 ) -> dict[str, float]:
     """Slot -> norm of rows [n,D] times columns [D,m] over its coordinates, where not 0."""
-    via = {}
+    via, n = {}, columns.shape[1]
     for name, (a, b) in slots.items():
-        afford(
-            f"wiring — {len(rows):,} by {columns.shape[1]:,} numbers",
-            8 * len(rows) * columns.shape[1],
-        )
+        afford(f"wiring — {len(rows):,} by {n:,} numbers", 8 * len(rows) * n)
         size, most = _norm(rows[:, a:b] @ columns[a:b]), _norm(rows[:, a:b]) * _norm(columns[a:b])
         if size > dust(rows) * most:
             via[name] = size
@@ -252,8 +219,7 @@ def _norm(x: Array) -> float:
 
 
 class Cut:
-    """A tap that takes away, at the readers' ports, what comes along certain edges: model(tokens,
-    tap=Cut(…)).
+    """A tap that takes away, at readers' ports, what comes along edges: model(tokens, tap=Cut(…)).
 
     What a writer adds to the stream is known from the run itself; at a port, its share is
     subtracted at the scale that the norm has there. Biases stay.
@@ -263,18 +229,12 @@ class Cut:
         self.model = model.numpy()
         self.normed = model.config.norm_first and model.config.norm != "none"
         self.cut: dict[tuple[str, str], list[str]] = {}  # reader, port -> writers
-        self.wrote: dict[
-            str, Any
-        ] = {}  # part -> what it has added to the stream, as it is there now [B,T,D]
+        self.wrote: dict[str, Any] = {}  # part -> what it has added, as it is there now [B,T,D]
         self.scale: Any = 1.0  # of the norm before the next port
         there = parts.names(model, embeddings=True)
         for edge in edges:
             writer, reader, port = parts.spelled(edge[0]), parts.spelled(edge[1]), edge[2]
-            known = (
-                writer in there
-                and reader in there
-                and port in PORTS.get(parts.split(reader)[0], ())
-            )
+            known = {writer, reader} <= {*there} and port in PORTS.get(parts.split(reader)[0], ())
             if not known or there.index(writer) >= there.index(reader):
                 raise GlassformerError(
                     f"edge {writer} → {reader}, {port} — expected parts of the model, in order"
@@ -289,34 +249,28 @@ class Cut:
         """Activation -> what is done there: note what is written or a scale, or cut a port."""
         c = self.model.config
         writers = [x for stage in stages(self.model) for x in stage.writers]
-        at: dict[str, Callable[[Any], Any]] = {
-            hook: partial(self._written, [x for x in writers if x.hook == hook])
-            for hook in {x.hook for x in writers}
-        }
+        at: dict[str, Callable[[Any], Any]] = {}
+        for hook in {x.hook for x in writers}:
+            at[hook] = partial(self._written, [x for x in writers if x.hook == hook])
         for i in range(c.n_layers):
             block = f"blocks.{i}."
-            at |= {
-                f"{block}{norm}.hook_scale": partial(self._scales, block + norm)
-                for norm in ("ln1", "ln2")
-            }
+            for norm in (block + "ln1", block + "ln2"):
+                at[f"{norm}.hook_scale"] = partial(self._scales, norm)
             at |= {f"{block}attn.hook_{port}": partial(self._heads_read, i, port) for port in "qkv"}
             at[block + "mlp.hook_pre"] = partial(self._mlp_reads, i, "in")
             at[block + "mlp.hook_pre_linear"] = partial(self._mlp_reads, i, "gate")
         if self.normed:
-            return at | {"ln_final.hook_scale": partial(self._scales, "ln_final"),
-                         "ln_final.hook_normalized": self._unembed_reads}  # fmt: skip
-        return at | (
-            {f"blocks.{c.n_layers - 1}.hook_resid_post": self._unembed_reads} if c.n_layers else {}
-        )
+            at["ln_final.hook_scale"] = partial(self._scales, "ln_final")
+            at["ln_final.hook_normalized"] = self._unembed_reads
+        elif c.n_layers:
+            at[f"blocks.{c.n_layers - 1}.hook_resid_post"] = self._unembed_reads
+        return at
 
     def _written(self, writers: list[Writer], value: Array) -> Array:
         self.wrote |= {x.part: x.wrote(value) for x in writers}
         last = not self.normed and not self.model.config.n_layers  # there is no later place
-        return (
-            value * 0
-            if last and writers[0].part in self.cut.get(("unembed", "logits"), ())
-            else value
-        )
+        cut = last and writers[0].part in self.cut.get(("unembed", "logits"), ())
+        return value * 0 if cut else value
 
     def _scales(self, norm: str, value: Any) -> Any:
         self.scale = value
@@ -325,18 +279,18 @@ class Cut:
         return value
 
     def _heads_read(self, layer: int, port: str, value: Any) -> Any:
-        # B T H K, H D K
-        value, W = (value.copy(), self.model.weights[f"blocks.{layer}.attn.W_{port.upper()}"])
+        W, value = (
+            self.model.weights[f"blocks.{layer}.attn.W_{port.upper()}"],
+            value.copy(),
+        )  # H D K
         for h in range(len(W)):
             if writers := self.cut.get((parts.head(layer, h), port)):
                 value[:, :, h] -= self._seen(writers, f"blocks.{layer}.ln1") @ W[h]
         return value
 
     def _mlp_reads(self, layer: int, port: str, value: Any) -> Any:
-        writers, W = (
-            self.cut.get((parts.mlp(layer), port)),
-            self.model.weights[f"blocks.{layer}.mlp.W_{port}"],
-        )
+        writers = self.cut.get((parts.mlp(layer), port))
+        W = self.model.weights[f"blocks.{layer}.mlp.W_{port}"]
         return value - self._seen(writers, f"blocks.{layer}.ln2") @ W if writers else value
 
     def _unembed_reads(self, value: Any) -> Any:
