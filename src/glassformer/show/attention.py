@@ -44,8 +44,7 @@ def heatmaps(
     patterns: Any, words: Sequence[str], boundary: int | None = None,
     names: Mapping[str, str] | None = None, title: str = "",
 ) -> Figure:  # fmt: skip
-    """Patterns [L,H,T,S] of one input, or means: layers from top to bottom, heads from left to
-    right.
+    """Patterns [L,H,T,S] of one input, or means: a row for each layer, a column for each head.
 
     Layers of one head are side by side. `boundary`: the position of the first token of the answer.
     `names`: of heads, as "layer.head" -> name.
@@ -57,11 +56,8 @@ def heatmaps(
             image = _heatmap(ax, patterns[i, h], words, boundary, small=columns > 2)
             given = (names or {}).get(f"{i}.{h}")
             name = f"{i}.{h} {given}" if given else head(i, h)
-            letters = int(14 * _side(T))  # that fit
-            ax.set_title(
-                textwrap.fill(name, letters, max_lines=2, placeholder="…"),
-                fontsize=8 if given else 10,
-            )
+            name = textwrap.fill(name, int(14 * _side(T)), max_lines=2, placeholder="…")
+            ax.set_title(name, fontsize=8 if given else 10)
         colour_bar(fig, image, list(axes), label="attention", **KEY)
     return fig
 
@@ -70,8 +66,7 @@ def expected_beside(
     patterns: Any, right: Expected, words: Sequence[str], boundary: int | None = None,
     late: Expected | None = None, title: str = "",
 ) -> Figure:  # fmt: skip
-    """What the task expects, by role, then the patterns [L,H,T,S] with the cells of a, b or the
-    source framed.
+    """What the task expects, by role, then the patterns [L,H,T,S] with what is due framed.
 
     `late`: another map to be drawn beside the right one, that of the book.
     """
@@ -98,14 +93,12 @@ def four_steps(s: Steps, boundary: int | None = None, title: str = "") -> Figure
     """One head on one input: project, score, mask and softmax, combine."""
     title = title or head(s.layer, s.head)
     with drawn(2, 3, size=_size(2, 3, len(s.tokens)), title=title) as (fig, axes):
-        for ax, (name, x) in zip(
-            axes, (("queries", s.q), ("keys", s.k), ("values", s.v)), strict=False
-        ):
-            _signed(fig, ax, x, s.tokens, f"1 project: {name}")
+        _signed(fig, axes[0], s.q, s.tokens, "1 project: queries")
+        _signed(fig, axes[1], s.k, s.tokens, "1 project: keys")
+        _signed(fig, axes[2], s.v, s.tokens, "1 project: values")
         _signed(fig, axes[3], s.scores, s.tokens, "2 score: q·k, scaled", keys=True)
-        colour_bar(
-            fig, _heatmap(axes[4], s.pattern, s.tokens, boundary, small=True), axes[4], **KEY
-        )
+        image = _heatmap(axes[4], s.pattern, s.tokens, boundary, small=True)
+        colour_bar(fig, image, axes[4], **KEY)
         axes[4].set_title("3 mask, softmax")
         _signed(fig, axes[5], s.z, s.tokens, "4 combine: values, mixed")
     return fig
@@ -131,13 +124,10 @@ def bars_from(summaries: Mapping[str, Any], places: Sequence[str], title: str = 
 
 
 def alignment_bars(
-    alignments: Sequence[Alignment],
-    names: Sequence[str] = (),
-    places: Sequence[str] = (),
+    alignments: Sequence[Alignment], names: Sequence[str] = (), places: Sequence[str] = (),
     title: str = "",
-) -> Figure:
-    """Share of attention on each role, by answer position: a column for each model, a row for each
-    layer and head.
+) -> Figure:  # fmt: skip
+    """Share of attention on each role, by answer position: models are columns, heads are rows.
 
     A tick is what looking at everything alike would put on all roles. `places`: names of the answer
     positions.
@@ -149,28 +139,19 @@ def alignment_bars(
         raise GlassformerError(
             "bars of alignment — expected models of as many layers, heads and answer positions"
         )
-    size = max(1.6 + 1.7 * len(alignments), 4.5), 1.1 + 1.4 * L * H
-    with drawn(L * H, len(alignments), size=size, title=title, sharex=True, sharey=True) as (
-        fig,
-        axes,
-    ):
+    wide = len(alignments)
+    size = max(1.6 + 1.7 * wide, 4.5), 1.1 + 1.4 * L * H
+    with drawn(L * H, wide, size=size, title=title, sharex=True, sharey=True) as (fig, axes):
         for at, ax in enumerate(axes):
-            row, column = divmod(at, len(alignments))
+            row, column = divmod(at, wide)
             a, (i, h) = alignments[column], divmod(row, H)
             base = np.zeros(n)  # roles share no cell, so bars add up to the share on all of them
             for name, colour in _colours(a.shares):
                 share = np.nan_to_num(a.shares[name][i, h])
                 ax.bar(range(n), share, 0.72, base, color=colour, label=name)
                 base += share
-            chance = a.chance["expected"]
-            ax.hlines(
-                chance,
-                np.arange(n) - 0.36,
-                np.arange(n) + 0.36,
-                color=INK,
-                linewidth=1.2,
-                label="even look",
-            )
+            chance, x = a.chance["expected"], np.arange(n)
+            ax.hlines(chance, x - 0.36, x + 0.36, color=INK, linewidth=1.2, label="even look")
             _share_bars(ax, places or [str(p) for p in a.positions])
             if not row:
                 ax.set_title(names[column] if column < len(names) else "")
@@ -183,19 +164,16 @@ def alignment_bars(
 
 
 def grid(models: Sequence[tuple[str, Any, Sequence[str], int | None]], title: str = "") -> Figure:
-    """Models one under the other, layers side by side: (name, patterns [L,H,T,S], words, boundary)
-    of each.
+    """Models, each (name, patterns [L,H,T,S], words, boundary), one under the other by layer.
 
     Several heads of a layer are drawn as their mean.
     """
     if not models:
         raise GlassformerError("grid of attention — nothing to draw: expected at least one model")
     shapes = [_check(p) for _, p, _, _ in models]
-    columns, T = max(s[0] for s in shapes), max(s[2] for s in shapes)
-    with drawn(len(models), columns, size=_size(len(models), columns, T), title=title) as (
-        fig,
-        axes,
-    ):
+    rows, columns = len(models), max(s[0] for s in shapes)
+    size = _size(rows, columns, max(s[2] for s in shapes))
+    with drawn(rows, columns, size=size, title=title) as (fig, axes):
         for row, (name, patterns, words, boundary) in enumerate(models):
             for i, ax in enumerate(axes[row * columns : (row + 1) * columns]):
                 ax.set_visible(i < len(patterns))
@@ -220,9 +198,8 @@ def _tokens(
     """Tokens on the axes, and the line between what was given and what is written."""
     T, S = shape
     if len(words) not in (T, T + 1) or T != S:
-        raise GlassformerError(
-            f"heatmap — expected as many tokens as rows and columns ({T}, {S}), got {len(words)}"
-        )
+        expected = f"expected as many tokens as rows and columns ({T}, {S})"
+        raise GlassformerError(f"heatmap — {expected}, got {len(words)}")
     rows, words = list(words), words[:T]
     if boundary is not None:
         asks = range(boundary - 1, len(rows) - 1)
@@ -253,17 +230,15 @@ def _roles(ax: Axes, right: Expected, words: Sequence[str], boundary: int | None
     ax.imshow(picture, aspect="auto")
     _tokens(ax, words, right.union.shape, boundary, small=True)
     handles = [Patch(color=colour, label=name) for name, colour in colours]
-    # prompt rows are empty
-    ax.legend(handles=handles, loc="upper left", handlelength=1, handleheight=1)
+    ax.legend(handles=handles, loc="upper left", handlelength=1, handleheight=1)  # empty there
 
 
 def _frame(ax: Axes, cells: Any) -> None:
     from matplotlib.patches import Rectangle
 
     for t, s in np.argwhere(cells):
-        ax.add_patch(
-            Rectangle((s - 0.5, t - 0.5), 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.1)
-        )
+        corner = (s - 0.5, t - 0.5)
+        ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.1))
 
 
 def _signed(
@@ -314,8 +289,7 @@ def _size(rows: int, columns: int, T: int) -> tuple[float, float]:
 
 def _check(patterns: Any) -> tuple[int, int, int, int]:
     if patterns.ndim != 4 or not len(patterns):
-        raise GlassformerError(
-            f"heatmap — expected patterns [L,H,T,S] with L from 1, got {list(patterns.shape)}"
-        )
+        got = list(patterns.shape)
+        raise GlassformerError(f"heatmap — expected patterns [L,H,T,S] with L from 1, got {got}")
     L, H, T, S = patterns.shape
     return L, H, T, S

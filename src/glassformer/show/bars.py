@@ -27,25 +27,14 @@ def bar_chart(
             least, mean, most = min(values), fmean(values), max(values)
             colour = SKY if label in paler else BLUE
             spread = [[mean - least], [most - mean]] if len(values) > 1 else None
-            ax.barh(
-                y,
-                mean,
-                0.66,
-                color=colour,
-                xerr=spread,
-                error_kw={"ecolor": INK, "elinewidth": 1, "capsize": 3},
-            )
+            ax.barh(y, mean, 0.66, color=colour, xerr=spread,
+                    error_kw={"ecolor": INK, "elinewidth": 1, "capsize": 3})  # fmt: skip
             if len(values) > 1:
                 ax.scatter(values, [y] * len(values), s=9, color="white", edgecolor=INK,
                 linewidth=0.7, zorder=3,
                            clip_on=False)  # fmt: skip
-            ax.annotate(
-                _text(values),
-                (1.02, y),
-                xycoords=("axes fraction", "data"),
-                va="center",
-                fontsize=8,
-            )
+            ax.annotate(_text(values), (1.02, y), xycoords=("axes fraction", "data"), va="center",
+                        fontsize=8)  # fmt: skip
         ax.axvline(fmean(lines[0][1]), color=GREY, linewidth=0.8, linestyle=LINES[2], zorder=0)
         rows_named(ax, [label for label, _ in lines])
         ax.set_xlim(0, 1.02)  # room for half a dot

@@ -25,20 +25,17 @@ DEEP = 1_000.0  # a loss that falls by more than this is drawn on a scale of pow
 
 
 def training_curves(
-    trainings: "Sequence[Training]",
-    floors: "Sequence[Floor]" = (),
-    names: Sequence[str] = (),
+    trainings: "Sequence[Training]", floors: "Sequence[Floor]" = (), names: Sequence[str] = (),
     title: str = "",
-) -> Figure:
+) -> Figure:  # fmt: skip
     """A figure of one run, or of several runs of one recipe (each thin, the median bold).
 
     `floors`: losses that mean something, to be drawn as lines. `names`: of the answer's digits.
     """
     runs = [t for t in trainings if t.history]
     if not runs:
-        raise GlassformerError(
-            "curves — nothing to draw: the run ended before its first evaluation"
-        )
+        why = "the run ended before its first evaluation"
+        raise GlassformerError(f"curves — nothing to draw: {why}")
     digits = len(runs[0].history[0]["digits"])
     rows_of_events = _rows_of_events(runs[0]) if len(runs) == 1 else []
     # a single digit is as right as the whole
@@ -62,11 +59,8 @@ def _loss(ax: Axes, runs: "list[Training]", floors: "Sequence[Floor]") -> None:
     steps, losses = _draw(ax, runs, "loss", BLUE)
     low, high = np.nanmin(losses), np.nanmax(losses)
     drawn = [f for f in floors if f.loss <= high]
-    if (
-        len(drawn) < 3
-        and not any(f.unknown == 0 and f.loss > 0 for f in floors)
-        and high > DEEP * low > 0
-    ):
+    least = any(f.unknown == 0 and f.loss > 0 for f in floors)
+    if len(drawn) < 3 and not least and high > DEEP * low > 0:
         ax.set_yscale("log")
         drawn = [f for f in drawn if f.loss > 0]
     else:
@@ -77,11 +71,8 @@ def _loss(ax: Axes, runs: "list[Training]", floors: "Sequence[Floor]") -> None:
         ax.set_ylim(base - 0.08 * (top - base), top + 0.12 * (top - base) if top > base else None)
     for f in drawn:
         ax.axhline(f.loss, color=GREY, linewidth=0.8, linestyle=LINES[2], zorder=1)
-        ax.annotate(
-            f" {f.loss:.4f}  {f}", (1, f.loss), xycoords=("axes fraction", "data"), va="center",
-            fontsize=7, color=INK,
-            annotation_clip=False,
-        )  # fmt: skip
+        ax.annotate(f" {f.loss:.4f}  {f}", (1, f.loss), xycoords=("axes fraction", "data"),
+                    va="center", fontsize=7, color=INK, annotation_clip=False)  # fmt: skip
     ax.set_ylabel("training loss")
 
 
@@ -114,17 +105,8 @@ def _strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Sequence[str]) 
         ax.axhline(i, color="white", linewidth=1)
     learned = [e for t in runs for e in t.events if e.kind == "digit learned"]
     x, y = [e.step for e in learned], [e.data["digit"] + 0.5 for e in learned]
-    ax.scatter(
-        x,
-        y,
-        s=14,
-        color=ORANGE,
-        edgecolor="white",
-        linewidth=0.6,
-        zorder=3,
-        clip_on=False,
-        label="learned",
-    )
+    ax.scatter(x, y, s=14, color=ORANGE, edgecolor="white", linewidth=0.6, zorder=3, clip_on=False,
+               label="learned")  # fmt: skip
     ax.set_ylabel("answer digit")
     beside = ax.inset_axes((1.018, 0, 0.018, 1))
     colour_bar(fig, mesh, cax=beside, labelsize=8, ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
@@ -133,14 +115,9 @@ def _strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Sequence[str]) 
 
 
 def _draw(
-    ax: Axes,
-    runs: "list[Training]",
-    key: str,
-    colour: str,
-    line: Any = "-",
-    label: str = "",
+    ax: Axes, runs: "list[Training]", key: str, colour: str, line: Any = "-", label: str = "",
     each: bool = True,
-) -> tuple[Any, Any]:
+) -> tuple[Any, Any]:  # fmt: skip
     """Each run, and the median of several in bold; returns steps [n] and values [runs, n]."""
     longest = max(runs, key=lambda t: len(t.history))
     steps = np.array([h["step"] for h in longest.history])
@@ -186,8 +163,6 @@ def _events(axes: Sequence[Axes], rows: list[list[tuple[int, str]]]) -> None:
         for step, text in row:
             for ax in axes:
                 ax.axvline(step, color=INK, linewidth=0.7, linestyle=LINES[1], zorder=1)
-            axes[0].annotate(
-                text, (step, 1), xycoords=("data", "axes fraction"), xytext=(0, 3 + 10 * i),
-                textcoords="offset points",
-                fontsize=7, annotation_clip=False,
-            )  # fmt: skip
+            axes[0].annotate(text, (step, 1), xycoords=("data", "axes fraction"),
+                             xytext=(0, 3 + 10 * i), textcoords="offset points", fontsize=7,
+                             annotation_clip=False)  # fmt: skip

@@ -10,19 +10,15 @@ from .pieces import bare, colour_bar
 from .style import BLUE, INK, LINES, ORANGE, PALE, Axes, Figure, drawn
 
 # where a name may stand beside its point: x and y in points, and what of the name is there
-SIDES = [(0.0, 3.0, "center", "bottom"), (0.0, -4.0, "center", "top"), (4.0, 0.0, "left", "center")]
-SIDES += [
-    (-4.0, 0.0, "right", "center"),
-    (3.0, 3.0, "left", "bottom"),
-    (-3.0, 3.0, "right", "bottom"),
-]
-SIDES += [(3.0, -3.0, "left", "top"), (-3.0, -3.0, "right", "top")]
+SIDES = [
+    (0.0, 3.0, "center", "bottom"), (0.0, -4.0, "center", "top"), (4.0, 0.0, "left", "center"),
+    (-4.0, 0.0, "right", "center"), (3.0, 3.0, "left", "bottom"), (-3.0, 3.0, "right", "bottom"),
+    (3.0, -3.0, "left", "top"), (-3.0, -3.0, "right", "top"),
+]  # fmt: skip
 WIDE = 240.0  # points, about what the axes have to each side
 KEY: dict[str, Any] = {"shrink": 0.6, "ticks": [-1, 0, 1]}
 NAMED = 40  # so many rows have each a name on the axis; of more, some
-SIMILAR = (
-    "RdBu"  # opposite is red, the same is blue; its two ends stay apart for colour-blind people
-)
+SIMILAR = "RdBu"  # opposite is red, the same is blue: apart for colour-blind people too
 
 
 def embedding_map(
@@ -68,16 +64,13 @@ def _points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) -> No
     is_number = np.isin(np.arange(len(x)), numbers) if numbers else np.ones(len(x), dtype=bool)
     small = len(x) > NAMED
     ax.scatter(x[is_number], y[is_number], s=6 if small else 16, color=BLUE, zorder=2)
-    ax.scatter(
-        x[~is_number], y[~is_number], s=10 if small else 16, color=ORANGE, marker="s", zorder=2
-    )
+    others = x[~is_number], y[~is_number]
+    ax.scatter(*others, s=10 if small else 16, color=ORANGE, marker="s", zorder=2)
     size = 5.5 if small else 8
     for i, (dx, dy, ha, va) in enumerate(_free_sides(x, y, embeddings.names, size)):
-        ax.annotate(
-            embeddings.names[i], (x[i], y[i]), xytext=(dx, dy), textcoords="offset points", ha=ha,
-            va=va, fontsize=size,
-            color=INK if is_number[i] else ORANGE,
-        )  # fmt: skip
+        colour = INK if is_number[i] else ORANGE
+        ax.annotate(embeddings.names[i], (x[i], y[i]), xytext=(dx, dy), color=colour, ha=ha, va=va,
+                    textcoords="offset points", fontsize=size)  # fmt: skip
     shares = [found.explained[i] if i < len(found.explained) else 0.0 for i in components]
     ax.set_xlabel(f"component {components[0] + 1} ({shares[0]:.0%} of the variance)")
     ax.set_ylabel(f"component {components[1] + 1} ({shares[1]:.0%})")

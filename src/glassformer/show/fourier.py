@@ -18,20 +18,16 @@ def spectrum(analysis: ModularAnalysis, title: str = "") -> Figure:
     parts = (("embedding", analysis.embedding), ("way to the logits", analysis.readout))
     with drawn(2, size=(7.0, 4.2), title=title, sharex=True) as (fig, axes):
         for ax, (name, found) in zip(axes, parts, strict=True):
-            k = np.arange(1, len(found.shares) + 1)
-            ax.bar(k, found.shares, 0.8, color=[BLUE if i in analysis.key else PALE for i in k],
-                   edgecolor=[BLUE if i in analysis.key else GREY for i in k],
-                   linewidth=0.5)  # fmt: skip
-            loudest = found.order[: max(8, len(analysis.key))]
-            for i in (i for i in loudest if i in analysis.key or found.shares[i - 1] >= 0.02):
-                ax.annotate(str(i), (i, found.shares[i - 1]), xytext=(0, 1.5),
-                textcoords="offset points", ha="center",
-                            fontsize=7,
-                            fontweight="bold" if i in analysis.key else "normal")  # fmt: skip
-            ax.set_title(
-                f"{name}: {found.share(analysis.key):.0%} in the key frequencies, Gini "
-                f"{found.gini:.2f}"
-            )
+            k, key = np.arange(1, len(found.shares) + 1), analysis.key
+            ax.bar(k, found.shares, 0.8, color=[BLUE if i in key else PALE for i in k],
+                   edgecolor=[BLUE if i in key else GREY for i in k], linewidth=0.5)  # fmt: skip
+            for i in found.order[: max(8, len(key))]:
+                if i in key or found.shares[i - 1] >= 0.02:
+                    ax.annotate(str(i), (i, found.shares[i - 1]), xytext=(0, 1.5), ha="center",
+                                textcoords="offset points", fontsize=7,
+                                fontweight="bold" if i in key else "normal")  # fmt: skip
+            share = f"{found.share(key):.0%} in the key frequencies"
+            ax.set_title(f"{name}: {share}, Gini {found.gini:.2f}")
             in_percent(ax.yaxis)
             ax.set_ylabel("share of power")
             ax.margins(x=0.01, y=0.12)
@@ -43,12 +39,9 @@ def neuron_frequencies(analysis: ModularAnalysis, title: str = "") -> Figure:
     """Each neuron's best frequency and how much of the neuron it explains; a panel a layer."""
     if not analysis.neurons:
         raise GlassformerError("neurons — the model has no neurons to draw")
-    layers = analysis.neurons
-    jitter = np.random.default_rng(0)
-    with drawn(len(layers), size=(7.0, 0.6 + 2.1 * len(layers)), title=title, sharex=True) as (
-        fig,
-        axes,
-    ):
+    layers, jitter = analysis.neurons, np.random.default_rng(0)
+    size = 7.0, 0.6 + 2.1 * len(layers)
+    with drawn(len(layers), size=size, title=title, sharex=True) as (fig, axes):
         for ax, fit in zip(axes, layers, strict=True):
             single = fit.share >= ONE_FREQUENCY
             x = fit.frequency + jitter.uniform(-0.28, 0.28, len(fit.frequency))
@@ -56,9 +49,8 @@ def neuron_frequencies(analysis: ModularAnalysis, title: str = "") -> Figure:
             ax.scatter(x[~single], fit.share[~single], s=5, color=GREY, linewidth=0)
             ax.axhline(ONE_FREQUENCY, color=INK, linewidth=0.7, linestyle=LINES[1])
             for k, n in fit.counts().items():
-                ax.annotate(
-                    f"{n}", (k, 1.02), ha="center", va="bottom", fontsize=7, annotation_clip=False
-                )
+                ax.annotate(f"{n}", (k, 1.02), ha="center", va="bottom", fontsize=7,
+                            annotation_clip=False)  # fmt: skip
             ax.set_ylim(0, 1.12)
             ax.set_yticks([0, 0.25, 0.5, 0.75, 1])
             in_percent(ax.yaxis)
@@ -74,27 +66,14 @@ def wave_plane(analysis: ModularAnalysis, title: str = "") -> Figure:
     """Power of the logits by frequency in a and in b: waves of a + b are on the diagonal."""
     power, low = analysis.plane / max(analysis.plane.sum(), 1e-300), 1e-6
     with drawn(size=(5.0, 4.3)) as (fig, (ax,)):
-        image = ax.imshow(
-            np.log10(np.maximum(power, low)),
-            cmap=SHARES,
-            vmin=np.log10(low),
-            vmax=0,
-            origin="lower",
-        )
-        bar = fig.colorbar(
-            image,
-            ax=ax,
-            shrink=0.7,
-            ticks=[-6, -4, -2, 0],
-            format=lambda t, _: f"{100 * 10.0**t:g} %",
-        )
+        powers = np.log10(np.maximum(power, low))
+        image = ax.imshow(powers, cmap=SHARES, vmin=np.log10(low), vmax=0, origin="lower")
+        bar = fig.colorbar(image, ax=ax, shrink=0.7, ticks=[-6, -4, -2, 0],
+                           format=lambda t, _: f"{100 * 10.0**t:g} %")  # fmt: skip
         bar.outline.set_visible(False)
-        n = len(power)
-        at = (
-            [0, *(k for k in analysis.key if k > 2)]
-            if len(analysis.key) <= 8
-            else list(range(0, n, 10))
-        )
+        at = [0, *(k for k in analysis.key if k > 2)]
+        if len(analysis.key) > 8:
+            at = list(range(0, len(power), 10))
         ax.set_xticks(at, map(str, at), fontsize=7)
         ax.set_yticks(at, map(str, at), fontsize=7)
         ax.set_xlabel("frequency in b")
@@ -130,28 +109,21 @@ def right_logits(analyses: Sequence[tuple[str, ModularAnalysis]], title: str = "
 def loss_curves(history: Sequence[Waypoint], title: str = "") -> Figure:
     """Full, restricted and excluded loss along a run; below, the Gini and the squared weights."""
     if len(history) < 2:
-        raise GlassformerError(
-            f"losses — expected at least two checkpoints to draw a line, got {len(history)}"
-        )
+        expected = "expected at least two checkpoints to draw a line"
+        raise GlassformerError(f"losses — {expected}, got {len(history)}")
     heights = {"height_ratios": [2.4, 1, 1]}
     steps = [h.step for h in history]
     known = "train" in history[0].losses
     with drawn(3, size=(7.0, 5.6), title=title, sharex=True, gridspec_kw=heights) as (fig, axes):
         for name, colour, line in CURVES:
-            values = [
-                getattr(h.losses["train" if known and name == "excluded" else "all"], name)
-                for h in history
-            ]
-            label = (
-                f"{name} (training pairs)"
-                if known and name == "excluded"
-                else f"{name} (all pairs)"
-            )
+            which, pairs = ("train", "training") if known and name == "excluded" else ("all", "all")
+            values = [getattr(h.losses[which], name) for h in history]
+            label = f"{name} ({pairs} pairs)"
             axes[0].plot(steps, values, color=colour, linestyle=LINES[line], label=label)
         if known:
-            axes[0].plot(steps, [h.losses["train"].full for h in history], color=GREY,
-            linestyle=LINES[2],
-                         label="full (training pairs)")  # fmt: skip
+            values = [h.losses["train"].full for h in history]
+            label = "full (training pairs)"
+            axes[0].plot(steps, values, color=GREY, linestyle=LINES[2], label=label)
         axes[0].set_yscale("log")
         axes[0].set_ylabel("loss")
         axes[0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.4)

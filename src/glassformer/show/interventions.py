@@ -29,13 +29,8 @@ from .style import (
 
 ROW = 0.3  # inches of a part's row
 MEANINGS = {
-    "column": BLUE,
-    "source": BLUE,
-    "carry": AMBER,
-    "both": GREEN,
-    "stays": PALE,
-    "other": GREY,
-}
+    "column": BLUE, "source": BLUE, "carry": AMBER, "both": GREEN, "stays": PALE, "other": GREY,
+}  # fmt: skip
 WORDS = {
     "column": "the column", "source": "the source's token", "carry": "the carry",
     "both": "column and carry", "stays": "nothing: stays", "other": "something else",
@@ -45,25 +40,19 @@ SHOWN = 4  # heads of each model in the figure of a comparison
 
 
 def ablation_bars(ablated: Sequence[Ablated], names: Sequence[str] = (), title: str = "") -> Figure:
-    """One row a part: the share of rows that are still right, and beside it that of each answer
-    token.
+    """One row a part: the share of rows still right, and beside it that of each answer token.
 
     `names`: of the answer tokens. Rows of several ways (zero, mean) may follow each other.
     """
     if not ablated:
         raise GlassformerError("ablation bars — nothing to draw: expected at least one part")
-    n = len(ablated[0].score.positions)
-    size = WIDTH, 1.15 + ROW * len(ablated)
-    shape: dict[str, Any] = {
-        "sharey": True,
-        "gridspec_kw": {"width_ratios": [3, max(1.5, 0.6 * n)]},
-    }
-    with drawn(1, 2, size=size, title=title, **shape) as (fig, (bars, strip)):
+    n, size = len(ablated[0].score.positions), (WIDTH, 1.15 + ROW * len(ablated))
+    shape: dict[str, Any] = {"gridspec_kw": {"width_ratios": [3, max(1.5, 0.6 * n)]}}
+    with drawn(1, 2, size=size, title=title, sharey=True, **shape) as (fig, (bars, strip)):
         for y, a in enumerate(ablated):
             bars.barh(y, a.score.accuracy, 0.66, color=BLUE if a.how else SKY)
             bars.annotate(percent(a.score.accuracy, 2), (a.score.accuracy, y), xytext=(4, 0),
-            va="center", fontsize=8,
-                          textcoords="offset points")  # fmt: skip
+                          textcoords="offset points", va="center", fontsize=8)  # fmt: skip
         bars.set_xlim(0, 1.17)
         bars.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
         bars.set_xlabel("all tokens of the answer right")
@@ -72,11 +61,7 @@ def ablation_bars(ablated: Sequence[Ablated], names: Sequence[str] = (), title: 
         bars.spines["left"].set_visible(False)
         rules(bars, "x")
         bars.set_ylim(len(ablated) - 0.5, -0.5)
-        _cells(
-            strip,
-            np.array([a.score.positions for a in ablated]),
-            lambda x: f"{100 * x:.0f}" if x < 1 else "100",
-        )
+        _cells(strip, np.array([a.score.positions for a in ablated]), lambda x: f"{100 * x:.0f}")
         strip.set_xticks(range(n), list(names) or [f"y{i + 1}" for i in range(n)], fontsize=7)
         strip.set_xlabel("each token of the answer right, %")
         strip.tick_params(length=0)
@@ -103,10 +88,8 @@ def interchange_bars(
     rows = [(t, m) for t in tests for m in t.moved]
     if not rows:
         raise GlassformerError("interchange bars — nothing to draw: no test had a case")
-    with drawn(size=(WIDTH, 1.1 + 0.24 * len(rows) + 0.12 * len(tests)), title=title) as (
-        fig,
-        (ax,),
-    ):
+    size = WIDTH, 1.1 + 0.24 * len(rows) + 0.12 * len(tests)
+    with drawn(size=size, title=title) as (fig, (ax,)):
         ticks, y, before = [], 0.0, rows[0][0]
         for test, m in rows:
             y += 0.5 * (test is not before)  # a gap between parts
@@ -116,15 +99,8 @@ def interchange_bars(
                 ax.barh(y, share, 0.8, left=left, color=colour, edgecolor="white", linewidth=0.6)
                 if share >= 0.07:
                     ink = "white" if colour in ON_DARK else INK
-                    ax.text(
-                        left + share / 2,
-                        y,
-                        f"{100 * share:.0f}",
-                        ha="center",
-                        va="center",
-                        fontsize=7,
-                        color=ink,
-                    )
+                    ax.text(left + share / 2, y, f"{100 * share:.0f}", ha="center", va="center",
+                            fontsize=7, color=ink)  # fmt: skip
                 left += share
             token = names[m.token] if names else f"y{m.token + 1}"
             ticks.append((y, f"{test.what}, {token}"))
@@ -135,40 +111,31 @@ def interchange_bars(
         ax.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
-        ax.set_xlabel(
-            "cases in which patching the part did to the answer what this explanation foretells"
-        )
-        there = [
-            name for name in MEANINGS if name == "other" or any(name in m.shares for _, m in rows)
-        ]
+        what = "cases in which patching the part did to the answer what this explanation foretells"
+        ax.set_xlabel(what)
+        found = {"other"}.union(*(m.shares for _, m in rows))
+        there = [name for name in MEANINGS if name in found]
         handles = [ax.barh(-9, 0, color=MEANINGS[name]) for name in there]  # beyond the limits
-        ax.legend(handles, [WORDS[name] for name in there], loc="lower left", bbox_to_anchor=(0, 1),
-        ncols=len(there),
-                  handlelength=1.0, columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
+        ax.legend(handles, [WORDS[name] for name in there], loc="lower left", ncols=len(there),
+                  bbox_to_anchor=(0, 1), handlelength=1.0, columnspacing=1.2,
+                  borderaxespad=0.2)  # fmt: skip
     return fig
 
 
 def comparison(c: Comparison, title: str = "") -> Figure:
-    """A row for each model: its attention on one input, and which answer tokens move when one token
-    is swapped.
+    """A row for each model: its attention on one input, and which answers move by a swapped token.
 
     Below: how much attention the heads of both have in common, and the margins.
     """
     if c.attention is None:
-        raise GlassformerError(
-            f"figure of a comparison — {'; '.join(c.left_out) or 'no attention to draw'}"
-        )
+        why = "; ".join(c.left_out) or "no attention to draw"
+        raise GlassformerError(f"figure of a comparison — {why}")
     shown = [p.reshape(-1, *p.shape[-2:])[:SHOWN] for p in c.attention.patterns]
     swaps = c.swapped is not None and (c.swapped.question or c.swapped.written) is not None
     columns = max(3, *(len(p) + swaps for p in shown))
-    title, heights = (
-        title or f"{c.names[0]} and {c.names[1]}: {c.task}",
-        {"height_ratios": [1, 1, 0.8]},
-    )
-    with drawn(3, columns, size=(2.45 * columns, 7.4), title=title, gridspec_kw=heights) as (
-        fig,
-        axes,
-    ):
+    title, size = title or f"{c.names[0]} and {c.names[1]}: {c.task}", (2.45 * columns, 7.4)
+    shape: dict[str, Any] = {"gridspec_kw": {"height_ratios": [1, 1, 0.8]}}
+    with drawn(3, columns, size=size, title=title, **shape) as (fig, axes):
         grid = np.array(axes).reshape(3, columns)
         for side, patterns in enumerate(shown):
             for h, ax in enumerate(grid[side]):
@@ -179,9 +146,8 @@ def comparison(c: Comparison, title: str = "") -> Figure:
                 else:
                     ax.set_axis_off()
             more = len(c.attention.heads[side]) - len(patterns)
-            grid[side, 0].set_ylabel(
-                c.names[side] + (f"\n(and {more} more heads)" if more else ""), fontweight="bold"
-            )
+            name = c.names[side] + (f"\n(and {more} more heads)" if more else "")
+            grid[side, 0].set_ylabel(name, fontweight="bold")
         _overlap(grid[2, 0], c)
         for ax in grid[2, 1:]:
             ax.remove()
@@ -217,15 +183,10 @@ def _overlap(ax: Axes, c: Comparison) -> None:
     assert c.attention
     values = c.attention.overlap[: 2 * SHOWN, : 2 * SHOWN]
     _cells(ax, values, lambda x: f"{x:.2f}")
-    for axis, side in (("y", 0), ("x", 1)):
-        names = c.attention.heads[side][: 2 * SHOWN]
-        ax.set(
-            **{
-                f"{axis}ticks": range(len(names)),
-                f"{axis}ticklabels": names,
-                f"{axis}label": c.names[side],
-            }
-        )
+    rows, columns = (heads[: 2 * SHOWN] for heads in c.attention.heads)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.set_xticks(range(len(columns)), columns)
+    ax.set(ylabel=c.names[0], xlabel=c.names[1])
     ax.tick_params(length=0)
     ax.set_title("attention in common", fontsize=9)
 

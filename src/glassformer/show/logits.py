@@ -18,11 +18,10 @@ ROW = 0.27  # inches of a row of bars or cells
 def lens_map(
     lens: LogitLens, text: int = 0, boundary: int | None = None, title: str = ""
 ) -> Figure:
-    """Which token would win after each part, at each position of one text of the batch; darker:
-    more probable.
+    """Which token would win after each part, at each position of one text; darker: more probable.
 
-    `boundary`: the first position whose next token is part of the answer; a line is drawn before
-    it. Read upwards.
+    `boundary`: where the first token of the answer is asked for; a line is drawn before it. Read
+    upwards.
     """
     if not 0 <= text < len(lens.words):
         raise GlassformerError(f"logit lens — expected a text below {len(lens.words)}, got {text}")
@@ -49,10 +48,8 @@ def lens_accuracy_map(
         raise GlassformerError("logit lens — nothing to draw: expected at least one part")
     share = np.array([[*s.positions, s.accuracy] for _, s in stops])  # N n+1
     n = share.shape[1] - 1
-    with drawn(size=(max(4.2, 2.0 + 0.62 * (n + 1)), 1.2 + ROW * len(stops)), title=title) as (
-        fig,
-        (ax,),
-    ):
+    size = max(4.2, 2.0 + 0.62 * (n + 1)), 1.2 + ROW * len(stops)
+    with drawn(size=size, title=title) as (fig, (ax,)):
         image = cells(ax, share, _percent, origin="lower", interpolation="nearest")
         ax.axvline(n - 0.5, color="white", linewidth=4)
         _map(fig, ax, image, [*tokens_named(names, n), "all"], [part for part, _ in stops], "right")
@@ -62,11 +59,9 @@ def lens_accuracy_map(
 
 
 def attribution_bars(
-    shares: Sequence[tuple[str, float]],
-    most: int = 24,
-    what: str = "share of the margin",
+    shares: Sequence[tuple[str, float]], most: int = 24, what: str = "share of the margin",
     title: str = "",
-) -> Figure:
+) -> Figure:  # fmt: skip
     """A bar for each part, in the model's order (of more than `most` the largest), and the sum."""
     if not shares:
         raise GlassformerError("shares — nothing to draw: expected at least one part")
@@ -81,14 +76,8 @@ def attribution_bars(
         ax.barh(range(len(lines)), [s for _, s in lines], 0.66, color=colours)
         for y, (_, s) in enumerate(lines):
             at = (max(s, 0), y)  # to the right of the bar
-            ax.annotate(
-                number(s, 3),
-                at,
-                xytext=(3, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=7.5,
-            )
+            ax.annotate(number(s, 3), at, xytext=(3, 0), textcoords="offset points", va="center",
+                        fontsize=7.5)  # fmt: skip
         ax.axvline(0, color=GREY, linewidth=0.8)
         ax.axhline(len(shown) - 0.5, color=GREY, linewidth=0.6)
         rows_named(ax, [name for name, _ in lines])
@@ -104,10 +93,8 @@ def shares_map(shares: AnswerShares, names: Sequence[str] = (), title: str = "")
     values = np.concatenate([shares.shares, shares.margin[None]])  # P+1 n
     parts, n = [*shares.parts, "margin"], values.shape[1]
     most = float(np.abs(values).max()) or 1.0
-    with drawn(size=(max(4.2, 2.4 + 0.62 * n), 1.2 + ROW * len(parts)), title=title) as (
-        fig,
-        (ax,),
-    ):
+    size = max(4.2, 2.4 + 0.62 * n), 1.2 + ROW * len(parts)
+    with drawn(size=size, title=title) as (fig, (ax,)):
         image = cells(ax, values, "{:.2g}".format, most=most, interpolation="nearest")
         ax.axhline(len(parts) - 1.5, color="white", linewidth=4)
         _map(fig, ax, image, tokens_named(names, n), parts, "mean share of the margin")

@@ -41,13 +41,9 @@ def tokens_named(names: Sequence[str], n: int) -> list[str]:
 
 
 def cells(
-    ax: Axes,
-    values: Any,
-    text: Callable[[float], str],
-    dark: float = 0.6,
-    most: float | None = None,
-    **options: Any,
-) -> Any:
+    ax: Axes, values: Any, text: Callable[[float], str], dark: float = 0.6,
+    most: float | None = None, **options: Any,
+) -> Any:  # fmt: skip
     """A map with the number in every cell: of shares, or of numbers from -most to most."""
     scale: dict[str, Any] = {"cmap": SHARES, "vmin": 0, "vmax": 1}
     if most:
@@ -71,8 +67,5 @@ def colour_bar(
 
 def percent(share: float, digits: int = 1) -> str:
     """Rounded down, so that only what is whole is called 100 %."""
-    return (
-        "100 %"
-        if share >= 1
-        else f"{math.floor(round(share * 10 ** (2 + digits), 6)) / 10**digits:.{digits}f} %"
-    )
+    whole = math.floor(round(share * 10 ** (2 + digits), 6)) / 10**digits
+    return "100 %" if share >= 1 else f"{whole:.{digits}f} %"

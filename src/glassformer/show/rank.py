@@ -16,8 +16,7 @@ NAMED = 16  # tokens that are all named on an axis; of more, every few
 
 
 def singular_values(ranks: Sequence[Rank], title: str = "") -> Figure:
-    """A panel for each kind of matrix (W_Q, W_in …), a line for each layer: values as shares of the
-    largest.
+    """A panel for each kind of matrix (W_Q, W_in …), a line a layer: shares of the largest value.
 
     A dot on a line says how many values hold 99 % of the energy.
     """
@@ -28,10 +27,8 @@ def singular_values(ranks: Sequence[Rank], title: str = "") -> Figure:
         raise GlassformerError("singular values — nothing to draw: expected at least one matrix")
     columns = min(4, len(kinds))
     rows = math.ceil(len(kinds) / columns)
-    with drawn(rows, columns, size=(WIDTH, 0.5 + 1.75 * rows), title=title, sharey=True) as (
-        fig,
-        axes,
-    ):
+    size = WIDTH, 0.5 + 1.75 * rows
+    with drawn(rows, columns, size=size, title=title, sharey=True) as (fig, axes):
         for ax, (kind, some) in zip(axes, kinds.items(), strict=False):
             for i, r in enumerate(some):
                 _values(ax, r, COLOURS[i % len(COLOURS)], LINES[i % len(LINES)])
@@ -59,46 +56,21 @@ def _kind(name: str) -> str:
 def _values(ax: Axes, r: Rank, colour: str, line: Any) -> None:
     share = r.values / r.values[0] if len(r.values) and r.values[0] > 0 else r.values
     kind, _, head = r.name.partition(" ")
-    where = (
-        f" head {head}"
-        if head
-        else f" layer {kind.split('.')[1]}"
-        if kind.startswith("blocks.")
-        else ""
-    )
-    label = f"{r.effective:.1f}{where}"
-    ax.plot(
-        np.arange(1, len(share) + 1),
-        share,
-        color=colour,
-        linestyle=line,
-        linewidth=1.3,
-        label=label,
-    )
+    layer = f" layer {kind.split('.')[1]}" if kind.startswith("blocks.") else ""
+    label = f"{r.effective:.1f}" + (f" head {head}" if head else layer)
+    ax.plot(np.arange(1, len(share) + 1), share, color=colour, linestyle=line, linewidth=1.3,
+            label=label)  # fmt: skip
     if r.holding:
-        ax.plot(
-            r.holding,
-            share[r.holding - 1],
-            "o",
-            color=colour,
-            markersize=4,
-            markeredgecolor="white",
-            zorder=3,
-        )
+        ax.plot(r.holding, share[r.holding - 1], "o", color=colour, markersize=4,
+                markeredgecolor="white", zorder=3)  # fmt: skip
 
 
 def _effective(ax: Axes, ranks: Sequence[Rank]) -> None:
     """Effective ranks, above the falling curves; of many lines, only from which to which."""
     what = f"effective, of {len(ranks[0].values)}"
     if len(ranks) <= MANY:
-        ax.legend(
-            loc="upper right",
-            title=what,
-            title_fontsize=7,
-            fontsize=7,
-            handlelength=1.4,
-            borderaxespad=0,
-        )
+        ax.legend(loc="upper right", title=what, title_fontsize=7, fontsize=7, handlelength=1.4,
+                  borderaxespad=0)  # fmt: skip
         return
     each = [r.effective for r in ranks]
     words = f"{what}:\n{min(each):.1f} to {max(each):.1f}"
@@ -112,10 +84,8 @@ def truncation_curve(cuts: Sequence[Truncation], enough: float = 0.99, title: st
     shape: dict[str, Any] = {"sharex": True, "gridspec_kw": {"height_ratios": [2, 1]}}
     ranks = [t.rank for t in cuts]
     with drawn(2, size=(WIDTH, 3.9), title=title, **shape) as (fig, (ax, size)):
-        first = next((t for t in sorted(cuts, key=lambda t: t.rank) if t.accuracy >= enough), None)
-        _accuracy(
-            ax, cuts, enough, first, f"rank {first.rank}: {first.accuracy:.1%}" if first else ""
-        )
+        first = min((t for t in cuts if t.accuracy >= enough), key=lambda t: t.rank, default=None)
+        _accuracy(ax, cuts, enough, first, str(first))
         size.plot(ranks, [t.parameters for t in cuts], "o-", color=ORANGE, markersize=3.5)
         size.set_ylim(0, 1.15 * max(t.parameters for t in cuts))
         in_thousands(size.yaxis)
@@ -138,13 +108,8 @@ def updates_figure(updates: Updates, title: str = "") -> Figure:
         ax.set_xlabel("rank of the update")
         full = [min(r.shape) for r in updates.matrices]
         bars.barh(range(rows), full, 0.7, color=PALE, label="full rank")
-        bars.barh(
-            range(rows),
-            [r.effective for r in updates.matrices],
-            0.7,
-            color=BLUE,
-            label="effective rank",
-        )
+        bars.barh(range(rows), [r.effective for r in updates.matrices], 0.7, color=BLUE,
+                  label="effective rank")  # fmt: skip
         rows_named(bars, [r.name.removeprefix("blocks.") for r in updates.matrices])
         bars.set_xlabel("of what training added")
         bars.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
@@ -161,10 +126,8 @@ def circuit_maps(
     wide = min(3, len(maps))
     high = math.ceil(len(maps) / wide)
     side = WIDTH / max(wide, 2)
-    with drawn(high, wide, size=(side * wide + 0.3, (side + 0.1) * high + 0.2), title=title) as (
-        fig,
-        axes,
-    ):
+    size = side * wide + 0.3, (side + 0.1) * high + 0.2
+    with drawn(high, wide, size=size, title=title) as (fig, axes):
         for ax, (name, circuit) in zip(axes, maps, strict=False):
             values = circuit.product
             most = float(np.abs(values).max()) or 1.0
@@ -199,13 +162,10 @@ def _accuracy(
     ax.axhline(enough, color=GREY, linewidth=0.8, linestyle=LINES[2], zorder=1)
     if at:
         x, y = at.rank, at.accuracy
-        ax.plot(
-            x, y, "o", markersize=8, markerfacecolor="none", markeredgecolor=INK, markeredgewidth=1
-        )
+        ax.plot(x, y, "o", markersize=8, markerfacecolor="none", markeredgecolor=INK)
         right = x > sum(ax.get_xlim()) / 2
-        ax.annotate(words, (x, y), xytext=(4 if right else -4, 7), textcoords="offset points",
-        fontsize=8,
-                    ha="right" if right else "left")  # fmt: skip
+        ax.annotate(words, (x, y), xytext=(4 if right else -4, 7), fontsize=8,
+                    textcoords="offset points", ha="right" if right else "left")  # fmt: skip
     ax.set_ylim(-0.03, 1.25)
     ax.set_yticks(np.linspace(0, 1, 6))
     in_percent(ax.yaxis)

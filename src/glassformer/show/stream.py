@@ -21,30 +21,17 @@ def growth(
     with_residual: StreamNorms, without: StreamNorms | None = None, title: str = ""
 ) -> Figure:
     """The stream's length after each part: the mean over positions bold, each position thin."""
-    runs: list[tuple[StreamNorms, str, Any, str]] = [
-        (with_residual, BLUE, LINES[0], "with residuals")
-    ]
+    runs: list[Any] = [(with_residual, BLUE, LINES[0], "with residuals")]
     if without is not None:
         runs.append((without, ORANGE, LINES[1], "without"))
     parts = with_residual.parts
     at = np.arange(len(parts))
-    shape: dict[str, Any] = {
-        "size": (WIDTH, 3.2),
-        "sharey": True,
-        "gridspec_kw": {"width_ratios": [3, 2]},
-    }
-    with drawn(1, 2, title=title, **shape) as (fig, (ax, wrote)):
+    shape: dict[str, Any] = {"sharey": True, "gridspec_kw": {"width_ratios": [3, 2]}}
+    with drawn(1, 2, size=(WIDTH, 3.2), title=title, **shape) as (fig, (ax, wrote)):
         for run, colour, line, label in runs:
             ax.plot(at, run.after, color=colour, alpha=0.25, linewidth=0.7)
-            ax.plot(
-                at,
-                run.after.mean(1),
-                "o",
-                color=colour,
-                linestyle=line,
-                markersize=3.5,
-                label=label,
-            )
+            ax.plot(at, run.after.mean(1), "o", color=colour, linestyle=line, markersize=3.5,
+                    label=label)  # fmt: skip
         ax.set_xlim(-0.3, len(parts) - 0.7)
         ax.set_xticks(at, parts, rotation=30, ha="right")
         sizes = np.concatenate([run.after.mean(1) for run, *_ in runs])
@@ -57,13 +44,8 @@ def growth(
         ax.legend(loc="best")
         bar = 0.8 / len(runs)
         for i, (run, colour, _, label) in enumerate(runs):
-            wrote.bar(
-                at + (i - (len(runs) - 1) / 2) * bar,
-                run.wrote.mean(1),
-                bar,
-                color=colour,
-                label=label,
-            )
+            wrote.bar(at + (i - (len(runs) - 1) / 2) * bar, run.wrote.mean(1), bar, color=colour,
+                      label=label)  # fmt: skip
         wrote.set_xticks(at, parts, rotation=30, ha="right")
         wrote.set_title("what the part wrote")
         for panel in (ax, wrote):
@@ -75,33 +57,27 @@ def norm_histograms(statistics: Sequence[NormStatistics], title: str = "") -> Fi
     """What goes into each norm (left) and what comes out (right), a row for each norm."""
     if not statistics:
         raise GlassformerError("norms — nothing to draw: expected at least one")
-    with drawn(len(statistics), 2, size=(WIDTH, 0.7 + 1.3 * len(statistics)), title=title) as (
-        fig,
-        axes,
-    ):
-        for side, title_, colour in (
-            (0, "before the norm", SKY),
-            (1, "after it, gain and bias included", BLUE),
-        ):
-            column = axes[side::2]
-            column[0].set_title(title_)
-            column[-1].set_xlabel("value")
-            shown = [
-                (s.after, s.spread_after) if side else (s.before, s.spread_before)
-                for s in statistics
-            ]
-            for ax, (h, spread) in zip(column, shown, strict=True):
-                _histogram(ax, h, colour)
-                words = (
-                    f"mean {h.mean:.2g}, deviation {h.std:.2g}\nof one vector {spread[0]:.2g} to "
-                    f"{spread[1]:.2g}"
-                )
-                ax.text(0.99, 0.97, words, transform=ax.transAxes, ha="right", va="top", fontsize=7)
-            _same_axis(column, [_middle(h) for h, _ in shown])
+    rows = len(statistics)
+    with drawn(rows, 2, size=(WIDTH, 0.7 + 1.3 * rows), title=title) as (fig, axes):
+        before = [(s.before, s.spread_before) for s in statistics]
+        after = [(s.after, s.spread_after) for s in statistics]
+        _histograms(axes[::2], before, "before the norm", SKY)
+        _histograms(axes[1::2], after, "after it, gain and bias included", BLUE)
         for ax, s in zip(axes[::2], statistics, strict=True):
             ax.set_ylabel(" ".join(reversed(s.name.removeprefix("blocks.").split("."))))
         fig.align_ylabels()
     return fig
+
+
+def _histograms(axes: Sequence[Axes], shown: Sequence[Any], title: str, colour: str) -> None:
+    """A column of histograms, each with the spread of single vectors."""
+    axes[0].set_title(title)
+    axes[-1].set_xlabel("value")
+    for ax, (h, (low, high)) in zip(axes, shown, strict=True):
+        _histogram(ax, h, colour)
+        words = f"mean {h.mean:.2g}, deviation {h.std:.2g}\nof one vector {low:.2g} to {high:.2g}"
+        ax.text(0.99, 0.97, words, transform=ax.transAxes, ha="right", va="top", fontsize=7)
+    _same_axis(axes, [_middle(h) for h, _ in shown])
 
 
 def _histogram(ax: Axes, h: Histogram, colour: str) -> None:
@@ -131,45 +107,30 @@ def _same_axis(axes: Sequence[Axes], ranges: Sequence[tuple[float, float]]) -> N
 def neurons(
     firing: Firing, activation: str = "gelu", names: Sequence[str] = (), title: str = ""
 ) -> Figure:
-    """The activation with what its neurons really get; how often each neuron fires, by answer token
-    and class.
+    """The activation with what its neurons get; how often each fires, by answer token and class.
 
     Neurons are sorted by how often they fire. `names`: of the answer's tokens.
     """
     classes = [k for k in firing.classes if k]
-    heights = [2.2, 1.3, max(0.6, 0.2 * len(firing.positions))] + [max(0.6, 0.2 * len(classes))] * (
-        len(classes) > 1
-    )
+    heights = [2.2, 1.3, max(0.6, 0.2 * len(firing.positions))]
+    heights += [max(0.6, 0.2 * len(classes))] * (len(classes) > 1)
     order = np.argsort(-firing.share, kind="stable")
     n, size = len(order), (WIDTH, sum(heights) + 1.4)
-    with drawn(len(heights), size=size, title=title, gridspec_kw={"height_ratios": heights}) as (
-        fig,
-        axes,
-    ):
+    shape: dict[str, Any] = {"gridspec_kw": {"height_ratios": heights}}
+    with drawn(len(heights), size=size, title=title, **shape) as (fig, axes):
         _activation(axes[0], firing.pre, activation)
-        axes[1].bar(
-            np.arange(n),
-            firing.share[order],
-            1.0,
-            color=BLUE,
-            edgecolor="white",
-            linewidth=0.3 * (n < 200),
-        )
+        axes[1].bar(np.arange(n), firing.share[order], 1.0, color=BLUE, edgecolor="white",
+                    linewidth=0.3 * (n < 200))  # fmt: skip
         axes[1].set_ylim(0, 1)
         in_percent(axes[1].yaxis)
         axes[1].set_ylabel("fires")
-        axes[1].set_title(
-            f"the {n:,} neurons of layer {firing.layer}, sorted by how often they fire"
-        )
+        who = f"the {n:,} neurons of layer {firing.layer}"
+        axes[1].set_title(f"{who}, sorted by how often they fire")
         labels = tokens_named(names, len(firing.positions))
         _strip(axes[2], firing.by_position[:, order], labels, "by token of the answer")
         if len(classes) > 1:
-            _strip(
-                axes[3],
-                np.stack([firing.classes[k] for k in classes])[:, order],
-                classes,
-                "by class of input",
-            )
+            shares = np.stack([firing.classes[k] for k in classes])[:, order]
+            _strip(axes[3], shares, classes, "by class of input")
         for ax in axes[1:]:
             ax.set_xlim(-0.5, n - 0.5)
             ax.set_xticks([])

@@ -25,15 +25,8 @@ else:  # Matplotlib is imported when a figure is drawn and not before
     Axes = Axis = Figure = Any
 
 INK, GREY, PALE = "#222222", "#767676", "#d9d9d9"
-BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#E69F00",
-)
-COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER)
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = COLOURS
 # what tells lines apart where colour does not
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
 SHARES = "Blues"  # map of colours for shares from 0 to 1: lightness alone tells them apart
@@ -61,10 +54,8 @@ def check_path(path: str | Path) -> Path:
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError:
-        raise GlassformerError(
-            f"{path} — figures need Matplotlib, which is not installed: pip install "
-            f"'glassformer[figures]'"
-        ) from None
+        needed = "figures need Matplotlib, which is not installed"
+        raise GlassformerError(f"{path} — {needed}: pip install 'glassformer[figures]'") from None
     return path
 
 
@@ -91,12 +82,9 @@ def figure(
 
 @contextlib.contextmanager
 def drawn(
-    rows: int = 1,
-    columns: int = 1,
-    size: tuple[float, float] = (7.0, 4.0),
-    title: str = "",
+    rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), title: str = "",
     **options: Any,
-) -> Iterator[tuple[Figure, Sequence[Axes]]]:
+) -> Iterator[tuple[Figure, Sequence[Axes]]]:  # fmt: skip
     """The same, to be drawn on in the style within the block; then a title above, if any."""
     fig, axes = figure(rows, columns, size, **options)
     with styled():

@@ -37,6 +37,12 @@ KEY = schema.record({
     "difference": schema.number, "labels": schema.mapping(schema.small(10**8), 3),
 }, {"faithful": schema.boolean})  # fmt: skip
 TIE = 1e-9  # without a task: logits as near as this, relative to the largest, are alike
+# Norm -> what reads it, the W_ and b_ of these.
+READERS = {
+    "ln1": [("attn", "Q"), ("attn", "K"), ("attn", "V")],
+    "ln2": [("mlp", "in"), ("mlp", "gate")],
+    "ln_final": [("unembed", "U")],
+}
 
 
 @dataclass(frozen=True)
@@ -72,9 +78,8 @@ class Key:
             layer, index = at
             return f"{kind} {layer}.{table[layer][index]}"
         except (ValueError, IndexError):
-            raise GlassformerError(
-                f"{name} — the copy has no such {kind}; expected {kind} LAYER.INDEX"
-            ) from None
+            expected = f"expected {kind} LAYER.INDEX"
+            raise GlassformerError(f"{name} — the copy has no such {kind}; {expected}") from None
 
     def edges(self, claimed: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
         """Edges (from, to, …) that were found in the copy, between the original's parts."""
@@ -91,10 +96,8 @@ class Key:
     def from_json(cls, value: Any) -> "Key":
         if not isinstance(value, Mapping) or value.get("format") != FORMAT:
             raise GlassformerError("key — not the key of a disguised model")
-        if value.get("version") != VERSION:
-            raise GlassformerError(
-                f"key — version {shown(value.get('version'))}; this one reads {VERSION}"
-            )
+        if (version := value.get("version")) != VERSION:
+            raise GlassformerError(f"key — version {shown(version)}; this one reads {VERSION}")
         names = {f.name for f in fields(cls)}
         if missing := sorted(names - value.keys()):
             raise GlassformerError(f"key — {missing[0]} is missing")
@@ -133,34 +136,26 @@ def disguise(
     original = model.numpy()
     rng = np.random.default_rng(seed)
     D, dtype = original.config.d_model, original.dtype
-    copy = replace(original, labels=Labels(), provenance={}, blueprint="", theta={}).astype(
-        "float64"
-    )
-    changes: list[str] = []
-    M = np.eye(D)
+    copy = replace(original, labels=Labels(), provenance={}, blueprint="", theta={})
+    copy, changes, M = copy.astype("float64"), list[str](), np.eye(D)
     if rotate or shuffle:
         copy = _free_of_axes(copy, changes)
         M = _basis(copy.config, rng) if rotate else np.eye(D)[rng.permutation(D)]
         copy = turned(copy, M)
     copy, heads, neurons = _shuffled(copy, rng, shuffle, changes)
     if noise:
-        copy = copy.map(
-            lambda w: (
-                w + noise * np.sqrt(np.mean(w * w)) * rng.normal(size=w.shape) if w.size else w
-            )
-        )
+        full = {n: w for n, w in copy.weights.items() if w.size}
+        sizes = {n: noise * np.sqrt(np.mean(w * w)) for n, w in full.items()}
+        noisy = {n: w + sizes[n] * rng.normal(size=w.shape) for n, w in full.items()}
+        copy = replace(copy, weights={**copy.weights, **noisy})
     copy = copy.astype(dtype)
     checked, changed, difference = deviation(original, copy, task)
     if changed and not noise:
-        way_out = (
-            "it can be shuffled, without rotating it (rotate=False, --no-rotate)"
-            if rotate
-            else "it has no copy"
-        )
+        shuffled = "it can be shuffled, without rotating it (rotate=False, --no-rotate)"
         raise GlassformerError(
             f"disguise — the copy is not the same function in {dtype}: {changed:,} of {checked:,} "
-            f"answer tokens"
-            f" change, since its numbers are of too different sizes to be mixed; {way_out}"
+            "answer tokens change, since its numbers are of too different sizes to be mixed; "
+            + (shuffled if rotate else "it has no copy")
         )
     key = Key(
         original=digest(original), copy=digest(copy), ref=str(model.provenance.get("ref", "")),
@@ -186,8 +181,7 @@ def deviation(
     with np.errstate(all="ignore"):  # what is not finite counts as changed
         a, b = (m.logits(tokens)[asked].astype(np.float64) for m in (original, copy))  # n V
         size = max(float(np.abs(a).max()), 1e-300)
-        # in the original, what the copy chooses
-        chosen = np.take_along_axis(a, b.argmax(-1)[:, None], -1)[:, 0]
+        chosen = a[np.arange(len(a)), b.argmax(-1)]  # in the original, what the copy chooses
         same = (chosen >= a.max(-1) - tie * size) & np.isfinite(b).all(-1)
         return len(a), int((~same).sum()), float(np.abs(a - b).max() / size)
 
@@ -209,9 +203,8 @@ def _shuffled(
         changes.append("heads keep their order: alibi gives each a slope by its index")
     for i in range(c.n_layers):
         at = f"blocks.{i}."
-        order = (
-            rng.permutation(c.n_heads) if shuffle and not tied_to_place else np.arange(c.n_heads)
-        )
+        mixed = shuffle and not tied_to_place
+        order = rng.permutation(c.n_heads) if mixed else np.arange(c.n_heads)
         for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V"):
             if (full := f"{at}attn.{name}") in w:
                 w[full] = w[full][order]  # H first
@@ -220,8 +213,7 @@ def _shuffled(
         order = rng.permutation(there) if shuffle else np.arange(there)
         for name in ("W_in", "b_in", "W_gate", "b_gate", "W_out"):
             if there and (full := f"{at}mlp.{name}") in w:
-                # F first, or F last
-                w[full] = w[full][order] if name == "W_out" else w[full][..., order]
+                w[full] = w[full][order] if name == "W_out" else w[full][..., order]  # F
         neurons.append([int(f) for f in order])
     return replace(model, weights=w), heads, neurons
 
@@ -234,30 +226,22 @@ def _free_of_axes(model: Model, changes: list[str]) -> Model:
         w["pos_embed.W_pos"] = position_table(model)
         c = replace(c, positions="learned")
         changes.append("sinusoidal positions became a table")
-    norms = sorted(
-        {n.rpartition(".")[0] for n in w if n.rsplit(".", 2)[-2] in ("ln1", "ln2", "ln_final")}
-    )
+    norms = sorted({n.rpartition(".")[0] for n in w if n.rsplit(".", 2)[-2] in READERS})
     if c.norm == "none":  # nobody reads what is there
         w = {n: x for n, x in w.items() if n.rpartition(".")[0] not in norms}
         norms = []
     if norms and not c.norm_first:
-        raise GlassformerError(
-            f"disguise — {norms[0]}: gains of norms after the sum are part of the stream's axes"
-        )
+        why = "gains of norms after the sum are part of the stream's axes"
+        raise GlassformerError(f"disguise — {norms[0]}: {why}")
     for ln in norms:
         gain, bias = w.pop(f"{ln}.w", None), w.pop(f"{ln}.b", None)
         if ln == "ln_final" and c.tied:
             w["unembed.W_U"] = w["embed.W_E"].T
             c = replace(c, tied=False)
             changes.append("the head is no longer tied: the gains before it are in it")
-        place = ln.rpartition(".")[0]
-        readers = {
-            "ln1": [("attn.W_Q", "attn.b_Q"), ("attn.W_K", "attn.b_K"), ("attn.W_V", "attn.b_V")],
-            "ln2": [("mlp.W_in", "mlp.b_in"), ("mlp.W_gate", "mlp.b_gate")],
-            "ln_final": [("unembed.W_U", "unembed.b_U")],
-        }[ln.rpartition(".")[2]]
-        for W, b in readers:
-            W, b = (f"{place}.{name}" if place else name for name in (W, b))
+        place, dot, kind = ln.rpartition(".")
+        for room, name in READERS[kind]:
+            W, b = (f"{place}{dot}{room}.{x}_{name}" for x in "Wb")
             if W not in w:
                 continue
             if bias is not None:
