@@ -1,5 +1,4 @@
-"""Is it right, and by how much? Whoever asks, asks here: training, verification, the lens, the
-board.
+"""Is it right, and by how much? Training, verification, the lens and the board ask here.
 
 For a causal model within its block, greedy decoding is right on an input if and only if the
 teacher-forced argmax is right at every answer position, so one forward pass an input is enough; any
@@ -9,7 +8,7 @@ best other; a margin of 0 or less is wrong, and so is a logit that is not finite
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from . import arrays
 from .decoding import Step, stream
 from .errors import GlassformerError
+from .finding import Finding
 from .model import Model, Tap
 from .tasks.base import Task
 
@@ -31,8 +31,7 @@ def margins(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> A
 
 
 def gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
-    """The margin of every answer token, [B,n] for the last n positions of tokens; inf where no
-    answer is.
+    """The margin of every answer token, [B,n] for the last n positions; inf where no answer is.
 
     NaN where a logit is not finite. For a model that decodes, what follows its first wrong token is
     as wrong.
@@ -89,8 +88,7 @@ def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
 def decoded(
     model: Model, tokens: Any, answer: Any, tap: Tap | None = None, steps: int = 0
 ) -> Iterator[tuple[Any, int, Step]]:
-    """Decodes all rows, those of one prompt length together: which rows, the position that is
-    written, the step.
+    """Decodes all rows, those of one prompt length together: rows, the position written, the step.
 
     `steps`: so many tokens of each; by default as many as the right answer has.
     """
@@ -112,15 +110,10 @@ def said(model: Model, tokens: Any, answer: Any) -> Any:
 
 # ── how much of it is right ────────────────────────────────────────────────────────────────────
 def right(
-    model: Model,
-    task: Task,
-    rows: Any,
-    tap: Tap | None = None,
-    forced: bool | None = None,
+    model: Model, task: Task, rows: Any, tap: Tap | None = None, forced: bool | None = None,
     chunk: int = 1024,
-) -> Any:
-    """Which answer tokens are right, bool [B, longest answer]; an answer that is shorter is right
-    beyond its end.
+) -> Any:  # fmt: skip
+    """Which answer tokens are right, bool [B, longest answer]; beyond the end of an answer, True.
 
     `forced`: the right tokens are given and the next one is asked for; else the model reads what it
     said. For a causal model both are right on the same rows, so the first (which is cheaper) is the
@@ -143,9 +136,10 @@ def _by_token(gap: Any, answer: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(Finding):
     """What share of the answers is right."""
 
+    also = ("accuracy",)
     checked: int
     wrong: int
     positions: list[float]  # accuracy of each token of the answer
@@ -154,9 +148,6 @@ class Score:
     @property
     def accuracy(self) -> float:
         return 1 - self.wrong / max(self.checked, 1)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"accuracy": self.accuracy}
 
     def __str__(self) -> str:
         return f"{self.accuracy:.2%} of {self.checked:,} right"
@@ -190,9 +181,8 @@ def score(model: Model, task: Task, rows: Any = None, tap: Tap | None = None) ->
         for name, n, bad in zip(names, np.bincount(index), np.bincount(index, ~good), strict=True):
             before = classes.get(str(name), (0, 0))
             classes[str(name)] = (before[0] + int(n), before[1] + int(bad))
-    return Score(
-        checked, wrong, [float(r / max(a, 1)) for r, a in zip(right, asked, strict=True)], classes
-    )
+    positions = (right / np.maximum(asked, 1)).tolist()
+    return Score(checked, wrong, positions, classes)
 
 
 # ── so many at a time, in which float type ─────────────────────────────────────────────────────
@@ -221,10 +211,7 @@ def cast(model: Model, dtype: str) -> Model:
         try:
             return model.torch(dtype)
         except ImportError:
-            raise GlassformerError(
-                "dtype bfloat16 — needs PyTorch, which is not installed: pip install "
-                "'glassformer[torch]'"
-            ) from None
-    # what is beyond the type's range becomes inf, and inf is wrong
-    with np.errstate(over="ignore"):
+            needed = "needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
+            raise GlassformerError(f"dtype bfloat16 — {needed}") from None
+    with np.errstate(over="ignore"):  # beyond the type's range is inf, and inf is wrong
         return model.astype(dtype)

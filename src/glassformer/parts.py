@@ -1,5 +1,4 @@
-"""What the parts of a model are called: one spelling, so that a name which one view prints, another
-takes.
+"""What the parts of a model are called: a name which one view prints, another takes.
 
     embed, pos_embed  what tokens and positions write to the stream before the first layer
     head 0.1          what head 1 of layer 0 read (hook_z)
@@ -120,12 +119,9 @@ def find(model: Model, name: str) -> Part:
     """The part that a name stands for; what cannot be found is answered with what there is."""
     if found := _find(model, spelled(name)):
         return found
-    given = [
-        (f"{kind} {at}", label)
-        for kind, labels in _given(model).items()
-        for at, label in labels.items()
-    ]
-    named = [part for part, label in given if label == name.strip()]
+    named = []
+    for kind, labels in _given(model).items():
+        named += [f"{kind} {at}" for at, label in labels.items() if label == name.strip()]
     if len(named) == 1 and (found := _find(model, named[0])):
         return found
     if len(named) > 1:
@@ -138,19 +134,14 @@ def there_is(model: Model) -> str:
     c, with_mlp = model.config, model.mlp_layers
     if not c.n_layers:
         return f"no layers, but {', '.join(_embeddings(model))} and unembed"
-    listed = [
-        _range("head 0.0", f"{c.n_layers - 1}.{c.n_heads - 1}"),
-        _range("attention 0", c.n_layers - 1),
-    ]
+    last = c.n_layers - 1
+    listed = [_range("head 0.0", f"{last}.{c.n_heads - 1}"), _range("attention 0", last)]
     if with_mlp:
-        listed += [
-            ", ".join(map(mlp, with_mlp)),
-            _range(neuron(with_mlp[0], 0), f"{with_mlp[-1]}.{c.d_mlp - 1}"),
-        ]
+        listed += map(mlp, with_mlp)
+        listed.append(_range(neuron(with_mlp[0], 0), f"{with_mlp[-1]}.{c.d_mlp - 1}"))
     listed += [_range("position 0", c.n_ctx - 1), *map(slot, model.labels.slots)]
-    return ", ".join(
-        [*listed, f"dims 0:{c.d_model} or a part of them", *_embeddings(model), "unembed"]
-    )
+    listed.append(f"dims 0:{c.d_model} or a part of them")
+    return ", ".join([*listed, *_embeddings(model), "unembed"])
 
 
 def _find(model: Model, name: str) -> Part | None:
@@ -163,25 +154,17 @@ def _find(model: Model, name: str) -> Part | None:
             span = int(found[1]), int(found[2])
         if span is None or not layers or not 0 <= span[0] < span[1] <= model.config.d_model:
             return None
-        ends = [
-            (i, end)
-            for i in layers
-            for end in ("pre", "mid", "post")
-            if end != "mid" or model.has_mlp(i)
-        ]
-        return Part(
-            name, kind, tuple(f"blocks.{i}.hook_resid_{end}" for i, end in ends), (slice(*span),)
-        )
+        hooks = []
+        for i in layers:
+            ends = ("pre", "mid", "post") if model.has_mlp(i) else ("pre", "post")
+            hooks += [f"blocks.{i}.hook_resid_{end}" for end in ends]
+        return Part(name, kind, tuple(hooks), (slice(*span),))
     sizes = _sizes(model).get(kind)
-    if (
-        sizes is None
-        or len(sizes) != len(numbers)
-        or not all(n < size for n, size in zip(numbers, sizes, strict=True))
-    ):
+    if sizes is None or len(sizes) != len(numbers) or (not numbers and name != kind):
         return None
-    if (kind in ("mlp", "neuron") and not model.has_mlp(numbers[0])) or (
-        not numbers and name != kind
-    ):
+    if not all(n < size for n, size in zip(numbers, sizes, strict=True)):
+        return None
+    if kind in ("mlp", "neuron") and not model.has_mlp(numbers[0]):
         return None
     if kind == "unembed":
         return Part(name, kind)
@@ -194,13 +177,8 @@ def _find(model: Model, name: str) -> Part | None:
 def _sizes(model: Model) -> dict[str, tuple[int, ...]]:
     """Kind -> below what each number of its name must be."""
     c, L = model.config, model.config.n_layers
-    places = {
-        "head": (L, c.n_heads),
-        "attention": (L,),
-        "mlp": (L,),
-        "neuron": (L, c.d_mlp),
-        "unembed": (),
-    }
+    heads, neurons = (L, c.n_heads), (L, c.d_mlp)
+    places = {"head": heads, "attention": (L,), "mlp": (L,), "neuron": neurons, "unembed": ()}
     return places | dict.fromkeys(_embeddings(model), ()) | {"position": (c.n_ctx if L else 0,)}
 
 

@@ -1,5 +1,4 @@
-"""The tour: the main job in one go. Makes models, runs, counts, checks, trains and compares them;
-ends in a report.
+"""The tour: the main job in one go, from making models to a report.
 
 Everything it prints is computed while you watch.
 """
@@ -7,6 +6,7 @@ Everything it prints is computed while you watch.
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import indent
 
 from rich.console import Console
 from rich.table import Table
@@ -51,11 +51,8 @@ def tour(out: Console, page: Path = Path("glassformer-tour.html")) -> int:
     wrong += failed + claims(out)
     wrong += proved(out)
     side_by_side(out, adder, page)
-    took = time.perf_counter() - start
-    out.print(
-        f"\nDone in {took:.0f} s. Next: glassformer list programs; docs/guide/01-start.md",
-        style="dim",
-    )
+    took, after = time.perf_counter() - start, "glassformer list programs; docs/guide/01-start.md"
+    out.print(f"\nDone in {took:.0f} s. Next: {after}", style="dim")
     return 1 if wrong else 0
 
 
@@ -67,10 +64,10 @@ def programs(out: Console) -> int:
     """Every kind of program: made, run, counted, and checked over its domain or a sample."""
     heading(out, "One transformer, weights set by hand")
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for i, name in enumerate(
-        ("model", "reads", "says", "parameters", "checked", "wrong", "worst margin")
-    ):
-        table.add_column(name, justify="right" if i > 2 else "left")
+    for name in ("model", "reads", "says"):
+        table.add_column(name)
+    for name in ("parameters", "checked", "wrong", "worst margin"):
+        table.add_column(name, justify="right")
     wrong = 0
     for ref, text, sample in SHOWN:
         model = load(ref)
@@ -78,9 +75,8 @@ def programs(out: Console) -> int:
         wrong += not verdict.holds
         checked = f"{'all' if verdict.exhaustive else 'sampled'} {verdict.checked:,}"
         said, size = run(model, text).output, f"{count(model).total:,}"
-        table.add_row(
-            ref, text, said, size, checked, str(verdict.wrong), f"{verdict.worst_margin:.2g}"
-        )
+        wrongs, margin = str(verdict.wrong), f"{verdict.worst_margin:.2g}"
+        table.add_row(ref, text, said, size, checked, wrongs, margin)
     out.print(table)
     return wrong
 
@@ -107,11 +103,9 @@ def as_text_program(out: Console) -> None:
 
 
 def trained(out: Console) -> tuple[int, Model]:
-    """The same task by training: watch the digits being learned, then check every pair, beside the
-    hand-made one.
+    """The same task by training: digits are learned one by one, then every pair is checked.
 
-    Returns how much was wrong, and the trained model: the one that comes with the package where
-    none can be trained.
+    Returns how much was wrong, and the trained model: where none can be trained, the package's own.
     """
     heading(out, "The same task, trained: 17,760 random weights, and 50,000 of the 1,000,000 sums")
     if find_spec("torch") is None:
@@ -126,18 +120,14 @@ def trained(out: Console) -> tuple[int, Model]:
         if event.kind in ("digit learned", "generalised", "stable"):
             which = f" {event.data['digit'] + 1}" if "digit" in event.data else ""
             out.print(f"  step {event.step:>4}: {event.kind}{which}")
-    out.print(
-        f"  {training.steps} steps, {training.seconds:.1f} s, {training.accuracy:.2%} of 10,000 "
-        f"test sums right"
-    )
-    for name, model in (
-        ("trained", training.model),
-        ("hand-made", load("addition:digits=3,order=ones")),
-    ):
+    took = f"{training.steps} steps, {training.seconds:.1f} s"
+    out.print(f"  {took}, {training.accuracy:.2%} of 10,000 test sums right")
+    made = load("addition:digits=3,order=ones")
+    for name, model in (("trained", training.model), ("hand-made", made)):
         verdict = verify(model, task)
-        out.print(f"  {name}: {count(model).total:,} parameters, {verdict.wrong} wrong of "
-                  f"{verdict.checked:,} sums,"
-                  f" worst margin {verdict.worst_margin:.2g}")  # fmt: skip
+        wrong = f"{verdict.wrong} wrong of {verdict.checked:,} sums"
+        margin = f"worst margin {verdict.worst_margin:.2g}"
+        out.print(f"  {name}: {count(model).total:,} parameters, {wrong}, {margin}")
     return int(training.accuracy < 1.0), training.model
 
 
@@ -149,15 +139,10 @@ def proved(out: Console) -> int:
         model = load(ref)
         proof = prove(model, load_task(model))
         failed += not proof.holds
-        counted = count(model)
-        made = (
-            f"made from {counted.unique:,} numbers ({counted.strict:,} strictly, "
-            f"{counted.distinct:,} distinct)"
-        )
-        out.print(
-            f"  {ref}: {proof.result}, {proof.cases:,} cases, margin {proof.margin or 0:.2g}; "
-            f"{made}"
-        )
+        n = count(model)
+        found = f"{proof.result}, {proof.cases:,} cases, margin {proof.margin or 0:.2g}"
+        made = f"{n.unique:,} numbers ({n.strict:,} strictly, {n.distinct:,} distinct)"
+        out.print(f"  {ref}: {found}; made from {made}")
     return failed
 
 
@@ -166,11 +151,7 @@ def side_by_side(out: Console, adder: Model, page: Path) -> None:
     heading(out, "Inside: what each head carries, and both adders side by side")
     task = load_task(adder)
     for head in heads(adder):
-        out.print(
-            "\n".join(
-                "  " + line for line in str(interchange(adder, task, head, n=200)).splitlines()
-            )
-        )
+        out.print(indent(str(interchange(adder, task, head, n=200)), "  "))
     if find_spec("plotly") is None:
         out.print('  no report: needs Plotly, pip install -c constraints.txt ".[report]"')
         return
@@ -191,10 +172,8 @@ def claims(out: Console) -> int:
         tally[c.verdict] += 1
         differ += not c.matches(measured)
         if c.verdict == "wrong":
-            out.print(
-                f"  {c.where} says {c.says}: measured {as_text(measured)}"
-                + (f" ({c.note})" if c.note else "")
-            )
+            why = f" ({c.note})" if c.note else ""
+            out.print(f"  {c.where} says {c.says}: measured {as_text(measured)}{why}")
     words = ", ".join(f"{n} {verdict}" for verdict, n in tally.items() if n)
     out.print(f"  {sum(tally.values())} claims measured: {words}; {differ} differ from our record")
     return differ

@@ -1,5 +1,4 @@
-"""The page of the report: one HTML file that needs no network, put together from plain files and a
-block of data.
+"""The page of the report: one HTML file, put together from plain files and a block of data.
 
 Data are never executed: they stand in a block of JSON in which no `<` is left, and the page's
 policy lets a browser run only the two scripts whose hashes it names, and fetch nothing at all.
@@ -18,6 +17,7 @@ from ..errors import GlassformerError
 from ..show import style
 
 BUDGET = 1_000_000  # bytes of a file that are ours: all but Plotly
+SCRIPTS = ("charts", "state", "attention", "sections", "report")
 
 
 def plotly_js() -> str:
@@ -25,9 +25,8 @@ def plotly_js() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ModuleNotFoundError:
-        raise GlassformerError(
-            "report — needs Plotly, which is not installed: pip install 'glassformer[report]'"
-        ) from None
+        needed = "needs Plotly, which is not installed: pip install 'glassformer[report]'"
+        raise GlassformerError(f"report — {needed}") from None
     script: str = get_plotlyjs()
     if re.search(r"</script|<!--", script, re.IGNORECASE):  # would end the element that holds it
         raise GlassformerError("report — this version of Plotly cannot be put into a page")
@@ -41,9 +40,7 @@ def own(data: Mapping[str, Any]) -> int:
 
 def assemble(data: Mapping[str, Any], plotly: str) -> bytes:
     """The whole file."""
-    script = "".join(
-        _file(f"{name}.js") for name in ("charts", "state", "attention", "sections", "report")
-    )
+    script = "".join(_file(f"{name}.js") for name in SCRIPTS)
     policy = [
         "default-src 'none'", f"script-src {_hash(plotly)} {_hash(script)}",
         "style-src 'unsafe-inline'", "img-src data: blob:", "base-uri 'none'", "form-action 'none'",

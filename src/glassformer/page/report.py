@@ -1,5 +1,4 @@
-"""The report: one HTML file that shows what models do and why, to be opened anywhere, without a
-network.
+"""The report: one HTML file that shows what models do and why, and needs no network.
 
     made = report([("addition:order=ones", load("addition:order=ones")), …])
     write(made, "adders.html")
@@ -27,9 +26,7 @@ from . import runs, views
 
 MODELS = 4  # side by side, at most
 ROWS = 2_000  # inputs that averages and ablations are measured on
-CHECKED = (
-    20_000  # inputs that are verified, unless all are asked for; fewer of models that take long
-)
+CHECKED = 20_000  # inputs that are verified, unless all are asked for; fewer if that takes long
 
 Said = Callable[[str], None]
 
@@ -76,8 +73,8 @@ def report(
     for i, (model, goal) in enumerate(zip(known, tasks, strict=True)):
         group = next(g for g, each in enumerate(found) if i in each.members)
         say(f"looking at {names[i]}")
-        shown.append(_model(names[i], model, goal, group, found[group].texts, full, rows, say))
-        shown[i]["history"] = curves[i] if i < len(curves) else None
+        seen = _model(names[i], model, goal, found[group].texts, full, rows, say)
+        shown.append(seen | {"group": group, "history": curves[i] if i < len(curves) else None})
     data: dict[str, Any] = {
         "title": " and ".join(names) if len(names) < 3 else f"{len(names)} models", "notes": [],
         "about": _about(tasks, found),
@@ -96,48 +93,34 @@ def _titles(refs: Sequence[str]) -> list[str]:
     """Refs as titles, without the folders of files; the same one twice is numbered."""
     short = [Path(r).name if r.endswith((".safetensors", ".taotp")) else r for r in refs]
     short = list(refs) if len(set(short)) < len(set(refs)) else short
-    return [
-        f"{r} ({short[:i].count(r) + 1})" if short.count(r) > 1 else r for i, r in enumerate(short)
-    ]
+    number = [short[:i].count(name) + 1 for i, name in enumerate(short)]
+    return [f"{r} ({n})" if short.count(r) > 1 else r for r, n in zip(short, number, strict=True)]
 
 
 def _about(tasks: Sequence[Task | None], groups: Sequence[runs.Group]) -> str:
     if len(groups) > 1:
         return "These models do not read the same texts: each has inputs of its own, chosen apart."
     if len(tasks) > 1:
-        return (
-            "The models read the same texts; an input and a step are chosen for all of them at "
-            "once."
-        )
+        how = "an input and a step are chosen for all of them at once"
+        return f"The models read the same texts; {how}."
     return ""
 
 
 # ── one model ──────────────────────────────────────────────────────────────────────────────────
 def _model(
-    title: str,
-    model: Model,
-    task: Task | None,
-    group: int,
-    texts: list[str],
-    full: bool,
-    n: int,
-    say: Said,
+    title: str, model: Model, task: Task | None, texts: list[str], full: bool, n: int, say: Said
 ) -> dict[str, Any]:
-    c, labels = model.config, model.labels
-    parts: list[str] = []
+    c, given, parts = model.config, model.labels.heads, list[str]()
+    names = [[given.get(f"{i}.{h}", "") for h in range(c.n_heads)] for i in range(c.n_layers)]
     out: dict[str, Any] = {
-        "title": title, "group": group, "layers": c.n_layers, "heads": c.n_heads,
-        "facts": _facts(model),
-        "headNames": [[labels.heads.get(f"{i}.{h}",
-        "") for h in range(c.n_heads)] for i in range(c.n_layers)],
-        "runs": [runs.look(model, text, parts) for text in texts], "parts": parts,
-        "embeddings": views.embeddings(model), "spectrum": None,
+        "title": title, "layers": c.n_layers, "heads": c.n_heads, "facts": _facts(model),
+        "headNames": names, "runs": [runs.look(model, text, parts) for text in texts],
+        "parts": parts, "embeddings": views.embeddings(model), "spectrum": None,
     }  # fmt: skip
     if task is None:
         why = {"problem": "Nothing says what is right for this model; name a task with --task."}
-        return out | {"verdict": {"holds": None, "text": "Not verified: no task is known.",
-        "wrong": []},
-                      "measured": why, "average": why, "ablation": why}  # fmt: skip
+        out["verdict"] = {"holds": None, "text": "Not verified: no task is known.", "wrong": []}
+        return out | {"measured": why, "average": why, "ablation": why}
     say(f"{title}: verifying")
     out["verdict"] = _verdict(model, task, full)
     rows = views.sample(model, task, n)
@@ -151,35 +134,26 @@ def _model(
 
 def _facts(model: Model) -> list[tuple[str, str]]:
     counted, made = count(model), model.provenance
-    maker = {
-        "program": "a program: weights set by hand",
-        "text": "a text program: weights set by hand",
-    }
-    by = maker.get(str(made.get("maker", "")), str(made.get("maker", "")) or "not said")
-    more = {
-        k: v
-        for k, v in made.items()
-        if k not in ("maker", "ref") and isinstance(v, (str, int, float)) and v != ""
-    }
+    maker = str(made.get("maker", ""))
+    kinds = {"program": "a program", "text": "a text program"}
+    by = f"{kinds[maker]}: weights set by hand" if maker in kinds else maker or "not said"
+    more = [f"{k} {v}" for k, v in made.items() if k not in ("maker", "ref") and _told(v)]
+    sizes = f"{counted.nonzero:,} of them not 0, {counted.distinct:,} distinct values"
     facts = [
-        ("task", model.task or "none known"),
-        ("made by", ", ".join([by, *(f"{k} {v}" for k, v in list(more.items())[:6])])),
-        ("transformer", str(model.config)),
-        (
-            "parameters",
-            f"{counted.total:,}, {counted.nonzero:,} of them not 0, {counted.distinct:,} distinct "
-            f"values",
-        ),
-    ]
+        ("task", model.task or "none known"), ("made by", ", ".join([by, *more[:6]])),
+        ("transformer", str(model.config)), ("parameters", f"{counted.total:,}, {sizes}"),
+    ]  # fmt: skip
     if model.blueprint:
-        facts.append(
-            ("blueprint", f"{model.blueprint}: {counted.unique:,} numbers make the weights")
-        )
+        made_from = f"{model.blueprint}: {counted.unique:,} numbers make the weights"
+        facts.append(("blueprint", made_from))
     if model.labels.slots:
-        facts.append(
-            ("slots", ", ".join(f"{n} [{a}:{b}]" for n, (a, b) in model.labels.slots.items()))
-        )
+        slots = ", ".join(f"{n} [{a}:{b}]" for n, (a, b) in model.labels.slots.items())
+        facts.append(("slots", slots))
     return [*facts, ("floats", model.dtype), ("SHA-256", digest(model))]
+
+
+def _told(value: Any) -> bool:
+    return isinstance(value, (str, int, float)) and value != ""
 
 
 def _verdict(model: Model, task: Task, full: bool) -> dict[str, Any]:
@@ -191,17 +165,11 @@ def _verdict(model: Model, task: Task, full: bool) -> dict[str, Any]:
         v: Verdict = verify(model, task, sample=sample)
     except GlassformerError as e:
         return {"holds": None, "text": f"Not verified: {e}.", "wrong": []}
-    how = (
-        "every input"
-        if v.exhaustive
-        else f"a sample of {many(v.domain)} inputs, edge cases among them"
-    )
-    text = (f"{v.wrong:,} wrong of {v.checked:,} ({how}) on {task.ref or 'the task'}; worst margin "
-            f"{v.worst_margin:.4g}")  # fmt: skip
-    wrong = [
-        [w["input"], w["got"], w["expected"], f"{w['margin']:.3g}"] for w in v.counterexamples[:5]
-    ]
-    return {"holds": v.holds, "text": text, "wrong": wrong}
+    sampled = f"a sample of {many(v.domain)} inputs, edge cases among them"
+    found = f"{v.wrong:,} wrong of {v.checked:,} ({'every input' if v.exhaustive else sampled})"
+    text = f"{found} on {task.ref or 'the task'}; worst margin {v.worst_margin:.4g}"
+    wrong = [[w["input"], w["got"], w["expected"], f"{w['margin']:.3g}"] for w in v.counterexamples]
+    return {"holds": v.holds, "text": text, "wrong": wrong[:5]}
 
 
 # ── the budget ─────────────────────────────────────────────────────────────────────────────────
@@ -213,16 +181,12 @@ def _within(data: dict[str, Any], budget: int) -> dict[str, Any]:
         if len(group["texts"]) == 1:
             raise GlassformerError(
                 f"report — one input of each model takes {page.own(data):,} bytes, more than the "
-                f"{budget:,} that a"
-                " report may have; give a shorter input, or fewer models"
+                f"{budget:,} that a report may have; give a shorter input, or fewer models"
             )
         dropped += 1
         group["texts"] = group["texts"][:-1]
         for m in group["members"]:
             data["models"][m]["runs"].pop()
-        note = (
-            f"{dropped} input{'s' * (dropped > 1)} left out, to keep this file's own data within "
-            f"{budget:,} bytes."
-        )
-        data["notes"] = [note]
+        kept = f"to keep this file's own data within {budget:,} bytes"
+        data["notes"] = [f"{dropped} input{'s' * (dropped > 1)} left out, {kept}."]
     return data

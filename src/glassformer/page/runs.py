@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, product
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,6 @@ SHOWN = 128  # positions on a map; of a longer text, the last ones
 DRAWN = 400  # rows among which inputs are looked for
 TOP, READ = 5, 6  # tokens of a step and positions of a head that are listed
 
-# Inputs that the sources discuss; those that a task refuses are left out.
-SUMS = ("123+456", "999+1", "0+0", "999+999", "500+500", "111+222")
-KNOWN = {"addition": SUMS, "digit-addition": SUMS, "modular-addition": ("5+8", "90+90", "50+0")}
-
 
 @dataclass
 class Group:
@@ -40,16 +36,12 @@ class Group:
 def groups(models: Sequence[Model], inputs: Sequence[str] = ()) -> list[Group]:
     """Who reads what: all read given inputs; else who cannot read another's gets its own."""
     if inputs:
-        for model in models:
-            for text in inputs:
-                if problem := _refused(model, text):
-                    who = f"{name_of(model)}, " if len(models) > 1 else ""
-                    hint = (
-                        "; without inputs (--input) each model gets inputs of its own"
-                        if len(models) > 1
-                        else ""
-                    )
-                    raise GlassformerError(f"{who}{problem}{hint}")
+        for model, text in product(models, inputs):
+            if problem := _refused(model, text):
+                if len(models) == 1:
+                    raise GlassformerError(problem)
+                hint = "without inputs (--input) each model gets inputs of its own"
+                raise GlassformerError(f"{name_of(model)}, {problem}; {hint}")
         return [Group(list(dict.fromkeys(inputs)), list(range(len(models))), name_of(models[0]))]
     found: list[Group] = []
     for i, model in enumerate(models):
@@ -79,20 +71,18 @@ def some_inputs(model: Model) -> list[str]:
         singles = [model.vocabulary[i] for i in range(min(len(model.vocabulary), INPUTS))]
         readable = [text for text in singles if not _refused(model, text)][:3]
         if not readable:
-            raise GlassformerError(
-                f"{name_of(model)} — knows no task; say what it reads (inputs=…, --input …)"
-            )
+            problem = "knows no task; say what it reads (inputs=…, --input …)"
+            raise GlassformerError(f"{name_of(model)} — {problem}")
         return readable
     task = load_task(model)
-    known = [t for t in KNOWN.get(task.ref.partition(":")[0], ()) if not _refused(model, t)]
-    texts = dict.fromkeys([*known, *(t for t in _of_each_class(task) if not _refused(model, t))])
+    known = dict.fromkeys([*task.known, *_of_each_class(task)])
+    texts = [text for text in known if not _refused(model, text)]
     if not texts and not _refused(model, ""):
         return [""]
     if not texts:
-        raise GlassformerError(
-            f"{task.ref} — no input of it fits the model; say what it reads (inputs=…, --input …)"
-        )
-    return list(texts)[:INPUTS]
+        problem = "no input of it fits the model; say what it reads (inputs=…, --input …)"
+        raise GlassformerError(f"{task.ref} — {problem}")
+    return texts[:INPUTS]
 
 
 def _of_each_class(task: Task) -> list[str]:
@@ -100,13 +90,9 @@ def _of_each_class(task: Task) -> list[str]:
     rows = np.concatenate([task.sample(DRAWN, np.random.default_rng(0)), task.edges()[:DRAWN]])
     rows = rows[task.defined(rows)]
     names = list(map(str, task.classes(rows)))
-    # how many of its class came before
-    turn = [names[:i].count(name) for i, name in enumerate(names)]
-    rows = rows[np.argsort(turn, kind="stable")[: 4 * INPUTS]]
-    tokens, answer = task.batch(rows)
-    return [
-        task.vocabulary.decode(t[: int(a.argmax())]) for t, a in zip(tokens, answer, strict=True)
-    ]
+    turn = [names[:i].count(name) for i, name in enumerate(names)]  # how many of its class before
+    each = zip(*task.batch(rows[np.argsort(turn, kind="stable")[: 4 * INPUTS]]), strict=True)
+    return [task.vocabulary.decode(tokens[: int(answer.argmax())]) for tokens, answer in each]
 
 
 # ── one input ──────────────────────────────────────────────────────────────────────────────────
@@ -117,19 +103,17 @@ def look(model: Model, text: str, parts: list[str]) -> dict[str, Any]:
     wanted = task.steps(tokens) if task else max(1, model.config.n_ctx - len(tokens) + 1)
     try:
         result = run(model, text, steps=min(wanted, STEPS))
-        steps = [
-            _step(model, result.tokens, at, parts) for at in range(len(tokens), len(result.tokens))
-        ]
+        written = range(len(tokens), len(result.tokens))
+        steps = [_step(model, result.tokens, at, parts) for at in written]
     except GlassformerError as e:
         return {"text": text, "problem": str(e)}
     said, notes = result.tokens, []
-    read = said[:-1][-model.config.n_ctx :]
+    block = model.config.n_ctx
+    read = said[:-1][-block:]
     T, cut = len(read), max(0, len(read) - SHOWN)
     first = len(said) - 1 - T + cut
     if len(said) - 1 > T:
-        notes.append(
-            f"The text outgrew the block of {model.config.n_ctx}: what is shown is the last window."
-        )
+        notes.append(f"The text outgrew the block of {block}: what is shown is the last window.")
     if cut:
         notes.append(f"Of {T} positions the last {SHOWN} are shown.")
     if wanted > STEPS and len(steps) == STEPS:
@@ -137,13 +121,11 @@ def look(model: Model, text: str, parts: list[str]) -> dict[str, Any]:
     seen = patterns(model, np.array([read]))[:, 0]  # L H T S
     # the task's map of what is needed, as far as this text goes
     roles = task.roles() if task and first == 0 else {}
+    maps = [[[trimmed(row[cut:]) for row in head[cut:]] for head in layer] for layer in seen]
     return {
         "text": text, "output": result.output,
         "tokens": [model.vocabulary[t] for t in said[first:]], "first": first,
-        "prompt": max(len(tokens) - first, 0), "steps": steps, "notes": notes,
-        "patterns": [
-            [[trimmed(row[cut:]) for row in head[cut:]] for head in layer] for layer in seen
-        ],
+        "prompt": max(len(tokens) - first, 0), "steps": steps, "notes": notes, "patterns": maps,
         "roles": {n: np.argwhere(r[:T, :T]).tolist() for n, r in roles.items() if len(r) >= T},
     }  # fmt: skip
 
@@ -156,13 +138,13 @@ def _step(model: Model, tokens: list[int], at: int, parts: list[str]) -> dict[st
     shares = dict(zip(shares, sweep(list(shares.values())), strict=True))
     parts += [name for name in shares if name not in parts]
     heads = [h for layer in story.layers for h in layer.heads]
+    reads = [[[start + s, round(1000 * w)] for s, _, w in h.read[:READ]] for h in heads]
     return {
         "at": at, "token": model.vocabulary[tokens[at]], "margin": short(story.margin),
         "over": story.runner_up,
         "top": [[t, short(x), short(story.top[0][1] - x)] for t, x in story.top[:TOP]],
         "shares": [short(shares[name]) if name in shares else None for name in parts],
-        "reads": [[h.layer, h.head, [[start + s, round(1000 * w)] for s, _,
-        w in h.read[:READ]]] for h in heads],
+        "reads": [[h.layer, h.head, read] for h, read in zip(heads, reads, strict=True)],
         "stops": _stops(model, tokens[start:at]),
     }  # fmt: skip
 
@@ -172,10 +154,9 @@ def _stops(model: Model, tokens: list[int]) -> list[tuple[str, str, Any]]:
     found = logit_lens(model, np.array([tokens]))
     out = []
     for part, logits in zip(found.parts[:-1], found.logits[:-1, 0, -1], strict=True):
-        best = ranked(logits)[:2]
-        out.append(
-            (part, found.vocabulary[int(best[0])], short(logits[best[0]] - logits[best[-1]]))
-        )
+        first, *second = (int(i) for i in ranked(logits)[:2])
+        lead = logits[first] - logits[second[0] if second else first]
+        out.append((part, found.vocabulary[first], short(lead)))
     return out
 
 

@@ -23,7 +23,6 @@ from ..lens.modular.apart import take_apart
 from ..model import POSITIONS, Model
 from ..records import read_text
 from ..tasks.base import Task
-from ..tasks.modular_addition import ModularAddition
 from .runs import short
 
 POINTS, CELLS = 1_000, 128  # tokens in a plane, and rows of a map of cosines, at most
@@ -32,6 +31,7 @@ PARTS = 48  # heads and MLPs that are silenced, at most
 CURVE = 400  # points of a training curve, at most
 EVALUATED = {"step": schema.whole(0, 10**12), "loss": schema.number, "accuracy": schema.number}
 EVALUATION = schema.record(EVALUATED, {"train_accuracy": schema.number})
+KEPT = (*EVALUATED, "train_accuracy")
 
 
 def work(model: Model, task: Task) -> int:
@@ -72,18 +72,20 @@ def heads(model: Model, task: Task, rows: Any) -> dict[str, Any]:
         return {"kinds": kinds, "says": says}
     aligned = alignment(model, task, rows)
     chance = float(np.nanmean(aligned.chance["expected"]))
-    says = (f"Kinds and shares are means over {found.rows:,} inputs and the positions that ask for "
-            f"a token of the answer. Looking everywhere alike would put {percent(chance)} on what "
-            f"is needed.")  # fmt: skip
+    says = (
+        f"Kinds and shares are means over {found.rows:,} inputs and the positions that ask for a "
+        f"token of the answer. Looking everywhere alike would put {percent(chance)} on what is "
+        "needed."
+    )
     return {"kinds": kinds, "share": short(aligned.mean("expected")), "says": says}
 
 
 def margins(model: Model, task: Task, rows: Any) -> dict[str, Any]:
     """Mean shares of the margin over many inputs, by the position of the answer token."""
     found = answer_shares(model, task, rows)
-    return {"names": found.parts, "positions": found.positions,
-            "shares": short(sweep(found.shares, axis=0)), "margin": short(found.margin),
-            "rows": len(rows)}  # fmt: skip
+    shares, margin = short(sweep(found.shares, axis=0)), short(found.margin)
+    return {"names": found.parts, "positions": found.positions, "shares": shares,
+            "margin": margin, "rows": len(rows)}  # fmt: skip
 
 
 def ablation(model: Model, task: Task, rows: Any) -> dict[str, Any]:
@@ -93,16 +95,13 @@ def ablation(model: Model, task: Task, rows: Any) -> dict[str, Any]:
     if not n:
         return {"problem": "This model has no head and no MLP to silence."}
     if n > PARTS:
-        return {
-            "problem": f"This model has {n} heads and MLPs; silencing each is left out beyond "
-            f"{PARTS}."
-        }
+        problem = f"This model has {n} heads and MLPs; silencing each is left out beyond {PARTS}."
+        return {"problem": problem}
     found = list(ablations(model, task, how="zero", rows=rows))
     names = ["nothing silenced", *(f"{a.what}: {a.name}" if a.name else a.what for a in found[1:])]
     width = len(found[0].score.positions)
     first = "all right" if width > 1 else "right"
-    # a single token is the answer; more would not be legible
-    width = 0 if width == 1 or width > 12 else width
+    width = width if 1 < width <= 12 else 0  # a single token is the answer; more are not legible
     columns = [first, *(f"token {i + 1}" for i in range(width))]
     values = short([[a.score.accuracy, *a.score.positions[:width]] for a in found])
     says = f"Silenced means: it writes 0. Measured on {found[0].score.checked:,} inputs."
@@ -116,25 +115,23 @@ def embeddings(model: Model) -> dict[str, Any]:
         return {"problem": "The embedding of the tokens is not finite."}
     found = tokens.pca
     n = min(len(tokens.names), POINTS)
-    # a stream of one dimension has no second
-    plane = np.pad(found.points[:n], ((0, 0), (0, 2)))[:, :2]
+    plane = np.pad(found.points[:n], ((0, 0), (0, 2)))[:, :2]  # one dimension has no second
     held = [*(float(x) for x in found.explained[:2]), 0.0][:2]
     axes = [f"component {i + 1} ({percent(x)} of the variance)" for i, x in enumerate(held)]
     shown = f"The first {n:,} of {len(tokens.names):,} tokens. " if n < len(tokens.names) else ""
     if tokens.line is not None:
         shown += f"A straight line explains {percent(tokens.line)} of how the numbers differ. "
     if tokens.circle is not None:
-        shown += (
-            f"The best circle, of frequency {tokens.circle[0]}, explains "
-            f"{percent(tokens.circle[1])}."
-        )
+        frequency, share = tokens.circle
+        shown += f"The best circle, of frequency {frequency}, explains {percent(share)}."
     x, y = short(plane.T)
     points = {"x": x, "y": y, "names": tokens.names[:n], "titles": axes, "says": shown}
     there = POSITIONS[model.config.positions].embed is not None
-    return {"pca": points, "tokens": _alike(tokens),
-            "positions": _alike(position_embeddings(model)) if there else None,
-            "noPositions": None if there else "Nothing is added to the stream for "
-            "positions."}  # fmt: skip
+    return {
+        "pca": points, "tokens": _alike(tokens),
+        "positions": _alike(position_embeddings(model)) if there else None,
+        "noPositions": None if there else "Nothing is added to the stream for positions.",
+    }  # fmt: skip
 
 
 def _alike(rows: Embeddings) -> dict[str, Any]:
@@ -147,24 +144,18 @@ def _alike(rows: Embeddings) -> dict[str, Any]:
 
 def spectrum(model: Model, task: Task) -> dict[str, Any] | None:
     """For sums and differences modulo p: the embedding's power by frequency."""
-    if not isinstance(task, ModularAddition):
+    if not task.modular:
         return None
     found = take_apart(model, task)
     power = short(found.embedding.shares)
     says = (
         f"Key frequencies, from which the answer is read: {', '.join(map(str, found.key))}. They "
-        f"hold"
-        f" {percent(found.key_share)} of the embedding's power; {percent(found.explained)} of the "
-        f"logits' variance"
-        f" is cosines of these. Clock or pizza: {found.kind} (distance irrelevance "
-        f"{found.irrelevance:.2f})."
+        f"hold {percent(found.key_share)} of the embedding's power; {percent(found.explained)} of "
+        f"the logits' variance is cosines of these. Clock or pizza: {found.kind} (distance "
+        f"irrelevance {found.irrelevance:.2f})."
     )
-    return {
-        "frequencies": list(range(1, len(power) + 1)),
-        "power": power,
-        "key": found.key,
-        "says": says,
-    }
+    frequencies = list(range(1, len(power) + 1))
+    return {"frequencies": frequencies, "power": power, "key": found.key, "says": says}
 
 
 def history(path: Path) -> dict[str, Any]:
@@ -172,24 +163,18 @@ def history(path: Path) -> dict[str, Any]:
     text = read_text(path)
     try:
         lines = [json.loads(line) for line in text.splitlines() if line.strip()]
-        rows = [
-            x
-            for x in lines
-            if isinstance(x, dict) and x.get("kind", "evaluation") == "evaluation" and "loss" in x
-        ]
+        rows = [x for x in lines if isinstance(x, dict) and "loss" in x]
+        rows = [x for x in rows if x.get("kind", "evaluation") == "evaluation"]
         rows = [x for x in rows if x.get("seed") == rows[0].get("seed")]
         rows = rows[:: -(-len(rows) // CURVE)] if rows else []
         for x in rows:
-            EVALUATION(
-                {name: v for name, v in x.items() if name in (*EVALUATED, "train_accuracy")}, ""
-            )
+            EVALUATION({name: v for name, v in x.items() if name in KEPT}, "")
         curve = {name: short([float(x[name]) for x in rows]) for name in ("loss", "accuracy")}
         both = all("train_accuracy" in x for x in rows)
         trained = short([float(x["train_accuracy"]) for x in rows]) if both else None
     except (ValueError, RecursionError, GlassformerError):
-        raise GlassformerError(f"{path} — expected a training history, one JSON object a line with "
-                               f"step, loss and"
-                               " accuracy") from None  # fmt: skip
+        expected = "one JSON object a line with step, loss and accuracy"
+        raise GlassformerError(f"{path} — expected a training history, {expected}") from None
     if not rows:
         raise GlassformerError(f"{path} — a training history without an evaluation")
     return {"steps": [x["step"] for x in rows], **curve, "trained": trained}

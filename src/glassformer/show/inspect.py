@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from ..lens.attention import expected, late, places
 from ..lens.heads import from_position
 from ..lens.inspect import Inspection, Subject
-from ..tasks.modular_addition import ModularAddition
 from . import attention, embeddings, fourier, interventions, logits, rank, stream
 
 if TYPE_CHECKING:
@@ -83,8 +82,8 @@ def _summary(s: Subject, found: Any) -> "Figure":
     """Attention from where the answer starts, on known sums or the shown input; and the mean."""
     p = s.boundary
     inputs = {" ".join(s.words[:p]): s.example[None, :p]}
-    if isinstance(s.task, ModularAddition) and s.task.p > 90 and s.task.operation == "+":
-        inputs = {text: s.task.prompt(text) for text in ("5+8", "90+90", "50+0")}
+    if s.task.modular and s.task.modular[0] > 90 and s.task.known:
+        inputs = {text: s.task.prompt(text) for text in s.task.known}
     summaries = {name: from_position(s.model, tokens) for name, tokens in inputs.items()}
     if len(s.prompts):
         summaries["mean"] = from_position(s.model, s.prompts)

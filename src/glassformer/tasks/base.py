@@ -26,6 +26,9 @@ class Task:
     radix: tuple[int, ...]
     stop: int | None = None  # the token that ends an answer
     ref: str = ""  # set by the registry
+    known: tuple[str, ...] = ()  # inputs that the sources discuss
+    # p, and + or -, where the one token of the answer is a ± b modulo p
+    modular: tuple[int, str] | None = None
     # Explanations of what a part carries, which `foretold` tells apart.
     explanations: tuple[str, ...] = ("stays", "source")
     # Rows of a sample, where the domain is too large to count through.

@@ -30,6 +30,8 @@ class ModularAddition(Task):
         signs = ("=", operation) if plus else ("=",)
         self.vocabulary = Vocabulary((*map(str, range(p)), *signs), sep=" ")
         self.radix = (p, p)
+        self.known = ("5+8", "90+90", "50+0") if operation == "+" else ()
+        self.modular = (p, operation) if operation in "+-" else None
         # 1/b, or 0 where there is none: there a/b is not defined
         self._inverse = np.array([pow(b, -1, p) if math.gcd(b, p) == 1 else 0 for b in range(p)])
 

@@ -1,5 +1,4 @@
-"""Modular addition taken apart: which frequencies a model computes with, and whether that is all it
-does.
+"""Modular addition taken apart: which frequencies a model computes with, and is that all?
 
 `take_apart` runs a model on all p² pairs once and measures what the literature measures on such
 models: spectra of the embedding and of the way out, neurons that keep to one frequency, logits as a
@@ -24,7 +23,6 @@ from ...errors import GlassformerError
 from ...finding import Finding, plain
 from ...model import Model
 from ...tasks.base import Rows, Task
-from ...tasks.modular_addition import ModularAddition
 from . import fourier
 from .clock import checked, distance_irrelevance, gradient_symmetricity
 from .fourier import Spectrum
@@ -80,9 +78,7 @@ class ModularAnalysis(Finding):
     readout: Spectrum  # of the last MLP's way to the logits, or of the head
     neurons: list[NeuronFit]  # one a layer that has neurons
     cosines: dict[int, float]  # key frequency -> strength α of cos w(a + b − c) in the logits
-    explained: (
-        float  # share of the logits' variance (over c, as softmax sees it) that these cosines are
-    )
+    explained: float  # share of the logits' variance (over c, as softmax sees it) that these are
     losses: dict[str, Losses]  # over all pairs; train and test, where training rows were given
     # key frequency -> loss over all pairs if this one's waves of a + b are removed
     without: dict[int, float]
@@ -100,11 +96,9 @@ class ModularAnalysis(Finding):
 
     @property
     def kind(self) -> str:
-        """clock, pizza or between: how far the right logit depends on a − b; neither, if logits are
-        no waves of a + b.
+        """clock, pizza or between, as the right logit depends on a − b; neither, if it is no waves.
 
-        A name for what was measured, by WAVES, PIZZA and CLOCK; not a proof of how the model does
-        it.
+        A name for what was measured, by WAVES, PIZZA and CLOCK; no proof of how the model does it.
         """
         if self.explained < WAVES:
             return "neither"
@@ -113,25 +107,20 @@ class ModularAnalysis(Finding):
         return "pizza" if self.irrelevance <= PIZZA else "between"
 
     def __str__(self) -> str:
-        e, gradients = (
-            self.embedding,
-            "" if self.symmetricity is None else f"{self.symmetricity:.3f}",
-        )
+        e, layers, sym = self.embedding, self.neurons, self.symmetricity
         lines = [
             f"{self.task}: {self.accuracy:.2%} of all {self.p**2:,} pairs right",
             f"key frequencies     {', '.join(map(str, self.key))} of 1 … {self.p // 2}",
-            f"embedding           {self.key_share:.1%} of its power is in these; {e.needed()} hold "
-            f"90 %; "
-            f"Gini {e.gini:.3f}",
+            f"embedding           {self.key_share:.1%} of its power is in these; "
+            f"{e.needed()} hold 90 %; Gini {e.gini:.3f}",
             *[f"neurons, layer {n.layer}    {n.single:.1%} of {len(n.share)} keep to one frequency"
-              for n in self.neurons],
+              for n in layers],
             f"logits              {self.explained:.1%} is cosines of the key frequencies",
-            *[f"loss, {name:<13} {loss.full:.3g}; restricted {loss.restricted:.3g}, excluded "
-              f"{loss.excluded:.3g}, "
-              f"cosines {loss.cosines:.3g}" for name, loss in self.losses.items()],
+            *[f"loss, {name:<13} {x.full:.3g}; restricted {x.restricted:.3g}, excluded "
+              f"{x.excluded:.3g}, cosines {x.cosines:.3g}" for name, x in self.losses.items()],
             f"squares             {self.squares:,.1f} is the sum of all squared weights",
             f"clock or pizza      {self.kind}: distance irrelevance {self.irrelevance:.3f}"
-            + (f", gradient symmetricity {gradients}" if gradients else ""),
+            + ("" if sym is None else f", gradient symmetricity {sym:.3f}"),
         ]  # fmt: skip
         return "\n".join(lines)
 
@@ -143,9 +132,9 @@ def take_apart(
 
     `train_rows` [B,2]: pairs that were trained on, to have losses of these and of the others too.
     """
-    model, task = checked(model, task)
-    p, result = task.p, _result(task)
-    logits, hidden = _run(model, task)
+    model, p, operation = checked(model, task)
+    result = _result(task, p)
+    logits, hidden = _run(model, task, p)
     readout = fourier.spectrum(_way_out(model, p))
     key = readout.key() if key is None else sorted(set(key))
     if outside := [k for k in key if not 1 <= k <= p // 2]:
@@ -155,16 +144,17 @@ def take_apart(
     right = np.take_along_axis(logits, result[..., None], -1)[..., 0]  # p p
     power = fourier.plane(logits).sum(-1)
     power[0, 0] = 0
+    possible = operation == "+" and importlib.util.find_spec("torch") is not None
     return ModularAnalysis(
         task=task.ref, p=p, accuracy=float((logits.argmax(-1) == result).mean()), key=key,
-        embedding=fourier.spectrum(model.weights["embed.W_E"][:p]), readout=readout,
+        embedding=_embedding(model, p), readout=readout,
         neurons=[_fit(layer, acts) for layer, acts in hidden.items()],
         cosines={k: float(strengths[k]) for k in key},
         explained=float(1 - ((logits - ideal) ** 2).sum() / max((logits**2).sum(), 1e-300)),
         losses=_losses(logits, result, key, ideal, train_rows),
         without={k: _without(logits, result, k) for k in key}, squares=_squares(model),
-        symmetricity=_symmetricity_if_possible(model, task),
-        irrelevance=distance_irrelevance(right, task.operation), right=right, plane=power,
+        symmetricity=gradient_symmetricity(model, task) if possible else None,
+        irrelevance=distance_irrelevance(right, operation), right=right, plane=power,
     )  # fmt: skip
 
 
@@ -187,37 +177,32 @@ def progress(
     models = [(step, *checked(model, task)) for step, model in checkpoints]
     if not models:
         raise GlassformerError("progress — expected at least one checkpoint, got none")
-    key = fourier.spectrum(_way_out(models[-1][1], models[-1][2].p)).key()
-    out = []
-    for step, model, modular in models:
-        logits, result = _run(model, modular, neurons=False)[0], _result(modular)
+    _, last, p, _ = models[-1]
+    key, result, out = fourier.spectrum(_way_out(last, p)).key(), _result(task, p), []
+    for step, model, _, _ in models:
+        logits, _ = _run(model, task, p, neurons=False)
         ideal = fourier.sum_of_cosines(fourier.cosines(logits, result), result, key)
-        spectrum = fourier.spectrum(model.weights["embed.W_E"][: modular.p])
-        out.append(Waypoint(
-            step, float((logits.argmax(-1) == result).mean()), _losses(logits, result, key, ideal,
-            train_rows),
-            spectrum.gini, spectrum.share(key), _squares(model),
-        ))  # fmt: skip
+        losses = _losses(logits, result, key, ideal, train_rows)
+        right, found = float((logits.argmax(-1) == result).mean()), _embedding(model, p)
+        out.append(Waypoint(step, right, losses, found.gini, found.share(key), _squares(model)))
     return out
 
 
-def _symmetricity_if_possible(model: Model, task: ModularAddition) -> float | None:
-    if task.operation != "+" or importlib.util.find_spec("torch") is None:
-        return None
-    return gradient_symmetricity(model, task)
+def _embedding(model: Model, p: int) -> Spectrum:
+    return fourier.spectrum(model.weights["embed.W_E"][:p])
 
 
-def _result(task: ModularAddition) -> Any:
-    return task.result(task.rows(0, task.size)).reshape(task.p, task.p)  # p p
+def _result(task: Task, p: int) -> Any:
+    return task.batch(task.rows(0, task.size))[0][:, -1].reshape(p, p)
 
 
-def _run(model: Model, task: ModularAddition, neurons: bool = True) -> tuple[Any, dict[int, Any]]:
+def _run(model: Model, task: Task, p: int, neurons: bool = True) -> tuple[Any, dict[int, Any]]:
     """Logits of the numbers at `=` [p,p,p], less their mean over c; layer -> neurons [p,p,F]."""
-    p, logits, seen = task.p, [], dict[str, list[Any]]()
+    logits, seen = [], dict[int, list[Any]]()
 
     def keep(name: str, value: Any) -> Any:
         if name.endswith("mlp.hook_post"):
-            seen.setdefault(name, []).append(value[:, -1].copy())
+            seen.setdefault(int(name.split(".")[1]), []).append(value[:, -1].copy())
         return value
 
     for start in range(0, task.size, CHUNK):
@@ -226,10 +211,7 @@ def _run(model: Model, task: ModularAddition, neurons: bool = True) -> tuple[Any
     whole = np.concatenate(logits)
     if not np.isfinite(whole).all():
         raise GlassformerError("take_apart — the logits are not finite")
-    hidden = {
-        int(name.split(".")[1]): np.concatenate(parts).reshape(p, p, -1)
-        for name, parts in seen.items()
-    }
+    hidden = {layer: np.concatenate(parts).reshape(p, p, -1) for layer, parts in seen.items()}
     whole = whole - whole.mean(-1, keepdims=True)  # softmax does not see it
     return whole.reshape(p, p, p), hidden
 
@@ -263,23 +245,18 @@ def _losses(
     part = fourier.waves_of_result(logits, result, key)
     constant = logits.mean((0, 1))
     each = [_cross_entropy(x, result) for x in (logits, part + constant, logits - part, ideal)]
-    train = np.zeros(result.shape, dtype=bool)
+    sets = {"all": np.ones(result.shape, dtype=bool)}
     if train_rows is not None:
+        train = np.zeros(result.shape, dtype=bool)
         train[train_rows[:, 0], train_rows[:, 1]] = True
-    sets = {"all": np.ones_like(train)} | (
-        {} if train_rows is None else {"train": train, "test": ~train}
-    )
-    return {
-        name: Losses(*(float(x[which].mean()) for x in each))
-        for name, which in sets.items()
-        if which.any()
-    }
+        sets |= {"train": train, "test": ~train}
+    there = {name: which for name, which in sets.items() if which.any()}
+    return {name: Losses(*(float(x[s].mean()) for x in each)) for name, s in there.items()}
 
 
 def _without(logits: Array, result: Array, k: int) -> float:
-    return float(
-        _cross_entropy(logits - fourier.waves_of_result(logits, result, [k]), result).mean()
-    )
+    rest = logits - fourier.waves_of_result(logits, result, [k])
+    return float(_cross_entropy(rest, result).mean())
 
 
 def _cross_entropy(logits: Array, result: Array) -> Any:

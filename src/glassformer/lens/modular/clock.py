@@ -14,14 +14,12 @@ import numpy as np
 from ...errors import GlassformerError
 from ...model import Model
 from ...tasks.base import Task
-from ...tasks.modular_addition import ModularAddition
 
 TRIPLES = 2_000  # (a, b, c) drawn for the gradients
 
 
 def distance_irrelevance(right: Any, operation: str = "+") -> float:
-    """How little the right logit [p,p] depends on what the answer does not: 1 not at all, 0 on
-    nothing else.
+    """How little the right logit [p,p] depends on what the answer does not; 1: not at all.
 
     The mean spread among pairs of one distance a − b (for a − b: of one sum), as a share of the
     spread among all.
@@ -31,15 +29,13 @@ def distance_irrelevance(right: Any, operation: str = "+") -> float:
     spread = float(right.std())
     if spread <= 1e-9 * float(np.abs(right).max()):
         return 1.0  # the same for all pairs
-    by_distance = right.ravel()[
-        np.argsort(((a - b if operation == "+" else a + b) % p).ravel(), kind="stable")
-    ]
+    distance = (a - b if operation == "+" else a + b) % p
+    by_distance = right.ravel()[np.argsort(distance.ravel(), kind="stable")]
     return float(by_distance.reshape(p, p).std(1).mean() / spread)
 
 
 def gradient_symmetricity(model: Model, task: Task, triples: int = TRIPLES, seed: int = 0) -> float:
-    """Mean cosine between the gradients of a logit by the embedding of a and by that of b, over
-    random (a, b, c).
+    """Mean cosine of a logit's gradients by the embeddings of a and of b, over random (a, b, c).
 
     1 if the two embeddings only ever enter as their sum, as with attention that does not choose.
     Needs PyTorch.
@@ -48,11 +44,10 @@ def gradient_symmetricity(model: Model, task: Task, triples: int = TRIPLES, seed
         import torch
     except ModuleNotFoundError:
         raise GlassformerError(
-            "gradient symmetricity — needs PyTorch, which is not installed: pip install "
-            "'glassformer[torch]'"
+            "gradient symmetricity — needs PyTorch: pip install 'glassformer[torch]'"
         ) from None
-    model, task = checked(model, task)
-    drawn = np.random.default_rng(seed).integers(0, task.p, (triples, 3))
+    model, p, _ = checked(model, task)
+    drawn = np.random.default_rng(seed).integers(0, p, (triples, 3))
     tokens = torch.from_numpy(np.ascontiguousarray(task.batch(drawn[:, :2])[0][:, :-1]))
     leaves = []
 
@@ -72,12 +67,10 @@ def gradient_symmetricity(model: Model, task: Task, triples: int = TRIPLES, seed
     return float(((by_a * by_b).sum(1)[moved] / sizes[moved]).mean()) if moved.any() else 0.0
 
 
-def checked(model: Model, task: Task) -> tuple[Model, ModularAddition]:
-    """The model as NumPy arrays and the task as it is; an error if it cannot be taken apart."""
-    if not isinstance(task, ModularAddition) or task.operation not in "+-":
-        raise GlassformerError(
-            f"{task.ref or type(task).__name__} — expected the task modular-addition with "
-            f"operation + or -"
-        )
+def checked(model: Model, task: Task) -> tuple[Model, int, str]:
+    """The model as NumPy arrays, p, and + or -; an error if the task is no such addition."""
+    if not task.modular:
+        expected = "expected the task modular-addition with operation + or -"
+        raise GlassformerError(f"{task.ref or type(task).__name__} — {expected}")
     task.require(model.vocabulary)
-    return model.numpy(), task
+    return model.numpy(), *task.modular

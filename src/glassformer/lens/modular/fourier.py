@@ -1,5 +1,4 @@
-"""Numbers modulo p as waves: spectra of tables over 0 … p−1, and which waves in a, b and a + b an
-array is made of.
+"""Numbers modulo p as waves: spectra of tables over 0 … p−1, and waves in a, b and a + b.
 
 A function of a number j below p is a sum of a constant and of cos(2πkj/p), sin(2πkj/p) for the
 frequencies k = 1 … p/2. `basis` has these as orthonormal rows, so powers (squares of coefficients)
@@ -22,11 +21,9 @@ KEY = 0.2  # a frequency is key if its waves are at least so large, beside the l
 
 
 def basis(p: int) -> tuple[Any, Any]:
-    """Orthonormal waves over 0 … p−1 as rows [p,p], and the frequency of each row [p]: 0, 1, 1, 2,
-    2, …
+    """Orthonormal waves over 0 … p−1 as rows [p,p], and their frequencies [p]: 0, 1, 1, 2, 2, …
 
-    Each frequency has a cosine and then a sine, but for p/2 of an even p, whose sine is 0
-    everywhere.
+    Each frequency has a cosine and then a sine, but for p/2 of an even p, whose sine is 0.
     """
     k = (np.arange(p) + 1) // 2
     afford(f"spectrum — {p:,} frequencies of {p:,} tokens", 8 * p * p)
@@ -72,10 +69,8 @@ class Spectrum(Finding):
     def key(self, threshold: float = KEY) -> list[int]:
         """Frequencies whose waves (roots of power) are `threshold` times the largest or more."""
         size = np.sqrt(self.shares)
-        return [
-            int(i) + 1
-            for i in np.nonzero((size >= threshold * size.max() * (1 - 1e-9)) & (size > 0))[0]
-        ]
+        large = (size >= threshold * size.max() * (1 - 1e-9)) & (size > 0)
+        return [int(i) + 1 for i in np.nonzero(large)[0]]
 
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"gini": self.gini, "needed_for_90_percent": self.needed()}
@@ -90,10 +85,8 @@ def spectrum(table: Array) -> Spectrum:
     power = by_frequency((waves**2).sum(1), p)
     whole, rest = power.sum(), power[1:].sum()
     tiny = 1e-24 * max(whole, 1e-300)  # what rounding leaves of a constant is no wave
-    return Spectrum(
-        power[1:] / rest if rest > tiny else np.zeros(p // 2),
-        float(power[0] / whole) if whole else 0.0,
-    )
+    shares = power[1:] / rest if rest > tiny else np.zeros(p // 2)
+    return Spectrum(shares, float(power[0] / whole) if whole else 0.0)
 
 
 def gini(x: Array) -> float:
@@ -128,8 +121,7 @@ def single_frequency(activations: Array) -> Any:
 
 
 def waves_of_result(table: Array, result: Array, frequencies: list[int]) -> Any:
-    """The part of a table [p,p,V] that is cos and sin of w·result(a,b), for w of the given
-    frequencies; [p,p,V].
+    """The part of a table [p,p,V] that is waves of result(a,b), of these frequencies: [p,p,V].
 
     `result` [p,p] is a + b or a − b modulo p: each value has p pairs, so projecting is averaging
     over them first.
@@ -160,8 +152,7 @@ def cosines(table: Array, result: Array) -> Any:
 def sum_of_cosines(strengths: Array, result: Array, frequencies: list[int]) -> Any:
     """The table [p,p,p] that these cosines of result − c make."""
     p = len(result)
-    d = np.arange(p)
-    by_distance = sum(
-        (strengths[k] * np.cos(2 * np.pi * (k * d % p) / p) for k in frequencies), np.zeros(p)
-    )
+    d, by_distance = np.arange(p), np.zeros(p)
+    for k in frequencies:
+        by_distance = by_distance + strengths[k] * np.cos(2 * np.pi * (k * d % p) / p)
     return by_distance[(result[..., None] - d) % p]
