@@ -51,20 +51,15 @@ class Ablated:
 
     def __str__(self) -> str:
         digits = " ".join(f"{100 * p:.1f}" for p in self.score.positions)
-        return (
-            f"{' '.join(filter(None, (self.what, self.how))):<18} {self.score}; by answer token, "
-            f"%: {digits}"
-        )
+        name = f"{self.what} {self.how}".strip()
+        return f"{name:<18} {self.score}; by answer token, %: {digits}"
 
 
 # ── the tap ────────────────────────────────────────────────────────────────────────────────────
 def ablation(
-    model: Model,
-    what: str,
-    how: str = "zero",
-    reference: Any = None,
+    model: Model, what: str, how: str = "zero", reference: Any = None,
     rng: np.random.Generator | None = None,
-) -> Tap:
+) -> Tap:  # fmt: skip
     """A tap that takes a part out. `reference`: tokens [B,T] for mean and resample."""
     part = find(model, what)
     if not part.hooks:
@@ -72,23 +67,15 @@ def ablation(
     if how not in HOWS:
         raise GlassformerError(f"ablation {how!r} — expected one of {', '.join(HOWS)}")
     if how == "zero":
-        if part.position is not None:
-            position = part.position
-            return lambda name, value: (
-                _hide(value, position) if name.endswith("hook_attn_scores") else value
-            )
-        return lambda name, value: put(value, part.place(), 0) if name in part.hooks else value
+        return _hidden(part.position) if part.position is not None else _zeroed(part)
     if reference is None or not len(reference):
-        raise GlassformerError(
-            f"ablation {how} — expected reference tokens [B,T] to run the model on, got none"
-        )
+        expected = "expected reference tokens [B,T] to run the model on"
+        raise GlassformerError(f"ablation {how} — {expected}, got none")
     if how == "resample" and rng is None:
-        raise GlassformerError(
-            "ablation resample — needs a random generator: rng=np.random.default_rng(seed)"
-        )
-    return _Instead(
-        model, part, np.atleast_2d(arrays.numpy(reference)), rng if how == "resample" else None
-    )
+        needed = "needs a random generator: rng=np.random.default_rng(seed)"
+        raise GlassformerError(f"ablation resample — {needed}")
+    tokens = np.atleast_2d(arrays.numpy(reference))
+    return _Instead(model, part, tokens, rng if how == "resample" else None)
 
 
 class _Instead:
@@ -106,21 +93,18 @@ class _Instead:
     def reference(self) -> dict[str, Any]:
         if self.length not in self.seen:
             read, kept = self.tokens[:, : self.length], dict[str, Any]()
-            if read.shape[1] < self.length:
-                raise GlassformerError(
-                    f"ablation — the reference has {read.shape[1]} tokens, the input {self.length}"
-                )
+            if (n := read.shape[1]) < self.length:
+                lengths = f"the reference has {n} tokens, the input {self.length}"
+                raise GlassformerError(f"ablation — {lengths}")
 
             def keep(name: str, value: Array) -> Array:
                 if name in self.part.hooks:
-                    kept[name] = value
+                    kept[name] = value if self.rng else value.mean(0, keepdims=True)
                 return value
 
             with np.errstate(all="ignore"):
                 self.model(read, tap=keep)
-            self.seen[self.length] = {
-                n: x if self.rng else x.mean(0, keepdims=True) for n, x in kept.items()
-            }
+            self.seen[self.length] = kept
         return self.seen[self.length]
 
     def __call__(self, name: str, value: Array) -> Array:
@@ -129,11 +113,8 @@ class _Instead:
             if self.rng:
                 self.drawn = self.rng.integers(len(self.tokens), size=len(value))
         position, n = self.part.position, value.shape[1]
-        if (
-            name not in self.part.hooks
-            or (position is not None and position >= n)
-            or value.ndim == 2
-        ):
+        beyond = position is not None and position >= n
+        if name not in self.part.hooks or beyond or value.ndim == 2:
             return value  # of two axes is what positions add: the same whatever the input
         # the last block may be asked for its end alone
         new = self.reference()[name][self.drawn, self.length - n :]
@@ -145,6 +126,14 @@ def put(value: Array, place: Any, new: Any) -> Array:
     value = value.copy() if isinstance(value, np.ndarray) else value.clone()
     value[place] = new
     return value
+
+
+def _zeroed(part: Part) -> Tap:
+    return lambda name, value: put(value, part.place(), 0) if name in part.hooks else value
+
+
+def _hidden(position: int) -> Tap:
+    return lambda name, x: _hide(x, position) if name.endswith("hook_attn_scores") else x
 
 
 def _hide(scores: Array, position: int) -> Array:
@@ -161,19 +150,14 @@ def ablate(
     model: Model, task: Task, what: str, how: str = "zero", rows: Rows | None = None, seed: int = 0
 ) -> Score:
     """How right the model is without one part, over rows [B,…] or the domain."""
-    return score(
-        fast(model, task, rows), task, rows, tap=_task_ablation(model, task, what, how, seed)
-    )
+    tap = _task_ablation(model, task, what, how, seed)
+    return score(fast(model, task, rows), task, rows, tap=tap)
 
 
 def ablations(
-    model: Model,
-    task: Task,
-    how: str = "zero",
-    rows: Rows | None = None,
-    whats: Sequence[str] = (),
-    seed: int = 0,
-) -> Iterator[Ablated]:
+    model: Model, task: Task, how: str = "zero", rows: Rows | None = None,
+    whats: Sequence[str] = (), seed: int = 0,
+) -> Iterator[Ablated]:  # fmt: skip
     """The whole model first, then without each part (default: all heads and MLPs) in turn."""
     chosen = [find(model, what).name for what in whats or names(model)]  # a typo, before work
     taps = {name: _task_ablation(model, task, name, how, seed) for name in chosen}
@@ -195,25 +179,13 @@ def _task_ablation(model: Model, task: Task, what: str, how: str, seed: int) -> 
 
 
 def fast(model: Model, task: Task, rows: Rows) -> Model:
-    """The model, as PyTorch's if that is there and there is much to do: three times as fast for
-    trained models.
+    """The model, as PyTorch's if that is there and there is much to do: three times as fast.
 
     Only float32: the margins of some hand-made float64 programs are as small as the order of a sum
     matters.
     """
-    todo = (
-        len(rows)
-        if rows is not None
-        else task.size
-        if task.size <= EXHAUSTIVE
-        else task.worth_checking
-    )
-    numpy = model.is_numpy
-    if (
-        numpy
-        and model.dtype == "float32"
-        and todo >= WORTH_TORCH
-        and importlib.util.find_spec("torch")
-    ):
+    todo = task.size if task.size <= EXHAUSTIVE else task.worth_checking
+    much = (todo if rows is None else len(rows)) >= WORTH_TORCH
+    if model.is_numpy and model.dtype == "float32" and much and importlib.util.find_spec("torch"):
         return model.torch()
     return model

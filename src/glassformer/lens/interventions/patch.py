@@ -48,14 +48,10 @@ class Patch:
 
     @property
     def recovered(self) -> float:
-        clean, corrupted, patched = (
-            self._difference(x) for x in (self.clean, self.corrupted, self.patched)
-        )
+        rows, (a, b) = np.arange(len(self.clean)), self.answers
+        runs = (self.clean, self.corrupted, self.patched)
+        clean, corrupted, patched = (x[rows, a] - x[rows, b] for x in runs)
         return float((patched - corrupted).sum() / (clean - corrupted).sum())
-
-    def _difference(self, logits: Array) -> Any:
-        rows = np.arange(len(logits))
-        return logits[rows, self.answers[0]] - logits[rows, self.answers[1]]
 
 
 @dataclass(frozen=True)
@@ -78,9 +74,8 @@ def patch(
     `positions` and `heads`: only there (for hook_pattern and hook_attn_scores: rows that ask).
     `at`: whose logits.
     """
-    return _Patching(model, clean, corrupted, at).patch(
-        [names] if isinstance(names, str) else names, positions, heads
-    )
+    chosen = [names] if isinstance(names, str) else names
+    return _Patching(model, clean, corrupted, at).patch(chosen, positions, heads)
 
 
 def patch_positions(
@@ -91,41 +86,26 @@ def patch_positions(
         raise GlassformerError(f"patching {what!r} — expected one of {', '.join(STREAM)}")
     layers = [i for i in range(model.config.n_layers) if what != "mlp_out" or model.has_mlp(i)]
     if not layers:
-        raise GlassformerError(
-            f"patching {what} — this model has {'no MLP' if model.config.n_layers else 'no layers'}"
-        )
+        missing = "no MLP" if model.config.n_layers else "no layers"
+        raise GlassformerError(f"patching {what} — this model has {missing}")
     run = _Patching(model, clean, corrupted, at)
     T = run.corrupted.shape[1]
-    values = [
-        [run.patch([f"blocks.{i}.hook_{what}"], t, None).recovered for t in range(T)]
-        for i in layers
-    ]
-    pairs = zip(run.clean[0], run.corrupted[0], strict=True)
-    words = [[model.vocabulary[int(t)] for t in pair] for pair in pairs]
-    columns = (
-        [a if a == b else f"{a}/{b}" for a, b in words]
-        if len(run.clean) == 1
-        else [str(t) for t in range(T)]
-    )
-    return PatchGrid(what, [f"layer {i}" for i in layers], columns, np.array(values))
+    columns = [str(t) for t in range(T)]
+    if len(run.clean) == 1:
+        pairs = zip(run.clean[0], run.corrupted[0], strict=True)
+        words = [[model.vocabulary[int(t)] for t in pair] for pair in pairs]
+        columns = [a if a == b else f"{a}/{b}" for a, b in words]
+    places = [(t, None) for t in range(T)]
+    return run.grid(what, layers, f"hook_{what}", columns, places)
 
 
 def patch_heads(model: Model, clean: Array, corrupted: Array, at: int = -1) -> PatchGrid:
     """What each head read, at all positions at once: [L,H]."""
     if not model.config.n_layers:
         raise GlassformerError("patching heads — this model has no layers")
-    c, run = model.config, _Patching(model, clean, corrupted, at)
-    each = range(c.n_heads)
-    values = [
-        [run.patch([f"blocks.{i}.attn.hook_z"], None, h).recovered for h in each]
-        for i in range(c.n_layers)
-    ]
-    return PatchGrid(
-        "heads",
-        [f"layer {i}" for i in range(c.n_layers)],
-        [f"head {h}" for h in each],
-        np.array(values),
-    )
+    heads, run = range(model.config.n_heads), _Patching(model, clean, corrupted, at)
+    layers, columns = range(model.config.n_layers), [f"head {h}" for h in heads]
+    return run.grid("heads", layers, "attn.hook_z", columns, [(None, h) for h in heads])
 
 
 class _Patching:
@@ -136,25 +116,30 @@ class _Patching:
         self.clean, self.corrupted = (np.atleast_2d(np.asarray(x)) for x in (clean, corrupted))
         self.at, T = at, self.corrupted.shape[1]
         if self.clean.shape != self.corrupted.shape:
+            expected = "the clean and the corrupted tokens must be as many"
             shapes = f"{list(self.clean.shape)} and {list(self.corrupted.shape)}"
-            raise GlassformerError(
-                f"patching — the clean and the corrupted tokens must be as many, got {shapes}"
-            )
+            raise GlassformerError(f"patching — {expected}, got {shapes}")
         if not -T <= at < T:
-            raise GlassformerError(
-                f"patching — expected a position from 0 to {T - 1} to read the logits at, got {at}"
-            )
+            expected = f"expected a position from 0 to {T - 1} to read the logits at"
+            raise GlassformerError(f"patching — {expected}, got {at}")
         logits, self.cache = record(self.model, self.clean)
         self.logits = logits[:, at], self.model(self.corrupted)[:, at]
         self.answers = self.logits[0].argmax(-1), self.logits[1].argmax(-1)
         if (self.answers[0] == self.answers[1]).any():
-            raise GlassformerError(
-                "patching — the model says the same after both inputs: there is nothing to recover"
-            )
+            same = "the model says the same after both inputs"
+            raise GlassformerError(f"patching — {same}: there is nothing to recover")
 
     def patch(self, names: Sequence[str], positions: Which, heads: Which) -> Patch:
         tap = transplant(self.model, self.cache, names, positions, heads)
         return Patch(*self.logits, self.model(self.corrupted, tap=tap)[:, self.at], self.answers)
+
+    def grid(
+        self, what: str, layers: Sequence[int], hook: str, columns: list[str], places: Sequence[Any]
+    ) -> PatchGrid:
+        """An activation of each layer patched at each place: (position, head), or None for all."""
+        names = [[f"blocks.{i}.{hook}"] for i in layers]
+        values = [[self.patch(name, t, h).recovered for t, h in places] for name in names]
+        return PatchGrid(what, [f"layer {i}" for i in layers], columns, np.array(values))
 
 
 def transplant(
@@ -172,14 +157,12 @@ def transplant(
             places.setdefault(hook, []).append(part.place())
     names = list(places)
     if "hook_pos_embed" in names:
-        raise GlassformerError(
-            "hook 'hook_pos_embed' — the same whatever the input: patching it does nothing"
-        )
+        same = "the same whatever the input: patching it does nothing"
+        raise GlassformerError(f"hook 'hook_pos_embed' — {same}")
     for name in names:
         if heads is not None and not name.endswith((*PER_HEAD, *SQUARE)):
-            raise GlassformerError(
-                f"hook {name!r} — has no heads; those with heads end in {', '.join(PER_HEAD)}"
-            )
+            others = f"those with heads end in {', '.join(PER_HEAD)}"
+            raise GlassformerError(f"hook {name!r} — has no heads; {others}")
     chosen = {"position": positions, "head": heads}
 
     def tap(name: str, value: Array) -> Array:
@@ -193,9 +176,8 @@ def transplant(
             if which is not None:
                 axis, n = axes[kind], value.shape[axes[kind]]
                 if not np.size(which) or np.max(which) >= n or np.min(which) < -n:
-                    raise GlassformerError(
-                        f"patching {kind} {which} — expected numbers from 0 to {n - 1}"
-                    )
+                    expected = f"expected numbers from 0 to {n - 1}"
+                    raise GlassformerError(f"patching {kind} {which} — {expected}")
                 on = np.isin(np.arange(n), np.asarray(which) % n)
                 there = there & on.reshape([n if a == axis else 1 for a in range(value.ndim)])
         return np.where(there, cache[name], value)
@@ -229,16 +211,14 @@ class Interchange(Finding):
     def __str__(self) -> str:
         lines = [self.what + (f" ({self.name})" if self.name else "")]
         for m in self.moved:
-            shares = ", ".join(
-                f"{name} {share:.1%}" for name, share in (m.shares | {"other": m.other}).items()
-            )
+            each = m.shares | {"other": m.other}
+            shares = ", ".join(f"{name} {share:.1%}" for name, share in each.items())
             lines.append(f"  token {m.token}: {shares} of {m.cases}")
         return "\n".join(lines)
 
 
 def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0) -> Interchange:
-    """Whether a part (a head, attention, an MLP, a neuron) carries what one token of the answer is
-    made of.
+    """Whether a part (a head, attention, an MLP, a neuron) carries what an answer token is made of.
 
     For token i of the answer two inputs are drawn, base and source. The model reads the base with
     its right answer written out (teacher forcing), and at the one row that says token i the part
@@ -257,9 +237,8 @@ def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0
     if part.kind not in CARRIES:
         raise GlassformerError(f"interchange of {what} — expected a head, attention, mlp or neuron")
     if model.config.mask != "causal":
-        raise GlassformerError(
-            "interchange — needs a causal model: written digits must not be seen before their turn"
-        )
+        why = "written digits must not be seen before their turn"
+        raise GlassformerError(f"interchange — needs a causal model: {why}")
     start, moved = task.boundary(), []
     for i in range(task.batch(task.some(200))[0].shape[1] - start):
         pairs = _pairs(task, i, start, n, np.random.default_rng([seed, i]))

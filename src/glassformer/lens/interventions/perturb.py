@@ -1,5 +1,4 @@
-"""Two models on the same texts with one token changed: does one foretell the other where nobody
-trained it?
+"""Two models on texts with one token changed: does one foretell the other where nobody trained it?
 
 Both models are right on their task, so agreeing there says little of *how*. Here each text is a
 question with its right answer written out, and one token of it, in the question or in the answer,
@@ -47,9 +46,8 @@ class Perturbed(Finding):
 def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Perturbed:
     """Swaps one token at each position where several can stand, in texts that both get right."""
     if not a.config.mask == b.config.mask == "causal":
-        raise GlassformerError(
-            "swapping tokens — needs causal models: others see an answer before they say it"
-        )
+        why = "others see an answer before they say it"
+        raise GlassformerError(f"swapping tokens — needs causal models: {why}")
     rng, start = np.random.default_rng(seed), task.boundary()
     rows = task.sample(n, rng)
     tokens = task.batch(rows[task.defined(rows)])[0]  # B T
@@ -65,10 +63,8 @@ def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Pert
         can = np.unique(tokens[:, s])
         if len(can) < 2:
             continue
-        swapped = tokens[:, :-1].copy()
-        swapped[:, s] = can[
-            (np.searchsorted(can, tokens[:, s]) + rng.integers(1, len(can), len(tokens))) % len(can)
-        ]
+        swapped, by = tokens[:, :-1].copy(), rng.integers(1, len(can), len(tokens))
+        swapped[:, s] = can[(np.searchsorted(can, tokens[:, s]) + by) % len(can)]
         said = [m(swapped, last=answers).argmax(-1) for m in models]  # B n
         # who says answer token j reads up to start − 1 + j
         sees = slice(max(0, s - start + 1), None)
@@ -77,9 +73,8 @@ def perturb(a: Model, b: Model, task: Task, n: int = 500, seed: int = 0) -> Pert
         both[:, sees, s] = same[:, sees, s] * moved_a[:, sees, s]
     cells = same, moved_a, moved_b, both
     # With nothing written yet, a swapped question is just another question.
-    question, written = (
-        _foretold(*(x[:, 1:, where] for x in cells)) for where in (slice(0, start), slice(start, T))
-    )
+    question = _foretold(*(x[:, 1:, :start] for x in cells))
+    written = _foretold(*(x[:, 1:, start:] for x in cells))
     return Perturbed(start, same.mean(0), (moved_a.mean(0), moved_b.mean(0)), question, written)
 
 
