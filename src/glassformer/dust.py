@@ -5,6 +5,7 @@ arithmetic is then dust, -3e-33 here and 0 there; equals differ by a bit, in eit
 a unit is written up here and down there.
 """
 
+import math
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -59,3 +60,9 @@ def number(x: float, digits: int = 4) -> str:
 
 def percent(share: float, decimals: int = 0) -> str:
     return f"{round(float(f'{100 * share:.12g}'), decimals) + 0.0:.{decimals}f}%"
+
+
+def rounded_down(share: float, decimals: int = 1) -> str:
+    """In percent, such that only what is whole is called 100 %."""
+    whole = math.floor(round(share * 10 ** (2 + decimals), 6)) / 10**decimals
+    return "100 %" if share >= 1 else f"{whole:.{decimals}f} %"

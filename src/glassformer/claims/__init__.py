@@ -12,11 +12,12 @@ ledger holds if the measurement is what the record says, whether or not the sour
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeAlias
 
 from ..errors import GlassformerError
+from ..finding import Finding
 
 Value: TypeAlias = int | float | str | bool
 # a value, or a range for what varies between machines
@@ -26,7 +27,7 @@ VERDICTS = ("holds", "roughly", "misleading", "wrong")
 
 
 @dataclass(frozen=True)
-class Claim:
+class Claim(Finding):
     """A figure someone published, the check that measures it, and what is on record."""
 
     name: str
@@ -34,38 +35,27 @@ class Claim:
     says: str  # what is printed there, in few words
     verdict: str  # one of VERDICTS
     records: Records  # what was measured
-    measure: Measure
+    measure: Measure = field(repr=False)
     note: str = ""  # what is behind a difference
     slow: bool = False
 
     def matches(self, measured: Value) -> bool:
         """Whether a measurement is what the ledger records."""
-        if isinstance(self.records, tuple):
-            low, high = self.records
-            return not isinstance(measured, str) and low <= measured <= high
-        if isinstance(self.records, float):
-            return not isinstance(measured, str) and abs(measured - self.records) <= 1e-6 * abs(
-                self.records
-            )
-        return measured == self.records
-
-    def to_json(self) -> dict[str, Records]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measure"}
+        exact = self.records
+        if isinstance(exact, tuple):
+            return not isinstance(measured, str) and exact[0] <= measured <= exact[1]
+        if isinstance(exact, float):
+            return not isinstance(measured, str) and abs(measured - exact) <= 1e-6 * abs(exact)
+        return measured == exact
 
 
 LEDGER: dict[str, Claim] = {}
 
 
 def claim(
-    name: str,
-    *,
-    where: str,
-    says: str,
-    verdict: str,
-    records: Records,
-    note: str = "",
+    name: str, *, where: str, says: str, verdict: str, records: Records, note: str = "",
     slow: bool = False,
-) -> Callable[[Measure], Measure]:
+) -> Callable[[Measure], Measure]:  # fmt: skip
     """Enters a measuring function into the ledger. Names start with the source, as booklet-."""
     assert verdict in VERDICTS, f"{name}: verdict must be one of {VERDICTS}"
 
@@ -92,9 +82,8 @@ def select(names: list[str], slow: bool = False) -> list[Claim]:
         return claims
     chosen = {n: [c for c in claims if c.name.startswith(n)] for n in names}
     if missing := [n for n, found in chosen.items() if not found]:
-        raise GlassformerError(
-            f"{missing[0]} — no claim of that name; `glassformer list claims` shows them"
-        )
+        hint = "`glassformer list claims` shows them"
+        raise GlassformerError(f"{missing[0]} — no claim of that name; {hint}")
     return list(dict.fromkeys(c for found in chosen.values() for c in found))
 
 

@@ -15,10 +15,8 @@ from ..verification import verify
 from . import claim
 from .measures import checked, counted, largest, made, spaced
 
-NOISE = (
-    "zeros that rounding made not quite 0 come and go; the exact shift matrix has others than the "
-    "booklet's"
-)
+ZEROS = "zeros that rounding made not quite 0 come and go"
+NOISE = f"{ZEROS}; the exact shift matrix has others than the booklet's"
 
 
 def wrong_streams(model: Model) -> int:
@@ -115,10 +113,8 @@ def digit_nonzero() -> int:
 @claim("booklet-6.6-right", where="section 6.6", says="adds two digits mod 10", verdict="holds",
        records=0, note="wrong of 100 in float64 and in float32")  # fmt: skip
 def digit_right() -> int:
-    return (
-        checked("add-digit:variant=book").wrong
-        + checked("add-digit:variant=book,dtype=float32").wrong
-    )
+    float32 = checked("add-digit:variant=book,dtype=float32")
+    return checked("add-digit:variant=book").wrong + float32.wrong
 
 
 @claim("booklet-6.7-parameters", where="section 6.7",
@@ -182,10 +178,8 @@ def addition_mlp() -> str:
        verdict="holds", records=0,
        note="wrong among all pairs of 1 digit and 3,000 of 2, in float64")  # fmt: skip
 def addition_right() -> int:
-    one, two = (
-        checked("addition:digits=1,variant=book"),
-        checked("addition:digits=2,variant=book", sample=3_000),
-    )
+    one = checked("addition:digits=1,variant=book")
+    two = checked("addition:digits=2,variant=book", sample=3_000)
     return one.wrong + two.wrong
 
 

@@ -16,11 +16,8 @@ from .measures import counted, made
             "of a layer, of gamma and beta too, so only programs without layers run; ours reads "
             "both forms")  # fmt: skip
 def layers_that_run() -> int:
-    layer = {
-        "b2": [0.0, 0.0, 0.0],
-        "ln1": {"gamma": 1.0, "beta": 0.0},
-        "ln2": {"gamma": 1.0, "beta": 0.0},
-    }
+    gains = {"gamma": 1.0, "beta": 0.0}
+    layer = {"b2": [0.0, 0.0, 0.0], "ln1": gains, "ln2": gains}
     # what the printed loop does to a layer
     converted = {key: np.array(value) for key, value in layer.items()}
     return int(all(isinstance(converted[norm], Mapping) for norm in ("ln1", "ln2")))

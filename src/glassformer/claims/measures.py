@@ -11,10 +11,8 @@ from ..counting import Count, count
 from ..refs import load, load_task
 from ..verification import Verdict, verify
 
-SHIFTS = (
-    "the booklet finds its shift matrices by a singular system; the exact ones have a few zeros "
-    "less"
-)
+SYSTEM = "the booklet finds its shift matrices by a singular system"
+SHIFTS = f"{SYSTEM}; the exact ones have a few zeros less"
 
 made = cache(load)  # many claims are about one model
 

@@ -104,13 +104,8 @@ def excluded() -> float:
        note="ours are 0.00046, 0.00106 and 10.8 after 11,900 epochs; theirs are after "
             "40,000")  # fmt: skip
 def order_of_losses() -> str:
-    found = losses()
-    values = {
-        "full": found.full,
-        "restricted": found.restricted,
-        "excluded": found.excluded,
-        "chance": math.log(113),
-    }
+    values = {name: getattr(losses(), name) for name in ("full", "restricted", "excluded")}
+    values["chance"] = math.log(113)
     return " < ".join(sorted(values, key=lambda name: values[name]))
 
 

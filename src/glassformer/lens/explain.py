@@ -48,10 +48,9 @@ class SlotContent:
     means: str = ""  # the token or position whose code this is
 
     def __str__(self) -> str:
-        values = " ".join(number(v) for v in self.values[:8]) + (
-            " …" if len(self.values) > 8 else ""
-        )
-        return f"    {self.name}: {values}" + (f"  = {self.means}" if self.means else "")
+        values = [number(v) for v in self.values[:8]] + ["…"] * (len(self.values) > 8)
+        means = f"  = {self.means}" if self.means else ""
+        return f"    {self.name}: {' '.join(values)}{means}"
 
 
 @dataclass(frozen=True)
@@ -79,27 +78,22 @@ class Explanation(Finding):
     slots: list[SlotContent] = field(default_factory=list)  # before the first layer
 
     def __str__(self) -> str:
-        lines = [f"After {' '.join(self.tokens)} comes {self.winner}: its logit beats that of "
-                 f"{self.runner_up} by {number(self.margin)}."]  # fmt: skip
+        beats = f"its logit beats that of {self.runner_up} by {number(self.margin)}"
+        lines = [f"After {' '.join(self.tokens)} comes {self.winner}: {beats}."]
         lines += ["At first, the last position's stream holds:", *map(str, self.slots)]
         for i, layer in enumerate(self.layers):
             lines += ["", f"Layer {i}", *[f"  {h}" for h in layer.heads]]
             if not layer.heads:
                 lines.append("  no head wrote anything")
             if layer.n_neurons:
-                fired = ", ".join(f"{name} ({number(a)})" for name, a in layer.neurons)
-                lines.append(
-                    f"  {layer.n_fired:,} of {layer.n_neurons:,} neurons fired; strongest: "
-                    f"{fired or 'none'}"
-                )
+                strongest = ", ".join(f"{name} ({number(a)})" for name, a in layer.neurons)
+                fired = f"{layer.n_fired:,} of {layer.n_neurons:,} neurons fired"
+                lines.append(f"  {fired}; strongest: {strongest or 'none'}")
             lines += ["  Then the stream holds:", *map(str, layer.slots)]
         if self.shares:
             by_size = [self.shares[i] for i in ranked([abs(s) for _, s in self.shares])]
-            lines += [
-                "",
-                "Where the margin comes from",
-                *[f"  {number(s):>12}  {name}" for name, s in by_size],
-            ]
+            lines += ["", "Where the margin comes from"]
+            lines += [f"  {number(s):>12}  {name}" for name, s in by_size]
             total, largest = sum(s for _, s in self.shares), max(abs(s) for _, s in self.shares)
             # large shares that cancel sum to it but for rounding
             if abs(total - self.margin) <= ROUNDED * largest:
@@ -110,11 +104,9 @@ class Explanation(Finding):
 
 def read_in_words(read: list[tuple[int, str, float]], most: int = 8) -> str:
     """What a head read: "3 at 2 (14%), 9 at 4 (14%) and 5 more"."""
-    shown = (
-        ", ".join(f"{token} at {s} ({percent(w)})" for s, token, w in read[:most])
-        or "everything a little"
-    )
-    return shown + (f" and {len(read) - most} more" if len(read) > most else "")
+    shown = ", ".join(f"{token} at {s} ({percent(w)})" for s, token, w in read[:most])
+    more = f" and {len(read) - most} more" if len(read) > most else ""
+    return (shown or "everything a little") + more
 
 
 def explain(model: Model, tokens: Array) -> Explanation:
@@ -128,18 +120,14 @@ def explain(model: Model, tokens: Array) -> Explanation:
     order = [first, *(int(i) for i in ranked(last)[:6] if i != first)][:5]
     second = order[min(1, len(order) - 1)]
     words = [model.vocabulary[int(t)] for t in tokens]
+    names = [model.vocabulary[i] for i in order]
     return Explanation(
-        tokens=words,
-        winner=model.vocabulary[first],
-        runner_up=model.vocabulary[second],
+        tokens=words, winner=model.vocabulary[first], runner_up=model.vocabulary[second],
         margin=float(last[first] - last[second]),
-        top=[
-            (model.vocabulary[i], float(x)) for i, x in zip(order, sweep(last[order]), strict=True)
-        ],
+        top=list(zip(names, sweep(last[order]).astype(float).tolist(), strict=True)),
         layers=[_layer(model, cache, i, words) for i in range(model.config.n_layers)],
-        shares=_shares(model, cache, first, second),
-        slots=_slots(model, embedded(cache)[0, -1]),
-    )
+        shares=_shares(model, cache, first, second), slots=_slots(model, embedded(cache)[0, -1]),
+    )  # fmt: skip
 
 
 def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:
@@ -153,12 +141,10 @@ def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:
         if np.linalg.norm(wrote[h]) <= negligible(wrote) * np.linalg.norm(might):
             continue
         listed = pattern >= READ_AT_LEAST * (1 - negligible(pattern))
-        read = [
-            (int(s), words[s], float(pattern[s])) for s in ranked(pattern.round(6)) if listed[s]
-        ]
-        heads.append(
-            HeadReading(i, h, parts.called(model, parts.head(i, h)), read, _where(model, wrote[h]))
-        )
+        order = [int(s) for s in ranked(pattern.round(6)) if listed[s]]
+        read = [(s, words[s], float(pattern[s])) for s in order]
+        name = parts.called(model, parts.head(i, h))
+        heads.append(HeadReading(i, h, name, read, _where(model, wrote[h])))
     neurons, fired, n = [], np.zeros(0), 0
     if at + "mlp.hook_post" in cache:
         fired = sweep(cache[at + "mlp.hook_post"][0, -1])  # F
@@ -180,11 +166,10 @@ def _where(model: Model, x: Array) -> dict[str, float]:
 def _slots(model: Model, x: Array) -> list[SlotContent]:
     # next to the whole stream …
     x = np.where(np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x)
-    read = {
-        name: (sweep(x[a:b]).tolist(), _means(model, x, a, b))
+    return [
+        SlotContent(name, sweep(x[a:b]).tolist(), _means(model, x, a, b))
         for name, (a, b) in parts.slots(model).items()
-    }
-    return [SlotContent(name, values, means) for name, (values, means) in read.items()]
+    ]
 
 
 def _means(model: Model, x: Array, a: int, b: int) -> str:
@@ -214,6 +199,5 @@ def _shares(model: Model, cache: Record, first: int, second: int) -> list[tuple[
         return []
     pair = np.array([[first]]), np.array([[second]])
     found = shares(model, cache, *pair, at=LAST)
-    return list(
-        zip([name for name, _ in found], sweep([s[0, 0] for _, s in found]).tolist(), strict=True)
-    )
+    sizes = sweep([s[0, 0] for _, s in found]).tolist()
+    return [(name, size) for (name, _), size in zip(found, sizes, strict=True)]

@@ -49,13 +49,8 @@ class LogitLens:
 
     def to_json(self) -> dict[str, Any]:
         winners = [[[self.vocabulary[t] for t in text] for text in part] for part in self.winners]
-        shares = self.probabilities.max(-1).tolist()
-        return {
-            "words": self.words,
-            "parts": self.parts,
-            "winners": winners,
-            "probabilities": shares,
-        }
+        own = {"words": self.words, "parts": self.parts, "winners": winners}
+        return own | {"probabilities": self.probabilities.max(-1).tolist()}
 
 
 def logit_lens(model: Model, tokens: Array) -> LogitLens:
@@ -177,46 +172,32 @@ def answer_shares(
         raise GlassformerError("shares — expected rows with an answer, got none")
     positions = sorted(sums)
     means = np.stack([sums[t] / counts[t] for t in positions], axis=1)  # P+1 n
-    return AnswerShares(
-        names,
-        [t + 1 for t in positions],
-        means[:-1],
-        means[-1],
-        np.array([counts[t] for t in positions]),
-    )
+    n = np.array([counts[t] for t in positions])
+    return AnswerShares(names, [t + 1 for t in positions], means[:-1], means[-1], n)
 
 
 def shares(
-    model: Model,
-    cache: Mapping[str, Array],
-    first: Array,
-    second: Array,
-    at: slice = ALL,
+    model: Model, cache: Mapping[str, Array], first: Array, second: Array, at: slice = ALL,
     neurons: int | None = None,
-) -> list[tuple[str, Array]]:
-    """Part -> its share of logit[first] − logit[second], [B,n], read off a run. first, second:
-    tokens [B,n].
+) -> list[tuple[str, Array]]:  # fmt: skip
+    """Part -> its share of logit[first] − logit[second], [B,n], for tokens [B,n] of a run.
 
     `at`: the n positions meant. `neurons` as in `attribution`.
     """
     c = model.config
     if not c.norm_first:
-        raise GlassformerError(
-            "shares of a margin — expected a pre-norm model; here a norm follows every part, and "
-            "the logits are no sum"
-        )
+        why = "here a norm follows every part, and the logits are no sum"
+        raise GlassformerError(f"shares of a margin — expected a pre-norm model; {why}")
     ways = model.W_U.T  # V D
     direction = into_logits(model, ways[first] - ways[second])  # B n D
     if c.norm != "none":
         direction = direction / cache["ln_final.hook_scale"][:, at]
     if neurons is not None:
         return _neurons(model, cache, neurons, direction, at)
-    found = [
-        (name, np.einsum("...d,...d->...", x, direction)) for name, x in _parts(model, cache, at)
-    ]
+    wrote = _parts(model, cache, at)
+    found = [(name, np.einsum("...d,...d->...", x, direction)) for name, x in wrote]
     shift = model.weights.get("ln_final.b") if c.norm != "none" else None
     b_U = model.weights.get("unembed.b_U")
-    # V
     b = np.zeros(c.d_vocab) + (0 if shift is None else ways @ shift) + (0 if b_U is None else b_U)
     return found + ([("unembed bias", b[first] - b[second])] if b.any() else [])
 
@@ -231,15 +212,17 @@ def _parts(model: Model, cache: Mapping[str, Array], at: slice) -> Iterator[tupl
         wrote = head_outputs(model, cache, i, at)  # B n H D
         for h in range(model.config.n_heads):
             yield parts.called(model, parts.head(i, h)), wrote[:, :, h]
-        if (b_O := weights.get(f"blocks.{i}.attn.b_O")) is not None and b_O.any():
-            yield f"attention bias {i}", b_O
+        yield from _bias(model, f"attention bias {i}", f"blocks.{i}.attn.b_O")
         if f"blocks.{i}.hook_mlp_out" in cache:
-            yield (
-                parts.mlp(i),
-                cache[f"blocks.{i}.mlp.hook_post"][:, at] @ weights[f"blocks.{i}.mlp.W_out"],
-            )
-            if (b_out := weights.get(f"blocks.{i}.mlp.b_out")) is not None and b_out.any():
-                yield f"mlp bias {i}", b_out
+            at_mlp = f"blocks.{i}.mlp."
+            yield parts.mlp(i), cache[at_mlp + "hook_post"][:, at] @ weights[at_mlp + "W_out"]
+            yield from _bias(model, f"mlp bias {i}", at_mlp + "b_out")
+
+
+def _bias(model: Model, name: str, weight: str) -> Iterator[tuple[str, Array]]:
+    """A bias [D] under a name, if there is one and it is not 0."""
+    if (b := model.weights.get(weight)) is not None and b.any():
+        yield name, b
 
 
 def head_outputs(model: Model, cache: Mapping[str, Array], layer: int, at: slice = ALL) -> Array:
@@ -257,10 +240,7 @@ def _neurons(
         raise GlassformerError(f"neurons of layer {layer} — this model has no MLP there")
     post = cache[hook][:, at]  # B n F
     each = post * (direction @ model.weights[f"blocks.{layer}.mlp.W_out"].T)  # B n F
-    found = [
-        (parts.called(model, parts.neuron(layer, j)), each[..., j]) for j in range(post.shape[-1])
-    ]
-    b_out = model.weights.get(f"blocks.{layer}.mlp.b_out")
-    return found + (
-        [(f"mlp bias {layer}", direction @ b_out)] if b_out is not None and b_out.any() else []
-    )
+    names = [parts.called(model, parts.neuron(layer, j)) for j in range(post.shape[-1])]
+    found = [(name, each[..., j]) for j, name in enumerate(names)]
+    bias = _bias(model, f"mlp bias {layer}", f"blocks.{layer}.mlp.b_out")
+    return found + [(name, direction @ b) for name, b in bias]

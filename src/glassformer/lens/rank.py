@@ -1,5 +1,4 @@
-"""Weights as matrices: singular values, effective rank, circuits of heads, and what is left when
-rank is taken away.
+"""Weights as matrices: singular values, effective rank, circuits of heads, rank taken away.
 
 Two ways to say what rank a matrix has in effect, from its singular values s_1 ≥ s_2 ≥ …:
 - `effective`: exp(−Σ p_i ln p_i) with p_i = s_i / Σ s, the exponential of their entropy: r equal
@@ -45,10 +44,8 @@ class Rank(Finding):
 
     def __str__(self) -> str:
         m, n = self.shape
-        return (
-            f"{self.name} {m}×{n}: effective rank {self.effective:.1f}, 99 % of the energy in "
-            f"{self.holding}"
-        )
+        rank = f"effective rank {self.effective:.1f}, 99 % of the energy in {self.holding}"
+        return f"{self.name} {m}×{n}: {rank}"
 
 
 def effective_rank(values: Array) -> float:
@@ -129,17 +126,13 @@ def ov_circuit(model: Model, layer: int, head: int) -> Factored:
 
 def circuits(model: Model) -> dict[str, Factored]:
     """QK and OV of every head: "QK 0.1" is layer 0, head 1."""
-    c = model.config
-    heads = [(i, h) for i in range(c.n_layers) for h in range(c.n_heads)]
-    kinds = {"QK": qk_circuit, "OV": ov_circuit}
-    return {
-        f"{kind} {i}.{h}": circuit(model, i, h) for kind, circuit in kinds.items() for i, h in heads
-    }
+    heads = list(np.ndindex(model.config.n_layers, model.config.n_heads))
+    found = {f"QK {i}.{h}": qk_circuit(model, i, h) for i, h in heads}
+    return found | {f"OV {i}.{h}": ov_circuit(model, i, h) for i, h in heads}
 
 
 def attends(model: Model, layer: int, head: int, rows: Array | None = None) -> Factored:
-    """The full QK circuit, [V,V]: the score that a token (row) gives to a token (column) by what
-    they are.
+    """The full QK circuit, [V,V]: the score that a token (row) gives to a token (column).
 
     Each token's embedding is read by the layer as if it stood alone in the stream: through its
     norm, with biases. `rows` [n,D] are read instead of the embeddings: with W_pos, which position
@@ -152,8 +145,7 @@ def attends(model: Model, layer: int, head: int, rows: Array | None = None) -> F
 
 
 def copies(model: Model, layer: int, head: int, rows: Array | None = None) -> Factored:
-    """The full OV circuit, [V,V]: what attending to a token (row) writes to the logit of each token
-    (column).
+    """The full OV circuit, [V,V]: what attending to a token (row) writes to each logit (column).
 
     Through the layer's norm, W_V, W_O, the last norm's centring and gain, and the head; to be
     divided by the last norm's scale, which depends on all else in the stream. `rows` as in
@@ -162,37 +154,28 @@ def copies(model: Model, layer: int, head: int, rows: Array | None = None) -> Fa
     model, at = _at(model, layer, head)
     c = model.config
     if not c.norm_first:
-        raise GlassformerError(
-            "full OV circuit — a norm stands between every head and the logits of a post-norm model"
-        )
+        why = "a norm stands between every head and the logits of a post-norm model"
+        raise GlassformerError(f"full OV circuit — {why}")
     ways = into_logits(model, model.W_U.T)  # V D
     return Factored(project(c, at, "V", head, _read(model, layer, rows)), at["W_O"][head] @ ways.T)
 
 
 def into_logits(model: Model, directions: Array) -> Array:
-    """Directions [..., D] of what the head reads, as directions of the stream: the last norm's gain
-    and centring.
+    """Directions [..., D] of what the head reads as those of the stream, before the last norm.
 
-    What is left of the norm is to divide by its scale.
+    Its gain and centring are in them; what is left of the norm is to divide by its scale.
     """
-    gain = model.weights.get("ln_final.w")
-    if model.config.norm == "none":
-        return directions
-    directions = directions if gain is None else directions * gain
-    return (
-        directions - directions.mean(-1, keepdims=True)
-        if model.config.norm == "layer"
-        else directions
-    )
+    norm = model.config.norm
+    if norm != "none" and "ln_final.w" in model.weights:
+        directions = directions * model.weights["ln_final.w"]
+    return directions - directions.mean(-1, keepdims=True) if norm == "layer" else directions
 
 
 def _at(model: Model, layer: int, head: int) -> tuple[Model, Place]:
     c = model.config
     if not (0 <= layer < c.n_layers and 0 <= head < c.n_heads):
-        raise GlassformerError(
-            f"{parts.head(layer, head)} — expected a layer below {c.n_layers} and a head below "
-            f"{c.n_heads}"
-        )
+        expected = f"expected a layer below {c.n_layers} and a head below {c.n_heads}"
+        raise GlassformerError(f"{parts.head(layer, head)} — {expected}")
     model = model.numpy()
     return model, Place(model.weights, None) / f"blocks.{layer}" / "attn"
 
@@ -201,14 +184,10 @@ def _read(model: Model, layer: int, rows: Array | None) -> Array:
     """What attention of a layer makes of rows of the stream before it projects them."""
     c, x = model.config, model.weights["embed.W_E"] if rows is None else rows
     if x.ndim != 2 or x.shape[1] != c.d_model:
-        raise GlassformerError(
-            f"rows of the stream — expected shape [n,{c.d_model}], got {list(x.shape)}"
-        )
-    return (
-        NORMS[c.norm](c, Place(model.weights, None) / f"blocks.{layer}" / "ln1", x)
-        if c.norm_first
-        else x
-    )
+        expected = f"expected shape [n,{c.d_model}]"
+        raise GlassformerError(f"rows of the stream — {expected}, got {list(x.shape)}")
+    ln1 = Place(model.weights, None) / f"blocks.{layer}" / "ln1"
+    return NORMS[c.norm](c, ln1, x) if c.norm_first else x
 
 
 def project(c: Config, at: Place, which: str, head: int, x: Array) -> Array:
@@ -244,9 +223,8 @@ def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
         U, s, Vt = np.linalg.svd(change, full_matrices=False)
         cut = (U[:, :rank] * s[:rank]) @ Vt[:rank]
         start = 0 if base is None else to_matrix(name, arrays.numpy(base.weights[name]))
-        weights[name] = from_matrix(
-            name, (start + cut).astype(model.dtype), tuple(weights[name].shape)
-        )
+        near = (start + cut).astype(model.dtype)
+        weights[name] = from_matrix(name, near, tuple(weights[name].shape))
     made = dict(model.provenance) | {"truncated": rank}
     return replace(model, weights=weights, blueprint="", theta={}, provenance=made)
 
@@ -286,10 +264,8 @@ class Updates(Finding):
 
     def __str__(self) -> str:
         found = f"rank {self.rank}: {self.parameters:,} numbers for {self.dense:,}"
-        return (
-            f"LoRA carries the update at {found} (accuracy {self.tried[-1].accuracy:.2%} of "
-            f"{self.accuracy:.2%})"
-        )
+        share = f"accuracy {self.tried[-1].accuracy:.2%} of {self.accuracy:.2%}"
+        return f"LoRA carries the update at {found} ({share})"
 
 
 def updates(
@@ -306,33 +282,22 @@ def updates(
     factors = sum(sum(w.shape) for w in changes.values())  # of rank 1, as blueprint.Lora has them
     tried = []
     for r in range(1 + max((min(w.shape) for w in changes.values()), default=0)):
-        tried.append(
-            Truncation(r, score(truncate(after, r, before), task, rows).accuracy, r * factors)
-        )
-        if tried[-1].accuracy >= wanted - give:
+        found = score(truncate(after, r, before), task, rows).accuracy
+        tried.append(Truncation(r, found, r * factors))
+        if found >= wanted - give:
             break
-    return Updates(
-        [_rank(n, w) for n, w in changes.items()],
-        tried,
-        wanted,
-        sum(w.size for w in changes.values()),
-    )
+    matrices = [_rank(n, w) for n, w in changes.items()]
+    return Updates(matrices, tried, wanted, sum(w.size for w in changes.values()))
 
 
 def _hidden(model: Model, base: Model | None = None) -> Iterator[tuple[str, Array]]:
     """The matrices inside the blocks, in float64; with a base, what was added to it."""
     shapes = {n: tuple(w.shape) for n, w in model.weights.items()}
-    if base is not None and (
-        wrong := [n for n, s in shapes.items() if tuple(_shape(base, n)) != s]
-    ):
-        raise GlassformerError(
-            f"update — expected two models of the same arrays, but {wrong[0]} differs"
-        )
+    before = shapes if base is None else {n: tuple(w.shape) for n, w in base.weights.items()}
+    if wrong := [n for n, shape in shapes.items() if before.get(n, ()) != shape]:
+        expected = "expected two models of the same arrays"
+        raise GlassformerError(f"update — {expected}, but {wrong[0]} differs")
     for name, shape in shapes.items():
         if is_matrix(name, matrix_shape(name, shape)):
             w = to_matrix(name, arrays.numpy(model.weights[name])).astype(np.float64)
             yield name, w if base is None else w - to_matrix(name, arrays.numpy(base.weights[name]))
-
-
-def _shape(model: Model, name: str) -> tuple[int, ...]:
-    return model.weights[name].shape if name in model.weights else ()

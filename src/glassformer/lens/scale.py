@@ -33,14 +33,6 @@ KNOWN = (
 def scale_table(model: Model, name: str = "this model") -> list[Scale]:
     """A row for the model, and one for each of the known ones."""
     c = model.config
-    own = Scale(
-        name,
-        count(model).total,
-        c.n_layers,
-        c.d_model,
-        c.n_heads if c.n_layers else 0,
-        c.d_mlp,
-        c.d_vocab,
-        c.n_ctx,
-    )
+    total, heads = count(model).total, c.n_heads if c.n_layers else 0
+    own = Scale(name, total, c.n_layers, c.d_model, heads, c.d_mlp, c.d_vocab, c.n_ctx)
     return [own, *KNOWN]

@@ -1,10 +1,10 @@
 """The stream: how large it is after each part, what norms make of it, and which neurons fire.
 
-norms(model, tokens)                     how the stream grows, part by part and position by position
-norms(model, tokens, residual=False)     the same if every part replaced the stream instead of
-adding to it norm_statistics(model, tokens)           what goes into each norm and what comes out
-firing(model, task, rows)                which neurons fire, by class of input and by answer
-position activation_curve("gelu")                 what a neuron makes of its input
+norms(model, tokens)                    how the stream grows, by part and position
+norms(model, tokens, residual=False)    the same if every part replaced the stream
+norm_statistics(model, tokens)          what goes into each norm and what comes out
+firing(model, task, rows)               which neurons fire, by class and by answer position
+activation_curve("gelu")                what a neuron makes of its input
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,12 +30,10 @@ def stops(model: Model) -> dict[str, str]:
     """Part of the model -> the hook that holds the stream after it, in order; "" if none does."""
     found = {"embed": "blocks.0.hook_resid_pre" if model.config.n_layers else ""}
     for i in range(model.config.n_layers):
-        ends = (
-            {parts.attention(i): "mid", parts.mlp(i): "post"}
-            if model.has_mlp(i)
-            else {parts.attention(i): "post"}
-        )
-        found |= {part: f"blocks.{i}.hook_resid_{end}" for part, end in ends.items()}
+        at = f"blocks.{i}.hook_resid_"
+        found[parts.attention(i)] = at + ("mid" if model.has_mlp(i) else "post")
+        if model.has_mlp(i):
+            found[parts.mlp(i)] = at + "post"
     return found
 
 
@@ -71,15 +69,9 @@ def norms(model: Model, tokens: Array, residual: bool = True) -> StreamNorms:
     after = {part: _length(x, tokens) for part, x in stream_after(model, cache).items()}
     wrote = {part: _length(cache[parts.find(model, part).hooks[0]], tokens) for part in after}
     wrote["embed"] = after["embed"]  # with the positions
-    sizes = list(after.values())
-    nothing = np.zeros(tokens.shape[1])
-    return StreamNorms(
-        list(after),
-        np.stack([nothing, *sizes[:-1]]),
-        np.stack(list(wrote.values())),
-        np.stack(sizes),
-        residual,
-    )
+    sizes = np.stack(list(after.values()))
+    before = np.concatenate([np.zeros_like(sizes[:1]), sizes[:-1]])
+    return StreamNorms(list(after), before, np.stack(list(wrote.values())), sizes, residual)
 
 
 def _length(x: Array, tokens: Array) -> Array:
@@ -139,12 +131,9 @@ def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormSta
     inputs: dict[str, Array] = {}
     for i in range(c.n_layers):
         at = f"blocks.{i}."
-        for ln, stream, made in (
-            ("ln1", "hook_resid_pre", "hook_attn_out"),
-            ("ln2", "hook_resid_mid", "hook_mlp_out"),
-        ):
-            if at + made in cache:
-                inputs[at + ln] = cache[at + stream] + (0 if c.norm_first else cache[at + made])
+        for ln, stream, made in (("ln1", "pre", "attn"), ("ln2", "mid", "mlp")):
+            if (wrote := cache.get(f"{at}hook_{made}_out")) is not None:
+                inputs[at + ln] = cache[f"{at}hook_resid_{stream}"] + (0 if c.norm_first else wrote)
     if c.norm_first:
         inputs["ln_final"] = list(stream_after(model, cache).values())[-1]
     if not inputs:
@@ -152,9 +141,8 @@ def norm_statistics(model: Model, tokens: Array, bins: int = 60) -> list[NormSta
     found = []
     for name, x in inputs.items():
         y = gained(Place(model.weights, None) / name, cache[name + ".hook_normalized"])
-        found.append(
-            NormStatistics(name, histogram(x, bins), histogram(y, bins), _spread(x), _spread(y))
-        )
+        before, after = histogram(x, bins), histogram(y, bins)
+        found.append(NormStatistics(name, before, after, _spread(x), _spread(y)))
     return found
 
 
@@ -190,9 +178,8 @@ def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
     model = model.numpy()
     with_mlp = model.mlp_layers
     if layer not in with_mlp or not model.config.d_mlp:
-        raise GlassformerError(
-            f"layer {layer} — expected one that has neurons: {with_mlp or 'no layer has any'}"
-        )
+        there = with_mlp or "no layer has any"
+        raise GlassformerError(f"layer {layer} — expected one that has neurons: {there}")
     hook, F = f"blocks.{layer}.mlp.hook_pre", model.config.d_mlp
     b_in = model.weights.get(f"blocks.{layer}.mlp.b_in")
     least = 0.0 if b_in is None else ROUNDING * float(np.finfo(b_in.dtype).eps) * np.abs(b_in)
@@ -205,10 +192,8 @@ def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
         # The first batch sets the range; the few values beyond it count in the outermost bins.
         edges = edges if len(edges) else np.histogram_bin_edges(pre.astype(np.float64), bins)
         held += np.histogram(np.clip(pre, edges[0], edges[-1]), edges)[0]
-        total, squares = (
-            total + float(pre.sum(dtype=float)),
-            squares + float(np.square(pre, dtype=float).sum()),
-        )
+        total += float(pre.sum(dtype=float))
+        squares += float(np.square(pre, dtype=float).sum())
         kinds, index = np.unique(task.classes(part)[text], return_inverse=True)
         for k, kind in enumerate(kinds):
             for p in np.unique(position):
@@ -218,16 +203,13 @@ def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
     if not counts:
         raise GlassformerError("firing — expected rows with an answer, got none")
     mean = total / held.sum()
-    pre_values = Histogram(
-        edges, held, mean, float(max(squares / held.sum() - mean**2, 0.0) ** 0.5)
-    )
+    deviation = float(max(squares / held.sum() - mean**2, 0.0) ** 0.5)
     positions = sorted({p for _, p in counts})
     classes = {k: _share(counts, kind=k) for k in sorted({k for k, _ in counts})}
     by_position = np.stack([_share(counts, position=p) for p in positions])
     names = [parts.called(model, parts.neuron(layer, j)) for j in range(F)]
-    return Firing(
-        layer, names, _share(counts), classes, [p + 1 for p in positions], by_position, pre_values
-    )
+    pre, after = Histogram(edges, held, mean, deviation), [p + 1 for p in positions]
+    return Firing(layer, names, _share(counts), classes, after, by_position, pre)
 
 
 def _share(
@@ -239,8 +221,7 @@ def _share(
 
 
 def asked(model: Model, task: Task, rows: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
-    """Batches of rows, the tokens to read [B,T], those that come next [B,T], and where they are the
-    answer's [B,T].
+    """Batches of rows: the tokens to read, those that come next, where they are the answer's [B,T].
 
     A model that is not causal reads, for each token asked for, only those before it.
     """

@@ -1,12 +1,11 @@
-"""The models of a training run, step by step: `train … --snapshots FOLDER` writes them, this reads
-them.
+"""The models of a training run, step by step, as `train … --snapshots FOLDER` writes them.
 
     path = Trajectory.read("snapshots")
     path.steps                                                                # [0, 200, 400, …]
-    path.follow(lambda model: np.linalg.norm(model.weights["embed.W_E"]))     # a number for each step
+    path.follow(lambda model: np.linalg.norm(model.weights["embed.W_E"]))     # [n]
 
 Files are read one at a time, when they are needed.
-"""  # noqa: E501
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -36,20 +35,15 @@ class Trajectory:
         """The snapshots in a folder; other files are left alone."""
         folder = Path(folder)
         if not folder.is_dir():
-            raise GlassformerError(
-                f"{folder} — expected a folder of snapshots, which train … --snapshots writes"
-            )
-        found = sorted(
-            (int(m.group(1)), p) for p in folder.iterdir() if (m := NAME.fullmatch(p.name))
-        )
+            expected = "expected a folder of snapshots, which train … --snapshots writes"
+            raise GlassformerError(f"{folder} — {expected}")
+        files = list(folder.iterdir())
+        found = sorted((int(m.group(1)), p) for p in files if (m := NAME.fullmatch(p.name)))
         if not found:
-            within = sorted(
-                p.name for p in folder.iterdir() if p.is_dir() and p.name.startswith("seed")
-            )
+            within = sorted(p.name for p in files if p.is_dir() and p.name.startswith("seed"))
             hint = f"; it has folders {', '.join(within)}" if within else ""
-            raise GlassformerError(
-                f"{folder} — no snapshots here: expected files like step-000200.safetensors{hint}"
-            )
+            expected = f"expected files like step-000200.safetensors{hint}"
+            raise GlassformerError(f"{folder} — no snapshots here: {expected}")
         return cls([step for step, _ in found], [path for _, path in found])
 
     def __len__(self) -> int:
@@ -65,10 +59,8 @@ class Trajectory:
             model = load(path)
             first = first or model
             if differ := _differences(first, model):
-                raise GlassformerError(
-                    f"{path} — is of another run than {self.paths[0].name}: its "
-                    f"{' and '.join(differ)} differs"
-                )
+                other = f"is of another run than {self.paths[0].name}"
+                raise GlassformerError(f"{path} — {other}: its {' and '.join(differ)} differs")
             yield model
 
     def at(self, step: int) -> Model:
@@ -94,11 +86,10 @@ class Trajectory:
             for name, measure in measures.items():
                 value = np.asarray(measure(model), dtype=float)
                 if values[name] and value.shape != values[name][0].shape:
-                    shapes = (
-                        f"{list(values[name][0].shape)} before, {list(value.shape)} at step {step}"
-                    )
+                    before, now = list(values[name][0].shape), list(value.shape)
+                    got = f"got {before} before, {now} at step {step}"
                     raise GlassformerError(
-                        f"measure {name} — expected one shape for all models, got {shapes}"
+                        f"measure {name} — expected one shape for all models, {got}"
                     )
                 values[name].append(value)
         return {name: np.stack(found) for name, found in values.items()}

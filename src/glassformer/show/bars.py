@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from statistics import fmean
 
+from ..dust import rounded_down
 from ..errors import GlassformerError
-from .pieces import in_percent, percent, rows_named, rules
+from .pieces import in_percent, rows_named, rules
 from .style import BLUE, GREY, INK, LINES, SKY, WIDTH, Figure, drawn
 
 ROW = 0.27  # inches of a bar's row
@@ -47,5 +48,5 @@ def bar_chart(
 
 def _text(values: Sequence[float]) -> str:
     """The mean, and the spread where there is one."""
-    mean, least, most = percent(fmean(values)), min(values), max(values)
-    return mean if most == least else f"{mean}  ({percent(least)} … {percent(most)})"
+    mean, least, most = rounded_down(fmean(values)), min(values), max(values)
+    return mean if most == least else f"{mean}  ({rounded_down(least)} … {rounded_down(most)})"

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from ..dust import rounded_down
 from ..errors import GlassformerError
 from ..lens.compare import Comparison
 from ..lens.interventions.ablate import Ablated
 from ..lens.interventions.patch import Interchange, PatchGrid
-from .pieces import cells, percent, rules
+from .pieces import cells, rules
 from .style import (
     AMBER,
     BLUE,
@@ -51,7 +52,7 @@ def ablation_bars(ablated: Sequence[Ablated], names: Sequence[str] = (), title: 
     with drawn(1, 2, size=size, title=title, sharey=True, **shape) as (fig, (bars, strip)):
         for y, a in enumerate(ablated):
             bars.barh(y, a.score.accuracy, 0.66, color=BLUE if a.how else SKY)
-            bars.annotate(percent(a.score.accuracy, 2), (a.score.accuracy, y), xytext=(4, 0),
+            bars.annotate(rounded_down(a.score.accuracy, 2), (a.score.accuracy, y), xytext=(4, 0),
                           textcoords="offset points", va="center", fontsize=8)  # fmt: skip
         bars.set_xlim(0, 1.17)
         bars.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])

@@ -1,6 +1,5 @@
 """Pieces that many figures have: rules, bars with names, maps with numbers, keys to colours."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -63,9 +62,3 @@ def colour_bar(
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=labelsize)
     return bar
-
-
-def percent(share: float, digits: int = 1) -> str:
-    """Rounded down, so that only what is whole is called 100 %."""
-    whole = math.floor(round(share * 10 ** (2 + digits), 6)) / 10**digits
-    return "100 %" if share >= 1 else f"{whole:.{digits}f} %"
