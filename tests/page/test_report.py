@@ -124,6 +124,7 @@ def test_spectrum_is_for_sums_modulo_p_alone():
     assert got["frequencies"] == [1, 2, 3, 4, 5] and sum(got["power"]) == pytest.approx(1, abs=1e-3)
     assert set(got["key"]) <= set(got["frequencies"])
     assert views.spectrum(load("reverse"), load_task("reverse")) is None
+    assert views.spectrum(model, load_task("modular-addition:p=11,operation=*")) is None
 
 
 @pytest.mark.parametrize("choices", [
