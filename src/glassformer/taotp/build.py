@@ -206,6 +206,7 @@ class Builder:
                 if len(pair) != 2 or len(ends) != 2:
                     what = "[start stop], two whole numbers from 0"
                     self.wrong(node.at, f"slot {key!r} must be {what}")
+                    continue
                 groups[group][key] = pair
         return Labels(**groups)
 
