@@ -106,7 +106,7 @@ def hostile(tmp_path_factory):
         ("run OUT/BAD.safetensors", 2),
         ("BAD", 2), ("list BAD", 2), ("run add-digit --BAD", 2), ("verify add-digit --sample BAD",
         2),
-        ("export add-digit --to safetensors --out OUT/BAD", 0),
+        ("export add-digit --to safetensors --out OUT/BAD.safetensors", 0),
         ("export add-digit --to BAD --out x", 2),
     ],
 )  # fmt: skip
