@@ -1,0 +1,302 @@
+"""What a source is made of: values at positions, six kinds of them.
+
+A value stands at every position of a text and depends on that position and those before it only.
+It is one of finitely many things, its `domain`, known before any text is. `None` in a domain is
+the language's `nothing`. Six kinds are all there is; each says what it costs in a transformer:
+
+    Token(table)        a function of the token here                    the embedding
+    Position(table)     a function of the position, counted from 0      the embedding
+    Map(args, table)    a function of values here                       neurons
+    Sum(terms, table)   a function of a sum of numbers here             neurons
+    Look(...)           the value at the best of the positions that match     a sharp head
+    Tally(...)          how many tests a sum over matching positions passes   a flat head, neurons
+
+These objects are what `source.read` makes of a text; who generates programs may make them directly.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ..errors import GlassformerError, shown
+
+Thing = Any  # a member of a domain: int, Fraction, str, bool, None or a tuple of these
+Ints = np.ndarray[Any, Any]
+MOST = 20_000  # members of a domain, and combinations of a table
+
+
+class Value:
+    """Something that stands at every position. `args` are the values that it is made of."""
+
+    name: str
+    domain: tuple[Thing, ...]
+    args: tuple["Value", ...] = ()
+
+    def _named(self, name: str, domain: Iterable[Thing]) -> None:
+        self.name, self.domain = name, tuple(dict.fromkeys(domain))
+        if not 1 <= len(self.domain) <= MOST:
+            many = f"{len(self.domain):,}"
+            raise GlassformerError(f"{name} — has {many} possible values, the most is {MOST:,}")
+        self.index = {thing: i for i, thing in enumerate(self.domain)}
+
+    def __len__(self) -> int:
+        return len(self.domain)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name}: {len(self)} values)"
+
+    @property
+    def numbers(self) -> np.ndarray[Any, Any]:
+        """The domain as floats; NaN for what is no number."""
+        return np.array([float(d) if is_number(d) else math.nan for d in self.domain])
+
+    def all(self) -> list["Value"]:
+        """This value and those that it is made of, each after its own."""
+        seen: dict[int, Value] = {}
+        left: list[tuple[Value, bool]] = [(self, False)]
+        while left:
+            value, ready = left.pop()
+            if ready:
+                seen[id(value)] = value
+            elif id(value) not in seen:
+                left += [(value, True), *((a, False) for a in reversed(value.args))]
+        return list(seen.values())
+
+
+class Token(Value):
+    """A function of the token here: table[t] is the index of what token t gives."""
+
+    def __init__(self, name: str, things: Sequence[Thing]) -> None:
+        self._named(name, things)
+        self.table = np.array([self.index[d] for d in things])
+
+
+class Position(Value):
+    """A function of the position here, the first being 0."""
+
+    def __init__(self, name: str, things: Sequence[Thing]) -> None:
+        self._named(name, things)
+        self.table = np.array([self.index[d] for d in things])
+
+
+class Map(Value):
+    """A function of values here: table[i, j, …] is the index of what their members i, j, … give,
+    and -1 where that can never be.
+    """
+
+    def __init__(self, name: str, args: Sequence[Value], things: Mapping[tuple[int, ...], Thing]):
+        self.args = tuple(args)
+        self._named(name, things.values())
+        self.table = np.full([len(a) for a in args], -1)
+        for at, thing in things.items():
+            self.table[at] = self.index[thing]
+
+
+class Sum(Value):
+    """A function of Σ coefficient·number + constant. A term that is no number gives `otherwise`."""
+
+    def __init__(
+        self, name: str, terms: Mapping[Value, int], constant: int, things: Mapping[int, Thing],
+        otherwise: Thing = None,
+    ) -> None:  # fmt: skip
+        self.args, self.coefficients, self.constant = tuple(terms), tuple(terms.values()), constant
+        self.low, self.high = min(things), max(things)
+        self.partial = any(np.isnan(a.numbers).any() for a in self.args)
+        whole = [things[s] for s in range(self.low, self.high + 1)]
+        self._named(name, [*whole, *([otherwise] if self.partial else [])])
+        self.table = np.array([self.index[d] for d in whole])
+        self.otherwise = self.index[otherwise] if self.partial else -1
+
+    @staticmethod
+    def range(terms: Mapping[Value, int], constant: int) -> range:
+        """What the sum can be."""
+        ends = [[c * f(v.numbers) for f in (np.nanmin, np.nanmax)] for v, c in terms.items()]
+        return range(
+            int(constant + sum(min(e) for e in ends)), int(constant + sum(max(e) for e in ends)) + 1
+        )
+
+    def of(self, members: Sequence[Ints]) -> Ints:
+        """Index of the result, from indices of the terms' members."""
+        total: Any = self.constant
+        for value, factor, i in zip(self.args, self.coefficients, members, strict=True):
+            total = total + factor * value.numbers[i]
+        known = ~np.isnan(total)
+        place = np.where(known, total, self.low).astype(int) - self.low
+        return np.where(known, self.table[place], self.otherwise)
+
+
+@dataclass(frozen=True, eq=False)
+class Test:
+    """A condition of a look: table[i, j] says whether it holds for member i of `here` (a value
+    where the look stands) and member j of `there`. None: it does not depend on that side.
+    """
+
+    here: Value | None
+    there: Value | None
+    table: np.ndarray[Any, Any]  # bool [len(here) or 1, len(there) or 1]
+
+    @property
+    def args(self) -> tuple[Value, ...]:
+        return tuple(v for v in (self.here, self.there) if v is not None)
+
+
+class Look(Value):
+    """`value` at the best of the positions where all tests hold, or `default`: the best by the
+    first of `order`, then by the second … (1, v): the largest v, (-1, v): the smallest. Positions
+    that are equally good must hold equal values.
+    """
+
+    def __init__(
+        self, name: str, tests: Sequence[Test], value: Value, default: Thing,
+        order: Sequence[tuple[int, Value]] = (),
+    ) -> None:  # fmt: skip
+        self.tests, self.value, self.default, self.order = (
+            tuple(tests),
+            value,
+            default,
+            tuple(order),
+        )
+        for _, v in order:
+            if np.isnan(v.numbers).any():
+                odd = shown(next(d for d in v.domain if not is_number(d)))
+                raise GlassformerError(
+                    f"{name} — orders by {v.name}, which may be {odd}: expected whole numbers"
+                )
+        ordering = [v for _, v in order]
+        self.args = tuple(dict.fromkeys([*_args(tests), *ordering, value]))
+        self._named(name, [*value.domain, default])
+
+    def priority(self, members: Mapping[Value, Ints]) -> Ints:
+        """How good positions are, as whole numbers, from indices of the members there."""
+        total = np.zeros(1, np.int64)
+        for sign, v in self.order:
+            ranks = np.unique(sign * v.numbers, return_inverse=True)[1].reshape(-1)
+            total = total * len(v) + ranks[members[v]]
+        return total
+
+
+class Tally(Value):
+    """Sums over the positions where all `tests` hold, put to a row of tests, each of which implies
+    the one before it: the result is `things[how many are passed]`.
+
+    Test j: the sum of each[j] + Σ weights[j, member] over the `terms` (value, weights) is at
+    least cut[j]. All are whole numbers but `cut`, which is halfway between two.
+    """
+
+    def __init__(
+        self, name: str, tests: Sequence[Test], terms: Sequence[tuple[Value, Ints]], each: Ints,
+        cut: Sequence[float], things: Sequence[Thing],
+    ) -> None:  # fmt: skip
+        self.tests, self.terms = tuple(tests), tuple(terms)
+        self.each, self.cut, self.things = np.asarray(each), np.asarray(cut, float), tuple(things)
+        self.args = tuple(dict.fromkeys([*_args(tests), *(v for v, _ in terms)]))
+        self._named(name, things)
+        self.results = np.array([self.index[d] for d in things])
+
+
+def _args(tests: Iterable[Test]) -> list[Value]:
+    return [v for test in tests for v in test.args]
+
+
+def is_number(thing: Thing) -> bool:
+    return isinstance(thing, (int, Fraction, np.integer)) and not isinstance(thing, bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A whole source: the tokens, how many of them a text may have, and what comes next."""
+
+    tokens: tuple[Thing, ...]
+    length: int
+    emit: Value
+    name: str = ""
+    end: Thing = None  # the token after which nothing more is written; None: one token is written
+    about: str = ""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if odd := [d for d in self.emit.domain if d not in self.tokens]:
+            raise GlassformerError(
+                f"{self.emit.name} — emits {shown(odd[0])}, which is no token; there are "
+                f"{', '.join(map(str, self.tokens[:20]))}{'…' * (len(self.tokens) > 20)}"
+            )
+
+    @property
+    def values(self) -> list[Value]:
+        """All values, each after those that it is made of."""
+        return self.emit.all()
+
+
+# ── which members can stand together ───────────────────────────────────────────────────────────
+def together(values: Sequence[Value], length: int, tokens: int) -> Ints:
+    """Every combination of members that the values may have at one position, [n, len(values)], as
+    far as one follows from another: of the token and its kind not all pairs occur.
+    """
+    roots: dict[Any, int] = {}
+    for v in values:
+        roots |= _roots(v, length, tokens)
+    size = math.prod(roots.values())
+    if size > MOST * 10:
+        sizes = " · ".join(f"{len(v)} ({v.name})" for v in values)
+        raise GlassformerError(f"{sizes} combinations are too many, the most is {MOST:,}")
+    grid = np.indices(tuple(roots.values())).reshape(len(roots), -1)
+    known = dict(zip(roots, grid, strict=True))
+    columns = [np.broadcast_to(_member(v, known), grid.shape[1:]) for v in values]
+    return np.unique(np.stack(columns, 1), axis=0) if columns else np.zeros((1, 0), int)
+
+
+def _roots(v: Value, length: int, tokens: int) -> dict[Any, int]:
+    """What a value at one position follows from."""
+    if isinstance(v, Token):
+        return {"token": tokens}
+    if isinstance(v, Position):
+        return {"position": length}
+    if isinstance(v, (Map, Sum)):
+        found = {r: n for a in v.args for r, n in _roots(a, length, tokens).items()}
+        if math.prod(found.values()) <= 50 * max(len(v), 20):
+            return found
+    return {v: len(v)}
+
+
+def _member(v: Value, known: Mapping[Any, Ints]) -> Ints:
+    if v in known:
+        return known[v]
+    if isinstance(v, (Token, Position)):
+        return v.table[known["token" if isinstance(v, Token) else "position"]]
+    members = [_member(a, known) for a in v.args]
+    return v.of(members) if isinstance(v, Sum) else v.table[tuple(members)]  # type: ignore[attr-defined,no-any-return]
+
+
+def mapped(value: Value, things: Sequence[Thing], name: str) -> Value:
+    """The function things[member] of one value, as a value of the same kind: it costs no layer."""
+
+    def of(thing: Thing) -> Thing:
+        return things[value.index[thing]]
+
+    if isinstance(value, (Token, Position)):
+        return type(value)(name, [things[i] for i in value.table])
+    if isinstance(value, Map):
+        cells = {
+            tuple(int(i) for i in at): things[value.table[tuple(at)]]
+            for at in np.argwhere(value.table >= 0)
+        }
+        return Map(name, value.args, cells)
+    if isinstance(value, Sum):
+        terms = dict(zip(value.args, value.coefficients, strict=True))
+        whole = {value.low + k: things[i] for k, i in enumerate(value.table)}
+        other = things[value.otherwise] if value.partial else None
+        return Sum(name, terms, value.constant, whole, other)
+    if isinstance(value, Look):
+        inner = mapped(value.value, [of(d) for d in value.value.domain], f"{name} there")
+        return Look(name, value.tests, inner, of(value.default), value.order)
+    assert isinstance(value, Tally)
+    found = [of(d) for d in value.things]
+    keep = [j for j in range(len(found) - 1) if found[j] != found[j + 1]]
+    terms_ = [(v, weights[keep]) for v, weights in value.terms]
+    left = [*(found[j] for j in keep), found[-1]]
+    return Tally(name, value.tests, terms_, value.each[keep], value.cut[keep], left)
