@@ -8,14 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError, shown
+from ..errors import GlassformerError
+from .things import spelled
 from .values import Ints, Look, Map, Position, Program, Sum, Tally, Test, Token, Value
 
 Trace = dict[Value, Ints]  # indices into each value's domain, [B,T]
 
 
 def trace(program: Program, tokens: Ints) -> Trace:
-    """tokens [B,T], numbers of the program's tokens -> {value: which member of its domain, [B,T]}."""
+    """tokens [B,T], numbers of the program's tokens -> {value: index of its member, [B,T]}."""
+    tokens = np.asarray(tokens)
+    most = len(program.tokens)
+    if tokens.ndim != 2 or not 1 <= tokens.shape[1] <= program.length:
+        got = f"{tokens.shape[-1]:,}" if tokens.ndim == 2 else f"an array of shape {tokens.shape}"
+        raise GlassformerError(f"text — expected 1 to {program.length} tokens, got {got}")
+    if tokens.size and not 0 <= tokens.min() <= tokens.max() < most:
+        raise GlassformerError(
+            f"text — expected tokens from 0 to {most - 1}, got {tokens.min()} to {tokens.max()}"
+        )
     out: Trace = {}
     for value in program.values:
         out[value] = _MEANING[type(value)](value, tokens, out)
@@ -33,14 +43,13 @@ def run(program: Program, tokens: Sequence[int]) -> list[int]:
     one token where there is no end token.
     """
     text, said = [int(t) for t in tokens], []
-    if not 1 <= len(text) <= program.length:
-        raise GlassformerError(f"text — expected 1 to {program.length} tokens, got {len(text):,}")
-    while len(text) <= program.length:
+    while True:
         said.append(int(emitted(program, np.array([text]))[0, -1]))
         if program.end is None or program.tokens[said[-1]] == program.end:
-            break
+            return said
         text.append(said[-1])
-    return said
+        if len(text) > program.length:
+            return said
 
 
 def _token(value: Token, tokens: Ints, out: Trace) -> Ints:
@@ -83,9 +92,7 @@ def _look(value: Look, tokens: Ints, out: Trace) -> Ints:
     high = np.where(chosen, there[:, None], -1).max(-1)
     if (high > low).any():
         b, t = (int(i[0]) for i in np.nonzero(high > low))
-        two = " and ".join(
-            shown(value.domain[i]) for i in sorted({int(low[b, t]), int(high[b, t])})
-        )
+        two = " and ".join(spelled(value.domain[i]) for i in (low[b, t], high[b, t]))
         raise GlassformerError(
             f"{value.name} — two positions are equally good and hold {two}; order them"
         )
@@ -94,14 +101,25 @@ def _look(value: Look, tokens: Ints, out: Trace) -> Ints:
 
 
 def _tally(value: Tally, tokens: Ints, out: Trace) -> Ints:
-    found = matches(value.tests, tokens, out)
-    passed: Any = 0
-    for j, cut in enumerate(value.cut):
-        one: Any = value.each[j] + np.zeros(tokens.shape, int)
-        for v, weights in value.terms:
-            one = one + weights[j][out[v]]
-        passed = passed + ((found * one[:, None, :]).sum(-1) > cut)
-    return value.results[passed + np.zeros(tokens.shape, int)]
+    found = matches(value.tests, tokens, out) if value.tests else None
+    passed = np.zeros(tokens.shape, int)
+    for each, cut, rows in _rows(value):
+        one = np.full(tokens.shape, each)
+        for (v, _), weights in zip(value.terms, rows, strict=True):
+            one = one + weights[out[v]]
+        total = one.cumsum(-1) if found is None else (found * one[:, None, :]).sum(-1)
+        passed += (total[..., None] > cut).sum(-1)
+    return value.results[passed]
+
+
+def _rows(value: Tally) -> Any:
+    """(each, cuts, weights) for every row of tests that are alike but for their cut."""
+    groups: dict[bytes, list[int]] = {}
+    for j in range(len(value.cut)):
+        key = value.each[j].tobytes() + b"".join(w[j].tobytes() for _, w in value.terms)
+        groups.setdefault(key, []).append(j)
+    for js in groups.values():
+        yield value.each[js[0]], value.cut[js], [w[js[0]] for _, w in value.terms]
 
 
 _MEANING: dict[type[Value], Any] = {

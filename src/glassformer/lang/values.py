@@ -22,11 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError, shown
+from ..errors import GlassformerError
+from .things import Thing, exact, is_number, spelled
 
-Thing = Any  # a member of a domain: int, Fraction, str, bool, None or a tuple of these
 Ints = np.ndarray[Any, Any]
 MOST = 20_000  # members of a domain, and combinations of a table
+GRID = 10 * MOST  # combinations that are gone through to find those that occur
 
 
 class Value:
@@ -35,13 +36,22 @@ class Value:
     name: str
     domain: tuple[Thing, ...]
     args: tuple["Value", ...] = ()
+    at: tuple[int, int] | None = None  # line and column in the source, where there is one
+    _roots: dict[Any, int] | None = None
 
     def _named(self, name: str, domain: Iterable[Thing]) -> None:
-        self.name, self.domain = name, tuple(dict.fromkeys(domain))
+        things = list(domain)
+        self.name, self.domain = name, tuple(dict.fromkeys(things))
         if not 1 <= len(self.domain) <= MOST:
             many = f"{len(self.domain):,}"
             raise GlassformerError(f"{name} — has {many} possible values, the most is {MOST:,}")
         self.index = {thing: i for i, thing in enumerate(self.domain)}
+        for thing in {exact(d): d for d in things}.values():
+            if exact(thing) != exact(twin := self.domain[self.index[thing]]):
+                raise GlassformerError(
+                    f"{name} — may be {twin} and {thing}, which are equal; let it be one of them "
+                    "(`int(…)` makes a number of True)"
+                )
 
     def __len__(self) -> int:
         return len(self.domain)
@@ -91,6 +101,9 @@ class Map(Value):
     def __init__(self, name: str, args: Sequence[Value], things: Mapping[tuple[int, ...], Thing]):
         self.args = tuple(args)
         self._named(name, things.values())
+        if math.prod(len(a) for a in args) > 100 * GRID:
+            sizes = " × ".join(f"{len(a)} ({a.name})" for a in args)
+            raise GlassformerError(f"{name} — its table of {sizes} is too large")
         self.table = np.full([len(a) for a in args], -1)
         for at, thing in things.items():
             self.table[at] = self.index[thing]
@@ -154,19 +167,16 @@ class Look(Value):
         self, name: str, tests: Sequence[Test], value: Value, default: Thing,
         order: Sequence[tuple[int, Value]] = (),
     ) -> None:  # fmt: skip
-        self.tests, self.value, self.default, self.order = (
-            tuple(tests),
-            value,
-            default,
-            tuple(order),
-        )
+        self.tests, self.value, self.default = tuple(tests), value, default
+        self.order = tuple(order)
         for _, v in order:
-            if np.isnan(v.numbers).any():
-                odd = shown(next(d for d in v.domain if not is_number(d)))
+            if odd := [d for d in v.domain if not is_number(d)]:
                 raise GlassformerError(
-                    f"{name} — orders by {v.name}, which may be {odd}: expected whole numbers"
+                    f"{name} — orders by {v.name}, which may be {spelled(odd[0])}: expected numbers"
                 )
         ordering = [v for _, v in order]
+        if math.prod(map(len, ordering)) > 2**62:
+            raise GlassformerError(f"{name} — orders by too many values")
         self.args = tuple(dict.fromkeys([*_args(tests), *ordering, value]))
         self._named(name, [*value.domain, default])
 
@@ -174,7 +184,8 @@ class Look(Value):
         """How good positions are, as whole numbers, from indices of the members there."""
         total = np.zeros(1, np.int64)
         for sign, v in self.order:
-            ranks = np.unique(sign * v.numbers, return_inverse=True)[1].reshape(-1)
+            place = {d: i for i, d in enumerate(sorted(v.domain)[::sign])}
+            ranks = np.array([place[d] for d in v.domain])
             total = total * len(v) + ranks[members[v]]
         return total
 
@@ -187,9 +198,11 @@ class Tally(Value):
     least cut[j]. All are whole numbers but `cut`, which is halfway between two.
     """
 
+    mean = False  # it is a sum divided by how many positions there are
+
     def __init__(
         self, name: str, tests: Sequence[Test], terms: Sequence[tuple[Value, Ints]], each: Ints,
-        cut: Sequence[float], things: Sequence[Thing],
+        cut: Sequence[float] | Ints, things: Sequence[Thing],
     ) -> None:  # fmt: skip
         self.tests, self.terms = tuple(tests), tuple(terms)
         self.each, self.cut, self.things = np.asarray(each), np.asarray(cut, float), tuple(things)
@@ -202,8 +215,15 @@ def _args(tests: Iterable[Test]) -> list[Value]:
     return [v for test in tests for v in test.args]
 
 
-def is_number(thing: Thing) -> bool:
-    return isinstance(thing, (int, Fraction, np.integer)) and not isinstance(thing, bool)
+def is_mean(value: Value) -> bool:
+    """Whether a value may be a fraction that came of dividing by how many positions there are."""
+    if not any(isinstance(d, Fraction) for d in value.domain):
+        return False
+    found = [value]
+    for v in found:
+        if isinstance(v, (Map, Sum)):
+            found += [a for a in v.args if a not in found]
+    return any(isinstance(v, Tally) and v.mean for v in found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,12 +238,14 @@ class Program:
     about: str = ""
     examples: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)  # what each option of the source was
 
     def __post_init__(self) -> None:
-        if odd := [d for d in self.emit.domain if d not in self.tokens]:
+        tokens = {exact(t) for t in self.tokens}
+        if odd := [d for d in self.emit.domain if exact(d) not in tokens]:
             raise GlassformerError(
-                f"{self.emit.name} — emits {shown(odd[0])}, which is no token; there are "
-                f"{', '.join(map(str, self.tokens[:20]))}{'…' * (len(self.tokens) > 20)}"
+                f"{self.emit.name} — emits {spelled(odd[0])}, which is no token; there are "
+                f"{', '.join(map(spelled, self.tokens[:20]))}{' …' * (len(self.tokens) > 20)}"
             )
 
     @property
@@ -237,55 +259,79 @@ def together(values: Sequence[Value], length: int, tokens: int) -> Ints:
     """Every combination of members that the values may have at one position, [n, len(values)], as
     far as one follows from another: of the token and its kind not all pairs occur.
     """
-    roots: dict[Any, int] = {}
+    below: dict[Any, int] = {}
     for v in values:
-        roots |= _roots(v, length, tokens)
-    size = math.prod(roots.values())
-    if size > MOST * 10:
-        sizes = " · ".join(f"{len(v)} ({v.name})" for v in values)
+        below |= roots(v, length, tokens)
+    if math.prod(below.values()) > GRID:
+        sizes = " × ".join(f"{len(v)} ({v.name})" for v in values)
         raise GlassformerError(f"{sizes} combinations are too many, the most is {MOST:,}")
-    grid = np.indices(tuple(roots.values())).reshape(len(roots), -1)
-    known = dict(zip(roots, grid, strict=True))
+    grid = np.indices(tuple(below.values())).reshape(len(below), -1)
+    known: dict[Any, Ints] = dict(zip(below, grid, strict=True))
     columns = [np.broadcast_to(_member(v, known), grid.shape[1:]) for v in values]
     return np.unique(np.stack(columns, 1), axis=0) if columns else np.zeros((1, 0), int)
 
 
-def _roots(v: Value, length: int, tokens: int) -> dict[Any, int]:
-    """What a value at one position follows from."""
-    if isinstance(v, Token):
-        return {"token": tokens}
-    if isinstance(v, Position):
-        return {"position": length}
-    if isinstance(v, (Map, Sum)):
-        found = {r: n for a in v.args for r, n in _roots(a, length, tokens).items()}
-        if math.prod(found.values()) <= 50 * max(len(v), 20):
-            return found
-    return {v: len(v)}
+def roots(v: Value, length: int, tokens: int) -> dict[Any, int]:
+    """What a value at one position follows from. (Kept: values share what they are made of.)"""
+    if v._roots is not None:
+        return v._roots
+    for value in v.all():
+        found: dict[Any, int] = {value: len(value)}
+        if isinstance(value, Token):
+            found = {"token": tokens}
+        elif isinstance(value, Position):
+            found = {"position": length}
+        elif isinstance(value, (Map, Sum)):
+            below = {r: n for a in value.args for r, n in (a._roots or {}).items()}
+            if math.prod(below.values()) <= 50 * max(len(value), 20):
+                found = below
+        value._roots = found
+    return v._roots or {}
 
 
-def _member(v: Value, known: Mapping[Any, Ints]) -> Ints:
-    if v in known:
-        return known[v]
-    if isinstance(v, (Token, Position)):
-        return v.table[known["token" if isinstance(v, Token) else "position"]]
-    members = [_member(a, known) for a in v.args]
-    return v.of(members) if isinstance(v, Sum) else v.table[tuple(members)]  # type: ignore[attr-defined,no-any-return]
+def _member(v: Value, known: dict[Any, Ints]) -> Ints:
+    """Which member a value is, for every combination of its roots."""
+    left = [v]
+    while v not in known:
+        value = left[-1]
+        missing = [] if isinstance(value, (Token, Position)) else _missing(value, known)
+        if missing:
+            left += missing
+            continue
+        if isinstance(value, Token):
+            known[value] = value.table[known["token"]]
+        elif isinstance(value, Position):
+            known[value] = value.table[known["position"]]
+        elif isinstance(value, Sum):
+            known[value] = value.of([known[a] for a in value.args])
+        elif isinstance(value, Map):
+            known[value] = value.table[tuple(known[a] for a in value.args)]
+        left.pop()
+    return known[v]
+
+
+def _missing(value: Value, known: Mapping[Any, Ints]) -> list[Value]:
+    return [a for a in value.args if a not in known]
 
 
 def mapped(value: Value, things: Sequence[Thing], name: str) -> Value:
     """The function things[member] of one value, as a value of the same kind: it costs no layer."""
+    found = _mapped(value, things, name)
+    found.at = value.at
+    return found
 
+
+def _mapped(value: Value, things: Sequence[Thing], name: str) -> Value:
     def of(thing: Thing) -> Thing:
         return things[value.index[thing]]
 
     if isinstance(value, (Token, Position)):
         return type(value)(name, [things[i] for i in value.table])
     if isinstance(value, Map):
-        cells = {
-            tuple(int(i) for i in at): things[value.table[tuple(at)]]
-            for at in np.argwhere(value.table >= 0)
-        }
-        return Map(name, value.args, cells)
+        cells = np.argwhere(value.table >= 0)
+        members = value.table[tuple(cells.T)].tolist()
+        both = zip(cells.tolist(), members, strict=True)
+        return Map(name, value.args, {tuple(at): things[i] for at, i in both})
     if isinstance(value, Sum):
         terms = dict(zip(value.args, value.coefficients, strict=True))
         whole = {value.low + k: things[i] for k, i in enumerate(value.table)}
@@ -296,7 +342,9 @@ def mapped(value: Value, things: Sequence[Thing], name: str) -> Value:
         return Look(name, value.tests, inner, of(value.default), value.order)
     assert isinstance(value, Tally)
     found = [of(d) for d in value.things]
-    keep = [j for j in range(len(found) - 1) if found[j] != found[j + 1]]
+    keep = [j for j in range(len(found) - 1) if exact(found[j]) != exact(found[j + 1])]
     terms_ = [(v, weights[keep]) for v, weights in value.terms]
     left = [*(found[j] for j in keep), found[-1]]
-    return Tally(name, value.tests, terms_, value.each[keep], value.cut[keep], left)
+    tally = Tally(name, value.tests, terms_, value.each[keep], value.cut[keep], left)
+    tally.mean = value.mean
+    return tally

@@ -1,0 +1,191 @@
+"""Expressions of values, made values: sums stay sums, the rest is tabulated over its domains.
+
+An expression without values is a constant. One of a single value is a value of the same kind, at no
+cost. Of one that has several, first the sums of whole numbers are taken out, then the parts that
+depend on one value and have fewer members than it; what is left is one table.
+"""
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import GlassformerError
+from .functions import CONSTANTS, FOLDS, FUNCTIONS, LOOKS
+from .sums import Sums
+from .tables import Names
+from .values import Value
+from .wrong import POISON, Function, Poisoned, Wrong, no_function, unknown, words
+
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Lifter(Sums):
+    """Makes values of expressions."""
+
+    def look(self, call: ast.Call, outer: Names) -> Value:
+        """What is seen at other positions: see looks."""
+        raise NotImplementedError
+
+    def lift(self, node: ast.expr, scope: Names, name: str = "") -> Any:
+        """A constant, or the value that an expression of values is."""
+        scope = dict(scope)
+        return self.value(self.looks_out(node, scope), scope, name)
+
+    def value(self, node: ast.expr, scope: Names, name: str = "") -> Any:
+        """The same of an expression without looks."""
+        if isinstance(node, ast.Name) and isinstance(value := scope.get(node.id), Value):
+            if name and not node.id.isidentifier():
+                value.name = name  # a look that is assigned has the name it is given
+            return value
+        if not self.atoms(node, scope):
+            return self.plain(node, scope)
+        node = self.sums_out(copied(node), scope)
+        if len(self.atoms(node, scope)) > 1:
+            node = self.parts_out(node, scope)
+        if isinstance(node, ast.Name):
+            value = scope[node.id]
+            value.name = name or value.name
+            return value
+        values = {n: scope[n] for n in self.atoms(node, scope)}
+        return self.table(node, scope, values, name or words(node))
+
+    # ── names ──────────────────────────────────────────────────────────────────────────────────
+    def looks_out(
+        self, node: ast.expr, scope: Names, here: dict[str, Value] | None = None
+    ) -> ast.expr:
+        """The expression with its looks made values, each under a name of its own. Within a look,
+        `here.name` becomes one name and is entered in `here`.
+        """
+        return _Out(self, node, scope, here).visit(copied(node))  # type: ignore[no-any-return]
+
+    def known(self, node: ast.Name, scope: Names) -> None:
+        """Refuses a name that stands for nothing, or for nothing yet."""
+        if scope.get(node.id) is POISON:
+            raise Poisoned
+        if node.id in ("token", "position") and node.id not in scope:
+            for needed in ("tokens", "length"):
+                if needed in self.missing or self.scope.get(needed) is POISON:
+                    raise Poisoned
+                if needed not in self.scope:
+                    raise Wrong(node, f"`{needed}` must be assigned before `{node.id}` is used")
+        if node.id not in scope and node.id not in CONSTANTS:
+            raise unknown(node, node.id, scope)
+
+    # ── parts ──────────────────────────────────────────────────────────────────────────────────
+    def sums_out(self, node: ast.expr, scope: Names) -> ast.expr:
+        """The expression with sums of several numbers made values."""
+        found = self.linear(node, scope)
+        if found and len(found[0]) > 1:
+            return self.under_name(self.sum_of(node, *found), node, scope)
+        return self.children(node, lambda child: self.sums_out(child, scope))
+
+    def parts_out(self, node: ast.expr, scope: Names) -> ast.expr:
+        """The expression with parts that depend on one value made values, where they have fewer
+        members than it has: a table of `depth == 0` and `opens` is smaller than one of depths.
+        """
+
+        def part(child: ast.expr) -> ast.expr:
+            names = self.atoms(child, scope)
+            if len(names) != 1 or isinstance(child, ast.Name):
+                return self.parts_out(child, scope) if len(names) > 1 else child
+            before = scope[names[0]]
+            try:
+                value = self.table(child, scope, {names[0]: before}, words(child))
+            except (Wrong, GlassformerError):  # not for all members: a condition keeps some away
+                return child
+            return self.under_name(value, child, scope) if len(value) < len(before) else child
+
+        return self.children(node, part)
+
+    def children(self, node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> ast.expr:
+        """The expression with its parts changed, but for those with names of their own."""
+        if isinstance(node, (*COMPREHENSIONS, ast.Name)):
+            return node
+        for field, old in ast.iter_fields(node):
+            if isinstance(old, list):
+                setattr(node, field, [change(x) if isinstance(x, ast.expr) else x for x in old])
+            elif isinstance(old, ast.expr) and field != "func":
+                setattr(node, field, change(old))
+        return node
+
+
+class _Out(ast.NodeTransformer):
+    """Replaces looks and `here.name` by names, and refuses names that are not known."""
+
+    def __init__(
+        self, lifter: Lifter, node: ast.expr, scope: Names, here: dict[str, Value] | None
+    ) -> None:
+        self.lifter, self.scope, self.here = lifter, scope, here
+        names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+        self.bound = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+
+    def visit_Call(self, call: ast.Call) -> ast.expr:
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        if self.is_look(call, name):
+            return self.lifter.under_name(self.lifter.look(call, self.scope), call, self.scope)
+        if name and not (name in FUNCTIONS or name in FOLDS):
+            if self.scope.get(name) is POISON:
+                raise Poisoned
+            if not isinstance(self.scope.get(name), Function):
+                raise no_function(call, name, self.scope)
+        call.args = [self.visit(a) for a in call.args]
+        return call
+
+    def is_look(self, call: ast.Call, name: str) -> bool:
+        """`any(…)` of a list or a comprehension is Python's; of a condition it is a look."""
+        if name not in FOLDS or len(call.args) != 1 or call.keywords:
+            return name in LOOKS
+        if isinstance(call.args[0], (ast.List, ast.Tuple, ast.Set, *COMPREHENSIONS)):
+            return False
+        for n in ast.walk(call.args[0]):
+            if isinstance(n, ast.Name) and n.id not in self.bound:
+                found = self.scope.get(n.id)
+                if n.id in LOOKS or n.id in ("here", "token", "position"):
+                    return True
+                if isinstance(found, Value) or found is POISON:
+                    return True
+        return False
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self.bound:
+            self.lifter.known(node, self.scope)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        base = node.value
+        value = isinstance(base, ast.Name) and (
+            base.id == "token" or isinstance(self.scope.get(base.id), Value)
+        )
+        at = [n.id for n in ast.walk(node.slice) if isinstance(n, ast.Name)]
+        if value and "position" in at:
+            raise Wrong(
+                node, f"`{words(node)}`: a value is no list of positions; `only(…, position == "
+                "here.position - 1)` looks at the one before, and nothing sees what is to come",
+            )  # fmt: skip
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if not (isinstance(node.value, ast.Name) and node.value.id == "here"):
+            raise Wrong(
+                node, f"`{words(node)}`: nothing has attributes, but for `here` within a look"
+            )
+        inner = ast.copy_location(ast.Name(node.attr, ast.Load()), node)
+        if self.here is None:
+            raise Wrong(
+                node, f"`here` is for looks; outside of one `{node.attr[:60]}` is the value here"
+            )
+        self.lifter.known(inner, self.scope)
+        if isinstance(value := self.scope.get(node.attr), Value):
+            inner.id = f"here.{node.attr}"
+            self.scope[inner.id] = self.here[inner.id] = value
+        return inner
+
+
+def copied(node: Any) -> Any:
+    """A copy of a tree."""
+    if isinstance(node, list):
+        return [copied(x) for x in node]
+    if not isinstance(node, ast.AST):
+        return node
+    fields = {name: copied(x) for name, x in ast.iter_fields(node)}
+    return ast.copy_location(type(node)(**fields), node)

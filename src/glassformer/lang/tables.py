@@ -1,0 +1,104 @@
+"""Expressions of values, tabulated: computed for all members that the values can have together."""
+
+import ast
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from ..errors import GlassformerError
+from .evaluate import Budget, evaluate, weight
+from .things import Thing, spelled
+from .values import MOST, Map, Token, Value, mapped, together
+from .wrong import Function, Wrong, words
+
+Names = dict[str, Any]
+
+
+class Tables:
+    """Makes tables of expressions. `scope` has the names of the source."""
+
+    def __init__(self) -> None:
+        self.scope: Names = {}
+        self.budget = Budget()
+        self.missing: set[str] = set()  # what the source never says, of what it must
+
+    def under_name(self, value: Value, node: ast.expr, scope: Names) -> ast.expr:
+        name = words(node)
+        while name in scope:  # the same words may stand for two things, in two looks
+            name += "′"
+        scope[name] = value
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def atoms(self, node: ast.AST, scope: Names) -> list[str]:
+        """The names of values in an expression."""
+        found = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
+        return [n for n in dict.fromkeys(found) if isinstance(scope.get(n), Value)]
+
+    def together(self, values: Sequence[Value]) -> Any:
+        return together(values, self.scope["length"], len(self.scope["tokens"]))
+
+    def plain(self, node: ast.expr, scope: Names) -> Any:
+        """An expression without values, computed."""
+        return evaluate(node, scope, self.budget)
+
+    def table(self, node: ast.expr, scope: Names, values: Mapping[str, Value], name: str) -> Value:
+        """An expression of one or more values, tabulated over their domains."""
+        try:
+            cases = self.together(list(values.values()))
+        except GlassformerError:
+            cases = None
+        if cases is None or len(cases) > MOST:
+            sizes = " × ".join(f"{len(v)} ({v.name})" for v in values.values())
+            raise Wrong(
+                node, f"`{words(node)}` has {sizes} combinations, the most is {MOST:,}; write it "
+                "as a sum, or in steps",
+            )  # fmt: skip
+        inner, things = dict(scope), {}
+        for case in cases.tolist():
+            at = tuple(case)
+            members = {n: v.domain[i] for (n, v), i in zip(values.items(), at, strict=True)}
+            inner.update(members)
+            try:
+                things[at] = thing(node, self.plain(node, inner))
+            except Wrong as e:
+                where = ", ".join(f"{n} is {spelled(d)}" for n, d in members.items())
+                raise Wrong(e.node, f"{e}, where {where}") from None
+        try:
+            if len(values) > 1:
+                return Map(name, list(values.values()), things)
+            (value,) = values.values()
+            column, last = [], next(iter(things.values()))
+            for i in range(len(value)):  # what can never be is as the one before it
+                last = things.get((i,), last)
+                column.append(last)
+            return mapped(value, column, name)
+        except GlassformerError as e:
+            raise Wrong(node, str(e)) from None
+
+    def joint(self, values: Sequence[Value], node: ast.expr) -> Value:
+        """One value that is the tuple of several."""
+        if len(values) == 1:
+            return values[0]
+        try:
+            cases = self.together(values).tolist()
+        except GlassformerError as e:
+            raise Wrong(node, f"`{words(node)}`: {e}") from None
+        tuples = [tuple(v.domain[i] for v, i in zip(values, c, strict=True)) for c in cases]
+        pairs = dict(zip(map(tuple, cases), tuples, strict=True))
+        return Map(", ".join(v.name for v in values), values, pairs)
+
+    def always(self, found: Thing) -> Value:
+        return Token(spelled(found), [found] * len(self.scope["tokens"]))
+
+
+def thing(node: ast.AST, found: Any) -> Thing:
+    """What was found, if a value can be that."""
+    if isinstance(found, float):
+        raise Wrong(node, f"`{words(node)}` is a real number, {found:.6g}; round it")
+    if isinstance(found, tuple) and weight(found) <= 100:
+        return tuple(thing(node, x) for x in found)
+    if isinstance(found, Function):
+        raise Wrong(node, f"`{words(node)}` is a function; call it")
+    if found is not None and not isinstance(found, (bool, int, Fraction, str)):
+        raise Wrong(node, f"`{words(node)}` is {spelled(found)}, which is no value")
+    return found
