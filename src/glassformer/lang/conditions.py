@@ -37,16 +37,21 @@ class Conditions(Lifter):
             return [] if self.plain(where, scope) else [Test(None, None, np.zeros((1, 1), bool))]
         if mine and len(mine) < len(names):
             return [self.both(where, scope, here)]
-        value = self.value(where, scope)
-        if not isinstance(value, Value):
-            return [] if value else [Test(None, None, np.zeros((1, 1), bool))]
-        holds = [bool(d) for d in value.domain]
-        if all(holds):
+        value = self.truth(where, scope)
+        table = np.array(value.domain)
+        if table.all():
             return []
-        if any(type(d) is not bool for d in value.domain):
-            value = mapped(value, holds, words(where))
-        table = np.array([bool(d) for d in value.domain])
         return [Test(value, None, table[:, None]) if mine else Test(None, value, table[None])]
+
+    def truth(self, where: ast.expr, scope: Names) -> Value:
+        """Whether a condition holds, as a value: what is there and not nothing, 0 or empty."""
+        if not isinstance(where, (ast.Name, ast.Compare)):
+            name = ast.copy_location(ast.Name("bool", ast.Load()), where)
+            where = ast.copy_location(ast.Call(name, [where], []), where)
+        value = self.side(where, scope)
+        if all(type(d) is bool for d in value.domain):
+            return value
+        return mapped(value, [bool(d) for d in value.domain], words(where))
 
     def both(self, node: ast.expr, scope: Names, here: Here) -> Test:
         """A test that depends on both sides: a comparison of something here with something there,

@@ -69,10 +69,7 @@ class Looks(Conditions):
         names = [] if where is None else self.atoms(where, asked.scope)
         if where is None or not names or any(n in asked.here for n in names):
             return None
-        value = self.side(where, asked.scope)
-        if all(type(d) is bool for d in value.domain):
-            return value
-        return mapped(value, [bool(d) for d in value.domain], words(where))
+        return self.truth(where, asked.scope)
 
     def there(self, asked: Asked, node: ast.expr, what: str) -> Value:
         """A value at the position that is looked at."""

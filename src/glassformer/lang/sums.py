@@ -79,6 +79,9 @@ class Sums(Tables):
         weights = [(v, terms[t] * w[0]) for t in counts for v, w in t.terms]
         each = sum(terms[t] * int(t.each[0]) for t in counts)
         sources = list(dict.fromkeys(v for v, _ in weights))
+        if not sources:
+            total = self.total(node, (), [], each)
+            return mapped(total, [d + constant for d in total.domain], words(node))
         both = self.joint(sources, node)
         at = [d if len(sources) > 1 else (d,) for d in both.domain]
         added = [sum(int(w[v.index[d[sources.index(v)]]]) for v, w in weights) for d in at]

@@ -259,6 +259,8 @@ def together(values: Sequence[Value], length: int, tokens: int) -> Ints:
     """Every combination of members that the values may have at one position, [n, len(values)], as
     far as one follows from another: of the token and its kind not all pairs occur.
     """
+    if not values:
+        return np.zeros((1, 0), int)
     below: dict[Any, int] = {}
     for v in values:
         below |= roots(v, length, tokens)
@@ -268,7 +270,7 @@ def together(values: Sequence[Value], length: int, tokens: int) -> Ints:
     grid = np.indices(tuple(below.values())).reshape(len(below), -1)
     known: dict[Any, Ints] = dict(zip(below, grid, strict=True))
     columns = [np.broadcast_to(_member(v, known), grid.shape[1:]) for v in values]
-    return np.unique(np.stack(columns, 1), axis=0) if columns else np.zeros((1, 0), int)
+    return np.unique(np.stack(columns, 1), axis=0)
 
 
 def roots(v: Value, length: int, tokens: int) -> dict[Any, int]:
