@@ -175,6 +175,8 @@ class Naive:
             given |= {k.arg: k.value for k in node.keywords}
             return getattr(self, f"look_{name}")(given, w)
         args = self.List(ast.List(node.args), w)
+        if name in ("any", "all") and isinstance(args[0], bool):
+            return args[0]
         if name in self.functions:
             f = self.functions[name]
             names = dict(zip([a.arg for a in f.args.args], args, strict=True))

@@ -28,7 +28,18 @@ from .functions import (
 )
 from .things import spelled
 from .values import Value
-from .wrong import POISON, Function, Poisoned, Scope, Wrong, kind, no_function, unknown, words
+from .wrong import (
+    POISON,
+    Fails,
+    Function,
+    Poisoned,
+    Scope,
+    Wrong,
+    no_function,
+    refused,
+    unknown,
+    words,
+)
 
 STEPS = 1_000_000  # of one source
 NESTED = 120  # expressions within expressions, functions that call one another included
@@ -55,12 +66,13 @@ def evaluate(node: ast.expr, scope: Scope, budget: Budget) -> Any:
     try:
         if budget.depth > NESTED:
             raise Wrong(node, f"nested, or functions calling one another, more than {NESTED} deep")
-        find: Callable[..., Any] = _EVALUATE.get(type(node), _refuse)
-        return bounded(node, find(node, scope, budget), budget)
+        if type(node) not in EVALUATE:
+            raise refused(node)
+        return bounded(node, EVALUATE[type(node)](node, scope, budget), budget)
     except Cannot as e:
-        raise Wrong(node, f"`{words(node)}`: {e}") from None
-    except (ArithmeticError, ValueError, TypeError, LookupError) as e:
-        raise Wrong(node, f"`{words(node)}` cannot be worked out: {str(e)[:200]}") from None
+        raise Fails(node, f"`{words(node)}`: {e}") from None
+    except (ArithmeticError, ValueError, TypeError, LookupError):
+        raise Fails(node, f"`{words(node)}` cannot be worked out") from None
     finally:
         budget.depth -= 1
 
@@ -123,7 +135,7 @@ def _sequence(node: Any, scope: Scope, budget: Budget) -> Any:
     out: list[Any] = []
     for item in node.elts:
         if isinstance(item, ast.Starred):
-            out += list(evaluate(item.value, scope, budget))
+            out += items(evaluate(item.value, scope, budget))
         else:
             out.append(evaluate(item, scope, budget))
         if len(out) > ITEMS:
@@ -145,7 +157,7 @@ def _dict(node: ast.Dict, scope: Scope, budget: Budget) -> Any:
 
 def _binary(node: ast.BinOp, scope: Scope, budget: Budget) -> Any:
     if type(node.op) not in ARITHMETIC:
-        return _refuse(node, scope, budget)
+        raise refused(node)
     a, b = evaluate(node.left, scope, budget), evaluate(node.right, scope, budget)
     if a is None or b is None:  # nothing plus one is nothing
         return None
@@ -153,19 +165,19 @@ def _binary(node: ast.BinOp, scope: Scope, budget: Budget) -> Any:
     try:
         return f(a, b)
     except TypeError:
-        raise Wrong(
-            node, f"`{words(node)}`: {spelled(a)} {sign} {spelled(b)} means nothing"
-        ) from None
+        raise Cannot(f"{spelled(a)} {sign} {spelled(b)} means nothing") from None
     except ZeroDivisionError:
-        raise Wrong(node, f"`{words(node)}` divides by 0") from None
+        raise Cannot("divides by 0") from None
 
 
 def _unary(node: ast.UnaryOp, scope: Scope, budget: Budget) -> Any:
     x = evaluate(node.operand, scope, budget)
     if isinstance(node.op, ast.Not):
         return not x
-    if isinstance(node.op, ast.Invert) or not (x is None or isinstance(x, (int, float, Fraction))):
-        raise Wrong(node, f"`{words(node)}`: expected a number, got {spelled(x)}")
+    if isinstance(node.op, ast.Invert):
+        raise refused(node)
+    if x is not None and not isinstance(x, (int, float, Fraction)):
+        raise Cannot(f"expected a number, got {spelled(x)}")
     return None if x is None else -x if isinstance(node.op, ast.USub) else +x
 
 
@@ -198,7 +210,7 @@ def compared(node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> bool:
     try:
         return bool(f(left, right))
     except TypeError:
-        raise Wrong(
+        raise Fails(
             node, f"`{words(node)}`: {spelled(left)} {sign} {spelled(right)} means nothing"
         ) from None
 
@@ -218,7 +230,9 @@ def _item(node: ast.Subscript, scope: Scope, budget: Budget) -> Any:
     try:
         return whole[at]
     except LookupError:
-        raise Wrong(node, f"`{words(node)}`: {spelled(at)} is not in it") from None
+        raise Cannot(f"{spelled(at)} is not in it") from None
+    except TypeError:
+        raise Cannot(f"{spelled(whole)} has no part {spelled(at)}") from None
 
 
 def _comprehension(node: Any, scope: Scope, budget: Budget) -> Any:
@@ -237,7 +251,7 @@ def _comprehension(node: Any, scope: Scope, budget: Budget) -> Any:
         part = node.generators[i]
         if part.is_async:
             raise Wrong(node, "`async` is not part of the language")
-        for item in evaluate(part.iter, inner, budget):
+        for item in items(evaluate(part.iter, inner, budget)):
             budget.spend(node)
             inner.update(bind(part.target, item))
             if all(evaluate(test, inner, budget) for test in part.ifs):
@@ -249,13 +263,19 @@ def _comprehension(node: Any, scope: Scope, budget: Budget) -> Any:
     return frozenset(out) if isinstance(node, ast.SetComp) else out
 
 
+def items(found: Any) -> list[Any]:
+    if not isinstance(found, (list, tuple, str, range, dict, frozenset)):
+        raise Cannot(f"expected a list, got {spelled(found)}")
+    return list(found)
+
+
 def bind(target: ast.expr, item: Any) -> dict[str, Any]:
     """The names of a `for`, bound to what it goes through."""
     if isinstance(target, ast.Name):
         return {target.id: item}
     if isinstance(target, ast.Tuple) and isinstance(item, (tuple, list, str)):
         if len(target.elts) != len(item):
-            raise Wrong(target, f"expected {len(target.elts)} items, got {len(item)}")
+            raise Fails(target, f"expected {len(target.elts)} items, got {len(item)}")
         return {k: v for t, x in zip(target.elts, item, strict=True) for k, v in bind(t, x).items()}
     raise Wrong(target, "expected a name, or names in brackets")
 
@@ -289,7 +309,8 @@ def _call(node: ast.Call, scope: Scope, budget: Budget) -> Any:
 def call(node: ast.AST, f: Function, args: list[Any], budget: Budget) -> Any:
     """A function of the source, called with these arguments."""
     if len(args) != len(f.parameters):
-        raise Wrong(node, f"`{f.name}` takes {len(f.parameters)} arguments, got {len(args)}")
+        many = f"{len(f.parameters)} argument{'s' * (len(f.parameters) != 1)}"
+        raise Wrong(node, f"`{f.name[:60]}` takes {many}, got {len(args)}")
     budget.spend(node, len(f.scope) // 64)
     inner = {**f.scope, **dict(zip(f.parameters, args, strict=True))}
     for found in _body(f.body, inner, budget):
@@ -311,7 +332,7 @@ def _body(body: tuple[ast.stmt, ...], scope: dict[str, Any], budget: Budget) -> 
                 yield found
                 return
         elif isinstance(statement, ast.For) and not statement.orelse:
-            for item in evaluate(statement.iter, scope, budget):
+            for item in items(evaluate(statement.iter, scope, budget)):
                 scope.update(bind(statement.target, item))
                 for found in _body(tuple(statement.body), scope, budget):
                     yield found
@@ -320,22 +341,14 @@ def _body(body: tuple[ast.stmt, ...], scope: dict[str, Any], budget: Budget) -> 
             item = evaluate(statement.value, scope, budget)
             scope.update(bind(statement.targets[0], item))
         elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
-            raise Wrong(
-                statement, f"a function has if, for, return and assignments, no {kind(statement)}"
-            )
-
-
-def _refuse(node: ast.AST, scope: Scope, budget: Budget) -> Any:
-    if isinstance(node, ast.Attribute):
-        raise Wrong(node, f"`{words(node)}`: nothing has attributes, but for `here` within a look")
-    raise Wrong(node, f"`{words(node)}`: {kind(node)} is not part of the language")
+            raise refused(statement)
 
 
 _MAKERS = (
     ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp, ast.BinOp, ast.Call, ast.Subscript,
 )  # fmt: skip
-_EVALUATE: dict[type[ast.AST], Callable[..., Any]] = {
+EVALUATE: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Constant: _constant, ast.Name: _name, ast.Tuple: _sequence, ast.List: _sequence,
     ast.Set: _set, ast.Dict: _dict, ast.BinOp: _binary, ast.UnaryOp: _unary,
     ast.BoolOp: _boolean, ast.Compare: _compare, ast.IfExp: _choice, ast.Subscript: _item,

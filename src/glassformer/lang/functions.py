@@ -140,7 +140,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "enumerate": lambda x: list(enumerate(x)), "reversed": lambda x: list(x)[::-1],
 }  # fmt: skip
 # Of lists these are functions; of conditions they are looks.
-FOLDS: dict[str, Callable[..., Any]] = {"sum": _total, "any": any, "all": all}
+FOLDS: dict[str, Callable[..., Any]] = {
+    "sum": _total,
+    "any": lambda x: x if type(x) is bool else any(x),  # a condition that is a constant
+    "all": lambda x: x if type(x) is bool else all(x),
+}
 CONSTANTS = {"nothing": None, "pi": math.pi}
 # The looks, and what each takes; `=` marks what may be left out.
 LOOKS = {

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import GlassformerError
+from .evaluate import EVALUATE
 from .functions import CONSTANTS, FOLDS, FUNCTIONS, LOOKS
 from .sums import Sums
 from .tables import Names
 from .values import Value
-from .wrong import POISON, Function, Poisoned, Wrong, no_function, unknown, words
+from .wrong import POISON, Function, Poisoned, Wrong, no_function, refused, unknown, words
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+ELSE = (ast.Attribute, ast.Starred, ast.Slice)  # that have a meaning in some places
 
 
 class Lifter(Sums):
@@ -119,6 +121,11 @@ class _Out(ast.NodeTransformer):
         names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
         self.bound = {n.id for n in names if isinstance(n.ctx, ast.Store)}
 
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.expr) and type(node) not in (*EVALUATE, *ELSE):
+            raise refused(node)
+        return super().visit(node)
+
     def visit_Call(self, call: ast.Call) -> ast.expr:
         name = call.func.id if isinstance(call.func, ast.Name) else ""
         if self.is_look(call, name):
@@ -166,9 +173,7 @@ class _Out(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         if not (isinstance(node.value, ast.Name) and node.value.id == "here"):
-            raise Wrong(
-                node, f"`{words(node)}`: nothing has attributes, but for `here` within a look"
-            )
+            raise refused(node)
         inner = ast.copy_location(ast.Name(node.attr, ast.Load()), node)
         if self.here is None:
             raise Wrong(

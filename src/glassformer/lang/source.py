@@ -14,17 +14,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import GlassformerError, did_you_mean
-from .evaluate import evaluate
+from .evaluate import EVALUATE, evaluate
 from .functions import FOLDS, FUNCTIONS, LOOKS
 from .looks import Looks
 from .tables import thing
 from .things import exact, spelled
 from .values import Position, Program, Token, Value, is_mean
-from .wrong import MEAN, POISON, Function, Poisoned, Wrong, kind, place
+from .wrong import MEAN, POISON, Function, Poisoned, Wrong, kind, place, refused, words
 
 CHARACTERS, DEPTH, NODES = 100_000, 60, 10_000  # of a source
 LENGTH, TOKENS = 1_000, 2_000  # the most
 ERRORS = 20  # that are told at once
+BODY = (ast.Return, ast.If, ast.For, ast.Assign, ast.Expr, ast.Starred, ast.Slice)
 WORDS = ("token", "position", "here", "nothing", "option", "pi")
 
 
@@ -204,7 +205,7 @@ class Reader(Looks):
         if not isinstance(found, Value):
             found = Token("emit", [thing(node, found)] * len(self.scope["tokens"]))
         if is_mean(found):
-            raise Wrong(node, f"emit: {MEAN.format(found.name)}")
+            raise Wrong(node, MEAN.format(words(node)))
         try:
             Program(tuple(self.scope["tokens"]), self.scope["length"], found)
         except GlassformerError as e:
@@ -247,6 +248,10 @@ class Reader(Looks):
                 raise Wrong(node, f"`{node.name}` is a function of the language already")
             if any(more):
                 raise Wrong(node, "a function has plain arguments and no decorators")
+            for part in ast.walk(ast.Module(node.body, [])):
+                known = (*EVALUATE, *BODY) if isinstance(part, (ast.expr, ast.stmt)) else (ast.AST,)
+                if not isinstance(part, known):
+                    raise refused(part)
         except Wrong:
             self.scope[node.name] = POISON
             raise

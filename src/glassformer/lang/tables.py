@@ -9,7 +9,7 @@ from ..errors import GlassformerError
 from .evaluate import Budget, evaluate, weight
 from .things import Thing, spelled
 from .values import MOST, Map, Token, Value, mapped, together
-from .wrong import Function, Wrong, words
+from .wrong import Fails, Function, Wrong, words
 
 Names = dict[str, Any]
 
@@ -60,9 +60,9 @@ class Tables:
             inner.update(members)
             try:
                 things[at] = thing(node, self.plain(node, inner))
-            except Wrong as e:
+            except Fails as e:
                 where = ", ".join(f"{n} is {spelled(d)}" for n, d in members.items())
-                raise Wrong(e.node, f"{e}, where {where}") from None
+                raise Fails(e.node, f"{e}, where {where}") from None
         try:
             if len(values) > 1:
                 return Map(name, list(values.values()), things)
@@ -94,11 +94,11 @@ class Tables:
 def thing(node: ast.AST, found: Any) -> Thing:
     """What was found, if a value can be that."""
     if isinstance(found, float):
-        raise Wrong(node, f"`{words(node)}` is a real number, {found:.6g}; round it")
+        raise Fails(node, f"`{words(node)}` is a real number, {found:.6g}; round it")
     if isinstance(found, tuple) and weight(found) <= 100:
         return tuple(thing(node, x) for x in found)
     if isinstance(found, Function):
         raise Wrong(node, f"`{words(node)}` is a function; call it")
     if found is not None and not isinstance(found, (bool, int, Fraction, str)):
-        raise Wrong(node, f"`{words(node)}` is {spelled(found)}, which is no value")
+        raise Fails(node, f"`{words(node)}` is {spelled(found)}, which is no value")
     return found

@@ -14,6 +14,7 @@ POISON = object()  # stands for a name whose assignment was wrong
 KINDS = {
     "expr": "bare expression", "augassign": "`+=`", "annassign": "annotation", "classdef": "class",
     "asyncfunctiondef": "async function", "functiondef": "function", "importfrom": "import",
+    "BinOp": "its operator", "UnaryOp": "its operator",
     "JoinedStr": "an f-string", "NamedExpr": "`:=`", "Lambda": "a lambda", "Await": "await",
     "Yield": "yield", "YieldFrom": "yield", "Starred": "`*` here", "Slice": "a slice here",
     "TemplateStr": "a t-string",
@@ -31,6 +32,10 @@ class Wrong(Exception):
     def __init__(self, node: ast.AST, message: str) -> None:
         super().__init__(message)
         self.node = node
+
+
+class Fails(Wrong):
+    """It is written well, but cannot be worked out for what its values are."""
 
 
 class Poisoned(Exception):
@@ -83,6 +88,16 @@ def _near(name: str, known: list[str], all: str) -> str:
     some = list(dict.fromkeys(known))
     hint = did_you_mean(name, some[:500], 2, 0.6, all)
     return hint if len(hint) < 300 else hint[:300].rsplit(", ", 1)[0] + " …"
+
+
+def refused(node: ast.AST) -> Wrong:
+    """The error for what Python has and a source has not."""
+    if isinstance(node, ast.stmt):
+        return Wrong(node, f"a function has if, for, return and assignments, no {kind(node)}")
+    if isinstance(node, ast.Attribute):
+        text = f"`{words(node)}`: nothing has attributes, but for `here` within a look"
+        return Wrong(node, text)
+    return Wrong(node, f"`{words(node)}`: {kind(node)} is not part of the language")
 
 
 def kind(node: ast.AST) -> str:
