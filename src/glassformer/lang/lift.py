@@ -65,7 +65,7 @@ class Lifter(Sums):
         if scope.get(node.id) is POISON:
             raise Poisoned
         if node.id in ("token", "position") and node.id not in scope:
-            for needed in ("tokens", "length"):
+            for needed in ("tokens", self.longest):
                 if needed in self.missing or self.scope.get(needed) is POISON:
                     raise Poisoned
                 if needed not in self.scope:

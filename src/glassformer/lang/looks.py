@@ -176,7 +176,7 @@ class Looks(Conditions):
 
     def average(self, asked: Asked, value: Value) -> Value:
         """A sum divided by how many there are: every fraction that it can be."""
-        n, weights = self.scope["length"], self.whole(asked, value)
+        n, weights = self.scope[self.longest], self.whole(asked, value)
         low, high = int(weights.min()), int(weights.max())
         if n * n * (high - low) > 10 * MOST:
             raise Wrong(
@@ -232,7 +232,7 @@ class Looks(Conditions):
             if isinstance(node, ast.Name):
                 node.id = node.id.removeprefix("here.")
         found = self.linear(n, asked.scope)
-        length = self.scope["length"]
+        length = self.scope[self.longest]
         counts = {v: c for v, c in (found[0] if found else {}).items()
                   if isinstance(v, Tally) and is_count(v, length)}  # fmt: skip
         if found is None or len(counts) < len(found[0]):

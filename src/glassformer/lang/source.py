@@ -6,6 +6,7 @@
     emit   = best(token, token != "|", most=(often, position), default="|")   # what comes next
 
 Within a look (`count`, `best`, …) a bare name is the value *there* and `here.name` the value here.
+Where `length` counts something else, as the items of a list, `block` says how long a text may be.
 """
 
 import ast
@@ -82,7 +83,8 @@ class Reader(Looks):
         tree = parse(self.text, self.name)
         assigned = [t for s in tree.body if isinstance(s, ast.Assign) for t in s.targets]
         names = {t.id for t in assigned if isinstance(t, ast.Name)}
-        self.missing = {"tokens", "length", "emit"} - names
+        self.longest = "block" if "block" in names else "length"
+        self.missing = {"tokens", self.longest, "emit"} - names
         for statement in tree.body:
             try:
                 self.statement(statement)
@@ -106,7 +108,7 @@ class Reader(Looks):
         if self.errors:
             raise GlassformerError("\n".join(self.errors))
         return Program(
-            tuple(self.scope["tokens"]), self.scope["length"], self.scope["emit"], self.name,
+            tuple(self.scope["tokens"]), self.scope[self.longest], self.scope["emit"], self.name,
             self.scope.get("end"), ast.get_docstring(tree) or "", self.scope.get("examples", {}),
             self.text.removeprefix("\ufeff"), self.chosen,
         )  # fmt: skip
@@ -142,27 +144,31 @@ class Reader(Looks):
     def assigned(self, name: str, node: ast.expr) -> Any:
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(node, ast.Call) and isinstance(called, ast.Name) and called.id == "option":
-            return self.option(name, node)
-        found = self.lift(node, self.scope, name)
-        if name in ("tokens", "length", "end", "examples", "emit"):
+            found = self.option(name, node)
+        else:
+            found = self.lift(node, self.scope, name)
+        if name in ("tokens", "length", "block", "end", "examples", "emit"):
             if isinstance(found, Value) and name != "emit":
                 raise Wrong(node, f"{name} must be a constant, not a value at positions")
             found = getattr(self, f"check_{name}")(node, found)
         if isinstance(found, Value) and found.at is None:
             found.at = (node.lineno, node.col_offset)
-        if name in ("tokens", "length"):
+        if name in ("tokens", self.longest):
             self.scope[name] = found
-            if all(self.scope.get(n, POISON) is not POISON for n in ("tokens", "length")):
+            if all(self.scope.get(n, POISON) is not POISON for n in ("tokens", self.longest)):
                 self.scope["token"] = Token("token", self.scope["tokens"])
-                self.scope["position"] = Position("position", range(self.scope["length"]))
+                self.scope["position"] = Position("position", range(self.scope[self.longest]))
         return found
 
-    def check_length(self, node: ast.expr, found: Any) -> int:
+    def check_length(self, node: ast.expr, found: Any, name: str = "length") -> int:
         if type(found) is not int or not 1 <= found <= LENGTH:
             raise Wrong(
-                node, f"length must be a whole number from 1 to {LENGTH:,}, got {spelled(found)}"
+                node, f"{name} must be a whole number from 1 to {LENGTH:,}, got {spelled(found)}"
             )
         return found
+
+    def check_block(self, node: ast.expr, found: Any) -> int:
+        return self.check_length(node, found, "block")
 
     def check_tokens(self, node: ast.expr, found: Any) -> list[Any]:
         many = found if isinstance(found, (list, tuple, range)) else []
@@ -207,7 +213,7 @@ class Reader(Looks):
         if is_mean(found):
             raise Wrong(node, MEAN.format(words(node)))
         try:
-            Program(tuple(self.scope["tokens"]), self.scope["length"], found)
+            Program(tuple(self.scope["tokens"]), self.scope[self.longest], found)
         except GlassformerError as e:
             raise Wrong(node, str(e)) from None
         return found

@@ -73,7 +73,9 @@ class Sums(Tables):
 
     def one_count(self, node: ast.expr, terms: Mapping[Value, int], constant: int) -> Value | None:
         """Counts over all positions, added up, are one count: of ones and minus ones."""
-        counts = [v for v in terms if isinstance(v, Tally) and is_count(v, self.scope["length"])]
+        counts = [
+            v for v in terms if isinstance(v, Tally) and is_count(v, self.scope[self.longest])
+        ]
         if len(counts) < len(terms):
             return None
         weights = [(v, terms[t] * w[0]) for t in counts for v, w in t.terms]
@@ -98,7 +100,7 @@ class Sums(Tables):
 
     def total(self, node: ast.expr, tests: Any, terms: Any, each: int) -> Tally:
         """A sum over positions, as a whole number."""
-        low, high = reach_of(terms, each, self.scope["length"])
+        low, high = reach_of(terms, each, self.scope[self.longest])
         J = high - low
         if J >= MOST or J * sum(len(v) for v, _ in terms) > 100 * MOST:
             raise Wrong(node, f"`{words(node)}` can be {J + 1:,} different numbers, the most is "

@@ -21,6 +21,7 @@ class Tables:
         self.scope: Names = {}
         self.budget = Budget()
         self.missing: set[str] = set()  # what the source never says, of what it must
+        self.longest = "length"  # the name that says how many tokens a text may have
 
     def under_name(self, value: Value, node: ast.expr, scope: Names) -> ast.expr:
         name = words(node)
@@ -35,7 +36,7 @@ class Tables:
         return [n for n in dict.fromkeys(found) if isinstance(scope.get(n), Value)]
 
     def together(self, values: Sequence[Value]) -> Any:
-        return together(values, self.scope["length"], len(self.scope["tokens"]))
+        return together(values, self.scope[self.longest], len(self.scope["tokens"]))
 
     def plain(self, node: ast.expr, scope: Names) -> Any:
         """An expression without values, computed."""
