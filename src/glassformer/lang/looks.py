@@ -198,7 +198,7 @@ class Looks(Conditions):
         numbers = sorted({d for d in value.domain if is_number(d)})[::-1]
         if not numbers:
             raise Wrong(call, f"`{asked.name}`: expected numbers, got {spelled(value.domain[0])}")
-        n_terms, constant = self.counted(asked)
+        n_terms, constant, over = self.counted(asked)
         if "where" in asked.given:
             flag = self.flag(asked)
             if flag is None:
@@ -214,7 +214,7 @@ class Looks(Conditions):
         J = len(numbers)
         if J * len(value) > 100 * MOST:
             raise Wrong(call, f"`{asked.name}` has {J:,} numbers, too many to put in order")
-        below = (place[None] >= np.arange(J)[:, None]).astype(int)
+        below = over * (place[None] >= np.arange(J)[:, None]).astype(int)
         terms: list[tuple[Value, Any]] = [(value, below)]
         each = np.zeros(J, int)
         for tally, factor in n_terms.items():
@@ -223,14 +223,20 @@ class Looks(Conditions):
         cut = np.full(J, constant - 0.5)
         return Tally(asked.name, (), terms, each, cut, [self.default(asked), *numbers])
 
-    def counted(self, asked: Asked) -> tuple[dict[Tally, int], int]:
-        """The n of an nth: counts of what is there, plus or minus constants. It is a number here,
-        so `here.` may be left out.
+    def counted(self, asked: Asked) -> tuple[dict[Tally, int], int, int]:
+        """The n of an nth: counts of what is there, plus or minus constants, and what all this is
+        divided by: count() / 2 is the middle. It is a number here, so `here.` may be left out.
         """
         n = copied(asked.given["n"])
         for node in ast.walk(n):
             if isinstance(node, ast.Name):
                 node.id = node.id.removeprefix("here.")
+        over = 1
+        if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div):
+            below, n = n.right, n.left
+            over = 0 if self.atoms(below, asked.scope) else self.plain(below, asked.scope)
+            if type(over) is not int or not 1 <= over <= 1000:
+                raise Wrong(below, "`nth` can be divided by a whole number from 1 to 1,000")
         found = self.linear(n, asked.scope)
         length = self.scope[self.longest]
         counts = {v: c for v, c in (found[0] if found else {}).items()
@@ -240,7 +246,7 @@ class Looks(Conditions):
                 asked.given["n"], "`nth` needs a number that is counted: count(…) of what is "
                 "there, plus or minus constants",
             )  # fmt: skip
-        return counts, found[1]
+        return counts, found[1], over
 
 
 def arguments(call: ast.Call, kind: str) -> dict[str, ast.expr]:
