@@ -82,20 +82,44 @@ class Lifter(Sums):
         return self.children(node, lambda child: self.sums_out(child, scope))
 
     def parts_out(self, node: ast.expr, scope: Names) -> ast.expr:
-        """The expression with parts that depend on one value made values, where they have fewer
-        members than it has: a table of `depth == 0` and `opens` is smaller than one of depths.
+        """The expression with parts that depend on one value made values, where all of them have
+        fewer members than it has: a table of `depth == 0` and `opens` is smaller than of depths.
+        """
+        whole: set[str] = set()  # values that had better not be taken apart
+        while True:
+            inner, parts = dict(scope), dict[str, tuple[str, str]]()
+            found = self.split(copied(node), inner, whole, parts)
+            left = self.atoms(found, inner)
+            sizes = {n: len(scope[n]) if n in left else 1 for n, _ in parts.values()}
+            for name, part in parts.values():
+                sizes[name] *= len(inner[part])
+            more = {n for n, size in sizes.items() if size > len(scope[n])}
+            if not more:
+                scope.update(inner)
+                return found
+            whole |= more
+
+    def split(
+        self, node: ast.expr, scope: Names, whole: set[str], parts: dict[str, tuple[str, str]]
+    ) -> ast.expr:
+        """The expression with parts of one value under names of their own; `parts` has for each
+        part the name of its value and its own.
         """
 
         def part(child: ast.expr) -> ast.expr:
             names = self.atoms(child, scope)
-            if len(names) != 1 or isinstance(child, ast.Name):
-                return self.parts_out(child, scope) if len(names) > 1 else child
-            before = scope[names[0]]
-            try:
-                value = self.table(child, scope, {names[0]: before}, words(child))
-            except (Wrong, GlassformerError):  # not for all members: a condition keeps some away
-                return child
-            return self.under_name(value, child, scope) if len(value) < len(before) else child
+            if len(names) != 1 or isinstance(child, ast.Name) or names[0] in whole:
+                return self.split(child, scope, whole, parts) if len(names) > 1 else child
+            before, text = scope[names[0]], ast.unparse(child)
+            if text not in parts:
+                try:
+                    value = self.table(child, scope, {names[0]: before}, words(child))
+                except (Wrong, GlassformerError):  # not for all: a condition keeps some away
+                    return child
+                if len(value) >= len(before):
+                    return child
+                parts[text] = names[0], self.under_name(value, child, scope).id
+            return ast.copy_location(ast.Name(parts[text][1], ast.Load()), child)
 
         return self.children(node, part)
 

@@ -23,7 +23,7 @@ class Tables:
         self.missing: set[str] = set()  # what the source never says, of what it must
         self.longest = "length"  # the name that says how many tokens a text may have
 
-    def under_name(self, value: Value, node: ast.expr, scope: Names) -> ast.expr:
+    def under_name(self, value: Value, node: ast.expr, scope: Names) -> ast.Name:
         name = words(node)
         while name in scope:  # the same words may stand for two things, in two looks
             name += "′"
