@@ -264,6 +264,8 @@ def together(values: Sequence[Value], length: int, tokens: int) -> Ints:
     below: dict[Any, int] = {}
     for v in values:
         below |= roots(v, length, tokens)
+    if math.prod(below.values()) > GRID:  # what they follow from is more than they are
+        below = {v: len(v) for v in values}
     if math.prod(below.values()) > GRID:
         sizes = " × ".join(f"{len(v)} ({v.name})" for v in values)
         raise GlassformerError(f"{sizes} combinations are too many, the most is {MOST:,}")
