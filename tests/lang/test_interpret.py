@@ -148,6 +148,44 @@ def test_looks(x):
     agree(f"{HEAD}x = {x}\n{BODY}")
 
 
+NAMED = """
+bar - bar
+0 * bar
+bar + position + often - bar
+0 * bar + position + often
+bar - 2 * bar + position + often + bar
+2 * position + 4 * often
+steps % 3
+steps + bar
+first_of(bar, often) + position
+count(bar - here.bar == 0)
+count(bar - here.bar != 0)
+count(bar + 1 == here.bar + bar)
+count(bar - here.bar < 1)
+count(bar + position - here.bar == here.position)
+count(bar == here.bar)
+count(bar != here.bar)
+count(bar < here.position)
+count(here.position > bar)
+count(here.position - 1 <= position)
+count(here.steps == steps and position < here.position)
+count(here.often + bar * 2 == 4)
+count((bar, often) == (here.often, here.bar))
+count(bar in (here.often, nothing))
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("x", NAMED)
+def test_sums_and_comparisons_of_what_may_be_nothing(x):
+    names = """
+bar = latest(position, token == "a")
+often = count(token == here.token)
+steps = 2 * position + 4 * often
+"""
+    value = agree(f"{HEAD}{names}x = {x}\n{BODY}")
+    assert (None in value.domain) == (x in NAMED[:5] or x == "steps + bar")
+
+
 HERE = """
 token
 position * 2 - 1

@@ -67,7 +67,7 @@ class Conditions(Lifter):
         sides = [[n for n in names if (n in here) is side] for side in (True, False)]
         joint = [self.joint([scope[n] for n in side], node) for side in sides]
         self.check_size(node, *joint)
-        occur = [np.unique(self.together([v])[:, 0]).tolist() for v in joint]
+        occur = [np.unique(self.together(node, [v])[:, 0]).tolist() for v in joint]
         table = np.zeros((len(joint[0]), len(joint[1])), bool)
         inner = dict(scope)
         for i in occur[0]:
@@ -84,6 +84,7 @@ class Conditions(Lifter):
                 node, f"`{words(node)}` has {len(mine)} ({mine.name} here) × {len(theirs)} "
                 f"({theirs.name} there) combinations, the most is {CELLS:,}; write it in steps",
             )  # fmt: skip
+        self.charge(node, len(mine) * len(theirs) // 4)
 
     def comparison(self, node: ast.expr, op: ast.cmpop, mine: Value, theirs: Value) -> Any:
         """Whether `there op here` holds, for each member here and each there."""

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..errors import shown
+from .budget import NESTED, Budget, weight
 from .functions import (
     ARITHMETIC,
     BITS,
@@ -41,22 +42,7 @@ from .wrong import (
     words,
 )
 
-STEPS = 1_000_000  # of one source
-NESTED = 120  # expressions within expressions, functions that call one another included
-
-
-class Budget:
-    """How many steps are left, and how deep we are."""
-
-    def __init__(self, steps: int = STEPS) -> None:
-        self.left, self.depth = steps, 0
-
-    def spend(self, node: ast.AST, steps: int = 1) -> None:
-        self.left -= steps
-        if self.left < 0:
-            raise Wrong(
-                node, f"takes more than {STEPS:,} steps to work out; make its domains smaller"
-            )
+SMALL = 2**31
 
 
 def evaluate(node: ast.expr, scope: Scope, budget: Budget) -> Any:
@@ -79,6 +65,8 @@ def evaluate(node: ast.expr, scope: Scope, budget: Budget) -> Any:
 
 def bounded(node: ast.expr, found: Any, budget: Budget) -> Any:
     """What was found, unless it is too large."""
+    if found is None or type(found) is bool or (type(found) is int and -SMALL < found < SMALL):
+        return found
     if isinstance(found, float) and not math.isfinite(found):
         raise Wrong(node, f"`{words(node)}` is not a finite number")
     if isinstance(found, (int, Fraction)):
@@ -90,20 +78,6 @@ def bounded(node: ast.expr, found: Any, budget: Budget) -> Any:
         if size > ITEMS:
             raise Wrong(node, f"`{words(node)}` has more than {ITEMS:,} items")
     return tidy(found)
-
-
-def weight(thing: Any) -> int:
-    """How many items and characters there are in a thing, all told, or more than ITEMS."""
-    if not hasattr(thing, "__len__"):
-        return 0
-    total, left = 0, [thing]
-    while left and total <= ITEMS:
-        x = left.pop()
-        if isinstance(x, (list, tuple, frozenset, dict, str)):
-            total += len(x)
-            if not isinstance(x, str):
-                left += [*x, *(x.values() if isinstance(x, dict) else ())]
-    return total
 
 
 # ── one function a kind of expression ──────────────────────────────────────────────────────────

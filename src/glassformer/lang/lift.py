@@ -41,7 +41,7 @@ class Lifter(Sums):
             return value
         if not self.atoms(node, scope):
             return self.plain(node, scope)
-        node = self.sums_out(copied(node), scope)
+        node = self.sums_out(self.constants_out(copied(node), scope), scope)
         if len(self.atoms(node, scope)) > 1:
             node = self.parts_out(node, scope)
         if isinstance(node, ast.Name):
@@ -80,6 +80,22 @@ class Lifter(Sums):
         if found and len(found[0]) > 1:
             return self.under_name(self.sum_of(node, *found), node, scope)
         return self.children(node, lambda child: self.sums_out(child, scope))
+
+    def constants_out(self, node: ast.expr, scope: Names) -> ast.expr:
+        """The expression with its parts without values computed, once for all."""
+
+        def part(child: ast.expr) -> ast.expr:
+            if self.atoms(child, scope):
+                return self.constants_out(child, scope)
+            if isinstance(child, (ast.Name, ast.Constant, ast.Starred, ast.Slice)):
+                return child
+            try:
+                found = self.plain(child, scope)
+            except Wrong:  # a condition may keep it from being asked for
+                return child
+            return self.under_name(found, child, scope)
+
+        return self.children(node, part)
 
     def parts_out(self, node: ast.expr, scope: Names) -> ast.expr:
         """The expression with parts that depend on one value made values, where all of them have

@@ -55,6 +55,7 @@ class Looks(Conditions):
             value: Value = getattr(self, f"_{kind}")(Asked(call, given, scope, here))
         except GlassformerError as e:
             raise Wrong(call, str(e)) from None
+        self.charge(call, 0, len(value))
         value.name, value.at = words(call), (call.lineno, call.col_offset)
         return value
 
@@ -178,11 +179,12 @@ class Looks(Conditions):
         """A sum divided by how many there are: every fraction that it can be."""
         n, weights = self.scope[self.longest], self.whole(asked, value)
         low, high = int(weights.min()), int(weights.max())
-        if n * n * (high - low) > 10 * MOST:
+        if n * n * (high - low) > 3 * MOST:
             raise Wrong(
                 asked.call, f"`{asked.name}` can be too many different fractions: about "
                 f"{n * n * (high - low) // 3:,}, the most is {MOST:,}",
             )  # fmt: skip
+        self.charge(asked.call, 0, n * n * (high - low))
         sums = ((p, q) for q in range(1, n + 1) for p in range(low * q, high * q + 1))
         found = sorted({Fraction(p, q) for p, q in sums})
         over = np.array([f.denominator for f in found[1:]], int)
@@ -214,6 +216,7 @@ class Looks(Conditions):
         J = len(numbers)
         if J * len(value) > 100 * MOST:
             raise Wrong(call, f"`{asked.name}` has {J:,} numbers, too many to put in order")
+        self.charge(call, 5 * J * len(value))
         below = over * (place[None] >= np.arange(J)[:, None]).astype(int)
         terms: list[tuple[Value, Any]] = [(value, below)]
         each = np.zeros(J, int)

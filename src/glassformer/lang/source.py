@@ -10,6 +10,7 @@ Where `length` counts something else, as the items of a list, `block` says how l
 """
 
 import ast
+import re
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -44,17 +45,20 @@ def parse(text: str, name: str) -> ast.Module:
     if len(text) > CHARACTERS:
         many = f"{len(text):,} characters, the most is {CHARACTERS:,}"
         raise GlassformerError(f"{name} — too long: {many}")
+    if odd := re.search("[\0\ud800-\udfff]", text):
+        what = "a null byte" if odd[0] == "\0" else "half a character"
+        line, start = text.count("\n", 0, odd.start()) + 1, text.rfind("\n", 0, odd.start()) + 1
+        raise GlassformerError(f"{name}:{line}:{odd.start() - start + 1} — holds {what}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python's, on code that it would run
             tree = ast.parse(text.removeprefix("\ufeff"))
     except SyntaxError as e:
         said = " ".join((e.msg or "cannot be read").split())
+        said = "a number has too many digits" if said.startswith("Exceeds the limit") else said
         raise GlassformerError(f"{name}:{e.lineno or 1}:{e.offset or 1} — {said}") from None
     except (RecursionError, MemoryError):
         raise GlassformerError(f"{name} — nested too deeply") from None
-    except UnicodeError:
-        raise GlassformerError(f"{name} — holds half a character: it is no text") from None
     except ValueError as e:
         raise GlassformerError(f"{name} — {' '.join(str(e).split())}") from None
     left: list[tuple[ast.AST, int]] = [(tree, 0)]

@@ -69,6 +69,7 @@ class Sums(Tables):
                 node, f"`{name}` can be {len(reach):,} different numbers (of {of}), the most is "
                 f"{MOST:,}",
             )  # fmt: skip
+        self.charge(node, 0, len(reach))
         return Sum(name, terms, constant, {s: s for s in reach})
 
     def one_count(self, node: ast.expr, terms: Mapping[Value, int], constant: int) -> Value | None:
@@ -105,6 +106,7 @@ class Sums(Tables):
         if J >= MOST or J * sum(len(v) for v, _ in terms) > 100 * MOST:
             raise Wrong(node, f"`{words(node)}` can be {J + 1:,} different numbers, the most is "
                         f"{MOST:,}, or fewer if there are many to add")  # fmt: skip
+        self.charge(node, 5 * J * sum(len(v) for v, _ in terms), J)
         rows = [(v, np.tile(w, (J, 1))) for v, w in terms]
         cut = low + np.arange(J) + 0.5
         return Tally(words(node), tests, rows, np.full(J, each), cut, range(low, high + 1))

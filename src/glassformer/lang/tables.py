@@ -1,14 +1,16 @@
 """Expressions of values, tabulated: computed for all members that the values can have together."""
 
 import ast
+import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from ..errors import GlassformerError
-from .evaluate import Budget, evaluate, weight
+from .budget import Budget, weight
+from .evaluate import evaluate
 from .things import Thing, spelled
-from .values import MOST, Map, Token, Value, mapped, together
+from .values import GRID, MOST, Map, Token, Value, mapped, roots, together
 from .wrong import Fails, Function, Wrong, words
 
 Names = dict[str, Any]
@@ -23,7 +25,7 @@ class Tables:
         self.missing: set[str] = set()  # what the source never says, of what it must
         self.longest = "length"  # the name that says how many tokens a text may have
 
-    def under_name(self, value: Value, node: ast.expr, scope: Names) -> ast.Name:
+    def under_name(self, value: Any, node: ast.expr, scope: Names) -> ast.Name:
         name = words(node)
         while name in scope:  # the same words may stand for two things, in two looks
             name += "′"
@@ -35,8 +37,15 @@ class Tables:
         found = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
         return [n for n in dict.fromkeys(found) if isinstance(scope.get(n), Value)]
 
-    def together(self, values: Sequence[Value]) -> Any:
-        return together(values, self.scope[self.longest], len(self.scope["tokens"]))
+    def charge(self, node: ast.AST, cells: int, members: int = 0) -> None:
+        """Counts what is done for a whole table or domain at once as so many steps."""
+        self.budget.spend(node, cells // 50 + members // 2)
+
+    def together(self, node: ast.AST, values: Sequence[Value]) -> Any:
+        size = self.scope[self.longest], len(self.scope["tokens"])
+        below = {r: n for v in values for r, n in roots(v, *size).items()}
+        self.charge(node, 5 * min(GRID, math.prod(below.values())))
+        return together(values, *size)
 
     def plain(self, node: ast.expr, scope: Names) -> Any:
         """An expression without values, computed."""
@@ -45,7 +54,7 @@ class Tables:
     def table(self, node: ast.expr, scope: Names, values: Mapping[str, Value], name: str) -> Value:
         """An expression of one or more values, tabulated over their domains."""
         try:
-            cases = self.together(list(values.values()))
+            cases = self.together(node, list(values.values()))
         except GlassformerError:
             cases = None
         if cases is None or len(cases) > MOST:
@@ -54,6 +63,7 @@ class Tables:
                 node, f"`{words(node)}` has {sizes} combinations, the most is {MOST:,}; write it "
                 "as a sum, or in steps",
             )  # fmt: skip
+        self.charge(node, math.prod(map(len, values.values())), sum(map(len, values.values())))
         inner, things = dict(scope), {}
         for case in cases.tolist():
             at = tuple(case)
@@ -81,9 +91,10 @@ class Tables:
         if len(values) == 1:
             return values[0]
         try:
-            cases = self.together(values).tolist()
+            cases = self.together(node, values).tolist()
         except GlassformerError as e:
             raise Wrong(node, f"`{words(node)}`: {e}") from None
+        self.charge(node, math.prod(map(len, values)), len(cases))
         tuples = [tuple(v.domain[i] for v, i in zip(values, c, strict=True)) for c in cases]
         pairs = dict(zip(map(tuple, cases), tuples, strict=True))
         return Map(", ".join(v.name for v in values), values, pairs)

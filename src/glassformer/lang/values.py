@@ -23,7 +23,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import GlassformerError
-from .things import Thing, exact, is_number, spelled
+from .things import Thing as Thing
+from .things import exact, spelled
+from .things import is_number as is_number
 
 Ints = np.ndarray[Any, Any]
 MOST = 20_000  # members of a domain, and combinations of a table
@@ -101,7 +103,7 @@ class Map(Value):
     def __init__(self, name: str, args: Sequence[Value], things: Mapping[tuple[int, ...], Thing]):
         self.args = tuple(args)
         self._named(name, things.values())
-        if math.prod(len(a) for a in args) > 100 * GRID:
+        if math.prod(len(a) for a in args) > 25 * GRID:
             sizes = " × ".join(f"{len(a)} ({a.name})" for a in args)
             raise GlassformerError(f"{name} — its table of {sizes} is too large")
         self.table = np.full([len(a) for a in args], -1)
@@ -167,8 +169,8 @@ class Look(Value):
         self, name: str, tests: Sequence[Test], value: Value, default: Thing,
         order: Sequence[tuple[int, Value]] = (),
     ) -> None:  # fmt: skip
-        self.tests, self.value, self.default = tuple(tests), value, default
-        self.order = tuple(order)
+        self.tests, self.order, self.value = tuple(tests), tuple(order), value
+        self.default = default
         for _, v in order:
             if odd := [d for d in v.domain if not is_number(d)]:
                 raise GlassformerError(
@@ -261,18 +263,19 @@ def together(values: Sequence[Value], length: int, tokens: int) -> Ints:
     """
     if not values:
         return np.zeros((1, 0), int)
-    below: dict[Any, int] = {}
-    for v in values:
-        below |= roots(v, length, tokens)
+    below = {r: n for v in values for r, n in roots(v, length, tokens).items()}
     if math.prod(below.values()) > GRID:  # what they follow from is more than they are
         below = {v: len(v) for v in values}
     if math.prod(below.values()) > GRID:
-        sizes = " × ".join(f"{len(v)} ({v.name})" for v in values)
-        raise GlassformerError(f"{sizes} combinations are too many, the most is {MOST:,}")
+        many = " × ".join(f"{len(v)} ({v.name})" for v in values)
+        raise GlassformerError(f"{many} combinations are too many, the most is {MOST:,}")
     grid = np.indices(tuple(below.values())).reshape(len(below), -1)
     known: dict[Any, Ints] = dict(zip(below, grid, strict=True))
-    columns = [np.broadcast_to(_member(v, known), grid.shape[1:]) for v in values]
-    return np.unique(np.stack(columns, 1), axis=0)
+    columns = np.stack([np.broadcast_to(_member(v, known), grid.shape[1:]) for v in values])
+    columns, sizes = columns[:, (columns >= 0).all(0)], tuple(map(len, values))
+    if math.prod(sizes) > 2**62:
+        return np.unique(columns.T, axis=0)
+    return np.stack(np.unravel_index(np.unique(np.ravel_multi_index(columns, sizes)), sizes), 1)
 
 
 def roots(v: Value, length: int, tokens: int) -> dict[Any, int]:
@@ -298,24 +301,18 @@ def _member(v: Value, known: dict[Any, Ints]) -> Ints:
     left = [v]
     while v not in known:
         value = left[-1]
-        missing = [] if isinstance(value, (Token, Position)) else _missing(value, known)
-        if missing:
+        if missing := [a for a in value.args if a not in known]:
             left += missing
             continue
-        if isinstance(value, Token):
-            known[value] = value.table[known["token"]]
-        elif isinstance(value, Position):
-            known[value] = value.table[known["position"]]
+        if isinstance(value, (Token, Position)):
+            root = "token" if isinstance(value, Token) else "position"
+            known[value] = value.table[known[root]]
         elif isinstance(value, Sum):
             known[value] = value.of([known[a] for a in value.args])
         elif isinstance(value, Map):
             known[value] = value.table[tuple(known[a] for a in value.args)]
         left.pop()
     return known[v]
-
-
-def _missing(value: Value, known: Mapping[Any, Ints]) -> list[Value]:
-    return [a for a in value.args if a not in known]
 
 
 def mapped(value: Value, things: Sequence[Thing], name: str) -> Value:

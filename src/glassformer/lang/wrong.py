@@ -57,7 +57,7 @@ def words(node: ast.AST, most: int = 40) -> str:
     try:
         text = " ".join(ast.unparse(node).split())
     except (RecursionError, ValueError):
-        text = type(node).__name__
+        text = "…"
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

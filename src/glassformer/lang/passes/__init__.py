@@ -1,1 +1,1 @@
-"""What is done to a program between its source and its weights, one pass a file."""
+"""The compiler: a list of passes, one a file."""

@@ -5,6 +5,7 @@ All is decided from domains, for every text at once. Of values that do not follo
 the position every combination counts, so a look may be refused that no text makes ambiguous.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from ...errors import GlassformerError
+from ..budget import Budget
 from ..things import spelled
 from ..values import (
+    GRID,
     Ints,
     Look,
     Position,
@@ -28,30 +31,32 @@ from ..values import (
 from ..wrong import MEAN, place
 
 CASES = 20_000_000  # of a look: what is here times what is there
+ALL = 5 * CASES  # of all looks
 
 
 def check(program: Program) -> None:
     """Raises an error that lists all that is wrong, one line each."""
     found: dict[str, tuple[int, int]] = {}
+    budget = Budget(ALL)
     for value in program.values:
-        for reason in wrong(program, value):
+        for reason in wrong(program, value, budget):
             where = place(program.name, value.at, program.source) if value.at else program.name
             found[f"{where} — {reason}"] = value.at or (0, 0)
     if found:
         raise GlassformerError("\n".join(sorted(found, key=lambda line: found[line])))
 
 
-def wrong(program: Program, value: Value) -> Iterator[str]:
+def wrong(program: Program, value: Value, budget: Budget) -> Iterator[str]:
     """What is wrong with one value, in words."""
     if not isinstance(value, (Look, Tally)):
         return
     yield from (MEAN.format(v.name) for v in value.args if is_mean(v))
-    if only_to_come(program, value.tests):
+    if only_to_come(program, value.tests, budget):
         yield (
             f"`{value.name}` can never match: a position sees itself and those before it, never "
             "what is to come"
         )
-    elif isinstance(value, Look) and (two := tie(program, value)):
+    elif isinstance(value, Look) and (two := tie(program, value, budget)):
         hint = "add `position` to what is compared" if value.order else "use `latest` or `first`"
         yield (
             f"`{value.name}`: two positions may be equally good and hold different values, "
@@ -59,11 +64,11 @@ def wrong(program: Program, value: Value) -> Iterator[str]:
         )
 
 
-def only_to_come(program: Program, tests: Sequence[Test]) -> bool:
+def only_to_come(program: Program, tests: Sequence[Test], budget: Budget) -> bool:
     """Whether a condition holds for positions that are to come, and for no others."""
     if not any(t.here and t.there for t in tests):
         return False
-    cases = Cases.of(program, tests, [])
+    cases = Cases.of(program, tests, [], budget)
     if cases is None or cases.place is None or cases.mine is None:
         return False
     later = False
@@ -75,12 +80,12 @@ def only_to_come(program: Program, tests: Sequence[Test]) -> bool:
     return later
 
 
-def tie(program: Program, look: Look) -> list[Any] | None:
+def tie(program: Program, look: Look, budget: Budget) -> list[Any] | None:
     """Two things that a look may find at positions that are equally good."""
     if program.length == 1 or len(look.value) == 1 or is_decided(program, look):
         return None
     order = [v for _, v in look.order]
-    cases = Cases.of(program, look.tests, [*order, look.value])
+    cases = Cases.of(program, look.tests, [*order, look.value], budget)
     if cases is None:  # too many to go through: the interpreter and the certificate see to it
         return None
     good, value = cases.columns(order), cases.columns([look.value])[:, 0]
@@ -128,7 +133,9 @@ class Cases:
     mine: Ints | None  # and here
 
     @staticmethod
-    def of(program: Program, tests: Sequence[Test], more: Sequence[Value]) -> "Cases | None":
+    def of(
+        program: Program, tests: Sequence[Test], more: Sequence[Value], budget: Budget
+    ) -> "Cases | None":
         """All cases, or None if there are too many."""
         position = Position("position", range(program.length))
         size = program.length, len(program.tokens)
@@ -137,13 +144,17 @@ class Cases:
         found = []
         try:
             for values in (there, here):
-                placed = any("position" in roots(v, *size) for v in values)
+                below = {r: n for v in values for r, n in roots(v, *size).items()}
+                placed = "position" in below
+                budget.left -= 15 * min(GRID, math.prod(below.values()))
                 all_ = together([*values, *([position] if placed else [])], *size)
                 found.append((all_, all_[:, -1] if placed else None))
         except GlassformerError:
             return None
-        if len(found[0][0]) * len(found[1][0]) > CASES:
+        many = len(found[0][0]) * len(found[1][0])
+        if many > min(CASES, budget.left):
             return None
+        budget.left -= many
         mine = found[1][0][:, [here.index(t.here) for t in tests if t.here]]
         return Cases(tests, there, found[0][0], mine, found[0][1], found[1][1])
 
