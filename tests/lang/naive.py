@@ -282,7 +282,7 @@ class Naive:
         """The smallest number that n or more of those there do not exceed. (So for an n below 1 it
         would be the least that there could be, which only a domain knows: not asked here.)
         """
-        n = self.work_out(given["n"], Where(w.at, w.at))
+        n = math.ceil(self.work_out(given["n"], Where(w.at, w.at)))
         assert n >= 1
         found = [self.work_out(given["value"], p) for p in self.seen(given, w)]
         found = sorted(x for x in found if x is not None and not isinstance(x, (str, bool)))
