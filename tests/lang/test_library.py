@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.lang import emitted, library, run
+from glassformer.lang import emitted, library, read, run
+from glassformer.lang.values import Map
 from lang.references import REFERENCES
 
 NAMES = list(library.sources())
@@ -159,3 +160,38 @@ def test_load_refuses_what_is_not_there():
     with pytest.raises(GlassformerError, match="vocab must be from 2 to 100, got 1"):
         library.load("sort", {"vocab": 1})
     assert len(library.load("sort", {"vocab": "20", "length": "20"}).tokens) == 22
+
+
+# ── what the library asks of the language ──────────────────────────────────────────────────────
+def test_block_is_how_long_a_text_may_be():
+    body = "length = option(3)\ntokens = [0, 1]\n{}emit = token if position % 2 else 1"
+    assert read(body.format("")).length == 3
+    assert read(body.format("block = 2 * length\n")).length == 6
+    assert read(body.format("block = 2 * length\n"), options={"length": 5}).length == 10
+    with pytest.raises(GlassformerError, match=r"block must be a whole number from 1 to 1,000"):
+        read(body.format("block = 400 * length\n"))
+    with pytest.raises(GlassformerError, match="`block` must be assigned before `position`"):
+        read("length = 3\ntokens = [0]\na = position + 1\nblock = 6\nemit = 0")
+
+
+def test_nth_of_a_share_of_all():
+    body = "tokens = [*range(9)]\nlength = 9\nemit = nth(token, {}, default=0)"
+    text, found = [8, 1, 6, 3, 5, 7, 4, 2], {}
+    for n in ("count() / 2", "count() / 4", "(count() + 4) / 4", "count()"):
+        found[n] = run(read(body.format(n)), text)
+    assert found == {"count() / 2": [4], "count() / 4": [2], "(count() + 4) / 4": [3],
+                     "count()": [8]}  # fmt: skip
+    for n in ("count() / 0", "count() / token", "count() / 1.5"):
+        with pytest.raises(GlassformerError, match="`nth` can be divided by a whole number"):
+            read(body.format(n))
+
+
+def test_a_value_is_not_taken_apart_and_kept_whole_as_well():
+    """`x == nothing` and `x` in one table would be two things that know nothing of each other."""
+    program = read(
+        "tokens = [*range(6)]\nlength = 4\n"
+        "x = only(token, position == here.position - 1)\n"
+        "emit = 0 if x == nothing or position == 3 else 5 - x"
+    )
+    assert isinstance(program.emit, Map) and sorted(program.emit.table.shape) == [2, 7]
+    assert [run(program, t) for t in ([4], [4, 1], [1, 1, 1, 1])] == [[0], [1], [0]]
