@@ -293,6 +293,33 @@ def automaton(x: list[Any], rule: int = 110, rows: int = 8) -> list[Any]:
     return [*out[:-1], "."]
 
 
+# ── commands ───────────────────────────────────────────────────────────────────────────────────
+def command(rng: Random, o: Any) -> list[Any]:
+    def half() -> list[str]:
+        how = rng.choice([[], [], ["opposite"], ["around"]])
+        side = [*how, rng.choice(["left", "right"])]
+        verb = rng.choice(["walk", "look", "run", "jump", "turn"])
+        kept = side if verb == "turn" or rng.random() < 0.7 else []
+        return [verb, *kept, *rng.choice([[], ["twice"], ["thrice"]])]
+
+    return [*half(), *rng.choice([[], [rng.choice(["and", "after"]), *half()]]), "|"]
+
+
+def scan(x: list[str]) -> list[str]:
+    for link in ("and", "after"):
+        if link in x:
+            a, b = scan(x[: x.index(link)]), scan(x[x.index(link) + 1 :])
+            return a + b if link == "and" else b + a
+    if x[-1] in ("twice", "thrice"):
+        return scan(x[:-1]) * (2 if x[-1] == "twice" else 3)
+    verb, side = [] if x[0] == "turn" else [x[0].upper()], [x[-1].upper()]
+    if len(x) == 1:
+        return verb
+    if "opposite" in x:
+        return side * 2 + verb
+    return (side + verb) * (4 if "around" in x else 1)
+
+
 # ── the table ──────────────────────────────────────────────────────────────────────────────────
 BITS = [0, 1]
 LETTERS = list("abcd")
@@ -554,6 +581,7 @@ REFERENCES: dict[str, Reference] = {
     "log10": real(math.log10, lambda o: [str(x) for x in range(1, o.vocab + 1)]),
     "arcsin": real(math.asin, TENTHS),
     "arccos": real(math.acos, TENTHS),
+    "scan": Reference(command, lambda x, o: [*scan(x[:-1]), "."]),
     "counter-machine": Reference(counter_program, lambda x, o: counter_machine(x)),
     "subleq": Reference(subleq_program, lambda x, o: subleq(x, o.limit)),
     "rule-110": Reference(

@@ -118,6 +118,12 @@ def test_any_text_has_a_meaning(name):
     assert emitted(program, texts).shape == texts.shape
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_options_go_as_far_as_they_say(name):
+    for much in (0, 10**6):
+        assert library.load(name, options_of(name, vocab=much, length=much)).tokens
+
+
 def test_each_source_has_a_reference_and_a_sentence():
     assert len(NAMES) > 100
     assert sorted(REFERENCES) == NAMES
