@@ -134,11 +134,19 @@ class Sum(Value):
             int(constant + sum(min(e) for e in ends)), int(constant + sum(max(e) for e in ends)) + 1
         )
 
+    def total(self, members: Mapping[Value, Ints], nothing: float = math.nan) -> Any:
+        """The sum itself, from indices of the terms' members; NaN (or with a number for nothing)
+        where a term is no number.
+        """
+        total: Any = self.constant
+        for value, factor in zip(self.args, self.coefficients, strict=True):
+            numbers = value.numbers
+            total = total + factor * np.where(np.isnan(numbers), nothing, numbers)[members[value]]
+        return total
+
     def of(self, members: Sequence[Ints]) -> Ints:
         """Index of the result, from indices of the terms' members."""
-        total: Any = self.constant
-        for value, factor, i in zip(self.args, self.coefficients, members, strict=True):
-            total = total + factor * value.numbers[i]
+        total = self.total(dict(zip(self.args, members, strict=True)))
         known = ~np.isnan(total)
         place = np.where(known, total, self.low).astype(int) - self.low
         return np.where(known, self.table[place], self.otherwise)

@@ -1,0 +1,9 @@
+"""The certificate: on all texts a compiled model says what the interpreter says, rounding included.
+
+checker.py has the induction, heads.py and neurons.py its two kinds of steps, floats.py how floats
+round.
+"""
+
+from .checker import Certificate, Declaration, Unproved, certify
+
+__all__ = ["Certificate", "Declaration", "Unproved", "certify"]

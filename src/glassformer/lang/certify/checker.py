@@ -1,0 +1,287 @@
+"""By induction over the sublayers: every slot holds the code of the value that the interpreter has.
+
+Given are a model, a program and a declaration: which slot holds which value, by which code, from
+when on, and where heads leave sums for neurons. Nothing is believed: what a head or a neuron reads
+and writes is seen from the weights that are not 0, and a write that was not declared is refused.
+For every position but the beginning of the text, which sees only itself and is one known row:
+
+    embedding   every token at every position gives the codes of its values
+    heads       a better match leads by a gap, equals differ by little, so the right value comes
+    neurons     for every combination of what they read, the code of the result
+    logits      for every value of `emit`, its token leads
+
+Each is a check of finitely many cases; the errors of each go into the next. What is trusted is this
+folder, the meaning of a program (interpret.py, values.py, cases.py) and how floats round.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...errors import GlassformerError
+from ...model import Model
+from ..cases import Cases, cases, count
+from ..values import Look, Map, Position, Program, Sum, Tally, Token, Value
+from .floats import HUGE, UNITS, Floats, Row
+
+
+class Unproved(GlassformerError):
+    """The certificate does not hold, or it cannot be seen that it does."""
+
+    found: "Certificate"  # what was found out before that
+
+    def __init__(self, message: str, value: Value | None = None) -> None:
+        super().__init__(message)
+        self.value = value  # whose head it is that fails
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a compiled model is said to do; the checker believes none of it."""
+
+    codes: Mapping[Value, Any]  # [members, width]
+    times: Mapping[Value, int]  # 0 embedding, 2l+1 heads of layer l, 2l+2 its neurons
+    slots: Mapping[Value, slice]
+    room: Mapping[Tally, slice]  # where heads leave averages for neurons of their layer
+
+
+@dataclass
+class Certificate:
+    """What was found out on the way."""
+
+    dtype: str
+    margin: float = np.inf  # the least lead of a right token
+    cases: int = 0
+    error: dict[str, float] = field(default_factory=dict)  # value -> most that its slot is off
+    notes: dict[str, str] = field(default_factory=dict)  # value -> how it was found to hold
+    slack: dict[str, float] = field(default_factory=dict)  # value -> what is left: 1 all, 0 none
+    gap: dict[str, float] = field(default_factory=dict)  # look -> by how much the right one leads
+    spread: dict[str, float] = field(default_factory=dict)  # tally -> by how much equals differ
+    reach: dict[str, float] = field(
+        default_factory=dict
+    )  # tally -> how far its steps go, 1 is enough
+
+    @property
+    def tightest(self) -> str:
+        return min(self.slack, key=lambda n: self.slack[n], default="")
+
+
+def certify(model: Model, program: Program, declared: Declaration) -> Certificate:
+    """The certificate of a model, or Unproved with the place where it fails."""
+    checker = Checker(model, program, declared)
+    try:
+        with np.errstate(all="ignore"):
+            return checker.check()
+    except Unproved as e:
+        e.found = checker.found
+        raise
+
+
+class Checker:
+    """The state of the induction."""
+
+    base: Any  # [D] what is the same at all positions but the first
+    err: Any  # [D] by how much the stream may be off
+    begin: Any  # [D] the stream at the beginning of the text
+    begin_err: Any
+
+    def __init__(self, model: Model, program: Program, declared: Declaration) -> None:
+        self.config, self.program, self.said = model.config, program, declared
+        c = model.config
+        if model.dtype not in UNITS:
+            raise Unproved(f"{model.dtype} — expected float64 or float32")
+        self.floats = Floats(c, model.dtype)
+        self.w = {n: np.asarray(a, np.float64) for n, a in model.numpy().weights.items()}
+        self.found = Certificate(model.dtype)
+        self.filled: list[Value] = []
+        self.rest = np.zeros(c.d_model)  # what averages left behind
+        self.rest2 = self.rest_sum = 0.0
+        self.check_form(model)
+
+    def check_form(self, model: Model) -> None:
+        c, p, said = self.config, self.program, self.said
+        kind = (c.norm, c.norm_first, c.activation, c.mask, c.qk_norm, c.tied)
+        if kind != ("layer", True, "relu", "causal", False, False):
+            raise Unproved(
+                "expected layer norms before each part, ReLU, a causal mask, an untied head"
+            )
+        if c.positions not in ("learned", "none"):
+            raise Unproved(f"positions {c.positions} — expected learned ones, or none")
+        if c.d_vocab != len(p.tokens) + 1 or c.n_ctx < p.length + 1:
+            raise Unproved("expected a token for the beginning and one for each of the program's")
+        if not all(np.isfinite(a).all() for a in self.w.values()):
+            raise Unproved("weights that are not finite")
+        for name, a in self.w.items():
+            where = name.rpartition(".")[2]
+            if where in ("b_Q", "b_K", "b_V", "b_O", "b_U") or (".ln" in name and where == "b"):
+                if a.any():
+                    raise Unproved(f"{name} — expected no biases but of neurons")
+            elif "ln" in name and not (a == 1).all():
+                self.fold(name, a)
+            elif where == "W_gate" or where == "b_gate":
+                raise Unproved("gated neurons are not known to this checker")
+        taken = np.zeros(c.d_model, int)
+        for v, s in said.slots.items():
+            width = s.stop - s.start
+            if v not in said.times or said.codes[v].shape != (len(v), width) or s.stop > c.d_model:
+                raise Unproved(f"{v.name} — its slot and its code do not agree")
+            if len(v) > 1 and len(np.unique(said.codes[v], axis=0)) < len(v):
+                raise Unproved(f"{v.name} — two of its members have one code")
+            taken[s] += 1
+        if (taken > 1).any():
+            raise Unproved("two values are declared to stand in one slot")
+        self.unused = taken == 0
+        for s in said.room.values():
+            self.unused[s] = False
+
+    def fold(self, name: str, gain: Any) -> None:
+        """A norm's gain, as part of the weights that read it: one rounding more."""
+        place = name[: -len(".w")]
+        block = place.rpartition(".")[0]
+        readers = {
+            "ln1": [f"{block}.attn.W_{x}" for x in "QKV"], "ln2": [f"{block}.mlp.W_in"],
+            "ln_final": ["unembed.W_U"],
+        }[place.rpartition(".")[2]]  # fmt: skip
+        for reader in readers:
+            if reader in self.w:
+                self.w[reader] = self.w[reader] * gain[:, None]
+
+    # ── what is there ──────────────────────────────────────────────────────────────────────────
+    def code(self, v: Value) -> Any:
+        return self.said.codes[v]
+
+    def made(self, time: int) -> list[Value]:
+        return [v for v in self.program.values if self.said.times.get(v) == time]
+
+    def cases(self, values: list[Value], also: tuple[str, ...] = ()) -> tuple[Cases, int]:
+        found = cases(self.program, values, also)
+        self.found.cases += count(found)
+        return found, count(found)
+
+    def centre(self, found: Cases, n: int) -> Any:
+        """Rows of the stream [n,D] in these cases, as far as the values in them go."""
+        x = np.tile(self.base, (n, 1))
+        for v in self.filled:
+            if v in found:
+                x[:, self.said.slots[v]] = self.code(v)[found[v]]
+        return x
+
+    def reads(self, W: Any, what: str) -> list[Value]:
+        """The values whose slots W [D,…] reads; it must read nothing that nobody declared."""
+        used = W.reshape(len(W), -1).any(1)
+        values = [v for v in self.filled if used[self.said.slots[v]].any()]
+        rest = used & ~self.unused
+        for v in values:
+            rest[self.said.slots[v]] = False
+        if rest.any():
+            raise Unproved(
+                f"{what} — reads numbers {np.flatnonzero(rest).tolist()}, where no value is"
+            )
+        return values
+
+    def lengths(self) -> tuple[float, float, float]:
+        """(least and most squared length, most sum) of a row."""
+        low = high = float(self.base @ self.base)
+        total = abs(float(self.base.sum())) + self.rest_sum
+        for v in self.filled:
+            squares = (self.code(v) ** 2).sum(1)
+            low, high = low + float(squares.min()), high + float(squares.max())
+            total += float(np.abs(self.code(v).sum(1)).max())
+        return low * (1 - 1e-12), high * (1 + 1e-12), total + 1e-13 * high
+
+    def row(self, more: float = 0.0, less: float = 0.0, total: float = 0.0) -> Row:
+        """What is known of a row after its norm; `more` and `less`: further squared length."""
+        low, high, sums = self.lengths()
+        err = self.err + self.rest
+        found = self.floats.norm(
+            self.err, max(low - less, 0.0), high + self.rest2 + more, sums + total
+        )
+        return Row(found.low, found.high, found.shift, err)
+
+    def begin_row(self) -> tuple[Any, Row]:
+        x = self.begin - self.begin.mean()
+        n2 = float(x @ x)
+        return x[None], self.floats.norm(self.begin_err, n2 * (1 - 1e-12), n2 * (1 + 1e-12), 1e-13)
+
+    # ── the induction ──────────────────────────────────────────────────────────────────────────
+    def check(self) -> Certificate:
+        from .heads import attend
+        from .neurons import compute
+
+        self.embed()
+        for layer in range(self.config.n_layers):
+            compute(self, layer, attend(self, layer))
+        late = [v for v, t in self.said.times.items() if t > 2 * self.config.n_layers or t < 0]
+        if late:
+            raise Unproved(f"{late[0].name} — is declared for a layer that is not there")
+        self.logits()
+        self.found.error = {
+            v.name: float(self.err[self.said.slots[v]].max(initial=0)) for v in self.filled
+        }
+        return self.found
+
+    def embed(self) -> None:
+        E = self.w["embed.W_E"]
+        P = self.w.get("pos_embed.W_pos", np.zeros((self.config.n_ctx, self.config.d_model)))
+        P = P[: self.program.length + 1]
+        self.filled = self.made(0)
+        if odd := [v for v in self.filled if not isinstance(v, (Token, Position))]:
+            raise Unproved(
+                f"{odd[0].name} — is declared to be embedded, and is no function of a token"
+            )
+        x = E[1:, None] + P[None, 1:]  # V T D
+        self.base = np.median(x, axis=(0, 1))
+        for v in self.filled:
+            self.base[self.said.slots[v]] = 0.0
+        want = np.broadcast_to(self.base, x.shape).copy()
+        for v in self.filled:
+            rows = self.code(v)[v.table]  # type: ignore[attr-defined]
+            want[..., self.said.slots[v]] = rows[:, None] if isinstance(v, Token) else rows[None]
+        self.found.cases += x.shape[0] * x.shape[1]
+        self.err = np.abs(x - want).max((0, 1)) + 2 * self.floats.unit * np.abs(x).max((0, 1))
+        self.begin = E[0] + P[0]
+        self.begin_err = 2 * self.floats.unit * np.abs(self.begin)
+
+    def grow(self, v: Value, error: Any, note: str) -> None:
+        """A value is there from now on, its code off by no more than this."""
+        self.found.notes[v.name] = (self.found.notes.get(v.name, "") + " " + note).strip()
+
+    def leave(self, v: Value, left: float, note: str) -> None:
+        """Notes how a value was found to hold, and how much of what it needs is left."""
+        self.found.slack[v.name] = min(left, self.found.slack.get(v.name, 1.0))
+        self.found.notes[v.name] = (self.found.notes.get(v.name, "") + "; " + note).lstrip("; ")
+
+    def finite(self, what: str, *bounds: Any) -> None:
+        for b in bounds:
+            if not (np.abs(b) < HUGE[self.found.dtype]).all():
+                raise Unproved(f"{what} — numbers too large for {self.found.dtype}, or none at all")
+
+    def logits(self) -> None:
+        U, v = self.w["unembed.W_U"], self.program.emit
+        if len(v) > 1 and v not in self.filled:
+            raise Unproved(f"{v.name} — is not there at the end")
+        read = self.reads(U, "the head")
+        found, n = self.cases([*read, v])
+        x, row = self.centre(found, n), self.row()
+        number = np.array([self.program.tokens.index(d) + 1 for d in v.domain])
+        worst, relative = np.inf, np.inf
+        for i, t in enumerate(number):
+            rows = found[v] == i
+            if not rows.any():
+                continue
+            lead = np.delete(U[:, [t]] - U, t, axis=1)
+            z, off = self.floats.product(x[rows], row, lead)
+            size = (np.abs(x[rows]) + row.err + row.shift) @ np.abs(U)
+            off = off + self.floats.gamma(len(U) + 8) * (size[:, [t]] + np.delete(size, t, axis=1))
+            self.finite("logits", z, off)
+            worst = min(worst, float((z - off).min(initial=np.inf)))
+            relative = min(relative, float(((z - off) / np.maximum(z, 1e-300)).min(initial=1.0)))
+        if not worst > 0:
+            raise Unproved(f"logits — the right token may lead by {worst:.3g}")
+        self.found.margin = worst * row.low
+        self.leave(v, relative, f"leads by at least {self.found.margin:.3g}")
+
+
+__all__ = ["Certificate", "Checker", "Declaration", "Look", "Map", "Sum", "Unproved", "certify"]

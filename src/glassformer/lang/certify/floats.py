@@ -1,0 +1,80 @@
+"""What floats may do: bounds on norms and products as a model computes them, in any order.
+
+A row of the stream is x = centre + error, |error| ≤ err. After a norm it is s·(x − m), up to a
+relative error of a few roundings: s and m are numbers, one a row, of which only bounds are known.
+What reads with weights of sum 0 does not see m, and a factor s that a whole row shares leaves signs
+and most comparisons alone. This is why codes have sum 0 and one length.
+
+The checker computes in float64 itself. Its own products round no worse than the model's: `unit`
+counts both. What is left, sums of bounds, is made wider by a billionth.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...model import Config
+
+WIDER = 1 + 2.0**-30
+NORM = 5  # roundings of a number by a norm, its gain included, and by the product with a weight
+EXP = 4  # units in the last place by which exp may be off
+UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
+TINY = {"float64": 2.0**-900, "float32": 2.0**-110}  # more than all that underflow can lose
+HUGE = {"float64": 1e250, "float32": 1e30}  # numbers beyond are refused: sums might overflow
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of a normed row: its factor s, its shift m, the errors of x before the norm."""
+
+    low: float
+    high: float
+    shift: float
+    err: Any  # [D]
+
+
+@dataclass(frozen=True)
+class Floats:
+    config: Config
+    dtype: str
+
+    @property
+    def unit(self) -> float:
+        return UNITS[self.dtype] + 2.0**-53
+
+    def gamma(self, n: Any) -> Any:
+        """Most that n roundings may do, relatively."""
+        return n * self.unit / (1 - n * self.unit) * WIDER
+
+    def norm(self, err: Any, low2: float, high2: float, total: float) -> Row:
+        """Rows whose centres have squared lengths from low2 to high2 and sums of at most `total`,
+        off by err, after a layer norm.
+        """
+        D, e = self.config.d_model, float(np.linalg.norm(err)) * WIDER
+        mean = (total + float(err.sum())) / D * WIDER
+        low = max(low2**0.5 / WIDER - e - D**0.5 * mean, 0.0)
+        high = high2**0.5 * WIDER + e
+        rel = self.gamma(D + 10)  # of the mean square and its root; half of it would do
+        small, large = ((x * x / D + self.config.eps) ** 0.5 for x in (low, high))
+        shift = (mean + self.gamma(D + 1) * high) * WIDER
+        return Row((1 - rel) / large / WIDER, (1 + rel) / small * WIDER, shift, err)
+
+    def product(self, x: Any, row: Row, W: Any) -> tuple[Any, Any]:
+        """(x @ W, by how much it is off before the factor s): for rows x [n,D] after their norm."""
+        terms = int((W != 0).sum(0).max(initial=0))
+        size = np.abs(W)
+        off = row.err @ size + row.shift * np.abs(W.sum(0))
+        off = off + self.gamma(terms + NORM) * ((np.abs(x) + row.err + row.shift) @ size)
+        return x @ W, off * WIDER + TINY[self.dtype]
+
+    def scaled(self, z: Any, off: Any, row: Row) -> tuple[Any, Any]:
+        """(middle, by how much it is off) of s·z, z being off by `off`."""
+        half = (row.high - row.low) / 2
+        return (row.low + row.high) / 2 * z, (np.abs(z) * half + row.high * off) * WIDER
+
+    def weights(self, n: int) -> float:
+        """By how much the weights of a softmax, and what they bring, may be off, relatively, where
+        n of them count. Adding what is next to nothing to them rounds by no more than that.
+        """
+        return float(self.gamma(2 * n + 2 * EXP + 8))

@@ -1,0 +1,300 @@
+"""Neurons: in every case of what they read, they write the code of the result.
+
+Where it is certain that a neuron is on, it is linear: what two such neurons have in common cancels,
+so the product of W_in and W_out counts and not each by itself. Where it is certain that one is off,
+it adds nothing at all. The rest may add up to what it can be.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..values import Map, Sum, Tally, Value
+from .floats import NORM, TINY, WIDER, Row
+from .heads import Average
+
+if TYPE_CHECKING:
+    from .checker import Checker
+
+
+@dataclass
+class Part:
+    """The neurons that write one value's slot."""
+
+    W_in: Any  # [D,F]
+    b_in: Any
+    W_out: Any  # [F, width]
+    b_out: Any
+
+
+def compute(c: "Checker", layer: int, averages: dict[Tally, Average]) -> None:
+    """The neurons of a layer: fills the slots of its maps, sums and tallies."""
+    from .checker import Unproved
+
+    at, new = f"blocks.{layer}.mlp.", c.made(2 * layer + 2)
+    if f"{at}W_in" not in c.w:
+        if any(len(v) > 1 for v in new):
+            raise Unproved(f"{new[0].name} — there are no neurons in layer {layer}")
+        c.filled = [*c.filled, *new]
+        return
+    W_in, W_out = c.w[f"{at}W_in"], c.w[f"{at}W_out"]
+    b_in = c.w.get(f"{at}b_in", np.zeros(W_in.shape[1]))
+    b_out = c.w.get(f"{at}b_out", np.zeros(W_out.shape[1]))
+    row = with_averages(c, averages)
+    grown, claimed = c.err.copy(), np.zeros(len(W_in), bool)
+    for v in new:
+        slot = c.said.slots[v]
+        claimed[slot] = True
+        J = W_out[:, slot].any(1)
+        part = Part(W_in[:, J], b_in[J], W_out[J][:, slot], b_out[slot])
+        if isinstance(v, Tally):
+            error = stepped(c, v, part, row, averages.get(v))
+        elif isinstance(v, (Map, Sum)):
+            error = tabulated(c, v, part, row)
+        else:
+            raise Unproved(f"{v.name} — is declared to come from neurons, and does not")
+        error = (error + 2 * c.floats.unit * (np.abs(c.code(v)).max(initial=0) + error)) * WIDER
+        grown[slot] += error
+        c.leave(v, 1.0, f"neurons {layer}: off by {error:.2g}")
+    if W_out[:, ~claimed].any() or b_out[~claimed].any():
+        raise Unproved(f"neurons {layer} — write where nothing is declared")
+    compute_begin(c, W_in, b_in, W_out, b_out)
+    c.err = grown
+    leave_behind(c, averages)
+    c.filled = [*c.filled, *new]
+
+
+def overlaid(c: "Checker", v: Tally) -> list[Value]:
+    """The values over whose slots a tally's averages lie."""
+    room = c.said.room[v]
+    slots = c.said.slots
+    return [x for x in c.filled if slots[x].start < room.stop and room.start < slots[x].stop]
+
+
+def longest(c: "Checker", v: Tally, found: Average) -> tuple[float, float]:
+    """(most squared length of averages and of what they lie over, least squared length lost)."""
+    most = max(float(np.linalg.norm(found.keys, axis=1).max(initial=0)),
+               float(np.linalg.norm(found.begin)))  # fmt: skip
+    most = (most * (1 + found.rho) + float(np.linalg.norm(found.off))) * WIDER
+    own = sum(float((c.code(x) ** 2).sum(1).max()) for x in overlaid(c, v)) ** 0.5
+    return (most + own) ** 2 * WIDER, own**2
+
+
+def sums(found: Average) -> float:
+    """Most that the numbers of an average add up to."""
+    each = max(float(np.abs(found.keys.sum(1)).max(initial=0)), abs(float(found.begin.sum())))
+    return each * (1 + found.rho) + float(found.off.sum())
+
+
+def with_averages(c: "Checker", averages: dict[Tally, Average]) -> Row:
+    more = less = total = 0.0
+    for v, found in averages.items():
+        big, own = longest(c, v, found)
+        more, less, total = more + big - own, less + own, total + sums(found)
+    return c.row(more, less, total)
+
+
+def leave_behind(c: "Checker", averages: dict[Tally, Average]) -> None:
+    """Averages stay where they are; what they lie over is lost."""
+    for v, found in averages.items():
+        room, over = c.said.room[v], overlaid(c, v)
+        big, _ = longest(c, v, found)
+        c.rest[room] += found.top + found.off
+        c.rest2 += big
+        c.rest_sum += sums(found)
+        for x in over:
+            slot = c.said.slots[x]
+            c.rest[slot] += np.abs(c.code(x)).max(0) + c.err[slot]
+            c.rest_sum += float(np.abs(c.code(x).sum(1)).max()) + float(c.err[slot].sum())
+            c.err[slot] = 0.0
+        c.filled = [x for x in c.filled if x not in over]
+
+
+def compute_begin(c: "Checker", W_in: Any, b_in: Any, W_out: Any, b_out: Any) -> None:
+    f = c.floats
+    x, row = c.begin_row()
+    z, off = f.scaled(*f.product(x, row, W_in), row)
+    pre, off = z[0] + b_in, off[0] + 2 * f.unit * (np.abs(z[0]) + np.abs(b_in))
+    post, off = np.maximum(pre, 0), np.where(pre + off > 0, off, 0)
+    size = (post + off) @ np.abs(W_out) + np.abs(b_out)
+    c.begin = c.begin + post @ W_out + b_out
+    c.begin_err = c.begin_err + off @ np.abs(W_out) + f.gamma(len(b_in) + 4) * size
+    c.begin_err = (c.begin_err + 2 * f.unit * np.abs(c.begin)) * WIDER
+    c.finite("the beginning of the text", c.begin, c.begin_err)
+
+
+def written(
+    c: "Checker", p: Part, row: Row, z: Any, off: Any, size: Any, want: Any, common: Any,
+    adds: Any = None,
+) -> Any:  # fmt: skip
+    """Most that relu(s·z + b_in) @ W_out + b_out is off `want`, for every s of the norm, [n].
+
+    z [n,F] is what neurons read before s, off by `off`; `size` [n,F] the sum of what is added up
+    there, absolutely; `common` [D] errors of the stream that all neurons of a case share, in which
+    case they are part of `off`, too. `adds` [n]: how many neurons
+    are on in all, where these are not all that write there.
+    """
+    f = c.floats
+    terms = int((p.W_in != 0).sum(0).max(initial=0)) + NORM + 1
+    # A row after its norm is at most √D long, however its factor and its numbers go together.
+    most = c.config.d_model**0.5 * np.linalg.norm(p.W_in, axis=0) * (1 + 1e-4)
+    rounds = f.gamma(terms) * (np.minimum(row.high * size, most) + np.abs(p.b_in)) + TINY[f.dtype]
+    shift = row.shift * np.abs(p.W_in.sum(0))
+    wide = off + shift
+    low = np.minimum(row.low * (z - wide), row.high * (z - wide)) + p.b_in - rounds
+    high = np.maximum(row.low * (z + wide), row.high * (z + wide))
+    high = np.minimum(high, most) + p.b_in + rounds
+    c.finite("neurons", low, high)
+    on, off_ = low >= 0, high <= 0
+    maybe = ~on & ~off_
+    top = np.maximum(high, 0)
+    adds = on.sum(1) if adds is None else adds
+    size_out = np.abs(p.W_out)
+    worst = np.zeros(len(z))
+    patterns, which = np.unique(on, axis=0, return_inverse=True)
+    for i, A in enumerate(patterns):
+        rows = np.ravel(which) == i
+        M = p.W_in[:, A] @ p.W_out[A]
+        ends = [
+            (s * z[rows][:, A] + p.b_in[A]) @ p.W_out[A] + p.b_out - want[rows]
+            for s in (row.low, row.high)
+        ]
+        error = np.maximum(*(np.abs(e) for e in ends))
+        error = error + row.high * (common @ np.abs(M) + row.shift * np.abs(M.sum(0)))
+        error = error + rounds[rows][:, A] @ size_out[A]
+        error = error + np.where(maybe[rows], top[rows], 0) @ size_out
+        many = (adds[rows] + maybe[rows].sum(1) + 4)[:, None]  # those that are off add 0, exactly
+        error = error + f.gamma(many) * (top[rows] @ size_out + np.abs(p.b_out))
+        worst[rows] = error.max(1, initial=0)
+    return worst * WIDER
+
+
+def tabulated(c: "Checker", v: Map | Sum, p: Part, row: Row) -> float:
+    """A function of values here, in every case of them."""
+    read = c.reads(p.W_in, v.name)
+    found, n = c.cases([*read, *v.args])
+    x = c.centre(found, n)
+    if isinstance(v, Map):
+        want = v.table[tuple(found[a] for a in v.args)]
+        keep = want >= 0  # the others are said never to be: the interpreter would refuse them
+        x, want = x[keep], want[keep]
+    else:
+        want = v.of([found[a] for a in v.args])
+    err = row.err
+    off = np.broadcast_to(err @ np.abs(p.W_in), (len(x), p.W_in.shape[1]))
+    size = (np.abs(x) + err + row.shift) @ np.abs(p.W_in)
+    error = written(c, p, row, x @ p.W_in, off, size, c.code(v)[want], err)
+    return float(error.max(initial=0))
+
+
+def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) -> float:
+    """A tally: neurons read averages, (Σ a(key) + a(beginning))/(n+1) plus what is constant. Each
+    neuron must see a multiple of a test's own sum: then all (how many match, what they add up to)
+    are the cases.
+    """
+    from .checker import Unproved
+
+    if len(v.cut) == 0 or len(v) == 1:
+        if p.W_in.any() or len(p.b_in) > 0:
+            raise Unproved(f"{v.name} — has one value only, and neurons")
+        return float(np.abs(p.b_out - c.code(v)[v.results[0]]).max(initial=0))
+    if found is None:
+        raise Unproved(f"{v.name} — no head brings it anything")
+    room, over = c.said.room[v], overlaid(c, v)
+    used = p.W_in.any(1)
+    used[room] = False
+    used[c.unused] = False
+    if used.any():
+        raise Unproved(f"{v.name} — its neurons read more than their averages")
+    constant = np.where(c.unused, c.base, 0.0) @ p.W_in  # F
+    a = found.keys @ p.W_in[room] + constant  # keys F
+    begin = found.begin @ p.W_in[room] + constant
+    u, cut, tests = sums_of(v, found)  # [keys, J], [J], J
+    test_of, alpha, fit = attributed(v, a, begin, u, cut)
+    outs = np.zeros((1, p.W_in.shape[1]))
+    if over:
+        x = np.zeros((len(c.code(over[0])), len(used)))
+        if len(over) > 1 or c.said.slots[over[0]].start > room.start:
+            raise Unproved(f"{v.name} — its averages lie over several values")
+        x[:, c.said.slots[over[0]]] = c.code(over[0])
+        outs = np.where(np.isin(np.arange(len(used)), np.r_[room]), x, 0) @ p.W_in
+    carried = found.mix @ np.abs(found.W_O @ p.W_in[room]) + (
+        found.off - found.mix @ np.abs(found.W_O)
+    ).clip(0) @ np.abs(p.W_in[room])
+    err = np.where(np.isin(np.arange(len(used)), np.r_[room]), c.err, row.err)
+    error: Any = np.zeros(1)
+    same = (u == u[:, :1]).all()  # then the cases of all tests are the same, and go together
+    keys = np.abs(found.keys).max(0, initial=0)
+    for j in range(tests):
+        F = test_of == j
+        if not F.any():
+            continue
+        n, s = counts(c, v, u[:, j])
+        c.found.cases += len(n) * len(outs)
+        one = Part(p.W_in[:, F], p.b_in[F], p.W_out[F], 0 * p.b_out)
+        z = alpha[F] * ((s - cut[j]) / (n + 1))[:, None]  # cases F
+        big = (n * float(np.abs(u[:, j]).max(initial=0)) + abs(cut[j])) / (n + 1)
+        wrong = found.rho * np.abs(alpha[F]) * big[:, None] + found.leak * np.abs(a[:, F]).max(0)
+        wrong = wrong + fit[F] + carried[F] + err @ np.abs(one.W_in)
+        there = (n[:, None] * keys + np.abs(found.begin)) / (n[:, None] + 1) * (1 + found.rho)
+        there = there + found.leak * found.top + found.off  # cases width: what the room holds
+        size = there @ np.abs(one.W_in[room]) + np.abs(c.base * c.unused) @ np.abs(one.W_in)
+        size = size + (err + row.shift) @ np.abs(one.W_in)
+        z, wrong, size = (
+            (x[:, None] + y[None]).reshape(-1, x.shape[1])
+            for x, y in ((z, outs[:, F]), (wrong, 0 * outs[:, F]), (size, np.abs(outs[:, F])))
+        )
+        after, before = c.code(v)[v.results[j + 1]], c.code(v)[v.results[j]]
+        passed = np.repeat(s > cut[j], len(outs))
+        sure = np.where(passed[:, None], z, -z) * np.sign(alpha[F])
+        sure = sure - wrong - row.shift * np.abs(one.W_in.sum(0))
+        reach = float((row.low * sure).min()) / float(np.abs(one.b_in).max(initial=1e-300))
+        c.found.reach[v.name] = min(reach, c.found.reach.get(v.name, np.inf))
+        want = np.where(passed[:, None], after - before, 0.0)
+        on = (s[:, None] > cut).sum(1) * 2 if same else np.full(len(s), len(p.b_in))
+        off = written(c, one, row, z, wrong, size, want, err, np.repeat(on, len(outs)))
+        error = error + (off if same else off.max())
+    begin_off = float(np.abs(p.b_out - c.code(v)[v.results[0]]).max(initial=0))
+    rounds = c.floats.gamma(len(p.b_in) + 4) * float(np.abs(p.b_out).max(initial=0))
+    return float((error.max() + begin_off + rounds) * WIDER)
+
+
+def sums_of(v: Tally, found: Average) -> tuple[Any, Any, int]:
+    """(what each key adds to the sum of each test [keys,J], cuts, how many tests there are)."""
+    u = np.zeros((len(found.keys), len(v.cut))) + v.each[None]
+    for x, weights in v.terms:
+        u = u + weights.T[found.cases[x]]
+    return u, v.cut, len(v.cut)
+
+
+def attributed(v: Tally, a: Any, begin: Any, u: Any, cut: Any) -> tuple[Any, Any, Any]:
+    """For each neuron: the test whose sum it sees, the factor, and how far off that is at most."""
+    from .checker import Unproved
+
+    rows = np.vstack([u, -cut[None]])  # keys+1 J
+    seen = np.vstack([a, begin[None]])  # keys+1 F
+    norms = (rows**2).sum(0)
+    factor = rows.T @ seen / norms[:, None]  # J F
+    test_of, alpha = np.zeros(seen.shape[1], int), np.zeros(seen.shape[1])
+    fit = np.zeros(seen.shape[1])
+    for f in range(seen.shape[1]):
+        off = np.abs(seen[:, [f]] - rows * factor[:, f]).max(0)
+        j = int(off.argmin())
+        test_of[f], alpha[f], fit[f] = j, factor[j, f], off[j]
+        if not fit[f] <= 0.01 * np.abs(seen[:, f]).max(initial=0) + 1e-9:
+            raise Unproved(f"{v.name} — a neuron sees none of its sums")
+    if (np.bincount(test_of, minlength=len(cut)) > 2).any():
+        raise Unproved(f"{v.name} — more than two neurons for one test")
+    return test_of, alpha, fit
+
+
+def counts(c: "Checker", v: Tally, u: Any) -> tuple[Any, Any]:
+    """Every (how many keys match, what they add up to) there can be; the beginning aside."""
+    N, low, high = c.program.length, float(u.min(initial=0)), float(u.max(initial=0))
+    if len(np.unique(u)) == 1:
+        n = np.arange(N + 1.0)
+        return n, n * u[0]
+    n = np.concatenate([np.full(int(k * high) - int(k * low) + 1, float(k)) for k in range(N + 1)])
+    s = np.concatenate([np.arange(int(k * low), int(k * high) + 1.0) for k in range(N + 1)])
+    return n, s
