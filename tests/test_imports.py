@@ -15,7 +15,7 @@ LEVELS = [
     {"errors"}, {"calls", "limits", "records"}, {"schema"},
     {"vocabulary", "registry", "arrays", "dust", "finding"}, {"shapes"}, {"model"},
     {"stored", "parts"}, {"tap", "counting", "blueprints", "tasks", "craft", "taotp"},
-    {"checkpoint", "decoding"},
+    {"checkpoint", "decoding", "lang"},
     {"answers"}, {"programs", "verification", "training"}, {"proof", "lens", "bridges"}, {"truth",
     "adderboard"},
     {"refs"}, {"runs"}, {"claims", "show"}, {"page"}, {"face"}, {"doors"},

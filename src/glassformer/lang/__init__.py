@@ -2,8 +2,9 @@
 is proved to do it.
 """
 
+from .compiler import Compiled, compile, recheck
 from .interpret import emitted, run, trace
 from .source import read
 from .values import Program
 
-__all__ = ["Program", "emitted", "read", "run", "trace"]
+__all__ = ["Compiled", "Program", "compile", "emitted", "read", "recheck", "run", "trace"]

@@ -1,0 +1,121 @@
+"""From a source to a proved model: the passes in their order, and what came of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import schema
+from ..errors import GlassformerError, shown
+from ..model import Model
+from .certify import Certificate, Declaration, certify
+from .passes.simplify import simplify
+from .passes.tabulate import tabulate
+from .passes.tune import tune
+from .source import read
+from .values import Program, Tally, Value
+
+KEY = "compiled"  # the entry of a model's provenance
+DTYPES = ("float64", "float32")
+TARGETS = ("", "gpt2")
+_NUMBERS = schema.listing(schema.listing(schema.finite, 10_000), 20_000)
+COMPILED = schema.record({
+    "name": schema.text(1_000), "source": schema.text(100_000),
+    "options": schema.mapping(schema.small(1_000), 100),
+    "values": schema.listing(schema.listing(schema.anything, 4, 4), 10_000),
+    "room": schema.listing(schema.listing(schema.whole(0, 2**31 - 1), 3, 3), 10_000),
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program, the model that does what it says, and why that is certain."""
+
+    program: Program
+    model: Model
+    certificate: Certificate
+
+    def __str__(self) -> str:
+        c, found = self.model.config, self.certificate
+        size = sum(w.size for w in self.model.weights.values())
+        return (
+            f"{self.program.name}: {c.n_layers} layers, {c.n_heads} × {c.d_head} heads, width "
+            f"{c.d_model}, {c.d_mlp} neurons, {size:,} parameters; proved in {found.dtype} for "
+            f"every text of up to {self.program.length} tokens, {found.cases:,} cases; the right "
+            f"token leads by {found.margin:.3g}; tightest at {found.tightest}"
+        )
+
+
+def compile(
+    source: str, name: str = "source", *, options: Mapping[str, Any] | None = None,
+    dtype: str = "float64", target: str = "", ref: str = "",
+) -> Compiled:  # fmt: skip
+    """The model of a source, proved in the float type it is in.
+
+    `target`: "gpt2" for a model whose heads together are as wide as its stream.
+    """
+    for what, given, allowed in (("dtype", dtype, DTYPES), ("target", target, TARGETS)):
+        if given not in allowed:
+            names = ", ".join(repr(x) for x in allowed)
+            raise GlassformerError(f"{what} must be one of {names}, got {shown(given)}")
+    program = tabulate(simplify(read(source, name, options)))
+    model, certificate, made = tune(program, dtype, target)
+    declared = Declaration(made.codes, made.times, made.slots, made.room)
+    told = {
+        "name": name, "source": source, "options": dict(options or {}), **stored(program, declared),
+    }  # fmt: skip
+    provenance = {"maker": "compiler", "ref": ref or name, KEY: told}
+    return Compiled(program, replace(model, provenance=provenance, task=ref), certificate)
+
+
+def stored(program: Program, said: Declaration) -> dict[str, Any]:
+    """A declaration as JSON; values are told by their number in the program."""
+    number = {v: i for i, v in enumerate(program.values)}
+    values = [
+        [number[v], said.times[v], s.start, np.asarray(said.codes[v]).tolist()]
+        for v, s in said.slots.items()
+    ]
+    return {"values": values, "room": [[number[v], s.start, s.stop] for v, s in said.room.items()]}
+
+
+def declared(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
+    """The program and the declaration that a compiled model carries. Neither is believed."""
+    COMPILED(told, KEY)
+    program = tabulate(simplify(read(told["source"], told["name"], told["options"])))
+    values = program.values
+    codes, times, slots = {}, {}, {}
+    room: dict[Tally, slice] = {}
+    for i, time, start, code in told["values"]:
+        v = _member(values, i)
+        for number in (time, start):
+            schema.whole(0, 2**31 - 1)(number, f"{KEY}.values")
+        _NUMBERS(code, f"{KEY}.values")
+        widths = {len(row) for row in code}
+        if len(code) != len(v) or len(widths) != 1:
+            raise GlassformerError(
+                f"{v.name} — its code must have a row for each of {len(v)} values"
+            )
+        codes[v], times[v] = np.array(code, float).reshape(len(v), widths.pop()), time
+        slots[v] = slice(start, start + codes[v].shape[1])
+    for i, start, stop in told["room"]:
+        v = _member(values, i)
+        if not isinstance(v, Tally):
+            raise GlassformerError(f"{v.name} — has room declared, and is no tally")
+        room[v] = slice(start, stop)
+    return program, Declaration(codes, times, slots, room)
+
+
+def _member(values: list[Value], i: Any) -> Value:
+    schema.whole(0, len(values) - 1)(i, f"{KEY}.values")
+    return values[int(i)]
+
+
+def recheck(model: Model) -> Compiled:
+    """The certificate of a model that carries one, found anew: everything is checked again."""
+    told = model.provenance.get(KEY)
+    if told is None:
+        name = model.provenance.get("ref") or "model"
+        raise GlassformerError(f"{name} — was not compiled: it carries no program")
+    program, said = declared(told)
+    return Compiled(program, model, certify(model, program, said))
