@@ -61,10 +61,8 @@ def compile(
             raise GlassformerError(f"{what} must be one of {names}, got {shown(given)}")
     program = tabulate(simplify(read(source, name, options)))
     model, certificate, made = tune(program, dtype, target)
-    declared = Declaration(made.codes, made.times, made.slots, made.room)
-    told = {
-        "name": name, "source": source, "options": dict(options or {}), **stored(program, declared),
-    }  # fmt: skip
+    told = {"name": name, "source": source, "options": dict(options or {})}
+    told |= stored(program, made.declaration)
     provenance = {"maker": "compiler", "ref": ref or name, KEY: told}
     return Compiled(program, replace(model, provenance=provenance, task=ref), certificate)
 

@@ -34,6 +34,7 @@ class Unproved(GlassformerError):
 
     def __init__(self, message: str, value: Value | None = None) -> None:
         super().__init__(message)
+        self.found = Certificate("")
         self.value = value  # whose head it is that fails
 
 
@@ -122,10 +123,12 @@ class Checker:
                 self.fold(name, a)
             elif where == "W_gate" or where == "b_gate":
                 raise Unproved("gated neurons are not known to this checker")
+        if not set(said.slots) == set(said.times) == set(said.codes):
+            raise Unproved("expected a slot, a code and a time for each declared value")
         taken = np.zeros(c.d_model, int)
         for v, s in said.slots.items():
             width = s.stop - s.start
-            if v not in said.times or said.codes[v].shape != (len(v), width) or s.stop > c.d_model:
+            if said.codes[v].shape != (len(v), width) or not 0 <= s.start <= s.stop <= c.d_model:
                 raise Unproved(f"{v.name} — its slot and its code do not agree")
             if len(v) > 1 and len(np.unique(said.codes[v], axis=0)) < len(v):
                 raise Unproved(f"{v.name} — two of its members have one code")
@@ -133,7 +136,9 @@ class Checker:
         if (taken > 1).any():
             raise Unproved("two values are declared to stand in one slot")
         self.unused = taken == 0
-        for s in said.room.values():
+        for t, s in said.room.items():
+            if not 0 <= s.start <= s.stop <= c.d_model:
+                raise Unproved(f"{t.name} — its room is not in the stream")
             self.unused[s] = False
 
     def fold(self, name: str, gain: Any) -> None:
@@ -232,9 +237,8 @@ class Checker:
                 f"{odd[0].name} — is declared to be embedded, and is no function of a token"
             )
         x = E[1:, None] + P[None, 1:]  # V T D
-        self.base = np.median(x, axis=(0, 1))
-        for v in self.filled:
-            self.base[self.said.slots[v]] = 0.0
+        # Where something is declared to stand, now or later, the base is 0: else it is an error.
+        self.base = np.where(self.unused, np.median(x, axis=(0, 1)), 0.0)
         want = np.broadcast_to(self.base, x.shape).copy()
         for v in self.filled:
             rows = self.code(v)[v.table]  # type: ignore[attr-defined]

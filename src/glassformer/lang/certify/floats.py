@@ -18,6 +18,7 @@ from ...model import Config
 
 WIDER = 1 + 2.0**-30
 NORM = 5  # roundings of a number by a norm, its gain included, and by the product with a weight
+SCORE = 3  # roundings of a score by its scale: once, or on both sides
 EXP = 4  # units in the last place by which exp may be off
 UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
 TINY = {"float64": 2.0**-900, "float32": 2.0**-110}  # more than all that underflow can lose

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..cases import Cases
 from ..values import Look, Position, Sum, Tally, Test, Value
-from .floats import WIDER, Row
+from .floats import SCORE, WIDER, Row
 
 if TYPE_CHECKING:
     from .checker import Checker
@@ -167,7 +167,7 @@ def scores(
         low, high = bounds(c, (q[part], dq[part]), ((kb, dkb, begin_row), (k, dk, row)), factor)
         cases_here = {x: column[part] for x, column in Q.items()}
         if at is not None:
-            worst = min(worst, addressed(at, cases_here, K, low, high))
+            worst = min(worst, addressed(v.tests[0], cases_here, K, low, high))
         elif isinstance(v, Tally):
             lead, wide = alike(matching(v.tests, cases_here, K, len(low), nk), low, high)
             worst, spread = min(worst, lead), max(spread, wide)
@@ -203,7 +203,7 @@ def bounds(c: "Checker", asking: Any, asked: Any, factor: float) -> tuple[Any, A
         slack = (np.abs(q) + dq) @ dk.T * r.high + half * (dq @ np.abs(k).T)
         for i in range(q.shape[1]):
             slack += dq[:, [i]] * np.abs(middle * k[:, i] - best[:, [i]])
-        slack = (slack + c.floats.gamma(active + 3) * size) * factor * WIDER + 1e-30
+        slack = (slack + c.floats.gamma(active + SCORE) * size) * factor * WIDER + 1e-30
         lows.append(np.minimum(r.low * z, r.high * z) * factor - slack)
         highs.append(np.maximum(r.low * z, r.high * z) * factor + slack)
     return np.hstack(lows), np.hstack(highs)
@@ -269,13 +269,15 @@ def address(c: "Checker", v: Look | Tally) -> Sum | None:
     return t.here if plain and (t.table == np.array(same)).all() else None
 
 
-def addressed(at: Sum, Q: Cases, K: Cases, low: Any, high: Any) -> float:
+def addressed(test: Test, Q: Cases, K: Cases, low: Any, high: Any) -> float:
     """The least lead of the position asked for, or of the beginning where there is none such,
     over all others that can be seen.
     """
-    e = at.numbers[at.of([Q[a] for a in at.args])]  # as the interpreter has it
+    assert isinstance(test.here, Sum)
+    wanted = test.table[test.here.of([Q[a] for a in test.here.args])]  # as the interpreter has it
     here, place = Q["position"], np.append(-1, K["position"])
-    aim = np.where((e >= 0) & (e <= here), e, -1)  # no number: to the beginning
+    aim = np.where(wanted.any(1), wanted.argmax(1), -1)
+    aim = np.where(aim <= here, aim, -1)  # what is yet to come is not there: the beginning
     won = place[None] == aim[:, None]
     seen = (place[None] <= here[:, None]) & ~won
     lead = np.where(won, low, np.inf).min(1) - np.where(seen, high, -np.inf).max(1)

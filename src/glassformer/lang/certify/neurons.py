@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .checker import Checker
 
 
+NONE = np.zeros(1)
+
+
 @dataclass
 class Part:
     """The neurons that write one value's slot."""
@@ -42,6 +45,7 @@ def compute(c: "Checker", layer: int, averages: dict[Tally, Average]) -> None:
     b_in = c.w.get(f"{at}b_in", np.zeros(W_in.shape[1]))
     b_out = c.w.get(f"{at}b_out", np.zeros(W_out.shape[1]))
     row = with_averages(c, averages)
+    lost = [x for v in averages for x in overlaid(c, v)]
     grown, claimed = c.err.copy(), np.zeros(len(W_in), bool)
     for v in new:
         slot = c.said.slots[v]
@@ -51,7 +55,7 @@ def compute(c: "Checker", layer: int, averages: dict[Tally, Average]) -> None:
         if isinstance(v, Tally):
             error = stepped(c, v, part, row, averages.get(v))
         elif isinstance(v, (Map, Sum)):
-            error = tabulated(c, v, part, row)
+            error = tabulated(c, v, part, row, lost)
         else:
             raise Unproved(f"{v.name} — is declared to come from neurons, and does not")
         error = (error + 2 * c.floats.unit * (np.abs(c.code(v)).max(initial=0) + error)) * WIDER
@@ -126,14 +130,14 @@ def compute_begin(c: "Checker", W_in: Any, b_in: Any, W_out: Any, b_out: Any) ->
 
 def written(
     c: "Checker", p: Part, row: Row, z: Any, off: Any, size: Any, want: Any, common: Any,
-    adds: Any = None,
+    adds: Any = None, alone: Any = NONE,
 ) -> Any:  # fmt: skip
     """Most that relu(s·z + b_in) @ W_out + b_out is off `want`, for every s of the norm, [n].
 
     z [n,F] is what neurons read before s, off by `off`; `size` [n,F] the sum of what is added up
     there, absolutely; `common` [D] errors of the stream that all neurons of a case share, in which
     case they are part of `off`, too. `adds` [n]: how many neurons
-    are on in all, where these are not all that write there.
+    are on in all, where these are not all that write there; `alone` [F]: errors of each neuron.
     """
     f = c.floats
     terms = int((p.W_in != 0).sum(0).max(initial=0)) + NORM + 1
@@ -163,6 +167,10 @@ def written(
         error = np.maximum(*(np.abs(e) for e in ends))
         error = error + row.high * (common @ np.abs(M) + row.shift * np.abs(M.sum(0)))
         error = error + rounds[rows][:, A] @ size_out[A]
+        if alone.any() and A.any():
+            same = (p.W_in[:, A] == p.W_in[:, A][:, :1]).all()  # then they see the same, exactly
+            summed = np.abs(p.W_out[A].sum(0)) if same else size_out[A].sum(0)
+            error = error + row.high * float(alone[A].max()) * summed
         error = error + np.where(maybe[rows], top[rows], 0) @ size_out
         many = (adds[rows] + maybe[rows].sum(1) + 4)[:, None]  # those that are off add 0, exactly
         error = error + f.gamma(many) * (top[rows] @ size_out + np.abs(p.b_out))
@@ -170,9 +178,13 @@ def written(
     return worst * WIDER
 
 
-def tabulated(c: "Checker", v: Map | Sum, p: Part, row: Row) -> float:
-    """A function of values here, in every case of them."""
+def tabulated(c: "Checker", v: Map | Sum, p: Part, row: Row, lost: list[Value]) -> float:
+    """A function of values here, in every case of them. `lost`: values that averages lie over."""
+    from .checker import Unproved
+
     read = c.reads(p.W_in, v.name)
+    if under := [x for x in read if x in lost]:
+        raise Unproved(f"{v.name} — reads {under[0].name}, over which averages lie")
     found, n = c.cases([*read, *v.args])
     x = c.centre(found, n)
     if isinstance(v, Map):
@@ -211,6 +223,8 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
     a = found.keys @ p.W_in[room] + constant  # keys F
     begin = found.begin @ p.W_in[room] + constant
     u, cut, tests = sums_of(v, found)  # [keys, J], [J], J
+    if not (u == np.round(u)).all():
+        raise Unproved(f"{v.name} — adds up what are no whole numbers")
     test_of, alpha, fit = attributed(v, a, begin, u, cut)
     outs = np.zeros((1, p.W_in.shape[1]))
     if over:
@@ -222,7 +236,7 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
     carried = found.mix @ np.abs(found.W_O @ p.W_in[room]) + (
         found.off - found.mix @ np.abs(found.W_O)
     ).clip(0) @ np.abs(p.W_in[room])
-    err = np.where(np.isin(np.arange(len(used)), np.r_[room]), c.err, row.err)
+    err = row.err
     error: Any = np.zeros(1)
     same = (u == u[:, :1]).all()  # then the cases of all tests are the same, and go together
     keys = np.abs(found.keys).max(0, initial=0)
@@ -236,9 +250,12 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
         z = alpha[F] * ((s - cut[j]) / (n + 1))[:, None]  # cases F
         big = (n * float(np.abs(u[:, j]).max(initial=0)) + abs(cut[j])) / (n + 1)
         wrong = found.rho * np.abs(alpha[F]) * big[:, None] + found.leak * np.abs(a[:, F]).max(0)
-        wrong = wrong + fit[F] + carried[F] + err @ np.abs(one.W_in)
+        wrong = wrong + fit[F] * (1 + found.rho) + carried[F] + err @ np.abs(one.W_in)
+        wrong = wrong + c.floats.weights(c.program.length + 1) * np.abs(constant[F])
         there = (n[:, None] * keys + np.abs(found.begin)) / (n[:, None] + 1) * (1 + found.rho)
         there = there + found.leak * found.top + found.off  # cases width: what the room holds
+        common = err.copy()  # what all neurons of a case see alike, averages that are off included
+        common[room] += found.rho * there.max(0) + found.leak * found.top + found.off
         size = there @ np.abs(one.W_in[room]) + np.abs(c.base * c.unused) @ np.abs(one.W_in)
         size = size + (err + row.shift) @ np.abs(one.W_in)
         z, wrong, size = (
@@ -253,7 +270,10 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
         c.found.reach[v.name] = min(reach, c.found.reach.get(v.name, np.inf))
         want = np.where(passed[:, None], after - before, 0.0)
         on = (s[:, None] > cut).sum(1) * 2 if same else np.full(len(s), len(p.b_in))
-        off = written(c, one, row, z, wrong, size, want, err, np.repeat(on, len(outs)))
+        alone = fit[F] * (1 + found.rho)
+        alone = alone + c.floats.weights(c.program.length + 1) * np.abs(constant[F])
+        adds = np.repeat(on, len(outs))
+        off = written(c, one, row, z, wrong, size, want, common, adds, alone)
         error = error + (off if same else off.max())
     begin_off = float(np.abs(p.b_out - c.code(v)[v.results[0]]).max(initial=0))
     rounds = c.floats.gamma(len(p.b_in) + 4) * float(np.abs(p.b_out).max(initial=0))

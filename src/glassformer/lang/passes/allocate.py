@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..certify import Declaration
 from ..values import Look, Map, Position, Program, Sum, Tally, Token, Value
 from .encode import Codes, Encoder, Unsayable
 from .schedule import Times, layers, schedule
@@ -49,6 +50,11 @@ class Plan:
     @property
     def layers(self) -> int:
         return layers(self.times)
+
+    @property
+    def declaration(self) -> Declaration:
+        codes = {v: self.codes[v] for v in self.slots}
+        return Declaration(codes, self.times, self.slots, self.room)
 
     def made(self, time: int) -> list[Value]:
         return [v for v, t in self.times.items() if t == time]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ...errors import GlassformerError
 from ...model import Model
-from ..certify import Certificate, Declaration, Unproved, certify
+from ..certify import Certificate, Unproved, certify
 from ..values import Look, Program, Tally
 from .allocate import Plan, plan
 from .emit import Emitter
@@ -28,11 +28,10 @@ def tune(program: Program, dtype: str, target: str = "") -> tuple[Model, Certifi
     why = "no try"
     for _ in range(TRIES):
         made = plan(program, fine)
-        said = Declaration(made.codes, made.times, made.slots, made.room)
         model = Emitter(made, settings, target).model().astype(dtype)
         failed = None
         try:
-            found = certify(model, program, said)
+            found = certify(model, program, made.declaration)
             if best is None or found.margin > best[1].margin:
                 best = (model, found, made)
         except Unproved as e:
