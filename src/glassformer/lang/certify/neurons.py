@@ -226,13 +226,14 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
     if not (u == np.round(u)).all():
         raise Unproved(f"{v.name} — adds up what are no whole numbers")
     test_of, alpha, fit = attributed(v, a, begin, u, cut)
-    outs = np.zeros((1, p.W_in.shape[1]))
+    own = np.zeros((1, p.W_in.shape[1]))  # what averages lie over: a number that a case shares
     if over:
         x = np.zeros((len(c.code(over[0])), len(used)))
         if len(over) > 1 or c.said.slots[over[0]].start > room.start:
             raise Unproved(f"{v.name} — its averages lie over several values")
         x[:, c.said.slots[over[0]]] = c.code(over[0])
-        outs = np.where(np.isin(np.arange(len(used)), np.r_[room]), x, 0) @ p.W_in
+        own = np.where(np.isin(np.arange(len(used)), np.r_[room]), x, 0) @ p.W_in
+    middle, half = (own.max(0) + own.min(0)) / 2, (own.max(0) - own.min(0)) / 2 * WIDER
     carried = found.mix @ np.abs(found.W_O @ p.W_in[room]) + (
         found.off - found.mix @ np.abs(found.W_O)
     ).clip(0) @ np.abs(p.W_in[room])
@@ -245,7 +246,7 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
         if not F.any():
             continue
         n, s = counts(c, v, u[:, j])
-        c.found.cases += len(n) * len(outs)
+        c.found.cases += len(n)
         one = Part(p.W_in[:, F], p.b_in[F], p.W_out[F], 0 * p.b_out)
         z = alpha[F] * ((s - cut[j]) / (n + 1))[:, None]  # cases F
         big = (n * float(np.abs(u[:, j]).max(initial=0)) + abs(cut[j])) / (n + 1)
@@ -258,22 +259,19 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
         common[room] += found.rho * there.max(0) + found.leak * found.top + found.off
         size = there @ np.abs(one.W_in[room]) + np.abs(c.base * c.unused) @ np.abs(one.W_in)
         size = size + (err + row.shift) @ np.abs(one.W_in)
-        z, wrong, size = (
-            (x[:, None] + y[None]).reshape(-1, x.shape[1])
-            for x, y in ((z, outs[:, F]), (wrong, 0 * outs[:, F]), (size, np.abs(outs[:, F])))
-        )
+        size = size + np.abs(own[:, F]).max(0)
+        z, wrong = z + middle[F], wrong + half[F]
         after, before = c.code(v)[v.results[j + 1]], c.code(v)[v.results[j]]
-        passed = np.repeat(s > cut[j], len(outs))
+        passed = s > cut[j]
         sure = np.where(passed[:, None], z, -z) * np.sign(alpha[F])
         sure = sure - wrong - row.shift * np.abs(one.W_in.sum(0))
         reach = float((row.low * sure).min()) / float(np.abs(one.b_in).max(initial=1e-300))
         c.found.reach[v.name] = min(reach, c.found.reach.get(v.name, np.inf))
         want = np.where(passed[:, None], after - before, 0.0)
         on = (s[:, None] > cut).sum(1) * 2 if same else np.full(len(s), len(p.b_in))
-        alone = fit[F] * (1 + found.rho)
+        alone = fit[F] * (1 + found.rho) + half[F]
         alone = alone + c.floats.weights(c.program.length + 1) * np.abs(constant[F])
-        adds = np.repeat(on, len(outs))
-        off = written(c, one, row, z, wrong, size, want, common, adds, alone)
+        off = written(c, one, row, z, wrong, size, want, common, on, alone)
         error = error + (off if same else off.max())
     begin_off = float(np.abs(p.b_out - c.code(v)[v.results[0]]).max(initial=0))
     rounds = c.floats.gamma(len(p.b_in) + 4) * float(np.abs(p.b_out).max(initial=0))
