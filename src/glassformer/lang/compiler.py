@@ -1,6 +1,7 @@
 """From a source to a proved model: the passes in their order, and what came of them."""
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from .. import schema
 from ..errors import GlassformerError, shown
 from ..model import Model
 from .certify import Certificate, Declaration, certify
+from .passes.allocate import Twins
 from .passes.simplify import simplify
 from .passes.tabulate import tabulate
 from .passes.tune import tune
@@ -62,14 +64,17 @@ def compile(
     program = tabulate(simplify(read(source, name, options)))
     model, certificate, made = tune(program, dtype, target)
     told = {"name": name, "source": source, "options": dict(options or {})}
-    told |= stored(program, made.declaration)
+    told |= stored(program, made.declaration, made.twins)
     provenance = {"maker": "compiler", "ref": ref or name, KEY: told}
     return Compiled(program, replace(model, provenance=provenance, task=ref), certificate)
 
 
-def stored(program: Program, said: Declaration) -> dict[str, Any]:
-    """A declaration as JSON; values are told by their number in the program."""
+def stored(program: Program, said: Declaration, twins: Twins) -> dict[str, Any]:
+    """A declaration as JSON; values are told by their number in the program, i, and copies of them
+    by -1 - i.
+    """
     number = {v: i for i, v in enumerate(program.values)}
+    number |= {twin: -1 - number[v] for (_, v), twin in twins.items()}
     values = [
         [number[v], said.times[v], s.start, np.asarray(said.codes[v]).tolist()]
         for v, s in said.slots.items()
@@ -105,8 +110,8 @@ def declared(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
 
 
 def _member(values: list[Value], i: Any) -> Value:
-    schema.whole(0, len(values) - 1)(i, f"{KEY}.values")
-    return values[int(i)]
+    schema.whole(-len(values), len(values) - 1)(i, f"{KEY}.values")
+    return values[int(i)] if i >= 0 else copy(values[-1 - int(i)])
 
 
 def recheck(model: Model) -> Compiled:

@@ -158,7 +158,7 @@ class Checker:
         return self.said.codes[v]
 
     def made(self, time: int) -> list[Value]:
-        return [v for v in self.program.values if self.said.times.get(v) == time]
+        return [v for v, t in self.said.times.items() if t == time]
 
     def cases(self, values: list[Value], also: tuple[str, ...] = ()) -> tuple[Cases, int]:
         found = cases(self.program, values, also)

@@ -16,6 +16,8 @@ from .encode import Codes, Encoder, Unsayable
 from .schedule import Times, layers, schedule
 
 BASE = slice(0, 3)
+# (value here, value there) that are compared -> a copy of the second, for this alone
+Twins = dict[tuple[Value, Value], Value]
 
 
 @dataclass
@@ -44,6 +46,7 @@ class Plan:
     carried: dict[Tally, Carried]
     hosts: dict[Value, Value]  # values without a slot, and what they are read off
     pins: dict[Value, tuple[Value, int]]  # values that are true for one member of another only
+    twins: Twins
     summed: frozenset[Sum]  # sums that neurons make although a look could do without
     width: int
 
@@ -62,8 +65,8 @@ class Plan:
 
 def plan(program: Program, fine: frozenset[str] = frozenset()) -> Plan:
     """`fine`: names of values that are told apart more finely than size alone asks for."""
-    codes, made = encoded(program, fine)
-    times = schedule(program, made)
+    codes, twins, made = encoded(program, fine)
+    times = schedule(program, made) | dict.fromkeys(twins.values(), 0)
     hosts = hosted(program, codes)
     pins = pinned(program, hosts)
     times = {v: t for v, t in times.items() if v not in hosts and v not in pins}
@@ -83,18 +86,20 @@ def plan(program: Program, fine: frozenset[str] = frozenset()) -> Plan:
             else:
                 room[v] = slice(at, at + n + 1)
                 at += n + 1
-    return Plan(program, codes, times, slots, room, carried, hosts, pins, made, at)
+    return Plan(program, codes, times, slots, room, carried, hosts, pins, twins, made, at)
 
 
-def encoded(program: Program, fine: frozenset[str] = frozenset()) -> tuple[Codes, frozenset[Sum]]:
-    """The codes, and the sums that neurons make although a look could do without: where it could
-    not tell what is nothing.
+def encoded(
+    program: Program, fine: frozenset[str] = frozenset()
+) -> tuple[Codes, Twins, frozenset[Sum]]:
+    """The codes, the twins among what they are of, and the sums that neurons make although a look
+    could do without: where it could not tell what is nothing.
     """
     made: frozenset[Sum] = frozenset()
     while True:
         encoder = Encoder(program, fine, made)
         try:
-            return encoder.codes(), made
+            return encoder.codes(), encoder.twins, made
         except Unsayable as e:
             left = {t.here for t in encoder.addresses.values()} & {*e.sums}
             if not left:

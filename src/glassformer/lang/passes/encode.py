@@ -12,6 +12,7 @@ number. What is compared or copied shares a code. Kinds, the narrowest first:
 """
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from ...craft import lift
 from ...errors import GlassformerError
 from ..cases import cases
-from ..values import Look, Position, Program, Sum, Tally, Test, Thing, Value, is_number
+from ..values import Look, Position, Program, Sum, Tally, Test, Thing, Token, Value, is_number
 
 Codes = dict[Value, Any]  # value -> [members, width]
 KINDS = ["ring", "torus", "number", "square", "simplex"]
@@ -84,6 +85,7 @@ class Encoder:
         self.addresses = addresses(program, made)
         self.parent = {v: v for v in self.values}
         self.want = dict.fromkeys(self.values, "ring")
+        self.twins: dict[tuple[Value, Value], Value] = {}
 
     def root(self, v: Value) -> Value:
         while self.parent[v] is not v:
@@ -118,13 +120,24 @@ class Encoder:
 
     def ask(self, test: Test) -> None:
         if is_equality(test):
-            self.join(test.here, test.there)  # type: ignore[arg-type]
-            for side in test.args:
+            here, there = test.args
+            if there.name in self.fine and isinstance(there, (Token, Position)):
+                there = self.twin(here, there)
+            self.join(here, there)
+            for side in (here, there):
                 self.need(side, "torus" if side.name in self.fine and len(side) > 5 else "ring")
             return
         for side in test.args:
             if len(side) > 2:
                 self.need(side, "simplex")
+
+    def twin(self, here: Value, there: Value) -> Value:
+        """A copy of a function of the token or the position, with a slot and a code of its own."""
+        if (here, there) not in self.twins:
+            made = self.twins[here, there] = copy(there)
+            self.values.append(made)
+            self.parent[made], self.want[made] = made, "ring"
+        return self.twins[here, there]
 
     def codes(self) -> Codes:
         self.collect()

@@ -43,6 +43,7 @@ class Heads(Stream):
             here, there = test.here, test.there
             if is_equality(test):
                 assert here is not None and there is not None
+                there = self.plan.twins.get((here, there), there)
                 a, b = self.codes[here], self.codes[there]
                 dots = a @ b.T
                 gap = self.length2(there) - dots[~test.table].max()
