@@ -8,6 +8,7 @@ import math
 import operator
 import sys
 from contextlib import AbstractContextManager
+from functools import partialmethod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,17 +41,13 @@ class Numpy:
         return np.broadcast_to(W[:, None], (W.shape[0], n, W.shape[1]))
 
     def pick(self, tokens: Array, table: Array) -> Array:
-        """table [V,n,*] -> [B,n,*]: what it has for the last n tokens of each text, at their
-        positions.
-        """
+        """table [V,n,*] -> [B,n,*]: what it has for each text's last n tokens, at their places."""
         n = table.shape[1]
         at = tokens[:, -n:] * n + np.arange(n)
         return table.reshape(-1, *table.shape[2:]).take(at, axis=0)
 
     def affine(self, x: Array, W: Array, b: Array | None) -> Array:
-        """x [B,T,*in] times W [*in,*out] plus b [*out] -> [B,T,*out]: all of x's axes after the
-        second are summed.
-        """
+        """x [B,T,*in] times W [*in,*out] plus b [*out] -> [B,T,*out], summed over *in."""
         n = x.ndim - 2
         inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
         y = x.reshape(x.shape[0] * x.shape[1], inner) @ W.reshape(inner, outer)
@@ -77,16 +74,13 @@ class Numpy:
         return y
 
     def mean(self, x: Array) -> Array:
-        """Over the last axis, which stays with length 1. einsum: np.mean is four times slower
-        on short axes.
-        """
+        """Over the last axis, which stays. einsum: np.mean is four times slower on short axes."""
         return np.einsum("...d->...", x)[..., None] / x.shape[-1]
 
     def softmax(self, x: Array) -> Array:
         e = x - largest(x)[..., None]
-        np.copyto(
-            e, -np.inf, where=e < (-746 if e.dtype == np.float64 else -104)
-        )  # exp is 0 and, so far out, slow
+        out = -746 if e.dtype == np.float64 else -104  # so far out, exp is 0 and slow
+        np.copyto(e, -np.inf, where=e < out)
         np.exp(e, out=e)
         e /= np.einsum("...s->...", e)[..., None]
         return e
@@ -97,9 +91,8 @@ class Torch:
 
     def __init__(self, torch: Any) -> None:
         self.torch, self.F = torch, torch.nn.functional
-        self.fused_norms = {
-            "layer": lambda x, w, b, eps: self.F.layer_norm(x, x.shape[-1:], w, b, eps)
-        }
+        layer = self.F.layer_norm
+        self.fused_norms = {"layer": lambda x, w, b, eps: layer(x, x.shape[-1:], w, b, eps)}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.torch, name)
@@ -128,9 +121,8 @@ class Torch:
     def affine(self, x: Array, W: Array, b: Array | None) -> Array:
         n = x.ndim - 2
         inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
-        y = (x.reshape(*x.shape[:2], inner) @ W.reshape(inner, outer)).reshape(
-            *x.shape[:2], *W.shape[n:]
-        )
+        y = x.reshape(*x.shape[:2], inner) @ W.reshape(inner, outer)
+        y = y.reshape(*x.shape[:2], *W.shape[n:])
         return y if b is None else y + b
 
     def scores(self, q: Array, k: Array) -> Array:
@@ -150,8 +142,7 @@ class Torch:
 
 
 class Shared:
-    """x [B,T,…] of which a row depends on its token and position alone, as it is until attention
-    mixes positions.
+    """x [B,T,…] whose rows depend on their token and position alone, until attention mixes them.
 
     So each such pair is computed once: `table` [V,T,…] has it for all V tokens, and what mixes
     positions picks from it what the B texts need. Arithmetic with numbers and with what is the same
@@ -179,17 +170,10 @@ class Shared:
             return Shared(f(self.table, other), self.tokens)
         return f(self.rows(), other)
 
-    def __add__(self, other: Any) -> Any:
-        return self._with(operator.add, other)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with(operator.sub, other)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with(operator.mul, other)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._with(operator.truediv, other)
+    __add__ = partialmethod(_with, operator.add)
+    __sub__ = partialmethod(_with, operator.sub)
+    __mul__ = partialmethod(_with, operator.mul)
+    __truediv__ = partialmethod(_with, operator.truediv)
 
 
 class SharedNamespace:
@@ -197,11 +181,9 @@ class SharedNamespace:
 
     def __init__(self, xp: Any) -> None:
         self.xp, self.softmax = xp, xp.softmax
-        norms = {
-            n: lambda x, *more, f=f: Shared(f(x.table, *more), x.tokens)
-            for n, f in xp.fused_norms.items()
-        }
-        self.fused_norms: dict[str, Any] = norms
+        self.fused_norms: dict[str, Any] = {}
+        for name, norm in xp.fused_norms.items():
+            self.fused_norms[name] = lambda x, *more, f=norm: Shared(f(x.table, *more), x.tokens)
 
     def like(self, x: Any, table: Array) -> Array:
         return self.xp.like(x.table if isinstance(x, Shared) else x, table)
@@ -226,13 +208,10 @@ class SharedNamespace:
 
 
 def embed(W_E: Array, tokens: Array, alone: bool) -> Array:
-    """W_E [V,D], tokens [B,T] -> [B,T,D]. `alone`: nobody looks, so rows may be shared where
-    texts outnumber tokens.
-    """
-    if not alone or len(tokens) <= len(W_E):
+    """W_E [V,D], tokens [B,T] -> [B,T,D]. `alone`: nobody looks, so rows may be shared."""
+    if not alone or len(tokens) <= len(W_E):  # sharing pays where texts outnumber tokens
         return of(W_E).take(W_E, tokens)
-    T = tokens.shape[1]
-    return Shared(of(W_E).spread(W_E, T), tokens)
+    return Shared(of(W_E).spread(W_E, tokens.shape[1]), tokens)
 
 
 NAMESPACES: dict[type, Any] = {np.ndarray: Numpy()}
@@ -252,14 +231,17 @@ def numpy(x: Array) -> Any:
     if isinstance(x, np.ndarray):
         return x
     x = x.detach().cpu()
-    return (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()
+    return (x.float() if kind(x) == "bfloat16" else x).numpy()
+
+
+def kind(x: Array) -> str:
+    """The type of its numbers: "float64", "bfloat16", …"""
+    return str(x.dtype).removeprefix("torch.")
 
 
 def largest(x: Any) -> Any:
-    """The maximum over the last axis of a NumPy array. On a short axis, np.max is four times
-    slower than this loop.
-    """
-    if not 0 < x.shape[-1] <= 64:
+    """The maximum over the last axis of a NumPy array."""
+    if not 0 < x.shape[-1] <= 64:  # on a short axis, np.max is four times slower than this loop
         return x.max(axis=-1)
     m = x[..., 0].copy()
     for i in range(1, x.shape[-1]):
@@ -268,9 +250,7 @@ def largest(x: Any) -> Any:
 
 
 def erf(x: Array) -> Array:
-    """erf to 2 ulp after W. J. Cody (1969); NumPy has none, and SciPy is larger than all the
-    rest.
-    """
+    """erf to 2 ulp after W. J. Cody (1969). NumPy has none; SciPy is larger than all the rest."""
     y = np.abs(x)
     np.minimum(y, 6.0, out=y)  # erf(6) is 1 in float64, so the third piece is not needed
     z = y * y
@@ -297,13 +277,8 @@ def _poly(coefficients: tuple[float, ...], x: Array) -> Array:
 
 _P = (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2,
       3.20937758913846947e3)  # fmt: skip
-_Q = (
-    1.0,
-    2.36012909523441209e1,
-    2.44024637934444173e2,
-    1.28261652607737228e3,
-    2.84423683343917062e3,
-)
+_Q = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3,
+      2.84423683343917062e3)  # fmt: skip
 _R = (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1,
       2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
       1.23033935479799725e3)  # fmt: skip

@@ -6,6 +6,8 @@ import reprlib
 from collections.abc import Iterable
 from typing import Any
 
+NEEDS_TORCH = "needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
+
 
 class GlassformerError(Exception):
     """Something the caller gave is wrong: what was being done, what was expected, what was got."""

@@ -16,7 +16,7 @@ import numpy as np
 from . import arrays
 from .arrays import Array
 from .calls import checked
-from .errors import GlassformerError, shown
+from .errors import NEEDS_TORCH, GlassformerError, shown
 from .limits import whole_numbers, within
 from .shapes import check, describe
 from .shapes import zeros as zeros
@@ -29,10 +29,7 @@ LARGEST = {  # the largest number of each float type
     "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max),
     "float16": float(np.finfo(np.float16).max), "bfloat16": 2.0**127 * (2 - 2**-7),
 }  # fmt: skip
-MOST = {
-    "n_layers": 10_000,
-    "n_ctx": 2**24,
-}  # of a config's sizes; the others: what an array's axis can be
+MOST = {"n_layers": 10_000, "n_ctx": 2**24}  # the other sizes: what an array's axis can be
 
 
 @checked(kinds=False)
@@ -77,9 +74,8 @@ class Config:
                 wrong.append(f"{f.name} must be a whole number from {least}, got {shown(value)}")
             elif f.type is int and value > most:
                 wrong.append(f"{f.name} must be at most {most:,}, got {shown(value)}")
-            if f.type is float and (
-                type(value) not in (int, float) or not 0 <= value <= LARGEST["float64"]
-            ):
+            finite = type(value) in (int, float) and 0 <= value <= LARGEST["float64"]
+            if f.type is float and not finite:
                 wrong.append(f"{f.name} must be a finite number from 0, got {shown(value)}")
             if f.type is bool and type(value) is not bool:
                 wrong.append(f"{f.name} must be true or false, got {shown(value)}")
@@ -89,34 +85,23 @@ class Config:
             raise GlassformerError("config — " + "; ".join(wrong))
         for f in fields(self):
             if f.type is float and type(value := getattr(self, f.name)) is int and value > 2**53:
-                object.__setattr__(
-                    self, f.name, float(value)
-                )  # libraries take whole numbers of 64 bits only
+                object.__setattr__(self, f.name, float(value))  # libraries take 64 bits only
 
     def __str__(self) -> str:
-        heads = f"{self.n_heads} head{'s' * (self.n_heads > 1)} of {self.d_head}"
         parts = [f"{self.n_layers} layer{'s' * (self.n_layers != 1)}", f"d_model {self.d_model}"]
         if self.n_layers:
-            parts += [
-                heads
-                + ("" if not self.scale else f", scale {self.scale:g}")
-                + ", QK-norm" * self.qk_norm
-            ]
+            parts += [f"{self.n_heads} head{'s' * (self.n_heads > 1)} of {self.d_head}"]
+            parts += [f"scale {self.scale:g}"] * bool(self.scale) + ["QK-norm"] * self.qk_norm
             parts += [f"MLP {self.d_mlp} {self.activation}" if self.d_mlp else "no MLP"]
-        norm = (
-            "no norm"
-            if self.norm == "none"
-            else f"{self.norm} norm ({'pre' if self.norm_first else 'post'})"
-        )
-        positions = "no positions" if self.positions == "none" else f"{self.positions} positions"
-        parts += [norm, positions, f"mask {self.mask}", "tied" if self.tied else "untied"]
+        order = "pre" if self.norm_first else "post"
+        parts += ["no norm" if self.norm == "none" else f"{self.norm} norm ({order})"]
+        parts += ["no positions" if self.positions == "none" else f"{self.positions} positions"]
+        parts += [f"mask {self.mask}", "tied" if self.tied else "untied"]
         return ", ".join([*parts, f"{self.d_vocab} tokens", f"block {self.n_ctx}"])
 
 
 class Place:
-    """A place such as blocks.0.attn: place["W_Q"] is a weight, place("hook_q", q) shows q to
-    the tap.
-    """
+    """A place like blocks.0.attn: place["W_Q"] is a weight, place("hook_q", q) shows q to a tap."""
 
     def __init__(self, weights: Weights, tap: Tap | None, path: str = "") -> None:
         self.weights, self.tap, self.path = weights, tap, path
@@ -227,19 +212,19 @@ def layer_norm(c: Config, at: Place, x: Array) -> Array:
     return rms_norm(c, at, x - arrays.of(x).mean(x))
 
 
-NORMS: dict[str, Callable[[Config, Place, Array], Array]] = {
-    "layer": layer_norm,
-    "rms": rms_norm,
-    "none": lambda c, at, x: x,
-}
+Norm = Callable[[Config, Place, Array], Array]
+NORMS: dict[str, Norm] = {"layer": layer_norm, "rms": rms_norm, "none": lambda c, at, x: x}
+
 
 # ── activations ────────────────────────────────────────────────────────────────────────────────
+def gelu_new(xp: Any, x: Array) -> Array:
+    return 0.5 * x * (1 + xp.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
+
+
 ACTIVATIONS: dict[str, Callable[[Any, Array], Array]] = {
     "relu": lambda xp, x: xp.relu(x),
     "gelu": lambda xp, x: xp.gelu(x),
-    "gelu_new": lambda xp, x: (
-        0.5 * x * (1 + xp.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
-    ),
+    "gelu_new": gelu_new,
     "silu": lambda xp, x: 0.5 * x * (1 + xp.tanh(0.5 * x)),  # tanh cannot overflow
 }
 
@@ -298,9 +283,7 @@ MASKS: dict[str, Callable[[Array], Array]] = {
 @checked()
 @dataclass(frozen=True)
 class Labels:
-    """Names that people gave: slots of the stream [start, stop), heads "layer.head", neurons
-    "layer.neuron".
-    """
+    """Names that people gave: slots [start, stop), heads "layer.head", neurons "layer.neuron"."""
 
     slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     heads: Mapping[str, str] = field(default_factory=dict)
@@ -310,9 +293,7 @@ class Labels:
 @checked()
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A transformer with its weights. Nothing in it can be changed; `replace` and `map` make
-    others.
-    """
+    """A transformer with its weights. Nothing in it can change; `replace` and `map` make others."""
 
     config: Config
     weights: Weights
@@ -325,23 +306,17 @@ class Model:
 
     def __post_init__(self) -> None:
         weights = check(self.config, {n: own(n, w) for n, w in self.weights.items()})
-        if len(self.vocabulary) != self.config.d_vocab:
-            raise GlassformerError(
-                f"model — {self.config.d_vocab} tokens, but the vocabulary has "
-                f"{len(self.vocabulary)}"
-            )
-        first, kind = weights["embed.W_E"], _kind(weights["embed.W_E"])
-        if mixed := [n for n, w in weights.items() if w.dtype != first.dtype]:
-            other = f"{mixed[0]} as {_kind(weights[mixed[0]])}"
-            raise GlassformerError(
-                f"model — expected arrays of one type, got embed.W_E as {kind} and {other}"
-            )
+        if (n := len(self.vocabulary)) != (d_vocab := self.config.d_vocab):
+            raise GlassformerError(f"model — {d_vocab} tokens, but the vocabulary has {n}")
+        kinds = {name: arrays.kind(w) for name, w in weights.items()}
+        kind = kinds["embed.W_E"]
+        if mixed := [f"{name} as {other}" for name, other in kinds.items() if other != kind]:
+            found = f"got embed.W_E as {kind} and {mixed[0]}"
+            raise GlassformerError(f"model — expected arrays of one type, {found}")
         for name in ("eps", "base", "slope", "scale"):
             if (value := getattr(self.config, name)) > LARGEST.get(kind, math.inf):
-                ends = f"{kind} ends at {LARGEST[kind]:.3g}"
-                raise GlassformerError(
-                    f"config — {name} must be finite in the model's type, got {value:g}; {ends}"
-                )
+                got = f"got {value:g}; {kind} ends at {LARGEST[kind]:.3g}"
+                raise GlassformerError(f"config — {name} must be finite in the model's type, {got}")
         object.__setattr__(self, "weights", MappingProxyType(weights))
         object.__setattr__(self, "theta", {n: own(n, t) for n, t in self.theta.items()})
 
@@ -351,31 +326,23 @@ class Model:
         return Model, tuple(dict(x) if isinstance(x, Mapping) else x for x in given)
 
     def __call__(self, tokens: Any, tap: Tap | None = None, last: int | None = None) -> Array:
-        """Logits of tokens, [B,T] -> [B,T,V] or [T] -> [T,V]; or of a text in the vocabulary's
-        own words.
-        """
+        """Logits of tokens, [B,T] -> [B,T,V] or [T] -> [T,V]; or of a text in the tokens' words."""
         tokens, tap = self.read(tokens), None if tap is None else keeping_shapes(tap)
         check_last(last, tokens)
-        logits = forward(
-            self.config, self.weights, tokens if tokens.ndim == 2 else tokens[None], tap, last=last
-        )
+        batch = tokens if tokens.ndim == 2 else tokens[None]
+        logits = forward(self.config, self.weights, batch, tap, last=last)
         return logits if tokens.ndim == 2 else logits[0]
 
     def logits(
         self, tokens: Any, tap: Tap | None = None, last: int | None = None, start: int = 0
     ) -> Any:
-        """The same of tokens [B,T] that are known to be good, as a NumPy array: no warnings, no
-        gradients.
-        """
+        """The same in NumPy of tokens [B,T] known to be good: without warnings and gradients."""
         with (xp := arrays.of(W_E := self.weights["embed.W_E"])).quietly():
-            return arrays.numpy(
-                forward(self.config, self.weights, xp.beside(W_E, tokens), tap, start, last)
-            )
+            tokens = xp.beside(W_E, tokens)
+            return arrays.numpy(forward(self.config, self.weights, tokens, tap, start, last))
 
     def read(self, tokens: Any) -> Array:
-        """Tokens (or a text) as an array that the model can read, or an error that says what is
-        wrong with them.
-        """
+        """Tokens (or a text) as an array that the model can read; an error if it can not."""
         if isinstance(tokens, str):
             tokens = self.vocabulary.encode(tokens)
         here = self.weights["embed.W_E"]
@@ -417,7 +384,7 @@ class Model:
     @property
     def dtype(self) -> str:
         """The float type of the weights: "float64", "float32", …"""
-        return _kind(self.weights["embed.W_E"])
+        return arrays.kind(self.weights["embed.W_E"])
 
     def map(self, f: Callable[[Array], Array]) -> "Model":
         """The same model with f applied to every array: `model.map(torch.from_numpy)`."""
@@ -439,12 +406,9 @@ class Model:
         try:
             import torch
         except ModuleNotFoundError:
-            raise GlassformerError(
-                "model — needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
-            ) from None
-        kind = getattr(
-            torch, float_type(self.dtype if isinstance(dtype, str) and not dtype else dtype)
-        )
+            raise GlassformerError(f"model — {NEEDS_TORCH}") from None
+        own_type = isinstance(dtype, str) and not dtype
+        kind = getattr(torch, float_type(self.dtype if own_type else dtype))
         try:
             return self.map(lambda w: torch.tensor(arrays.numpy(w), dtype=kind, device=device))
         except (RuntimeError, TypeError, ValueError, AssertionError) as e:
@@ -455,27 +419,24 @@ class Model:
         return describe(self)
 
     def __repr__(self) -> str:
-        size = sum(int(np.prod(w.shape)) for w in self.weights.values())
-        return (
-            f"<Model {self.provenance.get('ref', self.task) or '?'}: {size:,} parameters, "
-            f"{self.config}>"
-        )
+        size = sum(math.prod(w.shape) for w in self.weights.values())
+        name = self.provenance.get("ref", self.task) or "?"
+        return f"<Model {name}: {size:,} parameters, {self.config}>"
 
 
 def own(name: str, w: Any) -> Array:
     """A weight as an array of floats that nobody can change: a copy, unless it is one already."""
-    if not isinstance(w, np.ndarray) and isinstance(w, (list, tuple, int, float)):
+    this = f"weights — {shown(name)}: expected"
+    if isinstance(w, (list, tuple, int, float)):
         try:
             w = np.array(w, dtype=np.float64)
         except (TypeError, ValueError):
-            raise GlassformerError(
-                f"weights — {shown(name)}: expected numbers, in rows of one length"
-            ) from None
+            raise GlassformerError(f"{this} numbers, in rows of one length") from None
     if not hasattr(w, "dtype") or not hasattr(w, "shape"):
-        raise GlassformerError(f"weights — {shown(name)}: expected an array, got {shown(w)}")
-    if _kind(w) not in LARGEST and (isinstance(w, np.ndarray) or hasattr(w, "detach")):
-        expected = f"expected floats ({', '.join(LARGEST)})"
-        raise GlassformerError(f"weights — {shown(name)}: {expected}, got {_kind(w)}")
+        raise GlassformerError(f"{this} an array, got {shown(w)}")
+    kind = arrays.kind(w)
+    if kind not in LARGEST and (isinstance(w, np.ndarray) or hasattr(w, "detach")):
+        raise GlassformerError(f"{this} floats ({', '.join(LARGEST)}), got {kind}")
     if isinstance(w, np.ndarray) and (w.flags.writeable or type(w) is not np.ndarray):
         w = np.array(w)  # nobody else's: not a part of a file that others may write either
         w.setflags(write=False)
@@ -490,26 +451,20 @@ def float_type(dtype: Any) -> str:
     except Exception:  # whatever it may be, it is none
         name = ""
     if name not in LARGEST:
-        raise GlassformerError(
-            f"model — dtype: expected one of {', '.join(LARGEST)}, got {shown(dtype)}"
-        )
+        known_types = ", ".join(LARGEST)
+        raise GlassformerError(f"model — dtype: expected one of {known_types}, got {shown(dtype)}")
     return name
 
 
 def read_tokens(c: Config, tokens: Any, start: int = 0) -> Array:
-    """Tokens as an array [B,T] or [T] that a transformer of this config can read; an error if they
-    are something else.
-    """
+    """Tokens as an array [B,T] or [T] that a transformer of this config can read, or an error."""
     tokens = whole_numbers("tokens", tokens)
     if tokens.ndim not in (1, 2) or not tokens.shape[-1]:
-        raise GlassformerError(
-            f"tokens — expected shape [B,T] or [T] with T from 1, got {list(tokens.shape)}"
-        )
+        expected = "expected shape [B,T] or [T] with T from 1"
+        raise GlassformerError(f"tokens — {expected}, got {list(tokens.shape)}")
     if start < 0 or start + tokens.shape[-1] > c.n_ctx:
-        after = f" from position {start} on" if start else ""
-        raise GlassformerError(
-            f"input of {tokens.shape[-1]} tokens{after} — longer than the block of {c.n_ctx} tokens"
-        )
+        given = f"{tokens.shape[-1]} tokens" + (f" from position {start} on" if start else "")
+        raise GlassformerError(f"input of {given} — longer than the block of {c.n_ctx} tokens")
     low, high = (int(tokens.min()), int(tokens.max())) if tokens.shape[0] else (0, 0)
     if low < 0 or high >= c.d_vocab:
         bad = low if low < 0 else high
@@ -524,27 +479,17 @@ def check_last(last: int | None, tokens: Array) -> None:
 
 
 def keeping_shapes(tap: Tap) -> Tap:
-    """The tap, held to its word: what it returns has the shape of what it saw, or more
-    positions (see decoding).
-    """
-
+    """The tap, held to its word: it keeps shapes, but for more positions (see decoding)."""
     if not callable(tap):
-        raise GlassformerError(
-            f"tap — expected a function (name, value) -> value, got {shown(tap)}"
-        )
+        expected = "expected a function (name, value) -> value"
+        raise GlassformerError(f"tap — {expected}, got {shown(tap)}")
 
     def look(name: str, value: Array) -> Array:
         got, had = tap(name, value), tuple(value.shape)
         has = tuple(getattr(got, "shape", ()))
-        if has != had and (
-            len(has) != len(had) or has[1] < had[1] or (has[0], *has[2:]) != (had[0], *had[2:])
-        ):
+        if has != had and (has[:1] + has[2:] != had[:1] + had[2:] or has[1:2] < had[1:2]):
             what = list(has) if hasattr(got, "shape") else shown(got)
             raise GlassformerError(f"tap — {name} must keep its shape {list(had)}, got {what}")
         return got
 
     return look
-
-
-def _kind(w: Array) -> str:
-    return str(w.dtype).removeprefix("torch.")

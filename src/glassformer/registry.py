@@ -16,7 +16,7 @@ import inspect
 import pkgutil
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -49,10 +49,9 @@ class Option:
     def expected(self) -> str:
         if self.choices:
             return "one of " + ", ".join(self.choices)
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[
-            self.kind
-        ]
-        return words + (f" from {self.range.low:,} to {self.range.high:,}" if self.range else "")
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        between = f" from {self.range.low:,} to {self.range.high:,}" if self.range else ""
+        return words[self.kind] + between
 
     def parse(self, text: str) -> Any:
         """The value of a text from the command line."""
@@ -63,28 +62,24 @@ class Option:
                 raise ValueError
             return self.check(self.kind(text))
         except (ValueError, KeyError):
-            raise GlassformerError(
-                f"{self.name} must be {self.expected}, got {shown(text)}"
-            ) from None
+            raise self._refusal(text) from None
 
     def check(self, value: Any) -> Any:
         """The value itself, if the option can have it."""
         if self.kind is float and type(value) is int and abs(value) < 2**1000:
             value = float(value)
-        good = type(value) is self.kind
-        if good and self.choices:
-            good = value in self.choices
-        if good and self.range:
-            good = self.range.low <= value <= self.range.high
-        if good and self.kind is str and len(value) > REF:
-            raise GlassformerError(
-                f"{self.name} must have at most {REF:,} characters, got {len(value):,}"
-            )
-        if not good:
-            near = difflib.get_close_matches(value, self.choices, 1) if type(value) is str else []
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise GlassformerError(f"{self.name} must be {self.expected}, got {shown(value)}{hint}")
+        good = type(value) is self.kind and (not self.choices or value in self.choices)
+        if not good or (self.range and not self.range.low <= value <= self.range.high):
+            raise self._refusal(value)
+        if isinstance(value, str) and len(value) > REF:
+            must = f"must have at most {REF:,} characters"
+            raise GlassformerError(f"{self.name} {must}, got {len(value):,}")
         return value
+
+    def _refusal(self, value: Any) -> GlassformerError:
+        near = difflib.get_close_matches(value, self.choices, 1) if type(value) is str else []
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return GlassformerError(f"{self.name} must be {self.expected}, got {shown(value)}{hint}")
 
 
 @dataclass(frozen=True)
@@ -101,21 +96,19 @@ class Entry:
         """Option values from texts; an error names the whole ref's head."""
         values = {}
         for name, text in texts.items():
+            given = f"{self.name}:{name}={text}"
             if name not in self.options:
                 hint = did_you_mean(name, self.options, 1, 0.6, "it has")
-                raise GlassformerError(
-                    f"{self.name}:{name}={text} — {self.name} has no option {name!r}; {hint}"
-                )
+                raise GlassformerError(f"{given} — {self.name} has no option {name!r}; {hint}")
             try:
                 values[name] = self.options[name].parse(text)
             except GlassformerError as e:
-                raise GlassformerError(f"{self.name}:{name}={text} — {e}") from None
+                raise GlassformerError(f"{given} — {e}") from None
         return values
 
     def to_json(self) -> dict[str, Any]:
-        options = {
-            o.name: {"default": o.default, "expected": o.expected} for o in self.options.values()
-        }
+        known = self.options.items()
+        options = {n: {"default": o.default, "expected": o.expected} for n, o in known}
         return {"name": self.name, "help": self.help, "options": options}
 
     def ref(self, values: Mapping[str, Any]) -> str:
@@ -125,27 +118,34 @@ class Entry:
 
 
 REGISTRY: dict[str, dict[str, Entry]] = {"program": {}, "task": {}, "blueprint": {}, "bridge": {}}
-ROOMS: dict[
-    str, tuple[str, ...]
-] = {}  # kind -> packages whose files register such things; __init__.py fills it
+# Kind -> packages whose files register such things when imported; __init__.py fills it.
+ROOMS: dict[str, tuple[str, ...]] = {}
 
 
 def entries(kind: str) -> dict[str, Entry]:
-    """All that is registered of a kind. Importing a file registers what is in it."""
-    for room in ROOMS.get(kind, ()):
-        for module in pkgutil.iter_modules(importlib.import_module(room).__path__):
-            importlib.import_module(f"{room}.{module.name}")
+    """All that is registered of a kind."""
+    for file in _files(kind):
+        importlib.import_module(file)
     return REGISTRY[kind]
 
 
 def find(kind: str, name: str) -> Entry:
     """The entry of a name, or an error with the nearest names."""
-    if name in REGISTRY[kind]:
-        return REGISTRY[kind][name]
-    known = entries(kind)
-    if name not in known:
-        raise no_such(kind, name, sorted(known), 3)
+    known, likely = REGISTRY[kind], "." + name.replace("-", "_")
+    if name not in known:  # most stand in a file of their name, and the others need not be read
+        for file in sorted(_files(kind), key=lambda file: not file.endswith(likely)):
+            importlib.import_module(file)
+            if name in known:
+                break
+        else:
+            raise no_such(kind, name, sorted(known), 3)
     return known[name]
+
+
+def _files(kind: str) -> Iterator[str]:
+    for room in ROOMS.get(kind, ()):
+        for module in pkgutil.iter_modules(importlib.import_module(room).__path__):
+            yield f"{room}.{module.name}"
 
 
 def build(kind: str, ref: str) -> Any:
@@ -163,30 +163,24 @@ def split(ref: str, known: Any = None) -> tuple[str, dict[str, str]]:
     A comma that no option name follows belongs to the value, since shells eat quotes.
     """
     if len(ref) > 4 * REF:
-        raise GlassformerError(
-            f"{ref[:60]}… — a ref has at most {4 * REF:,} characters, got {len(ref):,}"
-        )
+        most = f"a ref has at most {4 * REF:,} characters"
+        raise GlassformerError(f"{ref[:60]}… — {most}, got {len(ref):,}")
     name, _, rest = ref.partition(":")
-    options: dict[str, str] = {}
-    at = 0
+    options, at = dict[str, str](), 0
     while at < len(rest):
         found = re.compile(r"([A-Za-z_]\w*)=").match(rest, at)
         if not found:
-            raise GlassformerError(
-                f"{ref} — expected option=value after {name + ':' + rest[:at]!r}, got {rest[at:]!r}"
-            )
+            before = name + ":" + rest[:at]
+            expected = f"expected option=value after {before!r}"
+            raise GlassformerError(f"{ref} — {expected}, got {rest[at:]!r}")
         key, at = found.group(1), found.end()
         quoted = re.compile(r'"((?:[^"\\]|\\.)*)"(?=,|$)').match(rest, at)
         if quoted:
             value, at = re.sub(r"\\(.)", r"\1", quoted.group(1)), quoted.end()
         else:
-            end = at
-            for comma in re.finditer(r",(?=([A-Za-z_]\w*)=)", rest[at:]):
-                if known is None or comma.group(1) in known:
-                    end = at + comma.start()
-                    break
-            else:
-                end = len(rest)
+            commas = re.compile(r",(?=([A-Za-z_]\w*)=)").finditer(rest, at)
+            ends = (c.start() for c in commas if known is None or c.group(1) in known)
+            end = next(ends, len(rest))
             value, at = rest[at:end], end
         if key in options:
             raise GlassformerError(f"{ref} — option {key} is given twice")
@@ -245,37 +239,29 @@ def program(
     options that returns "" (right) or why not. A builder that has a `dtype` parameter sees to it
     alone.
     """
-
     _check_name("program", name)
+    fault = "" if float32 else "its constants need float64"
 
     def decorate(build: Callable[..., Any]) -> Callable[..., Any]:
         if not inspect.isfunction(build):
-            raise GlassformerError(
-                f"{name} — expected a function below @program, got {shown(build)}"
-            )
-        own = "dtype" in inspect.signature(build).parameters
+            wanted = "expected a function below @program"
+            raise GlassformerError(f"{name} — {wanted}, got {shown(build)}")
         options = _options(build)
+        own = "dtype" in options
         if not own:
             options["dtype"] = Option("dtype", str, "float64", ("float64", "float32"))
 
         @functools.wraps(build)
         def checked(*args: Any, **kwargs: Any) -> Any:
-            dtype = kwargs.pop("dtype", "float64") if not own else "float64"
+            dtype = "float64" if own else options["dtype"].check(kwargs.pop("dtype", "float64"))
             values = _bind(entry, build, args, kwargs)
-            if not own:
-                dtype = options["dtype"].check(dtype)
-            ref = entry.ref(values | ({} if own else {"dtype": dtype}))
+            ref = entry.ref(values if own else values | {"dtype": dtype})
             try:
-                if dtype == "float32":
-                    why = (
-                        float32(values)
-                        if callable(float32)
-                        else ""
-                        if float32
-                        else "its constants need float64"
-                    )
-                    if why:
-                        raise GlassformerError(f"not right in float32: {why}")
+                why = (
+                    (float32(values) if callable(float32) else fault) if dtype == "float32" else ""
+                )
+                if why:
+                    raise GlassformerError(f"not right in float32: {why}")
                 model = build(**values)
             except GlassformerError as e:
                 if isinstance(e, Named) and e.name == name:
@@ -295,17 +281,15 @@ def program(
 
 def _check_name(kind: str, name: Any) -> None:
     if not isinstance(name, str) or not re.fullmatch(r"[\w-]{1,100}", name):
-        raise GlassformerError(
-            f"{kind} — expected a name, as in @{kind}('vote'), got {shown(name)}"
-        )
+        wanted = f"expected a name, as in @{kind}('vote')"
+        raise GlassformerError(f"{kind} — {wanted}, got {shown(name)}")
 
 
 def _add(entry: Entry) -> None:
     there = REGISTRY[entry.kind].get(entry.name)
     if there and _origin(there) != _origin(entry):  # the same again is a notebook cell run twice
-        raise GlassformerError(
-            f"{entry.name} — there is a {entry.kind} of that name in {_origin(there)[0]} already"
-        )
+        where = f"{_origin(there)[0]} already"
+        raise GlassformerError(f"{entry.name} — there is a {entry.kind} of that name in {where}")
     REGISTRY[entry.kind][entry.name] = entry
 
 
@@ -327,32 +311,23 @@ def _bind(
 
 
 def _options(build: Callable[..., Any], skip: int = 0) -> dict[str, Option]:
-    hints = typing.get_type_hints(build, include_extras=True)
-    options = {}
+    hints, options = typing.get_type_hints(build, include_extras=True), {}
     for p in list(inspect.signature(build).parameters.values())[skip:]:
+        this = f"{build.__qualname__.removesuffix('.__init__')} — option {p.name}"
         if p.name not in hints or p.default is p.empty:
             lacks = "a type" if p.name not in hints else "a default"
-            raise GlassformerError(
-                f"{_called(build)} — option {p.name} needs {lacks}, as in {p.name}: int = 3"
-            )
+            raise GlassformerError(f"{this} needs {lacks}, as in {p.name}: int = 3")
         kind, range_, choices = hints[p.name], None, ()
         if typing.get_origin(kind) is typing.Annotated:
             kind, *notes = typing.get_args(kind)
             range_ = next((n for n in notes if isinstance(n, Between)), None)
         if typing.get_origin(kind) is typing.Literal:
-            choices = typing.get_args(kind)
-            kind = str
+            kind, choices = str, typing.get_args(kind)
         if kind not in (int, float, bool, str):
-            raise GlassformerError(
-                f"{_called(build)} — option {p.name} has a type that a ref cannot give; "
-                f"expected int, float, bool, str or a Literal of texts, got {shown(kind)}"
-            )
+            wanted = f"expected int, float, bool, str or a Literal of texts, got {shown(kind)}"
+            raise GlassformerError(f"{this} has a type that a ref cannot give; {wanted}")
         options[p.name] = Option(p.name, kind, p.default, choices, range_)
     return options
-
-
-def _called(build: Callable[..., Any]) -> str:
-    return build.__qualname__.removesuffix(".__init__")
 
 
 def _gist(documented: Any) -> str:
@@ -362,8 +337,6 @@ def _gist(documented: Any) -> str:
 
 def _text(value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return (
-        '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        if re.search(r'[,:="\s\\]', text)
-        else text
-    )
+    if not re.search(r'[,:="\s\\]', text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -56,8 +56,7 @@ def digest(model: Model) -> str:
     parts = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
     for name in sorted(parts):
         w = np.ascontiguousarray(arrays.numpy(parts[name]))
-        # bfloat16 becomes float32 in NumPy, and is not the same
-        kind = str(parts[name].dtype).removeprefix("torch.")
+        kind = arrays.kind(parts[name])  # bfloat16 becomes float32 in NumPy, and is not the same
         h.update(_dump([name, kind, list(w.shape)]))
         h.update(w.tobytes())
     return h.hexdigest()

@@ -118,7 +118,7 @@ def _model(
         "parts": parts, "embeddings": views.embeddings(model), "spectrum": None,
     }  # fmt: skip
     if task is None:
-        why = {"problem": "Nothing says what is right for this model; name a task with --task."}
+        why = {"problem": "Nothing says what is right for this model: it names no task."}
         out["verdict"] = {"holds": None, "text": "Not verified: no task is known.", "wrong": []}
         return out | {"measured": why, "average": why, "ablation": why}
     say(f"{title}: verifying")
