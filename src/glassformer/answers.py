@@ -42,14 +42,14 @@ def gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
 
 def forced_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
     """The same with the right tokens given at every position."""
-    _fits(model, tokens)
+    _check_length(model, tokens)
     n = _asked(answer)
     return _gaps(model.logits(tokens[:, :-1], tap, n), tokens[:, -n:], answer[:, -n:])
 
 
 def decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
     """The same for a model whose past depends on what is to come: each row is decoded."""
-    _fits(model, tokens)
+    _check_length(model, tokens)
     out = np.full(tokens.shape, np.inf)
     failed = np.full(len(tokens), np.inf)  # the margin of the first wrong token
     for rows, t, step in decoded(model, tokens, answer, tap):
@@ -59,7 +59,7 @@ def decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None)
     return out[:, -_asked(answer) :]
 
 
-def _fits(model: Model, tokens: Any) -> None:
+def _check_length(model: Model, tokens: Any) -> None:
     if (n := tokens.shape[1] - 1) > (block := model.config.n_ctx):
         raise GlassformerError(f"an example of {n} tokens — longer than the block of {block}")
 
@@ -72,15 +72,13 @@ def _asked(answer: Any) -> int:
 def _gaps(logits: Any, wanted: Any, asked: Any) -> Any:
     """logits [B,T,V], wanted [B,T], asked [B,T] -> [B,T]."""
     at = wanted[..., None]
-    # what is not finite makes a sum so; only then is every number looked at
     with np.errstate(all="ignore"):
+        # What is not finite makes a sum so; only then is every number looked at.
         finite = True if np.isfinite(logits.sum()) else np.isfinite(logits).all(-1)
-    right = np.take_along_axis(logits, at, -1)[..., 0]
-    others = logits if logits.flags.writeable else logits.copy()
-    np.put_along_axis(others, at, -np.inf, -1)
-    with np.errstate(over="ignore", invalid="ignore"):  # inf - inf is NaN, and NaN is wrong
-        gap = right - arrays.largest(others)
-        gap = np.where(finite, gap, np.nan)
+        right = np.take_along_axis(logits, at, -1)[..., 0]
+        others = logits if logits.flags.writeable else logits.copy()
+        np.put_along_axis(others, at, -np.inf, -1)
+        gap = np.where(finite, right - arrays.largest(others), np.nan)
     return np.where(asked, gap, np.inf)
 
 
@@ -207,11 +205,5 @@ def cast(model: Model, dtype: str) -> Model:
         return model
     if dtype not in DTYPES:
         raise GlassformerError(f"dtype {dtype} — expected one of {', '.join(DTYPES)}")
-    if dtype == "bfloat16" or not model.is_numpy:
-        try:
-            return model.torch(dtype)
-        except ImportError:
-            needed = "needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
-            raise GlassformerError(f"dtype bfloat16 — {needed}") from None
-    with np.errstate(over="ignore"):  # beyond the type's range is inf, and inf is wrong
-        return model.astype(dtype)
+    on_torch = dtype == "bfloat16" or not model.is_numpy
+    return model.torch(dtype) if on_torch else model.astype(dtype)

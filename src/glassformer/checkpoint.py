@@ -20,9 +20,7 @@ __all__ = ["digest", "load", "save", "to_bytes"]
 
 
 def save(model: Model, path: str | Path) -> Path:
-    """Writes the model beside `path` and renames it into place: a killed process leaves the old
-    or the new. It is FILE.safetensors: by that, `load` knows it again.
-    """
+    """Writes the model in a file that ends in .safetensors: by that, `load` knows it again."""
     if Path(path).suffix != ".safetensors":
         raise GlassformerError(f"{path} — a model is saved in a file that ends in .safetensors")
     return write_atomically(path, to_bytes(model))
@@ -66,30 +64,23 @@ def _check_theta(path: Path, model: Model) -> None:
         return
     from .blueprints import make
 
+    shapes = {n: tuple(w.shape) for n, w in model.weights.items()}
     try:
-        blueprint, shapes = (
-            make(model.blueprint),
-            {n: tuple(w.shape) for n, w in model.weights.items()},
-        )
+        blueprint = make(model.blueprint)
         parts = blueprint.theta_shapes(shapes)
-        if wrong := sorted(
-            n for n in {*parts, *model.theta} if n not in parts or n not in model.theta
-        ):
+        if wrong := sorted({*parts} ^ {*model.theta}):
             raise GlassformerError(f"theta {'has no' if wrong[0] in parts else 'has'} {wrong[0]}")
-        for name, t in sorted(
-            model.theta.items()
-        ):  # before it is expanded: two thin arrays can make a huge one
+        # Before it is expanded: two thin arrays can make a huge one.
+        for name, t in sorted(model.theta.items()):
             if tuple(t.shape) != tuple(parts[name]):
-                raise GlassformerError(
-                    f"theta's {name} must have shape {list(parts[name])}, got {list(t.shape)}"
-                )
+                must = f"must have shape {list(parts[name])}, got {list(t.shape)}"
+                raise GlassformerError(f"theta's {name} {must}")
         made = blueprint.expand(model.theta, shapes)
         if wrong := sorted(n for n in shapes if n not in made or tuple(made[n].shape) != shapes[n]):
             raise GlassformerError(f"theta makes no {wrong[0]} of shape {list(shapes[wrong[0]])}")
     except (GlassformerError, KeyError, ValueError, TypeError, IndexError) as e:
-        raise GlassformerError(
-            f"{path} — its blueprint {shown(model.blueprint)} does not fit: {e}"
-        ) from None
+        what = f"its blueprint {shown(model.blueprint)}"
+        raise GlassformerError(f"{path} — {what} does not fit: {e}") from None
     tolerance = 1e-12 if model.dtype == "float64" else 1e-5
     for name, w in model.weights.items():
         if not np.allclose(made[name], w, rtol=tolerance, atol=tolerance):

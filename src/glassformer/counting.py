@@ -8,10 +8,10 @@ formula makes the weights; formulas are not counted, by any of these ways.
 
 Bits: what it takes to write down all that the model is made from, number by number, each exactly
 and as briefly as possible as m·2^e or as m·10^e with whole m and e: one bit to say which, one for
-each sign, and the binary digits of
-|m| and |e|. So 0 takes 3 bits, ±1 4, 0.1 and 22 take 5 and 8, and a float64 without a pattern about 60. Exactly
-means that the float of the model's type nearest to what is written is the number.
-"""  # noqa: E501
+each sign, and the binary digits of |m| and |e|. So 0 takes 3 bits, ±1 4, 0.1 and 22 take 5 and 8,
+and a float64 without a pattern about 60. Exactly means that the float of the model's type nearest
+to what is written is the number.
+"""
 
 import math
 from dataclasses import asdict, dataclass, fields
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from . import arrays
-from .model import Model
+from .model import Model, Weights
 from .registry import find
 
 
@@ -32,11 +32,8 @@ class Count:
     nonzero: int  # of these, not 0
     unique: int  # numbers that the blueprint makes the weights from; without one, all of them
     distinct: int  # different values among the entries
-    # distinct numbers other than 0 and ±1 that it is made from: theta, declared constants, config's
-    # floats
-    strict: int
-    # to write down theta (or the weights), declared constants and the config's floats: see above
-    bits: int
+    strict: int  # distinct numbers other than 0 and ±1 that it is made from: see above
+    bits: int  # to write down what it is made from: see above
     embedding: int  # entries of the token, position and output embeddings
     nonzero_embedding: int
     booklet: int  # as the booklet counts: gains and biases of norms are left out
@@ -55,20 +52,15 @@ def count(model: Model) -> Count:
     """Counts a model's parameters."""
     size = {n: int(np.prod(w.shape)) for n, w in model.weights.items()}
     used = {n: int((w != 0).sum()) for n, w in model.weights.items()}
-    values = _values(model.weights)
-    parts = model.theta if model.blueprint else model.weights
-    made_from = _values(parts)
-    beside = _declared(model)
-    total = sum(size.values())
+    made_from = _all(model.theta if model.blueprint else model.weights)
+    numbers, beside = np.unique(made_from), _declared(model)
     return Count(
-        total=total,
+        total=sum(size.values()),
         nonzero=sum(used.values()),
-        unique=sum(int(np.prod(t.shape)) for t in model.theta.values())
-        if model.blueprint
-        else total,
-        distinct=len(values),
-        strict=len(set(made_from[~np.isin(np.abs(made_from), (0, 1))].tolist()) | beside),
-        bits=_bits_of_all(parts) + sum(map(bits, beside)),
+        unique=made_from.size,
+        distinct=len(np.unique(_all(model.weights))),
+        strict=len(set(numbers[~np.isin(np.abs(numbers), (0, 1))].tolist()) | beside),
+        bits=_bits_of_all(made_from) + sum(map(bits, beside)),
         embedding=sum(n for name, n in size.items() if _is_embedding(name)),
         nonzero_embedding=sum(n for name, n in used.items() if _is_embedding(name)),
         booklet=sum(n for name, n in size.items() if not _is_norm(name)),
@@ -77,20 +69,14 @@ def count(model: Model) -> Count:
     )
 
 
-def _values(arrays_by_name: Any) -> Any:
-    """The different values in arrays, sorted."""
-    return np.unique(_all(arrays_by_name))
-
-
-def _all(arrays_by_name: Any) -> Any:
-    every = [arrays.numpy(w).ravel() for w in arrays_by_name.values()]
+def _all(weights: Weights) -> Any:
+    """The numbers of all arrays, one after the other."""
+    every = [arrays.numpy(w).ravel() for w in weights.values()]
     return np.concatenate(every or [np.zeros(0)])
 
 
 def _declared(model: Model) -> set[float]:
-    """The blueprint's constants and the config's floats that this model uses, other than 0 and
-    ±1.
-    """
+    """The blueprint's constants and those floats of the config that it uses; not 0 and ±1."""
     c = model.config
     used = {c.scale}
     if model.blueprint:
@@ -110,8 +96,7 @@ def bits(x: Any) -> int:
         return 8 * np.dtype(type(x)).itemsize
     m, scale = float(x).as_integer_ratio()
     zeros = (m & -m).bit_length() - 1 if m else 0
-    # The shortest that reads back as x, in the type of x. Taken apart by hand: models have millions
-    # of numbers.
+    # The shortest that reads back as x in its type; by hand, as models have millions of numbers.
     mantissa, _, exponent = (repr(float(x)) if isinstance(x, float) else str(x)).partition("e")
     whole, _, rest = mantissa.lstrip("-").partition(".")
     digits = (whole + rest).rstrip("0")
@@ -121,11 +106,9 @@ def bits(x: Any) -> int:
     return 3 + min(as_decimal, as_dyadic)
 
 
-def _bits_of_all(arrays_by_name: Any) -> int:
-    every = _all(arrays_by_name)
-    values, times = np.unique(
-        np.abs(every), return_counts=True
-    )  # a sign takes one bit, whichever it is
+def _bits_of_all(numbers: Any) -> int:
+    # A sign takes one bit, whichever it is.
+    values, times = np.unique(np.abs(numbers), return_counts=True)
     as_floats = values.tolist() if values.dtype == np.float64 else values
     return sum(bits(x) * k for x, k in zip(as_floats, times.tolist(), strict=True))
 

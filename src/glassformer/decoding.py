@@ -40,8 +40,7 @@ def stream(
     model: Model, tokens: Any, steps: int, *, temperature: float = 0.0, top_k: int | None = None,
     rng: np.random.Generator | None = None, cached: bool = True, tap: Tap | None = None,
 ) -> Iterator[Step]:  # fmt: skip
-    """Decodes step by step. tokens [B,T] or [T]; past the block, the window slides (positions start
-    anew).
+    """Decodes step by step, tokens [B,T] or [T]. Past the block a window slides: positions anew.
 
     A `tap` sees all tokens at every step: nothing is cached then.
     """
@@ -50,9 +49,8 @@ def stream(
     within("decoding — steps", steps, 0, DECODED)
     block = model.config.n_ctx
     tokens = np.atleast_2d(arrays.numpy(model.read(tokens)))
-    cached = (
-        cached and tap is None and model.config.mask == "causal"
-    )  # else what is past depends on what is to come
+    # Without the mask, what is past depends on what is to come.
+    cached = cached and tap is None and model.config.mask == "causal"
     cache, fed = Cache(), 0
     for _ in range(steps):
         length = tokens.shape[1]
@@ -71,8 +69,7 @@ def decode(
     model: Model, tokens: Any, steps: int, *, stop: int | None = None, temperature: float = 0.0,
     top_k: int | None = None, rng: np.random.Generator | None = None, cached: bool = True,
 ) -> Any:  # fmt: skip
-    """The tokens and what the model adds to them, [B,T] -> [B,T+n] (or [T] -> [T+n]); n is at most
-    `steps`.
+    """The tokens and at most `steps` that the model adds, [B,T] -> [B,T+n] or [T] -> [T+n].
 
     A row that has produced `stop` is filled with it until all rows have.
     """
@@ -81,9 +78,8 @@ def decode(
     alone = np.ndim(tokens) == 1
     out = np.atleast_2d(np.asarray(tokens))
     done = np.zeros(len(out), dtype=bool)
-    for step in stream(
-        model, out, steps, temperature=temperature, top_k=top_k, rng=rng, cached=cached
-    ):
+    how: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "rng": rng}
+    for step in stream(model, out, steps, cached=cached, **how):
         if not np.isfinite(step.logits[~done]).all():
             raise GlassformerError(f"decoding — logits are not finite after {out.shape[1]} tokens")
         chosen = step.chosen
@@ -102,15 +98,12 @@ def _choose(
     if temperature == 0:
         return logits.argmax(-1)
     if rng is None:
-        raise GlassformerError(
-            "sampling — needs a random generator: rng=np.random.default_rng(seed)"
-        )
+        needed = "needs a random generator: rng=np.random.default_rng(seed)"
+        raise GlassformerError(f"sampling — {needed}")
     with np.errstate(over="ignore"):  # at a temperature of next to nothing the best alone is left
         x = (logits - logits.max(-1, keepdims=True)).astype(np.float64) / temperature
     if top_k is not None and top_k < x.shape[-1]:
         least = np.partition(x, -top_k, axis=-1)[:, -top_k, None]
         x = np.where(x >= least, x, -np.inf)
-    gumbel = -np.log(
-        -np.log(rng.random(x.shape))
-    )  # the largest of x + Gumbel noise is a sample of softmax(x)
-    return (x + gumbel).argmax(-1)
+    gumbel = -np.log(-np.log(rng.random(x.shape)))
+    return (x + gumbel).argmax(-1)  # the largest of x + Gumbel noise is a sample of softmax(x)

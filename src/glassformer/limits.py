@@ -62,15 +62,12 @@ def whole_numbers(what: str, values: Any) -> Any:
         try:
             values = np.asarray(values)
         except Exception:  # lists of several lengths, and whatever else cannot be an array
-            raise GlassformerError(
-                f"{what} — expected rows of one length, got {shown(values)}"
-            ) from None
+            wanted = f"expected rows of one length, got {shown(values)}"
+            raise GlassformerError(f"{what} — {wanted}") from None
         values = values if values.size else values.astype(np.int64)
     if "int" not in str(values.dtype):
-        raise GlassformerError(
-            f"{what} — expected whole numbers{' or a text' * (what == 'tokens')}, got "
-            f"{shown(values.tolist())}"
-        )
+        wanted = "expected whole numbers" + " or a text" * (what == "tokens")
+        raise GlassformerError(f"{what} — {wanted}, got {shown(values.tolist())}")
     return values
 
 

@@ -1,34 +1,29 @@
 """Text in, text out: run a model on what a person typed."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from .decoding import decode
 from .errors import GlassformerError, shown
+from .finding import Finding
 from .limits import UNASKED
 from .model import Model
 from .refs import load_task
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Finding):
     """One input and what came of it."""
 
     input: str
     output: str
     tokens: list[int]  # prompt and answer
-    prompt: list[int]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"input": self.input, "output": self.output, "tokens": self.tokens}
+    prompt: list[int] = field(repr=False)
 
 
 def prompt(model: Model, text: str) -> list[int]:
-    """The tokens that a text gives to the model: as its task says, or else as its vocabulary
-    does.
-    """
+    """The tokens that a text gives to the model, as its task says or else its vocabulary."""
     if not isinstance(text, str):
         raise GlassformerError(f"input — expected a text, got {shown(text)}")
     tokens = load_task(model).prompt(text) if model.task else model.vocabulary.encode(text)
@@ -48,10 +43,11 @@ def run(
     """
     tokens = prompt(model, text)
     task = load_task(model) if model.task else None
-    room = min(max(1, model.config.n_ctx - len(tokens) + 1), UNASKED)
-    most = (task.steps(tokens) if task else room) if steps is None else steps
+    if steps is None:
+        room = min(max(1, model.config.n_ctx - len(tokens) + 1), UNASKED)
+        steps = task.steps(tokens) if task else room
     stop = task.stop if task else None
-    said = decode(model, tokens, most, stop=stop, temperature=temperature, top_k=top_k, rng=rng)
+    said = decode(model, tokens, steps, stop=stop, temperature=temperature, top_k=top_k, rng=rng)
     out = [int(t) for t in said]
-    answer = out[len(tokens) :]
-    return Run(text, task.answer(answer) if task else model.vocabulary.decode(answer), out, tokens)
+    in_words = task.answer if task else model.vocabulary.decode
+    return Run(text, in_words(out[len(tokens) :]), out, tokens)

@@ -19,24 +19,16 @@ from .shapes import required, shapes
 
 
 def hook_names(model: Model | Config) -> list[str]:
-    """The names of all activations that a tap sees, in order: found by running a tiny twin of
-    the model.
-    """
+    """The names of all activations that a tap sees, in order: a tiny twin of the model is run."""
     config = model if isinstance(model, Config) else model.config
     present = set(required(config)) if isinstance(model, Config) else set(model.weights)
-    tiny = replace(
-        config, d_vocab=1, n_ctx=1, d_model=2, n_heads=1, d_head=2, d_mlp=min(config.d_mlp, 1)
-    )
-    sizes = shapes(tiny)
-    names: list[str] = []
-
-    def note(name: str, value: Array) -> Array:
-        names.append(name)
-        return value
-
+    small: dict[str, Any] = {"d_vocab": 1, "n_ctx": 1, "d_model": 2, "n_heads": 1, "d_head": 2}
+    tiny = replace(config, **small, d_mlp=min(config.d_mlp, 1))
+    weights = {n: np.ones(shapes(tiny)[n]) for n in present}
+    seen = Record()
     with np.errstate(all="ignore"):  # a tiny row of equal numbers has no variance
-        forward(tiny, {n: np.ones(sizes[n]) for n in present}, np.zeros((1, 1), dtype=int), note)
-    return names
+        forward(tiny, weights, np.zeros((1, 1), dtype=int), seen)
+    return list(seen)
 
 
 def on(model: Model, table: Mapping[str, Callable[[Array], Array]]) -> Tap:
@@ -53,9 +45,8 @@ def check_names(model: Model, names: Iterable[str]) -> None:
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 3, 0.4) or known[:3]
-            raise GlassformerError(
-                f"hook {name!r} — no such activation in this model; near: {', '.join(near)}"
-            )
+            none = f"no such activation in this model; near: {', '.join(near)}"
+            raise GlassformerError(f"hook {name!r} — {none}")
 
 
 class Record(dict[str, Array]):
@@ -79,21 +70,15 @@ class Record(dict[str, Array]):
             raise GlassformerError(f"activation {key!r} — {several}")
         short, *where = key if isinstance(key, tuple) else (key,)
         layer = f"blocks.{where[0]}." if where else ""
-        inside = [
-            n
-            for n in self
-            if n.endswith(f"hook_{short}") and n.startswith(layer) and (where or "." not in n)
-        ]
+        inside = [n for n in self if n.endswith(f"hook_{short}") and n.startswith(layer)]
+        inside = [n for n in inside if where or "." not in n]
         found = [n for n in inside if len(where) < 2 or n.startswith(f"{layer}{where[1]}.")]
         if len(found) == 1:
             return self[found[0]]
-        near = inside or difflib.get_close_matches(
-            str(short), [n.rpartition("hook_")[2] for n in self], 3, 0.4
-        )
-        raise GlassformerError(
-            f"activation {shown(key)} — {'several' if found else 'none'} of that name; near: "
-            f"{near[:3]}"
-        )
+        known = [n.rpartition("hook_")[2] for n in self]
+        near = inside or difflib.get_close_matches(str(short), known, 3, 0.4)
+        several = f"{'several' if found else 'none'} of that name; near: {near[:3]}"
+        raise GlassformerError(f"activation {shown(key)} — {several}")
 
     def __call__(self, name: str, value: Array) -> Array:
         self[name] = value

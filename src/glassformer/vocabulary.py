@@ -13,12 +13,10 @@ from .limits import within
 
 MOST, FARTHEST = 2**31 - 1, 10**15  # tokens; the first of a vocabulary of numbers
 LONGEST = 1_000  # characters of a token
-NUMBERS = schema.record(
-    {"numbers": schema.whole(1, MOST), "first": schema.whole(-FARTHEST, FARTHEST)}
-)
-TOKENS = schema.record(
-    {"tokens": schema.listing(schema.text(LONGEST), 10_000_000, 1), "sep": schema.text(LONGEST)}
-)
+TEXT = schema.text(LONGEST)
+TOKENS = schema.record({"tokens": schema.listing(TEXT, 10_000_000, 1), "sep": TEXT})
+FIRST = schema.whole(-FARTHEST, FARTHEST)
+NUMBERS = schema.record({"numbers": schema.whole(1, MOST), "first": FIRST})
 
 
 @checked(kinds=False)
@@ -90,10 +88,9 @@ class Vocabulary:
         while at < len(text):
             found = self._pattern.match(text, at)
             if not found:
-                raise GlassformerError(
-                    f"token {text[at]!r} at character {at + 1} of {_short(text)} — not in the "
-                    f"vocabulary ({self})"
-                )
+                where = f"at character {at + 1} of {_short(text)}"
+                why = f"not in the vocabulary ({self})"
+                raise GlassformerError(f"token {text[at]!r} {where} — {why}")
             tokens.append(self._numbers[found.group()])
             at = found.end()
         return tokens
@@ -103,9 +100,8 @@ class Vocabulary:
         try:
             numbers = [operator.index(t) for t in tokens]
         except TypeError:
-            raise GlassformerError(
-                f"tokens — expected whole numbers, got {shown(tokens)}"
-            ) from None
+            wanted = f"expected whole numbers, got {shown(tokens)}"
+            raise GlassformerError(f"tokens — {wanted}") from None
         if wrong := [n for n in numbers if not 0 <= n < len(self)]:
             last = len(self) - 1
             raise GlassformerError(f"token {wrong[0]} — expected a number from 0 to {last}")
@@ -152,9 +148,8 @@ class Numbers(Sequence[str]):
     def index(self, token: Any, start: int = 0, stop: int | None = None) -> int:
         last = self.first + self.n - 1
         if not re.fullmatch(r"-?[0-9]{1,18}", token) or not self.first <= int(token) <= last:
-            raise GlassformerError(
-                f"token {_short(token)} — expected a whole number from {self.first} to {last}"
-            )
+            wanted = f"expected a whole number from {self.first} to {last}"
+            raise GlassformerError(f"token {_short(token)} — {wanted}")
         return int(token) - self.first
 
 

@@ -39,8 +39,7 @@ class Task:
         return f"<Task {name}: {many(self.size)} inputs, {self.vocabulary}>"
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
-        """Tokens [B,T] of whole examples, and where the answer is: True [B,T] for tokens to be
-        produced.
+        """Tokens [B,T] of whole examples, and True [B,T] where the answer is.
 
         Examples of several lengths are padded on the right, with the mask False there.
         """
@@ -78,17 +77,11 @@ class Task:
         return np.full(len(rows), "")
 
     def simpler(self, rows: Rows, level: int) -> Rows:
-        """The rows made easier, for a curriculum: whatever level means to the task (digits,
-        length).
-        """
+        """The rows made easier, for a curriculum: up to a level of the task (digits, length)."""
         raise GlassformerError(f"{self.ref} — has no levels for a curriculum")
 
     def floor(self) -> float | None:
-        """The least mean loss on all positions of a model that knows all there is to know: inputs
-        are random.
-
-        None where the task does not say.
-        """
+        """The least mean loss on all positions, inputs being random; None if nobody knows."""
         return None
 
     # ── where things stand ─────────────────────────────────────────────────────────────────────
@@ -97,81 +90,63 @@ class Task:
         return None
 
     def values(self, rows: Rows) -> dict[str, Any]:
-        """The numbers that the format speaks of, by name, [B] each; by default those tokens of
-        the examples.
-        """
+        """The numbers that the format speaks of, by name, [B] each; by default tokens."""
         form, (tokens, _) = self.format(), self.batch(rows)
         spots = form.spots if form else ()
         return {name: tokens[:, t] for t, (name, _) in enumerate(spots) if name != TOKEN}
 
     def boundary(self) -> int:
-        """Where the answer starts, in texts as they are drawn; an error if that is at several
-        places.
-        """
+        """Where the answer starts in texts as drawn; an error if that is at several places."""
         if (form := self.format()) and form.padded:
             return form.first
         tokens, answer = self.batch(self.some(BOUNDARY))
         first = int(answer[0].argmax())
         if not (answer == (np.arange(tokens.shape[1]) >= first)).all():
-            raise GlassformerError(
-                f"{self.ref} — its examples are of several lengths: their positions cannot be "
-                f"compared"
-            )
+            why = "its examples are of several lengths: their positions cannot be compared"
+            raise GlassformerError(f"{self.ref} — {why}")
         return first
 
     def roles(self) -> dict[str, Any]:
         """Which positions hold what the next token needs: name -> bool [T-1, T-1], a row for who
-        asks, a column for who is asked. Only rows whose next token is part of the answer have any;
-        {} where no fixed map exists.
+        asks in the answer, a column for who is asked. {} where no fixed map exists.
         """
         return {}
 
     def foretold(self, rows: Rows, i: int) -> dict[str, Any]:
-        """Token i of the answer, [B], under each explanation of what was carried over from one run
-        into another.
+        """Token i of the answer, [B], under each explanation of what one run gave to another.
 
         rows [2,B,*]: what the model reads, and where the part that is put in comes from. `stays`:
         nothing that matters was carried; `source`: the answer itself.
         """
-        both = [
-            tokens[np.arange(len(tokens)), answer.argmax(1) + i]
-            for tokens, answer in map(self.batch, rows)
-        ]
-        return dict(zip(("stays", "source"), both, strict=True))
+        both = map(self.batch, rows)
+        said = [tokens[np.arange(len(tokens)), a.argmax(1) + i] for tokens, a in both]
+        return dict(zip(("stays", "source"), said, strict=True))
 
     def some(self, n: int, seed: int = 0) -> Rows:
-        """All rows that have an answer, or of more than n as many as are found among n at
-        random.
-        """
-        rows = (
-            self.rows(0, self.size)
-            if self.size <= n
-            else self.sample(n, np.random.default_rng(seed))
-        )
+        """All rows that have an answer, or of more than n those among n drawn at random."""
+        few = self.size <= n
+        rows = self.rows(0, self.size) if few else self.sample(n, np.random.default_rng(seed))
         return rows[self.defined(rows)]
 
     def readable(self, rows: Rows) -> Rows:
         """Rows as an array; an error if they are none of the domain."""
         rows, columns = whole_numbers("rows", rows), len(self.radix)
         if rows.ndim != 2 or rows.shape[1] != columns or not len(rows):
-            raise GlassformerError(
-                f"{self.ref} — rows must have shape [B,{columns}], B from 1, got {list(rows.shape)}"
-            )
+            must = f"must have shape [B,{columns}], B from 1"
+            raise GlassformerError(f"{self.ref} — rows {must}, got {list(rows.shape)}")
         for i, n in enumerate(self.radix):
             column = rows[:, i]
             if not 0 <= int(column.min()) <= int(column.max()) < n:
                 outside = next(int(x) for x in column if not 0 <= x < n)
-                raise GlassformerError(
-                    f"{self.ref} — number {i + 1} of a row must be from 0 to {n - 1}, got {outside}"
-                )
+                must = f"must be from 0 to {n - 1}, got {outside}"
+                raise GlassformerError(f"{self.ref} — number {i + 1} of a row {must}")
         return rows
 
     def require(self, vocabulary: Vocabulary) -> None:
         """An error if these are not the task's tokens."""
         if self.vocabulary != vocabulary:
-            raise GlassformerError(
-                f"{self.ref} — has {self.vocabulary}; the model's vocabulary has {vocabulary}"
-            )
+            other = f"the model's vocabulary has {vocabulary}"
+            raise GlassformerError(f"{self.ref} — has {self.vocabulary}; {other}")
 
     # ── text in, text out ──────────────────────────────────────────────────────────────────────
     def prompt(self, text: str) -> list[int]:
@@ -180,8 +155,7 @@ class Task:
 
     def steps(self, prompt: Sequence[int]) -> int:
         """How many tokens to decode, at most, after a prompt."""
-        rows = self.rows(0, 1)
-        return int(self.batch(rows)[1].sum(1).max())
+        return int(self.batch(self.rows(0, 1))[1].sum(1).max())
 
     def answer(self, tokens: Sequence[int]) -> str:
         """The text of the tokens that a model produced."""
