@@ -27,12 +27,9 @@ WORDS: dict[Any, str] = {
 
 
 def bound(
-    what: str,
-    signature: inspect.Signature,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    what: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any],
     may_lack: Iterable[str] = (),
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """The arguments of a call by their names; an error if they do not fit the signature."""
     takes = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     places = [p.name for p in takes if p.kind is not p.KEYWORD_ONLY]
@@ -103,9 +100,9 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, PathLike)
     if kind is collections.abc.Sequence:
         listed = hasattr(value, "__len__") and hasattr(value, "__getitem__")
-        plain = listed and not isinstance(value, (str, bytes, Mapping))
-        plain = plain and getattr(value, "ndim", 1) == 1
-        return plain and all(fits(x, one) for one in inner for x in value)
+        listed = listed and not isinstance(value, (str, bytes, Mapping))
+        row = listed and getattr(value, "ndim", 1) == 1
+        return row and all(fits(x, one) for one in inner for x in value)
     if kind is collections.abc.Mapping and isinstance(value, Mapping) and inner:
         return all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
     if kind is tuple and inner:

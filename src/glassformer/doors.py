@@ -36,9 +36,5 @@ count, verify, prove = _opened(counting.count), _opened(_verify, _check), _opene
 explain, inspect, compare = _opened(_explain), _opened(_inspect), _opened(_compare)
 ablate, patch, interchange = _opened(_ablate), _opened(_patch), _opened(_interchange)
 save, export, report = _opened(checkpoint.save), _opened(_export), _opened(face.report)
-list = _opened(face.list_)
-program, task, blueprint = (
-    _opened(registry.program),
-    _opened(registry.task),
-    _opened(registry.blueprint),
-)
+program, task = _opened(registry.program), _opened(registry.task)
+blueprint, list = _opened(registry.blueprint), _opened(face.list_)

@@ -20,7 +20,7 @@ import numpy as np
 
 from . import parts, refs, registry
 from .calls import bound, check_types, fits
-from .errors import GlassformerError, shown
+from .errors import NEEDS_TORCH, GlassformerError, shown
 from .limits import ROWS, SEED, within
 from .model import Config, Model, Tap, check_last, keeping_shapes, read_tokens
 from .model import forward as plain_forward
@@ -139,10 +139,10 @@ def _read(
 ) -> dict[str, Any]:
     """The arguments of a call as what the function takes."""
     if "what" in takes.parameters and len(args) > 1 and isinstance(args[1], str):
-        model = model_of(args[0])  # gf.ablate(model, "head 0.0"): the task is left out
+        model, rest = model_of(args[0]), dict(kwargs)
         if is_part(model, args[1]) or (len(args) == 2 and "what" not in kwargs):
-            kwargs = dict(kwargs)
-            args = (model, kwargs.pop("task", None), *args[1:])
+            # gf.ablate(model, "head 0.0"): the task is left out
+            args, kwargs = (model, rest.pop("task", None), *args[1:]), rest
     may_lack = {"task"} if set(MODELS) & takes.parameters.keys() else ()
     given = bound(name, takes, args, kwargs, may_lack)
     for each in MODELS:
@@ -183,8 +183,8 @@ def forward(
 
 
 def fit(*args: Any, **kwargs: Any) -> "Training":
-    """Trains one model: fit(task, recipe, seed=0, steps=…, blueprint=…, out=…), with any field of
-    the recipe and any option of training.loop.Trainer. Needs PyTorch.
+    """Trains one model: fit(task, recipe, seed=0, steps=…, out=…), with any field of the recipe
+    and any option of training.loop.Trainer. Needs PyTorch.
     """
     return _loop("fit")(*args, **kwargs)  # type: ignore[no-any-return]
 
@@ -198,9 +198,7 @@ def _loop(name: str) -> Callable[..., Any]:
     try:
         from .training import loop
     except ModuleNotFoundError:
-        raise GlassformerError(
-            f"{name} — needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
-        ) from None
+        raise GlassformerError(f"{name} — {NEEDS_TORCH}") from None
     from .training.recipe import FIELDS
 
     return opened(getattr(loop, name), loop.Trainer.__init__, FIELDS)
@@ -214,27 +212,24 @@ def report(
 
     within("report — rows", rows, 1, ROWS)
     several = list(models) if isinstance(models, (list, tuple)) else [models]
-    named = [
-        (str(made.provenance.get("ref", "model")) if m is made else str(m), made)
-        for m, made in ((m, model_of(m)) for m in several)
-    ]
+    made = [model_of(m) for m in several]
+    titles = [m.provenance.get("ref", "model") if isinstance(m, Model) else m for m in several]
+    named = list(zip(map(str, titles), made, strict=True))
     texts = [inputs] if isinstance(inputs, str) else list(inputs)
     return page.write(page.report(named, texts, rows=rows), Path(path))
 
 
 def list_(what: str = "programs") -> list[str]:
-    """The names of all programs, tasks, blueprints, bridges, recipes, views, trained models or
-    claims.
-    """
+    """All names of programs, tasks, blueprints, bridges, recipes, views, trained or claims."""
     from .claims import ledger
     from .lens.inspect import VIEWS
     from .training.recipes import RECIPES
 
     kinds: dict[str, Callable[[], Iterable[str]]] = {
-        f"{kind}s": functools.partial(registry.entries, kind) for kind in registry.REGISTRY
-    }
-    kinds |= {"recipes": lambda: RECIPES, "views": lambda: VIEWS, "claims": ledger}
-    kinds |= {"trained": refs.trained}
+        **{f"{kind}s": functools.partial(registry.entries, kind) for kind in registry.REGISTRY},
+        "recipes": lambda: RECIPES, "views": lambda: VIEWS, "claims": ledger,
+        "trained": refs.trained,
+    }  # fmt: skip
     if what not in kinds:
         raise GlassformerError(f"list — expected one of {', '.join(kinds)}, got {shown(what)}")
     return sorted(kinds[what]())

@@ -22,8 +22,7 @@ from typing import Any
 from .errors import GlassformerError
 from .model import POSITIONS, Model
 
-# Kind -> the activation that it is seen in. {} is the layer; a second number of the name is an
-# index after B and T.
+# Kind -> the activation that it is seen in. {} is the layer; a second number indexes after B and T.
 HOOKS = {
     "embed": "hook_embed", "pos_embed": "hook_pos_embed", "head": "blocks.{}.attn.hook_z",
     "attention": "blocks.{}.hook_attn_out", "mlp": "blocks.{}.hook_mlp_out",

@@ -45,9 +45,8 @@ def axes(c: "Config") -> Mapping[str, str]:
 def shapes(c: "Config") -> Mapping[str, tuple[int, ...]]:
     """Name -> shape of every array that a model of this config can have."""
     n = {"V": c.d_vocab, "T": c.n_ctx, "D": c.d_model, "H": c.n_heads, "K": c.d_head, "F": c.d_mlp}
-    return MappingProxyType(
-        {name: tuple(n[axis] for axis in ax.rstrip("?")) for name, ax in axes(c).items()}
-    )
+    named = axes(c).items()
+    return MappingProxyType({name: tuple(n[a] for a in ax.rstrip("?")) for name, ax in named})
 
 
 def required(c: "Config", mlp: bool | None = None) -> dict[str, tuple[int, ...]]:
@@ -57,13 +56,7 @@ def required(c: "Config", mlp: bool | None = None) -> dict[str, tuple[int, ...]]
     return {n: shapes(c)[n] for n in names}
 
 
-def optional(c: "Config") -> dict[str, tuple[int, ...]]:
-    """Name -> shape of the arrays that may be there."""
-    must = required(c)
-    return {n: shape for n, shape in shapes(c).items() if n not in must}
-
-
-def _in_block(name: str) -> str:
+def in_block(name: str) -> str:
     """The name without its block: "blocks.2.attn.b_Q" is "attn.b_Q"."""
     return name.split(".", 2)[-1]
 
@@ -75,12 +68,12 @@ def zeros(c: "Config", *extra: str) -> dict[str, np.ndarray[Any, Any]]:
     """
     mlp = "mlp" in extra
     names = {n for n in extra if n != "mlp"} | ({"mlp.b_in", "mlp.b_out"} if mlp else set())
-    unknown = sorted(n for n in names if not {n, _in_block(n)} & OPTIONAL)
+    unknown = sorted(n for n in names if not {n, in_block(n)} & OPTIONAL)
     if unknown:
         known = ", ".join(sorted(OPTIONAL))
         raise GlassformerError(f"optional arrays — {', '.join(unknown)}: not among {known}")
     names |= set(required(c, mlp or None))
-    wanted = {n: s for n, s in shapes(c).items() if {n, _in_block(n)} & names}
+    wanted = {n: s for n, s in shapes(c).items() if {n, in_block(n)} & names}
     afford("weights", 8 * sum(map(math.prod, wanted.values())))
     return {name: np.zeros(shape) for name, shape in wanted.items()}
 

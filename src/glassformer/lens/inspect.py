@@ -6,7 +6,7 @@
     print(found)                        the gist of each
 
 A view is a function of a Subject; what it returns is what that view returns anywhere else. To add
-one is to write one, here or in a file of your own:
+one is to write one, here in VIEWS or in a file of your own:
 
     @view("largest", gist="the largest weight is {:.3g}".format)
     def largest(s: Subject) -> float:
@@ -26,22 +26,21 @@ import numpy as np
 
 from .. import parts
 from ..answers import Score
-from ..arrays import Array
 from ..checkpoint import digest
 from ..decoding import decode
 from ..errors import GlassformerError, shown
 from ..finding import plain
 from ..model import Model
 from ..tasks.base import Rows, Task
-from .attention import Alignment, Steps, alignment, patterns, steps, trace
-from .embeddings import Embeddings, position_embeddings, token_embeddings
-from .heads import Heads, classify
-from .interventions.ablate import Ablated, ablations
+from .attention import alignment, patterns, steps, trace
+from .embeddings import position_embeddings, token_embeddings
+from .heads import classify
+from .interventions.ablate import ablations
 from .interventions.patch import Interchange, PatchGrid, interchange, patch_heads, patch_positions
-from .logits import AnswerShares, LogitLens, answer_shares, lens_accuracy, logit_lens
-from .modular.apart import ModularAnalysis, take_apart
-from .rank import Rank, Truncation, ranks, truncation
-from .stream import Firing, NormStatistics, StreamNorms, firing, norm_statistics, norms
+from .logits import answer_shares, lens_accuracy, logit_lens
+from .modular.apart import take_apart
+from .rank import Truncation, ranks, truncation
+from .stream import Firing, StreamNorms, firing, norm_statistics, norms
 
 INPUTS = 10_000  # by default, so many inputs are looked at
 FEWER = 2_000  # for views that keep all activations
@@ -83,9 +82,8 @@ class Subject:
         for prompt in self.prompts:
             if self.model(prompt)[-1].argmax() != said:
                 return prompt
-        raise GlassformerError(
-            "patching — found no second input of the same length with another answer"
-        )
+        none = "found no second input of the same length with another answer"
+        raise GlassformerError(f"patching — {none}")
 
 
 # ── the views ──────────────────────────────────────────────────────────────────────────────────
@@ -100,12 +98,75 @@ class View:
     gist: Callable[[Any], str] | None = None
 
 
-VIEWS: dict[str, View] = {}
+def _truncation(s: Subject) -> list[Truncation]:
+    c = s.model.config
+    if not c.n_layers:
+        raise GlassformerError("truncation — this model has no layers, and so no matrix to cut")
+    most = min(c.d_model, max(c.n_heads * c.d_head, c.d_mlp))
+    cuts = sorted({0, *(2**i for i in range(10) if 2**i < most), 3 * most // 4, most})
+    return truncation(s.model, s.task, cuts, s.rows[:FEWER])
+
+
+def _stream(s: Subject) -> dict[str, StreamNorms]:
+    without = norms(s.model, s.tokens, residual=False)
+    return {"residual": norms(s.model, s.tokens), "without": without}
+
+
+def _neurons(s: Subject) -> list[Firing]:
+    if not s.model.config.d_mlp or not s.model.mlp_layers:
+        raise GlassformerError("neurons — this model has no MLP")
+    return [firing(s.model, s.task, s.rows[:FEWER], i) for i in s.model.mlp_layers]
+
+
+def _patching(s: Subject) -> dict[str, PatchGrid]:
+    both = s.example[: s.boundary], s.other
+    return {"stream": patch_positions(s.model, *both), "heads": patch_heads(s.model, *both)}
+
+
+def _interchange(s: Subject) -> list[Interchange]:
+    if len(s.task.explanations) < 3:
+        wanted = "tasks with more to tell apart, such as sums with the ones first"
+        raise GlassformerError(f"interchange — is for {wanted}")
+    return [interchange(s.model, s.task, what, n=300) for what in parts.names(s.model)]
+
+
+def _lines(found: Sequence[Any]) -> str:
+    return "\n".join(map(str, found))
+
+
+def _listed(found: Sequence[Any]) -> str:
+    return ", ".join(map(str, found))
+
+
+def _stops(found: Sequence[tuple[str, Score]]) -> str:
+    return ", ".join(f"after {part}: {score.accuracy:.1%}" for part, score in found)
+
+
+VIEWS = {
+    "trace": View(lambda s: trace(s.model, s.example)),
+    "attention": View(lambda s: patterns(s.model, s.example[None])[:, 0]),  # L H T S
+    "steps": View(lambda s: steps(s.model, s.example, 0, 0)),
+    "alignment": View(lambda s: alignment(s.model, s.task, s.rows), str),
+    "heads": View(lambda s: classify(s.model, s.task, s.rows), str),
+    "tokens": View(lambda s: token_embeddings(s.model), str),
+    "positions": View(lambda s: position_embeddings(s.model, s.boundary), str),
+    "ranks": View(lambda s: ranks(s.model), _lines),
+    "truncation": View(_truncation, _listed),
+    "logit-lens": View(lambda s: logit_lens(s.model, s.example)),
+    "stopping": View(lambda s: lens_accuracy(s.model, s.task, s.rows), _stops),
+    "shares": View(lambda s: answer_shares(s.model, s.task, s.rows), str),
+    "stream": View(_stream),
+    "norms": View(lambda s: norm_statistics(s.model, s.tokens)),
+    "neurons": View(_neurons),
+    "ablations": View(lambda s: list(ablations(s.model, s.task, rows=s.rows)), _lines),
+    "patching": View(_patching),
+    "interchange": View(_interchange, _lines),
+    "modular": View(lambda s: take_apart(s.model, s.task), str),
+}
 
 
 def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[Look], Look]:
     """Registers a function of a Subject as a view."""
-
     if not isinstance(name, str):
         raise GlassformerError(f"view — expected a name, as in @view('heads'), got {shown(name)}")
 
@@ -119,125 +180,6 @@ def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[Look]
         return look
 
     return register
-
-
-def _lines(found: Sequence[Any]) -> str:
-    return "\n".join(map(str, found))
-
-
-@view("trace")
-def _trace(s: Subject) -> list[tuple[str, tuple[int, ...], str]]:
-    return trace(s.model, s.example)
-
-
-@view("attention")
-def _attention(s: Subject) -> Array:
-    return patterns(s.model, s.example[None])[:, 0]  # L H T S
-
-
-@view("steps")
-def _steps(s: Subject) -> Steps:
-    return steps(s.model, s.example, 0, 0)
-
-
-@view("alignment", gist=str)
-def _alignment(s: Subject) -> Alignment:
-    return alignment(s.model, s.task, s.rows)
-
-
-@view("heads", gist=str)
-def _heads(s: Subject) -> Heads:
-    return classify(s.model, s.task, s.rows)
-
-
-@view("tokens", gist=str)
-def _tokens(s: Subject) -> Embeddings:
-    return token_embeddings(s.model)
-
-
-@view("positions", gist=str)
-def _positions(s: Subject) -> Embeddings:
-    return position_embeddings(s.model, s.boundary)
-
-
-@view("ranks", gist=_lines)
-def _ranks(s: Subject) -> list[Rank]:
-    return ranks(s.model)
-
-
-@view("truncation", gist=lambda cuts: ", ".join(map(str, cuts)))
-def _truncation(s: Subject) -> list[Truncation]:
-    c = s.model.config
-    if not c.n_layers:
-        raise GlassformerError("truncation — this model has no layers, and so no matrix to cut")
-    most = min(c.d_model, max(c.n_heads * c.d_head, c.d_mlp))
-    cuts = sorted({0, *(2**i for i in range(10) if 2**i < most), 3 * most // 4, most})
-    return truncation(s.model, s.task, cuts, s.rows[:FEWER])
-
-
-@view("logit-lens")
-def _logit_lens(s: Subject) -> LogitLens:
-    return logit_lens(s.model, s.example)
-
-
-@view(
-    "stopping", gist=lambda stops: ", ".join(f"after {part}: {s.accuracy:.1%}" for part, s in stops)
-)
-def _stopping(s: Subject) -> list[tuple[str, Score]]:
-    return lens_accuracy(s.model, s.task, s.rows)
-
-
-@view("shares", gist=str)
-def _shares(s: Subject) -> AnswerShares:
-    return answer_shares(s.model, s.task, s.rows)
-
-
-@view("stream")
-def _stream(s: Subject) -> dict[str, StreamNorms]:
-    return {
-        "residual": norms(s.model, s.tokens),
-        "without": norms(s.model, s.tokens, residual=False),
-    }
-
-
-@view("norms")
-def _norms(s: Subject) -> list[NormStatistics]:
-    return norm_statistics(s.model, s.tokens)
-
-
-@view("neurons")
-def _neurons(s: Subject) -> list[Firing]:
-    if not s.model.config.d_mlp or not s.model.mlp_layers:
-        raise GlassformerError("neurons — this model has no MLP")
-    return [firing(s.model, s.task, s.rows[:FEWER], i) for i in s.model.mlp_layers]
-
-
-@view("ablations", gist=_lines)
-def _ablations(s: Subject) -> list[Ablated]:
-    return list(ablations(s.model, s.task, rows=s.rows))
-
-
-@view("patching")
-def _patching(s: Subject) -> dict[str, PatchGrid]:
-    clean, corrupted = s.example[: s.boundary], s.other
-    return {
-        "stream": patch_positions(s.model, clean, corrupted),
-        "heads": patch_heads(s.model, clean, corrupted),
-    }
-
-
-@view("interchange", gist=_lines)
-def _interchange(s: Subject) -> list[Interchange]:
-    if len(s.task.explanations) < 3:
-        raise GlassformerError(
-            "interchange — is for tasks with more to tell apart, such as sums with the ones first"
-        )
-    return [interchange(s.model, s.task, what, n=300) for what in parts.names(s.model)]
-
-
-@view("modular", gist=str)
-def _modular(s: Subject) -> ModularAnalysis:
-    return take_apart(s.model, s.task)
 
 
 # ── all of them ────────────────────────────────────────────────────────────────────────────────
@@ -258,16 +200,10 @@ class Inspection:
 
     def to_json(self) -> dict[str, Any]:
         s = self.subject
-        named = {
-            "model": digest(s.model),
-            "task": s.task.ref,
-            "inputs": len(s.rows),
-            "shown": s.words,
-        }
-        return named | {
-            "views": {n: plain(v) for n, v in self.found.items()},
-            "skipped": dict(self.skipped),
-        }
+        return {
+            "model": digest(s.model), "task": s.task.ref, "inputs": len(s.rows), "shown": s.words,
+            "views": plain(self.found), "skipped": dict(self.skipped),
+        }  # fmt: skip
 
     def __str__(self) -> str:
         lines = []
@@ -279,18 +215,17 @@ class Inspection:
                 except np.linalg.LinAlgError as reason:  # of weights that are not finite
                     said = str(reason)
                 lines += [name, *[f"  {line}" for line in said.splitlines()]]
-        return "\n".join(
-            [*lines, *[f"{name}: left out. {why}" for name, why in self.skipped.items()]]
-        )
+        lines += [f"{name}: left out. {why}" for name, why in self.skipped.items()]
+        return "\n".join(lines)
 
 
 def inspect(
     model: Model, task: Task, rows: Rows | None = None, prompt: Any = None,
-    only: str | Sequence[str] = (),
-    seen: Callable[[str], None] = lambda view: None,
+    only: str | Sequence[str] = (), seen: Callable[[str], None] = lambda view: None,
 ) -> Inspection:  # fmt: skip
-    """All views that make sense for the model, or `only` those. `prompt` [T]: the input to show
-    alone; `seen` is told each view before it starts.
+    """All views that make sense for the model, or `only` those.
+
+    `prompt` [T]: the input to show alone; `seen` is told each view before it starts.
     """
     only = [only] if isinstance(only, str) else only
     if unknown := [name for name in only if name not in VIEWS]:
@@ -307,10 +242,7 @@ def inspect(
         try:
             with np.errstate(all="ignore"):  # a part taken away may leave nothing to divide by
                 found[name] = VIEWS[name].look(subject)
-        except (
-            GlassformerError,
-            np.linalg.LinAlgError,
-        ) as reason:  # of weights that are not finite
+        except (GlassformerError, np.linalg.LinAlgError) as reason:  # weights that are not finite
             if only:
                 raise GlassformerError(f"view {name!r} — {reason}") from None
             skipped[name] = str(reason)
@@ -321,9 +253,8 @@ def _shown(model: Model, task: Task, rows: Rows, prompt: Any) -> tuple[Any, int]
     """The tokens that views of a single input see, and where the answer starts in them."""
     if prompt is not None:
         if np.ndim(prompt) != 1:
-            raise GlassformerError(
-                f"prompt — expected the tokens of one input, got shape {list(np.shape(prompt))}"
-            )
+            got = f"got shape {list(np.shape(prompt))}"
+            raise GlassformerError(f"prompt — expected the tokens of one input, {got}")
         said = decode(model, np.asarray(prompt), task.steps(prompt), stop=task.stop)
         return said[:-1], len(prompt)
     tokens, answer = task.batch(rows[-1:])

@@ -1,7 +1,6 @@
-"""Training: from random weights to the same answers. Needs PyTorch, which is imported when
-training starts.
-"""
+"""Training: from random weights to the same answers. PyTorch is imported when it starts."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .events import Event as Event
@@ -13,12 +12,8 @@ if TYPE_CHECKING:
     from .loop import fit_many as fit_many
     from .loop import train as train
 
-LOOP = ("fit", "fit_many", "train")
-
 
 def __getattr__(name: str) -> Any:
-    if name in LOOP:
-        from . import loop
-
-        return getattr(loop, name)
-    raise AttributeError(name)
+    if name not in ("fit", "fit_many", "train"):
+        raise AttributeError(name)
+    return getattr(import_module(f"{__name__}.loop"), name)

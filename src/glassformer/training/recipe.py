@@ -16,7 +16,7 @@ from ..errors import GlassformerError, no_such, shown
 from ..limits import SEED
 from ..model import ACTIVATIONS, MASKS, NORMS, POSITIONS, Config
 from ..registry import Option
-from ..shapes import required, shapes
+from ..shapes import in_block, required, shapes
 from .taps import TAPS
 
 T = TypeVar("T")
@@ -31,6 +31,8 @@ EXTRAS = {  # word -> optional arrays
     "final": ("ln_final.w",),
     "head": ("unembed.b_U",),
 }
+DATA, SCHEDULES = ("fresh", "split", "draw"), ("constant", "cosine", "linear", "wait")
+INITS, OPTIMIZERS = ("uniform", "normal"), ("adamw", "muon")
 STEPS = 10**9  # some days of the smallest model's
 LONGEST = 1_000  # characters of a text
 
@@ -39,17 +41,13 @@ def setting(
     default: T, help: str, choices: Iterable[str] = (), least: float = 0, most: float = math.inf
 ) -> T:
     """A field of a recipe: its default, what it means, and what it may be."""
-    return field(
-        default=default,
-        metadata={"help": help, "choices": tuple(choices), "least": least, "most": most},
-    )
+    may_be = {"choices": tuple(choices), "least": least, "most": most}
+    return field(default=default, metadata={"help": help, **may_be})
 
 
 @dataclass(frozen=True)
 class Section:
-    """Fields that are checked one by one when they are set. All sections of a recipe share its
-    name.
-    """
+    """Fields that are checked one by one when set. All sections of a recipe share its name."""
 
     name: str = setting("custom", "what reports and tables call it")
 
@@ -58,9 +56,8 @@ class Section:
             try:
                 object.__setattr__(self, f.name, _checked(f, getattr(self, f.name)))
             except GlassformerError as e:
-                called = (
-                    " ".join(self.name.split())[:60] if isinstance(self.name, str) else "custom"
-                )
+                known = isinstance(self.name, str)
+                called = " ".join(self.name.split())[:60] if known else "custom"
                 raise GlassformerError(f"recipe {called} — {e}") from None
 
 
@@ -71,9 +68,7 @@ class Architecture(Section):
     n_layers: int = setting(2, "blocks", most=1_000)
     n_heads: int = setting(1, "heads of a block", least=1, most=4_096)
     d_model: int = setting(32, "width of the stream", least=1, most=65_536)
-    d_head: int = setting(
-        0, "width of a head; 0: the heads are together as wide as the stream", most=65_536
-    )
+    d_head: int = setting(0, "width of a head; 0: together as wide as the stream", most=65_536)
     d_mlp: int = setting(64, "neurons of a block; 0: it has no MLP", most=2**20)
     norm: str = setting("layer", "layer, rms or none", NORMS)
     norm_first: bool = setting(True, "before a sublayer; false: after the residual sum, as in 2017")
@@ -86,17 +81,14 @@ class Architecture(Section):
     extras: str = setting("norms mlp", "which optional arrays there are: words of EXTRAS")
     spare: int = setting(0, "positions beyond what the task needs", most=2**20)
     tap: str = setting("", "an ablation that no config can say", TAPS)
-    init: str = setting(
-        "uniform", "±1/sqrt(fan in); normal: all normal, /sqrt(d_model)", ("uniform", "normal")
-    )
+    init: str = setting("uniform", "±1/sqrt(fan in); normal: all normal, /sqrt(d_model)", INITS)
     embed_std: float = setting(1.0, "of uniform's embeddings, which are normal")
 
     def config(self, d_vocab: int, length: int) -> Config:
         """The model's config for a task of so many tokens and examples of so many."""
         names = {f.name for f in fields(Config)} & {f.name for f in fields(Architecture)}
-        return Config(
-            d_vocab=d_vocab, n_ctx=length - 1 + self.spare, **{n: getattr(self, n) for n in names}
-        )
+        chosen = {n: getattr(self, n) for n in names}
+        return Config(d_vocab=d_vocab, n_ctx=length - 1 + self.spare, **chosen)
 
     def weight_shapes(self, config: Config) -> dict[str, tuple[int, ...]]:
         """Name -> shape of the arrays that are trained: the required ones and the extras."""
@@ -107,30 +99,20 @@ class Architecture(Section):
             extras = {n for n in extras if not n.startswith("ln_final.")}
         if config.norm == "none":
             extras = {n for n in extras if not n.startswith("ln")}
-        must = required(config)
-        return {
-            n: s
-            for n, s in shapes(config).items()
-            if n in must or n in extras or n.split(".", 2)[-1] in extras
-        }
+        names = extras | set(required(config))
+        return {n: s for n, s in shapes(config).items() if {n, in_block(n)} & names}
 
 
 @dataclass(frozen=True)
 class Examples(Section):
     """Which rows are trained on, and which are tested."""
 
-    data: str = setting(
-        "fresh",
-        "every step; split: part of the domain; draw: may overlap",
-        ("fresh", "split", "draw"),
-    )
+    data: str = setting("fresh", "every step; split: part of the domain; draw: may overlap", DATA)
     train_rows: int = setting(50_000, "of split and draw", least=1, most=10**8)
     test_rows: int = setting(10_000, "0: split tests on all the rest", most=10**8)
     data_seed: int = setting(0, "of what is split and drawn, and of the test rows", most=SEED)
     batch: int = setting(512, "rows of a step; 0: all training rows", most=10**7)
-    curriculum: str = setting(
-        "", '"3@0 6@2000 10@7000": up to level 3 from step 0, 6 from step 2000, …'
-    )
+    curriculum: str = setting("", '"3@0 6@2000": up to level 3 from step 0, 6 from step 2000, …')
 
     def levels(self) -> list[tuple[int, int]]:
         """The curriculum as (step, level), by step."""
@@ -156,9 +138,7 @@ class Loss(Section):
 class Optimization(Section):
     """How a gradient becomes a step."""
 
-    optimizer: str = setting(
-        "adamw", "muon: on the matrices inside the blocks, adamw on the rest", ("adamw", "muon")
-    )
+    optimizer: str = setting("adamw", "muon: on blocks' matrices, adamw on the rest", OPTIMIZERS)
     lr: float = setting(0.001, "learning rate of adamw")
     muon_lr: float = setting(0.006, "learning rate of muon")
     momentum: float = setting(0.8, "of muon, Nesterov's", most=1)
@@ -173,9 +153,7 @@ class Schedule(Section):
     """What becomes of the learning rate from step to step."""
 
     warmup: int = setting(0, "steps in which it rises to its full size", most=STEPS)
-    schedule: str = setting(
-        "constant", "wait: until wait_loss, then linear", ("constant", "cosine", "linear", "wait")
-    )
+    schedule: str = setting("constant", "wait: until wait_loss, then linear", SCHEDULES)
     wait_loss: float = setting(0.15, "wait: the smoothed loss under which the rate begins to decay")
     decay_from: int = setting(0, "linear: the step at which it starts", most=STEPS)
     decay_steps: int = setting(0, "linear and wait: over so many steps; 0: to the end", most=STEPS)
@@ -198,12 +176,8 @@ class Course(Section):
     steps: int = setting(1_000, "at most", least=1, most=STEPS)
     evaluate_every: int = setting(100, "so many steps", least=1, most=STEPS)
     success: float = setting(1.0, "share of test rows right")
-    stable: int = setting(
-        0, "stop after so many evaluations in a row at success; 0: never", most=STEPS
-    )
-    hopeless_after: int = setting(
-        0, "from this step on, a run below hopeless_at is stopped; 0: never", most=STEPS
-    )
+    stable: int = setting(0, "stop after so many successes in a row; 0: never", most=STEPS)
+    hopeless_after: int = setting(0, "from this step, stop below hopeless_at; 0: never", most=STEPS)
     hopeless_at: float = setting(0.0, "share of test rows right, at an evaluation")
     dtype: str = setting("float32", "of all that is computed", ("float32", "float64"))
 
@@ -211,12 +185,9 @@ class Course(Section):
 @checked(kinds=False)
 @dataclass(frozen=True)
 class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architecture):
-    """How to train. Print it, save it, change it field by field: `replace(recipe, lr=0.01)`,
-    `--set lr=0.01`.
-    """
+    """How to train. Print it, save it, change it: `replace(recipe, lr=0.01)`, `--set lr=0.01`."""
 
-    # In that order, since the fields of the last section come first: a recipe is written name,
-    # n_layers, … dtype.
+    # In that order, as the fields of the last section come first: name, n_layers, … dtype.
 
     def __post_init__(self) -> None:
         """Each field by itself, then what does not go together."""
@@ -237,17 +208,16 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
         """The recipe with fields set from values or their texts: {"lr": "0.01", "steps": 5}."""
         if not isinstance(settings, Mapping):
             raise GlassformerError(f"recipe — expected fields and values, got {shown(settings)}")
-        values = {
-            name: known.parse(value) if isinstance(value, str) else value
-            for name, known, value in ((n, option(n), v) for n, v in settings.items())
-        }
+        values = {}
+        for name, value in settings.items():
+            known = option(name)
+            values[name] = known.parse(value) if isinstance(value, str) else value
         return replace(self, **values)
 
     def changed(self) -> dict[str, Any]:
         """The fields that are not at their defaults."""
-        return {
-            f.name: value for f in fields(self) if (value := getattr(self, f.name)) != f.default
-        }
+        values = {name: getattr(self, name) for name in FIELDS}
+        return {name: value for name, value in values.items() if value != FIELDS[name].default}
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -279,8 +249,6 @@ def _checked(f: Field[Any], value: Any) -> Any:
         raise GlassformerError(f"{f.name} must be {number} from {least}, got {value}")
     if isinstance(value, (int, float)) and value > most:
         raise GlassformerError(f"{f.name} must be at most {most:,}, got {value}")
-    if isinstance(value, str) and len(value) > LONGEST:
-        raise GlassformerError(
-            f"{f.name} must have at most {LONGEST:,} characters, got {len(value):,}"
-        )
+    if isinstance(value, str) and (n := len(value)) > LONGEST:
+        raise GlassformerError(f"{f.name} must have at most {LONGEST:,} characters, got {n:,}")
     return good

@@ -23,9 +23,8 @@ Problems = list[str]
 
 LIMIT = 1_000  # runs; more are more often a slip than a wish
 SHOWN = 10  # problems in one line
-KEYS: dict[
-    str, tuple[type, str, Any]
-] = {  # what each holds, said in words, and what it is if left out
+# What each holds, said in words, and what it is if left out.
+KEYS: dict[str, tuple[type, str, Any]] = {
     "task": (str, "a task, or a list of different ones", []),
     "recipe": (str, "a recipe, or a list of different ones", []),
     "seeds": (int, "a list of different whole numbers from 0 on", [0]),
@@ -40,10 +39,8 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec
     """The sweep in a TOML file. One error names all that is wrong with it."""
     problems: Problems = []
     asked = _shape(read_toml(path), problems)
-    tasks, bases = (
-        _each(load_task, asked["task"], problems),
-        _each(recipe, asked["recipe"], problems),
-    )
+    tasks = _each(load_task, asked["task"], problems)
+    bases = _each(recipe, asked["recipe"], problems)
     _check_seeds(asked["seeds"], problems)
     choices = _choices(asked["set"], asked["grid"], problems)
     runs = math.prod(map(len, [tasks, bases, asked["seeds"], *choices.values()]))
@@ -54,9 +51,7 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec
     def jobs_of(setting: tuple[Any, ...]) -> list[Job]:
         task, base, *values = setting
         made = replace(base, **dict(zip(choices, values, strict=True)))
-        made.config(
-            len(task.vocabulary), first_length(task)
-        )  # an error if no model can be made of it
+        made.config(len(task.vocabulary), first_length(task))  # an error if it makes no model
         return [Job(task.ref, made, seeds, asked["models"]) for seeds in groups]
 
     settings = () if problems else itertools.product(tasks, bases, *choices.values())
@@ -77,9 +72,8 @@ def _shape(data: dict[str, Any], problems: Problems) -> dict[str, Any]:
         values = found if several and isinstance(found, list) else [found]
         good = bool(values) and all(type(v) is kind for v in values) and not _twice(values)
         if not good:
-            problems.append(
-                f"{key} must be {expected}" + (f", got {shown(data[key])}" if key in data else "")
-            )
+            got = f", got {shown(data[key])}" if key in data else ""
+            problems.append(f"{key} must be {expected}{got}")
         asked[key] = (values if good else []) if several else (found if good else kind())
     if "grid" in data and not asked["grid"]:
         problems.append("[grid] is empty: give it fields with lists of values, or leave it out")
@@ -127,9 +121,7 @@ def _value(name: str, given: Any) -> Any:
 def _each(
     build: Callable[[Given], Built], given: Iterable[Given], problems: Problems
 ) -> list[Built]:
-    """What is built of each that is given; nothing, and one more problem, of one that is
-    refused.
-    """
+    """What is built of each that is given; of one that is refused, one more problem."""
     built = []
     for one in given:
         try:
