@@ -14,20 +14,25 @@ to what is written is the number.
 """
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from . import arrays
+from .finding import Finding
 from .model import Model, Weights
 from .registry import find
 
+EMBEDDINGS = ("embed.W_E", "pos_embed.W_pos", "unembed.W_U")
+NORMS = ("ln1", "ln2", "ln_final", "q_norm", "k_norm")
+
 
 @dataclass(frozen=True)
-class Count:
-    """Ways to count the same weights. What each means is in the order of the fields."""
+class Count(Finding):
+    """Ways to count the same weights."""
 
+    also = ("non_embedding",)
     total: int  # entries of all arrays; a tied head counts once
     nonzero: int  # of these, not 0
     unique: int  # numbers that the blueprint makes the weights from; without one, all of them
@@ -44,9 +49,6 @@ class Count:
     def non_embedding(self) -> int:
         return self.total - self.embedding
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"non_embedding": self.non_embedding}
-
 
 def count(model: Model) -> Count:
     """Counts a model's parameters."""
@@ -61,9 +63,9 @@ def count(model: Model) -> Count:
         distinct=len(np.unique(_all(model.weights))),
         strict=len(set(numbers[~np.isin(np.abs(numbers), (0, 1))].tolist()) | beside),
         bits=_bits_of_all(made_from) + sum(map(bits, beside)),
-        embedding=sum(n for name, n in size.items() if _is_embedding(name)),
-        nonzero_embedding=sum(n for name, n in used.items() if _is_embedding(name)),
-        booklet=sum(n for name, n in size.items() if not _is_norm(name)),
+        embedding=sum(size.get(name, 0) for name in EMBEDDINGS),
+        nonzero_embedding=sum(used.get(name, 0) for name in EMBEDDINGS),
+        booklet=sum(n for name, n in size.items() if name.rsplit(".", 2)[-2] not in NORMS),
         arrays=size,
         nonzero_arrays=used,
     )
@@ -111,14 +113,6 @@ def _bits_of_all(numbers: Any) -> int:
     values, times = np.unique(np.abs(numbers), return_counts=True)
     as_floats = values.tolist() if values.dtype == np.float64 else values
     return sum(bits(x) * k for x, k in zip(as_floats, times.tolist(), strict=True))
-
-
-def _is_embedding(name: str) -> bool:
-    return name in ("embed.W_E", "pos_embed.W_pos", "unembed.W_U")
-
-
-def _is_norm(name: str) -> bool:
-    return name.rsplit(".", 2)[-2] in ("ln1", "ln2", "ln_final", "q_norm", "k_norm")
 
 
 WAYS = [f.name for f in fields(Count) if f.type in (int, "int")]

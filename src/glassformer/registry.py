@@ -241,6 +241,7 @@ def program(
     """
     _check_name("program", name)
     fault = "" if float32 else "its constants need float64"
+    why_not = float32 if callable(float32) else lambda values: fault
 
     def decorate(build: Callable[..., Any]) -> Callable[..., Any]:
         if not inspect.isfunction(build):
@@ -257,10 +258,7 @@ def program(
             values = _bind(entry, build, args, kwargs)
             ref = entry.ref(values if own else values | {"dtype": dtype})
             try:
-                why = (
-                    (float32(values) if callable(float32) else fault) if dtype == "float32" else ""
-                )
-                if why:
+                if dtype == "float32" and (why := why_not(values)):
                     raise GlassformerError(f"not right in float32: {why}")
                 model = build(**values)
             except GlassformerError as e:

@@ -1,15 +1,14 @@
-"""JSON that was read, and what it must look like, said as data: types and sizes, checked before
-anything is built of it.
+"""What JSON must look like, said as data: types and sizes, checked before anything is built of it.
 
-    HEADER = record({"format": exactly(1), "task": text(1_000)}, may={"labels": mapping(text(200), 10_000)})
+    HEADER = record({"format": exactly(1), "task": text(1_000)}, may={"seeds": listing(SEED, 10)})
     HEADER(json.loads(...), "header")  # "header.format must be 1, got null"
 
-A check is a function of a value and of where it stands; it returns nothing, or raises a
-GlassformerError.
-"""  # noqa: E501
+A check is a function of a value and of where it stands: it returns nothing, or raises an error.
+"""
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -53,35 +52,39 @@ def refuse(where: str, expected: str, got: Any) -> NoReturn:
     raise GlassformerError(f"{where or 'it'} must be {expected}, got {found}")
 
 
+def that(good: Callable[[Any], bool], expected: str) -> Check:
+    """What is good, or else is said to be expected."""
+    return lambda value, where: None if good(value) else refuse(where, expected, value)
+
+
 def anything(value: Any, where: str) -> None:
     """What someone else looks at."""
 
 
 def whole(least: int, most: int) -> Check:
     """A whole number in a range."""
-
-    def check(value: Any, where: str) -> None:
-        if type(value) is not int or not least <= value <= most:
-            refuse(where, f"a whole number from {least:,} to {many(most)}", value)
-
-    return check
+    expected = f"a whole number from {least:,} to {many(most)}"
+    return that(lambda value: type(value) is int and least <= value <= most, expected)
 
 
-def number(value: Any, where: str) -> None:
-    """A number, maybe NaN or infinite: JSON as Python writes it has these."""
-    if type(value) is not float and (type(value) is not int or abs(value) > 2**1000):
-        refuse(where, "a number", value)
+def exactly(wanted: Any) -> Check:
+    """This value and no other."""
+    return that(lambda value: type(value) is type(wanted) and value == wanted, json.dumps(wanted))
 
 
-def finite(value: Any, where: str) -> None:
-    """A finite number."""
-    if type(value) not in (int, float) or abs(value) > 2**1000 or not math.isfinite(value):
-        refuse(where, "a finite number", value)
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= 2**1000
 
 
-def boolean(value: Any, where: str) -> None:
-    if type(value) is not bool:
-        refuse(where, "true or false", value)
+def _is_sha256(value: Any) -> bool:
+    return type(value) is str and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+# A number may be NaN or infinite: JSON as Python writes it has these.
+number = that(lambda value: type(value) is float or _is_finite(value), "a number")
+finite = that(_is_finite, "a finite number")
+boolean = that(lambda value: type(value) is bool, "true or false")
+sha256 = that(_is_sha256, "a SHA-256 of 64 hexadecimal digits")
 
 
 def text(most: int) -> Check:
@@ -95,21 +98,6 @@ def text(most: int) -> Check:
             refuse(where, f"a text of at most {most:,} characters", got)
 
     return check
-
-
-def exactly(wanted: Any) -> Check:
-    """This value and no other."""
-
-    def check(value: Any, where: str) -> None:
-        if type(value) is not type(wanted) or value != wanted:
-            refuse(where, json.dumps(wanted), value)
-
-    return check
-
-
-def sha256(value: Any, where: str) -> None:
-    if type(value) is not str or len(value) != 64 or set(value) - set("0123456789abcdef"):
-        refuse(where, "a SHA-256 of 64 hexadecimal digits", value)
 
 
 def optional(inner: Check) -> Check:
@@ -132,8 +120,8 @@ def listing(each: Check, most: int, least: int = 0) -> Check:
     return check
 
 
-def mapping(each: Check, most: int, key: int = 1_000) -> Check:
-    """An object with names of its own choice, of so many characters at most, and such values."""
+def mapping(each: Check, most: int) -> Check:
+    """An object with so many names of its own choice at most, and such values."""
 
     def check(value: Any, where: str) -> None:
         if type(value) is not dict:
@@ -141,7 +129,7 @@ def mapping(each: Check, most: int, key: int = 1_000) -> Check:
         if (n := len(value)) > most:
             raise GlassformerError(f"{where} must have at most {most:,} entries, got {n:,}")
         for name, item in value.items():
-            text(key)(name, f"a name in {where}")
+            text(1_000)(name, f"a name in {where}")
             each(item, f"{where}.{name if name.isprintable() else shown(name)}")
 
     return check

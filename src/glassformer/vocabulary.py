@@ -153,5 +153,5 @@ class Numbers(Sequence[str]):
         return int(token) - self.first
 
 
-def _short(text: str, most: int = 40) -> str:
-    return repr(text if len(text) <= most else text[: most - 1] + "…")
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:39] + "…")
