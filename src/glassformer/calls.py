@@ -18,6 +18,10 @@ import numpy as np
 from .errors import GlassformerError, did_you_mean, shown
 
 T = TypeVar("T")
+PLAIN: dict[Any, tuple[type, ...]] = {
+    int: (int, np.integer), float: (int, float, np.number), bool: (bool, np.bool_),
+    Path: (PathLike,),
+}  # fmt: skip
 WORDS: dict[Any, str] = {
     int: "a whole number", float: "a number", str: "a text", bool: "True or False", Path: "a path",
     np.random.Generator: "a generator (np.random.default_rng(seed))",
@@ -90,14 +94,8 @@ def fits(value: Any, hint: Any) -> bool:
         return any(fits(value, one) for one in inner)
     if kind is typing.Literal:
         return isinstance(value, str) and value in inner
-    if kind is int:
-        return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if kind is float:
-        return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if kind is bool:
-        return isinstance(value, (bool, np.bool_))
-    if kind is Path:
-        return isinstance(value, PathLike)
+    if kind in PLAIN:
+        return isinstance(value, PLAIN[kind]) and (kind is bool or not isinstance(value, bool))
     if kind is collections.abc.Sequence:
         listed = hasattr(value, "__len__") and hasattr(value, "__getitem__")
         listed = listed and not isinstance(value, (str, bytes, Mapping))

@@ -261,12 +261,11 @@ def _target(path: Path) -> tuple[Path, os.stat_result | None]:
     try:
         old = os.stat(path)
     except FileNotFoundError:  # new, or a link to what is not there
-        old = None
-    if old is not None:
-        if not stat.S_ISREG(old.st_mode):
-            raise OSError(errno.EINVAL, f"it is {KINDS.get(stat.S_IFMT(old.st_mode), 'no file')}")
-        if not os.access(path, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return Path(os.path.realpath(path)), None
+    if not stat.S_ISREG(old.st_mode):
+        raise OSError(errno.EINVAL, f"it is {KINDS.get(stat.S_IFMT(old.st_mode), 'no file')}")
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return Path(os.path.realpath(path)), old
 
 
@@ -338,10 +337,7 @@ def _clear(beside: Path) -> None:
         try:
             if not _hold(handle):
                 raise OSError(errno.EBUSY, "another run is writing it")
-            if is_folder:
-                shutil.rmtree(beside)
-            else:
-                os.unlink(beside)
+            shutil.rmtree(beside) if is_folder else os.unlink(beside)
         finally:
             os.close(handle)
 
