@@ -3,6 +3,7 @@
 import math
 import operator
 import os
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -82,17 +83,12 @@ def memory() -> int:
     known = [2**63]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    try:
-        import resource  # not on Windows
+    with suppress(ImportError):  # on Windows
+        import resource
 
         known.append(resource.getrlimit(resource.RLIMIT_AS)[0])
-    except ImportError:
-        pass
-    try:
-        with open("/sys/fs/cgroup/memory.max") as f:  # a container's
-            known.append(int(f.read()))
-    except (OSError, ValueError):
-        pass
+    with suppress(OSError, ValueError), open("/sys/fs/cgroup/memory.max") as f:  # a container's
+        known.append(int(f.read()))
     return min(n for n in known if n > 0)
 
 

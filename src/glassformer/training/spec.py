@@ -41,18 +41,21 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec
     asked = _shape(read_toml(path), problems)
     tasks = _each(load_task, asked["task"], problems)
     bases = _each(recipe, asked["recipe"], problems)
-    _check_seeds(asked["seeds"], problems)
+    if min(seeds := asked["seeds"], default=0) < 0:
+        problems.append(f"seeds must not be negative, got {shown(min(seeds))}")
+    if max(seeds, default=0) > SEED:
+        problems.append(f"seeds must be at most {SEED:,}, got {shown(max(seeds))}")
     choices = _choices(asked["set"], asked["grid"], problems)
-    runs = math.prod(map(len, [tasks, bases, asked["seeds"], *choices.values()]))
+    runs = math.prod(map(len, [tasks, bases, seeds, *choices.values()]))
     if runs > limit:
         problems.append(f"{runs:,} runs are more than {limit:,}; allow them with --limit {runs}")
-    groups = [tuple(asked["seeds"])] if asked["ensemble"] else [(seed,) for seed in asked["seeds"]]
+    groups = [tuple(seeds)] if asked["ensemble"] else [(seed,) for seed in seeds]
 
     def jobs_of(setting: tuple[Any, ...]) -> list[Job]:
         task, base, *values = setting
         made = replace(base, **dict(zip(choices, values, strict=True)))
         made.config(len(task.vocabulary), first_length(task))  # an error if it makes no model
-        return [Job(task.ref, made, seeds, asked["models"]) for seeds in groups]
+        return [Job(task.ref, made, group, asked["models"]) for group in groups]
 
     settings = () if problems else itertools.product(tasks, bases, *choices.values())
     jobs = [job for some in _each(jobs_of, settings, problems) for job in some]
@@ -85,13 +88,6 @@ def _twice(values: list[Any]) -> bool:
 
 
 # ── what it means ──────────────────────────────────────────────────────────────────────────────
-def _check_seeds(seeds: list[int], problems: Problems) -> None:
-    if min(seeds, default=0) < 0:
-        problems.append(f"seeds must not be negative, got {shown(min(seeds))}")
-    if max(seeds, default=0) > SEED:
-        problems.append(f"seeds must be at most {SEED:,}, got {shown(max(seeds))}")
-
-
 def _choices(
     fixed: dict[str, Any], grid: dict[str, Any], problems: Problems
 ) -> dict[str, list[Any]]:
