@@ -105,6 +105,16 @@ def test_running_a_program_needs_no_torch():
     assert out.stdout.strip() == "Hello World! False"
 
 
+def test_running_a_program_reads_no_other():
+    code = (
+        "import sys, glassformer as gf; gf.run('addition:digits=2', '1+2');"
+        "print(*(f'glassformer.{room}.{name}' in sys.modules for room in ('programs', 'tasks')"
+        "for name in ('addition', 'sort')))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["True", "False", "True", "False"]
+
+
 def test_no_name_at_the_top_is_both_a_thing_and_a_module():
     modules = {m.name for m in pkgutil.iter_modules(glassformer.__path__)}
     assert not modules & {*glassformer.__all__, "list"}
