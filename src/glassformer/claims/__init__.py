@@ -4,10 +4,11 @@ A claim quotes what a source says, measures the same thing here, and records wha
 ledger holds if the measurement is what the record says, whether or not the source was right;
 `verdict` says which.
 
-    @claim("booklet-2.4-parameters", where="section 2.4", says="72 parameters", verdict="holds", records=72)
-    def parameters() -> int:
-        return count(load("hello-world:variant=book")).total
-"""  # noqa: E501
+    CLAIMS = [Claim("booklet-2.4-parameters", "section 2.4", "72 parameters", "holds", 72,
+                    lambda: counted("hello-world:variant=book").total)]
+
+Each file here has such a list, and the ledger is all of them.
+"""
 
 import importlib
 import pkgutil
@@ -52,26 +53,15 @@ class Claim(Finding):
 LEDGER: dict[str, Claim] = {}
 
 
-def claim(
-    name: str, *, where: str, says: str, verdict: str, records: Records, note: str = "",
-    slow: bool = False,
-) -> Callable[[Measure], Measure]:  # fmt: skip
-    """Enters a measuring function into the ledger. Names start with the source, as booklet-."""
-    assert verdict in VERDICTS, f"{name}: verdict must be one of {VERDICTS}"
-
-    def decorate(measure: Measure) -> Measure:
-        assert name not in LEDGER, f"two claims named {name}"
-        LEDGER[name] = Claim(name, where, says, verdict, records, measure, note, slow)
-        return measure
-
-    return decorate
-
-
 @cache
 def ledger() -> dict[str, Claim]:
-    """All claims by name."""
+    """All claims by name, which starts with the source, as booklet- does."""
     for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
+        found = importlib.import_module(f"{__name__}.{module.name}")
+        for c in getattr(found, "CLAIMS", ()):
+            assert c.verdict in VERDICTS, f"{c.name}: verdict must be one of {VERDICTS}"
+            assert c.name not in LEDGER, f"two claims named {c.name}"
+            LEDGER[c.name] = c
     return LEDGER
 
 

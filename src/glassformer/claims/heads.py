@@ -1,5 +1,4 @@
-"""What the mod-113 report says about the twelve heads of its model, measured on one of the same
-shape.
+"""What the mod-113 report says of its model's twelve heads, measured on one of the same shape.
 
 Ours was trained here by the recipe `mod113-3x4` and is right on all pairs; it is not the report's
 model, and another run may divide the work in another way. It is too large to come with the package:
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from . import claim
+from . import Claim
 from .measures import kept, percents
 
 WHERE = "section 4"
@@ -32,51 +31,36 @@ def on(*places: str) -> list[float]:
     return by_layer(lambda h: sum(h["looks_at"].get(p, 0.0) for p in places))
 
 
-@claim("report-4-operands", where=WHERE, says="most attention from = is on the two numbers",
-       verdict="holds", records="87%, 64%, 64%",
-       note="by layer, mean over four heads and all pairs")  # fmt: skip
-def operands() -> str:
-    return percents(on("a", "b"))
-
-
-@claim("report-4-later", where=WHERE,
-       says="the numbers get more of it in layers 1 and 2 than in layer 0", verdict="wrong",
-       records=True, note="whether layer 0 has the largest share in our model")  # fmt: skip
 def later() -> bool:
     shares = on("a", "b")
     return shares[0] > max(shares[1:])
 
 
-@claim("report-4-plus", where=WHERE, says="very little attention on +", verdict="misleading",
-       records="5%, 19%, 19%",
-       note="by layer; that layers 1 and 2 look there more, as the report also says, "
-            "holds")  # fmt: skip
-def plus() -> str:
-    return percents(on("+"))
-
-
-@claim("report-4-broad", where=WHERE, says="layer 0 looks broadly, layers 1 and 2 sharply",
-       verdict="wrong", records="1.25, 1.46, 1.43",
-       note="bits of entropy by layer in our model; an even look has 2")  # fmt: skip
-def broad() -> str:
-    return ", ".join(f"{x:.2f}" for x in by_layer(lambda h: h["bits"]))
-
-
-@claim("report-4-self", where=WHERE, says="self-heads mainly attend to =", verdict="wrong",
-       records=(0.3, 0.4),
-       note="the largest share on = of any head in our model; a self-head has 0.6")  # fmt: skip
-def self_heads() -> float:
-    return max(float(h["self"]) for h in heads())
-
-
-@claim("report-4-kinds", where=WHERE, says="heads for a, for b, for all inputs, and self-heads",
-       verdict="roughly",
-       records="first operand: 0.0; same-column: 0.1 0.3 2.0; second operand: 0.2; mixed: 1.0 1.1 "
-               "1.2 1.3 2.1 2.2 2.3",
-       note="by written thresholds. On single inputs 7 of 12 change; the report has 0.3 in two "
-            "classes")  # fmt: skip
 def kinds() -> str:
     found: dict[str, list[str]] = {}
     for h in heads():
         found.setdefault(h["kind"], []).append(h["head"])
     return "; ".join(f"{kind}: {' '.join(names)}" for kind, names in found.items())
+
+
+CLAIMS = [
+    Claim("report-4-operands", WHERE, "most attention from = is on the two numbers", "holds",
+          "87%, 64%, 64%", lambda: percents(on("a", "b")),
+          "by layer, mean over four heads and all pairs"),
+    Claim("report-4-later", WHERE, "the numbers get more of it in layers 1 and 2 than in layer 0",
+          "wrong", True, later, "whether layer 0 has the largest share in our model"),
+    Claim("report-4-plus", WHERE, "very little attention on +", "misleading", "5%, 19%, 19%",
+          lambda: percents(on("+")),
+          "by layer; that layers 1 and 2 look there more, as the report also says, holds"),
+    Claim("report-4-broad", WHERE, "layer 0 looks broadly, layers 1 and 2 sharply", "wrong",
+          "1.25, 1.46, 1.43", lambda: ", ".join(f"{x:.2f}" for x in by_layer(lambda h: h["bits"])),
+          "bits of entropy by layer in our model; an even look has 2"),
+    Claim("report-4-self", WHERE, "self-heads mainly attend to =", "wrong", (0.3, 0.4),
+          lambda: max(float(h["self"]) for h in heads()),
+          "the largest share on = of any head in our model; a self-head has 0.6"),
+    Claim("report-4-kinds", WHERE, "heads for a, for b, for all inputs, and self-heads", "roughly",
+          "first operand: 0.0; same-column: 0.1 0.3 2.0; second operand: 0.2; mixed: 1.0 1.1 1.2 "
+          "1.3 2.1 2.2 2.3", kinds,
+          "by written thresholds. On single inputs 7 of 12 change; the report has 0.3 in two "
+          "classes"),
+]  # fmt: skip
