@@ -3,8 +3,8 @@
     for name, draw in figures(found).items():
         save(draw(), folder / f"{name}.png")
 
-A figure is a function of the Subject and of what a view found. To add one is to write one, here or
-in a file of yours.
+A figure is a function of the Subject and of what a view found. To add one is to write one and to
+put it into FIGURES, or from a file of yours under `@figure_of`.
 """
 
 from collections.abc import Callable
@@ -30,10 +30,53 @@ class Drawn:
 
     view: str
     draw: Draw
-    wide: bool  # has a row or column for every token of the text
+    wide: bool = False  # has a row or column for every token of the text
 
 
-FIGURES: dict[str, Drawn] = {}  # by the name of the file
+def _summary(s: Subject, found: Any) -> "Figure":
+    """Attention from where the answer starts, on known sums or the shown input; and the mean."""
+    p = s.boundary
+    inputs = {" ".join(s.words[:p]): s.example[None, :p]}
+    if s.task.modular and s.task.modular[0] > 90 and s.task.known:
+        inputs = {text: s.task.prompt(text) for text in s.task.known}
+    summaries = {name: from_position(s.model, tokens) for name, tokens in inputs.items()}
+    if len(s.prompts):
+        summaries["mean"] = from_position(s.model, s.prompts)
+    return attention.bars_from(summaries, places(s.task)[:p])
+
+
+FIGURES: dict[str, Drawn] = {  # by the name of the file
+    "attention": Drawn("attention", lambda s, found: attention.heatmaps(
+        found, s.words, s.boundary, s.model.labels.heads), wide=True),
+    "attention-expected": Drawn("attention", lambda s, found: attention.expected_beside(
+        found, expected(s.task), s.words, s.boundary, late(s.task)), wide=True),
+    "attention-steps": Drawn("steps", lambda s, found: attention.four_steps(found, s.boundary),
+                             wide=True),
+    "alignment": Drawn("alignment", lambda s, found: attention.alignment_bars([found])),
+    "attention-summary": Drawn("heads", _summary),
+    "tokens": Drawn("tokens", lambda s, found: embeddings.embedding_map(found)),
+    "tokens-similarity": Drawn("tokens", lambda s, found: embeddings.similarity(found)),
+    "positions-similarity": Drawn("positions", lambda s, found: embeddings.similarity(found)),
+    "singular-values": Drawn("ranks", lambda s, found: rank.singular_values(found)),
+    "truncation": Drawn("truncation", lambda s, found: rank.truncation_curve(found)),
+    "logit-lens": Drawn("logit-lens", lambda s, found: logits.lens_map(
+        found, boundary=s.boundary - 1), wide=True),
+    "stopping": Drawn("stopping", lambda s, found: logits.lens_accuracy_map(found)),
+    "shares": Drawn("shares", lambda s, found: logits.shares_map(found)),
+    "stream": Drawn("stream", lambda s, found: stream.growth(found["residual"], found["without"])),
+    "norms": Drawn("norms", lambda s, found: stream.norm_histograms(found)),
+    "neurons": Drawn("neurons", lambda s, found: stream.neurons(
+        found[-1], s.model.config.activation)),
+    "ablations": Drawn("ablations", lambda s, found: interventions.ablation_bars(found)),
+    "patching-stream": Drawn("patching", lambda s, found: interventions.patch_heatmap(
+        found["stream"]), wide=True),
+    "patching-heads": Drawn("patching", lambda s, found: interventions.patch_heatmap(
+        found["heads"]), wide=True),
+    "interchange": Drawn("interchange", lambda s, found: interventions.interchange_bars(found)),
+    "spectrum": Drawn("modular", lambda s, found: fourier.spectrum(found)),
+    "neuron-frequencies": Drawn("modular", lambda s, found: fourier.neuron_frequencies(found)),
+    "waves": Drawn("modular", lambda s, found: fourier.wave_plane(found)),
+}  # fmt: skip
 
 
 def figure_of(view: str, name: str = "", wide: bool = False) -> Callable[[Draw], Draw]:
@@ -55,122 +98,3 @@ def figures(found: Inspection) -> "dict[str, Callable[[], Figure]]":
         for name, figure in FIGURES.items()
         if figure.view == view and (small or not figure.wide)
     }
-
-
-@figure_of("attention", wide=True)
-def _maps(s: Subject, found: Any) -> "Figure":
-    return attention.heatmaps(found, s.words, s.boundary, s.model.labels.heads)
-
-
-@figure_of("attention", "attention-expected", wide=True)
-def _expected(s: Subject, found: Any) -> "Figure":
-    return attention.expected_beside(found, expected(s.task), s.words, s.boundary, late(s.task))
-
-
-@figure_of("steps", "attention-steps", wide=True)
-def _steps(s: Subject, found: Any) -> "Figure":
-    return attention.four_steps(found, s.boundary)
-
-
-@figure_of("alignment")
-def _alignment(s: Subject, found: Any) -> "Figure":
-    return attention.alignment_bars([found])
-
-
-@figure_of("heads", "attention-summary")
-def _summary(s: Subject, found: Any) -> "Figure":
-    """Attention from where the answer starts, on known sums or the shown input; and the mean."""
-    p = s.boundary
-    inputs = {" ".join(s.words[:p]): s.example[None, :p]}
-    if s.task.modular and s.task.modular[0] > 90 and s.task.known:
-        inputs = {text: s.task.prompt(text) for text in s.task.known}
-    summaries = {name: from_position(s.model, tokens) for name, tokens in inputs.items()}
-    if len(s.prompts):
-        summaries["mean"] = from_position(s.model, s.prompts)
-    return attention.bars_from(summaries, places(s.task)[:p])
-
-
-@figure_of("tokens")
-def _tokens(s: Subject, found: Any) -> "Figure":
-    return embeddings.embedding_map(found)
-
-
-@figure_of("tokens", "tokens-similarity")
-@figure_of("positions", "positions-similarity")
-def _similarity(s: Subject, found: Any) -> "Figure":
-    return embeddings.similarity(found)
-
-
-@figure_of("ranks", "singular-values")
-def _ranks(s: Subject, found: Any) -> "Figure":
-    return rank.singular_values(found)
-
-
-@figure_of("truncation")
-def _truncation(s: Subject, found: Any) -> "Figure":
-    return rank.truncation_curve(found)
-
-
-@figure_of("logit-lens", wide=True)
-def _logit_lens(s: Subject, found: Any) -> "Figure":
-    return logits.lens_map(found, boundary=s.boundary - 1)
-
-
-@figure_of("stopping")
-def _stopping(s: Subject, found: Any) -> "Figure":
-    return logits.lens_accuracy_map(found)
-
-
-@figure_of("shares")
-def _shares(s: Subject, found: Any) -> "Figure":
-    return logits.shares_map(found)
-
-
-@figure_of("stream")
-def _stream(s: Subject, found: Any) -> "Figure":
-    return stream.growth(found["residual"], found["without"])
-
-
-@figure_of("norms")
-def _norms(s: Subject, found: Any) -> "Figure":
-    return stream.norm_histograms(found)
-
-
-@figure_of("neurons")
-def _neurons(s: Subject, found: Any) -> "Figure":
-    return stream.neurons(found[-1], s.model.config.activation)
-
-
-@figure_of("ablations")
-def _ablations(s: Subject, found: Any) -> "Figure":
-    return interventions.ablation_bars(found)
-
-
-@figure_of("patching", "patching-stream", wide=True)
-def _patched_stream(s: Subject, found: Any) -> "Figure":
-    return interventions.patch_heatmap(found["stream"])
-
-
-@figure_of("patching", "patching-heads", wide=True)
-def _patched_heads(s: Subject, found: Any) -> "Figure":
-    return interventions.patch_heatmap(found["heads"])
-
-
-@figure_of("interchange")
-def _interchange(s: Subject, found: Any) -> "Figure":
-    return interventions.interchange_bars(found)
-
-
-@figure_of("modular", "spectrum")
-def _spectrum(s: Subject, found: Any) -> "Figure":
-    return fourier.spectrum(found)
-
-
-@figure_of("modular", "neuron-frequencies")
-def _frequencies(s: Subject, found: Any) -> "Figure":
-    return fourier.neuron_frequencies(found)
-
-
-@figure_of("modular", "waves")
-def _waves(s: Subject, found: Any) -> "Figure":
-    return fourier.wave_plane(found)
