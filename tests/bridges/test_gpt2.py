@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from cases import CASES
 from glassformer import GlassformerError, Vocabulary, load, run
 from glassformer.bridges import export, parity
-from glassformer.bridges.gpt2 import GPT2, convert, quiet, repeats
+from glassformer.bridges.gpt2 import GPT2, convert, quiet, repeats, tokenizer
 from glassformer.bridges.gpt2_read import read
-from glassformer.bridges.tokens import tokenizer
 from glassformer.runs import prompt
 from helpers import largest_difference, random_model
 

@@ -118,9 +118,8 @@ def board_format(model: Model, task: Task) -> Format:
         raise GlassformerError(f"{task.ref} — {wanted}, this task has numbers of {n}")
     task.require(model.vocabulary)
     if not model.config.n_layers:
-        raise GlassformerError(
-            "the board's rule — a transformer with self-attention, but this model has no layers"
-        )
+        what = "a transformer with self-attention, but this model has no layers"
+        raise GlassformerError(f"the board's rule — {what}")
     return form
 
 
@@ -133,12 +132,11 @@ def answers(model: Model, task: Task, form: Format, asked: Iterable[tuple[int, i
         for row, token, good in zip(rows, step.chosen.tolist(), finite, strict=True):
             bad[row] |= not good and task.stop not in out[row]
             out[row].append(token)
-    return [NOT_FINITE if b else _read(task, form, s) for s, b in zip(out, bad, strict=True)]
-
-
-def _read(task: Task, form: Format, said: list[int]) -> Got:
-    number = form.answer(said, task.stop)
-    return task.answer(said) if number is None else number
+    got: list[Got] = []
+    for said, lost in zip(out, bad, strict=True):
+        number = form.answer(said, task.stop)
+        got.append(NOT_FINITE if lost else task.answer(said) if number is None else number)
+    return got
 
 
 def honest(counted: Count) -> dict[str, int]:

@@ -89,9 +89,8 @@ class Adderboard:
         theirs = [line.get("got") for line in said if line["event"] == "answer"]
         for (a, b), x, y in zip(asked, ours, theirs, strict=True):
             if x != y and (isinstance(x, int) or y != -1):  # -1: no number
-                raise GlassformerError(
-                    f"export --to adderboard — the file says {a}+{b} = {y}, the model itself {x}"
-                )
+                what = f"the file says {a}+{b} = {y}, the model itself {x}"
+                raise GlassformerError(f"export --to adderboard — {what}")
         right = sum(x == a + b for (a, b), x in zip(asked, ours, strict=True))
         tried = f"{len(EDGES)} edge cases and {TRIED} pairs"
         same = f"all answers to {tried} are ours, {right} are right"
@@ -253,9 +252,8 @@ def _items(form: Format) -> str:
 def _task(model: Model) -> Task:
     task = task_of(model)
     if task is None:
-        raise GlassformerError(
-            "export --to adderboard — expected a model for a task of addition, whose tokens it has"
-        )
+        what = "expected a model for a task of addition, whose tokens it has"
+        raise GlassformerError(f"export --to adderboard — {what}")
     return task
 
 
@@ -265,9 +263,8 @@ def _check_names(*texts: list[str]) -> None:
     for node in (n for group in texts for text in group for n in ast.parse(text).body):
         name = getattr(node, "name", "")
         if name and name in seen:
-            raise GlassformerError(
-                f"export --to adderboard — cannot be written out: two definitions of {name}"
-            )
+            what = f"cannot be written out: two definitions of {name}"
+            raise GlassformerError(f"export --to adderboard — {what}")
         seen.add(name)
 
 

@@ -1,5 +1,6 @@
 """Maps from a few numbers (theta) to all the weights. base.py says what a blueprint is."""
 
 from .base import Blueprint as Blueprint
+from .base import Dense as Dense
 from .base import Shapes as Shapes
 from .base import make as make

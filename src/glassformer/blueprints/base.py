@@ -21,7 +21,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class Blueprint:
-    """Theta -> weights of given names and shapes. Dense: theta is the weights, as matrices."""
+    """Theta -> weights of given names and shapes: as it is, theta is the weights, as matrices."""
 
     ref: str = ""  # set by the registry
     # The model that theta changes, where there is one: training starts from it
@@ -42,6 +42,11 @@ class Blueprint:
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         """The weights that theta stands for."""
         return {name: from_matrix(name, theta[name], shape) for name, shape in shapes.items()}
+
+
+@registry.blueprint("dense")
+class Dense(Blueprint):
+    """Every weight is its own number."""
 
 
 def make(ref: str) -> Blueprint:

@@ -96,9 +96,8 @@ def check_finite(to: str, weights: Mapping[str, Any]) -> None:
 
 def write_python(path: Path, text: str) -> None:
     if path.suffix != ".py":
-        raise GlassformerError(
-            f"{path.name} — expected a name that ends in .py: what is written is Python"
-        )
+        what = "expected a name that ends in .py: what is written is Python"
+        raise GlassformerError(f"{path.name} — {what}")
     path.write_text(text, encoding="utf-8")
 
 

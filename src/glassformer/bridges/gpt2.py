@@ -22,10 +22,10 @@ from ..errors import GlassformerError
 from ..model import POSITIONS, Config, Model, Place
 from ..registry import bridge
 from ..shapes import axes, shapes
+from ..vocabulary import Vocabulary
 from .common import library, torch_logits
 from .gpt2_read import KEY, array_names, read
 from .parity import task_of, trial
-from .tokens import tokenizer
 
 INSTEAD = "--to torch and --to onnx can represent it"
 
@@ -43,9 +43,13 @@ class GPT2:
         settings, arrays, notes = convert(model)
         task = task_of(model)
         stop = None if task is None else task.stop
+        own = {
+            "vocabulary": model.vocabulary.to_json(), "task": model.task,
+            "labels": asdict(model.labels),
+        }  # fmt: skip
         ends = {"bos_token_id": None, "eos_token_id": stop, "pad_token_id": stop}
         with quiet():
-            net = lib.GPT2LMHeadModel(lib.GPT2Config(**settings, **ends, **{KEY: _own(model)}))
+            net = lib.GPT2LMHeadModel(lib.GPT2Config(**settings, **ends, **{KEY: own}))
             net.load_state_dict({n: torch.tensor(a) for n, a in arrays.items()}, strict=True)
             net.generation_config = lib.GenerationConfig(do_sample=False, **ends, **_steps(model))
             net.save_pretrained(path)
@@ -193,9 +197,27 @@ def _steps(model: Model) -> dict[str, int]:
     return {"max_new_tokens": int(lengths.max())} if batch.known and ends else {}
 
 
-def _own(model: Model) -> dict[str, Any]:
-    words = {"vocabulary": model.vocabulary.to_json(), "task": model.task}
-    return words | {"labels": asdict(model.labels)}
+def tokenizer(vocabulary: Vocabulary) -> Any:
+    """Encodes what `vocabulary.decode` writes to the same tokens, and decodes as it does.
+
+    Tokens stand side by side, or a space is between them. A text with anything else in it is an
+    error, not a guess: there is no unknown token.
+    """
+    lib, texts = library("tokenizers"), list(vocabulary.tokens)
+    made = lib.Tokenizer(lib.models.WordLevel({t: i for i, t in enumerate(texts)}, unk_token=""))
+    if vocabulary.sep:
+        # no decoder: spaces between
+        made.pre_tokenizer = lib.pre_tokenizers.Split(lib.Regex(r"[\s,]+"), "removed")
+    else:
+
+        def escaped(text: str) -> str:
+            return "".join(c if c.isalnum() or c == "_" else f"\\x{{{ord(c):x}}}" for c in text)
+
+        longest_first = sorted(texts, key=len, reverse=True)
+        any_token = lib.Regex("|".join(map(escaped, longest_first)))
+        made.pre_tokenizer = lib.pre_tokenizers.Split(any_token, "isolated")
+        made.decoder = lib.decoders.Fuse()
+    return made
 
 
 @contextmanager

@@ -104,18 +104,16 @@ def _model(fields: dict[str, Any], arrays: dict[str, Any]) -> Model:
         tied=asked["tie_word_embeddings"],
     )  # fmt: skip
     if config.n_layers > len(arrays):  # before all their names are made
-        raise GlassformerError(
-            f"n_layer is {config.n_layers:,}, but model.safetensors has {len(arrays):,} arrays"
-        )
+        what = f"but model.safetensors has {len(arrays):,} arrays"
+        raise GlassformerError(f"n_layer is {config.n_layers:,}, {what}")
     theirs, weights = array_names(config), dict[str, Any]()
     if missing := [n for n in theirs if n not in arrays]:
         raise GlassformerError(f"model.safetensors — has no {missing[0]}")
     if config.tied:
         arrays.pop("lm_head.weight", None)
     if foreign := [n for n in arrays if n not in theirs]:
-        raise GlassformerError(
-            f"model.safetensors — has {foreign[0]}, which is not of GPT-2 with this config"
-        )
+        what = f"has {foreign[0]}, which is not of GPT-2 with this config"
+        raise GlassformerError(f"model.safetensors — {what}")
     for name, ours in theirs.items():
         a = arrays[name]
         if ours.endswith("_QKV"):  # D 3HK -> 3 H D K, or 3HK -> 3 H K
@@ -173,9 +171,8 @@ def _arrays(path: Path) -> dict[str, Any]:
     try:
         found = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError):
-        raise GlassformerError(
-            f"{file} — not a safetensors file of float32 or float16, or a damaged one"
-        ) from None
+        what = "not a safetensors file of float32 or float16, or a damaged one"
+        raise GlassformerError(f"{file} — {what}") from None
     masks = (".attn.bias", ".attn.masked_bias")
     held = {n: a for n, a in found.items() if not n.endswith(masks)}
     arrays = {n.removeprefix("transformer."): a for n, a in held.items()}

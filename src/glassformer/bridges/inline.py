@@ -41,8 +41,8 @@ class Source:
         """A node's text without annotations, decorators and the statements to skip."""
         spans = [span for n in ast.walk(node) for span in self._annotations(n)]
         for s in skip:
-            first = s.lineno - 1 - _decorators(s)
-            spans.append((self.starts[first], self.starts[s.end_lineno or 0]))
+            above = [d.lineno for d in getattr(s, "decorator_list", [])]
+            spans.append((self.starts[min([s.lineno, *above]) - 1], self.starts[s.end_lineno or 0]))
         data = self.text.encode()
         begin, end = self.starts[node.lineno - 1], self.starts[node.end_lineno or 0]
         out, at = b"", begin
@@ -242,18 +242,9 @@ def _walk_without_annotations(node: ast.AST) -> list[ast.AST]:
     return out
 
 
-def _decorators(node: ast.stmt) -> int:
-    """Lines above a definition that belong to it."""
-    above = getattr(node, "decorator_list", [])
-    return node.lineno - min((d.lineno for d in above), default=node.lineno)
-
-
 def _is_docstring(node: ast.stmt) -> bool:
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _tidy(text: str) -> str:

@@ -67,9 +67,8 @@ class TransformerLens:
 
     def check(self, model: Model) -> None:
         if reason := refusal(model):
-            raise GlassformerError(
-                f"export --to transformer-lens — TransformerLens has no place for {reason}"
-            )
+            what = f"TransformerLens has no place for {reason}"
+            raise GlassformerError(f"export --to transformer-lens — {what}")
 
     def write(self, model: Model, path: Path) -> list[str]:
         from safetensors.numpy import save
@@ -104,9 +103,8 @@ def _files(path: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         weights = load(read_bytes(path / "model.safetensors", memory()))
         return words["transformer_lens"], weights, words
     except (GlassformerError, ValueError, KeyError, TypeError, SafetensorError) as e:
-        raise GlassformerError(
-            f"{path} — not a folder of config.json and model.safetensors as exported: {e}"
-        ) from None
+        what = f"not a folder of config.json and model.safetensors as exported: {e}"
+        raise GlassformerError(f"{path} — {what}") from None
 
 
 def notes(model: Model) -> list[str]:
@@ -294,9 +292,8 @@ def from_transformer_lens(
     kept = {n: w for n, w in weights.items() if not (n.split(".")[-1][0] == "b" and (w == 0).all())}
     kept = {n: w for n, w in kept.items() if not (n.endswith(".w") and (w == 1).all())}
     if odd := [n for n in kept if n.endswith(".mlp.b_in") and n.replace("b_in", "W_gate") in kept]:
-        raise GlassformerError(
-            f"transformer-lens — {odd[0]}: in its gated MLP it is added where ours has no bias"
-        )
+        what = f"{odd[0]}: in its gated MLP it is added where ours has no bias"
+        raise GlassformerError(f"transformer-lens — {what}")
     if c.positions == "learned" and (kept["pos_embed.W_pos"] == 0).all():
         c = replace(c, positions="none")
         del kept["pos_embed.W_pos"]
@@ -333,9 +330,8 @@ def _config(given: Mapping[str, Any]) -> Config:
         return default if value is None else value
 
     def refuse(name: str, value: Any) -> None:
-        raise GlassformerError(
-            f"transformer-lens — {name}={value!r}: glassformer's transformer has no such thing"
-        )
+        what = f"{name}={value!r}: glassformer's transformer has no such thing"
+        raise GlassformerError(f"transformer-lens — {what}")
 
     for name, unused in UNKNOWN.items():
         value = given.get(name, unused)

@@ -1,6 +1,6 @@
 """The command ablate: take one thing away, train again, and see what breaks."""
 
-from dataclasses import asdict
+from dataclasses import asdict  # noqa: I001
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,18 +14,9 @@ from ..show.style import check_path, save
 from ..training.events import percent
 from ..training.recipes import choose_recipe
 from .common import (
-    Interrupted,
-    Json,
-    RecipeName,
-    Settings,
-    TaskRef,
-    Threads,
-    app,
-    out,
-    print_json,
-    progress,
+    Interrupted, Json, RecipeName, Settings, TaskRef, Threads, app, out, print_json, progress,
     table_of,
-)
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,20 +28,17 @@ if TYPE_CHECKING:
 def ablate_(
     task: TaskRef,
     recipe: RecipeName = "",
-    seeds: Annotated[
-        int, Option(min=1, max=limits.MEMBERS, help="seeds 0, 1, …, trained all at once")
-    ] = 3,
-    only: Annotated[
-        str, Option(help="names with commas between; the baseline is always trained")
-    ] = "",
+    seeds: Annotated[int, Option(min=1, max=limits.MEMBERS,
+        help="seeds 0, 1, …, trained all at once")] = 3,
+    only: Annotated[str,
+        Option(help="names with commas between; the baseline is always trained")] = "",
     settings: Settings = None,
-    folder: Annotated[
-        Path | None, Option("--out", help="DIR: a file for each result; done is done")
-    ] = None,
+    folder: Annotated[Path | None, Option("--out",
+        help="DIR: a file for each result; done is done")] = None,
     figure: Annotated[Path | None, Option(help="FILE.png, .svg or .pdf: a bar chart")] = None,
     threads: Threads = 1,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Train with one thing taken away at a time: what breaks?
 
     The ablations: baseline, no-positions, no-mask, one-layer, no-mlp, no-attention, no-residual,

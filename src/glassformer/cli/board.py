@@ -32,11 +32,10 @@ def board_(
     task: TaskName = "",
     dtype: Dtype = "",
     keep: Keep = 10,
-    trust: Annotated[
-        bool, Option("--trust", help="run the code of a submission file, with limits")
-    ] = False,
+    trust: Annotated[bool, Option("--trust",
+        help="run the code of a submission file, with limits")] = False,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """The AdderBoard's test: ten edge cases and 10,000 pairs of ten digits, always the same.
 
     Exit status 0 if it qualifies with all edge cases right, else 1.

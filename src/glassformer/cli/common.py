@@ -103,10 +103,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[
-        bool, Option("--version", callback=_version, is_eager=True, help="the version")
-    ] = False,
-) -> None:
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True,
+        help="the version")] = False,
+) -> None:  # fmt: skip
     """Options of the whole command line, before the name of a command."""
 
 

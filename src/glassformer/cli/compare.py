@@ -15,13 +15,12 @@ def compare_(
     a: Ref,
     b: Ref,
     task: Annotated[str, Option(help="what is right; by default the task that both are for")] = "",
-    sample: Annotated[
-        int | None, Option(min=1, max=limits.ROWS, help="compare on so many inputs at random")
-    ] = None,
+    sample: Annotated[int | None, Option(min=1, max=limits.ROWS,
+        help="compare on so many inputs at random")] = None,
     seed: Seed = 0,
     figure: Annotated[Path | None, Option(help="FILE.png, .svg or .pdf")] = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Two models of one task side by side: outputs, margins, attention, what each foretells of the
     other.
 

@@ -18,16 +18,13 @@ def disguise_(
     path: Annotated[Path, Option("--out", help="FILE.safetensors: the copy")],
     key_path: Annotated[Path, Option("--key", help="FILE.json: how to undo it, for who scores")],
     seed: Annotated[int, Option(min=0, max=limits.SEED, help="of basis, order and noise")] = 0,
-    noise: Annotated[
-        float,
-        Option(min=0, max=limits.NOISE, help="on every weight, as a share of its array's RMS"),
-    ] = 0.0,
+    noise: Annotated[float, Option(min=0, max=limits.NOISE,
+        help="on every weight, as a share of its array's RMS")] = 0.0,
     rotate: Annotated[bool, Option(help="write the stream in a random orthogonal basis")] = True,
-    shuffle: Annotated[
-        bool, Option(help="permute heads and neurons; coordinates too, if not rotated")
-    ] = True,
+    shuffle: Annotated[bool,
+        Option(help="permute heads and neurons; coordinates too, if not rotated")] = True,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """A copy that computes the same, without names and in another basis, and the key to it."""
     limits.finite("--noise", noise)
     model = refs.load(ref)

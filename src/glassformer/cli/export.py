@@ -14,15 +14,13 @@ from .common import Json, Ref, app, out, print_json, say
 @app.command("export")
 def export_(
     ref: Ref,
-    to: Annotated[
-        str, Option(help="safetensors, taotp, gpt2, torch, transformer-lens, onnx, adderboard")
-    ],
+    to: Annotated[str,
+        Option(help="safetensors, taotp, gpt2, torch, transformer-lens, onnx, adderboard")],
     path: Annotated[Path, Option("--out", help="the file or folder to write")],
-    tolerance: Annotated[
-        float, Option(min=0, help="how far logits may be off, relative to the largest")
-    ] = 1e-4,
+    tolerance: Annotated[float, Option(min=0,
+        help="how far logits may be off, relative to the largest")] = 1e-4,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Write a model to a file: a checkpoint, text to read and change by hand, or what other
     libraries read.
 
@@ -36,9 +34,8 @@ def export_(
     if to in bridges.names():
         return _cross(ref, to, path, tolerance, as_json)
     if to not in ("safetensors", "taotp"):
-        raise GlassformerError(
-            f"--to {to} — expected safetensors or taotp; or a bridge: {', '.join(bridges.names())}"
-        )
+        hint = f"or a bridge: {', '.join(bridges.names())}"
+        raise GlassformerError(f"--to {to} — expected safetensors or taotp; {hint}")
     model = refs.load(ref)
     if to == "safetensors":
         checkpoint.save(model, path)

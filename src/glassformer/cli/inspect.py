@@ -19,20 +19,17 @@ if TYPE_CHECKING:
 @app.command("inspect")
 def inspect_(
     ref: Ref,
-    folder: Annotated[
-        Path | None, Option("--out", help="DIR: inspection.json and the figures go there")
-    ] = None,
+    folder: Annotated[Path | None, Option("--out",
+        help="DIR: inspection.json and the figures go there")] = None,
     task: TaskName = "",
     text: Annotated[str, Option("--input", help="what views of a single input show")] = "",
-    inputs: Annotated[
-        int | None,
-        Option(min=1, max=limits.INPUTS, help="look at so many inputs; by default 10,000"),
-    ] = None,
+    inputs: Annotated[int | None, Option(min=1, max=limits.INPUTS,
+        help="look at so many inputs; by default 10,000")] = None,
     seed: Annotated[int, Option(min=0, max=limits.SEED, help="of these inputs")] = 0,
     only: Annotated[str, Option(help="views with commas between: heads,ablations")] = "",
     kind: Annotated[str, Option("--figures", help="png, svg, pdf or none")] = "png",
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Look inside: attention, heads, embeddings, ranks, logit lens, ablations, patching, spectra.
 
     Prints the gist; --out DIR keeps everything: figures, and all numbers as JSON. Views that make

@@ -25,32 +25,27 @@ def prove_(
         ),
     ] = "auto",
     path: Annotated[Path | None, Option("--out", help="FILE.json: write the certificate")] = None,
-    certificate: Annotated[
-        Path | None, Option("--check", help="FILE.json: only check this certificate")
-    ] = None,
-    second: Annotated[
-        bool,
-        Option("--second", help="ask the second checker too, which shares no code with the first"),
-    ] = False,
+    certificate: Annotated[Path | None, Option("--check",
+        help="FILE.json: only check this certificate")] = None,
+    second: Annotated[bool, Option("--second",
+        help="ask the second checker too, which shares no code with the first")] = False,
     seed: Annotated[int, Option(min=0, help="of the search for a counterexample")] = 0,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Is it right on all of its domain? Proved, refuted with a counterexample, or unknown."""
     if second:
         method = "certificate" if method == "auto" else method
         if method == "enumeration":
-            raise GlassformerError(
-                "--second — checks certificates; leave out --method enumeration, which has none"
-            )
+            hint = "leave out --method enumeration, which has none"
+            raise GlassformerError(f"--second — checks certificates; {hint}")
         from ..proof.second import available
 
         available()
     model = refs.load(ref)
     chosen = refs.load_task(task or model)
     if certificate and path:
-        raise GlassformerError(
-            "--check and --out — one or the other: checking writes no certificate"
-        )
+        what = "one or the other: checking writes no certificate"
+        raise GlassformerError(f"--check and --out — {what}")
     result: Checked | Proof
     if certificate:
         found = schema.read_json(certificate, "not a certificate that prove --out wrote")
@@ -62,7 +57,11 @@ def prove_(
         found, told = result.certificate, result.to_json()
         if path and found:
             records.write_atomically(path, json_file(found))
-    again = _again(model, chosen, found) if second and found else None
+    again = None
+    if second and found:
+        from ..proof.second import check_again  # python-flint is an extra
+
+        again = Checked(**asdict(check_again(model, chosen, found)))
     if as_json:
         print_json({"ref": ref, **told, **({"second": _told(again)} if again else {})})
     else:
@@ -84,12 +83,6 @@ def _check(model: Model, task: Task, found: Any, file: Path, seed: int) -> Check
     if checked.holds:
         stand_by(model, task, seed)
     return checked
-
-
-def _again(model: Model, task: Task, certificate: dict[str, Any]) -> Checked:
-    from ..proof.second import check_again  # python-flint is an extra
-
-    return Checked(**asdict(check_again(model, task, certificate)))
 
 
 def _told(checked: Checked) -> dict[str, Any]:

@@ -13,22 +13,18 @@ from .common import Json, app, out, print_json, status
 
 @app.command("report")
 def report_(
-    models: Annotated[
-        list[str], Argument(metavar="REF...", help="models to set side by side, up to four")
-    ],
+    models: Annotated[list[str], Argument(metavar="REF...",
+        help="models to set side by side, up to four")],
     path: Annotated[Path, Option("--out", help="FILE.html to write")],
-    inputs: Annotated[
-        list[str] | None, Option("--input", help="what they read; may be given again")
-    ] = None,
+    inputs: Annotated[list[str] | None, Option("--input",
+        help="what they read; may be given again")] = None,
     task: Annotated[str, Option(help="what is right; by default each model's own task")] = "",
-    full: Annotated[
-        bool, Option("--full", help="verify every input of a large domain, not a sample")
-    ] = False,
-    history: Annotated[
-        list[Path] | None, Option(help="FILE.jsonl of a training, one for each model")
-    ] = None,
+    full: Annotated[bool, Option("--full",
+        help="verify every input of a large domain, not a sample")] = False,
+    history: Annotated[list[Path] | None,
+        Option(help="FILE.jsonl of a training, one for each model")] = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Write one HTML page that shows what models do and why. It needs no network.
 
     Hover a token, pick a head, step through decoding, switch inputs. Models that read the same

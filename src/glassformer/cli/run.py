@@ -17,17 +17,15 @@ from .common import Json, Ref, Seed, app, out, print_json, say, table_of
 def run_(
     ref: Ref,
     inputs: Annotated[list[str] | None, Argument(help="what to read, one text each")] = None,
-    trace: Annotated[
-        bool, Option(help="each step: its top tokens, the margin, what each head read")
-    ] = False,
-    steps: Annotated[
-        int | None, Option(min=1, max=limits.DECODED, help="decode so many tokens at most")
-    ] = None,
+    trace: Annotated[bool,
+        Option(help="each step: its top tokens, the margin, what each head read")] = False,
+    steps: Annotated[int | None, Option(min=1, max=limits.DECODED,
+        help="decode so many tokens at most")] = None,
     temperature: Annotated[float, Option(min=0, help="0: always the best token")] = 0.0,
     top_k: Annotated[int | None, Option(min=1, max=2**31, help="sample among the k best")] = None,
     seed: Seed = 0,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Decode: what the model says after each input."""
     model = refs.load(ref)
     rng = np.random.default_rng(seed)

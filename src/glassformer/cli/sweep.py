@@ -16,26 +16,22 @@ def sweep_(
     spec: Annotated[
         Path, Argument(help="a TOML file: task, recipe, seeds, [set] and [grid] of fields")
     ],
-    folder: Annotated[
-        Path | None, Option("--out", help="default: beside SPEC.toml, SPEC-sweep")
-    ] = None,
+    folder: Annotated[Path | None, Option("--out",
+        help="default: beside SPEC.toml, SPEC-sweep")] = None,
     cluster: Annotated[str, Option(help="the scheduler of a Dask cluster: tcp://host:port")] = "",
-    workers: Annotated[
-        int | None, Option(min=1, max=limits.PROCESSES, help="processes here; default: one a core")
-    ] = None,
-    limit: Annotated[
-        int, Option(min=1, max=limits.RUNS, help="refuse more runs than that")
-    ] = 1_000,
+    workers: Annotated[int | None, Option(min=1, max=limits.PROCESSES,
+        help="processes here; default: one a core")] = None,
+    limit: Annotated[int, Option(min=1, max=limits.RUNS,
+        help="refuse more runs than that")] = 1_000,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Train a grid of settings. Started again, it skips what is finished."""
     from ..training import pools, sweep
     from ..training.spec import read_spec
 
     if cluster and workers:
-        raise GlassformerError(
-            "--workers — is for processes here; a cluster has the workers it has"
-        )
+        hint = "a cluster has the workers it has"
+        raise GlassformerError(f"--workers — is for processes here; {hint}")
     read = read_spec(spec, refs.load_task, limit)
     folder = make_folder(folder or spec.with_name(f"{spec.stem}-sweep"))
     with alone(folder / "results.csv"):

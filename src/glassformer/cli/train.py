@@ -38,38 +38,25 @@ def train_(
     task: TaskRef,
     file: Annotated[Path, Option("--out", help="FILE.safetensors: where the model goes")],
     recipe: RecipeName = "",
-    seed: Annotated[
-        int,
-        Option(
-            min=0,
-            max=limits.SEED,
-            help="of weights and batches; the same seed gives the same model",
-        ),
-    ] = 0,
+    seed: Annotated[int, Option(min=0, max=limits.SEED,
+        help="of weights and batches; the same seed gives the same model")] = 0,
     settings: Settings = None,
     blueprint: Annotated[str, Option(help="low-rank:rank=4, … (glassformer list blueprints)")] = "",
     start: Annotated[str, Option(help="begin with this model's weights")] = "",
     teacher: Annotated[str, Option(help="this model's answers are the truth")] = "",
-    seeds: Annotated[
-        int,
-        Option(
-            min=1, max=limits.MEMBERS, help="train so many seeds at once; each gets its own file"
-        ),
-    ] = 1,
+    seeds: Annotated[int, Option(min=1, max=limits.MEMBERS,
+        help="train so many seeds at once; each gets its own file")] = 1,
     device: Annotated[str, Option(help="cpu, cuda or mps")] = "cpu",
-    resume: Annotated[
-        bool, Option("--resume", help="go on with the run that was writing to --out")
-    ] = False,
-    history: Annotated[
-        Path | None, Option(help="FILE.jsonl or FILE.csv: evaluations and turning points")
-    ] = None,
+    resume: Annotated[bool, Option("--resume",
+        help="go on with the run that was writing to --out")] = False,
+    history: Annotated[Path | None,
+        Option(help="FILE.jsonl or FILE.csv: evaluations and turning points")] = None,
     figure: Annotated[Path | None, Option(help="FILE.png, .svg or .pdf: training curves")] = None,
-    snapshots: Annotated[
-        Path | None, Option(help="FOLDER: the model at the start and every evaluation")
-    ] = None,
+    snapshots: Annotated[Path | None,
+        Option(help="FOLDER: the model at the start and every evaluation")] = None,
     threads: Threads = 1,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Train a model on a task. Status 0: it reached the recipe's success; 1: it did not."""
     goal = refs.load_task(task)
     from ..training.loop import Trainer
@@ -136,18 +123,16 @@ def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
     """Where each seed's model goes."""
     if seeds > 1:
         if resume:
-            raise GlassformerError(
-                "--resume — goes with one seed: many at once are not saved while they run"
-            )
+            what = "goes with one seed: many at once are not saved while they run"
+            raise GlassformerError(f"--resume — {what}")
         every = range(seed, seed + seeds)
         return [file.with_name(f"{file.stem}-seed{s}.safetensors") for s in every]
     state = state_path(file)
     if resume and file.exists() and not state.exists():
         raise GlassformerError(f"{file} — its run is finished; there is nothing to resume")
     if state.exists() and not resume:
-        raise GlassformerError(
-            f"{state} — an unfinished run is here: go on with --resume, or delete it to begin anew"
-        )
+        what = "an unfinished run is here: go on with --resume, or delete it to begin anew"
+        raise GlassformerError(f"{state} — {what}")
     return [file]
 
 

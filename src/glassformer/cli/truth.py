@@ -17,12 +17,11 @@ SHOWN = 12  # neurons in the table
 def truth_(
     ref: Ref,
     path: Annotated[Path | None, Option("--out", help="FILE.json: write all of it")] = None,
-    task: Annotated[
-        str, Option(help="whose examples to measure on; by default the model's own task")
-    ] = "",
+    task: Annotated[str,
+        Option(help="whose examples to measure on; by default the model's own task")] = "",
     seed: Annotated[int, Option(min=0, max=limits.SEED, help="of the examples")] = 0,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Ground truth of a program as data: which head, slot and neuron computes what, and from
     what.
     """

@@ -38,21 +38,18 @@ VerdictFile = Annotated[
 def verify_(
     ref: Ref,
     task: TaskName = "",
-    sample: Annotated[
-        int | None,
-        Option(min=1, max=limits.SAMPLE, help="check so many at random, and the edge cases"),
-    ] = None,
+    sample: Annotated[int | None, Option(min=1, max=limits.SAMPLE,
+        help="check so many at random, and the edge cases")] = None,
     seed: Seed = 0,
     every: Annotated[bool, Option("--all", help="every input, however many there are")] = False,
     dtype: Dtype = "",
     keep: Keep = 10,
-    search: Annotated[
-        int, Option(min=0, max=limits.SEARCH, help="rounds of search near a sample's worst")
-    ] = 8,
+    search: Annotated[int, Option(min=0, max=limits.SEARCH,
+        help="rounds of search near a sample's worst")] = 8,
     workers: Workers = None,
     path: VerdictFile = None,
     as_json: Json = False,
-) -> None:
+) -> None:  # fmt: skip
     """Is it right? The whole domain up to about a million inputs, sampled and searched beyond."""
     model = refs.load(ref)
     if every and sample:

@@ -10,8 +10,7 @@ from .encodings import (  # noqa: I001
     sinusoidal_angles, uniform_rotation,
 )  # fmt: skip
 from .heads import Head, hardness_for
-from .layout import Layout
-from .loud import LoudLayout
+from .layout import Layout, LoudLayout
 from .measures import distinguishability, fit_shift, padding_dimension, period, unfixed
 from .mlp import Neurons, eraser, spike, spikes, table, weak_spike, weak_spikes
 from .norms import Floats, layer_norm, leftover, lift, messy_scale, padding, rms_norm

@@ -353,9 +353,8 @@ def _attention(a: Model, b: Model, task: Task, rows: Rows) -> AttentionOfBoth:
 def _interchange(model: Model, task: Task, seed: int) -> list[Interchange]:
     heads = parts.heads(model)
     if len(heads) > MOST_HEADS:
-        raise GlassformerError(
-            f"{len(heads)} heads, more than {MOST_HEADS}; interchange() takes one at a time"
-        )
+        hint = "interchange() takes one at a time"
+        raise GlassformerError(f"{len(heads)} heads, more than {MOST_HEADS}; {hint}")
     whole = [parts.attention(i) for i in range(model.config.n_layers) if model.config.n_heads > 1]
     return [interchange(model, task, what, seed=seed) for what in heads + whole]
 

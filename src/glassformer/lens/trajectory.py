@@ -67,9 +67,8 @@ class Trajectory:
         """The model of a step."""
         if step not in self.steps:
             near = min(self.steps, key=lambda s: abs(s - step))
-            raise GlassformerError(
-                f"step {step} — no snapshot of it; the nearest is of step {near}"
-            )
+            hint = f"the nearest is of step {near}"
+            raise GlassformerError(f"step {step} — no snapshot of it; {hint}")
         return self[self.steps.index(step)]
 
     def every(self, n: int) -> "Trajectory":
@@ -88,9 +87,8 @@ class Trajectory:
                 if values[name] and value.shape != values[name][0].shape:
                     before, now = list(values[name][0].shape), list(value.shape)
                     got = f"got {before} before, {now} at step {step}"
-                    raise GlassformerError(
-                        f"measure {name} — expected one shape for all models, {got}"
-                    )
+                    what = f"expected one shape for all models, {got}"
+                    raise GlassformerError(f"measure {name} — {what}")
                 values[name].append(value)
         return {name: np.stack(found) for name, found in values.items()}
 

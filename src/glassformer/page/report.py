@@ -137,7 +137,8 @@ def _facts(model: Model) -> list[tuple[str, str]]:
     maker = str(made.get("maker", ""))
     kinds = {"program": "a program", "text": "a text program"}
     by = f"{kinds[maker]}: weights set by hand" if maker in kinds else maker or "not said"
-    more = [f"{k} {v}" for k, v in made.items() if k not in ("maker", "ref") and _told(v)]
+    told = {k: v for k, v in made.items() if isinstance(v, (str, int, float)) and v != ""}
+    more = [f"{k} {v}" for k, v in told.items() if k not in ("maker", "ref")]
     sizes = f"{counted.nonzero:,} of them not 0, {counted.distinct:,} distinct values"
     facts = [
         ("task", model.task or "none known"), ("made by", ", ".join([by, *more[:6]])),
@@ -150,10 +151,6 @@ def _facts(model: Model) -> list[tuple[str, str]]:
         slots = ", ".join(f"{n} [{a}:{b}]" for n, (a, b) in model.labels.slots.items())
         facts.append(("slots", slots))
     return [*facts, ("floats", model.dtype), ("SHA-256", digest(model))]
-
-
-def _told(value: Any) -> bool:
-    return isinstance(value, (str, int, float)) and value != ""
 
 
 def _verdict(model: Model, task: Task, full: bool) -> dict[str, Any]:

@@ -29,8 +29,8 @@ never nearer to an integer than ½·10^−n (that is what the ½ is for), so tha
 multiplied by 2·10^n. `<eos>` has the logit 100·(p − end − ½): negative until the last digit is
 written, and then larger than that of any digit.
 
-*Layer norm* only divides by NORM: see craft/loud.py. Values are read with weights ±1, so that what
-is worth 0 is exactly that, however large its weight.
+*Layer norm* only divides by NORM: see craft/layout.py. Values are read with weights ±1, so that
+what is worth 0 is exactly that, however large its weight.
 """
 
 import numpy as np

@@ -43,6 +43,8 @@ from ..tasks.modular_addition import ModularAddition, Modulus
 
 DIALS = 5  # trained networks have about as many
 PHASES = 15  # of pizza's neurons; odd, see above
+# (direction, threshold, strength) of a dial's neurons. Σ relu(cos(x − φ))·cos 2φ ≈ PHASES/3π·cos 2x
+PIZZA = [(2 * np.pi * m / PHASES, 0.0, 3 * np.pi / PHASES) for m in range(PHASES)]
 KNOTS = (0.0, 0.5, 1.0, 1.5)  # of clock's squares: |u·n| is at most 2
 Parts = tuple[Config, dict[str, Floats], Labels]  # of a Model
 
@@ -87,7 +89,7 @@ def _dials(p: int, minus: bool, plus: bool, pizza: bool) -> Parts:
     dials = frequencies(p, pizza)
     n = 2 * len(dials)
     layout = Layout(wave=n, double=0 if pizza else n, sum=n, place=int(minus))
-    neurons = _pizza() if pizza else _clock()
+    neurons = PIZZA if pizza else _clock()
     d_mlp = len(neurons) * len(dials)
     config = _config(p, minus, plus, layout, d_head=n if pizza else 2 * n, d_mlp=d_mlp)
     w = zeros(config) if pizza else zeros(config, "mlp.b_in")
@@ -118,14 +120,8 @@ def _unit(angle: float) -> Floats:
     return np.array([np.cos(angle), np.sin(angle)])
 
 
-def _pizza() -> list[tuple[float, float, float]]:
-    """(direction, threshold, strength) of one dial's neurons."""
-    # Σ relu(cos(x − φ))·cos 2φ ≈ PHASES/3π·cos 2x
-    return [(2 * np.pi * m / PHASES, 0.0, 3 * np.pi / PHASES) for m in range(PHASES)]
-
-
 def _clock() -> list[tuple[float, float, float]]:
-    """The same for u²/2. A chord of x² has slope step·(2i + 1): it turns by step, then 2·step."""
+    """For u²/2. A chord of x² has slope step·(2i + 1): it turns by step, then by 2·step."""
     step = KNOTS[1]
     strengths = [(knot, (step if knot == 0 else 2 * step) * 2 / 3) for knot in KNOTS]
     return [(np.pi * m / 3, knot, s) for m in range(6) for knot, s in strengths]

@@ -22,7 +22,7 @@ position table put there.
 10^m is in the position table. `left` is an integer and a half, so the best logit leads by ½ at
 least, in units of 1; the errors above take 0.01 of it for 4 digits, 0.2 for 2 digits in float32.
 
-*Layer norm* only divides by NORM: see craft/loud.py.
+*Layer norm* only divides by NORM: see craft/layout.py.
 """
 
 from typing import Any, Literal

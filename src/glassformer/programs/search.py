@@ -127,7 +127,8 @@ def search(
         head.copy(squares if layer else square, squares, unit)
         head.output[:] = head.output @ level
         known += h
-        heads[f"{layer}.0"] = f"reads {h} back: the token{'s' * (h > 1)} {_span(added)} back"
+        which = f"tokens {known - h + 1} to {known}" if h > 1 else f"token {known}"
+        heads[f"{layer}.0"] = f"reads {h} back: the {which} back"
 
     # ── match ─────────────────────────────────────────────────────────────────────────────────
     head = Head(w, last, 0)
@@ -143,8 +144,3 @@ def search(
     finds = f"finds the tokens 0 to {prefix - 1} back one further back"
     heads[f"{last}.0"] = f"{finds}, reads what came next"
     return Model(config, w, task.vocabulary, task.ref, Labels(layout.slots, heads))
-
-
-def _span(tokens: slice) -> str:
-    first, last = tokens.start, tokens.stop - 1
-    return f"{first}" if first == last else f"{first} to {last}"

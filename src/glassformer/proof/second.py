@@ -6,7 +6,7 @@ and the largest sum over all pairs of numbers is found in whole numbers, which d
 (sums.py). Where a lead is below what is claimed, what attention may write is cut in halves.
 """
 
-import math
+import math  # noqa: I001
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,19 +18,7 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.base import Task
 from .balls import (
-    UNIT,
-    ZERO,
-    Ball,
-    Balls,
-    Net,
-    Open,
-    Row,
-    arb,
-    flint,
-    largest,
-    smallest,
-    total,
-    within,
+    UNIT, ZERO, Ball, Balls, Net, Open, Row, arb, flint, largest, smallest, total, within,
 )  # fmt: skip
 from .sums import Case, Range, Spots, Terms, cases_of, count, spots_of, sum_of
 

@@ -6,7 +6,7 @@ what the model writes; rows that ask for a token of the answer say which: `= →
 tokens that were read and, if one likes, the one that comes last and was not.
 """
 
-import textwrap
+import textwrap  # noqa: I001
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,21 +17,9 @@ from ..lens.attention import Alignment, Expected, Steps
 from ..parts import head
 from .pieces import colour_bar, in_percent, rules
 from .style import (
-    AMBER,
-    BLUE,
-    COLOURS,
-    GREEN,
-    INK,
-    LINES,
-    ORANGE,
-    PURPLE,
-    SHARES,
-    SIGNED,
-    SKY,
-    Axes,
-    Figure,
+    AMBER, BLUE, COLOURS, GREEN, INK, LINES, ORANGE, PURPLE, SHARES, SIGNED, SKY, Axes, Figure,
     drawn,
-)
+)  # fmt: skip
 
 CELL = 0.21  # inches of a token's row
 # of a bar of colours
@@ -107,9 +95,8 @@ def four_steps(s: Steps, boundary: int | None = None, title: str = "") -> Figure
 def bars_from(summaries: Mapping[str, Any], places: Sequence[str], title: str = "") -> Figure:
     """Attention from one position: input -> [L,H,S]. A row a layer, a column a head."""
     if not summaries or not len(first := next(iter(summaries.values()))):
-        raise GlassformerError(
-            "bars of attention — nothing to draw: expected a model with layers, and an input"
-        )
+        what = "nothing to draw: expected a model with layers, and an input"
+        raise GlassformerError(f"bars of attention — {what}")
     L, H, S = first.shape
     width, size = 0.8 / len(summaries), (max(1.2 + 1.7 * H, 4.0), 1.0 + 1.3 * L)
     with drawn(L, H, size=size, title=title, sharex=True, sharey=True) as (fig, axes):
@@ -136,9 +123,8 @@ def alignment_bars(
         raise GlassformerError("bars of alignment — nothing to draw: expected at least one model")
     L, H, n = alignments[0].entropy.shape
     if any(a.entropy.shape != (L, H, n) for a in alignments):
-        raise GlassformerError(
-            "bars of alignment — expected models of as many layers, heads and answer positions"
-        )
+        what = "expected models of as many layers, heads and answer positions"
+        raise GlassformerError(f"bars of alignment — {what}")
     wide = len(alignments)
     size = max(1.6 + 1.7 * wide, 4.5), 1.1 + 1.4 * L * H
     with drawn(L * H, wide, size=size, title=title, sharex=True, sharey=True) as (fig, axes):

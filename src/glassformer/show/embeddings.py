@@ -58,7 +58,8 @@ def before_and_after(
 
 def _points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) -> None:
     found, numbers = embeddings.pca, embeddings.numbers
-    x, y = (_column(found.points, i) for i in components)
+    wide = np.pad(found.points, ((0, 0), (0, max(components) + 1)))  # one dimension has no second
+    x, y = (wide[:, i] for i in components)
     if 2 < len(numbers) <= NAMED:
         ax.plot(x[numbers], y[numbers], color=PALE, linewidth=1, zorder=1)
     is_number = np.isin(np.arange(len(x)), numbers) if numbers else np.ones(len(x), dtype=bool)
@@ -99,10 +100,6 @@ def _free_sides(
         taken.append(boxes[best])
         chosen.append(SIDES[best])
     return chosen
-
-
-def _column(points: Any, i: int) -> Any:
-    return points[:, i] if i < points.shape[1] else np.zeros(len(points))
 
 
 def _heat(ax: Axes, embeddings: Embeddings) -> Any:

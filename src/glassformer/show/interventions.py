@@ -1,6 +1,6 @@
 """Figures of what was done to models: parts taken out, patched, interchanged, compared."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence  # noqa: I001
 from typing import Any
 
 import numpy as np
@@ -12,21 +12,8 @@ from ..lens.interventions.ablate import Ablated
 from ..lens.interventions.patch import Interchange, PatchGrid
 from .pieces import cells, rules
 from .style import (
-    AMBER,
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    LINES,
-    ORANGE,
-    PALE,
-    SHARES,
-    SKY,
-    WIDTH,
-    Axes,
-    Figure,
-    drawn,
-)
+    AMBER, BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, WIDTH, Axes, Figure, drawn,
+)  # fmt: skip
 
 ROW = 0.3  # inches of a part's row
 MEANINGS = {

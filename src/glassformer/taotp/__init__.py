@@ -48,9 +48,8 @@ def read(path: str | Path) -> Model:
         text = data.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
-        raise GlassformerError(
-            f"{path}:{line} — expected UTF-8 text, got the byte 0x{byte:02x}"
-        ) from None
+        what = f"expected UTF-8 text, got the byte 0x{byte:02x}"
+        raise GlassformerError(f"{path}:{line} — {what}") from None
     return parse(text, str(path))
 
 

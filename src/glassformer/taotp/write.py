@@ -36,9 +36,8 @@ def write(model: Model) -> str:
 
 
 def refuse(model: Model, expected: str) -> NoReturn:
-    raise GlassformerError(
-        f"{model!r} as text — expected {expected}; save it as .safetensors instead"
-    )
+    hint = "save it as .safetensors instead"
+    raise GlassformerError(f"{model!r} as text — expected {expected}; {hint}")
 
 
 def lines(model: Model, weights: Mapping[str, Numbers]) -> Iterator[str]:
@@ -148,9 +147,8 @@ def number(x: float) -> str:
 def quote(text: str) -> str:
     """A word as it is; anything else in quotes."""
     if len(text) > MAX_STRING // 2:  # each character may need an escape
-        raise GlassformerError(
-            f"{text[:40]!r}… as text — expected at most {MAX_STRING // 2:,} characters"
-        )
+        what = f"expected at most {MAX_STRING // 2:,} characters"
+        raise GlassformerError(f"{text[:40]!r}… as text — {what}")
     if WORD.fullmatch(text) and text.lower() not in NOT_FINITE:
         return text
     plain = (c not in '"\\' and (c.isprintable() or ord(c) > 0xFFFF) for c in text)

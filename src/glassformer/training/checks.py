@@ -23,9 +23,8 @@ def check_call(
     if len(set(seeds)) != len(seeds) or not seeds:
         raise GlassformerError(f"seeds — expected different numbers, got {list(seeds)}")
     if (saved or resumed) and len(seeds) > 1:
-        raise GlassformerError(
-            "an ensemble is not saved while it runs: train one seed to keep its state"
-        )
+        why = "train one seed to keep its state"
+        raise GlassformerError(f"an ensemble is not saved while it runs: {why}")
     if resumed and not saved:
         raise GlassformerError("resume — needs the file that the run was writing to: out=FILE")
     for what, model in models.items():

@@ -68,10 +68,6 @@ class Data:
             index = np.stack([self._order(seed, epoch)[now] for seed in seeds])
         return self.tokens[index], self.answer[index]
 
-    def train_sample(self, n: int) -> Rows | None:
-        """Some of the training rows, to be evaluated on; None where every row is new."""
-        return None if self.train_rows is None else self.train_rows[:n]
-
     def _order(self, seed: int, epoch: int) -> Array:
         key = (seed, epoch)
         if key not in self._orders:
@@ -100,9 +96,8 @@ class Data:
                 if not len(missing):
                     break
             else:
-                raise GlassformerError(
-                    f"{self.task.ref} — a step wants {n} rows, {len(missing)} of them are not found"
-                )
+                what = f"a step wants {n} rows, {len(missing)} of them are not found"
+                raise GlassformerError(f"{self.task.ref} — {what}")
         return rows
 
     def _allowed(self, rows: Rows) -> Array:
@@ -121,9 +116,8 @@ class Data:
     def _split(self, rng: np.random.Generator) -> tuple[Rows, Rows]:
         task, n, m = self.task, self.recipe.train_rows, self.recipe.test_rows
         if task.size > ENUMERABLE:
-            raise GlassformerError(
-                f"{task.ref} — {many(task.size)} rows are too many to split; use data=fresh"
-            )
+            what = f"{many(task.size)} rows are too many to split; use data=fresh"
+            raise GlassformerError(f"{task.ref} — {what}")
         rows = task.rows(0, task.size)
         rows = rows[task.defined(rows)]
         if n + max(m, 1) > len(rows):

@@ -4,11 +4,12 @@
 (memorising), test accuracy that rises long after training accuracy (grokking), lasting success.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
+from ..dust import rounded_down
 from .recipe import Recipe
 
 ROUTINE = {"step", "evaluation", "checkpoint", "done"}  # all other events are turning points
@@ -97,9 +98,7 @@ class Watcher:
 
 
 # ── in words ───────────────────────────────────────────────────────────────────────────────────
-def percent(share: float) -> str:
-    """Rounded down, so that only what is whole is called 100 %."""
-    return "100 %" if share >= 1 else f"{math.floor(round(share * 10_000, 6)) / 100:.2f} %"
+percent = partial(rounded_down, decimals=2)
 
 
 def in_words(event: Event, names: Sequence[str] = ()) -> str:

@@ -31,9 +31,8 @@ def initial_theta(
     if start and start.theta and start.blueprint == blueprint.ref:
         return {n: arrays.numpy(start.theta[n]) for n in blueprint.theta_shapes(shapes)}
     if start and blueprint.at_random:
-        raise GlassformerError(
-            f"start — {blueprint.ref} begins at random, or with a model of its own kind"
-        )
+        what = f"{blueprint.ref} begins at random, or with a model of its own kind"
+        raise GlassformerError(f"start — {what}")
     rng = np.random.default_rng([seed, 0])
     weights = start.weights if start else initial_weights(recipe, config, shapes, rng)
     return blueprint.start(weights, rng)

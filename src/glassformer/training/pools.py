@@ -77,9 +77,8 @@ def cluster(jobs: list[Job], load_task: LoadTask, address: str) -> Iterator[list
     try:
         dask: Any = importlib.import_module("distributed")
     except ImportError:
-        raise GlassformerError(
-            "--cluster — needs Dask: pip install 'glassformer[cluster]'"
-        ) from None
+        what = "needs Dask: pip install 'glassformer[cluster]'"
+        raise GlassformerError(f"--cluster — {what}") from None
     for name in [n for n in logging.root.manager.loggerDict if n.startswith("distributed")]:
         # a worker's death is our business, not the reader's
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -1,4 +1,5 @@
-"""A run on disk, to go on after a kill: theta, optimiser, averages, history, in one file.
+"""A run on disk, to go on after a kill: theta, optimiser, averages, history, in one file; and its
+models step by step, if all are kept.
 
 There is no generator state to save: what a step reads depends on the seed and the step alone.
 """
@@ -6,6 +7,7 @@ There is no generator state to save: what a step reads depends on the seed and t
 import hashlib
 import json
 import os.path
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from .. import schema
 from ..arrays import Array
 from ..errors import GlassformerError
 from ..limits import REF, SEED, memory
-from ..records import read_bytes, write_atomically
+from ..records import read_bytes, why, write_atomically
 from ..stored import parse
 from .recipe import STEPS
 
@@ -129,6 +131,28 @@ def check_fits(
         wrong = "its history has other answers"
     if wrong:
         raise GlassformerError(f"{path} — {BAD}: {wrong}")
+
+
+# ── its models ─────────────────────────────────────────────────────────────────────────────────
+def snapshot_path(folder: Path, step: int) -> Path:
+    """Where the model of a step is kept."""
+    return folder / f"step-{step:06d}.safetensors"
+
+
+def snapshot_folders(folder: str | Path, seeds: Sequence[int], resume: bool) -> dict[int, Path]:
+    """A folder for each seed. Those of a new run must have no snapshots yet."""
+    folder = Path(folder)
+    found = {seed: folder / f"seed{seed}" if len(seeds) > 1 else folder for seed in seeds}
+    for path in found.values():
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            old = not resume and any(path.glob("step-*.safetensors"))
+        except (OSError, ValueError) as e:
+            raise GlassformerError(f"{path} — cannot be a folder for snapshots: {why(e)}") from None
+        if old:
+            what = "has snapshots of another run: expected an empty folder or a new one"
+            raise GlassformerError(f"{path} — {what}")
+    return found
 
 
 def _sha256(text: str, arrays: dict[str, Array]) -> str:

@@ -21,7 +21,7 @@ from ..errors import GlassformerError, shown
 from ..finding import plain
 from ..lens.embeddings import position_table
 from ..limits import NOISE, REF, SEED, WIDEST_KEY, within
-from ..model import Config, Labels, Model
+from ..model import Labels, Model
 from ..tasks.base import Task
 
 FORMAT, VERSION = "glassformer-key", 1
@@ -140,7 +140,12 @@ def disguise(
     copy, changes, M = copy.astype("float64"), list[str](), np.eye(D)
     if rotate or shuffle:
         copy = _free_of_axes(copy, changes)
-        M = _basis(copy.config, rng) if rotate else np.eye(D)[rng.permutation(D)]
+        if not rotate:
+            M = np.eye(D)[rng.permutation(D)]
+        elif copy.config.norm == "layer":
+            M = rotation_fixing_ones(D, rng)
+        else:
+            M = np.linalg.qr(rng.normal(size=(D, D)))[0]
         copy = turned(copy, M)
     copy, heads, neurons = _shuffled(copy, rng, shuffle, changes)
     if noise:
@@ -184,12 +189,6 @@ def deviation(
         chosen = a[np.arange(len(a)), b.argmax(-1)]  # in the original, what the copy chooses
         same = (chosen >= a.max(-1) - tie * size) & np.isfinite(b).all(-1)
         return len(a), int((~same).sum()), float(np.abs(a - b).max() / size)
-
-
-def _basis(c: Config, rng: np.random.Generator) -> Any:
-    if c.norm == "layer":
-        return rotation_fixing_ones(c.d_model, rng)
-    return np.linalg.qr(rng.normal(size=(c.d_model, c.d_model)))[0]
 
 
 def _shuffled(

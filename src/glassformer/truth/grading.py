@@ -38,15 +38,13 @@ def score_edges(
     claims = {(*map(spelled, e[:2]), *e[2:]) for e in claimed}
     sizes = {len(e) for e in claims}
     if not sizes <= {2} and not sizes <= {3}:
-        raise GlassformerError(
-            "edges — expected (writer, reader), or (writer, reader, port), and all of one kind"
-        )
+        what = "expected (writer, reader), or (writer, reader, port), and all of one kind"
+        raise GlassformerError(f"edges — {what}")
     width = max(sizes, default=3)
     for part in sorted({p for e in claims for p in e[:2]} - set(truth.parts)):
         near = difflib.get_close_matches(part, truth.parts, 3, 0.4) or truth.parts[:3]
-        raise GlassformerError(
-            f"edge with {part!r} — no such part of the model; near: {', '.join(near)}"
-        )
+        hint = f"near: {', '.join(near)}"
+        raise GlassformerError(f"edge with {part!r} — no such part of the model; {hint}")
     present = {(e.writer, e.reader, e.port)[:width] for e in truth.edges if all_edges or e.matters}
     right = claims & present
     return Match(
@@ -64,9 +62,8 @@ def subspace_overlap(claimed: Array, actual: Array) -> tuple[float, float]:
     """
     A, B = (_orthonormal(x) for x in (claimed, actual))
     if A.shape[1] != B.shape[1]:
-        raise GlassformerError(
-            f"directions — expected the same d_model, got {A.shape[1]} and {B.shape[1]}"
-        )
+        what = f"expected the same d_model, got {A.shape[1]} and {B.shape[1]}"
+        raise GlassformerError(f"directions — {what}")
     common = float(np.square(A @ B.T).sum())
     return common / max(len(A), 1), common / max(len(B), 1)
 

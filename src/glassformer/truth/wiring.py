@@ -236,9 +236,8 @@ class Cut:
             writer, reader, port = parts.spelled(edge[0]), parts.spelled(edge[1]), edge[2]
             known = {writer, reader} <= {*there} and port in PORTS.get(parts.split(reader)[0], ())
             if not known or there.index(writer) >= there.index(reader):
-                raise GlassformerError(
-                    f"edge {writer} → {reader}, {port} — expected parts of the model, in order"
-                )
+                what = "expected parts of the model, in order"
+                raise GlassformerError(f"edge {writer} → {reader}, {port} — {what}")
             self.cut.setdefault((reader, port), []).append(writer)
         self.at = self._places()
 
@@ -279,10 +278,8 @@ class Cut:
         return value
 
     def _heads_read(self, layer: int, port: str, value: Any) -> Any:
-        W, value = (
-            self.model.weights[f"blocks.{layer}.attn.W_{port.upper()}"],
-            value.copy(),
-        )  # H D K
+        value = value.copy()
+        W = self.model.weights[f"blocks.{layer}.attn.W_{port.upper()}"]  # H D K
         for h in range(len(W)):
             if writers := self.cut.get((parts.head(layer, h), port)):
                 value[:, :, h] -= self._seen(writers, f"blocks.{layer}.ln1") @ W[h]

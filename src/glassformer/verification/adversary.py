@@ -49,7 +49,8 @@ def search(work: Work, found: Tally, rounds: int, most: int, seed: int) -> Itera
     seen, expanded = set[tuple[int, ...]](), set[tuple[int, ...]]()
     start = 0
     for _ in range(rounds):
-        base = sorted({row for row in [*failures[:FAILURES], *_rows(beam)] if row not in expanded})
+        low = [row for found in beam for _, _, row in found]
+        base = sorted({row for row in [*failures[:FAILURES], *low] if row not in expanded})
         if not base:
             return
         expanded.update(base)
@@ -69,7 +70,3 @@ def search(work: Work, found: Tally, rounds: int, most: int, seed: int) -> Itera
 def _lowest(beam: list[tuple[Found, ...]], tally: Tally) -> list[tuple[Found, ...]]:
     both = [a + b for a, b in itertools.zip_longest(beam, tally.lowest, fillvalue=())]
     return [tuple(heapq.nsmallest(BEAM, {f[2]: f for f in found}.values())) for found in both]
-
-
-def _rows(beam: list[tuple[Found, ...]]) -> list[tuple[int, ...]]:
-    return [row for found in beam for _, _, row in found]

@@ -85,9 +85,8 @@ def check(
     if sample:
         parts = {"edges": len(task.edges()), "sample": sample}
     if journal and (rows is not None or tap is not None):
-        raise GlassformerError(
-            "journal — only for a domain or a sample, without a tap: it could not tell others apart"
-        )
+        what = "only for a domain or a sample, without a tap: it could not tell others apart"
+        raise GlassformerError(f"journal — {what}")
     named, judged = digest(model), cast(model, dtype)
     afford(f"verify — {chunk:,} rows at a time", 4 * chunk * widest(judged, task))
     work = Work(

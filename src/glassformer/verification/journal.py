@@ -108,9 +108,8 @@ class Journal:
                 raise GlassformerError("its SHA-256 does not match")
             run = o["run"]
         except GlassformerError as e:
-            raise GlassformerError(
-                f"{self.path} — damaged journal ({e}); remove it to begin anew"
-            ) from None
+            hint = "remove it to begin anew"
+            raise GlassformerError(f"{self.path} — damaged journal ({e}); {hint}") from None
         for name in {**self.run, **run}:
             if run.get(name) != self.run.get(name):
                 was, now = (_short(x.get(name)) for x in (run, self.run))
@@ -119,9 +118,8 @@ class Journal:
         found = {part: Tally.from_json(t) for part, t in o["found"].items()}
         state = State(tuple(range(a, b) for a, b in o["done"]), found)
         if wrong := _misfit(state, work):
-            raise GlassformerError(
-                f"{self.path} — damaged journal ({wrong}); remove it to begin anew"
-            )
+            hint = "remove it to begin anew"
+            raise GlassformerError(f"{self.path} — damaged journal ({wrong}); {hint}")
         return state
 
     def write(self, state: State, now: bool = False) -> None:

@@ -49,9 +49,8 @@ def _spread(work: Work, ranges: list[range], workers: int) -> Iterator[Done]:
     try:
         pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError) as e:
-        raise GlassformerError(
-            f"workers={workers} — {work.task.ref} cannot be sent to another process: {e}"
-        ) from None
+        what = f"{work.task.ref} cannot be sent to another process: {e}"
+        raise GlassformerError(f"workers={workers} — {what}") from None
     # there may be billions
     first = (chunks[i : i + GROUP] for chunks in ranges for i in range(0, len(chunks), GROUP))
     waiting = list(itertools.islice(first, 1))

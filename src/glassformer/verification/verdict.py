@@ -75,7 +75,7 @@ class Verdict:
             if o.pop("format") != FORMAT:
                 raise ValueError("another format")
             holds = o.pop("holds")
-            if wrong := [f.name for f in fields(cls) if not _fits(o[f.name], _name(f.type))]:
+            if wrong := [f.name for f in fields(cls) if not _fits(o[f.name], f.type)]:
                 raise ValueError(f"{wrong[0]} is {json.dumps(o[wrong[0]])[:40]}")
             v = cls(**o)
             counts = (v.domain, v.looked_at, v.checked, v.wrong)
@@ -100,9 +100,8 @@ class Verdict:
     def again(self) -> dict[str, Any]:
         """The options of `check` that look at the same rows again."""
         if "given" in self.parts or not self.parts:
-            raise GlassformerError(
-                "verdict — was given its rows, which it does not hold: it cannot be checked again"
-            )
+            what = "was given its rows, which it does not hold: it cannot be checked again"
+            raise GlassformerError(f"verdict — {what}")
         return {
             "exhaustive": self.exhaustive, "sample": self.sample, "seed": self.seed or 0,
             "search": self.search, "keep": self.keep, "chunk": self.chunk, "dtype": self.dtype,
@@ -139,12 +138,9 @@ def versions(dtype: str) -> dict[str, str]:
     return found
 
 
-def _name(kind: Any) -> str:
-    return str(kind).removeprefix("<class '").removesuffix("'>")
-
-
-def _fits(value: Any, kind: str) -> bool:
+def _fits(value: Any, of: Any) -> bool:
     """Whether a value read from JSON is of a field's type, as far as its name says."""
+    kind = str(of).removeprefix("<class '").removesuffix("'>")
     if kind.endswith(" | None"):
         return value is None or _fits(value, kind.removesuffix(" | None"))
     types = {"str": (str,), "int": (int,), "bool": (bool,), "float": (float, int)}

@@ -66,8 +66,10 @@ def ablation(
         raise GlassformerError(f"ablation of {what} — without it there are no logits")
     if how not in HOWS:
         raise GlassformerError(f"ablation {how!r} — expected one of {', '.join(HOWS)}")
+    if how == "zero" and (at := part.position) is not None:
+        return lambda name, x: _hide(x, at) if name.endswith("hook_attn_scores") else x
     if how == "zero":
-        return _hidden(part.position) if part.position is not None else _zeroed(part)
+        return lambda name, value: put(value, part.place(), 0) if name in part.hooks else value
     if reference is None or not len(reference):
         expected = "expected reference tokens [B,T] to run the model on"
         raise GlassformerError(f"ablation {how} — {expected}, got none")
@@ -86,9 +88,8 @@ class _Instead:
     ) -> None:
         self.model, self.part, self.tokens, self.rng = model.numpy(), part, reference, rng
         self.length, self.drawn = 0, np.zeros(1, np.int64)
-        self.seen: dict[
-            int, dict[str, Any]
-        ] = {}  # by length: without a mask, what is to come matters too
+        # by length: without a mask, what is to come matters too
+        self.seen: dict[int, dict[str, Any]] = {}
 
     def reference(self) -> dict[str, Any]:
         if self.length not in self.seen:
@@ -126,14 +127,6 @@ def put(value: Array, place: Any, new: Any) -> Array:
     value = value.copy() if isinstance(value, np.ndarray) else value.clone()
     value[place] = new
     return value
-
-
-def _zeroed(part: Part) -> Tap:
-    return lambda name, value: put(value, part.place(), 0) if name in part.hooks else value
-
-
-def _hidden(position: int) -> Tap:
-    return lambda name, x: _hide(x, position) if name.endswith("hook_attn_scores") else x
 
 
 def _hide(scores: Array, position: int) -> Array:

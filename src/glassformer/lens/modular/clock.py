@@ -43,9 +43,8 @@ def gradient_symmetricity(model: Model, task: Task, triples: int = TRIPLES, seed
     try:
         import torch
     except ModuleNotFoundError:
-        raise GlassformerError(
-            "gradient symmetricity — needs PyTorch: pip install 'glassformer[torch]'"
-        ) from None
+        what = "needs PyTorch: pip install 'glassformer[torch]'"
+        raise GlassformerError(f"gradient symmetricity — {what}") from None
     model, p, _ = checked(model, task)
     drawn = np.random.default_rng(seed).integers(0, p, (triples, 3))
     tokens = torch.from_numpy(np.ascontiguousarray(task.batch(drawn[:, :2])[0][:, :-1]))
