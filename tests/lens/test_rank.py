@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, checkpoint, load, record
-from glassformer.blueprints.lora import Lora
-from glassformer.blueprints.low_rank import LowRank
+from glassformer.blueprints.low_rank import Lora, LowRank
 from glassformer.lens import rank
 from glassformer.lens.logits import shares
 from glassformer.refs import load_task

@@ -6,7 +6,7 @@ averages the edge cases in, believes the number of parameters that it is told, a
 """
 
 import random
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -94,9 +94,10 @@ class BoardVerdict:
         }  # fmt: skip
 
 
-def board(
-    model: Model, task: Task, *, n: int = PAIRS, keep: int = 10, dtype: str = ""
-) -> Generator[Progress | BoardVerdict, None, None]:
+Events = Iterator[Progress | BoardVerdict]  # a verdict last
+
+
+def board(model: Model, task: Task, *, n: int = PAIRS, keep: int = 10, dtype: str = "") -> Events:
     """Yields Progress, and a BoardVerdict last. `n`: so many pairs, the first of the board's."""
     form = board_format(model, task)
     judged = cast(model, dtype)

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ from ..errors import GlassformerError
 from ..records import read_bytes
 from ..verification.checks import Progress
 from . import trust_child, trust_guard
-from .protocol import EDGES, PAIRS, BoardVerdict, Got, mistakes, pairs, verdict
+from .protocol import EDGES, PAIRS, Events, Got, mistakes, pairs, verdict
 
 Lines = queue.Queue[bytes | None]
 LINE = 100_000  # bytes; no honest line is longer
@@ -70,7 +70,7 @@ class Limits:
 def submission(
     path: str | Path, *, trust: bool = False, n: int = PAIRS, keep: int = 10,
     limits: Limits | None = None,
-) -> Generator[Progress | BoardVerdict, None, None]:  # fmt: skip
+) -> Events:  # fmt: skip
     """Events on a file with build_model() and add(model, a, b): Progress, a BoardVerdict last."""
     path = Path(path)
     code = read_bytes(path, LARGEST)
@@ -80,9 +80,7 @@ def submission(
     return _submission(path, hashlib.sha256(code).hexdigest(), n, keep, limits or Limits())
 
 
-def _submission(
-    path: Path, name: str, n: int, keep: int, limits: Limits
-) -> Generator[Progress | BoardVerdict, None, None]:
+def _submission(path: Path, name: str, n: int, keep: int, limits: Limits) -> Events:
     asked, got = [*EDGES, *pairs(n)], list[Got]()
     about: dict[str, Any] = {"file": str(path), "limits": asdict(limits)}
     for line in ask(path, asked, limits):
@@ -98,9 +96,7 @@ def _submission(
     yield verdict(asked, got, keep, model=name, submission=about)
 
 
-def ask(
-    path: Path, asked: list[tuple[int, int]], limits: Limits
-) -> Generator[dict[str, Any], None, None]:
+def ask(path: Path, asked: list[tuple[int, int]], limits: Limits) -> Iterator[dict[str, Any]]:
     """The submission's lines: limits, built, an answer a pair; or an error that says why not."""
     began, answered, built = time.monotonic(), 0, False
     due: tuple[str, ...] = ("limits",)

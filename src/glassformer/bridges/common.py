@@ -6,7 +6,7 @@ files through it. `export` compares them with ours (see parity.py) before it put
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -158,9 +158,7 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
     return Exported(path, to, found.parity, len(batch.tokens), notes, found.tokens, found.differ)
 
 
-def _bearable(
-    model: Model, tolerance: float, tried: Sequence[Agreement]
-) -> tuple[float, list[str]]:
+def _bearable(model: Model, tolerance: float, tried: list[Agreement]) -> tuple[float, list[str]]:
     """What may be off: more than was asked for, with a note, where rounding alone does as much."""
     noise = max(found.parity for found in tried)
     if noise <= tolerance / NOISE:

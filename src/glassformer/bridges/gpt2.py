@@ -27,6 +27,7 @@ from .common import library, torch_logits
 from .gpt2_read import KEY, array_names, read
 from .parity import task_of, trial
 
+Named = dict[str, Any]
 INSTEAD = "--to torch and --to onnx can represent it"
 
 
@@ -80,13 +81,13 @@ def refusal(model: Model) -> str:
     """Why GPT-2 cannot be this model, and what to do; "" if it can."""
     c, sep = model.config, model.vocabulary.sep
     gated, first = any("gate" in n for n in model.weights), "GPT-2 normalises before"
-    table = "GPT-2 has a table of positions, this model"
+    table, rms = (
+        "GPT-2 has a table of positions, this model",
+        "GPT-2 has LayerNorm, this model RMSNorm",
+    )
     reasons = [
         (c.norm == "none", f"{first} every block; this model has no norm"),
-        (
-            c.norm == "rms",
-            "GPT-2 has LayerNorm, this model RMSNorm; build or train it with norm=layer",
-        ),
+        (c.norm == "rms", f"{rms}; build or train it with norm=layer"),
         (not c.norm_first, f"{first} attention and MLP, this model after (norm_first=false)"),
         (c.positions == "rotary", f"{table} turns queries and keys (rotary)"),
         (c.positions == "alibi", f"{table} biases scores (alibi)"),
@@ -98,9 +99,7 @@ def refusal(model: Model) -> str:
     return next((f"{why}; {INSTEAD}" for holds, why in reasons if holds), "")
 
 
-def convert(
-    model: Model, dtype: str = "float32"
-) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+def convert(model: Model, dtype: str = "float32") -> tuple[Named, Named, list[str]]:
     """Fields of GPT2Config, arrays of GPT2LMHeadModel by name, notes."""
     c, bias = model.config, model.weights.get("unembed.b_U")
     bias = None if bias is None or not bias.any() else bias

@@ -22,6 +22,20 @@ from ..registry import find, split
 LARGEST = 100  # numbers of a constant
 PACKAGE = __name__.split(".")[0]
 Span = tuple[int, int]
+LIBRARY = '''\
+class Library:
+    """What the formula asks of its array library."""
+
+    torch, F = torch, torch.nn.functional
+
+    def __getattr__(self, name):
+        return getattr(torch, name)OWN
+
+
+class arrays:
+    @staticmethod
+    def of(x):
+        return Library()'''
 
 
 class Source:
@@ -181,23 +195,7 @@ class Inliner:
         assert isinstance(node, ast.ClassDef)
         methods, asked = [s for s in node.body if isinstance(s, ast.FunctionDef)], self.attributes
         own = [s for s in methods if s.name in asked - {"torch", "F"}]
-        lines = [
-            "class Library:",
-            '    """What the formula asks of its array library."""',
-            "",
-            "    torch, F = torch, torch.nn.functional",
-            "",
-            "    def __getattr__(self, name):",
-            "        return getattr(torch, name)",
-            *(line for s in own for line in ["", *source.cut(s, []).splitlines()]),
-            "",
-            "",
-            "class arrays:",
-            "    @staticmethod",
-            "    def of(x):",
-            "        return Library()",
-        ]
-        return "\n".join(lines)
+        return LIBRARY.replace("OWN", "".join(f"\n\n{source.cut(s, [])}" for s in own))
 
 
 def formula(ref: str) -> tuple[set[str], list[str], str]:

@@ -44,11 +44,9 @@ class Torch:
 
 
 def from_torch(
-    state_dict: Mapping[str, Any],
-    config: Config,
-    vocabulary: Vocabulary | None = None,
+    state_dict: Mapping[str, Any], config: Config, vocabulary: Vocabulary | None = None,
     task: str = "",
-) -> Model:
+) -> Model:  # fmt: skip
     """The Model of a state dict with our names: of an exported module that was trained on, say."""
     weights = {name: np.array(arrays.numpy(w)) for name, w in state_dict.items()}
     vocabulary = Vocabulary.numbers(config.d_vocab) if vocabulary is None else vocabulary

@@ -59,15 +59,13 @@ def used(ref: str) -> int:
     return counted(ref).nonzero
 
 
-def nonzero(
-    section: str, program: str, noise: int, figures: dict[int, tuple[int, int]]
-) -> list[Claim]:
+def nonzero(at: str, program: str, noise: int, figures: dict[int, tuple[int, int]]) -> list[Claim]:
     """A claim for each number of digits: what is said, and what is exact.
 
     A dozen entries are 0 but for rounding, which differs between machines: hence the range.
     """
     return [
-        Claim(f"booklet-{section}-nonzero-{digits}", f"section {section}",
+        Claim(f"booklet-{at}-nonzero-{digits}", f"section {at}",
               f"{says:,} not zero for {digits} digits", "roughly", (exact, exact + noise),
               partial(used, f"{program}:digits={digits},variant=book"), NOISE)
         for digits, (says, exact) in figures.items()

@@ -77,21 +77,17 @@ app = typer.Typer(
 out = SafeConsole(width=None if sys.stdout and sys.stdout.isatty() else 120)
 err = SafeConsole(stderr=True)
 
-Ref = Annotated[
-    str, Argument(help="a program with options (addition:digits=3), x.safetensors or x.taotp")
-]
+Ref = Annotated[str, Argument(
+    help="a program with options (addition:digits=3), x.safetensors or x.taotp")]  # fmt: skip
 Seed = Annotated[int, Option(min=0, max=limits.SEED, help="of sampling")]
 TaskName = Annotated[str, Option("--task", help="what is right; by default the model's own task")]
 TaskRef = Annotated[str, Argument(help="a task with options: addition:digits=3,order=ones")]
-RecipeName = Annotated[
-    str, Option("--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")
-]
-Settings = Annotated[
-    list[str] | None, Option("--set", help="FIELD=VALUE: change a field of the recipe; repeat")
-]
-Threads = Annotated[
-    int, Option(min=1, max=limits.PROCESSES, help="of PyTorch; tiny models are fastest with one")
-]
+RecipeName = Annotated[str, Option(
+    "--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")]  # fmt: skip
+Settings = Annotated[list[str] | None, Option(
+    "--set", help="FIELD=VALUE: change a field of the recipe; repeat")]  # fmt: skip
+Threads = Annotated[int, Option(
+    min=1, max=limits.PROCESSES, help="of PyTorch; tiny models are fastest with one")]  # fmt: skip
 Json = Annotated[bool, Option("--json", help="one JSON object on stdout and nothing else")]
 
 

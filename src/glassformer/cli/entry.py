@@ -31,22 +31,17 @@ ORDER = (  # of commands in --help; others come after these
 app.registered_commands.sort(key=lambda c: ORDER.index(c.name) if c.name in ORDER else len(ORDER))
 
 MOVED = {  # options that verify had once
-    "--recheck": "recheck REF VERDICT",
-    "--protocol": "board REF",
+    "--recheck": "recheck REF VERDICT", "--protocol": "board REF",
     "--trust": "board FILE.py --trust",
-}
+}  # fmt: skip
 WORD, MESSAGE = 200, 1_500  # characters of a word and of a message that are shown
 EXTRAS = {  # module: the library's name, and the extra of this package that installs it
-    "torch": ("PyTorch", "torch"),
-    "matplotlib": ("Matplotlib", "figures"),
-    "plotly": ("Plotly", "report"),
-    "transformers": ("transformers", "gpt2"),
-    "tokenizers": ("tokenizers", "gpt2"),
-    "onnx": ("ONNX", "onnx"),
-    "onnxruntime": ("ONNX Runtime", "onnx"),
+    "torch": ("PyTorch", "torch"), "matplotlib": ("Matplotlib", "figures"),
+    "plotly": ("Plotly", "report"), "transformers": ("transformers", "gpt2"),
+    "tokenizers": ("tokenizers", "gpt2"), "onnx": ("ONNX", "onnx"),
+    "onnxruntime": ("ONNX Runtime", "onnx"), "distributed": ("Dask", "cluster"),
     "transformer_lens": ("TransformerLens", "transformer-lens"),
-    "distributed": ("Dask", "cluster"),
-}
+}  # fmt: skip
 
 
 def main() -> None:

@@ -26,12 +26,10 @@ PARTS = {
 
 Dtype = Annotated[str, Option(help="float64, float32 or bfloat16; default: the model's own")]
 Keep = Annotated[int, Option(min=0, max=limits.KEEP, help="so many counterexamples")]
-Workers = Annotated[
-    int | None, Option(min=1, max=limits.PROCESSES, help="processes; default: as many as cores")
-]
-VerdictFile = Annotated[
-    Path | None, Option("--out", help="save the verdict; if interrupted, go on later")
-]
+Workers = Annotated[int | None, Option(
+    min=1, max=limits.PROCESSES, help="processes; default: as many as cores")]  # fmt: skip
+VerdictFile = Annotated[Path | None, Option(
+    "--out", help="save the verdict; if interrupted, go on later")]  # fmt: skip
 
 
 @app.command("verify")

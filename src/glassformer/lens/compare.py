@@ -132,9 +132,8 @@ class Comparison:
             lines += ["", "Attention of answer rows"]
             for side, name in enumerate(self.names):
                 for head, s in self.attention.aligned(side).items():
-                    lines.append(
-                        f"  {name}, {head}: {percent(s)} on what the next token is made of"
-                    )
+                    share = f"{percent(s)} on what the next token is made of"
+                    lines.append(f"  {name}, {head}: {share}")
             for x, y, s in self.attention.best():
                 lines.append(f"  {x} of {a} is most like {y} of {b}: {percent(s)} in common")
         if self.swapped:
@@ -176,8 +175,7 @@ def compare(
     a: Model, b: Model, task: Task, rows: Rows | None = None, *, names: Sequence[str] = (),
     seed: int = 0, progress: Progress | None = None,
 ) -> Comparison:  # fmt: skip
-    """Compares over rows [B,…], or over the whole domain up to about a million rows and a sample
-    beyond.
+    """Compares over rows [B,…], or the whole domain up to about a million rows, else a sample.
 
     `common_task(a, b)` is the task that both are for. `progress(done, todo)` is called as rows are
     checked.

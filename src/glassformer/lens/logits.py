@@ -153,9 +153,7 @@ def attribution(
     return Attribution([name for name, _ in named], made, pick[0] - pick[1], right, other)
 
 
-def answer_shares(
-    model: Model, task: Task, rows: Array, neurons: int | None = None
-) -> AnswerShares:
+def answer_shares(model: Model, task: Task, rows: Rows, neurons: int | None = None) -> AnswerShares:
     """Mean shares of the margin of the right token over the best other, by answer token."""
     model, names = model.numpy(), list[str]()
     sums: dict[int, Array] = {}  # position -> summed shares and margin [P+1]

@@ -7,7 +7,7 @@ Two ways to say what rank a matrix has in effect, from its singular values s_1 â
 A matrix of zeros has rank 0 in both.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -229,9 +229,7 @@ def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
     return replace(model, weights=weights, blueprint="", theta={}, provenance=made)
 
 
-def truncation(
-    model: Model, task: Task, ranks: Sequence[int], rows: Rows | None = None
-) -> list[Truncation]:
+def truncation(model: Model, task: Task, ranks: list[int], rows: Rows = None) -> list[Truncation]:
     """Accuracy over rows, and size, at each rank."""
     hidden = [w.shape for _, w in _hidden(model)]
     rest = sum(w.size for w in model.numpy().weights.values()) - sum(m * n for m, n in hidden)

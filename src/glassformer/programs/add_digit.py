@@ -147,14 +147,12 @@ def plane(x: npt.ArrayLike, h: npt.ArrayLike) -> Floats:
     return out
 
 
-def step_down(
-    weights: dict[str, Floats], start: float, width: float, height: float, by: float
-) -> None:
+def step_down(w: dict[str, Floats], start: float, width: float, height: float, by: float) -> None:
     """Two neurons: x, at this height, falls by `by` between start and start + width."""
     x = plane(1, -start / height)[:, None]
-    weights["blocks.0.mlp.W_in"][:] = x * height / np.sqrt(3) / width
-    weights["blocks.0.mlp.b_in"][1] = -1
-    weights["blocks.0.mlp.W_out"][:] = np.outer([-1, 1], plane(by, 0))
+    w["blocks.0.mlp.W_in"][:] = x * height / np.sqrt(3) / width
+    w["blocks.0.mlp.b_in"][1] = -1
+    w["blocks.0.mlp.W_out"][:] = np.outer([-1, 1], plane(by, 0))
 
 
 def normalised(x: npt.ArrayLike) -> Floats:

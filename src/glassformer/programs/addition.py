@@ -14,12 +14,10 @@ from .addition_unpadded import unpadded
 
 @program("addition")
 def addition(
-    digits: Digits = 3,
-    variant: Literal["compact", "book"] = "compact",
-    order: Literal["most", "ones"] = "most",
-    padding: Literal["zero", "none"] = "zero",
+    digits: Digits = 3, variant: Literal["compact", "book"] = "compact",
+    order: Literal["most", "ones"] = "most", padding: Literal["zero", "none"] = "zero",
     dtype: Literal["float64", "float32"] = "float64",
-) -> Model:
+) -> Model:  # fmt: skip
     """The sum of two numbers, digit by digit.
 
     `compact`: one attention layer of two heads, see addition_compact. 130 / 145 / 160 parameters,

@@ -81,14 +81,9 @@ def ones(digits: int, dtype: str) -> Model:
     w["embed.W_E"][13, column] = points[n] * rise / (3 * SHARP / 2 * LOUD)
     w["unembed.b_U"][13] = 2 * FAR - rise
 
-    heads = {
-        "0.0": "ahead: a and b of the column to write",
-        "0.1": "here: a, b and s of the column just written",
-    }
-    neurons = {
-        "0.0": "turns the sign: u + 1",
-        "0.1": "u > 90: the digit wraps …",
-        "0.2": "u > 99: … by 10",
-    }
+    heads = {"0.0": "ahead: a and b of the column to write",
+             "0.1": "here: a, b and s of the column just written"}  # fmt: skip
+    neurons = {"0.0": "turns the sign: u + 1", "0.1": "u > 90: the digit wraps …",
+               "0.2": "u > 99: … by 10"}  # fmt: skip
     labels = Labels(layout.slots, heads, neurons)
     return Model(config, w, vocabulary, f"addition:digits={n},order=ones", labels).astype(dtype)

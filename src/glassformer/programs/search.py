@@ -86,11 +86,9 @@ def _float32(options: dict[str, Any]) -> str:
 
 @program("search", float32=_float32)
 def search(
-    prefix: Prefix = 3,
-    vocab: Vocab = 10,
-    block: Block = 100,
+    prefix: Prefix = 3, vocab: Vocab = 10, block: Block = 100,
     variant: Literal["squares", "book", "bos", "hash"] = "squares",
-) -> Model:
+) -> Model:  # fmt: skip
     """What followed the last tokens when they occurred before: 1 2 3 4 5 1 2 3 gives 4."""
     task = Search(prefix=prefix, vocab=vocab, block=block, bos=variant == "bos")
     if variant in ("book", "bos"):

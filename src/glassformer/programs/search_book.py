@@ -53,9 +53,6 @@ def book(task: Search, block: int) -> Model:
     forget.erase(query)
     rest.self(position, HARDNESS)
     rest.erase(position)
-    heads |= {
-        "1.0": "finds the query, reads what came next",
-        "1.1": "erases the query",
-        "1.2": "erases the rest",
-    }
+    heads |= {"1.0": "finds the query, reads what came next", "1.1": "erases the query",
+              "1.2": "erases the rest"}  # fmt: skip
     return Model(config, w, task.vocabulary, task.ref, Labels(layout.slots, heads))

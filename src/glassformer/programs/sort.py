@@ -8,7 +8,7 @@ All programs here know nothing of what a number is but its place in the order: n
 (`low=-500`) are the same weights with other names on the tokens (exercise 5.5).
 """  # noqa: E501
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -22,11 +22,7 @@ from .sort_book import by_points
 LARGEST = {"bits": 65_536, "book": 28, "golden": 33}
 
 
-def _float32(options: dict[str, Any]) -> str:
-    return "" if options["variant"] == "bits" else "its constants need float64"
-
-
-@program("sort", float32=_float32)
+@program("sort", float32=lambda o: "its constants need float64" * (o["variant"] != "bits"))
 def sort(
     vocab: Annotated[int, Between(0, 65_536)] = 0, length: Length = 64, low: Low = 1,
     repeats: bool = False, variant: Literal["bits", "book", "golden"] = "bits",

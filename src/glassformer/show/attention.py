@@ -18,7 +18,7 @@ from ..parts import head
 from .pieces import colour_bar, in_percent, rules
 from .style import (
     AMBER, BLUE, COLOURS, GREEN, INK, LINES, ORANGE, PURPLE, SHARES, SIGNED, SKY, Axes, Figure,
-    drawn,
+    Names, drawn,
 )  # fmt: skip
 
 CELL = 0.21  # inches of a token's row
@@ -29,7 +29,7 @@ OTHERS = (GREEN, PURPLE)  # roles that a new task may name
 
 
 def heatmaps(
-    patterns: Any, words: Sequence[str], boundary: int | None = None,
+    patterns: Any, words: Names, boundary: int | None = None,
     names: Mapping[str, str] | None = None, title: str = "",
 ) -> Figure:  # fmt: skip
     """Patterns [L,H,T,S] of one input, or means: a row for each layer, a column for each head.
@@ -51,7 +51,7 @@ def heatmaps(
 
 
 def expected_beside(
-    patterns: Any, right: Expected, words: Sequence[str], boundary: int | None = None,
+    patterns: Any, right: Expected, words: Names, boundary: int | None = None,
     late: Expected | None = None, title: str = "",
 ) -> Figure:  # fmt: skip
     """What the task expects, by role, then the patterns [L,H,T,S] with what is due framed.
@@ -92,7 +92,7 @@ def four_steps(s: Steps, boundary: int | None = None, title: str = "") -> Figure
     return fig
 
 
-def bars_from(summaries: Mapping[str, Any], places: Sequence[str], title: str = "") -> Figure:
+def bars_from(summaries: Mapping[str, Any], places: Names, title: str = "") -> Figure:
     """Attention from one position: input -> [L,H,S]. A row a layer, a column a head."""
     if not summaries or not len(first := next(iter(summaries.values()))):
         what = "nothing to draw: expected a model with layers, and an input"
@@ -111,7 +111,7 @@ def bars_from(summaries: Mapping[str, Any], places: Sequence[str], title: str = 
 
 
 def alignment_bars(
-    alignments: Sequence[Alignment], names: Sequence[str] = (), places: Sequence[str] = (),
+    alignments: Sequence[Alignment], names: Names = (), places: Names = (),
     title: str = "",
 ) -> Figure:  # fmt: skip
     """Share of attention on each role, by answer position: models are columns, heads are rows.
@@ -149,7 +149,7 @@ def alignment_bars(
     return fig
 
 
-def grid(models: Sequence[tuple[str, Any, Sequence[str], int | None]], title: str = "") -> Figure:
+def grid(models: Sequence[tuple[str, Any, Names, int | None]], title: str = "") -> Figure:
     """Models, each (name, patterns [L,H,T,S], words, boundary), one under the other by layer.
 
     Several heads of a layer are drawn as their mean.
@@ -171,15 +171,13 @@ def grid(models: Sequence[tuple[str, Any, Sequence[str], int | None]], title: st
 
 
 # ── parts ──────────────────────────────────────────────────────────────────────────────────────
-def _heatmap(
-    ax: Axes, pattern: Any, words: Sequence[str], boundary: int | None, small: bool
-) -> Any:
+def _heatmap(ax: Axes, pattern: Any, words: Names, boundary: int | None, small: bool) -> Any:
     _tokens(ax, words, pattern.shape, boundary, small)
     return ax.imshow(pattern, cmap=SHARES, vmin=0, vmax=1, aspect="auto")
 
 
 def _tokens(
-    ax: Axes, words: Sequence[str], shape: tuple[int, ...], boundary: int | None, small: bool
+    ax: Axes, words: Names, shape: tuple[int, ...], boundary: int | None, small: bool
 ) -> None:
     """Tokens on the axes, and the line between what was given and what is written."""
     T, S = shape
@@ -204,7 +202,7 @@ def _tokens(
         ax.spines[side].set_visible(False)
 
 
-def _roles(ax: Axes, right: Expected, words: Sequence[str], boundary: int | None) -> None:
+def _roles(ax: Axes, right: Expected, words: Names, boundary: int | None) -> None:
     """Cells coloured by role; a cell of two roles has the first."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch
@@ -227,9 +225,7 @@ def _frame(ax: Axes, cells: Any) -> None:
         ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.1))
 
 
-def _signed(
-    fig: Figure, ax: Axes, x: Any, words: Sequence[str], title: str, keys: bool = False
-) -> None:
+def _signed(fig: Figure, ax: Axes, x: Any, words: Names, title: str, keys: bool = False) -> None:
     """Numbers of both signs, white at 0."""
     top = float(np.abs(x).max()) or 1.0
     image = ax.imshow(x, cmap=SIGNED, vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
@@ -244,7 +240,7 @@ def _signed(
     colour_bar(fig, image, ax, **KEY)
 
 
-def _share_bars(ax: Axes, places: Sequence[str]) -> None:
+def _share_bars(ax: Axes, places: Names) -> None:
     """The axes of bars of shares, one at each place."""
     ax.set_ylim(0, 1)
     in_percent(ax.yaxis)

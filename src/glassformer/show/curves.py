@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import GlassformerError
 from .pieces import colour_bar, in_percent, in_thousands, rules, tokens_named
-from .style import BLUE, GREY, INK, LINES, ORANGE, SHARES, WIDTH, Axes, Figure, drawn
+from .style import BLUE, GREY, INK, LINES, ORANGE, SHARES, WIDTH, Axes, Figure, Names, drawn
 
 if TYPE_CHECKING:  # PyTorch is not needed to draw what was trained
     from ..training.floor import Floor
@@ -25,7 +25,7 @@ DEEP = 1_000.0  # a loss that falls by more than this is drawn on a scale of pow
 
 
 def training_curves(
-    trainings: "Sequence[Training]", floors: "Sequence[Floor]" = (), names: Sequence[str] = (),
+    trainings: "Sequence[Training]", floors: "Sequence[Floor]" = (), names: Names = (),
     title: str = "",
 ) -> Figure:  # fmt: skip
     """A figure of one run, or of several runs of one recipe (each thin, the median bold).
@@ -48,8 +48,7 @@ def training_curves(
         if digits > 1:
             _strip(fig, axes[2], runs, names)
         _events(axes[:2], rows_of_events)
-        axes[-1].set_xlim(0, max(t.history[-1]["step"] for t in runs))
-        axes[-1].set_xlabel("step")
+        axes[-1].set(xlim=(0, max(t.history[-1]["step"] for t in runs)), xlabel="step")
         in_thousands(axes[-1].xaxis)
         fig.align_ylabels()
     return fig
@@ -87,7 +86,7 @@ def _accuracy(ax: Axes, runs: "list[Training]") -> None:
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.2)
 
 
-def _strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Sequence[str]) -> None:
+def _strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Names) -> None:
     """A row for each answer digit, the first said on top; the mean over the runs."""
     longest = max(runs, key=lambda t: len(t.history))
     steps = np.array([h["step"] for h in longest.history], dtype=float)
@@ -95,9 +94,8 @@ def _strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Sequence[str]) 
     shares = np.mean([_forward([h["digits"] for h in t.history], len(steps)) for t in runs], axis=0)
     edges = np.concatenate([[0.0], steps])  # an evaluation stands for the steps that led to it
     n = shares.shape[1]
-    mesh = ax.pcolormesh(
-        edges, np.arange(n + 1), shares.T, cmap=SHARES, vmin=0, vmax=1, rasterized=True
-    )
+    key: dict[str, Any] = {"cmap": SHARES, "vmin": 0, "vmax": 1, "rasterized": True}
+    mesh = ax.pcolormesh(edges, np.arange(n + 1), shares.T, **key)
     ax.set_ylim(n, 0)
     ax.set_yticks(np.arange(n) + 0.5, tokens_named(names, n))
     ax.tick_params(axis="y", length=0)

@@ -41,10 +41,9 @@ def similarity(embeddings: Embeddings, title: str = "") -> Figure:
 
 
 def before_and_after(
-    pair: tuple[Embeddings, Embeddings],
-    title: str = "",
+    pair: tuple[Embeddings, Embeddings], title: str = "",
     names: tuple[str, str] = ("before", "after"),
-) -> Figure:
+) -> Figure:  # fmt: skip
     """Both figures of two embeddings, one above the other."""
     with drawn(2, 2, size=(8.0, 7.2), title=title) as (fig, axes):
         for row, (embeddings, name) in enumerate(zip(pair, names, strict=True)):

@@ -51,8 +51,7 @@ def neuron_frequencies(analysis: ModularAnalysis, title: str = "") -> Figure:
             for k, n in fit.counts().items():
                 ax.annotate(f"{n}", (k, 1.02), ha="center", va="bottom", fontsize=7,
                             annotation_clip=False)  # fmt: skip
-            ax.set_ylim(0, 1.12)
-            ax.set_yticks([0, 0.25, 0.5, 0.75, 1])
+            ax.set(ylim=(0, 1.12), yticks=[0, 0.25, 0.5, 0.75, 1])
             in_percent(ax.yaxis)
             ax.set_xlim(-0.7, len(analysis.embedding.shares) + 0.7)
             text = f"{fit.single:.1%} of {len(fit.share)} neurons keep to one frequency"
@@ -76,9 +75,8 @@ def wave_plane(analysis: ModularAnalysis, title: str = "") -> Figure:
             at = list(range(0, len(power), 10))
         ax.set_xticks(at, map(str, at), fontsize=7)
         ax.set_yticks(at, map(str, at), fontsize=7)
-        ax.set_xlabel("frequency in b")
-        ax.set_ylabel("frequency in a")
-        ax.set_title(title or "logits: power of waves in a and in b")
+        ax.set(xlabel="frequency in b", ylabel="frequency in a")
+        ax.set(title=title or "logits: power of waves in a and in b")
     return fig
 
 
@@ -99,9 +97,7 @@ def right_logits(analyses: Sequence[tuple[str, ModularAnalysis]], title: str = "
             bar = fig.colorbar(image, ax=ax, shrink=0.7)
             bar.outline.set_visible(False)
             ax.set_title(f"{name}\ndistance irrelevance {analysis.irrelevance:.2f}", fontsize=8)
-            ax.set_xlabel("(a + b) mod p")
-            ax.set_xticks([0, p // 2, p - 1])
-            ax.set_yticks([0, p // 2, p - 1])
+            ax.set(xlabel="(a + b) mod p", xticks=[0, p // 2, p - 1], yticks=[0, p // 2, p - 1])
         axes[0].set_ylabel("(a − b) mod p")
     return fig
 
@@ -124,8 +120,7 @@ def loss_curves(history: Sequence[Waypoint], title: str = "") -> Figure:
             values = [h.losses["train"].full for h in history]
             label = "full (training pairs)"
             axes[0].plot(steps, values, color=GREY, linestyle=LINES[2], label=label)
-        axes[0].set_yscale("log")
-        axes[0].set_ylabel("loss")
+        axes[0].set(yscale="log", ylabel="loss")
         axes[0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.4)
         axes[1].plot(steps, [h.gini for h in history], color=INK)
         axes[1].set_ylabel("Gini of the\nembedding's waves", fontsize=8)

@@ -12,7 +12,8 @@ from ..lens.interventions.ablate import Ablated
 from ..lens.interventions.patch import Interchange, PatchGrid
 from .pieces import cells, rules
 from .style import (
-    AMBER, BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, WIDTH, Axes, Figure, drawn,
+    AMBER, BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, WIDTH, Axes, Figure,
+    Names, drawn,
 )  # fmt: skip
 
 ROW = 0.3  # inches of a part's row
@@ -27,7 +28,7 @@ ON_DARK = {BLUE, GREEN, GREY}
 SHOWN = 4  # heads of each model in the figure of a comparison
 
 
-def ablation_bars(ablated: Sequence[Ablated], names: Sequence[str] = (), title: str = "") -> Figure:
+def ablation_bars(ablated: Sequence[Ablated], names: Names = (), title: str = "") -> Figure:
     """One row a part: the share of rows still right, and beside it that of each answer token.
 
     `names`: of the answer tokens. Rows of several ways (zero, mean) may follow each other.
@@ -69,9 +70,7 @@ def patch_heatmap(sweep: PatchGrid, title: str = "") -> Figure:
     return fig
 
 
-def interchange_bars(
-    tests: Sequence[Interchange], names: Sequence[str] = (), title: str = ""
-) -> Figure:
+def interchange_bars(tests: Sequence[Interchange], names: Names = (), title: str = "") -> Figure:
     """One row for each part and answer token (`names`): which explanation foretold it."""
     rows = [(t, m) for t in tests for m in t.moved]
     if not rows:
@@ -94,8 +93,7 @@ def interchange_bars(
             ticks.append((y, f"{test.what}, {token}"))
             y += 1
         ax.set_yticks([t[0] for t in ticks], [t[1] for t in ticks])
-        ax.set_ylim(y - 0.4, -0.6)
-        ax.set_xlim(0, 1)
+        ax.set(ylim=(y - 0.4, -0.6), xlim=(0, 1))
         ax.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
@@ -143,7 +141,7 @@ def comparison(c: Comparison, title: str = "") -> Figure:
     return fig
 
 
-def _attention(ax: Axes, pattern: Any, words: Sequence[str], title: str) -> None:
+def _attention(ax: Axes, pattern: Any, words: Names, title: str) -> None:
     ax.imshow(pattern, cmap=SHARES, vmin=0, vmax=1)
     if len(words) <= 24:
         ax.set_xticks(range(len(words)), words, fontsize=7)

@@ -10,7 +10,7 @@ from ..dust import number, ranked
 from ..errors import GlassformerError
 from ..lens.logits import AnswerShares, LogitLens
 from .pieces import bare, cells, colour_bar, rows_named, rules, tokens_named
-from .style import BLUE, GREY, INK, ORANGE, WIDTH, Axes, Figure, drawn
+from .style import BLUE, GREY, INK, ORANGE, WIDTH, Axes, Figure, Names, drawn
 
 ROW = 0.27  # inches of a row of bars or cells
 
@@ -35,13 +35,12 @@ def lens_map(
         _map(fig, ax, image, words, parts, "probability of the token shown")
         if boundary is not None:
             ax.axvline(boundary - 0.5, color=ORANGE, linewidth=1.5, linestyle=(0, (3, 2)))
-        ax.set_xlabel("token read")
-        ax.set_ylabel("stopped after")
+        ax.set(xlabel="token read", ylabel="stopped after")
     return fig
 
 
 def lens_accuracy_map(
-    stops: Sequence[tuple[str, Score]], names: Sequence[str] = (), title: str = ""
+    stops: Sequence[tuple[str, Score]], names: Names = (), title: str = ""
 ) -> Figure:
     """How right each answer token, and the whole answer, would be if the model stopped there."""
     if not stops:
@@ -53,8 +52,7 @@ def lens_accuracy_map(
         image = cells(ax, share, _percent, origin="lower", interpolation="nearest")
         ax.axvline(n - 0.5, color="white", linewidth=4)
         _map(fig, ax, image, [*tokens_named(names, n), "all"], [part for part, _ in stops], "right")
-        ax.set_xlabel("token of the answer")
-        ax.set_ylabel("stopped after")
+        ax.set(xlabel="token of the answer", ylabel="stopped after")
     return fig
 
 
@@ -88,7 +86,7 @@ def attribution_bars(
     return fig
 
 
-def shares_map(shares: AnswerShares, names: Sequence[str] = (), title: str = "") -> Figure:
+def shares_map(shares: AnswerShares, names: Names = (), title: str = "") -> Figure:
     """Mean shares of the margin, parts by answer tokens, and their sum below."""
     values = np.concatenate([shares.shares, shares.margin[None]])  # P+1 n
     parts, n = [*shares.parts, "margin"], values.shape[1]
@@ -102,9 +100,7 @@ def shares_map(shares: AnswerShares, names: Sequence[str] = (), title: str = "")
     return fig
 
 
-def _map(
-    fig: Figure, ax: Axes, image: Any, columns: Sequence[str], rows: Sequence[str], what: str
-) -> None:
+def _map(fig: Figure, ax: Axes, image: Any, columns: Names, rows: Names, what: str) -> None:
     """The names of a map's columns and rows, and the key to its colours."""
     ax.set_xticks(range(len(columns)), columns)
     ax.set_yticks(range(len(rows)), rows)

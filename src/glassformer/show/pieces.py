@@ -1,11 +1,11 @@
 """Pieces that many figures have: rules, bars with names, maps with numbers, keys to colours."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 
-from .style import INK, PALE, SHARES, SIGNED, Axes, Axis, Figure
+from .style import INK, PALE, SHARES, SIGNED, Axes, Axis, Figure, Names
 
 
 def rules(ax: Axes, axis: Literal["x", "y"] = "y") -> None:
@@ -27,14 +27,14 @@ def in_thousands(axis: Axis) -> None:
     axis.set_major_formatter(lambda x, _: f"{x:,.0f}")
 
 
-def rows_named(ax: Axes, names: Sequence[str]) -> None:
+def rows_named(ax: Axes, names: Names) -> None:
     """Names beside rows of bars, the first on top."""
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(names) - 0.4, -0.6)
 
 
-def tokens_named(names: Sequence[str], n: int) -> list[str]:
+def tokens_named(names: Names, n: int) -> list[str]:
     """The names of n tokens of an answer: those that were given, then numbers from 1."""
     return [names[i] if i < len(names) else str(i + 1) for i in range(n)]
 

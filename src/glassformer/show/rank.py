@@ -9,7 +9,21 @@ import numpy as np
 from ..errors import GlassformerError
 from ..lens.rank import Factored, Rank, Truncation, Updates
 from .pieces import bare, colour_bar, in_percent, in_thousands, rows_named, rules
-from .style import BLUE, COLOURS, GREY, INK, LINES, ORANGE, PALE, SIGNED, WIDTH, Axes, Figure, drawn
+from .style import (
+    BLUE,
+    COLOURS,
+    GREY,
+    INK,
+    LINES,
+    ORANGE,
+    PALE,
+    SIGNED,
+    WIDTH,
+    Axes,
+    Figure,
+    Names,
+    drawn,
+)
 
 MANY = 4  # lines of a panel that are told apart
 NAMED = 16  # tokens that are all named on an axis; of more, every few
@@ -89,8 +103,7 @@ def truncation_curve(cuts: Sequence[Truncation], enough: float = 0.99, title: st
         size.plot(ranks, [t.parameters for t in cuts], "o-", color=ORANGE, markersize=3.5)
         size.set_ylim(0, 1.15 * max(t.parameters for t in cuts))
         in_thousands(size.yaxis)
-        size.set_ylabel("numbers stored")
-        size.set_xlabel("rank of every hidden matrix")
+        size.set(ylabel="numbers stored", xlabel="rank of every hidden matrix")
         size.locator_params(axis="x", integer=True)
         for panel in (ax, size):
             rules(panel)
@@ -117,7 +130,7 @@ def updates_figure(updates: Updates, title: str = "") -> Figure:
 
 
 def circuit_maps(
-    maps: Sequence[tuple[str, Factored]], words: Sequence[str], rows: str = "query",
+    maps: Sequence[tuple[str, Factored]], words: Names, rows: str = "query",
     columns: str = "key", title: str = "",
 ) -> Figure:  # fmt: skip
     """Full circuits as maps: which token attends to which, or writes to which logit."""
@@ -133,8 +146,7 @@ def circuit_maps(
             most = float(np.abs(values).max()) or 1.0
             image = ax.imshow(values, cmap=SIGNED, vmin=-most, vmax=most, interpolation="nearest")
             _words(ax, words)
-            ax.set_title(name)
-            ax.set_xlabel(columns)
+            ax.set(title=name, xlabel=columns)
             colour_bar(fig, image, ax, fraction=0.046, pad=0.03)
         for ax in axes[len(maps) :]:
             ax.set_visible(False)
@@ -143,7 +155,7 @@ def circuit_maps(
     return fig
 
 
-def _words(ax: Axes, words: Sequence[str]) -> None:
+def _words(ax: Axes, words: Names) -> None:
     """Tokens on both axes; of many, every few."""
     at = range(0, len(words), max(1, math.ceil(len(words) / NAMED)))
     shown = [words[i] for i in at]
@@ -166,7 +178,6 @@ def _accuracy(
         right = x > sum(ax.get_xlim()) / 2
         ax.annotate(words, (x, y), xytext=(4 if right else -4, 7), fontsize=8,
                     textcoords="offset points", ha="right" if right else "left")  # fmt: skip
-    ax.set_ylim(-0.03, 1.25)
-    ax.set_yticks(np.linspace(0, 1, 6))
+    ax.set(ylim=(-0.03, 1.25), yticks=np.linspace(0, 1, 6))
     in_percent(ax.yaxis)
     ax.set_ylabel("answers right")

@@ -9,7 +9,21 @@ from ..arrays import Array
 from ..errors import GlassformerError
 from ..lens.stream import Firing, Histogram, NormStatistics, StreamNorms, activation_curve
 from .pieces import bare, colour_bar, in_percent, rules, tokens_named
-from .style import BLUE, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, WIDTH, Axes, Figure, drawn
+from .style import (
+    BLUE,
+    GREY,
+    INK,
+    LINES,
+    ORANGE,
+    PALE,
+    SHARES,
+    SKY,
+    WIDTH,
+    Axes,
+    Figure,
+    Names,
+    drawn,
+)
 
 DEEP = 1_000.0  # sizes that differ by more than this are drawn on a scale of powers
 WORDS = {"relu": "ReLU", "gelu": "GELU", "gelu_new": "GELU (tanh)", "silu": "SiLU"}
@@ -39,8 +53,7 @@ def growth(
             ax.set_yscale("log")
         else:
             ax.set_ylim(bottom=0)
-        ax.set_ylabel("length of vectors")
-        ax.set_title("the stream after each part")
+        ax.set(ylabel="length of vectors", title="the stream after each part")
         ax.legend(loc="best")
         bar = 0.8 / len(runs)
         for i, (run, colour, _, label) in enumerate(runs):
@@ -104,9 +117,7 @@ def _same_axis(axes: Sequence[Axes], ranges: Sequence[tuple[float, float]]) -> N
         ax.set_xlim(*(common if together else own))
 
 
-def neurons(
-    firing: Firing, activation: str = "gelu", names: Sequence[str] = (), title: str = ""
-) -> Figure:
+def neurons(firing: Firing, activation: str = "gelu", names: Names = (), title: str = "") -> Figure:
     """The activation with what its neurons get; how often each fires, by answer token and class.
 
     Neurons are sorted by how often they fire. `names`: of the answer's tokens.
@@ -132,12 +143,10 @@ def neurons(
             shares = np.stack([firing.classes[k] for k in classes])[:, order]
             _strip(axes[3], shares, classes, "by class of input")
         for ax in axes[1:]:
-            ax.set_xlim(-0.5, n - 0.5)
-            ax.set_xticks([])
+            ax.set(xlim=(-0.5, n - 0.5), xticks=[])
         beside = axes[2].inset_axes((1.01, 0, 0.012, 1))
-        key = colour_bar(
-            fig, axes[2].images[0], cax=beside, ticks=[0, 1], format=lambda x, _: f"{x:.0%}"
-        )
+        scale: dict[str, Any] = {"ticks": [0, 1], "format": lambda x, _: f"{x:.0%}"}
+        key = colour_bar(fig, axes[2].images[0], cax=beside, **scale)
         key.ax.tick_params(labelcolor=INK)
     return fig
 
@@ -148,8 +157,7 @@ def _activation(ax: Axes, pre: Histogram, name: str) -> None:
     behind = ax.twinx()
     share = pre.counts / max(pre.counts.sum(), 1)
     behind.stairs(share, pre.edges, fill=True, color=PALE)
-    behind.set_ylim(0, 1.6 * max(float(share.max()), 1e-9))
-    behind.set_yticks([])
+    behind.set(ylim=(0, 1.6 * max(float(share.max()), 1e-9)), yticks=[])
     behind.spines[:].set_visible(False)
     ax.set_zorder(behind.get_zorder() + 1)
     ax.patch.set_visible(False)
@@ -159,13 +167,11 @@ def _activation(ax: Axes, pre: Histogram, name: str) -> None:
         ax.plot(x, np.maximum(x, 0), color=GREY, linestyle=LINES[2], linewidth=1, label="ReLU")
     ax.plot(x, y, color=BLUE, label=WORDS.get(name, name))
     ax.fill_between([], [], color=PALE, label="what the neurons get")
-    ax.set_xlim(x[0], x[-1])
-    ax.set_xlabel("input")
-    ax.set_ylabel("activation")
+    ax.set(xlim=(x[0], x[-1]), xlabel="input", ylabel="activation")
     ax.legend(loc="upper left")
 
 
-def _strip(ax: Axes, shares: Array, labels: Sequence[str], title: str) -> None:
+def _strip(ax: Axes, shares: Array, labels: Names, title: str) -> None:
     ax.imshow(shares, cmap=SHARES, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     ax.set_yticks(range(len(labels)), labels)
     bare(ax)

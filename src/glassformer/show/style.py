@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 else:  # Matplotlib is imported when a figure is drawn and not before
     Axes = Axis = Figure = Any
 
+Names = Sequence[str]
 INK, GREY, PALE = "#222222", "#767676", "#d9d9d9"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = COLOURS

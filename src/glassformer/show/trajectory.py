@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import GlassformerError
 from .pieces import in_thousands, rules
-from .style import COLOURS, LINES, WIDTH, Axes, Figure, drawn
+from .style import COLOURS, LINES, WIDTH, Axes, Figure, Names, drawn
 
 PANEL = 1.55  # inches
 MOST = 12  # lines in a panel that can be told apart; of more, the mean and the range are drawn
@@ -20,7 +20,7 @@ MOST = 12  # lines in a panel that can be told apart; of more, the mean and the 
 
 def measure_curves(
     steps: Sequence[int], values: Mapping[str, Any],
-    names: Mapping[str, Sequence[str]] | None = None, title: str = "",
+    names: Mapping[str, Names] | None = None, title: str = "",
 ) -> Figure:  # fmt: skip
     """`values`: measure -> numbers [n], or [n, k] for k lines. `names`: of those k lines."""
     found = {name: np.asarray(v, dtype=float) for name, v in values.items()}
@@ -44,7 +44,7 @@ def measure_curves(
     return fig
 
 
-def _panel(ax: Axes, steps: Sequence[int], v: Any, names: Sequence[str]) -> None:
+def _panel(ax: Axes, steps: Sequence[int], v: Any, names: Names) -> None:
     lines = v[:, None] if v.ndim == 1 else v  # n k
     dots = "o" if len(steps) < 3 else ""  # a single point is no line
     if lines.shape[1] > MOST:

@@ -12,9 +12,11 @@ from ..errors import GlassformerError
 from ..model import Config, Labels, Model
 from ..shapes import required
 from ..vocabulary import Vocabulary
+from . import names
 from .names import AXES, CHOICES, DTYPES, FINAL, GAINS, KEYS, LAYER, NORMS, SIZES, TOP, TRANSPOSED
 from .syntax import MAX_CELLS, Node, Numbers, Source, by, to_array, whole
 
+Entries = dict[str, Node]
 MAX_LAYERS = 1_000
 MAX_PROBLEMS = 20
 WORDS = {"True": True, "true": True, "False": False, "false": False}
@@ -50,7 +52,7 @@ class Builder:
         if len(self.problems) < MAX_PROBLEMS:  # finding a place takes time
             self.problems.append(f"{self.source.place(at)} — {message}")
 
-    def known(self, entries: dict[str, Node], keys: Iterable[str]) -> None:
+    def known(self, entries: Entries, keys: Iterable[str]) -> None:
         keys = list(keys)
         for key, node in entries.items():
             if key not in keys and len(self.problems) < MAX_PROBLEMS:
@@ -97,9 +99,7 @@ class Builder:
         return node.value
 
     # ── arrays ─────────────────────────────────────────────────────────────────────────────────
-    def arrays(
-        self, entries: dict[str, Node], table: dict[str, tuple[str, str]], path: str, where: str
-    ) -> None:
+    def arrays(self, entries: Entries, table: names.Table, path: str, where: str) -> None:
         for key, (name, axes) in table.items():
             array = self.array(entries[key], where + key, axes) if key in entries else None
             if array is not None:
@@ -124,9 +124,7 @@ class Builder:
         self.agree(node.at, where, dict(zip(axes, array.shape, strict=True)))
         return array
 
-    def norms(
-        self, entries: dict[str, Node], table: dict[str, tuple[str, str]], path: str, where: str
-    ) -> None:
+    def norms(self, entries: Entries, table: names.Table, path: str, where: str) -> None:
         for key, (name, axis) in table.items():
             if key not in entries:
                 continue

@@ -4,6 +4,7 @@ The booklet's own: tok_emb pos_emb out_emb layers lnf, and in a layer Q K V P M1
 The others are here so that any Model can be written: biases, gates, norms of q and k.
 """
 
+Table = dict[str, tuple[str, str]]  # name here -> name elsewhere, and its axes
 TOP = {
     "tok_emb": ("embed.W_E", "VD"),
     "pos_emb": ("pos_embed.W_pos", "TD"),

@@ -11,9 +11,10 @@ from .. import arrays
 from ..errors import GlassformerError
 from ..model import Model
 from ..vocabulary import Numbers as Counting
-from .names import CHOICES, DTYPES, FINAL, GAINS, LAYER, NORMS, TOP, TRANSPOSED
+from .names import CHOICES, DTYPES, FINAL, GAINS, LAYER, NORMS, TOP, TRANSPOSED, Table
 from .syntax import MAX_CELLS, MAX_NODES, MAX_NUMBERS, MAX_STRING, MAX_TEXT, NOT_FINITE, Numbers
 
+Weights = Mapping[str, Numbers]
 WORD = re.compile(r"[A-Za-z_][-.\w]*", re.ASCII)
 
 
@@ -40,7 +41,7 @@ def refuse(model: Model, expected: str) -> NoReturn:
     raise GlassformerError(f"{model!r} as text — expected {expected}; {hint}")
 
 
-def lines(model: Model, weights: Mapping[str, Numbers]) -> Iterator[str]:
+def lines(model: Model, weights: Weights) -> Iterator[str]:
     c, v = model.config, model.vocabulary
     top = f"{model.provenance.get('ref', 'a model')}\n{c}"
     yield from (f"# {line}" for line in top.splitlines())
@@ -84,9 +85,7 @@ def lines(model: Model, weights: Mapping[str, Numbers]) -> Iterator[str]:
     yield from labels(model)
 
 
-def norms(
-    weights: Mapping[str, Numbers], table: Mapping[str, tuple[str, str]], path: str, indent: str
-) -> Iterator[str]:
+def norms(weights: Weights, table: Table, path: str, indent: str) -> Iterator[str]:
     for key, (name, _) in table.items():
         given = {gain: f"{path}{name}.{weight}" for gain, (weight, _) in GAINS.items()}
         held = {gain: weights[full] for gain, full in given.items() if full in weights}

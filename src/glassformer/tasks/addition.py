@@ -25,10 +25,9 @@ from .format import TOKEN, Format, digit_spots, mark_answer
 PLUS, EQUALS = 10, 11
 BOS, EOS = 12, 13  # the tokens beyond "=", where there are any
 MORE = {
-    ("most", "zero"): (),
-    ("ones", "zero"): ("<PAD>", "<EOS>"),
+    ("most", "zero"): (), ("ones", "zero"): ("<PAD>", "<EOS>"),
     ("most", "none"): ("<bos>", "<eos>"),
-}
+}  # fmt: skip
 Digits = Annotated[int, Between(1, 12)]
 
 
@@ -39,11 +38,9 @@ class Addition(Task):
     known = ("123+456", "999+1", "0+0", "999+999", "500+500", "111+222")
 
     def __init__(
-        self,
-        digits: Digits = 3,
-        order: Literal["most", "ones"] = "most",
+        self, digits: Digits = 3, order: Literal["most", "ones"] = "most",
         padding: Literal["zero", "none"] = "zero",
-    ) -> None:
+    ) -> None:  # fmt: skip
         if (order, padding) not in MORE:
             what = "order=ones goes with padding=zero only"
             raise GlassformerError(f"addition:order=ones,padding=none — {what}")

@@ -235,20 +235,18 @@ def ablate(
         yield News(case.name, result=Result(case, tuple(outcomes[s] for s in seeds)))
 
 
-def _train(
-    case: Case, seeds: Sequence[int], outcomes: dict[int, Outcome], threads: int
-) -> Iterator[News]:
-    """Trains a case with these seeds, and puts what became of them into `outcomes`."""
+def _train(case: Case, seeds: list[int], found: dict[int, Outcome], threads: int) -> Iterator[News]:
+    """Trains a case with these seeds, and puts what became of them into `found`."""
     trainer = Trainer(case.task, case.recipe, seeds, threads=threads)
     try:
         for event in trainer.events():
             if event.kind == "done":
                 training = event.data["training"]
-                outcomes[training.seed] = _outcome(case, training, trainer.data.test_rows)
+                found[training.seed] = _outcome(case, training, trainer.data.test_rows)
             yield News(case.name, event)
     except GlassformerError:
         # else the last one left has diverged, which is a result
-        if not outcomes.keys() >= set(seeds):
+        if not found.keys() >= set(seeds):
             raise
 
 

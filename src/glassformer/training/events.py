@@ -99,28 +99,27 @@ class Watcher:
 
 # ── in words ───────────────────────────────────────────────────────────────────────────────────
 percent = partial(rounded_down, decimals=2)
+BY_LOSS = "the training loss {loss:.4f} is under the floor {floor:.4f}"
+BY_ROWS = "{train_accuracy} of training rows right, {accuracy} of test rows"
+WORDS = {
+    "fitted": "{accuracy} of training rows right", "generalised": "{accuracy} of test rows right",
+    "grokking": "test rows right long after training rows (step {fitted_at:,})",
+    "stable": "{accuracy} of test rows right, at success since step {since:,}",
+}  # fmt: skip
 
 
 def in_words(event: Event, names: Sequence[str] = ()) -> str:
     """A turning point as a sentence, without its step."""
-    d = event.data
+    d: dict[str, Any] = {
+        k: percent(v) if k.endswith("accuracy") else v for k, v in event.data.items()
+    }
     if event.kind == "digit learned":
         i = d["digit"]
         name = names[i] if i < len(names) else str(i + 1)
         digit = f"digit {name} of {len(names)}" if name.isdecimal() and names else f"token {name}"
-        return f"answer {digit} learned ({percent(d['accuracy'])} right)"
-    if event.kind == "memorising" and "floor" in d:
-        return f"memorising: the training loss {d['loss']:.4f} is under the floor {d['floor']:.4f}"
+        return f"answer {digit} learned ({d['accuracy']} right)"
     if event.kind == "memorising":
-        trained, tested = percent(d["train_accuracy"]), percent(d["accuracy"])
-        return f"memorising: {trained} of training rows right, {tested} of test rows"
-    if event.kind == "fitted":
-        return f"fitted: {percent(d['accuracy'])} of training rows right"
-    if event.kind == "generalised":
-        return f"generalised: {percent(d['accuracy'])} of test rows right"
-    if event.kind == "grokking":
-        return f"grokking: test rows right long after training rows (step {d['fitted_at']:,})"
-    if event.kind == "stable":
-        good = f"{percent(d['accuracy'])} of test rows right"
-        return f"stable: {good}, at success since step {d['since']:,}"
-    return " ".join([event.kind, *(f"{k}={v}" for k, v in d.items())])
+        return "memorising: " + (BY_LOSS if "floor" in d else BY_ROWS).format(**d)
+    if event.kind in WORDS:
+        return f"{event.kind}: {WORDS[event.kind].format(**d)}"
+    return " ".join([event.kind, *(f"{k}={v}" for k, v in event.data.items())])

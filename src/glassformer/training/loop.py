@@ -25,21 +25,20 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..records import remove
 from ..tasks.base import Task
-from .checks import check_call, check_memory, find_device
 from .data import Data
 from .events import Event, Report, Watcher
 from .floor import answer_names
-from .initial import architecture, initial_theta
+from .initial import architecture, check_call, check_memory, find_device, initial_theta
 from .loss import Objective, Theta
-from .optim import Optimizer
+from .optim import Optimizer, decay_begins, rates, smoothed
 from .recipe import Recipe
 from .result import Training
-from .schedule import decay_begins, rates, smoothed
 from .state import (
     check_fits, check_identity, load_state, save_state, snapshot_folders, snapshot_path, state_path,
 )  # fmt: skip
 from .taps import TAPS
 
+Seeds = Sequence[int]
 # a norm of theta, as a multiple of what it was at first (or of 1), that no sound run comes near
 EXPLODED = 1e6
 
@@ -56,9 +55,7 @@ def fit_many(task: Task, recipe: Recipe, seeds: Sequence[int], **options: Any) -
     return [done[s] for s in seeds]
 
 
-def train(
-    task: Task, recipe: Recipe, seeds: Sequence[int] = (0,), **options: Any
-) -> Iterator[Event]:
+def train(task: Task, recipe: Recipe, seeds: Seeds = (0,), **options: Any) -> Iterator[Event]:
     """Yields events; a member's last is "done", with the Training. Options as of `Trainer`."""
     return Trainer(task, recipe, seeds, **options).events()
 
@@ -254,9 +251,8 @@ class Trainer:
             model = self.model(self.seeds.index(seed)).map(lambda w: w.cpu().numpy())
             history, events = self.history[seed], self.turning_points[seed]
             accuracy = history[-1]["accuracy"] if history else 0.0
-            training = Training(
-                model, self.recipe, seed, self.step, self.seconds, accuracy, status, history, events
-            )
+            ran = seed, self.step, self.seconds, accuracy, status
+            training = Training(model, self.recipe, *ran, history, events)
             if self.out and status != "interrupted":
                 save(model, self.out)
                 remove(state_path(self.out))

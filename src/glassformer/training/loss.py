@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..answers import said as spoken
 from ..arrays import Array
@@ -12,7 +13,7 @@ from ..model import Config, Model, forward
 from .recipe import Recipe
 from .taps import TAPS
 
-Theta = dict[str, torch.Tensor]
+Theta = dict[str, Tensor]
 
 
 class Objective:
@@ -25,7 +26,7 @@ class Objective:
         self.config, self.shapes, self.blueprint = config, shapes, blueprint
         self.recipe, self.teacher = recipe, teacher
         many = torch.func.vmap(self._loss, in_dims=(0, 0, 0, None))
-        self._many: Callable[..., torch.Tensor] = many
+        self._many: Callable[..., Tensor] = many
         if compile:
             self._many = torch.compile(many, dynamic=False)
 
@@ -33,7 +34,7 @@ class Objective:
         """The weights of one member's theta."""
         return self.blueprint.expand(theta, self.shapes)
 
-    def gradients(self, theta: Theta, tokens: Array, answer: Array) -> tuple[Theta, torch.Tensor]:
+    def gradients(self, theta: Theta, tokens: Array, answer: Array) -> tuple[Theta, Tensor]:
         """Gradients of theta, and the losses [N]. tokens and answer are NumPy arrays [N,B,T]."""
         device = next(iter(theta.values())).device
         if self.teacher is not None:
@@ -59,9 +60,7 @@ class Objective:
         asked = asked[..., first:].astype(self.recipe.dtype)
         return asked / asked.sum((1, 2), keepdims=True)
 
-    def _loss(
-        self, theta: Theta, tokens: torch.Tensor, weight: torch.Tensor, last: int
-    ) -> torch.Tensor:
+    def _loss(self, theta: Theta, tokens: Tensor, weight: Tensor, last: int) -> Tensor:
         tap = TAPS[self.recipe.tap]()
         # B last V
         logits = forward(self.config, self.weights(theta), tokens[:, :-1], tap, last=last)

@@ -40,9 +40,8 @@ def _pool(
     if not some:
         return
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(
-        min(workers, len(some)), multiprocessing.get_context("spawn"), initializer=_begin_process
-    )
+    spawn = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(workers, len(some)), spawn, initializer=_begin_process)
     undone = set(some)
     try:
         futures = {pool.submit(work, left[i], load_task): i for i in some}

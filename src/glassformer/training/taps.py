@@ -23,7 +23,5 @@ def no_attention(name: str, value: Array) -> Array:
 
 
 TAPS: dict[str, Callable[[], Tap | None]] = {
-    "": lambda: None,
-    "no-residual": NoResidual,
-    "no-attention": lambda: no_attention,
-}
+    "": lambda: None, "no-residual": NoResidual, "no-attention": lambda: no_attention,
+}  # fmt: skip

@@ -23,12 +23,13 @@ from ..model import Model, Place, gained
 from ..tap import Record, record
 from ..tasks.base import Task
 from . import wiring
+from .wiring import Slots
 
 FORMAT, VERSION = "glassformer-truth", 1
 SHARP = 0.99  # an attention weight from which a row looks at one position
 LISTED = 0.01  # mean attention weights below this are not listed
 MATTERS = 1e-9  # a change of logits, relative to the largest, above rounding
-Slots = dict[str, tuple[int, int]]  # name -> where it begins and ends in the stream
+Found = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,10 @@ class Truth(Finding):
     inputs: str  # what was measured on
     d_model: int
     parts: list[str]  # see wiring.py
-    slots: list[dict[str, Any]]
-    heads: list[dict[str, Any]]
-    neurons: list[dict[str, Any]]
-    flow: list[dict[str, Any]]  # part → slot and slot → part, MLPs as a whole
+    slots: Found
+    heads: Found
+    neurons: Found
+    flow: Found  # part → slot and slot → part, MLPs as a whole
     needed: list[str]  # parts with a way to the logits
     idle: list[str]  # parts without one
     edges: list[Edge]  # part → part
@@ -171,9 +172,9 @@ def _needed(edges: list[Edge]) -> set[str]:
     return needed
 
 
-def _flow(model: Model, slots: Slots, cache: Record, valid: Array) -> list[dict[str, Any]]:
+def _flow(model: Model, slots: Slots, cache: Record, valid: Array) -> Found:
     """Edges between parts and slots: the norm of the weights, and how much flows (_rms)."""
-    flow = list[dict[str, Any]]()
+    flow = Found()
 
     def add(source: str, to: str, port: str, weights: Array, signal: Array) -> None:
         size = float(np.linalg.norm(weights))
@@ -210,7 +211,7 @@ def _rms(x: Array) -> float | None:
 
 
 # ── one by one ─────────────────────────────────────────────────────────────────────────────────
-def _slots(model: Model, slots: Slots) -> list[dict[str, Any]]:
+def _slots(model: Model, slots: Slots) -> Found:
     stages, found = wiring.stages(model), []
     for name, (a, b) in slots.items():
         writers = [x for s in stages for x in s.writers if x.rows[:, a:b].any()]
@@ -227,9 +228,7 @@ def _slots(model: Model, slots: Slots) -> list[dict[str, Any]]:
     return found
 
 
-def _heads(
-    model: Model, slots: Slots, cache: Record, valid: Array, asked: Array
-) -> list[dict[str, Any]]:
+def _heads(model: Model, slots: Slots, cache: Record, valid: Array, asked: Array) -> Found:
     c, found = model.config, []
     for i, h in np.ndindex(c.n_layers, c.n_heads):
         used = asked if i == c.n_layers - 1 else valid  # where something may still come of it
@@ -249,7 +248,7 @@ def _by_slot(W: Array, slots: Slots) -> dict[str, float]:
     return {name: float(np.linalg.norm(W[a:b])) for name, (a, b) in slots.items() if W[a:b].any()}
 
 
-def _blocks(left: Any, right: Any, slots: Slots) -> list[dict[str, Any]]:
+def _blocks(left: Any, right: Any, slots: Slots) -> Found:
     """left [D,K] times right [K,D], by pairs of slots: which is copied to (or meets) which."""
     found = []
     for (source, (a, b)), (target, (p, q)) in product(slots.items(), repeat=2):
@@ -277,7 +276,7 @@ def _attention(pattern: Array, used: Any) -> dict[str, Any]:
     return {"kind": kind, "fixed": fixed, "sharp": sharp, "rows": listed}
 
 
-def _neurons(model: Model, slots: Slots, cache: Record, valid: Array) -> list[dict[str, Any]]:
+def _neurons(model: Model, slots: Slots, cache: Record, valid: Array) -> Found:
     found = []
     for i in model.mlp_layers:
         ins, out = wiring.mlp_wires(model, i)

@@ -26,6 +26,7 @@ from ..model import POSITIONS, Model
 from ..tasks.base import Rows
 
 MEAN = "(mean)"
+Slots = dict[str, tuple[int, int]]  # name -> where it begins and ends in the stream
 PORTS = {"head": ("q", "k", "v"), "mlp": ("in", "gate"), "unembed": ("logits",)}
 
 
@@ -152,7 +153,7 @@ def possible(model: Model) -> list[tuple[str, str, str]]:
 Wire = tuple[str, str, str, dict[str, float]]  # writer, reader, port, slot -> size
 
 
-def edges(model: Model, slots: dict[str, tuple[int, int]]) -> list[Wire]:
+def edges(model: Model, slots: Slots) -> list[Wire]:
     """All edges (writer, reader, port) with the size of what passes, by slot of the stream."""
     c = model.config
     found, writers, mean = list[Wire](), list[Writer](), c.norm == "layer" and c.norm_first
@@ -190,9 +191,7 @@ def _fed(new: list[Wire]) -> tuple[list[Wire], set[str]]:
     return kept, {part for part, there in ports.items() if there & {"v", "in", "logits"}}
 
 
-def passes(
-    rows: Rows, columns: Any, slots: dict[str, tuple[int, int]], mean: bool
-) -> dict[str, float]:
+def passes(rows: Rows, columns: Any, slots: Slots, mean: bool) -> dict[str, float]:
     """Slot -> norm of rows [n,D] times columns [D,m] over its coordinates, where not 0."""
     via, n = {}, columns.shape[1]
     for name, (a, b) in slots.items():

@@ -28,11 +28,8 @@ FEW = 32  # chunks a worker must have to be worth its start
 TRIES = 4
 SETTINGS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # glibc gives large arrays back and asks for them again at every step; kept, a quarter is saved.
-SETTINGS |= {
-    "MALLOC_MMAP_THRESHOLD_": str(2**30),
-    "MALLOC_TRIM_THRESHOLD_": str(2**30),
-    "MALLOC_TOP_PAD_": str(2**26),
-}
+SETTINGS |= dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**30))
+SETTINGS |= {"MALLOC_TOP_PAD_": str(2**26)}
 Done = tuple[range, dict[str, Tally]]
 
 

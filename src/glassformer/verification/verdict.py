@@ -113,12 +113,9 @@ class Verdict:
         With the same versions every figure is the same; with others, margins may round differently.
         """
         near = 0.0 if self.versions == other.versions else 1e-3
-        return [
-            {"what": f.name, "saved": a, "found": b}
-            for f in fields(self)
-            if f.compare
-            and not _same(a := getattr(self, f.name), b := getattr(other, f.name), near)
-        ]
+        names = [f.name for f in fields(self) if f.compare]
+        pairs = [(name, getattr(self, name), getattr(other, name)) for name in names]
+        return [{"what": n, "saved": a, "found": b} for n, a, b in pairs if not _same(a, b, near)]
 
 
 def versions(dtype: str) -> dict[str, str]:

@@ -35,7 +35,7 @@ float32's reach.
 """  # noqa: E501
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -72,12 +72,10 @@ class Hinge(Formula):
         }  # fmt: skip
 
 
-def _float32(options: dict[str, Any]) -> str:
-    why = "under norm=rms logits are ≈ 14,142 and margins ≈ 0.00005"
-    return why if options["norm"] == "rms" else ""
+RMS = "under norm=rms logits are ≈ 14,142 and margins ≈ 0.00005"
 
 
-@program("adder-hinge", float32=_float32)
+@program("adder-hinge", float32=lambda options: RMS * (options["norm"] == "rms"))
 def adder_hinge(digits: Digits = 10, norm: Literal["none", "rms"] = "none") -> Model:
     """The sum, ones first: a rotary head finds the column, two hinges take 10 away; 8 numbers
     make the weights.

@@ -107,12 +107,10 @@ def _head(layer: int, past: Any, reads: Any, writes: tuple[Any, Any]) -> Terms:
     }  # fmt: skip
 
 
-def _float32(options: dict[str, Any]) -> str:
-    why = f"sums of more than {MOST_FLOAT32} digits need float64"
-    return why if options["digits"] > MOST_FLOAT32 else ""
+LONG = f"sums of more than {MOST_FLOAT32} digits need float64"
 
 
-@program("adder-36", float32=_float32)
+@program("adder-36", float32=lambda options: LONG * (options["digits"] > MOST_FLOAT32))
 def adder_36(digits: Digits = 10, guard: Literal["ones", "row"] = "ones") -> Model:
     """The sum, most significant digit first, in two ALiBi layers: places by a gate, their sum
     by attention.
