@@ -31,14 +31,12 @@ APART = 10.0  # histograms whose widths differ by more than this have axes of th
 RARE = 0.001  # of the values are left out at each end of an axis
 
 
-def growth(
-    with_residual: StreamNorms, without: StreamNorms | None = None, title: str = ""
-) -> Figure:
+def growth(residual: StreamNorms, without: StreamNorms | None = None, title: str = "") -> Figure:
     """The stream's length after each part: the mean over positions bold, each position thin."""
-    runs: list[Any] = [(with_residual, BLUE, LINES[0], "with residuals")]
+    runs: list[Any] = [(residual, BLUE, LINES[0], "with residuals")]
     if without is not None:
         runs.append((without, ORANGE, LINES[1], "without"))
-    parts = with_residual.parts
+    parts = residual.parts
     at = np.arange(len(parts))
     shape: dict[str, Any] = {"sharey": True, "gridspec_kw": {"width_ratios": [3, 2]}}
     with drawn(1, 2, size=(WIDTH, 3.2), title=title, **shape) as (fig, (ax, wrote)):

@@ -32,6 +32,7 @@ from ...model import Model, Tap
 from ...parts import Part, find, label, names
 from ...tasks.base import Rows, Task
 
+Rng = np.random.Generator
 HOWS = ("zero", "mean", "resample")
 REFERENCE = 1_000  # inputs that a mean is taken over, or a replacement drawn from
 WORTH_TORCH = 50_000  # rows from which the time to import PyTorch is well spent
@@ -57,9 +58,8 @@ class Ablated:
 
 # ── the tap ────────────────────────────────────────────────────────────────────────────────────
 def ablation(
-    model: Model, what: str, how: str = "zero", reference: Any = None,
-    rng: np.random.Generator | None = None,
-) -> Tap:  # fmt: skip
+    model: Model, what: str, how: str = "zero", reference: Any = None, rng: Rng | None = None
+) -> Tap:
     """A tap that takes a part out. `reference`: tokens [B,T] for mean and resample."""
     part = find(model, what)
     if not part.hooks:
@@ -83,10 +83,8 @@ def ablation(
 class _Instead:
     """A tap that puts, for a part, its mean over a reference or what it is on some row of it."""
 
-    def __init__(
-        self, model: Model, part: Part, reference: Any, rng: np.random.Generator | None
-    ) -> None:
-        self.model, self.part, self.tokens, self.rng = model.numpy(), part, reference, rng
+    def __init__(self, model: Model, part: Part, tokens: Any, rng: Rng | None) -> None:
+        self.model, self.part, self.tokens, self.rng = model.numpy(), part, tokens, rng
         self.length, self.drawn = 0, np.zeros(1, np.int64)
         # by length: without a mask, what is to come matters too
         self.seen: dict[int, dict[str, Any]] = {}
