@@ -7,6 +7,7 @@ other model decodes. (But for rounding: of many rows at once a machine may add u
 best other; a margin of 0 or less is wrong, and so is a logit that is not finite.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -145,7 +146,7 @@ class Score(Finding):
 
     @property
     def accuracy(self) -> float:
-        return 1 - self.wrong / max(self.checked, 1)
+        return 1 - self.wrong / self.checked if self.checked else math.nan
 
     def __str__(self) -> str:
         return f"{self.accuracy:.2%} of {self.checked:,} right"

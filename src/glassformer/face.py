@@ -81,7 +81,9 @@ def recipe_of(given: Any) -> Any:
 
 
 def is_part(model: Model, text: str) -> bool:
-    """Whether a text is the name of one of the model's parts."""
+    """Whether a text is meant as the name of a part, be it there or not: no task is called so."""
+    if parts.split(text)[1] or parts.split(text)[0] in ("slot", "dims"):
+        return True
     try:
         return bool(parts.find(model, text))
     except GlassformerError:

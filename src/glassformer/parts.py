@@ -159,6 +159,8 @@ def _find(model: Model, name: str) -> Part | None:
             hooks += [f"blocks.{i}.hook_resid_{end}" for end in ends]
         return Part(name, kind, tuple(hooks), (slice(*span),))
     sizes = _sizes(model).get(kind)
+    if numbers:
+        name = f"{kind} {'.'.join(map(str, numbers))}"  # head 0.1, were it written head 00.1
     if sizes is None or len(sizes) != len(numbers) or (not numbers and name != kind):
         return None
     if not all(n < size for n, size in zip(numbers, sizes, strict=True)):
