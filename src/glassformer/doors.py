@@ -37,4 +37,5 @@ explain, inspect, compare = _opened(_explain), _opened(_inspect), _opened(_compa
 ablate, patch, interchange = _opened(_ablate), _opened(_patch), _opened(_interchange)
 save, export, report = _opened(checkpoint.save), _opened(_export), _opened(face.report)
 program, task = _opened(registry.program), _opened(registry.task)
-blueprint, list = _opened(registry.blueprint), _opened(face.list_)
+blueprint = _opened(registry.blueprint)
+list, compile = _opened(face.list_), _opened(face.compile_)

@@ -12,6 +12,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike, fsdecode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +22,7 @@ import numpy as np
 from . import parts, refs, registry
 from .calls import bound, check_types, fits
 from .errors import NEEDS_TORCH, GlassformerError, shown
+from .lang import Compiled, named
 from .limits import ROWS, SEED, within
 from .model import Config, Model, Tap, check_last, keeping_shapes, read_tokens
 from .model import forward as plain_forward
@@ -57,7 +59,8 @@ def task_of(given: Any, models: Sequence[Model]) -> Task:
     if given is None and len(models) == 2:
         from .lens.compare import common_task
 
-        return refs.load_task(common_task(*models))
+        common_task(*models)
+        return refs.load_task(models[0])
     if given is None and models:
         return refs.load_task(models[0])
     raise GlassformerError(f"task — expected a ref or a Task, got {shown(given)}")
@@ -221,8 +224,26 @@ def report(
     return page.write(page.report(named, texts, rows=rows), Path(path))
 
 
+def compile_(
+    source: str | Path, *, options: Mapping[str, Any] | None = None, dtype: str = "",
+    target: str = "",
+) -> Compiled:  # fmt: skip
+    """A source made into a model that is proved to do what it says: a text, the path of a .glass
+    file, or a ref (lang/sort:vocab=20).
+
+    >>> gf.compile("tokens = [*'ab']; length = 9; emit = first(token)").model
+
+    `options`: of the source. `target`: "gpt2" for a model that GPT-2 can be as it stands.
+    """
+    text = fsdecode(source)
+    is_ref = isinstance(source, PathLike) or named.is_named(text)
+    found = named.find(text) if is_ref else named.Named("source", text, {})
+    how = {name: value for name, value in (("dtype", dtype), ("target", target)) if value}
+    return named.build(replace(found, options={**found.options, **(options or {})}, **how))
+
+
 def list_(what: str = "programs") -> list[str]:
-    """All names of programs, tasks, blueprints, bridges, recipes, views, trained or claims."""
+    """All names of programs, tasks, blueprints, bridges, recipes, views, trained, claims or lang."""
     from .claims import ledger
     from .lens.inspect import VIEWS
     from .training.recipes import RECIPES
@@ -230,7 +251,7 @@ def list_(what: str = "programs") -> list[str]:
     kinds: dict[str, Callable[[], Iterable[str]]] = {
         **{f"{kind}s": functools.partial(registry.entries, kind) for kind in registry.REGISTRY},
         "recipes": lambda: RECIPES, "views": lambda: VIEWS, "claims": ledger,
-        "trained": refs.trained,
+        "trained": refs.trained, "lang": named.names,
     }  # fmt: skip
     if what not in kinds:
         raise GlassformerError(f"list — expected one of {', '.join(kinds)}, got {shown(what)}")

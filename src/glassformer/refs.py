@@ -1,5 +1,5 @@
 """Refs: how models and tasks are named. "addition:digits=3", "runs/a.safetensors",
-"hello.taotp".
+"hello.taotp", "lang/sort", "mine.glass".
 """
 
 import os
@@ -8,6 +8,8 @@ from typing import Any
 
 from . import registry
 from .errors import GlassformerError, shown
+from .lang import named
+from .lang.task import carried
 from .model import Model
 from .tasks.base import Task
 
@@ -29,7 +31,7 @@ def text_of(ref: Any, what: str) -> str:
 
 def load(ref: str | os.PathLike[str]) -> Model:
     """The model that a ref or a path names: a program with options, a checkpoint, a text
-    program or a GPT-2 folder.
+    program, a source (which is compiled) or a GPT-2 folder.
     """
     ref = text_of(ref, "model")
     if ref.endswith(".safetensors"):
@@ -41,6 +43,8 @@ def load(ref: str | os.PathLike[str]) -> Model:
         from .taotp import read
 
         return read(ref)
+    if named.is_named(ref):
+        return named.build(named.find(ref)).model
     if os.path.isfile(
         os.path.join(ref, "config.json")
     ):  # a folder that `export --to gpt2` or transformers wrote
@@ -50,7 +54,8 @@ def load(ref: str | os.PathLike[str]) -> Model:
     name = ref.partition(":")[0]
     if "/" in name or "." in name:
         expected = (
-            "expected a program, or a file that ends in .safetensors or .taotp, or a GPT-2 folder"
+            "expected a program, or a file that ends in .safetensors, .taotp or .glass, or a GPT-2 "
+            "folder"
         )
         raise GlassformerError(f"{ref if len(ref) <= 200 else ref[:199] + '…'} — {expected}")
     if f"{name}.safetensors" in trained() and name not in registry.entries("program"):
@@ -62,11 +67,15 @@ def load(ref: str | os.PathLike[str]) -> Model:
 def load_task(ref: str | Model) -> Task:
     """The task that a ref names, or the task that a model is for."""
     if isinstance(ref, Model):
+        if compiled := carried(ref):
+            return compiled
         if not ref.task:
             raise GlassformerError(
                 f"{ref.provenance.get('ref', 'model')} — knows no task; name one (task=…, --task …)"
             )
         ref = ref.task
     ref = text_of(ref, "task")
+    if named.is_named(ref):
+        return named.task(ref)
     task: Task = registry.build("task", ref)
     return task

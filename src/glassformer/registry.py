@@ -113,8 +113,7 @@ class Entry:
 
     def ref(self, values: Mapping[str, Any]) -> str:
         """The shortest ref with these values: options at their defaults are left out."""
-        parts = [f"{n}={_text(v)}" for n, v in values.items() if v != self.options[n].default]
-        return ":".join([self.name, ",".join(parts)] if parts else [self.name])
+        return written(self.name, {n: v for n, v in values.items() if v != self.options[n].default})
 
 
 REGISTRY: dict[str, dict[str, Entry]] = {"program": {}, "task": {}, "blueprint": {}, "bridge": {}}
@@ -331,6 +330,12 @@ def _options(build: Callable[..., Any], skip: int = 0) -> dict[str, Option]:
 def _gist(documented: Any) -> str:
     """The first paragraph of a docstring, in one line."""
     return " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
+
+
+def written(name: str, values: Mapping[str, Any]) -> str:
+    """A ref with these options, as `split` reads it."""
+    parts = [f"{n}={_text(v)}" for n, v in values.items()]
+    return ":".join([name, ",".join(parts)] if parts else [name])
 
 
 def _text(value: Any) -> str:

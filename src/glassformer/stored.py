@@ -22,6 +22,7 @@ from .vocabulary import Vocabulary
 KEY = "glassformer"
 THETA = "theta:"  # names of theta's parts on disk start so
 FORMAT = 1
+CARRIED = 10**7  # characters of an entry of the provenance: a compiled model carries its codes
 DEFAULTS = {f.name: f.default for f in fields(Config)}
 
 
@@ -40,7 +41,7 @@ SEALED = schema.record({"header": schema.record({
     "vocabulary": schema.mapping(schema.anything, 2),  # Vocabulary.from_json looks at it
     "task": schema.text(REF),
     "labels": schema.LABELS,
-    "provenance": schema.mapping(schema.small(100_000), 1_000),
+    "provenance": schema.mapping(schema.small(CARRIED), 1_000),
     "blueprint": schema.text(REF),
 }), "model": schema.sha256, "sha256": schema.sha256})  # fmt: skip
 PROVENANCE = {"maker": schema.text(1_000), "ref": schema.text(REF)}  # what is read again

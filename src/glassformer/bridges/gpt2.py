@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GlassformerError
+from ..lang.compiler import KEY as COMPILED
 from ..model import POSITIONS, Config, Model, Place
 from ..registry import bridge
 from ..shapes import axes, shapes
@@ -127,7 +128,7 @@ def convert(model: Model, dtype: str = "float32") -> tuple[Named, Named, list[st
         "layer_norm_epsilon": float(c.eps), "tie_word_embeddings": tied,
         "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
     }  # fmt: skip
-    notes = _notes(c, r, H, bias is not None)
+    notes = _notes(c, r, H, bias is not None, COMPILED in model.provenance)
     return settings, {n: np.ascontiguousarray(a, dtype=dtype) for n, a in arrays.items()}, notes
 
 
@@ -159,7 +160,7 @@ def _beside(w: Any) -> Any:
     return w.transpose(1, 0, 2).reshape(w.shape[1], -1) if w.ndim == 3 else w.reshape(-1)
 
 
-def _notes(c: Config, r: int, H: int, bias: bool) -> list[str]:
+def _notes(c: Config, r: int, H: int, bias: bool, compiled: bool) -> list[str]:
     D, notes = r * c.d_model, []
     if r > 1:
         heads = f"it must hold {H} head{'s' * (H > 1)} of {c.d_head}, side by side and all of it"
@@ -170,6 +171,8 @@ def _notes(c: Config, r: int, H: int, bias: bool) -> list[str]:
     if bias:
         instead = "it reads a constant of the last norm instead" + ", and is untied" * c.tied
         notes.append(f"GPT-2's head has no bias: {instead}")
+    if compiled and r > 1:
+        notes.append("what is written is not proved: compile with target=gpt2, and it is")
     return [*notes, f"GPT-2 reads at most {c.n_ctx} tokens: it has no positions beyond"]
 
 
@@ -217,6 +220,12 @@ def tokenizer(vocabulary: Vocabulary) -> Any:
         made.pre_tokenizer = lib.pre_tokenizers.Split(any_token, "isolated")
         made.decoder = lib.decoders.Fuse()
     return made
+
+
+def _own(model: Model) -> dict[str, Any]:
+    words = {"vocabulary": model.vocabulary.to_json(), "task": model.task}
+    compiled = {n: model.provenance[n] for n in (COMPILED,) if n in model.provenance}
+    return words | {"labels": asdict(model.labels)} | compiled
 
 
 @contextmanager

@@ -10,10 +10,11 @@ import numpy as np
 
 from .. import schema
 from ..errors import GlassformerError, shown
+from ..lang.compiler import KEY as COMPILED
 from ..limits import REF, memory
 from ..model import ACTIVATIONS, Config, Labels, Model
 from ..records import read_bytes
-from ..stored import finite, labels
+from ..stored import CARRIED, finite, labels
 from ..vocabulary import Vocabulary
 
 KEY = "glassformer"  # in config.json: what GPT-2 has no word for
@@ -38,7 +39,10 @@ CHECKS = {
     "scale_attn_weights": schema.boolean, "tie_word_embeddings": schema.boolean,
     KEY: schema.optional(schema.record(
         {"vocabulary": schema.mapping(schema.anything, 2)},
-        {"task": schema.text(REF), "labels": schema.mapping(schema.small(10**8), 3)},
+        {
+            "task": schema.text(REF), "labels": schema.mapping(schema.small(10**8), 3),
+            COMPILED: schema.small(CARRIED),
+        },
     )),
 }  # fmt: skip
 HARMLESS = {  # for training, for generating, for other heads, or for the record
@@ -128,7 +132,8 @@ def _model(fields: dict[str, Any], arrays: dict[str, Any]) -> Model:
     vocabulary = Vocabulary.from_json(own["vocabulary"]) if own else Vocabulary.numbers(V)
     given = labels(own["labels"], config) if "labels" in own else Labels()
     weights = {n: np.ascontiguousarray(a, dtype=np.float32) for n, a in weights.items()}
-    return Model(config, weights, vocabulary, own.get("task", ""), given, {"maker": "gpt2"})
+    made: dict[str, Any] = {"maker": "gpt2"} | {n: own[n] for n in (COMPILED,) if n in own}
+    return Model(config, weights, vocabulary, own.get("task", ""), given, made)
 
 
 def _fields(path: Path) -> dict[str, Any]:

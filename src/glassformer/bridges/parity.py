@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import registry
 from ..errors import GlassformerError
+from ..lang.task import carried
 from ..model import Labels, Model
 from ..shapes import axes
 from ..tasks.base import Task
@@ -56,7 +57,7 @@ def _rows(task: Task, n: int, rng: np.random.Generator) -> Any:
 def task_of(model: Model) -> Task | None:
     """The task that the model is for, if it names one that is here and speaks its tokens."""
     try:
-        task: Task = registry.build("task", model.task)
+        task: Task = carried(model) or registry.build("task", model.task)
     except GlassformerError:
         return None
     return task if task.vocabulary == model.vocabulary else None

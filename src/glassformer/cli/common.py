@@ -77,8 +77,8 @@ app = typer.Typer(
 out = SafeConsole(width=None if sys.stdout and sys.stdout.isatty() else 120)
 err = SafeConsole(stderr=True)
 
-Ref = Annotated[str, Argument(
-    help="a program with options (addition:digits=3), x.safetensors or x.taotp")]  # fmt: skip
+Ref = Annotated[str, Argument(help="a program with options (addition:digits=3), lang/sort, "
+    "x.safetensors, x.taotp or x.glass")]  # fmt: skip
 Seed = Annotated[int, Option(min=0, max=limits.SEED, help="of sampling")]
 TaskName = Annotated[str, Option("--task", help="what is right; by default the model's own task")]
 TaskRef = Annotated[str, Argument(help="a task with options: addition:digits=3,order=ones")]

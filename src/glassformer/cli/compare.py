@@ -30,7 +30,9 @@ def compare_(
     from ..show.style import check_path, save
 
     first, second = refs.load(a), refs.load(b)
-    chosen = refs.load_task(task or common_task(first, second))
+    if not task:
+        common_task(first, second)
+    chosen = refs.load_task(task or first)
     if figure is not None:
         check_writable(check_path(figure))
     rows = None if sample is None else sample_rows(chosen, sample, seed)

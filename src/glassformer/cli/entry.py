@@ -26,7 +26,8 @@ for _module in pkgutil.iter_modules([os.path.dirname(__file__)]):
 
 ORDER = (  # of commands in --help; others come after these
     "train", "ablate", "export", "inspect", "compare", "list", "run", "explain", "count", "claims",
-    "tour", "prove", "report", "sweep", "truth", "disguise", "verify", "recheck", "board",
+    "tour", "compile", "prove", "report", "sweep", "truth", "disguise", "verify", "recheck",
+    "board",
 )  # fmt: skip
 app.registered_commands.sort(key=lambda c: ORDER.index(c.name) if c.name in ORDER else len(ORDER))
 

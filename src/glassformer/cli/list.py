@@ -9,12 +9,13 @@ from typer import Argument
 
 from .. import claims, refs, registry
 from ..errors import GlassformerError
+from ..lang import library, named
 from ..tap import hook_names
 from ..training.recipes import RECIPES, recipe
 from .common import Json, app, listed, out, print_json, table_of
 
 REGISTERED = ("programs", "tasks", "blueprints")
-WHAT = listed(("programs", "tasks", "recipes", "blueprints", "trained", "claims", "hooks"))
+WHAT = listed(("programs", "tasks", "recipes", "blueprints", "trained", "lang", "claims", "hooks"))
 
 
 @app.command("list")
@@ -24,7 +25,7 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """What there is: programs, tasks and blueprints with their options, recipes, trained
-    models, claims, hook names.
+    models, sources of the language, claims, hook names.
     """
     if what in REGISTERED:
         entries = [entry for _, entry in sorted(registry.entries(what[:-1]).items())]
@@ -37,6 +38,13 @@ def list_(
         if as_json:
             return print_json({what: [c.to_json() for c in ledger]})
         out.print(table_of(columns, [(c.name, c.where, c.says, c.verdict) for c in ledger]))
+    elif what == "lang":
+        told = {name: library.about(name.removeprefix(named.LIBRARY)) for name in named.names()}
+        if as_json:
+            return print_json({what: [{"name": n, "help": text} for n, text in told.items()]})
+        for name, text in told.items():
+            out.print(name, style="bold", end="  ")
+            out.print(text)
     elif what in ("trained", "hooks"):
         if what == "hooks" and not ref:
             raise GlassformerError("list hooks — expected a model: glassformer list hooks REF")

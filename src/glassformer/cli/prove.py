@@ -10,6 +10,7 @@ from .. import records, refs, schema
 from ..errors import GlassformerError
 from ..model import Model
 from ..proof import Checked, Proof, check_certificate, prove, stand_by
+from ..proof.compiled import is_compiled
 from ..tasks.base import Task
 from .common import Json, Ref, TaskName, app, json_file, out, print_json, say
 
@@ -43,6 +44,12 @@ def prove_(
         available()
     model = refs.load(ref)
     chosen = refs.load_task(task or model)
+    if (certificate or second) and is_compiled(model, chosen):
+        option = "--check" if certificate else "--second"
+        raise GlassformerError(
+            f"{option} — is for certificates of adders; a compiled model carries its own, which is "
+            f"found anew each time: leave out {option}"
+        )
     if certificate and path:
         what = "one or the other: checking writes no certificate"
         raise GlassformerError(f"--check and --out — {what}")
@@ -69,6 +76,8 @@ def prove_(
         _say("the second checker: it", again)
         if path and isinstance(result, Proof):
             ran = "every row was run; --method certificate makes one"
+            if result.method == "compiled":
+                ran = "the model carries it; export --to safetensors writes both"
             none = f"no certificate to write: {ran if result.holds else result.result}"
             say(f"wrote {path}" if found else none)
     raise Exit(0 if result.holds and (again is None or again.holds) else 1)

@@ -36,6 +36,7 @@ from ..counting import Count, count
 from ..dust import leader, percent
 from ..errors import GlassformerError
 from ..finding import plain
+from ..lang.task import carried, same_program
 from ..model import Model
 from ..registry import build, entries
 from ..tasks.base import Rows, Task
@@ -157,7 +158,9 @@ class Comparison:
 
 def common_task(a: Model, b: Model) -> str:
     """The ref of the task that both models are for, or an error."""
-    if not a.task or _shortest(a.task) != _shortest(b.task):
+    own, other = carried(a), carried(b)
+    one = same_program(own, other) if own and other else _shortest(a.task) == _shortest(b.task)
+    if not a.task or not one:
         got = f"{a.task or 'no task'} and {b.task or 'no task'}"
         raise GlassformerError(
             f"compare — expected two models of one task, got {got}; "

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ import numpy as np
 from ..answers import EXHAUSTIVE
 from ..checkpoint import digest
 from ..errors import GlassformerError
+from ..lang.task import Texts
 from ..limits import many
 from ..model import Model
 from ..tasks.base import Task
@@ -19,6 +20,7 @@ from ..verification.verdict import Verdict
 from .bounds import Bounder, Bounds
 from .checker import check_call, check_certificate, describe, identity
 from .columns import MOST_CASES, SPLITS, how_many
+from .compiled import certified, is_compiled
 from .layout import layout_of
 from .refute import common, refute
 
@@ -60,8 +62,10 @@ def prove(model: Model, task: Task, *, method: Method = "auto", seed: int = 0) -
     """Is the model right on all of the domain? Proved, refuted with a counterexample, or unknown.
 
     `enumeration` runs every row; `certificate` bounds the leads of a one-layer adder over all pairs
-    of numbers, and looks for a counterexample where that fails. `auto` enumerates domains of up to
-    about a million rows; of a model with more layers it can beyond that only find a counterexample.
+    of numbers, and looks for a counterexample where that fails; of a compiled model it is the one
+    that the model carries, found anew. `auto` enumerates domains of up to about a million rows, of
+    models that were not compiled; of a model with more layers it can beyond that only find a
+    counterexample.
     """
     if method not in ("auto", "certificate", "enumeration"):
         must = "method must be auto, certificate or enumeration"
@@ -71,6 +75,9 @@ def prove(model: Model, task: Task, *, method: Method = "auto", seed: int = 0) -
         most = f"enumeration takes at most {EXHAUSTIVE:,}"
         raise GlassformerError(f"{task.ref} — has {many(task.size)} rows; {most}")
     say = partial(Proof, dtype=model.dtype, model=digest(model), task=task.ref)
+    if method != "enumeration" and isinstance(task, Texts) and is_compiled(model, task):
+        proof: Proof = certified(model, task, seed, partial(say, method="compiled"))
+        return replace(proof, reason=proof.reason + fused(model)) if proof.holds else proof
     if method == "enumeration" or (method == "auto" and task.size <= EXHAUSTIVE):
         return _enumerated(model, task, partial(say, method="enumeration"))
     if method == "auto" and model.config.n_layers != 1:

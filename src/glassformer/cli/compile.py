@@ -1,0 +1,63 @@
+"""The command compile: a source made into a model that is proved to do what it says."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Exit, Option
+
+from .. import checkpoint
+from ..counting import count
+from ..errors import GlassformerError
+from ..face import compile_ as compiled
+from ..lang import Compiled, named
+from ..records import check_writable
+from .common import Json, app, err, out, print_json, say
+
+
+@app.command("compile")
+def compile_(
+    source: Annotated[str, Argument(help="a .glass file or lang/NAME, with options (:vocab=20)")],
+    dtype: Annotated[str, Option(help="float64 or float32: what it is proved in")] = "",
+    target: Annotated[str, Option(help="gpt2: a model that GPT-2 can be as it stands")] = "",
+    path: Annotated[
+        Path | None, Option("--out", help="FILE.safetensors: save the model, with its program")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a source into a model, and prove that it does what the source says, for every text."""
+    if not named.is_named(source):
+        raise GlassformerError(
+            f"{source} — expected a file that ends in .glass, or lang/NAME (glassformer list lang)"
+        )
+    check_writable(path, source.partition(":")[0])
+    try:
+        made = compiled(source, dtype=dtype, target=target)
+    except GlassformerError as e:
+        for line in str(e).split("\n"):  # all that is wrong with a source is told, a line each
+            err.print(f"error: {line}", soft_wrap=True)
+        raise Exit(2) from None
+    if path:
+        checkpoint.save(made.model, path)
+    told = _told(made)
+    if as_json:
+        return print_json({**told, **({"out": str(path)} if path else {})})
+    out.print(f"{told['ref']}: ", end="")
+    out.print("proved", style="bold", end="")
+    say(f" in {told['dtype']} for every text of up to {told['length']:,} tokens")
+    say("  {layers} layers, {heads} × {head_width} heads, width {width}, {neurons:,} neurons, "
+        "{parameters:,} parameters".format(**told))  # fmt: skip
+    say("  the right token leads by {margin:.4g}; {cases:,} cases; tightest at {tightest}, with "
+        "{left:.0%} of its room left".format(**told))  # fmt: skip
+    if path:
+        say(f"wrote {path}")
+
+
+def _told(made: Compiled) -> dict[str, Any]:
+    c, found = made.model.config, made.certificate
+    return {
+        "ref": made.model.provenance["ref"], "dtype": found.dtype, "length": made.program.length,
+        "layers": c.n_layers, "heads": c.n_heads, "head_width": c.d_head, "width": c.d_model,
+        "neurons": c.d_mlp, "parameters": count(made.model).total, "margin": found.margin,
+        "tightest": found.tightest, "left": found.slack.get(found.tightest, 1.0),
+        "cases": found.cases, "model": checkpoint.digest(made.model),
+    }  # fmt: skip

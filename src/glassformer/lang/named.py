@@ -1,0 +1,93 @@
+"""Sources by their names: `lang/sort:vocab=20,dtype=float32` of the library, or `mine.glass`.
+
+The options of a source are those of its ref; `dtype` and `target` every source has. A file is read,
+never executed, and no more of it than a source may have.
+"""
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import registry
+from ..errors import GlassformerError, no_such
+from ..records import read_text
+from . import library
+from .compiler import Compiled, compile
+from .source import CHARACTERS
+from .task import Texts, again
+
+LIBRARY, FILE = "lang/", ".glass"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A source, and how it is to be compiled."""
+
+    name: str  # without options
+    text: str
+    options: dict[str, Any]
+    dtype: str = "float64"
+    target: str = ""
+
+    @property
+    def task(self) -> str:
+        """The ref of what is right: for whatever float type."""
+        return registry.written(self.name, self.options)
+
+    @property
+    def ref(self) -> str:
+        how = {"dtype": self.dtype, "target": self.target}
+        usual = {"dtype": "float64", "target": ""}
+        more = {name: value for name, value in how.items() if value != usual[name]}
+        return registry.written(self.name, self.options | more)
+
+
+def names() -> list[str]:
+    """The refs of all sources that come with the package."""
+    return [LIBRARY + name for name in library.sources()]
+
+
+def is_named(ref: str) -> bool:
+    """Whether a ref names a source."""
+    name = ref.partition(":")[0]
+    return "\n" not in name and (name.startswith(LIBRARY) or name.endswith(FILE))
+
+
+def find(ref: str) -> Named:
+    """The source of a ref, and its options."""
+    name, options = registry.split(ref)
+    how = {key: options.pop(key) for key in ("dtype", "target") if key in options}
+    return Named(name, _text(name), dict(options), **how)
+
+
+def build(source: Named) -> Compiled:
+    """The model of a source, which knows its refs, and its proof."""
+    try:
+        made = compile(
+            source.text, source.name, options=source.options, dtype=source.dtype,
+            target=source.target, ref=source.ref,
+        )  # fmt: skip
+    except GlassformerError as e:
+        if str(e).startswith(source.name):
+            raise
+        raise GlassformerError(f"{source.ref} — {e}") from None
+    return replace(made, model=replace(made.model, task=source.task))
+
+
+def task(ref: str) -> Texts:
+    """The task of a source: what its program writes, on any text."""
+    source = find(ref)
+    return again(source.text, source.name, source.options, source.task)
+
+
+def _text(name: str) -> str:
+    if name.startswith(LIBRARY) and not name.endswith(FILE):
+        if name not in (known := names()):
+            raise no_such("source of the library", name, known, 3)
+        return library.sources()[name.removeprefix(LIBRARY)].read_text("utf-8")
+    try:
+        return read_text(name, 4 * CHARACTERS)  # UTF-8 has at most four bytes a character
+    except GlassformerError as e:
+        own = os.path.basename(name).removesuffix(FILE)
+        hint = f"; {LIBRARY}{own} comes with the package" if own in library.sources() else ""
+        raise GlassformerError(f"{e}{hint}") from None
