@@ -14,6 +14,7 @@ from ..arrays import Array
 from ..dust import negligible, number, percent, ranked, sweep
 from ..errors import GlassformerError
 from ..finding import Finding
+from ..lang.reading import ValueReading, readings
 from ..model import Model
 from ..tap import Record, record
 from .logits import head_outputs, shares
@@ -76,10 +77,15 @@ class Explanation(Finding):
     layers: list[LayerStory]
     shares: list[tuple[str, float]]  # part of the model -> its share of the margin
     slots: list[SlotContent] = field(default_factory=list)  # before the first layer
+    # of a compiled model: what each value is here, beside what the interpreter says
+    values: list[ValueReading] = field(default_factory=list)
 
     def __str__(self) -> str:
         beats = f"its logit beats that of {self.runner_up} by {number(self.margin)}"
         lines = [f"After {' '.join(self.tokens)} comes {self.winner}: {beats}."]
+        if self.values:
+            lines += ["The values of its source here, and the part after which each is there:"]
+            lines += [*map(str, self.values), ""]
         lines += ["At first, the last position's stream holds:", *map(str, self.slots)]
         for i, layer in enumerate(self.layers):
             lines += ["", f"Layer {i}", *[f"  {h}" for h in layer.heads]]
@@ -127,7 +133,17 @@ def explain(model: Model, tokens: Array) -> Explanation:
         top=list(zip(names, sweep(last[order]).astype(float).tolist(), strict=True)),
         layers=[_layer(model, cache, i, words) for i in range(model.config.n_layers)],
         shares=_shares(model, cache, first, second), slots=_slots(model, embedded(cache)[0, -1]),
+        values=readings(model, tokens, lambda time: _stream(cache, time)),
     )  # fmt: skip
+
+
+def _stream(cache: Record, time: int) -> Array:
+    """The last position's stream: at first, or after heads and neurons by turns."""
+    if time == 0:
+        return embedded(cache)[0, -1]
+    at = f"blocks.{(time - 1) // 2}.hook_resid_"
+    where = "mid" if time % 2 and f"{at}mid" in cache else "post"  # without neurons all is one
+    return cache[at + where][0, -1]
 
 
 def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:

@@ -33,7 +33,8 @@ def certified(model: Model, task: Texts, seed: int, say: Callable[..., Any]) -> 
     try:
         found = recheck(model).certificate
     except Unproved as e:
-        return refuted() if wrong else say("unknown", e.found.cases, reason=str(e))
+        cases = e.found.cases if hasattr(e, "found") else 0
+        return refuted() if wrong else say("unknown", cases, reason=str(e))
     if wrong:
         raise GlassformerError(
             f"prove — a defect of the prover: its certificate passes, but {refuted().reason}; "

@@ -116,7 +116,7 @@ class Checker:
             raise Unproved("weights that are not finite")
         for name, a in self.w.items():
             where = name.rpartition(".")[2]
-            if where in ("b_Q", "b_K", "b_V", "b_O", "b_U") or (".ln" in name and where == "b"):
+            if where in ("b_Q", "b_K", "b_V", "b_O", "b_U", "b"):  # b: of a norm
                 if a.any():
                     raise Unproved(f"{name} — expected no biases but of neurons")
             elif "ln" in name and not (a == 1).all():
