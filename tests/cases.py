@@ -28,4 +28,8 @@ CASES: list[tuple[str, str, str]] = [
     ("max.taotp", "0 2 1", "2"),
     ("min.taotp", "7 3 12", "3"),
     ("figure-8.2.taotp", "<bos>", "Hello World!<eos>"),
+    ("lang/reverse", "3 1 2 |", "2 1 3"),
+    ("lang/sort:vocab=5,length=4", "3 1 2 1 |", "1 1 2 3"),
+    ("lang/dyck-1", "( ) ) (", "F"),
+    ("lang/most-frequent:target=gpt2", "3 1 3 2", "3"),
 ]

@@ -231,7 +231,7 @@ def compile_(
     """A source made into a model that is proved to do what it says: a text, the path of a .glass
     file, or a ref (lang/sort:vocab=20).
 
-    >>> gf.compile("tokens = [*'ab']; length = 9; emit = first(token)").model
+    >>> gf.compile("tokens = [*'ab']; length = 9; emit = first(token, default='a')").model
 
     `options`: of the source. `target`: "gpt2" for a model that GPT-2 can be as it stands.
     """
