@@ -14,7 +14,7 @@ from ..model import Model
 from ..tasks.base import Task
 from .refute import first_wrong
 
-SAMPLE = 2_000  # texts that are run, besides the edge cases, whatever the certificate says
+SAMPLE = 500  # texts that are run, besides the edge cases, whatever the certificate says
 
 
 def is_compiled(model: Model, task: Task) -> bool:
