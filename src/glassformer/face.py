@@ -243,7 +243,7 @@ def compile_(
 
 
 def list_(what: str = "programs") -> list[str]:
-    """All names of programs, tasks, blueprints, bridges, recipes, views, trained, claims or lang."""
+    """All names of programs, tasks, blueprints, bridges, recipes, views, trained, claims, lang."""
     from .claims import ledger
     from .lens.inspect import VIEWS
     from .training.recipes import RECIPES

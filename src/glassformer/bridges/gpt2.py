@@ -45,10 +45,7 @@ class GPT2:
         settings, arrays, notes = convert(model)
         task = task_of(model)
         stop = None if task is None else task.stop
-        own = {
-            "vocabulary": model.vocabulary.to_json(), "task": model.task,
-            "labels": asdict(model.labels),
-        }  # fmt: skip
+        own = _own(model)
         ends = {"bos_token_id": None, "eos_token_id": stop, "pad_token_id": stop}
         with quiet():
             net = lib.GPT2LMHeadModel(lib.GPT2Config(**settings, **ends, **{KEY: own}))
