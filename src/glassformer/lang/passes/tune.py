@@ -89,7 +89,7 @@ def harder(made: Plan, settings: Settings, found: Certificate) -> dict[str, floa
         if isinstance(v, Tally) and v.tests:
             spread = found.spread[v.name]
             factors = [0.5 + 0.05 * i for i in range(40)]
-            wrong = [f * spread + n * n * math.exp(-gap * f) for f in factors]
+            wrong = [f * spread + 2 * n * math.exp(-gap * f) for f in factors]
             best = factors[wrong.index(min(wrong))]
             if abs(best - 1) > 0.08:
                 out[v.name] = now * best
