@@ -20,22 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import GlassformerError
 from ...model import Model
 from ..cases import Cases, cases, count
 from ..values import Look, Map, Position, Program, Sum, Tally, Token, Value
-from .floats import HUGE, UNITS, Floats, Row
+from .floats import HUGE, UNITS, Floats, Row, Unproved
 
-
-class Unproved(GlassformerError):
-    """The certificate does not hold, or it cannot be seen that it does."""
-
-    found: "Certificate"  # what was found out before that
-
-    def __init__(self, message: str, value: Value | None = None) -> None:
-        super().__init__(message)
-        self.found = Certificate("")
-        self.value = value  # whose head it is that fails
+GAIN = 2.0**20  # of a norm: with larger ones more could be lost by underflow than is counted
 
 
 @dataclass(frozen=True)
@@ -71,12 +61,12 @@ class Certificate:
 
 def certify(model: Model, program: Program, declared: Declaration) -> Certificate:
     """The certificate of a model, or Unproved with the place where it fails."""
-    checker = Checker(model, program, declared)
+    found = Certificate(model.dtype)
     try:
         with np.errstate(all="ignore"):
-            return checker.check()
+            return Checker(model, program, declared, found).check()
     except Unproved as e:
-        e.found = checker.found
+        e.found = found
         raise
 
 
@@ -88,14 +78,16 @@ class Checker:
     begin: Any  # [D] the stream at the beginning of the text
     begin_err: Any
 
-    def __init__(self, model: Model, program: Program, declared: Declaration) -> None:
+    def __init__(
+        self, model: Model, program: Program, declared: Declaration, found: Certificate
+    ) -> None:
         self.config, self.program, self.said = model.config, program, declared
         c = model.config
         if model.dtype not in UNITS:
             raise Unproved(f"{model.dtype} — expected float64 or float32")
         self.floats = Floats(c, model.dtype)
         self.w = {n: np.asarray(a, np.float64) for n, a in model.numpy().weights.items()}
-        self.found = Certificate(model.dtype)
+        self.found = found
         self.filled: list[Value] = []
         self.rest = np.zeros(c.d_model)  # what averages left behind
         self.rest2 = self.rest_sum = 0.0
@@ -112,6 +104,8 @@ class Checker:
             raise Unproved(f"positions {c.positions} — expected learned ones, or none")
         if c.d_vocab != len(p.tokens) + 1 or c.n_ctx < p.length + 1:
             raise Unproved("expected a token for the beginning and one for each of the program's")
+        if list(model.vocabulary.tokens)[1:] != [str(t) for t in p.tokens]:
+            raise Unproved("expected tokens that are called what the program calls them")
         if not all(np.isfinite(a).all() for a in self.w.values()):
             raise Unproved("weights that are not finite")
         for name, a in self.w.items():
@@ -119,10 +113,11 @@ class Checker:
             if where in ("b_Q", "b_K", "b_V", "b_O", "b_U", "b"):  # b: of a norm
                 if a.any():
                     raise Unproved(f"{name} — expected no biases but of neurons")
-            elif "ln" in name and not (a == 1).all():
-                self.fold(name, a)
             elif where == "W_gate" or where == "b_gate":
                 raise Unproved("gated neurons are not known to this checker")
+        for name in [n for n in self.w if n.endswith(("ln1.w", "ln2.w", "ln_final.w"))]:
+            self.fold(name, self.w[name])
+        self.check_sizes()
         if not set(said.slots) == set(said.times) == set(said.codes):
             raise Unproved("expected a slot, a code and a time for each declared value")
         taken = np.zeros(c.d_model, int)
@@ -136,13 +131,44 @@ class Checker:
         if (taken > 1).any():
             raise Unproved("two values are declared to stand in one slot")
         self.unused = taken == 0
-        for t, s in said.room.items():
-            if not 0 <= s.start <= s.stop <= c.d_model:
-                raise Unproved(f"{t.name} — its room is not in the stream")
+        for tally, s in said.room.items():
+            if not 0 <= s.start <= s.stop <= c.d_model or (not self.unused[s].all() and not all(
+                said.times[v] < said.times.get(tally, 0) - 1
+                for v, other in said.slots.items()
+                if other.start < s.stop and s.start < other.stop
+            )):  # fmt: skip
+                raise Unproved(f"{tally.name} — its room is not in the stream, or not free")
+            taken[s] += 10
+        if (taken > 19).any():
+            raise Unproved("two tallies are declared to have one room")
+        for s in said.room.values():
             self.unused[s] = False
+
+    def check_sizes(self) -> None:
+        """No number on the way can be beyond all floats, not even one that nothing reads: a row
+        is at most √D long after its norm, its gain being part of the weights.
+        """
+        c, most = self.config, 2 * self.config.d_model**0.5
+
+        def longest(name: str) -> Any:
+            return np.linalg.norm(self.w[name], axis=-2) * most
+
+        for i in range(c.n_layers):
+            at = f"blocks.{i}."
+            q, k, v = (longest(f"{at}attn.W_{x}") for x in "QKV")
+            scores = (q * k).sum(-1) * max(1.0, c.scale)
+            brought = (v[..., None] * np.abs(self.w[f"{at}attn.W_O"])).sum((0, 1))
+            self.finite(f"heads {i}", q, k, v, scores, brought)
+            if f"{at}mlp.W_in" in self.w:
+                pre = longest(f"{at}mlp.W_in") + np.abs(self.w.get(f"{at}mlp.b_in", 0.0))
+                self.finite(f"neurons {i}", pre, pre @ np.abs(self.w[f"{at}mlp.W_out"]))
+        self.finite("logits", longest("unembed.W_U"))
 
     def fold(self, name: str, gain: Any) -> None:
         """A norm's gain, as part of the weights that read it: one rounding more."""
+        size = np.abs(gain[gain != 0])
+        if (size > GAIN).any() or (size < 1 / GAIN).any():
+            raise Unproved(f"{name} — expected gains of 0 or from {1 / GAIN:.3g} to {GAIN:.3g}")
         place = name[: -len(".w")]
         block = place.rpartition(".")[0]
         readers = {

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import GlassformerError
 from ...model import Config
 
 WIDER = 1 + 2.0**-30
@@ -23,6 +24,16 @@ EXP = 4  # units in the last place by which exp may be off
 UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
 TINY = {"float64": 2.0**-900, "float32": 2.0**-110}  # more than all that underflow can lose
 HUGE = {"float64": 1e250, "float32": 1e30}  # numbers beyond are refused: sums might overflow
+
+
+class Unproved(GlassformerError):
+    """The certificate does not hold, or it cannot be seen that it does."""
+
+    found: Any  # the Certificate: what was found out before that
+
+    def __init__(self, message: str, value: Any = None) -> None:
+        super().__init__(message)
+        self.value = value  # whose head it is that fails
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,8 @@ class Floats:
         mean = (total + float(err.sum())) / D * WIDER
         low = max(low2**0.5 / WIDER - e - D**0.5 * mean, 0.0)
         high = high2**0.5 * WIDER + e
+        if not (low * low / D + self.config.eps > TINY[self.dtype] and high**2 < HUGE[self.dtype]):
+            raise Unproved(f"rows of length {low:.3g} to {high:.3g} — no norm for {self.dtype}")
         rel = self.gamma(D + 10)  # of the mean square and its root; half of it would do
         small, large = ((x * x / D + self.config.eps) ** 0.5 for x in (low, high))
         shift = (mean + self.gamma(D + 1) * high) * WIDER
@@ -67,7 +80,7 @@ class Floats:
         size = np.abs(W)
         off = row.err @ size + row.shift * np.abs(W.sum(0))
         off = off + self.gamma(terms + NORM) * ((np.abs(x) + row.err + row.shift) @ size)
-        return x @ W, off * WIDER + TINY[self.dtype]
+        return x @ W, off * WIDER + TINY[self.dtype] * (1 + size.sum(0))
 
     def scaled(self, z: Any, off: Any, row: Row) -> tuple[Any, Any]:
         """(middle, by how much it is off) of s·z, z being off by `off`."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..cases import Cases
 from ..values import Look, Position, Sum, Tally, Test, Value
-from .floats import SCORE, WIDER, Row
+from .floats import SCORE, TINY, WIDER, Row, Unproved
 
 if TYPE_CHECKING:
     from .checker import Checker
@@ -38,8 +38,6 @@ class Average:
 
 def attend(c: "Checker", layer: int) -> dict[Tally, Average]:
     """The heads of a layer: fills the slots of its looks, returns the averages of its tallies."""
-    from .checker import Unproved
-
     W = {n: c.w[f"blocks.{layer}.attn.W_{n}"] for n in "QKVO"}
     looks = [v for v in c.made(2 * layer + 1) if isinstance(v, Look)]
     tallies = [v for v in c.made(2 * layer + 2) if isinstance(v, Tally)]
@@ -96,7 +94,7 @@ def see_oneself(c: "Checker", W: dict[str, Any], begin: Any, row: Row) -> None:
         rounds = f.gamma(c.config.d_head * c.config.n_heads + 4) + f.weights(1)
         x = x + z[0] @ W["O"][h]
         err = err + (off[0] + rounds * size) @ np.abs(W["O"][h])
-    c.begin, c.begin_err = x, (err + 2 * f.unit * np.abs(x)) * WIDER
+    c.begin, c.begin_err = x, (err + 2 * f.unit * np.abs(x)) * WIDER + TINY[f.dtype]
     c.finite("the beginning of the text", c.begin, c.begin_err)
 
 
@@ -113,7 +111,7 @@ def brought(
     z, off = f.scaled(*f.product(c.centre(found, n), row, Wv), row)
     zb, offb = f.scaled(*f.product(begin, begin_row, Wv), begin_row)
     top = np.maximum((np.abs(z) + off).max(0), (np.abs(zb) + offb)[0])
-    mix = np.maximum(off.max(0), offb[0]) + weigh * top
+    mix = np.maximum(off.max(0), offb[0]) + weigh * top + TINY[f.dtype]
     size = np.abs(Wo)
     written = (mix + f.gamma(len(Wo) * c.config.n_heads + 4) * top) @ size * WIDER
     rho = float(np.expm1(spread) + leak + weigh) * WIDER
@@ -128,7 +126,7 @@ def copied(c: "Checker", v: Look, found: Average) -> Any:
     off = np.maximum(
         np.abs(found.keys - want).max(0), np.abs(found.begin - code[v.index[v.default]])
     )
-    error = off + found.off + 2 * found.leak * found.top
+    error = off + found.off + 2 * found.leak * found.top + TINY[c.floats.dtype]
     return (error + 2 * c.floats.unit * (np.abs(code).max(0) + error)) * WIDER
 
 
@@ -138,8 +136,6 @@ def scores(
     """(least lead of a key of higher priority, most that keys which match differ, whether no two
     keys can be equally good), over all pairs.
     """
-    from .checker import Unproved
-
     f = c.floats
     rq, rk = c.reads(Wq, what), c.reads(Wk, what)
     here = [t.here for t in v.tests if t.here is not None]
@@ -159,12 +155,16 @@ def scores(
     q, dq = np.broadcast_to(q, (nq, q.shape[1])), np.broadcast_to(dq, (nq, q.shape[1]))
     factor = c.config.scale or c.config.d_head**-0.5
     c.finite(what, q, dq, k, dk, kb, dkb)
+    products = int((Wq.any(0) & Wk.any(0)).sum())
     worst, spread, single = np.inf, 0.0, at is not None
     c.found.cases += nq * nk
     step = max(1, CHUNK // (nk + 1))
     for start in range(0, nq, step):
         part = slice(start, start + step)
-        low, high = bounds(c, (q[part], dq[part]), ((kb, dkb, begin_row), (k, dk, row)), factor)
+        low, high = bounds(
+            c, (q[part], dq[part]), ((kb, dkb, begin_row), (k, dk, row)), factor, products
+        )
+        c.finite(what, low, high)
         cases_here = {x: column[part] for x, column in Q.items()}
         if at is not None:
             worst = min(worst, addressed(v.tests[0], cases_here, K, low, high))
@@ -184,7 +184,7 @@ def scores(
     return worst, spread, single
 
 
-def bounds(c: "Checker", asking: Any, asked: Any, factor: float) -> tuple[Any, Any]:
+def bounds(c: "Checker", asking: Any, asked: Any, factor: float, products: int) -> tuple[Any, Any]:
     """Least and most that scores may be, [queries, keys], up to the factor s of the query's norm
     and up to a number that all keys of a query share, which a softmax does not see.
 
@@ -192,7 +192,6 @@ def bounds(c: "Checker", asking: Any, asked: Any, factor: float) -> tuple[Any, A
     what tells k from some k₀ counts. k₀ is the key with the best score.
     """
     q, dq = asking
-    active = int((q.any(0) & np.vstack([k for k, _, _ in asked]).any(0)).sum())
     all_keys = np.vstack([k * (r.low + r.high) / 2 for k, _, r in asked])
     best = all_keys[(q @ all_keys.T).argmax(1)]  # queries K
     lows, highs = [], []
@@ -203,7 +202,7 @@ def bounds(c: "Checker", asking: Any, asked: Any, factor: float) -> tuple[Any, A
         slack = (np.abs(q) + dq) @ dk.T * r.high + half * (dq @ np.abs(k).T)
         for i in range(q.shape[1]):
             slack += dq[:, [i]] * np.abs(middle * k[:, i] - best[:, [i]])
-        slack = (slack + c.floats.gamma(active + SCORE) * size) * factor * WIDER + 1e-30
+        slack = (slack + c.floats.gamma(products + SCORE) * size) * factor * WIDER + 1e-30
         lows.append(np.minimum(r.low * z, r.high * z) * factor - slack)
         highs.append(np.maximum(r.low * z, r.high * z) * factor + slack)
     return np.hstack(lows), np.hstack(highs)
@@ -231,8 +230,6 @@ def ranked(v: Look, match: Any, K: Cases, low: Any, high: Any, placed: bool) -> 
     """(the least lead of a key over all that have lower priority: what matches by its order, then
     the beginning of the text, then the rest; whether no two keys are equally good).
     """
-    from .checker import Unproved
-
     nk = match.shape[1]
     rank = np.broadcast_to(v.priority(K), (nk,))
     order = np.argsort(rank, kind="stable")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..values import Map, Sum, Tally, Value
-from .floats import NORM, TINY, WIDER, Row
+from .floats import NORM, TINY, WIDER, Row, Unproved
 from .heads import Average
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ class Part:
 
 def compute(c: "Checker", layer: int, averages: dict[Tally, Average]) -> None:
     """The neurons of a layer: fills the slots of its maps, sums and tallies."""
-    from .checker import Unproved
-
     at, new = f"blocks.{layer}.mlp.", c.made(2 * layer + 2)
     if f"{at}W_in" not in c.w:
         if any(len(v) > 1 for v in new):
@@ -55,10 +53,13 @@ def compute(c: "Checker", layer: int, averages: dict[Tally, Average]) -> None:
         if isinstance(v, Tally):
             error = stepped(c, v, part, row, averages.get(v))
         elif isinstance(v, (Map, Sum)):
+            if any(part.W_in[c.said.room[t]].any() for t in averages):
+                raise Unproved(f"{v.name} — is read where averages of the same layer lie")
             error = tabulated(c, v, part, row, lost)
         else:
             raise Unproved(f"{v.name} — is declared to come from neurons, and does not")
         error = (error + 2 * c.floats.unit * (np.abs(c.code(v)).max(initial=0) + error)) * WIDER
+        error += TINY[c.floats.dtype]
         grown[slot] += error
         c.leave(v, 1.0, f"neurons {layer}: off by {error:.2g}")
     if W_out[:, ~claimed].any() or b_out[~claimed].any():
@@ -124,7 +125,7 @@ def compute_begin(c: "Checker", W_in: Any, b_in: Any, W_out: Any, b_out: Any) ->
     size = (post + off) @ np.abs(W_out) + np.abs(b_out)
     c.begin = c.begin + post @ W_out + b_out
     c.begin_err = c.begin_err + off @ np.abs(W_out) + f.gamma(len(b_in) + 4) * size
-    c.begin_err = (c.begin_err + 2 * f.unit * np.abs(c.begin)) * WIDER
+    c.begin_err = (c.begin_err + 2 * f.unit * np.abs(c.begin)) * WIDER + TINY[f.dtype]
     c.finite("the beginning of the text", c.begin, c.begin_err)
 
 
@@ -143,7 +144,8 @@ def written(
     terms = int((p.W_in != 0).sum(0).max(initial=0)) + NORM + 1
     # A row after its norm is at most √D long, however its factor and its numbers go together.
     most = c.config.d_model**0.5 * np.linalg.norm(p.W_in, axis=0) * (1 + 1e-4)
-    rounds = f.gamma(terms) * (np.minimum(row.high * size, most) + np.abs(p.b_in)) + TINY[f.dtype]
+    rounds = f.gamma(terms) * (np.minimum(row.high * size, most) + np.abs(p.b_in))
+    rounds = rounds + TINY[f.dtype] * (1 + np.abs(p.W_in).sum(0))
     shift = row.shift * np.abs(p.W_in.sum(0))
     wide = off + shift
     low = np.minimum(row.low * (z - wide), row.high * (z - wide)) + p.b_in - rounds
@@ -180,8 +182,6 @@ def written(
 
 def tabulated(c: "Checker", v: Map | Sum, p: Part, row: Row, lost: list[Value]) -> float:
     """A function of values here, in every case of them. `lost`: values that averages lie over."""
-    from .checker import Unproved
-
     read = c.reads(p.W_in, v.name)
     if under := [x for x in read if x in lost]:
         raise Unproved(f"{v.name} — reads {under[0].name}, over which averages lie")
@@ -205,8 +205,6 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
     neuron must see a multiple of a test's own sum: then all (how many match, what they add up to)
     are the cases.
     """
-    from .checker import Unproved
-
     if len(v.cut) == 0 or len(v) == 1:
         if p.W_in.any() or len(p.b_in) > 0:
             raise Unproved(f"{v.name} — has one value only, and neurons")
@@ -225,7 +223,8 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
     u, cut, tests = sums_of(v, found)  # [keys, J], [J], J
     if not (u == np.round(u)).all():
         raise Unproved(f"{v.name} — adds up what are no whole numbers")
-    test_of, alpha, fit = attributed(v, a, begin, u, cut)
+    test_of, alpha, unfit = attributed(v, a, begin, u, cut)
+    fit = np.abs(unfit).max(0, initial=0)
     own = np.zeros((1, p.W_in.shape[1]))  # what averages lie over: a number that a case shares
     if over:
         x = np.zeros((len(c.code(over[0])), len(used)))
@@ -244,6 +243,8 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
     for j in range(tests):
         F = test_of == j
         if not F.any():
+            if v.results[j] != v.results[j + 1]:
+                raise Unproved(f"{v.name} — no neuron sees its test {j + 1}")
             continue
         n, s = counts(c, v, u[:, j])
         c.found.cases += len(n)
@@ -268,7 +269,7 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
         reach = float((row.low * sure).min()) / float(np.abs(one.b_in).max(initial=1e-300))
         c.found.reach[v.name] = min(reach, c.found.reach.get(v.name, np.inf))
         want = np.where(passed[:, None], after - before, 0.0)
-        on = (s[:, None] > cut).sum(1) * 2 if same else np.full(len(s), len(p.b_in))
+        on = np.full(len(s), len(p.b_in))
         alone = fit[F] * (1 + found.rho) + half[F]
         alone = alone + c.floats.weights(c.program.length + 1) * np.abs(constant[F])
         off = written(c, one, row, z, wrong, size, want, common, on, alone)
@@ -287,20 +288,19 @@ def sums_of(v: Tally, found: Average) -> tuple[Any, Any, int]:
 
 
 def attributed(v: Tally, a: Any, begin: Any, u: Any, cut: Any) -> tuple[Any, Any, Any]:
-    """For each neuron: the test whose sum it sees, the factor, and how far off that is at most."""
-    from .checker import Unproved
-
+    """For each neuron: the test whose sum it sees, the factor, and how far off that is, by key."""
     rows = np.vstack([u, -cut[None]])  # keys+1 J
     seen = np.vstack([a, begin[None]])  # keys+1 F
     norms = (rows**2).sum(0)
     factor = rows.T @ seen / norms[:, None]  # J F
     test_of, alpha = np.zeros(seen.shape[1], int), np.zeros(seen.shape[1])
-    fit = np.zeros(seen.shape[1])
+    fit = np.zeros(seen.shape)
     for f in range(seen.shape[1]):
         off = np.abs(seen[:, [f]] - rows * factor[:, f]).max(0)
         j = int(off.argmin())
-        test_of[f], alpha[f], fit[f] = j, factor[j, f], off[j]
-        if not fit[f] <= 0.01 * np.abs(seen[:, f]).max(initial=0) + 1e-9:
+        test_of[f], alpha[f] = j, factor[j, f]
+        fit[:, f] = seen[:, f] - rows[:, j] * alpha[f]
+        if not off[j] <= 0.01 * np.abs(seen[:, f]).max(initial=0) + 1e-9:
             raise Unproved(f"{v.name} — a neuron sees none of its sums")
     if (np.bincount(test_of, minlength=len(cut)) > 2).any():
         raise Unproved(f"{v.name} — more than two neurons for one test")

@@ -121,6 +121,8 @@ def hosted(program: Program, codes: Codes) -> dict[Value, Value]:
         if t.here is not None
         for side in t.args
     } | {a for v in program.values if isinstance(v, Map) for a in v.args}
+    partial = {a for v in program.values if isinstance(v, Sum) and v.partial for a in v.args}
+    named |= {a for a in partial if np.isnan(a.numbers).any()}
     out: dict[Value, Value] = {}
     for v in simple:
         for w in hosts:

@@ -78,8 +78,10 @@ class Neurons(Stream):
         lost = np.isnan(v.total(found))
         total: Any = float(v.constant)
         for x, factor in zip(v.args, v.coefficients, strict=True):
-            read = self.numbers(x)
-            value = self.codes[x] @ read[self.plan.slots[x]] + read[BASE] @ ONE * SIZE
+            value = x.numbers
+            if x not in self.plan.hosts:
+                read = self.numbers(x)
+                value = self.codes[x] @ read[self.plan.slots[x]] + read[BASE] @ ONE * SIZE
             total = total + factor * value[found[x]]
         extra = np.unique(np.round(total[lost], 6))
         extra = extra[(extra < v.low) | (extra > v.high)]
