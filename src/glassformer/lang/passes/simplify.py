@@ -67,10 +67,11 @@ def _test(t: Test, new: dict[Value, Value]) -> Test:
 
 
 def _tests(tests: Sequence[Test]) -> list[Test]:
-    """Tests of tokens there, all together, as one."""
+    """Those that do not always hold; tests of tokens there, all together, as one."""
+    tests = [t for t in tests if not t.table.all()]
     simple = [t for t in tests if t.here is None and isinstance(t.there, Token)]
     if len(simple) < 2:
-        return list(tests)
+        return tests
     holds: Any = np.ones(len(simple[0].there.table), bool)  # type: ignore[union-attr]
     for t in simple:
         holds = holds & t.table[0][t.there.table]  # type: ignore[union-attr]
