@@ -12,10 +12,11 @@ from glassformer.lang import recheck, trace
 from glassformer.lang.certify import Declaration, Unproved, certify
 from glassformer.lang.compiler import KEY, declared
 from glassformer.lang.values import Look, Tally
+from glassformer.tap import record
 from lang.compiled import SMALL, built, changed, every, proved, right, small, texts
 
 LIBRARY = ["reverse", "sort", "sort-unique", "histogram", "most-frequent", "dyck-2", "induction",
-           "ioi", "slide", "count", "addition-reversed", "mean", "key-value", "predecessor"]  # fmt: skip
+           "ioi", "slide", "count", "mean", "key-value", "predecessor"]  # fmt: skip
 MODELS = [*((n, None) for n in SMALL), *((n, {}) for n in LIBRARY)]
 
 
@@ -35,7 +36,7 @@ def test_every_bound_holds(name, options, dtype):
     rng = np.random.default_rng(0)
     tokens = texts(program, max(24, min(240, 400_000 // program.length**3)), rng)
     truth = trace(program, tokens)
-    logits, seen = model.run_with_cache(np.insert(tokens + 1, 0, 0, axis=1))
+    logits, seen = record(model, np.insert(tokens + 1, 0, 0, axis=1))
     last = model.config.n_layers - 1
     stream = np.asarray(seen[f"blocks.{last}.hook_resid_post"], np.float64)[:, 1:]
     # the slots hold the codes
@@ -143,10 +144,8 @@ def test_gains_that_are_beyond_floats():
     c = small("reverse", "float32")
     for size in (1e-37, 1e37):
         gain = np.full(c.model.config.d_model, size, "float32")
-        new = {"ln_final.w": gain, "unembed.W_U": c.model.weights["unembed.W_U"] / gain[:, None]}
-        with np.errstate(all="ignore"):
-            if np.isfinite(new["unembed.W_U"]).all():
-                assert not proved(changed(c.model, new))
+        for W_U in (c.model.weights["unembed.W_U"], np.zeros_like(c.model.weights["unembed.W_U"])):
+            assert not proved(changed(c.model, {"ln_final.w": gain, "unembed.W_U": W_U}))
 
 
 # ── declarations that lie ──────────────────────────────────────────────────────────────────────
@@ -164,7 +163,6 @@ def lies(told):
         yield "permuted", {"values": [*rest, [i, t, s, [*code[1:], code[0]]]]}
         yield "twice", {"values": [*rest, [i, t, s, [code[0]] * len(code)]]}
         yield "huge", {"values": [*rest, [i, t, s, (np.array(code) * 1e200).tolist()]]}
-        yield "a little off", {"values": [*rest, [i, t, s, (np.array(code) * 3).tolist()]]}
         yield "narrow", {"values": [*rest, [i, t, s, [row[:-1] for row in code]]]}
         yield "no width", {"values": [*rest, [i, t, s, [[] for _ in code]]]}
         yield "in the base", {"values": [*rest, [i, t, 0, code]]}

@@ -67,7 +67,7 @@ class Writer:
                 else f"{a} {self.pick(['==', '<', '>=', '!=', '<='])} here.{b}" if r == 1
                 else self.flag("here.") if r == 2
                 else f"position == here.position - {int(self.rng.integers(1, 4))}" if r == 3
-                else f"position == {self.pick(['', '2 * ', '-'])}here.{a} + {self.small(-3)}" if r == 4
+                else f"position == {self.pick(['', '2*', '-'])}here.{a} + {self.small()}" if r == 4
                 else f"{c} != here.{d}" if r == 5
                 else f"position == here.{a} - here.{b}" if r == 6
                 else self.flag()
@@ -89,7 +89,7 @@ class Writer:
             5: (self.ints, f"{a} - {b} + {self.small()}"),
             6: (self.flags, f"share({self.flag()}) >= 1/{self.small(2)}"),
             7: (self.cats, f"{self.letter()} if {self.flag()} else {cat}"),
-            8: (self.ints, f"nth({a} if {self.flag()} else nothing, count({self.flag()}), default=0)"),
+            8: (self.ints, f"nth({a}, count({self.flag()}), {self.flag()}, default=0)"),
             9: (self.loose, f"latest({a}, {self.where()})"),
             10: (self.loose, f"{a} - {self.pick(self.loose or [b])}"),
             11: (self.ints, f"min(max({a} - {b}, {self.small(-3)}), {self.length})"),

@@ -1,0 +1,100 @@
+"""What the compiler must show: small models, proved in both float types, never wrong."""
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError, checkpoint
+from glassformer.lang import compile, library, recheck
+from lang.compiled import built, right, texts
+
+# The most parameters at n = 10 and 20 (0: no limit), and what Tracr has there (0: not known).
+TABLE = {
+    "reverse": ((1_400, 2_200), (108_059, 675_879)),
+    "sort": ((4_600, 12_600), (269_903, 3_532_223)),
+    "sort-unique": ((1_300, 3_700), (9_611, 33_451)),
+    "histogram-so-far": ((900, 1_600), (4_153, 14_213)),
+    "histogram": ((4_000, 6_800), (4_153, 14_213)),
+    "length": ((900, 1_600), (4_153, 14_213)),
+    "most-frequent": ((1_700, 2_900), (0, 0)),
+    "second-most-frequent": ((8_200, 24_100), (0, 0)),
+    "dyck-1": ((1_300, 1_300), (0, 0)),
+    "dyck-2": ((18_700, 32_100), (0, 0)),
+}
+CASES = [(name, k, dtype) for name in TABLE for k in (0, 1) for dtype in ("float64", "float32")]
+
+
+def sized(name, n):
+    """The options of a source for lists of n out of n."""
+    text = library.sources()[name].read_text("utf-8")
+    return {o: n for o in ("vocab", "length") if f"{o} = option" in text}
+
+
+def size(model):
+    return sum(w.size for w in model.weights.values())
+
+
+def never_wrong(found, program, many):
+    rng = np.random.default_rng(0)
+    for start in range(0, many, 500):
+        assert right(found.model, program, texts(program, min(500, many - start), rng))
+
+
+@pytest.mark.parametrize(("name", "k", "dtype"), CASES)
+def test_small_proved_and_never_wrong(name, k, dtype):
+    n = 10 * (k + 1)
+    found = built(name, dtype, **sized(name, n))
+    assert found.certificate.dtype == found.model.dtype == dtype
+    assert found.certificate.margin > 0
+    assert size(found.model) <= TABLE[name][0][k]
+    never_wrong(found, library.load(name, sized(name, n)), 300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "k", "dtype"), CASES)
+def test_ten_thousand_texts(name, k, dtype):
+    n = 10 * (k + 1)
+    never_wrong(built(name, dtype, **sized(name, n)), library.load(name, sized(name, n)), 10_000)
+
+
+@pytest.mark.parametrize("k", [0, 1])
+@pytest.mark.parametrize("name", TABLE)
+def test_gpt2_shapes(name, k):
+    n = 10 * (k + 1)
+    found = built(name, target="gpt2", **sized(name, n))
+    c = found.model.config
+    assert c.n_heads * c.d_head == c.d_model
+    tracr = TABLE[name][1][k]
+    assert tracr <= 10_000 or size(found.model) < tracr
+    never_wrong(found, library.load(name, sized(name, n)), 100)
+
+
+@pytest.mark.slow
+def test_sort_of_50_from_100():
+    options = {"vocab": 100, "length": 50}
+    found = built("sort", **options)
+    never_wrong(found, library.load("sort", options), 40)
+
+
+def test_what_is_compiled_is_checked_again_after_a_round_trip(tmp_path):
+    found = built("reverse", "float32", **sized("reverse", 10))
+    path = tmp_path / "reverse.safetensors"
+    checkpoint.save(found.model, path)
+    again = recheck(checkpoint.load(path))
+    assert again.certificate == found.certificate
+    assert str(again) == str(found)
+
+
+def test_wrong_calls():
+    text = "tokens = [0, 1]\nlength = 2\nemit = token"
+    with pytest.raises(GlassformerError, match="dtype must be one of 'float64', 'float32'"):
+        compile(text, dtype="float16")
+    with pytest.raises(GlassformerError, match="target must be one of '', 'gpt2'"):
+        compile(text, target="llama")
+
+
+def test_what_a_float_type_cannot_hold_is_refused_with_numbers():
+    text = library.sources()["split-left"].read_text("utf-8")
+    with pytest.raises(
+        GlassformerError, match=r"not proved in float32: .* leads by -.*more than 1"
+    ):
+        compile(text, "split-left", dtype="float32")
