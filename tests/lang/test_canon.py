@@ -15,14 +15,10 @@ NAMES = list(library.sources())
 OPEN = {
     "float64": {"next-identical": "mine == '|'", "subleq": "combinations are more than"},
     "float32": {
-        "addition": "carry", "by-frequency": "place", "difference-with-next": "next",
-        "double-histogram": "count(turn == here.often)", "mark-last": "logits",
-        "next-identical": "mine == '|'", "odd-places-reversed": "mine",
-        "product-with-next": "next", "reverse-if-sorted": "mine", "rule-110": "right",
-        "slide": "found", "sort-by-frequency": "place", "sort-words": "emit",
-        "split-left": "item", "subleq": "one", "sum-with-next": "next",
-        "swap-first-and-last": "item", "swap-halves": "item", "swap-odd-pairs": "other",
-        "swap-pairs": "other", "swap-places": "other",
+        "addition": "carry", "by-frequency": "place", "mark-last": "logits",
+        "double-histogram": "count(turn == here.often)", "next-identical": "mine == '|'",
+        "rule-110": "above in [0, 1]", "slide": "found", "sort-by-frequency": "place",
+        "sort-words": "emit", "subleq": "combinations are more than", "swap-halves": "item",
     },
 }  # fmt: skip
 LONG = {"subleq", "scan", "by-frequency", "sort-by-frequency", "counter-machine"}  # seconds each

@@ -14,6 +14,7 @@ from ..certify import Certificate, Unproved, certify
 from ..values import Look, Program, Tally
 from .allocate import Plan, plan
 from .emit import Emitter
+from .encode import is_equality
 from .stream import Settings
 
 TRIES = 20
@@ -72,7 +73,8 @@ def finer(program: Program, fine: frozenset[str], failed: Unproved) -> frozenset
     """The values that a failed head compares, to be told apart more finely."""
     if not isinstance(failed.value, (Look, Tally)):
         return fine
-    return fine | {side.name for t in failed.value.tests for side in t.args}
+    compared = [t for t in failed.value.tests if is_equality(t)]
+    return fine | {side.name for t in compared for side in t.args}
 
 
 def harder(made: Plan, settings: Settings, found: Certificate) -> dict[str, float]:
