@@ -134,6 +134,10 @@ SAID = {
     "x = [z for y in range(3)]": "3:6 — `z` is not known",
     "x = count": "3:5 — `count` is a function of the language: call it, `count(…)`",
     "emit = position": "3:8 — position — emits 2, which is no token; there are 0, 1, 'a', '|'",
+    "emit = count(token == 0)": "which is no token; there are 0, 1, 'a', '|'; if it never is that, "
+    "say so with min or max",
+    "x = any(str(token) == here.position)": "3:9 — `str(token) == here.position` compares numbers "
+    "with texts: 0 is not '0'",
     "emit = latest(token, token == 0)": "3:8 — emit — emits nothing, which is no token",
     "emit = token == 'a'": "3:8 — emit — emits False, which is no token",
     "emit = [1]": "3:8 — `[1]` is [1], which is no value",

@@ -16,6 +16,7 @@ from .functions import ORDERED
 from .lift import Lifter
 from .sums import is_small
 from .tables import Names
+from .things import spelled
 from .values import MOST, Test, Value, mapped
 from .wrong import Wrong, words
 
@@ -93,6 +94,11 @@ class Conditions(Lifter):
             for i, d in enumerate(mine.domain):
                 if d in theirs.index:
                     same[i, theirs.index[d]] = True
+            twins = {str(d): d for d in mine.domain}
+            odd = [d for d in theirs.domain if str(d) in twins]
+            if odd and not same.any():
+                pair = f"{spelled(twins[str(odd[0])])} is not {spelled(odd[0])}"
+                raise Wrong(node, f"`{words(node)}` compares numbers with texts: {pair}")
             return same if isinstance(op, (ast.Eq, ast.Is)) else ~same
         a, b = mine.numbers, theirs.numbers
         if all(is_small(d) for d in (*mine.domain, *theirs.domain)):

@@ -21,7 +21,7 @@ from .functions import FOLDS, FUNCTIONS, LOOKS
 from .looks import Looks
 from .tables import thing
 from .things import exact, spelled
-from .values import Position, Program, Token, Value, is_mean
+from .values import Position, Program, Sum, Tally, Token, Value, is_mean
 from .wrong import MEAN, POISON, Function, Poisoned, Wrong, kind, place, refused, words
 
 CHARACTERS, DEPTH, NODES = 100_000, 60, 10_000  # of a source
@@ -219,7 +219,10 @@ class Reader(Looks):
         try:
             Program(tuple(self.scope["tokens"]), self.scope[self.longest], found)
         except GlassformerError as e:
-            raise Wrong(node, str(e)) from None
+            # Domains are worked out one value at a time: what no text brings may still be in one.
+            number = isinstance(found, (Sum, Tally))
+            clip = "; if it never is that, say so with min or max" if number else ""
+            raise Wrong(node, f"{e}{clip}") from None
         return found
 
     def option(self, name: str, node: ast.Call) -> Any:
