@@ -136,8 +136,8 @@ def main(words: list[str]) -> None:
         if not write:
             print(table, end="\n\n")
         text = re.sub(
-            rf"(<!-- {part} -->\n).*?(\n<!-- end -->)", lambda m, t=table: m[1] + t + m[2], text,
-            flags=re.DOTALL,
+            rf"(<!-- {part} -->\n).*?(<!-- end -->)", lambda m, t=table: f"{m[1]}{t}\n{m[2]}",
+            text, flags=re.DOTALL,
         )  # fmt: skip
     if write:
         PAGE.write_text(text)
