@@ -1,0 +1,138 @@
+"""Draws the figures of the chapter on compiling and of docs/compiler.md. Run it with Python.
+
+compiled_follows.png   what the interpreter says and where the compiled heads look
+compiled_codes.png     how values are written into the stream
+compiled_errors.png    how far slots may be off, sublayer by sublayer
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+import glassformer as gf
+from glassformer import lang
+from glassformer.craft import lift
+from glassformer.lang import library
+from glassformer.lang.passes.encode import make
+from glassformer.show import style
+
+style.DPI = 100
+HERE = Path(__file__).parent
+FOLLOWS = """
+tokens = [*"abc"]
+length = 8
+before = only(token, position == here.position - 1)
+emit   = latest(token, before == here.token, default="a")
+"""
+TEXT = "a b c b a c b"
+
+
+def save(fig, name):
+    print(style.save(fig, HERE / f"compiled_{name}.png").name)
+
+
+def follows():
+    """The values of a text as rows, and below them the two heads."""
+    made = lang.compile(FOLLOWS, "follows")
+    words = TEXT.split()
+    numbers = np.array([[made.program.tokens.index(w) for w in words]])
+    rows = [
+        (v.name, ["–" if v.domain[i] is None else str(v.domain[i]) for i in members[0]])
+        for v, members in lang.trace(made.program, numbers).items()
+        if v.name in ("position", "token", "before", "emit")
+    ]
+    with style.styled():
+        fig, (left, *heads) = style.figure(1, 3, (9.0, 3.8))
+        left.axis("off")
+        left.set_title("the interpreter")
+        left.set_xlim(-3.6, len(words))
+        left.set_ylim(len(rows) - 0.3, -0.7)
+        for y, (name, cells) in enumerate(rows):
+            left.text(-1.0, y, name, ha="right", va="center")
+            for x, cell in enumerate(cells):
+                bold = "bold" if name == "emit" else "normal"
+                left.text(x, y, cell, ha="center", va="center", weight=bold)
+        _, cache = gf.record(made.model, "<bos> " + TEXT)
+        for layer, ax in enumerate(heads):
+            pattern = np.asarray(cache[f"blocks.{layer}.attn.hook_pattern"])[0, 0]
+            ax.imshow(pattern, cmap=style.SHARES, vmin=0, vmax=1)
+            ticks = ["^", *words]
+            ax.set_xticks(range(len(ticks)), ticks)
+            ax.set_yticks(range(len(ticks)), ticks)
+            ax.set_xlabel("looks at")
+            ax.set_title(f"head {layer}.0: {made.model.labels.heads[f'{layer}.0']}")
+    save(fig, "follows")
+
+
+def codes():
+    """Each kind of code for eight members, as points of the plane (or two) that it lies in."""
+    n, numbers = 8, list(range(8))
+    with style.styled():
+        fig, axes = style.figure(2, 3, (8.0, 5.4))
+        for ax, kind in zip(
+            axes, ("bit", "ring", "torus", "number", "square", "simplex"), strict=True
+        ):
+            ax.set_title({
+                "bit": "bit: two members", "ring": "ring: equal or not",
+                "torus": "torus: farther apart", "number": "number: order and sums",
+                "square": "square: a place to look at", "simplex": "simplex: anything",
+            }[kind])  # fmt: skip
+            code = make(kind, numbers[:2] if kind == "bit" else numbers)
+            if kind in ("bit", "simplex"):
+                big = np.abs(code).max()
+                ax.imshow(code, cmap=style.SIGNED, vmin=-big, vmax=big)
+                ax.set_xlabel("numbers of the slot")
+                ax.set_ylabel("member")
+                ax.set_xticks(range(code.shape[1]))
+                ax.set_yticks(range(len(code)))
+                continue
+            points = code @ lift(code.shape[1] - 1).T
+            pairs = [(0, 1), (2, 3)] if kind == "torus" else [(0, 1)]
+            for (x, y), colour in zip(pairs, (style.BLUE, style.ORANGE), strict=False):
+                shift = 4.2 * (x > 0)
+                ax.scatter(points[:, x] + shift, points[:, y], s=18, color=colour)
+                for i in range(n):
+                    at = points[i, [x, y]] * 1.22 + [shift, 0]
+                    ax.annotate(str(i), at, ha="center", va="center", fontsize=8)
+            ax.set_aspect("equal")
+            ax.margins(0.25)
+            ax.set_xticks([])
+            ax.set_yticks([])
+            if kind in ("number", "square"):
+                ax.set_xlabel("linear in the number")
+                ax.set_ylabel("its square" if kind == "square" else "keeps the length")
+    save(fig, "codes")
+
+
+def errors():
+    """The most that each value of a program may be off, when it is made, in both float types."""
+    name = "second-most-frequent"
+    text = library.sources()[name].read_text("utf-8")
+    with style.styled():
+        fig, (ax,) = style.figure(1, 1, (7.0, 3.2))
+        for dtype, colour, mark in (("float64", style.BLUE, "o"), ("float32", style.ORANGE, "s")):
+            made = lang.compile(text, name, dtype=dtype)
+            told = made.model.provenance["compiled"]["values"]
+            times = {made.program.values[i].name: time for i, time, *_ in told}
+            found = made.certificate.error
+            order = sorted(found, key=lambda v: times[v])
+            ax.semilogy(
+                range(len(order)), [found[v] for v in order], mark, color=colour, label=dtype
+            )
+        ax.set_xticks(range(len(order)), [f"{v}\n{when(times[v])}" for v in order])
+        ax.set_ylim(1e-17, 1)
+        ax.set_ylabel("slot is off by at most")
+        ax.legend(loc="upper left")
+        ax.set_title(f"{name}: proved error of each value")
+    save(fig, "errors")
+
+
+def when(time):
+    return (
+        "embedded" if time == 0 else f"{'neurons' if time % 2 == 0 else 'head'} {(time - 1) // 2}"
+    )
+
+
+follows()
+codes()
+errors()
