@@ -36,7 +36,16 @@ RUN = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("how-it-works", "reference", "taotp", "ground-truth", "proof")
+        for name in (
+            "how-it-works",
+            "reference",
+            "taotp",
+            "ground-truth",
+            "proof",
+            "language",
+            "compiler",
+            "walk-throughs",
+        )
     ),
 ]
 GUIDE = (
@@ -49,7 +58,7 @@ GUIDE = (
     "07-compile",
 )
 RUN += [f"docs/guide/{name}.md" for name in GUIDE]
-MORE = "gallery", "adders", "guide/README", "exercises", "log", "sweeps"
+MORE = "gallery", "adders", "guide/README", "exercises", "log", "sweeps", "canon"
 LINKED = sorted({*RUN, *(f"docs/{name}.md" for name in MORE), "CONTRIBUTING.md"})
 NOTEBOOK = json.loads((ROOT / "docs/notebooks/start.ipynb").read_text())
 SLOW = "<!-- slow -->\n"

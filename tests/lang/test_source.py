@@ -138,7 +138,8 @@ SAID = {
     "say so with min or max",
     "x = any(str(token) == here.position)": "3:9 — `str(token) == here.position` compares numbers "
     "with texts: 0 is not '0'",
-    "emit = latest(token, token == 0)": "3:8 — emit — emits nothing, which is no token",
+    "emit = latest(token, token == 0)": "3:8 — emit — emits nothing, which is no token; "
+    "there are 0, 1, 'a', '|'; say what comes then, with `default=` or first_of(…, …)",
     "emit = token == 'a'": "3:8 — emit — emits False, which is no token",
     "emit = [1]": "3:8 — `[1]` is [1], which is no value",
     "emit = 1/2": "3:8 — emit — emits 1/2, which is no token",

@@ -220,9 +220,12 @@ class Reader(Looks):
             Program(tuple(self.scope["tokens"]), self.scope[self.longest], found)
         except GlassformerError as e:
             # Domains are worked out one value at a time: what no text brings may still be in one.
-            number = isinstance(found, (Sum, Tally))
-            clip = "; if it never is that, say so with min or max" if number else ""
-            raise Wrong(node, f"{e}{clip}") from None
+            hint = ""
+            if None in found.domain:
+                hint = "; say what comes then, with `default=` or first_of(…, …)"
+            elif isinstance(found, (Sum, Tally)):
+                hint = "; if it never is that, say so with min or max"
+            raise Wrong(node, f"{e}{hint}") from None
         return found
 
     def option(self, name: str, node: ast.Call) -> Any:
