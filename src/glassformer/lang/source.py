@@ -221,7 +221,7 @@ class Reader(Looks):
         except GlassformerError as e:
             # Domains are worked out one value at a time: what no text brings may still be in one.
             hint = ""
-            if None in found.domain:
+            if "emits nothing" in str(e):
                 hint = "; say what comes then, with `default=` or first_of(…, …)"
             elif isinstance(found, (Sum, Tally)):
                 hint = "; if it never is that, say so with min or max"
