@@ -136,6 +136,9 @@ SAID = {
     "emit = position": "3:8 — position — emits 2, which is no token; there are 0, 1, 'a', '|'",
     "emit = count(token == 0)": "which is no token; there are 0, 1, 'a', '|'; if it never is that, "
     "say so with min or max",
+    "x = only(token, position == position - 1)": "3:17 — `position == position - 1` holds nowhere: "
+    "within a look both sides are there; `here.position` is the value here",
+    "x = count(token == token)": "3:11 — `token == token` holds everywhere",
     "x = any(str(token) == here.position)": "3:9 — `str(token) == here.position` compares numbers "
     "with texts: 0 is not '0'",
     "emit = latest(token, token == 0)": "3:8 — emit — emits nothing, which is no token; "

@@ -50,6 +50,14 @@ class Conditions(Lifter):
             name = ast.copy_location(ast.Name("bool", ast.Load()), where)
             where = ast.copy_location(ast.Call(name, [where], []), where)
         value = self.side(where, scope)
+        if len(value) == 1 and isinstance(where, ast.Compare) and len(where.ops) == 1:
+            left, right = (self.atoms(x, scope) for x in (where.left, where.comparators[0]))
+            if left == right != []:
+                holds = "everywhere" if value.domain[0] else "nowhere"
+                raise Wrong(
+                    where, f"`{words(where)}` holds {holds}: within a look both sides are there; "
+                    f"`here.{left[0].removeprefix('here.')}` is the value here",
+                )  # fmt: skip
         if all(type(d) is bool for d in value.domain):
             return value
         return mapped(value, [bool(d) for d in value.domain], words(where))
