@@ -25,10 +25,11 @@ from pathlib import Path
 import pytest
 
 import glassformer as package
-from glassformer import craft, load, registry
+from glassformer import craft, lang, load, registry
 from glassformer.cli import main
 from glassformer.cli.common import app
 from glassformer.counting import count
+from glassformer.lang import library
 from helpers import check_once, prove_once
 
 ROOT = Path(__file__).parents[1]
@@ -157,6 +158,28 @@ COUNTED = re.findall(r"`([\w-]+:?[^`\s]*)` ([\d,]+)", (ROOT / "README.md").read_
 @pytest.mark.parametrize("ref,number", COUNTED)
 def test_counts_of_the_readme(ref, number):
     assert count(load(ref)).total == int(number.replace(",", ""))
+
+
+CANON = re.findall(
+    r"^\| `([\w-]+)` \| .* \| \d+ \| (\d+) \| (\d+) \| ([\d,]+) \|",
+    (ROOT / "docs/canon.md").read_text(),
+    re.MULTILINE,
+)
+
+
+def test_the_canon_is_complete():
+    unproved = {"next-identical", "subleq"}  # they have no sizes
+    assert {name for name, *_ in CANON} == set(library.sources()) - unproved
+
+
+SMALL = [row for row in CANON if len(row[-1]) < 6]  # the others take their time
+
+
+@pytest.mark.parametrize("name,layers,width,parameters", SMALL[::12])
+def test_sizes_of_the_canon(name, layers, width, parameters):
+    model = lang.compile(library.sources()[name].read_text("utf-8"), name).model
+    said = tuple(int(x.replace(",", "")) for x in (layers, width, parameters))
+    assert (model.config.n_layers, model.config.d_model, count(model).total) == said
 
 
 @pytest.mark.parametrize("which", ["tour", "test"])
