@@ -113,7 +113,7 @@ def errors():
         for dtype, colour, mark in (("float64", style.BLUE, "o"), ("float32", style.ORANGE, "s")):
             made = lang.compile(text, name, dtype=dtype)
             told = made.model.provenance["compiled"]["values"]
-            times = {made.program.values[i].name: time for i, time, *_ in told}
+            times = {made.program.values[max(i, -1 - i)].name: time for i, time, *_ in told}
             found = made.certificate.error
             order = sorted(found, key=lambda v: times[v])
             ax.semilogy(
