@@ -15,6 +15,7 @@ from . import taotp
 from .claims import VERDICTS, as_text, select
 from .counting import count
 from .dust import percent
+from .lang import library
 from .lens import explain
 from .lens.interventions.patch import interchange
 from .model import Model
@@ -50,6 +51,7 @@ def tour(out: Console, page: Path = Path("glassformer-tour.html")) -> int:
     failed, adder = trained(out)
     wrong += failed + claims(out)
     wrong += proved(out)
+    compiled(out)
     side_by_side(out, adder, page)
     took, after = time.perf_counter() - start, "glassformer list programs; docs/guide/01-start.md"
     out.print(f"\nDone in {took:.0f} s. Next: {after}", style="dim")
@@ -144,6 +146,19 @@ def proved(out: Console) -> int:
         made = f"{n.unique:,} numbers ({n.strict:,} strictly, {n.distinct:,} distinct)"
         out.print(f"  {ref}: {found}; made from {made}")
     return failed
+
+
+def compiled(out: Console) -> None:
+    """A few lines that say what comes next, compiled into a transformer that is proved to do it."""
+    heading(out, "Written down, compiled and proved: sort, for every text there is")
+    text = library.sources()["sort"].read_text("utf-8")
+    out.print(indent(text.split('"""')[-1].strip(), "  "), highlight=False, markup=False)
+    model = load("lang/sort:vocab=20,length=20,dtype=float32")
+    proof = prove(model, load_task(model))
+    said = run(model, "17 3 11 3 |").output
+    size = f"{count(model).total:,} parameters, {model.config.n_layers} layers"
+    out.print(f"\n  {size}; after 17 3 11 3 | it says {said}")
+    out.print(f"  {proof.result} in {proof.dtype}: {proof.reason}")
 
 
 def side_by_side(out: Console, adder: Model, page: Path) -> None:
