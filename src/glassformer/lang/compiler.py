@@ -43,7 +43,7 @@ class Compiled:
         size = sum(w.size for w in self.model.weights.values())
         return (
             f"{self.program.name}: {c.n_layers} layer{'s' * (c.n_layers > 1)}, {c.n_heads} × "
-            f"{c.d_head} head{'s' * (c.n_heads > 1)}, width "
+            f"{c.d_head} heads, width "
             f"{c.d_model}, {c.d_mlp} neurons, {size:,} parameters; proved in {found.dtype} for "
             f"every text of up to {self.program.length} tokens, {found.cases:,} cases; the right "
             f"token leads by {found.margin:.3g}; tightest at {found.tightest}"
