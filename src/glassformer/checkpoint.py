@@ -13,7 +13,8 @@ import numpy as np
 from . import arrays
 from .errors import GlassformerError, shown
 from .model import Model
-from .records import write_atomically
+from .records import check_writable, write_atomically
+from .registry import split
 from .stored import FORMAT, KEY, THETA, digest, read, seal
 
 __all__ = ["digest", "load", "save", "to_bytes"]
@@ -23,6 +24,7 @@ def save(model: Model, path: str | Path) -> Path:
     """Writes the model in a file that ends in .safetensors: by that, `load` knows it again."""
     if Path(path).suffix != ".safetensors":
         raise GlassformerError(f"{path} — a model is saved in a file that ends in .safetensors")
+    check_writable(path, *split(model.blueprint)[1].values())  # not over what it is made from
     return write_atomically(path, to_bytes(model))
 
 

@@ -1,5 +1,7 @@
 """Training sees only theta: what each blueprint trains, leaves alone, counts and writes down."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,14 @@ def test_lora_changes_the_matrices_of_a_frozen_base_by_a_low_rank(base):
     assert furthest(read(base), frozen) == 0
     together = fit_many(TASK, TWO, [5, 6], blueprint=make(f"lora:base={base},rank=1"))
     assert furthest(together[0].model, t.model) < 1e-12
+
+
+def test_a_lora_is_not_saved_over_its_base(base, tmp_path):
+    model, before = replace(read(base), blueprint=f"lora:base={base},rank=1"), base.read_bytes()
+    with pytest.raises(GlassformerError, match="is read by this command"):
+        save(model, base)
+    assert base.read_bytes() == before
+    assert save(model, tmp_path / "other.safetensors").exists()
 
 
 def test_lora_takes_the_bases_architecture_and_refuses_what_does_not_fit(base, tmp_path):

@@ -16,6 +16,7 @@ from ..blueprints import make
 from ..errors import GlassformerError
 from ..model import Model
 from ..records import alone, check_writable
+from ..registry import split
 from ..show.curves import training_curves
 from ..show.style import check_path, save
 from ..tasks.base import Task
@@ -69,7 +70,7 @@ def train_(
     with alone(file), alone(history):
         files = _files(file, seed, seeds, resume)
         for path in (*files, history, figure):
-            check_writable(path, start, teacher)
+            check_writable(path, start, teacher, *split(blueprint)[1].values())
         if figure:
             check_path(figure)
         with _interrupts() as interrupted:
