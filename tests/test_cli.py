@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -213,7 +214,9 @@ def damaged(tmp_path):
     save_file({"a": np.zeros(3)}, tmp_path / "foreign.safetensors")
     deep, huge = "[" * 10_000 + "]" * 10_000, "1 " * 5_000_000
     shape = '{"tok_emb": [[1, 2, 3], [1, 2]], "pos_emb": [[0, 0, 0]], "layers": []}'
+    header = b'{"__metadata__":null,"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}'
     files = {
+        "null.safetensors": len(header).to_bytes(8, "little") + header + bytes(8),
         "truncated.safetensors": whole[: len(whole) // 2], "flipped.safetensors": bytes(flipped),
         "text.safetensors": b"hello", "shape.taotp": shape.encode(),
         "nan.taotp": b'{"tok_emb": [[1, nan, 3]], "pos_emb": [[0, 0, 0]]}',
@@ -234,3 +237,21 @@ def test_bad_files(call, tmp_path):
             ), name
             assert "Traceback" not in err and name in err, (name, err)
             assert len(err) < 1_000, name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["verify", "reverse", "--out"],
+        ["prove", "addition:digits=2", "--method", "certificate", "--out"],
+        ["truth", "reverse", "--out"],
+        ["disguise", "reverse", "--out", "d.safetensors", "--key"],
+    ],
+)
+def test_json_is_not_written_over_a_model(words, call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("m.safetensors", "m.taotp", "m.glass"):
+        Path(name).write_text("mine")
+        status, _, err = call(*words, name)
+        assert status == 2 and "FILE.json" in err, (words, err)
+        assert Path(name).read_text() == "mine" and not Path("d.safetensors").exists()

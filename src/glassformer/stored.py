@@ -133,7 +133,7 @@ def parse(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     try:
         weights = dict(sorted(from_bytes(data).items()))
         (size,) = struct.unpack("<Q", data[:8])
-        metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
+        metadata = json.loads(data[8 : 8 + size]).get("__metadata__") or {}
     except (SafetensorError, ValueError, KeyError, TypeError, struct.error, RecursionError):
         what = "not a safetensors file, or a truncated or damaged one"
         raise GlassformerError(f"{path} — {what}") from None

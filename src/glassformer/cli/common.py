@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from typer import Argument, Exit, Option
 
 from .. import __version__, limits
 from ..errors import GlassformerError
+from ..records import check_writable
 from ..tasks.base import Task
 
 NARROW = 20  # columns; a terminal that claims fewer is not believed
@@ -142,6 +144,13 @@ def print_json(value: object) -> None:
     except UnicodeEncodeError:
         plain = False
     print(text if plain else json.dumps(value, default=float))
+
+
+def check_json(path: Path | None, *read: str | Path | None) -> None:
+    """Whether JSON could be written there: as `check_writable`, and not under a name of a model."""
+    if path and path.suffix in (".safetensors", ".taotp", ".glass"):
+        raise GlassformerError(f"{path} — is called as a model is; expected FILE.json")
+    check_writable(path, *read)
 
 
 def json_file(value: object) -> bytes:

@@ -9,7 +9,7 @@ from .. import checkpoint, limits, refs
 from ..errors import GlassformerError
 from ..records import check_writable, write_together
 from ..truth.disguise import disguise
-from .common import Json, Ref, app, json_file, out, print_json, say
+from .common import Json, Ref, app, check_json, json_file, out, print_json, say
 
 
 @app.command("disguise")
@@ -31,7 +31,7 @@ def disguise_(
     if path.suffix != ".safetensors":
         raise GlassformerError(f"--out {path} — a model's file ends in .safetensors")
     check_writable(path, ref)
-    check_writable(key_path, ref)
+    check_json(key_path, ref)
     if path.resolve() == key_path.resolve():
         raise GlassformerError(f"--key {key_path} — expected another file than --out")
     goal = refs.load_task(model) if model.task else None

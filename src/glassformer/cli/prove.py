@@ -12,7 +12,7 @@ from ..model import Model
 from ..proof import Checked, Proof, check_certificate, prove, stand_by
 from ..proof.compiled import is_compiled
 from ..tasks.base import Task
-from .common import Json, Ref, TaskName, app, json_file, out, print_json, say
+from .common import Json, Ref, TaskName, app, check_json, json_file, out, print_json, say
 
 
 @app.command("prove")
@@ -59,7 +59,7 @@ def prove_(
         result = _check(model, chosen, found, certificate, seed)
         told = _told(result)
     else:
-        records.check_writable(path, ref)
+        check_json(path, ref)
         result = prove(model, chosen, method=method, seed=seed)
         found, told = result.certificate, result.to_json()
         if path and found:

@@ -9,10 +9,9 @@ from .. import refs
 from ..checkpoint import digest
 from ..errors import GlassformerError
 from ..model import Model
-from ..records import check_writable
 from ..tasks.base import Task
 from ..verification import Verdict
-from .common import Json, Ref, app, out, print_json
+from .common import Json, Ref, app, check_json, out, print_json
 from .verify import VerdictFile, Workers, check_and_save, show
 
 
@@ -32,7 +31,7 @@ def recheck_(
     model = refs.load(ref)
     saved = Verdict.read(verdict)
     chosen = _same_model_and_task(saved, verdict, ref, model, task)
-    check_writable(path, ref, verdict)
+    check_json(path, ref, verdict)
     found = check_and_save(model, chosen, path, workers, **saved.again)
     differences = saved.differences(found)
     if as_json:

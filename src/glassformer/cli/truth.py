@@ -6,9 +6,9 @@ from typing import Annotated
 from typer import Option
 
 from .. import limits, refs
-from ..records import check_writable, write_atomically
+from ..records import write_atomically
 from ..truth.edges import Truth, truth
-from .common import Json, Ref, app, json_file, out, print_json, say, table_of
+from .common import Json, Ref, app, check_json, json_file, out, print_json, say, table_of
 
 SHOWN = 12  # neurons in the table
 
@@ -26,7 +26,7 @@ def truth_(
     what.
     """
     model = refs.load(ref)
-    check_writable(path, ref)
+    check_json(path, ref)
     found = truth(model, refs.load_task(task or model) if task or model.task else None, seed=seed)
     if path:
         write_atomically(path, json_file(found.to_json()))

@@ -13,10 +13,22 @@ from typer import Exit, Option
 from .. import limits, refs
 from ..errors import GlassformerError
 from ..model import Model
-from ..records import alone, check_writable, remove
+from ..records import alone, remove
 from ..tasks.base import Task
 from ..verification import Progress, Verdict, check
-from .common import Interrupted, Json, Ref, Seed, TaskName, app, listed, out, print_json, progress
+from .common import (
+    Interrupted,
+    Json,
+    Ref,
+    Seed,
+    TaskName,
+    app,
+    check_json,
+    listed,
+    out,
+    print_json,
+    progress,
+)
 
 SHOWN = 5  # classes
 PARTS = {
@@ -53,7 +65,7 @@ def verify_(
     if every and sample:
         raise GlassformerError("--all and --sample — one or the other")
     chosen = refs.load_task(task or model)
-    check_writable(path, ref)
+    check_json(path, ref)
     verdict = check_and_save(
         model, chosen, path, workers, sample=sample, seed=seed, exhaustive=every, dtype=dtype,
         keep=keep, search=search,
