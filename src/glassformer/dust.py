@@ -31,6 +31,12 @@ def negligible(x: Array) -> float:
     return DUST * _eps(x)
 
 
+def tie(x: npt.ArrayLike) -> float:
+    """Numbers of x that are no further apart than this are equal."""
+    x = np.asarray(x)
+    return TIE * _eps(x) * float(_largest(x))
+
+
 def sweep(x: npt.ArrayLike, axis: int | None = None) -> Array:
     """x with 0 for what is dust next to the largest of its numbers, of all or along an axis."""
     x = np.asarray(x)
@@ -42,7 +48,7 @@ def ranked(x: npt.ArrayLike) -> Array:
     x = np.asarray(x)
     order = np.argsort(-x, kind="stable")
     with np.errstate(invalid="ignore"):  # infinities
-        apart = -np.diff(x[order]) > TIE * _eps(x) * _largest(x)
+        apart = -np.diff(x[order]) > tie(x)
     group = np.cumsum(np.concatenate([[False], apart]))[: len(x)]
     return order[np.lexsort((order, group))]
 

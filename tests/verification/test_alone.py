@@ -50,3 +50,21 @@ def test_rows_that_are_right_alone_are_not_counted_twice():
     model = refs.load("add-digit")
     verdict = verify(model, refs.load_task(model))
     assert verdict.checked == 100 and "alone" not in verdict.parts
+
+
+@pytest.mark.parametrize(("lead", "result"), [(2**-52, "unknown"), (2**-40, "proved")])
+def test_a_lead_within_rounding_is_no_proof(lead, result):
+    task = refs.load_task("repeat-last:vocab=10,length=2,repeats=2")
+    V = len(task.vocabulary)
+    E, U = np.eye(V), np.ones((V, V)) + lead * np.eye(V)
+    config = Config(V, 16, V, n_layers=0, norm="none", positions="none")
+    model = Model(config, {"embed.W_E": E, "unembed.W_U": U}, task.vocabulary, task.ref)
+    assert verify(model, task).holds
+    proof = prove(model, task)
+    assert proof.result == result
+    assert ("another order" in proof.reason) is (result == "unknown")
+
+
+def test_a_row_at_a_time_is_counted_once():
+    model = refs.load("add-digit")
+    assert verify(model, refs.load_task(model), chunk=1).checked == 100

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .. import dust
 from ..answers import EXHAUSTIVE
 from ..checkpoint import digest
 from ..errors import GlassformerError
@@ -88,11 +89,24 @@ def prove(model: Model, task: Task, *, method: Method = "auto", seed: int = 0) -
 def _enumerated(model: Model, task: Task, say: Callable[..., Proof]) -> Proof:
     verdict = verify(model, task)
     if verdict.checked and not verdict.wrong:
+        if tie := _within_rounding(model, task, verdict):
+            return say("unknown", verdict.checked, reason=tie)
         reason = "every row was run, with this machine's rounding"
         return say("proved", verdict.checked, margin=verdict.worst_margin, reason=reason)
     shown = next(iter(verdict.counterexamples), None)
     result, reason = "refuted" if shown else "unknown", _wrong(verdict)
     return say(result, verdict.checked, counterexample=shown, reason=reason)
+
+
+def _within_rounding(model: Model, task: Task, verdict: Verdict) -> str:
+    """Why the worst row is no proof: alone or with others, its sums may round the other way."""
+    if not verdict.worst:
+        return ""
+    tokens, _ = task.batch(np.array([verdict.worst["row"]], np.int64))
+    if verdict.worst_margin > dust.tie(model.logits(tokens[:, :-1])):
+        return ""
+    lead = f"{verdict.worst['input']} is right by {verdict.worst_margin:.2g}"
+    return f"{lead}, which another order of the same sums could turn"
 
 
 def _searched(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -> Proof:
