@@ -31,9 +31,9 @@ def disguise_(
     if path.suffix != ".safetensors":
         raise GlassformerError(f"--out {path} — a model's file ends in .safetensors")
     check_writable(path, ref)
-    check_json(key_path, ref)
     if path.resolve() == key_path.resolve():
         raise GlassformerError(f"--key {key_path} — expected another file than --out")
+    check_json(key_path, ref)
     goal = refs.load_task(model) if model.task else None
     copy, key = disguise(model, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
     write_together({path: checkpoint.to_bytes(copy), key_path: json_file(key.to_json())})
