@@ -250,8 +250,18 @@ def test_bad_files(call, tmp_path):
 )
 def test_json_is_not_written_over_a_model(words, call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("m.safetensors", "m.taotp", "m.glass"):
+    for name in ("m.safetensors", "m.taotp", "m.glass", "m.py"):
         Path(name).write_text("mine")
         status, _, err = call(*words, name)
         assert status == 2 and "FILE.json" in err, (words, err)
         assert Path(name).read_text() == "mine" and not Path("d.safetensors").exists()
+
+
+@pytest.mark.parametrize("to", ["taotp", "safetensors", "torch"])
+def test_a_source_with_options_is_not_written_over(to, call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "tokens = [0, 1]; length = 4; emit = token"
+    Path("a.glass").write_text(text)
+    status, _, err = call("export", "a.glass:dtype=float32", "--to", to, "--out", "a.glass")
+    assert status == 2 and "is read by this command" in err
+    assert Path("a.glass").read_text() == text

@@ -185,19 +185,25 @@ class Log:
 def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
     """Whether a file could be written there: asked before hours of work. Changes nothing.
 
-    `read`: what is read meanwhile, as far as these are files. They are not to be replaced.
+    `read`: what is read meanwhile, as far as these are files, with options after a colon or
+    without. They are not to be replaced.
     """
     if path is None:
         return
-    for file in read:
+    for file in (name for ref in map(str, filter(None, read)) for name in _files_of(ref)):
         with contextlib.suppress(OSError, ValueError):  # no file, or not there
-            if file and os.path.samefile(file, path):
+            if os.path.samefile(file, path):
                 way_out = "name another file to write"
                 raise GlassformerError(f"{path} — is read by this command; {way_out}")
     with _about(path):
         target, _ = _target(Path(path))
         with tempfile.TemporaryFile(dir=target.parent):  # without a name, where that can be
             pass
+
+
+def _files_of(ref: str) -> list[str]:
+    """What of a ref may be the name of a file: all of it, or what stands before a colon."""
+    return [ref, *(ref[:i] for i, character in enumerate(ref) if character == ":")]
 
 
 def make_folder(path: str | Path) -> Path:

@@ -148,8 +148,8 @@ def print_json(value: object) -> None:
 
 def check_json(path: Path | None, *read: str | Path | None) -> None:
     """Whether JSON could be written there: as `check_writable`, and not under a name of a model."""
-    if path and path.suffix in (".safetensors", ".taotp", ".glass"):
-        raise GlassformerError(f"{path} — is called as a model is; expected FILE.json")
+    if path and path.suffix in (".safetensors", ".taotp", ".glass", ".py"):
+        raise GlassformerError(f"{path} — is called as what is read is; expected FILE.json")
     check_writable(path, *read)
 
 

@@ -29,7 +29,7 @@ def compile_(
         raise GlassformerError(
             f"{source} — expected a file that ends in .glass, or lang/NAME (glassformer list lang)"
         )
-    check_writable(path, source.partition(":")[0])
+    check_writable(path, source)
     try:
         made = compiled(source, dtype=dtype, target=target)
     except GlassformerError as e:

@@ -59,7 +59,7 @@ def prove_(
         result = _check(model, chosen, found, certificate, seed)
         told = _told(result)
     else:
-        check_json(path, ref)
+        check_json(path, ref, task)
         result = prove(model, chosen, method=method, seed=seed)
         found, told = result.certificate, result.to_json()
         if path and found:

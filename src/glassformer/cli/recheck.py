@@ -31,7 +31,7 @@ def recheck_(
     model = refs.load(ref)
     saved = Verdict.read(verdict)
     chosen = _same_model_and_task(saved, verdict, ref, model, task)
-    check_json(path, ref, verdict)
+    check_json(path, ref, verdict, task)
     found = check_and_save(model, chosen, path, workers, **saved.again)
     differences = saved.differences(found)
     if as_json:

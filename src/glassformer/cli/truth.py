@@ -26,7 +26,7 @@ def truth_(
     what.
     """
     model = refs.load(ref)
-    check_json(path, ref)
+    check_json(path, ref, task)
     found = truth(model, refs.load_task(task or model) if task or model.task else None, seed=seed)
     if path:
         write_atomically(path, json_file(found.to_json()))

@@ -65,7 +65,7 @@ def verify_(
     if every and sample:
         raise GlassformerError("--all and --sample — one or the other")
     chosen = refs.load_task(task or model)
-    check_json(path, ref)
+    check_json(path, ref, task)
     verdict = check_and_save(
         model, chosen, path, workers, sample=sample, seed=seed, exhaustive=every, dtype=dtype,
         keep=keep, search=search,
