@@ -148,9 +148,9 @@ def print_json(value: object) -> None:
 
 def check_json(path: Path | None, *read: str | Path | None) -> None:
     """Whether JSON could be written there: as `check_writable`, and not under a name of a model."""
-    if path and path.suffix in (".safetensors", ".taotp", ".glass", ".py"):
-        raise GlassformerError(f"{path} — is called as what is read is; expected FILE.json")
     check_writable(path, *read)
+    if path and path.suffix in (".safetensors", ".taotp", ".glass", ".py"):
+        raise GlassformerError(f"{path} — is called as a model or a source is; expected FILE.json")
 
 
 def json_file(value: object) -> bytes:
