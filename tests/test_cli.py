@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+import glassformer as gf
 from cases import CASES
 from glassformer import __version__, load
 from glassformer.checkpoint import save
@@ -138,6 +139,11 @@ def test_list(call):
     assert len({len(re.match(" +.*?  +", line)[0]) for line in options}) == 1  # they are aligned
     assert "blocks.0.attn.hook_pattern" in call("list", "hooks", "addition")[1].split()
     assert "booklet-2" in call("list", "claims")[1]
+    for what in ("bridges", "views", "trained"):
+        assert call("list", what)[1].split() == gf.list(what)
+        assert json.loads(call("list", what, "--json")[1]) == {what: gf.list(what)}
+    assert call("list", "hooks", "addition")[1].split() == gf.list("hooks", "addition")
+    assert call("list", "hooks")[2].startswith("error: list hooks — expected a model")
 
 
 def test_claims(call, monkeypatch):

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError, registry
+from glassformer.calls import in_words
 
 REF = "addition:digits=1"
 MIN = "min:vocab=20"
@@ -128,6 +130,25 @@ def test_other_mistakes(call, tmp_path, monkeypatch):
         call()
 
 
+class Odd:
+    """Neither a path nor a list, though it says so."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __fspath__(self):
+        if isinstance(self.path, Exception):
+            raise self.path
+        return self.path
+
+    def __len__(self):
+        return -1
+
+    def __getitem__(self, i):
+        return "a"
+
+
+HUGE = range(10**12)
 # What is refused, and words of the line that says so.
 REFUSED = [
     # which argument is which
@@ -137,24 +158,46 @@ REFUSED = [
     (lambda m: gf.count(m, model=m), "count — model is given twice"),
     (lambda m: gf.run(m, "1+2", stepz=3), "did you mean steps"),
     (lambda m: gf.fit(REF, "fast", stepz=3), "did you mean steps"),
-    (lambda m: gf.fit(REF), "fit — without recipe: it needs task, recipe"),
+    (lambda m: gf.fit(), "fit — without task: it needs task$"),
     (lambda m: gf.Config(d_vocb=3), "Config — unexpected keyword 'd_vocb'; did you mean d_vocab"),
     (lambda m: gf.Config(), "Config — without d_vocab and n_ctx and d_model"),
     (lambda m: gf.Recipe(stepz=3), "did you mean steps"),
     (lambda m: gf.load("addition", digits=2), "load — unexpected keyword 'digits'"),
     (lambda m: gf.ablate(m), "ablate — without what: it needs model, what$"),
+    (lambda m: gf.ablate(m, ["head 0.0"]), r"ablate — what must be a text, got \['head 0.0'\]"),
+    (lambda m: gf.ablate(m, ["head 0.0"], "mean"), "ablate — what must be a text"),
+    (lambda m: gf.view(), "view — without name"),
+    (lambda m: gf.view("a", gits=3), "view — unexpected keyword 'gits'; did you mean gist"),
+    (lambda m: gf.view("a", 3), "view — gist must be a function, got 3"),
     # values of another kind
     (lambda m: gf.ablate(m, what=3), "ablate — what must be a text, got 3"),
     (lambda m: gf.patch(m, "4+8", "1+2", 3), "patch — names must be a text or a list of texts"),
     (lambda m: gf.patch(m, "4+8", "1+2", ["head 0.0", 3]), "patch — names must be a text or"),
     (lambda m: gf.decode(m, "1+2", 2, temperature=1, rng=3), "rng must be a generator"),
     (lambda m: gf.interchange(m, what="head 0.0", n="x"), "interchange — n must be a whole"),
+    (lambda m: gf.compare(m, m, names=["a"]), "names — expected two, one for each model, got 1"),
+    (lambda m: gf.compare(m, m, names=[*"abc"]), "names — expected two, .* got 3"),
     (lambda m: gf.save(m, 3), "save — path must be a text or a path, got 3"),
+    (lambda m: gf.save(m, Odd(3)), "path — expected a path, got <.*Odd"),
+    (lambda m: gf.load(Odd(3)), "model — expected a ref or a path, got <.*Odd"),
+    (lambda m: gf.load(Odd(OSError())), "model — expected a ref or a path, got <.*Odd"),
+    (lambda m: gf.compile(Odd(3)), "source — expected a ref or a path, got <.*Odd"),
+    (lambda m: gf.export(m, "torch", "x" * 5000), "x — cannot be written: File name too long"),
+    (lambda m: gf.export(m, "taotp", "x.taotp"), "export --to taotp — .*gf.save"),
+    (lambda m: gf.report(m, "x.safetensors"), "x.safetensors — a report ends in .html"),
     (lambda m: gf.export(m, "torch", None), "export — path must be a text or a path"),
     (lambda m: gf.report(m, "x.html", inputs=3), "inputs must be a text or a list of texts"),
     (lambda m: gf.list(3), "list — what must be a text, got 3"),
     (lambda m: gf.Vocabulary(3), "vocabulary — expected texts, got 3"),
     (lambda m: gf.Vocabulary(["a", 3]), "vocabulary — expected texts, got 3"),
+    (lambda m: gf.Vocabulary(HUGE), "vocabulary — expected texts, got 0"),
+    (lambda m: gf.Vocabulary("ab").decode(HUGE), "token 2 — expected a number from 0 to 1"),
+    (lambda m: gf.inspect(m, only=Odd(3)), "only must be a text or a list of texts, got <.*Odd"),
+    (lambda m: gf.train(REF, "fast", seeds=HUGE), "train — seeds: expected at most .*, got 1,000,"),
+    (lambda m: gf.train(REF, "fast", seeds=range(10**99)), "train — seeds: expected at most"),
+    (lambda m: gf.verify(m, rows=HUGE), "rows — expected at most .* numbers, got 1,000,000"),
+    (lambda m: gf.verify(m, rows=[HUGE]), "rows — expected at most .* numbers, got 1,000,000"),
+    (lambda m: m(HUGE), "tokens — expected at most .* numbers, got 1,000,000"),
     (lambda m: gf.Vocabulary("ab").decode([2]), "token 2 — expected a number from 0 to 1"),
     (lambda m: gf.Vocabulary("ab").decode([-1]), "token -1 — expected a number from 0 to 1"),
     (lambda m: gf.Config("x", 3, 4), "config — d_vocab must be a whole number"),
@@ -178,6 +221,8 @@ REFUSED = [
     (lambda m: m.map(lambda w: np.ones(w.shape, int)), "'embed.W_E': expected floats"),
     (lambda m: m.map(lambda w: w.astype(complex)), "expected floats .*, got complex128"),
     (lambda m: m.map(lambda w: None), "'embed.W_E': expected an array, got None"),
+    (lambda m: m.map(3), r"map — expected a function \(array\) -> array, got 3"),
+    (lambda m: m.map(lambda: 3), r"map — expected a function \(array\) -> array, got <function"),
     (lambda m: m.map(lambda w: [[1], [2, 3]]), "expected numbers, in rows of one length"),
     (lambda m: gf.Model(m.config, 3, m.vocabulary), "Model — weights must be a table, got 3"),
     (lambda m: gf.Model(3, m.weights, m.vocabulary), "Model — config: expected a Config, got 3"),
@@ -194,6 +239,10 @@ REFUSED = [
     (lambda m: gf.record(m, "4+8", last=99), "last must be a whole number from 1 to 4, got 99"),
     (lambda m: m("4+8=", last=0), "last must be a whole number from 1 to 4, got 0"),
     (lambda m: m("4+8=", tap=3), "tap — expected a function"),
+    (lambda m: m("4+8=", tap=lambda name: 3), r"tap — expected a function \(name, value"),
+    (lambda m: gf.verify(m, tap=lambda n, v: None), "tap — hook_embed must keep its shape"),
+    (lambda m: gf.verify(m, tap=lambda name: 3), "tap — expected a function"),
+    (lambda m: gf.on(m, {"hook_embed": lambda: 3}), "on hook_embed — expected a function"),
     (lambda m: gf.save(m, "x.txt"), "x.txt — a model is saved in a file that ends in .safetensors"),
     (lambda m: gf.save(m, "x"), "x — a model is saved in a file that ends in .safetensors"),
     (lambda m: gf.decode(m, "4+8", 2, stop=99), "stop must be a whole number from 0 to 11, got 99"),
@@ -204,6 +253,8 @@ REFUSED = [
     (lambda m: gf.prove(m, method=np.zeros(2)), "method must be one of auto, certificate"),
     (lambda m: gf.count(np.zeros((2, 2))), "model — expected a ref"),
     # recipes
+    (lambda m: gf.fit(REF, "a\nb"), "a b — no such recipe"),
+    (lambda m: gf.Recipe(name="a\nb"), r"name must be a text on one line, got 'a\\nb'"),
     (lambda m: gf.Recipe(norm="rmss"), "norm must be one of layer, rms, none, got 'rmss'; did you"),
     (lambda m: gf.Recipe(activation="rleu"), "did you mean relu"),
     (lambda m: gf.Recipe(positions="x"), "positions must be one of learned, none"),
@@ -226,8 +277,15 @@ REFUSED = [
     (lambda m: gf.patch(m, "4+8", "1+2", "unembed"), "the same whatever the input"),
     (lambda m: gf.record(m, "4+8")[1]["head 9.9"], "'head 9.9' — no such part"),
     (lambda m: gf.record(m, "4+8")[1]["position 1"], "activation 'position 1' — in 2 activations"),
+    (lambda m: gf.record(m, "4+8")[1][["a"]], r"activation \['a'\] — expected a name, or a"),
+    (lambda m: gf.record(m, "4+8")[1][()], r"activation \(\) — none of that name"),
     # names
     (lambda m: gf.load("adder-3"), "the trained model is adder-3.safetensors"),
+    (lambda m: gf.load("a\nb"), "a b — no such program"),
+    (lambda m: gf.load_task("a\nb"), "a b — no such task"),
+    (lambda m: gf.load("min:vocab=4,length=2"), "min has no option 'length'; it has vocab"),
+    (lambda m: gf.load("addition:order=ones,digts=2"), "no option 'digts'; did you mean digits"),
+    (lambda m: gf.list("hooks"), "list hooks — expected a model"),
     (lambda m: gf.program(lambda: m), "program — expected a name, as in @program"),
     (lambda m: gf.task(3), "task — expected a name, as in @task"),
     (lambda m: gf.program("no types")(lambda n=3: m), "program — expected a name"),
@@ -368,6 +426,31 @@ def test_what_fresh_eyes_tried(model):
     assert "list" not in gf.__all__ and "list" in dir(gf)
 
 
+def test_numbers_of_numpy_are_numbers(model):
+    """Also those that are too small for what is computed with them."""
+    same = gf.verify(model, sample=5, seed=3, keep=2, chunk=9)
+    assert same == gf.verify(
+        model, sample=np.int8(5), seed=np.uint8(3), keep=np.int16(2), chunk=np.int8(9)
+    )
+    assert gf.interchange(model, "head 0.0", n=np.int8(100)) == gf.interchange(
+        model, "head 0.0", n=100
+    )
+
+
+def test_a_task_without_a_recipe_has_the_one_that_suits(tmp_path):
+    short = {"steps": 2, "evaluate_every": 1, "train_rows": 9, "test_rows": 9}
+    assert gf.fit(REF, **short).recipe.name == "fast"
+    assert gf.fit("modular-addition:p=7", **short).recipe.name == "grok-fast"
+    (tmp_path / "mine.toml").write_text("steps = 2\nevaluate_every = 1")
+    assert gf.fit(REF, str(tmp_path / "mine.toml"), train_rows=9, test_rows=9).steps == 2
+
+
+def test_rooms_are_there_in_a_fresh_session():
+    code = "import glassformer as gf; print(gf.taotp.write(gf.load('min:vocab=4'))[:1] != '')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
+
+
 def test_views_have_names_of_their_own():
     for wrong in (lambda s: s, 3):
         with pytest.raises(GlassformerError, match="view — expected a name"):
@@ -386,3 +469,14 @@ def test_training_takes_refs():
         gf.fit(task, short, blueprint="dens")
     with pytest.raises(GlassformerError, match="model — expected a ref"):
         gf.fit(task, short, start=3)
+
+
+@pytest.mark.parametrize("hint,words", [
+    (Sequence[bool], "a list of True or False"), (Sequence[str | Path], "a list of texts or paths"),
+    (str | Sequence[str], "a text or a list of texts"), (Sequence[int], "a list of whole numbers"),
+    (Sequence[Sequence[float]], "a list of lists of numbers"),
+    (Sequence[gf.Model], "a list of Models"),
+    (int | Sequence[int] | None, "a whole number or a list of whole numbers"),
+])  # fmt: skip
+def test_what_is_expected_is_in_words(hint, words):
+    assert in_words(hint) == words

@@ -12,7 +12,7 @@ import glassformer
 ROOT = Path(glassformer.__file__).parent
 # A room may import rooms of earlier levels; side by side, none imports another.
 LEVELS = [
-    {"errors"}, {"calls", "limits", "records"}, {"schema"},
+    {"errors"}, {"limits", "records"}, {"calls", "schema"},
     {"vocabulary", "registry", "arrays", "dust", "finding"}, {"shapes"}, {"model"},
     {"stored", "parts"}, {"tap", "counting", "blueprints", "tasks", "craft", "taotp"},
     {"checkpoint", "decoding", "lang"},

@@ -42,8 +42,9 @@ def _doors() -> dict[str, Any]:
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return [n for n in _doors() if n not in ("list", "compile")]  # would hide Python's own
-    # A room is never called as a thing is: to import one, this need not open all doors.
-    if name[0] == "_" or name in _ROOMS or name not in _doors():
+    if name in _ROOMS and name[0] != "_":  # never called as a thing is: no need to open all doors
+        return import_module(f"{__name__}.{name}")
+    if name[0] == "_" or name not in _doors():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return globals().setdefault(name, _doors()[name])
 

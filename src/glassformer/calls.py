@@ -16,17 +16,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .errors import GlassformerError, did_you_mean, shown
+from .limits import LISTED, count
 
 T = TypeVar("T")
 PLAIN: dict[Any, tuple[type, ...]] = {
     int: (int, np.integer), float: (int, float, np.number), bool: (bool, np.bool_),
     Path: (PathLike,),
 }  # fmt: skip
-WORDS: dict[Any, str] = {
-    int: "a whole number", float: "a number", str: "a text", bool: "True or False", Path: "a path",
-    np.random.Generator: "a generator (np.random.default_rng(seed))",
-    collections.abc.Sequence: "a list", collections.abc.Mapping: "a table",
-    collections.abc.Callable: "a function",
+WORDS: dict[Any, tuple[str, str]] = {  # one, and several
+    int: ("a whole number", "whole numbers"), float: ("a number", "numbers"),
+    str: ("a text", "texts"), bool: ("True or False", "True or False"), Path: ("a path", "paths"),
+    np.random.Generator: ("a generator (np.random.default_rng(seed))", "generators"),
+    collections.abc.Sequence: ("a list", "lists"), collections.abc.Mapping: ("a table", "tables"),
+    collections.abc.Callable: ("a function", "functions"),
 }  # fmt: skip
 
 
@@ -58,10 +60,26 @@ def bound(
 def check_types(what: str, hints: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Refuses a value that is not what its annotation says."""
     for name, value in given.items():
+        if hints.get(name, Any) is not Any and (n := count(value)) > LISTED:
+            many = f"at most {LISTED:,} values, got {n:,}"
+            raise GlassformerError(f"{what} — {name}: expected {many}")
         if not fits(value, hints.get(name, Any)):
             ours = isinstance(hints[name], type) and hints[name] not in WORDS
             must = f"{name}: expected" if ours else f"{name} must be"
             raise GlassformerError(f"{what} — {must} {in_words(hints[name])}, got {shown(value)}")
+
+
+def check_function(what: str, f: Any, form: str) -> None:
+    """Refuses what cannot be called like this: check_function("map", f, "(array) -> array")."""
+    try:
+        good = callable(f)
+        inspect.signature(f).bind(*form.partition(")")[0].split(","))
+    except TypeError:
+        good = False
+    except ValueError:  # of some that are not written in Python nobody knows
+        pass
+    if not good:
+        raise GlassformerError(f"{what} — expected a function {form}, got {shown(f)}")
 
 
 def checked(kinds: bool = True) -> Callable[[type[T]], type[T]]:
@@ -97,9 +115,8 @@ def fits(value: Any, hint: Any) -> bool:
     if kind in PLAIN:
         return isinstance(value, PLAIN[kind]) and (kind is bool or not isinstance(value, bool))
     if kind is collections.abc.Sequence:
-        listed = hasattr(value, "__len__") and hasattr(value, "__getitem__")
-        listed = listed and not isinstance(value, (str, bytes, Mapping))
-        row = listed and getattr(value, "ndim", 1) == 1
+        listed = isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes))
+        row = listed or getattr(value, "ndim", 0) == 1  # an array's, or a tensor's
         return row and all(fits(x, one) for one in inner for x in value)
     if kind is collections.abc.Mapping and isinstance(value, Mapping) and inner:
         return all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
@@ -111,15 +128,18 @@ def fits(value: Any, hint: Any) -> bool:
     return not isinstance(kind, type) or isinstance(value, kind)
 
 
-def in_words(hint: Any) -> str:
+def in_words(hint: Any, several: bool = False) -> str:
+    """What an annotation says, of one value or of several."""
     kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in (types.UnionType, typing.Union):
-        return " or ".join(in_words(one) for one in inner if one is not type(None))
+        return " or ".join(in_words(one, several) for one in inner if one is not type(None))
     if kind is typing.Literal:
         return "one of " + ", ".join(map(str, inner))
     if kind is collections.abc.Mapping and Any not in inner:
         return f"a table of {in_words(inner[0])} and {in_words(inner[1])} each"
     if kind is tuple and inner:
         return f"({', '.join(in_words(one) for one in inner)})"
-    words = WORDS.get(kind) or f"a {getattr(kind, '__name__', kind)}"
-    return f"{words} of {in_words(inner[0])[2:]}s" if words == "a list" and inner else words
+    name = getattr(kind, "__name__", kind)
+    words = WORDS.get(kind, (f"a {name}", f"{name}s"))[several]
+    listed = kind is collections.abc.Sequence and inner
+    return f"{words} of {in_words(inner[0], True)}" if listed else words

@@ -13,7 +13,7 @@ from .face import train as train
 from .lens.compare import compare as _compare
 from .lens.explain import explain as _explain
 from .lens.inspect import inspect as _inspect
-from .lens.inspect import view as view
+from .lens.inspect import view as _view
 from .lens.interventions.ablate import ablate as _ablate
 from .lens.interventions.patch import interchange as _interchange
 from .lens.interventions.patch import patch as _patch
@@ -38,4 +38,4 @@ ablate, patch, interchange = _opened(_ablate), _opened(_patch), _opened(_interch
 save, export, report = _opened(checkpoint.save), _opened(_export), _opened(face.report)
 program, task = _opened(registry.program), _opened(registry.task)
 blueprint = _opened(registry.blueprint)
-list, compile = _opened(face.list_), _opened(face.compile_)
+list, compile, view = _opened(face.list_), _opened(face.compile_), _opened(_view)

@@ -39,7 +39,7 @@ def no_such(
     what: str, name: str, known: Iterable[str], most: int = 2, alike: float = 0.5
 ) -> GlassformerError:
     """The error for a name that nothing has."""
-    short = name if len(name) <= 100 else name[:99] + "…"
+    short = " ".join((name if len(name) <= 100 else name[:99] + "…").split())
     return GlassformerError(f"{short} — no such {what}; {did_you_mean(name, known, most, alike)}")
 
 

@@ -13,7 +13,7 @@ import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from os import PathLike, fsdecode
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +28,7 @@ from .model import Config, Model, Tap, check_last, keeping_shapes, read_tokens
 from .model import forward as plain_forward
 from .runs import prompt
 from .shapes import check
+from .tap import hook_names
 from .tasks.base import Task
 
 if TYPE_CHECKING:
@@ -71,15 +72,15 @@ def tokens_of(given: Any, model: Model) -> Any:
     return model.read(prompt(model, given) if isinstance(given, str) else given)
 
 
-def recipe_of(given: Any) -> Any:
-    """A Recipe, or the one of a name."""
+def recipe_of(given: Any, task: Task) -> Any:
+    """A Recipe, the one of a name or a file, or the one that suits the task."""
     from .training.recipe import Recipe
-    from .training.recipes import recipe
+    from .training.recipes import choose_recipe
 
     if isinstance(given, Recipe):
         return given
     if isinstance(given, str):
-        return recipe(given)
+        return choose_recipe(given, task)
     raise GlassformerError(f"recipe — expected a name or a Recipe, got {shown(given)}")
 
 
@@ -120,8 +121,8 @@ def opened(
     def call(*args: Any, **kwargs: Any) -> Any:
         given = _read(public, takes, args, kwargs)
         set_ = {name: given.pop(name) for name in settings if name in given}
-        if "recipe" in given:
-            given["recipe"] = recipe_of(given["recipe"]).override(set_)
+        if "recipe" in takes.parameters:
+            given["recipe"] = recipe_of(given.get("recipe", ""), given["task"]).override(set_)
         check_types(public, hints, given)
         for name, value in given.items():
             if isinstance(value, np.ndarray) and not fits(object(), hints.get(name, Any)):
@@ -143,13 +144,18 @@ def _read(
     name: str, takes: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The arguments of a call as what the function takes."""
-    if "what" in takes.parameters and len(args) > 1 and isinstance(args[1], str):
-        model, rest = model_of(args[0]), dict(kwargs)
-        if is_part(model, args[1]) or (len(args) == 2 and "what" not in kwargs):
+    leaves_out = {"task", "what"} <= takes.parameters.keys() and len(args) > 1
+    if leaves_out and not isinstance(args[1], Task | None):
+        model, rest, second = model_of(args[0]), dict(kwargs), args[1]
+        alone = len(args) == 2 and "what" not in kwargs
+        if alone or not isinstance(second, str) or is_part(model, second):
             # gf.ablate(model, "head 0.0"): the task is left out
             args, kwargs = (model, rest.pop("task", None), *args[1:]), rest
-    may_lack = {"task"} if set(MODELS) & takes.parameters.keys() else ()
+    may_lack = {"task" if set(MODELS) & takes.parameters.keys() else "recipe"}
     given = bound(name, takes, args, kwargs, may_lack)
+    for each, value in given.items():
+        if isinstance(value, np.generic):
+            given[each] = value.item()  # a number of NumPy's may be of few bits
     for each in MODELS:
         if each in given:
             given[each] = model_of(given[each])
@@ -170,7 +176,9 @@ def _read(
         given["blueprint"] = registry.build("blueprint", given["blueprint"])
     for each in ("path", "out", "journal", "snapshots"):
         if isinstance(given.get(each), PathLike):
-            given[each] = Path(fsdecode(given[each]))
+            given[each] = Path(refs.text_of(given[each], each, "a path"))
+    if given.get("tap") is not None:
+        given["tap"] = keeping_shapes(given["tap"])
     return given
 
 
@@ -184,12 +192,13 @@ def forward(
     if tokens.ndim != 2:
         raise GlassformerError(f"tokens — expected shape [B,T], got {list(tokens.shape)}")
     check_last(last, tokens)
-    return plain_forward(c, check(c, weights), tokens, tap and keeping_shapes(tap), start, last)
+    return plain_forward(c, check(c, weights), tokens, tap, start, last)
 
 
 def fit(*args: Any, **kwargs: Any) -> "Training":
     """Trains one model: fit(task, recipe, seed=0, steps=…, out=…), with any field of the recipe
-    and any option of training.loop.Trainer. Needs PyTorch.
+    and any option of training.loop.Trainer. Without a recipe: the one that suits the task. Needs
+    PyTorch.
     """
     return _loop("fit")(*args, **kwargs)  # type: ignore[no-any-return]
 
@@ -215,6 +224,7 @@ def report(
     """One page of one or several models, in a file that needs no network."""
     from .page import report as page
 
+    page.check_name(path)
     within("report — rows", rows, 1, ROWS)
     several = list(models) if isinstance(models, (list, tuple)) else [models]
     made = [model_of(m) for m in several]
@@ -235,15 +245,17 @@ def compile_(
 
     `options`: of the source. `target`: "gpt2" for a model that GPT-2 can be as it stands.
     """
-    text = fsdecode(source)
+    text = refs.text_of(source, "source")
     is_ref = isinstance(source, PathLike) or named.is_named(text)
     found = named.find(text) if is_ref else named.Named("source", text, {})
     how = {name: value for name, value in (("dtype", dtype), ("target", target)) if value}
     return named.build(replace(found, options={**found.options, **(options or {})}, **how))
 
 
-def list_(what: str = "programs") -> list[str]:
-    """All names of programs, tasks, blueprints, bridges, recipes, views, trained, claims, lang."""
+def list_(what: str = "programs", ref: str = "") -> list[str]:
+    """All names of programs, tasks, blueprints, bridges, recipes, views, trained, claims, lang, or
+    of a model's hooks: gf.list("hooks", "addition").
+    """
     from .claims import ledger
     from .lens.inspect import VIEWS
     from .training.recipes import RECIPES
@@ -251,8 +263,10 @@ def list_(what: str = "programs") -> list[str]:
     kinds: dict[str, Callable[[], Iterable[str]]] = {
         **{f"{kind}s": functools.partial(registry.entries, kind) for kind in registry.REGISTRY},
         "recipes": lambda: RECIPES, "views": lambda: VIEWS, "claims": ledger,
-        "trained": refs.trained, "lang": named.names,
+        "trained": refs.trained, "lang": named.names, "hooks": lambda: hook_names(model_of(ref)),
     }  # fmt: skip
     if what not in kinds:
         raise GlassformerError(f"list — expected one of {', '.join(kinds)}, got {shown(what)}")
-    return sorted(kinds[what]())
+    if what == "hooks" and ref == "":
+        raise GlassformerError("list hooks — expected a model after it: addition, …")
+    return list(kinds[what]()) if what == "hooks" else sorted(kinds[what]())

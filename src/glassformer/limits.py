@@ -3,6 +3,8 @@
 import math
 import operator
 import os
+import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -23,6 +25,7 @@ REF = 10_000  # characters of a ref: hello-world's longest message, quoted, is w
 TEXT = 10**7  # bytes of a file that people write: a recipe, a sweep
 SAMPLE = 10**10  # rows that verify draws: one in 3e9 wrong would be seen
 ROWS = 10**7  # rows that are held at once
+LISTED = 10**6  # values of a list that is looked at one by one
 INPUTS = 10**6  # rows that inspect looks at, again and again
 NOISE = 1_000.0  # as a share of what it is added to
 KEEP = 10_000  # counterexamples; each is decoded
@@ -60,6 +63,8 @@ def finite(what: str, value: Any) -> float:
 def whole_numbers(what: str, values: Any) -> Any:
     """The values as an array (PyTorch's stay there), if they are whole numbers."""
     if not hasattr(values, "detach"):
+        if (n := count(values)) > ROWS:
+            raise GlassformerError(f"{what} — expected at most {ROWS:,} numbers, got {n:,}")
         try:
             values = np.asarray(values)
         except Exception:  # lists of several lengths, and whatever else cannot be an array
@@ -70,6 +75,16 @@ def whole_numbers(what: str, values: Any) -> Any:
         wanted = "expected whole numbers" + " or a text" * (what == "tokens")
         raise GlassformerError(f"{what} — {wanted}, got {shown(values.tolist())}")
     return values
+
+
+def count(value: Any) -> int:
+    """How many values there are in a list, or in lists of it that are as long as the first."""
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        return 1
+    try:
+        return len(value) * (count(value[0]) if len(value) else 1)
+    except OverflowError:  # a range beyond what Python counts
+        return sys.maxsize
 
 
 def many(n: int) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from . import arrays
 from .arrays import Array
-from .calls import checked
+from .calls import check_function, checked
 from .errors import NEEDS_TORCH, GlassformerError, shown
 from .limits import whole_numbers, within
 from .shapes import check, describe
@@ -388,6 +388,7 @@ class Model:
 
     def map(self, f: Callable[[Array], Array]) -> "Model":
         """The same model with f applied to every array: `model.map(torch.from_numpy)`."""
+        check_function("map", f, "(array) -> array")
         mapped = {name: f(w) for name, w in self.weights.items()}
         return replace(self, weights=mapped, theta={name: f(t) for name, t in self.theta.items()})
 
@@ -480,9 +481,7 @@ def check_last(last: int | None, tokens: Array) -> None:
 
 def keeping_shapes(tap: Tap) -> Tap:
     """The tap, held to its word: it keeps shapes, but for more positions (see decoding)."""
-    if not callable(tap):
-        expected = "expected a function (name, value) -> value"
-        raise GlassformerError(f"tap — {expected}, got {shown(tap)}")
+    check_function("tap", tap, "(name, value) -> value")
 
     def look(name: str, value: Array) -> Array:
         got, had = tap(name, value), tuple(value.shape)

@@ -3,6 +3,7 @@
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,12 @@ def trained() -> list[str]:
     return sorted(file.name for file in TRAINED.glob("*.safetensors"))
 
 
-def text_of(ref: Any, what: str) -> str:
-    """A ref as text; an error if it is none."""
-    if not isinstance(ref, (str, os.PathLike)):
-        raise GlassformerError(f"{what} — expected a ref or a path, got {shown(ref)}")
-    return os.fsdecode(ref)
+def text_of(ref: Any, what: str, expected: str = "a ref or a path") -> str:
+    """A ref or a path as text; an error if it is none."""
+    if isinstance(ref, (str, os.PathLike)):
+        with suppress(Exception):  # whatever someone's own kind of path may raise
+            return os.fsdecode(ref)
+    raise GlassformerError(f"{what} — expected {expected}, got {shown(ref)}")
 
 
 def load(ref: str | os.PathLike[str]) -> Model:

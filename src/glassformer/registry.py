@@ -98,13 +98,20 @@ class Entry:
         for name, text in texts.items():
             given = f"{self.name}:{name}={text}"
             if name not in self.options:
-                hint = did_you_mean(name, self.options, 1, 0.6, "it has")
-                raise GlassformerError(f"{given} — {self.name} has no option {name!r}; {hint}")
+                raise self._unknown(given, name)
             try:
                 values[name] = self.options[name].parse(text)
             except GlassformerError as e:
+                if unknown := re.search(
+                    r",([A-Za-z_]\w*)=", text
+                ):  # no part of it, as `split` had it
+                    raise self._unknown(given, unknown[1]) from None
                 raise GlassformerError(f"{given} — {e}") from None
         return values
+
+    def _unknown(self, given: str, name: str) -> GlassformerError:
+        hint = did_you_mean(name, self.options, 1, 0.6, "it has")
+        return GlassformerError(f"{given} — {self.name} has no option {name!r}; {hint}")
 
     def to_json(self) -> dict[str, Any]:
         known = self.options.items()

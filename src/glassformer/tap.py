@@ -13,6 +13,7 @@ import numpy as np
 
 from . import parts
 from .arrays import Array
+from .calls import check_function
 from .errors import GlassformerError, shown
 from .model import Config, Model, Tap, forward
 from .shapes import required, shapes
@@ -33,9 +34,11 @@ def hook_names(model: Model | Config) -> list[str]:
 
 def on(model: Model, table: Mapping[str, Callable[[Array], Array]]) -> Tap:
     """A tap that replaces each named activation by a function of it. Unknown names are errors."""
-    if not isinstance(table, Mapping) or not all(map(callable, table.values())):
+    if not isinstance(table, Mapping):
         raise GlassformerError(f"on — expected a table of names and functions, got {shown(table)}")
     check_names(model, table)
+    for name, f in table.items():
+        check_function(f"on {name}", f, "(value) -> value")
     return lambda name, value: table[name](value) if name in table else value
 
 
@@ -61,6 +64,13 @@ class Record(dict[str, Array]):
         super().__init__()
         self.model = model
 
+    def __getitem__(self, key: Any) -> Array:
+        try:
+            return super().__getitem__(key)
+        except TypeError:  # a list, which names nothing
+            wanted = "expected a name, or a name and a layer"
+            raise GlassformerError(f"activation {shown(key)} — {wanted}") from None
+
     def __missing__(self, key: Any) -> Array:
         if self.model and isinstance(key, str) and " " in key:
             part = parts.find(self.model, key)
@@ -68,7 +78,7 @@ class Record(dict[str, Array]):
                 return self[part.hooks[0]][part.place()]
             several = f"in {len(part.hooks)} activations: {', '.join(part.hooks[:3])}, …"
             raise GlassformerError(f"activation {key!r} — {several}")
-        short, *where = key if isinstance(key, tuple) else (key,)
+        short, *where = key if isinstance(key, tuple) and key else (key,)
         layer = f"blocks.{where[0]}." if where else ""
         inside = [n for n in self if n.endswith(f"hook_{short}") and n.startswith(layer)]
         inside = [n for n in inside if where or "." not in n]

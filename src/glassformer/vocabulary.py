@@ -1,5 +1,6 @@
 """Tokens and text. A vocabulary turns text into token numbers and back."""
 
+import itertools
 import operator
 import re
 from collections.abc import Iterable, Sequence
@@ -13,8 +14,9 @@ from .limits import within
 
 MOST, FARTHEST = 2**31 - 1, 10**15  # tokens; the first of a vocabulary of numbers
 LONGEST = 1_000  # characters of a token
+LISTED = 10_000_000  # tokens that are not numbers
 TEXT = schema.text(LONGEST)
-TOKENS = schema.record({"tokens": schema.listing(TEXT, 10_000_000, 1), "sep": TEXT})
+TOKENS = schema.record({"tokens": schema.listing(TEXT, LISTED, 1), "sep": TEXT})
 FIRST = schema.whole(-FARTHEST, FARTHEST)
 NUMBERS = schema.record({"numbers": schema.whole(1, MOST), "first": FIRST})
 
@@ -31,13 +33,11 @@ class Vocabulary:
     """
 
     def __init__(self, tokens: Iterable[str], sep: str = "") -> None:
-        try:
-            self.tokens: Sequence[str] = tuple(tokens)
-        except TypeError:
-            self.tokens = (tokens,)  # type: ignore[assignment]
-        self.sep = sep
-        if wrong := [t for t in (*self.tokens, sep) if not isinstance(t, str)]:
-            raise GlassformerError(f"vocabulary — expected texts, got {shown(wrong[0])}")
+        several = tokens if isinstance(tokens, Iterable) else (tokens,)
+        self.tokens: Sequence[str] = tuple(map(_text, itertools.islice(several, LISTED + 1)))
+        self.sep = _text(sep)
+        if len(self.tokens) > LISTED:
+            raise GlassformerError(f"vocabulary — expected at most {LISTED:,} texts, got more")
         if len(set(self.tokens)) != len(self.tokens) or "" in self.tokens:
             raise GlassformerError("vocabulary — tokens must be different and not empty")
 
@@ -97,15 +97,16 @@ class Vocabulary:
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of token numbers."""
+        words, size = [], len(self)
         try:
-            numbers = [operator.index(t) for t in tokens]
+            for n in map(operator.index, tokens):
+                if not 0 <= n < size:
+                    raise GlassformerError(f"token {n} — expected a number from 0 to {size - 1}")
+                words.append(self.tokens[n])
         except TypeError:
             wanted = f"expected whole numbers, got {shown(tokens)}"
             raise GlassformerError(f"tokens — {wanted}") from None
-        if wrong := [n for n in numbers if not 0 <= n < len(self)]:
-            last = len(self) - 1
-            raise GlassformerError(f"token {wrong[0]} — expected a number from 0 to {last}")
-        return self.sep.join(self.tokens[n] for n in numbers)
+        return self.sep.join(words)
 
     def to_json(self) -> dict[str, Any]:
         if isinstance(self.tokens, Numbers):
@@ -151,6 +152,12 @@ class Numbers(Sequence[str]):
             wanted = f"expected a whole number from {self.first} to {last}"
             raise GlassformerError(f"token {_short(token)} — {wanted}")
         return int(token) - self.first
+
+
+def _text(token: Any) -> str:
+    if not isinstance(token, str):
+        raise GlassformerError(f"vocabulary — expected texts, got {shown(token)}")
+    return token
 
 
 def _short(text: str) -> str:

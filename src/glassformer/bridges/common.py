@@ -6,6 +6,7 @@ files through it. `export` compares them with ours (see parity.py) before it put
 
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -74,7 +75,9 @@ def names() -> list[str]:
 def find(to: str) -> Bridge:
     """The bridge of a name; an error if there is none or its library is not installed."""
     if to not in names():
-        raise GlassformerError(f"export --to {to} — expected one of {', '.join(names())}")
+        own = "gf.save writes .safetensors, gf.taotp.write a text"
+        expected = f"expected one of {', '.join(names())}; {own}"
+        raise GlassformerError(f"export --to {to} — {expected}")
     found: Bridge = registry.build("bridge", to)
     if missing := [name for name in found.needs if importlib.util.find_spec(name) is None]:
         needs, hint = " and ".join(missing), f"pip install 'glassformer[{found.extra}]'"
@@ -123,7 +126,7 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
     way, path = find(to), Path(path)
     if path.name in ("", ".."):
         raise GlassformerError(f"{path} — expected the name of a file or folder to write")
-    if not path.is_dir():
+    if not os.path.isdir(path):  # and not path.is_dir(), which raises if the name is too long
         check_writable(path)
     model = model.numpy()
     way.check(model)

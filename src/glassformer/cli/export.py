@@ -1,5 +1,6 @@
 """The command export: a model to a file, or to a format of another library, with a parity line."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +31,7 @@ def export_(
     """
     limits.finite("--tolerance", tolerance)
     # a folder is replaced if it is one of ours
-    check_writable(None if path.is_dir() else path, ref)
+    check_writable(None if os.path.isdir(path) else path, ref)
     if to in bridges.names():
         return _cross(ref, to, path, tolerance, as_json)
     if to not in ("safetensors", "taotp"):

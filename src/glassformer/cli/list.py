@@ -7,15 +7,15 @@ from typing import Annotated
 from rich.padding import Padding
 from typer import Argument
 
-from .. import claims, refs, registry
+from .. import claims, face, registry
 from ..errors import GlassformerError
 from ..lang import library, named
-from ..tap import hook_names
 from ..training.recipes import RECIPES, recipe
 from .common import Json, app, listed, out, print_json, table_of
 
 REGISTERED = ("programs", "tasks", "blueprints")
-WHAT = listed(("programs", "tasks", "recipes", "blueprints", "trained", "lang", "claims", "hooks"))
+NAMES = ("trained", "bridges", "views", "hooks")
+WHAT = listed(("programs", "tasks", "recipes", "blueprints", "lang", "claims", *NAMES))
 
 
 @app.command("list")
@@ -24,8 +24,8 @@ def list_(
     ref: Annotated[str, Argument(help="for hooks: the model; for recipes: just this one")] = "",
     as_json: Json = False,
 ) -> None:
-    """What there is: programs, tasks and blueprints with their options, recipes, trained
-    models, sources of the language, claims, hook names.
+    """What there is: programs, tasks and blueprints with their options, recipes, sources of the
+    language, claims; names of trained models, bridges, views and hooks.
     """
     if what in REGISTERED:
         entries = [entry for _, entry in sorted(registry.entries(what[:-1]).items())]
@@ -45,10 +45,8 @@ def list_(
         for name, text in told.items():
             out.print(name, style="bold", end="  ")
             out.print(text)
-    elif what in ("trained", "hooks"):
-        if what == "hooks" and not ref:
-            raise GlassformerError("list hooks — expected a model: glassformer list hooks REF")
-        names = hook_names(refs.load(ref)) if what == "hooks" else refs.trained()
+    elif what in NAMES:
+        names = face.list_(what, ref)
         print_json({what: names}) if as_json else out.print("\n".join(names))
     else:
         raise GlassformerError(f"list {what} — expected {WHAT}")

@@ -6,7 +6,6 @@ from typing import Annotated
 from typer import Argument, Option
 
 from .. import refs
-from ..errors import GlassformerError
 from ..records import check_writable
 from .common import Json, app, out, print_json, status
 
@@ -31,12 +30,11 @@ def report_(
     texts are set side by side on the same inputs; models of different tasks get inputs of their
     own.
     """
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise GlassformerError(f"{path} — a report ends in .html")
-    check_writable(path)
     from .. import page
-    from ..page.report import report, write
+    from ..page.report import check_name, report, write
 
+    check_name(path)
+    check_writable(path)
     page.plotly_js()  # is it there? Asked before the work that it would show
     loaded = [(ref, refs.load(ref)) for ref in models]
     with status() as say:

@@ -183,6 +183,8 @@ def compare(
     `common_task(a, b)` is the task that both are for. `progress(done, todo)` is called as rows are
     checked.
     """
+    if names and len(names) != 2:
+        raise GlassformerError(f"names — expected two, one for each model, got {len(names)}")
     called = _names(a, b, names)
     for model, name in zip((a, b), called, strict=True):
         if (own := model.vocabulary) != task.vocabulary:

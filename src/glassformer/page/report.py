@@ -84,6 +84,12 @@ def report(
     return Report(_within(data, budget))
 
 
+def check_name(path: str | Path) -> None:
+    """Refuses to write a page over what is none: asked before the work."""
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise GlassformerError(f"{path} — a report ends in .html")
+
+
 def write(made: Report, path: str | Path) -> Path:
     """Writes the page: the old file or the new one, never half of one."""
     return write_atomically(path, made.html())

@@ -193,6 +193,9 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
         """Each field by itself, then what does not go together."""
         super().__post_init__()
         levels, wrong = self.levels(), ""
+        if not self.name.isprintable():
+            wrong = f"name must be a text on one line, got {shown(self.name)}"
+            raise GlassformerError(f"recipe — {wrong}")
         if unknown := [w for w in self.extras.split() if w not in EXTRAS]:
             wrong = f"extras: expected words of {', '.join(EXTRAS)}, got {unknown[0]}"
         elif self.data == "fresh" and not self.batch:
