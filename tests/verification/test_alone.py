@@ -46,6 +46,20 @@ def test_a_model_that_is_right_in_a_batch_and_wrong_alone_is_wrong():
     assert prove(*found).result == "refuted"
 
 
+@pytest.mark.parametrize("how", [{}, {"chunk": 1}, {"chunk": 1, "keep": 0}, {"sample": 1}])
+def test_rows_that_are_looked_at_again_are_counted_once(how, tmp_path):
+    found = either_way()
+    if not found:
+        pytest.skip("this machine's products do not depend on how many rows there are")
+    verdict = verify(*found, **how)
+    counted = {name: part for name, part in verdict.parts.items() if name != "alone"}
+    for count in ("looked_at", "checked"):
+        assert getattr(verdict, count) == sum(part[count] for part in counted.values())
+    assert verdict.exhaustive <= (verdict.looked_at == verdict.domain)
+    assert 0 < verdict.wrong <= verdict.checked
+    assert verdict.read(verdict.save(tmp_path / "v.json")) == verdict
+
+
 def test_rows_that_are_right_alone_are_not_counted_twice():
     model = refs.load("add-digit")
     verdict = verify(model, refs.load_task(model))

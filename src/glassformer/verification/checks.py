@@ -146,24 +146,34 @@ def _search(work: Work, state: State, rounds: int, seed: int) -> Generator[Progr
 def _alone(work: Work, found: Mapping[str, Tally], seed: int) -> Tally:
     """Rows (the worst, some edges, some at random) that are right with others and wrong alone.
 
-    That is how `run` decodes. Many rows at once may be summed in another order.
+    That is how `run` decodes. Many rows at once may be summed in another order. All of these have
+    been looked at already: what is wrong alone is counted, and no row is twice.
     """
     task, edges = work.task, work.task.edges()
     worst = [t.worst[2] for t in found.values() if t.worst[2]]
     first = np.array(worst, np.int64).reshape(len(worst), len(task.radix))
     spread = edges[:: max(1, len(edges) // ALONE)][:ALONE]
-    rows = np.concatenate([first, spread, task.sample(ALONE, np.random.default_rng(seed))])
+    if sampled := work.parts.get("sample"):
+        drawn = work.rows("sample", 0, min(sampled, ALONE))
+    else:
+        drawn = task.sample(ALONE, np.random.default_rng(seed))
+    rows = np.concatenate([first, spread, drawn])
     # in a small domain, the same come again and again
     rows = np.unique(rows[task.defined(rows)], axis=0)
-    rows = rows[margins(work.model, *task.batch(rows)) > 0] if len(rows) else rows
+    known = {row for t in found.values() for _, _, row in t.failures}
+    rows = rows[[tuple(row) not in known for row in rows.tolist()]]
+    cut = [rows[i : i + work.chunk] for i in range(0, len(rows), work.chunk)]  # as they were
+    right = [margins(work.model, *task.batch(part)) > 0 for part in cut]
+    rows = rows[np.concatenate(right)] if right else rows
     gap = np.array([decoded_gaps(work.model, *task.batch(row[None])).min() for row in rows])
     bad = ~(gap > 0)
-    n = bad.sum()
+    n = int(bad.sum())
     return tally(rows[bad], gap[bad, None], np.full(n, ""), np.arange(n), n, work.keep, 0)
 
 
 def _verdict(work: Work, found: Mapping[str, Tally], how: dict[str, Any]) -> Verdict:
-    task, total, sample = work.task, add(found.values(), work.keep), found.get("sample")
+    task, sample, again = work.task, found.get("sample"), found.get("alone", Tally())
+    total = add([t for t in found.values() if t is not again], work.keep)
     bound = None if sample is None else upper_bound(sample.wrong, sample.checked)
     parts, counts = {}, ("looked_at", "checked", "wrong")
     for name, t in found.items():
@@ -174,7 +184,8 @@ def _verdict(work: Work, found: Mapping[str, Tally], how: dict[str, Any]) -> Ver
     worst = min((t.worst for t in found.values()), key=lambda f: f[0], default=Tally().worst)
     shown = [f for t in found.values() for f in t.failures][: work.keep]
     return Verdict(
-        **how, looked_at=total.looked_at, checked=total.checked, wrong=total.wrong,
+        **how, looked_at=total.looked_at, checked=total.checked,
+        wrong=total.wrong + again.wrong,
         worst_margin=worst[0], worst=_texts(task, worst[2]) if total.checked else None,
         counterexamples=[_describe(work.model, task, row, margin) for margin, _, row in shown],
         parts=parts, classes=classes, error_bound=bound,
