@@ -29,6 +29,7 @@ from .model import forward as plain_forward
 from .runs import prompt
 from .shapes import check
 from .tap import hook_names
+from .tasks import mistakes
 from .tasks.base import Task
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ def _read(
             given[each] = model_of(given[each]).numpy()
     if "task" in takes.parameters:
         given["task"] = task_of(given.get("task"), models)
+        mistakes.check(given["task"])
         for model in models:
             given["task"].require(model.vocabulary)
     for each in TOKENS if models else ():

@@ -10,6 +10,7 @@ from ..errors import GlassformerError
 from ..limits import many, whole_numbers
 from ..vocabulary import Vocabulary
 from .format import TOKEN, Format
+from .mistakes import LOOKS, looked_at, wrong
 
 Rows = Any  # integers [B, len(radix)]
 BOUNDARY = 200  # examples looked at, where a task does not say its format
@@ -34,6 +35,11 @@ class Task:
     # Rows of a sample, where the domain is too large to count through.
     worth_checking: int = 100_000
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in LOOKS.keys() & vars(cls).keys():
+            setattr(cls, name, looked_at(name, vars(cls)[name]))
+
     def __repr__(self) -> str:
         name = self.ref or type(self).__name__
         return f"<Task {name}: {many(self.size)} inputs, {self.vocabulary}>"
@@ -43,7 +49,7 @@ class Task:
 
         Examples of several lengths are padded on the right, with the mask False there.
         """
-        raise NotImplementedError
+        raise wrong(self, "batch: a task says what its rows look like, and this one does not")
 
     @property
     def size(self) -> int:

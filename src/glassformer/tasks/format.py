@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Spot = tuple[str, int]
 TOKEN = "token"
 LOOKS = 2_000  # random examples that a format must agree with; all edge cases too
+EVERY = 20_000  # rows of a domain: up to so many, each must agree
 SHORT = 64  # of these, where numbers are written without zeros before them
 
 
@@ -96,7 +97,9 @@ def format_of(task: "Task") -> Format:
     if found is None:
         raise GlassformerError(f"{task.ref} — its texts have no fixed places")
     rng = np.random.default_rng(0)
-    rows = np.concatenate([task.edges(), task.sample(LOOKS, rng)])
+    few = task.size <= EVERY
+    drawn = task.rows(0, task.size) if few else task.sample(LOOKS, rng)
+    rows = np.concatenate([task.edges(), drawn])
     if not found.padded:  # numbers of all lengths
         most = max(digit for name, digit in found.spots if name != TOKEN)
         rows = rows[-SHORT:] % found.base ** rng.integers(1, most + 1, (SHORT, rows.shape[1]))

@@ -1,0 +1,105 @@
+"""What a task says, looked at as it is said: a mistake in one's own task is named, and no row
+without an answer counts as right.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import GlassformerError, shown
+from ..vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from .base import Task
+
+
+def wrong(task: "Task", why: str) -> GlassformerError:
+    """The error that names a task and its mistake."""
+    return GlassformerError(f"{task.ref or type(task).__name__} — {why}")
+
+
+def check(task: "Task") -> None:
+    """What a task has, before it is asked anything."""
+    if not isinstance(words := getattr(task, "vocabulary", None), Vocabulary):
+        raise wrong(task, f"vocabulary: expected a Vocabulary, got {shown(words)}")
+    radix = getattr(task, "radix", None)
+    if not isinstance(radix, (tuple, list)) or any(type(n) is not int or n < 1 for n in radix):
+        raise wrong(task, f"radix must be whole numbers from 1, got {shown(radix)}")
+
+
+def looked_at(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a task, one of LOOKS, whose words are looked at."""
+
+    @functools.wraps(method)
+    def ask(self: "Task", *args: Any, **kwargs: Any) -> Any:
+        said = method(self, *args, **kwargs)
+        if getattr(type(self), name) is ask:  # else a subclass asks, and makes something of it
+            LOOKS[name](self, said, *args, **kwargs)
+        return said
+
+    return ask
+
+
+def _batch(task: "Task", said: Any, rows: Any) -> None:
+    if not isinstance(said, tuple) or len(said) != 2:
+        raise wrong(task, f"its batch must be tokens and where the answer is, got {shown(said)}")
+    tokens, answer = said
+    shape = (len(rows), *_shape(tokens)[1:])
+    wide = len(shape) == 2 and shape[1] > 1
+    _require(task, "the tokens of its batch", tokens, np.integer, shape, wide, "[B,T], T from 2")
+    _require(task, "the answers of its batch", answer, np.bool_, shape)
+    if not len(rows):
+        return
+    last = len(task.vocabulary) - 1
+    if tokens.min() < 0 or tokens.max() > last:
+        _refuse(task, f"a token beyond the last one, {last}", (tokens < 0) | (tokens > last), rows)
+    if not answer.any(1).all():
+        _refuse(task, "no answer", ~answer.any(1, keepdims=True), rows)
+    if answer[:, 0].any():
+        _refuse(task, "an answer before anything is read", answer[:, :1], rows)
+
+
+def _refuse(task: "Task", what: str, where: Any, rows: Any) -> None:
+    """An error if that is so of a row that has a right answer: the others may be anything."""
+    if (bad := where.any(1) & task.defined(rows)).any():
+        raise wrong(task, f"its batch has {what}, for row {rows[bad][0].tolist()}")
+
+
+def _defined(task: "Task", said: Any, rows: Any) -> None:
+    _require(task, "its defined", said, np.bool_, (len(rows),))
+
+
+def _rows(task: "Task", said: Any, start: int, stop: int) -> None:
+    _require(task, "its rows", said, np.integer, (stop - start, len(task.radix)))
+
+
+def _sample(task: "Task", said: Any, n: int, rng: Any) -> None:
+    _require(task, "its sample", said, np.integer, (n, len(task.radix)))
+
+
+def _edges(task: "Task", said: Any) -> None:
+    _require(task, "its edges", said, np.integer, (*_shape(said)[:1], len(task.radix)))
+
+
+def _shape(said: Any) -> tuple[int, ...]:
+    return said.shape if isinstance(said, np.ndarray) else ()
+
+
+def _require(
+    task: "Task", what: str, said: Any, kind: type, shape: tuple[int, ...], good: bool = True,
+    form: str = "",
+) -> None:  # fmt: skip
+    """An error unless it is an array of this kind and shape."""
+    is_array = isinstance(said, np.ndarray)
+    if is_array and np.issubdtype(said.dtype, kind) and said.shape == shape and good:
+        return
+    words = "whole numbers" if kind is np.integer else "True or False"
+    got = f"{said.dtype} {list(said.shape)}" if is_array else shown(said)
+    raise wrong(task, f"{what} must be {words} {form or list(shape)}, got {got}")
+
+
+LOOKS: dict[str, Callable[..., None]] = {
+    "batch": _batch, "defined": _defined, "rows": _rows, "sample": _sample, "edges": _edges,
+}  # fmt: skip

@@ -1,0 +1,124 @@
+"""A task of one's own with a mistake in it: a line says which, whoever asks the task."""
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer import GlassformerError
+from glassformer.model import zeros
+from glassformer.tasks.base import Task
+from glassformer.tasks.format import Format, format_of, mark_answer
+
+
+class Twice(Task):
+    """After n comes n again. The row is n."""
+
+    def __init__(self):
+        self.vocabulary, self.radix = gf.Vocabulary("abcd"), (4,)
+
+    def batch(self, rows):
+        return rows.repeat(2, 1), np.tile([False, True], (len(rows), 1))
+
+
+def without_an_answer(self, rows):
+    tokens, answer = Twice.batch(self, rows)
+    return tokens, answer & (rows != 3)
+
+
+MISTAKES = {
+    r"its batch has no answer, for row \[3\]": {"batch": without_an_answer},
+    r"its batch has an answer before anything is read, for row \[": {
+        "batch": lambda s, rows: (rows.repeat(2, 1), np.ones((len(rows), 2), bool))
+    },
+    r"the tokens of its batch must be whole numbers \[B,T\], T from 2, got float64 \[": {
+        "batch": lambda s, rows: (rows.repeat(2, 1) / 1, Twice.batch(s, rows)[1])
+    },
+    r"the tokens of its batch must be whole numbers .*, got int64 \[., 0\]": {
+        "batch": lambda s, rows: (rows[:, :0], rows[:, :0] > 0)
+    },
+    r"the tokens of its batch must be whole numbers .*, got \[\[": {
+        "batch": lambda s, rows: (rows.repeat(2, 1).tolist(), Twice.batch(s, rows)[1])
+    },
+    r"its batch has a token beyond the last one, 3, for row \[3\]": {
+        "batch": lambda s, rows: (rows.repeat(2, 1) + 1, Twice.batch(s, rows)[1])
+    },
+    r"the answers of its batch must be True or False \[., 2\], got int64": {
+        "batch": lambda s, rows: (rows.repeat(2, 1), rows.repeat(2, 1))
+    },
+    "its batch must be tokens and where the answer is, got None": {"batch": lambda s, rows: None},
+    "batch: a task says what its rows look like": {"batch": Task.batch},
+    "radix must be whole numbers from 1, got 4": {"radix": 4},
+    r"radix must be whole numbers from 1, got \(0,\)": {"radix": (0,)},
+    r"radix must be whole numbers from 1, got \(2.5,\)": {"radix": (2.5,)},
+    "vocabulary: expected a Vocabulary, got 'abcd'": {"vocabulary": "abcd"},
+    r"its defined must be True or False \[.+\], got int64": {"defined": lambda s, rows: rows[:, 0]},
+    r"its defined must be True or False \[.+\], got bool \[1\]": {
+        "defined": lambda s, rows: np.ones(1, bool)
+    },
+    "its defined must be True or False .*, got True": {"defined": lambda s, rows: True},
+    r"its rows must be whole numbers \[., 1\], got int64 \[.\]": {
+        "rows": lambda s, start, stop: np.arange(start, stop)
+    },
+}
+
+
+@pytest.fixture(params=MISTAKES, ids=MISTAKES)
+def mistake(request):
+    """A task with one mistake, and what is said of it."""
+    wrong = dict(MISTAKES[request.param])
+    values = {name: wrong.pop(name) for name in ("radix", "vocabulary") if name in wrong}
+    task = type("Mine", (Twice,), wrong)()
+    vars(task).update(values)
+    return task, "^Mine — " + request.param
+
+
+def model():
+    config = gf.Config(4, 3, 4, n_layers=0, norm="none", positions="none")
+    weights = zeros(config) | {"embed.W_E": np.eye(4), "unembed.W_U": np.eye(4)}
+    return gf.Model(config, weights, gf.Vocabulary("abcd"))
+
+
+@pytest.mark.parametrize("ask", [
+    lambda task: gf.verify(model(), task), lambda task: gf.prove(model(), task),
+    lambda task: gf.fit(task, "fast", steps=1, data="split", train_rows=1, test_rows=0),
+    lambda task: next(gf.train(task, "fast", steps=1, data="split", train_rows=1, test_rows=0)),
+], ids=["verify", "prove", "fit", "train"])  # fmt: skip
+def test_a_mistake_is_named(ask, mistake):
+    with pytest.raises(GlassformerError, match=mistake[1]) as e:
+        ask(mistake[0])
+    assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("name,method", [
+    ("edges", lambda s: None), ("sample", lambda s, n, rng: rng.random((n, 1))),
+])  # fmt: skip
+def test_rows_of_one_s_own(name, method):
+    task = type("Mine", (Twice,), {name: method})()
+    with pytest.raises(GlassformerError, match=f"^Mine — its {name} must be whole numbers"):
+        gf.verify(model(), task, sample=9)
+
+
+def test_without_one_it_is_a_task():
+    assert gf.verify(model(), Twice()).holds and gf.prove(model(), Twice()).result == "proved"
+
+
+def test_a_format_that_one_row_does_not_have():
+    class Parity(Task):
+        """A number of five digits, ones first, and whether it is odd. One row may be off."""
+
+        def __init__(self, off=-1):
+            self.vocabulary, self.radix, self.off = gf.Vocabulary("0123456789"), (15_000,), off
+
+        def format(self):
+            return Format((*[("n", i) for i in range(5)], ("odd", 0)), 5)
+
+        def values(self, rows):
+            return {"n": rows[:, 0], "odd": rows[:, 0] % 2}
+
+        def batch(self, rows):
+            odd = (rows % 2) ^ (rows == self.off)
+            return mark_answer(np.concatenate([rows // 10 ** np.arange(5) % 10, odd], 1))
+
+    assert format_of(Parity())
+    with pytest.raises(GlassformerError, match="its format says that odd0 is at position 5"):
+        format_of(Parity(12_345))
