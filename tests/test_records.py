@@ -139,7 +139,7 @@ def test_what_is_no_file_stays(tmp_path):
         refused(tmp_path / name, reason)
     refused("", "a folder")
     refused("/dev/null", "a device")
-    refused("/proc/nothing", "")
+    refused("/proc/nothing", "nothing is kept in /proc")
     assert names(tmp_path) == before and (tmp_path / "file").read_bytes() == b"old"
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 

@@ -128,6 +128,11 @@ def right(
     return np.concatenate([np.zeros((0, width), bool), *padded])
 
 
+def right_tokens(logits: Any, wanted: Any) -> Any:
+    """The same of logits that were computed already: [...,V], wanted [...] -> bool [...]."""
+    return _gaps(np.array(logits), wanted, True) > 0
+
+
 def _by_token(gap: Any, answer: Any) -> Any:
     """Margins as `gaps` gives them, the first token of each answer first: [B, longest answer]."""
     order = np.argsort(~answer[:, -gap.shape[1] :], axis=1, kind="stable")

@@ -259,7 +259,8 @@ def _target(path: Path) -> tuple[Path, os.stat_result | None]:
     hop = os.path.abspath(path)
     for _ in range(40):  # /dev/stdout may lead to a file that somebody else is writing
         if hop.startswith(("/dev/", "/proc/")) and not hop.startswith("/dev/shm/"):
-            raise OSError(errno.EINVAL, "it is a device")
+            device = hop.startswith("/dev/") or "/fd/" in hop
+            raise OSError(errno.EINVAL, "it is a device" if device else "nothing is kept in /proc")
         try:
             hop = os.path.join(os.path.dirname(hop), os.readlink(hop))
         except OSError:
@@ -349,7 +350,10 @@ def _clear(beside: Path) -> None:
 
 
 def _hold(handle: int) -> bool:
-    """Takes the lock of an open file; False if another has it. It ends with the process."""
+    """Takes the lock of an open file; False if another has it. It ends with the process.
+
+    True also where the system has no locks: work goes on without.
+    """
     if fcntl is None:
         return True
     try:
@@ -364,7 +368,11 @@ def _hold(handle: int) -> bool:
 
 @contextlib.contextmanager
 def alone(path: str | Path | None) -> Iterator[None]:
-    """Within it, any other run that asks for `path` is refused. A killed run holds nothing."""
+    """Within it, any other run that asks for `path` is refused. A killed run holds nothing.
+
+    Where there are no such locks (Windows, some network disks), nobody is refused: two runs that
+    write to one place then overwrite each other's files, each of them whole.
+    """
     if path is None:
         yield
         return

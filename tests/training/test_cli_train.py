@@ -260,6 +260,8 @@ BAD = [
     (["train", TASK, "--seeds", "2", "--resume"], "--resume — goes with one seed"),
     (["train", TASK, "--resume"], "no run to resume"),
     (["train", TASK, "--history", "h.txt"], "h.txt — a history ends in"),
+    (["train", TASK, "--history", "x.safetensors", "--out", "x.safetensors"],
+    "x.safetensors — a history ends in .jsonl or .csv"),
     (["train", TASK, "--history", "/no/such/folder/h.csv"], "cannot be written"),
     (["train", TASK, "--figure", "f.gif"], "f.gif — a figure ends in"),
     (["train", TASK, "--figure", "/no/such/folder/f.png"], "cannot be written"),

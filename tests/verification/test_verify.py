@@ -12,7 +12,7 @@ from glassformer import (
     load,
     load_task,
 )
-from glassformer.answers import margins, right, score
+from glassformer.answers import margins, right, right_tokens, score
 from glassformer.model import zeros
 from glassformer.tasks.base import Task
 from glassformer.verification import Progress, check, verify
@@ -146,3 +146,15 @@ def test_the_score_of_each_token_of_an_answer():
     other = load("sort:vocab=4,length=3")
     assert len(score(other, task).positions) == right(other, task, task.some(100)).shape[1]
     assert right(other, task, task.some(100)[:0]).shape == (0, 0)
+
+
+def test_right_of_logits_that_were_computed():
+    """As of a model that is asked: equals are wrong, and so is what is not finite."""
+    logits = np.array([[0.0, 2, 1], [0, 2, 2], [np.nan, 2, 1], [np.inf, 2, 1], [0, 1, 2]])
+    kept = logits.copy()
+    assert right_tokens(logits, np.ones(5, int)).tolist() == [True, False, False, False, False]
+    assert np.array_equal(logits, kept, equal_nan=True)
+    model, task = successor(), Next()
+    tokens, _ = task.batch(rows := task.rows(0, 5))
+    found = right_tokens(model(tokens[:, :-1], last=2), tokens[:, 1:])
+    assert np.array_equal(found, right(model, task, rows)) and found.all()

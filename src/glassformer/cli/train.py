@@ -23,7 +23,7 @@ from ..tasks.base import Task
 from ..training.data import first_length
 from ..training.events import Consumer, Event, in_words, percent
 from ..training.floor import answer_names, floors
-from ..training.history import HistoryFile
+from ..training.history import HistoryFile, check_name
 from ..training.recipes import choose_recipe
 from ..training.state import state_path
 from ..training.terminal import Lines, LiveView
@@ -67,6 +67,8 @@ def train_(
     first, truth = _model_for(goal, start, "--start"), _model_for(goal, teacher, "--teacher")
     if file.suffix != ".safetensors":
         raise GlassformerError(f"--out {file} — a model's file ends in .safetensors")
+    if history:
+        check_name(history)  # or it might be the model's own file
     with alone(file), alone(history):
         files = _files(file, seed, seeds, resume)
         for path in (*files, history, figure):

@@ -12,15 +12,19 @@ from ..records import Log
 from .events import ROUTINE, Event
 
 
+def check_name(path: str | Path) -> None:
+    """Refuses to write a history over what is none: asked before the work."""
+    if Path(path).suffix not in (".jsonl", ".csv"):
+        raise GlassformerError(f"{path} — a history ends in .jsonl or .csv")
+
+
 class HistoryFile:
     """Evaluations and turning points as they come: JSONL, or CSV with a line an evaluation."""
 
     def __init__(self, path: str | Path, names: Sequence[str], past: Iterable[Event] = ()) -> None:
         """`past`: what was before a run was resumed. The file is written anew."""
-        suffix = Path(path).suffix
-        if suffix not in (".jsonl", ".csv"):
-            raise GlassformerError(f"{path} — a history ends in .jsonl or .csv")
-        self.format = Csv(names) if suffix == ".csv" else Jsonl()
+        check_name(path)
+        self.format = Csv(names) if Path(path).suffix == ".csv" else Jsonl()
         self.log = Log(path, _bytes(self.format.head + "".join(map(self.format.tell, past))))
 
     def __call__(self, event: Event) -> None:

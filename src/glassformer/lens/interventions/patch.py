@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ...answers import right_tokens
 from ...arrays import Array
 from ...errors import GlassformerError
 from ...finding import Finding
@@ -255,8 +256,8 @@ def _moved(
     # rows are counted from the end
     hook, place = part.hooks[0], (slice(None), i - last, *part.index)
     logits, cache = record(model, source[:, :-1], last=last)
-    right = (logits.argmax(-1) == source[:, start:]).all(1)
-    right &= (model(base[:, :-1], last=last).argmax(-1) == base[:, start:]).all(1)
+    right = right_tokens(logits, source[:, start:]).all(1)
+    right &= right_tokens(model(base[:, :-1], last=last), base[:, start:]).all(1)
     if not right.any():
         return None
     tap = on(model, {hook: lambda value: put(value, place, cache[hook][place])})

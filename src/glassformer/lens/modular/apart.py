@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...answers import right_tokens
 from ...arrays import Array
 from ...dust import leader
 from ...errors import GlassformerError
@@ -146,7 +147,7 @@ def take_apart(
     power[0, 0] = 0
     possible = operation == "+" and importlib.util.find_spec("torch") is not None
     return ModularAnalysis(
-        task=task.ref, p=p, accuracy=float((logits.argmax(-1) == result).mean()), key=key,
+        task=task.ref, p=p, accuracy=float(right_tokens(logits, result).mean()), key=key,
         embedding=_embedding(model, p), readout=readout,
         neurons=[_fit(layer, acts) for layer, acts in hidden.items()],
         cosines={k: float(strengths[k]) for k in key},
@@ -183,7 +184,7 @@ def progress(
         logits, _ = _run(model, task, p, neurons=False)
         ideal = fourier.sum_of_cosines(fourier.cosines(logits, result), result, key)
         losses = _losses(logits, result, key, ideal, train_rows)
-        right, found = float((logits.argmax(-1) == result).mean()), _embedding(model, p)
+        right, found = float(right_tokens(logits, result).mean()), _embedding(model, p)
         out.append(Waypoint(step, right, losses, found.gini, found.share(key), _squares(model)))
     return out
 
