@@ -71,15 +71,19 @@ def check_types(what: str, hints: Mapping[str, Any], given: Mapping[str, Any]) -
 
 def check_function(what: str, f: Any, form: str) -> None:
     """Refuses what cannot be called like this: check_function("map", f, "(array) -> array")."""
-    try:
-        good = callable(f)
-        inspect.signature(f).bind(*form.partition(")")[0].split(","))
-    except TypeError:
-        good = False
-    except ValueError:  # of some that are not written in Python nobody knows
-        pass
-    if not good:
+    if not _takes(f, form.partition(")")[0].count(",") + 1):
         raise GlassformerError(f"{what} — expected a function {form}, got {shown(f)}")
+
+
+def _takes(f: Any, n: int) -> bool:
+    """Whether something can be called with so many arguments, as far as it says."""
+    try:
+        inspect.signature(f).bind(*range(n))
+    except TypeError:
+        return False
+    except ValueError:  # of some that are not written in Python nobody knows
+        return callable(f)
+    return True
 
 
 def checked(kinds: bool = True) -> Callable[[type[T]], type[T]]:
@@ -124,7 +128,8 @@ def fits(value: Any, hint: Any) -> bool:
         alike = isinstance(value, (tuple, list)) and len(value) == len(inner)
         return alike and all(map(fits, value, inner))
     if kind is collections.abc.Callable:
-        return callable(value)
+        known = inner and isinstance(inner[0], list)
+        return _takes(value, len(inner[0])) if known else callable(value)
     return not isinstance(kind, type) or isinstance(value, kind)
 
 
@@ -139,6 +144,8 @@ def in_words(hint: Any, several: bool = False) -> str:
         return f"a table of {in_words(inner[0])} and {in_words(inner[1])} each"
     if kind is tuple and inner:
         return f"({', '.join(in_words(one) for one in inner)})"
+    if kind is collections.abc.Callable and inner and isinstance(inner[0], list):
+        return f"{WORDS[kind][several]} of {len(n := inner[0])} argument{'s' * (len(n) != 1)}"
     name = getattr(kind, "__name__", kind)
     words = WORDS.get(kind, (f"a {name}", f"{name}s"))[several]
     listed = kind is collections.abc.Sequence and inner

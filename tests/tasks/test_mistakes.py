@@ -98,6 +98,10 @@ def test_rows_of_one_s_own(name, method):
         gf.verify(model(), task, sample=9)
 
 
+def test_a_task_with_a_mistake_can_be_shown():
+    assert repr(gf.Task()) == "<Task Task — vocabulary: expected a Vocabulary, got None>"
+
+
 def test_without_one_it_is_a_task():
     assert gf.verify(model(), Twice()).holds and gf.prove(model(), Twice()).result == "proved"
 

@@ -10,7 +10,7 @@ from ..errors import GlassformerError
 from ..limits import many, whole_numbers
 from ..vocabulary import Vocabulary
 from .format import TOKEN, Format
-from .mistakes import LOOKS, looked_at, wrong
+from .mistakes import LOOKS, check, looked_at, wrong
 
 Rows = Any  # integers [B, len(radix)]
 BOUNDARY = 200  # examples looked at, where a task does not say its format
@@ -42,6 +42,10 @@ class Task:
 
     def __repr__(self) -> str:
         name = self.ref or type(self).__name__
+        try:
+            check(self)
+        except GlassformerError as e:
+            return f"<Task {e}>"
         return f"<Task {name}: {many(self.size)} inputs, {self.vocabulary}>"
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
