@@ -18,7 +18,7 @@ LEVELS = [
     {"checkpoint", "decoding", "lang"},
     {"answers"}, {"programs", "verification", "training"}, {"proof", "lens", "bridges"}, {"truth",
     "adderboard"},
-    {"refs"}, {"runs"}, {"claims", "show"}, {"page"}, {"face"}, {"doors"},
+    {"refs"}, {"runs"}, {"claims", "show"}, {"page"}, {"own"}, {"face"}, {"doors"},
     {"tour"}, {"cli"}, {"__main__"},
 ]  # fmt: skip
 ROOMS = set().union(*LEVELS)

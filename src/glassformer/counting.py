@@ -22,7 +22,7 @@ import numpy as np
 from . import arrays
 from .finding import Finding
 from .model import Model, Weights
-from .registry import find
+from .registry import find, head
 
 EMBEDDINGS = ("embed.W_E", "pos_embed.W_pos", "unembed.W_U")
 NORMS = ("ln1", "ln2", "ln_final", "q_norm", "k_norm")
@@ -82,7 +82,7 @@ def _declared(model: Model) -> set[float]:
     c = model.config
     used = {c.scale}
     if model.blueprint:
-        used |= set(find("blueprint", model.blueprint.partition(":")[0]).build.constants)  # type: ignore[attr-defined]
+        used |= set(find("blueprint", head(model.blueprint)).build.constants)  # type: ignore[attr-defined]
     if c.norm != "none":
         used.add(c.eps)
     if c.positions in ("rotary", "sinusoidal"):

@@ -42,13 +42,22 @@ RANGES = {"seed": (0, SEED), "n": (1, ROWS)}
 TOKENS = ("tokens", "clean", "corrupted", "prompt")
 
 
+def _typed(given: R) -> R:
+    """What was given: if it is FILE.py:NAME, that file is run."""
+    if isinstance(given, str) and registry.FILE.match(given):
+        from . import own
+
+        own.typed(given)
+    return given
+
+
 # ── what was meant ─────────────────────────────────────────────────────────────────────────────
 def model_of(given: Any) -> Model:
     """A Model, or what a ref or a path names."""
     if isinstance(given, Model):
         return given
     if isinstance(given, (str, PathLike)):
-        return refs.load(given)
+        return refs.load(_typed(given))
     raise GlassformerError(f"model — expected a ref, a path or a Model, got {shown(given)}")
 
 
@@ -57,7 +66,7 @@ def task_of(given: Any, models: Sequence[Model]) -> Task:
     if isinstance(given, Task):
         return given
     if isinstance(given, str):
-        return refs.load_task(given)
+        return refs.load_task(_typed(given))
     if given is None and len(models) == 2:
         from .lens.compare import common_task
 
@@ -81,7 +90,7 @@ def recipe_of(given: Any, task: Task) -> Any:
     if isinstance(given, Recipe):
         return given
     if isinstance(given, str):
-        return choose_recipe(given, task)
+        return choose_recipe(_typed(given), task)
     raise GlassformerError(f"recipe — expected a name or a Recipe, got {shown(given)}")
 
 
@@ -165,17 +174,23 @@ def _read(
         if given.get(each) is not None:
             given[each] = model_of(given[each]).numpy()
     if "task" in takes.parameters:
-        given["task"] = task_of(given.get("task"), models)
-        mistakes.check(given["task"])
-        for model in models:
-            given["task"].require(model.vocabulary)
+        if given.get("task") is None and takes.parameters["task"].default is None:
+            given["task"] = refs.known_task(models[0])  # it can do without
+        else:
+            given["task"] = task_of(given.get("task"), models)
+        if given["task"]:
+            mistakes.check(given["task"])
+            for model in models:
+                given["task"].require(model.vocabulary)
     for each in TOKENS if models else ():
         if each in given and (given[each] is not None or each != "prompt"):
             given[each] = tokens_of(given[each], models[0])
     if given.get("rows") is not None and "task" in given:
         given["rows"] = given["task"].readable(given["rows"])
     if isinstance(given.get("blueprint"), str):
-        given["blueprint"] = registry.build("blueprint", given["blueprint"])
+        given["blueprint"] = registry.build("blueprint", _typed(given["blueprint"]))
+    if "ref" in given:
+        _typed(given["ref"])
     for each in ("path", "out", "journal", "snapshots"):
         if isinstance(given.get(each), PathLike):
             given[each] = Path(refs.text_of(given[each], each, "a path"))

@@ -1,5 +1,5 @@
 """Refs: how models and tasks are named. "addition:digits=3", "runs/a.safetensors",
-"hello.taotp", "lang/sort", "mine.glass".
+"hello.taotp", "lang/sort", "mine.glass", "mine.py:round".
 """
 
 import os
@@ -36,6 +36,9 @@ def load(ref: str | os.PathLike[str]) -> Model:
     program, a source (which is compiled) or a GPT-2 folder.
     """
     ref = text_of(ref, "model")
+    if registry.FILE.match(ref):
+        own: Model = registry.build("program", ref)
+        return own
     if ref.endswith(".safetensors"):
         from .checkpoint import load as load_checkpoint
 
@@ -53,7 +56,7 @@ def load(ref: str | os.PathLike[str]) -> Model:
         from .bridges.gpt2_read import read as read_gpt2
 
         return read_gpt2(ref)
-    name = ref.partition(":")[0]
+    name = registry.head(ref)
     if "/" in name or "." in name:
         expected = (
             "expected a program, or a file that ends in .safetensors, .taotp or .glass, or a GPT-2 "
@@ -81,3 +84,13 @@ def load_task(ref: str | Model) -> Task:
         return named.task(ref)
     task: Task = registry.build("task", ref)
     return task
+
+
+def known_task(model: Model) -> Task | None:
+    """The task that a model is for; None if it has none, or one of a file that nobody typed."""
+    if not model.task or (
+        registry.FILE.match(model.task)
+        and registry.head(model.task) not in registry.REGISTRY["task"]
+    ):
+        return None
+    return load_task(model)

@@ -9,6 +9,7 @@ paragraph the help:
         '''The smallest number read so far.'''
 """
 
+import contextlib
 import difflib
 import functools
 import importlib
@@ -123,6 +124,9 @@ class Entry:
         return written(self.name, {n: v for n, v in values.items() if v != self.options[n].default})
 
 
+# FILE.py:NAME, with options or without. Such a file is run when it is typed: see own.py.
+FILE = re.compile(r"(?P<file>.+?\.py):(?P<name>\w+)(?=:|$)")
+FILES: dict[str, str] = {}  # module -> the file, as it was typed
 REGISTRY: dict[str, dict[str, Entry]] = {"program": {}, "task": {}, "blueprint": {}, "bridge": {}}
 # Kind -> packages whose files register such things when imported; __init__.py fills it.
 ROOMS: dict[str, tuple[str, ...]] = {}
@@ -132,6 +136,9 @@ def entries(kind: str) -> dict[str, Entry]:
     """All that is registered of a kind."""
     for file in _files(kind):
         importlib.import_module(file)
+    for name in announced(kind):
+        with contextlib.suppress(GlassformerError):  # one that is broken hides no other
+            take_in(kind, name)
     return REGISTRY[kind]
 
 
@@ -144,8 +151,57 @@ def find(kind: str, name: str) -> Entry:
             if name in known:
                 break
         else:
-            raise no_such(kind, name, sorted(known), 3)
+            take_in(kind, name)
+    if name not in known:
+        raise _unknown(kind, name)
     return known[name]
+
+
+@functools.cache
+def announced(kind: str) -> dict[str, Any]:
+    """What installed packages have of a kind, by name: entry points of `glassformer.tasks`, …"""
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=f"glassformer.{kind}s")}
+
+
+def take_in(kind: str, name: str) -> Any:
+    """What a package announces under this name: imported and, unless it sees to that itself,
+    registered. None if none does.
+    """
+    if not (point := announced(kind).get(name)):
+        return None
+    try:
+        thing = point.load()
+    except Exception as e:
+        where = f"{point.value} of {getattr(point.dist, 'name', 'a package')}"
+        problem = f"{type(e).__name__}: {e}"
+        raise GlassformerError(f"{name} — {where} cannot be imported: {problem}") from None
+    register: dict[str, Any] = {"task": task, "program": program, "blueprint": blueprint, "bridge": bridge}
+    if kind in register and name not in REGISTRY[kind]:
+        register[kind](name)(thing)
+    return thing
+
+
+def _unknown(kind: str, name: str) -> GlassformerError:
+    if other := next((k for k, known in REGISTRY.items() if k != kind and name in known), ""):
+        return GlassformerError(f"{name} — is a {other}; expected a {kind}")
+    if FILE.match(name):
+        why = "is in a file, and only a ref that you type runs one"
+        return GlassformerError(f"{name} — {why}: pass it, as in --{kind} {name}")
+    return no_such(kind, name, sorted(REGISTRY[kind]), 3)
+
+
+def head(ref: str) -> str:
+    """A ref without its options: addition, or mine.py:Vote."""
+    found = FILE.match(ref)
+    return found[0] if found else ref.partition(":")[0]
+
+
+def full_name(name: str, thing: Any) -> str:
+    """FILE.py:NAME for what stands in such a file; else the name that it is given."""
+    file = FILES.get(getattr(thing, "__module__", ""))
+    return f"{file}:{thing.__name__}" if file else name
 
 
 def _files(kind: str) -> Iterator[str]:
@@ -156,7 +212,7 @@ def _files(kind: str) -> Iterator[str]:
 
 def build(kind: str, ref: str) -> Any:
     """What a ref names: "addition:digits=3" is the entry addition, built with these options."""
-    entry = find(kind, ref.partition(":")[0])
+    entry = find(kind, head(ref))
     return entry.build(**entry.parse(split(ref, entry.options)[1]))
 
 
@@ -171,7 +227,8 @@ def split(ref: str, known: Any = None) -> tuple[str, dict[str, str]]:
     if len(ref) > 4 * REF:
         most = f"a ref has at most {4 * REF:,} characters"
         raise GlassformerError(f"{ref[:60]}… — {most}, got {len(ref):,}")
-    name, _, rest = ref.partition(":")
+    name = head(ref)
+    rest = ref[len(name) + 1 :]
     options, at = dict[str, str](), 0
     while at < len(rest):
         found = re.compile(r"([A-Za-z_]\w*)=").match(rest, at)
@@ -217,7 +274,8 @@ def _class(kind: str, name: str) -> Callable[[type[T]], type[T]]:
         if not isinstance(cls, type):
             raise GlassformerError(f"{name} — expected a class below @{kind}, got {shown(cls)}")
         original = _no_options if cls.__init__ is object.__init__ else cls.__init__
-        entry = Entry(kind, name, _options(original, skip=1), _gist(cls), cls)
+        full = full_name(name, cls)
+        entry = Entry(kind, full, _options(original, skip=1), _gist(cls), cls)
 
         @functools.wraps(original)
         def checked(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -253,7 +311,7 @@ def program(
         if not inspect.isfunction(build):
             wanted = "expected a function below @program"
             raise GlassformerError(f"{name} — {wanted}, got {shown(build)}")
-        options = _options(build)
+        options, full = _options(build), full_name(name, build)
         own = "dtype" in options
         if not own:
             options["dtype"] = Option("dtype", str, "float64", ("float64", "float32"))
@@ -268,15 +326,15 @@ def program(
                     raise GlassformerError(f"not right in float32: {why}")
                 model = build(**values)
             except GlassformerError as e:
-                if isinstance(e, Named) and e.name == name:
+                if isinstance(e, Named) and e.name == full:
                     raise
-                raise Named(name, f"{ref} — {e}") from None
+                raise Named(full, f"{ref} — {e}") from None
             if not hasattr(model, "provenance"):
-                raise Named(name, f"{ref} — a program returns a Model, got {shown(model)}")
+                raise Named(full, f"{ref} — a program returns a Model, got {shown(model)}")
             made = replace(model, provenance={"maker": "program", "ref": ref, **model.provenance})
             return made.astype("float32") if dtype == "float32" else made
 
-        entry = Entry("program", name, options, _gist(build), checked)
+        entry = Entry("program", full, options, _gist(build), checked)
         _add(entry)
         return checked
 

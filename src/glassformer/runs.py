@@ -9,7 +9,7 @@ from .errors import GlassformerError, shown
 from .finding import Finding
 from .limits import UNASKED
 from .model import Model
-from .refs import load_task
+from .refs import known_task
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ def prompt(model: Model, text: str) -> list[int]:
     """The tokens that a text gives to the model, as its task says or else its vocabulary."""
     if not isinstance(text, str):
         raise GlassformerError(f"input — expected a text, got {shown(text)}")
-    tokens = load_task(model).prompt(text) if model.task else model.vocabulary.encode(text)
+    task = known_task(model)
+    tokens = task.prompt(text) if task else model.vocabulary.encode(text)
     if not tokens:
         raise GlassformerError("input — expected at least one token")
     return tokens
@@ -42,7 +43,7 @@ def run(
     '0579'
     """
     tokens = prompt(model, text)
-    task = load_task(model) if model.task else None
+    task = known_task(model)
     if steps is None:
         room = min(max(1, model.config.n_ctx - len(tokens) + 1), UNASKED)
         steps = task.steps(tokens) if task else room

@@ -22,7 +22,7 @@ from ..checkpoint import digest
 from ..counting import count
 from ..errors import GlassformerError
 from ..model import Model
-from ..registry import bridge, find
+from ..registry import bridge, find, head
 from ..tasks.base import Task
 from ..tasks.format import TOKEN, Format
 from .protocol import COUNTS, EDGES, answers, board_format, describe, honest, pairs
@@ -220,7 +220,7 @@ def tricks(model: Model) -> list[str]:
         formed = bool(model.blueprint) and make(model.blueprint).at_random
         found = ["trained: the form by hand, its numbers fitted" if formed else "trained"]
     if model.blueprint:
-        form = find("blueprint", model.blueprint.partition(":")[0])
+        form = find("blueprint", head(model.blueprint))
         found.append(f"{model.blueprint}: {form.help}")
     found += ["tied head"] * c.tied + ["no norm"] * (c.norm == "none") + ["no MLP"] * (not c.d_mlp)
     if c.positions in ("rotary", "sinusoidal"):

@@ -17,7 +17,7 @@ import numpy as np
 from .. import arrays
 from ..blueprints import make
 from ..errors import GlassformerError
-from ..registry import find, split
+from ..registry import find, head, split
 
 LARGEST = 100  # numbers of a constant
 PACKAGE = __name__.split(".")[0]
@@ -200,7 +200,7 @@ class Inliner:
 
 def formula(ref: str) -> tuple[set[str], list[str], str]:
     """Imports, definitions and the expression that makes the blueprint of a ref."""
-    kind, entry, made = type(make(ref)), find("blueprint", ref.partition(":")[0]), Inliner()
+    kind, entry, made = type(make(ref)), find("blueprint", head(ref)), Inliner()
     try:
         made.classes(kind, {"__init__", "expand"})
     except OSError:

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,8 +24,9 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Exit, Option
 
-from .. import __version__, limits
+from .. import __version__, limits, refs, registry
 from ..errors import GlassformerError
+from ..model import Model
 from ..records import check_writable
 from ..tasks.base import Task
 
@@ -79,13 +81,28 @@ app = typer.Typer(
 out = SafeConsole(width=None if sys.stdout and sys.stdout.isatty() else 120)
 err = SafeConsole(stderr=True)
 
-Ref = Annotated[str, Argument(help="a program with options (addition:digits=3), lang/sort, "
-    "x.safetensors, x.taotp or x.glass")]  # fmt: skip
+
+def typed(given: Any) -> Any:
+    """The callback of what may be FILE.py:NAME: that file is run."""
+    texts = given if isinstance(given, (list, tuple)) else [given]
+    if any(isinstance(text, str) and registry.FILE.match(text) for text in texts):
+        from .. import own
+
+        own.typed(given)
+    return given
+
+
+Ref = Annotated[str, Argument(callback=typed, help="a program with options (addition:digits=3), "
+    "lang/sort, x.safetensors, x.taotp, x.glass or x.py:NAME")]  # fmt: skip
 Seed = Annotated[int, Option(min=0, max=limits.SEED, help="of sampling")]
-TaskName = Annotated[str, Option("--task", help="what is right; by default the model's own task")]
-TaskRef = Annotated[str, Argument(help="a task with options: addition:digits=3,order=ones")]
+TaskName = Annotated[str, Option(
+    "--task", callback=typed, help="what is right; by default the model's own task")]  # fmt: skip
+TaskRef = Annotated[str, Argument(
+    callback=typed,
+    help="a task with options: addition:digits=3,order=ones, or mine.py:Vote")]  # fmt: skip
 RecipeName = Annotated[str, Option(
-    "--recipe", help="a name (glassformer list recipes) or FILE.json, FILE.toml")]  # fmt: skip
+    "--recipe", callback=typed,
+    help="a name (glassformer list recipes), FILE.json, FILE.toml or x.py:NAME")]  # fmt: skip
 Settings = Annotated[list[str] | None, Option(
     "--set", help="FIELD=VALUE: change a field of the recipe; repeat")]  # fmt: skip
 Threads = Annotated[int, Option(
@@ -112,6 +129,16 @@ def listed(words: Iterable[str], joint: str = "or") -> str:
     """a, b or c."""
     *first, last = words
     return f"{', '.join(first)} {joint} {last}" if first else last
+
+
+def load(ref: str, task: str = "") -> Model:
+    """The model that a ref names; of another task than its own, if one is named."""
+    model = refs.load(ref)
+    if not task:
+        return model
+    goal = refs.load_task(task)
+    goal.require(model.vocabulary)
+    return replace(model, task=goal.ref)
 
 
 def sample_rows(task: Task, n: int, seed: int) -> Any:

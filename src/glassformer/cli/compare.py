@@ -7,14 +7,15 @@ from typer import Exit, Option
 
 from .. import limits, refs
 from ..records import check_writable
-from .common import Json, Ref, Seed, app, print_json, progress, sample_rows, say
+from .common import Json, Ref, Seed, app, print_json, progress, sample_rows, say, typed
 
 
 @app.command("compare")
 def compare_(
     a: Ref,
     b: Ref,
-    task: Annotated[str, Option(help="what is right; by default the task that both are for")] = "",
+    task: Annotated[str, Option(callback=typed,
+        help="what is right; by default the task that both are for")] = "",
     sample: Annotated[int | None, Option(min=1, max=limits.ROWS,
         help="compare on so many inputs at random")] = None,
     seed: Seed = 0,

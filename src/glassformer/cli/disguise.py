@@ -34,7 +34,7 @@ def disguise_(
     if path.resolve() == key_path.resolve():
         raise GlassformerError(f"--key {key_path} — expected another file than --out")
     check_json(key_path, ref)
-    goal = refs.load_task(model) if model.task else None
+    goal = refs.known_task(model)
     copy, key = disguise(model, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
     write_together({path: checkpoint.to_bytes(copy), key_path: json_file(key.to_json())})
     report = {

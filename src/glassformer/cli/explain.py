@@ -4,19 +4,19 @@ from typing import Annotated
 
 from typer import Argument
 
-from .. import refs
 from ..lens.explain import explain
 from ..runs import prompt
-from .common import Json, Ref, app, print_json, say
+from .common import Json, Ref, TaskName, app, load, print_json, say
 
 
 @app.command("explain")
 def explain_(
     ref: Ref,
     text: Annotated[str, Argument(help="what the model has read")] = "",
+    task: TaskName = "",
     as_json: Json = False,
 ) -> None:
     """Why the next token wins: by head, slot and neuron name."""
-    model = refs.load(ref)
+    model = load(ref, task)
     story = explain(model, prompt(model, text))
     print_json(story.to_json()) if as_json else say(story)

@@ -10,10 +10,16 @@ from typer import Option
 from .. import limits, refs
 from ..errors import GlassformerError
 from ..records import check_writable, make_folder, write_atomically
-from .common import Json, Ref, TaskName, app, listed, out, print_json, sample_rows, status
+from .common import Json, Ref, TaskName, app, listed, out, print_json, sample_rows, status, typed
 
 if TYPE_CHECKING:
     from ..lens.inspect import Inspection
+
+
+def views(given: str) -> str:
+    """The callback of names with commas between."""
+    typed(given.split(","))
+    return given
 
 
 @app.command("inspect")
@@ -26,7 +32,8 @@ def inspect_(
     inputs: Annotated[int | None, Option(min=1, max=limits.INPUTS,
         help="look at so many inputs; by default 10,000")] = None,
     seed: Annotated[int, Option(min=0, max=limits.SEED, help="of these inputs")] = 0,
-    only: Annotated[str, Option(help="views with commas between: heads,ablations")] = "",
+    only: Annotated[str, Option(callback=views,
+        help="views with commas between: heads,ablations")] = "",
     kind: Annotated[str, Option("--figures", help="png, svg, pdf or none")] = "png",
     as_json: Json = False,
 ) -> None:  # fmt: skip
@@ -41,9 +48,12 @@ def inspect_(
     if kind not in (*KINDS, "none"):
         raise GlassformerError(f"--figures {kind} — expected {listed((*KINDS, 'none'))}")
     model = refs.load(ref)
-    chosen = refs.load_task(task or model)
-    rows = None if inputs is None else sample_rows(chosen, inputs, seed)
-    prompt = chosen.prompt(text) if text else None
+    chosen = refs.load_task(task) if task else refs.known_task(model)
+    if inputs is not None and chosen is None:
+        raise GlassformerError(f"--inputs — {ref} knows no task to take them from; --task names it")
+    rows = sample_rows(chosen, inputs, seed) if inputs and chosen else None
+    read = chosen.prompt if chosen else model.vocabulary.encode
+    prompt = model.read(read(text)) if text else None
     if folder is not None:
         check_writable(make_folder(folder) / "inspection.json")
         if kind != "none":
@@ -59,7 +69,8 @@ def inspect_(
         return print_json(told)
     s = found.subject
     out.print(
-        f"{ref} on {s.task.ref}: {len(s.rows):,} inputs; one of them is {' '.join(s.words)}\n",
+        f"{ref} on {s.goal.ref if s.goal else 'texts at random'}: {len(s.rows):,} inputs; "
+        f"one of them is {' '.join(s.words)}\n",
         soft_wrap=True,
     )
     out.print(str(found), soft_wrap=True)

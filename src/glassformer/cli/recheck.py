@@ -11,7 +11,7 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.base import Task
 from ..verification import Verdict
-from .common import Json, Ref, app, check_json, out, print_json
+from .common import Json, Ref, app, check_json, out, print_json, typed
 from .verify import VerdictFile, Workers, check_and_save, show
 
 
@@ -19,7 +19,9 @@ from .verify import VerdictFile, Workers, check_and_save, show
 def recheck_(
     ref: Ref,
     verdict: Annotated[Path, Argument(help="FILE.json that verify --out wrote")],
-    task: Annotated[str, Option(help="what is right: the task that the verdict names")] = "",
+    task: Annotated[
+        str, Option(callback=typed, help="what is right: the task that the verdict names")
+    ] = "",
     workers: Workers = None,
     path: VerdictFile = None,
     as_json: Json = False,

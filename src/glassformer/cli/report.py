@@ -7,17 +7,18 @@ from typer import Argument, Option
 
 from .. import refs
 from ..records import check_writable
-from .common import Json, app, out, print_json, status
+from .common import Json, app, out, print_json, status, typed
 
 
 @app.command("report")
 def report_(
-    models: Annotated[list[str], Argument(metavar="REF...",
+    models: Annotated[list[str], Argument(metavar="REF...", callback=typed,
         help="models to set side by side, up to four")],
     path: Annotated[Path, Option("--out", help="FILE.html to write")],
     inputs: Annotated[list[str] | None, Option("--input",
         help="what they read; may be given again")] = None,
-    task: Annotated[str, Option(help="what is right; by default each model's own task")] = "",
+    task: Annotated[str, Option(callback=typed,
+        help="what is right; by default each model's own task")] = "",
     full: Annotated[bool, Option("--full",
         help="verify every input of a large domain, not a sample")] = False,
     history: Annotated[list[Path] | None,

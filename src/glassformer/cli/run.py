@@ -5,12 +5,12 @@ from typing import Annotated, Any
 import numpy as np
 from typer import Argument, Option
 
-from .. import limits, refs
+from .. import limits
 from ..dust import number
 from ..lens.explain import explain, read_in_words
 from ..model import Model
 from ..runs import Run, run
-from .common import Json, Ref, Seed, app, out, print_json, say, table_of
+from .common import Json, Ref, Seed, TaskName, app, load, out, print_json, say, table_of
 
 
 @app.command("run")
@@ -24,10 +24,11 @@ def run_(
     temperature: Annotated[float, Option(min=0, help="0: always the best token")] = 0.0,
     top_k: Annotated[int | None, Option(min=1, max=2**31, help="sample among the k best")] = None,
     seed: Seed = 0,
+    task: TaskName = "",
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Decode: what the model says after each input."""
-    model = refs.load(ref)
+    model = load(ref, task)
     rng = np.random.default_rng(seed)
     rows = []
     for text in inputs or [""]:

@@ -1,14 +1,15 @@
 """The command sweep: a grid of training runs, here or on a cluster."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from .. import limits, refs
+from .. import limits, own, refs
 from ..errors import GlassformerError
 from ..records import alone, make_folder
-from .common import Interrupted, Json, app, out, print_json, progress, say, table_of
+from .common import Interrupted, Json, app, out, print_json, progress, say, table_of, typed
 
 
 @app.command("sweep")
@@ -23,6 +24,8 @@ def sweep_(
         help="processes here; default: one a core")] = None,
     limit: Annotated[int, Option(min=1, max=limits.RUNS,
         help="refuse more runs than that")] = 1_000,
+    task: Annotated[str, Option(callback=typed,
+        help="x.py:NAME, if the sweep names one: a file alone never runs another")] = "",
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Train a grid of settings. Started again, it skips what is finished."""
@@ -32,16 +35,17 @@ def sweep_(
     if cluster and workers:
         hint = "a cluster has the workers it has"
         raise GlassformerError(f"--workers — is for processes here; {hint}")
-    read = read_spec(spec, refs.load_task, limit)
+    load_task = partial(own.load_task, task) if task else refs.load_task
+    read = read_spec(spec, load_task, limit)
     folder = make_folder(folder or spec.with_name(f"{spec.stem}-sweep"))
     with alone(folder / "results.csv"):
         todo = sweep.Sweep(read, folder)
         skipped = len(todo.rows)
         if todo.left:
             if cluster:
-                done = pools.cluster(todo.left, refs.load_task, cluster)
+                done = pools.cluster(todo.left, load_task, cluster)
             else:
-                done = pools.local(todo.left, refs.load_task, workers or limits.cores())
+                done = pools.local(todo.left, load_task, workers or limits.cores())
             with progress() as bar:
                 line = bar.add_task("training", total=len(todo.order), completed=skipped)
                 try:

@@ -27,7 +27,19 @@ from ..training.history import HistoryFile, check_name
 from ..training.recipes import choose_recipe
 from ..training.state import state_path
 from ..training.terminal import Lines, LiveView
-from .common import Json, RecipeName, Settings, TaskRef, Threads, app, err, out, print_json, say
+from .common import (
+    Json,
+    RecipeName,
+    Settings,
+    TaskRef,
+    Threads,
+    app,
+    err,
+    out,
+    print_json,
+    say,
+    typed,
+)
 
 if TYPE_CHECKING:
     from ..training.loop import Trainer
@@ -42,9 +54,10 @@ def train_(
     seed: Annotated[int, Option(min=0, max=limits.SEED,
         help="of weights and batches; the same seed gives the same model")] = 0,
     settings: Settings = None,
-    blueprint: Annotated[str, Option(help="low-rank:rank=4, … (glassformer list blueprints)")] = "",
-    start: Annotated[str, Option(help="begin with this model's weights")] = "",
-    teacher: Annotated[str, Option(help="this model's answers are the truth")] = "",
+    blueprint: Annotated[str, Option(callback=typed,
+        help="low-rank:rank=4, … (glassformer list blueprints)")] = "",
+    start: Annotated[str, Option(callback=typed, help="begin with this model's weights")] = "",
+    teacher: Annotated[str, Option(callback=typed, help="this model's answers are the truth")] = "",
     seeds: Annotated[int, Option(min=1, max=limits.MEMBERS,
         help="train so many seeds at once; each gets its own file")] = 1,
     device: Annotated[str, Option(help="cpu, cuda or mps")] = "cpu",

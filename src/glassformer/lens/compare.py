@@ -38,7 +38,7 @@ from ..errors import GlassformerError
 from ..finding import plain
 from ..lang.task import carried, same_program
 from ..model import Model
-from ..registry import build, entries
+from ..registry import build, entries, head
 from ..tasks.base import Rows, Task
 from ..verification.checks import Verdict, countable, verify
 from .attention import Alignment, alignment, patterns
@@ -171,7 +171,7 @@ def common_task(a: Model, b: Model) -> str:
 
 def _shortest(ref: str) -> str:
     """A task's ref without options at their defaults: addition:digits=3 is addition."""
-    return str(build("task", ref).ref) if ref.partition(":")[0] in entries("task") else ref
+    return str(build("task", ref).ref) if head(ref) in entries("task") else ref
 
 
 def compare(

@@ -31,6 +31,7 @@ from ..decoding import decode
 from ..errors import GlassformerError, shown
 from ..finding import plain
 from ..model import Model
+from ..registry import full_name, take_in
 from ..tasks.base import Rows, Task
 from .attention import alignment, patterns, steps, trace
 from .embeddings import position_embeddings, token_embeddings
@@ -43,19 +44,27 @@ from .rank import Truncation, ranks, truncation
 from .stream import Firing, StreamNorms, firing, norm_statistics, norms
 
 INPUTS = 10_000  # by default, so many inputs are looked at
+LONGEST = 16  # tokens of a text at random
 FEWER = 2_000  # for views that keep all activations
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is looked at: a model, its task, and inputs."""
+    """What is looked at: a model, its task if it has one, and inputs."""
 
     model: Model
-    task: Task
-    rows: Any  # of the task: what averages are over
+    goal: Task | None
+    rows: Any  # of the task: what averages are over; without one, texts at random, [B,T]
     # the tokens of one input and its answer but the last, [T]: what views of a single input show
     example: Any
     boundary: int  # where its answer starts
+
+    @property
+    def task(self) -> Task:
+        """The task; a view that asks for it makes no sense without."""
+        if self.goal is None:
+            raise GlassformerError("needs a task; name one (task=…, --task …)")
+        return self.goal
 
     @cached_property
     def words(self) -> list[str]:
@@ -64,6 +73,8 @@ class Subject:
     @cached_property
     def tokens(self) -> Any:
         """Some of the rows as the model reads them, [B,T]; of the commonest length."""
+        if self.goal is None:
+            return self.rows[:FEWER]
         tokens, answer = self.task.batch(self.rows[:FEWER])
         ends = tokens.shape[1] - 1 - answer[:, ::-1].argmax(1)
         length = np.bincount(ends).argmax()
@@ -72,6 +83,8 @@ class Subject:
     @cached_property
     def prompts(self) -> Any:
         """Of some of the rows, the inputs that are as long as the one shown, [B,boundary]."""
+        if self.goal is None:
+            return self.rows[:FEWER, : self.boundary]
         tokens, answer = self.task.batch(self.rows[:FEWER])
         return tokens[answer.argmax(1) == self.boundary, : self.boundary]
 
@@ -173,10 +186,11 @@ def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[Look]
     def register(look: Look) -> Look:
         if not inspect_.isfunction(look):
             raise GlassformerError(f"{name} — expected a function below @view, got {shown(look)}")
-        old = VIEWS[name].look if name in VIEWS else look
+        full = full_name(name, look)
+        old = VIEWS[full].look if full in VIEWS else look
         if (old.__module__, old.__qualname__) != (look.__module__, look.__qualname__):
             raise GlassformerError(f"{name} — there is a view of that name in {old.__module__}")
-        VIEWS[name] = View(look, gist)  # the same again is a notebook cell run twice
+        VIEWS[full] = View(look, gist)  # the same again is a notebook cell run twice
         return look
 
     return register
@@ -201,8 +215,8 @@ class Inspection:
     def to_json(self) -> dict[str, Any]:
         s = self.subject
         return {
-            "model": digest(s.model), "task": s.task.ref, "inputs": len(s.rows), "shown": s.words,
-            "views": plain(self.found), "skipped": dict(self.skipped),
+            "model": digest(s.model), "task": s.goal.ref if s.goal else "",
+            "inputs": len(s.rows), "shown": s.words, "views": plain(self.found), "skipped": dict(self.skipped),
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -220,21 +234,28 @@ class Inspection:
 
 
 def inspect(
-    model: Model, task: Task, rows: Rows | None = None, prompt: Any = None,
+    model: Model, task: Task | None = None, rows: Rows | None = None, prompt: Any = None,
     only: str | Sequence[str] = (), seen: Callable[[str], None] = lambda view: None,
 ) -> Inspection:  # fmt: skip
-    """All views that make sense for the model, or `only` those.
+    """All views that make sense for the model, or `only` those; without a task, those that need
+    none, on texts at random.
 
     `prompt` [T]: the input to show alone; `seen` is told each view before it starts.
     """
     only = [only] if isinstance(only, str) else only
+    for name in only:
+        if name not in VIEWS and callable(look := take_in("view", name)) and name not in VIEWS:
+            view(name)(look)
     if unknown := [name for name in only if name not in VIEWS]:
         raise GlassformerError(f"view {unknown[0]!r} — expected one of {', '.join(VIEWS)}")
-    task.require(model.vocabulary)
-    rows = task.some(INPUTS) if rows is None else rows[task.defined(rows)]
-    if not len(rows):
-        raise GlassformerError(f"{task.ref} — expected at least one input to look at, got none")
     model = model.numpy()
+    if task is None:
+        rows = _at_random(model) if rows is None else rows
+    else:
+        task.require(model.vocabulary)
+        rows = task.some(INPUTS) if rows is None else rows[task.defined(rows)]
+        if not len(rows):
+            raise GlassformerError(f"{task.ref} — expected at least one input to look at, got none")
     subject = Subject(model, task, rows, *_shown(model, task, rows, prompt))
     found, skipped = {}, {}
     for name in only or VIEWS:
@@ -249,14 +270,24 @@ def inspect(
     return Inspection(subject, found, skipped)
 
 
-def _shown(model: Model, task: Task, rows: Rows, prompt: Any) -> tuple[Any, int]:
+def _at_random(model: Model) -> Any:
+    """Texts of tokens at random, as a model without a task may read them."""
+    c, rng = model.config, np.random.default_rng(0)
+    return rng.integers(0, c.d_vocab, (FEWER, min(c.n_ctx, LONGEST)))
+
+
+def _shown(model: Model, task: Task | None, rows: Rows, prompt: Any) -> tuple[Any, int]:
     """The tokens that views of a single input see, and where the answer starts in them."""
     if prompt is not None:
         if np.ndim(prompt) != 1:
             got = f"got shape {list(np.shape(prompt))}"
             raise GlassformerError(f"prompt — expected the tokens of one input, {got}")
+        if task is None:
+            return np.asarray(prompt), len(prompt)
         said = decode(model, np.asarray(prompt), task.steps(prompt), stop=task.stop)
         return said[:-1], len(prompt)
+    if task is None:
+        return rows[-1], rows.shape[1]
     tokens, answer = task.batch(rows[-1:])
     at = np.nonzero(answer[0])[0]
     return tokens[0, : at[-1]], int(at[0])  # lists of several lengths end in padding

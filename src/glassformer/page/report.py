@@ -19,7 +19,7 @@ from ..errors import GlassformerError
 from ..limits import many
 from ..model import Model
 from ..records import write_atomically
-from ..refs import load_task
+from ..refs import known_task
 from ..tasks.base import Task
 from ..verification import Verdict, verify
 from . import runs, views
@@ -63,7 +63,7 @@ def report(
         raise GlassformerError(f"report — {len(history)} histories for {len(models)} models")
     curves = [views.history(path) for path in history]
     known = [replace(model, task=task) if task else model for _, model in models]
-    tasks = [load_task(model) if model.task else None for model in known]
+    tasks = [known_task(model) for model in known]
     for model, goal in zip(known, tasks, strict=True):
         if goal:
             goal.require(model.vocabulary)

@@ -13,7 +13,7 @@ from ..lens.attention import patterns
 from ..lens.explain import explain
 from ..lens.logits import logit_lens
 from ..model import Model
-from ..refs import load_task
+from ..refs import known_task
 from ..runs import prompt, run
 from ..tasks.base import Task
 
@@ -67,14 +67,14 @@ def _refused(model: Model, text: str) -> str:
 
 def some_inputs(model: Model) -> list[str]:
     """A few inputs: those that people know, then one of each class of input, then any."""
-    if not model.task:
+    task = known_task(model)
+    if not task:
         singles = [model.vocabulary[i] for i in range(min(len(model.vocabulary), INPUTS))]
         readable = [text for text in singles if not _refused(model, text)][:3]
         if not readable:
             problem = "knows no task; say what it reads (inputs=…, --input …)"
             raise GlassformerError(f"{name_of(model)} — {problem}")
         return readable
-    task = load_task(model)
     known = dict.fromkeys([*task.known, *_of_each_class(task)])
     texts = [text for text in known if not _refused(model, text)]
     if not texts and not _refused(model, ""):
@@ -98,7 +98,7 @@ def _of_each_class(task: Task) -> list[str]:
 # ── one input ──────────────────────────────────────────────────────────────────────────────────
 def look(model: Model, text: str, parts: list[str]) -> dict[str, Any]:
     """All that the page says of one input. New names of parts that share are added to `parts`."""
-    task = load_task(model) if model.task else None
+    task = known_task(model)
     tokens = prompt(model, text)
     wanted = task.steps(tokens) if task else max(1, model.config.n_ctx - len(tokens) + 1)
     try:

@@ -140,7 +140,7 @@ def _with_options(task: Task, options: Mapping[str, str]) -> Task:
     """The task with other options, where it has them."""
     if not options:
         return task
-    name = task.ref.partition(":")[0]
+    name = registry.head(task.ref)
     entry = registry.find("task", name)
     for option, value in options.items():
         if option not in entry.options or value not in entry.options[option].choices:

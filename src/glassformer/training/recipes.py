@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import GlassformerError, no_such
 from ..limits import TEXT
 from ..records import read_text
+from ..registry import head, take_in
 from ..schema import parse_json
 from ..tasks.base import Task
 from .recipe import Recipe, option
@@ -100,7 +101,9 @@ SUITED = {"modular-addition": "grok-fast", "reverse": "reverse"}  # task -> reci
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe of a name."""
+    """The recipe of a name: one of these, or of an installed package."""
+    if name not in RECIPES and isinstance(found := take_in("recipe", name), Recipe):
+        return found
     if name not in RECIPES:
         raise no_such("recipe", name, RECIPES, alike=0.4)
     return RECIPES[name]
@@ -111,7 +114,7 @@ def choose_recipe(name: str, task: Task, settings: Iterable[str] = ()) -> Recipe
     if name.endswith((".json", ".toml")):
         chosen = read_recipe(Path(name))
     else:
-        chosen = recipe(name or SUITED.get(task.ref.partition(":")[0], "fast"))
+        chosen = recipe(name or SUITED.get(head(task.ref), "fast"))
     values: dict[str, str] = {}
     for text in settings:
         field, equals, value = text.partition("=")

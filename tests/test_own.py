@@ -1,0 +1,197 @@
+"""Things of one's own: FILE.py:NAME is a ref wherever one is typed, and nowhere else."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import glassformer as gf
+from glassformer import own, registry
+from glassformer.lens.inspect import VIEWS
+from glassformer.training.recipes import RECIPES, recipe
+
+MINE = '''
+import numpy as np
+import glassformer as gf
+from glassformer.shapes import shapes
+
+class Vote(gf.Task):
+    """Of some votes, what most say."""
+
+    def __init__(self, votes: int = 5) -> None:
+        self.votes, self.radix = votes, (2,) * votes
+        self.vocabulary = gf.Vocabulary(["no", "yes"], sep=" ")
+
+    def batch(self, rows):
+        won = rows.sum(1, keepdims=True) * 2 > self.votes
+        tokens = np.concatenate([rows, won], 1)
+        return tokens, np.broadcast_to(np.arange(self.votes + 1) == self.votes, tokens.shape)
+
+def majority(votes: int = 5) -> gf.Model:
+    """Attention alone, the same to all: it counts."""
+    c = gf.Config(2, votes + 1, 2, n_heads=1, n_layers=1, d_mlp=0, norm="none", positions="none")
+    weights = {name: np.zeros(shape) for name, shape in shapes(c).items()}
+    weights["embed.W_E"] = np.eye(2)
+    weights["blocks.0.attn.W_V"][0], weights["blocks.0.attn.W_O"][0] = np.eye(2), 99 * np.eye(2)
+    weights["unembed.W_U"] = np.eye(2)
+    return gf.Model(c, weights, Vote(votes).vocabulary, f"{FILE}:Vote:votes={votes}")
+
+FILE = "mine.py"
+quick = gf.Recipe(name="quick", n_layers=1, n_heads=1, d_model=16, d_mlp=32, steps=60,
+                  data="split", train_rows=28, test_rows=0, batch=28, evaluate_every=20)
+
+@gf.view("largest", gist="the largest weight is {:.3g}".format)
+def largest(s):
+    return max(abs(w).max() for w in s.model.weights.values())
+
+class Half(gf.registry.find("blueprint", "dense").build):
+    """As it is."""
+'''
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A folder with mine.py in it; what is typed is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    for kind in list(registry.REGISTRY):
+        monkeypatch.setitem(registry.REGISTRY, kind, dict(registry.entries(kind)))
+    for shelf in (own.RAN, RECIPES, VIEWS):
+        for name in [n for n in shelf if n.startswith("mine.py")]:
+            monkeypatch.delitem(shelf, name)
+    Path("mine.py").write_text(MINE)
+    yield tmp_path
+    for shelf in (own.RAN, RECIPES, VIEWS):
+        for name in [n for n in shelf if n.startswith(("mine.py", "evil.py"))]:
+            del shelf[name]
+
+
+def test_the_walk_of_a_task_on_the_command_line(mine, call):
+    status, out, err = call("train", "mine.py:Vote", "--recipe", "mine.py:quick",
+        "--set", "steps=300", "--out", "v.safetensors")  # fmt: skip
+    assert status == 0, out + err
+    assert gf.load("v.safetensors").task == "mine.py:Vote"
+    for words in (
+        ["verify", "v.safetensors"], ["prove", "v.safetensors"], ["inspect", "v.safetensors"],
+        ["report", "v.safetensors", "--out", "v.html"], ["run", "v.safetensors", "yes no yes no no"],
+        ["explain", "v.safetensors", "yes no yes no no"], ["compare", "v.safetensors", "v.safetensors"],
+    ):  # fmt: skip
+        status, out, err = call(*words, "--task", "mine.py:Vote")
+        assert status == 0, (words, out, err)
+    assert call("export", "v.safetensors", "--to", "taotp", "--out", "v.taotp")[0] == 0
+    status, out, _ = call("inspect", "v.safetensors", "--only", "mine.py:largest")
+    assert status == 0 and "the largest weight is" in out
+
+
+def test_a_program_and_a_blueprint(mine, call):
+    status, out, _ = call("run", "mine.py:majority", "yes no yes no yes", "--task", "mine.py:Vote")
+    assert (status, out.strip()) == (0, "yes")
+    status, out, _ = call("verify", "mine.py:majority:votes=7", "--task", "mine.py:Vote:votes=7", "--json")  # fmt: skip
+    told = json.loads(out)
+    assert (status, told["wrong"], told["task"]) == (0, 0, "mine.py:Vote:votes=7")
+    assert gf.load("mine.py:majority").provenance["ref"] == "mine.py:majority"
+    status, out, err = call("train", "mine.py:Vote", "--recipe", "mine.py:quick", "--blueprint",
+        "mine.py:Half", "--out", "h.safetensors")  # fmt: skip
+    assert status in (0, 1), err
+    assert gf.load("h.safetensors").blueprint == "mine.py:Half"
+
+
+def test_from_python(mine):
+    assert gf.verify("mine.py:majority", "mine.py:Vote").holds
+    assert gf.load_task("mine.py:Vote:votes=3").size == 8
+    assert gf.verify("mine.py:majority:votes=13", "mine.py:Vote:votes=13", workers=2, chunk=16).holds
+    with pytest.raises(gf.GlassformerError, match="is a task; expected a program"):
+        gf.load("mine.py:Vote")
+
+
+def test_an_edited_file_is_run_again(mine):
+    assert gf.load_task("mine.py:Vote").size == 32
+    Path("mine.py").write_text(MINE.replace("votes: int = 5", "votes: int = 7"))
+    assert gf.load_task("mine.py:Vote").size == 128
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x = 1", "no such thing in mine.py"),
+        ("def Vote(", "mine.py:1 — SyntaxError"),
+        ("\n1/0", "mine.py:2 — ZeroDivisionError"),
+        ("import no_such_thing", "mine.py:1 — ModuleNotFoundError"),
+        ("raise SystemExit(3)", "mine.py:1 — SystemExit: 3"),
+        ("Vote = 3", "mine.py:Vote — expected a task"),
+        ("class Vote: pass", "mine.py:Vote — expected a task"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_a_line(mine, call, text, says):
+    Path("mine.py").write_text(text)
+    status, out, err = call("verify", "min", "--task", "mine.py:Vote")
+    assert (status, out) == (2, "") and says in err and err.count("\n") == 1, err
+
+
+def test_a_file_that_is_not_there(mine, call):
+    status, _, err = call("run", "no.py:thing")
+    assert status == 2 and "no.py — cannot be read" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "x.safetensors", "1 2"], ["explain", "x.safetensors", "1 2"],
+        ["verify", "x.safetensors"], ["prove", "x.safetensors"], ["count", "x.safetensors"],
+        ["inspect", "x.safetensors", "--only", "attention"], ["truth", "x.safetensors"],
+        ["compare", "x.safetensors", "x.safetensors"], ["board", "x.safetensors"],
+        ["report", "x.safetensors", "--out", "x.html"],
+        ["disguise", "x.safetensors", "--out", "y.safetensors", "--key", "k.json"],
+        ["export", "x.safetensors", "--to", "gpt2", "--out", "folder"],
+        ["train", "min", "--start", "x.safetensors", "--set", "steps=1", "--out", "z.safetensors"],
+        ["list", "hooks", "x.safetensors"], ["sweep", "sweep.toml"],
+        ["recheck", "x.safetensors", "v.json"],
+    ],
+)  # fmt: skip
+def test_a_ref_in_a_file_runs_nothing(mine, call, words):
+    Path("evil.py").write_text("open('ran', 'w').write('ran')\nX = 1\n")
+    model = replace(gf.load("min"), task="evil.py:X")
+    model = replace(model, provenance={**model.provenance, "ref": "evil.py:X"})
+    gf.save(model, "x.safetensors")
+    verdict = gf.verify("min")
+    replace(verdict, task="evil.py:X", model=gf.checkpoint.digest(model)).save("v.json")
+    Path("sweep.toml").write_text('task = "evil.py:X"\nrecipe = "fast"\n')
+    call(*words)
+    assert not Path("ran").exists()
+
+
+def test_a_sweep_of_ones_own_task(mine):
+    Path("sweep.toml").write_text(
+        'task = "mine.py:Vote"\nrecipe = "fast"\n[set]\nsteps = 2\ntrain_rows = 30\ntest_rows = 10\n'
+    )
+    command = [sys.executable, "-m", "glassformer", "sweep", "sweep.toml", "--json"]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 2 and "pass it, as in --task mine.py:Vote" in refused.stderr
+    done = subprocess.run([*command, "--task", "mine.py:Vote"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["results"][0]["task"] == "mine.py:Vote"
+
+
+def test_what_packages_announce(mine, monkeypatch):
+    Path("votes.py").write_text(MINE.replace('FILE = "mine.py"', 'FILE = "x"'))
+    monkeypatch.syspath_prepend(str(mine))
+    info = mine / "votes-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: votes\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(
+        "[glassformer.tasks]\nvote=votes:Vote\nbroken=votes:No\n[glassformer.recipes]\nquick=votes:quick\n"
+        "[glassformer.programs]\nmajority=votes:majority\n"
+    )
+    registry.announced.cache_clear()
+    try:
+        assert gf.load_task("vote:votes=3").size == 8 and "vote" in gf.list("tasks")
+        assert gf.verify("majority", "vote").holds
+        assert gf.load("majority").provenance["ref"] == "majority"
+        assert recipe("quick").steps == 60
+        with pytest.raises(gf.GlassformerError, match="votes:No of votes cannot be imported"):
+            gf.load_task("broken")
+    finally:
+        registry.announced.cache_clear()
+        sys.modules.pop("votes", None)
