@@ -48,7 +48,13 @@ def largest(s):
     return max(abs(w).max() for w in s.model.weights.values())
 
 class Half(gf.registry.find("blueprint", "dense").build):
-    """As it is."""
+    """Theta is twice the weights."""
+
+    def start(self, weights, rng):
+        return {name: 2 * w for name, w in super().start(weights, rng).items()}
+
+    def expand(self, theta, shapes):
+        return {name: w / 2 for name, w in super().expand(theta, shapes).items()}
 '''
 
 
@@ -68,6 +74,7 @@ def mine(tmp_path, monkeypatch):
             del shelf[name]
 
 
+@pytest.mark.slow
 def test_the_walk_of_a_task_on_the_command_line(mine, call):
     status, out, err = call("train", "mine.py:Vote", "--recipe", "mine.py:quick",
         "--set", "steps=300", "--out", "v.safetensors")  # fmt: skip
@@ -75,8 +82,10 @@ def test_the_walk_of_a_task_on_the_command_line(mine, call):
     assert gf.load("v.safetensors").task == "mine.py:Vote"
     for words in (
         ["verify", "v.safetensors"], ["prove", "v.safetensors"], ["inspect", "v.safetensors"],
-        ["report", "v.safetensors", "--out", "v.html"], ["run", "v.safetensors", "yes no yes no no"],
-        ["explain", "v.safetensors", "yes no yes no no"], ["compare", "v.safetensors", "v.safetensors"],
+        ["report", "v.safetensors", "--out", "v.html"],
+        ["run", "v.safetensors", "yes no yes no no"],
+        ["explain", "v.safetensors", "yes no yes no no"],
+        ["compare", "v.safetensors", "v.safetensors"],
     ):  # fmt: skip
         status, out, err = call(*words, "--task", "mine.py:Vote")
         assert status == 0, (words, out, err)
@@ -88,22 +97,32 @@ def test_the_walk_of_a_task_on_the_command_line(mine, call):
 def test_a_program_and_a_blueprint(mine, call):
     status, out, _ = call("run", "mine.py:majority", "yes no yes no yes", "--task", "mine.py:Vote")
     assert (status, out.strip()) == (0, "yes")
-    status, out, _ = call("verify", "mine.py:majority:votes=7", "--task", "mine.py:Vote:votes=7", "--json")  # fmt: skip
+    seven = "mine.py:Vote:votes=7"
+    status, out, _ = call("verify", "mine.py:majority:votes=7", "--task", seven, "--json")
     told = json.loads(out)
-    assert (status, told["wrong"], told["task"]) == (0, 0, "mine.py:Vote:votes=7")
+    assert (status, told["wrong"], told["task"]) == (0, 0, seven)
     assert gf.load("mine.py:majority").provenance["ref"] == "mine.py:majority"
     status, out, err = call("train", "mine.py:Vote", "--recipe", "mine.py:quick", "--blueprint",
         "mine.py:Half", "--out", "h.safetensors")  # fmt: skip
     assert status in (0, 1), err
     assert gf.load("h.safetensors").blueprint == "mine.py:Half"
+    del registry.REGISTRY["blueprint"]["mine.py:Half"]  # as in another process
+    alone = gf.load("h.safetensors")
+    assert (alone.blueprint, alone.theta) == ("", {})
 
 
 def test_from_python(mine):
     assert gf.verify("mine.py:majority", "mine.py:Vote").holds
     assert gf.load_task("mine.py:Vote:votes=3").size == 8
-    assert gf.verify("mine.py:majority:votes=13", "mine.py:Vote:votes=13", workers=2, chunk=16).holds
     with pytest.raises(gf.GlassformerError, match="is a task; expected a program"):
         gf.load("mine.py:Vote")
+
+
+@pytest.mark.slow
+def test_a_task_goes_to_other_processes(mine):
+    assert gf.verify(
+        "mine.py:majority:votes=11", "mine.py:Vote:votes=11", workers=2, chunk=16
+    ).holds
 
 
 def test_an_edited_file_is_run_again(mine):
@@ -144,7 +163,7 @@ def test_a_file_that_is_not_there(mine, call):
         ["compare", "x.safetensors", "x.safetensors"], ["board", "x.safetensors"],
         ["report", "x.safetensors", "--out", "x.html"],
         ["disguise", "x.safetensors", "--out", "y.safetensors", "--key", "k.json"],
-        ["export", "x.safetensors", "--to", "gpt2", "--out", "folder"],
+        ["export", "x.safetensors", "--to", "torch", "--out", "x.py"],
         ["train", "min", "--start", "x.safetensors", "--set", "steps=1", "--out", "z.safetensors"],
         ["list", "hooks", "x.safetensors"], ["sweep", "sweep.toml"],
         ["recheck", "x.safetensors", "v.json"],
@@ -162,9 +181,10 @@ def test_a_ref_in_a_file_runs_nothing(mine, call, words):
     assert not Path("ran").exists()
 
 
+@pytest.mark.slow
 def test_a_sweep_of_ones_own_task(mine):
     Path("sweep.toml").write_text(
-        'task = "mine.py:Vote"\nrecipe = "fast"\n[set]\nsteps = 2\ntrain_rows = 30\ntest_rows = 10\n'
+        'task = "mine.py:Vote"\nrecipe = "fast"\n[set]\nsteps = 2\ntrain_rows = 20\ntest_rows = 5\n'
     )
     command = [sys.executable, "-m", "glassformer", "sweep", "sweep.toml", "--json"]
     refused = subprocess.run(command, capture_output=True, text=True)

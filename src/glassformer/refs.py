@@ -88,9 +88,7 @@ def load_task(ref: str | Model) -> Task:
 
 def known_task(model: Model) -> Task | None:
     """The task that a model is for; None if it has none, or one of a file that nobody typed."""
-    if not model.task or (
-        registry.FILE.match(model.task)
-        and registry.head(model.task) not in registry.REGISTRY["task"]
-    ):
+    in_file = registry.FILE.match(model.task)
+    if not model.task or (in_file and not registry.is_known("task", model.task)):
         return None
     return load_task(model)

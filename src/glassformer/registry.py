@@ -177,7 +177,12 @@ def take_in(kind: str, name: str) -> Any:
         where = f"{point.value} of {getattr(point.dist, 'name', 'a package')}"
         problem = f"{type(e).__name__}: {e}"
         raise GlassformerError(f"{name} — {where} cannot be imported: {problem}") from None
-    register: dict[str, Any] = {"task": task, "program": program, "blueprint": blueprint, "bridge": bridge}
+    register: dict[str, Any] = {
+        "task": task,
+        "program": program,
+        "blueprint": blueprint,
+        "bridge": bridge,
+    }
     if kind in register and name not in REGISTRY[kind]:
         register[kind](name)(thing)
     return thing
@@ -190,6 +195,11 @@ def _unknown(kind: str, name: str) -> GlassformerError:
         why = "is in a file, and only a ref that you type runs one"
         return GlassformerError(f"{name} — {why}: pass it, as in --{kind} {name}")
     return no_such(kind, name, sorted(REGISTRY[kind]), 3)
+
+
+def is_known(kind: str, ref: str) -> bool:
+    """Whether what a ref names is registered by now."""
+    return head(ref) in REGISTRY[kind]
 
 
 def head(ref: str) -> str:

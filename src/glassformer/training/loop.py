@@ -199,7 +199,7 @@ class Trainer:
             "recipe": self.recipe.to_json(), "blueprint": self.blueprint.ref,
         }  # fmt: skip
         model = Model(self.config, weights, self.task.vocabulary, self.task.ref, provenance=made)
-        if isinstance(self.blueprint, Dense):  # theta is the weights
+        if type(self.blueprint) is Dense:  # theta is the weights
             return model
         return replace(model, theta=theta, blueprint=self.blueprint.ref)
 
