@@ -2,7 +2,8 @@
 what really comes out.
 
 In a document, in order and in one folder:
-- a block ```taotp (or ```glass) whose first line is `# NAME.taotp…` is saved as that file;
+- a block ```taotp (or ```glass, ```python) whose first line is `# NAME.taotp…` is saved as that
+  file;
 - a block ```python is run, all of them in one namespace; a ```text block right after it is what it
   prints;
 - in any other block, a line `$ glassformer …` is run, and the lines up to the next `$` are what it
@@ -57,6 +58,7 @@ GUIDE = (
     "05-transformer-lens",
     "06-proof",
     "07-compile",
+    "08-yours",
 )
 RUN += [f"docs/guide/{name}.md" for name in GUIDE]
 MORE = "gallery", "adders", "guide/README", "exercises", "log", "sweeps", "canon"
@@ -120,8 +122,8 @@ def test_document(name, folder, monkeypatch, capsys, slow=False):
         language, body = block.groups()
         if not slow and text[: block.start()].endswith(SLOW):
             continue
-        named = re.match(r"# ([\w-]+\.(?:taotp|glass))", body)
-        if language in ("taotp", "glass") and named:
+        named = re.match(r"# ([\w-]+\.(?:taotp|glass|py))", body)
+        if language in ("taotp", "glass", "python") and named:
             (folder / named.group(1)).write_text(body)
         elif language == "python":
             said, end = printed(body, space), block.end()

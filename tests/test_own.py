@@ -11,6 +11,7 @@ import pytest
 import glassformer as gf
 from glassformer import own, registry
 from glassformer.lens.inspect import VIEWS
+from glassformer.tasks.examine import examine
 from glassformer.training.recipes import RECIPES, recipe
 
 MINE = '''
@@ -56,6 +57,7 @@ class Half(gf.registry.find("blueprint", "dense").build):
     def expand(self, theta, shapes):
         return {name: w / 2 for name, w in super().expand(theta, shapes).items()}
 '''
+BATCH = "    def batch"
 
 
 @pytest.fixture
@@ -64,14 +66,13 @@ def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for kind in list(registry.REGISTRY):
         monkeypatch.setitem(registry.REGISTRY, kind, dict(registry.entries(kind)))
-    for shelf in (own.RAN, RECIPES, VIEWS):
-        for name in [n for n in shelf if n.startswith("mine.py")]:
-            monkeypatch.delitem(shelf, name)
+    shelves = own.RAN, RECIPES, VIEWS
+    before = [dict(shelf) for shelf in shelves]
     Path("mine.py").write_text(MINE)
     yield tmp_path
-    for shelf in (own.RAN, RECIPES, VIEWS):
-        for name in [n for n in shelf if n.startswith(("mine.py", "evil.py"))]:
-            del shelf[name]
+    for shelf, old in zip(shelves, before, strict=True):
+        shelf.clear()
+        shelf.update(old)
 
 
 @pytest.mark.slow
@@ -215,3 +216,42 @@ def test_what_packages_announce(mine, monkeypatch):
     finally:
         registry.announced.cache_clear()
         sys.modules.pop("votes", None)
+
+
+# ── tasks, tried out ───────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("name", sorted(registry.entries("task")))
+def test_tasks_are_in_order(name):
+    found = examine(registry.build("task", name))
+    assert found.holds, found.problems
+    assert found.examples and len(found.good) == 8
+
+
+def test_the_command_task(mine, call):
+    status, out, _ = call("task", "mine.py:Vote")
+    assert status == 0 and "32 inputs" in out and "yes yes yes yes yes  ->  yes" in out
+    assert "problem" not in out and out.count("ok  ") == 8
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("won = rows", "rows = rows ^ (len(rows) > 1); won = rows", "is another example alone"),
+        ("np.concatenate([rows, won], 1)", "np.concatenate([rows * [[1, 1, 1, 1, 0]], won], 1)",
+         "ask the same and have different answers"),
+        ("np.arange(self.votes + 1) == self.votes", "np.arange(self.votes + 1) % 2 == 1",
+         "has a gap in it"),
+        (BATCH, "    def edges(self):\n        return np.full((1, 5), 2)\n\n" + BATCH,
+         "its edges has a row that is none"),
+        (BATCH, "    def classes(self, rows):\n        return ['a']\n\n" + BATCH,
+         "must give a text for each row"),
+        ('["no", "yes"], sep=" "', '["x", "xx"]', "gives other tokens than its row has"),
+        (BATCH, "    def steps(self, prompt):\n        return 0\n\n" + BATCH, "says 0 tokens"),
+        (BATCH, "    def steps(self, prompt):\n        return 2\n\n" + BATCH, "no `stop` at its"),
+        (BATCH, "    def format(self):\n        return 3\n\n" + BATCH, "AttributeError"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_task_is_told(mine, call, old, new, says):
+    assert old in MINE
+    Path("mine.py").write_text(MINE.replace(old, new))
+    status, out, err = call("task", "mine.py:Vote")
+    assert status == 1 and "problem" in out and says in out, out + err

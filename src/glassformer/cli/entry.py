@@ -25,9 +25,9 @@ for _module in pkgutil.iter_modules([os.path.dirname(__file__)]):
     importlib.import_module(f"{__package__}.{_module.name}")  # which registers its command
 
 ORDER = (  # of commands in --help; others come after these
-    "train", "ablate", "export", "inspect", "compare", "list", "run", "explain", "count", "claims",
-    "tour", "compile", "prove", "report", "sweep", "truth", "disguise", "verify", "recheck",
-    "board",
+    "tour", "list", "run", "explain", "verify", "prove", "recheck", "compile", "task", "train",
+    "sweep", "ablate", "inspect", "report", "compare", "count", "board", "truth", "disguise",
+    "export", "claims",
 )  # fmt: skip
 app.registered_commands.sort(key=lambda c: ORDER.index(c.name) if c.name in ORDER else len(ORDER))
 

@@ -216,7 +216,8 @@ class Inspection:
         s = self.subject
         return {
             "model": digest(s.model), "task": s.goal.ref if s.goal else "",
-            "inputs": len(s.rows), "shown": s.words, "views": plain(self.found), "skipped": dict(self.skipped),
+            "inputs": len(s.rows), "shown": s.words, "views": plain(self.found),
+            "skipped": dict(self.skipped),
         }  # fmt: skip
 
     def __str__(self) -> str:

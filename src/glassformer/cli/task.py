@@ -1,0 +1,18 @@
+"""The command task: a task tried out, before anybody trains on it."""
+
+from typer import Exit
+
+from .. import refs
+from ..tasks.examine import examine
+from .common import Json, TaskRef, app, print_json, say
+
+
+@app.command("task")
+def task_(task: TaskRef, as_json: Json = False) -> None:
+    """Try a task: examples, classes, and whether what it says of itself agrees.
+
+    mine.py:Vote is the class Vote in mine.py, which is run. Status 1: something is wrong with it.
+    """
+    found = examine(refs.load_task(task))
+    print_json(found.to_json()) if as_json else say(found)
+    raise Exit(0 if found.holds else 1)
