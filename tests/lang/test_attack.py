@@ -7,7 +7,7 @@ import pytest
 
 from glassformer import GlassformerError
 from glassformer.lang import compile, emitted, recheck
-from glassformer.lang.compiler import KEY
+from glassformer.lang.compiler import KEY, declared
 from glassformer.vocabulary import Vocabulary
 from lang.compiled import SMALL, changed, every, proved, right, small
 
@@ -178,7 +178,7 @@ def test_an_address_that_is_no_position(step):
         return
     assert refused_or_right(c, c.model)
     told = c.model.provenance[KEY]
-    sums = [i for i, v in enumerate(c.program.values) if v.name == "e"]
+    sums = [i for i, v in enumerate(declared(told)[1].program.values) if v.name == "e"]
     fewer = [row for row in told["values"] if row[0] not in sums]
     refused_or_right(c, changed(c.model, told={"values": fewer}))
 

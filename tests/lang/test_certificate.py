@@ -9,7 +9,7 @@ import pytest
 
 from glassformer import GlassformerError
 from glassformer.lang import recheck, trace
-from glassformer.lang.certify import Declaration, Unproved, certify
+from glassformer.lang.certify import Unproved, certify
 from glassformer.lang.compiler import KEY, declared
 from glassformer.lang.values import Look, Tally
 from glassformer.tap import record
@@ -35,7 +35,7 @@ def test_every_bound_holds(name, options, dtype):
     found, model = c.certificate, c.model
     rng = np.random.default_rng(0)
     tokens = texts(program, max(24, min(240, 400_000 // program.length**3)), rng)
-    truth = trace(program, tokens)
+    truth = trace(said.program, tokens)
     logits, seen = record(model, np.insert(tokens + 1, 0, 0, axis=1))
     last = model.config.n_layers - 1
     stream = np.asarray(seen[f"blocks.{last}.hook_resid_post"], np.float64)[:, 1:]
@@ -46,7 +46,7 @@ def test_every_bound_holds(name, options, dtype):
             assert off <= found.error[v.name], f"{v.name}: {off} > {found.error[v.name]}"
     # the right token leads
     number = np.array([program.tokens.index(d) + 1 for d in program.emit.domain])
-    want = number[truth[program.emit]][..., None]
+    want = number[truth[said.program.emit]][..., None]
     z = np.asarray(logits, np.float64)[:, 1:]
     lead = np.take_along_axis(z, want, -1) - np.where(
         np.arange(z.shape[-1]) == want, -np.inf, z
@@ -194,7 +194,7 @@ def test_numbers_that_are_none():
             if codes[v].size:
                 codes[v][0, 0] = bad
                 with pytest.raises(Unproved):
-                    certify(c.model, program, Declaration(codes, said.times, said.slots, said.room))
+                    certify(c.model, program, replace(said, codes=codes))
     for name, a in c.model.weights.items():
         worse = np.array(a)
         worse.reshape(-1)[0] = np.nan

@@ -10,9 +10,9 @@ import numpy as np
 from .. import schema
 from ..errors import GlassformerError, shown
 from ..model import Model
-from .certify import Certificate, Declaration, certify
+from .certify import Certificate, Declaration, certify, same
 from .passes.allocate import Twins
-from .passes.simplify import simplify
+from .passes.simplify import Became, simplify
 from .passes.tabulate import tabulate
 from .passes.tune import tune
 from .source import read
@@ -62,12 +62,21 @@ def compile(
         if given not in allowed:
             names = ", ".join(repr(x) for x in allowed)
             raise GlassformerError(f"{what} must be one of {names}, got {shown(given)}")
-    program = tabulate(simplify(read(source, name, options)))
-    model, certificate, made = tune(program, dtype, target)
+    program = read(source, name, options)
+    simple, became = simpler(program)
+    same(program, simple, became)
+    model, certificate, made = tune(simple, dtype, target)
     told = {"name": name, "source": source, "options": dict(options or {})}
-    told |= stored(program, made.declaration, made.twins)
+    told |= stored(simple, made.declaration, made.twins)
     provenance = {"maker": "compiler", "ref": ref or name, KEY: told}
     return Compiled(program, replace(model, provenance=provenance, task=ref), certificate)
+
+
+def simpler(program: Program) -> tuple[Program, Became]:
+    """What is compiled for a program, and which of its values stands for which."""
+    made, became = simplify(program)
+    made, later = tabulate(made)
+    return made, {v: later.get(w, w) for v, w in became.items()}
 
 
 def stored(program: Program, said: Declaration, twins: Twins) -> dict[str, Any]:
@@ -86,8 +95,9 @@ def stored(program: Program, said: Declaration, twins: Twins) -> dict[str, Any]:
 def declared(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
     """The program and the declaration that a compiled model carries. Neither is believed."""
     COMPILED(told, KEY)
-    program = tabulate(simplify(read(told["source"], told["name"], told["options"])))
-    values = program.values
+    program = read(told["source"], told["name"], told["options"])
+    simple, became = simpler(program)
+    values = simple.values
     codes, times, slots = {}, {}, {}
     room: dict[Tally, slice] = {}
     for i, time, start, code in told["values"]:
@@ -107,7 +117,7 @@ def declared(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
         if not isinstance(v, Tally):
             raise GlassformerError(f"{v.name} — has room declared, and is no tally")
         room[v] = slice(start, stop)
-    return program, Declaration(codes, times, slots, room)
+    return program, Declaration(simple, became, codes, times, slots, room)
 
 
 def _member(values: list[Value], i: Any) -> Value:

@@ -41,7 +41,7 @@ def readings(model: Model, tokens: Any, stream: Callable[[int], Any]) -> list[Va
     program, said = declared(model.provenance[KEY])
     if len(text) - 1 > program.length or len(program.tokens) + 1 != model.config.d_vocab:
         return []
-    meant = trace(program, text[None, 1:] - 1)
+    meant = trace(said.program, text[None, 1:] - 1)
     out = []
     for v in sorted(said.slots, key=lambda v: said.times[v]):
         slot, time = said.slots[v], said.times[v]

@@ -4,6 +4,8 @@ checker.py has the induction, heads.py and neurons.py its two kinds of steps, fl
 round.
 """
 
-from .checker import Certificate, Declaration, Unproved, certify
+from .checker import Certificate, Declaration, certify
+from .floats import Unproved
+from .same import same
 
-__all__ = ["Certificate", "Declaration", "Unproved", "certify"]
+__all__ = ["Certificate", "Declaration", "Unproved", "certify", "same"]

@@ -22,8 +22,9 @@ import numpy as np
 
 from ...model import Model
 from ..cases import Cases, cases, count
-from ..values import Look, Map, Position, Program, Sum, Tally, Token, Value
+from ..values import Position, Program, Tally, Token, Value
 from .floats import HUGE, UNITS, Floats, Row, Unproved
+from .same import same
 
 GAIN = 2.0**20  # of a norm: with larger ones more could be lost by underflow than is counted
 
@@ -32,6 +33,8 @@ GAIN = 2.0**20  # of a norm: with larger ones more could be lost by underflow th
 class Declaration:
     """What a compiled model is said to do; the checker believes none of it."""
 
+    program: Program  # the same program, made simpler: its values are those in the stream
+    became: Mapping[Value, Value]  # which of them stands for which of the program as it was read
     codes: Mapping[Value, Any]  # [members, width]
     times: Mapping[Value, int]  # 0 embedding, 2l+1 heads of layer l, 2l+2 its neurons
     slots: Mapping[Value, slice]
@@ -63,8 +66,10 @@ def certify(model: Model, program: Program, declared: Declaration) -> Certificat
     """The certificate of a model, or Unproved with the place where it fails."""
     found = Certificate(model.dtype)
     try:
+        if program is not declared.program:
+            same(program, declared.program, declared.became)
         with np.errstate(all="ignore"):
-            return Checker(model, program, declared, found).check()
+            return Checker(model, declared, found).check()
     except Unproved as e:
         e.found = found
         raise
@@ -78,10 +83,8 @@ class Checker:
     begin: Any  # [D] the stream at the beginning of the text
     begin_err: Any
 
-    def __init__(
-        self, model: Model, program: Program, declared: Declaration, found: Certificate
-    ) -> None:
-        self.config, self.program, self.said = model.config, program, declared
+    def __init__(self, model: Model, declared: Declaration, found: Certificate) -> None:
+        self.config, self.program, self.said = model.config, declared.program, declared
         c = model.config
         if model.dtype not in UNITS:
             raise Unproved(f"{model.dtype} — expected float64 or float32")
@@ -274,10 +277,6 @@ class Checker:
         self.begin = E[0] + P[0]
         self.begin_err = 2 * self.floats.unit * np.abs(self.begin)
 
-    def grow(self, v: Value, error: Any, note: str) -> None:
-        """A value is there from now on, its code off by no more than this."""
-        self.found.notes[v.name] = (self.found.notes.get(v.name, "") + " " + note).strip()
-
     def leave(self, v: Value, left: float, note: str) -> None:
         """Notes how a value was found to hold, and how much of what it needs is left."""
         self.found.slack[v.name] = min(left, self.found.slack.get(v.name, 1.0))
@@ -312,6 +311,3 @@ class Checker:
             raise Unproved(f"logits — the right token may lead by {worst:.3g}")
         self.found.margin = worst * row.low
         self.leave(v, relative, f"leads by at least {self.found.margin:.3g}")
-
-
-__all__ = ["Certificate", "Checker", "Declaration", "Look", "Map", "Sum", "Unproved", "certify"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..cases import Cases
-from ..values import Look, Position, Sum, Tally, Test, Value
+from ..values import Look, Position, Sum, Tally, Test
 from .floats import SCORE, TINY, WIDER, Row, Unproved
 
 if TYPE_CHECKING:
@@ -279,6 +279,3 @@ def addressed(test: Test, Q: Cases, K: Cases, low: Any, high: Any) -> float:
     seen = (place[None] <= here[:, None]) & ~won
     lead = np.where(won, low, np.inf).min(1) - np.where(seen, high, -np.inf).max(1)
     return float(lead.min())
-
-
-__all__ = ["Average", "Value", "attend"]

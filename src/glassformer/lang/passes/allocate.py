@@ -57,7 +57,8 @@ class Plan:
     @property
     def declaration(self) -> Declaration:
         codes = {v: self.codes[v] for v in self.slots}
-        return Declaration(codes, self.times, self.slots, self.room)
+        same = {v: v for v in self.program.values}
+        return Declaration(self.program, same, codes, self.times, self.slots, self.room)
 
     def made(self, time: int) -> list[Value]:
         return [v for v, t in self.times.items() if t == time]

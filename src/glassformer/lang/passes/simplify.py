@@ -10,10 +10,12 @@ import numpy as np
 
 from ..values import Look, Map, Position, Program, Sum, Tally, Test, Token, Value
 
+Became = dict[Value, Value]  # which value of a new program stands for one of the old
 
-def simplify(program: Program) -> Program:
+
+def simplify(program: Program) -> tuple[Program, Became]:
     """What means the same, made of fewer and simpler values."""
-    new: dict[Value, Value] = {}
+    new: Became = {}
     known: dict[Any, Value] = {}
     for old in program.values:
         value = like(_folded(rebuilt(old, new), program), old)
@@ -22,7 +24,7 @@ def simplify(program: Program) -> Program:
             value.name = old.name
             known[key] = value
         new[old] = known.setdefault(key, value)
-    return replace(program, emit=new[program.emit])
+    return replace(program, emit=new[program.emit]), new
 
 
 def like(new: Value, old: Value) -> Value:

@@ -3,26 +3,28 @@
 from dataclasses import replace
 
 from ..cases import cases
-from ..values import MOST, Map, Program, Sum, Value
+from ..values import MOST, Map, Program, Sum
 from .allocate import encoded
 from .encode import Unsayable
-from .simplify import like, rebuilt
+from .simplify import Became, like, rebuilt
 
 
-def tabulate(program: Program) -> Program:
+def tabulate(program: Program) -> tuple[Program, Became]:
     """The program with such sums as tables of all their cases."""
+    became: Became = {v: v for v in program.values}
     while True:
         try:
             encoded(program)
-            return program
+            return program, became
         except Unsayable as e:
-            program = _tabled(program, e)
+            program, new = _tabled(program, e)
+            became = {v: new.get(w, w) for v, w in became.items()}
 
 
-def _tabled(program: Program, why: Unsayable) -> Program:
+def _tabled(program: Program, why: Unsayable) -> tuple[Program, Became]:
     """The first of them, the fewest cases first, as a table."""
     chosen = min(dict.fromkeys(why.sums), key=lambda s: len(s.args))
-    new: dict[Value, Value] = {}
+    new: Became = {}
     for old in program.values:
         made = rebuilt(old, new)
         if old is chosen:
@@ -35,4 +37,4 @@ def _tabled(program: Program, why: Unsayable) -> Program:
             things = (made.domain[i] for i in made.of(members))
             made = Map(made.name, made.args, dict(zip(rows, things, strict=True)))
         new[old] = like(made, old)
-    return replace(program, emit=new[program.emit])
+    return replace(program, emit=new[program.emit]), new
