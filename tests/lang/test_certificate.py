@@ -11,7 +11,8 @@ from glassformer import GlassformerError
 from glassformer.lang import recheck, trace
 from glassformer.lang.certify import Unproved, certify
 from glassformer.lang.compiler import KEY, declared
-from glassformer.lang.values import Look, Tally
+from glassformer.lang.passes.tune import tune
+from glassformer.lang.values import Look, Program, Tally, Token
 from glassformer.tap import record
 from lang.compiled import SMALL, built, changed, every, proved, right, small, texts
 
@@ -223,6 +224,33 @@ def test_what_is_not_declared_is_refused(name):
                 worse[..., at] += 1e-9
                 with pytest.raises(Unproved, match="write"):
                     recheck(changed(c.model, {n: worse}))
+
+
+def rows(weights, cut):
+    """A tally whose tests add up rows of numbers of the token."""
+    token = Token("token", [0, 1, 2])
+    each = np.zeros(len(cut), int)
+    tally = Tally("emit", (), [(token, np.array(weights))], each, cut, range(len(cut) + 1))
+    return Program((0, 1, 2), 4, tally, "rows")
+
+
+@pytest.mark.parametrize(("weights", "cut", "holds"), [
+    ([[0, 1, 1], [0, 0, 1]], [0.5, 0.5], True),  # 2 is there: then 1 or 2 is
+    ([[0, 1, 0], [0, 0, 1]], [0.5, 0.5], False),  # 2 is there, but 1 need not be
+    ([[0, 1, 1], [0, 1, 1]], [0.5, 2.5], True),
+    ([[0, 1, 1], [0, 1, 1]], [2.5, 0.5], False),
+    ([[-1, 1, 2], [-3, 2, 5]], [-0.5, -0.5], True),  # more than once, than one and a half times
+    ([[-3, 2, 5], [-1, 1, 2]], [-0.5, -0.5], False),
+])  # fmt: skip
+def test_each_test_of_a_tally_implies_the_one_before(weights, cut, holds):
+    program = rows(weights, cut)
+    tokens = every(3, 4)
+    if holds:
+        model = tune(program, "float64")[0]
+        assert right(model, program, tokens)
+    else:
+        with pytest.raises(GlassformerError, match="each of its tests implies the one before"):
+            tune(program, "float64")
 
 
 def test_other_kinds_of_models_are_refused():

@@ -126,7 +126,9 @@ def _member(values: list[Value], i: Any) -> Value:
 
 
 def recheck(model: Model) -> Compiled:
-    """The certificate of a model that carries one, found anew: everything is checked again."""
+    """The certificate of a model that carries its source, found anew: the source is read, and the
+    weights are checked against what it means. The declaration that comes with it is not believed.
+    """
     told = model.provenance.get(KEY)
     if told is None:
         name = model.provenance.get("ref") or "model"

@@ -1,8 +1,10 @@
 """By induction over the sublayers: every slot holds the code of the value that the interpreter has.
 
-Given are a model, a program and a declaration: which slot holds which value, by which code, from
-when on, and where heads leave sums for neurons. Nothing is believed: what a head or a neuron reads
-and writes is seen from the weights that are not 0, and a write that was not declared is refused.
+Given are a model, a program as it was read, and a declaration: a simpler program, which slot holds
+which of its values, by which code, from when on, and where heads leave sums for neurons. None of it
+is believed: that the simpler program means the same is checked first (same.py); what a head or a
+neuron reads and writes is seen from the weights that are not 0, and a write that was not declared
+is refused.
 For every position but the beginning of the text, which sees only itself and is one known row:
 
     embedding   every token at every position gives the codes of its values
@@ -10,8 +12,12 @@ For every position but the beginning of the text, which sees only itself and is 
     neurons     for every combination of what they read, the code of the result
     logits      for every value of `emit`, its token leads
 
-Each is a check of finitely many cases; the errors of each go into the next. What is trusted is this
-folder, the meaning of a program (interpret.py, values.py, cases.py) and how floats round.
+Each is a check of finitely many cases; the errors of each go into the next.
+
+Trusted are the reader, which makes a program of a text (source.py and what it imports), the meaning
+of a program (values.py, interpret.py), that cases.py leaves no combination out, this folder, NumPy,
+and how floats round (floats.py). No pass of the compiler is. Of a text that the interpreter itself
+refuses, with a combination that the reader said can never be, nothing is claimed.
 """
 
 from collections.abc import Mapping

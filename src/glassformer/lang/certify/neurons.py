@@ -223,6 +223,8 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
     u, cut, tests = sums_of(v, found)  # [keys, J], [J], J
     if not (u == np.round(u)).all():
         raise Unproved(f"{v.name} — adds up what are no whole numbers")
+    if not implied(u, cut).all():
+        raise Unproved(f"{v.name} — it is not seen that each of its tests implies the one before")
     test_of, alpha, unfit = attributed(v, a, begin, u, cut)
     fit = np.abs(unfit).max(0, initial=0)
     own = np.zeros((1, p.W_in.shape[1]))  # what averages lie over: a number that a case shares
@@ -285,6 +287,29 @@ def sums_of(v: Tally, found: Average) -> tuple[Any, Any, int]:
     for x, weights in v.terms:
         u = u + weights.T[found.cases[x]]
     return u, v.cut, len(v.cut)
+
+
+def implied(u: Any, cut: Any) -> Any:
+    """Which tests after the first surely imply the one before, [J-1], whatever keys there are.
+
+    If every key adds at least p/q times as much to a test as to the next, p and q not negative, so
+    do all together; and what passes the next adds up to its cut, rounded up, at least. Tried are
+    p/q = 1 and the two bounds that keys set.
+    """
+    J, size = len(cut) - 1, float(np.abs(u).max(initial=0)) + float(np.abs(cut).max())
+    if not size**2 < 2.0**52:  # then all products below are exact
+        return np.zeros(J, bool)
+    before, after = u[:, :-1], u[:, 1:]
+    ratio = before / np.where(after == 0, np.nan, after)
+    most = np.where(after > 0, ratio, np.inf).argmin(0)
+    least = np.where(after < 0, ratio, -np.inf).argmax(0)
+    each, found = np.arange(J), np.zeros(J, bool)
+    one = (np.ones(J), np.ones(J))
+    for p, q in (one, *((before[k, each], after[k, each]) for k in (most, least))):
+        p, q = p * np.sign(q), np.abs(q)
+        holds = (p >= 0) & (q > 0) & (q * before >= p * after).all(0)
+        found |= holds & (p * (np.floor(cut[1:]) + 1) > q * cut[:-1])
+    return found
 
 
 def attributed(v: Tally, a: Any, begin: Any, u: Any, cut: Any) -> tuple[Any, Any, Any]:
