@@ -5,6 +5,7 @@ import pytest
 
 from glassformer import GlassformerError, checkpoint
 from glassformer.lang import compile, library, recheck
+from glassformer.lang.certify import Unproved, checker
 from lang.compiled import built, right, texts
 
 # The most parameters at n = 10 and 20 (0: no limit), and what Tracr has there (0: not known).
@@ -98,3 +99,25 @@ def test_what_a_float_type_cannot_hold_is_refused_with_numbers():
         GlassformerError, match=r"not proved in float32: .* leads by -.*more than 1"
     ):
         compile(text, "sort-words", dtype="float32")
+
+
+def test_a_table_of_many_arguments_does_not_take_all_their_orders():
+    flags = [f"f{i}" for i in range(12)]
+    lines = [f"{f} = any(token == {i})" for i, f in enumerate(flags)]
+    head = ["tokens = [*range(12)]", "length = 13"]
+    found = compile("\n".join([*head, *lines, f"emit = 1 if {' and '.join(flags)} else 0"]))
+    assert found.model.config.d_mlp == 1
+    rng = np.random.default_rng(0)
+    tokens = np.array([[*rng.permutation(12), 0] for _ in range(50)])
+    assert right(found.model, found.program, np.concatenate([tokens, tokens % 11]))
+
+
+def test_what_would_take_too_long_is_refused(monkeypatch):
+    found = built("sort", vocab=4, length=4)
+    monkeypatch.setattr(checker, "MOST", 100)
+    text = library.sources()["sort"].read_text("utf-8")
+    said = r"— would take [\d,]+ cases; at most 100$"
+    with pytest.raises(GlassformerError, match=f"not proved in float64: .* {said}"):
+        compile(text, "sort")
+    with pytest.raises(Unproved, match=said):
+        recheck(found.model)

@@ -39,8 +39,17 @@ def cases(program: Program, values: Sequence[Value], also: Sequence[str] = ()) -
     columns = [_member(v, known) for v in values] + [known[name] for name in also]
     if not columns:
         return {}
-    rows = np.unique(np.stack(np.broadcast_arrays(*columns), 1), axis=0)
-    return {key: rows[:, i] for i, key in enumerate([*values, *also])}
+    rows = distinct(columns, [*map(len, values), *(sizes[name] for name in also)])
+    return dict(zip([*values, *also], rows, strict=True))
+
+
+def distinct(columns: Sequence[Ints], sizes: Sequence[int]) -> list[Ints]:
+    """Every row once, in order; in each column numbers from -1 up to its size."""
+    columns, shape = np.broadcast_arrays(*columns), tuple(n + 1 for n in sizes)
+    if math.prod(shape) > 2**62:
+        return list(np.unique(np.stack(columns, 1), axis=0).T)
+    numbers = np.unique(np.ravel_multi_index([c + 1 for c in columns], shape))
+    return [c - 1 for c in np.unravel_index(numbers, shape)]
 
 
 def count(found: Cases) -> int:

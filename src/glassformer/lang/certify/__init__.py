@@ -5,7 +5,7 @@ round; same.py sees that the program which is compiled means what the one that w
 """
 
 from .checker import Certificate, Declaration, certify
-from .floats import Unproved
+from .floats import TooMany, Unproved
 from .same import same
 
-__all__ = ["Certificate", "Declaration", "Unproved", "certify", "same"]
+__all__ = ["Certificate", "Declaration", "TooMany", "Unproved", "certify", "same"]

@@ -26,12 +26,14 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import GlassformerError
 from ...model import Model
 from ..cases import Cases, cases, count
 from ..values import Position, Program, Tally, Token, Value
-from .floats import HUGE, UNITS, Floats, Row, Unproved
+from .floats import HUGE, UNITS, Floats, Row, TooMany, Unproved
 from .same import same
 
+MOST = 300_000_000  # pairs of here and there, cases times neurons: some seconds
 GAIN = 2.0**20  # of a norm: with larger ones more could be lost by underflow than is counted
 
 
@@ -96,7 +98,7 @@ class Checker:
             raise Unproved(f"{model.dtype} — expected float64 or float32")
         self.floats = Floats(c, model.dtype)
         self.w = {n: np.asarray(a, np.float64) for n, a in model.numpy().weights.items()}
-        self.found = found
+        self.found, self.spent = found, 0
         self.filled: list[Value] = []
         self.rest = np.zeros(c.d_model)  # what averages left behind
         self.rest2 = self.rest_sum = 0.0
@@ -196,9 +198,18 @@ class Checker:
         return [v for v, t in self.said.times.items() if t == time]
 
     def cases(self, values: list[Value], also: tuple[str, ...] = ()) -> tuple[Cases, int]:
-        found = cases(self.program, values, also)
+        try:
+            found = cases(self.program, values, also)
+        except GlassformerError as e:
+            raise TooMany(str(e)) from None
         self.found.cases += count(found)
         return found, count(found)
+
+    def spend(self, what: str, many: int) -> None:
+        """Refuses what would take too long before it is begun."""
+        self.spent += many
+        if self.spent > MOST:
+            raise TooMany(f"{what} — would take {self.spent:,} cases; at most {MOST:,}")
 
     def centre(self, found: Cases, n: int) -> Any:
         """Rows of the stream [n,D] in these cases, as far as the values in them go."""

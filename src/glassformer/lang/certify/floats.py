@@ -36,6 +36,10 @@ class Unproved(GlassformerError):
         self.value = value  # whose head it is that fails
 
 
+class TooMany(Unproved):
+    """There are more cases than anyone would wait for."""
+
+
 @dataclass(frozen=True)
 class Row:
     """What is known of a normed row: its factor s, its shift m, the errors of x before the norm."""

@@ -149,6 +149,7 @@ def scores(
     placed = ("position",) if at is not None or any(isinstance(x, Position) for x in keyed) else ()
     Q, nq = c.cases([*rq, *here], ("position",) if at is not None else ())
     K, nk = c.cases(keyed, placed)
+    c.spend(f"{v.name} — {what}", nq * nk)
     q, dq = f.product(c.centre(Q, nq), row, Wq)
     k, dk = f.product(c.centre(K, nk), row, Wk)
     kb, dkb = f.product(begin, begin_row, Wk)
@@ -193,15 +194,16 @@ def bounds(c: "Checker", asking: Any, asked: Any, factor: float, products: int) 
     """
     q, dq = asking
     all_keys = np.vstack([k * (r.low + r.high) / 2 for k, _, r in asked])
-    best = all_keys[(q @ all_keys.T).argmax(1)]  # queries K
+    best = (q @ all_keys.T).argmax(1)
+    groups = [(one, best == one) for one in np.unique(best)]
     lows, highs = [], []
     for k, dk, r in asked:
         middle, half = (r.low + r.high) / 2, (r.high - r.low) / 2
         z = q @ k.T
         size = (np.abs(q) + dq) @ (np.abs(k) + dk).T * r.high
         slack = (np.abs(q) + dq) @ dk.T * r.high + half * (dq @ np.abs(k).T)
-        for i in range(q.shape[1]):
-            slack += dq[:, [i]] * np.abs(middle * k[:, i] - best[:, [i]])
+        for one, rows in groups:
+            slack[rows] += dq[rows] @ np.abs(middle * k - all_keys[one]).T
         slack = (slack + c.floats.gamma(products + SCORE) * size) * factor * WIDER + 1e-30
         lows.append(np.minimum(r.low * z, r.high * z) * factor - slack)
         highs.append(np.maximum(r.low * z, r.high * z) * factor + slack)

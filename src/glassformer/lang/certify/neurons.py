@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .checker import Checker
 
 
+CHUNK = 2_000_000  # cases times neurons at once
 NONE = np.zeros(1)
 
 
@@ -158,9 +159,8 @@ def written(
     adds = on.sum(1) if adds is None else adds
     size_out = np.abs(p.W_out)
     worst = np.zeros(len(z))
-    patterns, which = np.unique(on, axis=0, return_inverse=True)
-    for i, A in enumerate(patterns):
-        rows = np.ravel(which) == i
+    for rows in patterns(on):
+        A = on[rows[0]]
         M = p.W_in[:, A] @ p.W_out[A]
         ends = [
             (s * z[rows][:, A] + p.b_in[A]) @ p.W_out[A] + p.b_out - want[rows]
@@ -180,24 +180,46 @@ def written(
     return worst * WIDER
 
 
+def patterns(on: Any) -> list[Any]:
+    """The rows of a table of True and False, those that are the same together."""
+    bits = np.packbits(on, axis=1)
+    words = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
+    which = np.zeros(len(on), np.int64)
+    for column in words.T:
+        found, member = np.unique(column, return_inverse=True)
+        which = np.unique(which * len(found) + member.reshape(-1), return_inverse=True)[1]
+    order = np.argsort(which, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(which[order])) + 1) if len(on) else []
+
+
 def tabulated(c: "Checker", v: Map | Sum, p: Part, row: Row, lost: list[Value]) -> float:
     """A function of values here, in every case of them. `lost`: values that averages lie over."""
     read = c.reads(p.W_in, v.name)
     if under := [x for x in read if x in lost]:
         raise Unproved(f"{v.name} — reads {under[0].name}, over which averages lie")
     found, n = c.cases([*read, *v.args])
-    x = c.centre(found, n)
     if isinstance(v, Map):
-        want = v.table[tuple(found[a] for a in v.args)]
+        want = np.broadcast_to(v.table[tuple(found[a] for a in v.args)], (n,))
         keep = want >= 0  # the others are said never to be: the interpreter would refuse them
-        x, want = x[keep], want[keep]
+        found, want = {x: column[keep] for x, column in found.items()}, want[keep]
     else:
         want = v.of([found[a] for a in v.args])
-    err = row.err
-    off = np.broadcast_to(err @ np.abs(p.W_in), (len(x), p.W_in.shape[1]))
-    size = (np.abs(x) + err + row.shift) @ np.abs(p.W_in)
-    error = written(c, p, row, x @ p.W_in, off, size, c.code(v)[want], err)
-    return float(error.max(initial=0))
+    W = {x: p.W_in[c.said.slots[x]] for x in read}
+    sees = [(x, c.code(x) @ W[x], np.abs(c.code(x)) @ np.abs(W[x])) for x in read]
+    base, whole = c.base @ p.W_in, (np.abs(c.base) + row.err + row.shift) @ np.abs(p.W_in)
+    c.spend(v.name, p.W_in.shape[1] * len(want))
+    worst, step = 0.0, max(1, CHUNK // max(1, len(base)))
+    for start in range(0, len(want), step):
+        part = slice(start, start + step)
+        z = np.tile(base, (len(want[part]), 1))  # what each neuron reads
+        size = np.tile(whole, (len(want[part]), 1))
+        for x, reads, sizes in sees:
+            z += reads[found[x][part]]
+            size += sizes[found[x][part]]
+        off = np.broadcast_to(row.err @ np.abs(p.W_in), z.shape)
+        error = written(c, p, row, z, off, size, c.code(v)[want[part]], row.err)
+        worst = max(worst, float(error.max(initial=0)))
+    return worst
 
 
 def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) -> float:
@@ -250,6 +272,7 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
             continue
         n, s = counts(c, v, u[:, j])
         c.found.cases += len(n)
+        c.spend(v.name, 2 * len(n))
         one = Part(p.W_in[:, F], p.b_in[F], p.W_out[F], 0 * p.b_out)
         z = alpha[F] * ((s - cut[j]) / (n + 1))[:, None]  # cases F
         big = (n * float(np.abs(u[:, j]).max(initial=0)) + abs(cut[j])) / (n + 1)

@@ -86,6 +86,7 @@ class Encoder:
         self.parent = {v: v for v in self.values}
         self.want = dict.fromkeys(self.values, "ring")
         self.twins: dict[tuple[Value, Value], Value] = {}
+        self.lost: dict[Sum, Any] = {}
 
     def root(self, v: Value) -> Value:
         while self.parent[v] is not v:
@@ -174,13 +175,16 @@ class Encoder:
         positions where it is a position to look at.
         """
         looked = any(test.here is s for test in self.addresses.values())
-        found = cases(self.program, list(s.args), ["position"])
-        lost, total = np.isnan(s.total(found)), s.total(found, x)
+        if s not in self.lost:  # (what is added up, how often nothing is), each once
+            found = cases(self.program, list(s.args), ["position"])
+            parts = np.stack([s.total(found, 0.0), s.total(found, 1.0) - s.total(found, 0.0)], 1)
+            self.lost[s] = np.unique(parts[np.isnan(s.total(found))], axis=0)
+        total = self.lost[s] @ [1.0, x]
         if not looked and s.partial and (np.diff(s.table) == 0).all() and s.table[0] == s.otherwise:
             return True
         if looked:
-            return bool((total[lost] <= -1).all())
-        return bool(((total[lost] < s.low) | (total[lost] > s.high)).all())
+            return bool((total <= -1).all())
+        return bool(((total < s.low) | (total > s.high)).all())
 
 
 def is_linear(x: Value, weights: Any) -> bool:

@@ -4,6 +4,7 @@ Each is (functional of the stream, bias, what is written).
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from ..cases import cases
 from ..values import Map, Sum, Tally
 from .allocate import BASE
 from .stream import ONE, SIZE, Stream
+
+ORDERS = 20_000_000  # cases of a table times orders of its arguments
 
 
 class Neurons(Stream):
@@ -39,12 +42,11 @@ class Neurons(Stream):
         no difference, but for the most frequent result.
         """
         code, slot = self.codes[v], self.plan.slots[v]
-        orders = itertools.permutations(range(v.table.ndim))
-        default, *cubes = min((list(cover(v.table, o)) for o in orders), key=len)
+        default, *rest = cover(v.table)
         bias[slot] = code[default]
-        for cube, result in cubes:
+        for case, result in rest:
             z = self.one()
-            for arg, i in cube.items():
+            for arg, i in case.items():
                 a = v.args[arg]
                 c = self.codes[a]
                 if len(c) > 1:
@@ -123,21 +125,59 @@ def least(v: Tally, j: int) -> float:
     return float(abs(v.cut[j] - np.round(v.cut[j])))
 
 
-def cover(table: Any, order: Sequence[int]) -> Any:
+def cover(table: Any) -> Any:
     """First the most frequent result, then (case, result): cases {argument: member} that do not
-    overlap and cover all else. What can never be (-1) goes with whatever is near.
+    overlap and cover all else, as few as any order of the arguments gives. What can never be (-1)
+    goes with whatever is near.
     """
     default = int(np.bincount(table[table >= 0]).argmax())
     yield default
+    order = min(orders(table), key=lambda o: cubes(table, o, default))
+    found = ends(table, order)
 
-    def go(part: Any, args: list[int], case: dict[int, int]) -> Any:
-        found = np.unique(part[part >= 0])
-        if len(found) == 0 or (len(found) == 1 and found[0] == default):
-            return
-        if len(found) == 1:
-            yield case, int(found[0])
-            return
-        for i in range(part.shape[0]):
-            yield from go(part[i], args[1:], {**case, args[0]: i})
+    def go(case: tuple[int, ...]) -> Any:
+        low, high = (int(side[case]) for side in found[len(case)])
+        if low < high:
+            for i in range(table.shape[order[len(case)]]):
+                yield from go((*case, i))
+        elif low == high != default:
+            yield dict(zip(order, case, strict=False)), low
 
-    yield from go(np.transpose(table, order), list(order), {})
+    yield from go(())
+
+
+def ends(table: Any, order: Sequence[int]) -> list[tuple[Any, Any]]:
+    """The least and the most result there is, with 0, 1, … all arguments given, in an order."""
+    high = np.transpose(table, order)
+    out = [(np.where(high < 0, high.max() + 1, high), high)]
+    while out[0][0].ndim:
+        out = [(out[0][0].min(-1), out[0][1].max(-1)), *out]
+    return out
+
+
+def cubes(table: Any, order: Sequence[int], default: int) -> int:
+    """How many cases it takes in an order."""
+    many, left = 0, np.ones((), bool)
+    for low, high in ends(table, order):
+        many += int((left & (low == high) & (high != default)).sum())
+        left = (left & (low < high))[..., None]
+    return many
+
+
+def orders(table: Any) -> list[Sequence[int]]:
+    """All orders of a table's arguments, or if they are many one, in which each argument leaves as
+    little undecided as can be.
+    """
+    n = table.ndim
+    if n <= 6 and math.factorial(n) * table.size <= ORDERS:
+        return list(itertools.permutations(range(n)))
+
+    def undecided(first: list[int]) -> int:
+        low, high = ends(table, [*first, *(i for i in range(n) if i not in first)])[len(first)]
+        return int((low < high).sum())
+
+    order: list[int] = []
+    while len(order) < n:
+        left = [i for i in range(n) if i not in order]
+        order.append(min(left, key=lambda i: undecided([*order, i])))
+    return [order]

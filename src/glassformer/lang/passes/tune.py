@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ...errors import GlassformerError
 from ...model import Model
-from ..certify import Certificate, Unproved, certify
+from ..certify import Certificate, TooMany, Unproved, certify
 from ..values import Look, Program, Tally
 from .allocate import Plan, plan
 from .emit import Emitter
@@ -35,6 +35,8 @@ def tune(program: Program, dtype: str, target: str = "") -> tuple[Model, Certifi
             found = certify(model, program, made.declaration)
             if best is None or found.margin > best[1].margin:
                 best = (model, found, made)
+        except TooMany as e:
+            raise GlassformerError(f"{program.name} — not proved in {dtype}: {e}") from None
         except Unproved as e:
             found, failed, why = e.found, e, str(e)
         new = replace(
