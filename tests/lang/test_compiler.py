@@ -6,7 +6,7 @@ import pytest
 from glassformer import GlassformerError, checkpoint
 from glassformer.lang import compile, library, recheck
 from glassformer.lang.certify import Unproved, checker
-from lang.compiled import built, right, texts
+from lang.compiled import built, every, right, texts
 
 # The most parameters at n = 10 and 20 (0: no limit), and what Tracr has there (0: not known).
 TABLE = {
@@ -121,3 +121,15 @@ def test_what_would_take_too_long_is_refused(monkeypatch):
         compile(text, "sort")
     with pytest.raises(Unproved, match=said):
         recheck(found.model)
+
+
+@pytest.mark.parametrize("where", [
+    'here.token == "b" and token == "b"', 'token == "b" and (token == "b") != here.f',
+    'here.f and token == "b"',
+])  # fmt: skip
+def test_a_condition_that_stands_here_and_there(where):
+    found = compile(
+        'tokens = [*"abc"]\nlength = 4\nf = token == "b"\nx = latest('
+        f'token, {where}, default="a")\nemit = x if token == "c" else token'
+    )
+    assert right(found.model, found.program, every(3, 4))

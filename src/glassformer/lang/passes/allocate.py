@@ -142,6 +142,7 @@ def pinned(program: Program, hosts: dict[Value, Value]) -> dict[Value, tuple[Val
         tests = v.tests if isinstance(v, (Look, Tally)) else ()
         alone = {t.there for t in tests if t.here is None and t.table.sum() == 1 and t.there}
         others = {a for a in v.args if a not in alone}
+        others |= {side for t in tests if t.here is not None for side in t.args}
         if isinstance(v, Look):
             others |= {v.value, *(o for _, o in v.order)}
         if isinstance(v, Tally):
