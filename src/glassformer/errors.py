@@ -13,6 +13,10 @@ class GlassformerError(Exception):
     """Something the caller gave is wrong: what was being done, what was expected, what was got."""
 
 
+class Several(GlassformerError):
+    """All that is wrong at once, a line each."""
+
+
 class Named(GlassformerError):
     """One whose message starts with the name of a program or task: nobody need put it there."""
 

@@ -90,6 +90,25 @@ def test_a_checkpoint_carries_its_program(tmp_path, vote):
     assert gf.prove(back).holds and gf.prove(back).margin == gf.prove(model).margin
 
 
+@pytest.mark.parametrize("task", [
+    "lang/sort:vocab=3,length=2", "lang/reverse:vocab=2,length=2", "lang/nowhere", "reverse",
+])  # fmt: skip
+def test_a_ref_that_names_another_program_does_not_matter(task, call, tmp_path):
+    model = gf.load("lang/reverse:vocab=3,length=2")
+    assert gf.load_task(model).ref == model.task == "lang/reverse:vocab=3,length=2"
+    other = replace(model, task=task, provenance={**model.provenance, "ref": task})
+    file = str(tmp_path / "x.safetensors")
+    gf.save(other, file)
+    for m in (other, gf.load(file)):
+        assert gf.load_task(m).ref == "the source it carries" == gf.prove(m).task
+        assert gf.load_task(m).program.source == model.provenance["compiled"]["source"]
+        assert gf.prove(m).holds and gf.verify(m).holds
+        assert gf.run(m, "1 2 |").output == gf.run(model, "1 2 |").output
+        assert str(gf.explain(m, "1 2 |")).count("as the interpreter says") > 3
+    assert "on the source it carries: proved" in call("prove", file)[1]
+    assert "on the source it carries: " in call("verify", file)[1]
+
+
 def test_what_is_damaged_is_not_proved():
     model = gf.load("lang/reverse:vocab=3,length=2")
     wrong = replace(model, weights={**model.weights, "unembed.W_U": -model.weights["unembed.W_U"]})
@@ -156,6 +175,7 @@ def test_compile(call, vote, tmp_path):
     status, out, _ = call("compile", f"{vote}:length=4", "--dtype", "float32", "--out", str(file))
     assert status == 0 and "proved in float32 for every text of up to 4 tokens" in out
     assert "tightest at" in out and " parameters" in out and f"wrote {file}" in out
+    assert "\n  2 layers, " in out and "\n  1 layer, " in call("compile", "lang/length")[1]
     status, out, _ = call("compile", vote, "--target", "gpt2", "--json")
     told = json.loads(out)
     assert status == 0 and told["ref"] == f"{vote}:target=gpt2" and told["margin"] > 0
@@ -167,10 +187,13 @@ def test_compile(call, vote, tmp_path):
 def test_all_that_is_wrong_is_told_a_line_each(call, tmp_path):
     file = tmp_path / "bad.glass"
     file.write_text("tokens = [*'ab']\nlength = 5\nx = foo(token)\nemit = bar\n")
-    status, out, err = call("compile", str(file))
-    lines = err.strip().split("\n")
-    assert status == 2 and not out and len(lines) == 2
-    assert "bad.glass:3:5 — " in lines[0] and "bad.glass:4:8 — " in lines[1]
+    for words in (["compile"], ["run"], ["prove"], ["verify"], ["explain"], ["count"]):
+        more = ["a b"] if words[0] in ("run", "explain") else []
+        status, out, err = call(*words, str(file), *more)
+        lines = err.strip().split("\n")
+        assert status == 2 and not out and len(lines) == 2, words
+        assert "bad.glass:3:5 — " in lines[0] and "bad.glass:4:8 — " in lines[1]
+        assert all(line.startswith("error: ") for line in lines)
     assert call("compile", "sort")[0] == 2
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Exit, Option
+from typer import Argument, Option
 
 from .. import checkpoint
 from ..counting import count
@@ -11,7 +11,7 @@ from ..errors import GlassformerError
 from ..face import compile_ as compiled
 from ..lang import Compiled, named
 from ..records import check_writable
-from .common import Json, app, err, out, print_json, say
+from .common import Json, app, out, print_json, say
 
 
 @app.command("compile")
@@ -30,12 +30,7 @@ def compile_(
             f"{source} — expected a file that ends in .glass, or lang/NAME (glassformer list lang)"
         )
     check_writable(path, source)
-    try:
-        made = compiled(source, dtype=dtype, target=target)
-    except GlassformerError as e:
-        for line in str(e).split("\n"):  # all that is wrong with a source is told, a line each
-            err.print(f"error: {line}", soft_wrap=True)
-        raise Exit(2) from None
+    made = compiled(source, dtype=dtype, target=target)
     if path:
         checkpoint.save(made.model, path)
     told = _told(made)
@@ -44,8 +39,9 @@ def compile_(
     out.print(f"{told['ref']}: ", end="")
     out.print("proved", style="bold", end="")
     say(f" in {told['dtype']} for every text of up to {told['length']:,} tokens")
-    say("  {layers} layers, {heads} × {head_width} heads, width {width}, {neurons:,} neurons, "
-        "{parameters:,} parameters".format(**told))  # fmt: skip
+    s = "s" * (told["layers"] > 1)
+    say("  {layers} layer{s}, {heads} × {head_width} heads, width {width}, {neurons:,} neurons, "
+        "{parameters:,} parameters".format(**told, s=s))  # fmt: skip
     say("  the right token leads by {margin:.4g}; {cases:,} cases; tightest at {tightest}, with "
         "{left:.0%} of its room left".format(**told))  # fmt: skip
     if path:

@@ -18,7 +18,7 @@ import numpy as np
 import typer
 
 from .. import records
-from ..errors import GlassformerError
+from ..errors import GlassformerError, Several
 from .common import Interrupted, app, err, out, visible
 
 for _module in pkgutil.iter_modules([os.path.dirname(__file__)]):
@@ -67,6 +67,8 @@ def _status(words: list[str]) -> int:
         return _hang_up()
     except Interrupted as e:
         return _fail(str(e), 128 + _signal)
+    except Several as e:
+        return max(_fail(line) for line in str(e).split("\n"))
     except GlassformerError as e:
         return _fail(str(e))
     except (KeyboardInterrupt, typer.Abort):

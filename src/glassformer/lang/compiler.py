@@ -69,7 +69,7 @@ def compile(
     told = {"name": name, "source": source, "options": dict(options or {})}
     told |= stored(simple, made.declaration, made.twins)
     provenance = {"maker": "compiler", "ref": ref or name, KEY: told}
-    return Compiled(program, replace(model, provenance=provenance, task=ref), certificate)
+    return Compiled(program, replace(model, provenance=provenance, task=ref or name), certificate)
 
 
 def simpler(program: Program) -> tuple[Program, Became]:

@@ -14,9 +14,8 @@ from ..records import read_text
 from . import library
 from .compiler import Compiled, compile
 from .source import CHARACTERS
-from .task import Texts, again
-
-LIBRARY, FILE = "lang/", ".glass"
+from .task import FILE, Texts, again
+from .task import LIBRARY as LIBRARY
 
 
 @dataclass(frozen=True)

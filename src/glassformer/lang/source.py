@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import GlassformerError, did_you_mean
+from ..errors import GlassformerError, Several, did_you_mean
 from .evaluate import EVALUATE, evaluate
 from .functions import FOLDS, FUNCTIONS, LOOKS
 from .looks import Looks
@@ -110,7 +110,7 @@ class Reader(Looks):
             for needed in sorted(self.missing):
                 self.errors.append(f"{self.name} — says no `{needed}`")
         if self.errors:
-            raise GlassformerError("\n".join(self.errors))
+            raise Several("\n".join(self.errors))
         return Program(
             tuple(self.scope["tokens"]), self.scope[self.longest], self.scope["emit"], self.name,
             self.scope.get("end"), ast.get_docstring(tree) or "", self.scope.get("examples", {}),

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from .. import registry
 from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.base import Rows, Task
 from ..vocabulary import Vocabulary
+from . import library
 from .compiler import COMPILED, KEY
 from .interpret import emitted
 from .passes.emit import BOS
@@ -18,6 +20,8 @@ from .source import read
 from .things import is_number
 from .values import Ints, Program
 
+LIBRARY, FILE = "lang/", ".glass"  # how the names of sources begin, or end
+OWN = "the source it carries"
 AT_ONCE = 2**21  # entries of a table of all positions by all positions, for all texts at once
 
 
@@ -163,7 +167,19 @@ def carried(model: Model) -> Texts | None:
         return None
     told = model.provenance[KEY]
     COMPILED(told, KEY)
-    return again(told["source"], told["name"], told["options"], model.task)
+    return again(told["source"], told["name"], told["options"], _called(model.task, told))
+
+
+def _called(ref: str, told: Mapping[str, Any]) -> str:
+    """What the task of a carried program is called: by its ref, but not by one that is known for
+    another program.
+    """
+    name, options = registry.split(ref)
+    if not name.startswith(LIBRARY) or name.endswith(FILE):
+        return OWN if name in registry.entries("task") else ref
+    file = library.sources().get(name.removeprefix(LIBRARY))
+    same = file is not None and file.read_text("utf-8") == told["source"]
+    return ref if same and options == {o: str(x) for o, x in told["options"].items()} else OWN
 
 
 def same_program(a: Task, b: Task) -> bool:

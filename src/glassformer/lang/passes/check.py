@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import GlassformerError
+from ...errors import GlassformerError, Several
 from ..budget import Budget
 from ..things import spelled
 from ..values import (
@@ -43,7 +43,7 @@ def check(program: Program) -> None:
             where = place(program.name, value.at, program.source) if value.at else program.name
             found[f"{where} — {reason}"] = value.at or (0, 0)
     if found:
-        raise GlassformerError("\n".join(sorted(found, key=lambda line: found[line])))
+        raise Several("\n".join(sorted(found, key=lambda line: found[line])))
 
 
 def wrong(program: Program, value: Value, budget: Budget) -> Iterator[str]:
