@@ -28,8 +28,14 @@ def trace(program: Program, tokens: Ints) -> Trace:
         )
     out: Trace = {}
     for value in program.values:
-        out[value] = _MEANING[type(value)](value, tokens, out)
+        out[value] = meaning(value, tokens, out)
     return out
+
+
+def meaning(value: Value, tokens: Ints, out: Trace) -> Ints:
+    """A value at all positions, where those that it is made of are known."""
+    found: Ints = _MEANING[type(value)](value, tokens, out)
+    return found
 
 
 def emitted(program: Program, tokens: Ints) -> Ints:

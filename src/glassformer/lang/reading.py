@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import GlassformerError
 from ..model import Model
 from .compiler import KEY, declared
-from .interpret import trace
+from .interpret import meaning, trace
 from .things import spelled
 
 
@@ -50,7 +50,9 @@ def readings(model: Model, tokens: Any, stream: Callable[[int], Any]) -> list[Va
         if slot.stop > model.config.d_model:
             raise GlassformerError(f"{v.name} — is declared to stand beyond the stream")
         i, off = _nearest(stream(time)[slot], said.codes[v])
-        means = v.domain[int(meant[v][0, -1])]
+        # A copy of a value that has a slot of its own is no value of the program.
+        known = meant[v] if v in meant else meaning(v, text[None, 1:] - 1, meant)
+        means = v.domain[int(known[0, -1])]
         out.append(ValueReading(v.name, _place(time), spelled(v.domain[i]), spelled(means), off))
     return out
 
