@@ -12,8 +12,7 @@ import glassformer as gf
 from cases import CASES
 from glassformer import __version__, load
 from glassformer.checkpoint import save
-from glassformer.cli.common import app
-from glassformer.cli.entry import ORDER
+from glassformer.cli.entry import ORDER, commands
 
 
 @pytest.mark.parametrize("ref,text,output", CASES)
@@ -35,12 +34,12 @@ def test_version_and_help(call):
 
 
 def test_one_command_a_file_in_an_order_that_is_written_once():
-    for command in app.registered_commands:
+    for command in commands():
         assert command.callback.__module__ in (
             f"glassformer.cli.{command.name}",
             "glassformer.cli.training",
         )
-    assert tuple(c.name for c in app.registered_commands)[: len(ORDER)] == ORDER
+    assert tuple(c.name for c in commands())[: len(ORDER)] == ORDER
 
 
 @pytest.mark.parametrize("words,now", [

@@ -10,7 +10,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import registry
-from glassformer.cli.common import app
+from glassformer.cli.entry import commands
 from test_imports import LEVELS
 
 ROOT = Path(gf.__file__).parent
@@ -35,7 +35,7 @@ def test_who_imports_whom_is_as_written():
 
 
 def test_a_command_is_a_file_of_its_name():
-    for command in app.registered_commands:
+    for command in commands():
         assert command.callback.__module__ == f"glassformer.cli.{command.name}"
 
 

@@ -28,7 +28,7 @@ import pytest
 import glassformer as package
 from glassformer import craft, lang, load, registry
 from glassformer.cli import main
-from glassformer.cli.common import app
+from glassformer.cli.entry import commands
 from glassformer.counting import count
 from glassformer.lang import library
 from helpers import check_once, prove_once
@@ -205,7 +205,7 @@ def test_the_reference_is_complete():
     text = (ROOT / "docs/reference.md").read_text()
     wanted = [f"`{name}" for name in craft.__all__ if name != "Neurons"] + ["`Neurons` with"]
     wanted += [f"`gf.{name}" for name in [*package.__all__, "list"]]
-    wanted += [f"| `{c.name or c.callback.__name__}" for c in app.registered_commands]
+    wanted += [f"| `{c.name or c.callback.__name__}" for c in commands()]
     assert not [w for w in wanted if w not in text]
 
 

@@ -120,3 +120,14 @@ def test_no_name_at_the_top_is_both_a_thing_and_a_module():
     assert not modules & {*glassformer.__all__, "list"}
     assert {*glassformer.__all__, "list"} <= set(dir(glassformer))
     assert all(getattr(glassformer, name).__name__ == name for name in glassformer.__all__)
+
+
+def test_a_command_reads_no_other():
+    code = (
+        "import sys; sys.argv = ['glassformer', 'count', 'min']; from glassformer.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "rooms = 'cli.count', 'cli.train', 'truth'\n"
+        "print(*(f'glassformer.{room}' in sys.modules for room in rooms))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.splitlines()[-1].split() == ["True", "False", "False"]

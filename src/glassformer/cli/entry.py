@@ -16,20 +16,17 @@ from types import FrameType
 
 import numpy as np
 import typer
+from typer.models import CommandInfo
 
 from .. import records
 from ..errors import GlassformerError, Several
 from .common import Interrupted, app, err, out, visible
-
-for _module in pkgutil.iter_modules([os.path.dirname(__file__)]):
-    importlib.import_module(f"{__package__}.{_module.name}")  # which registers its command
 
 ORDER = (  # of commands in --help; others come after these
     "tour", "list", "run", "explain", "verify", "prove", "recheck", "compile", "task", "train",
     "sweep", "ablate", "inspect", "report", "compare", "count", "board", "truth", "disguise",
     "export", "claims",
 )  # fmt: skip
-app.registered_commands.sort(key=lambda c: ORDER.index(c.name) if c.name in ORDER else len(ORDER))
 
 MOVED = {  # options that verify had once
     "--recheck": "recheck REF VERDICT", "--protocol": "board REF",
@@ -45,6 +42,18 @@ EXTRAS = {  # module: the library's name, and the extra of this package that ins
 }  # fmt: skip
 
 
+def commands(word: str = "") -> list[CommandInfo]:
+    """The commands, in order: all of them, or the one that is called so if there is one. To import
+    the file of a command registers it.
+    """
+    names = [m.name for m in pkgutil.iter_modules([os.path.dirname(__file__)])]
+    for name in [word] if word in ORDER and word in names else names:
+        importlib.import_module(f"{__package__}.{name}")
+    rank = {name: i for i, name in enumerate(ORDER)}
+    app.registered_commands.sort(key=lambda c: rank.get(c.name or "", len(ORDER)))
+    return app.registered_commands
+
+
 def main() -> None:
     """The `glassformer` command. Whatever is typed or goes wrong ends in one line and status 2."""
     _open_streams()
@@ -55,6 +64,7 @@ def main() -> None:
 
 def _status(words: list[str]) -> int:
     """Runs a command. What it raises becomes a line and a status."""
+    commands(words[0])
     command = typer.main.get_command(app)
     try:
         # figures say so
