@@ -16,7 +16,8 @@ from glassformer.lens.embeddings import before_and_after
 from glassformer.lens.heads import from_position
 from glassformer.lens.inspect import inspect
 from glassformer.lens.rank import updates
-from glassformer.show import attention, embeddings, interventions, rank, style
+from glassformer.show import style
+from glassformer.show.figures import attention, embeddings, interventions, rank
 from glassformer.show.inspect import figures
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe

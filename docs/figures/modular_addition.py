@@ -8,7 +8,7 @@ import glassformer as gf
 from glassformer import show
 from glassformer.lens.embeddings import token_embeddings
 from glassformer.lens.modular.apart import progress, take_apart
-from glassformer.show import embeddings, fourier
+from glassformer.show.figures import embeddings, fourier
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
 

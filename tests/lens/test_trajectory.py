@@ -99,7 +99,7 @@ def test_folders_without_snapshots(tmp_path):
 
 def test_figure():
     pytest.importorskip("matplotlib")
-    from glassformer.show.trajectory import measure_curves
+    from glassformer.show.figures.trajectory import measure_curves
 
     steps = [0, 10, 20]
     values = {

@@ -11,7 +11,7 @@ from glassformer.errors import GlassformerError
 from glassformer.lens.attention import alignment, expected, late, patterns, places, steps
 from glassformer.lens.heads import from_position
 from glassformer.refs import load, load_task
-from glassformer.show.attention import (
+from glassformer.show.figures.attention import (
     alignment_bars,
     bars_from,
     expected_beside,

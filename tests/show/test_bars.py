@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from glassformer.errors import GlassformerError
-from glassformer.show.bars import bar_chart
+from glassformer.show.figures.bars import bar_chart
 from glassformer.show.style import BLUE, SKY
 
 LINES = [

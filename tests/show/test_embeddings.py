@@ -8,7 +8,8 @@ import pytest
 from glassformer import GlassformerError, load, load_task
 from glassformer.lens.embeddings import before_and_after, position_embeddings, token_embeddings
 from glassformer.lens.modular.apart import progress, take_apart
-from glassformer.show import embeddings, fourier, save
+from glassformer.show import save
+from glassformer.show.figures import embeddings, fourier
 from helpers import random_model
 
 

@@ -11,7 +11,7 @@ from glassformer.lens.compare import compare
 from glassformer.lens.interventions.ablate import Ablated, ablations
 from glassformer.lens.interventions.patch import Interchange, PatchGrid, interchange
 from glassformer.refs import load, load_task
-from glassformer.show.interventions import (
+from glassformer.show.figures.interventions import (
     ablation_bars,
     comparison,
     interchange_bars,

@@ -8,9 +8,9 @@ pytest.importorskip("matplotlib")
 from glassformer import GlassformerError, load
 from glassformer.lens import logits, rank, stream
 from glassformer.refs import load_task
-from glassformer.show import logits as show_logits
-from glassformer.show import rank as show_rank
-from glassformer.show import stream as show_stream
+from glassformer.show.figures import logits as show_logits
+from glassformer.show.figures import rank as show_rank
+from glassformer.show.figures import stream as show_stream
 from helpers import random_model
 
 TOKENS = np.random.default_rng(0).integers(0, 7, (5, 9))

@@ -102,7 +102,7 @@ def _watch(events: "Iterator[News]", n: int, steps: int) -> "list[Result]":
 
 
 def _draw(results: "Sequence[Result]", figure: Path, title: str) -> None:
-    from ..show.bars import bar_chart
+    from ..show.figures.bars import bar_chart
 
     lines = [line for r in results for line in r.lines()]
     # what a model says that has the answer before its eyes

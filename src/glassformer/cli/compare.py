@@ -44,7 +44,7 @@ def compare_(
             progress=lambda done, todo: bar.update(line, completed=done, total=todo),
         )  # fmt: skip
     if figure is not None:
-        from ..show.interventions import comparison
+        from ..show.figures.interventions import comparison
 
         save(comparison(found), figure)
     print_json({"a": a, "b": b, **found.to_json()}) if as_json else say(found)

@@ -17,7 +17,7 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..records import alone, check_writable
 from ..registry import split
-from ..show.curves import training_curves
+from ..show.figures.curves import training_curves
 from ..show.style import check_path, save
 from ..tasks.base import Task
 from ..training.data import first_length

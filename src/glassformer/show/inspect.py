@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..lens.attention import expected, late, places
 from ..lens.heads import from_position
 from ..lens.inspect import Inspection, Subject
-from . import attention, embeddings, fourier, interventions, logits, rank, stream
+from .figures import attention, embeddings, fourier, interventions, logits, rank, stream
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

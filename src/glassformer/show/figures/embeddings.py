@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ..lens.embeddings import Embeddings
-from .pieces import bare, colour_bar
-from .style import BLUE, INK, LINES, ORANGE, PALE, Axes, Figure, drawn
+from ...lens.embeddings import Embeddings
+from ..pieces import bare, colour_bar
+from ..style import BLUE, INK, LINES, ORANGE, PALE, Axes, Figure, drawn
 
 # where a name may stand beside its point: x and y in points, and what of the name is there
 SIDES = [

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError
-from ..lens.attention import Alignment, Expected, Steps
-from ..parts import head
-from .pieces import colour_bar, in_percent, rules
-from .style import (
+from ...errors import GlassformerError
+from ...lens.attention import Alignment, Expected, Steps
+from ...parts import head
+from ..pieces import colour_bar, in_percent, rules
+from ..style import (
     AMBER, BLUE, COLOURS, GREEN, INK, LINES, ORANGE, PURPLE, SHARES, SIGNED, SKY, Axes, Figure,
     Names, drawn,
 )  # fmt: skip

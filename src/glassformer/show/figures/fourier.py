@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..errors import GlassformerError
-from ..lens.modular.apart import ONE_FREQUENCY, ModularAnalysis, Waypoint
-from .pieces import in_percent, rules
-from .style import BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, Figure, drawn
+from ...errors import GlassformerError
+from ...lens.modular.apart import ONE_FREQUENCY, ModularAnalysis, Waypoint
+from ..pieces import in_percent, rules
+from ..style import BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, Figure, drawn
 
 # loss, colour, kind of line
 CURVES = (("full", BLUE, 0), ("restricted", GREEN, 1), ("excluded", ORANGE, 3))

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import Score
-from ..dust import number, ranked
-from ..errors import GlassformerError
-from ..lens.logits import AnswerShares, LogitLens
-from .pieces import bare, cells, colour_bar, rows_named, rules, tokens_named
-from .style import BLUE, GREY, INK, ORANGE, WIDTH, Axes, Figure, Names, drawn
+from ...answers import Score
+from ...dust import number, ranked
+from ...errors import GlassformerError
+from ...lens.logits import AnswerShares, LogitLens
+from ..pieces import bare, cells, colour_bar, rows_named, rules, tokens_named
+from ..style import BLUE, GREY, INK, ORANGE, WIDTH, Axes, Figure, Names, drawn
 
 ROW = 0.27  # inches of a row of bars or cells
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from ..dust import rounded_down
-from ..errors import GlassformerError
-from .pieces import in_percent, rows_named, rules
-from .style import BLUE, GREY, INK, LINES, SKY, WIDTH, Figure, drawn
+from ...dust import rounded_down
+from ...errors import GlassformerError
+from ..pieces import in_percent, rows_named, rules
+from ..style import BLUE, GREY, INK, LINES, SKY, WIDTH, Figure, drawn
 
 ROW = 0.27  # inches of a bar's row
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from ..dust import rounded_down
-from ..errors import GlassformerError
-from ..lens.compare import Comparison
-from ..lens.interventions.ablate import Ablated
-from ..lens.interventions.patch import Interchange, PatchGrid
-from .pieces import cells, rules
-from .style import (
+from ...dust import rounded_down
+from ...errors import GlassformerError
+from ...lens.compare import Comparison
+from ...lens.interventions.ablate import Ablated
+from ...lens.interventions.patch import Interchange, PatchGrid
+from ..pieces import cells, rules
+from ..style import (
     AMBER, BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, WIDTH, Axes, Figure,
     Names, drawn,
 )  # fmt: skip

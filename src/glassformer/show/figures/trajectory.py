@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError
-from .pieces import in_thousands, rules
-from .style import COLOURS, LINES, WIDTH, Axes, Figure, Names, drawn
+from ...errors import GlassformerError
+from ..pieces import in_thousands, rules
+from ..style import COLOURS, LINES, WIDTH, Axes, Figure, Names, drawn
 
 PANEL = 1.55  # inches
 MOST = 12  # lines in a panel that can be told apart; of more, the mean and the range are drawn

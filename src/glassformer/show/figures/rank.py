@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError
-from ..lens.rank import Factored, Rank, Truncation, Updates
-from .pieces import bare, colour_bar, in_percent, in_thousands, rows_named, rules
-from .style import (
+from ...errors import GlassformerError
+from ...lens.rank import Factored, Rank, Truncation, Updates
+from ..pieces import bare, colour_bar, in_percent, in_thousands, rows_named, rules
+from ..style import (
     BLUE,
     COLOURS,
     GREY,

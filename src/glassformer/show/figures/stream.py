@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
-from ..errors import GlassformerError
-from ..lens.stream import Firing, Histogram, NormStatistics, StreamNorms, activation_curve
-from .pieces import bare, colour_bar, in_percent, rules, tokens_named
-from .style import (
+from ...arrays import Array
+from ...errors import GlassformerError
+from ...lens.stream import Firing, Histogram, NormStatistics, StreamNorms, activation_curve
+from ..pieces import bare, colour_bar, in_percent, rules, tokens_named
+from ..style import (
     BLUE,
     GREY,
     INK,

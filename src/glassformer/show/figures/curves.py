@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import GlassformerError
-from .pieces import colour_bar, in_percent, in_thousands, rules, tokens_named
-from .style import BLUE, GREY, INK, LINES, ORANGE, SHARES, WIDTH, Axes, Figure, Names, drawn
+from ...errors import GlassformerError
+from ..pieces import colour_bar, in_percent, in_thousands, rules, tokens_named
+from ..style import BLUE, GREY, INK, LINES, ORANGE, SHARES, WIDTH, Axes, Figure, Names, drawn
 
 if TYPE_CHECKING:  # PyTorch is not needed to draw what was trained
-    from ..training.floor import Floor
-    from ..training.result import Training
+    from ...training.floor import Floor
+    from ...training.result import Training
 
 STRIP = 0.19  # inches of a digit's row
 LETTER = 0.051  # inches of a letter of a turning point's name

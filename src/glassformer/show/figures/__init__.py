@@ -1,0 +1,1 @@
+"""Figures, a file a subject: each function draws what a view of lens/, or a run, has found."""
