@@ -12,9 +12,10 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import registry
+from . import finding, registry
 
 if TYPE_CHECKING:
+    from . import show as show
     from .doors import *  # noqa: F403
 
 __version__ = "0.1.0"
@@ -25,6 +26,8 @@ registry.ROOMS |= {
     "blueprint": (f"{__name__}.blueprints", f"{__name__}.programs.adders"),
     "bridge": (f"{__name__}.bridges", f"{__name__}.adderboard"),
 }
+
+finding.PAINTER[:] = [f"{__name__}.show.html"]
 
 _ROOMS = {module.name for module in iter_modules(__path__)}  # noqa: F405
 
@@ -50,4 +53,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> Iterable[str]:
-    return sorted({*globals(), *_doors()})
+    return sorted({*globals(), *_doors(), "show"})

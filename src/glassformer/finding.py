@@ -1,15 +1,43 @@
-"""What the views find, as JSON: arrays as lists, None for what JSON has no number for."""
+"""What functions give back: in a line, as JSON, and (by show/html.py) as a piece of a notebook.
+
+JSON has arrays as lists, and None for what it has no number for.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
 from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
 
+# The room whose `html(thing)` knows how things look. It stands above all that it shows, so the
+# package itself says here which it is (see __init__.py): it is imported when something is shown.
+PAINTER: list[str] = []
+LINE = 200  # letters, more or less, that a thing takes in a terminal
+
+
+class Shown:
+    """What shows itself: a line in a terminal, a piece of HTML in a notebook, never an array."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # As if it were the class's own: else @dataclass writes one, with all arrays in it.
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        if speaks(self):
+            return f"<{name}: {_cut(str(self).strip().partition(chr(10))[0])}>"
+        said = ", ".join(f"{k}={brief(v)}" for k, v in shown_fields(self).items())
+        return f"{name}({_cut(said)})"
+
+    def _repr_html_(self) -> str:
+        return str(import_module(*PAINTER).html(self))
+
 
 @dataclass(frozen=True, eq=False)
-class Finding:
+class Finding(Shown):
     """The base of results. As JSON: the fields that repr shows, and what `also` names."""
 
     also: ClassVar[tuple[str, ...]] = ()
@@ -32,3 +60,36 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     return None if isinstance(value, float) and not isfinite(value) else value
+
+
+# ── in a line ──────────────────────────────────────────────────────────────────────────────────
+def speaks(thing: Any) -> bool:
+    """Whether a thing has words of its own."""
+    own: Any = type(thing).__str__
+    return own is not object.__str__
+
+
+def shown_fields(thing: Any) -> dict[str, Any]:
+    """The fields of a dataclass that its repr would show; of anything else, what it holds."""
+    if is_dataclass(thing):
+        return {f.name: getattr(thing, f.name) for f in fields(thing) if f.repr}
+    return {k: v for k, v in vars(thing).items() if k[0] != "_"}
+
+
+def brief(value: Any, most: int = 6) -> str:
+    """Any value in a few words: of an array its shape, of a long list its beginning."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return brief(value.item()) if value.shape == () else f"array{list(map(int, value.shape))}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        first = [f"{k!r}: {brief(v, 3)}" for k, v in [*value.items()][:most]]
+        return "{" + ", ".join(first + ["…"] * (len(value) > most)) + "}"
+    if isinstance(value, (list, tuple)):
+        inside = ", ".join([brief(v, 3) for v in value[:most]] + ["…"] * (len(value) > most))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    return _cut(repr(value), 60)
+
+
+def _cut(text: str, most: int = LINE) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -17,6 +17,7 @@ from . import arrays
 from .arrays import Array
 from .calls import check_function, checked
 from .errors import NEEDS_TORCH, GlassformerError, shown
+from .finding import Shown
 from .limits import whole_numbers, within
 from .shapes import check, describe
 from .shapes import zeros as zeros
@@ -34,7 +35,7 @@ MOST = {"n_layers": 10_000, "n_ctx": 2**24}  # the other sizes: what an array's 
 
 @checked(kinds=False)
 @dataclass(frozen=True)
-class Config:
+class Config(Shown):
     """The shape of a transformer and the choice of its components."""
 
     d_vocab: int
@@ -282,7 +283,7 @@ MASKS: dict[str, Callable[[Array], Array]] = {
 # ── the model as a thing: config, weights, vocabulary, names ───────────────────────────────────
 @checked()
 @dataclass(frozen=True)
-class Labels:
+class Labels(Shown):
     """Names that people gave: slots [start, stop), heads "layer.head", neurons "layer.neuron"."""
 
     slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -292,7 +293,7 @@ class Labels:
 
 @checked()
 @dataclass(frozen=True, eq=False)
-class Model:
+class Model(Shown):
     """A transformer with its weights. Nothing in it can change; `replace` and `map` make others."""
 
     config: Config

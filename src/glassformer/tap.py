@@ -14,6 +14,7 @@ import numpy as np
 from . import parts
 from .arrays import Array
 from .errors import GlassformerError, shown
+from .finding import Shown
 from .model import Config, Model, Tap, forward
 from .shapes import required, shapes
 
@@ -49,7 +50,7 @@ def check_names(model: Model, names: Iterable[str]) -> None:
             raise GlassformerError(f"hook {name!r} — {none}")
 
 
-class Record(dict[str, Array]):
+class Record(Shown, dict[str, Array]):
     """A tap that keeps every activation it sees.
 
     `cache["blocks.0.attn.hook_pattern"]`, or in short `cache["pattern", 0]` and, where that could
@@ -60,6 +61,7 @@ class Record(dict[str, Array]):
     def __init__(self, model: Model | None = None) -> None:
         super().__init__()
         self.model = model
+        self.tokens: Any = None  # that were read, if known
 
     def __getitem__(self, key: Any) -> Array:
         try:
@@ -87,6 +89,9 @@ class Record(dict[str, Array]):
         several = f"{'several' if found else 'none'} of that name; near: {near[:3]}"
         raise GlassformerError(f"activation {shown(key)} — {several}")
 
+    def __repr__(self) -> str:
+        return f"<Record: {len(self)} activations, {', '.join(list(self)[:3])}, …>"
+
     def __call__(self, name: str, value: Array) -> Array:
         self[name] = value
         return value
@@ -95,4 +100,5 @@ class Record(dict[str, Array]):
 def record(model: Model, tokens: Array, last: int | None = None) -> tuple[Array, Record]:
     """Logits, and every named activation of the run."""
     cache = Record(model)
+    cache.tokens = tokens
     return model(tokens, tap=cache, last=last), cache

@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import records, registry
 from ..errors import GlassformerError
+from ..finding import Shown
 from ..model import Model
 from ..records import check_writable, folder_beside, replace_folder, write_together
 from .parity import TOLERANCE, Agreement, agreement, float32_reason, in_other_orders, trial
@@ -44,7 +45,7 @@ class Bridge(Protocol):
 
 
 @dataclass(frozen=True)
-class Exported:
+class Exported(Shown):
     """What an export wrote, and how near the library's logits come to ours."""
 
     path: Path

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import schema
 from ..errors import GlassformerError, shown
+from ..finding import Shown
 from ..model import Model
 from .certify import Certificate, Declaration, certify, same
 from .passes.allocate import Twins
@@ -31,7 +32,7 @@ COMPILED = schema.record({
 
 
 @dataclass(frozen=True)
-class Compiled:
+class Compiled(Shown):
     """A program, the model that does what it says, and why that is certain."""
 
     program: Program

@@ -17,7 +17,7 @@ from ..answers import chunk_size
 from ..arrays import Array
 from ..dust import leader, percent
 from ..errors import GlassformerError
-from ..finding import Finding, plain
+from ..finding import Finding, Shown, plain
 from ..model import MASKS, POSITIONS, Model, Place, gained
 from ..tap import record
 from ..tasks.base import Rows, Task
@@ -143,7 +143,7 @@ def entropy(patterns: Array) -> Any:
 
 # ── averages over a task ───────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
-class Average:
+class Average(Shown):
     """Attention over many inputs of a task. Rows that never ask are 0."""
 
     rows: int
@@ -200,7 +200,7 @@ def visible(model: Model, at: Array, T: int) -> Any:
 
 # ── what a task expects ────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
-class Expected:
+class Expected(Shown):
     """Which positions hold what each row needs: bool [T,S]."""
 
     roles: Mapping[str, Any]
@@ -257,7 +257,7 @@ def places(task: Task) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Alignment:
+class Alignment(Shown):
     """Shares of attention on what a task expects. Maps are its roles and also:
 
     `aligned`, the roles that the answer token is made of (a and b of its column, or the source);

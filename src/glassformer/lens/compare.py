@@ -35,7 +35,7 @@ from ..checkpoint import digest
 from ..counting import Count, count
 from ..dust import leader, percent
 from ..errors import GlassformerError
-from ..finding import plain
+from ..finding import Shown, plain
 from ..lang.task import carried, same_program
 from ..model import Model
 from ..registry import build, entries, head
@@ -54,7 +54,7 @@ MOST_HEADS = 16  # of each model, for what takes a run a head
 
 
 @dataclass(frozen=True)
-class AttentionOfBoth:
+class AttentionOfBoth(Shown):
     """Attention of both models on the same inputs."""
 
     heads: tuple[list[str], list[str]]
@@ -82,7 +82,7 @@ class AttentionOfBoth:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """What two models have in common, and what not. The figures are explained at the top."""
 
     task: str

@@ -14,12 +14,13 @@ import numpy as np
 from ..arrays import Array
 from ..dust import leader, percent
 from ..errors import GlassformerError
+from ..finding import Shown
 from ..model import POSITIONS, Model, Place
 from .modular.fourier import spectrum
 
 
 @dataclass(frozen=True)
-class PCA:
+class PCA(Shown):
     """Points in coordinates of falling variance."""
 
     points: Array  # [N,R], centred
@@ -57,7 +58,7 @@ def cosine(matrix: Array) -> Any:
 
 
 @dataclass(frozen=True)
-class Embeddings:
+class Embeddings(Shown):
     """The rows of an embedding, with names."""
 
     what: str  # tokens or positions

@@ -13,7 +13,7 @@ from .. import parts
 from ..arrays import Array
 from ..dust import negligible, number, percent, ranked, sweep
 from ..errors import GlassformerError
-from ..finding import Finding
+from ..finding import Finding, Shown
 from ..lang.reading import ValueReading, readings
 from ..model import Model
 from ..tap import Record, record
@@ -27,7 +27,7 @@ ROUNDED = 6e-5  # of the largest share: what a sum of shares may be off by in fl
 
 
 @dataclass(frozen=True)
-class HeadReading:
+class HeadReading(Shown):
     """What one head did at the last position."""
 
     layer: int
@@ -41,7 +41,7 @@ class HeadReading:
 
 
 @dataclass(frozen=True)
-class SlotContent:
+class SlotContent(Shown):
     """What one named slot of the stream holds."""
 
     name: str
@@ -55,7 +55,7 @@ class SlotContent:
 
 
 @dataclass(frozen=True)
-class LayerStory:
+class LayerStory(Shown):
     """One layer at the last position: heads, neurons, and the stream at the end."""
 
     heads: list[HeadReading]

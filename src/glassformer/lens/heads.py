@@ -17,7 +17,7 @@ from .. import parts
 from ..arrays import Array
 from ..dust import percent, ranked
 from ..errors import GlassformerError
-from ..finding import Finding
+from ..finding import Finding, Shown
 from ..model import Model
 from ..tasks.base import Rows, Task
 from .attention import Average, Expected, average, patterns, places
@@ -46,7 +46,7 @@ LISTED = 0.005  # positions with less attention are not listed
 
 
 @dataclass(frozen=True)
-class HeadKind:
+class HeadKind(Shown):
     """One head: its class, the tests that it passed, all scores, and the name people gave it."""
 
     layer: int

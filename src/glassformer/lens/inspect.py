@@ -29,7 +29,7 @@ from ..answers import Score
 from ..checkpoint import digest
 from ..decoding import decode
 from ..errors import GlassformerError, shown
-from ..finding import plain
+from ..finding import Shown, plain
 from ..model import Model
 from ..registry import full_name, take_in
 from ..tasks.base import Rows, Task
@@ -49,7 +49,7 @@ FEWER = 2_000  # for views that keep all activations
 
 
 @dataclass(frozen=True)
-class Subject:
+class Subject(Shown):
     """What is looked at: a model, its task if it has one, and inputs."""
 
     model: Model
@@ -198,7 +198,7 @@ def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[Look]
 
 # ── all of them ────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
-class Inspection:
+class Inspection(Shown):
     """What every view found."""
 
     subject: Subject

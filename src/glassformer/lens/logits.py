@@ -17,7 +17,7 @@ from ..answers import Score, score
 from ..arrays import Array
 from ..dust import leader, number, sweep
 from ..errors import GlassformerError
-from ..finding import Finding, plain
+from ..finding import Finding, Shown, plain
 from ..model import NORMS, Model, Place, Tap, affine
 from ..tap import record
 from ..tasks.base import Rows, Task
@@ -29,7 +29,7 @@ ALL = slice(None)
 
 # ── the logit lens ─────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class LogitLens:
+class LogitLens(Shown):
     """What the logits would be if the model stopped after each of its parts."""
 
     words: list[list[str]]  # the texts read, [B][T]

@@ -18,7 +18,7 @@ from ..answers import score
 from ..arrays import Array
 from ..blueprints.base import from_matrix, is_matrix, matrix_shape, to_matrix
 from ..errors import GlassformerError
-from ..finding import Finding
+from ..finding import Finding, Shown
 from ..model import NORMS, Config, Model, Place
 from ..tasks.base import Rows, Task
 
@@ -83,7 +83,7 @@ def _rank(name: str, w: Array) -> Rank:
 
 # ── circuits ───────────────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True, eq=False)
-class Factored:
+class Factored(Shown):
     """A matrix A·B of low rank: [m,r] times [r,n], which nobody needs to multiply out."""
 
     A: Array
@@ -199,7 +199,7 @@ def project(c: Config, at: Place, which: str, head: int, x: Array) -> Array:
 
 # ── taking rank away ───────────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
-class Truncation:
+class Truncation(Shown):
     """A model with every hidden matrix cut to a rank."""
 
     rank: int

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..checkpoint import load
 from ..errors import GlassformerError
+from ..finding import Shown
 from ..model import Model
 
 NAME = re.compile(r"step-(\d+)\.safetensors")
@@ -24,7 +25,7 @@ Measure = Callable[[Model], Any]  # a number, or an array of the same shape for 
 
 
 @dataclass(frozen=True)
-class Trajectory:
+class Trajectory(Shown):
     """Snapshots of one run, in the order of their steps."""
 
     steps: list[int]

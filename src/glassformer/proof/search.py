@@ -12,6 +12,7 @@ from .. import dust
 from ..answers import EXHAUSTIVE
 from ..checkpoint import digest
 from ..errors import GlassformerError
+from ..finding import Shown
 from ..lang.task import Texts
 from ..limits import many
 from ..model import Model
@@ -32,7 +33,7 @@ GAIN = 0.01  # a finer split is of use if it brings the worst lead this much nea
 
 
 @dataclass(frozen=True)
-class Proof:
+class Proof(Shown):
     """What is known of a model on the whole domain of a task."""
 
     result: Result

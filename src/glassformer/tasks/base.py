@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GlassformerError
+from ..finding import Shown
 from ..limits import many, whole_numbers
 from ..vocabulary import Vocabulary
 from .format import TOKEN, Format
@@ -16,7 +17,7 @@ Rows = Any  # integers [B, len(radix)]
 BOUNDARY = 200  # examples looked at, where a task does not say its format
 
 
-class Task:
+class Task(Shown):
     """What is right: a domain of rows, and the tokens and answer of each.
 
     Exhaustive is counting up: rows(0, size). A subclass sets `vocabulary` and `radix` and says what

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from ..dust import rounded_down
+from ..finding import Shown
 from .recipe import Recipe
 
 ROUTINE = {"step", "evaluation", "checkpoint", "done"}  # all other events are turning points
@@ -22,7 +23,7 @@ Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Event:
+class Event(Shown):
     """Something at a step; `member` is the seed of the run."""
 
     kind: str  # one of ROUTINE, or a turning point as `in_words` has them

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ..calls import checked
 from ..errors import GlassformerError, no_such, shown
+from ..finding import Shown
 from ..limits import SEED
 from ..model import ACTIVATIONS, MASKS, NORMS, POSITIONS, Config
 from ..registry import Option
@@ -46,7 +47,7 @@ def setting(
 
 
 @dataclass(frozen=True)
-class Section:
+class Section(Shown):
     """Fields that are checked one by one when set. All sections of a recipe share its name."""
 
     name: str = setting("custom", "what reports and tables call it")

@@ -3,13 +3,14 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..finding import Shown
 from ..model import Model
 from .events import Event, Report
 from .recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Training:
+class Training(Shown):
     """What training gives back."""
 
     model: Model

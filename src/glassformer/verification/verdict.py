@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GlassformerError
+from ..finding import Shown
 from ..limits import DOMAIN, SAMPLE, SEARCH
 from ..records import write_atomically
 from ..schema import read_json
@@ -20,7 +21,7 @@ FORMAT = "glassformer verdict 1"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Shown):
     """What a check found."""
 
     model: str  # SHA-256 of the weights

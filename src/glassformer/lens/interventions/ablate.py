@@ -28,6 +28,7 @@ from ... import arrays
 from ...answers import EXHAUSTIVE, Score, score
 from ...arrays import Array
 from ...errors import GlassformerError
+from ...finding import Shown
 from ...model import Model, Tap
 from ...parts import Part, find, label, names
 from ...tasks.base import Rows, Task
@@ -39,7 +40,7 @@ WORTH_TORCH = 50_000  # rows from which the time to import PyTorch is well spent
 
 
 @dataclass(frozen=True)
-class Ablated:
+class Ablated(Shown):
     """What is left of a model without one part."""
 
     what: str

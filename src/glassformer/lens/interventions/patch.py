@@ -23,7 +23,7 @@ import numpy as np
 from ...answers import right_tokens
 from ...arrays import Array
 from ...errors import GlassformerError
-from ...finding import Finding
+from ...finding import Finding, Shown
 from ...model import Model, Tap
 from ...parts import Part, find, label
 from ...tap import check_names, on, record
@@ -39,7 +39,7 @@ Which = int | Sequence[int] | None
 
 
 @dataclass(frozen=True)
-class Patch:
+class Patch(Shown):
     """One patched run beside the two that it is made of: logits [B,V] at one position."""
 
     clean: Array
@@ -188,7 +188,7 @@ def transplant(
 
 # ── the interchange test ───────────────────────────────────────────────────────────────────────
 @dataclass(frozen=True)
-class Moved:
+class Moved(Shown):
     """What patching a part did to one token of the answer. The shares and `other` add up to 1."""
 
     token: int  # of the answer, from 0
