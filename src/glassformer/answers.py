@@ -99,10 +99,10 @@ def decoded(
             yield rows, t, step
 
 
-def said(model: Model, tokens: Any, answer: Any) -> Any:
+def said(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
     """The tokens [B,T], and where the answer is what the model says when it reads its own words."""
     out = tokens.copy()
-    for rows, t, step in decoded(model, tokens, answer):
+    for rows, t, step in decoded(model, tokens, answer, tap):
         out[rows, t] = step.chosen
     return out
 

@@ -6,6 +6,7 @@ import reprlib
 from collections.abc import Iterable
 from typing import Any
 
+NEEDS_FIGURES = "needs Matplotlib, which is not installed: pip install 'glassformer[figures]'"
 NEEDS_TORCH = "needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
 
 

@@ -18,6 +18,7 @@ from .style import BLUE, GREEN, GREY, ORANGE
 
 ROWS = 12  # of a table, and bars
 CELLS = 48  # rows and columns of a map
+MAP = 360  # pixels of its longer side, at most
 LETTERS = 160  # of one cell
 BAR = 160  # pixels
 FONT = 11
@@ -152,7 +153,9 @@ def heat(
     x = np.asarray(values)[:CELLS, :CELLS]
     if x.ndim != 2 or not x.size:
         return Markup("")
-    rows, columns = list(rows)[: x.shape[0]], list(columns)[: x.shape[1]]
+    cell = max(6, min(cell, MAP // max(x.shape)))
+    every = -(-FONT // cell)  # so many have one name, or names would cover each other
+    rows, columns = list(rows)[: x.shape[0] : every], list(columns)[: x.shape[1] : every]
     turned = max(map(len, columns), default=0) > 2
     left = 8 + 6.5 * min(max(map(len, rows), default=0), 32)
     top = 18 * bool(title) + (8 + 6.5 * min(max(map(len, columns)), 16) if turned else 16)
@@ -160,9 +163,9 @@ def heat(
     inside = words_at(left, 12, title) if title else ""
     inside += pixels(left, top, w, h, shades(x, signed))
     for i, name in enumerate(rows):
-        inside += words_at(left - 4, top + cell * (i + 0.75), name[:32], "end")
+        inside += words_at(left - 4, top + cell * (every * i + 0.5) + 4, name[:32], "end")
     for j, name in enumerate(columns):
-        at = left + cell * (j + 0.5) + 4 * turned, top - 4
+        at = left + cell * (every * j + 0.5) + 4 * turned, top - 4
         inside += words_at(*at, name[:16], "start" if turned else "middle", turned)
     wide = max(left + w + 4, left + 6.5 * min(len(title), 40))
     return svg(wide, top + h + 4, inside, title or "map")

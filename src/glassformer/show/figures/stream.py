@@ -1,6 +1,6 @@
 """Figures of the stream: how it grows, what norms do to it, which neurons fire."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from ..style import (
     ORANGE,
     PALE,
     SHARES,
+    SIGNED,
     SKY,
     WIDTH,
     Axes,
@@ -174,3 +175,47 @@ def _strip(ax: Axes, shares: Array, labels: Names, title: str) -> None:
     ax.set_yticks(range(len(labels)), labels)
     bare(ax)
     ax.set_title(title, fontweight="normal")
+
+
+# ── by name, on one text ───────────────────────────────────────────────────────────────────────
+def slots_map(
+    after: Mapping[str, Array], slots: Mapping[str, tuple[int, int]], words: Names, title: str = ""
+) -> Figure:
+    """The stream after each part, [T,D] each: slots by tokens, every slot on a scale of its own."""
+    names = list(slots)
+    tops = [max(float(np.abs(x[:, a:b]).max(initial=0)) for x in after.values()) or 1.0
+            for a, b in slots.values()]  # fmt: skip
+    edges = np.cumsum([0, *(b - a for a, b in slots.values())])
+    high = min(max(1.5, 0.24 * edges[-1]), 6.0)
+    wide = min(max(1.9, 0.23 * len(words)), 5.0)
+    size = 1.2 + wide * len(after), 1.0 + high
+    with drawn(1, len(after), size=size, title=title, sharey=True) as (fig, axes):
+        for ax, (part, x) in zip(axes, after.items(), strict=True):
+            scaled = [x[:, a:b] / top for (a, b), top in zip(slots.values(), tops, strict=True)]
+            image = ax.imshow(np.concatenate(scaled, axis=1).T, cmap=SIGNED, vmin=-1, vmax=1,
+                              aspect="auto", interpolation="nearest")  # fmt: skip
+            for edge in edges[1:-1]:
+                ax.axhline(edge - 0.5, color=INK, linewidth=0.8)
+            ax.set_xticks(range(len(words)), words, fontsize=8 if len(words) <= 16 else 6,
+                          rotation=90 if max(map(len, words)) > 2 else 0)  # fmt: skip
+            ax.set_yticks((edges[:-1] + edges[1:] - 1) / 2, names)
+            bare(ax)
+            ax.set_title(f"after {part}")
+        key = colour_bar(fig, image, list(axes), fraction=0.04, pad=0.02, ticks=[-1, 0, 1])
+        key.ax.set_yticklabels(["least", "0", "most"])
+        key.ax.set_title("in its slot", fontsize=7, fontweight="normal")
+    return fig
+
+
+def neurons_map(fired: Array, names: Names, words: Names, title: str = "") -> Figure:
+    """What each neuron [F] said at each token [T]: activations [T,F]."""
+    top = float(np.abs(fired).max(initial=0)) or 1.0
+    size = 2.5 + max(2.0, 0.26 * len(words)) + 0.07 * max(map(len, names)), 1.0 + 0.24 * len(names)
+    with drawn(size=size, title=title) as (fig, (ax,)):
+        image = ax.imshow(fired.T, cmap=SIGNED, vmin=-top, vmax=top, aspect="auto",
+                          interpolation="nearest")  # fmt: skip
+        ax.set_xticks(range(len(words)), words, rotation=90 if max(map(len, words)) > 2 else 0)
+        ax.set_yticks(range(len(names)), names)
+        bare(ax)
+        colour_bar(fig, image, ax, fraction=0.05, pad=0.02, label="activation")
+    return fig
