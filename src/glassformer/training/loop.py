@@ -30,6 +30,7 @@ from .events import Event, Report, Watcher
 from .floor import answer_names
 from .initial import architecture, check_call, check_memory, find_device, initial_theta
 from .loss import Objective, Theta
+from .notebook import Bar, in_notebook
 from .optim import Optimizer, decay_begins, rates, smoothed
 from .recipe import Recipe
 from .result import Training
@@ -49,10 +50,24 @@ def fit(task: Task, recipe: Recipe, seed: int = 0, **options: Any) -> Training:
 
 
 def fit_many(task: Task, recipe: Recipe, seeds: Sequence[int], **options: Any) -> list[Training]:
-    """Trains one model a seed, all at once."""
-    events = train(task, recipe, seeds, **options)
+    """Trains one model a seed, all at once; in a notebook a bar shows how far it is."""
+    events = watched(train(task, recipe, seeds, **options), task, recipe)
     done = {e.member: e.data["training"] for e in events if e.kind == "done"}
     return [done[s] for s in seeds]
+
+
+def watched(events: Iterator[Event], task: Task, recipe: Recipe) -> Iterator[Event]:
+    """The same events, each of them seen by a bar if this is a notebook."""
+    if not in_notebook():
+        yield from events
+        return
+    bar = Bar(recipe.steps, answer_names(task))
+    try:
+        for event in events:
+            bar(event)
+            yield event
+    finally:
+        bar.close()
 
 
 def train(task: Task, recipe: Recipe, seeds: Seeds = (0,), **options: Any) -> Iterator[Event]:

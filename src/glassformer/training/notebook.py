@@ -1,0 +1,61 @@
+"""A run in a notebook: a bar that moves in its place, the figures, the latest turning points.
+
+Only Jupyter's kernel (that of VS Code too) is asked; elsewhere nothing is shown, and IPython is
+never imported for it.
+"""
+
+import sys
+from collections import deque
+from collections.abc import Sequence
+from html import escape
+from importlib import import_module
+from typing import Any
+
+from .events import ROUTINE, Event, in_words, percent
+
+LATEST = 4  # turning points that stay in sight
+
+
+def in_notebook() -> bool:
+    """Whether this runs in a kernel that can show HTML, not in a terminal."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
+
+
+class Bar:
+    """Consumes events; what it shows is always the same output, made anew."""
+
+    def __init__(self, steps: int, names: Sequence[str] = ()) -> None:
+        self.steps, self.names, self.step = steps, names, 0
+        self.figures: dict[str, float] = {}
+        self.status = ""
+        self.latest: deque[str] = deque(maxlen=LATEST)
+        self.output: Any = import_module("IPython.display").display(self, display_id=True)
+
+    def __call__(self, event: Event) -> None:
+        if event.kind in ("step", "evaluation"):
+            self.step = event.step
+            self.figures |= {k: v for k, v in event.data.items() if k in ("loss", "accuracy")}
+        elif event.kind == "done":
+            self.step, self.status = event.step, event.data["training"].status
+        elif event.kind not in ROUTINE:
+            self.latest.append(f"step {event.step:,}: {in_words(event, self.names)}")
+        self.output.update(self)
+
+    def close(self) -> None:
+        if not self.status:  # an error ended it
+            self.status = "ended"
+            self.output.update(self)
+
+    def __repr__(self) -> str:
+        said = [f"step {self.step:,} of {self.steps:,}"]
+        if "loss" in self.figures:
+            said.append(f"loss {self.figures['loss']:.4f}")
+        if "accuracy" in self.figures:
+            said.append(f"{percent(self.figures['accuracy'])} of test rows right")
+        return ", ".join([*said, *([self.status] if self.status else [])])
+
+    def _repr_html_(self) -> str:
+        bar = f'<progress value="{self.step}" max="{self.steps}" style="width:260px"></progress>'
+        lines = "".join(f"<div>{escape(line)}</div>" for line in self.latest)
+        return f'<div style="font-size:13px">{bar} {escape(repr(self))}{lines}</div>'

@@ -1,0 +1,73 @@
+"""fit in a notebook: one output, updated in its place; silence everywhere else."""
+
+import re
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+import glassformer as gf
+from glassformer import GlassformerError
+from glassformer.training.events import Event
+from glassformer.training.notebook import Bar, in_notebook
+
+SMALL = {"steps": 30, "evaluate_every": 10, "test_rows": 20, "d_model": 8, "n_layers": 1}
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """A stand-in for Jupyter: all that was shown, by output, each as the HTML of that moment."""
+    outputs = []
+
+    class Handle:
+        def __init__(self):
+            self.pages = []
+            outputs.append(self.pages)
+
+        def update(self, thing):
+            self.pages.append(thing._repr_html_())
+
+    def display(thing, display_id):
+        assert display_id
+        handle = Handle()
+        handle.update(thing)
+        return handle
+
+    top, inside = ModuleType("IPython"), ModuleType("IPython.display")
+    top.get_ipython, inside.display = lambda: SimpleNamespace(kernel=1), display
+    monkeypatch.setitem(sys.modules, "IPython", top)
+    monkeypatch.setitem(sys.modules, "IPython.display", inside)
+    return outputs
+
+
+def test_fit_shows_one_bar_that_moves(kernel, capsys):
+    trained = gf.fit("addition:digits=1", "fast", **SMALL)
+    (pages,) = kernel
+    steps = [int(re.search(r'value="(\d+)" max="30"', page)[1]) for page in pages]
+    assert steps == sorted(steps) and steps[0] == 0 and steps[-1] == 30 and len(set(steps)) > 3
+    assert "step 30 of 30" in pages[-1] and trained.status in pages[-1]
+    assert f"{100 * trained.accuracy:.0f}"[:1] in pages[-1] and "loss 0." not in pages[0]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_sees_nothing(monkeypatch, capsys):
+    shell = SimpleNamespace(get_ipython=lambda: SimpleNamespace())  # IPython's, without a kernel
+    for module in (None, shell):
+        monkeypatch.setitem(sys.modules, "IPython", module)
+        assert not in_notebook()
+        gf.fit("addition:digits=1", "fast", **SMALL | {"steps": 1})
+    assert capsys.readouterr() == ("", "")
+
+
+def test_turning_points_are_words_only(kernel):
+    bar = Bar(10, ["<script>"])
+    for i in range(9):
+        bar(Event("digit learned", i, 0, {"digit": 0, "accuracy": 1.0}))
+    assert "<script>" not in kernel[0][-1] and "&lt;script&gt;" in kernel[0][-1]
+    assert kernel[0][-1].count("learned") == 4, "the latest"
+
+
+def test_an_error_ends_the_bar(kernel):
+    with pytest.raises(GlassformerError, match="diverged"):
+        gf.fit("addition:digits=1", "fast", **SMALL | {"lr": 1e30, "optimizer": "adamw"})
+    assert "diverged" in kernel[0][-1] or "ended" in kernel[0][-1]
