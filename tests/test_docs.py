@@ -17,7 +17,6 @@ import contextlib
 import importlib
 import inspect
 import io
-import json
 import re
 import shlex
 import sys
@@ -63,7 +62,6 @@ GUIDE = (
 RUN += [f"docs/guide/{name}.md" for name in GUIDE]
 MORE = "gallery", "adders", "guide/README", "exercises", "log", "sweeps", "canon"
 LINKED = sorted({*RUN, *(f"docs/{name}.md" for name in MORE), "CONTRIBUTING.md"})
-NOTEBOOK = json.loads((ROOT / "docs/notebooks/start.ipynb").read_text())
 SLOW = "<!-- slow -->\n"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -141,17 +139,6 @@ def test_document(name, folder, monkeypatch, capsys, slow=False):
 @pytest.mark.parametrize("name", [name for name in RUN if SLOW in (ROOT / name).read_text()])
 def test_document_with_what_takes_long(name, folder, monkeypatch, capsys):
     test_document(name, folder, monkeypatch, capsys, slow=True)
-
-
-def test_notebook(folder):
-    space: dict[str, object] = {"__name__": "notebook"}
-    for cell in NOTEBOOK["cells"]:
-        if cell["cell_type"] == "code":
-            got = printed("".join(cell["source"]), space)
-            written = "".join(line for output in cell["outputs"] for line in output["text"])
-            assert same(written, got), (
-                f"{''.join(cell['source'])}\nsays\n{written}\nPython says\n{got}"
-            )
 
 
 COUNTED = re.findall(r"`([\w-]+:?[^`\s]*)` ([\d,]+)", (ROOT / "README.md").read_text())

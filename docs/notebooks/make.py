@@ -1,0 +1,108 @@
+"""Every chapter of the guide as a notebook: `python docs/notebooks/make.py` writes them anew.
+
+Python is a code cell, with what it prints below it; a command after `$` is a cell of its own, run
+by `!`; a text program is written to its file by `%%writefile`; all else is read. A cell that takes
+long has the tag `slow`. The tests make the notebooks again and compare, and run them.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+GUIDE = HERE.parent / "guide"
+# What a chapter needs besides NumPy.
+EXTRAS = {
+    "01-start": "figures", "02-train": "torch,figures", "03-looking-inside": "torch,figures",
+    "04-modular-addition": "torch,figures", "05-transformer-lens": "transformer-lens,gpt2,onnx",
+    "06-proof": "proof", "07-compile": "gpt2",
+}  # fmt: skip
+FENCE = re.compile(r"^(<!-- slow -->\n)?```(\w*)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"# ([\w-]+\.(?:taotp|glass))")  # the file that a text program says it is
+COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+Cell = dict[str, Any]
+
+
+def markdown(text: str) -> Cell:
+    return {"cell_type": "markdown", "metadata": {}, "source": text.strip()}
+
+
+def code(text: str, output: str = "", slow: bool = False) -> Cell:
+    said = [{"name": "stdout", "output_type": "stream", "text": output}] if output else []
+    tags = {"tags": ["slow"]} if slow else {}
+    return {"cell_type": "code", "execution_count": None, "metadata": tags, "outputs": said,
+            "source": text.strip("\n")}  # fmt: skip
+
+
+def install(extras: str) -> Cell:
+    """The one cell that every notebook opens with."""
+    return code(f'# from a clone; most of it needs NumPy alone\n%pip install -q "../..[{extras}]"')
+
+
+def from_chapter(text: str) -> Iterator[Cell]:
+    """The cells of a chapter, in its order."""
+    end, before = 0, None  # where we are, and the Python cell just before, if nothing is between
+    for block in FENCE.finditer(text):
+        between = _links(text[end : block.start()])
+        if between.strip():
+            yield from [before] if before else []
+            yield markdown(between)
+            before = None
+        end = block.end()
+        slow, language, body = bool(block[1]), block[2], block[3]
+        named = NAMED.match(body)
+        if language == "text" and before:
+            yield code(before["source"], body, bool(before["metadata"]))
+            before = None
+            continue
+        yield from [before] if before else []
+        before = None
+        if language == "python":
+            before = code(body, slow=slow)
+        elif language in ("taotp", "glass") and named:
+            yield code(f"%%writefile {named[1]}\n{body}")
+        elif body.startswith("$ glassformer "):
+            for command, output in COMMAND.findall(body):
+                yield code(f"!{command}", output, slow)
+        else:
+            yield markdown(f"```{language}\n{body}```")
+    yield from [before] if before else []
+    if text[end:].strip():
+        yield markdown(_links(text[end:]))
+
+
+def _links(text: str) -> str:
+    """A chapter's links to other chapters, as they are from here."""
+    return re.sub(r"\]\((\d\d-[\w-]+\.md)", r"](../guide/\1", text)
+
+
+def notebook(cells: list[Cell]) -> str:
+    """Cells as the text of an .ipynb file."""
+    for i, cell in enumerate(cells):
+        cell["id"] = f"cell-{i:02d}"
+        cell["source"] = cell["source"].splitlines(keepends=True)
+        for output in cell.get("outputs", []):
+            output["text"] = output["text"].splitlines(keepends=True)
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    top = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(top, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+def made() -> dict[str, str]:
+    """Name of the file -> what it is to hold, chapter by chapter."""
+    out = {}
+    for path in sorted(GUIDE.glob("[0-9]*.md")):
+        title, _, rest = path.read_text("utf-8").partition("\n")
+        origin = f"This is [a chapter of the guide](../guide/{path.name}), as a notebook."
+        top = [markdown(f"{title}\n\n{origin}"), install(EXTRAS[path.stem])]
+        cells = [*top, *from_chapter(rest)]
+        out[f"{path.stem}.ipynb"] = notebook(cells)
+    return out
+
+
+if __name__ == "__main__":
+    for name, text in made().items():
+        (HERE / name).write_text(text, "utf-8")
+        print(f"docs/notebooks/{name}")
