@@ -225,38 +225,40 @@ def _proof(p: Proof) -> Markup:
     if p.counterexample:
         facts += [(k, p.counterexample.get(k)) for k in ("input", "got", "expected")]
     try:
-        size = refs.load_task(p.task).size
+        task: Task | None = refs.load_task(p.task)
     except GlassformerError:  # of a file that is not here, or compiled from a text
-        size = 0
-    logs = [("inputs", size), ("cases looked at", p.cases)]
+        task = None
+    logs = [("inputs", task.size if task else 0), ("cases looked at", p.cases)]
     most = max(len(str(n)) for _, n in logs)
     counted = [(k, bar(len(str(n)) / most), many(n)) for k, n in logs if n]
     cases = table(counted, ("how many, by digits", "", ""))
     style = GOOD if p.holds else BAD
-    strip = _strip(p.certificate or {})
+    strip = _strip(p.certificate or {}, task)
     return join(head("Proof", said, style), beside(cases, table(facts)), strip)
 
 
-def _strip(certificate: Mapping[str, Any]) -> Markup:
+def _strip(certificate: Mapping[str, Any], task: Task | None) -> Markup:
     """A text of the task, each token of the answer with the columns that are told apart for it."""
     spots, rows = certificate.get("layout"), certificate.get("rows")
-    if not isinstance(spots, list) or not isinstance(rows, list) or len(spots) > CELLS:
+    if not task or not isinstance(spots, list) or not isinstance(rows, list) or len(spots) > CELLS:
         return Markup("")
     told = {r["row"] + 1: len(r["split"]) for r in rows}
-    most, inside = max(told.values(), default=1), ""
-    signs = {spots[i]: "+=" [k] for k, i in enumerate(i for i, s in enumerate(spots) if s[0] == "=")
-             if k < 2}  # fmt: skip
+    most, inside, x = max(told.values(), default=1), "", 0
     for i, spot in enumerate(spots):
-        x, n = 24 * i, told.get(i, 0)
-        box = f'x="{x}" y="0" width="22" height="20" rx="3"'
+        name = task.vocabulary[int(spot[1:])] if spot[0] == "=" else spot  # always the same token
+        wide, n = max(22, 7 * len(name) + 4), told.get(i, 0)
+        box = f'x="{x}" y="0" width="{wide}" height="20" rx="3"'
         inside += f'<rect {box} fill="{GREEN if n else GREY}" opacity="{0.3 if n else 0.12}"/>'
-        inside += words_at(x + 11, 14, signs.get(spot, spot), "middle")
+        inside += words_at(x + wide / 2, 14, name, "middle")
         for k in range(n):
             y = 24 + 6 * k
-            inside += f'<rect x="{x + 5}" y="{y}" width="12" height="4" fill="{GREEN}"/>'
-    inside += words_at(0, 38 + 6 * most, "green: written by the model; a bar for each column of "
-                       "digits that the proof tells apart there")  # fmt: skip
-    return svg(max(24 * len(spots), 560), 44 + 6 * most, inside, "what the proof tells apart")
+            inside += (
+                f'<rect x="{x + wide // 2 - 6}" y="{y}" width="12" height="4" fill="{GREEN}"/>'
+            )
+        x += wide + 2
+    about = "green: written by the model; a bar for each column that the proof tells apart there"
+    inside += words_at(0, 38 + 6 * most, about)
+    return svg(max(x, 560), 44 + 6 * most, inside, "what the proof tells apart")
 
 
 @body.register

@@ -206,7 +206,7 @@ def errors(model: Ref, task: Task | str | None = None, without: str = "") -> Fig
     t = _task(m, task)
     t.require(m.vocabulary)
     tap = ablation(m, without) if without else None
-    title = f"without {parts.called(m, parts.find(m, without).name)}" if without else ""
+    title = f"without {_named(m, without)}" if without else ""
     if len(t.radix) != 2 or t.size > EXHAUSTIVE:
         kinds = score(m, t, tap=tap).classes.items()
         shares = sorted(((k, 1 - bad / n, n) for k, (n, bad) in kinds if n), key=lambda s: s[1])
@@ -218,6 +218,12 @@ def errors(model: Ref, task: Task | str | None = None, without: str = "") -> Fig
     bad = rows[there & (wrong > 0)]
     some = bad[:: max(1, len(bad) // error_figures.EXAMPLES)][: error_figures.EXAMPLES]
     return error_figures.errors_map(wrong.reshape(t.radix), _examples(m, t, some, tap), title=title)
+
+
+def _named(model: Model, what: str) -> str:
+    """A part by its number and by its name."""
+    name = parts.find(model, what).name
+    return f"{name} ({label})" if (label := parts.label(model, name)) else name
 
 
 def _examples(model: Model, task: Task, rows: Any, tap: Any) -> list[str]:

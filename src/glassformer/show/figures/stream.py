@@ -181,17 +181,16 @@ def _strip(ax: Axes, shares: Array, labels: Names, title: str) -> None:
 def slots_map(
     after: Mapping[str, Array], slots: Mapping[str, tuple[int, int]], words: Names, title: str = ""
 ) -> Figure:
-    """The stream after each part, [T,D] each: slots by tokens, every slot on a scale of its own."""
+    """The stream after each part, [T,D] each: slots by tokens, each on a scale of its own."""
     names = list(slots)
-    tops = [max(float(np.abs(x[:, a:b]).max(initial=0)) for x in after.values()) or 1.0
-            for a, b in slots.values()]  # fmt: skip
     edges = np.cumsum([0, *(b - a for a, b in slots.values())])
     high = min(max(1.5, 0.24 * edges[-1]), 6.0)
     wide = min(max(1.9, 0.23 * len(words)), 5.0)
     size = 1.2 + wide * len(after), 1.0 + high
     with drawn(1, len(after), size=size, title=title, sharey=True) as (fig, axes):
         for ax, (part, x) in zip(axes, after.items(), strict=True):
-            scaled = [x[:, a:b] / top for (a, b), top in zip(slots.values(), tops, strict=True)]
+            held = [x[:, a:b] for a, b in slots.values()]
+            scaled = [v / (float(np.abs(v).max(initial=0)) or 1.0) for v in held]
             image = ax.imshow(np.concatenate(scaled, axis=1).T, cmap=SIGNED, vmin=-1, vmax=1,
                               aspect="auto", interpolation="nearest")  # fmt: skip
             for edge in edges[1:-1]:
@@ -203,7 +202,7 @@ def slots_map(
             ax.set_title(f"after {part}")
         key = colour_bar(fig, image, list(axes), fraction=0.04, pad=0.02, ticks=[-1, 0, 1])
         key.ax.set_yticklabels(["least", "0", "most"])
-        key.ax.set_title("in its slot", fontsize=7, fontweight="normal")
+        key.ax.set_title("in its slot", fontsize=7, fontweight="normal", pad=8)
     return fig
 
 
