@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,11 +26,11 @@ def test_on_a_text(name, tmp_path):
     show, model = getattr(gf.show, name), gf.load(ONES)
     path = gf.save(model, tmp_path / "a.safetensors")
     pictures = [show(given, "45+78") for given in (ONES, model, path, str(path))]
-    assert len({p._repr_png_()[0] for p in pictures}) == 1, "the same whoever names it"
+    assert all(texts(p) == texts(pictures[0]) for p in pictures), "the same whoever names it"
     data, size = pictures[0]._repr_png_()
     assert data.startswith(b"\x89PNG") and len(data) < 200_000 and size["width"] <= 864
     assert repr(pictures[0]).startswith(f"<Picture: {name}: ")
-    assert show(ONES, model.read([4, 5, 10, 7, 8, 11]))._repr_png_()[0]
+    assert "4" in " ".join(texts(show(ONES, [4, 5, 10, 7, 8, 11])))
     assert pictures[0].save(tmp_path / "a.svg").read_text().startswith("<?xml")
 
 
@@ -70,7 +71,7 @@ def test_wrong_sums():
 
 
 def test_wrong_lists_by_class():
-    assert "right" in texts(gf.show.errors("sort:vocab=10", without="head 0.0"))
+    assert "right" in texts(gf.show.errors("reverse:length=3", without="head 0.0"))
 
 
 def test_any_view():
@@ -79,6 +80,31 @@ def test_any_view():
     with pytest.raises(GlassformerError, match="expected one of attention"):
         gf.show.view(ONES, "atention")
     assert "3" in texts(gf.show.embeddings("min:vocab=10"))
+
+
+def test_two_models():
+    words = texts(gf.show.comparison("addition:digits=1", "addition:digits=1,variant=book"))
+    assert "attention in common" in words and "margins" in words
+    with pytest.raises(GlassformerError):
+        gf.show.comparison("addition:digits=1", "sort")
+
+
+def test_a_training():
+    history = [
+        {"step": i, "loss": 1 / i, "accuracy": 0.5, "digits": [0.5, 1.0], "seconds": 0.0}
+        for i in range(1, 5)
+    ]
+    ran = gf.Training(gf.load(ONES), gf.Recipe(steps=4), 0, 4, 0.0, 0.5, "done", history, [])
+    assert "training loss" in texts(gf.show.training(ran, ran))
+    for wrong in ([], [ran.model], ["x"]):
+        with pytest.raises(GlassformerError):
+            gf.show.training(*wrong)
+
+
+def test_the_reference_has_every_picture():
+    text = (Path(__file__).parents[2] / "docs/reference.md").read_text()
+    named = [name for name, f in vars(gf.show).items() if hasattr(f, "__wrapped__")]
+    assert len(named) == 11 and not [name for name in named if f"`gf.show.{name}(" not in text]
 
 
 @pytest.mark.parametrize("name", [*TEXTS, "embeddings", "errors"])

@@ -7,6 +7,7 @@ figure is drawn.
 from .figures.curves import training_curves as training_curves
 from .pictures import Picture as Picture
 from .pictures import attention as attention
+from .pictures import comparison as comparison
 from .pictures import embeddings as embeddings
 from .pictures import errors as errors
 from .pictures import logits as logits
@@ -14,6 +15,7 @@ from .pictures import margin as margin
 from .pictures import neurons as neurons
 from .pictures import steps as steps
 from .pictures import stream as stream
+from .pictures import training as training
 from .pictures import view as view
 from .style import figure as figure
 from .style import save as save

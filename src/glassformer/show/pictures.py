@@ -21,19 +21,23 @@ from ..errors import NEEDS_FIGURES, GlassformerError, shown
 from ..lens import attention as looks
 from ..lens import embeddings as points
 from ..lens import logits as lenses
+from ..lens.compare import common_task, compare
 from ..lens.explain import explain
-from ..lens.inspect import inspect
+from ..lens.inspect import INPUTS, inspect
 from ..lens.interventions.ablate import ablation
 from ..lens.stream import stream_after
 from ..model import Model
 from ..tap import record
 from ..tasks.base import Task
+from ..training.result import Training
 from . import style
 from .figures import attention as attention_figures
 from .figures import embeddings as embedding_figures
 from .figures import errors as error_figures
+from .figures import interventions as intervention_figures
 from .figures import logits as logit_figures
 from .figures import stream as stream_figures
+from .figures.curves import training_curves
 from .inspect import FIGURES, figures
 from .style import Figure
 
@@ -200,7 +204,7 @@ def embeddings(model: Ref) -> Figure:
 def errors(model: Ref, task: Task | str | None = None, without: str = "") -> Figure:
     """Which inputs go wrong; with a part silenced, which ones need it.
 
-    Of two numbers all pairs are drawn, up to a million; of anything else the classes of input.
+    Of two numbers all pairs are drawn, up to a million; else some inputs, by class.
     """
     m = _model(model)
     t = _task(m, task)
@@ -208,7 +212,7 @@ def errors(model: Ref, task: Task | str | None = None, without: str = "") -> Fig
     tap = ablation(m, without) if without else None
     title = f"without {_named(m, without)}" if without else ""
     if len(t.radix) != 2 or t.size > EXHAUSTIVE:
-        kinds = score(m, t, tap=tap).classes.items()
+        kinds = score(m, t, t.some(INPUTS), tap).classes.items()
         shares = sorted(((k, 1 - bad / n, n) for k, (n, bad) in kinds if n), key=lambda s: s[1])
         return error_figures.class_bars(shares[:20], title)
     rows = t.rows(0, t.size)
@@ -236,6 +240,23 @@ def _examples(model: Model, task: Task, rows: Any, tap: Any) -> list[str]:
         says, due = (task.answer(x[0, at].tolist()) for x in (got, tokens))
         out.append(f"{asked} {says}, not {due}")
     return out
+
+
+@picture
+def comparison(a: Ref, b: Ref, task: Task | str | None = None) -> Figure:
+    """Two models side by side: their attention, what moves their answers, their margins."""
+    one, other = _model(a), _model(b)
+    if task is None:
+        common_task(one, other)
+    return intervention_figures.comparison(compare(one, other, _task(one, task)))
+
+
+@picture
+def training(*trainings: Training) -> Figure:
+    """How it learned: the loss, what is right, each digit, the turning points."""
+    if not trainings or not all(isinstance(t, Training) for t in trainings):
+        raise GlassformerError("show.training — expected what gf.fit gives back, one or several")
+    return training_curves(trainings)
 
 
 @picture
