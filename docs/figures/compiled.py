@@ -15,6 +15,7 @@ from glassformer.craft import lift
 from glassformer.lang import library
 from glassformer.lang.passes.encode import make
 from glassformer.show import style
+from glassformer.show.pieces import in_powers
 
 style.DPI = 100
 HERE = Path(__file__).parent
@@ -116,10 +117,9 @@ def errors():
             times = {made.program.values[max(i, -1 - i)].name: time for i, time, *_ in told}
             found = made.certificate.error
             order = sorted(found, key=lambda v: times[v])
-            ax.semilogy(
-                range(len(order)), [found[v] for v in order], mark, color=colour, label=dtype
-            )
+            ax.plot(range(len(order)), [found[v] for v in order], mark, color=colour, label=dtype)
         ax.set_xticks(range(len(order)), [f"{v}\n{when(times[v])}" for v in order])
+        in_powers(ax)
         ax.set_ylim(1e-17, 1)
         ax.set_ylabel("slot is off by at most")
         ax.legend(loc="upper left")

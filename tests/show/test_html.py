@@ -183,6 +183,14 @@ def test_markup_in_names_is_only_shown(evil):
         assert not any(k.startswith("on") for _, held in reader.tags for k in held)
 
 
+def test_a_model_of_pytorch():
+    pytest.importorskip("torch")
+    for dtype in ("float32", "bfloat16"):
+        model = gf.load(ONES).torch(dtype)
+        assert dtype in "".join(read(model).words)
+        assert "ahead" in "".join(read(gf.record(model, [4, 5, 10, 7, 8, 11])[1]).words)
+
+
 def test_numbers_that_are_none(evil):
     nan = evil.map(lambda w: np.full(w.shape, np.nan))
     assert "Model" in nan._repr_html_() and "Record" in gf.record(nan, [0, 1])[1]._repr_html_()

@@ -9,6 +9,8 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError
+from glassformer.model import zeros
+from glassformer.show.pieces import in_powers
 
 ONES = "addition:digits=2,order=ones"
 TEXTS = ["attention", "steps", "stream", "neurons", "logits", "margin"]
@@ -55,6 +57,24 @@ def test_a_model_without_a_task(tmp_path):
     assert "red" in texts(picture)
     with pytest.raises(GlassformerError, match="task"):
         gf.show.errors(tmp_path / "light.taotp")
+
+
+def test_tokens_that_would_be_formulas():
+    config = gf.Config(d_vocab=3, n_ctx=4, d_model=2)
+    vocabulary = gf.Vocabulary(["$", r"\frac", "_^"], sep=" ")
+    labels = gf.Labels(heads={"0.0": "$x_$"}, slots={"$a$": (0, 2)})
+    model = gf.Model(config, zeros(config), vocabulary, labels=labels)
+    for show in (gf.show.attention, gf.show.stream, gf.show.logits, gf.show.steps):
+        assert show(model, r"$ \frac")._repr_png_()[0]
+    assert gf.show.embeddings(model)._repr_png_()[0]
+
+
+def test_powers_of_ten_are_no_formulas():
+    fig, (ax,) = gf.show.figure()
+    in_powers(ax)
+    ax.plot([1, 2, 3], [1e-3, 1, 1e4])
+    gf.show.Picture(fig, "")._repr_png_()
+    assert "10⁻³" in [t.get_text() for t in ax.get_yticklabels()]
 
 
 def test_wrong_sums():

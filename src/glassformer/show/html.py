@@ -99,27 +99,22 @@ def _listed(things: Sequence[Any]) -> Markup:
 
 @body.register
 def _model(model: Model) -> Markup:
-    c = Count(**_counted(model))
+    sizes = {n: int(np.prod(w.shape)) for n, w in model.weights.items()}
+    used = {n: int((w != 0).sum()) for n, w in model.weights.items()}
     name = model.provenance.get("ref") or model.task or "of no name"
-    made = model.provenance.get("maker")
-    facts = [("config", model.config), ("task", model.task or "none"),
-             ("tokens", model.vocabulary), *([("made by", made)] if made else [])]  # fmt: skip
-    facts += [("slots", ", ".join(f"{n} [{a}:{b}]" for n, (a, b) in model.labels.slots.items()))]
-    facts += [(f"head {k}", v) for k, v in [*model.labels.heads.items()][:HEADS]]
-    arrays_ = [
-        (n, "×".join(map(str, w.shape)), c.nonzero_arrays[n], _thumbnail(w))
-        for n, w in model.weights.items()
+    slots = ", ".join(f"{n} [{a}:{b}]" for n, (a, b) in model.labels.slots.items())
+    facts = [
+        ("config", model.config), ("task", model.task), ("tokens", model.vocabulary),
+        ("made by", model.provenance.get("maker", "")), ("slots", slots),
+        *((f"head {k}", v) for k, v in [*model.labels.heads.items()][:HEADS]),
+    ]  # fmt: skip
+    rows = [
+        (n, "×".join(map(str, w.shape)), used[n], _thumbnail(w)) for n, w in model.weights.items()
     ]
-    titles = "array", "shape", "not 0", ""
-    said = f"{name}: {c.total:,} parameters, {c.nonzero:,} of them not 0, {model.dtype}"
-    known = table([(k, v) for k, v in facts if str(v)], most=16)
-    return join(head("Model", said), known, table(arrays_, titles, 10))
-
-
-def _counted(model: Model) -> dict[str, Any]:
-    from ..counting import count
-
-    return vars(count(model))
+    zeros = f"{sum(used.values()):,} of them not 0, {model.dtype}"
+    said = f"{name}: {sum(sizes.values()):,} parameters, {zeros}"
+    known = table([fact for fact in facts if str(fact[1])], most=16)
+    return join(head("Model", said), known, table(rows, ("array", "shape", "not 0", ""), 10))
 
 
 def _thumbnail(w: Any) -> Markup:

@@ -1,5 +1,6 @@
 """Pieces that many figures have: rules, bars with names, maps with numbers, keys to colours."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -25,6 +26,19 @@ def in_percent(axis: Axis) -> None:
 
 def in_thousands(axis: Axis) -> None:
     axis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+
+
+def in_powers(ax: Axes) -> None:
+    """The upright axis in powers of ten, their names without formulas (see style.py)."""
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(_power)
+    ax.yaxis.set_minor_formatter(lambda x, _: "")
+
+
+def _power(x: float, _: Any = None) -> str:
+    power = math.log10(x)
+    raised = f"{power:.0f}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{raised}" if power == round(power) else f"{x:.2g}"
 
 
 def rows_named(ax: Axes, names: Names) -> None:

@@ -43,6 +43,7 @@ STYLE: dict[Any, Any] = {
     "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "xtick.labelcolor": INK,
     "ytick.labelcolor": INK, "axes.spines.top": False, "axes.spines.right": False,
     "axes.linewidth": 0.8, "lines.linewidth": 1.6, "axes.axisbelow": True,
+    "text.parse_math": False,  # a token may be $
     "figure.facecolor": "white", "savefig.facecolor": "white", "svg.hashsalt": "glassformer",
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import GlassformerError
-from ..pieces import colour_bar, in_percent, in_thousands, rules, tokens_named
+from ..pieces import colour_bar, in_percent, in_powers, in_thousands, rules, tokens_named
 from ..style import BLUE, GREY, INK, LINES, ORANGE, SHARES, WIDTH, Axes, Figure, Names, drawn
 
 if TYPE_CHECKING:  # PyTorch is not needed to draw what was trained
@@ -60,7 +60,7 @@ def _loss(ax: Axes, runs: "list[Training]", floors: "Sequence[Floor]") -> None:
     drawn = [f for f in floors if f.loss <= high]
     least = any(f.unknown == 0 and f.loss > 0 for f in floors)
     if len(drawn) < 3 and not least and high > DEEP * low > 0:
-        ax.set_yscale("log")
+        in_powers(ax)
         drawn = [f for f in drawn if f.loss > 0]
     else:
         # the first steps would flatten all the rest

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...errors import GlassformerError
 from ...lens.modular.apart import ONE_FREQUENCY, ModularAnalysis, Waypoint
-from ..pieces import in_percent, rules
+from ..pieces import in_percent, in_powers, rules
 from ..style import BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, Figure, drawn
 
 # loss, colour, kind of line
@@ -120,7 +120,8 @@ def loss_curves(history: Sequence[Waypoint], title: str = "") -> Figure:
             values = [h.losses["train"].full for h in history]
             label = "full (training pairs)"
             axes[0].plot(steps, values, color=GREY, linestyle=LINES[2], label=label)
-        axes[0].set(yscale="log", ylabel="loss")
+        in_powers(axes[0])
+        axes[0].set_ylabel("loss")
         axes[0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.4)
         axes[1].plot(steps, [h.gini for h in history], color=INK)
         axes[1].set_ylabel("Gini of the\nembedding's waves", fontsize=8)

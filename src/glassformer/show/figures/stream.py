@@ -8,7 +8,7 @@ import numpy as np
 from ...arrays import Array
 from ...errors import GlassformerError
 from ...lens.stream import Firing, Histogram, NormStatistics, StreamNorms, activation_curve
-from ..pieces import bare, colour_bar, in_percent, rules, tokens_named
+from ..pieces import bare, colour_bar, in_percent, in_powers, rules, tokens_named
 from ..style import (
     BLUE,
     GREY,
@@ -49,7 +49,7 @@ def growth(residual: StreamNorms, without: StreamNorms | None = None, title: str
         ax.set_xticks(at, parts, rotation=30, ha="right")
         sizes = np.concatenate([run.after.mean(1) for run, *_ in runs])
         if sizes.max() > DEEP * sizes[sizes > 0].min(initial=np.inf):
-            ax.set_yscale("log")
+            in_powers(ax)
         else:
             ax.set_ylim(bottom=0)
         ax.set(ylabel="length of vectors", title="the stream after each part")
