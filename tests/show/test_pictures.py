@@ -115,10 +115,10 @@ def test_a_training():
         for i in range(1, 5)
     ]
     ran = gf.Training(gf.load(ONES), gf.Recipe(steps=4), 0, 4, 0.0, 0.5, "done", history, [])
-    assert "training loss" in texts(gf.show.training(ran, ran))
-    for wrong in ([], [ran.model], ["x"]):
-        with pytest.raises(GlassformerError):
-            gf.show.training(*wrong)
+    assert "training loss" in texts(gf.show.training([ran, ran])) and gf.show.training(ran)
+    for wrong in ([], [ran.model], "x", None, 3):
+        with pytest.raises(GlassformerError, match="expected what gf"):
+            gf.show.training(wrong)
 
 
 def test_the_reference_has_every_picture():
@@ -144,6 +144,10 @@ def test_no_text(name, given):
 @pytest.mark.parametrize("call", [
     lambda: gf.show.steps(ONES, "45+78", "mlp 0"), lambda: gf.show.steps(ONES, "45+78", "head 9.9"),
     lambda: gf.show.neurons("addition:digits=2", "45+78"), lambda: gf.show.neurons(ONES, "4+7", 7),
+    lambda: gf.show.attention(), lambda: gf.show.attention(ONES), lambda: gf.show.view(ONES, 3),
+    lambda: gf.show.attention(ONES, "45+78", 3), lambda: gf.show.attention(ONES, txt="45+78"),
+    lambda: gf.show.steps(ONES, "45+78", 3), lambda: gf.show.neurons(ONES, "45+78", layer="x"),
+    lambda: gf.show.errors(ONES, without=3), lambda: gf.show.errors(ONES, task=3),
     lambda: gf.show.errors(ONES, without="head 9.9"), lambda: gf.show.errors(ONES, "sort"),
 ])  # fmt: skip
 def test_other_mistakes(call):

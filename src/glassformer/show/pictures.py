@@ -6,17 +6,19 @@ writes it, `picture.figure` is Matplotlib's own.
 """
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
 from os import PathLike
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, get_type_hints
 
 import numpy as np
 
 from .. import parts, refs, runs
 from ..answers import EXHAUSTIVE, right, said, score
+from ..calls import bound, check_types
 from ..errors import NEEDS_FIGURES, GlassformerError, shown
 from ..lens import attention as looks
 from ..lens import embeddings as points
@@ -73,17 +75,20 @@ class Picture:
 
 
 def picture(draw: Callable[P, Figure]) -> Callable[P, Picture]:
-    """What a function draws, as a Picture; without Matplotlib, an error that says what to do."""
+    """What a function draws, as a Picture; what does not fit is refused in a line."""
+    name, takes = f"show.{draw.__name__}", signature(draw)
+    simple = {k: v for k, v in get_type_hints(draw).items() if v in (str, int)}
 
     @wraps(draw)
     def call(*args: P.args, **kwargs: P.kwargs) -> Picture:
+        check_types(name, simple, given := bound(name, takes, args, kwargs))
         try:
             with np.errstate(all="ignore"):
-                figure = draw(*args, **kwargs)
+                figure = draw(**given)  # type: ignore[call-arg]
         except ModuleNotFoundError as e:
             if (e.name or "").partition(".")[0] != "matplotlib":
                 raise
-            raise GlassformerError(f"show — {NEEDS_FIGURES}") from None
+            raise GlassformerError(f"{name} — {NEEDS_FIGURES}") from None
         about = (draw.__doc__ or "").partition("\n")[0].rstrip(".")
         return Picture(figure, f"{draw.__name__}: {about}")
 
@@ -252,11 +257,13 @@ def comparison(a: Ref, b: Ref, task: Task | str | None = None) -> Figure:
 
 
 @picture
-def training(*trainings: Training) -> Figure:
-    """How it learned: the loss, what is right, each digit, the turning points."""
-    if not trainings or not all(isinstance(t, Training) for t in trainings):
-        raise GlassformerError("show.training — expected what gf.fit gives back, one or several")
-    return training_curves(trainings)
+def training(trained: Training | Sequence[Training]) -> Figure:
+    """How it learned, or several did: loss, what is right, each digit, the turning points."""
+    several: Any = trained if isinstance(trained, (list, tuple)) else [trained]
+    if not several or not all(isinstance(t, Training) for t in several):
+        what = "expected what gf.fit gives back, or a list of these"
+        raise GlassformerError(f"show.training — {what}, got {shown(trained)}")
+    return training_curves(several)
 
 
 @picture
