@@ -1,8 +1,8 @@
 """Every chapter of the guide as a notebook: `python docs/notebooks/make.py` writes them anew.
 
 Python is a code cell, with what it prints below it; a command after `$` is a cell of its own, run
-by `!`; a text program is written to its file by `%%writefile`; all else is read. A cell that takes
-long has the tag `slow`. The tests make the notebooks again and compare, and run them.
+by `!`; a block that names its file is written to it by `%%writefile`; all else is read. A cell
+that takes long has the tag `slow`. The tests make the notebooks again and compare, and run them.
 """
 
 import json
@@ -17,10 +17,10 @@ GUIDE = HERE.parent / "guide"
 EXTRAS = {
     "01-start": "figures", "02-train": "torch,figures", "03-looking-inside": "torch,figures",
     "04-modular-addition": "torch,figures", "05-transformer-lens": "transformer-lens,gpt2,onnx",
-    "06-proof": "proof", "07-compile": "gpt2",
+    "06-proof": "proof", "07-compile": "gpt2", "08-yours": "torch",
 }  # fmt: skip
 FENCE = re.compile(r"^(<!-- slow -->\n)?```(\w*)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
-NAMED = re.compile(r"# ([\w-]+\.(?:taotp|glass))")  # the file that a text program says it is
+NAMED = re.compile(r"# ([\w-]+\.(?:taotp|glass|py))")  # the file that a block says it is
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 Cell = dict[str, Any]
 
@@ -59,10 +59,10 @@ def from_chapter(text: str) -> Iterator[Cell]:
             continue
         yield from [before] if before else []
         before = None
-        if language == "python":
-            before = code(body, slow=slow)
-        elif language in ("taotp", "glass") and named:
+        if language in ("taotp", "glass", "python") and named:
             yield code(f"%%writefile {named[1]}\n{body}")
+        elif language == "python":
+            before = code(body, slow=slow)
         elif body.startswith("$ glassformer "):
             for command, output in COMMAND.findall(body):
                 yield code(f"!{command}", output, slow)

@@ -58,6 +58,9 @@ MADE = {
     "Training": training,
     "Recipe": lambda: training().recipe,
     "Inspection": lambda: gf.inspect(REF, only=["alignment", "heads", "tokens", "logit-lens"]),
+    "Inspection without a task": lambda: gf.inspect(
+        replace(gf.load(REF), task="", provenance={}), only=["ranks"]
+    ),
     "Alignment": lambda: gf.inspect(REF, only="alignment")["alignment"],
     "Embeddings": lambda: gf.inspect(REF, only="tokens")["tokens"],
     "LogitLens": lambda: gf.inspect(REF, only="logit-lens")["logit-lens"],

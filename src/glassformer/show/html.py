@@ -384,7 +384,7 @@ def _alignment(a: Alignment) -> Markup:
 
 @body.register
 def _inspection(i: Inspection) -> Markup:
-    s, name = i.subject, i.subject.model.provenance.get("ref", i.subject.task.ref)
+    s, name = i.subject, i.subject.model.provenance.get("ref") or i.subject.model.task or "a model"
     said = f"{len(i.found)} views of {name}, {len(s.rows):,} inputs"
     gists = [block.split("\n") for block in re.split(r"\n(?! )", str(i)) if "\n " in block]
     folded = [fold(n, *(join(say(g), "<br>") for g in gist[:ROWS])) for n, *gist in gists]

@@ -273,7 +273,8 @@ def view(model: Ref, name: str, text: Text = None, task: Task | str | None = Non
         raise GlassformerError(f"show.view — expected one of {', '.join(FIGURES)}: {shown(name)}")
     m = _model(model)
     prompt = runs.prompt(m, text) if isinstance(text, str) else text
-    found = inspect(m, _task(m, task), prompt=prompt, only=FIGURES[name].view)
+    t = _task(m, task) if task is not None or m.task else None
+    found = inspect(m, t, prompt=prompt, only=FIGURES[name].view)
     drawn = figures(found)
     if name not in drawn:
         raise GlassformerError(f"show.view — the text is too long for {name}")
