@@ -157,8 +157,22 @@ SAID = {
     "x = 3\nx = 4": "4:1 — `x` is assigned already; a name stands for one thing",
     "def count(x):\n    return 1": "3:1 — `count` is a function of the language already",
     "def f(x, y=2):\n    return 1": "3:1 — a function has plain arguments and no decorators",
-    "def f(x):\n    return count(x)\nx = f(token)": "4:12 — `count` looks at other positions and",
-    "def f(x):\n    return x + position\ny = f(position)": "4:16 — `position` is a value",
+    "emit = token[-1]": "3:8 — `token[-1]`: a value is no list of positions; `only(…, position ==",
+    "emit = max(token)": "3:8 — `max(token)`: here token is one thing; over positions it is "
+    "`best(token, most=token)`",
+    "n = count(token == 1)\nemit = min(n)": "4:8 — `min(n)`: here n is one thing; over positions "
+    "it is `best(n, least=n)`",
+    "emit = tokens.index(token)": "3:8 — `tokens.index(token)`: there are no methods; use a dict, "
+    "`{…}[x]`, or a function of your own",
+    "def f(x):\n    return {1: 2}.get(x)\ny = f(1)": "4:12 — `{1: 2}.get(x)`: there are no methods",
+    "x = only(token, position = 3)": "3:5 — `only` has no `position`; did you mean `position == 3`",
+    "x = latest(token, otherwise=0)": "3:5 — `latest` has no `otherwise`; did you mean default?",
+    "x = best(token, key=position)": "3:5 — `best` has no `key`; did you mean most?",
+    "x = prev(token)": "3:5 — `prev`: what stands one position before is `only(token, position == ",
+    "fib = only(fib, position == here.position - 1)": "3:12 — `fib`: a value cannot use itself, "
+    "not even one position before; write it into the text",
+    "emit = position + 0": "which is no token; there are 0, 1, 'a', '|'; if it never is that, say",
+    "emit = token == 1": "emits False, which is no token; there are 0, 1, 'a', '|'; `1 if … else",
     "def f(x):\n    return x\ny = f(1, 2)": "5:5 — `f` takes 1 argument, got 2",
     "def f(x):\n    return x\nemit = f": "5:8 — `f` is a function; call it",
     "x = latest()": "3:5 — `latest` needs `value`",

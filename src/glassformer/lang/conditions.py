@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GlassformerError
-from .evaluate import compared
+from .evaluate import compared, decided
 from .functions import ORDERED
 from .lift import Lifter
 from .sums import is_small
@@ -35,7 +35,8 @@ class Conditions(Lifter):
         names = self.atoms(where, scope)
         mine = [n for n in names if n in here]
         if not names:
-            return [] if self.plain(where, scope) else [Test(None, None, np.zeros((1, 1), bool))]
+            holds = decided(where, self.plain(where, scope))
+            return [] if holds else [Test(None, None, np.zeros((1, 1), bool))]
         if mine and len(mine) < len(names):
             return [self.both(where, scope, here)]
         value = self.truth(where, scope)
@@ -60,7 +61,7 @@ class Conditions(Lifter):
                 )  # fmt: skip
         if all(type(d) is bool for d in value.domain):
             return value
-        return mapped(value, [bool(d) for d in value.domain], words(where))
+        return mapped(value, [decided(where, d) for d in value.domain], words(where))
 
     def both(self, node: ast.expr, scope: Names, here: Here) -> Test:
         """A test that depends on both sides: a comparison of something here with something there,
@@ -84,7 +85,7 @@ class Conditions(Lifter):
                 for side, v, at in zip(sides, joint, (i, j), strict=True):
                     d = v.domain[at]
                     inner.update(zip(side, d if len(side) > 1 else (d,), strict=True))
-                table[i, j] = bool(self.plain(node, inner))
+                table[i, j] = decided(node, self.plain(node, inner))
         return Test(joint[0], joint[1], table)
 
     def check_size(self, node: ast.expr, mine: Value, theirs: Value) -> None:

@@ -43,6 +43,7 @@ from .wrong import (
 )
 
 SMALL = 2**31
+Work = Callable[[ast.expr, dict[str, Any]], Any]  # what an expression is, with these names
 
 
 def evaluate(node: ast.expr, scope: Scope, budget: Budget) -> Any:
@@ -147,7 +148,7 @@ def _binary(node: ast.BinOp, scope: Scope, budget: Budget) -> Any:
 def _unary(node: ast.UnaryOp, scope: Scope, budget: Budget) -> Any:
     x = evaluate(node.operand, scope, budget)
     if isinstance(node.op, ast.Not):
-        return not x
+        return not decided(node.operand, x)
     if isinstance(node.op, ast.Invert):
         raise refused(node)
     if x is not None and not isinstance(x, (int, float, Fraction)):
@@ -159,7 +160,7 @@ def _boolean(node: ast.BoolOp, scope: Scope, budget: Budget) -> Any:
     stop = isinstance(node.op, ast.Or)
     for part in node.values:
         found = evaluate(part, scope, budget)
-        if bool(found) is stop:
+        if decided(part, found) is stop:
             break
     return found
 
@@ -191,7 +192,15 @@ def compared(node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> bool:
 
 def _choice(node: ast.IfExp, scope: Scope, budget: Budget) -> Any:
     test = evaluate(node.test, scope, budget)
-    return evaluate(node.body if test else node.orelse, scope, budget)
+    return evaluate(node.body if decided(node.test, test) else node.orelse, scope, budget)
+
+
+def decided(node: ast.expr, found: Any) -> bool:
+    """Whether something holds; of a tuple, which always would, nobody knows what is meant."""
+    try:
+        return bool(FUNCTIONS["bool"](found))
+    except Cannot as e:
+        raise Fails(node, f"`{words(node)}`: {e}") from None
 
 
 def _item(node: ast.Subscript, scope: Scope, budget: Budget) -> Any:
@@ -280,39 +289,50 @@ def _call(node: ast.Call, scope: Scope, budget: Budget) -> Any:
         raise Cannot(f"`{name}` cannot take {', '.join(map(spelled, args)) or 'nothing'}") from None
 
 
-def call(node: ast.AST, f: Function, args: list[Any], budget: Budget) -> Any:
-    """A function of the source, called with these arguments."""
+def call(
+    node: ast.AST, f: Function, args: list[Any], budget: Budget, work: Work | None = None
+) -> Any:
+    """A function of the source, called with these arguments; `work` works out what is in it."""
     if len(args) != len(f.parameters):
         many = f"{len(f.parameters)} argument{'s' * (len(f.parameters) != 1)}"
         raise Wrong(node, f"`{f.name[:60]}` takes {many}, got {len(args)}")
     budget.spend(node, len(f.scope) // 64)
     inner = {**f.scope, **dict(zip(f.parameters, args, strict=True))}
-    for found in _body(f.body, inner, budget):
+    for found in _body(
+        f.body, inner, budget, work or (lambda x, names: evaluate(x, names, budget))
+    ):
         return found
     return None  # a function that ends without a return gives nothing
 
 
-def _body(body: tuple[ast.stmt, ...], scope: dict[str, Any], budget: Budget) -> Iterator[Any]:
+def _body(
+    body: tuple[ast.stmt, ...], scope: dict[str, Any], budget: Budget, work: Work
+) -> Iterator[Any]:
     """Yields what is returned, if anything is."""
     for statement in body:
         budget.spend(statement)
         if isinstance(statement, ast.Return):
-            yield None if statement.value is None else evaluate(statement.value, scope, budget)
+            yield None if statement.value is None else work(statement.value, scope)
             return
         if isinstance(statement, ast.If):
-            test = evaluate(statement.test, scope, budget)
-            branch = statement.body if test else statement.orelse
-            for found in _body(tuple(branch), scope, budget):
+            test = work(statement.test, scope)
+            if isinstance(test, Value):
+                raise Wrong(
+                    statement.test, f"`{words(statement.test)}`: in a function that looks, an `if` "
+                    "goes by constants; write `… if … else …`",
+                )  # fmt: skip
+            branch = statement.body if decided(statement.test, test) else statement.orelse
+            for found in _body(tuple(branch), scope, budget, work):
                 yield found
                 return
         elif isinstance(statement, ast.For) and not statement.orelse:
-            for item in items(evaluate(statement.iter, scope, budget)):
+            for item in items(work(statement.iter, scope)):
                 scope.update(bind(statement.target, item))
-                for found in _body(tuple(statement.body), scope, budget):
+                for found in _body(tuple(statement.body), scope, budget, work):
                     yield found
                     return
         elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            item = evaluate(statement.value, scope, budget)
+            item = work(statement.value, scope)
             scope.update(bind(statement.targets[0], item))
         elif not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
             raise refused(statement)

@@ -96,6 +96,12 @@ def _factorial(x: Any) -> int:
     return math.factorial(x)
 
 
+def _truth(x: Any) -> bool:
+    if isinstance(x, tuple):
+        raise Cannot("a tuple is no condition; any(…) or all(…) of it is")
+    return bool(x)
+
+
 def _first_of(*things: Any) -> Any:
     return next((x for x in things if x is not None), None)
 
@@ -135,7 +141,7 @@ NUMERIC: dict[str, Callable[..., Any]] = {
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _of_number(f) for name, f in NUMERIC.items()},
     "min": min, "max": max, "len": len, "range": _range, "sorted": lambda x: sorted(x),
-    "list": list, "tuple": tuple, "set": frozenset, "str": _text, "bool": bool,
+    "list": list, "tuple": tuple, "set": frozenset, "str": _text, "bool": _truth,
     "first_of": _first_of, "zip": lambda *x: list(zip(*x, strict=False)),
     "enumerate": lambda x: list(enumerate(x)), "reversed": lambda x: list(x)[::-1],
 }  # fmt: skip

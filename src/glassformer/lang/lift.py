@@ -14,10 +14,31 @@ from .evaluate import EVALUATE
 from .functions import CONSTANTS, FOLDS, FUNCTIONS, LOOKS
 from .sums import Sums
 from .tables import Names
+from .unroll import (
+    COMPREHENSIONS,
+    FOLDED,
+    Condition,
+    Row,
+    Unroll,
+    at_here,
+    copied,
+    is_here,
+    looks,
+    stored,
+)
 from .values import Value
-from .wrong import POISON, Function, Poisoned, Wrong, no_function, refused, unknown, words
+from .wrong import (
+    POISON,
+    Function,
+    Poisoned,
+    Wrong,
+    no_function,
+    no_method,
+    refused,
+    unknown,
+    words,
+)
 
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 ELSE = (ast.Attribute, ast.Starred, ast.Slice)  # that have a meaning in some places
 
 
@@ -31,10 +52,19 @@ class Lifter(Sums):
     def lift(self, node: ast.expr, scope: Names, name: str = "") -> Any:
         """A constant, or the value that an expression of values is."""
         scope = dict(scope)
-        return self.value(self.looks_out(node, scope), scope, name)
+        return self.several(self.looks_out(node, scope), scope, name)
+
+    def several(self, node: ast.expr, scope: Names, name: str = "") -> Any:
+        """The same of an expression without looks; a list of values is a Row of them."""
+        plain = isinstance(node, ast.List) and not any(
+            isinstance(x, ast.Starred) for x in node.elts
+        )
+        if isinstance(node, ast.List) and plain and self.atoms(node, scope):
+            return Row(self.several(x, scope) for x in node.elts)
+        return self.value(node, scope, name)
 
     def value(self, node: ast.expr, scope: Names, name: str = "") -> Any:
-        """The same of an expression without looks."""
+        """The constant, or the value, of an expression without looks."""
         if isinstance(node, ast.Name) and isinstance(value := scope.get(node.id), Value):
             if name and not node.id.isidentifier():
                 value.name = name  # a look that is assigned has the name it is given
@@ -58,7 +88,9 @@ class Lifter(Sums):
         """The expression with its looks made values, each under a name of its own. Within a look,
         `here.name` becomes one name and is entered in `here`.
         """
-        return _Out(self, node, scope, here).visit(copied(node))  # type: ignore[no-any-return]
+        out, whole = _Out(self, node, scope, here), copied(node)
+        out.whole = whole if here is None and isinstance(whole, ast.ListComp) else None
+        return out.visit(whole)  # type: ignore[no-any-return]
 
     def known(self, node: ast.Name, scope: Names) -> None:
         """Refuses a name that stands for nothing, or for nothing yet."""
@@ -70,6 +102,11 @@ class Lifter(Sums):
                     raise Poisoned
                 if needed not in self.scope:
                     raise Wrong(node, f"`{needed}` must be assigned before `{node.id}` is used")
+        if node.id == self.naming and node.id not in scope:
+            raise Wrong(
+                node, f"`{node.id[:60]}`: a value cannot use itself, not even one position before; "
+                "write it into the text, as a token, and look at that",
+            )  # fmt: skip
         if node.id not in scope and node.id not in CONSTANTS:
             raise unknown(node, node.id, scope)
 
@@ -151,15 +188,14 @@ class Lifter(Sums):
         return node
 
 
-class _Out(ast.NodeTransformer):
+class _Out(Unroll):
     """Replaces looks and `here.name` by names, and refuses names that are not known."""
 
     def __init__(
         self, lifter: Lifter, node: ast.expr, scope: Names, here: dict[str, Value] | None
     ) -> None:
-        self.lifter, self.scope, self.here = lifter, scope, here
-        names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
-        self.bound = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+        super().__init__(lifter, scope, here)
+        self.bound = stored(node)
 
     def visit(self, node: ast.AST) -> Any:
         if isinstance(node, ast.expr) and type(node) not in (*EVALUATE, *ELSE):
@@ -168,15 +204,35 @@ class _Out(ast.NodeTransformer):
 
     def visit_Call(self, call: ast.Call) -> ast.expr:
         name = call.func.id if isinstance(call.func, ast.Name) else ""
+        if isinstance(call.func, ast.Attribute):
+            raise no_method(call)
         if self.is_look(call, name):
-            return self.lifter.under_name(self.lifter.look(call, self.scope), call, self.scope)
+            found: Value = self.lifter.look(call, self.scope)
+            return self.lifter.under_name(found, call, self.scope)  # type: ignore[no-any-return]
         if name and not (name in FUNCTIONS or name in FOLDS):
             if self.scope.get(name) is POISON:
                 raise Poisoned
             if not isinstance(self.scope.get(name), Function):
                 raise no_function(call, name, self.scope)
+            if looks(self.scope[name]):
+                return self.inlined(call, self.scope[name])
         call.args = [self.visit(a) for a in call.args]
+        if name in FOLDED and len(call.args) == 1 and any(r is call.args[0] for r in self.rows):
+            return self.folded(call, name)
+        if name in ("min", "max") and len(call.args) == 1:
+            self.check_many(call, name)
         return call
+
+    def check_many(self, call: ast.Call, name: str) -> None:
+        """Refuses `max(x)`, where x is one thing and positions were meant."""
+        (one,) = call.args
+        value = self.scope.get(one.id) if isinstance(one, ast.Name) else None
+        if isinstance(value, Value) and not any(type(d) is tuple for d in value.domain):
+            order, x = "most" if name == "max" else "least", words(one)
+            raise Wrong(
+                call, f"`{words(call)}`: here {x} is one thing; over positions it is "
+                f"`best({x}, {order}={x})`",
+            )  # fmt: skip
 
     def is_look(self, call: ast.Call, name: str) -> bool:
         """`any(…)` of a list or a comprehension is Python's; of a condition it is a look."""
@@ -184,19 +240,46 @@ class _Out(ast.NodeTransformer):
             return name in LOOKS
         if isinstance(call.args[0], (ast.List, ast.Tuple, ast.Set, *COMPREHENSIONS)):
             return False
-        for n in ast.walk(call.args[0]):
+        whole = call.args[0]
+        found = self.scope.get(whole.id) if isinstance(whole, ast.Name) else None
+        if isinstance(found, Row):
+            return False
+        if isinstance(found, Value) and all(type(d) is tuple for d in found.domain):
+            return False  # a tuple that has a name is what it is without
+        for n in ast.walk(whole):
             if isinstance(n, ast.Name) and n.id not in self.bound:
                 found = self.scope.get(n.id)
                 if n.id in LOOKS or n.id in ("here", "token", "position"):
                     return True
-                if isinstance(found, Value) or found is POISON:
+                if isinstance(found, (Value, Condition)) or found is POISON:
                     return True
         return False
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id not in self.bound:
-            self.lifter.known(node, self.scope)
-        return node
+        if node.id in self.bound:
+            return node
+        self.lifter.known(node, self.scope)
+        found = self.scope.get(node.id)
+        if isinstance(found, Condition):
+            return self.said(node, found)
+        return self.spelled(found, node) if isinstance(found, Row) else node
+
+    def said(self, node: ast.Name, condition: Condition) -> ast.expr:
+        """What a named condition says, here."""
+        if self.here is None:
+            raise Wrong(
+                node, f"`{node.id[:60]}` is a condition between two positions, as it has `here` in "
+                "it: it stands within a look",
+            )  # fmt: skip
+        for n in ast.walk(condition.node):
+            name = (
+                n.id if isinstance(n, ast.Name) else n.attr if isinstance(n, ast.Attribute) else ""
+            )
+            if self.scope.get(name) is not self.lifter.scope.get(name):
+                raise Wrong(
+                    node, f"`{node.id[:60]}` uses `{name[:60]}`, which is something else here"
+                )
+        return self.visit(copied(condition.node))  # type: ignore[no-any-return]
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         base = node.value
@@ -204,15 +287,30 @@ class _Out(ast.NodeTransformer):
             base.id == "token" or isinstance(self.scope.get(base.id), Value)
         )
         at = [n.id for n in ast.walk(node.slice) if isinstance(n, ast.Name)]
-        if value and "position" in at:
+        if value and ("position" in at or self.is_before(node)):
             raise Wrong(
                 node, f"`{words(node)}`: a value is no list of positions; `only(…, position == "
                 "here.position - 1)` looks at the one before, and nothing sees what is to come",
             )  # fmt: skip
-        return self.generic_visit(node)  # type: ignore[return-value]
+        self.generic_visit(node)
+        whole = node.value
+        if not isinstance(whole, ast.List) or self.lifter.atoms(node.slice, self.scope):
+            return node
+        if not self.lifter.atoms(whole, self.scope):
+            return node
+        taken = ast.copy_location(ast.Subscript(ast.Name("list", ast.Load()), node.slice), node)
+        found = self.lifter.plain(taken, {**self.scope, "list": whole.elts})
+        return self.listed(found, node) if isinstance(found, list) else found
+
+    def is_before(self, node: ast.Subscript) -> bool:
+        """Whether it is x[-1], of what has no parts."""
+        found = self.scope.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        minus = isinstance(node.slice, ast.UnaryOp) and isinstance(node.slice.op, ast.USub)
+        many = (hasattr(d, "__len__") and len(d) > 1 for d in getattr(found, "domain", ()))
+        return minus and not any(many)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        if not (isinstance(node.value, ast.Name) and node.value.id == "here"):
+        if not is_here(node):
             raise refused(node)
         inner = ast.copy_location(ast.Name(node.attr, ast.Load()), node)
         if self.here is None:
@@ -220,17 +318,14 @@ class _Out(ast.NodeTransformer):
                 node, f"`here` is for looks; outside of one `{node.attr[:60]}` is the value here"
             )
         self.lifter.known(inner, self.scope)
-        if isinstance(value := self.scope.get(node.attr), Value):
+        value = self.scope.get(node.attr)
+        if isinstance(value, Condition):
+            raise Wrong(node, f"`{node.attr[:60]}` is a condition: write it without `here.`")
+        if isinstance(value, Row):
+            whole = self.visit(copied(self.spelled(value, node), at_here))
+            self.rows.append(whole)
+            return whole  # type: ignore[no-any-return]
+        if isinstance(value, Value):
             inner.id = f"here.{node.attr}"
             self.scope[inner.id] = self.here[inner.id] = value
         return inner
-
-
-def copied(node: Any) -> Any:
-    """A copy of a tree."""
-    if isinstance(node, list):
-        return [copied(x) for x in node]
-    if not isinstance(node, ast.AST):
-        return node
-    fields = {name: copied(x) for name, x in ast.iter_fields(node)}
-    return ast.copy_location(type(node)(**fields), node)

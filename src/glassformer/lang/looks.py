@@ -18,12 +18,19 @@ import numpy as np
 from ..errors import GlassformerError, did_you_mean
 from .conditions import Conditions
 from .functions import LOOKS, tidy
-from .lift import copied
 from .sums import is_count, is_small
 from .tables import Names, thing
 from .things import Thing, is_number, spelled
+from .unroll import copied
 from .values import MOST, Look, Tally, Test, Value, mapped
 from .wrong import Wrong, words
+
+# What people call the arguments of looks.
+MEANT = {
+    "otherwise": "default", "fallback": "default", "initial": "default", "none": "default",
+    "when": "where", "condition": "where", "filter": "where", "key": "most", "by": "most",
+    "max": "most", "largest": "most", "min": "least", "smallest": "least",
+}  # fmt: skip
 
 
 @dataclass
@@ -48,13 +55,16 @@ class Looks(Conditions):
         kind, scope = call.func.id, dict(outer)
         here: dict[str, Value] = {}
         given = {
-            key: self.looks_out(node, scope, here) for key, node in arguments(call, kind).items()
+            key: self.looks_out(node, scope, here)
+            for key, node in arguments(call, kind, scope).items()
         }
         self.known(ast.copy_location(ast.Name("position", ast.Load()), call), self.scope)
         try:
             value: Value = getattr(self, f"_{kind}")(Asked(call, given, scope, here))
         except GlassformerError as e:
             raise Wrong(call, str(e)) from None
+        if isinstance(value, (Look, Tally)) and any(not t.table.any() for t in value.tests):
+            value = self.always(value.default if isinstance(value, Look) else 0)
         self.charge(call, 0, len(value))
         value.name, value.at = words(call), (call.lineno, call.col_offset)
         return value
@@ -136,7 +146,8 @@ class Looks(Conditions):
         return Look(asked.name, tests, value, self.default(asked), order)
 
     def _any(self, asked: Asked) -> Value:
-        return Look(asked.name, self.where(asked), self.always(True), False)
+        tests = self.where(asked)
+        return Look(asked.name, tests, self.always(True), False) if tests else self.always(True)
 
     def _all(self, asked: Asked) -> Value:
         tests = self.where(asked)
@@ -252,7 +263,7 @@ class Looks(Conditions):
         return counts, found[1], over
 
 
-def arguments(call: ast.Call, kind: str) -> dict[str, ast.expr]:
+def arguments(call: ast.Call, kind: str, scope: Names) -> dict[str, ast.expr]:
     """What is given to a look, by name."""
     allowed = [p.rstrip("=") for p in LOOKS[kind]]
     if len(call.args) > len(allowed) or any(isinstance(a, ast.Starred) for a in call.args):
@@ -261,6 +272,10 @@ def arguments(call: ast.Call, kind: str) -> dict[str, ast.expr]:
     for k in call.keywords:
         if k.arg not in allowed:
             near = did_you_mean(k.arg or "**", allowed)
+            if k.arg in scope:
+                near = f"did you mean `{k.arg} == {words(k.value)}`?"
+            elif MEANT.get(k.arg or "") in allowed:
+                near = f"did you mean {MEANT[k.arg or '']}?"
             raise Wrong(call, f"`{kind}` has no `{(k.arg or '**')[:60]}`; {near}")
         if k.arg in given:
             raise Wrong(call, f"`{kind}` got `{k.arg}` twice")

@@ -21,13 +21,15 @@ from .functions import FOLDS, FUNCTIONS, LOOKS
 from .looks import Looks
 from .tables import thing
 from .things import exact, spelled
-from .values import Position, Program, Sum, Tally, Token, Value, is_mean
-from .wrong import MEAN, POISON, Function, Poisoned, Wrong, kind, place, refused, words
+from .unroll import Condition, Row, is_here
+from .values import Position, Program, Token, Value, is_mean
+from .wrong import MEAN, POISON, Function, Poisoned, Wrong, kind, no_method, place, refused, words
 
 CHARACTERS, DEPTH, NODES = 100_000, 60, 10_000  # of a source
 LENGTH, TOKENS = 1_000, 2_000  # the most
 ERRORS = 20  # that are told at once
 BODY = (ast.Return, ast.If, ast.For, ast.Assign, ast.Expr, ast.Starred, ast.Slice)
+SAID = ("tokens", "length", "block", "end", "examples", "emit")  # names that have a meaning
 WORDS = ("token", "position", "here", "nothing", "option", "pi")
 
 
@@ -132,10 +134,13 @@ class Reader(Looks):
                 raise Wrong(target, "expected one name before the =")
             try:
                 self.check_new(target, target.id)
+                self.naming = target.id
                 self.scope[target.id] = self.assigned(target.id, node.value)
             except (Wrong, Poisoned, GlassformerError, RecursionError):
                 self.scope[target.id] = POISON
                 raise
+            finally:
+                self.naming = ""
         else:
             raise Wrong(node, f"a source has assignments and functions, no {kind(node)}")
 
@@ -149,9 +154,12 @@ class Reader(Looks):
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(node, ast.Call) and isinstance(called, ast.Name) and called.id == "option":
             found = self.option(name, node)
+        elif name not in SAID and self.is_condition(node):
+            self.looks_out(node, dict(self.scope), {})  # its names are known
+            return Condition(name, node)
         else:
             found = self.lift(node, self.scope, name)
-        if name in ("tokens", "length", "block", "end", "examples", "emit"):
+        if name in SAID:
             if isinstance(found, Value) and name != "emit":
                 raise Wrong(node, f"{name} must be a constant, not a value at positions")
             found = getattr(self, f"check_{name}")(node, found)
@@ -163,6 +171,21 @@ class Reader(Looks):
                 self.scope["token"] = Token("token", self.scope["tokens"])
                 self.scope["position"] = Position("position", range(self.scope[self.longest]))
         return found
+
+    def is_condition(self, node: ast.expr) -> bool:
+        """Whether an expression has, outside of looks, both `here` and a value there."""
+        left: list[ast.AST] = [node]
+        here = there = False
+        while left:
+            part = left.pop()
+            called = part.func if isinstance(part, ast.Call) else None
+            if isinstance(called, ast.Name) and called.id in LOOKS:
+                continue
+            found = self.scope.get(part.id) if isinstance(part, ast.Name) else None
+            here |= is_here(part) or isinstance(found, Condition)
+            there |= isinstance(found, (Value, Condition))
+            left += ast.iter_child_nodes(part)
+        return here and there
 
     def check_length(self, node: ast.expr, found: Any, name: str = "length") -> int:
         if type(found) is not int or not 1 <= found <= LENGTH:
@@ -212,6 +235,8 @@ class Reader(Looks):
 
     def check_emit(self, node: ast.expr, found: Any) -> Any:
         self.known(ast.copy_location(ast.Name("token", ast.Load()), node), self.scope)
+        if isinstance(found, Row):
+            raise Wrong(node, f"`{words(node)}` is a list of values; emit one of them, `…[0]`")
         if not isinstance(found, Value):
             found = Token("emit", [thing(node, found)] * len(self.scope["tokens"]))
         if is_mean(found):
@@ -223,7 +248,9 @@ class Reader(Looks):
             hint = ""
             if "emits nothing" in str(e):
                 hint = "; say what comes then, with `default=` or first_of(…, …)"
-            elif isinstance(found, (Sum, Tally)):
+            elif any(type(d) is bool for d in found.domain):
+                hint = "; `1 if … else 0` makes a token of it"
+            elif any(type(d) is int and d not in self.scope["tokens"] for d in found.domain):
                 hint = "; if it never is that, say so with min or max"
             raise Wrong(node, f"{e}{hint}") from None
         return found
@@ -265,8 +292,10 @@ class Reader(Looks):
             if any(more):
                 raise Wrong(node, "a function has plain arguments and no decorators")
             for part in ast.walk(ast.Module(node.body, [])):
+                if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+                    raise no_method(part)
                 known = (*EVALUATE, *BODY) if isinstance(part, (ast.expr, ast.stmt)) else (ast.AST,)
-                if not isinstance(part, known):
+                if not isinstance(part, known) and not is_here(part):
                     raise refused(part)
         except Wrong:
             self.scope[node.name] = POISON

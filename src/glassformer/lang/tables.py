@@ -23,6 +23,7 @@ class Tables:
         self.scope: Names = {}
         self.budget = Budget()
         self.missing: set[str] = set()  # what the source never says, of what it must
+        self.naming = ""  # the name whose value is being worked out
         self.longest = "length"  # the name that says how many tokens a text may have
 
     def under_name(self, value: Any, node: ast.expr, scope: Names) -> ast.Name:

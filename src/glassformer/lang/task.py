@@ -143,7 +143,13 @@ class Texts(Task):
         """<bos> first, whether it was typed or not."""
         words = self.vocabulary
         commas = any("," in str(t) for t in self.program.tokens)  # which else stand between tokens
-        tokens = [words.index(w) for w in text.split()] if commas else words.encode(text)
+        try:
+            tokens = [words.index(w) for w in text.split()] if commas else words.encode(text)
+        except GlassformerError as e:
+            if len(text.split()) == 1 and all(c in words.tokens for c in text.strip()):
+                said = f"tokens are parted by blanks: {' '.join(text.strip()[:40])}"
+                raise GlassformerError(f"{e}; {said}") from None
+            raise
         tokens = tokens[1:] if tokens[:1] == [0] else tokens
         most = self.program.length
         if 0 in tokens:

@@ -77,6 +77,9 @@ def no_function(node: ast.AST, name: str, scope: Scope) -> Wrong:
         return Wrong(node, f"`{name}` looks at other positions and cannot stand in a function")
     if name == "option":
         return Wrong(node, "`option(…)` stands alone behind the = of an assignment")
+    if name in ("prev", "previous", "before", "shift", "lag"):
+        look = "only(token, position == here.position - 1)"
+        return Wrong(node, f"`{name}`: what stands one position before is `{look}`")
     if name in ("next", "after", "following"):
         return Wrong(node, f"`{name}`: a value knows only the past; nothing sees what is to come")
     own = [n for n, x in scope.items() if isinstance(x, Function)]
@@ -98,6 +101,14 @@ def refused(node: ast.AST) -> Wrong:
         text = f"`{words(node)}`: nothing has attributes, but for `here` within a look"
         return Wrong(node, text)
     return Wrong(node, f"`{words(node)}`: {kind(node)} is not part of the language")
+
+
+def no_method(node: ast.AST) -> Wrong:
+    """The error for `x.index(…)`."""
+    return Wrong(
+        node, f"`{words(node)}`: there are no methods; use a dict, `{{…}}[x]`, or a function of "
+        "your own",
+    )  # fmt: skip
 
 
 def kind(node: ast.AST) -> str:

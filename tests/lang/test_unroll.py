@@ -1,0 +1,136 @@
+"""Looks in comprehensions and functions, conditions and lists with names: as if written out."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError, lang
+
+HEAD = "tokens = [*range(3)]\nlength = 5\n"
+TEXTS = np.array(list(itertools.product(range(3), repeat=5)))
+BEFORE = "def before(x):\n    return only(x, position == here.position - 1)\n"
+AT = "only(token, position == {})"
+SAME = {  # what is written short, and the same at length
+    "emit = min(2, sum(only(token, position == k, default=0) for k in range(3)))":
+        "emit = min(2, only(token, position == 0, default=0) + "
+        "only(token, position == 1, default=0)"
+        " + only(token, position == 2, default=0))",
+    "marks = [only(token, position == k) for k in range(3)]\n"
+    "emit = 1 if any(m == 2 for m in marks) else 0":
+        f"emit = 1 if {AT.format(0)} == 2 or {AT.format(1)} == 2 or {AT.format(2)} == 2 else 0",
+    "marks = [any(token == k) for k in range(3)]\n"
+    "emit = 2 if all(marks) else 1 if marks[1] else len(marks[1:]) - 2":
+        "emit = 2 if any(token == 0) and any(token == 1) and any(token == 2) else "
+        "1 if any(token == 1) else 0",
+    "marks = [any(token == k) for k in range(3)]\nemit = min(2, count(marks[0] == here.marks[1]))":
+        "a = any(token == 0)\nb = any(token == 1)\nemit = min(2, count(a == here.b))",
+    "emit = latest(token, token in {only(token, position == k) for k in (0, 2)}, default=0)":
+        f"a = {AT.format(0)}\nb = {AT.format(2)}\nemit = latest(token, token in (a, b), default=0)",
+    "emit = {k: latest(k, token == k, default=0) for k in range(3)}[token]":
+        "emit = token",
+    "emit = min(2, sum([count(token == a and position > b) for a, b in zip((0, 1), (1, 2))]))":
+        "emit = min(2, count(token == 0 and position > 1) + count(token == 1 and position > 2))",
+    "pairs = [any(token == a) for a in range(2) for b in range(2) if a != b]\n"
+    "emit = min(2, sum(pairs) * len(pairs))":
+        "emit = 2 if any(token == 0) or any(token == 1) else 0",
+    "marks = [token == k for k in range(3)]\nemit = min(2, 2 * sum(marks[1:]))":
+        "emit = 2 if token > 0 else 0",
+    BEFORE + "emit = first_of(before(before(token)), 0)":
+        "a = only(token, position == here.position - 1)\n"
+        "emit = first_of(only(a, position == here.position - 1), 0)",
+    "def seen(x):\n    return count(x == here.x)\nemit = min(2, abs(seen(token) - seen(position)))":
+        "emit = min(2, abs(count(token == here.token) - 1))",
+    "def mirrored(k):\n    return " + AT.format("k") + " == " + AT.format("here.position - k")
+    + "\nemit = 1 if all(mirrored(k) for k in range(2)) else 0":
+        f"emit = 1 if {AT.format(0)} == token and {AT.format(1)} == "
+        f"{AT.format('here.position - 1')} else 0",
+    "def of(k):\n    'In steps.'\n    total = 0\n    for j in range(k):\n        if j != 1:\n"
+    "            total = total + count(token == j)\n    return total\nemit = min(2, of(3))":
+        "emit = min(2, count(token == 0) + count(token == 2))",
+    "def is_it(k):\n    return token == k\nemit = min(2, count(is_it(1)))":
+        "emit = min(2, count(token == 1))",
+    "def it(token):\n    return any(token == 1)\nemit = 1 if it(position) else 0":
+        "emit = 1 if any(position == 1) else 0",
+    "def many(k):\n    return [k + count(token == k) for k in range(k)]\nemit = min(2, many(2)[1])":
+        "emit = min(2, 1 + count(token == 1))",
+    "recent = position > here.position - 3\nemit = min(2, count(recent and token == here.token))":
+        "emit = min(2, count(position > here.position - 3 and token == here.token))",
+    "recent = position > here.position - 3\nhit = recent and token == 1\n"
+    "emit = 1 if any(hit) else 2 if all(not recent or token == 2) else 0":
+        "emit = 1 if any(position > here.position - 3 and token == 1) else "
+        "2 if all(position <= here.position - 3 or token == 2) else 0",
+    "pair = (token == 1, position == 2)\nemit = 1 if any(pair) else 2 if all(pair) else sum(pair)":
+        "emit = 1 if any((token == 1, position == 2)) else 0",
+    "pair = (token, 1)\nemit = min(2, max(pair) + sum(pair) - 2 * token)":
+        "emit = min(2, max(token, 1) + 1 - token)",
+    "emit = 1 if all(token >= 0) else 0": "emit = 1",
+    "emit = 1 if any(token >= 0) else 0": "emit = 1",
+    "emit = latest(token, token > 9, default=2)": "emit = 2",
+    "emit = sum(token, token > 9 and token == here.token)": "emit = 0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("short", SAME)
+def test_it_is_as_if_written_out(short):
+    found, wanted = (lang.read(HEAD + text, "s") for text in (short, SAME[short]))
+    assert (lang.emitted(found, TEXTS) == lang.emitted(wanted, TEXTS)).all()
+
+
+@pytest.mark.parametrize("short", [s for i, s in enumerate(SAME) if i % 3 == 0])
+def test_and_it_is_compiled(short):
+    made = lang.compile(HEAD + short, "s")
+    said = made.model(np.hstack([np.zeros((len(TEXTS), 1), int), TEXTS + 1])).argmax(-1)[:, 1:] - 1
+    assert (said == lang.emitted(made.program, TEXTS)).all()
+
+
+def test_what_is_written_out_has_names_that_tell_it_apart():
+    program = lang.read(
+        HEAD + BEFORE + "a = [only(token, position == k) for k in range(2)]\n"
+        "emit = 1 if before(a[1]) == before(a[0]) else 0"
+    )
+    names = {v.name for v in program.values}
+    assert {"only(token, position == 0)", "before(a[1])", "before(a[0])"} <= names, names
+    program = lang.read(HEAD + BEFORE + "last = before(token)\nemit = 1 if last == token else 0")
+    assert {"token", "last", "emit"} <= {v.name for v in program.values}
+
+
+REFUSED = {
+    "x = [only(token, position == k) for k in token]": "3:42 — `token`: a comprehension with looks "
+    "goes through constants, or a list of values",
+    "x = [count(token == k) for k in range(3) if token == 1]": "3:45 — `token == 1`: the `if` of a",
+    "x = [any(token == k) for k in range(3)]\nemit = x": "4:8 — `x` is a list of values; emit one",
+    "x = [any(token == k) for k in range(3)]\nemit = 1 if x[3] else 0": "4:13 — .* 3 is not in it",
+    "x = sum([count(token == j) for j in range(k)])": "3:43 — `k` is not known",
+    "def f(x):\n    return latest(x, x == here.x)\ny = latest(token, f(here.token) == 1)":
+        "5:21 — `here.token` cannot be handed on within a look: what looks itself stands there",
+    "def f(x):\n    if x:\n        return count(x)\n    return 0\ny = f(token == 1)":
+        "4:8 — `x`: in a function that looks, an `if` goes by constants; write `… if",
+    "def f(x):\n    return f(x) + count(x == 1)\ny = f(token)": "nested",
+    "def f(x):\n    return count(x == 1)\ny = f(x=token)": "5:5 — `f` takes plain arguments",
+    "def f(x):\n    return count(x == 1)\ny = f(1, 2)": "5:5 — `f` takes 1 argument, got 2",
+    "def f(k):\n    return position > here.position - k\nx = f(3)": "`here` is for looks; outside",
+    "near = position > here.position - 3\nemit = 1 if near else 0": "4:13 — `near` is a condition "
+    "between two positions, as it has `here` in it: it stands within a look",
+    "near = position > here.position - 3\nx = any(here.near)": "4:9 — `near` is a condition: write",
+    "near = position > here.positio - 3": "3:19 — `positio` is not known; did you mean position",
+    "near = token == here.token\ndef f(token):\n    return count(near)\nx = f(position)":
+        "`near` uses `token`, which is something else here",
+    "x = [only(token, position == k) for k in range(300) for j in range(300)]": "steps to work out",
+    "pair = (token, position)\nx = 1 if pair else 0": "4:10 — `pair`: a tuple is no condition; any",
+    "pair = (token, position)\nx = count(pair)": "4:11 — `pair`: a tuple is no condition; any",
+    "x = latest(token, (token, position))": "3:19 — .*a tuple is no condition",
+    "x = latest(token, (token, here.token))": "3:19 — .*a tuple is no condition",
+    "pair = (token, position)\nx = 1 if not pair or token else 0": "4:14 — `pair`: a tuple is no",
+    "x = bool((1, 2))": "3:5 — `bool((1, 2))`: a tuple is no condition",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_cannot_be_is_said(text):
+    with pytest.raises(GlassformerError) as caught:
+        lang.read(HEAD + text + ("" if "emit" in text else "\nemit = 0"), "s")
+    (line,) = str(caught.value).splitlines()
+    said = re.escape(REFUSED[text]).replace(r"\.\*", ".*")
+    assert re.search(said, line), line
