@@ -53,7 +53,9 @@ def _typed(given: R) -> R:
 
 # ── what was meant ─────────────────────────────────────────────────────────────────────────────
 def model_of(given: Any) -> Model:
-    """A Model, or what a ref or a path names."""
+    """A Model, that of a Compiled, or what a ref or a path names."""
+    if isinstance(given, Compiled):
+        return given.model
     if isinstance(given, Model):
         return given
     if isinstance(given, (str, PathLike)):
@@ -245,7 +247,8 @@ def report(
     within("report — rows", rows, 1, ROWS)
     several = list(models) if isinstance(models, (list, tuple)) else [models]
     made = [model_of(m) for m in several]
-    titles = [m.provenance.get("ref", "model") if isinstance(m, Model) else m for m in several]
+    titles = [m if isinstance(m, (str, PathLike)) else known.provenance.get("ref", "model")
+              for m, known in zip(several, made, strict=True)]  # fmt: skip
     named = list(zip(map(str, titles), made, strict=True))
     texts = [inputs] if isinstance(inputs, str) else list(inputs)
     return page.write(page.report(named, texts, rows=rows), Path(path))

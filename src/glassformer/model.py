@@ -346,6 +346,8 @@ class Model(Shown):
         """Tokens (or a text) as an array that the model can read; an error if it can not."""
         if isinstance(tokens, str):
             tokens = self.vocabulary.encode(tokens)
+            if "compiled" in self.provenance and tokens[:1] != [0]:
+                tokens = [0, *tokens]  # <bos>, without which nothing is said of a compiled model
         here = self.weights["embed.W_E"]
         return arrays.of(here).beside(here, read_tokens(self.config, tokens))
 

@@ -88,6 +88,8 @@ def load_task(ref: str | Model) -> Task:
 
 def known_task(model: Model) -> Task | None:
     """The task that a model is for; None if it has none, or one of a file that nobody typed."""
+    if compiled := carried(model):  # whatever it is called
+        return compiled
     in_file = registry.FILE.match(model.task)
     if not model.task or (in_file and not registry.is_known("task", model.task)):
         return None

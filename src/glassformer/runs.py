@@ -7,6 +7,7 @@ import numpy as np
 from .decoding import decode
 from .errors import GlassformerError, shown
 from .finding import Finding
+from .lang.compiler import KEY
 from .limits import UNASKED
 from .model import Model
 from .refs import known_task
@@ -20,6 +21,7 @@ class Run(Finding):
     output: str
     tokens: list[int]  # prompt and answer
     prompt: list[int] = field(repr=False)
+    stopped: str = field(default="", repr=False)  # why no more was said, where there was more
 
 
 def prompt(model: Model, text: str) -> list[int]:
@@ -44,11 +46,21 @@ def run(
     """
     tokens = prompt(model, text)
     task = known_task(model)
+    most = task.room(tokens) if task else None
     if steps is None:
         room = min(max(1, model.config.n_ctx - len(tokens) + 1), UNASKED)
         steps = task.steps(tokens) if task else room
+    far = most is not None and steps > most
+    steps = steps if most is None else min(steps, most)
     stop = task.stop if task else None
     said = decode(model, tokens, steps, stop=stop, temperature=temperature, top_k=top_k, rng=rng)
     out = [int(t) for t in said]
     in_words = task.answer if task else model.vocabulary.decode
-    return Run(text, in_words(out[len(tokens) :]), out, tokens)
+    added = out[len(tokens) :]
+    ended = stop is not None and stop in added
+    stopped = ""
+    if most is not None and len(added) == most and not ended and (far or stop is not None):
+        cut = "the answer is cut off: " if stop is not None else ""
+        why = "proved" if KEY in model.provenance else "known of what is right"
+        stopped = f"{cut}stopped after {len(out) - 2:,} tokens, beyond which nothing is {why}"
+    return Run(text, in_words(added), out, tokens, stopped)

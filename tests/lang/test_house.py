@@ -306,3 +306,96 @@ def test_a_stream_that_is_repeated_is_not_proved_and_said_to_be_so(target, tmp_p
     proof = gf.prove(tmp_path / "x")
     assert proof.result == ("proved" if target else "unknown")
     assert any("compile with target=gpt2" in note for note in done.notes) == (not target)
+
+
+# ── what a new user meets ──────────────────────────────────────────────────────────────────────
+FOLLOWS = """# follows.glass: what followed the last time that this token was there
+tokens = [*"abc"]
+length = 5
+before = only(token, position == here.position - 1)
+emit = latest(token, before == here.token, default="a")
+"""
+
+
+@pytest.fixture
+def follows(tmp_path):
+    file = tmp_path / "follows.glass"
+    file.write_text(FOLLOWS)
+    return str(file)
+
+
+def test_a_text_with_lines_is_a_source_whatever_its_first_says():
+    made = gf.compile(FOLLOWS)
+    assert gf.run(made, "a b c a").output == "b" and str(made).startswith(
+        "source: 2 layers, 1 head"
+    )
+    assert gf.explain(made, "a b c a").winner == "b" and gf.count(made).total > 0
+    with pytest.raises(GlassformerError, match=r"^source:3:8 — `tokn` is not known"):
+        gf.compile("# x.glass: y\ntokens = [1]; length = 1\nemit = tokn")
+
+
+def test_a_compiled_model_reads_a_text_after_bos_wherever_it_is_given():
+    for made in (gf.compile(FOLLOWS).model, gf.lang.compile(FOLLOWS).model):
+        logits = made("a b c a")
+        assert (logits == made([0, 1, 2, 3, 1])).all() and (logits == made("<bos> a b c a")).all()
+        assert made.vocabulary[int(logits[-1].argmax())] == "b"
+        assert gf.run(made, "a b c a").tokens == [0, 1, 2, 3, 1, 2]
+
+
+def test_nothing_is_said_beyond_what_is_proved(call, follows):
+    found = gf.run(follows, "a b", steps=10)
+    assert len(found.tokens) == 7 and "nothing is proved" in found.stopped
+    status, out, err = call("run", follows, "a b", "--steps", "10")
+    assert (status, out) == (0, found.output + "\n")
+    assert err == "stopped after 5 tokens, beyond which nothing is proved\n"
+    for steps in (None, 1, 4):
+        assert not gf.run(follows, "a b", steps=steps).stopped
+    status, out, err = call("run", "lang/sort:vocab=2,length=2", "1 1 1 1", "--json")
+    assert json.loads(out)["output"] and err.startswith(
+        "the answer is cut off: stopped after 5 tok"
+    )
+    assert call("run", "lang/sort:vocab=2,length=2", "1 1 |")[2] == ""
+
+
+def test_what_a_source_means_is_shown_without_compiling(call, tmp_path, monkeypatch):
+    file = tmp_path / "s.glass"
+    file.write_text(FOLLOWS)
+    monkeypatch.setattr("glassformer.lang.named.compile", None)
+    status, out, err = call("run", file, "a b c a", "--meaning")
+    assert (status, err) == (0, "") and [line.split() for line in out.splitlines()] == [
+        ["token", *"abca"], ["here.position", "-", "1", "-1", "0", "1", "2"],
+        ["position", *"0123"], ["before", *"–abc"], ["emit", *"aaab"], ["b"],
+    ]  # fmt: skip
+    got = json.loads(call("run", file, "a b", "a", "--meaning", "--json")[1])["runs"]
+    assert got[0]["values"]["before"] == ["–", "a"] and got[1]["output"] == "a"
+    status, out, err = call("run", "addition:digits=1", "1+2", "--meaning")
+    assert status == 2 and "has no source: --meaning is for" in err
+
+
+def test_a_source_is_shown_with_its_options(call, vote):
+    status, out, _ = call("list", vote)
+    assert status == 0 and out.startswith(VOTE.rstrip()) and "length=5  from 1 to 20" in out
+    for words in (("lang/sort",), ("lang", "sort"), ("lang", "lang/sort")):
+        got = json.loads(call("list", *words, "--json")[1])
+        assert got["options"]["vocab"] == {"default": 10, "least": 2, "most": 100}
+        assert got["name"] == "lang/sort" and "emit = nth(" in got["source"]
+    assert call("list", "lang", "srot")[0] == 2
+
+
+def test_inputs_are_texts(call, follows):
+    task = gf.load_task(follows)
+    assert task.inputs == sum(3**n for n in range(1, 6)) == 363 and "363 inputs" in repr(task)
+    assert "0 wrong of 363, every input of 363; worst" in call("verify", follows)[1]
+
+
+def test_positions_are_counted_as_in_the_source(call, follows):
+    story = str(gf.explain(follows, "a b c a"))
+    assert "before: read c at 2 (100%)" in story and "position = 3, as" in story
+    assert "read <bos> (100%)" in str(gf.explain(follows, "a"))
+    assert "before: c at 2 (100%)" in call("run", follows, "a b c a", "--trace")[1]
+
+
+def test_tokens_are_parted_by_blanks(call, follows):
+    err = call("run", follows, "abca")[2]
+    assert err.rstrip().endswith("; tokens are parted by blanks: a b c a")
+    assert "parted" not in call("run", follows, "abxa")[2]

@@ -314,3 +314,32 @@ def test_kinds_of_values_can_be_made_by_hand():
     assert [v.name for v in look.all()][-1] == "look" and len(look.all()) == 6
     with pytest.raises(GlassformerError, match="x — has 20,001 possible values, the most"):
         Position("x", range(20_001))
+
+
+def test_examples_are_held_against_what_the_source_means():
+    said = wrong('end = "|"\nexamples = {"0 1": "1 |", "1 1": "|", "0 b": "|", "a": "x",\n'
+                 '  "0 0 0 0 0 0 0": "|", "": "|", "0 a": ""}\n'
+                 'emit = "|" if count() > 2 else 1')  # fmt: skip
+    assert said == [
+        's:4:27 — example "1 1" gives 1 |, not |',
+        "s:4:39 — example \"0 b\" has 'b', which is no token",
+        "s:4:51 — example \"a\" has 'x', which is no token",
+        's:5:3 — example "0 0 0 0 0 0 0" has 7 tokens, and a text has from 1 to 6',
+        's:5:25 — example "" has 0 tokens, and a text has from 1 to 6',
+        's:5:34 — example "0 a" gives 1 |, not nothing',
+    ]
+    assert one('examples = {"0": "0 0"}\nemit = token') == 's:3:13 — example "0" gives 0, not 0 0'
+    whole = 'end = "|"\nexamples = {"0": "0 0 0 0 0 0"}\nemit = 0'
+    lang.read(complete(whole))  # it never ends, and is as long as can be
+    assert "gives 0 0 0 0 0 0, not 0 0 0 0 0" in one(whole.replace("0 0 0 0 0 0", "0 0 0 0 0"))
+    made = 'examples = {k: "0" for k in ("1 0", "1 1")}\nemit = token'
+    assert one(made) == 's:3:12 — example "1 1" gives 1, not 0'
+
+
+def test_examples_are_of_the_source_as_it_is():
+    source = 'n = option(1, 0, 1)\nexamples = {"0": "1"}\nemit = n'
+    lang.read(complete(source), "s")
+    lang.read(complete(source), "s", {"n": 0})
+    assert "gives 0, not 1" in one(source.replace("option(1,", "option(0,"))
+    long = "examples = {str(k % 2) + ' 0' * 5: '0' for k in range(2)}\nemit = 0"
+    lang.read(complete(long), "s")

@@ -39,9 +39,7 @@ def compile_(
     out.print(f"{told['ref']}: ", end="")
     out.print("proved", style="bold", end="")
     say(f" in {told['dtype']} for every text of up to {told['length']:,} tokens")
-    s = "s" * (told["layers"] > 1)
-    say("  {layers} layer{s}, {heads} × {head_width} heads, width {width}, {neurons:,} neurons, "
-        "{parameters:,} parameters".format(**told, s=s))  # fmt: skip
+    say(f"  {made.shape}")
     say("  the right token leads by {margin:.4g}; {cases:,} cases; tightest at {tightest}, with "
         "{left:.0%} of its room left".format(**told))  # fmt: skip
     if path:

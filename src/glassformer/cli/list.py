@@ -11,7 +11,7 @@ from .. import claims, face, registry
 from ..errors import GlassformerError
 from ..lang import library, named
 from ..training.recipes import RECIPES, recipe
-from .common import Json, app, listed, out, print_json, table_of
+from .common import Json, app, listed, out, print_json, say, table_of
 
 REGISTERED = ("programs", "tasks", "blueprints")
 NAMES = ("trained", "bridges", "views", "hooks")
@@ -21,11 +21,14 @@ WHAT = listed(("programs", "tasks", "recipes", "blueprints", "lang", "claims", *
 @app.command("list")
 def list_(
     what: Annotated[str, Argument(help=WHAT)] = "programs",
-    ref: Annotated[str, Argument(help="for hooks: the model; for recipes: just this one")] = "",
+    ref: Annotated[
+        str, Argument(help="for hooks: the model; for recipes and lang: just this one")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """What there is: programs, tasks and blueprints with their options, recipes, sources of the
-    language, claims; names of trained models, bridges, views and hooks.
+    language, claims; names of trained models, bridges, views and hooks. A source (lang/sort,
+    x.glass) is shown with its options.
     """
     if what in REGISTERED:
         entries = [entry for _, entry in sorted(registry.entries(what[:-1]).items())]
@@ -38,6 +41,9 @@ def list_(
         if as_json:
             return print_json({what: [c.to_json() for c in ledger]})
         out.print(table_of(columns, [(c.name, c.where, c.says, c.verdict) for c in ledger]))
+    elif named.is_named(what) or (what == "lang" and ref):
+        name = what if what != "lang" else named.LIBRARY + ref.removeprefix(named.LIBRARY)
+        _show_source(named.find(name), as_json)
     elif what == "lang":
         told = {name: library.about(name.removeprefix(named.LIBRARY)) for name in named.names()}
         if as_json:
@@ -60,6 +66,19 @@ def _show_options(entries: Iterable[registry.Entry]) -> None:
         width = max(map(len, defaults), default=0)
         for default, o in zip(defaults, e.options.values(), strict=True):
             out.print(f"    {default:<{width}}  {o.expected}", style="dim")
+
+
+def _show_source(source: named.Named, as_json: bool) -> None:
+    """What a source says, and what may be told to it."""
+    options = named.options(source)
+    if as_json:
+        return print_json({"name": source.name, "options": options, "source": source.text})
+    say(source.text.removeprefix("\ufeff").rstrip("\n"))
+    if options:
+        say("")
+    for name, given in options.items():
+        ends = f"  from {given['least']} to {given['most']}" if "least" in given else ""
+        out.print(f"{source.name}:{name}={given['default']}{ends}", style="dim")
 
 
 def _list_recipes(name: str, as_json: bool) -> None:

@@ -5,12 +5,16 @@ from typing import Annotated, Any
 import numpy as np
 from typer import Argument, Option
 
-from .. import limits
+from .. import limits, refs
 from ..dust import number
+from ..errors import GlassformerError
+from ..lang import named
+from ..lang.reading import first as begins
+from ..lang.task import Texts
 from ..lens.explain import explain, read_in_words
 from ..model import Model
 from ..runs import Run, run
-from .common import Json, Ref, Seed, TaskName, app, load, out, print_json, say, table_of
+from .common import Json, Ref, Seed, TaskName, app, err, load, out, print_json, say, table_of
 
 
 @app.command("run")
@@ -25,21 +29,48 @@ def run_(
     top_k: Annotated[int | None, Option(min=1, max=2**31, help="sample among the k best")] = None,
     seed: Seed = 0,
     task: TaskName = "",
+    meaning: Annotated[bool, Option("--meaning",
+        help="of a source: what each value is, by the interpreter; nothing is compiled")] = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Decode: what the model says after each input."""
+    if meaning:
+        return _meaning(ref, inputs or [""], as_json)
     model = load(ref, task)
     rng = np.random.default_rng(seed)
     rows = []
     for text in inputs or [""]:
         result = run(model, text, steps=steps, temperature=temperature, top_k=top_k, rng=rng)
         traced = _trace(model, result) if trace else []
+        if result.stopped:
+            err.print(result.stopped, soft_wrap=True)
         if as_json:
             rows.append(result.to_json() | ({"trace": traced} if trace else {}))
             continue
         if trace:
-            _show(traced)
+            _show(traced, begins(model, result.tokens))
         say(result.output)
+    if as_json:
+        print_json(rows[0] if len(rows) == 1 else {"runs": rows})
+
+
+def _meaning(ref: str, inputs: list[str], as_json: bool) -> None:
+    """Every value of a source at every position of some texts, as the interpreter has it."""
+    task = refs.load_task(ref if named.is_named(ref) else refs.load(ref))
+    if not isinstance(task, Texts):
+        raise GlassformerError(f"{ref} — has no source: --meaning is for .glass, lang/… and what "
+                               "was compiled")  # fmt: skip
+    rows = []
+    for text in inputs:
+        values, said = task.meaning(text)
+        if as_json:
+            rows.append({"input": text, "values": values, "output": said})
+            continue
+        wide = max(len(x) for column in values.values() for x in column)
+        left = max(map(len, values))
+        for name, column in values.items():
+            say(f"{name:<{left}}  {' '.join(x.rjust(wide) for x in column)}")
+        say(said)
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
 
@@ -56,10 +87,10 @@ def _trace(model: Model, result: Run) -> list[dict[str, Any]]:
     return rows
 
 
-def _show(trace: list[dict[str, Any]]) -> None:
+def _show(trace: list[dict[str, Any]], zero: int) -> None:
     table = table_of(("step", "reads", "top tokens", "margin", "heads"))
     for row in trace:
         top = "  ".join(f"{t} {number(x)}" for t, x in row["top"])
-        heads = "; ".join(f"{h['name']}: {read_in_words(h['read'], 3)}" for h in row["heads"])
+        heads = "; ".join(f"{h['name']}: {read_in_words(h['read'], 3, zero)}" for h in row["heads"])
         table.add_row(str(row["step"]), row["reads"], top, number(row["margin"]), heads)
     out.print(table)

@@ -121,11 +121,12 @@ def show(ref: str, task: Task, v: Verdict) -> None:
     looked = [f"a sample (seed {v.seed})"]
     looked += ["the edge cases"] * ("edges" in v.parts) + ["a search"] * ("search" in v.parts)
     how = "every input" if v.exhaustive else listed(looked, "and")
-    if void := v.looked_at - v.checked:
+    void, inputs = v.looked_at - v.checked, task.inputs
+    if void and inputs == task.size:  # else what has no answer was no input
         how += f" ({void:,} more have no defined answer)"
     out.print(f"{ref} on {task.ref}: ", end="")
     out.print(f"{v.wrong:,} wrong of {v.checked:,}", style="bold", end="")
-    out.print(f", {how} of {limits.many(v.domain)}; worst margin {v.worst_margin:.4g} in {v.dtype}")
+    out.print(f", {how} of {limits.many(inputs)}; worst margin {v.worst_margin:.4g} in {v.dtype}")
     for name, words in PARTS.items():
         if name in v.parts and (name == "alone" or not v.exhaustive):
             bound = ""

@@ -39,15 +39,21 @@ class Compiled(Shown):
     model: Model
     certificate: Certificate
 
+    @property
+    def shape(self) -> str:
+        """How large the model is, in words."""
+        c, size = self.model.config, sum(w.size for w in self.model.weights.values())
+        many = ((c.n_layers, "layer", ""), (c.n_heads, "head", f" of {c.d_head}"))
+        parts = [f"{n} {word}{'s' * (n != 1)}{more}" for n, word, more in many]
+        neurons = f"{c.d_mlp:,} neuron{'s' * (c.d_mlp != 1)}"
+        return ", ".join([*parts, f"width {c.d_model}", neurons, f"{size:,} parameters"])
+
     def __str__(self) -> str:
-        c, found = self.model.config, self.certificate
-        size = sum(w.size for w in self.model.weights.values())
+        found = self.certificate
         return (
-            f"{self.program.name}: {c.n_layers} layer{'s' * (c.n_layers > 1)}, {c.n_heads} × "
-            f"{c.d_head} heads, width "
-            f"{c.d_model}, {c.d_mlp} neurons, {size:,} parameters; proved in {found.dtype} for "
-            f"every text of up to {self.program.length} tokens, {found.cases:,} cases; the right "
-            f"token leads by {found.margin:.3g}; tightest at {found.tightest}"
+            f"{self.program.name}: {self.shape}; proved in {found.dtype} for every text of up to "
+            f"{self.program.length} tokens, {found.cases:,} cases; the right token leads by "
+            f"{found.margin:.3g}; tightest at {found.tightest}"
         )
 
 

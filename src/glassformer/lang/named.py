@@ -13,7 +13,7 @@ from ..errors import GlassformerError, no_such
 from ..records import read_text
 from . import library
 from .compiler import Compiled, compile
-from .source import CHARACTERS
+from .source import CHARACTERS, Reader
 from .task import FILE, Texts, again
 from .task import LIBRARY as LIBRARY
 
@@ -49,7 +49,7 @@ def names() -> list[str]:
 def is_named(ref: str) -> bool:
     """Whether a ref names a source."""
     name = ref.partition(":")[0]
-    return "\n" not in name and (name.startswith(LIBRARY) or name.endswith(FILE))
+    return "\n" not in ref and (name.startswith(LIBRARY) or name.endswith(FILE))
 
 
 def find(ref: str) -> Named:
@@ -57,6 +57,11 @@ def find(ref: str) -> Named:
     name, options = registry.split(ref)
     how = {key: options.pop(key) for key in ("dtype", "target") if key in options}
     return Named(name, _text(name), dict(options), **how)
+
+
+def options(source: Named) -> dict[str, dict[str, Any]]:
+    """The options of a source: what each is unless told otherwise, and from where to where."""
+    return Reader(source.name, source.text, source.options).offered()
 
 
 def build(source: Named) -> Compiled:

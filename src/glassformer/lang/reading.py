@@ -28,6 +28,11 @@ class ValueReading:
         return f"  {self.place:<12}  {self.name} = {self.holds}, {same}"
 
 
+def first(model: Model, tokens: Any) -> int:
+    """Where the text begins that a source counts from 0: of a compiled model after <bos>."""
+    return int(KEY in model.provenance and len(tokens) > 0 and tokens[0] == 0)
+
+
 def readings(model: Model, tokens: Any, stream: Callable[[int], Any]) -> list[ValueReading]:
     """Every value that has a slot, at the last of `tokens` [T], in the order in which they come.
 

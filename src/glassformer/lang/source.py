@@ -10,13 +10,16 @@ Where `length` counts something else, as the items of a list, `block` says how l
 """
 
 import ast
+import json
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from ..errors import GlassformerError, Several, did_you_mean
 from .evaluate import EVALUATE, evaluate
+from .examples import wrong
 from .functions import FOLDS, FUNCTIONS, LOOKS
 from .looks import Looks
 from .tables import thing
@@ -37,8 +40,10 @@ def read(text: str, name: str = "source", options: Mapping[str, Any] | None = No
     """The program that a source describes, or an error that lists all that is wrong with it."""
     from .passes.check import check  # passes may read sources themselves
 
-    program = Reader(name, text, dict(options or {})).read()
+    reader = Reader(name, text, dict(options or {}))
+    program = reader.read()
     check(program)
+    reader.check_told(program)
     return program
 
 
@@ -83,7 +88,10 @@ class Reader(Looks):
         super().__init__()
         self.name, self.text, self.options = name, text, options
         self.chosen: dict[str, Any] = {}  # the options of the source, and what they are
+        self.ends: dict[str, dict[str, Any]] = {}  # what they are unless told, and may be
         self.errors: list[str] = []
+        self.usual = True  # all options are what they are unless told otherwise
+        self.told: ast.expr | None = None  # the examples
 
     def read(self) -> Program:
         tree = parse(self.text, self.name)
@@ -118,6 +126,13 @@ class Reader(Looks):
             self.scope.get("end"), ast.get_docstring(tree) or "", self.scope.get("examples", {}),
             self.text.removeprefix("\ufeff"), self.chosen,
         )  # fmt: skip
+
+    def offered(self) -> dict[str, dict[str, Any]]:
+        """The options of a source, be it right or wrong otherwise."""
+        for statement in parse(self.text, self.name).body:
+            with suppress(Wrong, Poisoned, GlassformerError):
+                self.statement(statement)
+        return self.ends
 
     def wrong(self, node: ast.AST, message: str) -> None:
         self.errors.append(f"{place(self.name, node, self.text)} — {message}")
@@ -231,7 +246,21 @@ class Reader(Looks):
             isinstance(x, str) for pair in found.items() for x in pair
         ):
             raise Wrong(node, "examples must be a dict of texts, {'a b |': 'b a'}")
+        self.told = node
         return found
+
+    def check_told(self, program: Program) -> None:
+        """Examples are of the source as it is: with other options others may be right."""
+        if self.told is None or not self.usual:
+            return
+        keys = self.told.keys if isinstance(self.told, ast.Dict) else []
+        at = {k.value: k for k in keys if isinstance(k, ast.Constant)}
+        for text, reason in wrong(program):
+            self.wrong(
+                at.get(text, self.told), f"example {json.dumps(text, ensure_ascii=False)} {reason}"
+            )
+        if self.errors:
+            raise GlassformerError("\n".join(self.errors[:ERRORS]))
 
     def check_emit(self, node: ast.expr, found: Any) -> Any:
         self.known(ast.copy_location(ast.Name("token", ast.Load()), node), self.scope)
@@ -266,7 +295,7 @@ class Reader(Looks):
         if type(default) not in kinds:
             raise Wrong(node, "an option is a whole number, a text, or True or False")
         found = self.options.get(name, default)
-        self.chosen[name] = found
+        self.chosen[name], self.ends[name] = found, {"default": default}
         if type(default) is int and isinstance(found, str) and len(found) < 20:
             found = int(found) if found.removeprefix("-").isdecimal() else found
         if type(default) is bool and isinstance(found, str):
@@ -276,9 +305,11 @@ class Reader(Looks):
         if type(default) is int:
             ends = [min(1, default), max(LENGTH, default)]
             least, most = args[1:] + ends[len(args) - 1 :]
+            self.ends[name] |= {"least": least, "most": most}
             if not least <= found <= most:
                 raise Wrong(node, f"{name} must be from {least} to {most}, got {found}")
         self.chosen[name] = found
+        self.usual &= found == default
         return found
 
     def define(self, node: ast.FunctionDef) -> None:

@@ -14,7 +14,7 @@ from ..tasks.base import Rows, Task
 from ..vocabulary import Vocabulary
 from . import library
 from .compiler import COMPILED, KEY
-from .interpret import emitted
+from .interpret import emitted, run, trace
 from .passes.emit import BOS
 from .source import read
 from .things import is_number
@@ -52,6 +52,11 @@ class Texts(Task):
     def defined(self, rows: Rows) -> Any:
         unused = np.arange(self.program.length) > rows[:, :1]
         return ~(unused & (rows[:, 1:] > 0)).any(1)
+
+    @property
+    def inputs(self) -> int:
+        """Texts: most rows have tokens where none are used, and are none."""
+        return sum(len(self.program.tokens) ** n for n in range(1, self.program.length + 1))
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
         """Half of them any texts, every length as often; half in the manner of the examples: of
@@ -160,8 +165,27 @@ class Texts(Task):
             )
         return [0, *tokens]
 
+    def meaning(self, text: str) -> tuple[dict[str, list[str]], str]:
+        """What every value is at every position of a text, by name, and what is written then."""
+        tokens = [t - 1 for t in self.prompt(text)[1:]]
+        out: dict[str, list[str]] = {"token": [str(self.program.tokens[t]) for t in tokens]}
+        for value, members in trace(self.program, np.array([tokens])).items():
+            # What a look brings, where it is not what was written, is nobody's name.
+            if not value.name.endswith(" there"):
+                things = [value.domain[i] for i in members[0].tolist()]
+                column, name = ["–" if d is None else str(d) for d in things], value.name
+                while out.get(name, column) != column:
+                    name += "′"
+                out[name] = column
+        said = self.answer([t + 1 for t in run(self.program, tokens)])
+        return out, said
+
     def steps(self, prompt: Sequence[int]) -> int:
-        return 1 if self.stop is None else max(1, self.program.length + 2 - len(prompt))
+        return 1 if self.stop is None else max(1, self.room(prompt))
+
+    def room(self, prompt: Sequence[int]) -> int:
+        """As many as a text may have, and what is said after all of them."""
+        return self.program.length + 2 - len(prompt)
 
 
 # ── the program that a model carries ───────────────────────────────────────────────────────────

@@ -15,6 +15,7 @@ from ..dust import negligible, number, percent, ranked, sweep
 from ..errors import GlassformerError
 from ..finding import Finding, Shown
 from ..lang.reading import ValueReading, readings
+from ..lang.reading import first as begins
 from ..model import Model
 from ..tap import Record, record
 from .logits import head_outputs, shares
@@ -35,9 +36,11 @@ class HeadReading(Shown):
     name: str
     read: list[tuple[int, str, float]]  # position, token, attention weight; the strongest first
     wrote: dict[str, float]  # slot -> size of what was written there
+    first: int = 0  # the position that is called 0: of a compiled model the one after <bos>
 
     def __str__(self) -> str:
-        return f"{self.name}: read {read_in_words(self.read)}; wrote to {', '.join(self.wrote)}"
+        read = read_in_words(self.read, first=self.first)
+        return f"{self.name}: read {read}; wrote to {', '.join(self.wrote)}"
 
 
 @dataclass(frozen=True)
@@ -108,9 +111,11 @@ class Explanation(Finding):
         return "\n".join(lines)
 
 
-def read_in_words(read: list[tuple[int, str, float]], most: int = 8) -> str:
+def read_in_words(read: list[tuple[int, str, float]], most: int = 8, first: int = 0) -> str:
     """What a head read: "3 at 2 (14%), 9 at 4 (14%) and 5 more"."""
-    shown = ", ".join(f"{token} at {s} ({percent(w)})" for s, token, w in read[:most])
+    at = [f" at {s - first}" if s >= first else "" for s, _, _ in read[:most]]
+    both = zip(read, at, strict=False)
+    shown = ", ".join(f"{token}{where} ({percent(w)})" for (_, token, w), where in both)
     more = f" and {len(read) - most} more" if len(read) > most else ""
     return (shown or "everything a little") + more
 
@@ -125,14 +130,15 @@ def explain(model: Model, tokens: Array) -> Explanation:
     first = int(last.argmax())  # what decoding says, by however little
     order = [first, *(int(i) for i in ranked(last)[:6] if i != first)][:5]
     second = order[min(1, len(order) - 1)]
-    words = [model.vocabulary[int(t)] for t in tokens]
+    words, zero = [model.vocabulary[int(t)] for t in tokens], begins(model, tokens)
     names = [model.vocabulary[i] for i in order]
     return Explanation(
         tokens=words, winner=model.vocabulary[first], runner_up=model.vocabulary[second],
         margin=float(last[first] - last[second]),
         top=list(zip(names, sweep(last[order]).astype(float).tolist(), strict=True)),
-        layers=[_layer(model, cache, i, words) for i in range(model.config.n_layers)],
-        shares=_shares(model, cache, first, second), slots=_slots(model, embedded(cache)[0, -1]),
+        layers=[_layer(model, cache, i, words, zero) for i in range(model.config.n_layers)],
+        shares=_shares(model, cache, first, second),
+        slots=_slots(model, embedded(cache)[0, -1], zero),
         values=readings(model, tokens, lambda time: _stream(cache, time)),
     )  # fmt: skip
 
@@ -146,7 +152,7 @@ def _stream(cache: Record, time: int) -> Array:
     return cache[at + where][0, -1]
 
 
-def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:
+def _layer(model: Model, cache: Record, i: int, words: list[str], zero: int) -> LayerStory:
     c, at = model.config, f"blocks.{i}."
     heads = []
     wrote = head_outputs(model, cache, i, LAST)[0, 0]  # H D
@@ -160,7 +166,7 @@ def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:
         order = [int(s) for s in ranked(pattern.round(6)) if listed[s]]
         read = [(s, words[s], float(pattern[s])) for s in order]
         name = parts.called(model, parts.head(i, h))
-        heads.append(HeadReading(i, h, name, read, _where(model, wrote[h])))
+        heads.append(HeadReading(i, h, name, read, _where(model, wrote[h]), zero))
     neurons, fired, n = [], np.zeros(0), 0
     if at + "mlp.hook_post" in cache:
         fired = sweep(cache[at + "mlp.hook_post"][0, -1])  # F
@@ -169,7 +175,8 @@ def _layer(model: Model, cache: Record, i: int, words: list[str]) -> LayerStory:
         loud = [j for j in strongest if abs(fired[j]) > 1e-12]
         neurons = [(parts.called(model, parts.neuron(i, j)), float(fired[j])) for j in loud]
     after = cache[at + "hook_resid_post"][0, -1]
-    return LayerStory(heads, _slots(model, after), neurons, n, int((np.abs(fired) > 1e-12).sum()))
+    slots = _slots(model, after, zero)
+    return LayerStory(heads, slots, neurons, n, int((np.abs(fired) > 1e-12).sum()))
 
 
 def _where(model: Model, x: Array) -> dict[str, float]:
@@ -179,16 +186,16 @@ def _where(model: Model, x: Array) -> dict[str, float]:
     return {name: s for name, s in sizes.items() if s > least}
 
 
-def _slots(model: Model, x: Array) -> list[SlotContent]:
+def _slots(model: Model, x: Array, zero: int) -> list[SlotContent]:
     # next to the whole stream …
     x = np.where(np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x)
     return [
-        SlotContent(name, sweep(x[a:b]).tolist(), _means(model, x, a, b))
+        SlotContent(name, sweep(x[a:b]).tolist(), _means(model, x, a, b, zero))
         for name, (a, b) in parts.slots(model).items()
     ]
 
 
-def _means(model: Model, x: Array, a: int, b: int) -> str:
+def _means(model: Model, x: Array, a: int, b: int, zero: int) -> str:
     """The one token, or else position, whose embedding points the same way in this slot."""
     part = x[a:b]
     size = np.linalg.norm(part)
@@ -205,7 +212,7 @@ def _means(model: Model, x: Array, a: int, b: int) -> str:
         best = ranked(cosine)[:2]
         if cosine[best[0]] > SAME and (len(best) == 1 or cosine[best[0]] - cosine[best[1]] > 1e-9):
             i = int(best[0])
-            return what.format(model.vocabulary[i] if name == "embed.W_E" else i)
+            return what.format(model.vocabulary[i] if name == "embed.W_E" else i - zero)
     return ""
 
 

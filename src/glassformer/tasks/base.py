@@ -47,7 +47,7 @@ class Task(Shown):
             check(self)
         except GlassformerError as e:
             return f"<Task {e}>"
-        return f"<Task {name}: {many(self.size)} inputs, {self.vocabulary}>"
+        return f"<Task {name}: {many(self.inputs)} inputs, {self.vocabulary}>"
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         """Tokens [B,T] of whole examples, and True [B,T] where the answer is.
@@ -60,6 +60,11 @@ class Task(Shown):
     def size(self) -> int:
         """How many rows the domain has."""
         return math.prod(self.radix)
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs these are, where some rows are none."""
+        return self.size
 
     def rows(self, start: int, stop: int) -> Rows:
         """Rows start … stop-1 of the domain, counting up; the last digit runs fastest."""
@@ -167,6 +172,10 @@ class Task(Shown):
     def steps(self, prompt: Sequence[int]) -> int:
         """How many tokens to decode, at most, after a prompt."""
         return int(self.batch(self.rows(0, 1))[1].sum(1).max())
+
+    def room(self, prompt: Sequence[int]) -> int | None:
+        """How many tokens may follow a prompt before nothing is known of what is right."""
+        return None
 
     def answer(self, tokens: Sequence[int]) -> str:
         """The text of the tokens that a model produced."""
