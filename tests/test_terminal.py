@@ -225,7 +225,7 @@ def test_a_polite_kill(call, monkeypatch, number):
 
 
 def test_a_kill_that_is_ignored_stays_so(call, monkeypatch):
-    said = SimpleNamespace(output="went on")
+    said = SimpleNamespace(output="went on", stopped="")
     monkeypatch.setattr(command, "run", lambda *a, **o: os.kill(os.getpid(), signal.SIGHUP) or said)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:

@@ -172,7 +172,7 @@ SAID = {
     "fib = only(fib, position == here.position - 1)": "3:12 — `fib`: a value cannot use itself, "
     "not even one position before; write it into the text",
     "emit = position + 0": "which is no token; there are 0, 1, 'a', '|'; if it never is that, say",
-    "emit = token == 1": "emits False, which is no token; there are 0, 1, 'a', '|'; `1 if … else",
+    "emit = token == 1": "emits False, which is no token; there are 0, 1, 'a', '|'; `… if … else",
     "def f(x):\n    return x\ny = f(1, 2)": "5:5 — `f` takes 1 argument, got 2",
     "def f(x):\n    return x\nemit = f": "5:8 — `f` is a function; call it",
     "x = latest()": "3:5 — `latest` needs `value`",

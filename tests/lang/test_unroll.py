@@ -11,6 +11,7 @@ from glassformer import GlassformerError, lang
 HEAD = "tokens = [*range(3)]\nlength = 5\n"
 TEXTS = np.array(list(itertools.product(range(3), repeat=5)))
 BEFORE = "def before(x):\n    return only(x, position == here.position - 1)\n"
+MANY = "x = [any(token == k) for k in range(2)]\n"
 AT = "only(token, position == {})"
 SAME = {  # what is written short, and the same at length
     "emit = min(2, sum(only(token, position == k, default=0) for k in range(3)))":
@@ -123,6 +124,13 @@ REFUSED = {
     "x = latest(token, (token, position))": "3:19 — .*a tuple is no condition",
     "x = latest(token, (token, here.token))": "3:19 — .*a tuple is no condition",
     "pair = (token, position)\nx = 1 if not pair or token else 0": "4:14 — `pair`: a tuple is no",
+    MANY + "y = latest(token, x)": "4:19 — .*a list is no condition",
+    MANY + "y = any(token == 1 or any(here.x))": "4:27 — .*a list is no condition",
+    MANY + "y = 1 if x else 0": "4:10 — .*a list is no condition",
+    MANY + "y = count(x or token)": "a list is no condition",
+    "def f(x):\n    return any(x)\ny = f(token == 1)": "4:12 — `any(x)`: in a function, `any`",
+    "r = position > here.position - 3\nx = count(r and any(r == 1 for r in (1, 2)))":
+        "`r` has two meanings here; let one have another name",
     "x = bool((1, 2))": "3:5 — `bool((1, 2))`: a tuple is no condition",
 }  # fmt: skip
 

@@ -13,6 +13,8 @@ NESTED = 120  # expressions within expressions, functions that call one another 
 class Budget:
     """How many steps are left, and how deep we are."""
 
+    within = 0  # functions of the source that are being worked out
+
     def __init__(self, steps: int = STEPS) -> None:
         self.left, self.depth = steps, 0
 

@@ -47,6 +47,8 @@ class Conditions(Lifter):
 
     def truth(self, where: ast.expr, scope: Names) -> Value:
         """Whether a condition holds, as a value: what is there and not nothing, 0 or empty."""
+        if isinstance(where, ast.List):
+            decided(where, [])
         if not isinstance(where, (ast.Name, ast.Compare)):
             name = ast.copy_location(ast.Name("bool", ast.Load()), where)
             where = ast.copy_location(ast.Call(name, [where], []), where)

@@ -31,9 +31,11 @@ from .things import spelled
 from .values import Value
 from .wrong import (
     POISON,
+    Condition,
     Fails,
     Function,
     Poisoned,
+    Row,
     Scope,
     Wrong,
     no_function,
@@ -100,6 +102,8 @@ def _name(node: ast.Name, scope: Scope, budget: Budget) -> Any:
             raise Wrong(
                 node, f"`{node.id}` is a value at positions: hand it to the function as an argument"
             )
+        if isinstance(found, (Row, Condition)):
+            raise Wrong(node, f"`{node.id[:60]}` has two meanings here; let one have another name")
         return found
     if node.id in CONSTANTS:
         return CONSTANTS[node.id]
@@ -197,6 +201,8 @@ def _choice(node: ast.IfExp, scope: Scope, budget: Budget) -> Any:
 
 def decided(node: ast.expr, found: Any) -> bool:
     """Whether something holds; of a tuple, which always would, nobody knows what is meant."""
+    if isinstance(node, (ast.List, ast.Set, ast.Dict)):
+        raise Wrong(node, f"`{words(node)}`: a list is no condition; any(…) or all(…) of it is")
     try:
         return bool(FUNCTIONS["bool"](found))
     except Cannot as e:
@@ -281,6 +287,11 @@ def _call(node: ast.Call, scope: Scope, budget: Budget) -> Any:
     if isinstance(found, Function):
         return call(node, found, args, budget)
     assert f is not None
+    if name in ("any", "all") and budget.within and [type(a) for a in args] == [bool]:
+        raise Wrong(
+            node, f"`{words(node)}`: in a function, `{name}` is of a list; of a condition it looks "
+            "at positions, and that is written out: `any(x == 1)`",
+        )  # fmt: skip
     try:
         return f(*args)
     except (TypeError, ValueError, ArithmeticError) as e:
@@ -298,6 +309,14 @@ def call(
         raise Wrong(node, f"`{f.name[:60]}` takes {many}, got {len(args)}")
     budget.spend(node, len(f.scope) // 64)
     inner = {**f.scope, **dict(zip(f.parameters, args, strict=True))}
+    budget.within += 1
+    try:
+        return _returned(f, inner, budget, work)
+    finally:
+        budget.within -= 1
+
+
+def _returned(f: Function, inner: dict[str, Any], budget: Budget, work: Work | None) -> Any:
     for found in _body(
         f.body, inner, budget, work or (lambda x, names: evaluate(x, names, budget))
     ):

@@ -14,30 +14,21 @@ from .evaluate import EVALUATE
 from .functions import CONSTANTS, FOLDS, FUNCTIONS, LOOKS
 from .sums import Sums
 from .tables import Names
-from .unroll import (
-    COMPREHENSIONS,
-    FOLDED,
-    Condition,
-    Row,
-    Unroll,
-    at_here,
-    copied,
-    is_here,
-    looks,
-    stored,
-)
+from .unroll import COMPREHENSIONS, FOLDED, Unroll, at_here, copied, is_here, looks, stored
 from .values import Value
 from .wrong import (
     POISON,
+    Condition,
     Function,
     Poisoned,
+    Row,
     Wrong,
     no_function,
     no_method,
     refused,
     unknown,
     words,
-)
+)  # fmt: skip
 
 ELSE = (ast.Attribute, ast.Starred, ast.Slice)  # that have a meaning in some places
 

@@ -24,9 +24,22 @@ from .functions import FOLDS, FUNCTIONS, LOOKS
 from .looks import Looks
 from .tables import thing
 from .things import exact, spelled
-from .unroll import Condition, Row, is_here
+from .unroll import is_here
 from .values import Position, Program, Token, Value, is_mean
-from .wrong import MEAN, POISON, Function, Poisoned, Wrong, kind, no_method, place, refused, words
+from .wrong import (
+    MEAN,
+    POISON,
+    Condition,
+    Function,
+    Poisoned,
+    Row,
+    Wrong,
+    kind,
+    no_method,
+    place,
+    refused,
+    words,
+)  # fmt: skip
 
 CHARACTERS, DEPTH, NODES = 100_000, 60, 10_000  # of a source
 LENGTH, TOKENS = 1_000, 2_000  # the most
@@ -130,7 +143,7 @@ class Reader(Looks):
     def offered(self) -> dict[str, dict[str, Any]]:
         """The options of a source, be it right or wrong otherwise."""
         for statement in parse(self.text, self.name).body:
-            with suppress(Wrong, Poisoned, GlassformerError):
+            with suppress(Wrong, Poisoned, GlassformerError, RecursionError):
                 self.statement(statement)
         return self.ends
 
@@ -278,7 +291,7 @@ class Reader(Looks):
             if "emits nothing" in str(e):
                 hint = "; say what comes then, with `default=` or first_of(…, …)"
             elif any(type(d) is bool for d in found.domain):
-                hint = "; `1 if … else 0` makes a token of it"
+                hint = "; `… if … else …` makes a token of it"
             elif any(type(d) is int and d not in self.scope["tokens"] for d in found.domain):
                 hint = "; if it never is that, say so with min or max"
             raise Wrong(node, f"{e}{hint}") from None

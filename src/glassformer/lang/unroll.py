@@ -12,7 +12,6 @@ the value there, and `here.x` the value here.
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from typing import Any
@@ -20,23 +19,11 @@ from typing import Any
 from .evaluate import bind, call, items
 from .functions import FOLDS, LOOKS
 from .values import Value
-from .wrong import Function, Wrong, words
+from .wrong import Condition, Function, Row, Wrong, words
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 ELEMENT, INLINED = 500, 500  # steps that an element, and a call, count for
 FOLDED = ("sum", "any", "all", "len")
-
-
-class Row(list[Any]):
-    """Several values as a list: no value, but its members are."""
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A condition between two positions that has a name: it stands for what it says."""
-
-    name: str
-    node: ast.expr
 
 
 class Unroll(ast.NodeTransformer):

@@ -52,6 +52,18 @@ class Function:
     scope: Scope
 
 
+class Row(list[Any]):
+    """Several values as a list: no value, but its members are."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition between two positions that has a name: it stands for what it says."""
+
+    name: str
+    node: ast.expr
+
+
 def words(node: ast.AST, most: int = 40) -> str:
     """The expression as it was written, or its beginning."""
     try:
