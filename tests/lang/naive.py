@@ -77,7 +77,14 @@ class Naive:
 
     def Name(self, node, w):
         if node.id in w.names:
-            return w.names[node.id]
+            found = w.names[node.id]
+            return found(w.at) if callable(found) else found
+        if (
+            node.id in self.assigned
+            and w.here is not None
+            and self.has_here(self.assigned[node.id])
+        ):
+            return self.work_out(self.assigned[node.id], replace(w, names={}))  # a condition
         if node.id == "token":
             return self.text[w.at]
         if node.id == "position":
@@ -87,7 +94,7 @@ class Naive:
         return self.value(node.id, w.at)
 
     def Attribute(self, node, w):
-        return self.Name(ast.Name(node.attr), replace(w, at=w.here))
+        return self.Name(ast.Name(node.attr), replace(w, at=w.here, here=None))
 
     def Tuple(self, node, w):
         return tuple(self.List(node, w))
@@ -150,7 +157,10 @@ class Naive:
         for part in node.generators:
             bound = []
             for p in places:
-                for item in self.work_out(part.iter, p):
+                items = self.work_out(part.iter, p)
+                if self.stands_somewhere(part.iter, p):  # there it may be another
+                    items = [self.later(part.iter, p, i) for i in range(len(items))]
+                for item in items:
                     inner = replace(p, names={**p.names, **bind(part.target, item)})
                     if all(self.work_out(test, inner) for test in part.ifs):
                         bound.append(inner)
@@ -170,10 +180,19 @@ class Naive:
         if name == "option":
             target = next(n for n, x in self.assigned.items() if x is node)
             return self.options.get(target, self.work_out(node.args[0], w))
-        if name in LOOKS and not self.is_fold(node):
+        if name in LOOKS and not self.is_fold(node, w):
             given = dict(zip(LOOKS[name], node.args, strict=False))
             given |= {k.arg: k.value for k in node.keywords}
             return getattr(self, f"look_{name}")(given, w)
+        if name in self.functions and self.stands_somewhere(node.func, w):
+            f = self.functions[name]
+            args = [self.later(a, w) for a in node.args]
+            names = dict(zip([a.arg for a in f.args.args], args, strict=True))
+            try:
+                self.body(f.body, Where(w.at, None, names))
+            except Returned as r:
+                return r.args[0]
+            return NOTHING
         args = self.List(ast.List(node.args), w)
         if name in ("any", "all") and isinstance(args[0], bool):
             return args[0]
@@ -197,21 +216,58 @@ class Naive:
             "factorial": math.factorial,
         }[name](*args)  # fmt: skip
 
-    def is_fold(self, node):
+    def later(self, node, w, i=None):
+        """What an expression is, wherever it is asked for."""
+        names = dict(w.names)
+
+        def at(t):
+            found = self.work_out(node, Where(t, None, names))
+            return found if i is None else found[i]
+
+        return at
+
+    def is_fold(self, node, w):
         """Of lists, `sum`, `any` and `all` are Python's."""
         if node.func.id not in ("sum", "any", "all") or len(node.args) != 1 or node.keywords:
             return False
         listed = (ast.List, ast.Tuple, ast.Set, ast.ListComp, ast.SetComp, ast.GeneratorExp)
-        return isinstance(node.args[0], listed) or not self.stands_somewhere(node.args[0])
+        (whole,) = node.args
+        if isinstance(whole, listed) or not self.stands_somewhere(whole, w):
+            return True
+        row = whole.value if isinstance(whole, ast.Subscript) else whole  # of which it is a slice
+        return isinstance(row, ast.Name) and isinstance(self.work_out(whole, w), (tuple, list))
 
-    def stands_somewhere(self, node):
+    def stands_somewhere(self, node, w, seen=()):
+        own = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and type(n.ctx) is ast.Store}
         for n in ast.walk(node):
             name = n.id if isinstance(n, ast.Name) else ""
-            if name in ("token", "position", "here") or name in LOOKS:
+            if name in own or name in seen:
+                continue
+            if name in w.names:
+                if callable(w.names[name]):
+                    return True
+            elif name in ("token", "position", "here") or name in {*LOOKS} - {"sum", "any", "all"}:
                 return True
-            if name in self.assigned and self.stands_somewhere(self.assigned[name]):
-                return True
+            elif name in self.assigned:
+                if self.stands_somewhere(self.assigned[name], Where(None), (*seen, name)):
+                    return True
+            elif name in self.functions:
+                f = self.functions[name]
+                if any(of_a_condition(n) for n in ast.walk(ast.Module(f.body, []))):
+                    return True
+                inner = Where(None, None, {a.arg: NOTHING for a in f.args.args})
+                if self.stands_somewhere(ast.Module(f.body, []), inner, (*seen, name)):
+                    return True
         return False
+
+    def has_here(self, node):
+        """Whether there is a `here` outside of all looks."""
+        if isinstance(node, ast.Call) and node.func.id in LOOKS:
+            return False
+        if isinstance(node, ast.Name) and node.id in self.assigned:
+            return self.has_here(self.assigned[node.id])
+        inside = ast.iter_child_nodes(node)
+        return isinstance(node, ast.Attribute) or any(self.has_here(n) for n in inside)
 
     def body(self, statements, w):
         for s in statements:
@@ -223,13 +279,15 @@ class Naive:
                 for item in self.work_out(s.iter, w):
                     w.names.update(bind(s.target, item))
                     self.body(s.body, w)
+            elif isinstance(s, ast.Assign) and w.at is not None:
+                w.names[s.targets[0].id] = self.later(s.value, w)
             elif isinstance(s, ast.Assign):
                 w.names.update(bind(s.targets[0], self.work_out(s.value, w)))
 
     # ── looks ──────────────────────────────────────────────────────────────────────────────────
     def seen(self, given, w):
         """Where the condition holds, of the positions up to where the look stands."""
-        places = [Where(s, w.at) for s in range(w.at + 1)]
+        places = [Where(s, w.at, w.names) for s in range(w.at + 1)]
         if "where" in given:
             places = [p for p in places if self.work_out(given["where"], p)]
         return places
@@ -237,7 +295,8 @@ class Naive:
     def chosen(self, given, w, good):
         places = self.seen(given, w)
         if not places:
-            return self.work_out(given["default"], Where(None)) if "default" in given else NOTHING
+            default = Where(None, None, w.names)
+            return self.work_out(given["default"], default) if "default" in given else NOTHING
         best = max(good(p) for p in places)
         found = [self.work_out(given["value"], p) for p in places if good(p) == best]
         if any(x != found[0] for x in found):
@@ -282,13 +341,20 @@ class Naive:
         """The smallest number that n or more of those there do not exceed. (So for an n below 1 it
         would be the least that there could be, which only a domain knows: not asked here.)
         """
-        n = math.ceil(self.work_out(given["n"], Where(w.at, w.at)))
+        n = math.ceil(self.work_out(given["n"], Where(w.at, w.at, w.names)))
         assert n >= 1
         found = [self.work_out(given["value"], p) for p in self.seen(given, w)]
         found = sorted(x for x in found if x is not None and not isinstance(x, (str, bool)))
         if len(found) >= n:
             return found[n - 1]
         return self.work_out(given["default"], Where(None)) if "default" in given else NOTHING
+
+
+def of_a_condition(node):
+    """`any(x == 1)`: what is asked of all positions, in a function too."""
+    kinds = (ast.Compare, ast.BoolOp, ast.UnaryOp)
+    fold = isinstance(node, ast.Call) and node.func.id in ("sum", "any", "all")
+    return fold and len(node.args) == 1 and isinstance(node.args[0], kinds)
 
 
 def bind(target, item):

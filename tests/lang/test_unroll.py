@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, lang
+from lang.naive import Naive, Tie
 
 HEAD = "tokens = [*range(3)]\nlength = 5\n"
 TEXTS = np.array(list(itertools.product(range(3), repeat=5)))
@@ -79,6 +80,14 @@ def test_it_is_as_if_written_out(short):
     assert (lang.emitted(found, TEXTS) == lang.emitted(wanted, TEXTS)).all()
 
 
+@pytest.mark.parametrize("short", SAME)
+def test_and_it_is_what_the_naive_say(short):
+    program = lang.read(HEAD + short, "s")
+    for text in TEXTS[::5]:
+        wanted = Naive(HEAD + short, text.tolist()).values("emit")
+        assert lang.emitted(program, text[None])[0].tolist() == wanted, text
+
+
 @pytest.mark.parametrize("short", [s for i, s in enumerate(SAME) if i % 3 == 0])
 def test_and_it_is_compiled(short):
     made = lang.compile(HEAD + short, "s")
@@ -142,3 +151,103 @@ def test_what_cannot_be_is_said(text):
     (line,) = str(caught.value).splitlines()
     said = re.escape(REFUSED[text]).replace(r"\.\*", ".*")
     assert re.search(said, line), line
+
+
+# ── random sources ─────────────────────────────────────────────────────────────────────────────
+FUNCTIONS = """
+def before(x):
+    return only(x, position == here.position - 1)
+def seen(x):
+    return count(x == here.x)
+def at(k):
+    return only(token, position == k)
+def near(x, k):
+    found = latest(x, position >= here.position - k and x != here.x)
+    return first_of(found, before(x), k)
+def tally(x, y):
+    total = 0
+    for k in range(2):
+        same = seen(x) == k + 1
+        total = total + (count(same and y == k) if k else seen(y))
+    return total
+def twice(x):
+    return [before(x), before(before(x))]
+"""
+
+
+class Writer:
+    """Writes a random source of looks in functions, comprehensions, lists and conditions."""
+
+    def __init__(self, rng):
+        self.rng, self.numbers, self.rows, self.conditions = rng, ["token", "position"], [], []
+        self.lines = [HEAD + FUNCTIONS]
+
+    def pick(self, *things):
+        return things[int(self.rng.integers(len(things)))]
+
+    def number(self, at=""):
+        kinds = [f"{at}{self.pick(*self.numbers)}", str(self.rng.integers(3))]
+        kinds += [f"{at}{row}[{self.rng.integers(2)}]" for row in self.rows]
+        return self.pick(*kinds)
+
+    def called(self):
+        a, b, k = self.number(), self.number(), self.rng.integers(3)
+        return self.pick(f"before({a})", f"seen({a})", f"at({k})", f"near({a}, {k})",
+                         f"tally({a}, {b})", f"before(near({a}, {k}))", f"twice({a})[{k % 2}]")  # fmt: skip
+
+    def where(self):
+        kinds = [
+            f"{self.number()} == {self.number('here.')}",
+            f"{self.called()} == {self.number()}",
+        ]
+        kinds += [f"{self.number()} != nothing", *self.conditions]
+        return self.pick("", "not ") + "(" + " and ".join(self.pick(*kinds) for _ in "ab") + ")"
+
+    def line(self, i):
+        n, a = self.rng.integers(1, 4), self.number()
+        kind = self.rng.integers(7)
+        if kind == 0:
+            each = self.pick(f"latest({a}, position != k and {self.where()})", f"near({a}, k)",
+                             f"count({a} == k)", f"{a} == k", "at(k) == token")  # fmt: skip
+            self.rows.append(f"r{i}")
+            return f"r{i} = [{each} for k in range(3)]"
+        if kind == 1:
+            self.conditions.append(f"c{i}")
+            what = self.pick(*self.numbers, *(f"{row}[1]" for row in self.rows))
+            return f"c{i} = {what} {self.pick('==', '!=')} here.token"
+        row = self.pick(*self.rows, "[token, position]", "twice(token)")
+        text = {
+            2: self.called(), 3: f"latest({a}, {self.where()})", 4: f"count({self.where()})",
+            5: f"sum(seen(m) for m in {row})",
+            6: f"int({self.pick('any', 'all')}(at(k) == {a} for k in range({n}) if k != 1))",
+        }[int(kind)]  # fmt: skip
+        self.numbers.append(f"v{i}")
+        return f"v{i} = {text}"
+
+    def source(self):
+        self.lines += [self.line(i) for i in range(int(self.rng.integers(1, 5)))]
+        self.lines += [f"last = {self.called()}", "emit = last if last in (0, 1, 2) else 0"]
+        return "\n".join(self.lines)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_sources_are_what_the_naive_say(seed):
+    read = 0
+    for i in range(12):
+        rng = np.random.default_rng([seed, i])
+        source = Writer(rng).source()
+        try:
+            program = lang.read(source, "s")
+        except GlassformerError as e:
+            assert re.search(
+                "equally good|which are equal|combinations|never match|holds|emits True", str(e)
+            ), f"{source}\n{e}"
+            continue
+        for text in TEXTS[rng.integers(len(TEXTS), size=6)]:
+            try:
+                wanted = Naive(source, text.tolist()).values("emit")
+            except Tie:
+                continue
+            assert lang.emitted(program, text[None])[0].tolist() == wanted, (source, text)
+            read += 1
+    assert read > 10

@@ -211,7 +211,7 @@ class Reader(Looks):
                 continue
             found = self.scope.get(part.id) if isinstance(part, ast.Name) else None
             here |= is_here(part) or isinstance(found, Condition)
-            there |= isinstance(found, (Value, Condition))
+            there |= isinstance(found, (Value, Condition, Row))
             left += ast.iter_child_nodes(part)
         return here and there
 
