@@ -70,6 +70,7 @@ SAME = {  # what is written short, and the same at length
     "emit = 1 if all(token >= 0) else 0": "emit = 1",
     "emit = 1 if any(token >= 0) else 0": "emit = 1",
     "emit = latest(token, token > 9, default=2)": "emit = 2",
+    "emit = nth(token, 1, token > 9, default=1)": "emit = 1",
     "emit = sum(token, token > 9 and token == here.token)": "emit = 0",
 }  # fmt: skip
 
@@ -192,8 +193,10 @@ class Writer:
 
     def called(self):
         a, b, k = self.number(), self.number(), self.rng.integers(3)
-        return self.pick(f"before({a})", f"seen({a})", f"at({k})", f"near({a}, {k})",
-                         f"tally({a}, {b})", f"before(near({a}, {k}))", f"twice({a})[{k % 2}]")  # fmt: skip
+        return self.pick(
+            f"before({a})", f"seen({a})", f"at({k})", f"near({a}, {k})", f"tally({a}, {b})",
+            f"before(near({a}, {k}))", f"twice({a})[{k % 2}]",
+        )  # fmt: skip
 
     def where(self):
         kinds = [

@@ -15,34 +15,14 @@ from typing import Any
 from ..errors import shown
 from .budget import NESTED, Budget, weight
 from .functions import (
-    ARITHMETIC,
-    BITS,
-    COMPARE,
-    CONSTANTS,
-    FOLDS,
-    FUNCTIONS,
-    ITEMS,
-    ORDERED,
-    Cannot,
-    bits,
-    tidy,
-)
+    ARITHMETIC, BITS, COMPARE, CONSTANTS, FOLDS, FUNCTIONS, ITEMS, ORDERED, Cannot, bits, tidy,
+)  # fmt: skip
 from .things import spelled
 from .values import Value
 from .wrong import (
-    POISON,
-    Condition,
-    Fails,
-    Function,
-    Poisoned,
-    Row,
-    Scope,
-    Wrong,
-    no_function,
-    refused,
-    unknown,
+    POISON, Condition, Fails, Function, Poisoned, Row, Scope, Wrong, no_function, refused, unknown,
     words,
-)
+)  # fmt: skip
 
 SMALL = 2**31
 Work = Callable[[ast.expr, dict[str, Any]], Any]  # what an expression is, with these names
@@ -309,19 +289,13 @@ def call(
         raise Wrong(node, f"`{f.name[:60]}` takes {many}, got {len(args)}")
     budget.spend(node, len(f.scope) // 64)
     inner = {**f.scope, **dict(zip(f.parameters, args, strict=True))}
+    work = work or (lambda x, names: evaluate(x, names, budget))
     budget.within += 1
     try:
-        return _returned(f, inner, budget, work)
+        # A function that ends without a return gives nothing.
+        return next(_body(f.body, inner, budget, work), None)
     finally:
         budget.within -= 1
-
-
-def _returned(f: Function, inner: dict[str, Any], budget: Budget, work: Work | None) -> Any:
-    for found in _body(
-        f.body, inner, budget, work or (lambda x, names: evaluate(x, names, budget))
-    ):
-        return found
-    return None  # a function that ends without a return gives nothing
 
 
 def _body(

@@ -222,6 +222,8 @@ class Looks(Conditions):
             both = self.joint([value, flag], call)
             kept = [d if f else None for d, f in both.domain]
             value = mapped(both, kept, f"{value.name} that counts")
+            if not any(map(is_number, value.domain)):
+                return self.always(self.default(asked))
         rank = {d: i for i, d in enumerate(numbers)}
         place = np.array([rank.get(d, -1) if is_number(d) else -1 for d in value.domain])
         J = len(numbers)
