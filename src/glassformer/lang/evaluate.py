@@ -15,12 +15,32 @@ from typing import Any
 from ..errors import shown
 from .budget import NESTED, Budget, weight
 from .functions import (
-    ARITHMETIC, BITS, COMPARE, CONSTANTS, FOLDS, FUNCTIONS, ITEMS, ORDERED, Cannot, bits, tidy,
+    ARITHMETIC,
+    BITS,
+    COMPARE,
+    CONSTANTS,
+    FOLDS,
+    FUNCTIONS,
+    ITEMS,
+    ORDERED,
+    Cannot,
+    bits,
+    tidy,
 )  # fmt: skip
 from .things import spelled
 from .values import Value
 from .wrong import (
-    POISON, Condition, Fails, Function, Poisoned, Row, Scope, Wrong, no_function, refused, unknown,
+    POISON,
+    Condition,
+    Fails,
+    Function,
+    Poisoned,
+    Row,
+    Scope,
+    Wrong,
+    no_function,
+    refused,
+    unknown,
     words,
 )  # fmt: skip
 
