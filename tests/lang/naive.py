@@ -189,7 +189,8 @@ class Naive:
             args = [self.later(a, w) for a in node.args]
             names = dict(zip([a.arg for a in f.args.args], args, strict=True))
             try:
-                self.body(f.body, Where(w.at, None, names))
+                here = w.here if any(map(self.has_here, f.body)) else None
+                self.body(f.body, Where(w.at, here, names))
             except Returned as r:
                 return r.args[0]
             return NOTHING
@@ -235,7 +236,10 @@ class Naive:
         if isinstance(whole, listed) or not self.stands_somewhere(whole, w):
             return True
         row = whole.value if isinstance(whole, ast.Subscript) else whole  # of which it is a slice
-        return isinstance(row, ast.Name) and isinstance(self.work_out(whole, w), (tuple, list))
+        own = self.functions.get(row.func.id) if isinstance(row, ast.Call) else None
+        if not isinstance(row, ast.Name) and (own is None or any(map(self.has_here, own.body))):
+            return False
+        return isinstance(self.work_out(whole, w), (tuple, list))
 
     def stands_somewhere(self, node, w, seen=()):
         own = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and type(n.ctx) is ast.Store}

@@ -59,6 +59,15 @@ SAME = {  # what is written short, and the same at length
         "emit = min(2, 1 + count(token == 1))",
     "recent = position > here.position - 3\nemit = min(2, count(recent and token == here.token))":
         "emit = min(2, count(position > here.position - 3 and token == here.token))",
+    "def recent(k, x):\n    return position > here.position - k and x == here.token\n"
+    "emit = min(2, count(recent(3, token) or recent(1, 2)))":
+        "emit = min(2, count(position > here.position - 3 and token == here.token or "
+        "position > here.position - 1 and 2 == here.token))",
+    BEFORE + "def both(k):\n    return [before(token) == k, token == k]\n"
+    "def is_two(k):\n    return k + token == 2\n"
+    "emit = 2 if any(both(1)) else 1 if any(before(token) == 0) else int(any(is_two(0)))":
+        "b = only(token, position == here.position - 1)\n"
+        "emit = 2 if b == 1 or token == 1 else 1 if any(b == 0) else int(any(token == 2))",
     "recent = position > here.position - 3\nhit = recent and token == 1\n"
     "emit = 1 if any(hit) else 2 if all(not recent or token == 2) else 0":
         "emit = 1 if any(position > here.position - 3 and token == 1) else "
@@ -124,6 +133,8 @@ REFUSED = {
     "def f(k):\n    return position > here.position - k\nx = f(3)": "`here` is for looks; outside",
     "near = position > here.position - 3\nemit = 1 if near else 0": "4:13 — `near` is a condition "
     "between two positions, as it has `here` in it: it stands within a look",
+    "def f(k):\n    j = k\n    return position > here.position - j\nx = any(f(3))":
+        "6:9 — `f` is a condition, as it has `here` in it: it takes 1 argument, and has a return",
     "near = position > here.position - 3\nx = any(here.near)": "4:9 — `near` is a condition: write",
     "near = position > here.positio - 3": "3:19 — `positio` is not known; did you mean position",
     "near = token == here.token\ndef f(token):\n    return count(near)\nx = f(position)":
@@ -173,6 +184,8 @@ def tally(x, y):
     return total
 def twice(x):
     return [before(x), before(before(x))]
+def close(k, x):
+    return position > here.position - k and x != here.x
 """
 
 
@@ -204,6 +217,7 @@ class Writer:
             f"{self.called()} == {self.number()}",
         ]
         kinds += [f"{self.number()} != nothing", *self.conditions]
+        kinds += [f"close({self.rng.integers(4)}, {self.pick(*self.numbers)})"]
         return self.pick("", "not ") + "(" + " and ".join(self.pick(*kinds) for _ in "ab") + ")"
 
     def line(self, i):

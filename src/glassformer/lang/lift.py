@@ -14,7 +14,17 @@ from .evaluate import EVALUATE
 from .functions import CONSTANTS, FOLDS, FUNCTIONS, LOOKS
 from .sums import Sums
 from .tables import Names
-from .unroll import COMPREHENSIONS, FOLDED, Unroll, at_here, copied, is_here, looks, stored
+from .unroll import (
+    COMPREHENSIONS,
+    FOLDED,
+    Unroll,
+    at_here,
+    copied,
+    is_condition,
+    is_here,
+    looks,
+    stored,
+)
 from .values import Value
 from .wrong import (
     POISON,
@@ -237,6 +247,10 @@ class _Out(Unroll):
             return False
         if isinstance(found, Value) and all(type(d) is tuple for d in found.domain):
             return False  # a tuple that has a name is what it is without
+        names = [n.id for n in ast.walk(whole) if isinstance(n, ast.Name)]
+        own = [f for n in names if isinstance(f := self.scope.get(n), Function) and looks(f)]
+        if own and not any(n in self.bound for n in names):
+            return any(map(is_condition, own)) or not self.is_many(whole)
         for n in ast.walk(whole):
             if isinstance(n, ast.Name) and n.id not in self.bound:
                 found = self.scope.get(n.id)
@@ -245,6 +259,13 @@ class _Out(Unroll):
                 if isinstance(found, (Value, Condition)) or found is POISON:
                     return True
         return False
+
+    def is_many(self, node: ast.expr) -> bool:
+        """Whether what functions give here is a list or a tuple."""
+        found = self.visit(copied(node))
+        value = self.scope.get(found.id) if isinstance(found, ast.Name) else None
+        tuples = isinstance(value, Value) and all(type(d) is tuple for d in value.domain)
+        return tuples or isinstance(found, (ast.List, ast.Tuple, ast.Set, *COMPREHENSIONS))
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in self.bound:
@@ -262,14 +283,7 @@ class _Out(Unroll):
                 node, f"`{node.id[:60]}` is a condition between two positions, as it has `here` in "
                 "it: it stands within a look",
             )  # fmt: skip
-        for n in ast.walk(condition.node):
-            name = (
-                n.id if isinstance(n, ast.Name) else n.attr if isinstance(n, ast.Attribute) else ""
-            )
-            if self.scope.get(name) is not self.lifter.scope.get(name):
-                raise Wrong(
-                    node, f"`{node.id[:60]}` uses `{name[:60]}`, which is something else here"
-                )
+        self.check_same(node, condition.node, node.id, stored(condition.node))
         return self.visit(copied(condition.node))  # type: ignore[no-any-return]
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:

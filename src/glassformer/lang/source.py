@@ -24,7 +24,7 @@ from .functions import FOLDS, FUNCTIONS, LOOKS
 from .looks import Looks
 from .tables import thing
 from .things import exact, spelled
-from .unroll import is_here
+from .unroll import is_here, outside
 from .values import Position, Program, Token, Value, is_mean
 from .wrong import (
     MEAN,
@@ -202,17 +202,11 @@ class Reader(Looks):
 
     def is_condition(self, node: ast.expr) -> bool:
         """Whether an expression has, outside of looks, both `here` and a value there."""
-        left: list[ast.AST] = [node]
         here = there = False
-        while left:
-            part = left.pop()
-            called = part.func if isinstance(part, ast.Call) else None
-            if isinstance(called, ast.Name) and called.id in LOOKS:
-                continue
+        for part in outside(node):
             found = self.scope.get(part.id) if isinstance(part, ast.Name) else None
             here |= is_here(part) or isinstance(found, Condition)
             there |= isinstance(found, (Value, Condition, Row))
-            left += ast.iter_child_nodes(part)
         return here and there
 
     def check_length(self, node: ast.expr, found: Any, name: str = "length") -> int:

@@ -135,8 +135,10 @@ class Unroll(ast.NodeTransformer):
         """What a function that looks gives here."""
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             raise Wrong(node, f"`{f.name[:60]}` takes plain arguments, none by name")
-        text = words(node)
+        text, last = words(node), f.body[-1]
         self.lifter.budget.spend(node, INLINED)
+        if self.here is not None and isinstance(last, ast.Return) and is_condition(f):
+            return self.condition(node, f, last.value or node)
         args = []
         for arg in map(self.visit, node.args):
             self.check_there(arg, self.lifter.atoms(arg, self.scope))
@@ -153,6 +155,26 @@ class Unroll(ast.NodeTransformer):
         if isinstance(found, Value) and not self.named(found):
             found.name = text
         return self.spelled(found, node)
+
+    def condition(self, node: ast.Call, f: Function, said: ast.expr) -> ast.expr:
+        """A condition between two positions that has arguments: what it says, here."""
+        if len(f.body) > 1 or len(node.args) != len(f.parameters):
+            n = len(f.parameters)
+            raise Wrong(
+                node, f"`{f.name[:60]}` is a condition, as it has `here` in it: it takes {n} "
+                f"argument{'s' * (n != 1)}, and has a return and no more",
+            )  # fmt: skip
+        self.check_same(node, said, f.name, {*f.parameters, *stored(said)})
+        names = dict(zip(f.parameters, map(self.visit, node.args), strict=True))
+        return self.visit(filled(said, names))  # type: ignore[no-any-return]
+
+    def check_same(self, node: ast.expr, said: ast.expr, name: str, own: set[str]) -> None:
+        """Refuses what was said elsewhere, if its names stand for something else here."""
+        for n in ast.walk(said):
+            used = getattr(n, "id", "") or getattr(n, "attr", "")
+            if used not in own and self.scope.get(used) is not self.lifter.scope.get(used):
+                what = f"`{name[:60]}` uses `{used[:60]}`, which is something else here"
+                raise Wrong(node, what)
 
     def check_there(self, node: ast.expr, atoms: list[str]) -> None:
         """Within a look, what looks on its own stands at the position that is looked at."""
@@ -240,6 +262,21 @@ def looks(f: Function, seen: set[str] | None = None) -> bool:
             if looks(found, seen):
                 return True
     return False
+
+
+def is_condition(f: Function) -> bool:
+    """Whether what a function returns has `here` in it: it is between two positions."""
+    last = f.body[-1]
+    return isinstance(last, ast.Return) and any(map(is_here, outside(last)))
+
+
+def outside(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of an expression that stand in no look."""
+    called = node.func if isinstance(node, ast.Call) else None
+    if not (isinstance(called, ast.Name) and called.id in LOOKS):
+        yield node
+        for child in ast.iter_child_nodes(node):
+            yield from outside(child)
 
 
 def stored(node: ast.AST) -> set[str]:
