@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.lang import recheck, trace
+from glassformer.lang import compile, recheck, trace
 from glassformer.lang.certify import Unproved, certify
 from glassformer.lang.compiler import KEY, declared
+from glassformer.lang.passes.stream import ONE, SIZE
 from glassformer.lang.passes.tune import tune
-from glassformer.lang.values import Look, Program, Tally, Token
+from glassformer.lang.values import Look, Map, Program, Sum, Tally, Token
 from glassformer.tap import record
 from lang.compiled import SMALL, built, changed, every, proved, right, small, texts
 
@@ -157,6 +158,7 @@ def lies(told):
         rest = [*values[:k], *values[k + 1 :]]
         width = len(code[0])
         if not width:
+            yield "wide", {"values": [*rest, [i, t, s, [[1.0] for _ in code]]]}
             continue
         yield "left out", {"values": rest}
         yield "moved", {"values": [*rest, [i, t, s + 1, code]]}
@@ -177,13 +179,48 @@ def lies(told):
             yield "room elsewhere", {"room": [*rest, [i, start, stop]]}
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [*SMALL, "constant"])
 def test_declarations_that_lie(name):
-    c = small(name)
+    c = small(name) if name in SMALL else compile("tokens = [0, 1, 2]\nlength = 3\nemit = 2")
     told = c.model.provenance[KEY]
     assert proved(c.model)
     for what, new in lies(told):
         assert not proved(changed(c.model, told=new)), f"{what}: {str(new)[:200]}"
+
+
+PHANTOMS = {  # values of one member: what they are is known, that a slot holds it is not
+    "map": Map("phantom", (), {(): 0}),
+    "sum": Sum("phantom", {}, 0, {0: 0}),
+    "tally": Tally("phantom", (), [], np.zeros(0, int), [], [0]),
+}
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("kind", PHANTOMS)
+@pytest.mark.parametrize("name", ["reverse", "after"])  # without neurons
+def test_what_is_said_to_be_there_and_is_not(name, kind, bias):
+    """A head that relies on a slot which nobody fills: against a token that the base speaks for."""
+    c, v = small(name), PHANTOMS[kind]
+    program, said = declared(c.model.provenance[KEY])
+    D, last = c.model.config.d_model, 2 * c.model.config.n_layers
+    w = {n: np.array(a) for n, a in c.model.weights.items()}
+    for n, a in w.items():
+        axis = {"E": 1, "s": 1, "O": 2, "U": 0}.get(n[-1], 1)
+        same = (D / (D + 2)) ** 0.5 if n[-1] in "QKVU" else 1.0  # a norm divides by √D, too
+        w[n] = same * np.insert(a, [a.shape[axis]] * 2, 0, axis=axis)
+    w["unembed.W_U"][:3, 1] += 1000 * ONE / SIZE
+    w["unembed.W_U"][D:, 1] = -500, 500
+    if bias:  # of neurons that are not there
+        w["blocks.1.mlp.b_out"] = np.array([*np.zeros(D), 1.0, -1.0])
+    model = changed(c.model, w, d_model=D + 2)
+    lie = replace(
+        said, codes={**said.codes, v: np.array([[1.0, -1.0]])}, times={**said.times, v: last},
+        slots={**said.slots, v: slice(D, D + 2)},
+        room={**said.room, v: slice(0, 0)} if isinstance(v, Tally) else said.room,
+    )  # fmt: skip
+    assert not right(model, program, every(3, 5))
+    with pytest.raises(Unproved, match="logits"):
+        certify(model, program, lie)
 
 
 def test_numbers_that_are_none():

@@ -35,14 +35,11 @@ class Part:
 def compute(c: "Checker", layer: int, averages: dict[Tally, Average]) -> None:
     """The neurons of a layer: fills the slots of its maps, sums and tallies."""
     at, new = f"blocks.{layer}.mlp.", c.made(2 * layer + 2)
-    if f"{at}W_in" not in c.w:
-        if any(len(v) > 1 for v in new):
-            raise Unproved(f"{new[0].name} — there are no neurons in layer {layer}")
-        c.filled = [*c.filled, *new]
-        return
-    W_in, W_out = c.w[f"{at}W_in"], c.w[f"{at}W_out"]
-    b_in = c.w.get(f"{at}b_in", np.zeros(W_in.shape[1]))
-    b_out = c.w.get(f"{at}b_out", np.zeros(W_out.shape[1]))
+    w = c.w if f"{at}W_out" in c.w else {}  # a layer without neurons writes 0, biases or not
+    W_in = w.get(f"{at}W_in", np.zeros((c.config.d_model, 0)))
+    W_out = w.get(f"{at}W_out", W_in.T)
+    b_in = w.get(f"{at}b_in", np.zeros(W_in.shape[1]))
+    b_out = w.get(f"{at}b_out", np.zeros(W_out.shape[1]))
     row = with_averages(c, averages)
     lost = [x for v in averages for x in overlaid(c, v)]
     grown, claimed = c.err.copy(), np.zeros(len(W_in), bool)
@@ -203,7 +200,7 @@ def tabulated(c: "Checker", v: Map | Sum, p: Part, row: Row, lost: list[Value]) 
         keep = want >= 0  # the others are said never to be: the interpreter would refuse them
         found, want = {x: column[keep] for x, column in found.items()}, want[keep]
     else:
-        want = v.of([found[a] for a in v.args])
+        want = np.broadcast_to(v.of([found[a] for a in v.args]), (n,))
     W = {x: p.W_in[c.said.slots[x]] for x in read}
     sees = [(x, c.code(x) @ W[x], np.abs(c.code(x)) @ np.abs(W[x])) for x in read]
     base, whole = c.base @ p.W_in, (np.abs(c.base) + row.err + row.shift) @ np.abs(p.W_in)
