@@ -85,6 +85,26 @@ def test_numbers_whose_squares_are_none(name, dtype):
             assert held or power or not eps
 
 
+@pytest.mark.parametrize(("dtype", "powers", "ups"), [
+    ("float32", range(30, 46, 3), range(-157, -140, 2)),
+    ("float64", range(180, 412, 48), range(-1086, -1066, 3)),
+])  # fmt: skip
+def test_what_underflow_takes_after_a_norm(dtype, powers, ups):
+    """A norm that makes the stream small, a head whose weights are the least floats there are."""
+    source = "tokens = [0, 1, 2, 3, 4, 5, 6]\nlength = 3\nemit = (token + 1) % 7"
+    c, outcomes = compile(source, dtype=dtype), set()
+    outs = [n for n in c.model.weights if n.endswith(("W_E", "W_pos", "W_O"))]
+    U, tokens = c.model.weights["unembed.W_U"], every(7, 3)
+    for power in (0, *powers):
+        new = {n: np.ldexp(c.model.weights[n], power) for n in outs}
+        told = [[i, t, s, np.ldexp(code, power).tolist()]
+                for i, t, s, code in c.model.provenance[KEY]["values"]]  # fmt: skip
+        for up in (0, *ups):
+            model = changed(c.model, {**new, "unembed.W_U": np.ldexp(U, up)}, {"values": told})
+            outcomes.add((right(model, c.program, tokens), proved(model)))
+    assert outcomes == {(True, True), (True, False), (False, False)}
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("power", [20, 60, 64, 100, 120])
 def test_what_nothing_reads_may_be_no_number(power, dtype):

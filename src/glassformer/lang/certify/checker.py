@@ -30,7 +30,7 @@ from ...errors import GlassformerError
 from ...model import Model
 from ..cases import Cases, cases, count
 from ..values import Position, Program, Tally, Token, Value
-from .floats import HUGE, UNITS, Floats, Row, TooMany, Unproved
+from .floats import HUGE, UNITS, WIDER, Floats, Row, TooMany, Unproved
 from .same import same
 
 MOST = 300_000_000  # pairs of here and there, cases times neurons: some seconds
@@ -240,7 +240,9 @@ class Checker:
             squares = (self.code(v) ** 2).sum(1)
             low, high = low + float(squares.min()), high + float(squares.max())
             total += float(np.abs(self.code(v).sum(1)).max())
-        return low * (1 - 1e-12), high * (1 + 1e-12), total + 1e-13 * high
+        own = self.floats.own(2 * self.config.d_model + 2)  # a number is squared, and added twice
+        # all numbers together are at most √(D·squares)
+        return low * (1 - own), high * (1 + own), total + own * (self.config.d_model * high) ** 0.5
 
     def row(self, more: float = 0.0, less: float = 0.0, total: float = 0.0) -> Row:
         """What is known of a row after its norm; `more` and `less`: further squared length."""
@@ -253,8 +255,9 @@ class Checker:
 
     def begin_row(self) -> tuple[Any, Row]:
         x = self.begin - self.begin.mean()
-        n2 = float(x @ x)
-        return x[None], self.floats.norm(self.begin_err, n2 * (1 - 1e-12), n2 * (1 + 1e-12), 1e-13)
+        n2, own = float(x @ x), self.floats.own(2 * self.config.d_model + 2)
+        total = own * float(np.abs(self.begin).sum())  # of x: 0, but for the mean's roundings
+        return x[None], self.floats.norm(self.begin_err, n2 * (1 - own), n2 * (1 + own), total)
 
     # ── the induction ──────────────────────────────────────────────────────────────────────────
     def check(self) -> Certificate:
@@ -320,11 +323,12 @@ class Checker:
             lead = np.delete(U[:, [t]] - U, t, axis=1)
             z, off = self.floats.product(x[rows], row, lead)
             size = (np.abs(x[rows]) + row.err + row.shift) @ np.abs(U)
-            off = off + self.floats.gamma(len(U) + 8) * (size[:, [t]] + np.delete(size, t, axis=1))
+            size = self.floats.gamma(len(U) + 8) * size + self.floats.lost(U, row)
+            off = (off + size[:, [t]] + np.delete(size, t, axis=1)) * WIDER
             self.finite("logits", z, off)
             worst = min(worst, float((z - off).min(initial=np.inf)))
-            relative = min(relative, float(((z - off) / np.maximum(z, 1e-300)).min(initial=1.0)))
-        if not worst > 0:
-            raise Unproved(f"logits — the right token may lead by {worst:.3g}")
-        self.found.margin = worst * row.low
+            relative = min(relative, float(np.where(z > off, 1 - off / z, 0.0).min(initial=1.0)))
+        self.found.margin = worst * (row.low if worst > 0 else row.high)
+        if not self.found.margin >= np.finfo(self.found.dtype).tiny:
+            raise Unproved(f"logits — the right token may lead by {self.found.margin:.3g}")
         self.leave(v, relative, f"leads by at least {self.found.margin:.3g}")

@@ -22,7 +22,9 @@ NORM = 5  # roundings of a number by a norm, its gain included, and by the produ
 SCORE = 3  # roundings of a score by its scale: once, or on both sides
 EXP = 4  # units in the last place by which exp may be off
 UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
-TINY = {"float64": 2.0**-900, "float32": 2.0**-110}  # more than all that underflow can lose
+# Underflow loses up to half of the least float, 2^-1074 or 2^-149, of each number: this is more than
+# thousands of them together, times a gain that is divided out (checker.GAIN).
+TINY = {"float64": 2.0**-900, "float32": 2.0**-110}
 HUGE = {"float64": 1e250, "float32": 1e30}  # numbers beyond are refused: sums might overflow
 
 
@@ -63,6 +65,17 @@ class Floats:
         """Most that n roundings may do, relatively."""
         return n * self.unit / (1 - n * self.unit) * WIDER
 
+    def own(self, n: int) -> float:
+        """Most that n roundings of the checker itself may do, relatively: it computes in float64."""
+        return n * 2.0**-53 * WIDER
+
+    def lost(self, W: Any, row: Row) -> Any:
+        """What underflow may take from rows @ W, seen before the factor s: it happens to the normed
+        row, which W multiplies, and to the products, after s and so divided by it; or to the mean,
+        before s.
+        """
+        return TINY[self.dtype] * (1 + np.abs(W).sum(0)) / min(row.low, 1.0)
+
     def norm(self, err: Any, low2: float, high2: float, total: float) -> Row:
         """Rows whose centres have squared lengths from low2 to high2 and sums of at most `total`,
         off by err, after a layer norm.
@@ -84,7 +97,7 @@ class Floats:
         size = np.abs(W)
         off = row.err @ size + row.shift * np.abs(W.sum(0))
         off = off + self.gamma(terms + NORM) * ((np.abs(x) + row.err + row.shift) @ size)
-        return x @ W, off * WIDER + TINY[self.dtype] * (1 + size.sum(0))
+        return x @ W, off * WIDER + self.lost(W, row)
 
     def scaled(self, z: Any, off: Any, row: Row) -> tuple[Any, Any]:
         """(middle, by how much it is off) of s·z, z being off by `off`."""

@@ -104,7 +104,7 @@ def brought(
 ) -> Average:  # fmt: skip
     """What the keys bring, as W_O writes it; `one`: a single key at most has the best priority."""
     f, T = c.floats, c.program.length + 1
-    leak = T * np.exp(-gap) * WIDER
+    leak = T * np.exp(-gap) * WIDER + TINY[f.dtype]  # exp rounds what is next to nothing up, too
     weigh = f.weights(1) + 2 * leak if one else f.weights(T)
     source = [v.value] if isinstance(v, Look) else [x for x, _ in v.terms]
     found, n = c.cases([*c.reads(Wv, v.name), *source])
@@ -113,7 +113,7 @@ def brought(
     top = np.maximum((np.abs(z) + off).max(0), (np.abs(zb) + offb)[0])
     mix = np.maximum(off.max(0), offb[0]) + weigh * top + TINY[f.dtype]
     size = np.abs(Wo)
-    written = (mix + f.gamma(len(Wo) * c.config.n_heads + 4) * top) @ size * WIDER
+    written = (mix + f.gamma(len(Wo) * c.config.n_heads + 4) * top) @ size * WIDER + TINY[f.dtype]
     rho = float(np.expm1(spread) + leak + weigh) * WIDER
     c.finite(v.name, z, off, zb, offb)
     return Average(found, z @ Wo, zb[0] @ Wo, rho, leak, top @ size, written, mix, Wo)
@@ -126,7 +126,7 @@ def copied(c: "Checker", v: Look, found: Average) -> Any:
     off = np.maximum(
         np.abs(found.keys - want).max(0), np.abs(found.begin - code[v.index[v.default]])
     )
-    error = off + found.off + 2 * found.leak * found.top + TINY[c.floats.dtype]
+    error = off + found.off + 2 * found.leak * found.top
     return (error + 2 * c.floats.unit * (np.abs(code).max(0) + error)) * WIDER
 
 
@@ -195,6 +195,7 @@ def bounds(c: "Checker", asking: Any, asked: Any, factor: float, products: int) 
     q, dq = asking
     all_keys = np.vstack([k * (r.low + r.high) / 2 for k, _, r in asked])
     best = (q @ all_keys.T).argmax(1)
+    lost = TINY[c.floats.dtype] * (1 + factor) / min(asked[1][2].low, 1.0)  # the query's row
     groups = [(one, best == one) for one in np.unique(best)]
     lows, highs = [], []
     for k, dk, r in asked:
@@ -204,7 +205,7 @@ def bounds(c: "Checker", asking: Any, asked: Any, factor: float, products: int) 
         slack = (np.abs(q) + dq) @ dk.T * r.high + half * (dq @ np.abs(k).T)
         for one, rows in groups:
             slack[rows] += dq[rows] @ np.abs(middle * k - all_keys[one]).T
-        slack = (slack + c.floats.gamma(products + SCORE) * size) * factor * WIDER + 1e-30
+        slack = (slack + c.floats.gamma(products + SCORE) * size) * factor * WIDER + lost
         lows.append(np.minimum(r.low * z, r.high * z) * factor - slack)
         highs.append(np.maximum(r.low * z, r.high * z) * factor + slack)
     return np.hstack(lows), np.hstack(highs)

@@ -140,8 +140,10 @@ def written(
     """
     f = c.floats
     terms = int((p.W_in != 0).sum(0).max(initial=0)) + NORM + 1
-    # A row after its norm is at most √D long, however its factor and its numbers go together.
-    most = c.config.d_model**0.5 * np.linalg.norm(p.W_in, axis=0) * (1 + 1e-4)
+    # A row after its norm is at most √D long, however its factor and its numbers go together: up to
+    # the roundings of the squares that were added up, of the root, of the quotient and of a gain.
+    D = c.config.d_model
+    most = D**0.5 * np.linalg.norm(p.W_in, axis=0) * (1 + f.gamma(D + 10)) * WIDER
     rounds = f.gamma(terms) * (np.minimum(row.high * size, most) + np.abs(p.b_in))
     rounds = rounds + TINY[f.dtype] * (1 + np.abs(p.W_in).sum(0))
     shift = row.shift * np.abs(p.W_in.sum(0))
@@ -288,7 +290,7 @@ def stepped(c: "Checker", v: Tally, p: Part, row: Row, found: Average | None) ->
         passed = s > cut[j]
         sure = np.where(passed[:, None], z, -z) * np.sign(alpha[F])
         sure = sure - wrong - row.shift * np.abs(one.W_in.sum(0))
-        reach = float((row.low * sure).min()) / float(np.abs(one.b_in).max(initial=1e-300))
+        reach = float((row.low * sure).min()) / float(np.abs(one.b_in).max(initial=0) or 1.0)
         c.found.reach[v.name] = min(reach, c.found.reach.get(v.name, np.inf))
         want = np.where(passed[:, None], after - before, 0.0)
         on = np.full(len(s), len(p.b_in))
@@ -345,7 +347,8 @@ def attributed(v: Tally, a: Any, begin: Any, u: Any, cut: Any) -> tuple[Any, Any
         j = int(off.argmin())
         test_of[f], alpha[f] = j, factor[j, f]
         fit[:, f] = seen[:, f] - rows[:, j] * alpha[f]
-        if not off[j] <= 0.01 * np.abs(seen[:, f]).max(initial=0) + 1e-9:
+        # By how much it is off is counted; far off, it is better said what is wrong.
+        if not off[j] <= 0.01 * np.abs(seen[:, f]).max(initial=0):
             raise Unproved(f"{v.name} — a neuron sees none of its sums")
     if (np.bincount(test_of, minlength=len(cut)) > 2).any():
         raise Unproved(f"{v.name} — more than two neurons for one test")
