@@ -487,6 +487,41 @@ def test_random_sources_mean_what_the_naive_twin_says(part):
     assert read >= 8
 
 
+@pytest.mark.parametrize("bits", [20, 25, 26, 27, 30, 39])
+def test_large_products(bits):
+    """Sums are what they are, or refused where they stand: none is rounded."""
+    big = 2**bits + 1
+    source = f"""tokens = ["a", *range(10)]
+length = 6
+k = latest({big}, token == "a")
+y = token if token != "a" else 0
+z = k * {big} + y
+x = z == nothing or (z - {big * big}) == y
+emit = token"""
+    if big * big + 9 >= 2**53:
+        with pytest.raises(GlassformerError, match=r"s:5:5 — .*may add up .*: the most is 9,007,"):
+            Reader("s", source, {}).read()
+        return
+    reader = Reader("s", source, {})
+    program = reader.read()
+    value = reader.scope["z"]
+    every = SimpleNamespace(values=value.all(), tokens=program.tokens, length=6)
+    for text in ([1, 0, 9, 3, 10, 0], [0, 8, 0, 2, 2, 7]):
+        ours = trace(every, np.array([text]))[value][0]
+        twin = Naive(source, [program.tokens[t] for t in text])
+        assert [value.domain[i] for i in ours] == twin.values("z")
+        assert all(twin.values("x"))
+
+
+def test_a_sum_has_a_member_for_all_that_it_can_be():
+    token = Token("token", [0, 1, 5])
+    for terms, things in [({token: 2}, range(10)), ({token: -1}, range(6))]:
+        with pytest.raises(GlassformerError, match="has members for 0 to"):
+            Sum("s", terms, 0, {i: i for i in things})
+    with pytest.raises(GlassformerError, match="may add up"):
+        Sum("s", {Token("big", [2**52]): 2}, -(2**53), {0: 0})
+
+
 def test_mapped_values_are_the_function_of_the_value():
     source = f"""{HEAD}bar = latest(position, token == "|")
 m = position if token == "a" else 9

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GlassformerError
-from .values import Ints, Look, Map, Position, Program, Sum, Token, Value
+from .values import Ints, Look, Map, Position, Program, Sum, Token, Value, member
 
 MOST = 3_000_000  # combinations
 Cases = dict[Any, Ints]  # of each value (and "token", "position" where asked for), [n]
@@ -23,8 +23,9 @@ def cases(program: Program, values: Sequence[Value], also: Sequence[str] = ()) -
     values = list(dict.fromkeys(values))
     sizes = {"token": len(program.tokens), "position": program.length}
     roots: dict[Any, int] = {name: sizes[name] for name in also}
+    below: dict[Value, dict[Any, int]] = {}  # of each value, what it follows from
     for v in values:
-        roots |= _roots(v, sizes)
+        roots |= _roots(v, sizes, below)
     if math.prod(roots.values()) > MOST:
         roots = {v: len(v) for v in values} | {name: sizes[name] for name in also}
     if math.prod(roots.values()) > MOST:
@@ -36,7 +37,7 @@ def cases(program: Program, values: Sequence[Value], also: Sequence[str] = ()) -
         known = dict(zip(roots, grid, strict=True))
     if "position" in known:
         known = _causal(known, program)
-    columns = [_member(v, known) for v in values] + [known[name] for name in also]
+    columns = [member(v, known) for v in values] + [known[name] for name in also]
     if not columns:
         return {}
     rows = distinct(columns, [*map(len, values), *(sizes[name] for name in also)])
@@ -56,26 +57,28 @@ def count(found: Cases) -> int:
     return len(next(iter(found.values()))) if found else 1
 
 
-def _roots(v: Value, sizes: Mapping[str, int]) -> dict[Any, int]:
-    if isinstance(v, Token):
-        return {"token": sizes["token"]}
-    if isinstance(v, Position):
-        return {"position": sizes["position"]}
-    if isinstance(v, (Map, Sum)):
-        found = {r: n for a in v.args for r, n in _roots(a, sizes).items()}
-        if math.prod(found.values()) <= 200 * len(v):
-            return found
-    return {v: len(v)}
-
-
-def _member(v: Value, known: Mapping[Any, Ints]) -> Ints:
-    if v in known:
-        return known[v]
-    if isinstance(v, (Token, Position)):
-        found: Ints = v.table[known["token" if isinstance(v, Token) else "position"]]
-        return found
-    members = [_member(a, known) for a in v.args]
-    return v.of(members) if isinstance(v, Sum) else v.table[tuple(members)]  # type: ignore
+def _roots(
+    v: Value, sizes: Mapping[str, int], below: dict[Value, dict[Any, int]]
+) -> dict[Any, int]:
+    """What a value at one position follows from; `below` has it for those that were asked for."""
+    left = [v]
+    while left:
+        value = left[-1]
+        here = isinstance(value, (Map, Sum))  # a look is no function of what stands here
+        if missing := [a for a in value.args if here and a not in below]:
+            left += missing
+            continue
+        found: dict[Any, int] = {value: len(value)}
+        if isinstance(value, (Token, Position)):
+            root = "token" if isinstance(value, Token) else "position"
+            found = {root: sizes[root]}
+        elif here:
+            deeper = {r: n for a in value.args for r, n in below[a].items()}
+            if math.prod(deeper.values()) <= 200 * len(value):
+                found = deeper
+        below[value] = found
+        left.pop()
+    return below[v]
 
 
 def _causal(known: Cases, program: Program) -> Cases:

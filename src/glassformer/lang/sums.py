@@ -8,10 +8,10 @@ import numpy as np
 
 from .tables import Names, Tables
 from .things import is_number
-from .values import MOST, Sum, Tally, Token, Value, mapped
+from .values import EXACT, MOST, Sum, Tally, Token, Value, mapped
 from .wrong import Wrong, words
 
-LARGEST = 2**40  # of a number that is added up: far from where floats skip whole numbers
+LARGEST = 2**40  # of a number that is added up, and of what it is multiplied by
 
 
 class Sums(Tables):
@@ -62,6 +62,8 @@ class Sums(Tables):
             return mapped(value, moved, name)
         if found := self.one_count(node, terms, constant):
             return found
+        if (most := Sum.size(terms, constant)) >= EXACT:
+            raise Wrong(node, f"`{name}` may add up {most:,}: the most is {EXACT - 1:,}")
         reach = Sum.range(terms, constant)
         if len(reach) > MOST:
             of = ", ".join(v.name for v in terms)

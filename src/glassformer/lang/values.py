@@ -30,6 +30,7 @@ from .things import is_number as is_number
 Ints = np.ndarray[Any, Any]
 MOST = 20_000  # members of a domain, and combinations of a table
 GRID = 10 * MOST  # combinations that are gone through to find those that occur
+EXACT = 2**53  # sums are made in float64, which has every whole number below
 
 
 class Value:
@@ -120,6 +121,12 @@ class Sum(Value):
     ) -> None:  # fmt: skip
         self.args, self.coefficients, self.constant = tuple(terms), tuple(terms.values()), constant
         self.low, self.high = min(things), max(things)
+        if (most := Sum.size(terms, constant)) >= EXACT:
+            raise GlassformerError(f"{name} — may add up {most:,}: the most is {EXACT - 1:,}")
+        reach = Sum.range(terms, constant)
+        if reach.start < self.low or reach.stop > self.high + 1:
+            raise GlassformerError(f"{name} — can be {reach.start:,} to {reach.stop - 1:,}, and has "
+                                   f"members for {self.low:,} to {self.high:,}")  # fmt: skip
         self.partial = any(np.isnan(a.numbers).any() for a in self.args)
         whole = [things[s] for s in range(self.low, self.high + 1)]
         self._named(name, [*whole, *([otherwise] if self.partial else [])])
@@ -129,10 +136,14 @@ class Sum(Value):
     @staticmethod
     def range(terms: Mapping[Value, int], constant: int) -> range:
         """What the sum can be."""
-        ends = [[c * f(v.numbers) for f in (np.nanmin, np.nanmax)] for v, c in terms.items()]
-        return range(
-            int(constant + sum(min(e) for e in ends)), int(constant + sum(max(e) for e in ends)) + 1
-        )
+        ends = [[c * d for d in whole(v)] for v, c in terms.items()]
+        return range(constant + sum(map(min, ends)), constant + sum(map(max, ends)) + 1)
+
+    @staticmethod
+    def size(terms: Mapping[Value, int], constant: int) -> int:
+        """Most that can be added up on the way, absolutely."""
+        most = (abs(c) * max(map(abs, whole(v))) for v, c in terms.items())
+        return abs(constant) + sum(most)
 
     def total(self, members: Mapping[Value, Ints], nothing: float = math.nan) -> Any:
         """The sum itself, from indices of the terms' members; NaN (or with a number for nothing)
@@ -150,6 +161,11 @@ class Sum(Value):
         known = ~np.isnan(total)
         place = np.where(known, total, self.low).astype(int) - self.low
         return np.where(known, self.table[place], self.otherwise)
+
+
+def whole(v: Value) -> list[int]:
+    """The numbers in a domain that is added up."""
+    return [int(d) for d in v.domain if is_number(d)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +295,7 @@ def together(values: Sequence[Value], length: int, tokens: int) -> Ints:
         raise GlassformerError(f"{many} combinations are too many, the most is {MOST:,}")
     grid = np.indices(tuple(below.values())).reshape(len(below), -1)
     known: dict[Any, Ints] = dict(zip(below, grid, strict=True))
-    columns = np.stack([np.broadcast_to(_member(v, known), grid.shape[1:]) for v in values])
+    columns = np.stack([np.broadcast_to(member(v, known), grid.shape[1:]) for v in values])
     columns, sizes = columns[:, (columns >= 0).all(0)], tuple(map(len, values))
     if math.prod(sizes) > 2**62:
         return np.unique(columns.T, axis=0)
@@ -304,7 +320,7 @@ def roots(v: Value, length: int, tokens: int) -> dict[Any, int]:
     return v._roots or {}
 
 
-def _member(v: Value, known: dict[Any, Ints]) -> Ints:
+def member(v: Value, known: dict[Any, Ints]) -> Ints:
     """Which member a value is, for every combination of its roots."""
     left = [v]
     while v not in known:

@@ -22,8 +22,8 @@ NORM = 5  # roundings of a number by a norm, its gain included, and by the produ
 SCORE = 3  # roundings of a score by its scale: once, or on both sides
 EXP = 4  # units in the last place by which exp may be off
 UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
-# Underflow loses up to half of the least float, 2^-1074 or 2^-149, of each number: this is more than
-# thousands of them together, times a gain that is divided out (checker.GAIN).
+# Underflow loses up to half of the least float, 2^-1074 or 2^-149, of each number: this is more
+# than thousands of them together, times a gain that is divided out (checker.GAIN).
 TINY = {"float64": 2.0**-900, "float32": 2.0**-110}
 HUGE = {"float64": 1e250, "float32": 1e30}  # numbers beyond are refused: sums might overflow
 
@@ -66,7 +66,7 @@ class Floats:
         return n * self.unit / (1 - n * self.unit) * WIDER
 
     def own(self, n: int) -> float:
-        """Most that n roundings of the checker itself may do, relatively: it computes in float64."""
+        """Most that n roundings of the checker itself, in float64, may do, relatively."""
         return n * 2.0**-53 * WIDER
 
     def lost(self, W: Any, row: Row) -> Any:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..values import Map, Sum, Tally, Value
+from ..cases import MOST
+from ..values import EXACT, Map, Sum, Tally, Value
 from .floats import NORM, TINY, WIDER, Row, Unproved
 from .heads import Average
 
@@ -358,6 +359,8 @@ def attributed(v: Tally, a: Any, begin: Any, u: Any, cut: Any) -> tuple[Any, Any
 def counts(c: "Checker", v: Tally, u: Any) -> tuple[Any, Any]:
     """Every (how many keys match, what they add up to) there can be; the beginning aside."""
     N, low, high = c.program.length, float(u.min(initial=0)), float(u.max(initial=0))
+    if not N * max(high, -low) < EXACT or N * N * (high - low) > 2 * MOST:
+        raise Unproved(f"{v.name} — what it adds up is too large, or too many different numbers")
     if len(np.unique(u)) == 1:
         n = np.arange(N + 1.0)
         return n, n * u[0]
