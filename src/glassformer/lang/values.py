@@ -125,8 +125,9 @@ class Sum(Value):
             raise GlassformerError(f"{name} — may add up {most:,}: the most is {EXACT - 1:,}")
         reach = Sum.range(terms, constant)
         if reach.start < self.low or reach.stop > self.high + 1:
-            raise GlassformerError(f"{name} — can be {reach.start:,} to {reach.stop - 1:,}, and has "
-                                   f"members for {self.low:,} to {self.high:,}")  # fmt: skip
+            given = f"{self.low:,} to {self.high:,}"
+            can = f"{reach.start:,} to {reach.stop - 1:,}"
+            raise GlassformerError(f"{name} — can be {can}, and has members for {given}")
         self.partial = any(np.isnan(a.numbers).any() for a in self.args)
         whole = [things[s] for s in range(self.low, self.high + 1)]
         self._named(name, [*whole, *([otherwise] if self.partial else [])])
