@@ -1,12 +1,17 @@
 """What the compiler must show: small models, proved in both float types, never wrong."""
 
+import hashlib
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from glassformer import GlassformerError, checkpoint
 from glassformer.lang import compile, library, recheck
 from glassformer.lang.certify import Unproved, checker
-from lang.compiled import built, every, right, texts
+from glassformer.lang.compiler import FORMAT, KEY, declared, simpler
+from lang.compiled import built, changed, every, right, small, texts
 
 # The most parameters at n = 10 and 20 (0: no limit), and what Tracr has there (0: not known).
 TABLE = {
@@ -133,3 +138,50 @@ def test_a_condition_that_stands_here_and_there(where):
         f'token, {where}, default="a")\nemit = x if token == "c" else token'
     )
     assert right(found.model, found.program, every(3, 4))
+
+
+# ── what a model carries ───────────────────────────────────────────────────────────────────────
+def test_values_of_one_name_are_told_apart():
+    """Looks that begin alike: each has a slot, a head and a lead of its own."""
+    look = "latest(token, position < here.position and token != 'a' and token != '{}', default='b')"
+    same = " and ".join(f"{look.format(x)} == 'b'" for x in "bcdef")
+    c = compile(f"tokens = [*'abcdef']\nlength = 4\nemit = 'a' if {same} else 'b'")
+    said = declared(c.model.provenance[KEY])[1]
+    slots = c.model.labels.slots
+    assert sum(b - a for a, b in slots.values()) == c.model.config.d_model
+    looks = [n for n in slots if n.startswith("latest(") and "there" not in n]
+    assert len(looks) == 5 and all(c.certificate.gap[n] > 1 for n in looks)
+    assert sorted(n for n in slots if n != "base") == sorted(
+        v.name for v, s in said.slots.items() if s.stop > s.start
+    )
+
+
+@pytest.mark.parametrize(("told", "match"), [
+    ({"format": 99}, "carries a declaration of format 99, and this version reads"),
+    ({"format": "1"}, "format must be a whole number"),
+])  # fmt: skip
+def test_another_format_is_refused(told, match):
+    with pytest.raises(GlassformerError, match=match):
+        recheck(changed(small("reverse").model, told=told))
+    older = dict(small("reverse").model.provenance[KEY])
+    del older["format"]
+    with pytest.raises(GlassformerError, match="declaration of format 0"):
+        recheck(replace(small("reverse").model, provenance={KEY: older}))
+
+
+def test_the_format_is_that_of_the_values_and_their_order():
+    """If this is red, give FORMAT the next number: old files would be taken for something else."""
+    names = [
+        "reverse",
+        "sort",
+        "histogram",
+        "most-frequent",
+        "dyck-2",
+        "induction",
+        "ioi",
+        "mean",
+        "slide",
+    ]
+    made = [simpler(library.load(n))[0].values for n in names]
+    told = json.dumps([[(type(v).__name__, len(v)) for v in values] for values in made])
+    assert (FORMAT, hashlib.sha256(told.encode()).hexdigest()[:16]) == (1, "782aeccd7a094282")

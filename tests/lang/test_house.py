@@ -12,6 +12,7 @@ from glassformer.bridges import export
 from glassformer.lang import interpret
 from glassformer.lang.certify import Unproved
 from glassformer.lang.compiler import recheck
+from lang.compiled import changed
 
 TINY = ["lang/reverse:vocab=2,length=2", "lang/sort:vocab=2,length=2", "lang/dyck-1:length=6",
         "lang/most-frequent:vocab=3,length=4"]  # fmt: skip
@@ -114,6 +115,10 @@ def test_what_is_damaged_is_not_proved():
     wrong = replace(model, weights={**model.weights, "unembed.W_U": -model.weights["unembed.W_U"]})
     found = gf.prove(wrong)
     assert found.result == "refuted" and found.counterexample["input"].startswith("<bos>")
+    for what in ({"values": [[0, 0, 0, 7]]}, {"format": 99}):  # and no declaration to go by
+        with pytest.raises(GlassformerError):
+            recheck(changed(wrong, told=what))
+        assert gf.prove(changed(wrong, told=what)).result == "refuted"
     for name in ("ln_final.b", "blocks.0.ln1.b"):
         shifted = {**model.weights, name: np.full(model.config.d_model, 1.0)}
         with pytest.raises(Unproved, match="expected no biases"):

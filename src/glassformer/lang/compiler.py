@@ -17,18 +17,21 @@ from .passes.simplify import Became, simplify
 from .passes.tabulate import tabulate
 from .passes.tune import tune
 from .source import read
-from .values import Program, Tally, Value
+from .values import Program, Tally, Value, tell_apart
 
 KEY = "compiled"  # the entry of a model's provenance
 DTYPES = ("float64", "float32")
 TARGETS = ("", "gpt2")
 _NUMBERS = schema.listing(schema.listing(schema.finite, 10_000), 20_000)
+# Of what a model carries: the next, whenever the compiler makes other values of a source, or others
+# first. Values are told by their numbers.
+FORMAT = 1
 COMPILED = schema.record({
     "name": schema.text(1_000), "source": schema.text(100_000),
     "options": schema.mapping(schema.small(1_000), 100),
     "values": schema.listing(schema.listing(schema.anything, 4, 4), 10_000),
     "room": schema.listing(schema.listing(schema.whole(0, 2**31 - 1), 3, 3), 10_000),
-})  # fmt: skip
+}, {"format": schema.whole(1, 2**31 - 1)})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def compile(
     simple, became = simpler(program)
     same(program, simple, became)
     model, certificate, made = tune(simple, dtype, target)
-    told = {"name": name, "source": source, "options": dict(options or {})}
+    told = {"format": FORMAT, "name": name, "source": source, "options": dict(options or {})}
     told |= stored(simple, made.declaration, made.twins)
     provenance = {"maker": "compiler", "ref": ref or name, KEY: told}
     return Compiled(program, replace(model, provenance=provenance, task=ref or name), certificate)
@@ -102,6 +105,11 @@ def stored(program: Program, said: Declaration, twins: Twins) -> dict[str, Any]:
 def declared(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
     """The program and the declaration that a compiled model carries. Neither is believed."""
     COMPILED(told, KEY)
+    if (got := told.get("format")) != FORMAT:
+        raise GlassformerError(
+            f"{told['name']} — carries a declaration of format {got or 0}, and this version reads "
+            f"{FORMAT}; compile its source again"
+        )
     program = read(told["source"], told["name"], told["options"])
     simple, became = simpler(program)
     values = simple.values
@@ -119,6 +127,7 @@ def declared(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
             )
         codes[v], times[v] = np.array(code, float).reshape(len(v), widths.pop()), time
         slots[v] = slice(start, start + codes[v].shape[1])
+    tell_apart([*values, *(v for v in slots if v not in values)])
     for i, start, stop in told["room"]:
         v = _member(values, i)
         if not isinstance(v, Tally):

@@ -253,6 +253,19 @@ def is_mean(value: Value) -> bool:
     return any(isinstance(v, Tally) and v.mean for v in found)
 
 
+def tell_apart(values: Iterable[Value]) -> None:
+    """Tells values of one name apart, "x" and "x (2)": by its name a value is known in settings,
+    certificates and labels, and what has none in the source is called by how it begins there.
+    """
+    many: dict[str, int] = {}
+    for v in values:
+        name = v.name
+        while v.name in many:
+            many[name] += 1
+            v.name = f"{name} ({many[name]})"
+        many[v.name] = 1
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """A whole source: the tokens, how many of them a text may have, and what comes next."""
@@ -268,6 +281,7 @@ class Program:
     options: Mapping[str, Any] = field(default_factory=dict)  # what each option of the source was
 
     def __post_init__(self) -> None:
+        tell_apart(dict.fromkeys([self.emit, *self.values]))
         tokens = {exact(t) for t in self.tokens}
         if odd := [d for d in self.emit.domain if exact(d) not in tokens]:
             raise GlassformerError(

@@ -32,9 +32,12 @@ def certified(model: Model, task: Texts, seed: int, say: Callable[..., Any]) -> 
         refuted = partial(say, "refuted", 0, counterexample=wrong, reason=reason)
     try:
         found = recheck(model).certificate
-    except Unproved as e:
-        cases = e.found.cases if hasattr(e, "found") else 0
-        return refuted() if wrong else say("unknown", cases, reason=str(e))
+    except GlassformerError as e:  # or no declaration at all: what is wrong is wrong
+        if wrong:
+            return refuted()
+        if not isinstance(e, Unproved):
+            raise
+        return say("unknown", e.found.cases if hasattr(e, "found") else 0, reason=str(e))
     if wrong:
         raise GlassformerError(
             f"prove — a defect of the prover: its certificate passes, but {refuted().reason}; "

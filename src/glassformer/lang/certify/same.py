@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import GlassformerError
 from ..cases import cases
 from ..things import exact
 from ..values import Ints, Look, Map, Position, Program, Sum, Tally, Test, Token, Value
-from .floats import Unproved
+from .floats import TooMany, Unproved
 
 UNKNOWN = object()  # equal to nothing else
 
@@ -84,7 +85,10 @@ def _tabled(v: Map | Sum, w: Value, args: Sequence[Value], made: Program) -> boo
     """
     if not isinstance(w, (Token, Position, Map, Sum)):
         return False
-    found = cases(made, [*args, *(w.args or [w])])
+    try:
+        found = cases(made, [*args, *(w.args or [w])])
+    except GlassformerError as e:
+        raise TooMany(str(e)) from None
     want = _of(v, [found[a] for a in args])
     got = _of(w, [found[a] for a in w.args]) if isinstance(w, (Map, Sum)) else found[w]
     return bool(((want == got) | (want < 0)).all())

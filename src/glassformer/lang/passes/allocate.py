@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..certify import Declaration
-from ..values import Look, Map, Position, Program, Sum, Tally, Token, Value
+from ..values import Look, Map, Position, Program, Sum, Tally, Token, Value, tell_apart
 from .encode import Codes, Encoder, Unsayable
 from .schedule import Times, layers, schedule
 
@@ -67,6 +67,7 @@ class Plan:
 def plan(program: Program, fine: frozenset[str] = frozenset()) -> Plan:
     """`fine`: names of values that are told apart more finely than size alone asks for."""
     codes, twins, made = encoded(program, fine)
+    tell_apart([*program.values, *twins.values()])
     times = schedule(program, made) | dict.fromkeys(twins.values(), 0)
     hosts = hosted(program, codes)
     pins = pinned(program, hosts)
