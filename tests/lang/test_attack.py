@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.lang import compile, emitted, recheck
+from glassformer.lang import compile, recheck
 from glassformer.lang.compiler import KEY, declared
 from glassformer.vocabulary import Vocabulary
 from lang.compiled import SMALL, changed, every, proved, right, small
@@ -130,17 +130,17 @@ def test_what_nothing_reads_may_be_no_number(power, dtype):
     refused_or_right(c, changed(c.model, new, d_mlp=config.d_mlp + 1))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("power", [10, 40, 60, 75, 120, 300, 480, 511])
+@pytest.mark.parametrize(("dtype", "power"), [
+    *(("float64", p) for p in (10, 40, 60, 75, 120, 300, 480, 511)),
+    *(("float32", p) for p in (10, 40, 60, 75, 110)),
+])  # fmt: skip
 def test_scores_beyond_all_numbers(power, dtype):
     c = small("reverse", dtype)
     new = {}
     for n, a in c.model.weights.items():
         if n.endswith(("W_Q", "W_K")):
-            with np.errstate(over="ignore"):
-                new[n] = np.ldexp(a, power)
-            if not np.isfinite(new[n]).all():
-                return
+            new[n] = np.ldexp(a, power)
+            assert np.isfinite(new[n]).all()
     refused_or_right(c, changed(c.model, new))
 
 
@@ -191,11 +191,8 @@ def test_averages_over_a_value_that_is_read_in_the_same_layer():
                                   "position / 2 if position > 1 else 7"])  # fmt: skip
 def test_an_address_that_is_no_position(step):
     """Where there is no such position the beginning must be found: not just any."""
-    try:
-        c = compile(f"tokens = [0, 1, 2]\nlength = 4\ne = {step}\n"
-                    "emit = only(token, position == here.e, default=2)")  # fmt: skip
-    except GlassformerError:
-        return
+    c = compile(f"tokens = [0, 1, 2]\nlength = 4\ne = {step}\n"
+                "emit = only(token, position == here.e, default=2)")  # fmt: skip
     assert refused_or_right(c, c.model)
     told = c.model.provenance[KEY]
     sums = [i for i, v in enumerate(declared(told)[1].program.values) if v.name == "e"]
@@ -204,18 +201,15 @@ def test_an_address_that_is_no_position(step):
 
 
 def test_a_source_that_means_something_else():
-    c, tokens = small("reverse"), every(3, 5)
+    c = small("reverse")
     for old, new in [("- 1", "- 2"), ('== "|"', '== "b"'), ("latest", "first"),
                      ('default="|"', 'default="a"'), ('["a", "b"', '["b", "a"'),
                      ("length = 5", "length = 6")]:  # fmt: skip
         source = SMALL["reverse"].replace(old, new)
         assert source != SMALL["reverse"]
-        model = changed(c.model, told={"source": source})
-        try:
-            found = recheck(model)
-        except GlassformerError:
-            continue
-        assert (emitted(found.program, tokens) == emitted(c.program, tokens)).all(), old
+        assert not proved(changed(c.model, told={"source": source})), old
+    again = SMALL["reverse"].replace("2 * here.bar", "here.bar + here.bar")
+    assert again != SMALL["reverse"] and proved(changed(c.model, told={"source": again}))
 
 
 def test_tokens_are_called_what_the_program_calls_them():
@@ -225,13 +219,8 @@ def test_tokens_are_called_what_the_program_calls_them():
         assert not proved(replace(c.model, vocabulary=Vocabulary(tokens, sep=v.sep)))
     assert proved(replace(c.model, vocabulary=Vocabulary(["<bos>", "a", "b", "|"], sep=" ")))
     for alike in ('1, "1"', '"a", "a"', '"<bos>", "a"', "True, 1", '"", "a"', '" ", "a"'):
-        try:
-            found = compile(f"tokens = [{alike}]\nlength = 2\nemit = token")
-        except GlassformerError:
-            continue
-        assert right(found.model, found.program, every(2, 2))
-        words = list(found.model.vocabulary.tokens)
-        assert len(set(words)) == 3
+        with pytest.raises(GlassformerError, match="token"):
+            compile(f"tokens = [{alike}]\nlength = 2\nemit = token")
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -248,10 +237,7 @@ def test_corners(dtype):
         "tokens = [0, 1, 2]\nlength = 4\na = first(token)\nb = first(2 - token)\n"
         "emit = 0 if a + b == 1 else 1 if a > b else 2",
     ):
-        try:
-            c = compile(source, dtype=dtype)
-        except GlassformerError:
-            continue
+        c = compile(source, dtype=dtype)
         assert refused_or_right(c, c.model)
         # longer texts than the program knows, with anything there
         config = c.model.config

@@ -19,22 +19,20 @@ from lang.compiled import SMALL, built, changed, every, proved, right, small, te
 
 LIBRARY = ["reverse", "sort", "sort-unique", "histogram", "most-frequent", "dyck-2", "induction",
            "ioi", "slide", "count", "mean", "key-value", "predecessor"]  # fmt: skip
-MODELS = [*((n, None) for n in SMALL), *((n, {}) for n in LIBRARY)]
+MODELS = [(n, make, d) for make, names in ((small, SMALL), (built, LIBRARY)) for n in names
+          for d in ("float64", "float32") if (n, d) != ("slide", "float32")]  # fmt: skip
 
 
-def compiled(name, options, dtype, target=""):
-    try:
-        return small(name, dtype, target) if options is None else built(name, dtype, target)
-    except GlassformerError as e:
-        pytest.skip(str(e))
+def test_what_float32_does_not_hold_is_refused():
+    with pytest.raises(GlassformerError, match=r"not proved in float32: .* leads by"):
+        built("slide", "float32")
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize(("name", "options"), MODELS, ids=[n for n, _ in MODELS])
-def test_every_bound_holds(name, options, dtype):
-    c = compiled(name, options, dtype, "gpt2" if name == "table" else "")
+@pytest.mark.parametrize(("name", "make", "dtype"), MODELS, ids=[f"{n}-{d}" for n, _, d in MODELS])
+def test_every_bound_holds(name, make, dtype):
+    c = make(name, dtype, "gpt2" if name == "table" else "")
     program, said = declared(c.model.provenance[KEY])
-    found, model = c.certificate, c.model
+    found, model = certify(c.model, program, said), c.model
     rng = np.random.default_rng(0)
     tokens = texts(program, max(24, min(240, 400_000 // program.length**3)), rng)
     truth = trace(said.program, tokens)
@@ -43,7 +41,7 @@ def test_every_bound_holds(name, options, dtype):
     stream = np.asarray(seen[f"blocks.{last}.hook_resid_post"], np.float64)[:, 1:]
     # the slots hold the codes
     for v, slot in said.slots.items():
-        if v.name in found.error and sum(x.name == v.name for x in said.slots) == 1:
+        if v.name in found.error:
             off = np.abs(stream[..., slot] - said.codes[v][truth[v]]).max(initial=0)
             assert off <= found.error[v.name], f"{v.name}: {off} > {found.error[v.name]}"
     # the right token leads
@@ -73,9 +71,8 @@ def test_every_bound_holds(name, options, dtype):
             )
             scores = np.asarray(seen[f"blocks.{layer}.attn.hook_attn_scores"], np.float64)[:, head]
             wide, lead_ = tally_leads(v, scores[:, 1:], truth, tokens.shape)
-            tiny = 1e-12 if dtype == "float64" else 1e-5
-            assert wide <= found.spread[v.name] + tiny, v.name
-            assert lead_ >= found.gap[v.name] - tiny
+            assert wide <= found.spread[v.name], v.name
+            assert lead_ >= found.gap[v.name] > 1, v.name
 
 
 def allowed(v, truth, shape):
@@ -236,11 +233,8 @@ def test_numbers_that_are_none():
     for name, a in c.model.weights.items():
         worse = np.array(a)
         worse.reshape(-1)[0] = np.nan
-        try:
-            model = changed(c.model, {name: worse})
-        except GlassformerError:
-            continue
-        assert not proved(model)
+        with pytest.raises(GlassformerError):
+            recheck(changed(c.model, {name: worse}))
 
 
 @pytest.mark.parametrize("name", ["reverse", "often", "table", "brackets"])

@@ -297,9 +297,12 @@ class Checker:
         self.begin = E[0] + P[0]
         self.begin_err = 2 * self.floats.unit * np.abs(self.begin)
 
-    def leave(self, v: Value, left: float, note: str) -> None:
-        """Notes how a value was found to hold, and how much of what it needs is left."""
-        self.found.slack[v.name] = min(left, self.found.slack.get(v.name, 1.0))
+    def leave(self, v: Value, note: str, left: float | None = None) -> None:
+        """Notes how a value was found to hold, and how much of what it needs is left. By how much
+        a slot is off is seen by who reads it: what is left is left there.
+        """
+        if left is not None:
+            self.found.slack[v.name] = min(left, self.found.slack.get(v.name, 1.0))
         self.found.notes[v.name] = (self.found.notes.get(v.name, "") + "; " + note).lstrip("; ")
 
     def finite(self, what: str, *bounds: Any) -> None:
@@ -331,4 +334,4 @@ class Checker:
         self.found.margin = worst * (row.low if worst > 0 else row.high)
         if not self.found.margin >= np.finfo(self.found.dtype).tiny:
             raise Unproved(f"logits — the right token may lead by {self.found.margin:.3g}")
-        self.leave(v, relative, f"leads by at least {self.found.margin:.3g}")
+        self.leave(v, f"leads by at least {self.found.margin:.3g}", relative)

@@ -70,11 +70,11 @@ def attend(c: "Checker", layer: int) -> dict[Tally, Average]:
             error = copied(c, v, found)
             grown[slot] += error
             c.leave(
-                v, 1 - 1 / gap, f"head {layer}.{h}: leads by {gap:.3g}, off by {error.max():.2g}"
+                v, f"head {layer}.{h}: leads by {gap:.3g}, off by {error.max():.2g}", 1 - 1 / gap
             )
         else:
             averages[v] = found
-            c.leave(v, 1.0, f"head {layer}.{h}: equals differ by {spread:.2g}")
+            c.leave(v, f"head {layer}.{h}: equals differ by {spread:.2g}", 1 - 1 / gap)
     for h in range(c.config.n_heads):
         if W["O"][h][:, ~claimed].any():
             raise Unproved(f"head {layer}.{h} — writes where nothing is declared")

@@ -60,7 +60,9 @@ def compute(c: "Checker", layer: int, averages: dict[Tally, Average]) -> None:
         error = (error + 2 * c.floats.unit * (np.abs(c.code(v)).max(initial=0) + error)) * WIDER
         error += TINY[c.floats.dtype]
         grown[slot] += error
-        c.leave(v, 1.0, f"neurons {layer}: off by {error:.2g}")
+        reach = c.found.reach.get(v.name)  # a step that goes no farther than 1 is none, or just so
+        left = None if reach is None else max(0.0, 1 - 1 / max(reach, 1.0))
+        c.leave(v, f"neurons {layer}: off by {error:.2g}", left)
     if W_out[:, ~claimed].any() or b_out[~claimed].any():
         raise Unproved(f"neurons {layer} — write where nothing is declared")
     compute_begin(c, W_in, b_in, W_out, b_out)
