@@ -42,7 +42,6 @@ def compute(c: "Checker", layer: int, averages: dict[Tally, Average]) -> None:
     b_in = w.get(f"{at}b_in", np.zeros(W_in.shape[1]))
     b_out = w.get(f"{at}b_out", np.zeros(W_out.shape[1]))
     row = with_averages(c, averages)
-    lost = [x for v in averages for x in overlaid(c, v)]
     grown, claimed = c.err.copy(), np.zeros(len(W_in), bool)
     for v in new:
         slot = c.said.slots[v]
@@ -54,7 +53,7 @@ def compute(c: "Checker", layer: int, averages: dict[Tally, Average]) -> None:
         elif isinstance(v, (Map, Sum)):
             if any(part.W_in[c.said.room[t]].any() for t in averages):
                 raise Unproved(f"{v.name} — is read where averages of the same layer lie")
-            error = tabulated(c, v, part, row, lost)
+            error = tabulated(c, v, part, row)
         else:
             raise Unproved(f"{v.name} — is declared to come from neurons, and does not")
         error = (error + 2 * c.floats.unit * (np.abs(c.code(v)).max(initial=0) + error)) * WIDER
@@ -194,11 +193,9 @@ def patterns(on: Any) -> list[Any]:
     return np.split(order, np.flatnonzero(np.diff(which[order])) + 1) if len(on) else []
 
 
-def tabulated(c: "Checker", v: Map | Sum, p: Part, row: Row, lost: list[Value]) -> float:
-    """A function of values here, in every case of them. `lost`: values that averages lie over."""
+def tabulated(c: "Checker", v: Map | Sum, p: Part, row: Row) -> float:
+    """A function of values here, in every case of them."""
     read = c.reads(p.W_in, v.name)
-    if under := [x for x in read if x in lost]:
-        raise Unproved(f"{v.name} — reads {under[0].name}, over which averages lie")
     found, n = c.cases([*read, *v.args])
     if isinstance(v, Map):
         want = np.broadcast_to(v.table[tuple(found[a] for a in v.args)], (n,))
