@@ -221,6 +221,18 @@ def test_what_a_look_brings(gap, err, one, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_what_many_equals_bring(dtype):
+    """Thousands of keys that are equally good hold one value: their weights round all the same."""
+    T, code = 4000, np.full((2, 3), 1.1).astype(dtype).astype(float)
+    look = Look("look", (), Token("token", [0, 1]), 0)
+    c = bringing(look, code, dtype, T)
+    row = Row(1.0, 1.0, 0.0, np.zeros(3))
+    found = heads.brought(c, look, np.eye(3), np.eye(3), row, code[:1], row, 60.0, 0.0, False)
+    got = simulated(np.zeros(T), code[[0] * T], dtype)
+    within(got, code[0], heads.copied(c, look, found), 1e-4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("gap", "spread"), [(3.0, 0.0), (60.0, 0.01), (60.0, 0.0)])
 def test_what_a_flat_head_weighs(gap, spread, dtype):
     """Keys that match, and the beginning, differ by the spread; all others are a gap below."""
@@ -441,6 +453,13 @@ def test_steps_of_a_tally(kind):
         assert worst <= bound, (by, worst, bound)
         mended.add(bool(worst < 1e-9))
     assert mended == {True, False}  # what is off by little makes no difference
+
+
+def test_what_a_tally_writes_where_no_test_is_passed():
+    c, v, p, row, found = at_steps(small("often"))
+    assert neurons.stepped(c, v, p, row, found) < 1e-9
+    moved = replace(p, b_out=p.b_out + 0.1)
+    assert neurons.stepped(c, v, moved, row, found) >= 0.1
 
 
 def test_averages_over_a_value():
