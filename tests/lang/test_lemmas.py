@@ -12,11 +12,11 @@ import pytest
 from glassformer import GlassformerError
 from glassformer.lang import compile, read, trace, values
 from glassformer.lang.cases import cases
-from glassformer.lang.certify import Certificate, heads, neurons
+from glassformer.lang.certify import Certificate, Unproved, heads, neurons
 from glassformer.lang.certify.checker import Checker
 from glassformer.lang.certify.floats import Floats, Row
 from glassformer.lang.compiler import KEY, declared, simpler
-from glassformer.lang.values import Look, Position, Sum, Tally, Token
+from glassformer.lang.values import Look, Map, Position, Sum, Tally, Token
 from glassformer.model import Config
 from glassformer.tap import record
 from lang.compiled import SMALL, built, every, small
@@ -484,6 +484,22 @@ def test_averages_over_a_value():
         assert worst <= bound
         mended.add(bool(worst < 1e-9))
     assert mended == {True, False}
+
+
+def test_a_table_reads_nothing_that_averages_lie_over():
+    """A neuron that reads them and writes a function of the value beneath."""
+    c, v, _, _, found = at_steps(built("sort", vocab=3, length=2))
+    (over,) = neurons.overlaid(c, v)
+    table = Map("table", [over], {(i,): i for i in range(len(over))})
+    said, last = c.said, c.config.n_layers - 1
+    c.said = replace(
+        said, codes={**said.codes, table: np.arange(len(over))[:, None] * 1.0},
+        times={**said.times, table: said.times[v]}, slots={**said.slots, table: slice(0, 1)},
+    )  # fmt: skip
+    W_out = np.array(c.w[f"blocks.{last}.mlp.W_out"])
+    W_out[0, 0], c.w[f"blocks.{last}.mlp.W_out"] = 1.0, W_out
+    with pytest.raises(Unproved, match="table — is read where averages of the same layer lie"):
+        neurons.compute(c, last, {v: found})
 
 
 def test_every_count_and_sum_is_gone_through():
