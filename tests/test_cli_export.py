@@ -21,7 +21,8 @@ def test_export_says_how_near_it_came(call, tmp_path):
     assert (status, err) == (0, "") and lines[0] == f"wrote {tmp_path}/x"
     assert "heads of 3 are padded with zeros to 6" in out
     assert lines[-1].startswith("largest logit difference ")
-    assert lines[-1].endswith("e-07 (relative) over 1,024 inputs, every greedy token the same")
+    assert "e-07 (relative) over 1,024 inputs, every greedy token the same, at the 6,1" in lines[-1]
+    assert lines[1] == "  float32: enough for this model"
     assert sorted(p.name for p in (tmp_path / "x").iterdir()) == [
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
         "tokenizer_config.json",
@@ -45,12 +46,10 @@ def test_export_as_json(call, tmp_path):
 
 
 BAD = [
-    (["addition:digits=10", "--to", "gpt2"], "float32 cannot carry this model: 1,02"),
     (
         ["modular-addition", "--to", "gpt2"],
-        "GPT-2 normalises before every block; this model has no norm; --to torch",
+        "GPT-2 normalises before every block; this model has no norm (norm=none); --to torch",
     ),
-    (["addition:digits=2", "--to", "gpt2"], "--tolerance allows more"),
     (["reverse", "--to", "torch"], "expected a name that ends in .py"),
     (
         ["reverse", "--to", "png"],
@@ -71,6 +70,16 @@ def test_refusals_write_nothing(call, tmp_path, words, part):
         and err.count("\n") == 1
     )
     assert not list(tmp_path.iterdir())
+
+
+def test_float64_where_it_is_needed(call, tmp_path):
+    words = ("export", "addition:digits=10", "--to", "onnx", "--out", tmp_path / "x.onnx")
+    status, out, _ = call(*words)
+    assert status == 0 and out.splitlines()[1].startswith(
+        "  float64: float32 cannot carry this model: 1,02"
+    )
+    status, out, _ = call(*words, "--json")
+    assert json.loads(out)["dtype"] == "float64" and "come out wrong" in json.loads(out)["why"]
 
 
 def test_a_tolerance(call, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from glassformer import GlassformerError, Vocabulary, load, load_task, registry
 from glassformer.bridges import common, export, find, float32_reason
-from glassformer.bridges.parity import NUMBERS, agreement, reordered, task_of, trial
+from glassformer.bridges.parity import NUMBERS, agreement, moved, reordered, task_of, trial
 from helpers import largest_difference, random_model
 
 
@@ -129,6 +129,7 @@ def test_compare_sees_what_differs():
     assert agreement(batch, ours, theirs).parity == 0
     theirs[3, 1] = -ours[3, 1]
     found = agreement(batch, ours, theirs)
+    assert found.elsewhere > 1e5
     assert found.lost == [3] and found.differ == 1 and found.tokens == 100 and found.parity > 0
     theirs[3, 1] = np.nan
     assert agreement(batch, ours, theirs).parity == np.inf
@@ -148,7 +149,7 @@ def test_export_measures_and_renames(fake, tmp_path):
     assert (
         str(done)
         == "largest logit difference 0.0e+00 (relative) over 100 inputs, every greedy token the "
-        "same"
+        "same, at the 100 positions that answer; elsewhere 0.0e+00"
     )
     assert [p.name for p in tmp_path.iterdir()] == ["there"]
     export(model, "fake", tmp_path / "there")  # the same again is fine
@@ -202,6 +203,19 @@ def test_models_without_a_task_report_what_differs(fake, tmp_path):
     tie = replace(tie, weights=dict(tie.weights) | {"unembed.W_U": head, "unembed.b_U": bias})
     done = export(tie, "fake", tmp_path / "there")
     assert done.differ > 0 and f"{done.differ:,} of 9,216 greedy tokens differ" in str(done)
+
+
+def test_activations_that_moved_are_named(tmp_path):
+    """Off the answers `search` cannot decide between keys of equal scores; then rounding does."""
+    pytest.importorskip("transformer_lens")
+    done = export(load("search:prefix=3,vocab=10,block=20"), "transformer-lens", tmp_path / "x")
+    assert done.parity < 1e-4 < 0.1 < done.elsewhere
+    first, *_, last = done.moved
+    assert (first, last) == ("blocks.3.attn.hook_pattern", "ln_final.hook_normalized")
+    assert re.search(r"; elsewhere \d\.\de-01; moved: blocks\.3\.attn\.hook_pattern by ", str(done))
+    assert not export(load("reverse"), "transformer-lens", tmp_path / "y").moved
+    same = {"a": np.array([1.0, np.inf]), "b": np.ones(3)}
+    assert moved(same, same | {"a": np.array([1.2, np.inf])}, 0.1) == {"a": pytest.approx(0.2)}
 
 
 def test_bad_names(tmp_path, monkeypatch):

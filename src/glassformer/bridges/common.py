@@ -19,23 +19,32 @@ from ..errors import GlassformerError
 from ..finding import Shown
 from ..model import Model
 from ..records import check_writable, folder_beside, replace_folder, write_together
-from .parity import TOLERANCE, Agreement, agreement, float32_reason, in_other_orders, trial
+from ..tap import record
+from .parity import TOLERANCE, Agreement, agreement, carried_by, in_other_orders, moved, trial
 
+INSTEAD = "--to torch keeps float64"
+HOOKED = 64  # inputs whose activations are compared
 NOISE = 4  # a model may differ by so many times what rounding does to it here
 
 
 class Bridge(Protocol):
-    """The way to another library, named by `@registry.bridge(NAME)`. Some have `read(path)` too."""
+    """The way to another library, named by `@registry.bridge(NAME)`. Some have more.
+
+    `read(path) -> Model`; `hooks(model, path, tokens)`: activations by our names, in the library.
+    """
 
     extra: str  # pip install 'glassformer[extra]'
     needs: tuple[str, ...]  # modules that must be there
-    float32: bool  # the format carries float32 only
+    float32: bool  # written in float32 where that is enough; False: in the model's own type
 
     def check(self, model: Model) -> None:
         """Raises if the format cannot represent the model: the reason, and what to do instead."""
 
+    def narrow(self, model: Model) -> str:
+        """What the library does in float32 though weights are float64; "" if nothing."""
+
     def write(self, model: Model, path: Path) -> list[str]:
-        """Writes NumPy weights to a new file or folder `path`; notes for the reader.
+        """Writes NumPy weights to a new file or folder `path`, in their type; notes for the reader.
 
         It may write more files beside it; the folder of `path` is empty and private to this call.
         """
@@ -57,6 +66,10 @@ class Exported(Shown):
     # greedy tokens compared: where the task asks for an answer, or at every position
     tokens: int = 0
     differ: int = 0  # of these, not the same
+    elsewhere: float | None = None  # the parity where no token is asked for, if there is such
+    dtype: str = ""  # that was written, and why
+    why: str = ""
+    moved: dict[str, float] = field(default_factory=dict)  # activation -> relative difference
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"path": str(self.path)}
@@ -65,7 +78,14 @@ class Exported(Shown):
         tokens = f"{self.differ:,} of {self.tokens:,} greedy tokens differ"
         tokens = tokens if self.differ else "every greedy token the same"
         over = f"{self.rows:,} input{'s' * (self.rows != 1)}"
-        return f"largest logit difference {self.parity:.1e} (relative) over {over}, {tokens}"
+        at, off = f"at all {self.tokens:,} positions", self.elsewhere
+        if off is not None:
+            at = f"at the {self.tokens:,} positions that answer; elsewhere {off:.1e}"
+        found = f"largest logit difference {self.parity:.1e} (relative) over {over}, {tokens}, {at}"
+        if first := next(iter(self.moved.items()), None):
+            more = f" and {len(self.moved) - 1:,} more" * (len(self.moved) > 1)
+            found += f"; moved: {first[0]} by {first[1]:.1e}{more}"
+        return found
 
 
 def names() -> list[str]:
@@ -132,25 +152,27 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
     model = model.numpy()
     way.check(model)
     tried = in_other_orders(model, "float32") if way.float32 or model.dtype == "float32" else []
-    if way.float32 and (why := float32_reason(model, tolerance, tried)):
-        raise GlassformerError(
-            f"export --to {to} — float32 cannot carry this model: {why}; "
-            f"--to torch keeps {model.dtype}"
-        )
-    batch, notes = trial(model), list[str]()
+    sent, kind, notes = model, "its own", list[str]()
+    if way.float32:
+        sent, why = carried_by(model, tolerance, tried)
+        cannot = f"float32 cannot carry this model: {why}"
+        if why and (narrow := way.narrow(model)):
+            raise GlassformerError(f"export --to {to} — {cannot}; {narrow}; {INSTEAD}")
+        kind = cannot if why else kind if sent.dtype == model.dtype else "enough for this model"
+    batch = trial(model)
     if model.dtype == "float32":
         tolerance, notes = _bearable(model, tolerance, tried)
     from safetensors import SafetensorError
 
     with folder_beside(path) as beside:
         try:
-            notes += way.write(model, beside / path.name)
+            notes += way.write(sent, beside / path.name)
             theirs = way.logits(beside / path.name, batch.tokens)
         except (OSError, SafetensorError) as e:
             raise GlassformerError(f"{path} — cannot be written: {records.why(e)}") from None
         found = agreement(batch, model.logits(batch.tokens), theirs)
         # rounding may be all it is
-        if model.dtype == "float64" and found.parity > tolerance and not found.lost:
+        if sent.dtype == "float64" and found.parity > tolerance and not found.lost:
             tolerance, more = _bearable(model, tolerance, in_other_orders(model, "float64"))
             notes = more + notes
         if why := found.why(model, batch, tolerance):
@@ -158,8 +180,14 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
                 f"export --to {to} — {way.needs[-1]} does not get the same from what was written: "
                 f"{why}"
             )
+        far = dict[str, float]()
+        if hooks := getattr(way, "hooks", None):
+            few = batch.tokens[:HOOKED]
+            theirs = hooks(model, beside / path.name, few)
+            far = moved(record(model, few)[1], theirs, tolerance)
         _into_place(beside, path)
-    return Exported(path, to, found.parity, len(batch.tokens), notes, found.tokens, found.differ)
+    measured = found.parity, len(batch.tokens), notes, found.tokens, found.differ
+    return Exported(path, to, *measured, found.elsewhere, sent.dtype, kind, far)
 
 
 def _bearable(model: Model, tolerance: float, tried: list[Agreement]) -> tuple[float, list[str]]:

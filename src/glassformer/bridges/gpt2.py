@@ -23,10 +23,10 @@ from ..lang.compiler import KEY as COMPILED
 from ..model import POSITIONS, Config, Model, Place
 from ..registry import bridge
 from ..shapes import axes, shapes
-from ..vocabulary import Vocabulary
 from .common import library, torch_logits
 from .gpt2_read import KEY, array_names, read
 from .parity import task_of, trial
+from .tokenizer import speaks, stop_of, tokenizer
 
 Named = dict[str, Any]
 INSTEAD = "--to torch and --to onnx can represent it"
@@ -42,13 +42,12 @@ class GPT2:
 
     def write(self, model: Model, path: Path) -> list[str]:
         torch, lib = library("torch"), library("transformers")
-        settings, arrays, notes = convert(model)
-        task = task_of(model)
-        stop = None if task is None else task.stop
-        own = _own(model)
+        settings, arrays, notes = convert(model, model.dtype)
+        stop, own = stop_of(model), _own(model)
         ends = {"bos_token_id": None, "eos_token_id": stop, "pad_token_id": stop}
         with quiet():
             net = lib.GPT2LMHeadModel(lib.GPT2Config(**settings, **ends, **{KEY: own}))
+            net = net.to(getattr(torch, model.dtype))
             net.load_state_dict({n: torch.tensor(a) for n, a in arrays.items()}, strict=True)
             net.generation_config = lib.GenerationConfig(do_sample=False, **ends, **_steps(model))
             net.save_pretrained(path)
@@ -60,15 +59,19 @@ class GPT2:
                 model_input_names=["input_ids", "attention_mask"], **end,
             )  # fmt: skip
             made.save_pretrained(path)
-        return notes
+        return notes + _ties(model)
 
     def logits(self, path: Path, tokens: Any) -> Any:
-        torch, lib = library("torch"), library("transformers")
+        lib = library("transformers")
         with quiet():
             net = lib.AutoModelForCausalLM.from_pretrained(
-                path, local_files_only=True, dtype=torch.float32
+                path, local_files_only=True, dtype="auto"
             ).eval()
             return torch_logits(lambda part: net(input_ids=part, use_cache=False).logits, tokens)
+
+    def narrow(self, model: Model) -> str:
+        """PyTorch does it all in the type of the weights."""
+        return ""
 
     def read(self, path: Path) -> Model:
         return read(path)
@@ -79,20 +82,18 @@ def refusal(model: Model) -> str:
     """Why GPT-2 cannot be this model, and what to do; "" if it can."""
     c, sep = model.config, model.vocabulary.sep
     gated, first = any("gate" in n for n in model.weights), "GPT-2 normalises before"
-    table, rms = (
-        "GPT-2 has a table of positions, this model",
-        "GPT-2 has LayerNorm, this model RMSNorm",
-    )
+    table = "GPT-2 has a table of positions, this model"
+    rms = "GPT-2 has LayerNorm, this model RMSNorm (norm=rms)"
     reasons = [
-        (c.norm == "none", f"{first} every block; this model has no norm"),
+        (c.norm == "none", f"{first} every block; this model has no norm (norm=none)"),
         (c.norm == "rms", f"{rms}; build or train it with norm=layer"),
         (not c.norm_first, f"{first} attention and MLP, this model after (norm_first=false)"),
-        (c.positions == "rotary", f"{table} turns queries and keys (rotary)"),
-        (c.positions == "alibi", f"{table} biases scores (alibi)"),
+        (c.positions == "rotary", f"{table} turns queries and keys (positions=rotary)"),
+        (c.positions == "alibi", f"{table} biases scores (positions=alibi)"),
         (c.mask != "causal", f"GPT-2 sees the past alone, this model has mask={c.mask}"),
         (c.qk_norm, "GPT-2 does not normalise queries and keys, this model does (qk_norm)"),
         (gated, "GPT-2 has no gated MLP, this model does (W_gate)"),
-        (sep not in ("", " "), f"its tokens have {sep!r} between them, not a space"),
+        (not speaks(model.vocabulary), f"its tokens have {sep!r} between them, not a space"),
     ]
     return next((f"{why}; {INSTEAD}" for holds, why in reasons if holds), "")
 
@@ -188,35 +189,23 @@ def _positions(model: Model) -> Any:
     return none if embed is None else embed(c, Place(model.weights, None), none[None], 0)
 
 
+def _ties(model: Model) -> list[str]:
+    """A note if `generate`, which rounds logits to float32, cannot tell the best from the next."""
+    batch = trial(model)
+    logits = model.logits(batch.tokens)
+    best, rounded = logits.argmax(-1), logits.astype("float32").argmax(-1)
+    if not (n := int((best != rounded)[batch.asked].sum())):
+        return []
+    others = f"and cannot tell {n:,} of {int(batch.asked.sum()):,} greedy tokens from others"
+    return [f"generate rounds logits to float32, {others}: model(…).logits.argmax(-1) can"]
+
+
 def _steps(model: Model) -> dict[str, int]:
     """How many tokens `generate` adds, where answers are of one length or end themselves."""
     batch, task = trial(model), task_of(model)
     lengths = batch.asked.sum(1)
     ends = task is not None and (task.stop is not None or lengths.min() == lengths.max())
     return {"max_new_tokens": int(lengths.max())} if batch.known and ends else {}
-
-
-def tokenizer(vocabulary: Vocabulary) -> Any:
-    """Encodes what `vocabulary.decode` writes to the same tokens, and decodes as it does.
-
-    Tokens stand side by side, or a space is between them. A text with anything else in it is an
-    error, not a guess: there is no unknown token.
-    """
-    lib, texts = library("tokenizers"), list(vocabulary.tokens)
-    made = lib.Tokenizer(lib.models.WordLevel({t: i for i, t in enumerate(texts)}, unk_token=""))
-    if vocabulary.sep:
-        # no decoder: spaces between
-        made.pre_tokenizer = lib.pre_tokenizers.Split(lib.Regex(r"[\s,]+"), "removed")
-    else:
-
-        def escaped(text: str) -> str:
-            return "".join(c if c.isalnum() or c == "_" else f"\\x{{{ord(c):x}}}" for c in text)
-
-        longest_first = sorted(texts, key=len, reverse=True)
-        any_token = lib.Regex("|".join(map(escaped, longest_first)))
-        made.pre_tokenizer = lib.pre_tokenizers.Split(any_token, "isolated")
-        made.decoder = lib.decoders.Fuse()
-    return made
 
 
 def _own(model: Model) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def array_names(c: Config) -> dict[str, str]:
 
 
 def read(path: str | Path) -> Model:
-    """The model in a GPT-2 folder, float32; what is not understood is refused."""
+    """The model in a GPT-2 folder, float32 or float64; what is not understood is refused."""
     path = Path(path)
     fields = _fields(path)
     arrays = _arrays(path)
@@ -131,7 +131,8 @@ def _model(fields: dict[str, Any], arrays: dict[str, Any]) -> Model:
     own = fields.get(KEY) or {}
     vocabulary = Vocabulary.from_json(own["vocabulary"]) if own else Vocabulary.numbers(V)
     given = labels(own["labels"], config) if "labels" in own else Labels()
-    weights = {n: np.ascontiguousarray(a, dtype=np.float32) for n, a in weights.items()}
+    kind = np.result_type(np.float32, *(a.dtype for a in weights.values()))
+    weights = {n: np.ascontiguousarray(a, kind) for n, a in weights.items()}
     made: dict[str, Any] = {"maker": "gpt2"} | {n: own[n] for n in (COMPILED,) if n in own}
     return Model(config, weights, vocabulary, own.get("task", ""), given, made)
 

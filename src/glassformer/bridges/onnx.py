@@ -34,12 +34,17 @@ class Onnx:
     def check(self, model: Model) -> None:
         """All that our transformer can be, ONNX can say."""
 
+    def narrow(self, model: Model) -> str:
+        if model.config.activation == "gelu" and model.mlp_layers:
+            return "onnxruntime has no gelu in float64 (activation), only gelu_new, silu and relu"
+        return ""
+
     def write(self, model: Model, path: Path) -> list[str]:
-        write_atomically(path, to_onnx(model))
+        write_atomically(path, to_onnx(model, model.dtype))
         patterns = ", ".join(f"pattern_{i}" for i in range(model.config.n_layers))
         outputs = "logits [B,T,V]" + f" and {patterns} [B,H,T,T]" * bool(patterns)
         tokens = f"tokens [B,T], int64, T up to {model.config.n_ctx}"
-        return [f"input: {tokens}; outputs in float32: {outputs}"]
+        return [f"input: {tokens}; outputs in {model.dtype}: {outputs}"]
 
     def logits(self, path: Path, tokens: Array) -> Array:
         return session(path).run(["logits"], {"tokens": np.asarray(tokens, np.int64)})[0]

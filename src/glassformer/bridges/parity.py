@@ -1,7 +1,7 @@
 """How near a library's logits come to ours: on which texts, and what rounding alone would do."""
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,6 +68,7 @@ class Agreement:
     """Our logits and theirs on one batch."""
 
     parity: float  # infinite if theirs are not finite where ours are
+    elsewhere: float | None  # the same where no token is asked for; None: there is no such place
     tokens: int
     differ: int
     lost: list[int]  # rows that are right here and wrong there
@@ -94,16 +95,37 @@ def agreement(batch: Trial, ours: Any, theirs: Any) -> Agreement:
 
     Elsewhere a program may be undecided, and then rounding decides: two keys of equal scores, say.
     """
-    finite = np.isfinite(ours) & batch.asked[..., None]
-    with np.errstate(invalid="ignore"):
-        gap = np.where(finite, np.abs(ours - theirs), 0.0)
-    size = max(1.0, float(np.abs(ours[np.isfinite(ours)]).max(initial=0.0)))
-    parity = float(gap.max(initial=0.0)) / size if np.isfinite(theirs[finite]).all() else np.inf
+    size = largest(ours)
+
+    def off(where: Any) -> float:
+        finite = np.isfinite(ours) & where[..., None]
+        if not np.isfinite(theirs[finite]).all():
+            return float("inf")
+        return float(np.abs(ours - theirs, where=finite, out=np.zeros(ours.shape)).max()) / size
+
     a, b = ours.argmax(-1), theirs.argmax(-1)  # B T
     differs = (a != b) & batch.asked
     right = ((a == batch.wanted) | ~batch.asked).all(1) & batch.known
     lost = [int(i) for i in np.nonzero(right & differs.any(1))[0]]
-    return Agreement(parity, int(batch.asked.sum()), int(differs.sum()), lost, b)
+    parity, elsewhere = off(batch.asked), None if batch.asked.all() else off(~batch.asked)
+    return Agreement(parity, elsewhere, int(batch.asked.sum()), int(differs.sum()), lost, b)
+
+
+def largest(x: Any) -> float:
+    """What differences are relative to: the largest finite number, or 1."""
+    return max(1.0, float(np.abs(x[np.isfinite(x)]).max(initial=0.0)))
+
+
+def moved(ours: Mapping[str, Any], theirs: Mapping[str, Any], tolerance: float) -> dict[str, float]:
+    """Name -> relative difference of activations that differ by more, in the order they come in."""
+    far = {}
+    for name, a in theirs.items():
+        a, b = np.broadcast_arrays(ours[name], a)
+        finite = np.isfinite(a)
+        gap = float(np.abs(a[finite] - b[finite]).max(initial=0.0)) / largest(a)
+        if not gap <= tolerance:
+            far[name] = gap
+    return far
 
 
 # ── what rounding does ─────────────────────────────────────────────────────────────────────────
@@ -121,6 +143,14 @@ def float32_reason(
     worst = max(tried, key=lambda found: (len(found.lost), found.parity))
     # What is in float32 already loses nothing more; its answers count alone.
     return worst.why(model, trial(model), tolerance if model.dtype == "float64" else np.inf)
+
+
+def carried_by(
+    model: Model, tolerance: float = TOLERANCE, tried: Sequence[Agreement] = ()
+) -> tuple[Model, str]:
+    """The model in float32, if that carries it; else in float64, and why."""
+    why = float32_reason(model, tolerance, tried)
+    return model.astype("float64" if why else "float32"), why
 
 
 def in_other_orders(model: Model, dtype: str) -> list[Agreement]:

@@ -23,24 +23,30 @@ from ..records import read_bytes
 from ..registry import bridge
 from ..schema import read_json
 from ..shapes import shapes
+from ..tap import hook_names
 from ..vocabulary import Vocabulary
+from .common import library
+from .parity import carried_by
+from .tokenizer import END, speaks, stop_of, tokenizer
 
 INSTEAD = "export to torch or onnx"
 NORMS = {"layer": "LN", "rms": "RMS"}
 LOAD = '''"""The model of this folder in TransformerLens, 4.x or 3.9; nothing else is needed: `from load import model`.
 
-tokens are numbers: vocabulary["tokens"][n] is the text of token n (or n + vocabulary["first"], if it has no tokens).
-`logits, cache = model.run_with_cache(tokens)` with an int64 tensor [batch, position].
+`logits, cache = model.run_with_cache(TEXT)`; to_tokens, to_string and generate know the vocabulary, too.
 """
 
 import json
 from pathlib import Path
 
+import torch
 from safetensors.torch import load_file
+from transformers import PreTrainedTokenizerFast
 
 here = Path(__file__).parent
 described = json.loads((here / "config.json").read_text(encoding="utf-8"))
 fields, vocabulary = described["transformer_lens"], described["vocabulary"]
+fields["dtype"] = getattr(torch, fields["dtype"])
 weights = load_file(here / "model.safetensors")
 try:
     from transformer_lens import HookedTransformer, HookedTransformerConfig  # 3.9
@@ -50,12 +56,21 @@ except ImportError:
     from transformer_lens.utilities.tl_checkpoint_conversion import convert_tl_checkpoint
 
     cfg = TransformerBridgeConfig(**fields)
-    model = TransformerBridge.boot_native(cfg)
+    cfg.rotary_base = fields.get("rotary_base", cfg.rotary_base)  # which it has cut to a whole number
+    model = TransformerBridge.boot_native(cfg, dtype=cfg.dtype)
     model.load_state_dict(convert_tl_checkpoint(weights, cfg), strict=True)
 else:
     model = HookedTransformer(HookedTransformerConfig(**fields))
     model.load_state_dict(model.state_dict() | weights, strict=True)  # the rest are its masks
 model.eval()
+if (here / "tokenizer.json").exists():
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(here / "tokenizer.json"))
+    if described["stop"] is None:  # nothing that the model says ends a text
+        tokenizer.add_special_tokens({"eos_token": "END"})
+    else:
+        tokenizer.eos_token = tokenizer.convert_ids_to_tokens(described["stop"])
+    tokenizer.pad_token = tokenizer.eos_token
+    model.tokenizer = tokenizer
 '''  # noqa: E501
 
 
@@ -63,22 +78,33 @@ model.eval()
 class TransformerLens:
     """The bridge: a folder with model.safetensors, config.json and load.py, for 4.x and 3.9."""
 
-    extra, needs, float32 = "transformer-lens", ("torch", "transformer_lens"), True
+    extra, needs, float32 = "transformer-lens", ("torch", "tokenizers", "transformer_lens"), True
 
     def check(self, model: Model) -> None:
         if reason := refusal(model):
             what = f"TransformerLens has no place for {reason}"
             raise GlassformerError(f"export --to transformer-lens — {what}")
 
+    def narrow(self, model: Model) -> str:
+        c = model.config
+        if c.norm == "rms":
+            return "TransformerLens computes RMS norms in float32 (norm)"
+        if c.positions == "rotary":
+            return "TransformerLens turns queries and keys by float32 angles (positions)"
+        return ""
+
     def write(self, model: Model, path: Path) -> list[str]:
         from safetensors.numpy import save
 
         path.mkdir()
         (path / "model.safetensors").write_bytes(save(state_dict(model)))
-        words = {"transformer_lens": fields(model), "vocabulary": model.vocabulary.to_json()}
-        text = json.dumps(words | {"task": model.task}, indent=1, ensure_ascii=False) + "\n"
+        said = {"vocabulary": model.vocabulary.to_json(), "stop": stop_of(model)}
+        words = {"transformer_lens": fields(model), **said, "task": model.task}
+        text = json.dumps(words, indent=1, ensure_ascii=False) + "\n"
         (path / "config.json").write_text(text, encoding="utf-8")
-        (path / "load.py").write_text(LOAD, encoding="utf-8")
+        (path / "load.py").write_text(LOAD.replace("END", END), encoding="utf-8")
+        if speaks(model.vocabulary):
+            tokenizer(model.vocabulary).save(str(path / "tokenizer.json"))
         return notes(model)
 
     def logits(self, path: Path, tokens: Any) -> Any:
@@ -86,6 +112,22 @@ class TransformerLens:
 
         with torch.no_grad():
             return arrays.numpy(build(*_files(path)[:2])(torch.as_tensor(tokens)))
+
+    def hooks(self, model: Model, path: Path, tokens: Any) -> dict[str, Any]:
+        """What flows there by our names, and as it is here: without what `notes` speaks of."""
+        import torch
+
+        c = model.config
+        with torch.no_grad():
+            cache = build(*_files(path)[:2]).run_with_cache(torch.as_tensor(tokens))[1]
+        found = {n: arrays.numpy(cache[n]) for n in hook_names(model) if n in cache}
+        found = {n: v for n, v in found.items() if not n.endswith("hook_attn_scores")}
+        for n in found:
+            if n.endswith("hook_q") and c.scale:
+                found[n] = found[n] / (c.scale * c.d_head**0.5)
+            if n.endswith(("hook_q", "hook_k")) and c.positions == "rotary":
+                found[n] = found[n][..., np.argsort(neighbours(c.d_head))]
+        return found
 
     def read(self, path: Path) -> Model:
         cfg, weights, words = _files(path)
@@ -111,6 +153,9 @@ def notes(model: Model) -> list[str]:
     """What has another value there than here, name by name."""
     c = model.config
     said = ["load.py loads it: from load import model"]
+    if not speaks(model.vocabulary):
+        between = f"its tokens have {model.vocabulary.sep!r} between them"
+        said.append(f"no tokenizer, {between}: it reads numbers")
     if c.n_layers:
         said.append("4.x: hook_attn_scores is the pattern")
     if c.n_layers and c.scale and c.scale != c.d_head**-0.5:
@@ -133,10 +178,10 @@ def refusal(model: Model) -> str:
         after = "norms after the residual sum (norm_first is false)"
         return f"{after}, only for norms before; {INSTEAD}"
     if c.positions == "alibi":
-        return f"alibi positions, only for learned, sinusoidal, rotary or none; {INSTEAD}"
-    if c.positions == "rotary" and (c.d_head < 2 or c.base != int(c.base)):
-        rotary = f"rotary positions with d_head {c.d_head} and base {c.base:g}"
-        return f"{rotary}, only for d_head from 2 and a whole base"
+        others = "only for learned, sinusoidal, rotary or none"
+        return f"alibi positions (positions), {others}; {INSTEAD}"
+    if c.positions == "rotary" and c.d_head < 2:
+        return f"rotary positions with d_head {c.d_head}, only for d_head from 2; {INSTEAD}"
     if c.qk_norm:
         return f"a norm of queries and keys (qk_norm); {INSTEAD}"
     if c.norm == "rms" and (odd := [n for n in used if _is_gain(n) and n.endswith(".b")]):
@@ -152,7 +197,10 @@ def refusal(model: Model) -> str:
 def fields(model: Model) -> dict[str, Any]:
     """What `TransformerBridgeConfig` (4.x) and `HookedTransformerConfig` (3.9) are made with."""
     c, names = model.config, model.weights
-    norm = None if c.norm == "none" else NORMS[c.norm] + "Pre" * (not any(map(_is_gain, names)))
+    norm = None if c.norm == "none" else NORMS[c.norm]
+    # LNPre and RMSPre, which have no gains, compute in float32
+    if norm and model.dtype != "float64" and not any(map(_is_gain, names)):
+        norm += "Pre"
     given = {
         "n_layers": c.n_layers, "d_model": c.d_model, "n_ctx": c.n_ctx, "d_head": c.d_head,
         "n_heads": c.n_heads, "d_vocab": c.d_vocab, "d_vocab_out": c.d_vocab,
@@ -162,16 +210,18 @@ def fields(model: Model) -> dict[str, Any]:
         "normalization_type": norm, "eps": c.eps,
         "attention_dir": "causal" if c.mask == "causal" else "bidirectional",
         "positional_embedding_type": "rotary" if c.positions == "rotary" else "standard",
-        "init_weights": False, "default_prepend_bos": False, "device": "cpu",
+        "init_weights": False, "default_prepend_bos": False, "tokenizer_prepends_bos": False,
+        "device": "cpu", "dtype": model.dtype,
     }  # fmt: skip
     if c.positions == "rotary":
-        given |= {"rotary_dim": c.d_head // 2 * 2, "rotary_base": int(c.base)}
+        base = int(c.base) if c.base == int(c.base) else c.base
+        given |= {"rotary_dim": c.d_head // 2 * 2, "rotary_base": base}
         given["rotary_adjacent_pairs"] = True
     return given
 
 
 def state_dict(model: Model) -> dict[str, Any]:
-    """Name -> array in float32 of every weight that `HookedTransformer` has for these fields."""
+    """Name -> array of every weight that `HookedTransformer` has for these fields."""
     TransformerLens().check(model)
     c, cfg = model.config, fields(model)
     ours = {n: w.astype(np.float64) for n, w in model.numpy().weights.items() if w.size}
@@ -191,7 +241,7 @@ def state_dict(model: Model) -> dict[str, Any]:
                 w = w[..., neighbours(c.d_head)] if c.positions == "rotary" else w
                 ours[f"{at}attn.{name}"] = w
     full = {n: ours.get(n, blank) for n, blank in _blanks(c, cfg).items()}
-    return {n: np.ascontiguousarray(w, np.float32) for n, w in full.items()}
+    return {n: np.ascontiguousarray(w, model.dtype) for n, w in full.items()}
 
 
 def _swap_gate(weights: dict[str, Any], at: str) -> None:
@@ -221,8 +271,32 @@ def neighbours(d_head: int) -> Any:
 
 
 def to_transformer_lens(model: Model) -> Any:
-    """The model as a `TransformerBridge` of transformer-lens 4.x, ready for run_with_cache."""
-    return build(fields(model), state_dict(model))
+    """The model as a `TransformerBridge` of transformer-lens 4.x, with a tokenizer.
+
+    In float32 if that carries the model, else in float64, as `export` would write it.
+    """
+    TransformerLens().check(model)
+    sent = carried_by(model.numpy())[0]
+    bridge = build(fields(sent), state_dict(sent))
+    if speaks(model.vocabulary):
+        bridge.tokenizer = words(model)
+    return bridge
+
+
+def words(model: Model) -> Any:
+    """The tokenizer, with a token that ends texts and fills up short ones.
+
+    That must not be one which a text may begin with: generate overlooks those. So if no token of
+    the model ends a text, there is one more, which only the tokenizer knows.
+    """
+    made, stop = tokenizer(model.vocabulary), stop_of(model)
+    fast = library("transformers").PreTrainedTokenizerFast(tokenizer_object=made)
+    if stop is None:
+        fast.add_special_tokens({"eos_token": END})
+    else:  # not as a special token: those are looked for inside of others
+        fast.eos_token = model.vocabulary[stop]
+    fast.pad_token = fast.eos_token
+    return fast
 
 
 def build(cfg: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
@@ -232,9 +306,11 @@ def build(cfg: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
     from transformer_lens.model_bridge import TransformerBridge
     from transformer_lens.utilities.tl_checkpoint_conversion import convert_tl_checkpoint
 
-    config = TransformerBridgeConfig(**cfg)
+    dtype = getattr(torch, cfg.get("dtype", "float32"))
+    config = TransformerBridgeConfig(**{**cfg, "dtype": dtype})
+    config.rotary_base = cfg.get("rotary_base", config.rotary_base)  # not cut to a whole number
     native: Any = TransformerBridge  # boot_native is put on it from elsewhere
-    bridge = native.boot_native(config)
+    bridge = native.boot_native(config, dtype=dtype)
     tensors = {n: torch.tensor(w) for n, w in weights.items()}
     bridge.load_state_dict(convert_tl_checkpoint(tensors, config), strict=True)
     return bridge.eval()

@@ -52,6 +52,6 @@ def _cross(ref: str, to: str, path: Path, tolerance: float, as_json: bool) -> No
     if as_json:
         return print_json({"ref": ref, "out": str(path), **done.to_json()})
     say(f"wrote {path}")
-    for note in done.notes:
+    for note in (f"{done.dtype}: {done.why}", *done.notes):
         out.print(f"  {note}", style="dim", soft_wrap=True)
     say(done)
