@@ -4,14 +4,16 @@ names what the format has no place for.
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
 
 from cases import CASES
 from glassformer import GlassformerError, list, load
 from glassformer.bridges import export
 from glassformer.bridges.gpt2_read import read
-from glassformer.bridges.transformer_lens import TransformerLens
-from helpers import random_model
+from glassformer.bridges.transformer_lens import TransformerLens, build, fields, state_dict
+from helpers import largest_difference, random_model
 
 FORMATS = {"torch": "x.py", "transformer-lens": "x", "gpt2": "x", "onnx": "x.onnx"}
 REFS = [*dict.fromkeys([ref for ref, _, _ in CASES] + list("programs"))]
@@ -57,6 +59,21 @@ def test_every_program_in_every_format(to, ref, tmp_path):
         assert back(path).dtype == wanted
 
 
+@pytest.mark.parametrize("choices", [{}, {"norm": "rms"}, {"norm": "none"}, {"extras": True}])
+def test_float64_is_float64_in_transformer_lens(choices):
+    """No norm and no activation on the way is float32."""
+    given = {"extras": False, "gated": False, "activation": "silu"} | choices
+    model = random_model(**given)
+    if given["extras"]:
+        kept = {n: w for n, w in model.weights.items() if "_norm" not in n}
+        model = replace(model, weights=kept)
+    tokens = np.random.default_rng(0).integers(0, model.config.d_vocab, (5, model.config.n_ctx))
+    with torch.no_grad():
+        theirs = build(fields(model), state_dict(model))(torch.tensor(tokens))
+    assert theirs.dtype == torch.float64
+    assert largest_difference(model(tokens), theirs) < 1e-13
+
+
 def test_there_are_no_other_refusals():
     """So that the table above is looked at when a program is added."""
     assert len(REFS) >= 36 and not {ref for _, ref in REFUSED} - {*REFS}
@@ -65,13 +82,15 @@ def test_there_are_no_other_refusals():
 @pytest.mark.parametrize(
     "to,choices,field",
     [
-        ("transformer-lens", {"norm": "rms"}, r"RMS norms in float32 \(norm\)"),
+        ("transformer-lens", {"norm": "rms"}, r"RMS norms with gains in float32 \(norm\)"),
         ("transformer-lens", {"positions": "rotary"}, r"by float32 angles \(positions\)"),
         ("onnx", {"activation": "gelu"}, r"no gelu in float64 \(activation\)"),
     ],
 )
 def test_what_a_library_does_in_float32_alone_is_refused_by_its_field(to, choices, field, tmp_path):
     model = random_model(extras=False, **choices)
+    if choices.get("norm"):
+        model = replace(model, weights=dict(model.weights) | {"ln_final.w": np.full(4, 2.0)})
     steep = dict(model.weights) | {"unembed.W_U": model.weights["unembed.W_U"] * 1e300}
     model = replace(model, weights=steep)
     with pytest.raises(GlassformerError, match=f"float32 ends at 3.4e38; .*{field}.* torch"):

@@ -87,8 +87,8 @@ class TransformerLens:
 
     def narrow(self, model: Model) -> str:
         c = model.config
-        if c.norm == "rms":
-            return "TransformerLens computes RMS norms in float32 (norm)"
+        if c.norm == "rms" and any(map(_is_gain, model.weights)):
+            return "TransformerLens computes RMS norms with gains in float32 (norm)"
         if c.positions == "rotary":
             return "TransformerLens turns queries and keys by float32 angles (positions)"
         return ""
@@ -197,10 +197,7 @@ def refusal(model: Model) -> str:
 def fields(model: Model) -> dict[str, Any]:
     """What `TransformerBridgeConfig` (4.x) and `HookedTransformerConfig` (3.9) are made with."""
     c, names = model.config, model.weights
-    norm = None if c.norm == "none" else NORMS[c.norm]
-    # LNPre and RMSPre, which have no gains, compute in float32
-    if norm and model.dtype != "float64" and not any(map(_is_gain, names)):
-        norm += "Pre"
+    norm = None if c.norm == "none" else NORMS[c.norm] + "Pre" * (not any(map(_is_gain, names)))
     given = {
         "n_layers": c.n_layers, "d_model": c.d_model, "n_ctx": c.n_ctx, "d_head": c.d_head,
         "n_heads": c.n_heads, "d_vocab": c.d_vocab, "d_vocab_out": c.d_vocab,
