@@ -20,6 +20,7 @@ What each figure means:
   part of the one model's behaviour that the other's algorithm predicts where no training row shows
   it; `unmoved` is what "nothing changes" would have predicted.
 - interchange: what each head carries (see lens/patch).
+- similarity: linear CKA, debiased, of what flows where an answer token is due (see lens/cka).
 """
 
 from collections.abc import Callable, Sequence
@@ -42,6 +43,7 @@ from ..registry import build, entries, head
 from ..tasks.base import Rows, Task
 from ..verification.checks import Verdict, countable, verify
 from .attention import Alignment, alignment, patterns
+from .cka import Similarity, similarity
 from .interventions.ablate import fast
 from .interventions.patch import Interchange, interchange
 from .interventions.perturb import Foretold, Perturbed, perturb
@@ -99,6 +101,7 @@ class Comparison(Shown):
     attention: AttentionOfBoth | None
     swapped: Perturbed | None
     interchange: tuple[list[Interchange], list[Interchange]]
+    similarity: Similarity | None
     left_out: list[str]  # what could not be compared, and why
 
     def quantiles(self, side: int) -> dict[float, float]:
@@ -137,6 +140,12 @@ class Comparison(Shown):
                     lines.append(f"  {name}, {head}: {share}")
             for x, y, s in self.attention.best():
                 lines.append(f"  {x} of {a} is most like {y} of {b}: {percent(s)} in common")
+        if self.similarity:
+            lines += ["", "What flows where an answer token is due: linear CKA (debiased)"]
+            same = self.similarity.same
+            for x, y, s in self.similarity.best:
+                here = f"{_correlated(same[x])} with that of {b}; " * (x in same)
+                lines.append(f"  {x} of {a}: {here}most like {y}, {s:.2f}")
         if self.swapped:
             lines += self._foretold("question", self.swapped.question)
             lines += self._foretold("written answer", self.swapped.written)
@@ -213,12 +222,13 @@ def compare(
     carried = _unless(
         left_out, "interchange", lambda: (_interchange(a, task, seed), _interchange(b, task, seed))
     )
+    alike = _unless(left_out, "similarity", lambda: _similarity(a, b, task, sample))
     causal = a.config.mask == b.config.mask == "causal"
     runner_up, logits = _logits(a, b, task, sample) if causal else (np.nan, np.nan)
     return Comparison(
         task.ref, called, (verdicts[0], verdicts[1]), (count(a), count(b)), len(apart),
         _examples(a, b, task, rows[apart[:10]]), (least[0], least[1]), _same_hard(*found),
-        runner_up, logits, attention, swapped, carried or ([], []), left_out,
+        runner_up, logits, attention, swapped, carried or ([], []), alike, left_out,
     )  # fmt: skip
 
 
@@ -351,6 +361,11 @@ def _attention(a: Model, b: Model, task: Task, rows: Rows) -> AttentionOfBoth:
     words = [task.vocabulary[int(t)] for t in tokens[0, :-1]]
     heads, shown = (parts.heads(a), parts.heads(b)), (both[0][:, 0], both[1][:, 0])
     return AttentionOfBoth(heads, overlap, words, shown, (aligned[0], aligned[1]))
+
+
+def _similarity(a: Model, b: Model, task: Task, rows: Rows) -> Similarity:
+    tokens, answer = task.batch(rows)
+    return similarity(a, b, tokens[:, :-1], answer[:, 1:])
 
 
 def _interchange(model: Model, task: Task, seed: int) -> list[Interchange]:

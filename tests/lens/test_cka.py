@@ -1,0 +1,95 @@
+"""CKA: the estimator against its definition, what it does not mind, and what two models share."""
+
+import json
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError
+from glassformer.lens.cka import FLOWS, _hsic, cka, similarity
+from glassformer.lens.compare import compare
+from glassformer.refs import load, load_task
+from glassformer.truth.disguise import disguise
+from helpers import random_model
+
+RNG = np.random.default_rng(0)
+
+
+def by_definition(x, y):
+    """HSIC₁ of Song et al. (2012) with the [n,n] matrices written out, times n(n−3)."""
+    K, L = x @ x.T, y @ y.T
+    np.fill_diagonal(K, 0)
+    np.fill_diagonal(L, 0)
+    n, one = len(x), np.ones(len(x))
+    middle = (one @ K @ one) * (one @ L @ one) / ((n - 1) * (n - 2))
+    return np.trace(K @ L) + middle - 2 / (n - 2) * (one @ K @ L @ one)
+
+
+@pytest.mark.parametrize("n,p,q", [(4, 1, 1), (9, 3, 5), (30, 50, 2)])
+def test_the_estimate_is_the_one_of_the_definition(n, p, q):
+    x, y = RNG.normal(size=(n, p)), RNG.normal(size=(n, q))
+    assert _hsic(x, y) == pytest.approx(by_definition(x, y), rel=1e-9)
+
+
+def test_what_it_does_not_mind():
+    x, other = RNG.normal(size=(40, 6)), RNG.normal(size=(40, 3))
+    turn = np.linalg.qr(RNG.normal(size=(6, 6)))[0]
+    assert cka(x, x) == pytest.approx(1)
+    assert cka(x, 1e9 + 3 * x @ turn) == pytest.approx(1, abs=1e-5)
+    assert cka(x @ turn, other) == pytest.approx(cka(x, other))
+    assert cka(x, x[:, ::-1] * [1, 9, 1, 9, 1, 9]) < 0.95  # stretched is another thing
+
+
+def test_more_columns_than_rows_are_not_alike_for_that():
+    """Where the plain kind says 0.9."""
+    x, y = RNG.normal(size=(20, 400)), RNG.normal(size=(20, 400))
+
+    def centred(a):
+        a = a - a.mean(0)
+        return a @ a.T
+
+    K, L = centred(x), centred(y)
+    assert (K * L).sum() / np.sqrt((K * K).sum() * (L * L).sum()) > 0.9
+    assert abs(cka(x, y)) < 0.1
+
+
+def test_what_does_not_vary_has_none():
+    assert np.isnan(cka(np.full((9, 2), 0.1), RNG.normal(size=(9, 2))))
+    for x, y in ((np.ones((3, 1)), np.ones((3, 1))), (np.ones((5, 1)), np.ones((6, 1)))):
+        with pytest.raises(GlassformerError, match="CKA — expected arrays about the same inputs"):
+            cka(x, y)
+
+
+def test_a_model_in_disguise_is_the_same_inside():
+    model = load("addition:digits=2,order=ones")
+    task = load_task(model)
+    hidden = disguise(model, seed=1)[0]
+    found = compare(model, hidden, task, task.sample(200, np.random.default_rng(0))).similarity
+    assert found.names[0] == found.names[1] and all(n.endswith(FLOWS) for n in found.names[0])
+    assert min(found.same.values()) == pytest.approx(1, abs=1e-6)
+    assert [x for x, _, s in found.best if s > 1 - 1e-6] == found.names[0]
+
+
+def test_two_random_models_are_not():
+    a, b = random_model(0, d_vocab=20, d_model=16), random_model(1, d_vocab=20, d_model=16)
+    tokens = np.random.default_rng(0).integers(0, 20, (100, 9))
+    found = similarity(a, b, tokens, names=["blocks.1.attn.hook_z", "blocks.0.hook_resid_pre"])
+    assert found.values.shape == (2, 2) and np.nanmax(found.values) < 0.9
+    with pytest.raises(GlassformerError, match=r"hook 'blocks.9.hook_mlp_out' — no such"):
+        similarity(a, b, tokens, names=["blocks.9.hook_mlp_out"])
+
+
+def test_compare_shows_it():
+    a, b = load("reverse"), load("reverse-5.safetensors")
+    task = load_task(a)
+    c = compare(a, b, task, task.sample(300, np.random.default_rng(0)))
+    assert "What flows where an answer token is due: linear CKA (debiased)" in str(c)
+    assert "  blocks.0.hook_attn_out of reverse: 0." in str(c) and "with that of trained; " in str(
+        c
+    )
+    said = c.to_json()["similarity"]
+    assert said["names"][1][-1] == "blocks.1.hook_resid_post" and len(said["values"]) == 3
+    json.dumps(said, allow_nan=False)
+    alone = load("repeat-last:vocab=12")
+    left_out = compare(alone, alone, load_task(alone)).left_out
+    assert any("similarity: CKA — a model without layers" in why for why in left_out)
