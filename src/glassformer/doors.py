@@ -15,6 +15,7 @@ from .lens.explain import explain as _explain
 from .lens.inspect import inspect as _inspect
 from .lens.inspect import view as _view
 from .lens.interventions.ablate import ablate as _ablate
+from .lens.interventions.attribute import attribute as _attribute
 from .lens.interventions.patch import interchange as _interchange
 from .lens.interventions.patch import patch as _patch
 from .model import Config as Config
@@ -35,6 +36,7 @@ record, on, hook_names = _opened(tap.record), _opened(tap.on), _opened(tap.hook_
 count, verify, prove = _opened(counting.count), _opened(_verify, _check), _opened(_prove)
 explain, inspect, compare = _opened(_explain), _opened(_inspect), _opened(_compare)
 ablate, patch, interchange = _opened(_ablate), _opened(_patch), _opened(_interchange)
+attribute = _opened(_attribute)
 save, export, report = _opened(checkpoint.save), _opened(_export), _opened(face.report)
 program, task = _opened(registry.program), _opened(registry.task)
 blueprint = _opened(registry.blueprint)

@@ -76,40 +76,26 @@ def patch(
     `at`: whose logits.
     """
     chosen = [names] if isinstance(names, str) else names
-    return _Patching(model, clean, corrupted, at).patch(chosen, positions, heads)
+    return Patching(model, clean, corrupted, at).patch(chosen, positions, heads)
 
 
 def patch_positions(
     model: Model, clean: Array, corrupted: Array, what: str = "resid_pre", at: int = -1
 ) -> PatchGrid:
     """The stream (resid_pre), or what attention or the MLP wrote, place by place: [L,T]."""
-    if what not in STREAM:
-        raise GlassformerError(f"patching {what!r} — expected one of {', '.join(STREAM)}")
-    layers = [i for i in range(model.config.n_layers) if what != "mlp_out" or model.has_mlp(i)]
-    if not layers:
-        missing = "no MLP" if model.config.n_layers else "no layers"
-        raise GlassformerError(f"patching {what} — this model has {missing}")
-    run = _Patching(model, clean, corrupted, at)
-    T = run.corrupted.shape[1]
-    columns = [str(t) for t in range(T)]
-    if len(run.clean) == 1:
-        pairs = zip(run.clean[0], run.corrupted[0], strict=True)
-        words = [[model.vocabulary[int(t)] for t in pair] for pair in pairs]
-        columns = [a if a == b else f"{a}/{b}" for a, b in words]
-    places = [(t, None) for t in range(T)]
-    return run.grid(what, layers, f"hook_{what}", columns, places)
+    run, hooks, rows, columns = position_grid(model, clean, corrupted, what, at)
+    places = [(t, None) for t in range(len(columns))]
+    return PatchGrid(what, rows, columns, run.grid(hooks, places))
 
 
 def patch_heads(model: Model, clean: Array, corrupted: Array, at: int = -1) -> PatchGrid:
     """What each head read, at all positions at once: [L,H]."""
-    if not model.config.n_layers:
-        raise GlassformerError("patching heads — this model has no layers")
-    heads, run = range(model.config.n_heads), _Patching(model, clean, corrupted, at)
-    layers, columns = range(model.config.n_layers), [f"head {h}" for h in heads]
-    return run.grid("heads", layers, "attn.hook_z", columns, [(None, h) for h in heads])
+    run, hooks, rows, columns = head_grid(model, clean, corrupted, at)
+    places = [(None, h) for h in range(len(columns))]
+    return PatchGrid("heads", rows, columns, run.grid(hooks, places))
 
 
-class _Patching:
+class Patching:
     """Both runs, made once for many patches."""
 
     def __init__(self, model: Model, clean: Array, corrupted: Array, at: int) -> None:
@@ -134,13 +120,41 @@ class _Patching:
         tap = transplant(self.model, self.cache, names, positions, heads)
         return Patch(*self.logits, self.model(self.corrupted, tap=tap)[:, self.at], self.answers)
 
-    def grid(
-        self, what: str, layers: Sequence[int], hook: str, columns: list[str], places: Sequence[Any]
-    ) -> PatchGrid:
-        """An activation of each layer patched at each place: (position, head), or None for all."""
-        names = [[f"blocks.{i}.{hook}"] for i in layers]
-        values = [[self.patch(name, t, h).recovered for t, h in places] for name in names]
-        return PatchGrid(what, [f"layer {i}" for i in layers], columns, np.array(values))
+    def grid(self, hooks: Sequence[str], places: Sequence[Any]) -> Any:
+        """Each activation patched at each place: (position, head), or None for all."""
+        each = [[self.patch([name], t, h).recovered for t, h in places] for name in hooks]
+        return np.array(each)
+
+
+# both runs; the activations to patch, one a row; what rows and columns are called
+Grid = tuple[Patching, list[str], list[str], list[str]]
+
+
+def position_grid(model: Model, clean: Array, corrupted: Array, what: str, at: int) -> Grid:
+    """Every layer that has one, and every position."""
+    if what not in STREAM:
+        raise GlassformerError(f"patching {what!r} — expected one of {', '.join(STREAM)}")
+    layers = [i for i in range(model.config.n_layers) if what != "mlp_out" or model.has_mlp(i)]
+    if not layers:
+        missing = "no MLP" if model.config.n_layers else "no layers"
+        raise GlassformerError(f"patching {what} — this model has {missing}")
+    run = Patching(model, clean, corrupted, at)
+    columns = [str(t) for t in range(run.corrupted.shape[1])]
+    if len(run.clean) == 1:
+        pairs = zip(run.clean[0], run.corrupted[0], strict=True)
+        words = [[model.vocabulary[int(t)] for t in pair] for pair in pairs]
+        columns = [a if a == b else f"{a}/{b}" for a, b in words]
+    return run, [f"blocks.{i}.hook_{what}" for i in layers], [f"layer {i}" for i in layers], columns
+
+
+def head_grid(model: Model, clean: Array, corrupted: Array, at: int) -> Grid:
+    """Every layer, and every head."""
+    if not model.config.n_layers:
+        raise GlassformerError("patching heads — this model has no layers")
+    run, layers = Patching(model, clean, corrupted, at), range(model.config.n_layers)
+    columns = [f"head {h}" for h in range(model.config.n_heads)]
+    hooks, rows = [f"blocks.{i}.attn.hook_z" for i in layers], [f"layer {i}" for i in layers]
+    return run, hooks, rows, columns
 
 
 def transplant(

@@ -1,0 +1,114 @@
+"""Attribution by gradients against real patching: equal where the way is linear, the same sum
+where it is integrated, and what each says of a program that switches.
+"""
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer import GlassformerError
+from glassformer.lens.interventions.attribute import (
+    attribute,
+    attribute_heads,
+    attribute_positions,
+)
+from glassformer.lens.interventions.patch import patch, patch_heads, patch_positions
+from glassformer.refs import load
+from helpers import largest_difference, random_model
+
+pytest.importorskip("torch")
+SMALL = {"extras": False, "d_vocab": 9, "n_ctx": 6, "d_model": 8, "n_heads": 2, "d_head": 3}
+
+
+def smooth(**choices):
+    """A random model whose softmaxes decide little: a few points on the way are enough."""
+    return random_model(**SMALL, **choices).map(lambda w: 0.4 * w)
+
+
+def pair(model, n=4, at=-1):
+    """Tokens [n,T] twice, after which the model says different things."""
+    rng = np.random.default_rng(0)
+    clean, corrupted = rng.integers(0, model.config.d_vocab, (2, 200, 6))
+    there = model(clean)[:, at].argmax(-1) != model(corrupted)[:, at].argmax(-1)
+    assert there.sum() >= n
+    return clean[there][:n], corrupted[there][:n]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_a_linear_way_is_exact(steps):
+    """Without norm and MLP, what a head of the last layer reads goes straight to the logits."""
+    model = random_model(**SMALL, norm="none", d_mlp=0, n_layers=2)
+    clean, corrupted = pair(model)
+    real, by_gradient = (
+        patch_heads(model, clean, corrupted),
+        attribute_heads(model, clean, corrupted, steps=steps),
+    )
+    assert by_gradient.rows == real.rows and by_gradient.columns == real.columns
+    assert largest_difference(by_gradient.values[1], real.values[1]) < 1e-12
+    assert largest_difference(by_gradient.values[0], real.values[0]) > 1e-3  # a softmax is between
+    for at in (0, 3):
+        clean, corrupted = pair(model, at=at)
+        one = patch(model, clean, corrupted, "blocks.1.hook_attn_out", positions=at, at=at)
+        found = attribute(
+            model, clean, corrupted, "blocks.1.hook_attn_out", positions=at, at=at, steps=steps
+        )
+        assert found == pytest.approx(one.recovered, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", [{}, {"norm": "rms"}, {"positions": "rotary"}], ids=str)
+@pytest.mark.parametrize(
+    "name", ["blocks.0.attn.hook_z", "blocks.1.attn.hook_attn_scores", "head 0.1", "mlp 0"]
+)
+def test_integrated_is_what_the_patch_does(kind, name):
+    model = smooth(activation="silu", **kind)
+    clean, corrupted = pair(model)
+    real = patch(model, clean, corrupted, name).recovered
+    assert attribute(model, clean, corrupted, name, steps=100) == pytest.approx(real, abs=1e-4)
+    assert abs(attribute(model, clean, corrupted, name) - real) > 1e-4
+
+
+def test_places_add_up_to_the_patch_of_all():
+    model = smooth(activation="gelu")
+    clean, corrupted = pair(model)
+    for what in ("resid_pre", "attn_out", "mlp_out"):
+        found = attribute_positions(model, clean, corrupted, what, steps=40)
+        assert found.columns == patch_positions(model, clean, corrupted, what).columns
+        for i, row in enumerate(found.values):
+            whole = patch(model, clean, corrupted, f"blocks.{i}.hook_{what}").recovered
+            assert row.sum() == pytest.approx(whole, abs=1e-4)
+
+
+def test_first_order_does_not_see_a_switch():
+    """The adder's ones digit comes through head 0.0, all of it, and relus that step."""
+    model = load("addition:order=ones")
+    clean, corrupted = (np.array([model.vocabulary.encode(f"127+45{d}=")]) for d in (8, 1))
+    assert patch(model, clean, corrupted, "head 0.0").recovered == pytest.approx(1, abs=1e-6)
+    assert attribute(model, clean, corrupted, "head 0.0") < 0
+    assert attribute(model, clean, corrupted, "head 0.0", steps=400) == pytest.approx(1, abs=0.1)
+    trained = load("adder-3.safetensors")
+    real = patch_heads(trained, clean, corrupted).values
+    found = attribute_heads(trained, clean, corrupted, steps=40).values
+    assert largest_difference(real, found) < 0.01
+    assert largest_difference(real, attribute_heads(trained, clean, corrupted).values) > 0.5
+
+
+def test_the_front_door_takes_text():
+    found = gf.attribute("adder-3.safetensors", "127+458=", "127+451=", "head 0.0", steps=40)
+    assert found == pytest.approx(1, abs=0.01)
+
+
+def test_bad_calls():
+    model = random_model(**SMALL)
+    clean, corrupted = pair(model)
+    for reason, call in {
+        "steps must be from 0 to 1,000, got -1": lambda: attribute(
+            model, clean, corrupted, "head 0.0", steps=-1
+        ),
+        "it is in . activations": lambda: attribute(model, clean, corrupted, "position 1"),
+        "expected one of resid_pre": lambda: attribute_positions(model, clean, corrupted, "z"),
+        "no such activation": lambda: attribute(model, clean, corrupted, "blocks.0.hook_x"),
+        "nothing to recover": lambda: attribute(model, clean, clean, "head 0.0"),
+        "has no layers": lambda: attribute_heads(random_model(n_layers=0), clean, corrupted),
+    }.items():
+        with pytest.raises(GlassformerError, match=reason):
+            call()
