@@ -33,7 +33,7 @@ def text_of(ref: Any, what: str, expected: str = "a ref or a path") -> str:
 
 def load(ref: str | os.PathLike[str]) -> Model:
     """The model that a ref or a path names: a program with options, a checkpoint, a text
-    program, a source (which is compiled) or a GPT-2 folder.
+    program, a source (which is compiled) or a folder of transformers (GPT-2, Llama).
     """
     ref = text_of(ref, "model")
     if registry.FILE.match(ref):
@@ -53,9 +53,9 @@ def load(ref: str | os.PathLike[str]) -> Model:
     if os.path.isfile(
         os.path.join(ref, "config.json")
     ):  # a folder that `export --to gpt2` or transformers wrote
-        from .bridges.gpt2_read import read as read_gpt2
+        from .bridges.folder import read as read_folder
 
-        return read_gpt2(ref)
+        return read_folder(ref)
     name = registry.head(ref)
     if "/" in name or "." in name:
         expected = (
