@@ -89,6 +89,11 @@ def test_gelu_is_exact():
 
     x = np.linspace(-7, 7, 10_001)
     assert largest_difference(erf(x), torch.special.erf(torch.as_tensor(x))) < 1e-15
+    x = np.linspace(-7, 7, 1_000_001, dtype=np.float32)
+    y = erf(x)
+    right = torch.special.erf(torch.as_tensor(x).double())
+    assert y.dtype == np.float32 and largest_difference(y, right) < 5e-7 and np.abs(y).max() == 1
+    assert np.array_equal(erf(-x), -y)
 
 
 def test_causal_models_do_not_see_the_future():
