@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from ..lang.passes.emit import BOS
+from ..lang.task import carried
 from ..model import Model
 from ..vocabulary import Vocabulary
 from .common import library
@@ -10,8 +12,9 @@ from .parity import task_of
 END = "<|endoftext|>"  # said by no model here: a text that nothing ends
 
 
-def tokenizer(vocabulary: Vocabulary) -> Any:
-    """Encodes what `vocabulary.decode` writes to the same tokens, and decodes as it does.
+def tokenizer(vocabulary: Vocabulary, begin: str = "") -> Any:
+    """Encodes what `vocabulary.decode` writes to the same tokens, and decodes as it does. `begin`:
+    the token that it puts before every text.
 
     Tokens stand side by side, or a space is between them. A text with anything else in it is an
     error, not a guess: there is no unknown token.
@@ -30,12 +33,22 @@ def tokenizer(vocabulary: Vocabulary) -> Any:
         any_token = lib.Regex("|".join(map(escaped, longest_first)))
         made.pre_tokenizer = lib.pre_tokenizers.Split(any_token, "isolated")
         made.decoder = lib.decoders.Fuse()
+    if begin:
+        special = [(begin, texts.index(begin))]
+        made.post_processor = lib.processors.TemplateProcessing(
+            single=f"{begin} $A", special_tokens=special
+        )
     return made
 
 
 def speaks(vocabulary: Vocabulary) -> bool:
     """Whether `tokenizer` can say it."""
     return vocabulary.sep in ("", " ")
+
+
+def begin_of(model: Model) -> str:
+    """The token that stands before every text that the model reads: a compiled model's <bos>."""
+    return BOS if carried(model) else ""
 
 
 def stop_of(model: Model) -> int | None:

@@ -27,7 +27,7 @@ from ..tap import hook_names
 from ..vocabulary import Vocabulary
 from .common import library
 from .parity import carried_by
-from .tokenizer import END, speaks, stop_of, tokenizer
+from .tokenizer import END, begin_of, speaks, stop_of, tokenizer
 
 INSTEAD = "export to torch or onnx"
 NORMS = {"layer": "LN", "rms": "RMS"}
@@ -104,7 +104,7 @@ class TransformerLens:
         (path / "config.json").write_text(text, encoding="utf-8")
         (path / "load.py").write_text(LOAD.replace("END", END), encoding="utf-8")
         if speaks(model.vocabulary):
-            tokenizer(model.vocabulary).save(str(path / "tokenizer.json"))
+            tokenizer(model.vocabulary, begin_of(model)).save(str(path / "tokenizer.json"))
         return notes(model)
 
     def logits(self, path: Path, tokens: Any) -> Any:
@@ -286,7 +286,7 @@ def words(model: Model) -> Any:
     That must not be one which a text may begin with: generate overlooks those. So if no token of
     the model ends a text, there is one more, which only the tokenizer knows.
     """
-    made, stop = tokenizer(model.vocabulary), stop_of(model)
+    made, stop = tokenizer(model.vocabulary, begin_of(model)), stop_of(model)
     fast = library("transformers").PreTrainedTokenizerFast(tokenizer_object=made)
     if stop is None:
         fast.add_special_tokens({"eos_token": END})
