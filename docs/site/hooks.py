@@ -1,0 +1,167 @@
+"""What the site has besides the documents, so that one text holds in the repository and here.
+
+- A document may link to any file or folder of the repository. Here each of these is a page below
+  source/, and the link goes there: nothing leaves the site.
+- A page api/ROOM.md of the nav is made from the docstrings of that room, and api/doors.md from what
+  stands at the front door.
+"""
+
+import importlib
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+from griffe import Extension
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[^)\s]*\))")
+LANGUAGES = {".py": "python", ".toml": "toml", ".js": "js", ".css": "css"}
+TEXTS = {".md", ".taotp", ".glass", *LANGUAGES}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the pages that nobody wrote."""
+    todo: list[str] = []
+    for page in _pages(config.nav):
+        if page.startswith("api/"):
+            files.append(File.generated(config, page, content=_api(Path(page).stem)))
+        else:
+            todo.append(_file(page))
+    done: set[str] = set()
+    while todo:
+        path = todo.pop()
+        if path in done:
+            continue
+        done.add(path)
+        if _page(path).startswith("source/"):
+            files.append(File.generated(config, _page(path), content=_source(path)))
+        if (ROOT / path).is_dir():
+            todo += _within(path)
+        elif path.endswith(".md"):
+            text = FENCE.sub("", (ROOT / path).read_text("utf-8"))
+            todo += [_target(path, link) for link in LINK.findall(text) if "://" not in link]
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Has each link go to the page that shows the file."""
+    here = page.file.src_uri
+
+    def moved(link: re.Match[str]) -> str:
+        if "://" in link[0]:
+            return link[0]
+        return posixpath.relpath(_page(_target(_file(here), link[0])), posixpath.dirname(here))
+
+    if here.startswith("api/"):
+        return markdown
+    pieces = FENCE.split(markdown)
+    return "".join(p if p.startswith("```") else LINK.sub(moved, p) for p in pieces)
+
+
+# ── files of the repository ────────────────────────────────────────────────────────────────────
+def _pages(nav: Any) -> Iterator[str]:
+    """All pages that a nav names."""
+    if isinstance(nav, str):
+        yield nav
+    else:
+        for item in nav.values() if isinstance(nav, dict) else nav:
+            yield from _pages(item)
+
+
+def _page(path: str) -> str:
+    """The page, or the picture, that shows a file or folder of the repository."""
+    if path == "README.md":
+        return "index.md"
+    if path.startswith("docs/") and not path.endswith(".py") and (ROOT / path).is_file():
+        return path.removeprefix("docs/")
+    return f"source/{path.removesuffix('.md')}.md"
+
+
+def _file(page: str) -> str:
+    """The file or folder of the repository that a page shows: `_page`, the other way round."""
+    if not page.startswith("source/"):
+        return f"docs/{page}"
+    path = page.removeprefix("source/")
+    return path if (ROOT / path).exists() else path.removesuffix(".md")
+
+
+def _target(path: str, link: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+
+
+def _within(folder: str) -> list[str]:
+    """The files in a folder that can be read."""
+    paths = sorted((ROOT / folder).iterdir())
+    return [f"{folder}/{p.name}" for p in paths if p.suffix in {*TEXTS, ".ipynb"}]
+
+
+def _source(path: str) -> str:
+    """A file or folder of the repository as a page."""
+    there = ROOT / path
+    if there.suffix == ".md":
+        return there.read_text("utf-8")
+    head = f"---\nsearch:\n  exclude: true\nhide: [toc]\n---\n# {path}\n\n"
+    if there.is_dir():
+        names = (posixpath.basename(p) for p in _within(path))
+        base = posixpath.basename(path)  # as a link from beside the folder
+        return head + "".join(f"- [{name}]({base}/{name})\n" for name in names)
+    language = LANGUAGES.get(there.suffix, "text")
+    return f"{head}````{language}\n{there.read_text('utf-8')}\n````\n"
+
+
+# ── pages from docstrings ──────────────────────────────────────────────────────────────────────
+def _api(room: str) -> str:
+    """What a room has, file by file, or what stands at the front door."""
+    if room == "doors":
+        return _doors()
+    module = importlib.import_module(f"glassformer.{room}")
+    head = f"# glassformer.{room}\n\n"
+    if not hasattr(module, "__path__"):
+        return f"{head}::: glassformer.{room}\n    options: {{show_root_heading: false}}\n"
+    folder = Path(module.__path__[0])
+    files = sorted(p.stem for p in folder.glob("*.py") if p.stem[0] != "_")
+    head += f"{Writable.written(module.__doc__ or '')}\n\n"
+    return head + "".join(f"::: glassformer.{room}.{file}\n" for file in files)
+
+
+def _doors() -> str:
+    """Each name of doors.py, with the docstring of what stands behind it."""
+    doors = importlib.import_module("glassformer.doors").__dict__
+    named = importlib.import_module("glassformer")
+    text = "# The front door\n\nWhat `import glassformer as gf` gives. "
+    text += "Where a `model` stands, a ref, a path or a Model will do; for `task` a ref or a Task; "
+    text += "for `tokens` a text or tokens; for `recipe` a name, a file or a Recipe.\n\n"
+    for name in sorted([*named.__all__, "list", "compile"], key=lambda n: n[0].isupper()):
+        thing = doors[name]
+        text += (
+            f'::: {thing.__module__}.{thing.__qualname__}\n    options: {{heading: "gf.{name}", '
+        )
+        text += f'toc_label: "gf.{name}", members: false}}\n'
+    return text
+
+
+class Writable(Extension):
+    """Docstrings as Markdown: `<` and `[` are signs there, and `>>>` starts an example."""
+
+    @staticmethod
+    def written(text: str) -> str:
+        return "\n\n".join(map(_paragraph, text.split("\n\n")))
+
+    def on_object(self, *, obj: Any, **_: Any) -> None:
+        if obj.docstring:
+            obj.docstring.value = self.written(obj.docstring.value)
+
+
+def _paragraph(text: str) -> str:
+    if text.startswith(">>>"):
+        return indent(text, "    ")
+    if text.startswith("    "):
+        return text
+    parts = re.split(r"(`[^`]*`)", text)
+    signs = {"<": "&lt;", "[": "&#91;"}
+    return "".join(p if p[:1] == "`" else re.sub(r"[<[]", lambda s: signs[s[0]], p) for p in parts)
