@@ -49,8 +49,11 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Has each link go to the page that shows the file."""
+    """Has each link go to the page that shows the file, and no list beside a page be empty."""
     here = page.file.src_uri
+    empty = [("navigation", page.parent is None), ("toc", "\n## " not in markdown)]
+    if not here.startswith("api/"):
+        page.meta.setdefault("hide", [name for name, nothing in empty if nothing])
 
     def moved(link: re.Match[str]) -> str:
         if "://" in link[0]:
@@ -59,6 +62,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     if here.startswith("api/"):
         return markdown
+    markdown = markdown.replace("\n```glass\n", "\n```python\n")  # whose syntax it has
     pieces = FENCE.split(markdown)
     return "".join(p if p.startswith("```") else LINK.sub(moved, p) for p in pieces)
 
@@ -105,11 +109,11 @@ def _source(path: str) -> str:
     there = ROOT / path
     if there.suffix == ".md":
         return there.read_text("utf-8")
-    head = f"---\nsearch:\n  exclude: true\nhide: [toc]\n---\n# {path}\n\n"
+    head = f"---\nsearch:\n  exclude: true\nhide: [navigation, toc]\n---\n# {path}\n\n"
     if there.is_dir():
         names = (posixpath.basename(p) for p in _within(path))
         base = posixpath.basename(path)  # as a link from beside the folder
-        return head + "".join(f"- [{name}]({base}/{name})\n" for name in names)
+        return head + "".join(f"- [`{name}`]({base}/{name})\n" for name in names)
     language = LANGUAGES.get(there.suffix, "text")
     return f"{head}````{language}\n{there.read_text('utf-8')}\n````\n"
 
@@ -122,7 +126,8 @@ def _api(room: str) -> str:
     module = importlib.import_module(f"glassformer.{room}")
     head = f"# glassformer.{room}\n\n"
     if not hasattr(module, "__path__"):
-        return f"{head}::: glassformer.{room}\n    options: {{show_root_heading: false}}\n"
+        options = "{show_root_heading: false, show_root_toc_entry: false}"
+        return f"{head}::: glassformer.{room}\n    options: {options}\n"
     folder = Path(module.__path__[0])
     files = sorted(p.stem for p in folder.glob("*.py") if p.stem[0] != "_")
     head += f"{Writable.written(module.__doc__ or '')}\n\n"
