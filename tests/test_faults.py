@@ -189,7 +189,7 @@ COMMANDS = {
     "prove": Command(("prove", "addition:digits=1", "--method", "certificate", "--out", "c.json"),
     {"c.json": is_json}),
     "report": Command(("report", "add-digit", "--out", "r.html"), {"r.html": is_page}),
-    "inspect": Command(("inspect", "repeat-last:vocab=3", "--out", "d", "--only", "tokens,heads",
+    "inspect": Command(("inspect", "repeat-last:vocab=3", "--out", "d", "--only", "tokens,ranks",
     "--figures", "svg"),
                        {"d/inspection.json": is_json}, ("d",)),
     "sweep": Command(("sweep", "s.toml", "--out", "d"), {"d/results.csv": is_table}, ("d", "d/runs",
