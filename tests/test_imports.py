@@ -14,8 +14,8 @@ ROOT = Path(glassformer.__file__).parent
 LEVELS = [
     {"errors"}, {"limits", "records"}, {"calls", "schema"},
     {"vocabulary", "registry", "arrays", "dust", "finding"}, {"shapes"}, {"model"},
-    {"stored", "parts"}, {"tap", "counting", "blueprints", "tasks", "craft", "taotp"},
-    {"checkpoint", "decoding", "lang"},
+    {"stored", "parts"}, {"tap", "counting", "blueprints", "tasks", "craft"},
+    {"checkpoint", "decoding", "lang", "taotp"},
     {"answers"}, {"programs", "verification", "training"}, {"proof", "lens", "bridges"}, {"truth",
     "adderboard"},
     {"refs"}, {"runs"}, {"claims", "show"}, {"page"}, {"own"}, {"face"}, {"doors"},

@@ -172,7 +172,8 @@ BAD = {
     'p:1:6 — expected a string that ends with " on the same line': 'sep: "abc\n"',
     "p:1:8 — expected an escape such as": r'sep: "a\q"',
     "p:1:1 — expected a value, a key or a bracket, got '@'": "@",
-    "p:1:6 — expected zeros(…), ones(…), eye(…) or sparse(…), got exec(…)": 'sep: exec("1")',
+    "p:1:6 — expected one of zeros(…), ones(…), eye(…), sparse(…), ring(…), shift(…), mirror(…), "
+    "block(…), rows(…), transpose(…), got exec(…)": 'sep: exec("1")',
     "p:3:1 — expected every key once, got 'tok_emb' again": BASE.replace("block_size: 4", "")
     + "tok_emb: 1",
     "p:1:3 — expected nothing after the closing '}', got '}'": "{}}",

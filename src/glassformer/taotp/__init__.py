@@ -17,7 +17,8 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..records import read_bytes, why
 from .build import Builder
-from .syntax import MAX_TEXT, Parser
+from .syntax import Parser
+from .values import MAX_TEXT
 from .write import write
 
 __all__ = ["examples", "parse", "read", "write"]

@@ -13,8 +13,9 @@ from ..model import Config, Labels, Model
 from ..shapes import required
 from ..vocabulary import Vocabulary
 from . import names
-from .names import AXES, CHOICES, DTYPES, FINAL, GAINS, KEYS, LAYER, NORMS, SIZES, TOP, TRANSPOSED
-from .syntax import MAX_CELLS, Node, Numbers, Source, by, to_array, whole
+from .names import AXES, CHOICES, DTYPES, FINAL, GAINS, HEAD, KEYS, LAYER, NORMS, SIZES, TOP
+from .slots import placed
+from .values import MAX_CELLS, MAX_NAMES, Node, Numbers, Source, by, to_array, whole
 
 Entries = dict[str, Node]
 MAX_LAYERS = 1_000
@@ -34,6 +35,10 @@ class Builder:
         assert isinstance(top.value, dict)
         self.top, self.at = top.value, top.at
         self.known(self.top, KEYS)
+        self.slots = self.read_slots()
+        self.named: dict[str, str] = {}  # "layer.head" -> its name
+        # the matrices of heads with names: layer, head, key, the numbers
+        self.pieces: list[tuple[int, int, str, Numbers]] = []
         self.arrays(self.top, {"tok_emb": TOP["tok_emb"]}, "", "")  # first: it sets V and D
         if "tok_emb" not in self.top:
             self.wrong(self.at, "expected an entry tok_emb, got none")
@@ -77,7 +82,7 @@ class Builder:
         value = node.value
         if isinstance(value, float) and least <= value <= most and value == int(value):
             return int(value)
-        shown = f"{value:g}" if isinstance(value, float) else "something else"
+        shown = f"{value:g}" if isinstance(value, float) else self.source.called(value)
         span = f"a whole number from {least:,} to {most:,}"
         self.wrong(node.at, f"{what} must be {span}, got {shown}")
         return least
@@ -86,7 +91,7 @@ class Builder:
         if not isinstance(node.value, str):
             self.wrong(node.at, f"{what} must be a string")
             return ""
-        return node.value
+        return str(node.value)
 
     def said(self, key: str, silent: str = "") -> str:
         """The string of a key at the top, or what holds where the text is silent."""
@@ -98,16 +103,37 @@ class Builder:
             return {}
         return node.value
 
+    def read_slots(self) -> dict[str, tuple[int, int]]:
+        """The named slots, side by side: they say how wide the stream is."""
+        found, stop = dict[str, tuple[int, int]](), 0
+        if "slots" not in self.top:
+            return found
+        given = self.entries(self.top["slots"], "slots")
+        if len(given) > MAX_NAMES:
+            self.wrong(self.top["slots"].at, f"a stream has at most {MAX_NAMES:,} slots")
+            return found
+        for name, node in given.items():
+            start, what = stop, f"the width of slot {name[:40]!r}"
+            stop += self.number(node, what, 1, MAX_CELLS)
+            found[name] = (start, stop)
+        if found:
+            self.agree(self.top["slots"].at, "slots", {"D": stop})
+        return found
+
     # ── arrays ─────────────────────────────────────────────────────────────────────────────────
     def arrays(self, entries: Entries, table: names.Table, path: str, where: str) -> None:
         for key, (name, axes) in table.items():
             array = self.array(entries[key], where + key, axes) if key in entries else None
             if array is not None:
-                self.weights[path + name] = array.swapaxes(-1, -2) if name in TRANSPOSED else array
+                self.weights[path + name] = names.turned(name, array)
 
-    def array(self, node: Node, where: str, axes: str) -> Numbers | None:
+    def array(self, node: Node, where: str, axes: str, free: str = "") -> Numbers | None:
+        """An array of so many axes, all but `free` ones of the sizes said before."""
         try:
-            array = to_array(self.source, node)
+            if isinstance(node.value, dict) and "D" in axes:
+                array = placed(self.source, self.slots, node, where, axes.lstrip("H"))
+            else:
+                array = to_array(self.source, node)
         except GlassformerError as error:
             self.problems += [str(error)] * (len(self.problems) < MAX_PROBLEMS)
             return None
@@ -121,7 +147,8 @@ class Builder:
             levels = f"{len(axes)} level{'s' * (len(axes) > 1)} of brackets"
             self.wrong(node.at, f"{where} is {names}: expected {levels}, got {array.ndim}")
             return None
-        self.agree(node.at, where, dict(zip(axes, array.shape, strict=True)))
+        shape = dict(zip(axes, array.shape, strict=True))
+        self.agree(node.at, where, {axis: n for axis, n in shape.items() if axis not in free})
         return array
 
     def norms(self, entries: Entries, table: names.Table, path: str, where: str) -> None:
@@ -149,10 +176,48 @@ class Builder:
                 self.wrong(node.at, f"layers[{i}] must be a dict {{…}}, got a number")
                 continue
             entries = self.entries(layer, where[:-1])
-            self.known(entries, [*LAYER, *NORMS])
+            self.known(entries, [*LAYER, *NORMS, "heads"])
+            if "heads" in entries and (both := [key for key in HEAD if key in entries]):
+                one = "a layer has heads, or the matrices of all its heads"
+                self.wrong(entries[both[0]].at, f"{where}{both[0]} stands beside heads: {one}")
+                continue
             self.arrays(entries, LAYER, path, where)
             self.norms(entries, NORMS, path, where)
+            if "heads" in entries:
+                self.read_heads(i, entries["heads"], f"{where}heads")
+        self.assemble()
         return len(layers)
+
+    def read_heads(self, layer: int, node: Node, where: str) -> None:
+        """heads: {name: {Q: … K: … V: … P: …} …}; what is left out is 0."""
+        for h, (name, head) in enumerate(self.entries(node, where).items()):
+            self.named[f"{layer}.{h}"] = name
+            place = f"{where}.{name[:40]}"
+            entries = self.entries(head, place)
+            self.known(entries, HEAD)
+            for key in [key for key in HEAD if key in entries]:
+                axes = LAYER[key][1].removeprefix("H")
+                array = self.array(entries[key], f"{place}.{key}", axes, free="K")
+                if array is not None:
+                    self.pieces.append((layer, h, key, array))
+
+    def assemble(self) -> None:
+        """Heads with names side by side; all as wide as the widest, and as many in every layer."""
+        if not self.named or self.problems:
+            return
+        most = max(int(place.split(".")[1]) for place in self.named) + 1
+        widest = max((array.shape[-1] for *_, array in self.pieces), default=1)
+        H, K = (
+            max(n, self.sizes.get(axis, (0, ""))[0]) for axis, n in (("H", most), ("K", widest))
+        )
+        self.agree(self.top["layers"].at, "heads", {"H": H, "K": K})
+        for layer, h, key, array in self.pieces:
+            name, width = f"blocks.{layer}.{LAYER[key][0]}", array.shape[-1]
+            shape = (H, *array.shape[:-1], K)
+            if name not in self.weights:
+                self.source.spend(self.top["layers"].at, cells=math.prod(shape))
+                self.weights[name] = names.turned(LAYER[key][0], np.zeros(shape))
+            names.turned(LAYER[key][0], self.weights[name])[h, ..., :width] = array
 
     # ── what is not an array ───────────────────────────────────────────────────────────────────
     def tokens(self) -> Vocabulary | None:
@@ -183,7 +248,7 @@ class Builder:
             if not isinstance(value, (str, float)):
                 self.wrong(self.top[key].at, f"{key} must be a word or a number")
                 continue
-            found[key] = WORDS.get(value, value) if isinstance(value, str) else value
+            found[key] = WORDS.get(value, str(value)) if isinstance(value, str) else value
             try:
                 Config(1, 1, 2, **{key: found[key]})  # a config that is wrong in nothing else
             except GlassformerError as error:
@@ -192,6 +257,8 @@ class Builder:
 
     def labels(self) -> Labels:
         groups: dict[str, dict[str, Any]] = {f.name: {} for f in fields(Labels)}
+        groups["slots"] |= self.slots
+        groups["heads"] |= self.named
         entries = self.entries(self.top["labels"], "labels") if "labels" in self.top else {}
         self.known(entries, groups)
         for group in [group for group in groups if group in entries]:
@@ -199,6 +266,8 @@ class Builder:
                 if group != "slots":
                     groups[group][key] = self.text(node, "a label")
                     continue
+                if key in self.slots:
+                    self.wrong(node.at, f"slot {key[:40]!r} stands in the entry slots already")
                 ends = node.value if isinstance(node.value, list) else []
                 pair = whole(ends)
                 if len(pair) != 2 or len(ends) != 2:

@@ -4,6 +4,8 @@ The booklet's own: tok_emb pos_emb out_emb layers lnf, and in a layer Q K V P M1
 The others are here so that any Model can be written: biases, gates, norms of q and k.
 """
 
+from .values import Numbers
+
 Table = dict[str, tuple[str, str]]  # name here -> name elsewhere, and its axes
 TOP = {
     "tok_emb": ("embed.W_E", "VD"),
@@ -19,6 +21,7 @@ LAYER = {
     "gate": ("mlp.W_gate", "DF"), "b_gate": ("mlp.b_gate", "F"),
     "M2": ("mlp.W_out", "FD"), "b2": ("mlp.b_out", "D"),
 }  # fmt: skip
+HEAD = [key for key, (_, axes) in LAYER.items() if axes[0] == "H"]  # what a head of its own has
 TRANSPOSED = {"unembed.W_U", "attn.W_O"}
 NORMS = {
     "ln1": ("ln1", "D"), "ln2": ("ln2", "D"),
@@ -36,5 +39,10 @@ CHOICES: dict[str, str | float | bool] = {
     "base": 10_000.0, "slope": 1.0, "mask": "causal", "scale": 0.0, "qk_norm": False,
 }  # fmt: skip
 DTYPES = ("float64", "float32", "float16")
-OTHERS = ("tokens", "sep", "first", "task", "labels", "layers", "dtype")
+OTHERS = ("tokens", "sep", "first", "task", "slots", "labels", "layers", "dtype")
 KEYS = [*TOP, *FINAL, *SIZES, *CHOICES, *OTHERS]  # of a program
+
+
+def turned(name: str, w: Numbers) -> Numbers:
+    """From the booklet's way round to ours, or back."""
+    return w.swapaxes(-1, -2) if name in TRANSPOSED else w

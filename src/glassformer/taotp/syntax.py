@@ -1,39 +1,43 @@
 """The grammar of the text language: text in, values with places out. Nothing is ever executed.
 
     program = entries | "{" entries "}"
-    entries = { key ":" value }                    key = word or "string"
-    value   = atom [ "*" number ]                  every entry of the array times the number
-    atom    = number | "string" | word | "[" {value} "]" | "{" entries "}" | call
-    call    = zeros(n ...) | ones(n ...) | eye(n) | sparse([n ...] [i ... value] ...)
+    entries = { key ":" value | "let" name "=" value }    key = word or "string"; let: at the top
+    value   = term { " + " term | " - " term }             with a space on both sides
+    term    = factor { "*" factor | "/" factor }
+    factor  = atom | "-" atom
+    atom    = number | "string" | word | name | "(" value ")" | "[" {value} "]" | "{" entries "}"
+            | function "(" {value} ")"
 
-Commas are spaces, and `#` begins a comment. What is fed may be anything: the text, the number of
-values, the depth and the size of every array are bounded before memory is spent on them.
+Commas are spaces, and `#` begins a comment. A word that `let` named before is its value; any other
+is a string. What functions give and signs do is in functions.py, what it all may cost in values.py.
 """
 
 import math
 import re
-from dataclasses import dataclass
-from typing import NoReturn, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NoReturn
 
 from ..errors import GlassformerError
+from ..model import ACTIVATIONS, MASKS, NORMS, POSITIONS
+from .functions import FUNCTIONS, call, combine
+from .names import DTYPES
+from .values import (
+    MAX_NAMES,
+    MAX_NUMBERS,
+    MAX_STRING,
+    MAX_TEXT,
+    Node,
+    Source,
+    Value,
+    Variable,
+    Word,
+)
 
-MAX_TEXT = 8_000_000  # characters
-MAX_NUMBERS = 1_000_000
-MAX_NODES = 250_000  # strings, lists and dicts
-MAX_CELLS = 4_000_000  # entries of all arrays, written out or not
 MAX_DEPTH = 32
 MAX_NUMBER = 64  # characters of one number
-MAX_STRING = 10_000
-
-Numbers = NDArray[np.float64]
-Value: TypeAlias = "float | str | list[float | Node] | dict[str, Node] | Numbers"
 
 SPACE = re.compile(r"(?:[ \t\r\n,\ufeff]+|#[^\n]*)")
 TOKEN = re.compile(
-    r"(?P<number>[-+.0-9][-+.\w]*)|(?P<word>[A-Za-z_][-.\w]*)|(?P<mark>[][{}():*\"'])", re.ASCII
+    r"(?P<number>[-+.0-9][-+.\w]*)|(?P<word>[A-Za-z_][-.\w]*)|(?P<mark>[][{}():*/=\"'])", re.ASCII
 )
 PLAIN = {'"': re.compile(r'[^"\\\n]*'), "'": re.compile(r"[^'\\\n]*")}
 ROW = re.compile(r"[-+.0-9eE \t\r\n,]*")  # numbers and nothing else, up to a bracket
@@ -42,29 +46,11 @@ ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
 ESCAPES |= {c: c for c in "\\\"'/"}
 NOT_FINITE = {"nan", "inf", "infinity"}
 END = "the end"
-
-
-@dataclass(slots=True)
-class Node:
-    """A value and where it stands in the text. Numbers within lists stand bare, without a Node."""
-
-    at: int
-    value: Value
-
-
-class Source:
-    """A text with a name: it knows lines, and makes the errors."""
-
-    def __init__(self, text: str, name: str) -> None:
-        self.text, self.name = text, name
-
-    def place(self, at: int) -> str:
-        """name:line:column"""
-        line, column = self.text.count("\n", 0, at) + 1, at - self.text.rfind("\n", 0, at)
-        return f"{self.name}:{line}:{column}"
-
-    def fail(self, at: int, message: str) -> NoReturn:
-        raise GlassformerError(f"{self.place(at)} — {message}")
+SIGNED = re.compile(r"[-+](?=[A-Za-z_])")  # a sign before a name or a function
+NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+# what `let` may not name: these words mean something where a value stands
+TAKEN = {*FUNCTIONS, *ACTIVATIONS, *MASKS, *NORMS, *POSITIONS, *DTYPES, *NOT_FINITE}
+TAKEN |= {"true", "false", "True", "False", "let"}
 
 
 class Parser:
@@ -77,7 +63,7 @@ class Parser:
                 f"{name} — a program has at most {MAX_TEXT:,} characters, got {len(text):,}; "
                 "keep large weights in a .safetensors checkpoint"
             )
-        self.numbers = self.nodes = self.cells = self.end = 0
+        self.end = 0
         self.next()
 
     # ── tokens ─────────────────────────────────────────────────────────────────────────────────
@@ -93,6 +79,10 @@ class Parser:
             self.kind, self.token, self.end = str(found.lastgroup), found.group(), found.end()
             if self.token in PLAIN:
                 self.kind, self.token = "string", self.string(self.token)
+            elif self.token in ("+", "-"):
+                self.kind = "mark"
+            elif SIGNED.match(self.token) and self.token[1:].lower() not in NOT_FINITE:
+                self.kind, self.token, self.end = "mark", self.token[0], at + 1
         else:
             self.source.fail(at, f"expected a value, a key or a bracket, got {self.text[at]!r}")
 
@@ -132,12 +122,13 @@ class Parser:
             self.expected(what)
         self.next()
 
-    def too_many(self) -> NoReturn:
-        most = f"{MAX_NUMBERS:,} numbers and {MAX_NODES:,} strings, lists and dicts"
-        self.source.fail(self.at, f"a program has at most {most}")
-
     def is_mark(self, mark: str) -> bool:
         return self.kind == "mark" and self.token == mark
+
+    def is_sign(self, between: bool) -> bool:
+        """A + or - between two values, with a space after it, or else before a single one."""
+        spaced = SPACE.match(self.text, self.end) is not None
+        return self.kind == "mark" and self.token in ("+", "-") and spaced is between
 
     # ── values ─────────────────────────────────────────────────────────────────────────────────
     def program(self) -> Node:
@@ -154,14 +145,40 @@ class Parser:
         found: dict[str, Node] = {}
         while not (self.is_mark(close) or (self.kind == "end" and close is END)):
             if self.kind not in ("word", "string"):
-                self.expected("a key" if close is END else f"a key or '{close}'")
-            key, at = self.token, self.at
+                self.no_key(close)
+            key, at, bare = self.token, self.at, self.kind == "word"
+            self.next()
+            if key == "let" and bare and depth == 1 and not self.is_mark(":"):
+                self.let()
+                continue
             if key in found:
                 self.source.fail(at, f"expected every key once, got {key!r} again")
-            self.next()
             self.expect(":", f"':' after {key!r}")
             found[key] = Node(at, self.value(depth + 1).value)
         return found
+
+    def no_key(self, close: str) -> NoReturn:
+        what = "a key" if close is END else f"a key or '{close}'"
+        if self.kind == "number" or self.is_sign(False):  # n -1 are two values
+            what += " (a sign between values has a space on both sides)"
+        self.expected(what)
+
+    def let(self) -> None:
+        """A name for a value, for all that follows."""
+        name, at, source = self.token, self.at, self.source
+        if self.kind != "word" or not NAME.fullmatch(name):
+            self.expected("a name of letters, digits and _ after let")
+        if name in TAKEN or name in source.variables:
+            why = "it has a value already" if name in source.variables else "the language uses it"
+            source.fail(at, f"let {name[:40]} — {why}; take another name")
+        if len(source.variables) == MAX_NAMES:
+            source.fail(at, f"a program has at most {MAX_NAMES:,} variables")
+        self.next()
+        self.expect("=", f"'=' after let {name[:40]}")
+        before = source.spent()
+        value = self.value(2).value
+        cost = [now - then for now, then in zip(source.spent(), before, strict=True)]
+        source.variables[name] = Variable(value, (cost[0], cost[1], cost[2]))
 
     def braces(self, depth: int) -> dict[str, Node]:
         self.next()
@@ -170,46 +187,64 @@ class Parser:
         return found
 
     def value(self, depth: int) -> Node:
-        if self.kind == "number":
-            self.numbers += 1
-        else:
-            self.nodes += 1
-        if self.numbers > MAX_NUMBERS or self.nodes > MAX_NODES:
-            self.too_many()
         if depth > MAX_DEPTH:
             self.source.fail(self.at, f"brackets may be nested at most {MAX_DEPTH} deep")
-        at = self.at
-        node = Node(at, self.atom(depth))
-        if self.is_mark("*"):
-            array = node.value if isinstance(node.value, float) else to_array(self.source, node)
+        node = self.term(depth)
+        while self.is_sign(True):
+            sign = self.token
             self.next()
-            if self.kind != "number":
-                self.expected("a number after '*'")
-            with np.errstate(all="ignore"):
-                product = array * self.number()
-            if not np.isfinite(product).all():
-                self.source.fail(at, "the product must be finite")
-            node.value = product
+            node.value = combine(self.source, sign, node, self.term(depth))
         return node
 
-    def atom(self, depth: int) -> Value:
-        if self.kind == "number":
-            return self.number()
+    def term(self, depth: int) -> Node:
+        node = self.factor(depth)
+        while self.is_mark("*") or self.is_mark("/"):
+            sign = self.token
+            self.next()
+            node.value = combine(self.source, sign, node, self.factor(depth))
+        return node
+
+    def factor(self, depth: int) -> Node:
+        at, sign = self.at, self.token
+        if not self.is_sign(False):
+            return self.atom(depth)
+        self.next()
+        node = self.atom(depth)
+        return Node(at, combine(self.source, "*", node, Node(at, float(f"{sign}1"))))
+
+    def atom(self, depth: int) -> Node:
+        at = self.at
+        plain = self.kind == "number"
+        self.source.spend(at, numbers=int(plain), nodes=int(not plain))
+        if plain:
+            return Node(at, self.number())
         if self.kind == "string":
             text = self.token
             self.next()
-            return text
+            return Node(at, text)
         if self.kind == "word":
-            word, at = self.token, self.at
-            if word.lower() in NOT_FINITE:
-                self.source.fail(at, f"expected a finite number, got {word}")
+            return Node(at, self.word(depth))
+        if self.is_mark("("):
             self.next()
-            return self.call(word, at, depth) if self.is_mark("(") else word
+            value = self.value(depth + 1).value
+            self.expect(")", "')'")
+            return Node(at, value)
         if self.is_mark("["):
-            return self.items("]", depth)
+            return Node(at, self.items("]", depth))
         if self.is_mark("{"):
-            return self.braces(depth)
+            return Node(at, self.braces(depth))
         self.expected("a value")
+
+    def word(self, depth: int) -> Value:
+        word, at = self.token, self.at
+        if word.lower() in NOT_FINITE:
+            self.source.fail(at, f"expected a finite number, got {word}")
+        self.next()
+        if word in self.source.variables:
+            return self.source.mention(word, at)
+        if self.is_mark("("):
+            return call(self.source, word, self.items(")", depth), at)
+        return Word(word)
 
     def number(self) -> float:
         if (n := len(self.token)) > MAX_NUMBER:
@@ -244,8 +279,8 @@ class Parser:
         if self.text[found.end() : found.end() + 1] != close:
             return None
         words = found.group().replace(",", " ").split()
-        if self.numbers + len(words) > MAX_NUMBERS:
-            self.too_many()
+        if self.source.numbers + len(words) > MAX_NUMBERS:
+            self.source.spend(self.at, numbers=len(words))  # it fails
         if max(map(len, words), default=0) > MAX_NUMBER:
             return None
         try:
@@ -254,87 +289,7 @@ class Parser:
             return None
         if not all(map(math.isfinite, row)):  # type: ignore[arg-type]
             return None
-        self.numbers += len(row)
+        self.source.numbers += len(row)
         self.end = found.end() + 1
         self.next()
         return row
-
-    # ── arrays that are not written out ────────────────────────────────────────────────────────
-    def call(self, function: str, at: int, depth: int) -> Numbers:
-        arguments = self.items(")", depth)
-        if function in ("zeros", "ones"):
-            return np.full(self.shape(arguments, at), float(function == "ones"))
-        if function == "eye":
-            if len(arguments) != 1:
-                self.source.fail(at, f"expected eye(n), got {len(arguments)} sizes")
-            return np.eye(self.shape(arguments * 2, at)[0])
-        if function == "sparse":
-            return self.sparse(arguments, at)
-        self.source.fail(at, f"expected zeros(…), ones(…), eye(…) or sparse(…), got {function}(…)")
-
-    def shape(self, sizes: list[float | Node], at: int) -> tuple[int, ...]:
-        shape = whole(sizes)
-        if not 1 <= len(shape) == len(sizes) <= 3:
-            what = f"one to three whole numbers from 0 to {MAX_CELLS:,}"
-            self.source.fail(at, f"expected {what} as sizes")
-        self.spend(math.prod(shape), at)
-        return shape
-
-    def spend(self, cells: int, at: int) -> None:
-        self.cells += cells
-        if self.cells > MAX_CELLS:
-            self.source.fail(at, f"the arrays of a program have at most {MAX_CELLS:,} entries")
-
-    def sparse(self, arguments: list[float | Node], at: int) -> Numbers:
-        head = arguments[0] if arguments else 0.0
-        if not isinstance(head, Node) or not isinstance(head.value, list):
-            self.source.fail(at, "expected sparse([sizes] [index … value] …)")
-        array = np.zeros(self.shape(head.value, head.at))
-        for entry in arguments[1:]:
-            where = entry.at if isinstance(entry, Node) else at
-            row = to_array(self.source, entry) if isinstance(entry, Node) else np.zeros(0)
-            if row.shape != (array.ndim + 1,):
-                self.source.fail(where, f"expected {array.ndim} indices and a value in brackets")
-            index = tuple(int(i) for i in row[:-1])
-            inside = all(0 <= i < n for i, n in zip(index, array.shape, strict=True))
-            if not inside or (row[:-1] != index).any():
-                self.source.fail(where, f"expected whole indices from 0, inside {by(array.shape)}")
-            if array[index]:
-                self.source.fail(where, f"expected every entry once, got {list(index)} again")
-            array[index] = row[-1]
-        return array
-
-
-def to_array(source: Source, node: Node) -> Numbers:
-    """Nested lists of numbers as one array; rows of different lengths are an error by name."""
-    value = node.value
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, float):
-        return np.array(value)
-    if not isinstance(value, list):
-        got = "a string" if isinstance(value, str) else "a dict"
-        source.fail(node.at, f"expected numbers, got {got}")
-    rows: list[Numbers] = []
-    numbers = [x for x in value if isinstance(x, float)]
-    if len(numbers) == len(value):
-        return np.array(numbers, dtype=np.float64)
-    for child in value:
-        if not isinstance(child, Node):
-            source.fail(node.at, "expected numbers or rows in a list, got both")
-        rows.append(to_array(source, child))
-        if rows[-1].shape != rows[0].shape:
-            alike = f"expected {by(rows[0].shape)} as in the first, got {by(rows[-1].shape)}"
-            source.fail(child.at, f"rows of one list must be alike: {alike}")
-    return np.stack(rows)
-
-
-def whole(values: list[float | Node]) -> tuple[int, ...]:
-    """Those that are whole numbers from 0, as sizes and places are."""
-    plain = [n for n in values if isinstance(n, float) and 0 <= n <= MAX_CELLS]
-    return tuple(int(n) for n in plain if n == int(n))
-
-
-def by(shape: tuple[int, ...]) -> str:
-    """(2, 3) as 2 x 3."""
-    return " x ".join(map(str, shape)) or "a single number"

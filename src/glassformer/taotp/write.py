@@ -11,8 +11,9 @@ from .. import arrays
 from ..errors import GlassformerError
 from ..model import Model
 from ..vocabulary import Numbers as Counting
-from .names import CHOICES, DTYPES, FINAL, GAINS, LAYER, NORMS, TOP, TRANSPOSED, Table
-from .syntax import MAX_CELLS, MAX_NODES, MAX_NUMBERS, MAX_STRING, MAX_TEXT, NOT_FINITE, Numbers
+from .names import CHOICES, DTYPES, FINAL, GAINS, LAYER, NORMS, TOP, Table, turned
+from .syntax import NOT_FINITE
+from .values import MAX_CELLS, MAX_NODES, MAX_NUMBERS, MAX_STRING, MAX_TEXT, Numbers
 
 Weights = Mapping[str, Numbers]
 WORD = re.compile(r"[A-Za-z_][-.\w]*", re.ASCII)
@@ -112,10 +113,6 @@ def used(w: Numbers) -> NDArray[np.bool_]:
     """Where an array is not 0; -0.0 is not 0, or it would not come back."""
     there: NDArray[np.bool_] = (w != 0) | np.signbit(w)
     return there
-
-
-def turned(name: str, w: Numbers) -> Numbers:
-    return w.swapaxes(-1, -2) if name in TRANSPOSED else w
 
 
 def array(w: Numbers, indent: str) -> str:

@@ -1,0 +1,250 @@
+"""What a text program calls instead of writing numbers out, and what `+ - * /` do.
+
+    zeros(n …) ones(n …) eye(n)    sparse([n …] [i … value] …)
+    ring(n)                        points around (1 1 1), which layer norm leaves where they are
+    ring(n of) ring(n of 2)        n of so many to a turn; on a flat circle, for RMS norm
+    shift(k n) mirror(k n)         the matrix that takes point i of ring(n) to i + k, or to k − i
+    block([[A 0] [0 B]])           pieces side by side and below each other, 0 where there is none
+    rows(A [i …]) rows(A i)        some rows of A, in any order, or one of them
+    transpose(A)
+
+Nothing else can be called, and nothing is executed.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ..craft import lift
+from ..errors import did_you_mean
+from .values import MAX_CELLS, Node, Numbers, Source, Value, by, to_array, whole
+
+Arguments = list[float | Node]
+
+
+# ── arithmetic ─────────────────────────────────────────────────────────────────────────────────
+def combine(source: Source, sign: str, left: Node, right: Node) -> Value:
+    """a + b, a - b, a * b or a / b of numbers and arrays; two arrays are multiplied as matrices."""
+    a, b = _operand(source, left), _operand(source, right)
+    arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
+    if sign == "/" and not (isinstance(b, float) and b):
+        got = "0" if isinstance(b, float) else source.called(b)
+        source.fail(right.at, f"expected a number other than 0 after '/', got {got}")
+    with np.errstate(all="ignore"):
+        if sign == "*" and arrays:
+            result = _product(source, a, b, right.at)  # type: ignore[arg-type]
+        else:
+            if arrays and np.shape(a) != np.shape(b):
+                sizes = f"{by(np.shape(a))} as before it, got {by(np.shape(b))}"
+                source.fail(right.at, f"expected after '{sign}' {sizes}")
+            source.spend(left.at, cells=max(np.size(a), np.size(b)))
+            apply = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
+            result = apply[sign](a, b)
+    if not np.isfinite(result).all():
+        names = {"+": "sum", "-": "difference", "*": "product", "/": "quotient"}
+        source.fail(left.at, f"the {names[sign]} must be finite")
+    return result if np.ndim(result) else float(result)
+
+
+def _operand(source: Source, node: Node) -> float | Numbers:
+    return node.value if isinstance(node.value, float) else to_array(source, node)
+
+
+def _product(source: Source, a: Numbers, b: Numbers, at: int) -> Numbers:
+    if b.ndim > 2 or b.shape[0] != a.shape[-1]:
+        expected = f"a matrix with {a.shape[-1]} rows after '*'"
+        source.fail(at, f"expected {expected}, got {by(b.shape)}")
+    source.spend(at, cells=math.prod((*a.shape[:-1], *b.shape[1:])))
+    source.toil(at, a.size * math.prod(b.shape[1:]))
+    product: Numbers = a @ b
+    return product
+
+
+# ── functions ──────────────────────────────────────────────────────────────────────────────────
+def call(source: Source, function: str, arguments: Arguments, at: int) -> Value:
+    """What a function gives."""
+    if function not in FUNCTIONS:
+        listed = ", ".join(f"{name}(…)" for name in FUNCTIONS)
+        near = did_you_mean(function, FUNCTIONS, 1, 0.6, "")
+        hint = f"; {near}" if near.startswith("did") else ""
+        source.fail(at, f"expected one of {listed}, got {function[:40]}(…){hint}")
+    return FUNCTIONS[function](source, arguments, at)
+
+
+def _shape(source: Source, sizes: Arguments, at: int) -> tuple[int, ...]:
+    shape = whole(sizes)
+    if not 1 <= len(shape) == len(sizes) <= 3:
+        what = f"one to three whole numbers from 0 to {MAX_CELLS:,}"
+        _no_words(source, sizes)
+        source.fail(at, f"expected {what} as sizes")
+    source.spend(at, cells=math.prod(shape))
+    return shape
+
+
+def _no_words(source: Source, arguments: Arguments) -> None:
+    """A word among numbers is named: it may be a misspelt variable."""
+    for x in arguments:
+        if isinstance(x, Node) and isinstance(x.value, str):
+            source.fail(x.at, f"expected a number, got {source.called(x.value)}")
+
+
+def _zeros(source: Source, arguments: Arguments, at: int) -> Numbers:
+    return np.zeros(_shape(source, arguments, at))
+
+
+def _ones(source: Source, arguments: Arguments, at: int) -> Numbers:
+    return np.ones(_shape(source, arguments, at))
+
+
+def _eye(source: Source, arguments: Arguments, at: int) -> Numbers:
+    if len(arguments) != 1:
+        source.fail(at, f"expected eye(n), got {len(arguments)} sizes")
+    return np.eye(_shape(source, arguments * 2, at)[0])
+
+
+def _sparse(source: Source, arguments: Arguments, at: int) -> Numbers:
+    head = arguments[0] if arguments else 0.0
+    if not isinstance(head, Node) or not isinstance(head.value, list):
+        source.fail(at, "expected sparse([sizes] [index … value] …)")
+    array = np.zeros(_shape(source, head.value, head.at))
+    for entry in arguments[1:]:
+        where = entry.at if isinstance(entry, Node) else at
+        row = to_array(source, entry) if isinstance(entry, Node) else np.zeros(0)
+        if row.shape != (array.ndim + 1,):
+            source.fail(where, f"expected {array.ndim} indices and a value in brackets")
+        index = tuple(int(i) for i in row[:-1])
+        inside = all(0 <= i < n for i, n in zip(index, array.shape, strict=True))
+        if not inside or (row[:-1] != index).any():
+            source.fail(where, f"expected whole indices from 0, inside {by(array.shape)}")
+        if array[index]:
+            source.fail(where, f"expected every entry once, got {list(index)} again")
+        array[index] = row[-1]
+    return array
+
+
+# A ring lies in a plane: two numbers a point, which `lift` brings into three that sum to 0. In the
+# plane a shift is a rotation and a mirror a reflection.
+def _plane(width: float) -> Numbers:
+    return lift(2) if width == 3 else np.eye(2)
+
+
+def _ring(source: Source, arguments: Arguments, at: int) -> Numbers:
+    usage = "ring(n), ring(n of) or ring(n of 2)"
+    n, of, width = map(int, _on_a_ring(source, arguments, at, usage))
+    source.spend(at, cells=n * width)
+    angles = 2 * np.pi * np.arange(n) / of
+    points = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    ring: Numbers = points @ _plane(width) * np.sqrt(width)
+    return ring
+
+
+def _shift(source: Source, arguments: Arguments, at: int) -> Numbers:
+    k, n, width = _on_a_ring(source, arguments, at, "shift(k n) or shift(k n 2)")
+    angle = 2 * np.pi * np.fmod(k, n) / n  # whole turns off first, while they are exact
+    turn = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
+    return _in_plane(source, turn, width, at)
+
+
+def _mirror(source: Source, arguments: Arguments, at: int) -> Numbers:
+    k, n, width = _on_a_ring(source, arguments, at, "mirror(k n) or mirror(k n 2)")
+    angle = 2 * np.pi * np.fmod(k, n) / n
+    fold = [[np.cos(angle), np.sin(angle)], [np.sin(angle), -np.cos(angle)]]
+    return _in_plane(source, fold, width, at)
+
+
+def _in_plane(source: Source, matrix: list[list[float]], width: float, at: int) -> Numbers:
+    source.spend(at, cells=9)
+    plane = _plane(width)
+    inside: Numbers = plane.T @ np.array(matrix) @ plane
+    return inside
+
+
+def _on_a_ring(source: Source, arguments: Arguments, at: int, usage: str) -> list[float]:
+    """The numbers of a call: two (of ring(n), one will do), and how many numbers a point has."""
+    numbers, counting = [x for x in arguments if isinstance(x, float)], usage.startswith("ring")
+    if len(numbers) == 1 and counting:
+        numbers *= 2
+    _no_words(source, arguments)
+    if len(arguments) > 3 or len(numbers) < max(2, len(arguments)):
+        source.fail(at, f"expected {usage}")
+    k, n, width = [*numbers, 3.0][:3]
+    for points in (k, n) if counting else (n,):
+        if not 1 <= points <= MAX_CELLS or points != int(points):
+            what = f"a ring has a whole number of points from 1 to {MAX_CELLS:,}"
+            source.fail(at, f"{what}, got {points:g}")
+    if width not in (2, 3):
+        source.fail(at, f"a point of a ring has 2 or 3 numbers, got {width:g}")
+    return [k, n, width]
+
+
+def _transpose(source: Source, arguments: Arguments, at: int) -> Numbers:
+    array = _array(source, arguments, at, "transpose(A)", 1)
+    if array.ndim < 2:
+        source.fail(at, f"transpose(A) — expected a matrix, got {by(array.shape)}")
+    source.spend(at, cells=array.size)
+    return array.swapaxes(-1, -2)
+
+
+def _rows(source: Source, arguments: Arguments, at: int) -> Numbers:
+    usage = "rows(A [i …])"
+    array = _array(source, arguments, at, usage, 2)
+    which = _array(source, arguments[1:], at, usage, 1)
+    if array.ndim < 2:
+        source.fail(at, f"{usage} — expected a matrix, got {by(array.shape)}")
+    last = len(array) - 1
+    if which.ndim > 1 or not ((which >= 0) & (which <= last) & (which == np.floor(which))).all():
+        source.fail(at, f"{usage} — expected rows by whole numbers from 0 to {last}")
+    source.spend(at, cells=which.size * math.prod(array.shape[1:]))
+    chosen: Numbers = array[which.astype(np.int64)]
+    return chosen
+
+
+def _array(source: Source, arguments: Arguments, at: int, usage: str, n: int) -> Numbers:
+    """The first of n arguments as an array."""
+    if len(arguments) != n:
+        source.fail(at, f"expected {usage}, got {len(arguments)} values")
+    first = arguments[0]
+    return to_array(source, first) if isinstance(first, Node) else np.array(first)
+
+
+def _block(source: Source, arguments: Arguments, at: int) -> Numbers:
+    usage = "block([[A 0] [0 B]])"
+    outer = arguments[0] if len(arguments) == 1 else 0.0
+    bands = outer.value if isinstance(outer, Node) and isinstance(outer.value, list) else []
+    grid = [x.value for x in bands if isinstance(x, Node) and isinstance(x.value, list)]
+    if not grid or len(grid) != len(bands) or len({len(band) for band in grid}) != 1 or not grid[0]:
+        source.fail(at, f"expected {usage}, rows of as many pieces each")
+    heights: dict[int, int] = {}
+    widths: dict[int, int] = {}
+    pieces: list[tuple[int, int, Numbers]] = []
+    for i, band in enumerate(grid):
+        for j, piece in enumerate(band):
+            if piece == 0.0:
+                continue  # as many zeros as there is room for
+            where = piece.at if isinstance(piece, Node) else at
+            array = to_array(source, piece) if isinstance(piece, Node) else np.array(piece)
+            if array.ndim > 2:
+                source.fail(where, f"{usage} — expected matrices, got {by(array.shape)}")
+            array = np.atleast_2d(array)
+            wanted = heights.setdefault(i, array.shape[0]), widths.setdefault(j, array.shape[1])
+            if wanted != array.shape:
+                sizes = f"expected {by(wanted)}, got {by(array.shape)}"
+                source.fail(where, f"{usage} — piece {j + 1} of row {i + 1}: {sizes}")
+            pieces.append((i, j, array))
+    if len(heights) < len(grid) or len(widths) < len(grid[0]):
+        only = "a row or column of nothing but 0 has no size; write zeros(n m) once"
+        source.fail(at, f"{usage} — {only}")
+    down = np.cumsum([0, *(heights[i] for i in range(len(grid)))])
+    right = np.cumsum([0, *(widths[j] for j in range(len(grid[0])))])
+    source.spend(at, cells=int(down[-1]) * int(right[-1]))
+    out = np.zeros((down[-1], right[-1]))
+    for i, j, array in pieces:
+        out[down[i] : down[i + 1], right[j] : right[j + 1]] = array
+    return out
+
+
+FUNCTIONS: dict[str, Callable[[Source, Arguments, int], Numbers]] = {
+    "zeros": _zeros, "ones": _ones, "eye": _eye, "sparse": _sparse, "ring": _ring,
+    "shift": _shift, "mirror": _mirror, "block": _block, "rows": _rows, "transpose": _transpose,
+}  # fmt: skip
