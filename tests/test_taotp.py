@@ -12,9 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glassformer import GlassformerError, Labels, Model, Vocabulary, load, registry
+from glassformer import GlassformerError, Labels, Model, Vocabulary, craft, load, registry
 from glassformer.model import ACTIVATIONS, NORMS, POSITIONS
+from glassformer.programs import reverse
 from glassformer.taotp import EXAMPLES, examples, parse, read, write
+from glassformer.taotp.syntax import Parser
+from glassformer.taotp.values import to_array
 from helpers import random_model
 
 BASE = "block_size: 4\ntok_emb: [[1 -1 0] [0 1 -1]]\n"  # V = 2, D = 3
@@ -138,6 +141,137 @@ def test_examples_are_in_the_package() -> None:
         same(parse(write(model)), model)
 
 
+# ── what is not written out ────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("n,of", [(1, 1), (5, 5), (7, 14), (12, 100)])
+def test_rings_are_those_of_craft(n: int, of: int) -> None:
+    np.testing.assert_allclose(value(f"ring({n} {of})"), craft.ring(n, of=of), atol=1e-14)
+    for k in (-3, 0, 1, 2.5):
+        shift, mirror = value(f"shift({k} {of})"), value(f"mirror({k}, {of})")
+        np.testing.assert_allclose(shift, craft.shift_matrix(k, of), atol=1e-14)
+        np.testing.assert_allclose(mirror, reverse.mirror(k, of), atol=1e-14)
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_points_of_a_ring_go_where_they_should(width: int) -> None:
+    """And their norm is what layer norm (of three numbers) or RMS norm (of both) leaves alone."""
+    ring, n = value(f"ring(9 9 {width})"), np.arange(9)
+    np.testing.assert_allclose((ring**2).mean(1), 1)
+    np.testing.assert_allclose(ring.sum(0), 0, atol=1e-12)
+    assert width == 2 or np.allclose(ring.sum(1), 0)
+    for k in (-10, -1, 4):
+        shifted, mirrored = (ring @ value(f"{f}({k} 9 {width})") for f in ("shift", "mirror"))
+        np.testing.assert_allclose(shifted, ring[(n + k) % 9], atol=1e-14)
+        np.testing.assert_allclose(mirrored, ring[(k - n) % 9], atol=1e-14)
+
+
+A, B = np.array([[1.0, 2], [3, 4]]), np.array([[5.0, 6]])
+WORTH = {  # with let a = [[1 2] [3 4]], let b = [[5 6]], let n = 3, let x_1 = 0.5
+    "n": 3, "-n": -3, "+n": 3, "n - 1": 2, "n + -1": 2, "(n - 1)": 2, "2 * n - 1": 5, "n*n": 9,
+    "2 * (n - 1)": 4, "n / 2 / x_1": 3, "-(n + 1) * 2": -8, "1 - 2 - 3": -4,
+    "[n -n n - 1]": [3, -3, 2], "a": A, "-a": -A, "a * 2": 2 * A, "2 * a": 2 * A,
+    "a + a - a * n": -A, "a + 1": A + 1, "1 - a": 1 - A, "a / 2": A / 2,
+    "b * a": B @ A, "b * transpose(b)": [[61]], "[1 1] * a": [4, 6], "[1 2] * [3 4]": 11,
+    "transpose(b)": [[5], [6]], "rows(a [1 1 0])": A[[1, 1, 0]], "rows(a n - 2)": [3, 4],
+    "[a a]": [A, A], "[[n n]]": [[3, 3]], "zeros(n n - 1)": np.zeros((3, 2)),
+    "eye(2) * a * 2": 2 * A, "-eye(2)": -np.eye(2),
+    "block([[a 0] [0 b]])": [[1, 2, 0, 0], [3, 4, 0, 0], [0, 0, 5, 6]],
+    "block([[a [[7] [8]]]])": [[1, 2, 7], [3, 4, 8]],
+    "block([[a] [[7 8]] [b]])": [[1, 2], [3, 4], [7, 8], [5, 6]],
+    "block([[1 2] [0 3]])": [[1, 2], [0, 3]],
+    "sparse([n 2] [n - 1 1 x_1])": [[0, 0], [0, 0], [0, 0.5]],
+}  # fmt: skip
+
+
+def value(text: str) -> Any:
+    """What a text is worth, among some variables."""
+    variables = "let a = [[1 2] [3 4]] let b = [[5 6]]\nlet n = 3, let x_1 = 0.5\n"
+    parser = Parser(f"{variables} value: {text}", "p")
+    entries = parser.program().value
+    assert isinstance(entries, dict)
+    return to_array(parser.source, entries["value"])
+
+
+@pytest.mark.parametrize("text", WORTH)
+def test_variables_and_arithmetic(text: str) -> None:
+    np.testing.assert_array_equal(value(text), WORTH[text])
+
+
+def test_variables_may_be_anything() -> None:
+    text = BASE.replace("4", "n - 1") + "layers: [layer_ layer_]  tokens: t  norm: kind"
+    layer = "{Q: eye(3) * n}"
+    model = parse(f"let n = 5  let layer_ = {layer}  let t = [a b]  let kind = rms\n{text}")
+    assert (model.config.n_ctx, model.config.n_layers, model.config.norm) == (4, 2, "rms")
+    assert model.vocabulary == Vocabulary("ab") and model.weights["blocks.1.attn.W_Q"][0, 1, 1] == 5
+    same(parse("{let n = 4, " + BASE.replace("4", "n").replace("\n", ",") + "}"), parse(BASE))
+
+
+def test_words_that_texts_of_old_may_have() -> None:
+    """What is new is a word still, where no bracket, name or = follows it."""
+    model = parse(BASE + "tokens: [let ring]  labels: {heads: {let: shift block: n-1}}")
+    assert list(model.vocabulary.tokens) == ["let", "ring"]
+    assert model.labels.heads == {"let": "shift", "block": "n-1"}
+    assert {type(t) for t in (*model.vocabulary.tokens, *model.labels.heads.values())} == {str}
+
+
+# ── names ──────────────────────────────────────────────────────────────────────────────────────
+SLOTS = "block_size: 4  slots: {a: 2 b: 1}\n"  # D = 3
+IN_SLOTS = {
+    "tok_emb: {a: [[1 2] [3 4]]}": ("embed.W_E", [[1, 2, 0], [3, 4, 0]]),
+    "pos_emb: {b: [[1] [2] [3] [4]]}": ("pos_embed.W_pos", [[0, 0, i] for i in (1, 2, 3, 4)]),
+    "out_emb: {b: [[1] [2]]}": ("unembed.W_U", [[0, 0], [0, 0], [1, 2]]),
+    "layers: [{Q: {a: eye(2) b: [[3 4]]}}]": ("blocks.0.attn.W_Q", [[[1, 0], [0, 1], [3, 4]]]),
+    "layers: [{P: {b: [[3 4]]}}]": ("blocks.0.attn.W_O", [[[0, 0, 3], [0, 0, 4]]]),
+    "layers: [{bP: {a: [3 4]}}]": ("blocks.0.attn.b_O", [3, 4, 0]),
+    "layers: [{M1: {b: [[3 4]]}}]": ("blocks.0.mlp.W_in", [[0, 0], [0, 0], [3, 4]]),
+    "layers: [{M2: {b: [[3] [4]]}}]": ("blocks.0.mlp.W_out", [[0, 0, 3], [0, 0, 4]]),
+    "lnf: {gamma: {a: 2}}": ("ln_final.w", [2, 2, 0]),
+}
+
+
+@pytest.mark.parametrize("text", IN_SLOTS)
+def test_arrays_by_slots(text: str) -> None:
+    name, numbers = IN_SLOTS[text]
+    embedding = "" if "tok_emb" in text else "tok_emb: [[1 2 3] [4 5 6]]\n"
+    model = parse(SLOTS + embedding + text)
+    np.testing.assert_array_equal(model.weights[name], numbers)
+    assert model.labels.slots == {"a": (0, 2), "b": (2, 3)}
+    same(parse(write(model)), model)
+
+
+def test_heads_and_neurons_with_names() -> None:
+    """They stand side by side; what is narrower or fewer is filled up with zeros."""
+    text = """tok_emb: {a: eye(2)}  layers: [
+      {heads: {one: {Q: {b: [[1 2 3]]} bK: [4]}  two: {V: {a: eye(2)} P: {b: [[5 6]]}}}
+       neurons: {up: {in: {a: [1 2]} bias: 7 out: {b: 8}}}  b2: {b: 9}}
+      {neurons: {x: {} y: {in: [1 2 3] out: [4 5 6]}}}
+      {heads: {three: {}}}]"""
+    model = parse(SLOTS + text)
+    w = model.weights
+    assert (model.config.n_heads, model.config.d_head, model.config.d_mlp) == (2, 3, 2)
+    zero, Q = np.zeros((3, 3)), np.array([[0, 0, 0], [0, 0, 0], [1, 2, 3]])
+    np.testing.assert_array_equal(w["blocks.0.attn.W_Q"], [Q, zero])
+    np.testing.assert_array_equal(w["blocks.0.attn.b_K"], [[4, 0, 0], [0, 0, 0]])
+    np.testing.assert_array_equal(w["blocks.0.attn.W_V"], [zero, np.diag([1, 1, 0])])
+    out = np.array([[0, 0, 5], [0, 0, 6], [0, 0, 0]])
+    np.testing.assert_array_equal(w["blocks.0.attn.W_O"], [zero, out])
+    np.testing.assert_array_equal(w["blocks.0.mlp.W_in"], [[1, 0], [2, 0], [0, 0]])
+    np.testing.assert_array_equal(w["blocks.0.mlp.b_in"], [7, 0])
+    np.testing.assert_array_equal(w["blocks.0.mlp.W_out"], [[0, 0, 8], [0, 0, 0]])
+    np.testing.assert_array_equal(w["blocks.0.mlp.b_out"], [0, 0, 9])
+    np.testing.assert_array_equal(w["blocks.1.mlp.W_out"], [[0, 0, 0], [4, 5, 6]])
+    assert not w["blocks.2.attn.W_Q"].any() and "blocks.2.mlp.W_in" not in w
+    assert model.labels.heads == {"0.0": "one", "0.1": "two", "2.0": "three"}
+    assert model.labels.neurons == {"0.0": "up", "1.0": "x", "1.1": "y"}
+    same(parse(write(model)), model)
+
+
+def test_labels_may_add_to_names_written_elsewhere() -> None:
+    text = 'tok_emb: {a: eye(2)}  labels: {slots: {"all of it": [0 3]} heads: {"0.0": second}}'
+    model = parse(SLOTS + text + "layers: [{heads: {first: {}}}]")
+    assert model.labels.slots == {"a": (0, 2), "b": (2, 3), "all of it": (0, 3)}
+    assert model.labels.heads == {"0.0": "second"}
+
+
 # ── what it refuses ────────────────────────────────────────────────────────────────────────────
 BAD = {
     "p:3:9 — expected a value, got ']'": BASE + "layers: ]",
@@ -194,6 +328,71 @@ BAD = {
     "p:3:1 — expected numbers or rows in a list, got both": BASE + "pos_emb: [1 [2 3]]",
     "p:3:18 — slot 'a' must be [start stop], two whole numbers from 0": BASE
     + "labels: {slots: {a: [1]}}",
+    "p:1:10 — a ring has a whole number of points from 1 to 4,000,000, got 1e+09": (
+        "tok_emb: ring(1000000000)"
+    ),
+    "got 1.5": "tok_emb: ring(1.5)",
+    "p:1:10 — the arrays of a program have at most 4,000,000 entries": "tok_emb: ring(4000000)",
+    "p:1:10 — expected ring(n), ring(n of) or ring(n of 2)": "tok_emb: ring()",
+    "p:1:9 — a point of a ring has 2 or 3 numbers, got 4": "let a = ring(3 3 4)",
+    "p:1:9 — a ring has a whole number of points from 1 to 4,000,000, got 0": "let a = shift(1 0)",
+    "got rin(…); did you mean ring?": "let a = rin(3)",
+    "p:2:1 — expected numbers, got the word 'cod'; did you mean code?": "let code = ring(3)\n"
+    "tok_emb: cod",
+    "p:1:14 — expected a number, got the word 'm', no variable": "let a = ring(m)",
+    "p:1:26 — expected a number, got the word 'n-1'; a minus between values has a space": (
+        "let n = 3  let a = zeros(n-1 3)"
+    ),
+    "p:1:11 — expected a key (a sign between values has a space on both sides), got '-1'": (
+        "let n = 3 -1"
+    ),
+    "p:1:15 — let n — it has a value already; take another name": "let n = 3 let n = 4",
+    "p:1:5 — let relu — the language uses it": "let relu = 3",
+    "p:1:5 — expected a name of letters, digits and _ after let, got 'a-b'": "let a-b = 3",
+    "p:1:6 — expected '=' after let n, got ':'": "let n: 3",
+    "p:1:11 — let stands at the top of a program, not in brackets": "layers: [{let n = 3}]",
+    "p:1:14 — expected a number other than 0 after '/', got 0": "tok_emb: 1 / 0",
+    "p:1:13 — expected a number other than 0 after '/', got an array": "let a = 1 / eye(3)",
+    "p:1:9 — the quotient must be finite": "let a = 1e300 / 1e-300",
+    "p:1:18 — expected after '+' 2 x 2 as before it, got 3 x 3": "let a = eye(2) + eye(3)",
+    "p:1:18 — expected a matrix with 2 rows after '*', got 3 x 3": "let a = eye(2) * eye(3)",
+    "p:1:9 — rows(A [i …]) — expected rows by whole numbers from 0 to 1": (
+        "let a = rows(eye(2) [0 2])"
+    ),
+    "p:1:27 — block([[A 0] [0 B]]) — piece 1 of row 2: expected 3 x 2, got 3 x 3": (
+        "let a = block([[eye(2)] [ eye(3)]])"
+    ),
+    "a row or column of nothing but 0 has no size": "let a = block([[eye(2) 0]])",
+    "p:1:228 — a program has at most 1,000,000 numbers": (
+        "".join(f"let a{i} = [{f'a{i - 1} ' * 10 if i else '1'}]" for i in range(10))
+    ),
+    "p:2:1 — tok_emb names slots, but there is no entry slots; write slots: {token: 3": (
+        "block_size: 3\ntok_emb: {a: eye(3)}"
+    ),
+    "p:2:11 — tok_emb — no such slot 'tokne'; did you mean token?": "slots: {token: 3}\n"
+    "tok_emb: {tokne: eye(3)}",
+    "p:2:11 — tok_emb.a — expected tokens x 2, the width of the slot, got 3 x 3": SLOTS
+    + "tok_emb: {a: eye(3)}",
+    "p:2:21 — tok_emb.b — expected tokens = 2 as in tok_emb.a, got 3 x 1": SLOTS
+    + "tok_emb: {a: eye(2) b: ones(3 1)}",
+    "p:2:1 — tok_emb is tokens x d_model: expected d_model = 3 as in slots, got 2 x 2": SLOTS
+    + "tok_emb: eye(2)",
+    "p:1:9 — the width of slot 'a' must be a whole number from 1 to 4,000,000, got 0": (
+        "slots: {a: 0}"
+    ),
+    "p:1:1 — a stream has at most 1,000 slots": "slots: {"
+    + " ".join(f"s{i}: 1" for i in range(1_001))
+    + "}",
+    "p:1001:5 — a program has at most 1,000 variables": "\n".join(
+        f"let v{i} = {i}" for i in range(1_002)
+    ),
+    "layers[0].Q stands beside heads: a layer has either heads or Q, K, V, P, bQ": SLOTS
+    + "tok_emb: {a: eye(2)} layers: [{Q: eye(3) heads: {x: {}}}]",
+    "expected heads = 1 as in n_heads, got 2": SLOTS
+    + "tok_emb: {a: eye(2)} n_heads: 1 layers: [{heads: {x: {} y: {}}}]",
+    "got 'inn'; did you mean in?": SLOTS + "layers: [{neurons: {x: {inn: [1 2 3]}}}]",
+    "layers[0].neurons.x.bias is a number, got 1": SLOTS + "layers: [{neurons: {x: {bias: [1]}}}]",
+    "slot 'a' stands in the entry slots already": SLOTS + "labels: {slots: {a: [0 2]}}",
     "p:3:1 — layers must be a list of at most 1,000": BASE + "layers: [" + "{}" * 1_001 + "]",
 }
 
@@ -329,13 +528,24 @@ def test_what_cannot_be_written_is_refused() -> None:
 WORDS = (
     "tok_emb pos_emb layers Q P M1 b1 M2 b2 ln1 lnf gamma zeros ones eye sparse tokens labels "
     "slots heads first sep "
-    "block_size norm rms dtype float32 true 1 3 -1 0.5 1e300 1e999 nan inf"
+    "block_size norm rms dtype float32 true 1 3 -1 0.5 1e300 1e999 nan inf let n = + - / ring "
+    "shift mirror block rows transpose n token neurons in bias out"
 )
 FRAGMENTS = [*"[]{}():*,#\"'\n\\\0é -", '"a"', "[1 2 3]", "[[1 0] [0 1]]", *WORDS.split()]
 PROGRAMS = [(EXAMPLES / name).read_text("utf-8") for name in examples()] + [
     write(random_model(n_layers=1, d_vocab=2, n_ctx=2)), write(random_model(n_layers=1,
     positions="rotary", d_mlp=0)),
+    SLOTS + """let n = 3  let code = ring(n 2 * n 2)
+    tok_emb: {a: code b: ones(n 1) / n}  pos_emb: {a: rows(code [0 1 2 - n + 1 1]) - 1}
+    layers: [{heads: {first: {Q: {a: shift(-1 n 2) * 9} P: {b: block([[1 [[2]]]])}} second: {}}
+      neurons: {up: {in: {b: n} bias: -(1 - n) out: rows(transpose([[1] [2] [3]]) 0)}}}]
+    """,
 ]  # fmt: skip
+
+
+def test_what_is_mutated_is_right_before() -> None:
+    for text in PROGRAMS:
+        parse(text)
 
 
 def runs_or_says_why(text: str) -> None:

@@ -13,7 +13,8 @@ from ..model import Config, Labels, Model
 from ..shapes import required
 from ..vocabulary import Vocabulary
 from . import names
-from .names import AXES, CHOICES, DTYPES, FINAL, GAINS, HEAD, KEYS, LAYER, NORMS, SIZES, TOP
+from .named import KINDS, Named
+from .names import AXES, CHOICES, DTYPES, FINAL, GAINS, KEYS, LAYER, NORMS, SIZES, TOP
 from .slots import placed
 from .values import MAX_CELLS, MAX_NAMES, Node, Numbers, Source, by, to_array, whole
 
@@ -36,9 +37,7 @@ class Builder:
         self.top, self.at = top.value, top.at
         self.known(self.top, KEYS)
         self.slots = self.read_slots()
-        self.named: dict[str, str] = {}  # "layer.head" -> its name
-        # the matrices of heads with names: layer, head, key, the numbers
-        self.pieces: list[tuple[int, int, str, Numbers]] = []
+        self.named = Named()
         self.arrays(self.top, {"tok_emb": TOP["tok_emb"]}, "", "")  # first: it sets V and D
         if "tok_emb" not in self.top:
             self.wrong(self.at, "expected an entry tok_emb, got none")
@@ -137,11 +136,14 @@ class Builder:
         except GlassformerError as error:
             self.problems += [str(error)] * (len(self.problems) < MAX_PROBLEMS)
             return None
-        if axes[0] == "H" and array.ndim == len(axes) - 1:
+        if axes[:1] == "H" and array.ndim == len(axes) - 1:
             array = array[None]  # one head, written without the brackets around it
         if array.shape == (0,) and "F" in axes and len(axes) == 2:
             width = self.sizes.get("D", (0, ""))[0]
             array = array.reshape((0, width) if axes[0] == "F" else (width, 0))  # `[]`: no neurons
+        if array.ndim != len(axes) and not axes:
+            self.wrong(node.at, f"{where} is a number, got {by(array.shape)}")
+            return None
         if array.ndim != len(axes):
             names = " x ".join(AXES[axis] for axis in axes)
             levels = f"{len(axes)} level{'s' * (len(axes) > 1)} of brackets"
@@ -176,48 +178,42 @@ class Builder:
                 self.wrong(node.at, f"layers[{i}] must be a dict {{…}}, got a number")
                 continue
             entries = self.entries(layer, where[:-1])
-            self.known(entries, [*LAYER, *NORMS, "heads"])
-            if "heads" in entries and (both := [key for key in HEAD if key in entries]):
-                one = "a layer has heads, or the matrices of all its heads"
-                self.wrong(entries[both[0]].at, f"{where}{both[0]} stands beside heads: {one}")
-                continue
+            self.known(entries, [*LAYER, *NORMS, *KINDS])
             self.arrays(entries, LAYER, path, where)
             self.norms(entries, NORMS, path, where)
-            if "heads" in entries:
-                self.read_heads(i, entries["heads"], f"{where}heads")
+            for kind in [kind for kind in KINDS if kind in entries]:
+                self.read_named(i, kind, entries, where)
         self.assemble()
         return len(layers)
 
-    def read_heads(self, layer: int, node: Node, where: str) -> None:
-        """heads: {name: {Q: … K: … V: … P: …} …}; what is left out is 0."""
-        for h, (name, head) in enumerate(self.entries(node, where).items()):
-            self.named[f"{layer}.{h}"] = name
-            place = f"{where}.{name[:40]}"
-            entries = self.entries(head, place)
-            self.known(entries, HEAD)
-            for key in [key for key in HEAD if key in entries]:
-                axes = LAYER[key][1].removeprefix("H")
-                array = self.array(entries[key], f"{place}.{key}", axes, free="K")
+    def read_named(self, layer: int, kind: str, entries: Entries, where: str) -> None:
+        """The heads or neurons of a layer that are written one by one."""
+        side, table, others = KINDS[kind]
+        if both := [key for key in others if key in entries]:
+            one = f"a layer has either {kind} or {', '.join(others)}"
+            self.wrong(entries[both[0]].at, f"{where}{both[0]} stands beside {kind}: {one}")
+        for index, (name, part) in enumerate(self.entries(entries[kind], where + kind).items()):
+            self.named.labels[kind][f"{layer}.{index}"] = name
+            place = f"{where}{kind}.{name[:40]}"
+            pieces = self.entries(part, place)
+            self.known(pieces, table)
+            for key in [key for key in table if key in pieces]:
+                axes = table[key][1].replace(side, "")
+                array = self.array(pieces[key], f"{place}.{key}", axes, free="K")
                 if array is not None:
-                    self.pieces.append((layer, h, key, array))
+                    self.named.pieces.append((kind, layer, index, key, array))
 
     def assemble(self) -> None:
-        """Heads with names side by side; all as wide as the widest, and as many in every layer."""
-        if not self.named or self.problems:
+        """Parts with names side by side in the weights."""
+        found = self.named.sizes({axis: n for axis, (n, _) in self.sizes.items()})
+        if not found or self.problems:
             return
-        most = max(int(place.split(".")[1]) for place in self.named) + 1
-        widest = max((array.shape[-1] for *_, array in self.pieces), default=1)
-        H, K = (
-            max(n, self.sizes.get(axis, (0, ""))[0]) for axis, n in (("H", most), ("K", widest))
-        )
-        self.agree(self.top["layers"].at, "heads", {"H": H, "K": K})
-        for layer, h, key, array in self.pieces:
-            name, width = f"blocks.{layer}.{LAYER[key][0]}", array.shape[-1]
-            shape = (H, *array.shape[:-1], K)
-            if name not in self.weights:
-                self.source.spend(self.top["layers"].at, cells=math.prod(shape))
-                self.weights[name] = names.turned(LAYER[key][0], np.zeros(shape))
-            names.turned(LAYER[key][0], self.weights[name])[h, ..., :width] = array
+        at = self.top["layers"].at
+        for axis, n in found.items():
+            self.agree(at, "layers", {axis: n})
+        if not self.problems:
+            sizes = {axis: n for axis, (n, _) in self.sizes.items()}
+            self.weights |= self.named.assemble(self.source, at, sizes)
 
     # ── what is not an array ───────────────────────────────────────────────────────────────────
     def tokens(self) -> Vocabulary | None:
@@ -258,7 +254,8 @@ class Builder:
     def labels(self) -> Labels:
         groups: dict[str, dict[str, Any]] = {f.name: {} for f in fields(Labels)}
         groups["slots"] |= self.slots
-        groups["heads"] |= self.named
+        for kind, given in self.named.labels.items():
+            groups[kind] |= given
         entries = self.entries(self.top["labels"], "labels") if "labels" in self.top else {}
         self.known(entries, groups)
         for group in [group for group in groups if group in entries]:

@@ -21,7 +21,6 @@ LAYER = {
     "gate": ("mlp.W_gate", "DF"), "b_gate": ("mlp.b_gate", "F"),
     "M2": ("mlp.W_out", "FD"), "b2": ("mlp.b_out", "D"),
 }  # fmt: skip
-HEAD = [key for key, (_, axes) in LAYER.items() if axes[0] == "H"]  # what a head of its own has
 TRANSPOSED = {"unembed.W_U", "attn.W_O"}
 NORMS = {
     "ln1": ("ln1", "D"), "ln2": ("ln2", "D"),

@@ -148,7 +148,9 @@ class Parser:
                 self.no_key(close)
             key, at, bare = self.token, self.at, self.kind == "word"
             self.next()
-            if key == "let" and bare and depth == 1 and not self.is_mark(":"):
+            if key == "let" and bare and not self.is_mark(":"):
+                if depth > 1:
+                    self.source.fail(at, "let stands at the top of a program, not in brackets")
                 self.let()
                 continue
             if key in found:
