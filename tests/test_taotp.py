@@ -406,6 +406,16 @@ def test_says_where_and_what(message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("old,new", [("{ place: shift", "{ plase: shift"), ("ring(T)", "ring(TT)")])
+def test_the_errors_that_the_document_shows(old: str, new: str) -> None:
+    document = (Path(__file__).parents[1] / "docs/taotp.md").read_text("utf-8")
+    text = document[document.index("# back.taotp") :].partition("```")[0]
+    assert text.count(old) == 1
+    with pytest.raises(GlassformerError) as caught:
+        parse(text.replace(old, new), "back.taotp")
+    assert f"\n{caught.value}\n" in document
+
+
 def test_all_shapes_that_do_not_fit_are_reported_at_once() -> None:
     with pytest.raises(GlassformerError) as caught:
         parse(
