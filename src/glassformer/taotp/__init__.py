@@ -6,8 +6,9 @@
     ab
 
 The booklet's dicts are programs as they stand. Beyond them: keys without quotes, comments, commas
-as you like, defaults for whatever is left out, `eye(3) * 1e6`, `zeros(8 3)`, `sparse(…)`, and names
-for the tokens. `write` says any Model in it. docs/taotp.md is the reference.
+as you like, defaults for whatever is left out, `eye(3) * 1e6`, `sparse(…)`, `ring(8)` and
+`shift(-1 8)`, variables, blocks, and names for tokens, slots, heads and neurons: enough to write a
+head that looks back by hand. `write` says any Model in it. docs/taotp.md is the reference.
 """
 
 import codecs

@@ -12,7 +12,9 @@ Nothing else can be called, and nothing is executed.
 """
 
 import math
+import operator
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -24,27 +26,38 @@ Arguments = list[float | Node]
 
 
 # ── arithmetic ─────────────────────────────────────────────────────────────────────────────────
+SIGNS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "+": ("sum", operator.add), "-": ("difference", operator.sub),
+    "*": ("product", operator.mul), "/": ("quotient", operator.truediv),
+}  # fmt: skip
+
+
 def combine(source: Source, sign: str, left: Node, right: Node) -> Value:
     """a + b, a - b, a * b or a / b of numbers and arrays; two arrays are multiplied as matrices."""
     a, b = _operand(source, left), _operand(source, right)
-    arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
     if sign == "/" and not (isinstance(b, float) and b):
         got = "0" if isinstance(b, float) else source.called(b)
         source.fail(right.at, f"expected a number other than 0 after '/', got {got}")
+    name, apply = SIGNS[sign]
+    if isinstance(a, float) and isinstance(b, float):
+        number: float = apply(a, b)
+        return number if math.isfinite(number) else source.fail(left.at, _infinite(name))
     with np.errstate(all="ignore"):
-        if sign == "*" and arrays:
-            result = _product(source, a, b, right.at)  # type: ignore[arg-type]
+        if sign == "*" and isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+            result = _product(source, a, b, right.at)
         else:
-            if arrays and np.shape(a) != np.shape(b):
+            if np.ndim(a) and np.ndim(b) and np.shape(a) != np.shape(b):
                 sizes = f"{by(np.shape(a))} as before it, got {by(np.shape(b))}"
                 source.fail(right.at, f"expected after '{sign}' {sizes}")
             source.spend(left.at, cells=max(np.size(a), np.size(b)))
-            apply = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
-            result = apply[sign](a, b)
+            result = apply(a, b)
     if not np.isfinite(result).all():
-        names = {"+": "sum", "-": "difference", "*": "product", "/": "quotient"}
-        source.fail(left.at, f"the {names[sign]} must be finite")
-    return result if np.ndim(result) else float(result)
+        source.fail(left.at, _infinite(name))
+    return result if result.ndim else float(result)
+
+
+def _infinite(name: str) -> str:
+    return f"the {name} must be finite"
 
 
 def _operand(source: Source, node: Node) -> float | Numbers:
@@ -56,7 +69,6 @@ def _product(source: Source, a: Numbers, b: Numbers, at: int) -> Numbers:
         expected = f"a matrix with {a.shape[-1]} rows after '*'"
         source.fail(at, f"expected {expected}, got {by(b.shape)}")
     source.spend(at, cells=math.prod((*a.shape[:-1], *b.shape[1:])))
-    source.toil(at, a.size * math.prod(b.shape[1:]))
     product: Numbers = a @ b
     return product
 

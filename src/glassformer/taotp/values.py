@@ -1,7 +1,8 @@
 """What a text program is made of: values with places, and the account of what a text asks for.
 
-What is fed may be anything: the number of values, the size of every array and the work of making
-them are counted here, and bounded before memory or time is spent on them.
+What is fed may be anything: the number of values and the sizes of all arrays are counted here, and
+bounded before memory or time is spent on them. That bounds matrix products, too: three arrays that
+share four million entries are multiplied in about a second.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ MAX_TEXT = 8_000_000  # characters
 MAX_NUMBERS = 1_000_000
 MAX_NODES = 250_000  # strings, lists and dicts
 MAX_CELLS = 4_000_000  # entries of all arrays, written out or not
-MAX_WORK = 1_000_000_000  # multiplications of all matrix products
 MAX_STRING = 10_000
 MAX_NAMES = 1_000  # variables, and slots: a misspelt one is compared with them all
 
@@ -51,7 +51,7 @@ class Source:
     def __init__(self, text: str, name: str) -> None:
         self.text, self.name = text, name
         self.variables: dict[str, Variable] = {}
-        self.numbers = self.nodes = self.cells = self.work = 0
+        self.numbers = self.nodes = self.cells = 0
 
     def place(self, at: int) -> str:
         """name:line:column"""
@@ -73,13 +73,6 @@ class Source:
             self.fail(at, f"a program has at most {most}")
         if self.cells > MAX_CELLS:
             self.fail(at, f"the arrays of a program have at most {MAX_CELLS:,} entries")
-
-    def toil(self, at: int, steps: int) -> None:
-        """The same for the time that matrix products take."""
-        self.work += steps
-        if self.work > MAX_WORK:
-            most = f"at most {MAX_WORK:,} multiplications"
-            self.fail(at, f"the matrix products of a program take {most}")
 
     def mention(self, name: str, at: int) -> Value:
         """The value of a variable."""
