@@ -366,6 +366,10 @@ BAD = {
     "p:1:228 — a program has at most 1,000,000 numbers": (
         "".join(f"let a{i} = [{f'a{i - 1} ' * 10 if i else '1'}]" for i in range(10))
     ),
+    "brackets may be nested at most 32 deep": "let a0 = [1] "
+    + " ".join(f"let a{i} = [a{i - 1}]" for i in range(1, 999)),
+    "an array has at most 32 levels": "let a0 = [1] "
+    + " ".join(f"let a{i} = [a{i - 1}] * 1" for i in range(1, 999)),
     "p:2:1 — tok_emb names slots, but there is no entry slots; write slots: {token: 3": (
         "block_size: 3\ntok_emb: {a: eye(3)}"
     ),

@@ -21,6 +21,7 @@ from ..model import ACTIVATIONS, MASKS, NORMS, POSITIONS
 from .functions import FUNCTIONS, call, combine
 from .names import DTYPES
 from .values import (
+    MAX_DEPTH,
     MAX_NAMES,
     MAX_NUMBERS,
     MAX_STRING,
@@ -32,7 +33,6 @@ from .values import (
     Word,
 )
 
-MAX_DEPTH = 32
 MAX_NUMBER = 64  # characters of one number
 
 SPACE = re.compile(r"(?:[ \t\r\n,\ufeff]+|#[^\n]*)")
@@ -63,7 +63,7 @@ class Parser:
                 f"{name} — a program has at most {MAX_TEXT:,} characters, got {len(text):,}; "
                 "keep large weights in a .safetensors checkpoint"
             )
-        self.end = 0
+        self.end = self.deepest = 0
         self.next()
 
     # ── tokens ─────────────────────────────────────────────────────────────────────────────────
@@ -177,10 +177,11 @@ class Parser:
             source.fail(at, f"a program has at most {MAX_NAMES:,} variables")
         self.next()
         self.expect("=", f"'=' after let {name[:40]}")
-        before = source.spent()
+        before, self.deepest = source.spent(), 0
         value = self.value(2).value
         cost = [now - then for now, then in zip(source.spent(), before, strict=True)]
-        source.variables[name] = Variable(value, (cost[0], cost[1], cost[2]))
+        depth = self.deepest - 2 if isinstance(value, (list, dict)) else 0
+        source.variables[name] = Variable(value, (cost[0], cost[1], cost[2]), depth)
 
     def braces(self, depth: int) -> dict[str, Node]:
         self.next()
@@ -189,14 +190,18 @@ class Parser:
         return found
 
     def value(self, depth: int) -> Node:
-        if depth > MAX_DEPTH:
-            self.source.fail(self.at, f"brackets may be nested at most {MAX_DEPTH} deep")
+        self.descend(depth, self.at)
         node = self.term(depth)
         while self.is_sign(True):
             sign = self.token
             self.next()
             node.value = combine(self.source, sign, node, self.term(depth))
         return node
+
+    def descend(self, depth: int, at: int) -> None:
+        self.deepest = max(self.deepest, depth)
+        if depth > MAX_DEPTH:
+            self.source.fail(at, f"brackets may be nested at most {MAX_DEPTH} deep")
 
     def term(self, depth: int) -> Node:
         node = self.factor(depth)
@@ -243,7 +248,10 @@ class Parser:
             self.source.fail(at, f"expected a finite number, got {word}")
         self.next()
         if word in self.source.variables:
-            return self.source.mention(word, at)
+            variable = self.source.variables[word]
+            self.source.spend(at, *variable.cost)
+            self.descend(depth + variable.depth, at)
+            return variable.value
         if self.is_mark("("):
             return call(self.source, word, self.items(")", depth), at)
         return Word(word)

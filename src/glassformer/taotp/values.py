@@ -19,6 +19,7 @@ MAX_NUMBERS = 1_000_000
 MAX_NODES = 250_000  # strings, lists and dicts
 MAX_CELLS = 4_000_000  # entries of all arrays, written out or not
 MAX_STRING = 10_000
+MAX_DEPTH = 32
 MAX_NAMES = 1_000  # variables, and slots: a misspelt one is compared with them all
 
 Numbers = NDArray[np.float64]
@@ -43,6 +44,7 @@ class Variable:
 
     value: Value
     cost: tuple[int, int, int]
+    depth: int  # how deep its brackets are
 
 
 class Source:
@@ -74,12 +76,6 @@ class Source:
         if self.cells > MAX_CELLS:
             self.fail(at, f"the arrays of a program have at most {MAX_CELLS:,} entries")
 
-    def mention(self, name: str, at: int) -> Value:
-        """The value of a variable."""
-        variable = self.variables[name]
-        self.spend(at, *variable.cost)
-        return variable.value
-
     def called(self, value: Value) -> str:
         """What a value that is no number is called in an error."""
         if not isinstance(value, Word):
@@ -110,6 +106,8 @@ def to_array(source: Source, node: Node) -> Numbers:
         if not isinstance(child, Node):
             source.fail(node.at, "expected numbers or rows in a list, got both")
         rows.append(to_array(source, child))
+        if rows[-1].ndim >= MAX_DEPTH:  # NumPy ends somewhere, too
+            source.fail(child.at, f"an array has at most {MAX_DEPTH} levels of brackets")
         if rows[-1].shape != rows[0].shape:
             alike = f"expected {by(rows[0].shape)} as in the first, got {by(rows[-1].shape)}"
             source.fail(child.at, f"rows of one list must be alike: {alike}")
