@@ -516,6 +516,42 @@ def test_every_program_made_by_hand_comes_back(ref: str) -> None:
     same(parse(write(model)), model)
 
 
+def test_names_are_written_where_they_belong() -> None:
+    text = write(load("reverse:length=3,alphabet=4"))
+    assert "slots: {token: 3  position: 3}" in text and "labels" not in text
+    assert '"reads the mirrored position": {' in text and "P: {token: eye(3) * 100}" in text
+    overlapping = Labels({"a": (0, 3), "b": (2, 4)}, {"0.0": "x", "1.1": "y"})
+    assert "labels" in write(replace(random_model(), labels=overlapping))
+
+
+@pytest.mark.parametrize("names", [["x", "y", "z"], ["x", "x", "z"], ["x", "y"], []])
+@pytest.mark.parametrize("slots", [{"a": (0, 1), "b": (1, 4)}, {"a": (0, 3)}, {"a": (1, 4)}, {}])
+@pytest.mark.parametrize("scale", [1, 0.1, -2])
+def test_round_trip_of_names(slots: Any, names: list[str], scale: float) -> None:
+    """Also of -0.0, of numbers times the identity, and of names of what is not there."""
+    model = random_model(n_heads=3, d_head=3, extras=True)
+    weights = {n: w.copy() for n, w in model.weights.items()}
+    for name in ("W_Q", "W_O"):
+        w = weights[f"blocks.0.attn.{name}"]
+        w[:] = 0
+        w[1, : w.shape[1], : w.shape[2]] = np.eye(*w.shape[1:], 1 if name == "W_O" else -1) * scale
+    weights["blocks.1.attn.W_K"][:, :1] = 0
+    weights["blocks.1.attn.W_V"][:, :1] = -0.0
+    heads = {f"{i}.{h}": name for i in (0, 1, 7) for h, name in enumerate(names)}
+    labelled = replace(model, weights=weights, labels=Labels(slots, heads, {"0.1": "n"}))
+    same(parse(write(labelled)), labelled)
+
+
+def test_a_large_model_with_names_comes_back() -> None:
+    """Pieces cost, and what they are put together to costs: near the limit none are written."""
+    model = random_model(extras=False, n_layers=0, d_vocab=30_000, d_model=100, tied=True)
+    weights = {n: np.zeros_like(w) for n, w in model.weights.items()}
+    weights["embed.W_E"][::100, 7] = 3.0
+    labels = Labels({"a": (0, 50), "b": (50, 100)})
+    large = replace(model, weights=weights, labels=labels)
+    same(parse(write(large)), large)
+
+
 def test_an_mlp_without_neurons_comes_back() -> None:
     model = read("figure-8.3.taotp")
     assert model.weights["blocks.0.mlp.W_out"].shape == (0, 3)

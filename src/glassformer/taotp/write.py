@@ -1,8 +1,9 @@
 """A Model as a text program that reads back as exactly the same Model (but for who made it)."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +12,11 @@ from .. import arrays
 from ..errors import GlassformerError
 from ..model import Model
 from ..vocabulary import Numbers as Counting
+from .named import HEAD
 from .names import CHOICES, DTYPES, FINAL, GAINS, LAYER, NORMS, TOP, Table, turned
+from .slots import Slots
 from .syntax import NOT_FINITE
-from .values import MAX_CELLS, MAX_NODES, MAX_NUMBERS, MAX_STRING, MAX_TEXT, Numbers
+from .values import MAX_CELLS, MAX_NAMES, MAX_NODES, MAX_NUMBERS, MAX_STRING, MAX_TEXT, Numbers
 
 Weights = Mapping[str, Numbers]
 WORD = re.compile(r"[A-Za-z_][-.\w]*", re.ASCII)
@@ -30,7 +33,7 @@ def write(model: Model) -> str:
     if bad := [name for name, w in weights.items() if not np.isfinite(w).all()]:
         refuse(model, f"finite numbers, got others in {', '.join(bad)}")
     text = "\n".join(lines(model, weights)) + "\n"
-    nodes = text.count("[") + text.count('"')
+    nodes = sum(text.count(mark) for mark in '["({')
     if len(text) > MAX_TEXT or len(text.split()) > MAX_NUMBERS or nodes > MAX_NODES:
         most = f"at most {MAX_TEXT:,} characters and {MAX_NUMBERS:,} words"
         refuse(model, f"a text of {most}, got {len(text):,}")
@@ -67,19 +70,27 @@ def lines(model: Model, weights: Weights) -> Iterator[str]:
     for key, size in silent.items() if not c.n_layers else ():
         if (value := getattr(c, key)) != size:
             yield f"{key}: {value}"
-    for key, (name, _) in TOP.items():
+    slots, named = tiles(model), head_names(model)
+    if slots:
+        widths = (f"{quote(name)}: {stop - start}" for name, (start, stop) in slots.items())
+        yield f"slots: {{{'  '.join(widths)}}}"
+    for key, (name, axes) in TOP.items():
         if name in weights:
-            yield f"{key}: {array(turned(name, weights[name]), '  ')}"
+            yield f"{key}: {by_slots(turned(name, weights[name]), axes, slots, '  ')}"
     yield from norms(weights, FINAL, "", "")
     if c.n_layers:
         yield "layers: ["
         for i in range(c.n_layers):
             yield "  {"
+            if i in named:
+                yield from heads(named[i], weights, slots, i)
             for key, (name, axes) in LAYER.items():
-                if (path := f"blocks.{i}.{name}") in weights:
+                path = f"blocks.{i}.{name}"
+                if path in weights and not (i in named and key in HEAD):
                     w = turned(name, weights[path])
-                    alone = axes[0] == "H" and len(w) == 1
-                    yield f"    {key}: {array(w[0] if alone else w, '      ')}"
+                    if axes[0] == "H" and len(w) == 1:
+                        w, axes = w[0], axes[1:]
+                    yield f"    {key}: {by_slots(w, axes, slots, '      ')}"
             yield from norms(weights, NORMS, f"blocks.{i}.", "    ")
             yield "  }"
         yield "]"
@@ -94,8 +105,55 @@ def norms(weights: Weights, table: Table, path: str, indent: str) -> Iterator[st
             yield f"{indent}{key}: {{{' '.join(texts)}}}"
 
 
+def tiles(model: Model) -> Slots:
+    """The slots of a stream that is made of slots from end to end, or none."""
+    stop = 0
+    for start, end in model.labels.slots.values():
+        if start != stop or end <= start:
+            return {}
+        stop = end
+    few = len(model.labels.slots) <= MAX_NAMES and roomy(model)
+    return model.labels.slots if few and stop == model.config.d_model else {}
+
+
+def roomy(model: Model) -> bool:
+    """Whether there is room to put arrays together: pieces cost as well, and the sum of pieces."""
+    cells: int = sum(math.prod(w.shape) for w in model.weights.values())
+    return 4 * cells <= MAX_CELLS
+
+
+def head_names(model: Model) -> dict[int, list[str]]:
+    """The names of the heads, of the layers in which each has one of its own."""
+    found = {}
+    for i in range(model.config.n_layers * roomy(model)):
+        places = [f"{i}.{h}" for h in range(model.config.n_heads)]
+        names = [model.labels.heads[place] for place in places if place in model.labels.heads]
+        if len(set(names)) == len(places):
+            found[i] = names
+    return found
+
+
+def heads(names: list[str], weights: Weights, slots: Slots, layer: int) -> Iterator[str]:
+    """Heads with names, one by one."""
+    yield "    heads: {"
+    for h, head in enumerate(names):
+        yield f"      {quote(head)}: {{"
+        for key, (name, axes) in HEAD.items():
+            if (path := f"blocks.{layer}.{name}") in weights:
+                w = turned(name, weights[path])[h]
+                yield f"        {key}: {by_slots(w, axes[1:], slots, '          ')}"
+        yield "      }"
+    yield "    }"
+
+
 def labels(model: Model) -> Iterator[str]:
-    groups = {group: names for group, names in vars(model.labels).items() if names}
+    """The names that do not stand elsewhere."""
+    groups: dict[str, Mapping[str, Any]] = dict(vars(model.labels))
+    if tiles(model):
+        del groups["slots"]
+    said = {f"{i}.{h}" for i, names in head_names(model).items() for h in range(len(names))}
+    groups["heads"] = {at: name for at, name in model.labels.heads.items() if at not in said}
+    groups = {group: names for group, names in groups.items() if names}
     if not groups:
         return
     yield "labels: {"
@@ -115,6 +173,31 @@ def used(w: Numbers) -> NDArray[np.bool_]:
     return there
 
 
+def by_slots(w: Numbers, axes: str, slots: Slots, indent: str) -> str:
+    """{slot: piece} where it leaves a slot out, or else as any array."""
+    there = used(w)
+    if "D" not in axes or axes[0] == "H" or not there.any():
+        return array(w, indent)
+    lead = (slice(None),) * axes.index("D")
+    places = {name: (*lead, slice(*at)) for name, at in slots.items()}
+    full = {name: at for name, at in places.items() if there[at].any()}
+    if len(full) == len(slots):
+        return (slots and eye(w)) or array(w, indent)
+    deeper = indent + "  " * (len(full) > 1)
+    pieces = [f"{quote(name)}: {eye(w[at]) or array(w[at], deeper)}" for name, at in full.items()]
+    return "{" + f"\n{indent}".join(["", *pieces] if len(full) > 1 else pieces) + "}"
+
+
+def eye(w: Numbers) -> str:
+    """The identity times a number above 0 (below it, zeros would come back as -0), or ""."""
+    if w.ndim != 2 or w.shape[0] != w.shape[1] or len(w) < 2 or np.signbit(w).any():
+        return ""
+    scale = float(w[0, 0])
+    if scale == 0 or not np.array_equal(w, np.eye(len(w)) * scale):
+        return ""
+    return f"eye({len(w)})" if scale == 1 else f"eye({len(w)}) * {number(scale)}"
+
+
 def array(w: Numbers, indent: str) -> str:
     """zeros(…), sparse(…) or the numbers themselves, whichever is short."""
     there = np.argwhere(used(w))
@@ -129,9 +212,11 @@ def array(w: Numbers, indent: str) -> str:
 
 
 def dense(w: Numbers, indent: str) -> str:
-    """The numbers written out, a row a line."""
+    """The numbers written out, a row a line, or all in one if they are few."""
     if w.ndim == 1:
         return "[" + " ".join(map(number, w.tolist())) + "]"
+    if w.ndim == 2 and (len(w) == 1 or w.size <= 8):
+        return "[" + " ".join(dense(row, "") for row in w) + "]"
     return f"[\n{indent}" + f"\n{indent}".join(dense(row, indent + "  ") for row in w) + "]"
 
 
