@@ -716,6 +716,35 @@ def test_lemma_28_leads(dtype):
     assert told > 5_000
 
 
+@TYPES
+def test_lemma_29_what_is_in_a_case_is_in_one_of_its_pieces(dtype):
+    """In any direction, at the ends and at the cuts themselves; and no cut is lost on a case."""
+    rng = np.random.default_rng(29)
+    for power in powers(dtype):
+        ends = np.ldexp(numbers(rng, (2, 3, 20), dtype), power).astype(Real)
+        low, high = ends.min(0), ends.max(0)
+        low[:, 0], high[0, 1] = np.nan, np.inf
+        known = np.isfinite(high - low)
+        pieces = low, high
+        for cuts in range(1, 4):
+            before, pieces = pieces, bounds.halved(*pieces)
+            first, last = (end.reshape(3, 2**cuts, 20) for end in pieces)  # R pieces cases
+            part = rng.choice([0, 1, 0.5, 0.25, rng.random()], (50, 3, 20)).astype(Real)
+            t = np.clip(low + part * (high - low), low, high)[:, :, None]  # 50 R 1 cases
+            t = np.where(known[:, None], t, 0)
+            inside = ((first <= t) & (t <= last)) | ~known[:, None]
+            assert inside.all(1).any(1).all()
+            if cuts == 1:
+                widest = (high - low).max(0)
+                size = (last - first).max(0).max(0)
+                second_widest = np.sort(high - low, 0)[1]
+                narrow = known.all(0)
+                assert (size <= np.maximum(widest * 0.501, second_widest))[narrow].all()
+            old = np.isnan(before[0]).any(0)
+            assert (np.isnan(pieces[0]).any(0) | ~np.tile(old, 2)).all(), "nothing becomes known"
+    assert [end.shape for end in bounds.halved(*np.zeros((2, 0, 5)))] == [(0, 10)] * 2
+
+
 # ── from text to function to test and back ─────────────────────────────────────────────────────
 def test_text_code_and_tests_have_the_same_lemmas():
     """Each row of the table in docs/proof.md names a function, whose docstring begins with it;

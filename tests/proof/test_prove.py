@@ -6,10 +6,12 @@ import itertools
 import json
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import glassformer
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, refs
 from glassformer.model import zeros
 from glassformer.proof import check_certificate, prove
@@ -27,6 +29,7 @@ from helpers import prove_once, random_model
 from .pairs import case_of
 
 ADDERS = ["addition:digits=10", "adder-hinge:dtype=float32"]
+ADDERS.append(str(Path(glassformer.__file__).parent / "trained" / "adder-10-34p.safetensors"))
 MORE = ["addition:digits=10,order=ones", "adder-least", "adder-hinge", "adder-hinge:norm=rms"]
 
 
@@ -73,7 +76,7 @@ np.random.default_rng(0).shuffle(KINDS)
 KINDS = [("layer", "relu", "learned", True, False, d) for d in ("float64", "float32")] + KINDS
 
 
-def differences(number, digits, split, count, change=lambda model: model):
+def differences(number, digits, split, count, change=lambda model: model, cuts=0):
     """What models lead by less what is proved of it, for a random model of a kind, where it is
     asked: [(row, B)].
     """
@@ -95,7 +98,7 @@ def differences(number, digits, split, count, change=lambda model: model):
         # So that their differences do not round
         logits = model(tokens[:, :-1]).astype(np.longdouble)
     for row in layout.rows:
-        for b in bounder.bounds(row, (split,) * len(bounder.window(row))):
+        for b in bounder.bounds(row, (split,) * len(bounder.window(row)), cuts):
             which = case_of(b.cases, rows)
             here = (which >= 0) & (tokens[:, row] == b.token)
             yield (
@@ -120,6 +123,15 @@ def test_leads_are_never_below_their_bounds_and_just_there_if_nothing_is_free(nu
 def test_leads_are_never_below_their_bounds(number):
     for _, off in differences(number, 2, "digit", 300):
         assert (off >= 0).all()
+
+
+@pytest.mark.parametrize("number", range(2, 7))
+def test_leads_are_never_below_their_bounds_when_what_attention_writes_is_cut(number):
+    """And the bounds are better for it."""
+    whole, cut = (list(differences(number, 2, "digit", 200, cuts=n)) for n in (0, 3))
+    assert all((off >= 0).all() for _, off in cut)
+    off, less = (np.concatenate([off for _, off in each]) for each in (whole, cut))
+    assert np.median(less) < np.median(off) * 0.9
 
 
 def over(logits, right, bound):
@@ -336,12 +348,46 @@ def test_a_certificate_needs_every_row_once_and_splits_that_there_are():
     {"cases": True},
     {"cases": "9"}, {"margin": float("nan")}, {"margin": float("inf")}, {"margin": None},
     {"layout": {}},
-    {"model": None},
+    {"model": None}, {"rows": [{"row": 5, "split": ["digit"], "cuts": None}]},
+    {"rows": [{"row": 5, "split": ["digit"], "cuts": True}]},
 ])  # fmt: skip
 def test_a_certificate_of_other_types_is_refused(change):
     model, task, good = small()
     with pytest.raises(GlassformerError, match="certificate — has not the fields"):
         check_certificate(model, task, good | change)
+
+
+@pytest.mark.parametrize("cuts,why", [(-1, "up to 8 times"), (10**9, "up to 8"), (7, "50,000")])
+def test_a_certificate_that_cuts_too_often_is_refused(cuts, why):
+    model, task, good = small()
+    rows = [*good["rows"][:-1], good["rows"][-1] | {"cuts": cuts}]
+    with pytest.raises(GlassformerError, match=why):
+        check_certificate(model, task, good | {"rows": rows})
+
+
+def test_heads_that_write_nothing_can_be_cut():
+    model, task, _ = small()
+    W_O = {"blocks.0.attn.W_O": model.weights["blocks.0.attn.W_O"] * 0}
+    model = replace(model, weights={**model.weights, **W_O})
+    bounder = Bounder(model, check_call(model, task))
+    for row in bounder.layout.rows:
+        split = ("digit",) * len(bounder.window(row))
+        for whole, cut in zip(
+            bounder.bounds(row, split), bounder.bounds(row, split, 2), strict=True
+        ):
+            assert np.array_equal(whole.lead, cut.lead) and len(cut.cases) == len(cut.lead)
+
+
+def test_a_cut_is_a_part_of_the_certificate():
+    """Without it the trained adder's cases stay open; with it, it is claimed and found again."""
+    model = load(ADDERS[-1])
+    task = refs.load_task(model)
+    certificate = prove_once(model, task).certificate
+    assert certificate["rows"][0] == {"row": 30, "split": ["digit"], "cuts": 4}
+    assert check_certificate(model, task, json.loads(json.dumps(certificate))).holds
+    whole = [{"row": r["row"], "split": r["split"]} for r in certificate["rows"]]
+    checked = check_certificate(model, task, certificate | {"rows": whole})
+    assert not checked.holds and checked.reason.startswith("open: position 30")
 
 
 @pytest.mark.parametrize("split", [["digit"] * 1_000_000, ["pair"] * 3, ["digit"] * 10])

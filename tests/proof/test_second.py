@@ -33,7 +33,7 @@ PROVED = [
     "adder-least",
     "adder-least:dtype=float32", "adder-hinge", "adder-hinge:dtype=float32", "adder-hinge:norm=rms",
     "adder-prefix",
-    TRAINED,
+    TRAINED, TRAINED.replace("7p", "34p"),
 ]  # fmt: skip
 
 
@@ -546,6 +546,39 @@ def test_a_split_that_there_is_not_does_not_hold(split):
     model, task, good = known(LAYER)
     found = check_again(model, task, good | rows({"split": split}))
     assert not found.holds and "split" in found.reason
+
+
+@pytest.mark.parametrize("cuts", [None, -1, 9, 10**9, True, 2.0, "2", [2]])
+def test_cuts_that_there_are_not_do_not_hold(cuts):
+    model, task, good = known(LAYER)
+    found = check_again(model, task, good | rows({"cuts": cuts}))
+    assert not found.holds and "cuts" in found.reason
+    assert check_again(model, task, good | rows({"cuts": 2})).holds
+
+
+def test_cuts_that_the_certificate_asks_for_are_made(monkeypatch):
+    model, task, good = known(LAYER)
+    lead, made = Attention.lead, set()
+
+    def watched(self, row, case, claimed, cuts):
+        made.add((row, cuts))
+        return lead(self, row, case, claimed, cuts)
+
+    monkeypatch.setattr(Attention, "lead", watched)
+    assert check_again(model, task, good | rows({"cuts": 6})).holds
+    *others, last = (row["row"] for row in good["rows"])
+    assert made == {*((row, second.CUTS) for row in others), (last, 7)}
+
+
+def test_what_is_cut_closes():
+    model = load(TRAINED.replace("7p", "34p"))
+    task = refs.load_task(model)
+    spots = spots_of(task)
+    attention = Attention(Net(model), spots)
+    row, split = spots.rows[0], ["digit"]
+    for case in itertools.islice(cases_of(spots, row, split), 6, 9):
+        leads = [below(attention.lead(row, case, np.inf, cuts)) for cuts in range(6)]
+        assert leads == sorted(leads) and leads[0] < 0 < 6 < leads[-1], leads
 
 
 def test_rows_must_be_there_once():

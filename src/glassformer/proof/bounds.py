@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import GlassformerError
 from ..model import Model
 from . import softmax
-from .columns import MOST_CASES, SPLITS, Cases, cases_of, how_many, largest
+from .columns import MOST_CASES, MOST_CUTS, SPLITS, Cases, cases_of, how_many, largest
 from .curves import activation
 from .forms import SLACK, UNDER, Arithmetic, Ball, Form, Real, Reals, exact
 from .layout import Layout
@@ -50,14 +50,19 @@ class Bounder:
         named = [number for kind, number in self.layout.spots[row : row + 2] if kind == "s"]
         return list(range(min(named, default=0) - more, max(named, default=0) + 1))
 
-    def bounds(self, row: int, split: Sequence[str]) -> Iterator[Bounds]:
-        """Bounds of all cases of a row, by the token that asks."""
+    def bounds(self, row: int, split: Sequence[str], cuts: int = 0) -> Iterator[Bounds]:
+        """Bounds of all cases of a row, by the token that asks. What attention writes is halved so
+        often: all of its pieces must do.
+        """
         least = self.window(row)
         if not set(split) <= set(SPLITS) or not len(least) <= len(split) <= len(least) + least[0]:
             shown = ", ".join(split[:4]) + " …" * (len(split) > 4)
             what = f"cannot be split by {shown or 'nothing'}"
             raise GlassformerError(f"certificate — row {row} {what}")
-        if how_many(split) > MOST_CASES:
+        if not 0 <= cuts <= MOST_CUTS:
+            what = f"can be cut up to {MOST_CUTS} times, got {cuts}"
+            raise GlassformerError(f"certificate — row {row} {what}")
+        if how_many(split, cuts) > MOST_CASES:
             what = f"is split into more than {MOST_CASES:,} cases"
             raise GlassformerError(f"certificate — row {row} {what}")
         cases = cases_of(self.layout, self.window(row, len(split) - len(least)), split)
@@ -66,22 +71,24 @@ class Bounder:
             here = cases if kind == "token" else cases.pick(cases.digit(number) == token)
             if len(here):
                 with np.errstate(all="ignore"):  # whatever is not finite is not proved
-                    yield self._bounds(row, token, here)
+                    yield self._bounds(row, token, here, cuts)
 
     def right(self, row: int, cases: Cases) -> Reals:
         """The token that each case wants next."""
         kind, number = self.layout.spots[row + 1]
         return np.full(len(cases), number) if kind == "token" else cases.digit(number)
 
-    def _bounds(self, row: int, token: int, cases: Cases) -> Bounds:
+    def _bounds(self, row: int, token: int, cases: Cases, cuts: int) -> Bounds:
         weight = softmax.weights_of(self.tables, row, token, self.possible[:-1])  # H S V
-        x = self._attended(row, token, cases, weight)
-        lead, rival = self._lead(x, self.right(row, cases))
-        return Bounds(row, token, cases, lead, rival, weight)
+        x = self._attended(row, token, cases, weight, cuts)
+        lead, rival = self._lead(x, np.tile(self.right(row, cases), 2**cuts))
+        lead, rival = lead.reshape(2**cuts, -1), rival.reshape(2**cuts, -1)
+        worst = lead.argmin(0), np.arange(len(cases))  # of the pieces of each case
+        return Bounds(row, token, cases, lead[worst], rival[worst], weight)
 
     # ── attention: ratios of sums over positions ───────────────────────────────────────────────
-    def _attended(self, row: int, token: int, cases: Cases, weight: Ball) -> Form:
-        """The stream after attention, in every case."""
+    def _attended(self, row: int, token: int, cases: Cases, weight: Ball, cuts: int) -> Form:
+        """The stream after attention in every case; cut, in every case's first piece, second, …"""
         a, F, S = self.a, self.directions, row + 1  # F: D R
         possible = self.possible[:S]
         read = (x[:, :S].transpose(2, 1, 0, 3) for x in self.tables.v)
@@ -91,6 +98,8 @@ class Bounder:
         z = softmax.mean_at_most(a, v.size, weight, bottom.low.min(1), possible)  # H K
         slip = softmax.beside(a, weight, v, bottom, self.W_O, onto, F, possible)
         slip = slip + softmax.output_error(a, z, S, v.size.max((1, 2)), self.W_O)  # D
+        for _ in range(cuts):
+            low, high = halved(low, high)
         centre = (low + high) / 2  # R cases
         reach = (high - low) / 2 + SLACK * (np.abs(low) + np.abs(high))
         rad = slip + SLACK * F.shape[1] * (np.abs(centre).T @ np.abs(F.T))
@@ -161,6 +170,22 @@ class Bounder:
         W = (t.weights["embed.W_E"].T if c.tied else t.weights["unembed.W_U"]).astype(Real)  # D V
         lead = leads(a, x, W, t.weights.get("unembed.b_U", np.zeros(c.d_vocab)).astype(Real), right)
         return lead.min(1), lead.argmin(1)
+
+
+def halved(low: Reals, high: Reals) -> tuple[Reals, Reals]:
+    """Lemma 29: what is between low and high [R,cases] in every direction is so in one of two
+    halves, cut in the direction where the case is widest: all first halves, then all others.
+
+    One number m ends the first half and begins the other: t ≤ m or t ≥ m, and so our own rounding
+    of m opens no gap. Where m is not a number, nothing is known of either half. Other directions
+    stay as they are. Where heads write in none, both halves are the whole.
+    """
+    if not len(low):
+        return np.tile(low, 2), np.tile(high, 2)
+    wide = (high - low).argmax(0), np.arange(low.shape[1])
+    first, other = high.copy(), low.copy()
+    first[wide] = other[wide] = (low[wide] + high[wide]) / 2
+    return np.concatenate([low, other], 1), np.concatenate([first, high], 1)
 
 
 def leads(a: Arithmetic, x: Form, W: Reals, b: Reals, right: Reals) -> Reals:

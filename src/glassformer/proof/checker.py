@@ -1,9 +1,9 @@
 """The checker: does a certificate close? A proof rests on this file, and on what it imports.
 
 A certificate says into which cases to split the pairs of numbers, row by row: for every position
-that must produce a token of the answer, how the columns near it are told apart. The checker takes
-nothing else from it. It makes the cases itself, bounds the lead of the right token over every other
-in each, and wants all of them positive.
+that must produce a token of the answer, how the columns near it are told apart, and how often what
+attention writes is cut in halves. The checker takes nothing else from it. It makes the cases
+itself, bounds the lead of the right token over every other in each, and wants all of them positive.
 """
 
 import math
@@ -41,7 +41,7 @@ def check_certificate(model: Model, task: Task, certificate: Mapping[str, Any]) 
         return Checked(False, 0, -np.inf, "the certificate's rows are not those of the answer")
     bounder, cases, margin = Bounder(model, layout), 0, np.inf
     for row in layout.rows:
-        for bounds in bounder.bounds(row, splits[row]):
+        for bounds in bounder.bounds(row, *splits[row]):
             if not (np.isfinite(bounds.lead) & (bounds.lead > 0)).all():
                 return Checked(False, cases, -np.inf, f"open: {describe(layout, bounds)}")
             least = float(bounds.lead.min())
@@ -59,8 +59,10 @@ def identity(model: Model, task: Task, layout: Layout) -> dict[str, Any]:
     return known | {"layout": layout.to_json()}
 
 
-def read_splits(certificate: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
-    """How each row is split, of a certificate whose fields are all there and of their types."""
+def read_splits(certificate: Mapping[str, Any]) -> dict[int, tuple[tuple[str, ...], int]]:
+    """How each row is split and how often cut (if it says so), of a certificate whose other fields
+    are all there, and all of their types.
+    """
     wanted = {
         "model": str, "task": str, "dtype": str, "layout": list, "rows": list, "cases": int,
         "margin": float,
@@ -70,11 +72,11 @@ def read_splits(certificate: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
     rows = certificate["rows"] if good else []
     good = good and 0 <= certificate["margin"] < math.inf and all(
         isinstance(r, Mapping) and type(r.get("row")) is int and type(r.get("split")) is list
-        and all(type(s) is str for s in r["split"]) for r in rows
+        and all(type(s) is str for s in r["split"]) and type(r.get("cuts", 0)) is int for r in rows
     )  # fmt: skip
     if not good:
         raise GlassformerError("certificate — has not the fields of one that prove --out wrote")
-    return {r["row"]: tuple(r["split"]) for r in rows}
+    return {r["row"]: (tuple(r["split"]), r.get("cuts", 0)) for r in rows}
 
 
 def check_call(model: Model, task: Task) -> Layout:

@@ -26,7 +26,8 @@ from .layout import Layout
 Ints = NDArray[np.int64]
 A, B = (x.ravel() for x in np.divmod(np.arange(100), 10))  # the pairs of digits of a column
 SPLITS = {"digit": 19, "pair": 100}  # how a column is told apart: ways, at most, for each carry
-MOST_CASES = 50_000  # of one position
+MOST_CASES = 50_000  # of one position, times the pieces into which each is cut
+MOST_CUTS = 8  # how often what attention writes in a case is halved
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,9 @@ class Cases:
         return Cases(self.window, self.ways[:, chosen])
 
 
-def how_many(splits: Sequence[str]) -> int:
-    """No window that is split so has more cases."""
-    return 2 * math.prod(SPLITS[s] for s in splits)
+def how_many(splits: Sequence[str], cuts: int = 0) -> int:
+    """No window that is split so has more cases, or pieces of cases if these are cut."""
+    return (2 << cuts) * math.prod(SPLITS[s] for s in splits)
 
 
 def cases_of(layout: Layout, window: Sequence[int], splits: Sequence[str]) -> Cases:

@@ -29,7 +29,9 @@ from .refute import common, refute
 Result = Literal["proved", "refuted", "unknown"]
 Method = Literal["auto", "certificate", "enumeration"]
 CLAIM = 1 - 1e-6  # of the margin found: other machines round the bounds otherwise
+CUTS = 4  # how often what attention writes is halved: 16 pieces
 GAIN = 0.01  # a finer split is of use if it brings the worst lead this much nearer to 0
+CUT_GAIN = 0.5  # and cutting, if it brings it so much nearer
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def _certified(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -
     cases = sum(tried.closed for tried in tries.values())
     if not open_:
         certificate = identity(model, task, layout) | {
-            "rows": [{"row": row, "split": list(tried.split)} for row, tried in tries.items()],
+            "rows": [tried.to_json(row) for row, tried in tries.items()],
             "cases": cases,
             "margin": min(tried.least for tried in tries.values()) * CLAIM,
         }
@@ -181,32 +183,52 @@ class Attempt:
     """What came of splitting a row in one way."""
 
     split: tuple[str, ...]
+    cuts: int
     closed: int
     least: float
     left: list[Bounds]
 
+    def to_json(self, row: int) -> dict[str, Any]:
+        """The row of a certificate."""
+        return {"row": row, "split": list(self.split)} | ({"cuts": self.cuts} if self.cuts else {})
 
-def attempt(bounder: Bounder, row: int, split: tuple[str, ...]) -> Attempt:
-    found = list(bounder.bounds(row, split))
+    def gains(self, on: "Attempt", part: float) -> bool:
+        """Whether the worst lead is nearer to 0 by this part of what it was."""
+        return self.least > on.least + part * abs(on.least)
+
+
+def attempt(bounder: Bounder, row: int, split: tuple[str, ...], cuts: int = 0) -> Attempt:
+    found = list(bounder.bounds(row, split, cuts))
     closed = sum(int((b.lead > 0).sum()) for b in found)
     left = [b for b in found if not (np.isfinite(b.lead) & (b.lead > 0)).all()]
-    return Attempt(split, closed, min(float(b.lead.min()) for b in found), left)
+    return Attempt(split, cuts, closed, min(float(b.lead.min()) for b in found), left)
 
 
 def search(bounder: Bounder, row: int, coarse: Attempt) -> Attempt:
     """The coarsest split of a row that closes, or the one whose worst case is best.
 
-    All pairs of these columns is finer than all before: if that is no better, more will not help.
+    What attention writes is cut before cases are split further: it takes fewer bounds. If that
+    is of no use to one split, finer ones are not cut. All pairs of these columns is finer than all
+    before: if that is no better, more will not help.
     """
-    best = coarse
-    for split in itertools.islice(splits(bounder, row), 1, None):
-        finer = attempt(bounder, row, split)
+    best, cutting = coarse, True
+    for split in splits(bounder, row):
+        finer = coarse if split == coarse.split else attempt(bounder, row, split)
+        if finer.left and cutting and (cuts := deepest(split)):
+            cut = attempt(bounder, row, split, cuts)
+            cutting = cut.gains(finer, CUT_GAIN)
+            finer = cut if cutting else finer
         if not finer.left:
             return finer
         best = max(best, finer, key=lambda tried: tried.least)
-        if set(split) == {"pair"} and not best.least > coarse.least + GAIN * abs(coarse.least):
+        if set(split) == {"pair"} and not best.gains(coarse, GAIN):
             break
     return best
+
+
+def deepest(split: tuple[str, ...]) -> int:
+    """How often to cut the cases of a split: CUTS, or less where they are many."""
+    return max(n for n in range(CUTS + 1) if not n or how_many(split, n) <= MOST_CASES)
 
 
 def splits(bounder: Bounder, row: int) -> Iterator[tuple[str, ...]]:

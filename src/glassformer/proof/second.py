@@ -23,8 +23,10 @@ from .balls import (
 from .sums import Case, Range, Spots, Terms, cases_of, count, spots_of, sum_of
 
 BITS = 128  # of a ball's centre
-CUTS = 4  # how often what attention may write is halved
-MOST_CASES = 2_000_000
+CUTS = 4  # how often what attention may write is halved, if the certificate asks for no more
+MOST_CUTS = 8  # that it may ask for
+MOST_CASES = 2_000_000  # and pieces of cases
+Splits = dict[int, tuple[list[str], int]]  # row -> how columns are told apart, how often it is cut
 Seen = list[dict[int, tuple[list[Balls], list[Balls]]]]  # keys and values by position and token
 Parts = dict[int, list[tuple[int, Ball]]]  # head -> what writes in a direction, by what factor
 
@@ -52,9 +54,11 @@ def check_again(model: Model, task: Task, certificate: Mapping[str, Any]) -> Aga
         try:
             splits, claimed = read(certificate, model, task, spots)
             attention = Attention(Net(model), spots)
-            for row, split in splits.items():
+            for row, (split, cuts) in splits.items():
+                # Other directions than the first checker's: one cut more, to get as far.
+                cuts = max(CUTS, cuts + 1)
                 for case in cases_of(spots, row, split):
-                    lead = attention.lead(row, case, claimed)
+                    lead = attention.lead(row, case, claimed, cuts)
                     if not lead > 0:
                         known = f"the lead is only known to be above {below(lead):.3g}"
                         raise Open(f"open: position {row}, {words(case)}: {known}")
@@ -85,8 +89,10 @@ def words(case: Case) -> str:
     return ", ".join([*known, f"carry {carry}"])
 
 
-def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[dict[int, list[str]], float]:
-    """The split of each row, and the margin claimed. What is not as it must be raises Open."""
+def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[Splits, float]:
+    """How each row is split and cut, and the margin claimed. What is not as it must be raises
+    Open.
+    """
     if not isinstance(given, Mapping):
         raise Open("the certificate is not a table of names")
     known = {"model": digest(model), "task": task.ref, "dtype": model.dtype}
@@ -99,16 +105,19 @@ def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[dict[int, 
         raise Open("the certificate's rows are not a list of rows")
     if sorted(r["row"] for r in rows) != list(spots.rows):
         raise Open("the certificate's rows are not those of the answer")
-    splits = {r["row"]: r.get("split") for r in rows}
-    for row, split in splits.items():
+    splits = {r["row"]: (r.get("split"), r.get("cuts", 0)) for r in rows}
+    for row, (split, cuts) in splits.items():
         named = spots.named(row)
         good = isinstance(split, list) and all(isinstance(s, str) for s in split)
         if not good or not set(split) <= {"digit", "pair"}:
             raise Open(f"row {row}'s split is not a list of digit and pair")
         if not (max(named) - min(named) < len(split) <= max(named) + 1 if named else split == []):
             raise Open(f"row {row} cannot be split by {len(split)} columns")
-    cases = sum(count(spots, row, split) for row, split in splits.items())
-    if type(given.get("cases")) is not int or given["cases"] != cases or cases > MOST_CASES:
+        if type(cuts) is not int or not 0 <= cuts <= MOST_CUTS:
+            raise Open(f"row {row}'s cuts are not a number from 0 to {MOST_CUTS}")
+    counts = {row: count(spots, row, split) for row, (split, _) in splits.items()}
+    cases, pieces = sum(counts.values()), sum(counts[row] << splits[row][1] for row in counts)
+    if type(given.get("cases")) is not int or given["cases"] != cases or pieces > MOST_CASES:
         claims = f"another number of cases than {cases:,}"
         raise Open(f"the certificate claims {claims}, or they are too many")
     if type(claimed) is not float or not 0 <= claimed < math.inf:
@@ -154,7 +163,7 @@ class Attention:
     def reads(self, x: Row) -> Row:
         return self.net.norm(x, "blocks.0.ln1") if self.net.c.norm_first else x
 
-    def lead(self, row: int, case: Case, claimed: float) -> Ball:
+    def lead(self, row: int, case: Case, claimed: float, cuts: int = CUTS) -> Ball:
         """The least lead of the right token in a case."""
         columns, cells, carry = case
         digits = {}
@@ -162,7 +171,7 @@ class Attention:
             digits[f"s{c}"], carry = (sum_of(cell) + carry) % 10, (sum_of(cell) + carry) // 10
         last, right = (digits.get(name, int(name[1:])) for name in self.spots.names[row : row + 2])
         here = self.here(row, last)
-        return self.cut(here.x, *self.writes(here, case), right, claimed, CUTS)
+        return self.cut(here.x, *self.writes(here, case), right, claimed, cuts)
 
     def cut(
         self, x: Row, fixed: Balls, wide: list[tuple[Ball, Ball]], right: int, claimed: float,
