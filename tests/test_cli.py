@@ -1,7 +1,9 @@
 """The command line, as a person uses it: what it prints, and what it says to bad input."""
 
+import io
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +71,36 @@ def test_run_several_inputs(call):
     ]
 
 
+@pytest.mark.parametrize("ref,words,output", [
+    ("sort", ["5", "3", "1"], "1 3 5"), ("sort-digits", ["12", "5", "07"], "05 07 12"),
+    ("modular-addition", ["90", "90"], "67"), ("max:vocab=20", ["3", "12", "7"], "12"),
+])  # fmt: skip
+def test_words_that_are_tokens_make_one_text(call, ref, words, output):
+    status, out, err = call("run", ref, *words)
+    assert (status, out) == (0, output + "\n") and f'one text: "{" ".join(words)}"' in err
+    status, out, _ = call("run", ref, *words, "--json")
+    assert json.loads(out)["input"] == " ".join(words)
+
+
+@pytest.mark.parametrize("ref,words,output", [
+    ("sort", ["5 3 1", "2 1"], "1 3 5\n1 2\n"), ("sort", ["5,3", "2"], "3 5\n2\n"),
+    ("modular-addition", ["5+8", "90+90"], "13\n67\n"),
+    ("reverse", ["12345", "54321"], "54321\n12345\n"), ("add-digit", ["48", "57"], "2\n2\n"),
+])  # fmt: skip
+def test_words_that_are_texts_stay_apart(call, ref, words, output):
+    assert call("run", ref, *words) == (0, output, "")
+
+
+def test_texts_by_standard_input(call, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("1+2\n\n 99+99\r\n"))
+    assert call("run", "addition:digits=2", "4+4", "-") == (0, "008\n003\n198\n", "")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("5\n3\n"))
+    assert call("run", "sort", "-") == (0, "5\n3\n", "")  # one text a line, whatever it holds
+    raw = io.TextIOWrapper(io.BytesIO(b"1+\xff"), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdin", raw)
+    assert call("run", "addition", "-")[2] == "error: standard input — expected text in UTF-8\n"
+
+
 def test_run_trace(call):
     status, out, _ = call("run", "addition:digits=2", "45+78", "--trace")
     assert (
@@ -126,6 +158,34 @@ def test_explain(call):
     got = json.loads(call("explain", "addition:digits=2", "45+78", "--json")[1])
     assert got["winner"] == "1"
     assert sum(s for _, s in got["shares"]) == pytest.approx(got["margin"], rel=1e-6)
+
+
+def test_explain_a_step_within_the_answer(call):
+    """127+458=5: the ones are written, and the next token needs their carry."""
+    status, out, err = call("explain", "addition:order=ones", "127+458=5")
+    assert (status, err) == (0, "") and out.startswith("After 1 2 7 + 4 5 8 = 5 comes 8:")
+
+
+@pytest.mark.parametrize("ref,text,rest", [
+    ("addition:order=ones", "127+458=5", "850"), ("addition", "27 + 458 = 04", "85"),
+    ("addition:padding=none", "27+458=4", "85"), ("adder-least", "27+458=58", "400000000"),
+    ("reverse", "12345=54", "321"), ("multiplication", "12*34=0", "408"),
+    ("sort", "5 3 1 0 1", "3 5"), ("sort:low=-3,vocab=9", "2,-3;-3".replace(";", " ; "), "2"),
+    ("lang/reverse", "3 1 2 | 2", "1 3"),
+])  # fmt: skip
+def test_a_text_may_go_on_into_the_answer(call, ref, text, rest):
+    assert call("run", ref, text) == (0, rest + "\n", "")
+
+
+@pytest.mark.parametrize("ref,text,part", [
+    ("addition", "127+458=0585", "'0585' is a whole answer"),
+    ("addition:order=ones", "1+2=3<EOS>", "is a whole answer"),
+    ("reverse", "12345=x", "'x'"),
+    ("sort", "5 3 0 1", "0 ends a list"), ("sort", "5 3 1 0 1 3 5", "is a whole answer"),
+])  # fmt: skip
+def test_what_is_no_start_of_an_answer_is_refused(call, ref, text, part):
+    status, out, err = call("run", ref, text)
+    assert (status, out) == (2, "") and part in err and err.count("\n") == 1
 
 
 def test_list(call):

@@ -1,5 +1,7 @@
 """Text in, text out: run a model on what a person typed."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,13 +28,33 @@ class Run(Finding):
 
 def prompt(model: Model, text: str) -> list[int]:
     """The tokens that a text gives to the model, as its task says or else its vocabulary."""
+    question, start = read(model, text)
+    return question + start
+
+
+def read(model: Model, text: str) -> tuple[list[int], list[int]]:
+    """The tokens of a text: the question, and how the answer begins if it goes on."""
     if not isinstance(text, str):
         raise GlassformerError(f"input — expected a text, got {shown(text)}")
     task = known_task(model)
-    tokens = task.prompt(text) if task else model.vocabulary.encode(text)
-    if not tokens:
+    question, start = task.read(text) if task else (model.vocabulary.encode(text), [])
+    if not question:
         raise GlassformerError("input — expected at least one token")
-    return tokens
+    if task and start and (task.stop in start or len(start) >= task.steps(question)):
+        what = f"{model.vocabulary.decode(start)[:40]!r} is a whole answer"
+        raise GlassformerError(f"input {text[:60]!r} — {what}, nothing comes after it")
+    return question, start
+
+
+def in_one_text(model: Model, words: Sequence[str]) -> bool:
+    """Whether words are the tokens of one text, as it is written with blanks: 5 3 1."""
+    vocabulary, task = model.vocabulary, known_task(model)
+    if not (vocabulary.sep.isspace() or (task and task.blanks)):
+        return False
+    try:
+        return all(vocabulary.encode(w) and not re.search(r"[\s,]", w) for w in words)
+    except GlassformerError:
+        return False
 
 
 def run(
@@ -44,12 +66,12 @@ def run(
     >>> run(load("addition:digits=3"), "123+456").output
     '0579'
     """
-    tokens = prompt(model, text)
-    task = known_task(model)
+    question, start = read(model, text)
+    tokens, task = question + start, known_task(model)
     most = task.room(tokens) if task else None
     if steps is None:
         room = min(max(1, model.config.n_ctx - len(tokens) + 1), UNASKED)
-        steps = task.steps(tokens) if task else room
+        steps = task.steps(question) - len(start) if task else room
     far = most is not None and steps > most
     steps = steps if most is None else min(steps, most)
     stop = task.stop if task else None

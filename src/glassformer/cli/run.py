@@ -1,5 +1,7 @@
 """The command run: what a model says."""
 
+import sys
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,14 +15,15 @@ from ..lang.reading import first as begins
 from ..lang.task import Texts
 from ..lens.explain import explain, read_in_words
 from ..model import Model
-from ..runs import Run, run
+from ..runs import Run, in_one_text, run
 from .common import Json, Ref, Seed, TaskName, app, err, load, out, print_json, say, table_of
 
 
 @app.command("run")
 def run_(
     ref: Ref,
-    inputs: Annotated[list[str] | None, Argument(help="what to read, one text each")] = None,
+    inputs: Annotated[list[str] | None, Argument(help="what to read, one text each; -: standard "
+        "input, a text a line")] = None,
     trace: Annotated[bool,
         Option(help="each step: its top tokens, the margin, what each head read")] = False,
     steps: Annotated[int | None, Option(min=1, max=limits.DECODED,
@@ -33,13 +36,17 @@ def run_(
         help="of a source: what each value is, by the interpreter; nothing is compiled")] = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Decode: what the model says after each input."""
+    """Decode: what the model says after each input.
+
+    A text may go on into the answer (127+458=0): then the rest is said. Where tokens have blanks
+    between them, `run sort 5 3 1` reads one text; several are quoted, or come by standard input.
+    """
     if meaning:
         return _meaning(ref, inputs or [""], as_json)
     model = load(ref, task)
     rng = np.random.default_rng(seed)
     rows = []
-    for text in inputs or [""]:
+    for text in _texts(model, inputs or [""]):
         result = run(model, text, steps=steps, temperature=temperature, top_k=top_k, rng=rng)
         traced = _trace(model, result) if trace else []
         if result.stopped:
@@ -73,6 +80,28 @@ def _meaning(ref: str, inputs: list[str], as_json: bool) -> None:
         say(said)
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
+
+
+def _texts(model: Model, words: list[str]) -> Iterator[str]:
+    """The texts that were meant: one, if the words are tokens that a text has with blanks between
+    them.
+    """
+    if len(words) > 1 and "-" not in words and in_one_text(model, words):
+        words = [" ".join(words)]
+        err.print(f'read as one text: "{words[0]}"; texts of one token each are read by -')
+    for word in words:
+        if word == "-":
+            yield from _lines()
+        else:
+            yield word
+
+
+def _lines() -> Iterator[str]:
+    """Standard input, a text a line; lines without one are passed over."""
+    try:
+        yield from (text for line in sys.stdin if (text := line.strip("\r\n")).strip())
+    except UnicodeDecodeError:
+        raise GlassformerError("standard input — expected text in UTF-8") from None
 
 
 def _trace(model: Model, result: Run) -> list[dict[str, Any]]:

@@ -285,7 +285,10 @@ def _shown(model: Model, task: Task | None, rows: Rows, prompt: Any) -> tuple[An
             raise GlassformerError(f"prompt — expected the tokens of one input, {got}")
         if task is None:
             return np.asarray(prompt), len(prompt)
-        said = decode(model, np.asarray(prompt), task.steps(prompt), stop=task.stop)
+        steps, form = task.steps(prompt), task.format()
+        if form and form.padded:  # the prompt may have begun the answer
+            steps = max(1, min(steps, len(form.spots) - len(prompt)))
+        said = decode(model, np.asarray(prompt), steps, stop=task.stop)
         return said[:-1], len(prompt)
     if task is None:
         return rows[-1], rows.shape[1]

@@ -15,6 +15,7 @@ from ..lens.logits import logit_lens
 from ..model import Model
 from ..refs import known_task
 from ..runs import prompt, run
+from ..runs import read as read_text
 from ..tasks.base import Task
 
 INPUTS = 8  # of a group, unless a person says which
@@ -99,8 +100,10 @@ def _of_each_class(task: Task) -> list[str]:
 def look(model: Model, text: str, parts: list[str]) -> dict[str, Any]:
     """All that the page says of one input. New names of parts that share are added to `parts`."""
     task = known_task(model)
-    tokens = prompt(model, text)
-    wanted = task.steps(tokens) if task else max(1, model.config.n_ctx - len(tokens) + 1)
+    question, start = read_text(model, text)
+    tokens = question + start
+    room = max(1, model.config.n_ctx - len(tokens) + 1)
+    wanted = task.steps(question) - len(start) if task else room
     try:
         result = run(model, text, steps=min(wanted, STEPS))
         written = range(len(tokens), len(result.tokens))

@@ -35,6 +35,7 @@ Digits = Annotated[int, Between(1, 12)]
 class Addition(Task):
     """The sum of two whole numbers."""
 
+    mark = "="
     known = ("123+456", "999+1", "0+0", "999+999", "500+500", "111+222")
 
     def __init__(

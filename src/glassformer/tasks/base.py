@@ -27,6 +27,8 @@ class Task(Shown):
     vocabulary: Vocabulary
     radix: tuple[int, ...]
     stop: int | None = None  # the token that ends an answer
+    mark: str = ""  # what ends a question, where `prompt` takes no more than a question
+    blanks: bool = False  # stand between the things of a text, though not between its tokens
     ref: str = ""  # set by the registry
     known: tuple[str, ...] = ()  # inputs that the sources discuss
     # p, and + or -, where the one token of the answer is a ± b modulo p
@@ -168,6 +170,13 @@ class Task(Shown):
     def prompt(self, text: str) -> list[int]:
         """The tokens to give to a model for what a person typed."""
         return self.vocabulary.encode(text)
+
+    def read(self, text: str) -> tuple[list[int], list[int]]:
+        """What a person typed: the tokens of the question, and those with which the answer begins
+        if the text goes on: `127+458=5` asks what comes after the 5.
+        """
+        question, mark, start = text.partition(self.mark) if self.mark else (text, "", "")
+        return self.prompt(question + mark), self.vocabulary.encode(start.strip())
 
     def steps(self, prompt: Sequence[int]) -> int:
         """How many tokens to decode, at most, after a prompt."""

@@ -20,6 +20,8 @@ Digits = Annotated[int, Between(1, 4)]
 class Multiplication(Task):
     """The product of two numbers of so many digits: 12*34=0408."""
 
+    mark = "="
+
     def __init__(self, digits: Digits = 2) -> None:
         self.digits = digits
         self.vocabulary = Vocabulary("0123456789*=")

@@ -24,6 +24,8 @@ Alphabet = Annotated[int, Between(2, 36)]
 class Reverse(Task):
     """A sequence, then the same backwards."""
 
+    mark = "="
+
     def __init__(self, length: Length = 5, alphabet: Alphabet = 10) -> None:
         self.length, self.alphabet = length, alphabet
         self.vocabulary = Vocabulary((*SYMBOLS[:alphabet], "+", "=", "<PAD>", "<EOS>"))

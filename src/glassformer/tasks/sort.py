@@ -154,6 +154,19 @@ class Sort(Task):
         """The list, with the delimiter after it if it was not typed."""
         return [*self.check(self.vocabulary.encode(text), text), 0]
 
+    def read(self, text: str) -> tuple[list[int], list[int]]:
+        """After the delimiter may come the start of the sorted list; anything else is refused: who
+        types 0 among numbers does not mean to end the list there.
+        """
+        words = text.replace(",", " ").split()
+        end = next((i for i, w in enumerate(words) if {*w} == {*self.vocabulary[0]}), len(words))
+        question, start = self.prompt(" ".join(words[:end])), words[end + 1 :]
+        right = sorted(words[:end], key=int)
+        if [w.lstrip("0") for w in start] != [w.lstrip("0") for w in right[: len(start)]]:
+            return self.prompt(text), []  # an error
+        answer = self.prompt(" ".join(right))[: self.steps(question)]
+        return question, answer[: len(answer) // end * len(start)]
+
     def check(self, numbers: list[int], text: str) -> list[int]:
         """A list of the domain, without its delimiter."""
         numbers = numbers[:-1] if numbers[-1:] == [0] else numbers
@@ -177,6 +190,8 @@ class SortDigits(Sort):
     """Numbers of `digits` digits in ascending order, a token a digit; the number 0 ends the
     list.
     """
+
+    blanks = True
 
     def __init__(
         self, digits: Digits = 2, base: Base = 10, length: Length = 8, exact: bool = False
