@@ -19,6 +19,23 @@ def test_quick_parts():
     assert "after 0 2 1 it says 2" in said(tour.as_text_program)[1]
 
 
+def test_six_claims_each_with_its_source_and_a_sentence():
+    differ, text = said(tour.claims)
+    lines = text.splitlines()[3:-1]
+    assert differ == 0 and len(lines) == 12 and "6 claims, 0 differ" in text
+    for source, claim in zip(lines[::2], lines[1::2], strict=True):
+        assert source.startswith(("  The booklet, ", "  How a Transformer", "  Nanda et al., "))
+        assert "Nanda et al., Nanda" not in source
+        assert len(claim.split()) > 4 and "True" not in claim, claim
+    assert sum("wrong: " in line for line in lines) and sum("holds: " in line for line in lines)
+
+
+def test_what_comes_next_can_be_typed(call):
+    for command, _ in tour.NEXT:
+        assert call(*command.split()[1:2], "--help")[0] == 0, command
+    assert call("explain", "addition:order=ones", "127+458=5")[1].startswith("After 1 2 7")
+
+
 @pytest.mark.slow
 def test_ten_digits_are_proved(monkeypatch):
     monkeypatch.setattr(tour, "prove", prove_once)
