@@ -4,12 +4,14 @@ frequencies are known.
 
 import json
 import math
+import re
 from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from glassformer import GlassformerError, Model, load, load_task
+from glassformer.claims import ledger
 from glassformer.lens.modular import apart as modular
 from glassformer.lens.modular import clock, fourier
 from glassformer.lens.modular.apart import progress, take_apart
@@ -340,3 +342,11 @@ def test_logits_that_are_not_finite_are_an_error():
     broken = {n: w * np.nan if n.endswith("W_out") else w for n, w in model.weights.items()}
     with pytest.raises(GlassformerError, match="not finite"):
         take_apart(replace(model, weights=broken), load_task(model))
+
+
+def test_the_published_measure_is_of_raw_logits():
+    """The claim names both numbers: one alone says clock, and the published one does not."""
+    claim = ledger()["zhong-4.2-clock"]
+    raw, centred = re.findall(r"0\.\d+", str(claim.measure()))
+    assert claim.matches(claim.measure()) and claim.verdict == "misleading"
+    assert modular.PIZZA < float(raw) < modular.CLOCK < float(centred)

@@ -85,7 +85,7 @@ class ModularAnalysis(Finding):
     without: dict[int, float]
     squares: float  # sum of all squared weights
     symmetricity: float | None  # of gradients; None without PyTorch and for a − b
-    irrelevance: float  # of the distance a − b
+    irrelevance: float  # of the distance a − b, for logits less their mean over c
     right: Any = field(repr=False)  # [p,p] logit of the right answer, minus the mean over c
     # [n,n] power of the logits by (frequency in a, in b), constants left out
     plane: Any = field(repr=False)
