@@ -7,9 +7,10 @@ from pathlib import Path
 import glassformer as gf
 from glassformer import show
 from glassformer.claims.book import history
+from glassformer.tasks.format import answer_names
 from glassformer.training import Training
 from glassformer.training.events import Watcher
-from glassformer.training.floor import answer_names, floors
+from glassformer.training.floor import floors
 from glassformer.training.recipes import recipe
 
 task, book = gf.load_task("addition:order=ones"), recipe("book")

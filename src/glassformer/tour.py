@@ -26,6 +26,7 @@ from .parts import heads
 from .proof import prove
 from .refs import load, load_task
 from .runs import prompt, run
+from .tasks.format import answer_names
 from .verification import Verdict, verify
 
 SHOWN = [  # ref, an input to show, how many to check where the domain is too large to count through
@@ -145,7 +146,6 @@ def trained(out: Console) -> tuple[int, Model]:
         return 0, load("adder-3.safetensors")
     from .training import fit
     from .training.events import in_words
-    from .training.floor import answer_names
     from .training.recipes import recipe
 
     task = load_task("addition:order=ones")

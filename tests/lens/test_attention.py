@@ -7,8 +7,10 @@ import json
 import numpy as np
 import pytest
 
+from glassformer.dust import percent
 from glassformer.errors import GlassformerError
 from glassformer.lens.attention import (
+    SUMS,
     alignment,
     average,
     entropy,
@@ -19,9 +21,14 @@ from glassformer.lens.attention import (
     steps,
     trace,
 )  # fmt: skip
+from glassformer.lens.interventions.patch import interchange
 from glassformer.model import MASKS, Model, zeros
+from glassformer.page import views
 from glassformer.refs import load, load_task
 from glassformer.tap import hook_names, record
+from glassformer.tasks.format import answer_names
+from glassformer.training.events import Event, in_words
+from glassformer.training.floor import Floor
 from helpers import largest_difference, random_model
 
 TOKENS = np.array([3, 0, 6, 1, 1, 5])
@@ -241,3 +248,35 @@ def test_alignment_as_json():
     assert out["aligns"] == [0, 0] and out["rows"] == 49 and out["positions"] == [3]
     assert out["shares"]["aligned"] == {"mean": [[0.5]], "positions": [[[0.5]]], "chance": [0.5]}
     assert out["shares"]["late"]["mean"] == [[None]] and out["entropy_bits"]["mean"] == [[2.0]]
+
+
+# ── one name for one thing ─────────────────────────────────────────────────────────────────────
+def test_an_answer_token_has_one_name_everywhere():
+    model, task = load("addition:digits=2,order=ones"), load_task("addition:digits=2,order=ones")
+    names = answer_names(task)
+    assert names == ["y1", "y2", "y3", "<EOS>"] == places(task)[-4:]
+    told = str(interchange(model, task, "head 0.0", n=20)).splitlines()[1:]
+    assert [line.split(":")[0].strip() for line in told] == ["y1", "y2", "y3"]
+    learned = Event("digit learned", 1, 0, {"digit": 1, "accuracy": 1.0})
+    assert in_words(learned, names) == in_words(learned) == "answer token y2 learned (100 % right)"
+    rows = task.some(100)
+    assert views.ablation(model, task, rows)["columns"][1:] == names
+
+
+def test_no_token_is_called_a_digit_that_is_none():
+    task = load_task("modular-addition")
+    assert answer_names(task) == ["y"] == places(task)[-1:]
+    assert "digit" not in in_words(
+        Event("digit learned", 1, 0, {"digit": 0, "accuracy": 1.0}), ["y"]
+    )
+    assert "digit" not in str(Floor(1, 0.5)) + str(Floor(0, 0.5))
+
+
+def test_a_share_has_one_name_and_one_number():
+    """What the page says is on what is needed, inspect says too."""
+    model, task = load("adder-3.safetensors"), load_task("addition:order=ones")
+    rows = task.sample(100, np.random.default_rng(0))
+    shown, said = views.heads(model, task, rows), str(alignment(model, task, rows)).splitlines()
+    assert SUMS["expected"] in shown["says"]
+    for line, share in zip(said, np.ravel(shown["share"]), strict=True):
+        assert f"{percent(share)} on {SUMS['expected']}" in line

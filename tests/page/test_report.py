@@ -110,7 +110,7 @@ def test_views_are_those_of_the_lenses():
     ablated = views.ablation(model, task, rows)
     assert ablated["values"][0][0] == 1.0 and min(v[0] for v in ablated["values"]) < 0.5
     assert len(ablated["rows"]) == 1 + model.config.n_heads + 1
-    assert ablated["columns"] == ["all right", "token 1", "token 2", "token 3", "token 4"]
+    assert ablated["columns"] == ["all right", "y1", "y2", "y3", "<EOS>"]
     margin = views.margins(model, task, rows)
     off = np.abs(np.sum(margin["shares"], axis=0) - margin["margin"])
     assert (off <= 1e-3 * np.abs(margin["shares"]).max(0)).all() and 0.0 in margin["shares"][

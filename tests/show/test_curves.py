@@ -42,9 +42,9 @@ def test_floors_are_lines_with_labels():
     lines = [line.get_ydata()[0] for line in loss.lines if len(set(line.get_ydata())) == 1]
     assert {0.9594, 1.1513, 1.3432} <= set(lines)
     assert {
-        "0.9594  every digit known",
-        "1.1513  1 digit unknown",
-        "1.3432  2 digits unknown",
+        "0.9594  every token known",
+        "1.1513  1 token unknown",
+        "1.3432  2 tokens unknown",
     } <= set(texts(loss))
     low, high = loss.get_ylim()
     assert low < 0.9594 and high > 1.3432
@@ -127,7 +127,7 @@ def test_the_same_figure_is_the_same_file(tmp_path, kind, start):
     one, two = (save(fig, tmp_path / f"{i}.{kind}").read_bytes() for i, fig in enumerate(figures))
     assert one == two and one.startswith(start)
     if kind == "svg":
-        assert b"1 digit unknown" in one and b"a run" in one
+        assert b"1 token unknown" in one and b"a run" in one
 
 
 def test_drawing_leaves_no_trace():

@@ -115,7 +115,7 @@ def test_history_and_figure(call, tmp_path):
         "kind"
     ] == "done"
     svg = (tmp_path / "f.svg").read_text()
-    assert "1 digit unknown" in svg and TASK in svg and "drew" in out
+    assert "1 token unknown" in svg and TASK in svg and "drew" in out
 
 
 def test_a_recipe_can_be_printed_saved_and_given_back(call, tmp_path):

@@ -35,7 +35,7 @@ EVENTS = [
     Event("stable", 20, 0, {"since": 20, "accuracy": 1.0}), Event("done", 20, 0,
     {"training": TRAINING}),
 ]  # fmt: skip
-NAMES = ["1", "<EOS>"]
+NAMES = ["y1", "<EOS>"]
 
 
 def told(consumer, events=EVENTS):
@@ -63,7 +63,7 @@ def test_history_as_jsonl(tmp_path):
 def test_history_as_csv(tmp_path):
     told(HistoryFile(tmp_path / "h.csv", NAMES))
     rows = list(csv.DictReader((tmp_path / "h.csv").read_text().splitlines()))
-    shown = [(r["step"], r["loss"], r["digit 1"], r["<EOS>"]) for r in rows]
+    shown = [(r["step"], r["loss"], r["y1"], r["<EOS>"]) for r in rows]
     assert shown == [("10", "0.1", "0.5", "1.0"), ("20", "0.05", "0.5", "1.0")]
     assert [r["events"] for r in rows] == ["digit learned 2", "fitted; stable"]
     assert rows[0]["train_accuracy"] == "0.75" and rows[0]["seconds"] == "2.0"
@@ -158,9 +158,7 @@ def test_the_live_view():
         and "50%" in shown
         and "stable" in shown
     )
-    assert (
-        "digit 1" in shown and "<EOS>" in shown and "step 10: answer token <EOS> learned" in shown
-    )
+    assert "y1" in shown and "<EOS>" in shown and "step 10: answer token <EOS> learned" in shown
     assert "training" in screen.file.getvalue()
 
 

@@ -147,7 +147,7 @@ def test_only_all_is_100_percent():
 
 @pytest.mark.parametrize("kind,data,words", [
     ("digit learned", {"digit": 1, "accuracy": 0.995},
-    "answer digit 2 of 3 learned (99.50 % right)"),
+    "answer token y2 learned (99.50 % right)"),
     ("digit learned", {"digit": 2, "accuracy": 1.0}, "answer token <EOS> learned (100 % right)"),
     ("memorising", {"loss": 0.9, "floor": 0.9594},
     "the training loss 0.9000 is under the floor 0.9594"),
@@ -160,4 +160,4 @@ def test_only_all_is_100_percent():
     {"x": 1}, "stranger x=1"),
 ])  # fmt: skip
 def test_turning_points_in_words(kind, data, words):
-    assert words in in_words(Event(kind, 7, 0, data), ["1", "2", "<EOS>"])
+    assert words in in_words(Event(kind, 7, 0, data), ["y1", "y2", "<EOS>"])

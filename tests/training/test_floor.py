@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load_task
-from glassformer.training.floor import Floor, answer_names, floors
+from glassformer.tasks.format import answer_names
+from glassformer.training.floor import Floor, floors
 from glassformer.training.recipe import Recipe
 
 LN10 = math.log(10)
@@ -93,7 +94,7 @@ def test_exact_lists_have_no_shorter_ones():
 
 # ── what a loss says of the answer's digits ────────────────────────────────────────────────────
 def test_the_floors_of_the_book():
-    """Its logged plateaus: 0.9594 with every digit known, 1.1513, 1.3432, 1.5351 with one, two,
+    """Its logged plateaus: 0.9594 with every token known, 1.1513, 1.3432, 1.5351 with one, two,
     three unknown.
     """
     task = load_task("addition:order=ones")
@@ -101,7 +102,7 @@ def test_the_floors_of_the_book():
     found = floors(task, Recipe(loss="all"))
     assert [f.unknown for f in found] == [0, 1, 2, 3]  # the carry is no die, <EOS> no surprise
     assert [round(f.loss, 4) for f in found] == [0.9594, 1.1513, 1.3432, 1.5351]
-    assert str(found[0]) == "every digit known" and str(found[1]) == "1 digit unknown"
+    assert str(found[0]) == "every token known" and str(found[1]) == "1 token unknown"
 
 
 def test_floors_of_a_loss_on_the_answer():
@@ -123,5 +124,5 @@ def test_where_there_are_no_floors():
 
 
 def test_names_of_answer_digits():
-    assert answer_names(load_task("addition:order=ones")) == ["1", "2", "3", "4", "<EOS>"]
-    assert answer_names(load_task("addition:digits=2,padding=none")) == ["1", "2", "3", "4"]
+    assert answer_names(load_task("addition:order=ones")) == ["y1", "y2", "y3", "y4", "<EOS>"]
+    assert answer_names(load_task("addition:digits=2,padding=none")) == ["y1", "y2", "y3", "y4"]

@@ -20,9 +20,10 @@ from ..registry import split
 from ..show.figures.curves import training_curves
 from ..show.style import check_path, save
 from ..tasks.base import Task
+from ..tasks.format import answer_names
 from ..training.data import first_length
 from ..training.events import Consumer, Event, in_words, percent
-from ..training.floor import answer_names, floors
+from ..training.floor import floors
 from ..training.history import HistoryFile, check_name
 from ..training.recipes import choose_recipe
 from ..training.state import state_path

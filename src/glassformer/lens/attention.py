@@ -21,11 +21,13 @@ from ..finding import Finding, Shown, plain
 from ..model import MASKS, POSITIONS, Model, Place, gained
 from ..tap import record
 from ..tasks.base import Rows, Task
-from ..tasks.format import TOKEN
+from ..tasks.format import TOKEN, answer_names
 from .rank import project
 
 # roles that the answer token is made of; the others only say what came before
 DIRECT = ("a", "b", "source")
+# What shares on several roles together are called, here and wherever they are shown.
+SUMS = {"aligned": "what the token is made of", "expected": "what is needed"}
 # by default, domains up to ALL_ROWS are averaged over, else a SAMPLE
 ALL_ROWS, SAMPLE = 20_000, 10_000
 
@@ -246,8 +248,7 @@ def places(task: Task) -> list[str]:
     form = task.format()
     if form is None or not form.padded:
         return [str(t) for t in range(task.batch(task.some(100))[0].shape[1])]
-    names = [str(t) for t in range(form.first)]
-    names += [f"y{i + 1}" if len(form.asking) > 1 else "y" for i in range(len(form.asking))]
+    names = [*map(str, range(form.first)), *answer_names(task)]
     for name in (n for n in task.roles() if n in DIRECT):
         where = np.nonzero(task.roles()[name].any(0))[0]
         for i, t in enumerate(where, 1):
@@ -301,11 +302,16 @@ class Alignment(Shown):
 
     def __str__(self) -> str:
         lines = []
+        # means over other tokens cannot be compared: the last digit of a sum has no column
+        n = {name: int((~np.isnan(self.chance[name])).sum()) for name in SUMS}
+        alike = len({*n.values()}) == 1
+        over = {name: "" if alike else f" ({k} token{'s' * (k != 1)})" for name, k in n.items()}
         for i, h in np.ndindex(*self.entropy.shape[:2]):
             shares = ", ".join(f"{percent(self.mean(role)[i, h])} on {role}" for role in self.roles)
-            made_of = f"{percent(self.mean('aligned')[i, h])} on what the token is made of"
             bits = f"{self.entropy[i, h].mean():.1f} bits"
-            lines.append(f"{parts.head(i, h)}: {shares}; {made_of}, {bits}")
+            sums = [f"{percent(self.mean(name)[i, h])} on {words}{over[name]}"
+                    for name, words in SUMS.items()]  # fmt: skip
+            lines.append(f"{parts.head(i, h)}: {shares}; {', '.join(sums)}, {bits}")
         return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ What each figure means:
   that can be right there. logits: the mean correlation of their logits of those tokens, over the
   places where there are at least three.
 - overlap: Σ min(p, q) of two heads' attention, a mean over answer rows: 1 the same, 0 no position
-  in common. aligned: the share of attention on the positions that the next token is made of (see
+  in common. aligned: the share of attention on the positions that the token is made of (see
   lens/attention).
 - swapped: what both say when one token of the text is another (see lens/perturb). `foretold` is the
   part of the one model's behaviour that the other's algorithm predicts where no training row shows
@@ -42,7 +42,7 @@ from ..model import Model
 from ..registry import build, entries, head
 from ..tasks.base import Rows, Task
 from ..verification.checks import Verdict, countable, verify
-from .attention import Alignment, alignment, patterns
+from .attention import SUMS, Alignment, alignment, patterns
 from .cka import Similarity, similarity
 from .interventions.ablate import fast
 from .interventions.patch import Interchange, interchange
@@ -71,7 +71,7 @@ class AttentionOfBoth(Shown):
         return [(name, self.heads[1][j], float(share)) for name, j, share in pairs]
 
     def aligned(self, side: int) -> dict[str, float]:
-        """Head -> share of its attention on what the next token is made of."""
+        """Head -> share of its attention on what the token is made of."""
         if (found := self.alignment[side]) is None:
             return {}
         return dict(zip(self.heads[side], found.mean("aligned").ravel().tolist(), strict=True))
@@ -136,7 +136,7 @@ class Comparison(Shown):
             lines += ["", "Attention of answer rows"]
             for side, name in enumerate(self.names):
                 for head, s in self.attention.aligned(side).items():
-                    share = f"{percent(s)} on what the next token is made of"
+                    share = f"{percent(s)} on {SUMS['aligned']}"
                     lines.append(f"  {name}, {head}: {share}")
             for x, y, s in self.attention.best():
                 lines.append(f"  {x} of {a} is most like {y} of {b}: {percent(s)} in common")

@@ -13,7 +13,7 @@ import numpy as np
 from .. import schema
 from ..dust import sweep
 from ..errors import GlassformerError
-from ..lens.attention import alignment
+from ..lens.attention import SUMS, alignment
 from ..lens.embeddings import Embeddings, position_embeddings, token_embeddings
 from ..lens.embeddings import cosine as cosines
 from ..lens.heads import classify
@@ -23,6 +23,7 @@ from ..lens.modular.apart import take_apart
 from ..model import POSITIONS, Model
 from ..records import read_text
 from ..tasks.base import Task
+from ..tasks.format import answer_names
 from .runs import short
 
 POINTS, CELLS = 1_000, 128  # tokens in a plane, and rows of a map of cosines, at most
@@ -74,8 +75,8 @@ def heads(model: Model, task: Task, rows: Any) -> dict[str, Any]:
     chance = float(np.nanmean(aligned.chance["expected"]))
     says = (
         f"Kinds and shares are means over {found.rows:,} inputs and the positions that ask for a "
-        f"token of the answer. Looking everywhere alike would put {percent(chance)} on what is "
-        "needed."
+        f"token of the answer. Looking everywhere alike would put {percent(chance)} on "
+        f"{SUMS['expected']}."
     )
     return {"kinds": kinds, "share": short(aligned.mean("expected")), "says": says}
 
@@ -102,7 +103,7 @@ def ablation(model: Model, task: Task, rows: Any) -> dict[str, Any]:
     width = len(found[0].score.positions)
     first = "all right" if width > 1 else "right"
     width = width if 1 < width <= 12 else 0  # a single token is the answer; more are not legible
-    columns = [first, *(f"token {i + 1}" for i in range(width))]
+    columns = [first, *answer_names(task)[:width]]
     values = short([[a.score.accuracy, *a.score.positions[:width]] for a in found])
     says = f"Silenced means: it writes 0. Measured on {found[0].score.checked:,} inputs."
     return {"rows": names, "columns": columns, "values": values, "says": says}

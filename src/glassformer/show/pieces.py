@@ -49,8 +49,8 @@ def rows_named(ax: Axes, names: Names) -> None:
 
 
 def tokens_named(names: Names, n: int) -> list[str]:
-    """The names of n tokens of an answer: those that were given, then numbers from 1."""
-    return [names[i] if i < len(names) else str(i + 1) for i in range(n)]
+    """The names of n tokens of an answer: those that were given, then y1, y2, …"""
+    return [names[i] if i < len(names) else f"y{i + 1}" for i in range(n)]
 
 
 def cells(

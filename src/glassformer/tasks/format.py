@@ -20,6 +20,7 @@ Spot = tuple[str, int]
 TOKEN = "token"
 LOOKS = 2_000  # random examples that a format must agree with; all edge cases too
 EVERY = 20_000  # rows of a domain: up to so many, each must agree
+ANSWERS = 100_000  # rows that are looked at for the longest answer, where no format says it
 SHORT = 64  # of these, where numbers are written without zeros before them
 
 
@@ -89,6 +90,20 @@ def items(
     x, y = ([(f"{name}{i}", 0) for i in range(1, k + 1)] for name, k in (("x", n), ("y", answers)))
     spots = [[(TOKEN, int(t)) for t in part] for part in (before, between, after)]
     return Format((*spots[0], *x, *spots[1], *y, *spots[2]), len(before) + n + len(between), base)
+
+
+def answer_names(task: "Task") -> list[str]:
+    """What the tokens of an answer are called, everywhere: y1, y2, … (y, if it is the only one); a
+    token that is always the same, by its text.
+    """
+    form, fixed = task.format(), dict[int, str]()
+    if form is None or not form.padded:
+        n = int(task.batch(task.some(ANSWERS))[1].sum(1).max())
+    else:
+        said = form.spots[form.first :]
+        n = len(said)
+        fixed = {i: task.vocabulary[t] for i, (name, t) in enumerate(said) if name == TOKEN}
+    return [fixed.get(i, "y" if n == 1 else f"y{i + 1}") for i in range(n)]
 
 
 def format_of(task: "Task") -> Format:

@@ -1,6 +1,6 @@
 """What happens in training, as data. The trainer yields events; bars, files and tests consume them.
 
-`Watcher` names the turning points: an answer digit learned, training loss under the floor
+`Watcher` names the turning points: an answer token learned, training loss under the floor
 (memorising), test accuracy that rises long after training accuracy (grokking), lasting success.
 """
 
@@ -14,7 +14,7 @@ from ..finding import Shown
 from .recipe import Recipe
 
 ROUTINE = {"step", "evaluation", "checkpoint", "done"}  # all other events are turning points
-LEARNED = 0.99  # share of test rows from which a digit, or a whole set, counts as learned
+LEARNED = 0.99  # share of test rows from which a token, or a whole set, counts as learned
 LONG = 2.0  # test accuracy that takes so many times the steps of training accuracy is grokking
 UNDER = 0.02  # training loss so far under the floor is memorising
 
@@ -116,9 +116,8 @@ def in_words(event: Event, names: Sequence[str] = ()) -> str:
     }
     if event.kind == "digit learned":
         i = d["digit"]
-        name = names[i] if i < len(names) else str(i + 1)
-        digit = f"digit {name} of {len(names)}" if name.isdecimal() and names else f"token {name}"
-        return f"answer {digit} learned ({d['accuracy']} right)"
+        name = names[i] if i < len(names) else f"y{i + 1}"
+        return f"answer token {name} learned ({d['accuracy']} right)"
     if event.kind == "memorising":
         return "memorising: " + (BY_LOSS if "floor" in d else BY_ROWS).format(**d)
     if event.kind in WORDS:

@@ -1,4 +1,4 @@
-"""What a loss means: how many of the answer's digits are not known yet; and their names."""
+"""What a loss means: how many of the answer's tokens are not known yet."""
 
 from dataclasses import dataclass
 
@@ -6,32 +6,31 @@ import numpy as np
 
 from ..arrays import Array
 from ..tasks.base import Task
-from ..tasks.format import TOKEN
 from .recipe import Loss
 
 ROWS = 100_000  # to measure how random answers are
-ALIKE = 0.02  # answer digits whose entropies differ by less (as a share) are equally random
+ALIKE = 0.02  # answer tokens whose entropies differ by less (as a share) are equally random
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The least loss if all but some digits are known (of these, how often each is)."""
+    """The least loss if all but some tokens are known (of these, how often each is)."""
 
     unknown: int
     loss: float
 
     def __str__(self) -> str:
         if not self.unknown:
-            return "every digit known"
-        return f"{self.unknown} digit{'s' * (self.unknown > 1)} unknown"
+            return "every token known"
+        return f"{self.unknown} token{'s' * (self.unknown > 1)} unknown"
 
 
 def floors(task: Task, recipe: Loss) -> list[Floor]:
-    """The stairs that the training loss comes down: all answer digits known, one unknown, two, …
+    """The stairs that the training loss comes down: all answer tokens known, one unknown, two, …
 
     A loss on all positions has a floor above 0, since nobody can know an operand's digits
-    beforehand. An answer digit that is not known costs its entropy: ln 10 if all ten are as likely.
-    Digits that are less random than the others (the carry of a sum, an end token) make no stairs of
+    beforehand. An answer token that is not known costs its entropy: ln 10 if all ten are as likely.
+    Tokens that are less random than the others (the carry of a sum, an end token) make no stairs of
     their own. Empty where the task does not say its floor.
     """
     tokens, answer = task.batch(task.some(ROWS))
@@ -43,15 +42,6 @@ def floors(task: Task, recipe: Loss) -> list[Floor]:
     most = max(costs)
     stairs = sum(cost > 0 and cost >= (1 - ALIKE) * most for cost in costs)
     return [Floor(k, base + k * most / positions) for k in range(stairs + 1)]
-
-
-def answer_names(task: Task) -> list[str]:
-    """The answer's digits by name: 1, 2, 3, …; a token that is always the same, by its text."""
-    form = task.format()
-    if form is None or not form.padded:
-        return [str(i + 1) for i in range(int(task.batch(task.some(ROWS))[1].sum(1).max()))]
-    said = enumerate(form.spots[form.first :], 1)
-    return [task.vocabulary[number] if name == TOKEN else str(i) for i, (name, number) in said]
 
 
 def _cost(column: Array, focal: float) -> float:

@@ -64,7 +64,7 @@ class Csv:
     """A line for each evaluation, written when its turning points are known: at the next one."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.digits = [f"digit {n}" if n.isdecimal() else n for n in names]
+        self.digits = list(names)
         whole = ("seed", "step", "seconds", "loss", "accuracy", "train_accuracy")
         self.columns = [*whole, *self.digits, "events"]
         self.head = _csv_line(self.columns)

@@ -25,9 +25,9 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..records import remove
 from ..tasks.base import Task
+from ..tasks.format import answer_names
 from .data import Data
 from .events import Event, Report, Watcher
-from .floor import answer_names
 from .initial import architecture, check_call, check_memory, find_device, initial_theta
 from .loss import Objective, Theta
 from .notebook import Bar, in_notebook

@@ -70,9 +70,8 @@ class LiveView:
     def __rich__(self) -> Group:
         table = Table(box=None, pad_edge=False, header_style="bold")
         trained = any("train_accuracy" in m for m in self.members.values())
-        digits = ["digit " + self.names[0], *self.names[1:]]
         rows = ["test rows", "training rows"] if trained else ["test rows"]
-        for name in ("seed", "loss", "floor", *rows, *digits, ""):
+        for name in ("seed", "loss", "floor", *rows, *self.names, ""):
             table.add_column(name, justify="right")
         floor = "" if self.floor is None else f"{self.floor:.4f}"
         for seed, m in self.members.items():

@@ -28,6 +28,7 @@ from ...model import Model, Tap
 from ...parts import Part, find, label
 from ...tap import check_names, on, record
 from ...tasks.base import Task
+from ...tasks.format import answer_names
 from .ablate import put
 
 STREAM = ("resid_pre", "attn_out", "mlp_out")
@@ -206,6 +207,7 @@ class Moved(Shown):
     """What patching a part did to one token of the answer. The shares and `other` add up to 1."""
 
     token: int  # of the answer, from 0
+    name: str  # of the token: y1, …
     cases: int
     shares: dict[str, float]  # explanation -> share of cases in which it foretold the whole answer
     other: float  # something else came out, or other tokens changed too
@@ -228,7 +230,7 @@ class Interchange(Finding):
         for m in self.moved:
             each = m.shares | {"other": m.other}
             shares = ", ".join(f"{name} {share:.1%}" for name, share in each.items())
-            lines.append(f"  token {m.token}: {shares} of {m.cases}")
+            lines.append(f"  {m.name}: {shares} of {m.cases}")
         return "\n".join(lines)
 
 
@@ -255,16 +257,16 @@ def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0
         why = "written digits must not be seen before their turn"
         raise GlassformerError(f"interchange — needs a causal model: {why}")
     start, moved = task.boundary(), []
-    for i in range(task.batch(task.some(200))[0].shape[1] - start):
+    for i, name in enumerate(answer_names(task)):
         pairs = _pairs(task, i, start, n, np.random.default_rng([seed, i]))
         found = pairs and _moved(model, part, i, start, *pairs)
-        moved += [found] if found else []
+        moved += [Moved(i, name, *found)] if found else []
     return Interchange(part.name, label(model, part.name), moved)
 
 
 def _moved(
     model: Model, part: Part, i: int, start: int, base: Array, source: Array, foretold: Any
-) -> Moved | None:
+) -> tuple[int, dict[str, float], float] | None:
     """Patches a part at the row that says answer token i; None if the model is right on no pair."""
     last = base.shape[1] - start
     # rows are counted from the end
@@ -281,7 +283,7 @@ def _moved(
         expected = base[right, start:].copy()
         expected[:, i] = token[right]
         shares[name] = float((said == expected).all(1).mean())
-    return Moved(i, int(right.sum()), shares, max(0.0, 1 - sum(shares.values())))
+    return int(right.sum()), shares, max(0.0, 1 - sum(shares.values()))
 
 
 def _pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> Any:

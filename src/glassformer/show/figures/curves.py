@@ -105,7 +105,7 @@ def _strip(fig: Figure, ax: Axes, runs: "list[Training]", names: Names) -> None:
     x, y = [e.step for e in learned], [e.data["digit"] + 0.5 for e in learned]
     ax.scatter(x, y, s=14, color=ORANGE, edgecolor="white", linewidth=0.6, zorder=3, clip_on=False,
                label="learned")  # fmt: skip
-    ax.set_ylabel("answer digit")
+    ax.set_ylabel("answer token")
     beside = ax.inset_axes((1.018, 0, 0.018, 1))
     colour_bar(fig, mesh, cax=beside, labelsize=8, ticks=[0, 1], format=lambda x, _: f"{x:.0%}")
     if learned:

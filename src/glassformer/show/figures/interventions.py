@@ -89,7 +89,7 @@ def interchange_bars(tests: Sequence[Interchange], names: Names = (), title: str
                     ax.text(left + share / 2, y, f"{100 * share:.0f}", ha="center", va="center",
                             fontsize=7, color=ink)  # fmt: skip
                 left += share
-            token = names[m.token] if names else f"y{m.token + 1}"
+            token = names[m.token] if names else m.name
             ticks.append((y, f"{test.what}, {token}"))
             y += 1
         ax.set_yticks([t[0] for t in ticks], [t[1] for t in ticks])
