@@ -188,6 +188,13 @@ def test_what_is_no_start_of_an_answer_is_refused(call, ref, text, part):
     assert (status, out) == (2, "") and part in err and err.count("\n") == 1
 
 
+def test_what_is_said_backwards_is_told_so(call):
+    assert call("run", "adder-least", "4+8") == (0, "21000000000\n", "")
+    told = {p["name"]: p["help"] for p in json.loads(call("list", "--json")[1])["programs"]}
+    assert "backwards: `4+8` gives `21000000000`" in told["adder-least"]
+    assert "backwards" in told["adder-hinge"]
+
+
 def test_list(call):
     assert "addition" in call("list")[1] and "digits=" in call("list", "programs")[1]
     names = [p["name"] for p in json.loads(call("list", "programs", "--json")[1])["programs"]]
@@ -255,13 +262,19 @@ BAD = [
     (["export", "addition", "--to", "png", "--out", "x.png"], "expected safetensors or taotp"),
     (["export", "addition", "--to", "taotp", "--out", "/no/such/folder/x.taotp"],
     "cannot be written"),
+    (["run", "disagrees.taotp", "a"], "disagrees.taotp — its task max:vocab=3 has 3 tokens: 0 1 2; "
+    "its tokens are 2 tokens: ab"),
+    (["verify", "min:vocab=3,block=4", "--task", "min:vocab=3,length=9"], "a larger block"),
     (["nonsense"], "nonsense"),
     (["run", "addition", "1+2", "--nonsense"], "nonsense"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("words,part", BAD)
-def test_bad_input(call, words, part):
+def test_bad_input(call, words, part, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = 'task: "max:vocab=3" tokens: ab tok_emb: [[1 2] [3 4]] block_size: 4'
+    Path("disagrees.taotp").write_text(text)
     status, out, err = call(*words)
     assert (
         status == 2

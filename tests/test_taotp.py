@@ -316,7 +316,7 @@ BAD = {
     "got 'gama'; did you mean gamma?": BASE + "lnf: {gama: 2}",
     "p:3:1 — norm must be one of layer, rms, none, got 'batch'": BASE + "norm: batch",
     "p:3:1 — eps must be a finite number from 0, got -1.0": BASE + "eps: -1",
-    "p:3:1 — tokens is tokens: expected tokens = 2 as in tok_emb, got 3": BASE + "tokens: abc",
+    "p:3:1 — tokens — expected 2, as tok_emb has, got 3": BASE + "tokens: abc",
     "p:3:1 — vocabulary — tokens must be different": BASE + "tokens: aa",
     "p:3:1 — expected numbers that float16 can hold": BASE.replace("1", "1e5") + "dtype: float16",
     "p:1:1 — expected an entry tok_emb, got none": "",

@@ -62,7 +62,9 @@ def decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None)
 
 def _check_length(model: Model, tokens: Any) -> None:
     if (n := tokens.shape[1] - 1) > (block := model.config.n_ctx):
-        raise GlassformerError(f"an example of {n} tokens — longer than the block of {block}")
+        way_out = "a task of shorter texts, or a model with a larger block, was expected"
+        what = f"an example of {n} tokens — longer than the block of {block}"
+        raise GlassformerError(f"{what}: {way_out}")
 
 
 def _asked(answer: Any) -> int:

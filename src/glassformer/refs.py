@@ -47,7 +47,7 @@ def load(ref: str | os.PathLike[str]) -> Model:
     if ref.endswith(".taotp"):
         from .taotp import read
 
-        return read(ref)
+        return _agreeing(ref, read(ref))
     if named.is_named(ref):
         return named.build(named.find(ref)).model
     if os.path.isfile(
@@ -66,6 +66,20 @@ def load(ref: str | os.PathLike[str]) -> Model:
     if f"{name}.safetensors" in trained() and name not in registry.entries("program"):
         raise GlassformerError(f"{ref} — no such program; the trained model is {name}.safetensors")
     model: Model = registry.build("program", ref)
+    return model
+
+
+def _agreeing(ref: str, model: Model) -> Model:
+    """The model of a text that people write by hand; an error if it names a task of other tokens.
+
+    A task that cannot be found is not missed here: whoever needs it says so.
+    """
+    task = None
+    with suppress(GlassformerError):
+        task = known_task(model)
+    if task and task.vocabulary != model.vocabulary:
+        wants = f"its task {task.ref} has {task.vocabulary}"
+        raise GlassformerError(f"{ref} — {wants}; its tokens are {model.vocabulary}")
     return model
 
 

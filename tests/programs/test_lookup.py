@@ -168,6 +168,7 @@ def test_csv_and_json_are_the_same_table(tmp_path):
         ),
         ("t.csv", "1,,3\n", "entry 1 — tokens of 1 to 40 characters"),
         ("t.csv", "1,a b,3\n", "got 'a b'"),
+        ("t.csv", "the cat,sat\n", "a key of several has a column each), got 'the cat'"),
         ("t.csv", "7\n", "got 1"),
         ("t.csv", "7,7\n", "at least two different tokens"),
         ("t.csv", "1," * 40 + "1\n", "keys of 1 to 32 tokens"),

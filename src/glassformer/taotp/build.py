@@ -67,6 +67,12 @@ class Builder:
     def agree(self, at: int, where: str, shape: dict[str, int]) -> None:
         """Every size is set by the first entry that has it; later ones must agree."""
         clashes = []
+        if where in ("tokens", *SIZES):  # it is the size itself
+            ((axis, n),) = shape.items()
+            size, first = self.sizes.setdefault(axis, (n, where))
+            if size != n:
+                self.wrong(at, f"{where} — expected {size:,}, as {first} has, got {n:,}")
+            return
         for axis, n in shape.items():
             size, first = self.sizes.setdefault(axis, (n, where))
             if size != n:

@@ -131,6 +131,7 @@ def read_table(path: str) -> Table:
             got = f"{len(row) - 1}"
         elif bad:
             what = f"tokens of 1 to {LONGEST_TOKEN} characters, no commas or spaces, were expected"
+            what += " (a key of several has a column each)" * (bad[0] in row[:-1])
             got = repr(bad[0][:20])
         elif first != i:
             what = "a new key was expected"

@@ -77,8 +77,8 @@ RMS = "under norm=rms logits are ≈ 14,142 and margins ≈ 0.00005"
 
 @program("adder-hinge", float32=lambda options: RMS * (options["norm"] == "rms"))
 def adder_hinge(digits: Digits = 10, norm: Literal["none", "rms"] = "none") -> Model:
-    """The sum, ones first: a rotary head finds the column, two hinges take 10 away; 8 numbers
-    make the weights.
+    """The sum, ones first (to be read backwards): a rotary head finds the column, two hinges take
+    10 away; 8 numbers make the weights.
     """
     task = DigitAddition(digits)
     x, y = query(task)

@@ -59,8 +59,8 @@ class Least(Formula):
 
 @program("adder-least", float32=True)
 def adder_least() -> Model:
-    """The sum of ten digits, ones first, by one layer from 3 numbers by the loosest reading, 5
-    strictly.
+    """The sum of ten digits, ones first (to be read backwards: `4+8` gives `21000000000`), by one
+    layer from 3 numbers by the loosest reading, 5 strictly.
     """
     task, numbers = DigitAddition(10), {"t": 93.7, "kappa": 22.6, "flip": 1.096}
     return build(Least(), numbers, one_layer(task, norm="none"), task, labels(task))
