@@ -206,10 +206,26 @@ def test_list(call):
     assert "blocks.0.attn.hook_pattern" in call("list", "hooks", "addition")[1].split()
     assert "booklet-2" in call("list", "claims")[1]
     for what in ("bridges", "views", "trained"):
-        assert call("list", what)[1].split() == gf.list(what)
+        assert [line.split("  ")[0] for line in call("list", what)[1].splitlines()] == gf.list(what)
         assert json.loads(call("list", what, "--json")[1]) == {what: gf.list(what)}
     assert call("list", "hooks", "addition")[1].split() == gf.list("hooks", "addition")
     assert call("list", "hooks")[2].startswith("error: list hooks — expected a model")
+
+
+def test_recipes_and_trained_models_have_a_sentence_each(call):
+    for what in ("recipes", "trained"):
+        lines = [line for line in call("list", what)[1].splitlines() if not line.startswith(" ")]
+        assert len(lines) == len(gf.list(what))
+        for line in lines:
+            assert re.fullmatch(r"\S+  [A-Z].{20,}\.", line), line
+
+
+def test_completion(call, monkeypatch):
+    assert "--install-completion" in call("--help")[1]
+    monkeypatch.setenv("_GLASSFORMER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "glassformer re")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert call()[1].split() == ["recheck", "report"]
 
 
 def test_claims(call, monkeypatch):

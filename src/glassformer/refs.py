@@ -16,6 +16,14 @@ from .tasks.base import Task
 
 # Models that come with the package; the README there says how each was made.
 TRAINED = Path(__file__).parent / "trained"
+ABOUT = {
+    "adder-3.safetensors": "Sums of three digits, ones first; 17,760 parameters, all sums right.",
+    "book-3.safetensors": "Sums of three digits by the recipe of the book; all sums right.",
+    "reverse-5.safetensors": "Five symbols backwards; 17,728 parameters, all inputs right.",
+    "grok-113.safetensors": "Addition modulo 113, grokked: 226,816 parameters; see the guide.",
+    "adder-10-7p.safetensors": "Sums of ten digits from 7 numbers, fitted; proved for all 10^20.",
+    "adder-10-34p.safetensors": "Sums of ten digits from 34 numbers, fitted; not proved.",
+}  # what they are, in a sentence each
 
 
 def trained() -> list[str]:

@@ -75,7 +75,7 @@ class SafeConsole(Console):
 
 
 app = typer.Typer(
-    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    pretty_exceptions_enable=False, rich_markup_mode=None,
     help="Glassformer: transformers you can see through.",
 )  # fmt: skip
 out = SafeConsole(width=None if sys.stdout and sys.stdout.isatty() else 120)

@@ -57,6 +57,8 @@ def commands(word: str = "") -> list[CommandInfo]:
 def main() -> None:
     """The `glassformer` command. Whatever is typed or goes wrong ends in one line and status 2."""
     _open_streams()
+    if "_GLASSFORMER_COMPLETE" in os.environ:  # a shell asks what could be typed next
+        typer.main.get_command(app)(prog_name="glassformer")
     with _polite_kills():
         status = _flushed(_status(sys.argv[1:] or ["--help"]))
     sys.exit(status)

@@ -1,16 +1,16 @@
 """The command list: what there is."""
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 from rich.padding import Padding
 from typer import Argument
 
-from .. import claims, face, registry
+from .. import claims, face, refs, registry
 from ..errors import GlassformerError
 from ..lang import library, named
-from ..training.recipes import RECIPES, recipe
+from ..training.recipes import ABOUT, RECIPES, recipe
 from .common import Json, app, listed, out, print_json, say, table_of
 
 REGISTERED = ("programs", "tasks", "blueprints")
@@ -48,14 +48,20 @@ def list_(
         told = {name: library.about(name.removeprefix(named.LIBRARY)) for name in named.names()}
         if as_json:
             return print_json({what: [{"name": n, "help": text} for n, text in told.items()]})
-        for name, text in told.items():
-            out.print(name, style="bold", end="  ")
-            out.print(text)
+        _show_sentences(told)
     elif what in NAMES:
         names = face.list_(what, ref)
+        if what == "trained" and not as_json:
+            return _show_sentences({name: refs.ABOUT.get(name, "") for name in names})
         print_json({what: names}) if as_json else out.print("\n".join(names))
     else:
         raise GlassformerError(f"list {what} — expected {WHAT}")
+
+
+def _show_sentences(told: Mapping[str, str]) -> None:
+    for name, text in told.items():
+        out.print(name, style="bold", end="  ")
+        out.print(text)
 
 
 def _show_options(entries: Iterable[registry.Entry]) -> None:
@@ -88,6 +94,6 @@ def _list_recipes(name: str, as_json: bool) -> None:
         rows = [r.to_json() for r in found]
         return print_json(rows[0] if name else {"recipes": rows})
     for r in found:
-        out.print(r.name, style="bold")
+        _show_sentences({r.name: ABOUT.get(r.name, "")})
         changed = [shlex.quote(f"{n}={v}") for n, v in r.changed().items() if n != "name"]
         out.print(Padding(" ".join(changed), (0, 0, 0, 4)), style="dim")
