@@ -2,7 +2,7 @@
 it with Python.
 """
 
-from pathlib import Path
+from current import put
 
 import glassformer as gf
 from glassformer import show
@@ -21,4 +21,4 @@ last = past[-1]
 run = Training(None, book, 0, last["step"], 0.0, last["accuracy"], "done", past, events)  # type: ignore[arg-type]
 title = "addition:order=ones, recipe book, seed 0"
 figure = show.training_curves([run], floors(task, book), answer_names(task), title)
-show.save(figure, Path(__file__).with_name("book-run.png"))
+put(figure, "book-run.png")

@@ -5,9 +5,8 @@ compiled_codes.png     how values are written into the stream
 compiled_errors.png    how far slots may be off, sublayer by sublayer
 """
 
-from pathlib import Path
-
 import numpy as np
+from current import put
 
 import glassformer as gf
 from glassformer import lang
@@ -18,7 +17,6 @@ from glassformer.show import style
 from glassformer.show.pieces import in_powers
 
 style.DPI = 100
-HERE = Path(__file__).parent
 FOLLOWS = """
 tokens = [*"abc"]
 length = 8
@@ -29,7 +27,7 @@ TEXT = "a b c b a c b"
 
 
 def save(fig, name):
-    print(style.save(fig, HERE / f"compiled_{name}.png").name)
+    put(fig, f"compiled_{name}.png")
 
 
 def follows():

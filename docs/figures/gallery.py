@@ -5,9 +5,9 @@ anew: glassformer train modular-addition:plus=true --recipe mod113-3x4 --out mod
 """
 
 import sys
-from pathlib import Path
 
 import numpy as np
+from current import put
 
 from glassformer import load, load_task
 from glassformer.lens.attention import patterns, places
@@ -23,11 +23,10 @@ from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
 
 style.DPI = 100
-HERE = Path(__file__).parent / "gallery"
 
 
 def save(fig, name):
-    print(style.save(fig, HERE / f"{name}.png").name)
+    put(fig, f"gallery/{name}.png")
 
 
 def shown(model, task, text):
@@ -74,8 +73,8 @@ save(
 save(rank.updates_figure(updates(start, adder, task, rows[:1_000])), "lora")
 both = compare(hand, adder, task, rows[:1_000], names=("hand-made", "trained"))
 save(interventions.comparison(both), "hand-and-trained")
-if len(sys.argv) > 1:
-    twelve = load(sys.argv[1])
+if given := [word for word in sys.argv[1:] if word.endswith(".safetensors")]:
+    twelve = load(given[0])
     goal = load_task(twelve)
     sums = {text: from_position(twelve, goal.prompt(text)) for text in ("5+8", "90+90", "50+0")}
     sums["all pairs"] = from_position(twelve, goal.batch(goal.rows(0, goal.size))[0][:, :-1])

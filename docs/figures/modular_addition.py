@@ -2,17 +2,14 @@
 Python (half a minute).
 """
 
-from pathlib import Path
+from current import put
 
 import glassformer as gf
-from glassformer import show
 from glassformer.lens.embeddings import token_embeddings
 from glassformer.lens.modular.apart import progress, take_apart
 from glassformer.show.figures import embeddings, fourier
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
-
-HERE = Path(__file__).parent
 
 grok, task = gf.load("grok-113.safetensors"), gf.load_task("modular-addition")
 trained = take_apart(grok, task)
@@ -39,4 +36,4 @@ history = progress(models, task, run.data.train_rows)
 figures["losses"] = fourier.loss_curves(history, "modular-addition, recipe grok-fast, seed 0")
 
 for name, figure in figures.items():
-    show.save(figure, HERE / f"modular_{name}.png")
+    put(figure, f"modular_{name}.png")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from glassformer import GlassformerError, load
 from glassformer.lens.embeddings import (
+    Embeddings,
     before_and_after,
     cosine,
     linear,
@@ -134,3 +135,14 @@ def test_json_is_plain():
         and len(said["cosine"]) == 7
         and len(said["points"][0]) == 2
     )
+
+
+def test_the_plane_is_that_of_the_numbers_alone():
+    """Digits on a circle, and two far tokens that would turn the axes of all."""
+    turn = 2 * np.pi * np.arange(10) / 10
+    circle = np.stack([np.cos(turn), np.sin(turn), *np.zeros((2, 10))], 1)
+    far = np.array([[0.0, 0, 9, 0], [0, 0, 0, 9]])
+    e = Embeddings("tokens", [*"0123456789+="], np.concatenate([circle, far]), list(range(10)))
+    assert e.circle == (1, pytest.approx(1)) and e.plane.explained[:2].sum() == pytest.approx(1)
+    assert np.hypot(*e.plane.points[:10, :2].T) == pytest.approx(1)  # and so it is drawn
+    assert "of the numbers hold 100%" in str(e) and e.pca.explained[:2].sum() > 0.7

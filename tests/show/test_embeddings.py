@@ -10,6 +10,7 @@ from glassformer.lens.embeddings import before_and_after, position_embeddings, t
 from glassformer.lens.modular.apart import progress, take_apart
 from glassformer.show import save
 from glassformer.show.figures import embeddings, fourier
+from glassformer.show.style import SHARES, SIGNED
 from helpers import random_model
 
 
@@ -23,10 +24,11 @@ def test_the_map_has_every_point_and_name_and_what_the_axes_explain():
     e = token_embeddings(random_model())
     ax = embeddings.embedding_map(e).axes[0]
     points = np.concatenate([c.get_offsets() for c in ax.collections])
-    assert np.allclose(points, e.pca.points[:, :2])
+    assert np.allclose(points, e.plane.points[:, :2])
     assert [t.get_text() for t in ax.texts] == e.names
     assert (
-        f"({e.pca.explained[0]:.0%} of the variance)" in ax.get_xlabel() and "%" in ax.get_ylabel()
+        f"({e.plane.explained[0]:.0%} of the variance)" in ax.get_xlabel()
+        and "%" in ax.get_ylabel()
     )
     other = embeddings.embedding_map(e, components=(2, 9)).axes[0]  # there is no tenth
     assert np.allclose(other.collections[0].get_offsets()[:, 1], 0) and "(0%)" in other.get_ylabel()
@@ -119,3 +121,12 @@ def test_they_can_be_saved(pizza, tmp_path):
         (fourier.spectrum(pizza), embeddings.embedding_map(token_embeddings(random_model())))
     ):
         assert save(fig, tmp_path / f"{i}.svg").stat().st_size > 1_000
+
+
+def test_more_is_bluer_in_every_figure():
+    """One polarity: shares and signed numbers alike, and as the page has it."""
+    from matplotlib import colormaps
+
+    for name in (SHARES, SIGNED):
+        red, _, blue, _ = colormaps[name](1.0)
+        assert blue > red, name

@@ -73,6 +73,17 @@ class Embeddings(Shown):
         return pca(self.vectors)
 
     @property
+    def plane(self) -> PCA:
+        """Components of the numbers alone, where there are some, and all rows in these: what `line`
+        and `circle` say of the numbers is seen there. Other tokens would turn the axes.
+        """
+        if len(self.numbers) < 3:
+            return self.pca
+        found, middle = pca(self.vectors[self.numbers]), self.vectors[self.numbers].mean(0)
+        points = (np.asarray(self.vectors, dtype=float) - middle) @ found.components.T
+        return PCA(points, found.components, found.explained)
+
+    @property
     def cosine(self) -> Any:
         return cosine(self.vectors)
 
@@ -90,7 +101,9 @@ class Embeddings(Shown):
         return found.order[0], float(found.shares[found.order[0] - 1])
 
     def __str__(self) -> str:
-        return f"first two components hold {percent(sum(self.pca.explained[:2]))} of the variance"
+        whose = " of the numbers" if len(self.numbers) > 2 else ""
+        held = percent(sum(self.plane.explained[:2]))
+        return f"first two components{whose} hold {held} of the variance"
 
     def to_json(self) -> dict[str, Any]:
         found = self.pca

@@ -114,11 +114,12 @@ def embeddings(model: Model) -> dict[str, Any]:
     tokens = token_embeddings(model)
     if not np.isfinite(tokens.vectors).all():
         return {"problem": "The embedding of the tokens is not finite."}
-    found = tokens.pca
+    found = tokens.plane
     n = min(len(tokens.names), POINTS)
     plane = np.pad(found.points[:n], ((0, 0), (0, 2)))[:, :2]  # one dimension has no second
     held = [*(float(x) for x in found.explained[:2]), 0.0][:2]
-    axes = [f"component {i + 1} ({percent(x)} of the variance)" for i, x in enumerate(held)]
+    whose = " of the numbers" if len(tokens.numbers) > 2 else ""
+    axes = [f"component {i + 1}{whose} ({percent(x)} of the variance)" for i, x in enumerate(held)]
     shown = f"The first {n:,} of {len(tokens.names):,} tokens. " if n < len(tokens.names) else ""
     if tokens.line is not None:
         shown += f"A straight line explains {percent(tokens.line)} of how the numbers differ. "

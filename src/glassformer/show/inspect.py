@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..lens.attention import expected, late, places
 from ..lens.heads import from_position
 from ..lens.inspect import Inspection, Subject
+from ..tasks.format import answer_names
 from .figures import attention, embeddings, fourier, interventions, logits, rank, stream
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ def _summary(s: Subject, found: Any) -> "Figure":
     return attention.bars_from(summaries, places(s.task)[:p])
 
 
+def _names(s: Subject) -> list[str]:
+    """What the tokens of the answer are called."""
+    return answer_names(s.task) if s.task else []
+
+
 FIGURES: dict[str, Drawn] = {  # by the name of the file
     "attention": Drawn("attention", lambda s, found: attention.heatmaps(
         found, s.words, s.boundary, s.model.labels.heads), wide=True),
@@ -61,13 +67,16 @@ FIGURES: dict[str, Drawn] = {  # by the name of the file
     "truncation": Drawn("truncation", lambda s, found: rank.truncation_curve(found)),
     "logit-lens": Drawn("logit-lens", lambda s, found: logits.lens_map(
         found, boundary=s.boundary - 1), wide=True),
-    "stopping": Drawn("stopping", lambda s, found: logits.lens_accuracy_map(found)),
-    "shares": Drawn("shares", lambda s, found: logits.shares_map(found)),
+    "stopping": Drawn("stopping", lambda s, found: logits.lens_accuracy_map(
+        found, _names(s))),
+    "shares": Drawn("shares", lambda s, found: logits.shares_map(
+        found, _names(s))),
     "stream": Drawn("stream", lambda s, found: stream.growth(found["residual"], found["without"])),
     "norms": Drawn("norms", lambda s, found: stream.norm_histograms(found)),
     "neurons": Drawn("neurons", lambda s, found: stream.neurons(
-        found[-1], s.model.config.activation)),
-    "ablations": Drawn("ablations", lambda s, found: interventions.ablation_bars(found)),
+        found[-1], s.model.config.activation, _names(s))),
+    "ablations": Drawn("ablations", lambda s, found: interventions.ablation_bars(
+        found, _names(s))),
     "patching-stream": Drawn("patching", lambda s, found: interventions.patch_heatmap(
         found["stream"]), wide=True),
     "patching-heads": Drawn("patching", lambda s, found: interventions.patch_heatmap(

@@ -31,7 +31,8 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = COLOURS
 # what tells lines apart where colour does not
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
 SHARES = "Blues"  # map of colours for shares from 0 to 1: lightness alone tells them apart
-SIGNED = "RdBu_r"  # and for numbers on both sides of 0
+# and for numbers on both sides of 0: more is bluer here too, as on the page
+SIGNED = "RdBu"
 WIDTH = 7.5  # inches of most figures
 KINDS = ("png", "svg", "pdf")
 DPI = 160

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...lens.embeddings import Embeddings
 from ..pieces import bare, colour_bar
-from ..style import BLUE, INK, LINES, ORANGE, PALE, Axes, Figure, drawn
+from ..style import BLUE, INK, LINES, ORANGE, PALE, SIGNED, Axes, Figure, drawn
 
 # where a name may stand beside its point: x and y in points, and what of the name is there
 SIDES = [
@@ -15,10 +15,9 @@ SIDES = [
     (-4.0, 0.0, "right", "center"), (3.0, 3.0, "left", "bottom"), (-3.0, 3.0, "right", "bottom"),
     (3.0, -3.0, "left", "top"), (-3.0, -3.0, "right", "top"),
 ]  # fmt: skip
-WIDE = 240.0  # points, about what the axes have to each side
+WIDE, HIGH = 240.0, 190.0  # points, about what the axes have
 KEY: dict[str, Any] = {"shrink": 0.6, "ticks": [-1, 0, 1]}
 NAMED = 40  # so many rows have each a name on the axis; of more, some
-SIMILAR = "RdBu"  # opposite is red, the same is blue: apart for colour-blind people too
 
 
 def embedding_map(
@@ -56,7 +55,7 @@ def before_and_after(
 
 
 def _points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) -> None:
-    found, numbers = embeddings.pca, embeddings.numbers
+    found, numbers = embeddings.plane, embeddings.numbers
     wide = np.pad(found.points, ((0, 0), (0, max(components) + 1)))  # one dimension has no second
     x, y = (wide[:, i] for i in components)
     if 2 < len(numbers) <= NAMED:
@@ -72,7 +71,8 @@ def _points(ax: Axes, embeddings: Embeddings, components: tuple[int, int]) -> No
         ax.annotate(embeddings.names[i], (x[i], y[i]), xytext=(dx, dy), color=colour, ha=ha, va=va,
                     textcoords="offset points", fontsize=size)  # fmt: skip
     shares = [found.explained[i] if i < len(found.explained) else 0.0 for i in components]
-    ax.set_xlabel(f"component {components[0] + 1} ({shares[0]:.0%} of the variance)")
+    whose = " of the numbers" if len(numbers) > 2 else ""
+    ax.set_xlabel(f"component {components[0] + 1}{whose} ({shares[0]:.0%} of the variance)")
     ax.set_ylabel(f"component {components[1] + 1} ({shares[1]:.0%})")
     ax.margins(0.09)
 
@@ -81,7 +81,8 @@ def _free_sides(
     x: Any, y: Any, names: Sequence[str], size: float
 ) -> list[tuple[float, float, str, str]]:
     """For each name the first side where it covers no earlier name and no point, else the first."""
-    scale = [WIDE / max(float(np.ptp(v)), 1e-300) for v in (x, y)]
+    sides = zip((WIDE, HIGH), (x, y), strict=True)
+    scale = [side / max(1.2 * float(np.ptp(v)), 1e-300) for side, v in sides]  # and margins
     at = np.stack([x * scale[0], y * scale[1]], axis=1)  # N 2, in points
     taken = [(px - 2.5, py - 2.5, px + 2.5, py + 2.5) for px, py in at]
     chosen = []
@@ -103,7 +104,7 @@ def _free_sides(
 
 def _heat(ax: Axes, embeddings: Embeddings) -> Any:
     n = len(embeddings.names)
-    image = ax.imshow(embeddings.cosine, cmap=SIMILAR, vmin=-1, vmax=1, interpolation="nearest")
+    image = ax.imshow(embeddings.cosine, cmap=SIGNED, vmin=-1, vmax=1, interpolation="nearest")
     step = 1 if n <= NAMED else 10 * -(-n // 120)
     at = list(range(0, n, step))
     size = 8 if n <= 16 else 6

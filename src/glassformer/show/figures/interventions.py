@@ -10,7 +10,7 @@ from ...errors import GlassformerError
 from ...lens.compare import Comparison
 from ...lens.interventions.ablate import Ablated
 from ...lens.interventions.patch import Interchange, PatchGrid
-from ..pieces import cells, rules
+from ..pieces import cells, rules, tokens_named
 from ..style import (
     AMBER, BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, WIDTH, Axes, Figure,
     Names, drawn,
@@ -51,7 +51,7 @@ def ablation_bars(ablated: Sequence[Ablated], names: Names = (), title: str = ""
         rules(bars, "x")
         bars.set_ylim(len(ablated) - 0.5, -0.5)
         _cells(strip, np.array([a.score.positions for a in ablated]), lambda x: f"{100 * x:.0f}")
-        strip.set_xticks(range(n), list(names) or [f"y{i + 1}" for i in range(n)], fontsize=7)
+        strip.set_xticks(range(n), tokens_named(names, n), fontsize=7)
         strip.set_xlabel("each token of the answer right, %")
         strip.tick_params(length=0)
     return fig
@@ -161,7 +161,7 @@ def _swaps(ax: Axes, c: Comparison, side: int) -> None:
     ax.set_yticks(range(len(moved)), [f"y{i + 1}" for i in range(len(moved))], fontsize=7)
     ax.tick_params(length=0)
     ax.axvline(c.swapped.start - 0.5, color=INK, linewidth=0.8, linestyle=LINES[1])
-    ax.set_title("answers moved by a swap", fontsize=9)
+    ax.set_title("answers moved by a swap", fontsize=8)
     ax.set_xlabel("swapped: the token in this place", fontsize=8)
 
 

@@ -1,0 +1,86 @@
+"""The figures of the documents: all in the gallery or a chapter, and current."""
+
+import hashlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from glassformer import load, load_task
+from glassformer.cli.common import app
+from glassformer.lens.inspect import VIEWS, inspect
+from glassformer.show.inspect import figures
+from glassformer.show.style import save
+
+HERE = Path(__file__).parents[1] / "docs/figures"
+sys.path.insert(0, str(HERE))
+import current  # noqa: E402
+
+# It takes minutes to train the model of this one: what is on it is not looked at.
+ALONE = {"gallery/twelve-heads.png"}
+GALLERY = (HERE.parent / "gallery.md").read_text()
+
+
+def test_every_picture_is_that_of_its_numbers():
+    """A picture that was not drawn with the numbers beside it is older, or newer, than they are."""
+    there = {str(p.relative_to(HERE)) for p in HERE.rglob("*.png")}
+    assert there - ALONE == set(current.known())
+    for name, found in current.known().items():
+        seal = hashlib.sha256((HERE / name).read_bytes()).hexdigest()
+        assert seal == found["sha256"], f"{name} was not drawn with its numbers"
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["book_run.py", *(pytest.param(f"{name}.py", marks=pytest.mark.slow)
+                      for name in ("inside", "gallery", "modular_addition", "compiled"))],
+)  # fmt: skip
+def test_they_are_current(script):
+    done = subprocess.run(
+        [sys.executable, HERE / script, "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    assert "is current" in done.stdout
+
+
+def test_what_is_not_current_is_seen():
+    before = {"words": ["a"], "rows": [[1.0, 2.0]]}
+    assert not current.differs({"words": ["a"], "rows": [[1.0, 2.01]]}, before)
+    assert current.differs({"words": ["b"], "rows": [[1.0, 2.0]]}, before)
+    assert current.differs({"words": ["a"], "rows": [[1.0, 2.2]]}, before)
+    assert current.differs({"words": ["a"], "rows": [[1.0]]}, before)
+
+
+def test_the_gallery_shows_each_picture_with_a_sentence_and_a_command():
+    entries = re.findall(r"!\[.+\]\((\S+)\)\n\*(.+\.)\*\n`(.+)`\n", GALLERY)
+    assert len(entries) == GALLERY.count("![") > 20
+    commands = {c.name for c in app.registered_commands}
+    for picture, _, command in entries:
+        assert (HERE.parent / picture).exists(), picture
+        words = command.split()
+        assert (
+            words[1] in commands
+            if words[0] == "glassformer"
+            else (HERE.parent.parent / words[1]).exists()
+        )
+        assert "--only" not in words or words[words.index("--only") + 1] in VIEWS, command
+    shown = {p.removeprefix("figures/") for p, _, _ in entries}
+    left = {
+        "compiled_codes.png",
+        "compiled_errors.png",
+        "compiled_follows.png",
+        "modular_right.png",
+    }
+    names = {str(p.relative_to(HERE)) for p in HERE.rglob("*.png")}
+    assert names - shown - {"gallery/positions-similarity.png"} == left  # in their chapters
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ref", ["adder-3.safetensors", "modular-addition:p=23,variant=pizza"])
+def test_every_figure_can_be_svg(ref, tmp_path):
+    model = load(ref)
+    task = load_task(model)
+    for name, draw in figures(inspect(model, task, task.some(100))).items():
+        assert b"<svg" in save(draw(), tmp_path / f"{name}.svg").read_bytes()[:2_000], name
