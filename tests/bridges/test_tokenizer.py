@@ -13,4 +13,5 @@ def test_a_compiled_models_texts_begin_with_bos():
     made = tokenizer(model.vocabulary, begin_of(model))
     ids = made.encode("0 1 |").ids
     assert ids == load_task(model).prompt("0 1 |") and ids[0] == 0
+    assert made.encode("<bos> 0 1 |").ids == ids
     assert begin_of(load("min")) == ""

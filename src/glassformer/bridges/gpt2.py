@@ -59,7 +59,6 @@ class GPT2:
                 tokenizer_object=tokenizer(words, begin), clean_up_tokenization_spaces=False,
                 model_max_length=model.config.n_ctx,
                 model_input_names=["input_ids", "attention_mask"], **end,
-                **({"bos_token": begin} if begin else {}),
             )  # fmt: skip
             made.save_pretrained(path)
         return notes + _ties(model)

@@ -1,5 +1,6 @@
 """A vocabulary as a tokenizer of `transformers`, for GPT-2 folders and for TransformerLens."""
 
+import re
 from typing import Any
 
 from ..lang.passes.emit import BOS
@@ -14,7 +15,7 @@ END = "<|endoftext|>"  # said by no model here: a text that nothing ends
 
 def tokenizer(vocabulary: Vocabulary, begin: str = "") -> Any:
     """Encodes what `vocabulary.decode` writes to the same tokens, and decodes as it does. `begin`:
-    the token that it puts before every text.
+    the token that it puts before every text which does not begin with it.
 
     Tokens stand side by side, or a space is between them. A text with anything else in it is an
     error, not a guess: there is no unknown token.
@@ -33,7 +34,9 @@ def tokenizer(vocabulary: Vocabulary, begin: str = "") -> Any:
         any_token = lib.Regex("|".join(map(escaped, longest_first)))
         made.pre_tokenizer = lib.pre_tokenizers.Split(any_token, "isolated")
         made.decoder = lib.decoders.Fuse()
-    if begin:
+    if begin:  # once, whether it is typed or not
+        typed = lib.Regex(rf"^\s*{re.escape(begin)}\s*")
+        made.normalizer = lib.normalizers.Replace(typed, "")
         special = [(begin, texts.index(begin))]
         made.post_processor = lib.processors.TemplateProcessing(
             single=f"{begin} $A", special_tokens=special
