@@ -45,7 +45,7 @@ from ..verification.checks import Verdict, countable, verify
 from .attention import SUMS, Alignment, alignment, patterns
 from .cka import Similarity, similarity
 from .interventions.ablate import fast
-from .interventions.patch import Interchange, interchange
+from .interventions.patch import Interchange, interchanges
 from .interventions.perturb import Foretold, Perturbed, perturb
 
 T = TypeVar("T")
@@ -374,7 +374,7 @@ def _interchange(model: Model, task: Task, seed: int) -> list[Interchange]:
         hint = "interchange() takes one at a time"
         raise GlassformerError(f"{len(heads)} heads, more than {MOST_HEADS}; {hint}")
     whole = [parts.attention(i) for i in range(model.config.n_layers) if model.config.n_heads > 1]
-    return [interchange(model, task, what, seed=seed) for what in heads + whole]
+    return interchanges(model, task, heads + whole, seed=seed)
 
 
 def _percent(share: float) -> str:

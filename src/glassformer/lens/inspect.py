@@ -37,7 +37,7 @@ from .attention import alignment, patterns, steps, trace
 from .embeddings import position_embeddings, token_embeddings
 from .heads import classify
 from .interventions.ablate import ablations
-from .interventions.patch import Interchange, PatchGrid, interchange, patch_heads, patch_positions
+from .interventions.patch import Interchange, PatchGrid, interchanges, patch_heads, patch_positions
 from .logits import answer_shares, lens_accuracy, logit_lens
 from .modular.apart import take_apart
 from .rank import Truncation, ranks, truncation
@@ -140,7 +140,7 @@ def _interchange(s: Subject) -> list[Interchange]:
     if len(s.task.explanations) < 3:
         wanted = "tasks with more to tell apart, such as sums with the ones first"
         raise GlassformerError(f"interchange — is for {wanted}")
-    return [interchange(s.model, s.task, what, n=300) for what in parts.names(s.model)]
+    return interchanges(s.model, s.task, parts.names(s.model), n=300)
 
 
 def _lines(found: Sequence[Any]) -> str:

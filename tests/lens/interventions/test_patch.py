@@ -11,11 +11,13 @@ from glassformer import GlassformerError
 from glassformer.lens.interventions.patch import (
     _pairs,
     interchange,
+    interchanges,
     patch,
     patch_heads,
     patch_positions,
     transplant,
 )
+from glassformer.model import Model
 from glassformer.refs import load, load_task
 from glassformer.tap import hook_names, record
 from helpers import largest_difference, random_model
@@ -231,3 +233,15 @@ def test_interchange_refuses():
         interchange(replace(model, config=replace(model.config, mask="none")), task, "head 0.0")
     wrong = replace(model, weights={n: w * 0 for n, w in model.weights.items()})
     assert interchange(wrong, task, "head 0.0", 20).moved == []  # right on nothing: no case
+
+
+def test_several_parts_at_once_are_the_same_with_fewer_runs(monkeypatch):
+    model, task = load("addition:digits=2,order=ones"), load_task("addition:digits=2,order=ones")
+    parts, runs = ["head 0.0", "head 0.1", "mlp 0"], []
+    call = Model.__call__
+    monkeypatch.setattr(Model, "__call__", lambda *a, **k: runs.append(1) or call(*a, **k))
+    alone = [interchange(model, task, what, n=30) for what in parts]
+    one_by_one = len(runs)
+    assert interchanges(model, task, parts, n=30) == alone
+    tokens = len(alone[0].moved)
+    assert one_by_one == 9 * tokens and len(runs) - one_by_one == 5 * tokens

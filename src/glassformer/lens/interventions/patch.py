@@ -14,8 +14,9 @@ the model says on the clean input less that of what it says on the corrupted one
 0 where the patch does nothing, 1 where it brings back all; for a batch, the ratio of the sums.
 """  # noqa: E501
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -250,40 +251,65 @@ def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0
     carry moves. Pairs are drawn such that all that is foretold differs. A token for which no pair
     is found (it is always the same) is left out.
     """
-    part, model = find(model, what), model.numpy()
-    if part.kind not in CARRIES:
-        raise GlassformerError(f"interchange of {what} — expected a head, attention, mlp or neuron")
+    return interchanges(model, task, [what], n, seed)[0]
+
+
+def interchanges(
+    model: Model, task: Task, whats: Sequence[str], n: int = 500, seed: int = 0
+) -> list[Interchange]:
+    """The same of several parts: what the model does untouched is computed once for all."""
+    found, model = [find(model, what) for what in whats], model.numpy()
+    for part, what in zip(found, whats, strict=True):
+        if part.kind not in CARRIES:
+            wanted = "expected a head, attention, mlp or neuron"
+            raise GlassformerError(f"interchange of {what} — {wanted}")
     if model.config.mask != "causal":
         why = "written digits must not be seen before their turn"
         raise GlassformerError(f"interchange — needs a causal model: {why}")
-    start, moved = task.boundary(), []
+    start = task.boundary()
+    moved: list[list[Moved]] = [[] for _ in found]
     for i, name in enumerate(answer_names(task)):
         pairs = _pairs(task, i, start, n, np.random.default_rng([seed, i]))
-        found = pairs and _moved(model, part, i, start, *pairs)
-        moved += [Moved(i, name, *found)] if found else []
-    return Interchange(part.name, label(model, part.name), moved)
+        told = list(_moved(model, found, i, start, *pairs)) if pairs else []
+        for each, (cases, shares) in zip(moved, told, strict=False):  # none, or one for each part
+            each.append(Moved(i, name, cases, shares, max(0.0, 1 - sum(shares.values()))))
+    return [
+        Interchange(part.name, label(model, part.name), each)
+        for part, each in zip(found, moved, strict=True)
+    ]
 
 
 def _moved(
-    model: Model, part: Part, i: int, start: int, base: Array, source: Array, foretold: Any
-) -> tuple[int, dict[str, float], float] | None:
-    """Patches a part at the row that says answer token i; None if the model is right on no pair."""
+    model: Model, found: Sequence[Part], i: int, start: int, base: Array, source: Array,
+    foretold: Any,
+) -> Iterator[tuple[int, dict[str, float]]]:  # fmt: skip
+    """Patches each part at the row that says answer token i: how many cases, and the shares of the
+    explanations. Nothing if the model is right on no pair.
+    """
     last = base.shape[1] - start
-    # rows are counted from the end
-    hook, place = part.hooks[0], (slice(None), i - last, *part.index)
-    logits, cache = record(model, source[:, :-1], last=last)
+    hooks, cache = {part.hooks[0] for part in found}, dict[str, Array]()
+
+    def keep(name: str, value: Array) -> Array:
+        if name in hooks:
+            cache[name] = value
+        return value
+
+    logits = model(source[:, :-1], tap=keep, last=last)
     right = right_tokens(logits, source[:, start:]).all(1)
     right &= right_tokens(model(base[:, :-1], last=last), base[:, start:]).all(1)
     if not right.any():
-        return None
-    tap = on(model, {hook: lambda value: put(value, place, cache[hook][place])})
-    said = model(base[:, :-1], tap=tap, last=last).argmax(-1)[right]  # B n
-    shares = {}
-    for name, token in foretold.items():
-        expected = base[right, start:].copy()
-        expected[:, i] = token[right]
-        shares[name] = float((said == expected).all(1).mean())
-    return int(right.sum()), shares, max(0.0, 1 - sum(shares.values()))
+        return
+    for part in found:
+        # rows are counted from the end
+        hook, place = part.hooks[0], (slice(None), i - last, *part.index)
+        tap = on(model, {hook: partial(put, place=place, new=cache[hook][place])})
+        said = model(base[:, :-1], tap=tap, last=last).argmax(-1)[right]  # B n
+        shares = {}
+        for name, token in foretold.items():
+            expected = base[right, start:].copy()
+            expected[:, i] = token[right]
+            shares[name] = float((said == expected).all(1).mean())
+        yield int(right.sum()), shares
 
 
 def _pairs(task: Task, i: int, start: int, n: int, rng: np.random.Generator) -> Any:
