@@ -482,3 +482,8 @@ def test_training_takes_refs():
 ])  # fmt: skip
 def test_what_is_expected_is_in_words(hint, words):
     assert in_words(hint) == words
+
+
+def test_functions_at_the_front_door_go_to_other_processes():
+    for name in ("load", "load_task", "verify", "prove", "run"):
+        assert pickle.loads(pickle.dumps(getattr(gf, name))) is getattr(gf, name)

@@ -149,6 +149,7 @@ def opened(
             raise GlassformerError(f"{public} — numbers not finite, or too large ({e})") from None
 
     call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__module__, call.__qualname__ = __package__, public  # where pickle finds it again
     return call
 
 
