@@ -7,6 +7,7 @@
 """
 
 import importlib
+import inspect
 import posixpath
 import re
 from collections.abc import Iterator
@@ -142,7 +143,7 @@ def _doors() -> str:
     text += "Where a `model` stands, a ref, a path or a Model will do; for `task` a ref or a Task; "
     text += "for `tokens` a text or tokens; for `recipe` a name, a file or a Recipe.\n\n"
     for name in sorted([*named.__all__, "list", "compile"], key=lambda n: n[0].isupper()):
-        thing = doors[name]
+        thing = inspect.unwrap(doors[name])  # in the room that it comes from
         text += (
             f'::: {thing.__module__}.{thing.__qualname__}\n    options: {{heading: "gf.{name}", '
         )
