@@ -67,8 +67,8 @@ def load(ref: str | os.PathLike[str]) -> Model:
     name = registry.head(ref)
     if "/" in name or "." in name:
         expected = (
-            "expected a program, or a file that ends in .safetensors, .taotp or .glass, or a GPT-2 "
-            "folder"
+            "expected a program, or a file that ends in .safetensors, .taotp or .glass, or a "
+            "folder of transformers, or mine.py:NAME"
         )
         raise GlassformerError(f"{ref if len(ref) <= 200 else ref[:199] + '…'} — {expected}")
     if f"{name}.safetensors" in trained() and name not in registry.entries("program"):
