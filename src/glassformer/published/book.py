@@ -1,6 +1,6 @@
 """What *How a Transformer Learns Addition* and the mod-113 report say of training, measured.
 
-Long runs are not run again here. Their histories lie in claims/runs/, each with the command that
+Long runs are not run again here. Their histories lie in published/runs/, each with the command that
 made it in its first line; the claims read those.
 """
 

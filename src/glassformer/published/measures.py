@@ -28,7 +28,7 @@ def checked(ref: str, **options: Any) -> Verdict:
 
 
 def kept(name: str) -> str:
-    """What lies in claims/runs/ of a run that was made once."""
+    """What lies in published/runs/ of a run that was made once."""
     return (files(__package__) / "runs" / name).read_text()
 
 

@@ -12,13 +12,15 @@ Each file here has such a list, and the ledger is all of them.
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..errors import GlassformerError
 from ..finding import Finding
+from ..telling import telling
 
 Value: TypeAlias = int | float | str | bool
 # a value, or a range for what varies between machines
@@ -72,9 +74,87 @@ def select(names: list[str], slow: bool = False) -> list[Claim]:
         return claims
     chosen = {n: [c for c in claims if c.name.startswith(n)] for n in names}
     if missing := [n for n, found in chosen.items() if not found]:
-        hint = "`glassformer list claims` shows them"
-        raise GlassformerError(f"{missing[0]} — no claim of that name; {hint}")
+        raise GlassformerError(f"{missing[0]} — {_why_none(missing[0])}")
     return list(dict.fromkeys(c for found in chosen.values() for c in found))
+
+
+def _why_none(name: str) -> str:
+    """Why no claim was found whose name is this or starts so."""
+    if any(known.startswith(name) for known in ledger()):
+        return "all claims of that name take minutes: ask for slow ones, or name one in full"
+    starts = dict.fromkeys(known.partition("-")[0] for known in ledger())
+    near = get_close_matches(name[:100], [*starts, *ledger()], 2)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"names start with {', '.join(starts)}"
+    return f"no claim of that name; {hint}"
+
+
+@dataclass(frozen=True)
+class Measured(Finding):
+    """A claim, and what was measured just now."""
+
+    claim: Claim
+    measured: Value
+
+    @property
+    def matches(self) -> bool:
+        return self.claim.matches(self.measured)
+
+    def to_json(self) -> dict[str, Any]:
+        return self.claim.to_json() | {"measured": self.measured, "matches": self.matches}
+
+    def __str__(self) -> str:
+        c = self.claim
+        mark = "" if self.matches else f"  ≠ record {as_text(c.records)}"
+        note = f" ({c.note})" if c.note else ""
+        found = f"measured: {as_text(self.measured)}{mark}{note}"
+        return f"{c.name}  {c.verdict}\n    {c.where} says: {c.says}\n    {found}"
+
+
+@dataclass(frozen=True)
+class Claims(Finding):
+    """Claims, measured."""
+
+    found: list[Measured]
+
+    @property
+    def differ(self) -> int:
+        """How many are not what the ledger records."""
+        return sum(not m.matches for m in self.found)
+
+    @property
+    def holds(self) -> bool:
+        return not self.differ
+
+    def to_json(self) -> dict[str, Any]:
+        return {"differ": self.differ, "claims": [m.to_json() for m in self.found]}
+
+    @property
+    def summary(self) -> str:
+        n = f"{len(self.found)} claim{'s' * (len(self.found) != 1)}"
+        return f"{n} measured, {self.differ} differ from the record"
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary, *map(str, self.found)])
+
+
+def claims(
+    names: str | Sequence[str] = (), *, slow: bool = False,
+    watch: Callable[[int, int], object] | None = None,
+) -> Claims:  # fmt: skip
+    """Measures what the sources claim: all, or those whose names are these or start so.
+
+    `slow`: also those that take minutes. `watch(done, of)` is told how far it is.
+    """
+    chosen = select([names] if isinstance(names, str) and names else list(names), slow)
+    found: list[Measured] = []
+    with telling() as tell:
+        for n, claim in enumerate(chosen):
+            if watch:
+                watch(n, len(chosen))
+            else:
+                tell(f"claims: {n} of {len(chosen)} measured; now {claim.name}")
+            found.append(Measured(claim, claim.measure()))
+    return Claims(found)
 
 
 def as_text(value: Records) -> str:

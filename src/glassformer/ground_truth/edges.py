@@ -7,6 +7,7 @@ see grading.py. The schema is in docs/ground-truth.md; `VERSION` changes when it
 
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ from ..arrays import Array
 from ..checkpoint import digest
 from ..dust import ranked
 from ..errors import GlassformerError
-from ..finding import Finding
+from ..finding import Finding, json_file
 from ..lens.stream import embedded
 from ..limits import HEADS, SEED, within
 from ..model import Model, Place, gained
+from ..records import write_atomically
 from ..tap import Record, record
 from ..tasks.base import Task
 from . import wiring
@@ -71,6 +73,18 @@ class Truth(Finding):
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, "version": VERSION} | super().to_json()
+
+    def save(self, path: str | Path) -> Path:
+        """Writes all of it as JSON."""
+        return write_atomically(path, json_file(self.to_json()))
+
+    def __str__(self) -> str:
+        count = {"slots": self.slots, "heads": self.heads, "neurons": self.neurons}
+        there = ", ".join(f"{len(found):,} {what}" for what, found in count.items() if found)
+        matter = sum(e.matters for e in self.edges)
+        edges = f"{len(self.edges):,} edges, {matter:,} of which matter"
+        name = self.ref or self.task or "model"
+        return f"{name}: {there or 'nothing'}, {edges}; measured on {self.inputs}"
 
     def directions(self, slot: str) -> Any:
         """An orthonormal basis [n, D] of what is written to a slot."""

@@ -6,7 +6,7 @@ takes the names away. The Key has what is needed to undo this: with it, whatever
 the copy is said of the original, and can be scored.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ import numpy as np
 from .. import parts, schema
 from ..blueprints.rotated import rotate as turned
 from ..blueprints.rotated import rotation_fixing_ones
-from ..checkpoint import digest
+from ..checkpoint import digest, to_bytes
 from ..errors import GlassformerError, shown
-from ..finding import plain
+from ..finding import Shown, json_file, plain
 from ..lens.embeddings import position_table
 from ..limits import NOISE, REF, SEED, WIDEST_KEY, within
 from ..model import Labels, Model
+from ..records import write_together
 from ..tasks.base import Task
 
 FORMAT, VERSION = "glassformer-key", 1
@@ -46,7 +47,7 @@ READERS = {
 
 
 @dataclass(frozen=True)
-class Key:
+class Key(Shown):
     """How a copy was disguised, and how to say of the original what was found in the copy."""
 
     original: str  # SHA-256 of the models
@@ -67,6 +68,10 @@ class Key:
     @property
     def faithful(self) -> bool:
         return self.changed == 0
+
+    def __str__(self) -> str:
+        same = f"{self.changed:,} of {self.checked:,} answer tokens differ from the original's"
+        return f"{same}, logits by at most {self.difference:.1e} of the largest"
 
     def part(self, name: str) -> str:
         """The original's part for a part of the copy: "head 0.2" -> "head 0.1"."""
@@ -107,6 +112,25 @@ class Key:
         return cls(**{n: v for n, v in value.items() if n in names})
 
 
+@dataclass(frozen=True)
+class Disguised(Shown):
+    """A copy that hides how it works, and the key to it: `copy, key = disguise(model)`."""
+
+    model: Model
+    key: Key
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.model, self.key))
+
+    def save(self, out: str | Path, key: str | Path) -> None:
+        """Writes both, the copy as a checkpoint and the key as JSON; or neither."""
+        told = json_file(self.key.to_json())
+        write_together({Path(out): to_bytes(self.model), Path(key): told})
+
+    def __str__(self) -> str:
+        return "\n".join([f"a copy of {self.key.ref or 'a model'}: {self.key}", *self.key.changes])
+
+
 def read_key(path: str | Path) -> Key:
     """The key that a file holds."""
     found = schema.read_json(path, finite=False)  # a difference may be infinite
@@ -119,8 +143,8 @@ def read_key(path: str | Path) -> Key:
 def disguise(
     model: Model, seed: int = 0, *, rotate: bool = True, shuffle: bool = True, noise: float = 0.0,
     task: Task | None = None,
-) -> tuple[Model, Key]:  # fmt: skip
-    """A copy without names, and its key.
+) -> Disguised:  # fmt: skip
+    """A copy that computes the same, without names and in another basis, and the key to it.
 
     `rotate`: the stream is written in a random orthogonal basis (under LayerNorm, one that keeps
     the ones vector). `shuffle`: heads and neurons are permuted within their layer; without
@@ -168,7 +192,7 @@ def disguise(
         changes=changes, checked=checked, changed=changed, difference=difference,
         labels=plain(model.labels),
     )  # fmt: skip
-    return copy, key
+    return Disguised(copy, key)
 
 
 def deviation(

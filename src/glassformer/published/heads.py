@@ -2,8 +2,8 @@
 
 Ours was trained here by the recipe `mod113-3x4` and is right on all pairs; it is not the report's
 model, and another run may divide the work in another way. It is too large to come with the package:
-what its heads do over all 12,769 pairs lies in claims/runs/mod113-3x4-heads.json, with the command
-that made it.
+what its heads do over all 12,769 pairs lies in published/runs/mod113-3x4-heads.json, with the
+command that made it.
 """
 
 import json
