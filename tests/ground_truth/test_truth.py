@@ -10,9 +10,9 @@ import pytest
 
 from cases import CASES
 from glassformer import GlassformerError, Labels, Model, load, load_task
-from glassformer.truth import wiring
-from glassformer.truth.edges import slots_of, truth
-from glassformer.truth.grading import score_edges, subspace_overlap
+from glassformer.ground_truth import wiring
+from glassformer.ground_truth.edges import slots_of, truth
+from glassformer.ground_truth.grading import score_edges, subspace_overlap
 from helpers import largest_difference, random_model
 
 REFS = list(dict.fromkeys(ref for ref, _, _ in CASES))
@@ -53,6 +53,7 @@ def moved(model: Model, edges, tokens, asked):
 
 
 @pytest.mark.parametrize("ref", REFS)
+@pytest.mark.some(4)
 def test_absent_edges_carry_nothing(ref):
     """All edges that are not in the truth, cut at once, move no logit beyond rounding."""
     model = load(ref)
@@ -70,6 +71,7 @@ def test_absent_edges_carry_nothing(ref):
     "addition:digits=3,order=ones", "addition:digits=2,padding=none", "multiplication:digits=2",
     "max.taotp",
 ])  # fmt: skip
+@pytest.mark.some(4)
 def test_absent_weights_carry_nothing(ref):
     """Weights of all absent edges between parts and slots, set to 0, change nothing; so do dead
     neurons.
@@ -110,6 +112,7 @@ def test_absent_weights_carry_nothing(ref):
     ("head 1.0", "head 2.0", "v")), ("modular-addition:variant=clock", ("head 0.0", "mlp 0", "in")),
     ("modular-addition", ("mlp 0", "unembed", "logits")),
 ])  # fmt: skip
+@pytest.mark.some(4)
 def test_a_present_edge_carries_something(ref, edge):
     model = load(ref)
     found = next(
@@ -123,6 +126,7 @@ def test_a_present_edge_carries_something(ref, edge):
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.some(11)
 def test_random_wiring(kind, seed):
     """Random blocks of slots × parts are taken out of a random model: the edges are those that
     carry something.
@@ -156,6 +160,7 @@ def test_random_wiring(kind, seed):
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if "extras" not in k], ids=str)
+@pytest.mark.some(4)
 def test_the_writers_are_all_there_is(kind):
     """A port from which every writer is cut sees nothing at all."""
     model = random_model(3, **({"extras": False} | kind))
@@ -293,6 +298,7 @@ def test_attention_by_content_and_by_place(ref, kinds):
     assert {(h["attention"]["kind"], h["attention"]["fixed"]) for h in heads} == kinds
 
 
+@pytest.mark.slow
 def test_a_model_without_names_has_a_truth_without_names():
     found = truth(random_model(0, extras=False))
     assert (
