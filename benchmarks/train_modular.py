@@ -1,9 +1,9 @@
 """Addition modulo 113: `grok-fast` against `grok`, the usual one-layer recipe.
 
-Success is stable: at least 99.9 % of all held-out pairs at 10 evaluations in a row, and 100 % at
-the end of the run. `grok` is too slow to run here: its steps come from the histories in
-claims/runs/, its time is those steps times the time of a step measured in this run. Also: how many
-frequencies hold 90 % of the embedding's power.
+Success is stable: of `grok-fast`, all held-out pairs right at as many evaluations in a row as end
+its run; of `grok`, at least 99.9 % of them at 10. `grok` is too slow to run here: its steps come
+from the histories in published/runs/, its time is those steps times the time of a step measured in
+this run. Also: how many frequencies hold 90 % of the embedding's power.
 
     python benchmarks/train_modular.py --seeds 10
 """
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from glassformer import load_task
-from glassformer.claims.book import history
+from glassformer.published.book import history
 from glassformer.training.loop import Trainer, fit
 from glassformer.training.recipes import recipe
 
@@ -26,7 +26,7 @@ GROK = ("grok-0", "grok-1", "grok-2")
 
 
 def stable_from(evaluations, success=0.999, in_a_row=10):
-    """The first step of the first 10 evaluations in a row at success, or None."""
+    """The first step of the first so many evaluations in a row at success, or None."""
     run = []
     for e in evaluations:
         run = [*run, e["step"]] if e["accuracy"] >= success else []
@@ -55,8 +55,9 @@ def main():
     task = load_task("modular-addition")
     fast = []
     for seed in seeds:
-        training = fit(task, recipe("grok-fast"), seed)
-        since = stable_from(training.history)
+        chosen = recipe("grok-fast")
+        training = fit(task, chosen, seed)
+        since = stable_from(training.history, chosen.success, chosen.stable)
         good = since is not None and training.accuracy == 1.0
         fast.append(
             {

@@ -1,5 +1,10 @@
 """The one table of (ref, input, output) that unit, command-line, bridge and browser tests read."""
 
+import os
+from collections.abc import Iterable
+
+import pytest
+
 CASES: list[tuple[str, str, str]] = [
     ("hello-world", "", "Hello World!"),
     ("hello-world:variant=zero-pos", "Hello W", "orld!"),
@@ -33,3 +38,30 @@ CASES: list[tuple[str, str, str]] = [
     ("lang/dyck-1", "( ) ) (", "F"),
     ("lang/most-frequent:target=gpt2", "3 1 3 2", "3"),
 ]
+
+# One of each kind: a text, a norm, none, a sort of neurons, a number of digits, a .taotp, a .glass.
+QUICK = {
+    "hello-world", "reverse", "modular-addition", "lookup:table=xor", "add-digit", "max.taotp",
+    "addition:digits=3,order=ones", "addition:digits=2", "lang/dyck-1", "adder-36",
+}  # fmt: skip
+
+
+def few(cases: list) -> list:
+    """The cases of the refs in QUICK; all others with the slow tests."""
+    return [
+        case if ref in QUICK else pytest.param(*case, marks=pytest.mark.slow)
+        for case in ((c,) if isinstance(c, str) else c for c in cases)
+        for ref in case[:1]
+    ]
+
+
+def drawn(count: int, part: int = 5) -> int:
+    """How many of so many random cases a test tries: a part of them, and all of them if
+    GLASSFORMER_WHOLE is set (which is how the numbers of the documents were seen).
+    """
+    return count if os.environ.get("GLASSFORMER_WHOLE") else count // part
+
+
+def every(n: int, values: Iterable) -> list:
+    """Every n-th of some values; all others with the slow tests."""
+    return [pytest.param(v, marks=pytest.mark.slow if i % n else ()) for i, v in enumerate(values)]

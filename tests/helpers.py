@@ -1,9 +1,12 @@
-"""Random models of any kind, for tests that compare two ways of doing the same."""
+"""Random models of any kind, for tests that compare two ways of doing the same; and patience."""
 
 import hashlib
 import json
 import os
+import pickle
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,20 +52,38 @@ def largest_difference(a: Any, b: Any) -> float:
     return float(np.abs(a - b).max(initial=0.0) / max(1.0, np.abs(a).max(initial=0.0)))
 
 
+# Where the processes of one run share what took one of them seconds; conftest.py says where.
+shelf: list[Path] = []
+
+
 def once(work: Any) -> Any:
     """`prove` or `check`, which take seconds: what documents and tests ask for several times is
-    done once in a run.
+    done once in a run, whichever of its processes is asked first.
     """
     done: dict[Any, Any] = {}
 
     def ask(model: Model, task: Any, **options: Any) -> Any:
-        key = digest(model), task.ref, *sorted(options.items())
+        asked = {n: x for n, x in options.items() if not callable(x)}  # who watches is no matter
+        key = digest(model), task.ref, *sorted(asked.items())
         if key not in done:
-            found = work(model, task, **options)
-            done[key] = list(found) if isinstance(found, Iterator) else found
+            done[key] = shared(f"{work.__name__} {key}", lambda: work(model, task, **options))
         return iter(done[key]) if isinstance(done[key], list) else done[key]
 
     return ask
+
+
+def shared(name: str, work: Any) -> Any:
+    """What another process of this run has found, or what work finds; of an iterator, the list."""
+    path = shelf[0] / hashlib.sha256(name.encode()).hexdigest() if shelf else None
+    if path and path.exists():
+        return pickle.loads(path.read_bytes())  # made by a test, in a folder of this run
+    found = work()
+    found = list(found) if isinstance(found, Iterator) else found
+    if path:
+        whole = path.with_suffix(f".{os.getpid()}")
+        whole.write_bytes(pickle.dumps(found))
+        whole.replace(path)
+    return found
 
 
 prove_once, check_once = once(prove), once(check)
@@ -102,3 +123,11 @@ def sealed_state(key: str, header: Any, arrays: Any) -> bytes:
         h.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
         h.update(arrays[name].tobytes())
     return to_bytes(arrays, {key: text, "sha256": h.hexdigest()})
+
+
+def wait_for(condition: Any, seconds: float = 60) -> None:
+    """Returns when it holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)

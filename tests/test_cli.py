@@ -18,6 +18,7 @@ from glassformer.cli.entry import ORDER, commands
 
 
 @pytest.mark.parametrize("ref,text,output", CASES)
+@pytest.mark.some(4)
 def test_run_says_what_the_table_says(call, ref, text, output):
     assert call("run", ref, text) == (0, output + "\n", "")
     status, out, _ = call("run", ref, text, "--json")
@@ -220,6 +221,12 @@ def test_recipes_and_trained_models_have_a_sentence_each(call):
             assert re.fullmatch(r"\S+  [A-Z].{20,}\.", line), line
 
 
+def test_the_guide_has_every_recipe():
+    guide = (Path(__file__).parents[1] / "docs/guide/02-train.md").read_text()
+    table = guide.partition("| recipe | of | |\n")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"^\| `([\w-]+)`", table, re.M)) == gf.list("recipes")
+
+
 def test_completion(call, monkeypatch):
     assert "--install-completion" in call("--help")[1]
     monkeypatch.setenv("_GLASSFORMER_COMPLETE", "complete_bash")
@@ -233,7 +240,7 @@ def test_claims(call, monkeypatch):
     assert status == 0 and "0 differ" in out
     from dataclasses import replace
 
-    from glassformer.claims import LEDGER, ledger
+    from glassformer.published import LEDGER, ledger
 
     name = next(n for n in ledger() if n.startswith("booklet-2"))
     monkeypatch.setitem(LEDGER, name, replace(LEDGER[name], records=-1))
@@ -274,8 +281,12 @@ BAD = [
     (["verify", "addition:digits=2", "--sample", "0"], "--sample"),
     (["count"], "ref"),
     (["claims", "nobody-said"], "no claim of that name"),
-    (["list", "things"], "expected programs, tasks, recipes"),
-    (["export", "addition", "--to", "png", "--out", "x.png"], "expected safetensors or taotp"),
+    (["list", "things"], "expected one of programs, tasks, blueprints"),
+    (["list", "task"], "list 'task' — no such list; did you mean tasks?"),
+    (["list", "recipe"], "did you mean recipes?"),
+    (["claims", "bok"], "no claim of that name; did you mean book"),
+    (["export", "addition", "--to", "png", "--out", "x.png"], "expected one of safetensors, taotp"),
+    (["export", "addition", "--to", "gpt", "--out", "x"], "no such format; did you mean gpt2?"),
     (["export", "addition", "--to", "taotp", "--out", "/no/such/folder/x.taotp"],
     "cannot be written"),
     (["run", "disagrees.taotp", "a"], "disagrees.taotp — its task max:vocab=3 has 3 tokens: 0 1 2; "

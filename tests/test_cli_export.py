@@ -15,6 +15,7 @@ def _libraries():
         pytest.importorskip(name)
 
 
+@pytest.mark.slow
 def test_export_says_how_near_it_came(call, tmp_path):
     status, out, err = call("export", "reverse", "--to", "gpt2", "--out", tmp_path / "x")
     lines = out.splitlines()
@@ -48,12 +49,12 @@ def test_export_as_json(call, tmp_path):
 BAD = [
     (
         ["modular-addition", "--to", "gpt2"],
-        "GPT-2 normalises before every block; this model has no norm (norm=none); --to torch",
+        "GPT-2 normalises before every block; this model has no norm (norm=none); the formats",
     ),
     (["reverse", "--to", "torch"], "expected a name that ends in .py"),
     (
         ["reverse", "--to", "png"],
-        "expected safetensors or taotp; or a bridge: adderboard, gpt2, onnx, torch",
+        "expected one of safetensors, taotp, adderboard, gpt2, onnx, torch",
     ),
     (["reverse", "--to", "torch", "--tolerance", "-1"], "--tolerance"),
 ]
@@ -82,6 +83,7 @@ def test_float64_where_it_is_needed(call, tmp_path):
     assert json.loads(out)["dtype"] == "float64" and "come out wrong" in json.loads(out)["why"]
 
 
+@pytest.mark.slow
 def test_a_tolerance(call, tmp_path):
     words = (
         "export",

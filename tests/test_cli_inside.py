@@ -58,7 +58,7 @@ def test_models_that_differ_end_in_status_1(call):
 
 
 BAD = [
-    (["inspect", "reverse", "--only", "haeds"], "view 'haeds'"),
+    (["inspect", "reverse", "--only", "haeds"], "view 'haeds' — did you mean heads?"),
     (["inspect", "reverse", "--input", "12"], "expected 5 of"),
     (["inspect", "reverse", "--figures", "gif"], "--figures gif — expected png"),
     (["inspect", "reverse", "--out", "/proc/nothing/here"], "cannot be made"),

@@ -61,6 +61,7 @@ SHOWN = sorted({(ref, text) for ref, text, _ in CASES if "float32" not in ref})
 
 
 @pytest.mark.parametrize("ref,text", SHOWN)
+@pytest.mark.some(4)
 def test_an_explanation_is_the_same_however_it_is_summed(ref, text, other_sums):
     model = load(ref)
     tokens = prompt(model, text)

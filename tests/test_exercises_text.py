@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from glassformer import Model, count, load, run, verify
+from glassformer import Model, check, count, load, run, verify
+from glassformer.puzzles import levels
 from glassformer.taotp import parse
 
 ROOT = Path(__file__).parents[1]
@@ -217,10 +218,34 @@ def test_parts_are_known_by_the_names_in_the_text() -> None:
     assert model.labels.heads == heads
 
 
+EXERCISES = (ROOT / "docs/exercises.md").read_text("utf-8")
+CHECKED = dict(re.findall(
+    r"^\| T\.(\d) .* `glassformer check ([\w-]+) t\1\.taotp` \|$",
+    EXERCISES, re.MULTILINE,
+))  # fmt: skip
+TEXTS = {
+    "1": COUNT, "2": SMALL, "3": HELLO, "4": FIRST, "6": SMALLEST, "7": PARITY, "8": BOTH,
+    "9": NARROW,
+}  # fmt: skip
+
+
+def test_every_exercise_that_has_a_level_names_it() -> None:
+    """T.5 has none: no level goes on for ever."""
+    assert CHECKED.keys() == TEXTS.keys()
+    named = set(re.findall(r"glassformer check ([\w-]+) ", EXERCISES)) - {*CHECKED.values()}
+    assert named == {"echo", "hel-word", "the-largest"} and named <= levels().keys()
+
+
+@pytest.mark.parametrize(
+    "n", [pytest.param(n, marks=[pytest.mark.slow] * (n == "9")) for n in TEXTS]
+)
+def test_its_level_takes_the_answer(n: str) -> None:
+    assert check(CHECKED[n], TEXTS[n]).passed
+
+
 def test_every_exercise_is_solved() -> None:
     """And every solution has its question, and no words of the answer stand beside it."""
-    text = (ROOT / "docs/exercises.md").read_text("utf-8")
-    section = text[text.index("## In the text language") :].partition("\n## ")[0]
+    section = EXERCISES[EXERCISES.index("## In the text language") :].partition("\n## ")[0]
     asked = re.findall(r"^\| T\.(\d+) \|", section, re.MULTILINE)
     assert asked == [str(i) for i in range(1, len(asked) + 1)] and len(asked) == 9
     solved = {n[5:7] for n in globals() if n.startswith("test_t")} | VERIFIED.keys()

@@ -18,8 +18,9 @@ HERE = Path(__file__).parents[1] / "docs/figures"
 sys.path.insert(0, str(HERE))
 import current  # noqa: E402
 
-# It takes minutes to train the model of the first, and a browser draws the second.
-ALONE = {"gallery/twelve-heads.png", "page.png"}
+BROWSER = {f"explained-{name}.png" for name in ("add", "trained", "grokking", "sort")}
+ALONE = BROWSER  # drawn by a browser, with the page of a chapter
+IN_README = {"page.png"}
 GALLERY = (HERE.parent / "gallery.md").read_text()
 
 
@@ -34,9 +35,10 @@ def test_every_picture_is_that_of_its_numbers():
 
 @pytest.mark.parametrize(
     "script",
-    ["book_run.py", *(pytest.param(f"{name}.py", marks=pytest.mark.slow)
-                      for name in ("inside", "gallery", "modular_addition", "compiled"))],
+    ["book_run.py", "twelve_heads.py", *(pytest.param(f"{name}.py", marks=pytest.mark.slow)
+                      for name in ("inside", "gallery", "modular_addition", "compiled", "page"))],
 )  # fmt: skip
+@pytest.mark.slow
 def test_they_are_current(script):
     done = subprocess.run(
         [sys.executable, HERE / script, "--check"], capture_output=True, text=True, check=False
@@ -68,7 +70,8 @@ def test_the_gallery_shows_each_picture_with_a_sentence_and_a_command():
         assert "--only" not in words or words[words.index("--only") + 1] in VIEWS, command
     shown = {p.removeprefix("figures/") for p, _, _ in entries}
     left = {
-        "page.png",
+        *ALONE,
+        *IN_README,
         "compiled_codes.png",
         "compiled_errors.png",
         "compiled_follows.png",

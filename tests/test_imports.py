@@ -8,18 +8,19 @@ import sys
 from pathlib import Path
 
 import glassformer
+from glassformer import doors
 
 ROOT = Path(glassformer.__file__).parent
 # A room may import rooms of earlier levels; side by side, none imports another.
 LEVELS = [
-    {"errors"}, {"limits", "records"}, {"calls", "schema"},
+    {"errors"}, {"limits", "records", "cluster", "telling"}, {"calls", "schema"},
     {"vocabulary", "registry", "arrays", "dust", "finding"}, {"shapes"}, {"model"},
     {"stored", "parts"}, {"tap", "counting", "blueprints", "tasks", "craft"},
     {"checkpoint", "decoding", "lang", "taotp"},
-    {"answers"}, {"programs", "verification", "training"}, {"proof", "lens", "bridges"}, {"truth",
-    "adderboard"},
-    {"refs"}, {"runs"}, {"claims", "show"}, {"page"}, {"own"}, {"face"}, {"doors"},
-    {"tour"}, {"cli"}, {"__main__"},
+    {"answers"}, {"programs", "verification", "training"}, {"proof", "lens", "bridges"},
+    {"ground_truth", "adderboard"},
+    {"refs"}, {"runs", "own"}, {"published", "show", "puzzles"}, {"page"}, {"walk", "serve"},
+    {"face"}, {"errands"}, {"doors"}, {"cli"}, {"__main__"},
 ]  # fmt: skip
 ROOMS = set().union(*LEVELS)
 TASKS_MAY_NOT = {
@@ -88,9 +89,9 @@ def test_data_goes_one_way():
 
 def test_importing_needs_numpy_alone():
     heavy = (
-        "torch", "matplotlib", "typer", "rich", "plotly", "transformers", "tokenizers",
+        "torch", "matplotlib", "typer", "rich", "transformers", "tokenizers",
         "transformer_lens", "onnx",
-        "safetensors",
+        "safetensors", "fastapi", "uvicorn", "pydantic",
     )  # fmt: skip
     code = f"import sys, glassformer; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -117,8 +118,8 @@ def test_running_a_program_reads_no_other():
 
 def test_no_name_at_the_top_is_both_a_thing_and_a_module():
     modules = {m.name for m in pkgutil.iter_modules(glassformer.__path__)}
-    assert not modules & {*glassformer.__all__, "list"}
-    assert {*glassformer.__all__, "list"} <= set(dir(glassformer))
+    assert not modules & {*glassformer.__all__, "list", "open"}
+    assert {*glassformer.__all__, "list", "open"} <= set(dir(glassformer))
     assert all(getattr(glassformer, name).__name__ == name for name in glassformer.__all__)
 
 
@@ -126,8 +127,40 @@ def test_a_command_reads_no_other():
     code = (
         "import sys; sys.argv = ['glassformer', 'count', 'min']; from glassformer.cli import main\n"
         "try: main()\nexcept SystemExit: pass\n"
-        "rooms = 'cli.count', 'cli.train', 'truth'\n"
+        "rooms = 'cli.count', 'cli.train', 'ground_truth'\n"
         "print(*(f'glassformer.{room}' in sys.modules for room in rooms))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.splitlines()[-1].split() == ["True", "False", "False"]
+
+
+def test_a_door_opens_its_own_room_only():
+    code = (
+        "import sys, glassformer as gf; gf.record(gf.load('min'), '6 2 7');"
+        "rooms = 'lang.compiler', 'lens', 'proof', 'bridges', 'training', 'verification', 'show'\n"
+        "print([room for room in rooms if f'glassformer.{room}' in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_what_a_type_checker_reads_of_the_doors_is_what_they_open():
+    """The tables of doors.py, and the lines below them: the same names, of the same rooms."""
+    tree = ast.parse((ROOT / "doors.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    lines = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    came = {alias.asname or alias.name: ("." + (node.module or alias.name), alias.name)
+            for node in lines for alias in node.names}  # fmt: skip
+    read = {}
+    for node in block.body:
+        if isinstance(node, ast.Assign):
+            single = isinstance(node.targets[0], ast.Name)
+            names = node.targets if single else node.targets[0].elts
+            for name, call in zip(names, [node.value] if single else node.value.elts, strict=True):
+                of = call.args[0]
+                is_in = isinstance(of, ast.Attribute)
+                read[name.id] = (came[of.value.id][0], of.attr) if is_in else came[of.id]
+    taken = {name: where for name, where in came.items() if name[0] != "_" and where[0][1:] != name}
+    for table, found in ((doors.OPENED, read), (doors.AS_THEY_ARE, taken)):
+        said = {name: (where + f":{name}").split(":")[:2] for name, where in table.items()}
+        assert {name: list(where) for name, where in found.items()} == said

@@ -21,6 +21,7 @@ CHOICES = list(
 @pytest.mark.parametrize(
     "number", range(len(COMPONENTS)), ids=lambda i: "-".join(map(str, COMPONENTS[i]))
 )
+@pytest.mark.some(7)
 def test_numpy_equals_torch_on_every_activation(number):
     """All components; of the choices a quarter each, another one every time, so that any two
     meet.
@@ -60,6 +61,7 @@ def check_twins(components, choices):
 @pytest.mark.parametrize(
     "norm,norm_first,positions", list(itertools.product(NORMS, (True, False), POSITIONS))
 )
+@pytest.mark.some(4)
 def test_a_large_batch_is_computed_by_table_and_equals_its_rows(norm, norm_first, positions):
     tokens = np.random.default_rng(2).integers(
         0, 7, (20, 6)

@@ -100,20 +100,24 @@ def run_all(name, work, monkeypatch, capsys, slow):
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "teacher"])
-def test_it_runs(name, tmp_path, monkeypatch, capsys):
-    assert list(run_all(name, tmp_path, monkeypatch, capsys, slow=False)) or name == "06-proof"
+def test_the_first_one_runs(tmp_path, monkeypatch, capsys):
+    assert list(run_all("start", tmp_path, monkeypatch, capsys, slow=False))
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_all_of_it_runs(name, tmp_path, monkeypatch, capsys):
-    assert list(run_all(name, tmp_path, monkeypatch, capsys, slow=True))
+def test_each_chapter_runs(name, tmp_path, monkeypatch, capsys):
+    """Made from the guide's chapters, which tests/test_docs.py runs as they stand there, with all
+    that takes long.
+    """
+    ran = list(run_all(name, tmp_path, monkeypatch, capsys, slow=False))
+    assert ran or all(long or source.startswith("!") for source, _, long in codes(name)[1:])
 
 
 # ── the teacher's ──────────────────────────────────────────────────────────────────────────────
 @pytest.mark.usefixtures("folder")
+@pytest.mark.slow
 def test_five_cells_five_pictures(tmp_path, monkeypatch, capsys):
     done = list(run_all("teacher", tmp_path, monkeypatch, capsys, slow=False))
     assert len(done) == 5

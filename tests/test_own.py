@@ -170,6 +170,7 @@ def test_a_file_that_is_not_there(mine, call):
         ["recheck", "x.safetensors", "v.json"],
     ],
 )  # fmt: skip
+@pytest.mark.some(5)
 def test_a_ref_in_a_file_runs_nothing(mine, call, words):
     Path("evil.py").write_text("open('ran', 'w').write('ran')\nX = 1\n")
     model = replace(gf.load("min"), task="evil.py:X")
@@ -189,7 +190,10 @@ def test_a_sweep_of_ones_own_task(mine):
     )
     command = [sys.executable, "-m", "glassformer", "sweep", "sweep.toml", "--json"]
     refused = subprocess.run(command, capture_output=True, text=True)
-    assert refused.returncode == 2 and "pass it, as in --task mine.py:Vote" in refused.stderr
+    assert (
+        refused.returncode == 2
+        and "pass it (task='mine.py:Vote', --task mine.py:Vote)" in refused.stderr
+    )
     done = subprocess.run([*command, "--task", "mine.py:Vote"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["results"][0]["task"] == "mine.py:Vote"

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, Labels, load, load_task
+from glassformer.ground_truth.disguise import disguise
+from glassformer.ground_truth.edges import truth
 from glassformer.lens.compare import compare
 from glassformer.lens.explain import explain
 from glassformer.lens.heads import classify
@@ -14,8 +16,6 @@ from glassformer.lens.interventions.patch import interchange
 from glassformer.lens.logits import answer_shares, attribution, lens_accuracy, logit_lens
 from glassformer.lens.stream import firing, norms
 from glassformer.parts import attention, find, head, heads, mlp, names, neuron, slot, slots, spelled
-from glassformer.truth.disguise import disguise
-from glassformer.truth.edges import truth
 from helpers import largest_difference, random_model
 
 TOKENS = np.random.default_rng(0).integers(0, 7, (4, 6))
@@ -64,6 +64,7 @@ def printed(model, task):
 
 @pytest.mark.parametrize("ref", ["adder-3.safetensors", "addition:digits=3,order=ones", "reverse"])
 @pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.some(6)
 def test_what_any_view_prints_is_found(ref, labelled):
     model = load(ref)
     model = model if labelled else replace(model, labels=Labels())

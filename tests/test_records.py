@@ -223,6 +223,7 @@ def test_the_folder_is_synced(tmp_path, monkeypatch):
 )
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])
 @pytest.mark.parametrize("stuck", [False, True])
+@pytest.mark.some(3)
 def test_every_step_may_fail(tmp_path, monkeypatch, call, number, stuck):
     path = tmp_path / "a"
     path.write_bytes(b"old")
@@ -498,3 +499,28 @@ def test_what_a_killed_run_left_is_taken_away(tmp_path):
         with records.folder_beside(tmp_path / "a") as folder:
             (folder / "x").write_bytes(b"x")
         assert names(tmp_path) == []
+
+
+# Windows has none of these; a run there imports, writes and reads all the same.
+ELSEWHERE = """
+import os, signal, sys
+for name in ("fcntl", "pwd", "grp", "resource", "termios", "tty", "pty"):
+    sys.modules[name] = None
+for room, names in (os, "fork getuid fchmod fchown O_NOFOLLOW O_NONBLOCK killpg setsid"), (
+    signal, "SIGKILL SIGHUP SIGPIPE SIGALRM SIGCHLD"
+):
+    for name in names.split():
+        if hasattr(room, name):
+            delattr(room, name)
+import glassformer as gf
+model = gf.load("addition:digits=1")
+path = gf.save(model, "a.safetensors")
+gf.verify(path, journal="journal")
+print(gf.run(gf.save(gf.load(path), path), "4+8").output, gf.records.fcntl)
+"""
+
+
+def test_a_system_without_locks_and_signals(tmp_path):
+    words = [sys.executable, "-c", ELSEWHERE]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "12 None\n", done.stderr[-1500:]

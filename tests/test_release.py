@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 import glassformer as gf
+from glassformer.ground_truth import disguise, edges
 from glassformer.stored import FORMAT as CHECKPOINT
-from glassformer.truth import disguise, edges
 from glassformer.verification import journal, verdict
 
 if sys.version_info >= (3, 11):
@@ -82,9 +82,11 @@ def test_build(tmp_path):
     package = ROOT / "src/glassformer"
     files = {p.relative_to(package).as_posix() for p in package.rglob("*") if p.is_file()}
     files = {f for f in files if "__pycache__" not in f}
+    docs = [*ROOT.glob("docs/explained/**/*"), *ROOT.glob("docs/**/tokens-before-after.png")]
+    carried = {p.relative_to(ROOT).as_posix() for p in docs if p.is_file()}
     with zipfile.ZipFile(wheel) as there:
         inside = {n.removeprefix("glassformer/") for n in there.namelist() if ".dist-info" not in n}
-        assert inside == files
+        assert inside == files | carried
     for kind in (".glass", ".taotp", ".safetensors", ".js", ".css", ".html"):
         assert any(name.endswith(kind) for name in inside), kind
     with tarfile.open(source) as there:

@@ -6,7 +6,6 @@ What the site must show is looked at as a reader would: in a browser, from the d
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -113,7 +112,9 @@ def test_every_page_is_built(site):
 def test_the_front_door_is_complete(site):
     text = (site / "api/doors.html").read_text("utf-8")
     assert not [
-        n for n in [*gf.__all__, "list", "compile"] if not re.search(rf">\s*gf\.{n}\s*<", text)
+        n
+        for n in [*gf.__all__, "list", "compile", "open"]
+        if not re.search(rf">\s*gf\.{n}\s*<", text)
     ]
 
 
@@ -130,29 +131,24 @@ def test_links_to_files_of_the_repository_stay_in_the_site(site):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme,dark", [("light", False), ("dark", True)])
-def test_from_a_disk_without_a_network(site, scheme, dark):
+def test_from_a_disk_without_a_network(site, chromium, scheme, dark):
     """Search finds, colours follow the system and the button, and nothing is asked of a network."""
-    from playwright.sync_api import sync_playwright
-
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     asked, wrong = [], []
-    with sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
-        page.on("request", lambda r: asked.append(r.url))
-        page.on("pageerror", lambda e: wrong.append(str(e)))
-        for name in ("index", "guide/01-start", "reference", "exercises", "api/doors", "gallery"):
-            page.goto((site / f"{name}.html").as_uri())
-            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-            assert wide <= 0, f"{name} is wider than a telephone"
-        page.set_viewport_size({"width": 1280, "height": 900})
-        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert (max(map(int, re.findall(r"\d+", colour)[:3])) < 80) is dark
-        page.locator("label[for^=__palette]:visible").click()
-        other = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert (max(map(int, re.findall(r"\d+", other)[:3])) < 80) is not dark
-        page.get_by_placeholder("Search").press_sequentially("interchange", delay=30)
-        page.locator(".md-search-result__item a").first.wait_for()
-        browser.close()
+    page = chromium.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
+    page.on("request", lambda r: asked.append(r.url))
+    page.on("pageerror", lambda e: wrong.append(str(e)))
+    for name in ("index", "guide/01-start", "reference", "exercises", "api/doors", "gallery"):
+        page.goto((site / f"{name}.html").as_uri())
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, f"{name} is wider than a telephone"
+    page.set_viewport_size({"width": 1280, "height": 900})
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (max(map(int, re.findall(r"\d+", colour)[:3])) < 80) is dark
+    page.locator("label[for^=__palette]:visible").click()
+    other = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (max(map(int, re.findall(r"\d+", other)[:3])) < 80) is not dark
+    page.get_by_placeholder("Search").press_sequentially("interchange", delay=30)
+    page.locator(".md-search-result__item a").first.wait_for()
+    page.close()
     assert not wrong
     assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))]

@@ -110,6 +110,7 @@ def hostile(tmp_path_factory):
         ("export add-digit --to BAD --out x", 2),
     ],
 )  # fmt: skip
+@pytest.mark.some(3)
 def test_no_command_sends_them(call, hostile, tmp_path, words, status):
     words = [w.replace("_", " ").replace("OUT", str(tmp_path)) for w in words.split()]
     words = [
@@ -141,7 +142,7 @@ def test_nobody_prints_past_the_consoles():
     folder, wrong = Path(glassformer.__file__).parent, []
     for path in [
         *(folder / "cli").glob("*.py"),
-        folder / "tour.py",
+        folder / "walk.py",
         *(folder / "training").glob("*.py"),
     ]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -156,9 +157,10 @@ def test_nobody_prints_past_the_consoles():
                     "sys.stderr.write",
                 ):
                     wrong.append(f"{path.name}:{node.lineno} {called}")
-    assert (
-        all(w.startswith("common.py") and w.endswith(" print") for w in wrong) and len(wrong) == 2
-    ), wrong
+    # gf.tour() in Python has none of the command line's, and prints nothing that a file says.
+    told = [word for word in wrong if not (word.startswith("walk.py") and word.endswith("Console"))]
+    assert len(wrong) == 3 and len(told) == 2, wrong
+    assert all(w.startswith("common.py") and w.endswith(" print") for w in told), wrong
 
 
 def test_long_messages_are_cut(call):
@@ -285,7 +287,7 @@ def test_errors_that_nobody_hears(call, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", Broken(OSError(28, "No space left on device")))
         assert call("nonsense")[0] == 2
-    assert call("list", "things")[2].startswith("error: list things"), (
+    assert call("list", "things")[2].startswith("error: list 'things'"), (
         "and nothing of it comes later"
     )
 
@@ -300,6 +302,7 @@ $P nonsense 2>&-; echo $?
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device here")
+@pytest.mark.slow
 def test_real_streams():
     """The same in processes of their own, which flush once more when Python ends."""
     env = {**os.environ, "PYTHONPATH": str(Path(glassformer.__file__).parents[1])}

@@ -1,4 +1,4 @@
-"""Are the figures of the documents current? Each script here draws with `put`:
+"""Are the figures of the documents current? Each script here draws with `put`, or `keep`:
 
     python docs/figures/inside.py            draws its figures, and writes what is on them
     python docs/figures/inside.py --check    draws nothing: compares with what was written
@@ -55,7 +55,7 @@ def _short(values: Any) -> list[float]:
     return [x.min(), x.mean(), x.std(), x.max()] if x.size else []
 
 
-def differs(new: dict[str, Any], old: dict[str, Any]) -> str:
+def differs(new: dict[str, Any], old: dict[str, Any], close: float = CLOSE) -> str:
     """How what would be drawn differs from what was; "" if it does not."""
     if new["words"] != old["words"]:
         return f"words {sorted({*new['words']} ^ {*old['words']})}"
@@ -63,23 +63,31 @@ def differs(new: dict[str, Any], old: dict[str, Any]) -> str:
         return "other bars, lines or maps"
     for a, b in zip(new["rows"], old["rows"], strict=True):
         x, y = np.array(a), np.array(b)
-        if (np.abs(x - y) > CLOSE * max(np.abs(y).max(), 1e-9)).any():
+        if (np.abs(x - y) > close * max(np.abs(y).max(), 1e-9)).any():
             return f"{a} is now, {b} was drawn"
     return ""
 
 
-def put(fig: Any, name: str) -> None:
-    """Writes a figure and what is on it, or with --check compares; a difference ends the script."""
-    path, found = HERE / name, on(fig)
+def put(fig: Any, name: str, close: float = CLOSE) -> None:
+    """Writes a figure and what is on it, or with --check compares; a difference ends the script.
+
+    `close`: how near numbers must be. What a training comes by is another on every machine.
+    """
+    from glassformer.show.style import save
+
+    keep(name, on(fig), lambda path: save(fig, path), close)
+
+
+def keep(name: str, found: dict[str, Any], draw: Any, close: float = CLOSE) -> None:
+    """The same of whatever is drawn by `draw(path)`, with what was found on it."""
+    path = HERE / name
     if "--check" in sys.argv:
         before = known().get(name)
-        if why := differs(found, before) if before else "was never drawn":
+        if why := differs(found, before, close) if before else "was never drawn":
             sys.exit(f"{name} is not current: {why}; python {sys.argv[0]} draws it anew")
         print(f"{name} is current")
         return
-    from glassformer.show.style import save
-
-    save(fig, path)
+    draw(path)
     seal = hashlib.sha256(path.read_bytes()).hexdigest()
     text = json.dumps(dict(sorted((known() | {name: {"sha256": seal, **found}}).items())), indent=0)
     NUMBERS.write_text(text + "\n")

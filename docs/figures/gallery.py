@@ -1,19 +1,12 @@
-"""Draws the figures of docs/gallery.md: python docs/figures/gallery.py [mod113-3x4.safetensors]
-
-The model with twelve heads does not come with the package; train it first to have its figure drawn
-anew: glassformer train modular-addition:plus=true --recipe mod113-3x4 --out mod113-3x4.safetensors
-"""
-
-import sys
+"""Draws the figures of docs/gallery.md: python docs/figures/gallery.py"""
 
 import numpy as np
 from current import put
 
 from glassformer import load, load_task
-from glassformer.lens.attention import patterns, places
+from glassformer.lens.attention import patterns
 from glassformer.lens.compare import compare
 from glassformer.lens.embeddings import before_and_after
-from glassformer.lens.heads import from_position
 from glassformer.lens.inspect import inspect
 from glassformer.lens.rank import updates
 from glassformer.show import style
@@ -73,9 +66,3 @@ save(
 save(rank.updates_figure(updates(start, adder, task, rows[:1_000])), "lora")
 both = compare(hand, adder, task, rows[:1_000], names=("hand-made", "trained"))
 save(interventions.comparison(both), "hand-and-trained")
-if given := [word for word in sys.argv[1:] if word.endswith(".safetensors")]:
-    twelve = load(given[0])
-    goal = load_task(twelve)
-    sums = {text: from_position(twelve, goal.prompt(text)) for text in ("5+8", "90+90", "50+0")}
-    sums["all pairs"] = from_position(twelve, goal.batch(goal.rows(0, goal.size))[0][:, :-1])
-    save(attention.bars_from(sums, places(goal)[:4]), "twelve-heads")

@@ -2,7 +2,7 @@
 Python (half a minute).
 """
 
-from current import put
+from current import CLOSE, put
 
 import glassformer as gf
 from glassformer.lens.embeddings import token_embeddings
@@ -36,4 +36,4 @@ history = progress(models, task, run.data.train_rows)
 figures["losses"] = fourier.loss_curves(history, "modular-addition, recipe grok-fast, seed 0")
 
 for name, figure in figures.items():
-    put(figure, f"modular_{name}.png")
+    put(figure, f"modular_{name}.png", close=0.2 if name == "losses" else CLOSE)

@@ -1,29 +1,50 @@
-"""Draws page.png, the picture of the report at the head of the README: a hand-made adder and a
-trained one, where they look. Needs the extras report and test, and Chromium.
+"""Draws page.png, the picture of the live page at the head of the README: a hand-made adder and a
+trained one on one input, and where they look. Needs the extra test, and Chromium.
+
+    python docs/figures/page.py            draws it, and writes which words and numbers are on it
+    python docs/figures/page.py --check    draws nothing: says whether the page still has these
 """
 
 import io
+import re
 import shutil
 import tempfile
 from pathlib import Path
 
+from current import keep
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 import glassformer as gf
 
+# What stands in the window, element by element: no more of the page is on the picture.
+SEEN = """() => {
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+  for (let node; (node = walk.nextNode()); ) {
+    const box = node.parentElement.getBoundingClientRect();
+    const there = box.width && box.height && box.bottom > 0 && box.top < innerHeight;
+    if (there && !["SCRIPT", "STYLE"].includes(node.parentElement.tagName)) found.push(node.data);
+  }
+  return found;
+}"""
+
 with tempfile.TemporaryDirectory() as folder, sync_playwright() as browsers:
     page = Path(folder, "page.html")
-    gf.report(["addition:order=ones", "adder-3.safetensors"], page)
-    browser = browsers.chromium.launch(executable_path=shutil.which("chromium"))
-    tab = browser.new_page(viewport={"width": 1280, "height": 1700})
+    gf.report(["addition:order=ones", "adder-3.safetensors"], page, inputs=["123+456"], rows=200)
+    names = ("chromium", "chromium-browser", "google-chrome")
+    browser = browsers.chromium.launch(
+        executable_path=next(filter(None, map(shutil.which, names)), None), args=["--no-sandbox"]
+    )
+    tab = browser.new_page(viewport={"width": 1280, "height": 820}, color_scheme="light")
     tab.goto(page.as_uri())
-    tab.get_by_role("button", name="Next token").click(click_count=2)
-    tab.wait_for_timeout(1000)
-    top = tab.locator("#attention h3").first.bounding_box()
-    end = tab.locator("#attention").get_by_text("All heads").first.bounding_box()
-    assert top and end
-    area = {"x": 0, "y": top["y"] - 10, "width": 1280, "height": end["y"] - top["y"]}
-    picture = Image.open(io.BytesIO(tab.screenshot(clip=area)))
+    tab.click("#step-forward")
+    scores = [tab.locator(score) for score in ("#score", "#score-1")]
+    for score in scores:
+        expect(score).to_contain_text("examples right", timeout=60_000)
+    tab.hover("#head-0-0")
+    words = sorted({w for text in tab.evaluate(SEEN) for w in re.findall(r"[^\W\d_]{3,}", text)})
+    rows = [[float(n) for n in re.findall(r"\d+", score.inner_text())[:2]] for score in scores]
+    picture = Image.open(io.BytesIO(tab.screenshot()))
     browser.close()
-picture.convert("RGB").quantize(256).save(Path(__file__).with_name("page.png"), optimize=True)
+picture = picture.convert("RGB").quantize(256)
+keep("page.png", {"words": words, "rows": rows}, lambda path: picture.save(path, optimize=True))

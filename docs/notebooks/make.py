@@ -17,7 +17,7 @@ GUIDE = HERE.parent / "guide"
 EXTRAS = {
     "01-start": "figures", "02-train": "torch,figures", "03-looking-inside": "torch,figures",
     "04-modular-addition": "torch,figures", "05-transformer-lens": "transformer-lens,gpt2,onnx",
-    "06-proof": "proof", "07-compile": "gpt2", "08-yours": "torch",
+    "06-proof": "proof,torch", "07-compile": "gpt2", "08-yours": "torch",
 }  # fmt: skip
 FENCE = re.compile(r"^(<!-- slow -->\n)?```(\w*)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"# ([\w-]+\.(?:taotp|glass|py))")  # the file that a block says it is

@@ -2,10 +2,13 @@
 
 - A document may link to any file or folder of the repository. Here each of these is a page below
   source/, and the link goes there: nothing leaves the site.
+- Where a document says <!-- live: REF... #ADDRESS --> above a picture, the live page of these
+  models stands here instead of it; `snapshots=FOLDER` and `history=FILE` are a training to scrub.
 - A page api/ROOM.md of the nav is made from the docstrings of that room, and api/doors.md from what
   stands at the front door.
 """
 
+import html
 import importlib
 import inspect
 import posixpath
@@ -17,6 +20,8 @@ from typing import Any
 
 from griffe import Extension
 from mkdocs.structure.files import File, Files
+
+from glassformer.page.explained import LIVE, running
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
@@ -45,6 +50,10 @@ def on_files(files: Files, config: Any) -> Files:
             todo += _within(path)
         elif path.endswith(".md"):
             text = FENCE.sub("", (ROOT / path).read_text("utf-8"))
+            for what in {found["what"] for found in LIVE.finditer(text)}:
+                files.append(
+                    File.generated(config, _live(what), content=running(what, ROOT).html())
+                )
             todo += [_target(path, link) for link in LINK.findall(text) if "://" not in link]
     return files
 
@@ -63,9 +72,25 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     if here.startswith("api/"):
         return markdown
+    markdown = LIVE.sub(lambda found: _frame(found, here), markdown)
     markdown = markdown.replace("\n```glass\n", "\n```python\n")  # whose syntax it has
     pieces = FENCE.split(markdown)
     return "".join(p if p.startswith("```") else LINK.sub(moved, p) for p in pieces)
+
+
+# ── models that run in a page ──────────────────────────────────────────────────────────────────
+def _live(what: str) -> str:
+    """Where the page of some models stands in the site."""
+    return f"live/{re.sub(r'[^a-z0-9]+', '-', what.lower()).strip('-')}.html"
+
+
+def _frame(found: re.Match[str], here: str) -> str:
+    """The live page in a frame, and a link to have it alone."""
+    where = posixpath.relpath(_live(found["what"]), posixpath.dirname(here)) + (found["at"] or "")
+    name = html.escape(found["alt"])
+    style = "width: 100%; height: 40rem; border: 1px solid #8884"
+    alone = f'<p><a href="{where}">This page alone</a></p>'
+    return f'<iframe src="{where}" title="{name}" style="{style}" loading="lazy"></iframe>\n{alone}'
 
 
 # ── files of the repository ────────────────────────────────────────────────────────────────────
@@ -137,13 +162,12 @@ def _api(room: str) -> str:
 
 def _doors() -> str:
     """Each name of doors.py, with the docstring of what stands behind it."""
-    doors = importlib.import_module("glassformer.doors").__dict__
     named = importlib.import_module("glassformer")
     text = "# The front door\n\nWhat `import glassformer as gf` gives. "
     text += "Where a `model` stands, a ref, a path or a Model will do; for `task` a ref or a Task; "
     text += "for `tokens` a text or tokens; for `recipe` a name, a file or a Recipe.\n\n"
-    for name in sorted([*named.__all__, "list", "compile"], key=lambda n: n[0].isupper()):
-        thing = inspect.unwrap(doors[name])  # in the room that it comes from
+    for name in sorted([*named.__all__, "list", "compile", "open"], key=lambda n: n[0].isupper()):
+        thing = inspect.unwrap(getattr(named, name))  # in the room that it comes from
         text += (
             f'::: {thing.__module__}.{thing.__qualname__}\n    options: {{heading: "gf.{name}", '
         )

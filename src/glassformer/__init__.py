@@ -9,7 +9,6 @@
 from collections.abc import Iterable
 from importlib import import_module
 from pkgutil import iter_modules
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import finding, registry
@@ -32,25 +31,21 @@ finding.PAINTER[:] = [f"{__name__}.show.html"]
 _ROOMS = {module.name for module in iter_modules(__path__)}  # noqa: F405
 
 
-def _doors() -> dict[str, Any]:
-    """Name -> thing: all that stands in doors.py but the rooms that it comes from."""
-    there = vars(import_module(f"{__name__}.doors"))
-    return {
-        name: thing
-        for name, thing in there.items()
-        if name[0] != "_" and not isinstance(thing, ModuleType)
-    }
-
-
 def __getattr__(name: str) -> Any:
-    if name == "__all__":
-        return [n for n in _doors() if n not in ("list", "compile")]  # would hide Python's own
-    if name in _ROOMS and name[0] != "_":  # never called as a thing is: no need to open all doors
+    if name in _ROOMS and name[0] != "_":  # never called as a thing is
         return import_module(f"{__name__}.{name}")
-    if name[0] == "_" or name not in _doors():
+    if name == "__all__":
+        return sorted({*_names()} - {"list", "compile", "open"})  # which would hide Python's own
+    if name not in _names():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, _doors()[name])
+    return globals().setdefault(name, getattr(import_module(f"{__name__}.doors"), name))
+
+
+def _names() -> Iterable[str]:
+    from .doors import AS_THEY_ARE, OPENED
+
+    return AS_THEY_ARE.keys() | OPENED.keys()
 
 
 def __dir__() -> Iterable[str]:
-    return sorted({*globals(), *_doors(), "show"})
+    return sorted({*_names(), "show", *(name for name in globals() if name.startswith("__"))})

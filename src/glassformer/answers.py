@@ -192,6 +192,15 @@ def score(model: Model, task: Task, rows: Any = None, tap: Tap | None = None) ->
 
 
 # ── so many at a time, in which float type ─────────────────────────────────────────────────────
+def whole_domain(task: Task, size: int) -> Iterator[Any]:
+    """All rows of a task for which it has an answer, about so many at a time."""
+    for start in range(0, task.size, size):
+        rows = task.rows(start, min(start + size, task.size))
+        rows = rows[task.defined(rows)]
+        if len(rows):
+            yield rows
+
+
 def chunk_size(model: Model, task: Task) -> int:
     """So many rows at a time that activations stay within a few megabytes."""
     return int(np.clip(2**20 // widest(model, task), 1, 2**14))

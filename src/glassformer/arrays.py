@@ -35,6 +35,10 @@ class Numpy:
         """Tokens as an array of W's kind, where W is."""
         return numpy(tokens)
 
+    def compiling(self) -> bool:
+        """Whether this call is traced, to be compiled."""
+        return False
+
     def take(self, W: Array, tokens: Array) -> Array:
         return W[tokens]
 
@@ -112,6 +116,9 @@ class Torch:
 
     def beside(self, W: Array, tokens: Array) -> Array:
         return self.torch.as_tensor(tokens, device=W.device)
+
+    def compiling(self) -> bool:
+        return bool(self.torch.compiler.is_compiling())
 
     def take(self, W: Array, tokens: Array) -> Array:
         return self.F.embedding(tokens, W)  # W[tokens] has a slow gradient
@@ -216,9 +223,11 @@ class SharedNamespace:
 
 def embed(W_E: Array, tokens: Array, alone: bool) -> Array:
     """W_E [V,D], tokens [B,T] -> [B,T,D]. `alone`: nobody looks, so rows may be shared."""
-    if not alone or len(tokens) <= len(W_E):  # sharing pays where texts outnumber tokens
-        return of(W_E).take(W_E, tokens)
-    return Shared(of(W_E).spread(W_E, tokens.shape[1]), tokens)
+    xp = of(W_E)
+    # sharing pays where texts outnumber tokens; torch.compile cannot trace a Shared
+    if not alone or len(tokens) <= len(W_E) or xp.compiling():
+        return xp.take(W_E, tokens)
+    return Shared(xp.spread(W_E, tokens.shape[1]), tokens)
 
 
 NAMESPACES: dict[type, Any] = {np.ndarray: Numpy()}

@@ -6,10 +6,11 @@ Python itself says both, in words about functions; these are about what the call
 import collections.abc
 import functools
 import inspect
+import os
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from os import PathLike
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from .limits import LISTED, count
 T = TypeVar("T")
 PLAIN: dict[Any, tuple[type, ...]] = {
     int: (int, np.integer), float: (int, float, np.number), bool: (bool, np.bool_),
-    Path: (PathLike,),
+    Path: (os.PathLike,),
 }  # fmt: skip
 WORDS: dict[Any, tuple[str, str]] = {  # one, and several
     int: ("a whole number", "whole numbers"), float: ("a number", "numbers"),
@@ -55,6 +56,14 @@ def bound(
         lacking = " and ".join(missing)
         raise GlassformerError(f"{what} — without {lacking}: it needs {', '.join(needed)}")
     return given
+
+
+def text_of(ref: Any, what: str, expected: str = "a ref or a path") -> str:
+    """A ref or a path as text; an error if it is none."""
+    if isinstance(ref, (str, os.PathLike)):
+        with suppress(Exception):  # whatever someone's own kind of path may raise
+            return os.fsdecode(ref)
+    raise GlassformerError(f"{what} — expected {expected}, got {shown(ref)}")
 
 
 def check_types(what: str, hints: Mapping[str, Any], given: Mapping[str, Any]) -> None:

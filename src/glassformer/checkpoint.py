@@ -15,9 +15,9 @@ from .errors import GlassformerError, shown
 from .model import Model
 from .records import check_writable, write_atomically
 from .registry import FILE, is_known, split
-from .stored import FORMAT, KEY, THETA, digest, read, seal
+from .stored import FORMAT, KEY, THETA, digest, read, read_from, seal
 
-__all__ = ["digest", "load", "save", "to_bytes"]
+__all__ = ["digest", "from_bytes", "load", "save", "to_bytes"]
 
 
 def save(model: Model, path: str | Path) -> Path:
@@ -53,11 +53,19 @@ def to_bytes(model: Model) -> bytes:
 
 def load(path: str | Path) -> Model:
     """Reads a model; anything that is not exactly what was saved is an error."""
-    model = read(path)
+    return _whole(Path(path), read(path))
+
+
+def from_bytes(data: bytes, name: str) -> Model:
+    """The model in what `to_bytes` made; errors call it by this name."""
+    return _whole(Path(name), read_from(Path(name), data))
+
+
+def _whole(path: Path, model: Model) -> Model:
     if FILE.match(model.blueprint) and not is_known("blueprint", model.blueprint):
         # nobody typed that file, and nothing runs it: the weights stand without their theta
         return replace(model, theta={}, blueprint="")
-    _check_theta(Path(path), model)
+    _check_theta(path, model)
     return model
 
 
@@ -85,7 +93,7 @@ def _check_theta(path: Path, model: Model) -> None:
             raise GlassformerError(f"theta makes no {wrong[0]} of shape {list(shapes[wrong[0]])}")
     except (GlassformerError, KeyError, ValueError, TypeError, IndexError) as e:
         what = f"its blueprint {shown(model.blueprint)}"
-        raise GlassformerError(f"{path} — {what} does not fit: {e}") from None
+        raise GlassformerError(f"{path} — {what} does not make its weights: {e}") from None
     tolerance = 1e-12 if model.dtype == "float64" else 1e-5
     for name, w in model.weights.items():
         if not np.allclose(made[name], w, rtol=tolerance, atol=tolerance):

@@ -12,7 +12,6 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,9 +19,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from . import parts, refs, registry
-from .calls import bound, check_types, fits
-from .errors import NEEDS_TORCH, GlassformerError, shown
-from .lang import Compiled, named
+from .calls import bound, check_types, fits, text_of
+from .errors import NEEDS_TORCH, GlassformerError, did_you_mean, shown
 from .limits import ROWS, SEED, within
 from .model import Config, Model, Tap, check_last, keeping_shapes, read_tokens
 from .model import forward as plain_forward
@@ -34,17 +32,24 @@ from .tasks.base import Task
 
 if TYPE_CHECKING:
     from .training import Event, Training
+    from .training.ablated import Ablations
 
 R = TypeVar("R")
 # Parameters of functions in all rooms.
 MODELS, OPTIONAL = ("model", "a", "b"), ("start", "teacher")
 RANGES = {"seed": (0, SEED), "n": (1, ROWS)}
 TOKENS = ("tokens", "clean", "corrupted", "prompt")
+# Of two that sound alike, each names the other when it cannot read what it was given.
+ALIKE = dict.fromkeys(
+    ("ablate", "ablations"),
+    "gf.ablate silences a part of a model; gf.ablations (the command ablate) trains with one thing "
+    "taken away",
+)
 
 
-def _typed(given: R) -> R:
+def typed(given: R) -> R:
     """What was given: if it is FILE.py:NAME, that file is run."""
-    if isinstance(given, str) and registry.FILE.match(given):
+    if isinstance(given, str) and (registry.FILE.match(given) or registry.NAMELESS.match(given)):
         from . import own
 
         own.typed(given)
@@ -53,22 +58,22 @@ def _typed(given: R) -> R:
 
 # ── what was meant ─────────────────────────────────────────────────────────────────────────────
 def model_of(given: Any) -> Model:
-    """A Model, that of a Compiled, or what a ref or a path names."""
-    if isinstance(given, Compiled):
-        return given.model
-    if isinstance(given, Model):
-        return given
+    """A Model, that of a Compiled or a Training, or what a ref or a path names."""
+    if isinstance(made := getattr(given, "model", given), Model):
+        return made
     if isinstance(given, (str, PathLike)):
-        return refs.load(_typed(given))
+        return refs.load(typed(given))
     raise GlassformerError(f"model — expected a ref, a path or a Model, got {shown(given)}")
 
 
 def task_of(given: Any, models: Sequence[Model]) -> Task:
     """A Task, what a ref names, or what the models are for."""
+    if isinstance(given, type) and issubclass(given, Task):
+        given = given()
     if isinstance(given, Task):
         return given
     if isinstance(given, str):
-        return refs.load_task(_typed(given))
+        return refs.load_task(typed(given))
     if given is None and len(models) == 2:
         from .lens.compare import common_task
 
@@ -92,7 +97,7 @@ def recipe_of(given: Any, task: Task) -> Any:
     if isinstance(given, Recipe):
         return given
     if isinstance(given, str):
-        return choose_recipe(_typed(given), task)
+        return choose_recipe(typed(given), task)
     raise GlassformerError(f"recipe — expected a name or a Recipe, got {shown(given)}")
 
 
@@ -108,12 +113,13 @@ def is_part(model: Model, text: str) -> bool:
 
 # ── the desk ───────────────────────────────────────────────────────────────────────────────────
 def opened(
-    f: Callable[..., R], options: Callable[..., Any] | None = None, settings: Iterable[str] = ()
-) -> Callable[..., R]:
+    f: Callable[..., R], options: Callable[..., Any] | None = None, settings: Iterable[str] = (),
+    *, as_typed: bool = False,
+) -> Callable[..., R]:  # fmt: skip
     """The function, taking what people type: of a user's call, a type checker sees the result.
 
     `options`: whose keywords its **options are. `settings`: fields of the recipe, which may be
-    among them too.
+    among them too. `as_typed`: it reads what people type by itself (see errands).
     """
     by_name = inspect.Parameter.KEYWORD_ONLY
     public = f.__name__.removesuffix("_")
@@ -123,18 +129,22 @@ def opened(
         hints |= typing.get_type_hints(options)
         there = inspect.signature(options).parameters.values()
         parameters[-1:] = [p for p in there if p.kind is by_name]  # instead of **options
-    for known in ("ref", "name"):  # refs.py and registry.py say themselves what they expect
-        hints.pop(known, None)
+    if "ref" in own.parameters or "name" in [*own.parameters][:1]:
+        for known in ("ref", "name"):  # refs.py and registry.py say themselves what they expect
+            hints.pop(known, None)
     signature = own.replace(parameters=parameters)
     fields = [inspect.Parameter(name, by_name, default=None) for name in settings]
     takes = own.replace(parameters=[*parameters, *fields])
 
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = _read(public, takes, args, kwargs)
-        set_ = {name: given.pop(name) for name in settings if name in given}
-        if "recipe" in takes.parameters:
-            given["recipe"] = recipe_of(given.get("recipe", ""), given["task"]).override(set_)
+        try:
+            given = (bound if as_typed else _read)(public, takes, args, kwargs)
+            set_ = {name: given.pop(name) for name in settings if name in given}
+            if "recipe" in takes.parameters:
+                given["recipe"] = recipe_of(given.get("recipe", ""), given["task"]).override(set_)
+        except GlassformerError as e:
+            raise GlassformerError(f"{e}; {ALIKE[public]}") if public in ALIKE else e from None
         check_types(public, hints, given)
         for name, value in given.items():
             if isinstance(value, np.ndarray) and not fits(object(), hints.get(name, Any)):
@@ -149,7 +159,8 @@ def opened(
             raise GlassformerError(f"{public} — numbers not finite, or too large ({e})") from None
 
     call.__signature__ = signature  # type: ignore[attr-defined]
-    call.__module__, call.__qualname__ = __package__, public  # where pickle finds it again
+    call.__module__ = __package__
+    call.__name__ = call.__qualname__ = public  # where pickle finds it again
     return call
 
 
@@ -173,6 +184,12 @@ def _read(
         if each in given:
             given[each] = model_of(given[each])
     models = [given[each] for each in MODELS if each in given]
+    if given.get("equals") is not None:
+        given["equals"] = model_of(given["equals"])
+    if isinstance(given.get("verdict"), (str, PathLike)):
+        given["verdict"] = _verdict(given["verdict"])
+    if getattr(given.get("verdict"), "task", None) and given.get("task") is None:
+        given["task"] = refs.load_task(given["verdict"].task)  # which runs no file
     for each in OPTIONAL if "recipe" in takes.parameters else ():
         if given.get(each) is not None:
             given[each] = model_of(given[each]).numpy()
@@ -191,15 +208,21 @@ def _read(
     if given.get("rows") is not None and "task" in given:
         given["rows"] = given["task"].readable(given["rows"])
     if isinstance(given.get("blueprint"), str):
-        given["blueprint"] = registry.build("blueprint", _typed(given["blueprint"]))
+        given["blueprint"] = registry.build("blueprint", typed(given["blueprint"]))
     if "ref" in given:
-        _typed(given["ref"])
+        typed(given["ref"])
     for each in ("path", "out", "journal", "snapshots"):
         if isinstance(given.get(each), PathLike):
-            given[each] = Path(refs.text_of(given[each], each, "a path"))
+            given[each] = Path(text_of(given[each], each, "a path"))
     if given.get("tap") is not None:
         given["tap"] = keeping_shapes(given["tap"])
     return given
+
+
+def _verdict(path: Any) -> Any:
+    from .verification import Verdict
+
+    return Verdict.read(text_of(path, "verdict", "a path"))
 
 
 # ── what no room has ───────────────────────────────────────────────────────────────────────────
@@ -224,70 +247,62 @@ def fit(*args: Any, **kwargs: Any) -> "Training":
 
 
 def train(*args: Any, **kwargs: Any) -> Iterator["Event"]:
-    """The same as events, of one seed or several at once: train(task, recipe, seeds=(0,), …)."""
+    """Trains as one goes through what it gives, event by event: for event in train(task, recipe,
+    seeds=(0,), out=…). Nothing happens before; `fit` does all of it and gives back the model.
+    """
     return _loop("train")(*args, **kwargs)  # type: ignore[no-any-return]
+
+
+def ablations(*args: Any, **kwargs: Any) -> "Ablations":
+    """Trains a recipe with one thing taken away at a time, the command ablate: ablations(task,
+    recipe, seeds=(0, 1, 2), only=…, out=…), with any field of the recipe. Needs PyTorch. To silence
+    a part of a finished model: ablate.
+    """
+    return _loop("ablations")(*args, **kwargs)  # type: ignore[no-any-return]
 
 
 def _loop(name: str) -> Callable[..., Any]:
     try:
-        from .training import loop
+        from .training import ablated, loop
     except ModuleNotFoundError:
         raise GlassformerError(f"{name} — {NEEDS_TORCH}") from None
     from .training.recipe import FIELDS
 
+    if name == "ablations":
+        return opened(ablated.ablations, settings=FIELDS)
     return opened(getattr(loop, name), loop.Trainer.__init__, FIELDS)
 
 
-def report(
-    models: Any, path: str | Path, inputs: str | Sequence[str] = (), rows: int = 200
-) -> Path:
-    """One page of one or several models, in a file that needs no network."""
-    from .page import report as page
-
-    page.check_name(path)
-    within("report — rows", rows, 1, ROWS)
-    several = list(models) if isinstance(models, (list, tuple)) else [models]
-    made = [model_of(m) for m in several]
-    titles = [m if isinstance(m, (str, PathLike)) else known.provenance.get("ref", "model")
-              for m, known in zip(several, made, strict=True)]  # fmt: skip
-    named = list(zip(map(str, titles), made, strict=True))
-    texts = [inputs] if isinstance(inputs, str) else list(inputs)
-    return page.write(page.report(named, texts, rows=rows), Path(path))
-
-
-def compile_(
-    source: str | Path, *, options: Mapping[str, Any] | None = None, dtype: str = "",
-    target: str = "",
-) -> Compiled:  # fmt: skip
-    """A source made into a model that is proved to do what it says: a text, the path of a .glass
-    file, or a ref (lang/sort:vocab=20).
-
-    >>> gf.compile("tokens = [*'ab']; length = 9; emit = first(token, default='a')").model
-
-    `options`: of the source. `target`: "gpt2" for a model that GPT-2 can be as it stands.
+def list_(what: str = "programs", ref: str = "") -> Any:
+    """All names of programs, tasks, blueprints, bridges, recipes, views, trained, claims, lang,
+    levels, or of a model's hooks: gf.list("hooks", "addition"). With a name after recipes, lang or
+    levels just that one: a Recipe, the text of a source, a Level.
     """
-    text = refs.text_of(source, "source")
-    is_ref = isinstance(source, PathLike) or named.is_named(text)
-    found = named.find(text) if is_ref else named.Named("source", text, {})
-    how = {name: value for name, value in (("dtype", dtype), ("target", target)) if value}
-    return named.build(replace(found, options={**found.options, **(options or {})}, **how))
-
-
-def list_(what: str = "programs", ref: str = "") -> list[str]:
-    """All names of programs, tasks, blueprints, bridges, recipes, views, trained, claims, lang, or
-    of a model's hooks: gf.list("hooks", "addition").
-    """
-    from .claims import ledger
+    from .lang import named
     from .lens.inspect import VIEWS
-    from .training.recipes import RECIPES
+    from .published import ledger
+    from .puzzles import level, levels
+    from .training.recipes import RECIPES, recipe
 
     kinds: dict[str, Callable[[], Iterable[str]]] = {
         **{f"{kind}s": functools.partial(registry.entries, kind) for kind in registry.REGISTRY},
-        "recipes": lambda: RECIPES, "views": lambda: VIEWS, "claims": ledger,
-        "trained": refs.trained, "lang": named.names, "hooks": lambda: hook_names(model_of(ref)),
+        "recipes": lambda: [*RECIPES, "suited"], "views": lambda: VIEWS, "claims": ledger,
+        "trained": refs.trained, "lang": named.names, "levels": levels,
+        "hooks": lambda: hook_names(model_of(ref)),
     }  # fmt: skip
     if what not in kinds:
-        raise GlassformerError(f"list — expected one of {', '.join(kinds)}, got {shown(what)}")
+        hint = did_you_mean(what, kinds, 1, 0.6, "expected one of")
+        raise GlassformerError(f"list {shown(what)} — no such list; {hint}")
+    one: dict[str, Callable[[], Any]] = {
+        "recipes": lambda: recipe(ref), "levels": lambda: level(ref),
+        "lang": lambda: named.find(named.LIBRARY + ref.removeprefix(named.LIBRARY)).text,
+    }  # fmt: skip
+    if ref != "" and what in one:
+        ref = text_of(ref, f"list {what}", "a name")
+        return one[what]()
+    if what != "hooks" and ref != "":
+        raise GlassformerError(f"list {what} — takes nothing after it, got {shown(ref)}")
     if what == "hooks" and ref == "":
         raise GlassformerError("list hooks — expected a model after it: addition, …")
-    return list(kinds[what]()) if what == "hooks" else sorted(kinds[what]())
+    ordered = what in ("hooks", "levels")
+    return list(kinds[what]()) if ordered else sorted(kinds[what]())

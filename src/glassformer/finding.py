@@ -3,17 +3,23 @@
 JSON has arrays as lists, and None for what it has no number for.
 """
 
+import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from math import isfinite
-from typing import Any, ClassVar
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+
+from .errors import did_you_mean
 
 # The room whose `html(thing)` knows how things look. It stands above all that it shows, so the
 # package itself says here which it is (see __init__.py): it is imported when something is shown.
 PAINTER: list[str] = []
+MEANT = dict.fromkeys(("proved", "proven", "right", "ok", "passed", "correct"), "holds")
 LINE = 200  # letters, more or less, that a thing takes in a terminal
 
 
@@ -32,8 +38,29 @@ class Shown:
         said = ", ".join(f"{k}={brief(v)}" for k, v in shown_fields(self).items())
         return f"{name}({_cut(said)})"
 
+    if not TYPE_CHECKING:  # a type checker would believe that all names are there
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property that failed: by an error of its own
+                return object.__getattribute__(self, name)
+            raise missing(self, name)
+
     def _repr_html_(self) -> str:
         return str(import_module(*PAINTER).html(self))
+
+
+def missing(thing: Any, name: str, argument: str = "") -> AttributeError:
+    """The error for a name that a thing has not: what it has, or the call that does it if things
+    of its kind are what calls take.
+    """
+    if name[:1] in ("", "_"):  # asked for by machines
+        return AttributeError(name)
+    if argument and name in getattr(sys.modules[__package__], "__all__", ()):
+        hint = f"gf.{name}({argument}, …) does that"
+    else:
+        there = sorted({n for n in (*dir(type(thing)), *vars(thing)) if n[0] != "_"})
+        hint = did_you_mean(MEANT.get(name, name), there, 1, 0.6, "it has")
+    return AttributeError(f"a {type(thing).__name__} has no {name}; {hint}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +86,15 @@ def plain(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
+    if isinstance(value, PathLike):
+        return str(value)
     return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def json_file(value: object) -> bytes:
+    """JSON for a file that people read too."""
+    text = json.dumps(value, ensure_ascii=False, indent=1, default=float) + "\n"
+    return text.encode(errors="backslashreplace")
 
 
 # ── in a line ──────────────────────────────────────────────────────────────────────────────────

@@ -60,8 +60,10 @@ def finite(what: str, value: Any) -> float:
     return value
 
 
-def whole_numbers(what: str, values: Any) -> Any:
-    """The values as an array (PyTorch's stay there), if they are whole numbers."""
+def whole_numbers(what: str, values: Any, large: bool = False) -> Any:
+    """The values as an array (PyTorch's stay there), if they are whole numbers; `large`: they may
+    be beyond int64, and are then objects.
+    """
     if not hasattr(values, "detach"):
         if (n := count(values)) > ROWS:
             raise GlassformerError(f"{what} — expected at most {ROWS:,} numbers, got {n:,}")
@@ -71,6 +73,8 @@ def whole_numbers(what: str, values: Any) -> Any:
             wanted = f"expected rows of one length, got {shown(values)}"
             raise GlassformerError(f"{what} — {wanted}") from None
         values = values if values.size else values.astype(np.int64)
+    if large and all(type(x) is int for x in values.ravel().tolist()):
+        return values.astype(object)
     if "int" not in str(values.dtype):
         wanted = "expected whole numbers" + " or a text" * (what == "tokens")
         raise GlassformerError(f"{what} — {wanted}, got {shown(values.tolist())}")

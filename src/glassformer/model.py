@@ -17,7 +17,7 @@ from . import arrays
 from .arrays import Array
 from .calls import check_function, checked
 from .errors import NEEDS_TORCH, GlassformerError, shown
-from .finding import Shown
+from .finding import Shown, missing
 from .limits import whole_numbers, within
 from .shapes import check, describe
 from .shapes import zeros as zeros
@@ -377,7 +377,7 @@ class Model(Shown):
         weights = vars(self).get("weights", {}) if name.startswith(("W_", "b_")) else {}
         found = [w for n, w in weights.items() if n.rpartition(".")[2] == name]
         if not found:
-            raise AttributeError(f"a Model has no {name}")
+            raise missing(self, name, "model")
         if name in ("W_E", "W_pos", "b_U"):
             return found[0]
         if len(found) < self.config.n_layers:

@@ -5,6 +5,8 @@ checkpoint, a certificate or a sweep is never typed: it is looked up among what 
 nothing.
 """
 
+import ast
+import hashlib
 import importlib.util
 import os
 import sys
@@ -23,6 +25,7 @@ from .registry import Entry
 from .tasks.base import Task
 
 SOURCE = 10_000_000  # bytes
+LISTED = 8  # names in a message
 RAN: dict[str, tuple[ModuleType, tuple[int, int]]] = {}  # file as typed -> module, time and size
 
 
@@ -34,12 +37,23 @@ def typed(given: Any) -> Any:
         ref = os.fspath(text) if isinstance(text, os.PathLike) else text
         if isinstance(ref, str) and (found := registry.FILE.match(ref)):
             _announce(*found.group("file", "name"))
+        elif isinstance(ref, str) and (found := registry.NAMELESS.match(ref)):
+            raise _nameless(found["file"])
     return given
 
 
-def rebuilt(kind: str, ref: str) -> Any:
-    """What was typed in another process of this run: tasks travel to workers by their ref."""
+def rebuilt(kind: str, ref: str, source: str = "") -> Any:
+    """What was typed in another process of this run: tasks travel to workers by their ref, and no
+    other file of that name is run in its place.
+    """
+    file = registry.FILE.match(ref)
+    if file and source and _digest(read_text(Path(file["file"]), SOURCE)) != source:
+        raise GlassformerError(f"{file['file']} — is another file here than where it was typed")
     return registry.build(kind, typed(ref))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def load_task(typed_: str, ref: str) -> Task:
@@ -81,9 +95,33 @@ def _announce(file: str, name: str) -> None:
         raise GlassformerError(f"{full} — {wanted}, got {shown(thing)}")
 
 
+def _nameless(file: str) -> GlassformerError:
+    """The error for FILE.py without a name: what stands in the file, which is read and not run."""
+    try:
+        tree = ast.parse(read_text(Path(file), SOURCE))
+        ast.unparse(tree)  # nested too deeply for this below
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return GlassformerError(f"{file} — expected a file of Python, and FILE.py:NAME")
+    tasks, others = list[str](), list[str]()
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+            (tasks if bases & {"Task", *tasks} else others).append(node.name)
+        elif isinstance(node, ast.FunctionDef):
+            others.append(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            others += [x.id for x in node.targets if isinstance(x, ast.Name)]
+    told = []
+    for what, names in ("its tasks are", tasks), ("it also has" if tasks else "it has", others):
+        if some := [f"{file}:{n}" for n in names if n[0] != "_"]:
+            told.append(f"{what} {', '.join(some[:LISTED])}{' …' * (len(some) > LISTED)}")
+    there = "; ".join(told) or "it has neither a class nor a function"
+    return GlassformerError(f"{file} — expected a name of something in it, FILE.py:NAME; {there}")
+
+
 def _by_ref(task: Any) -> tuple[Any, ...]:
     """How pickle sends a task to another process."""
-    return rebuilt, ("task", task.ref)
+    return rebuilt, ("task", task.ref, registry.source_of(task.ref))
 
 
 def _one(kind: str, full: str, build: Callable[[], Any]) -> None:
@@ -123,6 +161,7 @@ def _run(file: str, shelves: list[dict[str, Any]]) -> ModuleType:
     except (Exception, SystemExit) as e:
         raise GlassformerError(f"{file}{_line(e, path)} — {type(e).__name__}: {e}") from None
     RAN[file] = module, stamp
+    registry.SOURCES[file] = _digest(text)
     return module
 
 

@@ -30,7 +30,7 @@ HOOKS = {
 }  # fmt: skip
 STREAM = "stream"  # the one slot of a model whose slots have no names
 NUMBER = "([0-9]{1,9})"
-# truth's word for what no slot has
+# ground_truth's word for what no slot has
 SPANS = {"dims": f"{NUMBER}:{NUMBER}", "slot": rf"rest \[{NUMBER}:{NUMBER}\]"}
 
 

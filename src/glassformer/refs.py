@@ -5,10 +5,10 @@
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from . import registry
-from .errors import GlassformerError, shown
+from .calls import text_of
+from .errors import GlassformerError
 from .lang import named
 from .lang.task import carried
 from .model import Model
@@ -22,21 +22,14 @@ ABOUT = {
     "reverse-5.safetensors": "Five symbols backwards; 17,728 parameters, all inputs right.",
     "grok-113.safetensors": "Addition modulo 113, grokked: 226,816 parameters; see the guide.",
     "adder-10-7p.safetensors": "Sums of ten digits from 7 numbers, fitted; proved for all 10^20.",
-    "adder-10-34p.safetensors": "Sums of ten digits from 34 numbers, fitted; not proved.",
+    "adder-10-34p.safetensors": "Sums of ten digits from 34 numbers, fitted; proved for all 10^20.",
+    "adder-coupled.safetensors": "Trained on ten digits; proved for all pairs of a hundred.",
 }  # what they are, in a sentence each
 
 
 def trained() -> list[str]:
     """The trained models that come with the package; `load` takes their names."""
     return sorted(file.name for file in TRAINED.glob("*.safetensors"))
-
-
-def text_of(ref: Any, what: str, expected: str = "a ref or a path") -> str:
-    """A ref or a path as text; an error if it is none."""
-    if isinstance(ref, (str, os.PathLike)):
-        with suppress(Exception):  # whatever someone's own kind of path may raise
-            return os.fsdecode(ref)
-    raise GlassformerError(f"{what} — expected {expected}, got {shown(ref)}")
 
 
 def load(ref: str | os.PathLike[str]) -> Model:
@@ -47,7 +40,8 @@ def load(ref: str | os.PathLike[str]) -> Model:
     if registry.FILE.match(ref):
         own: Model = registry.build("program", ref)
         return own
-    if ref.endswith(".safetensors"):
+    name = registry.head(ref)  # after a name, an option of a program may name a file, too
+    if ref.endswith(".safetensors") and (name == ref or name not in registry.entries("program")):
         from .checkpoint import load as load_checkpoint
 
         known = ref in trained() and not os.path.exists(ref)
@@ -55,7 +49,7 @@ def load(ref: str | os.PathLike[str]) -> Model:
     if ref.endswith(".taotp"):
         from .taotp import read
 
-        return _agreeing(ref, read(ref))
+        return agreeing(ref, read(ref))
     if named.is_named(ref):
         return named.build(named.find(ref)).model
     if os.path.isfile(
@@ -64,7 +58,6 @@ def load(ref: str | os.PathLike[str]) -> Model:
         from .bridges.folder import read as read_folder
 
         return read_folder(ref)
-    name = registry.head(ref)
     if "/" in name or "." in name:
         expected = (
             "expected a program, or a file that ends in .safetensors, .taotp or .glass, or a "
@@ -77,7 +70,7 @@ def load(ref: str | os.PathLike[str]) -> Model:
     return model
 
 
-def _agreeing(ref: str, model: Model) -> Model:
+def agreeing(ref: str, model: Model) -> Model:
     """The model of a text that people write by hand; an error if it names a task of other tokens.
 
     A task that cannot be found is not missed here: whoever needs it says so.

@@ -2,17 +2,20 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from .decoding import decode
 from .errors import GlassformerError, shown
-from .finding import Finding
-from .lang.compiler import KEY
+from .finding import Finding, plain
+from .lang.carried import KEY
+from .lang.task import Texts
 from .limits import UNASKED
 from .model import Model
 from .refs import known_task
+from .tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,13 @@ class Run(Finding):
     tokens: list[int]  # prompt and answer
     prompt: list[int] = field(repr=False)
     stopped: str = field(default="", repr=False)  # why no more was said, where there was more
+    # if asked for: why each token was said; of a source, what each value is at each position
+    trace: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    meaning: dict[str, list[str]] = field(default_factory=dict, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        asked = {"trace": self.trace, "meaning": self.meaning}
+        return super().to_json() | {name: plain(found) for name, found in asked.items() if found}
 
 
 def prompt(model: Model, text: str) -> list[int]:
@@ -59,12 +69,16 @@ def in_one_text(model: Model, words: Sequence[str]) -> bool:
 
 def run(
     model: Model, text: str = "", *, steps: int | None = None, temperature: float = 0.0,
-    top_k: int | None = None, rng: np.random.Generator | None = None,
+    top_k: int | None = None, rng: np.random.Generator | None = None, trace: bool = False,
+    meaning: bool = False,
 ) -> Run:  # fmt: skip
     """Decodes what a model says after a text.
 
     >>> run(load("addition:digits=3"), "123+456").output
     '0579'
+
+    `trace`: also why each token was said, its `trace`. `meaning`: of what was compiled, also what
+    each value of the source is, by the interpreter, its `meaning`.
     """
     question, start = read(model, text)
     tokens, task = question + start, known_task(model)
@@ -85,4 +99,31 @@ def run(
         cut = "the answer is cut off: " if stop is not None else ""
         why = "proved" if KEY in model.provenance else "known of what is right"
         stopped = f"{cut}stopped after {len(out) - 2:,} tokens, beyond which nothing is {why}"
-    return Run(text, in_words(added), out, tokens, stopped)
+    found = Run(text, in_words(added), out, tokens, stopped)
+    steps_ = traced(model, found) if trace else []
+    values = meant(task, text, "the model")[0] if meaning else {}
+    return replace(found, trace=steps_, meaning=values)
+
+
+def traced(model: Model, said: Run) -> list[dict[str, Any]]:
+    """Why each token of an answer was said: its top tokens, the margin, what each head read."""
+    from .lens.explain import explain
+
+    rows, n = [], len(said.prompt)
+    for i in range(len(said.tokens) - n):
+        story = explain(model, said.tokens[: n + i][-model.config.n_ctx :])
+        heads = [{"name": h.name, "read": h.read} for layer in story.layers for h in layer.heads]
+        reads = model.vocabulary.decode(said.tokens[: n + i])
+        row = {"step": i + 1, "reads": reads, "top": story.top[:3], "margin": story.margin}
+        rows.append(row | {"heads": heads})
+    return rows
+
+
+def meant(task: Task | None, text: str, whose: str) -> tuple[dict[str, list[str]], str]:
+    """Every value of a source at every position of a text, as the interpreter has it, and what it
+    says then.
+    """
+    if not isinstance(task, Texts):
+        kinds = "only .glass, lang/… and what was compiled have a meaning"
+        raise GlassformerError(f"{whose} — has no source: {kinds}")
+    return task.meaning(text)

@@ -20,6 +20,7 @@ from .records import read_bytes
 from .vocabulary import Vocabulary
 
 KEY = "glassformer"
+RUN = "glassformer-run"  # the header of a run that can go on, training/state.py
 THETA = "theta:"  # names of theta's parts on disk start so
 FORMAT = 1
 CARRIED = 10**7  # characters of an entry of the provenance: a compiled model carries its codes
@@ -70,10 +71,16 @@ def seal(header: Any, model: str) -> str:
 
 def read(path: str | Path) -> Model:
     """The model in a file, exactly as it was saved, or an error. Its theta is not expanded."""
-    path = Path(path)
-    tensors, metadata = parse(path, read_bytes(path, memory()))
+    return read_from(Path(path), read_bytes(path, memory()))
+
+
+def read_from(path: Path, data: bytes) -> Model:
+    """The model in the bytes of a file; `path` is what errors call it."""
+    tensors, metadata = parse(path, data)
     if KEY not in metadata:
         what = f"a safetensors file, but not of glassformer: it has no {KEY!r} header"
+        if RUN in metadata:
+            what = "the state of a run and no model yet: train … --resume goes on with it"
         raise GlassformerError(f"{path} — {what}")
     damaged = f"{path} — damaged checkpoint: it"
     try:

@@ -87,6 +87,8 @@ class Record(Shown, dict[str, Array]):
         known = [n.rpartition("hook_")[2] for n in self]
         near = inside or difflib.get_close_matches(str(short), known, 3, 0.4)
         several = f"{'several' if found else 'none'} of that name; near: {near[:3]}"
+        if short in known and not where:  # in the blocks
+            several = f'each layer has one: cache["{short}", 0]'
         raise GlassformerError(f"activation {shown(key)} — {several}")
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cases import drawn
 from glassformer import Config, GlassformerError, Model, blueprints, load, refs
 from glassformer.adderboard import submission as adderboard
 from glassformer.adderboard.protocol import EDGES, Part, answers, board_format, pairs
@@ -88,6 +89,7 @@ MODELS = [
 
 
 @pytest.mark.parametrize("task,plan,choices", MODELS, ids=str)
+@pytest.mark.some(4)
 def test_logits_and_answers_are_ours(task, plan, choices, tmp_path):
     model = scramble(task, plan, **choices)
     path, _, made = written(model, tmp_path)
@@ -102,6 +104,7 @@ def test_logits_and_answers_are_ours(task, plan, choices, tmp_path):
 
 
 @pytest.mark.parametrize("ref", ["adder-least", "adder-hinge", "addition:digits=10"])
+@pytest.mark.some(3)
 def test_our_adders_in_a_file(ref, tmp_path):
     model = load(ref)
     _, text, made = written(model, tmp_path)
@@ -265,10 +268,10 @@ SHIPPED = [name for name in refs.trained() if name.startswith("adder-10")]
 SOME = "adder-prefix", "addition:digits=10", *SHIPPED
 
 
-# One file is asked for all of the board's pairs; the models themselves are, in test_protocol.py and
-# test_tiny.py.
+# One file is asked for many of the board's pairs; the models themselves are, in test_protocol.py
+# and test_tiny.py.
 @pytest.mark.slow
-@pytest.mark.parametrize("ref,n", [("adder-least", 10_000), *((ref, 300) for ref in SOME)])
+@pytest.mark.parametrize("ref,n", [("adder-least", drawn(10_000)), *((ref, 100) for ref in SOME)])
 def test_a_file_passes_the_protocol(ref, n, tmp_path):
     export(load(ref), "adderboard", tmp_path / "x.py")
     *_, v = submission(tmp_path / "x.py", trust=True, n=n)

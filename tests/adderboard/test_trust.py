@@ -2,7 +2,6 @@
 that misbehave.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -20,6 +19,8 @@ from glassformer import GlassformerError
 from glassformer.adderboard import trust
 from glassformer.adderboard.protocol import EDGES, Part
 from glassformer.adderboard.trust import Limits, submission
+
+fcntl = pytest.importorskip("fcntl")  # on Windows nothing of others is run
 
 QUICK = Limits(start=120, answer=60, whole=120, cpu=60)
 BUILD = "def build_model():\n    return None, {'name': 'x', 'params': 7}\n"
@@ -100,7 +101,7 @@ def test_without_trust_nothing_runs(tmp_path):
         tmp_path,
         f"open({str(tmp_path / 'ran')!r}, 'w')\n{BUILD}def add(model, a, b): return a + b\n",
     )
-    with pytest.raises(GlassformerError, match="if you trust it, say --trust"):
+    with pytest.raises(GlassformerError, match="if you trust it, say so"):
         submission(path)
     assert not (tmp_path / "ran").exists()
     assert judge(path, n=1).holds and (tmp_path / "ran").exists()
@@ -142,6 +143,7 @@ MISBEHAVED = [
 
 
 @pytest.mark.parametrize("text,why", MISBEHAVED, ids=[t[:40] for t, _ in MISBEHAVED])
+@pytest.mark.some(3)
 def test_misbehaviour_has_a_clear_line(tmp_path, text, why):
     with pytest.raises(GlassformerError, match=why) as e:
         judge(write(tmp_path, BUILD + text + "\n"))
@@ -219,6 +221,7 @@ linux = pytest.mark.skipif(
 
 
 @linux
+@pytest.mark.some(2)
 def test_nothing_outlives_the_checker(tmp_path, namespaces):
     kinds = (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL, signal.SIGINT)
     paths, locks = zip(*(stubborn(tmp_path, s.name) for s in kinds), strict=True)
@@ -482,7 +485,9 @@ def test_it_has_no_environment_no_network_and_a_folder_of_its_own(tmp_path, monk
 def test_the_command(call, tmp_path):
     path = write(tmp_path, BUILD + "def add(model, a, b): return a + b\n")
     status, out, err = call("board", path)
-    why = "is someone's code, and checking it runs it; if you trust it, say --trust"
+    why = (
+        "is someone's code, and checking it runs it; if you trust it, say so (trust=True, --trust)"
+    )
     assert (status, out, err) == (2, "", f"error: {path} — {why}\n")
     status, out, err = call("board", path, "--trust")
     assert (

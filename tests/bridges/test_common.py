@@ -76,6 +76,7 @@ def test_a_large_vocabulary_gets_a_small_batch():
 @pytest.mark.parametrize(
     "ref", ["reverse", "hello-world", "min", "addition:digits=3,order=ones", "add-digit"]
 )
+@pytest.mark.some(3)
 def test_float32_carries(ref):
     assert float32_reason(load(ref)) == ""
 
@@ -205,6 +206,7 @@ def test_models_without_a_task_report_what_differs(fake, tmp_path):
     assert done.differ > 0 and f"{done.differ:,} of 9,216 greedy tokens differ" in str(done)
 
 
+@pytest.mark.slow
 def test_activations_that_moved_are_named(tmp_path):
     """Off the answers `search` cannot decide between keys of equal scores; then rounding does."""
     pytest.importorskip("transformer_lens")
@@ -220,7 +222,7 @@ def test_activations_that_moved_are_named(tmp_path):
 
 def test_bad_names(tmp_path, monkeypatch):
     model = load("add-digit")
-    with pytest.raises(GlassformerError, match="--to png — expected one of adderboard, gpt2"):
+    with pytest.raises(GlassformerError, match="export to png — expected one of adderboard, gpt2"):
         export(model, "png", tmp_path / "x")
     with pytest.raises(GlassformerError, match="cannot be written"):
         export(model, "torch", tmp_path / "no" / "such" / "x.py")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from cases import CASES
+from cases import CASES, QUICK
 from glassformer import GlassformerError, list, load
 from glassformer.bridges import export
 from glassformer.bridges.gpt2_read import read
@@ -19,6 +19,7 @@ FORMATS = {"torch": "x.py", "transformer-lens": "x", "gpt2": "x", "onnx": "x.onn
 REFS = [*dict.fromkeys([ref for ref, _, _ in CASES] + list("programs"))]
 NO_NORM = {
     "modular-addition", "modular-addition:operation=-", "adder-36", "adder-hinge", "adder-least",
+    "adder-coupled",
 }  # fmt: skip
 REFUSED = {("gpt2", ref): r"this model has no norm \(norm=none\)" for ref in NO_NORM} | {
     ("transformer-lens", "adder-36"): r"alibi positions \(positions\)"
@@ -27,24 +28,21 @@ REFUSED = {("gpt2", ref): r"this model has no norm \(norm=none\)" for ref in NO_
 WIDE = {
     "addition", "addition:digits=2", "addition:digits=2,variant=book", "addition:digits=10",
     "addition:digits=2,padding=none", "multiplication", "multiplication:digits=2", "sort-digits",
-    "adder-prefix", "adder-36",
+    "adder-prefix", "adder-36", "adder-coupled",
 }  # fmt: skip
 # Whose logits depend on the order of sums alone by as much as that, in float32 or in float64.
 NOISY = {"addition:digits=3,dtype=float32", "adder-prefix"}
-LONG = {
-    "sort:vocab=20", "search:prefix=3,vocab=10,block=20", "addition:digits=2,variant=book", "sort",
-    "sort-digits", "search", "max", "min",
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "ref", [pytest.param(r, marks=pytest.mark.slow if r in LONG else ()) for r in REFS]
+    "ref", [pytest.param(r, marks=() if r in QUICK else pytest.mark.slow) for r in REFS]
 )
 @pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.some(3)
 def test_every_program_in_every_format(to, ref, tmp_path):
     model, path = load(ref), tmp_path / FORMATS[to]
     if reason := REFUSED.get((to, ref)):
-        with pytest.raises(GlassformerError, match=f"export --to {to} — .*{reason}.* torch"):
+        with pytest.raises(GlassformerError, match=f"export to {to} — .*{reason}.* torch"):
             export(model, to, path)
         assert not [*tmp_path.iterdir()]
         return

@@ -49,6 +49,7 @@ TOKENS = np.random.default_rng(0).integers(0, 11, (5, 16))
     {"hidden_act": "gelu"}, {"num_hidden_layers": 0}, {"num_hidden_layers": 3},
     {"num_key_value_heads": 3, "attention_bias": True, "mlp_bias": True, "head_dim": 6},
 ], ids=str)  # fmt: skip
+@pytest.mark.some(3)
 def test_logits_are_the_same(choices, tmp_path):
     write(tmp_path, **choices)
     model = read(tmp_path)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cases import CASES
+from cases import CASES, few
 from glassformer import GlassformerError, Vocabulary, load, run
 from glassformer.bridges import export, parity
 from glassformer.bridges.torch_module import INSIDE, Torch, from_torch
@@ -31,7 +31,7 @@ def module(path):
     return made
 
 
-@pytest.mark.parametrize("ref,text,output", CASES)
+@pytest.mark.parametrize("ref,text,output", few(CASES))
 def test_every_program_says_the_same(ref, text, output, tmp_path):
     model = load(ref)
     done = export(model, "torch", tmp_path / "x.py")
@@ -76,6 +76,7 @@ def check_twin(choices, tmp_path):
 
 
 @pytest.mark.parametrize("choices", spread(60), ids=str)
+@pytest.mark.some(4)
 def test_every_config_has_its_module(choices, tmp_path):
     check_twin(choices, tmp_path)
 
@@ -130,6 +131,7 @@ def test_numbers_in_the_file_are_exact(tmp_path):
     assert all(np.array_equal(state[n].numpy(), w) for n, w in model.weights.items())
 
 
+@pytest.mark.slow
 def test_the_file_runs_alone(tmp_path):
     export(load("reverse"), "torch", tmp_path / "reverse.py")
     imports = re.findall(

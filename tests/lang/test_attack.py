@@ -32,6 +32,7 @@ def refused_or_right(c, model):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.some(3)
 def test_the_model_itself_is_proved_and_right(name):
     for dtype in ("float64", "float32"):
         c = small(name, dtype)
@@ -40,6 +41,7 @@ def test_the_model_itself_is_proved_and_right(name):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("by", [1e-12, 0.01, 1.0, -3.0])
+@pytest.mark.some(5)
 def test_something_stood_in_a_slot_before_its_value(name, by):
     """A slot, or the room for averages, that the embedding has written already."""
     c = small(name)
@@ -71,6 +73,7 @@ def test_biases_are_not_taken_for_gains(where, by):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", ["reverse", "often", "table"])
+@pytest.mark.some(3)
 def test_numbers_whose_squares_are_none(name, dtype):
     """All numbers of the stream times something: norms square them."""
     c = small(name, dtype)
@@ -224,6 +227,7 @@ def test_tokens_are_called_what_the_program_calls_them():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.some(2)
 def test_corners(dtype):
     """One token, one member, one position, members and combinations that never are."""
     for source in (

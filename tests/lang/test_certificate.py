@@ -29,6 +29,7 @@ def test_what_float32_does_not_hold_is_refused():
 
 
 @pytest.mark.parametrize(("name", "make", "dtype"), MODELS, ids=[f"{n}-{d}" for n, _, d in MODELS])
+@pytest.mark.some(4)
 def test_every_bound_holds(name, make, dtype):
     c = make(name, dtype, "gpt2" if name == "table" else "")
     program, said = declared(c.model.provenance[KEY])
@@ -114,6 +115,7 @@ def tally_leads(v, scores, truth, shape):
 # ── norm gains ─────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", SMALL)
+@pytest.mark.some(3)
 def test_gains(name, dtype):
     """Gains that were folded out of what reads them change nothing; others are seen."""
     c = small(name, dtype)
@@ -177,6 +179,7 @@ def lies(told):
 
 
 @pytest.mark.parametrize("name", [*SMALL, "constant"])
+@pytest.mark.some(4)
 def test_declarations_that_lie(name):
     c = small(name) if name in SMALL else compile("tokens = [0, 1, 2]\nlength = 3\nemit = 2")
     told = c.model.provenance[KEY]
@@ -282,6 +285,12 @@ def test_each_test_of_a_tally_implies_the_one_before(weights, cut, holds):
     else:
         with pytest.raises(GlassformerError, match="each of its tests implies the one before"):
             tune(program, "float64")
+
+
+def test_what_is_added_up_is_whole():
+    """Only whole sums are gone through: 0.75 lies between two of them."""
+    with pytest.raises(GlassformerError, match="no whole numbers"):
+        tune(rows([[0, 0.5, 1.0]], [0.5]), "float64")
 
 
 def test_other_kinds_of_models_are_refused():

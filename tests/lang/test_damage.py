@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cases import drawn
 from lang.compiled import SMALL, changed, every, proved, right, small
 
 MODELS = [
@@ -159,9 +160,10 @@ def test_no_wrong_model_is_certified():
 
 
 @pytest.mark.slow
-def test_five_hundred_damaged_models(record_property):
-    tally = tallied(range(100, 600))
+def test_many_damaged_models(record_property):
+    count = drawn(500)
+    tally = tallied(range(100, 100 + count))
     whole = tally[True, True] + tally[True, False]
     record_property("right and unproved", f"{tally[True, False]} of {whole}")
-    assert tally[False, False] > 100 and whole > 100
+    assert min(tally[False, False], whole) > count // 5
     assert tally[True, False] < 0.4 * whole, tally

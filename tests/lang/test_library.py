@@ -61,6 +61,7 @@ def numbered(program, things):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.some(3)
 def test_examples(name):
     program = library.load(name)
     assert len(program.examples) >= 2
@@ -71,6 +72,7 @@ def test_examples(name):
 
 @pytest.mark.parametrize("size", ["small", "default"])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.some(9)
 def test_source_is_its_reference(name, size):
     """At every position of random prompts with their answers; behind them stands anything, which
     must not matter and must not be ambiguous either.
@@ -109,6 +111,7 @@ def test_source_is_its_reference(name, size):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.some(6)
 def test_any_text_has_a_meaning(name):
     options = options_of(name, vocab=4, length=4)
     program = library.load(name, options)
@@ -119,6 +122,7 @@ def test_any_text_has_a_meaning(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.some(11)
 def test_options_go_as_far_as_they_say(name):
     for much in (0, 10**6):
         assert library.load(name, options_of(name, vocab=much, length=much)).tokens

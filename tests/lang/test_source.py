@@ -1,9 +1,12 @@
 """What is wrong with a source is said in one line each, all at once, with where it is."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
+import glassformer as gf
 from glassformer import GlassformerError, lang
 from glassformer.lang import values
 from glassformer.lang.passes.check import check
@@ -183,6 +186,14 @@ SAID = {
     "x = best(token, most=token)": "most=token) — orders by token, which may be 'a': exp",
     "x = best(token, most=latest(position, token == 0))": "which may be nothing: expected numbers",
     "x = nth(position, position)": "3:19 — `nth` needs a number that is counted",
+    "x = nth(position, 0)": "3:19 — `nth` counts from 1, the smallest; got 0",
+    "x = nth(position, -1 / 2)": "3:19 — `nth` counts from 1, the smallest; got -1/2",
+    "x = 1\nx = 2": "4:1 — `x` is assigned already; a name stands for one thing",
+    "y = [token for token in range(3)]": "3:16 — `token` is a value already; what a comprehension",
+    "x = token\ny = {x: 1 for x in range(3)}": "4:15 — `x` is a value already; what a compre",
+    "x = 0.1000000000000000055511151231257827": "3:5 — `0.100000000000000005551115123125",
+    "x = 1 if 1e-400 == 0 else 2": "3:10 — `1e-400` is no number of the language: decimals have up",
+    "x = 1e400": "3:5 — `1e400` is no number of the language",
     "x = nth(token == 'a', 1)": "3:5 — `nth(token == 'a', 1)`: expected numbers, got False",
     "x = share(token == here.token)": "3:5 — `share` is over all positions: its condition must be",
     "x = latest(token, default=position)": "3:27 — a default is a constant; leave it out",
@@ -192,7 +203,8 @@ SAID = {
         "7 (a) × 31 (b) × 7 (latest(position)) × 8 (first(a)) × 37 (sum(a)) combinations",
     "x = 6 // position": "3:5 — `6 // position`: divides by 0, where position is 0",
     "x = token + 1": "3:5 — `token + 1`: 'a' + 1 means nothing, where token is 'a'",
-    "x = token < 1": "3:5 — `token < 1`: 'a' < 1 means nothing, where token is 'a'",
+    "x = token < 1": "3:5 — `token < 1`: ask first which kind it is, `x in [1, 2] and x < 1`: "
+    "'a' < 1 means nothing, where token is 'a'",
     "x = [5, 6][position]": "3:5 — `[5, 6][position]`: 2 is not in it, where position is 2",
     "x = position[0]": "3:5 — `position[0]`: 0 has no part 0, where position is 0",
     "x = [*position]": "3:5 — `[*position]`: expected a list, got 0, where position is 0",
@@ -215,6 +227,44 @@ SAID = {
 @pytest.mark.parametrize("text", SAID)
 def test_what_is_wrong_is_said(text):
     assert SAID[text] in one(text)
+
+
+@pytest.mark.parametrize("given", [None, 5, b"x", ["emit = 0"]])
+def test_a_source_is_a_text(given):
+    for make in (lang.read, lang.compile, gf.compile):
+        with pytest.raises(GlassformerError, match=r"source .*a text.*, got") as e:
+            make(given)
+        assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("given", [5, {3: 4}, ["a"]])
+def test_options_have_names(given):
+    with pytest.raises(GlassformerError, match="it — expected options by their names, got"):
+        lang.read(HEAD + "emit = 0", "it", given)
+
+
+def test_decimals_are_the_fractions_that_are_written():
+    """They come by way of a float, and none that this would change is let through."""
+    same = ["0.1 + 0.2 == 0.3", "0.1 == 1/10", "1_000.5 == 2001/2", "1e3 == 1000", "0.0 == 0e999",
+            "123456789.012345 == 123456789012345 / 10**6", ".5 == 5e-1"]  # fmt: skip
+    for text in same:
+        assert lang.read(f"{HEAD}emit = 1 if {text} else 0").emit.domain == (1,), text
+
+
+def test_an_nth_below_the_first_is_the_least_that_there_could_be():
+    text = "tokens = [*range(5)]\nlength = 4\nemit = nth(token, count(token == 2) - 1, default=4)"
+    program = lang.read(text)
+    assert [lang.run(program, x)[0] for x in ([3], [2, 3], [2, 3, 2], [2] * 3)] == [0, 0, 2, 2]
+
+
+def test_finding_a_source_by_name_takes_no_compiler():
+    code = (
+        "import sys; from glassformer.lang import named, task; named.find('lang/sort:vocab=3'); "
+        "print(*[m for m in sys.modules if m.startswith('glassformer.lang.')])"
+    )
+    got = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    rooms = {m.removeprefix("glassformer.lang.") for m in got.stdout.split()}
+    assert rooms == {"carried", "library", "named", "task", "things"}
 
 
 def test_all_that_is_wrong_is_told_at_once():

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
+from glassformer.ground_truth.disguise import disguise
 from glassformer.lens.cka import FLOWS, _hsic, cka, similarity
 from glassformer.lens.compare import compare
 from glassformer.refs import load, load_task
-from glassformer.truth.disguise import disguise
 from helpers import random_model
 
 RNG = np.random.default_rng(0)
@@ -63,7 +63,7 @@ def test_what_does_not_vary_has_none():
 def test_a_model_in_disguise_is_the_same_inside():
     model = load("addition:digits=2,order=ones")
     task = load_task(model)
-    hidden = disguise(model, seed=1)[0]
+    hidden = disguise(model, seed=1).model
     found = compare(model, hidden, task, task.sample(200, np.random.default_rng(0))).similarity
     assert found.names[0] == found.names[1] and all(n.endswith(FLOWS) for n in found.names[0])
     assert min(found.same.values()) == pytest.approx(1, abs=1e-6)
@@ -79,6 +79,7 @@ def test_two_random_models_are_not():
         similarity(a, b, tokens, names=["blocks.9.hook_mlp_out"])
 
 
+@pytest.mark.slow
 def test_compare_shows_it():
     a, b = load("reverse"), load("reverse-5.safetensors")
     task = load_task(a)

@@ -32,6 +32,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("ref, kinds", KNOWN, ids=[ref for ref, _ in KNOWN])
+@pytest.mark.some(3)
 def test_heads_of_programs(ref, kinds):
     model = load(ref)
     task = load_task(model)

@@ -21,6 +21,7 @@ def look(ref, n=30, **options):
 
 
 @pytest.mark.parametrize("ref", REFS)
+@pytest.mark.some(5)
 def test_every_program_can_be_inspected(ref):
     found = look(ref)
     assert set(found.found) | set(found.skipped) == set(VIEWS)
@@ -53,6 +54,7 @@ def made_of(found):
 @pytest.mark.parametrize(
     "ref", [pytest.param("adder-3.safetensors", marks=pytest.mark.slow), "modular-addition:p=13"]
 )
+@pytest.mark.slow
 def test_every_figure_of_every_view_can_be_drawn(ref):
     assert len(made_of(look(ref))) >= 5
     assert {figure.view for figure in FIGURES.values()} <= set(VIEWS)
@@ -120,7 +122,7 @@ def test_a_view_of_your_own(monkeypatch):
 
 def test_bad_calls():
     model = load("reverse")
-    with pytest.raises(GlassformerError, match="view 'haeds' — expected one of trace, attention"):
+    with pytest.raises(GlassformerError, match="view 'haeds' — did you mean heads"):
         inspect(model, load_task(model), only=["haeds"])
     with pytest.raises(GlassformerError, match="the model's vocabulary"):
         inspect(model, load_task("addition"))

@@ -53,6 +53,7 @@ def test_the_logits_after_a_part_are_those_of_a_model_that_ends_there(norm_first
 
 @pytest.mark.parametrize("choices", [{}, {"norm_first": False}, {"d_mlp": 0}, {"mask": "none"}])
 @pytest.mark.parametrize("last", [None, 1, 4])
+@pytest.mark.some(3)
 def test_stopping_by_a_tap_is_the_same(choices, last):
     model = random_model(**choices)
     found = lens.logit_lens(model, TOKENS)

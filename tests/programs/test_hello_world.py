@@ -21,6 +21,7 @@ def says(model, text=""):
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("tokenizer", ["message", "ascii"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.some(5)
 def test_prints_hello_world(variant, tokenizer, dtype):
     model = hello_world(variant=variant, tokenizer=tokenizer, dtype=dtype)
     assert says(model) == "Hello World!"
@@ -29,6 +30,7 @@ def test_prints_hello_world(variant, tokenizer, dtype):
     assert (verdict.checked, verdict.wrong, verdict.exhaustive) == (1, 0, True)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60), st.sampled_from(VARIANTS))
 @settings(max_examples=80, deadline=None)
 def test_any_message(message, variant):

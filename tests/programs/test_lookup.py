@@ -19,6 +19,7 @@ from glassformer.verification import verify
     "table=sum-mod-10",
      "table=parity-6", "entries=1", "entries=2,length=1,vocab=2", "entries=500,length=1,vocab=500"],
 )  # fmt: skip
+@pytest.mark.some(4)
 def test_any_table(table, dtype):
     model = load(f"lookup:{table},dtype={dtype}")
     verdict = verify(model, load_task(model))
@@ -30,6 +31,7 @@ def test_any_table(table, dtype):
 
 
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.some(4)
 def test_random_tables_behind_every_prefix(seed):
     rng = np.random.default_rng(seed)
     length, vocab = (int(rng.integers(low, high)) for low, high in ((1, 7), (2, 9)))

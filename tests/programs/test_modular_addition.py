@@ -16,6 +16,7 @@ LEAST = {"analog": 0.49, "clock": 2.1, "pizza": 0.9}  # margins for p = 113
 @pytest.mark.parametrize("operation", ["+", "-"])
 @pytest.mark.parametrize("plus", [False, True])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.some(5)
 def test_all_pairs_modulo_113(variant, operation, plus, dtype):
     model = modular_addition(operation=operation, plus=plus, variant=variant, dtype=dtype)
     verdict = verify(model, load_task(model))
@@ -26,6 +27,7 @@ def test_all_pairs_modulo_113(variant, operation, plus, dtype):
 @pytest.mark.parametrize("variant", LEAST)
 @pytest.mark.parametrize("operation", ["+", "-"])
 @pytest.mark.parametrize("p", [2, 3, 4, 5, 6, 7, 12, 15, 59, 64])
+@pytest.mark.some(7)
 def test_all_pairs_of_other_moduli(variant, operation, p):
     if variant == "pizza" and p % 2 == 0:
         with pytest.raises(
@@ -48,15 +50,16 @@ def test_a_part_of_the_largest_modulus(variant):
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", LEAST)
 def test_every_modulus(variant):
+    """Each once, with the operations and types in turn; those that others pass over are 113's."""
+    kinds = [(operation, dtype) for operation in "+-" for dtype in ("float64", "float32")]
     for p in range(2, 258):
         if variant == "pizza" and p % 2 == 0:
             continue
-        for operation in "+-":
-            for dtype in ("float64", "float32"):
-                model = modular_addition(p=p, operation=operation, variant=variant, dtype=dtype)
-                verdict = verify(model, load_task(model))
-                assert (verdict.checked, verdict.wrong) == (p * p, 0), model.provenance["ref"]
-                assert verdict.worst_margin > 0.45
+        operation, dtype = kinds[p // 2 % 4]
+        model = modular_addition(p=p, operation=operation, variant=variant, dtype=dtype)
+        verdict = verify(model, load_task(model))
+        assert (verdict.checked, verdict.wrong) == (p * p, 0), model.provenance["ref"]
+        assert verdict.worst_margin > 0.45
 
 
 def logits(variant):

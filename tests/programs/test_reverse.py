@@ -5,8 +5,7 @@ import pytest
 
 from glassformer import GlassformerError, load, load_task, record, run
 from glassformer.counting import count
-from glassformer.craft import layer_norm, ring
-from glassformer.programs.reverse import mirror
+from glassformer.craft import layer_norm, mirror_matrix, ring
 from glassformer.tasks.reverse import Reverse
 from glassformer.verification import verify
 
@@ -32,6 +31,7 @@ def test_all_sequences_of_five_digits(dtype):
         pytest.param(256, 36, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.some(4)
 def test_other_lengths_and_alphabets(length, alphabet, dtype):
     model = load(f"reverse:length={length},alphabet={alphabet},dtype={dtype}")
     task = load_task(model)
@@ -71,7 +71,7 @@ def test_the_head_looks_where_it_should_and_layer_norm_does_nothing():
 
 def test_mirror():
     n = 9
-    assert np.allclose(ring(n) @ mirror(4, n), ring(n)[(4 - np.arange(n)) % n])
+    assert np.allclose(ring(n) @ mirror_matrix(4, n), ring(n)[(4 - np.arange(n)) % n])
 
 
 def test_count():

@@ -39,6 +39,7 @@ def exhaustive(prefix, vocab, length, variant, dtype="float64"):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("prefix,vocab,length", SMALL)
+@pytest.mark.some(4)
 def test_every_text(prefix, vocab, length, dtype):
     verdict = exhaustive(prefix, vocab, length, "squares", dtype)
     assert verdict.exhaustive and verdict.checked > 50 and verdict.wrong == 0
@@ -49,6 +50,7 @@ def test_every_text(prefix, vocab, length, dtype):
     "variant,dtype", [("bos", "float64"), ("bos", "float32"), ("hash", "float64")]
 )
 @pytest.mark.parametrize("prefix,vocab,length", [(2, 2, 10), (3, 2, 10), (2, 3, 7), (3, 3, 7)])
+@pytest.mark.some(4)
 def test_every_text_in_the_other_variants(prefix, vocab, length, variant, dtype):
     verdict = exhaustive(prefix, vocab, length, variant, dtype)
     assert verdict.exhaustive and verdict.checked > 100 and verdict.wrong == 0
@@ -81,6 +83,7 @@ def test_counts(prefix, vocab, book, nonzero, ours):
      "prefix=3,vocab=10000,block=60", "prefix=7,vocab=50,block=400",
      "prefix=8,vocab=5,dtype=float32"],
 )  # fmt: skip
+@pytest.mark.some(4)
 def test_long_texts(options):
     model = load(f"search:{options}")
     task = load_task(model)

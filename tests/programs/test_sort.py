@@ -5,6 +5,7 @@ float32.
 import numpy as np
 import pytest
 
+from cases import drawn
 from glassformer import GlassformerError, load, load_task, run
 from glassformer.counting import count
 from glassformer.programs.sort_book import by_points
@@ -41,7 +42,7 @@ def test_every_subset_of_10_in_random_orders(orders):
     assert (verdict.checked, verdict.wrong) == (1023 * orders, 0)
 
 
-@pytest.mark.parametrize("lists", [100, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("lists", [100, pytest.param(drawn(10_000), marks=pytest.mark.slow)])
 def test_lists_of_64_from_1000(lists):
     model, task = load("sort"), load_task("sort:vocab=1001,length=64,exact=true")
     assert count(model).total == 33_143

@@ -5,6 +5,7 @@ the type's range. Sums are added in random orders. A bound that is not finite cl
 it is, the result must be too.
 """
 
+import itertools
 import re
 from fractions import Fraction
 from operator import attrgetter
@@ -13,15 +14,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer import Config, arrays
+from glassformer import Config, Model, Vocabulary, arrays, record
+from glassformer.errors import GlassformerError
 from glassformer.model import ACTIVATIONS, POSITIONS, rotary
 from glassformer.model import angles as angles_of
-from glassformer.proof import balls, bounds, columns, curves, forms, second, softmax, sums, tables
+from glassformer.proof import (
+    balls,
+    below,
+    bounds,
+    columns,
+    curves,
+    forms,
+    parts,
+    second,
+    softmax,
+    stretch,
+    sums,
+    tables,
+)  # fmt: skip
 from glassformer.proof.columns import best, cases_of, largest
 from glassformer.proof.forms import Arithmetic, Ball, Form, exact
 from glassformer.proof.layout import layout_of
 from glassformer.proof.refute import tokens_of
 from glassformer.proof.softmax import Ends
+from glassformer.refs import load_task
+from glassformer.shapes import shapes
 from glassformer.tasks.addition import Addition
 
 from .pairs import case_of
@@ -389,6 +406,7 @@ def test_lemma_13_smooth_activations_are_near_a_line(kind, dtype):
 
 
 @pytest.mark.parametrize("kind", list(curves.CURVED))
+@pytest.mark.some(3)
 def test_lemma_13_curvature_slopes_and_library_errors_are_within_what_is_assumed(kind):
     x = np.linspace(-12, 12, 2_400_001)
     f = ACTIVATIONS[kind](arrays.of(x), x)
@@ -446,6 +464,7 @@ def test_lemma_15_every_pair_is_in_one_case(order, window, split):
 
 @pytest.mark.parametrize("order", ["most", "ones"])
 @WINDOWS
+@pytest.mark.some(3)
 def test_lemma_16_sums_over_positions_are_bounded_exactly(order, window, split):
     task = Addition(2, order)
     layout = layout_of(task)
@@ -590,6 +609,12 @@ def sums_of(w):
     return Ends(low, (w.mid + w.rad).max(2).sum(1)[:, None])
 
 
+def of_sums(w):
+    """The least sum of weights of each head, and by how much the largest exceeds it."""
+    low, high = sums_of(w)
+    return low.min(1), (high / low).max(1)
+
+
 @TYPES
 @pytest.mark.parametrize("off", [0, 1e-3])
 def test_lemma_22_terms_of_a_mean(dtype, off):
@@ -657,11 +682,11 @@ def test_lemma_26_what_is_beside_the_directions(dtype):
             onto = W_O @ F
             left = softmax.through(z, W_O) - softmax.through(z, onto) @ F.T
             assert (
-                np.abs(left) <= softmax.beside(a, w, v, sums_of(w), W_O, onto, F, possible)
+                np.abs(left) <= softmax.beside(a, w, v, *of_sums(w), W_O, onto, F, possible)
             ).all()
             unknown = Ball(0 * v.mid, v.size)  # nothing is known of values but their size
             assert (
-                np.abs(left) <= softmax.beside(a, w, unknown, sums_of(w), W_O, onto, F, possible)
+                np.abs(left) <= softmax.beside(a, w, unknown, *of_sums(w), W_O, onto, F, possible)
             ).all()
 
 
@@ -745,6 +770,103 @@ def test_lemma_29_what_is_in_a_case_is_in_one_of_its_pieces(dtype):
     assert [end.shape for end in bounds.halved(*np.zeros((2, 0, 5)))] == [(0, 10)] * 2
 
 
+@pytest.mark.parametrize("ref", ["digit-addition:digits=8", "addition:digits=8"])
+@pytest.mark.parametrize("near", [1, 2, 3])
+@pytest.mark.some(3)
+def test_lemma_30_a_stretch_of_columns(ref, near):
+    """No row's largest sum, in any case, is above that of its stretch; and it is the same where the
+    terms depend on the distance of columns alone, and there are none beyond the stretch.
+    """
+    layout, rng = layout_of(load_task(ref)), np.random.default_rng(near)
+    n, V, checked = layout.digits, 14, 0
+    possible = np.array(
+        [[v in layout.tokens(p) for v in range(V)] for p in range(len(layout.spots))]
+    )
+    inner = [r for r in layout.rows if near < layout.spots[r + 1][1] < n - near]
+    inner = [r for r in inner if layout.spots[r + 1][0] == "s"]
+    own = {r: layout.spots[r][0] == "s" for r in layout.rows}
+    alike = [inner, *([r] for r in layout.rows if layout.spots[r + 1][0] == "s")]
+    for rows, flat in itertools.product(alike, (False, True)):
+        near_enough = [abs(layout.spots[r][1] - layout.spots[r + 1][1]) <= near for r in rows]
+        if not all(ok or not own[r] for ok, r in zip(near_enough, rows, strict=True)):
+            continue
+        view = stretch.stretch(layout, rows, near, possible)
+        by_distance = {k: rng.normal(size=(2 * n + 1, V)) for k in "abs"}
+        terms = []
+        for row in rows:
+            x, asked = rng.normal(size=(2, row + 1, V)), layout.spots[row + 1][1]
+            for p, (kind, c) in enumerate(layout.spots[: row + 1] if flat else ()):
+                seen = kind in by_distance and abs(c - asked) <= near
+                x[:, p] = by_distance[kind][c - asked] if seen else 0
+            x = np.where(possible[: row + 1], x, 0).astype(Real)
+            terms.append(Ball(x, np.abs(x) * 1e-3))
+        split = ["digit"] * (1 + own[rows[0]])
+        window = [c for k, c in view.layout.spots[view.row : view.row + 2] if k == "s"]
+        cases = columns.cases_of(view.layout, sorted(window), split)
+        low, high = view.range(view.hull(terms), cases)
+        found = []
+        for row, ball in zip(rows, terms, strict=True):
+            here = sorted(c for k, c in layout.spots[row : row + 2] if k == "s")
+            every = columns.cases_of(layout, here, split)
+            assert len(every) == len(cases) and (every.ways == cases.ways).all()
+            found.append(columns.largest(layout, row, ball.mid + ball.rad, every))
+            assert (found[-1] <= high + 1e-13).all() and np.isfinite(high).all()
+            assert (-columns.largest(layout, row, ball.rad - ball.mid, every) >= low - 1e-13).all()
+            checked += len(every)
+        if flat:
+            assert np.allclose(np.max(found, 0).astype(float), high.astype(float), atol=1e-12)
+    assert checked > 1_000
+    with pytest.raises(GlassformerError, match="do not look alike"):  # there is nothing below one
+        stretch.stretch(layout, sorted([inner[0], *_asking(layout, near)]), near, possible)
+
+
+def _asking(layout, column):
+    return [r for r in layout.rows if layout.spots[r + 1] == ("s", column)]
+
+
+@TYPES
+@pytest.mark.parametrize("norm", ["none", "rms"])
+@pytest.mark.some(2)
+def test_lemma_31_what_a_first_layer_writes(dtype, norm):
+    """Whatever the text is, the stream after the first layer is within the bounds, and these are
+    tight where no key or value but the own one depends on the token.
+    """
+    rng = np.random.default_rng(31)
+    c = Config(
+        6, 7, d_model=4, n_layers=1, n_heads=2, d_head=2, d_mlp=3, norm=norm, activation="relu",
+        positions="alibi", tied=True,
+    )  # fmt: skip
+    for flat in (False, True):
+        weights = {
+            n: rng.normal(size=s).astype(dtype) for n, s in shapes(c).items() if "b_" not in n
+        }
+        if flat:  # keys and values are biases, the same for all
+            for x in "KV":
+                weights[f"blocks.0.attn.W_{x}"] *= 0
+                weights[f"blocks.0.attn.b_{x}"] = rng.normal(size=(2, 2)).astype(dtype)
+        model = Model(c, weights, Vocabulary([*"012345"]))
+        possible = rng.random((7, 6)) < 0.5
+        possible[:, 2] = True
+        t = tables.Tables(model, 7)
+        texts = np.stack([rng.choice(np.flatnonzero(row), 40) for row in possible], 1)
+        seen = record(model, texts)[1]["blocks.0.hook_resid_mid"]
+        for p, text in itertools.product(range(7), range(40)):
+            token = texts[text, p]
+            x = below.written(t, p, token, possible)
+            off = np.abs(seen[text, p].astype(Real) - x.mid)
+            assert (off <= x.reach).all() and np.isfinite(x.reach).all()
+            assert not flat or x.reach.max() < (1e-13 if dtype == "float64" else 1e-4)
+        if not flat:
+            with pytest.raises(GlassformerError, match="depends on the rest of the text"):
+                below.after(t, possible)
+        else:
+            after = below.after(t, possible)
+            held = record(model, texts)[1]["blocks.0.hook_resid_post"].astype(Real)  # B T D
+            for p in range(7):
+                mid, rad = after.mid[texts[:, p], p], after.rad[texts[:, p], p]
+                assert (np.abs(held[:, p] - mid) <= rad).all()
+
+
 # ── from text to function to test and back ─────────────────────────────────────────────────────
 def test_text_code_and_tests_have_the_same_lemmas():
     """Each row of the table in docs/proof.md names a function, whose docstring begins with it;
@@ -758,9 +880,10 @@ def test_text_code_and_tests_have_the_same_lemmas():
     named = [int(number) for number, *_ in rows]
     assert named == list(range(1, len(rows) + 1)) and len(rows) > 20
     modules = {
-        m.__name__.rpartition(".")[2]: m for m in (forms, curves, tables, columns, softmax, bounds)
+        m.__name__.rpartition(".")[2]: m
+        for m in (forms, curves, tables, columns, softmax, bounds, stretch, below)
     }
-    checker = (balls, sums, second)
+    checker = (balls, sums, second, parts)
     for number, file, link, name, again in rows:
         function = attrgetter(name)(modules[file])
         assert file == link and function.__doc__.startswith(f"Lemma {number}: "), (

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import glassformer
+from cases import drawn, every
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, refs
 from glassformer.model import zeros
 from glassformer.proof import check_certificate, prove
@@ -21,6 +22,7 @@ from glassformer.proof.layout import layout_of
 from glassformer.proof.refute import common, refute
 from glassformer.proof.search import attempt, splits
 from glassformer.proof.softmax import Ends
+from glassformer.proof.stretch import View
 from glassformer.proof.tables import Tables
 from glassformer.tasks.addition import Addition
 from glassformer.verification import verify
@@ -28,9 +30,10 @@ from helpers import prove_once, random_model
 
 from .pairs import case_of
 
-ADDERS = ["addition:digits=10", "adder-hinge:dtype=float32"]
-ADDERS.append(str(Path(glassformer.__file__).parent / "trained" / "adder-10-34p.safetensors"))
+ADDERS = ["addition:digits=10"]
 MORE = ["addition:digits=10,order=ones", "adder-least", "adder-hinge", "adder-hinge:norm=rms"]
+MORE += ["adder-hinge:dtype=float32"]
+MORE.append(str(Path(glassformer.__file__).parent / "trained" / "adder-10-34p.safetensors"))
 
 
 def test_layouts_are_read_off_the_tasks():
@@ -98,16 +101,18 @@ def differences(number, digits, split, count, change=lambda model: model, cuts=0
         # So that their differences do not round
         logits = model(tokens[:, :-1]).astype(np.longdouble)
     for row in layout.rows:
-        for b in bounder.bounds(row, (split,) * len(bounder.window(row)), cuts):
+        for b in bounder.bounds(
+            bounder.view(row), (split,) * len(bounder.window(bounder.view(row))), cuts
+        ):
             which = case_of(b.cases, rows)
             here = (which >= 0) & (tokens[:, row] == b.token)
             yield (
-                len(bounder.window(row)),
+                len(bounder.window(bounder.view(row))),
                 over(logits[here, row], tokens[here, row + 1], b.lead[which[here]]),
             )
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", every(3, range(10)))
 def test_leads_are_never_below_their_bounds_and_just_there_if_nothing_is_free(number):
     """With one digit, two columns told apart by pairs leave one input a case: then the bound is
     all but the lead.
@@ -120,12 +125,13 @@ def test_leads_are_never_below_their_bounds_and_just_there_if_nothing_is_free(nu
 
 
 @pytest.mark.parametrize("number", range(10, 14))
+@pytest.mark.some(2)
 def test_leads_are_never_below_their_bounds(number):
     for _, off in differences(number, 2, "digit", 300):
         assert (off >= 0).all()
 
 
-@pytest.mark.parametrize("number", range(2, 7))
+@pytest.mark.parametrize("number", every(3, range(2, 7)))
 def test_leads_are_never_below_their_bounds_when_what_attention_writes_is_cut(number):
     """And the bounds are better for it."""
     whole, cut = (list(differences(number, 2, "digit", 200, cuts=n)) for n in (0, 3))
@@ -186,17 +192,19 @@ def bounded_at_the_ends(numbers):
     return finite
 
 
+@pytest.mark.slow
 def test_leads_at_the_ends_of_the_range_are_never_below_their_bounds():
     assert bounded_at_the_ends(range(40)) > 100
 
 
 @pytest.mark.slow
-def test_leads_at_the_ends_of_the_range_are_never_below_their_bounds_for_400_models():
-    assert bounded_at_the_ends(range(40, 440)) > 1_000
+def test_leads_at_the_ends_of_the_range_are_never_below_their_bounds_for_many_models():
+    count = drawn(400)
+    assert bounded_at_the_ends(range(40, 40 + count)) > count * 5 // 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(14, len(KINDS), 4))  # they are shuffled
+@pytest.mark.parametrize("number", range(14, len(KINDS), 4)[: drawn(120)])  # they are shuffled
 def test_leads_are_never_below_their_bounds_for_many_kinds(number):
     for digits, split in ((1, "pair"), (2, "digit")):
         for _, off in differences(number, digits, split, 100):
@@ -241,7 +249,7 @@ def test_a_rare_error_is_found_by_going_through_the_columns():
     assert verify(model, task, rows=task.sample(20_000, np.random.default_rng(0))).wrong == 0
     bounder = Bounder(model, check_call(model, task))
     row = bounder.layout.rows[-1]
-    left = attempt(bounder, row, next(splits(bounder, row))).left
+    left = attempt(bounder, bounder.view(row), next(splits(bounder, bounder.view(row)))).left
     found = refute(model, task, bounder, sorted(left, key=lambda b: float(b.lead.min())))
     assert found and found["got"] != found["expected"] and found["margin"] < 0
     assert verify(model, task, rows=np.array([found["row"]])).wrong == 1
@@ -264,6 +272,7 @@ def test_less_of_it_is_proved():
 @pytest.mark.parametrize(
     "name", ["embed.W_E", "blocks.0.attn.W_K", "blocks.0.attn.W_V", "blocks.0.mlp.b_in"]
 )
+@pytest.mark.some(4)
 def test_what_is_not_finite_is_not_proved(name, value):
     model = load("addition:digits=2,order=ones")
     W = model.weights[name].copy()
@@ -275,23 +284,26 @@ def test_what_is_not_finite_is_not_proved(name, value):
     layout = check_call(broken, task)
     if not np.isfinite(value):
         bounder = Bounder(broken, layout)
-        assert any(attempt(bounder, row, next(splits(bounder, row))).left for row in layout.rows)
+        assert any(
+            attempt(bounder, bounder.view(row), next(splits(bounder, bounder.view(row)))).left
+            for row in layout.rows
+        )
 
 
 def test_a_normaliser_that_may_be_zero_proves_nothing(monkeypatch):
     model = load("addition:digits=2,order=ones")
     task = refs.load_task(model)
     bounder = Bounder(model, check_call(model, task))
-    row, real, calls = bounder.layout.rows[1], bounder._range, itertools.count()
-    assert all((b.lead > 0).all() for b in bounder.bounds(row, ("digit", "digit")))
+    view, real, calls = bounder.view(bounder.layout.rows[1]), View.range, itertools.count()
+    assert all((b.lead > 0).all() for b in bounder.bounds(view, ("digit", "digit")))
 
     def below_zero(*args):
         low, high = real(*args)
-        # The first of three is the sum of weights
-        return Ends(low, high) if next(calls) % 3 else Ends(-high, high)
+        # The first of two is the sum of weights
+        return Ends(low, high) if next(calls) % 2 else Ends(-high, high)
 
-    monkeypatch.setattr(bounder, "_range", below_zero)
-    assert not any((b.lead > 0).any() for b in bounder.bounds(row, ("digit", "digit")))
+    monkeypatch.setattr(View, "range", below_zero)
+    assert not any((b.lead > 0).any() for b in bounder.bounds(view, ("digit", "digit")))
 
 
 def test_overflow_of_the_models_own_type_is_seen():
@@ -323,8 +335,7 @@ def small():
     ({"rows": []}, "rows are not those"),
 ])  # fmt: skip
 def test_a_certificate_that_was_changed_does_not_hold(change, reason):
-    model, task, certificate = small()
-    assert check_certificate(model, task, certificate).holds
+    model, task, certificate = small()  # which holds: test_command
     checked = check_certificate(model, task, certificate | change)
     assert not checked.holds and reason in checked.reason
 
@@ -351,6 +362,7 @@ def test_a_certificate_needs_every_row_once_and_splits_that_there_are():
     {"model": None}, {"rows": [{"row": 5, "split": ["digit"], "cuts": None}]},
     {"rows": [{"row": 5, "split": ["digit"], "cuts": True}]},
 ])  # fmt: skip
+@pytest.mark.some(3)
 def test_a_certificate_of_other_types_is_refused(change):
     model, task, good = small()
     with pytest.raises(GlassformerError, match="certificate — has not the fields"):
@@ -371,16 +383,19 @@ def test_heads_that_write_nothing_can_be_cut():
     model = replace(model, weights={**model.weights, **W_O})
     bounder = Bounder(model, check_call(model, task))
     for row in bounder.layout.rows:
-        split = ("digit",) * len(bounder.window(row))
+        split = ("digit",) * len(bounder.window(bounder.view(row)))
         for whole, cut in zip(
-            bounder.bounds(row, split), bounder.bounds(row, split, 2), strict=True
+            bounder.bounds(bounder.view(row), split),
+            bounder.bounds(bounder.view(row), split, 2),
+            strict=True,
         ):
             assert np.array_equal(whole.lead, cut.lead) and len(cut.cases) == len(cut.lead)
 
 
+@pytest.mark.slow
 def test_a_cut_is_a_part_of_the_certificate():
     """Without it the trained adder's cases stay open; with it, it is claimed and found again."""
-    model = load(ADDERS[-1])
+    model = load(MORE[-1])
     task = refs.load_task(model)
     certificate = prove_once(model, task).certificate
     assert certificate["rows"][0] == {"row": 30, "split": ["digit"], "cuts": 4}
@@ -395,7 +410,8 @@ def test_a_certificate_of_a_million_cases_is_refused_before_they_are_made(split)
     model = load("addition:digits=10")
     layout = check_call(model, refs.load_task(model))
     with pytest.raises(GlassformerError, match=r"cannot be split|more than 50,000 cases"):
-        next(Bounder(model, layout).bounds(layout.rows[0], split))
+        bounder = Bounder(model, layout)
+        next(bounder.bounds(bounder.view(layout.rows[0]), split))
 
 
 def test_a_proof_of_a_pytorch_model_names_the_fused_norm():
@@ -427,9 +443,9 @@ def test_small_domains_are_enumerated():
 def wrong_calls():
     adder = load("addition:digits=10")
     task = refs.load_task(adder)
-    deep, numbers = Config(12, 40, 4, n_layers=2), Vocabulary.numbers(12)
+    deep, numbers = Config(12, 40, 4, n_layers=3), Vocabulary.numbers(12)
     half = adder.map(lambda w: (w * 0).astype("float16"))
-    yield "one layer, got 2", Model(deep, zeros(deep), task.vocabulary), task
+    yield "one layer, or two, got 3", Model(deep, zeros(deep), task.vocabulary), task
     yield (
         "mask must be one of causal",
         replace(adder, config=replace(adder.config, mask="none")),
@@ -438,7 +454,7 @@ def wrong_calls():
     yield "the model's vocabulary", replace(adder, vocabulary=numbers), task
     yield "block has 32", adder, Addition(12)
     yield "float64 or float32, got float16", half, task
-    sums = load("modular-addition")
+    sums = load("add-mod")
     yield "does not cover", sums, refs.load_task(sums)
     mul = load("multiplication:digits=2")
     yield "not the sum of two numbers", mul, refs.load_task(mul)
@@ -454,8 +470,7 @@ def test_calls_that_are_wrong(number):
 @pytest.mark.slow
 def test_deeper_models_are_refuted_by_search_or_unknown():
     sound = prove(load("adder-36"), refs.load_task("digit-addition:order=most,marks=true"))
-    assert (sound.result, sound.method, sound.counterexample) == ("unknown", "search", None)
-    assert "one layer, got 2" in sound.reason
+    assert (sound.result, sound.method) == ("proved", "certificate") and sound.margin > 3_600
     found = prove(
         load("adder-36:guard=row"), refs.load_task("digit-addition:order=most,marks=true")
     )

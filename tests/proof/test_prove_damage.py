@@ -1,5 +1,5 @@
-"""500 damaged models, of kinds made up for this test, against enumeration by a decoder that
-shares no code.
+"""Damaged models, 500 of them if all is wanted, of kinds made up for this test, against enumeration
+by a decoder that shares no code.
 """
 
 import collections
@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from cases import drawn
 from glassformer import load, refs
 from glassformer.proof import prove
 
@@ -160,20 +161,23 @@ def test_the_decoders_fused_sums_do_not_round_their_products():
 
 
 @pytest.mark.parametrize("ref", SUBJECTS)
+@pytest.mark.some(3)
 def test_the_decoder_has_every_subject_right(ref):
     model, _ = subject(ref)
     assert (leads(model.config, model.weights, SUBJECTS[ref], 2) > 0).all()
 
 
+@pytest.mark.slow
 def test_the_prover_never_contradicts_enumeration():
     said, against = tally(4, seed=1)
     assert not against and sum(said.values()) == 4
 
 
 @pytest.mark.slow
-def test_the_prover_never_contradicts_enumeration_of_500_models():
-    said, against = tally(500, seed=0)
+def test_the_prover_never_contradicts_enumeration_of_many_models():
+    count = drawn(500, 4)  # every kind of damage to every subject
+    said, against = tally(count, seed=0)
     print(dict(said))
     assert not against, against
-    assert said["proved", "right"] >= 100 and said["refuted", "wrong"] >= 100, said
-    assert sum(n for (result, _), n in said.items() if result == "unknown") <= 100, said
+    assert min(said["proved", "right"], said["refuted", "wrong"]) >= count // 5, said
+    assert sum(n for (result, _), n in said.items() if result == "unknown") <= count // 5, said

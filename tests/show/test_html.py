@@ -105,6 +105,7 @@ def made():
 
 
 @pytest.mark.parametrize("name", MADE)
+@pytest.mark.some(4)
 def test_a_line_in_a_terminal(made, name):
     line = repr(made(name))
     assert len(line) < SCREEN + 30 and "\n" not in line and "array(" not in line, line
@@ -112,6 +113,7 @@ def test_a_line_in_a_terminal(made, name):
 
 
 @pytest.mark.parametrize("name", MADE)
+@pytest.mark.some(4)
 def test_a_screen_in_a_notebook(made, name):
     page = made(name)._repr_html_()
     assert len(re.sub(r"base64,[^\"]*", "", page)) < SCREENS and len(page) < 3 * SCREENS
@@ -134,6 +136,7 @@ PICTURED = {
 
 
 @pytest.mark.parametrize("name", sorted(PICTURED))
+@pytest.mark.some(4)
 def test_there_is_a_picture(made, name):
     assert [tag for tag, _ in read(made(name)).tags if tag == "svg"]
 
@@ -200,6 +203,7 @@ def test_numbers_that_are_none(evil):
     assert "svg" in gf.record(nan, [0, 1])[1]._repr_html_()
 
 
+@pytest.mark.slow
 def test_large_things_are_cut():
     vocabulary = gf.Vocabulary([f"word-{i}" * 9 for i in range(500)], sep=" ")
     config = gf.Config(d_vocab=500, n_ctx=300, d_model=8, n_layers=30, n_heads=8, d_head=1)

@@ -83,6 +83,7 @@ def model():
     lambda task: gf.fit(task, "fast", steps=1, data="split", train_rows=1, test_rows=0),
     lambda task: next(gf.train(task, "fast", steps=1, data="split", train_rows=1, test_rows=0)),
 ], ids=["verify", "prove", "fit", "train"])  # fmt: skip
+@pytest.mark.some(4)
 def test_a_mistake_is_named(ask, mistake):
     with pytest.raises(GlassformerError, match=mistake[1]) as e:
         ask(mistake[0])

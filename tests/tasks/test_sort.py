@@ -1,11 +1,12 @@
 """The tasks min, max, sort and sort-digits: domains counted another way, and text in and out."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError
+from glassformer import GlassformerError, load, load_task, registry
 from glassformer.tasks.extremes import Max, Min
 from glassformer.tasks.sort import Sort, SortDigits
 
@@ -121,3 +122,10 @@ def test_extremes(task, pick):
 def test_edges_of_extremes(vocab, length):
     edges = Min(vocab=vocab, length=length).edges()
     assert edges.shape[1] == length and len(edges) and edges.min() >= 0 and edges.max() < vocab
+
+
+def test_program_and_task_of_the_name_say_how_they_differ():
+    program, task = registry.find("program", "sort"), registry.find("task", "sort")
+    small = re.search(r"sort:vocab=\d+,length=\d+", program.help)[0]
+    large = re.search(r"sort:vocab=\d+,length=\d+", task.help)[0]
+    assert load_task(load(small)).ref == "sort" and load_task(load("sort")).ref == large

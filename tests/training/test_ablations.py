@@ -11,8 +11,8 @@ pytest.importorskip("torch")
 import glassformer.cli.ablate as command
 from glassformer.errors import GlassformerError
 from glassformer.refs import load_task
-from glassformer.training import Recipe, ablations, fit_many
-from glassformer.training.ablations import ABLATIONS, ablate, plan
+from glassformer.training import Recipe, ablated, ablations, fit_many
+from glassformer.training.ablations import ABLATIONS, plan, train_each
 from glassformer.training.recipes import RECIPES
 
 ONES = load_task("addition:digits=1,order=ones")
@@ -31,7 +31,7 @@ SHORT = replace(TINY, steps=2, evaluate_every=1)
 
 
 def results(*args, **options):
-    return {p.name: p.result for p in ablate(*args, **options) if p.result}
+    return {p.name: p.result for p in train_each(*args, **options) if p.result}
 
 
 def figures(found):
@@ -123,6 +123,7 @@ def test_results_are_those_of_the_trainer_and_no_mask_cheats():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_ablation_trains():
     found = results(ONES, SHORT, [0, 1])
     assert found.keys() == {c.name for c in plan(ONES, SHORT)[0]} and len(found) > 10
@@ -165,7 +166,7 @@ def trained(monkeypatch):
 
 
 def test_what_is_finished_is_not_done_again(tmp_path, trained):
-    for progress in ablate(ONES, SHORT, [0, 1], ["no-positions"], tmp_path):
+    for progress in train_each(ONES, SHORT, [0, 1], ["no-positions"], tmp_path):
         if progress.name == "no-positions" and progress.event:
             break  # killed within the second
     assert [p.name for p in tmp_path.iterdir()] == ["baseline.json"]
@@ -223,6 +224,7 @@ WORDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_command(call, tmp_path):
     pytest.importorskip("matplotlib")
     chart, folder = tmp_path / "bars.png", tmp_path / "new" / "results"
@@ -260,8 +262,8 @@ def test_what_is_said_of_several_seeds():
         )
     ]
     result = ablations.Result(plan(ONES, TINY, ["no-mask"])[0][1], tuple(outcomes))
-    assert command._row(result)["accuracy"] == {"mean": 0.25, "min": 0.0, "max": 0.5}
-    assert command._row(result)["forced"] == {"mean": 1.0, "min": 1.0, "max": 1.0}
+    assert ablated._row(result)["accuracy"] == {"mean": 0.25, "min": 0.0, "max": 0.5}
+    assert ablated._row(result)["forced"] == {"mean": 1.0, "min": 1.0, "max": 1.0}
     forced, own = command._table_rows(result)
     assert forced[:4] == (
         "no-mask, teacher-forced",
@@ -282,7 +284,7 @@ def test_interrupted(call, tmp_path, monkeypatch):
     def stop(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "_watch", stop)
+    monkeypatch.setattr(ablated, "train_each", stop)
     status, out, err = call(*WORDS, "--out", tmp_path)
     assert status == 130 and out == "" and "the same command goes on" in err
 

@@ -26,6 +26,7 @@ def base(tmp_path_factory):
 
 
 @pytest.mark.parametrize("ref", ["dense", "low-rank:rank=2", "shared", "rotated:seed=4", "lora"])
+@pytest.mark.some(3)
 def test_a_blueprint_trains_and_is_what_it_says(ref, base, tmp_path):
     ref = f"lora:base={base},rank=1" if ref == "lora" else ref
     r, plan, out = TWO.override({"weight_decay": "0"}), make(ref), tmp_path / "x.safetensors"
@@ -49,6 +50,7 @@ def test_low_rank_is_of_low_rank():
     assert count(t.model).unique < count(t.model).total
 
 
+@pytest.mark.slow
 def test_lora_changes_the_matrices_of_a_frozen_base_by_a_low_rank(base):
     frozen = read(base)
     begun = Trainer(TASK, TWO, [5], blueprint=make(f"lora:base={base}")).model(0)
@@ -70,6 +72,21 @@ def test_a_lora_is_not_saved_over_its_base(base, tmp_path):
         save(model, base)
     assert base.read_bytes() == before
     assert save(model, tmp_path / "other.safetensors").exists()
+
+
+def test_a_lora_without_its_base_says_where_it_was_looked_for(base, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save(read(base), "base.safetensors")
+    made = fit(TASK, TWO, 5, blueprint=make("lora:base=base.safetensors,rank=1")).model
+    path = save(made, tmp_path / "change.safetensors")
+    assert read(path).blueprint == "lora:base=base.safetensors,rank=1"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(
+        GlassformerError,
+        match=r"change.safetensors — its blueprint .* looked for in .*elsewhere, and",
+    ):
+        read(path)
 
 
 def test_lora_takes_the_bases_architecture_and_refuses_what_does_not_fit(base, tmp_path):

@@ -2,7 +2,9 @@
 says to bad input.
 """
 
+import csv
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -26,9 +28,10 @@ PROGRAM = "import glassformer.cli.train; from glassformer.cli import main; main(
 
 
 def settings(**changes):
-    return [
+    fields = [
         word for name, value in (TINY | changes).items() for word in ("--set", f"{name}={value}")
     ]
+    return ["--recipe", "fast", *fields]
 
 
 def test_train_and_use(call, tmp_path):
@@ -71,6 +74,45 @@ def test_the_summary(call, tmp_path):
     assert out.splitlines()[-1] == f"wrote {path}"
 
 
+def test_without_a_recipe_a_task_is_trained_until_it_is_exact(call, tmp_path):
+    path = tmp_path / "a.safetensors"
+    status, out, _ = call("train", "add-digit:base=3", "--out", path)
+    assert status == 0 and "add-digit:base=3, recipe suited, seed 0: 100 %" in out
+    assert "  exact: 0 wrong of 9\n" in out and "100 % of test rows were also trained on" in out
+
+
+def test_the_summary_tells_the_test_from_what_was_trained_on_all_rows(call, tmp_path):
+    path, history = tmp_path / "a.safetensors", tmp_path / "h.csv"
+    fields = (  # few rows are tested, and most of these right is not right on all
+        "data=fresh held_share=0.05 test_rows=5 d_model=16 d_mlp=32 batch=32 steps=600 "
+        "evaluate_every=10 success=0.6 exact=600"
+    )
+    words = ["--recipe", "fast", *(w for f in fields.split() for w in ("--set", f))]
+    out = call("train", TASK, "--out", path, *words, "--seed", 1, "--history", history)[1]
+    found = re.search(r"  exact: 0 wrong of 100; from step (\d+) on all rows were trained on", out)
+    assert found and f"step {int(found[1]):>7,}  exact: " in out
+    rows = list(csv.DictReader(history.read_text().splitlines()))
+    assert [r["phase"] for r in rows] == ["exact" * (int(r["step"]) > int(found[1])) for r in rows]
+    assert rows[-1]["wrong"] == "0" and rows[-1]["checked"] == "100" and not rows[0]["wrong"]
+    plain = call("train", TASK, "--out", path, *words, "--seed", 1, "--no-exact")[1]
+    assert "stable" in plain and "exact" not in plain
+
+
+def test_watching_grokking_in_a_pipe(call, tmp_path):
+    """The command of the guide, on a small case: a line for each evaluation, and a history."""
+    history = tmp_path / "h.jsonl"
+    words = ("modular-addition:p=5,operation=-", "--recipe", "grok-seen", "--history", history)
+    small = ("--set", "steps=4", "--set", "evaluate_every=2", "--out", tmp_path / "a.safetensors")
+    status, out, err = call("train", *words, *small, "--watch")
+    told = [json.loads(line) for line in history.read_text().splitlines()]
+    steps = [row["step"] for row in told if row["kind"] == "evaluation"]
+    lines = [line for line in err.splitlines() if ": loss " in line]
+    assert status == 1 and steps == [2, 4] and "recipe grok-seen" in out
+    assert [line.partition(":")[0] for line in lines] == ["step 2", "step 4"]
+    assert all("of test rows, " in line and line.endswith("of training rows") for line in lines)
+
+
+@pytest.mark.slow
 def test_seeds_differ_and_repeat(call, tmp_path):
     files = [tmp_path / f"{n}.safetensors" for n in "abc"]
     for path, seed in zip(files, (1, 1, 2), strict=True):
@@ -79,6 +121,7 @@ def test_seeds_differ_and_repeat(call, tmp_path):
     assert a == b != c
 
 
+@pytest.mark.slow
 def test_many_seeds(call, tmp_path):
     words = [
         "train",
@@ -142,6 +185,7 @@ def test_a_recipe_can_be_printed_saved_and_given_back(call, tmp_path):
     assert got["recipe"] == "other" and got["steps"] == 40
 
 
+@pytest.mark.slow
 def test_blueprint_start_and_teacher(call, tmp_path):
     a, b = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
     call("train", TASK, "--out", a, *settings(), "--blueprint", "low-rank:rank=2")
@@ -181,6 +225,7 @@ def test_list_blueprints(call):
 
 
 # ── Ctrl-C ─────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.slow
 def test_interrupted_and_resumed(call, tmp_path):
     """A real process and a real signal; the command that it prints ends where a run never
     stopped ends.
@@ -274,6 +319,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("words,part", BAD)
+@pytest.mark.some(2)
 def test_bad_input(call, tmp_path, monkeypatch, words, part):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
@@ -339,6 +385,9 @@ def test_without_torch(tmp_path):
     got = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
     assert got.returncode == 2 and got.stdout == "" and got.stderr.count("\n") == 1
     assert "pip install 'glassformer[torch]'" in got.stderr
+    words += ["--set", "stepz=3"]
+    got = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+    assert "did you mean steps" in got.stderr, "a slip is told before PyTorch is imported"
 
 
 def test_without_matplotlib(call, tmp_path, monkeypatch):

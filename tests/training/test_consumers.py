@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from glassformer import GlassformerError
+from glassformer.training.curve import Curve
 from glassformer.training.events import Event
 from glassformer.training.history import HistoryFile
 from glassformer.training.loop import Trainer
@@ -170,3 +171,66 @@ def test_the_live_view_of_many_and_of_a_resumed_run():
     drawn.print(view)
     rows = [line.split()[0] for line in drawn.file.getvalue().splitlines()[2:4]]
     assert rows == ["0", "7"] and "step 10: answer" in drawn.file.getvalue()
+
+
+# ── the curve ──────────────────────────────────────────────────────────────────────────────────
+def grokked():
+    """Evaluations of a run that groks: training rows at once, test rows late."""
+    for step, trained, tested in [(10, 1.0, 0.0), (50, 1.0, 0.0), (100, 1.0, 1.0)]:
+        shares = {"accuracy": tested, "train_accuracy": trained, "digits": [tested]}
+        yield Event("evaluation", step, 0, {"step": step, "loss": 0.5, **shares})
+
+
+def test_the_curve_as_text():
+    curve = Curve()
+    assert curve.lines() == [] and curve.svg() == ""
+    for event in grokked():
+        curve(event)
+    assert curve.lines(width=21, height=3) == [
+        "100 % │  ·       ·         ●",
+        "      │",
+        "  0 % │  ●       ●",
+        "      └" + 21 * "─",
+        "       · training rows right  ● test rows right step 100",
+    ]
+    assert all(len(line) <= 67 for line in curve.lines())
+
+
+def test_the_curve_is_of_one_member_and_goes_as_far_as_the_run():
+    curve = Curve()
+    for event in [evaluation(10), evaluation(20, seed=7), evaluation(200)]:
+        curve(event)
+    assert [step for step, _ in curve.points["accuracy"]] == [10, 200]
+    assert curve.lines()[-1].endswith("step 200"), "as far as the run, whatever its budget"
+
+
+def test_the_curve_as_a_picture():
+    curve = Curve()
+    for event in grokked():
+        curve(event)
+    picture = curve.svg()
+    assert picture.count("<polyline") == 2 and "test rows right: 100.0%" in picture
+    assert 'points="36.0,90.0 180.0,90.0 360.0,0.0"' in picture, "of test rows: none, none, all"
+
+
+def test_who_watches_sees_the_curve_and_every_evaluation():
+    view, quiet = (
+        LiveView(console(force_terminal=True), 100, NAMES, watch=watch) for watch in (True, False)
+    )
+    for consumer in (view, quiet):
+        told(consumer, grokked())
+    drawn, without = console(), console()
+    drawn.print(view)
+    without.print(quiet)
+    assert "● test rows right" in drawn.file.getvalue() and "100 % │" in drawn.file.getvalue()
+    assert "●" not in without.file.getvalue()
+    left = view.console.file.getvalue().rpartition("\x1b[")[2]
+    assert "100 % │" in left and "training rows right" in left, (
+        "what is erased takes no curve along"
+    )
+    log = console()
+    told(Lines(log, NAMES, watch=True), EVENTS)
+    assert log.file.getvalue().splitlines()[:2] == [
+        "step 10: loss 0.1000, 25.00 % of test rows, 75.00 % of training rows",
+        "step 10: answer token <EOS> learned (100 % right)",
+    ]

@@ -4,12 +4,14 @@ small enough to watch.
 
 import itertools
 import json
+from pathlib import Path
 
 import pytest
 
 from glassformer import load_task
 from glassformer.training import Event, fit
 from glassformer.training.events import Watcher, in_words, percent
+from glassformer.training.recipes import recipe as named
 from training.small import TASK, recipe
 
 
@@ -35,6 +37,12 @@ def test_a_staircase():
     assert found == [("digit learned", 20), ("digit learned", 30), ("generalised", 30)]
 
 
+def test_where_nothing_is_held_out_nothing_is_generalised():
+    reports = [(0.5, 1, 1), (1, 1, 1)]
+    assert watch(recipe(), *reports) == [("fitted", 10), ("generalised", 20)]
+    assert watch(recipe(data="all", test_rows=0), *reports) == [("fitted", 10)]
+
+
 def test_memorising_is_a_loss_under_the_floor():
     reports = [(0, None, 1.0), (0, None, 0.99), (0, None, 0.97)]
     assert watch(recipe(loss="all"), *reports, floor=1.0) == [("memorising", 30)]
@@ -57,6 +65,45 @@ def test_grokking_is_generalising_long_after_fitting():
     assert watch(recipe(), *together) == [("fitted", 20), ("generalised", 40)]
 
 
+def test_the_last_phase_generalises_nothing():
+    """It trains on test rows: what it has right there was not found out by itself."""
+    watcher = Watcher(recipe(), 0, None)
+    report = {"accuracy": 1, "loss": 0, "digits": []}
+    assert "generalised" not in {e.kind for e in watcher.look(10, report | {"phase": "exact"})}
+    assert "generalised" in {e.kind for e in watcher.look(20, report)}
+
+
+def test_memorised_generalised_and_grokked_are_told_apart():
+    """By what is said of three runs: one stays at knowing by heart, one never begins with it, and
+    one goes from the one to the other.
+    """
+    by_heart = [(0.01, 1, 1)] * 4
+    at_once = [(0.3, 0.4, 1), (0.8, 0.8, 1), (1, 1, 1), (1, 1, 1)]
+    late = [(0.01, 1, 1), (0.01, 1, 1), (0.4, 1, 1), (1, 1, 1)]
+    told = [{kind for kind, _ in watch(recipe(), *run)} for run in (by_heart, at_once, late)]
+    assert told == [
+        {"fitted", "memorising"},
+        {"fitted", "generalised"},
+        {"fitted", "memorising", "generalised", "grokking"},
+    ]
+
+
+def test_the_run_of_the_documents_groks():
+    """Its history, evaluation by evaluation, by the recipe's name and what it is to show."""
+    path = Path(__file__).parents[2] / "docs/explained/grok-seen/history.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = [row for row in rows if row["kind"] == "evaluation"]
+    watcher, found = Watcher(named("grok-seen"), 0, None), {}
+    for row in rows:
+        found |= {e.kind: e.step for e in watcher.look(row["step"], row)}
+    last = rows[-1]["step"]
+    assert found["memorising"] == found["fitted"] <= last / 10
+    assert found["grokking"] == found["generalised"] > last / 2
+    chance = 5 / 59  # and some: as long as a third of the run
+    assert all(row["accuracy"] < chance for row in rows if row["step"] <= last / 3)
+    assert rows[-1]["accuracy"] == rows[-1]["train_accuracy"] == 1
+
+
 def test_stable_is_success_that_stays():
     r = recipe(stable=3, success=0.9)
     good, bad = (0.95, None, 1), (0.8, None, 1)
@@ -72,6 +119,7 @@ def first(history, holds):
     return next((h["step"] for h in history if holds(h)), None)
 
 
+@pytest.mark.slow
 def test_a_run_that_learns_digit_by_digit():
     task = load_task("addition:digits=1,order=ones")
     r = recipe(d_model=16, d_mlp=32, batch=70, data="split", train_rows=70, test_rows=30,
@@ -112,6 +160,7 @@ def test_a_run_on_a_handful_of_rows_memorises():
     assert "generalised" not in happened and "grokking" not in happened
 
 
+@pytest.mark.slow
 def test_a_run_on_nearly_everything_does_not():
     task = load_task("reverse:length=2,alphabet=8")
     t = fit(

@@ -53,6 +53,7 @@ def counted_floor(task) -> float:
     "sort:vocab=5,length=3,repeats=true",
     "sort-digits:digits=2,base=3,length=2", "min:vocab=6,length=4", "max:vocab=5,length=2",
 ])  # fmt: skip
+@pytest.mark.some(4)
 def test_floor_is_what_counting_gives(ref):
     task = load_task(ref)
     assert task.floor() == pytest.approx(counted_floor(task), rel=1e-12)

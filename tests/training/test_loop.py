@@ -6,6 +6,7 @@ gradient is 0 but for rounding, and AdamW divides rounding by rounding.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from glassformer import GlassformerError, load, load_task
 from glassformer.answers import right
 from glassformer.checkpoint import digest
 from glassformer.checkpoint import load as read
+from glassformer.model import forward
 from glassformer.training import fit, fit_many, train
 from glassformer.training.loop import Trainer
 from glassformer.training.taps import TAPS
@@ -36,6 +38,7 @@ SCHEDULES = {
     pytest.param("constant", "muon", marks=pytest.mark.slow), pytest.param("cosine", "muon",
     marks=pytest.mark.slow),
 ])  # fmt: skip
+@pytest.mark.some(3)
 def test_an_ensemble_is_its_members(schedule, optimizer):
     r = recipe(
         schedule=schedule,
@@ -55,6 +58,7 @@ def test_an_ensemble_is_its_members(schedule, optimizer):
     assert furthest(together[3].model, alone.model) > 0.1
 
 
+@pytest.mark.slow
 def test_members_may_end_at_different_times():
     r = recipe(
         schedule="wait", wait_loss=1.8, decay_steps=30, ema=0.5, steps=100, stable=1, success=0.1
@@ -80,14 +84,44 @@ def test_the_same_seed_gives_the_same_bits():
     )
 
 
+def test_what_stands_after_the_last_answer_is_not_computed(monkeypatch):
+    runner, lengths = Trainer(TASK, recipe(), [0, 1]), []
+    tokens, answer = runner.data.read([0, 1], 0)
+    more = ((0, 0), (0, 0), (0, 4))
+    shown = lambda *a, **k: (lengths.append(a[2].shape[1]), forward(*a, **k))[1]  # noqa: E731
+    monkeypatch.setattr("glassformer.training.loss.forward", shown)
+    short, long = (
+        runner.objective.gradients(runner.theta, t, a)
+        for t, a in ((tokens, answer), (np.pad(tokens, more), np.pad(answer, more)))
+    )
+    assert len(set(lengths)) == 1
+    seen = Trainer(TASK, recipe(mask="none", spare=4), [0])  # who sees all, sees what comes after
+    seen.objective.gradients(seen.theta, np.pad(tokens, more)[:1], np.pad(answer, more)[:1])
+    assert lengths[-1] == lengths[0] + 4
+    assert torch.allclose(short[1], long[1])
+    assert all(torch.allclose(g, long[0][n], atol=1e-14) for n, g in short[0].items())
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own
 def test_compiled_is_the_same():
-    r = recipe(steps=20, optimizer="muon")
+    # more texts than tokens, where rows are shared if nothing is compiled
+    r = recipe(steps=20, optimizer="muon", batch=2 * len(TASK.vocabulary))
     plain, compiled = (fit_many(TASK, r, [0, 1], compile=c) for c in (False, True))
     assert furthest(plain[1].model, compiled[1].model) < 1e-12
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own
+def test_what_is_compiled_may_change_its_shape_often(monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # traced only
+    runner = Trainer(TASK, recipe(batch=2 * len(TASK.vocabulary)), range(12), compile=True)
+    for left in range(12, 0, -1):  # members end one by one; 8 shapes are what PyTorch allows
+        runner._step()
+        runner._keep(list(range(left - 1)))
+
+
+@pytest.mark.slow
 def test_shapes_that_differ_from_row_to_row():
     task = load_task("sort:vocab=7,length=4")
     r = recipe(test_rows=50, loss="all", steps=60, evaluate_every=60)
@@ -167,7 +201,7 @@ def test_what_is_refused(tmp_path):
         fit_many(TASK, recipe(), [1, 1])
     with pytest.raises(GlassformerError, match="an ensemble is not saved"):
         fit_many(TASK, recipe(), [0, 1], out=tmp_path / "x.safetensors")
-    for device in ("tpu", "cpu:x", "cuda:99"):
+    for device in ("tpu", "cpu:x", "cuda:99", "meta"):
         with pytest.raises(
             GlassformerError, match=f"device {device} — not available on this machine; there is cpu"
         ):
@@ -197,6 +231,7 @@ def test_gradient_descent_stays_at_a_program():
     assert verify(t.model, task).wrong == 0
 
 
+@pytest.mark.slow
 def test_a_teachers_words_are_the_truth():
     teacher = fit(TASK, recipe(steps=5), 7).model  # it knows next to nothing
     tokens, _ = TASK.batch(TASK.rows(0, 100))
@@ -211,6 +246,7 @@ def test_a_teachers_words_are_the_truth():
 
 
 # ── ablations as taps; accuracy ────────────────────────────────────────────────────────────────
+@pytest.mark.slow
 def test_no_attention_leaves_attention_untrained():
     r = recipe(tap="no-attention", weight_decay=0.0)
     begun, ended = Trainer(TASK, r, [0]).model(0), fit(TASK, r, 0).model

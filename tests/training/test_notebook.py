@@ -47,6 +47,7 @@ def test_fit_shows_one_bar_that_moves(kernel, capsys):
     assert steps == sorted(steps) and steps[0] == 0 and steps[-1] == 30 and len(set(steps)) > 3
     assert "step 30 of 30" in pages[-1] and trained.status in pages[-1]
     assert f"{100 * trained.accuracy:.0f}"[:1] in pages[-1] and "loss 0." not in pages[0]
+    assert "<polyline" in pages[-1] and "<polyline" not in pages[0], "the curve, of two points on"
     assert capsys.readouterr() == ("", "")
 
 

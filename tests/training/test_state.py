@@ -138,11 +138,12 @@ def begun(tmp_path):
 
 def test_another_runs_state_is_refused(begun):
     with pytest.raises(
-        GlassformerError, match=r"x.run.safetensors — is of another run: its seed differs"
+        GlassformerError,
+        match=r"x.run.safetensors — is of another run: seed=3 \(now 4\); start without",
     ):
         fit(TASK, RECIPE, 4, out=begun, resume=True)
     with pytest.raises(
-        GlassformerError, match=r"its recipe differs and start differs; start without --resume"
+        GlassformerError, match=r"run: start=none \(now \w{12}…\), lr=0.0\d+ \(now 0.02\); start"
     ):
         other = RECIPE.override({"lr": "0.02"})
         fit(
@@ -155,6 +156,11 @@ def test_another_runs_state_is_refused(begun):
         )
     with pytest.raises(GlassformerError, match="resume — needs the file"):
         fit(TASK, RECIPE, 3, resume=True)
+
+
+def test_the_state_of_a_run_is_no_model_and_says_so(begun):
+    with pytest.raises(GlassformerError, match="the state of a run and no model yet: train"):
+        read(state_path(begun))
 
 
 def test_a_damaged_state_is_refused(begun):

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from glassformer import cluster as far
 from glassformer import load, load_task
 from glassformer.errors import GlassformerError
 from glassformer.training import fit, pools
@@ -25,6 +26,7 @@ from glassformer.training import sweep as sweeps
 from glassformer.training.pools import cluster, local
 from glassformer.training.spec import read_spec
 from glassformer.training.sweep import Sweep, work
+from helpers import wait_for
 
 TINY = """
 task = "addition:digits=1"
@@ -407,35 +409,6 @@ def test_a_killed_sweep_takes_its_processes_along_and_goes_on(spec_file, tmp_pat
     assert before == {p: p.stat().st_mtime_ns for p in before}
 
 
-@pytest.fixture
-def dask_cluster(tmp_path, request):
-    """(address, worker processes by name): a scheduler and two workers, started as one would."""
-    pytest.importorskip("distributed")
-    found = tmp_path / "scheduler.json"
-    env = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(request.param),
-    }
-    started = []
-
-    def start(what, *words):
-        with open(tmp_path / "log.txt", "a") as log:
-            words = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--no-dashboard", *words]
-            started.append(subprocess.Popen(words, env=env, stdout=log, stderr=log, cwd=tmp_path))
-        return started[-1]
-
-    try:
-        start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", found)
-        wait_for(lambda: found.exists() and found.stat().st_size)
-        address = json.loads(found.read_text())["address"]
-        one_thread = (address, "--no-nanny", "--nthreads", "1", "--host", "127.0.0.1", "--name")
-        yield address, {name: start("worker", *one_thread, name) for name in ("a", "b")}
-    finally:
-        for process in reversed(started):
-            process.kill()
-            process.wait()
-
-
 # 0: the scheduler gives a run up when its worker dies, and we hand it in again; 3, the default: the
 # scheduler does
 @pytest.mark.slow
@@ -477,8 +450,8 @@ def test_a_killed_worker_loses_its_runs_to_another(
     got = json.loads(printed)
     assert (status, said) == (0, "") and (got["runs"], got["skipped"], got["lost"]) == (6, 4, 0)
     # and when no worker is left it says so
-    monkeypatch.setattr(pools, "PATIENCE", 1)
-    monkeypatch.setattr(pools, "GONE", 1)
+    monkeypatch.setattr(far, "PATIENCE", 1)
+    monkeypatch.setattr(far, "GONE", 1)
     workers["b"].kill()
     path.write_text(path.read_text().replace("seeds = [0, 1, 2]", "seeds = [4]"))
     status, printed, said = call("sweep", path, "--out", out, "--cluster", address)
@@ -499,13 +472,6 @@ def held(folder):
         return load_task(ref)
 
     return load
-
-
-def wait_for(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
 
 
 def alive(pid):
@@ -543,7 +509,7 @@ def test_lost_runs_are_status_2(spec_file, call, monkeypatch):
 
 
 def test_bad_calls_are_one_line_and_status_2(spec_file, tmp_path, call, monkeypatch):
-    monkeypatch.setattr(pools, "PATIENCE", 0.5)
+    monkeypatch.setattr(far, "PATIENCE", 0.5)
     path = spec_file()
     blocked = tmp_path / "file"
     blocked.write_text("")
@@ -554,7 +520,7 @@ def test_bad_calls_are_one_line_and_status_2(spec_file, tmp_path, call, monkeypa
         ((path, "--workers", 0), "--workers"),
         (
             (path, "--workers", 2, "--cluster", "tcp://127.0.0.1:1"),
-            "--workers — is for processes here",
+            "sweep — workers are processes here",
         ),
         ((path, "--out", blocked), "cannot be made: there is a file of that name"),
     ]:
@@ -567,7 +533,7 @@ def test_a_cluster_that_is_not_there(spec_file, call, monkeypatch, mute):
     import socket
 
     pytest.importorskip("distributed")
-    monkeypatch.setattr(pools, "PATIENCE", 0.5)
+    monkeypatch.setattr(far, "PATIENCE", 0.5)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         if mute:  # something that accepts and says nothing

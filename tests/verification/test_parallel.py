@@ -52,11 +52,13 @@ def test_workers_agree_with_one_process(task, expected):
     assert same(verify(weakened(), task, chunk=100, workers=2), expected)
 
 
+@pytest.mark.slow
 def test_a_sample_is_the_same_in_other_processes(task):
     options = {"sample": 9_000, "chunk": 100, "search": 2, "seed": 3}
     assert same(verify(weakened(), task, workers=2, **options), verify(weakened(), task, **options))
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(task, expected):
     events = check(weakened(), task, chunk=100, workers=2)
     assert isinstance(next(events), Progress)
@@ -66,6 +68,7 @@ def test_a_worker_that_dies_is_replaced(task, expected):
     assert same(list(events)[-1], expected)
 
 
+@pytest.mark.slow
 def test_what_no_worker_survives_ends(task, monkeypatch):
     """Workers that die as they begin: a few tries, and a word."""
     monkeypatch.setattr(parallel, "_begin", len)
@@ -107,6 +110,7 @@ def test_workers_leave_with_their_parent(tmp_path):
 
 # ── journals ───────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.slow
 def test_resumed_is_uninterrupted(task, expected, tmp_path, workers):
     path = tmp_path / "v.journal"
     for stop in (3, 1):  # interrupted twice
@@ -119,6 +123,7 @@ def test_resumed_is_uninterrupted(task, expected, tmp_path, workers):
     assert events[0].done > reached.done and same(events[-1], expected)
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_seconds_only(task, expected, tmp_path, monkeypatch):
     path = tmp_path / "v.journal"
     monkeypatch.setattr(journals, "EVERY", 0.0)

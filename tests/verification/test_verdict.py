@@ -118,6 +118,7 @@ def test_without_torch(call, monkeypatch):
 @pytest.mark.parametrize("options", [
     [], ["--sample", 400, "--seed", 3, "--keep", 2], ["--dtype", "float32"], ["--all"],
 ])  # fmt: skip
+@pytest.mark.some(2)
 def test_saved_and_confirmed(call, tmp_path, options, wrong):
     for ref, status in ((REF, 0), (wrong, 1)):
         path = tmp_path / "v.json"
@@ -141,6 +142,7 @@ def test_saved_and_confirmed(call, tmp_path, options, wrong):
     {"wrong": 0, "holds": True}, {"worst_margin": 1.0}, {"counterexamples": []}, {"checked": 9_999},
     {"dtype": "float32"}, {"classes": {}}, {"exhaustive": False, "sample": 100},
 ])  # fmt: skip
+@pytest.mark.some(3)
 def test_a_tampered_verdict_is_found(call, tmp_path, wrong, change):
     path = tmp_path / "v.json"
     call("verify", wrong, "--out", path)
@@ -183,6 +185,7 @@ def drop(name):
     "another model: 000000000000…"),
     (change(format="glassformer verdict 9"), "format"), (change(parts={}), "given its rows"),
 ])  # fmt: skip
+@pytest.mark.some(4)
 def test_a_damaged_verdict_is_one_line(call, tmp_path, damage, word):
     path = tmp_path / "v.json"
     call("verify", "addition:digits=1", "--out", path)
@@ -252,6 +255,7 @@ main()
 
 
 @pytest.mark.parametrize("saves", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_ctrl_c(tmp_path, call, saves, monkeypatch):
     path = tmp_path / "v.json"
     words = [

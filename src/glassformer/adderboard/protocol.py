@@ -16,6 +16,7 @@ from ..answers import cast, chunk_size, decoded
 from ..checkpoint import digest
 from ..counting import Count, count
 from ..errors import GlassformerError
+from ..finding import Shown
 from ..model import Model
 from ..tasks.base import Task
 from ..tasks.format import Format, sum_format
@@ -59,7 +60,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class BoardVerdict:
+class BoardVerdict(Shown):
     """What the protocol found."""
 
     model: str  # SHA-256 of the weights, or of a submission's file
@@ -86,6 +87,18 @@ class BoardVerdict:
     def holds(self) -> bool:
         """It qualifies, and not because nobody looked at the edge cases."""
         return self.qualifies and self.edges.right == self.edges.of
+
+    @property
+    def percent(self) -> str:
+        """The share that is right, never rounded up to 100 %."""
+        right, of = self.edges.right + self.pairs.right, self.edges.of + self.pairs.of
+        return f"{right * 10_000 // of / 100:.2f} %"
+
+    def __str__(self) -> str:
+        need = f"{100 * THRESHOLD:g} % needed"
+        said = "qualifies" if self.qualifies else "does not qualify"
+        where = f"{self.edges} edge cases, {self.pairs} pairs"
+        return f"{said}, {self.percent} right ({need}); {where}"
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -75,8 +75,8 @@ class Adderboard:
         check_finite("adderboard", held)
         if (size := sum(w.size for w in held.values())) > LARGEST:
             raise GlassformerError(
-                f"export --to adderboard — {size:,} numbers are more than a file should hold; "
-                "--to torch"
+                f"export to adderboard — {size:,} numbers are more than a file should hold; "
+                "export to torch instead"
             )
 
     def write(self, model: Model, path: Path) -> list[str]:
@@ -90,7 +90,7 @@ class Adderboard:
         for (a, b), x, y in zip(asked, ours, theirs, strict=True):
             if x != y and (isinstance(x, int) or y != -1):  # -1: no number
                 what = f"the file says {a}+{b} = {y}, the model itself {x}"
-                raise GlassformerError(f"export --to adderboard — {what}")
+                raise GlassformerError(f"export to adderboard — {what}")
         right = sum(x == a + b for (a, b), x in zip(asked, ours, strict=True))
         tried = f"{len(EDGES)} edge cases and {TRIED} pairs"
         same = f"all answers to {tried} are ours, {right} are right"
@@ -253,7 +253,7 @@ def _task(model: Model) -> Task:
     task = task_of(model)
     if task is None:
         what = "expected a model for a task of addition, whose tokens it has"
-        raise GlassformerError(f"export --to adderboard — {what}")
+        raise GlassformerError(f"export to adderboard — {what}")
     return task
 
 
@@ -264,7 +264,7 @@ def _check_names(*texts: list[str]) -> None:
         name = getattr(node, "name", "")
         if name and name in seen:
             what = f"cannot be written out: two definitions of {name}"
-            raise GlassformerError(f"export --to adderboard — {what}")
+            raise GlassformerError(f"export to adderboard — {what}")
         seen.add(name)
 
 

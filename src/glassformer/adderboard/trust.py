@@ -75,7 +75,7 @@ def submission(
     path = Path(path)
     code = read_bytes(path, LARGEST)
     if not trust:
-        hint = "if you trust it, say --trust"
+        hint = "if you trust it, say so (trust=True, --trust)"
         raise GlassformerError(f"{path} — is someone's code, and checking it runs it; {hint}")
     return _submission(path, hashlib.sha256(code).hexdigest(), n, keep, limits or Limits())
 

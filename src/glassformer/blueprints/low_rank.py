@@ -1,6 +1,7 @@
 """Matrices as products of two thin ones: all of them, or what is added to a frozen base."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -104,4 +105,6 @@ def _read(path: str) -> Model:
     try:
         return read(path)
     except GlassformerError as e:
-        raise GlassformerError(f"lora:base={e}") from None
+        found = f"it is looked for in {Path.cwd()}, and must be there as it was when it was trained"
+        hint = "" if Path(path).is_absolute() or Path(path).exists() else f"; {found}"
+        raise GlassformerError(f"lora:base={e}{hint}") from None

@@ -22,7 +22,7 @@ from ..records import check_writable, folder_beside, replace_folder, write_toget
 from ..tap import record
 from .parity import TOLERANCE, Agreement, agreement, carried_by, in_other_orders, moved, trial
 
-INSTEAD = "--to torch keeps float64"
+INSTEAD = "the format torch keeps float64"
 HOOKED = 64  # inputs whose activations are compared
 NOISE = 4  # a model may differ by so many times what rounding does to it here
 
@@ -98,11 +98,11 @@ def find(to: str) -> Bridge:
     if to not in names():
         own = "gf.save writes .safetensors, gf.taotp.write a text"
         expected = f"expected one of {', '.join(names())}; {own}"
-        raise GlassformerError(f"export --to {to} — {expected}")
+        raise GlassformerError(f"export to {to} — {expected}")
     found: Bridge = registry.build("bridge", to)
     if missing := [name for name in found.needs if importlib.util.find_spec(name) is None]:
         needs, hint = " and ".join(missing), f"pip install 'glassformer[{found.extra}]'"
-        raise GlassformerError(f"export --to {to} — needs {needs}, not installed here: {hint}")
+        raise GlassformerError(f"export to {to} — needs {needs}, not installed here: {hint}")
     return found
 
 
@@ -115,7 +115,7 @@ def check_finite(to: str, weights: Mapping[str, Any]) -> None:
     """Refuses numbers that a text cannot say."""
     for name, w in weights.items():
         if not np.isfinite(w).all():
-            raise GlassformerError(f"export --to {to} — {name} has numbers that are not finite")
+            raise GlassformerError(f"export to {to} — {name} has numbers that are not finite")
 
 
 def write_python(path: Path, text: str) -> None:
@@ -157,7 +157,7 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
         sent, why = carried_by(model, tolerance, tried)
         cannot = f"float32 cannot carry this model: {why}"
         if why and (narrow := way.narrow(model)):
-            raise GlassformerError(f"export --to {to} — {cannot}; {narrow}; {INSTEAD}")
+            raise GlassformerError(f"export to {to} — {cannot}; {narrow}; {INSTEAD}")
         kind = cannot if why else kind if sent.dtype == model.dtype else "enough for this model"
     batch = trial(model)
     if model.dtype == "float32":
@@ -177,7 +177,7 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
             notes = more + notes
         if why := found.why(model, batch, tolerance):
             raise GlassformerError(
-                f"export --to {to} — {way.needs[-1]} does not get the same from what was written: "
+                f"export to {to} — {way.needs[-1]} does not get the same from what was written: "
                 f"{why}"
             )
         far = dict[str, float]()

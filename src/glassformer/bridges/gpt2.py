@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GlassformerError
-from ..lang.compiler import KEY as COMPILED
+from ..lang.carried import KEY as COMPILED
 from ..model import POSITIONS, Config, Model, Place
 from ..registry import bridge
 from ..shapes import axes, shapes
@@ -29,7 +29,7 @@ from .parity import task_of, trial
 from .tokenizer import begin_of, speaks, stop_of, tokenizer
 
 Named = dict[str, Any]
-INSTEAD = "--to torch and --to onnx can represent it"
+INSTEAD = "the formats torch and onnx can represent it"
 
 
 @bridge("gpt2")
@@ -38,7 +38,7 @@ class GPT2:
 
     def check(self, model: Model) -> None:
         if why := refusal(model):
-            raise GlassformerError(f"export --to gpt2 — {why}")
+            raise GlassformerError(f"export to gpt2 — {why}")
 
     def write(self, model: Model, path: Path) -> list[str]:
         torch, lib = library("torch"), library("transformers")

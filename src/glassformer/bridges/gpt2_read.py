@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import schema
 from ..errors import GlassformerError
-from ..lang.compiler import KEY as COMPILED
+from ..lang.carried import KEY as COMPILED
 from ..limits import REF
 from ..model import Config, Labels, Model
 from ..stored import CARRIED, labels

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from ..lang.passes.emit import BOS
+from ..lang.carried import BOS
 from ..lang.task import carried
 from ..model import Model
 from ..vocabulary import Vocabulary

@@ -83,7 +83,7 @@ class TransformerLens:
     def check(self, model: Model) -> None:
         if reason := refusal(model):
             what = f"TransformerLens has no place for {reason}"
-            raise GlassformerError(f"export --to transformer-lens — {what}")
+            raise GlassformerError(f"export to transformer-lens — {what}")
 
     def narrow(self, model: Model) -> str:
         c = model.config

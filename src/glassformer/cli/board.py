@@ -1,15 +1,13 @@
 """The command board: the leaderboard's own test, of a model or of someone's submission file."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from .. import refs
-from ..adderboard.protocol import THRESHOLD, BoardVerdict, board, describe
-from ..adderboard.trust import Limits, submission
-from ..errors import GlassformerError
-from ..verification import Progress
+from ..adderboard.honest import Board, Entry
+from ..adderboard.protocol import THRESHOLD, BoardVerdict, describe
+from ..errands.boards import board
 from .common import Json, TaskName, app, err, out, print_json, progress, say, table_of
 from .verify import Dtype, Keep
 
@@ -28,7 +26,10 @@ ENDED = {  # the means by which nothing of a submission is left
 
 @app.command("board")
 def board_(
-    ref: Annotated[str, Argument(help="a model, or FILE.py: someone's submission")],
+    ref: Annotated[str, Argument(
+        help="a model, or FILE.py: someone's submission; none: the honest board")] = "",
+    table: Annotated[bool, Option("--table",
+        help="the honest board of our adders, with this one among them; no code is run")] = False,
     task: TaskName = "",
     dtype: Dtype = "",
     keep: Keep = 10,
@@ -38,34 +39,43 @@ def board_(
 ) -> None:  # fmt: skip
     """The AdderBoard's test: ten edge cases and 10,000 pairs of ten digits, always the same.
 
-    Exit status 0 if it qualifies with all edge cases right, else 1.
+    Exit status 0 if it qualifies with all edge cases right, else 1. Without a model (or with
+    --table): what the leaderboard counts of our adders, what a strict reader does, bits, proofs.
     """
-    is_file = ref.endswith(".py")
-    unused = {"--task": task, "--dtype": dtype} if is_file else {"--trust": trust}
-    if given := [option for option, value in unused.items() if value]:
-        why = "someone's file is run as it is" if is_file else "it is no submission file"
-        raise GlassformerError(f"board {ref} — {why}; leave out {', '.join(given)}")
-    events: Iterable[Progress | BoardVerdict]
-    if is_file:
-        events = submission(ref, trust=trust, keep=keep)
-        err.print(f"running {ref} in a process of its own: at most {Limits()}", soft_wrap=True)
-    else:
-        model = refs.load(ref)
-        events = board(model, refs.load_task(task or model), keep=keep, dtype=dtype)
-    verdict = _watch(events)
-    print_json({"ref": ref, **verdict.to_json()}) if as_json else _show(ref, verdict)
-    raise Exit(0 if verdict.holds else 1)
-
-
-def _watch(events: Iterable[Progress | BoardVerdict]) -> BoardVerdict:
+    words = "proving" if table or not ref else "adding, {:,} wrong"
     with progress() as bar:
-        line = bar.add_task("adding", total=None)
-        for event in events:
-            if isinstance(event, BoardVerdict):
-                return event
-            said = f"adding, {event.wrong:,} wrong"
-            bar.update(line, total=event.todo, completed=event.done, description=said)
-    raise AssertionError("a protocol ends with a verdict")
+        line = bar.add_task(words.partition(",")[0], total=None)
+        found = board(
+            ref, table=table, task=task, dtype=dtype, keep=keep, trust=trust,
+            say=lambda text: err.print(text, soft_wrap=True),
+            watch=lambda p: bar.update(
+                line, total=p.todo, completed=p.done, description=words.format(p.wrong)
+            ),
+        )  # fmt: skip
+    if as_json:
+        print_json({"ref": ref, **found.to_json()})
+    else:
+        _table(found.entries) if isinstance(found, Board) else _show(ref, found)
+    raise Exit(0 if isinstance(found, Board) or found.holds else 1)
+
+
+def _table(found: list[Entry]) -> None:
+    out.print(table_of(
+        ("adder", "counts", "strict", "bits: numbers", "form", "all", "of all 10^20 sums", "made"),
+        [_line(e) for e in found],
+    ))  # fmt: skip
+    for e in found:
+        if e.made == "trained":
+            say(f"{e.name}: seeds {e.seeds}")
+        if not e.known.startswith("proved"):
+            say(f"{e.name}: {e.reason}")
+    say("counts: numbers that the weights are made from, the leaderboard's rule; strict: with the "
+        "constants of the form, without 0 and ±1; form: formula and config")  # fmt: skip
+
+
+def _line(e: Entry) -> tuple[str, ...]:
+    told = ["?" if x is None else f"{x:,}" for x in (e.counts, e.strict, e.numbers)]
+    return (e.name, *told, f"{e.form:,}", f"{e.bits:,}", e.known, f"{e.made}, {e.order}")
 
 
 def _show(ref: str, v: BoardVerdict) -> None:
@@ -73,7 +83,7 @@ def _show(ref: str, v: BoardVerdict) -> None:
     out.print(f"{ref}{how}: ", end="", soft_wrap=True)
     out.print("qualifies" if v.qualifies else "does not qualify", style="bold", end="")
     need = f"{100 * THRESHOLD:g} % needed"
-    say(f", {_percent(v)} right ({need}); {v.edges} edge cases, {v.pairs} pairs")
+    say(f", {v.percent} right ({need}); {v.edges} edge cases, {v.pairs} pairs")
     for c in v.counterexamples:
         say(f"  {c['a']}+{c['b']} → {c['got']}, expected {c['expected']}")
     if v.counts:
@@ -97,9 +107,3 @@ def _show_submission(s: Mapping[str, Any]) -> None:
     net = "a network, which this system could not take away" if s["network"] else "no network"
     say(f"  it had {net}; {ENDED.get(s['ended'], ENDED['group'])}")
     say("  whether a transformer did the adding is for you to see in its text")
-
-
-def _percent(v: BoardVerdict) -> str:
-    """Never rounded up to 100 %."""
-    right, of = v.edges.right + v.pairs.right, v.edges.of + v.pairs.of
-    return f"{right * 10_000 // of / 100:.2f} %"

@@ -85,7 +85,8 @@ err = SafeConsole(stderr=True)
 def typed(given: Any) -> Any:
     """The callback of what may be FILE.py:NAME: that file is run."""
     texts = given if isinstance(given, (list, tuple)) else [given]
-    if any(isinstance(text, str) and registry.FILE.match(text) for text in texts):
+    forms = registry.FILE, registry.NAMELESS
+    if any(isinstance(text, str) and form.match(text) for text in texts for form in forms):
         from .. import own
 
         own.typed(given)
@@ -102,11 +103,13 @@ TaskRef = Annotated[str, Argument(
     help="a task with options: addition:digits=3,order=ones, or mine.py:Vote")]  # fmt: skip
 RecipeName = Annotated[str, Option(
     "--recipe", callback=typed,
-    help="a name (glassformer list recipes), FILE.json, FILE.toml or x.py:NAME")]  # fmt: skip
+    help="a name (glassformer list recipes), FILE.json, FILE.toml or x.py:NAME; default: what "
+    "suits the task")]  # fmt: skip
 Settings = Annotated[list[str] | None, Option(
     "--set", help="FIELD=VALUE: change a field of the recipe; repeat")]  # fmt: skip
 Threads = Annotated[int, Option(
     min=1, max=limits.PROCESSES, help="of PyTorch; tiny models are fastest with one")]  # fmt: skip
+Cluster = Annotated[str, Option(help="the scheduler of a Dask cluster: tcp://host:port")]
 Json = Annotated[bool, Option("--json", help="one JSON object on stdout and nothing else")]
 
 
@@ -178,12 +181,6 @@ def check_json(path: Path | None, *read: str | Path | None) -> None:
     check_writable(path, *read)
     if path and path.suffix in (".safetensors", ".taotp", ".glass", ".py"):
         raise GlassformerError(f"{path} — is called as a model or a source is; expected FILE.json")
-
-
-def json_file(value: object) -> bytes:
-    """JSON for a file that people read too."""
-    text = json.dumps(value, ensure_ascii=False, indent=1, default=float) + "\n"
-    return text.encode(errors="backslashreplace")
 
 
 def progress(*columns: ProgressColumn) -> Progress:

@@ -8,8 +8,7 @@ from typer import Argument, Option
 from .. import checkpoint
 from ..counting import count
 from ..errors import GlassformerError
-from ..face import compile_ as compiled
-from ..lang import Compiled, named
+from ..lang import Compiled, given, named
 from ..records import check_writable
 from .common import Json, app, out, print_json, say
 
@@ -30,7 +29,7 @@ def compile_(
             f"{source} — expected a file that ends in .glass, or lang/NAME (glassformer list lang)"
         )
     check_writable(path, source)
-    made = compiled(source, dtype=dtype, target=target)
+    made = given.compile_(source, dtype=dtype, target=target)
     if path:
         checkpoint.save(made.model, path)
     told = _told(made)

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from typer import Option
 
-from .. import checkpoint, limits, refs
+from .. import limits, refs
 from ..errors import GlassformerError
-from ..records import check_writable, write_together
-from ..truth.disguise import disguise
-from .common import Json, Ref, app, check_json, json_file, out, print_json, say
+from ..ground_truth.disguise import disguise
+from ..records import check_writable
+from .common import Json, Ref, app, check_json, out, print_json, say
 
 
 @app.command("disguise")
@@ -35,8 +35,9 @@ def disguise_(
         raise GlassformerError(f"--key {key_path} — expected another file than --out")
     check_json(key_path, ref)
     goal = refs.known_task(model)
-    copy, key = disguise(model, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
-    write_together({path: checkpoint.to_bytes(copy), key_path: json_file(key.to_json())})
+    made = disguise(model, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
+    made.save(path, key_path)
+    key = made.key
     report = {
         "ref": ref, "out": str(path), "key": str(key_path), "seed": seed, "noise": noise,
         "checked": key.checked, "changed": key.changed, "difference": key.difference,

@@ -24,8 +24,8 @@ from .common import Interrupted, app, err, out, visible
 
 ORDER = (  # of commands in --help; others come after these
     "tour", "list", "run", "explain", "verify", "prove", "recheck", "compile", "task", "train",
-    "sweep", "ablate", "inspect", "report", "compare", "count", "board", "truth", "disguise",
-    "export", "claims",
+    "sweep", "ablate", "inspect", "report", "open", "compare", "count", "board", "truth",
+    "disguise", "export", "claims", "check",
 )  # fmt: skip
 
 MOVED = {  # options that verify had once
@@ -35,10 +35,12 @@ MOVED = {  # options that verify had once
 WORD, MESSAGE = 200, 1_500  # characters of a word and of a message that are shown
 EXTRAS = {  # module: the library's name, and the extra of this package that installs it
     "torch": ("PyTorch", "torch"), "matplotlib": ("Matplotlib", "figures"),
-    "plotly": ("Plotly", "report"), "transformers": ("transformers", "gpt2"),
+    "transformers": ("transformers", "gpt2"),
     "tokenizers": ("tokenizers", "gpt2"), "onnx": ("ONNX", "onnx"),
     "onnxruntime": ("ONNX Runtime", "onnx"), "distributed": ("Dask", "cluster"),
     "transformer_lens": ("TransformerLens", "transformer-lens"),
+    "fastapi": ("FastAPI", "serve"), "pydantic": ("FastAPI", "serve"),
+    "uvicorn": ("Uvicorn", "serve"),
 }  # fmt: skip
 
 
@@ -97,6 +99,8 @@ def _status(words: list[str]) -> int:
             if words[0] == "verify" and option in MOVED:
                 own = f"glassformer {MOVED[option]}"
                 return _fail(f"verify {option} — is a command of its own: {own}")
+            if words[0] in ("train", "ablate") and (field := _field(option)):
+                return _fail(f"{words[0]} {option} — is a field of the recipe: --set {field}=…")
             return _fail(e.format_message())
         module = (e.name or "").partition(".")[0] if isinstance(e, ModuleNotFoundError) else ""
         if module in EXTRAS:
@@ -108,6 +112,14 @@ def _status(words: list[str]) -> int:
             return _fail("not enough memory for this", shown=e)
         what = f"a defect of glassformer: {type(e).__name__}: {e}; GLASSFORMER_DEBUG=1 shows where"
         return _fail(f"{words[0]} — failed ({what})", shown=e)
+
+
+def _field(option: str) -> str:
+    """The field of a recipe that was typed as an option; "" if it is none."""
+    from ..training.recipe import FIELDS
+
+    name = option.lstrip("-").replace("-", "_")
+    return name if name in FIELDS else ""
 
 
 def _fail(message: str, status: int = 2, shown: BaseException | None = None) -> int:

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from typer import Option
 
-from .. import bridges, checkpoint, limits, refs, taotp
-from ..errors import GlassformerError
-from ..records import check_writable, write_atomically
+from .. import limits, refs
+from ..bridges import Exported
+from ..bridges.given import export_ as export
+from ..records import check_writable
 from .common import Json, Ref, app, out, print_json, say
 
 
@@ -32,26 +33,11 @@ def export_(
     limits.finite("--tolerance", tolerance)
     # a folder is replaced if it is one of ours
     check_writable(None if os.path.isdir(path) else path, ref)
-    if to in bridges.names():
-        return _cross(ref, to, path, tolerance, as_json)
-    if to not in ("safetensors", "taotp"):
-        hint = f"or a bridge: {', '.join(bridges.names())}"
-        raise GlassformerError(f"--to {to} — expected safetensors or taotp; {hint}")
-    model = refs.load(ref)
-    if to == "safetensors":
-        checkpoint.save(model, path)
-    else:
-        write_atomically(path, taotp.write(model).encode(errors="backslashreplace"))
-    if as_json:
-        return print_json({"ref": ref, "out": str(path), "bytes": path.stat().st_size})
-    out.print(f"wrote {path}")
-
-
-def _cross(ref: str, to: str, path: Path, tolerance: float, as_json: bool) -> None:
-    done = bridges.export(refs.load(ref), to, path, tolerance)
+    done = export(refs.load(ref), to, path, tolerance)
     if as_json:
         return print_json({"ref": ref, "out": str(path), **done.to_json()})
     say(f"wrote {path}")
-    for note in (f"{done.dtype}: {done.why}", *done.notes):
-        out.print(f"  {note}", style="dim", soft_wrap=True)
-    say(done)
+    if isinstance(done, Exported):
+        for note in (f"{done.dtype}: {done.why}", *done.notes):
+            out.print(f"  {note}", style="dim", soft_wrap=True)
+        say(done)

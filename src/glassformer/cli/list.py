@@ -2,33 +2,40 @@
 
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.padding import Padding
 from typer import Argument
 
-from .. import claims, face, refs, registry
-from ..errors import GlassformerError
+from .. import face, published, refs, registry
 from ..lang import library, named
 from ..training.recipes import ABOUT, RECIPES, recipe
 from .common import Json, app, listed, out, print_json, say, table_of
 
+if TYPE_CHECKING:
+    from .. import puzzles
+
 REGISTERED = ("programs", "tasks", "blueprints")
 NAMES = ("trained", "bridges", "views", "hooks")
-WHAT = listed(("programs", "tasks", "recipes", "blueprints", "lang", "claims", *NAMES))
+KINDS = ("programs", "tasks", "recipes", "blueprints", "lang", "claims", "levels", *NAMES)
+WHAT = listed(KINDS)
+SUITED = {
+    "suited": "What a task gets if no recipe is named: chosen by its size, its tokens and its "
+    "lengths (docs/trained.md)."
+}
 
 
 @app.command("list")
 def list_(
     what: Annotated[str, Argument(help=WHAT)] = "programs",
     ref: Annotated[
-        str, Argument(help="for hooks: the model; for recipes and lang: just this one")
+        str, Argument(help="for hooks: the model; for recipes, lang and levels: just this one")
     ] = "",
     as_json: Json = False,
 ) -> None:
     """What there is: programs, tasks and blueprints with their options, recipes, sources of the
-    language, claims; names of trained models, bridges, views and hooks. A source (lang/sort,
-    x.glass) is shown with its options.
+    language, claims, levels (puzzles to solve); names of trained models, bridges, views and hooks.
+    A source (lang/sort, x.glass) is shown with its options, a level with its stub and hints.
     """
     if what in REGISTERED:
         entries = [entry for _, entry in sorted(registry.entries(what[:-1]).items())]
@@ -36,7 +43,7 @@ def list_(
     elif what == "recipes":
         _list_recipes(ref, as_json)
     elif what == "claims":
-        ledger = claims.ledger().values()
+        ledger = published.ledger().values()
         columns = ("claim", "where", "says", "verdict")
         if as_json:
             return print_json({what: [c.to_json() for c in ledger]})
@@ -49,13 +56,13 @@ def list_(
         if as_json:
             return print_json({what: [{"name": n, "help": text} for n, text in told.items()]})
         _show_sentences(told)
-    elif what in NAMES:
+    elif what == "levels":
+        _list_levels(ref, as_json)
+    else:
         names = face.list_(what, ref)
         if what == "trained" and not as_json:
             return _show_sentences({name: refs.ABOUT.get(name, "") for name in names})
         print_json({what: names}) if as_json else out.print("\n".join(names))
-    else:
-        raise GlassformerError(f"list {what} — expected {WHAT}")
 
 
 def _show_sentences(told: Mapping[str, str]) -> None:
@@ -97,3 +104,39 @@ def _list_recipes(name: str, as_json: bool) -> None:
         _show_sentences({r.name: ABOUT.get(r.name, "")})
         changed = [shlex.quote(f"{n}={v}") for n, v in r.changed().items() if n != "name"]
         out.print(Padding(" ".join(changed), (0, 0, 0, 4)), style="dim")
+    if not name:
+        _show_sentences(SUITED)
+
+
+def _list_levels(name: str, as_json: bool) -> None:
+    """All levels in their order; or all that is said about one."""
+    from .. import puzzles  # with all that a judge needs
+
+    found = [puzzles.level(name)] if name else list(puzzles.levels().values())
+    if as_json:
+        rows = [level.to_json() for level in found]
+        return print_json(rows[0] if name else {"levels": rows})
+    for level in found:
+        out.print(f"{level.number:>2}  {level.id}", style="bold", end="  ")
+        out.print(f"{level.title}: {level.goal} (.{level.kind})")
+    if name:
+        _show_level(found[0])
+
+
+def _show_level(level: "puzzles.Level") -> None:
+    def axes(score: Mapping[str, int]) -> str:
+        return ", ".join(f"{n:,} {AXES[axis]}" for axis, n in score.items())
+
+    from ..puzzles.level import AXES
+
+    for text, answer in level.examples.items():
+        say(f"    {text} → {answer}")
+    if level.limits:
+        say(f"At most: {axes(level.limits)}")
+    say(f"Best known, on each axis: {axes(level.best)}")
+    say(f"Judged by {level.judged_by}: {level.command}\n\n{level.file}, to begin from:\n")
+    say(level.stub)
+    for i, hint in enumerate(level.hints, 1):
+        say(f"Hint {i}: {hint}")
+    if level.read:
+        say(f"More: docs/{level.read}")

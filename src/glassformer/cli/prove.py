@@ -1,18 +1,20 @@
 """The command prove: is a model right on all of its domain?"""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from typer import Exit, Option
 
-from .. import records, refs, schema
+from .. import refs
 from ..errors import GlassformerError
-from ..model import Model
-from ..proof import Checked, Proof, check_certificate, prove, stand_by
-from ..proof.compiled import is_compiled
-from ..tasks.base import Task
-from .common import Json, Ref, TaskName, app, check_json, json_file, out, print_json, say
+from ..finding import json_file
+from ..limits import many
+from ..proof import Accuracy, Equality, Proof
+from ..proof.accuracy import percent
+from ..proof.given import Certified, in_words
+from ..proof.given import prove_ as prove
+from ..records import write_atomically
+from .common import Json, Ref, TaskName, app, check_json, out, print_json, say, status, typed
 
 
 @app.command("prove")
@@ -22,7 +24,7 @@ def prove_(
     method: Annotated[
         Literal["auto", "certificate", "enumeration"],
         Option(
-            help="enumeration runs every row; certificate bounds all cases of a one-layer adder"
+            help="enumeration runs every row; certificate bounds all cases: docs/proof.md"
         ),
     ] = "auto",
     path: Annotated[Path | None, Option("--out", help="FILE.json: write the certificate")] = None,
@@ -30,83 +32,86 @@ def prove_(
         help="FILE.json: only check this certificate")] = None,
     second: Annotated[bool, Option("--second",
         help="ask the second checker too, which shares no code with the first")] = False,
+    accuracy: Annotated[bool, Option("--accuracy",
+        help="at least which share of all inputs is right?")] = False,
+    at_least: Annotated[float, Option("--at-least", min=0, max=1,
+        help="with --accuracy: the share that must be proved for status 0")] = 0.0,
+    equals: Annotated[str, Option("--equals", callback=typed,
+        help="a second model: do both say the same on every input?")] = "",
     seed: Annotated[int, Option(min=0, help="of the search for a counterexample")] = 0,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Is it right on all of its domain? Proved, refuted with a counterexample, or unknown."""
-    if second:
-        method = "certificate" if method == "auto" else method
-        if method == "enumeration":
-            hint = "leave out --method enumeration, which has none"
-            raise GlassformerError(f"--second — checks certificates; {hint}")
-        from ..proof.second import available
-
-        available()
+    if path and (certificate or accuracy or equals):
+        hint = "only a proof that is looked for has a certificate to write"
+        raise GlassformerError(f"--out — {hint}; leave out --out, or the other")
+    if at_least and not accuracy:
+        raise GlassformerError("--at-least — goes with --accuracy, which is missing")
     model = refs.load(ref)
+    other = refs.load(equals) if equals else None
     chosen = refs.load_task(task or model)
-    if (certificate or second) and is_compiled(model, chosen):
-        option = "--check" if certificate else "--second"
-        raise GlassformerError(
-            f"{option} — is for certificates of adders; a compiled model carries its own, which is "
-            f"found anew each time: leave out {option}"
-        )
-    if certificate and path:
-        what = "one or the other: checking writes no certificate"
-        raise GlassformerError(f"--check and --out — {what}")
-    result: Checked | Proof
-    if certificate:
-        found = schema.read_json(certificate, "not a certificate that prove --out wrote")
-        result = _check(model, chosen, found, certificate, seed)
-        told = _told(result)
-    else:
-        check_json(path, ref, task)
-        result = prove(model, chosen, method=method, seed=seed)
-        found, told = result.certificate, result.to_json()
-        if path and found:
-            records.write_atomically(path, json_file(found))
-    again = None
-    if second and found:
-        from ..proof.second import check_again  # python-flint is an extra
-
-        again = Checked(**asdict(check_again(model, chosen, found)))
+    check_json(path, ref, task)
+    with status() as doing:
+        found = prove(
+            model, chosen, method=method, check=certificate, second=second, accuracy=accuracy,
+            equals=other, seed=seed, say=doing,
+        )  # fmt: skip
+    proof = found.first if isinstance(found, Certified) else found
+    made = proof.certificate if isinstance(proof, Proof) else None
+    if path and made:
+        write_atomically(path, json_file(made))
     if as_json:
-        print_json({"ref": ref, **told, **({"second": _told(again)} if again else {})})
+        print_json({"ref": ref, **({"other": equals} if equals else {}), **found.to_json()})
     else:
-        _say("the certificate", result) if isinstance(result, Checked) else _show(ref, result)
-        _say("the second checker: it", again)
-        if path and isinstance(result, Proof):
-            ran = "every row was run; --method certificate makes one"
-            if result.method == "compiled":
-                ran = "the model carries it; export --to safetensors writes both"
-            none = f"no certificate to write: {ran if result.holds else result.result}"
-            say(f"wrote {path}" if found else none)
-    raise Exit(0 if result.holds and (again is None or again.holds) else 1)
+        _show(ref, equals, found)
+    if path and not as_json and isinstance(proof, Proof):
+        say(f"wrote {path}" if made else f"no certificate to write: {_why_none(proof)}")
+    enough = not isinstance(found, Accuracy) or (found.right > 0 and found.share >= at_least)
+    raise Exit(0 if enough and getattr(found, "holds", True) else 1)
 
 
-def _check(model: Model, task: Task, found: Any, file: Path, seed: int) -> Checked:
-    try:
-        checked = check_certificate(model, task, found)
-    except GlassformerError as e:
-        where = f"{file} — " if str(e).startswith("certificate") else ""
-        raise GlassformerError(f"{where}{e}") from None
-    if checked.holds:
-        stand_by(model, task, seed)
-    return checked
+def _why_none(proof: Proof) -> str:
+    ran = {
+        "compiled": "the model carries it; export --to safetensors writes both",
+        "cases": "proofs of this task have none yet",
+    }.get(proof.method, "every row was run; --method certificate makes one")
+    return ran if proof.holds else proof.result
 
 
-def _told(checked: Checked) -> dict[str, Any]:
-    return asdict(checked) | {"margin": checked.margin if checked.holds else None}
+# ── printing ───────────────────────────────────────────────────────────────────────────────────
+def _show(ref: str, other: str, found: Any) -> None:
+    if isinstance(found, Accuracy):
+        _show_accuracy(ref, found)
+    elif isinstance(found, Equality):
+        out.print(f"{ref} and {other} on {found.task}: ", end="", soft_wrap=True)
+        out.print(found.result, style="bold", end="")
+        say(f": {found.reason}")
+    elif isinstance(found, Proof):
+        _show_proof(ref, found)
+    elif isinstance(found.first, Proof):
+        _show_proof(ref, found.first)
+        if found.second:
+            say(in_words("the second checker: it", found.second))
+    else:
+        say(found)
 
 
-def _say(who: str, checked: Checked | None) -> None:
-    if checked and checked.holds:
-        less = f"; {checked.reason}" if checked.reason else ""
-        say(f"{who} holds: {checked.cases:,} cases, margin {checked.margin:.4g}{less}")
-    elif checked:
-        say(f"{who} does not hold: {checked.reason}")
+def _show_accuracy(ref: str, bound: Accuracy) -> None:
+    out.print(f"{ref} on {bound.task}: ", end="")
+    out.print(f"at least {percent(bound.share)}", style="bold", end="")
+    how = "every input was run" if bound.method == "enumeration" else (
+        f"{bound.closed:,} of {bound.cases:,} cases close"
+    )  # fmt: skip
+    say(f" of {many(bound.inputs)} inputs are right in {bound.dtype}: {how}")
+    say(f"open: {bound.open:,} inputs of {bound.inputs:,}")
+    if bound.method != "enumeration":
+        say(bound.ran)
+    for shown in bound.worst:
+        say(f"  {shown['input']} → {shown['got']}, expected {shown['expected']}")
+    say(f"model {bound.model}")
 
 
-def _show(ref: str, proof: Proof) -> None:
+def _show_proof(ref: str, proof: Proof) -> None:
     out.print(f"{ref} on {proof.task}: ", end="")
     out.print(proof.result, style="bold", end="")
     if proof.holds:

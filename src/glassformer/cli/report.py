@@ -1,12 +1,10 @@
-"""The command report: one HTML file to look at models with, offline."""
+"""The command report: one HTML file that runs models, offline."""
 
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from .. import refs
-from ..records import check_writable
 from .common import Json, app, out, print_json, status, typed
 
 
@@ -16,38 +14,43 @@ def report_(
         help="models to set side by side, up to four")],
     path: Annotated[Path, Option("--out", help="FILE.html to write")],
     inputs: Annotated[list[str] | None, Option("--input",
-        help="what they read; may be given again")] = None,
+        help="an input to begin with; may be given again")] = None,
     task: Annotated[str, Option(callback=typed,
         help="what is right; by default each model's own task")] = "",
     full: Annotated[bool, Option("--full",
         help="verify every input of a large domain, not a sample")] = False,
     history: Annotated[list[Path] | None,
         Option(help="FILE.jsonl of a training, one for each model")] = None,
+    snapshots: Annotated[list[Path] | None,
+        Option(help="folder of a training's snapshots, one for each model: a slider")] = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Write one HTML page that shows what models do and why. It needs no network.
+    """Write one HTML page that runs models. It needs no server and no network.
 
-    Hover a token, pick a head, step through decoding, switch inputs. Models that read the same
-    texts are set side by side on the same inputs; models of different tasks get inputs of their
-    own.
+    Type an input, step through the answer, silence a head, edit a weight: the answer, its margin
+    and a score over many examples follow at once. Models that read the same texts stand side by
+    side on one input; models of different tasks have inputs of their own.
     """
-    from .. import page
-    from ..page.report import check_name, report, write
+    from ..errands.pages import report
 
-    check_name(path)
-    check_writable(path)
-    page.plotly_js()  # is it there? Asked before the work that it would show
-    loaded = [(ref, refs.load(ref)) for ref in models]
     with status() as say:
-        made = report(loaded, inputs or [], task=task, full=full, history=history or [], say=say)
-        write(made, path)
-    size = path.stat().st_size
+        made = report(
+            models, path, inputs or [], task=task, full=full, history=history or [],
+            snapshots=snapshots or [], say=say,
+        )  # fmt: skip
+    size, shown = path.stat().st_size, made.data["models"]
     if as_json:
         return print_json({
-            "refs": models, "out": str(path), "bytes": size, "own_bytes": made.own,
-            "inputs": [g["texts"] for g in made.data["groups"]], "notes": made.data["notes"],
+            "refs": models, "out": str(path), "bytes": size, "inputs": [m["inputs"] for m in shown],
+            "examples": [_examples(m) for m in shown], "notes": made.data["notes"],
         })  # fmt: skip
-    ours = f"{made.own / 1e3:,.0f} kB are ours and the rest is Plotly"
-    out.print(f"wrote {path}: {size / 1e6:.1f} MB, of which {ours}")
+    each = ", ".join(f"{m['title']} with {_examples(m):,} examples" for m in shown)
+    out.print(f"wrote {path}: {size / 1e3:,.0f} kB, {each}. Open it in a browser.")
     for note in made.data["notes"]:
         out.print(note)
+
+
+def _examples(model: dict[str, object]) -> int:
+    """How many examples a model's page scores it on."""
+    task = model["task"]
+    return len(task["examples"]["texts"]) if isinstance(task, dict) else 0

@@ -12,10 +12,9 @@ from ..dust import number
 from ..errors import GlassformerError
 from ..lang import named
 from ..lang.reading import first as begins
-from ..lang.task import Texts
-from ..lens.explain import explain, read_in_words
+from ..lens.explain import read_in_words
 from ..model import Model
-from ..runs import Run, in_one_text, run
+from ..runs import in_one_text, meant, run
 from .common import Json, Ref, Seed, TaskName, app, err, load, out, print_json, say, table_of
 
 
@@ -47,15 +46,16 @@ def run_(
     rng = np.random.default_rng(seed)
     rows = []
     for text in _texts(model, inputs or [""]):
-        result = run(model, text, steps=steps, temperature=temperature, top_k=top_k, rng=rng)
-        traced = _trace(model, result) if trace else []
+        result = run(
+            model, text, steps=steps, temperature=temperature, top_k=top_k, rng=rng, trace=trace
+        )
         if result.stopped:
             err.print(result.stopped, soft_wrap=True)
         if as_json:
-            rows.append(result.to_json() | ({"trace": traced} if trace else {}))
+            rows.append(result.to_json() | ({"trace": result.trace} if trace else {}))
             continue
         if trace:
-            _show(traced, begins(model, result.tokens))
+            _show(result.trace, begins(model, result.tokens))
         say(result.output)
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
@@ -64,12 +64,9 @@ def run_(
 def _meaning(ref: str, inputs: list[str], as_json: bool) -> None:
     """Every value of a source at every position of some texts, as the interpreter has it."""
     task = refs.load_task(ref if named.is_named(ref) else refs.load(ref))
-    if not isinstance(task, Texts):
-        raise GlassformerError(f"{ref} — has no source: --meaning is for .glass, lang/… and what "
-                               "was compiled")  # fmt: skip
     rows = []
     for text in inputs:
-        values, said = task.meaning(text)
+        values, said = meant(task, text, ref)
         if as_json:
             rows.append({"input": text, "values": values, "output": said})
             continue
@@ -102,18 +99,6 @@ def _lines() -> Iterator[str]:
         yield from (text for line in sys.stdin if (text := line.strip("\r\n")).strip())
     except UnicodeDecodeError:
         raise GlassformerError("standard input — expected text in UTF-8") from None
-
-
-def _trace(model: Model, result: Run) -> list[dict[str, Any]]:
-    """Why each token of an answer was said."""
-    rows, n = [], len(result.prompt)
-    for i in range(len(result.tokens) - n):
-        story = explain(model, result.tokens[: n + i][-model.config.n_ctx :])
-        heads = [{"name": h.name, "read": h.read} for layer in story.layers for h in layer.heads]
-        reads = model.vocabulary.decode(result.tokens[: n + i])
-        row = {"step": i + 1, "reads": reads, "top": story.top[:3], "margin": story.margin}
-        rows.append(row | {"heads": heads})
-    return rows
 
 
 def _show(trace: list[dict[str, Any]], zero: int) -> None:

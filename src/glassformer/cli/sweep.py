@@ -1,15 +1,14 @@
 """The command sweep: a grid of training runs, here or on a cluster."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from .. import limits, own, refs
+from .. import limits
+from ..errands.sweeps import sweep
 from ..errors import GlassformerError
-from ..records import alone, make_folder
-from .common import Interrupted, Json, app, out, print_json, progress, say, table_of, typed
+from .common import Cluster, Interrupted, Json, app, out, print_json, progress, say, table_of, typed
 
 
 @app.command("sweep")
@@ -19,7 +18,7 @@ def sweep_(
     ],
     folder: Annotated[Path | None, Option("--out",
         help="default: beside SPEC.toml, SPEC-sweep")] = None,
-    cluster: Annotated[str, Option(help="the scheduler of a Dask cluster: tcp://host:port")] = "",
+    cluster: Cluster = "",
     workers: Annotated[int | None, Option(min=1, max=limits.PROCESSES,
         help="processes here; default: one a core")] = None,
     limit: Annotated[int, Option(min=1, max=limits.RUNS,
@@ -29,51 +28,24 @@ def sweep_(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Train a grid of settings. Started again, it skips what is finished."""
-    from ..training import pools, sweep
-    from ..training.spec import read_spec
+    from ..training.sweep import GO_ON
 
-    if cluster and workers:
-        hint = "a cluster has the workers it has"
-        raise GlassformerError(f"--workers — is for processes here; {hint}")
-    load_task = partial(own.load_task, task) if task else refs.load_task
-    read = read_spec(spec, load_task, limit)
-    folder = make_folder(folder or spec.with_name(f"{spec.stem}-sweep"))
-    with alone(folder / "results.csv"):
-        todo = sweep.Sweep(read, folder)
-        skipped = len(todo.rows)
-        if todo.left:
-            if cluster:
-                done = pools.cluster(todo.left, load_task, cluster)
-            else:
-                done = pools.local(todo.left, load_task, workers or limits.cores())
-            with progress() as bar:
-                line = bar.add_task("training", total=len(todo.order), completed=skipped)
-                try:
-                    for _ in todo.collect(done):
-                        bar.advance(line)
-                except KeyboardInterrupt:
-                    raise Interrupted(f"interrupted; {sweep.GO_ON}") from None
-    rows = list(todo.rows.values())
-    counts = {
-        "runs": len(todo.order), "skipped": skipped,
-        "failed": sum(r["status"] in sweep.FAILED for r in rows),
-        "lost": sum(r["status"] == sweep.LOST for r in rows),
-    }  # fmt: skip
-    columns, table = todo.table()
+    with progress() as bar:
+        line = bar.add_task("training", total=None)
+        try:
+            found = sweep(
+                spec, folder, cluster=cluster, workers=workers, limit=limit, task=task,
+                watch=lambda done, of: bar.update(line, completed=done, total=of),
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            raise Interrupted(f"interrupted; {GO_ON}") from None
     if as_json:
-        results = [dict(zip(columns, row, strict=True)) for row in table]
-        print_json({"out": str(todo.out), **counts, "results": results})
+        print_json(found.to_json())
     else:
-        out.print(table_of(columns, [tuple(map(_text, row)) for row in table]))
-        counted = ", ".join(f"{n} {what}" for what, n in counts.items())
-        say(f"{counted}; in {todo.out / 'results.csv'}")
-    if counts["lost"]:
-        raise GlassformerError(f"{counts['lost']} runs are lost; {sweep.GO_ON}")
-    if given_up := [r for r in rows if r["status"] == sweep.GIVEN_UP]:
-        said = f"{len(given_up)} runs are given up after {sweep.TRIES} tries"
-        why = f"the first: {given_up[0]['error']}"
-        again = f"to try it again, remove {todo.runs / given_up[0]['id']}.json"
-        raise GlassformerError(f"{said}; {why}; {again}")
+        out.print(table_of(found.columns, [tuple(map(_text, row)) for row in found.rows]))
+        say(f"{found.counted}; in {found.out / 'results.csv'}")
+    if found.problem:
+        raise GlassformerError(found.problem)
 
 
 def _text(value: Any) -> str:

@@ -2,8 +2,8 @@
 
 from typer import Exit
 
-from .. import refs
-from ..tasks.examine import examine
+from ..errands.tasks import task as examine
+from ..face import task_of
 from .common import Json, TaskRef, app, print_json, say
 
 
@@ -13,6 +13,6 @@ def task_(task: TaskRef, as_json: Json = False) -> None:
 
     mine.py:Vote is the class Vote in mine.py, which is run. Status 1: something is wrong with it.
     """
-    found = examine(refs.load_task(task))
+    found = examine(task_of(task, []))
     print_json(found.to_json()) if as_json else say(found)
     raise Exit(0 if found.holds else 1)

@@ -5,7 +5,6 @@ from typing import Annotated
 
 from typer import Exit, Option
 
-from ..records import check_writable
 from .common import app, out
 
 
@@ -18,7 +17,6 @@ def tour_(
     """A walk through all of it: make, run, check, explain, train, look inside, compare with the
     sources.
     """
-    from ..tour import tour
+    from ..walk import tour
 
-    check_writable(page)
-    raise Exit(tour(out, page))
+    raise Exit(0 if tour(page, console=out).holds else 1)

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from typer import Exit, Option
 from .. import checkpoint, limits, refs
 from ..blueprints import make
 from ..errors import GlassformerError
+from ..limits import many
 from ..model import Model
 from ..records import alone, check_writable
 from ..registry import split
@@ -23,11 +25,13 @@ from ..tasks.base import Task
 from ..tasks.format import answer_names
 from ..training.data import first_length
 from ..training.events import Consumer, Event, in_words, percent
+from ..training.exact import ALL, EXACT, SOME
 from ..training.floor import floors
 from ..training.history import HistoryFile, check_name
 from ..training.recipes import choose_recipe
 from ..training.state import state_path
 from ..training.terminal import Lines, LiveView
+from ..verification.confidence import CONFIDENCE, upper_bound
 from .common import (
     Json,
     RecipeName,
@@ -69,20 +73,27 @@ def train_(
     figure: Annotated[Path | None, Option(help="FILE.png, .svg or .pdf: training curves")] = None,
     snapshots: Annotated[Path | None,
         Option(help="FOLDER: the model at the start and every evaluation")] = None,
+    exact: Annotated[bool | None, Option("--exact/--no-exact",
+        help="in the end, train on what is wrong in the whole domain; default: as the recipe says")
+    ] = None,
+    watch: Annotated[bool, Option("--watch",
+        help="the curve while it trains; in a pipe, a line for each evaluation")] = False,
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Train a model on a task. Status 0: it reached the recipe's success; 1: it did not."""
     goal = refs.load_task(task)
-    from ..training.loop import Trainer
-
     chosen = choose_recipe(recipe, goal, settings or ())
+    if exact is not None:
+        chosen = replace(chosen, exact=(chosen.exact or chosen.steps) if exact else 0)
     form = make(blueprint) if blueprint else None
     first, truth = _model_for(goal, start, "--start"), _model_for(goal, teacher, "--teacher")
     if file.suffix != ".safetensors":
         raise GlassformerError(f"--out {file} — a model's file ends in .safetensors")
     if history:
         check_name(history)  # or it might be the model's own file
+    from ..training.loop import Trainer  # slow: what is misspelt was told before
+
     with alone(file), alone(history):
         files = _files(file, seed, seeds, resume)
         for path in (*files, history, figure):
@@ -98,7 +109,8 @@ def train_(
             names, stairs = answer_names(goal), floors(goal, chosen)
             if resume:
                 err.print(f"going on from step {trainer.step:,} of {chosen.steps:,}")
-            consumers = _consumers(trainer, names, stairs[0].loss if stairs else None, history)
+            floor = stairs[0].loss if stairs else None
+            consumers = _consumers(trainer, names, floor, history, watch)
             trainings = sorted(_consume(trainer.events(), consumers), key=lambda t: t.seed)
         if seeds > 1:  # the trainer itself keeps one seed only
             for training, path in zip(trainings, files, strict=True):
@@ -177,15 +189,15 @@ def _interrupts() -> Iterator[Callable[[], int]]:
 
 
 def _consumers(
-    trainer: "Trainer", names: list[str], floor: float | None, history: Path | None
+    trainer: "Trainer", names: list[str], floor: float | None, history: Path | None, watch: bool
 ) -> list[Consumer]:
     """Who is told what happens: the history, and whoever reads what we say."""
     past = trainer.past()
     consumers: list[Consumer] = [HistoryFile(history, names, past)] if history else []
     if sys.stderr.isatty():
-        consumers.append(LiveView(err, trainer.recipe.steps, names, floor, past))
+        consumers.append(LiveView(err, trainer.recipe.steps, names, floor, past, watch))
     else:
-        consumers.append(Lines(err, names, many=len(trainer.seeds) > 1))
+        consumers.append(Lines(err, names, len(trainer.seeds) > 1, watch))
     return consumers
 
 
@@ -214,7 +226,8 @@ def _report(t: "Training", task: str, path: Path, single: bool, overlap: float) 
     kept = not single or t.status != "interrupted"  # else it has a state, and no model yet
     found = {
         "task": task, "recipe": t.recipe.name, **t.to_json(), "out": str(path) if kept else None,
-        "reached": t.accuracy >= t.recipe.success and t.status != "diverged", "overlap": overlap,
+        "reached": t.accuracy >= t.recipe.success and t.status not in ("diverged", "not exact"),
+        "overlap": overlap,
     }  # fmt: skip
     if not kept:
         words = sys.argv[1:] + ["--resume"] * ("--resume" not in sys.argv)
@@ -228,10 +241,29 @@ def _show(trainings: "list[Training]", rows: list[dict[str, Any]], names: list[s
         out.print(f"{row['task']}, recipe {t.recipe.name}, seed {t.seed}: ", end="")
         out.print(f"{percent(t.accuracy)} of test rows right ({goal})", style="bold", end="")
         say(f" after {t.steps:,} steps, {t.seconds:.1f} s; {t.status}")
+        if t.exact:
+            say(f"  {_exactness(t, row)}")
         if row["overlap"]:
             both = f"{percent(row['overlap'])} of test rows were also trained on"
             out.print(f"  {both} (data={t.recipe.data})")
+        looks = [e for e in t.events if e.kind == EXACT]
         for event in t.events:
-            say(f"  step {event.step:>7,}  {in_words(event, names)}")
+            if event not in looks[1:-1]:  # these are in the history
+                say(f"  step {event.step:>7,}  {in_words(event, names)}")
         if row["out"]:
             say(f"wrote {row['out']}")
+
+
+def _exactness(t: "Training", row: dict[str, Any]) -> str:
+    """What the last phase came to, and which rows it trained on."""
+    assert t.exact and t.exact_from is not None
+    look = t.exact
+    found = f"{t.status}: {look.wrong:,} wrong of {look.checked:,}"
+    if look.of not in (ALL, SOME):
+        found += f" ({look.of})"
+    elif not look.whole:
+        whole, most = many(refs.load_task(row["task"]).size), upper_bound(look.wrong, look.checked)
+        found += f" drawn of {whole} (at most {most:.2g} of all, at {CONFIDENCE:.0%})"
+    if t.steps > t.exact_from:
+        return f"{found}; from step {t.exact_from:,} on all rows were trained on"
+    return found if row["overlap"] else f"{found}; no test row was trained on"

@@ -6,9 +6,8 @@ from typing import Annotated
 from typer import Option
 
 from .. import limits, refs
-from ..records import write_atomically
-from ..truth.edges import Truth, truth
-from .common import Json, Ref, app, check_json, json_file, out, print_json, say, table_of
+from ..ground_truth.edges import Truth, truth
+from .common import Json, Ref, app, check_json, out, print_json, say, table_of
 
 SHOWN = 12  # neurons in the table
 
@@ -29,7 +28,7 @@ def truth_(
     check_json(path, ref, task)
     found = truth(model, refs.load_task(task or model) if task or model.task else None, seed=seed)
     if path:
-        write_atomically(path, json_file(found.to_json()))
+        found.save(path)
     if as_json:
         return print_json(found.to_json())
     _show(found)

@@ -17,6 +17,7 @@ from ..records import alone, remove
 from ..tasks.base import Task
 from ..verification import Progress, Verdict, check
 from .common import (
+    Cluster,
     Interrupted,
     Json,
     Ref,
@@ -57,6 +58,7 @@ def verify_(
     search: Annotated[int, Option(min=0, max=limits.SEARCH,
         help="rounds of search near a sample's worst")] = 8,
     workers: Workers = None,
+    cluster: Cluster = "",
     path: VerdictFile = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
@@ -68,7 +70,7 @@ def verify_(
     check_json(path, ref, task)
     verdict = check_and_save(
         model, chosen, path, workers, sample=sample, seed=seed, exhaustive=every, dtype=dtype,
-        keep=keep, search=search,
+        keep=keep, search=search, cluster=cluster,
     )  # fmt: skip
     print_json({"ref": ref, **verdict.to_json()}) if as_json else show(ref, chosen, verdict)
     raise Exit(0 if verdict.holds else 1)
@@ -80,7 +82,8 @@ def check_and_save(
     """Checks with these options of `check`, and saves the verdict; Ctrl-C leaves a journal."""
     journal = path and path.with_name(path.name + ".journal")
     with alone(path):
-        events = check(model, task, journal=journal, workers=workers or limits.cores(), **options)
+        here = workers or (1 if options.get("cluster") else limits.cores())
+        events = check(model, task, journal=journal, workers=here, **options)
         verdict = _watch(events, journal)
         if path and journal:
             verdict.save(path)

@@ -5,9 +5,9 @@ Vectors are rows: row i of an encoding [n, d] encodes i, and a matrix acts as `r
 """
 
 from .encodings import (  # noqa: I001
-    balanced_hamming, circle, hamming, lag_matrix, random_isometry, random_normal, random_rotation,
-    random_sign, reversed_rotation, ring, rotation, rotation_shift, shift_matrix, sinusoidal,
-    sinusoidal_angles, uniform_rotation,
+    balanced_hamming, circle, hamming, lag_matrix, mirror_matrix, random_isometry, random_normal,
+    random_rotation, random_sign, reversed_rotation, ring, rotation, rotation_shift, shift_matrix,
+    sinusoidal, sinusoidal_angles, uniform_rotation,
 )  # fmt: skip
 from .heads import Head, hardness_for
 from .layout import Layout, LoudLayout
@@ -18,7 +18,8 @@ from .norms import Floats, layer_norm, leftover, lift, messy_scale, padding, rms
 __all__ = [
     "Floats", "Head", "Layout", "LoudLayout", "Neurons", "balanced_hamming", "circle",
     "distinguishability", "eraser", "fit_shift", "hamming", "hardness_for", "lag_matrix",
-    "layer_norm", "leftover", "lift", "messy_scale", "padding", "padding_dimension", "period",
+    "layer_norm", "leftover", "lift", "messy_scale", "mirror_matrix", "padding",
+    "padding_dimension", "period",
     "random_isometry", "random_normal", "random_rotation", "random_sign", "reversed_rotation",
     "ring", "rms_norm", "rotation", "rotation_shift", "shift_matrix", "sinusoidal",
     "sinusoidal_angles", "spike", "spikes", "table", "unfixed", "uniform_rotation", "weak_spike",

@@ -21,16 +21,18 @@ from ..errors import GlassformerError
 from .norms import Floats, lift
 
 
-def ring(n: int, phase: float = 0.0, of: float | None = None) -> Floats:
+def ring(n: int, phase: float = 0.0, of: float | None = None, width: int = 3) -> Floats:
     """n points [n, 3] on the √3-circle perpendicular to (1, 1, 1), `of` (default n) to a turn.
 
     Guarantees: fixed under layer norm, and under RMS norm; ring(n)[i] @ shift_matrix(δ, n) =
-    ring(n)[i + δ], around the circle; a dot product of two points is 3·cos(angle between them), so
-    neighbours differ from a point's own score by 3·(1 − cos 2π/n) ≈ 59/n². `phase` (radians) turns
-    the whole ring.
+    ring(n)[i + δ] and ring(n)[i] @ mirror_matrix(k, n) = ring(n)[k − i], around the circle; a dot
+    product of two points is 3·cos(angle between them), so neighbours differ from a point's own
+    score by 3·(1 − cos 2π/n) ≈ 59/n². `phase` (radians) turns the whole ring. `width=2`: on a flat
+    circle [n, 2], fixed under RMS norm alone.
     """
     angles = phase + 2 * np.pi * np.arange(n) / (of or n)
-    out: Floats = np.stack([np.cos(angles), np.sin(angles)], axis=-1) @ lift(2) * np.sqrt(3)
+    points = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    out: Floats = points @ _plane(width) * np.sqrt(width)
     return out
 
 
@@ -40,7 +42,7 @@ def circle(angles: Floats) -> Floats:
     return out
 
 
-def shift_matrix(delta: float, n: float) -> Floats:
+def shift_matrix(delta: float, n: float, width: int = 3) -> Floats:
     """The matrix T [3, 3] with ring(n)[i] @ T = ring(n)[i + delta], around the circle.
 
     With e1, e2 the rows of lift(2) and θ = 2πδ/n it is cosθ(e1ᵀe1 + e2ᵀe2) + sinθ(e1ᵀe2 − e2ᵀe1):
@@ -49,7 +51,21 @@ def shift_matrix(delta: float, n: float) -> Floats:
     """
     theta = 2 * np.pi * np.fmod(delta, n) / n  # whole turns off first, while they are exact
     turn = np.array([[np.cos(theta), np.sin(theta)], [-np.sin(theta), np.cos(theta)]])
-    out: Floats = lift(2).T @ turn @ lift(2)
+    out: Floats = _plane(width).T @ turn @ _plane(width)
+    return out
+
+
+def mirror_matrix(total: float, n: float, width: int = 3) -> Floats:
+    """The matrix M [3, 3] with ring(n)[i] @ M = ring(n)[total − i]: a reflection of its plane."""
+    theta = 2 * np.pi * np.fmod(total, n) / n
+    fold = np.array([[np.cos(theta), np.sin(theta)], [np.sin(theta), -np.cos(theta)]])
+    out: Floats = _plane(width).T @ fold @ _plane(width)
+    return out
+
+
+def _plane(width: int) -> Floats:
+    """Where a ring lies [2, width]: among three numbers that sum to 0, or in a plane of its own."""
+    out: Floats = lift(2) if width == 3 else np.eye(2)
     return out
 
 

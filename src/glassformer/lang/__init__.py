@@ -2,9 +2,28 @@
 is proved to do it.
 """
 
-from .compiler import Compiled, compile, recheck
-from .interpret import emitted, run, trace
-from .source import read
-from .values import Program
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .compiler import Compiled, compile, recheck
+    from .interpret import emitted, run, trace
+    from .source import read
+    from .values import Program
 
 __all__ = ["Compiled", "Program", "compile", "emitted", "read", "recheck", "run", "trace"]
+_ROOMS = {
+    "Compiled": "compiler", "compile": "compiler", "recheck": "compiler", "emitted": "interpret",
+    "run": "interpret", "trace": "interpret", "read": "source", "Program": "values",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when first used: who looks for the name of a source needs no compiler."""
+    if name not in _ROOMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, getattr(import_module(f".{_ROOMS[name]}", __name__), name))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,6 +1,6 @@
 """From a source to a proved model: the passes in their order, and what came of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +11,8 @@ from .. import schema
 from ..errors import GlassformerError, shown
 from ..finding import Shown
 from ..model import Model
+from .carried import COMPILED, FORMAT
+from .carried import KEY as KEY
 from .certify import Certificate, Declaration, certify, same
 from .passes.allocate import Twins
 from .passes.simplify import Became, simplify
@@ -19,19 +21,9 @@ from .passes.tune import tune
 from .source import read
 from .values import Program, Tally, Value, tell_apart
 
-KEY = "compiled"  # the entry of a model's provenance
 DTYPES = ("float64", "float32")
 TARGETS = ("", "gpt2")
 _NUMBERS = schema.listing(schema.listing(schema.finite, 10_000), 20_000)
-# Of what a model carries: the next, whenever the compiler makes other values of a source, or others
-# first. Values are told by their numbers.
-FORMAT = 1
-COMPILED = schema.record({
-    "name": schema.text(1_000), "source": schema.text(100_000),
-    "options": schema.mapping(schema.small(1_000), 100),
-    "values": schema.listing(schema.listing(schema.anything, 4, 4), 10_000),
-    "room": schema.listing(schema.listing(schema.whole(0, 2**31 - 1), 3, 3), 10_000),
-}, {"format": schema.whole(1, 2**31 - 1)})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -141,13 +133,14 @@ def _member(values: list[Value], i: Any) -> Value:
     return values[int(i)] if i >= 0 else copy(values[-1 - int(i)])
 
 
-def recheck(model: Model) -> Compiled:
+def recheck(model: Model, watch: Callable[[int, int], object] | None = None) -> Compiled:
     """The certificate of a model that carries its source, found anew: the source is read, and the
     weights are checked against what it means. The declaration that comes with it is not believed.
+    `watch` is told how far it is: values that are known to hold, of all.
     """
     told = model.provenance.get(KEY)
     if told is None:
         name = model.provenance.get("ref") or "model"
         raise GlassformerError(f"{name} — was not compiled: it carries no program")
     program, said = declared(told)
-    return Compiled(program, model, certify(model, program, said))
+    return Compiled(program, model, certify(model, program, said, watch))

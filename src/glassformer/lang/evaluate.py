@@ -189,9 +189,10 @@ def compared(node: ast.AST, op: ast.cmpop, left: Any, right: Any) -> bool:
     try:
         return bool(f(left, right))
     except TypeError:
-        raise Fails(
-            node, f"`{words(node)}`: {spelled(left)} {sign} {spelled(right)} means nothing"
-        ) from None
+        mixed = isinstance(left, str) != isinstance(right, str)
+        ask = f"ask first which kind it is, `x in [1, 2] and x {sign} 1`: " if mixed else ""
+        said = f"{ask}{spelled(left)} {sign} {spelled(right)} means nothing"
+        raise Fails(node, f"`{words(node)}`: {said}") from None
 
 
 def _choice(node: ast.IfExp, scope: Scope, budget: Budget) -> Any:

@@ -262,6 +262,9 @@ class Looks(Conditions):
                 asked.given["n"], "`nth` needs a number that is counted: count(…) of what is "
                 "there, plus or minus constants",
             )  # fmt: skip
+        if not counts and found[1] < 1:
+            least = spelled(tidy(Fraction(found[1], over)))
+            raise Wrong(asked.given["n"], f"`nth` counts from 1, the smallest; got {least}")
         return counts, found[1], over
 
 

@@ -6,16 +6,19 @@ never executed, and no more of it than a source may have.
 
 import os
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import registry
 from ..errors import GlassformerError, no_such
 from ..records import read_text
 from . import library
-from .compiler import Compiled, compile
-from .source import CHARACTERS, Reader
 from .task import FILE, Texts, again
 from .task import LIBRARY as LIBRARY
+
+if TYPE_CHECKING:  # finding a name takes no compiler
+    from .compiler import Compiled
+
+BYTES = 400_000  # of a file: UTF-8 has at most four for each character that a source may have
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,15 @@ def find(ref: str) -> Named:
 
 def options(source: Named) -> dict[str, dict[str, Any]]:
     """The options of a source: what each is unless told otherwise, and from where to where."""
+    from .source import Reader
+
     return Reader(source.name, source.text, source.options).offered()
 
 
-def build(source: Named) -> Compiled:
+def build(source: Named) -> "Compiled":
     """The model of a source, which knows its refs, and its proof."""
+    from .compiler import compile
+
     try:
         made = compile(
             source.text, source.name, options=source.options, dtype=source.dtype,
@@ -90,7 +97,7 @@ def _text(name: str) -> str:
             raise no_such("source of the library", name, known, 3)
         return library.sources()[name.removeprefix(LIBRARY)].read_text("utf-8")
     try:
-        return read_text(name, 4 * CHARACTERS)  # UTF-8 has at most four bytes a character
+        return read_text(name, BYTES)
     except GlassformerError as e:
         own = os.path.basename(name).removesuffix(FILE)
         hint = f"; {LIBRARY}{own} comes with the package" if own in library.sources() else ""

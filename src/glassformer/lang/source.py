@@ -15,9 +15,10 @@ import re
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from fractions import Fraction
 from typing import Any
 
-from ..errors import GlassformerError, Several, did_you_mean
+from ..errors import GlassformerError, Several, did_you_mean, shown
 from .evaluate import EVALUATE, evaluate
 from .examples import wrong
 from .functions import FOLDS, FUNCTIONS, LOOKS
@@ -53,7 +54,14 @@ def read(text: str, name: str = "source", options: Mapping[str, Any] | None = No
     """The program that a source describes, or an error that lists all that is wrong with it."""
     from .passes.check import check  # passes may read sources themselves
 
-    reader = Reader(name, text, dict(options or {}))
+    if not isinstance(text, str):
+        raise GlassformerError(f"source — expected a text, got {shown(text)}")
+    if not isinstance(name, str):
+        raise GlassformerError(f"source — expected a name that is a text, got {shown(name)}")
+    options = {} if options is None else options
+    if not isinstance(options, Mapping) or not all(isinstance(o, str) for o in options):
+        raise GlassformerError(f"{name} — expected options by their names, got {shown(options)}")
+    reader = Reader(name, text, dict(options))
     program = reader.read()
     check(program)
     reader.check_told(program)
@@ -82,16 +90,35 @@ def parse(text: str, name: str) -> ast.Module:
     except ValueError as e:
         raise GlassformerError(f"{name} — {' '.join(str(e).split())}") from None
     left: list[tuple[ast.AST, int]] = [(tree, 0)]
-    nodes = 0
+    nodes, lines = 0, text.removeprefix("\ufeff").encode().splitlines()
     while left:
         node, depth = left.pop()
         nodes += 1
         if depth > DEPTH:
             raise GlassformerError(f"{place(name, node, text)} — nested more than {DEPTH} deep")
+        if isinstance(node, ast.Constant) and type(node.value) is float:
+            check_decimal(node, node.value, lines, place(name, node, text))
         left += [(child, depth + 1) for child in ast.iter_child_nodes(node)]
     if nodes > NODES:
         raise GlassformerError(f"{name} — too long: {nodes:,} parts, the most is {NODES:,}")
     return tree
+
+
+def check_decimal(node: ast.Constant, value: float, lines: list[bytes], where: str) -> None:
+    """A decimal is the fraction that is written. Python reads it by way of a float, which keeps
+    about 16 digits: more of them, or numbers beyond all floats, would be others than was said.
+    """
+    there = lines[node.lineno - 1] if node.lineno <= len(lines) else b""
+    said = there[node.col_offset : node.end_col_offset].decode(errors="replace").replace("_", "")
+    short = len(said) <= 40 and 1e-300 < abs(value) < 1e300
+    zero = not value and not re.search("[1-9]", said.lower().partition("e")[0])
+    with suppress(ValueError):
+        if zero or (short and Fraction(said) == Fraction(repr(value))):
+            return
+    raise GlassformerError(
+        f"{where} — `{said[:40]}` is no number of the language: decimals have up to 15 digits; "
+        "write a fraction, as 1/3"
+    )
 
 
 class Reader(Looks):
@@ -155,6 +182,7 @@ class Reader(Looks):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return  # a text that explains
         if isinstance(node, ast.FunctionDef):
+            self.check_hidden(node)
             self.define(node)
         elif isinstance(node, ast.Assign) and len(node.targets) == 1:
             target = node.targets[0]
@@ -162,6 +190,7 @@ class Reader(Looks):
                 raise Wrong(target, "expected one name before the =")
             try:
                 self.check_new(target, target.id)
+                self.check_hidden(node)
                 self.naming = target.id
                 self.scope[target.id] = self.assigned(target.id, node.value)
             except (Wrong, Poisoned, GlassformerError, RecursionError):
@@ -171,6 +200,20 @@ class Reader(Looks):
                 self.naming = ""
         else:
             raise Wrong(node, f"a source has assignments and functions, no {kind(node)}")
+
+    def check_hidden(self, node: ast.stmt) -> None:
+        """The name of a comprehension must not be that of a value: which is meant would have to be
+        guessed.
+        """
+        for part in ast.walk(node):
+            if isinstance(part, ast.comprehension):
+                for name in [n for n in ast.walk(part.target) if isinstance(n, ast.Name)]:
+                    known = isinstance(self.scope.get(name.id), (Value, Row, Condition))
+                    if known or name.id in WORDS:
+                        raise Wrong(
+                            name, f"`{name.id}` is a value already; what a comprehension goes "
+                            "through needs a name of its own",
+                        )  # fmt: skip
 
     def check_new(self, node: ast.AST, name: str) -> None:
         if name in WORDS:

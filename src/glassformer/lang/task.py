@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,12 +13,11 @@ from ..model import Model
 from ..tasks.base import Rows, Task
 from ..vocabulary import Vocabulary
 from . import library
-from .compiler import COMPILED, KEY
-from .interpret import emitted, run, trace
-from .passes.emit import BOS
-from .source import read
+from .carried import BOS, COMPILED, KEY
 from .things import is_number
-from .values import Ints, Program
+
+if TYPE_CHECKING:  # what reads and runs sources is imported when one is
+    from .values import Ints, Program
 
 LIBRARY, FILE = "lang/", ".glass"  # how the names of sources begin, or end
 OWN = "the source it carries"
@@ -34,7 +33,7 @@ class Texts(Task):
 
     worth_checking = 10_000
 
-    def __init__(self, program: Program, ref: str = "") -> None:
+    def __init__(self, program: "Program", ref: str = "") -> None:
         self.program, self.ref = program, ref or program.name
         self.vocabulary = Vocabulary([BOS, *map(str, program.tokens)], sep=" ")
         self.radix = (program.length, *[len(program.tokens)] * program.length)
@@ -108,7 +107,7 @@ class Texts(Task):
         known = [words for words in split if words and all(w in number for w in words)]
         return [[number[w] for w in words] for words in known if len(words) <= self.program.length]
 
-    def _manner(self) -> tuple[Ints, Ints]:
+    def _manner(self) -> tuple["Ints", "Ints"]:
         """The tokens that examples are made of, and those that they end with."""
         tokens, texts = self.program.tokens, self._examples()
         body = {t for text in texts for t in text[:-1]}
@@ -129,6 +128,8 @@ class Texts(Task):
 
     def _write(self, rows: Any, tokens: Any, answer: Any) -> None:
         """Fills in some rows: <bos>, the text, and what the program says until it ends."""
+        from .interpret import emitted
+
         p, at = self.program, rows[:, 0] + 1
         used = np.arange(p.length) < at[:, None]
         tokens[:, 1 : p.length + 1] = np.where(used, rows[:, 1:] + 1, 0)
@@ -167,11 +168,13 @@ class Texts(Task):
 
     def meaning(self, text: str) -> tuple[dict[str, list[str]], str]:
         """What every value is at every position of a text, by name, and what is written then."""
+        from .interpret import run, trace
+
         tokens = [t - 1 for t in self.prompt(text)[1:]]
         out: dict[str, list[str]] = {"token": [str(self.program.tokens[t]) for t in tokens]}
         for value, members in trace(self.program, np.array([tokens])).items():
             # What a look brings, where it is not what was written, is nobody's name.
-            if not value.name.endswith(" there"):
+            if " there" not in value.name[-12:]:
                 things = [value.domain[i] for i in members[0].tolist()]
                 column, name = ["–" if d is None else str(d) for d in things], value.name
                 while out.get(name, column) != column:
@@ -226,5 +229,7 @@ def again(source: str, name: str, options: Mapping[str, Any], ref: str) -> Texts
 
 
 @lru_cache(16)
-def _program(source: str, name: str, options: str) -> Program:
+def _program(source: str, name: str, options: str) -> "Program":
+    from .source import read
+
     return read(source, name, json.loads(options))

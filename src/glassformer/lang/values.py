@@ -378,7 +378,8 @@ def _mapped(value: Value, things: Sequence[Thing], name: str) -> Value:
         other = things[value.otherwise] if value.partial else None
         return Sum(name, terms, value.constant, whole, other)
     if isinstance(value, Look):
-        inner = mapped(value.value, [of(d) for d in value.value.domain], f"{name} there")
+        there = name if name.endswith(" there") else f"{name} there"
+        inner = mapped(value.value, [of(d) for d in value.value.domain], there)
         return Look(name, value.tests, inner, of(value.default), value.order)
     assert isinstance(value, Tally)
     found = [of(d) for d in value.things]

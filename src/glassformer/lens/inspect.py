@@ -28,10 +28,10 @@ from .. import parts
 from ..answers import Score
 from ..checkpoint import digest
 from ..decoding import decode
-from ..errors import GlassformerError, shown
+from ..errors import GlassformerError, did_you_mean, shown
 from ..finding import Shown, plain
 from ..model import Model
-from ..registry import full_name, take_in
+from ..registry import check_name, full_name, take_in
 from ..tasks.base import Rows, Task
 from .attention import alignment, patterns, steps, trace
 from .embeddings import position_embeddings, token_embeddings
@@ -180,8 +180,7 @@ VIEWS = {
 
 def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[Look], Look]:
     """Registers a function of a Subject as a view."""
-    if not isinstance(name, str):
-        raise GlassformerError(f"view — expected a name, as in @view('heads'), got {shown(name)}")
+    check_name("view", name)
 
     def register(look: Look) -> Look:
         if not inspect_.isfunction(look):
@@ -197,6 +196,11 @@ def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[Look]
 
 
 # ── all of them ────────────────────────────────────────────────────────────────────────────────
+def _near(name: Any, known: Mapping[str, Any]) -> str:
+    """Which view may have been meant."""
+    return did_you_mean(str(name), known, 1, 0.6, "expected one of")
+
+
 @dataclass(frozen=True)
 class Inspection(Shown):
     """What every view found."""
@@ -208,7 +212,7 @@ class Inspection(Shown):
     def __getitem__(self, name: str) -> Any:
         if not isinstance(name, str) or name not in self.found:
             left_out = self.skipped.get(name) if isinstance(name, str) else None
-            why = left_out or f"expected one of {', '.join(self.found)}"
+            why = left_out or _near(name, self.found)
             raise GlassformerError(f"view {shown(name)} — {why}")
         return self.found[name]
 
@@ -248,7 +252,7 @@ def inspect(
         if name not in VIEWS and callable(look := take_in("view", name)) and name not in VIEWS:
             view(name)(look)
     if unknown := [name for name in only if name not in VIEWS]:
-        raise GlassformerError(f"view {unknown[0]!r} — expected one of {', '.join(VIEWS)}")
+        raise GlassformerError(f"view {shown(unknown[0])} — {_near(unknown[0], VIEWS)}")
     model = model.numpy()
     if task is None:
         rows = _at_random(model) if rows is None else rows

@@ -41,6 +41,7 @@ from ..model import Config, Labels, Model, zeros
 from ..registry import program
 from ..tasks.modular_addition import ModularAddition, Modulus
 
+MOST_DIALS = 257  # the largest p of clock and pizza
 DIALS = 5  # trained networks have about as many
 PHASES = 15  # of pizza's neurons; odd, see above
 # (direction, threshold, strength) of a dial's neurons. Σ relu(cos(x − φ))·cos 2φ ≈ PHASES/3π·cos 2x
@@ -59,6 +60,9 @@ def modular_addition(
     if variant == "pizza" and p % 2 == 0:
         must = f"p must be odd, got {p}; variant=clock takes any p"
         raise Named("modular-addition", f"modular-addition:variant=pizza — {must}")
+    if variant != "analog" and p > MOST_DIALS:  # every pair of numbers is compared on every dial
+        must = f"p must be at most {MOST_DIALS}, got {p:,}; variant=analog takes more"
+        raise Named("modular-addition", f"modular-addition:variant={variant} — {must}")
     if variant == "analog":
         config, weights, labels = _analog(p, operation == "-", plus)
     else:

@@ -15,7 +15,7 @@ Let n be the length and count positions from 0, so that `=` stands at n. At posi
 
 import numpy as np
 
-from ..craft import Floats, Head, Layout, hardness_for, lift, ring
+from ..craft import Head, Layout, hardness_for, mirror_matrix, ring
 from ..model import Config, Labels, Model, zeros
 from ..registry import program
 from ..tasks.reverse import Alphabet, Length, Reverse
@@ -38,16 +38,8 @@ def reverse(length: Length = 5, alphabet: Alphabet = 10) -> Model:
     w["pos_embed.W_pos"][:-1] = layout.row(position=ring(2 * n))
     w["pos_embed.W_pos"][-1] = layout.row(token=LOUD**2 * code[task.stop])
     head = Head(w, 0, 0)
-    head.query[position] = hardness_for(2 * n, d_head=3, gap=LEAD) * mirror(2 * n - 1, 2 * n)
+    head.query[position] = hardness_for(2 * n, d_head=3, gap=LEAD) * mirror_matrix(2 * n - 1, 2 * n)
     head.key[position] = np.eye(3)
     head.copy(token, token, LOUD)
     labels = Labels(layout.slots, {"0.0": "reads the mirrored position"})
     return Model(config, w, task.vocabulary, task.ref, labels)
-
-
-def mirror(total: int, n: int) -> Floats:
-    """The matrix M [3, 3] with ring(n)[i] @ M = ring(n)[total − i]: a reflection of its plane."""
-    angle = 2 * np.pi * total / n
-    reflection = np.array([[np.cos(angle), np.sin(angle)], [np.sin(angle), -np.cos(angle)]])
-    M: Floats = lift(2).T @ reflection @ lift(2)
-    return M

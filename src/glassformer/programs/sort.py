@@ -28,7 +28,8 @@ def sort(
     repeats: bool = False, variant: Literal["bits", "book", "golden"] = "bits",
 ) -> Model:  # fmt: skip
     """A list of numbers and a 0, then the list sorted. `vocab` counts the 0; 0: 1,001, or the
-    most.
+    most. By default far larger than the task sort, which is small enough to train: the program of
+    that task is sort:vocab=11,length=6.
     """
     vocab = vocab or min(1001, LARGEST[variant])
     if not 2 <= vocab <= LARGEST[variant]:

@@ -7,54 +7,77 @@ positions (softmax.py), and what comes out is pushed through norms, MLP and head
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from ..errors import GlassformerError
 from ..model import Model
 from . import softmax
-from .columns import MOST_CASES, MOST_CUTS, SPLITS, Cases, cases_of, how_many, largest
-from .curves import activation
+from .below import after
+from .columns import MOST_CASES, MOST_CUTS, SPLITS, Cases, cases_of, how_many
 from .forms import SLACK, UNDER, Arithmetic, Ball, Form, Real, Reals, exact
 from .layout import Layout
 from .softmax import Ends
+from .stretch import View, plain, stretch
 from .tables import Tables
+
+KEPT = 5_000_000  # weights of keys that are kept while rows are gone through again
 
 
 @dataclass(frozen=True)
 class Bounds:
     """The cases of one row with one last token, and the least lead of the right token in each."""
 
-    row: int
+    view: View
     token: int
     cases: Cases
     lead: Reals  # [cases]
     rival: Reals  # [cases]: the token with the least lead over it
-    weights: Ball  # [H,S,V]
+
+    @property
+    def row(self) -> int:
+        """The position that asks: of several, the first."""
+        return self.view.rows[0]
 
 
 class Bounder:
     """Bounds for one model on one layout."""
 
     def __init__(self, model: Model, layout: Layout) -> None:
-        self.layout, self.tables = layout, Tables(model, len(layout.spots) - 1)
-        self.config, self.a = model.config, self.tables.arithmetic
-        self.W_O = self.tables.at("attn.W_O").astype(Real)  # H K D
+        self.layout, self.config = layout, model.config
         self.possible = np.zeros((len(layout.spots), self.config.d_vocab), dtype=bool)
         for p in range(len(layout.spots)):
             self.possible[p, layout.tokens(p)] = True
+        T = len(layout.spots) - 1
+        self.tables = Tables(model, T)
+        if self.config.n_layers == 2:
+            self.tables = Tables(model, T, 1, after(self.tables, self.possible[:-1]))
+        self.a = self.tables.arithmetic
+        self.W_O = self.tables.at("attn.W_O").astype(Real)  # H K D
         self.directions = self._directions()
+        entries = self.config.n_heads * self.possible.size
+        self.weights = lru_cache(max(1, KEPT // entries))(self._weights)
+        self.known: tuple[View | None, dict[Any, Any]] = (None, {})  # of one view at a time
 
-    def window(self, row: int, more: int = 0) -> list[int]:
+    def view(self, row: int, through: int = 0, near: int = 0) -> View:
+        """How a row is looked at, or all rows from it through another: `near` columns far."""
+        if not near and through <= row:
+            return plain(self.layout, row)
+        return stretch(self.layout, range(row, max(row, through) + 1), near, self.possible)
+
+    def window(self, view: View, more: int = 0) -> list[int]:
         """The columns that a case tells apart: of the token that asks, of the next; more below."""
-        named = [number for kind, number in self.layout.spots[row : row + 2] if kind == "s"]
+        spots = view.layout.spots[view.row : view.row + 2]
+        named = [number for kind, number in spots if kind == "s"]
         return list(range(min(named, default=0) - more, max(named, default=0) + 1))
 
-    def bounds(self, row: int, split: Sequence[str], cuts: int = 0) -> Iterator[Bounds]:
-        """Bounds of all cases of a row, by the token that asks. What attention writes is halved so
-        often: all of its pieces must do.
+    def bounds(self, view: View, split: Sequence[str], cuts: int = 0) -> Iterator[Bounds]:
+        """Bounds of all cases of a row, or of some alike, by the token that asks. What attention
+        writes is halved so often: all of its pieces must do.
         """
-        least = self.window(row)
+        least, row = self.window(view), view.rows[0]
         if not set(split) <= set(SPLITS) or not len(least) <= len(split) <= len(least) + least[0]:
             shown = ", ".join(split[:4]) + " …" * (len(split) > 4)
             what = f"cannot be split by {shown or 'nothing'}"
@@ -65,77 +88,131 @@ class Bounder:
         if how_many(split, cuts) > MOST_CASES:
             what = f"is split into more than {MOST_CASES:,} cases"
             raise GlassformerError(f"certificate — row {row} {what}")
-        cases = cases_of(self.layout, self.window(row, len(split) - len(least)), split)
-        kind, number = self.layout.spots[row]
-        for token in self.layout.tokens(row):
+        cases = cases_of(view.layout, self.window(view, len(split) - len(least)), split)
+        kind, number = view.layout.spots[view.row]
+        for token in view.layout.tokens(view.row):
             here = cases if kind == "token" else cases.pick(cases.digit(number) == token)
             if len(here):
                 with np.errstate(all="ignore"):  # whatever is not finite is not proved
-                    yield self._bounds(row, token, here, cuts)
+                    yield self._bounds(view, token, here, cuts)
 
-    def right(self, row: int, cases: Cases) -> Reals:
+    def right(self, view: View, cases: Cases) -> Reals:
         """The token that each case wants next."""
-        kind, number = self.layout.spots[row + 1]
+        kind, number = view.layout.spots[view.row + 1]
         return np.full(len(cases), number) if kind == "token" else cases.digit(number)
 
-    def _bounds(self, row: int, token: int, cases: Cases, cuts: int) -> Bounds:
-        weight = softmax.weights_of(self.tables, row, token, self.possible[:-1])  # H S V
-        x = self._attended(row, token, cases, weight, cuts)
-        lead, rival = self._lead(x, np.tile(self.right(row, cases), 2**cuts))
+    def _bounds(self, view: View, token: int, cases: Cases, cuts: int) -> Bounds:
+        x = self._attended(view, token, cases, cuts)
+        lead, rival = self._lead(x, np.tile(self.right(view, cases), 2**cuts))
         lead, rival = lead.reshape(2**cuts, -1), rival.reshape(2**cuts, -1)
         worst = lead.argmin(0), np.arange(len(cases))  # of the pieces of each case
-        return Bounds(row, token, cases, lead[worst], rival[worst], weight)
+        return Bounds(view, token, cases, lead[worst], rival[worst])
+
+    def _weights(self, row: int, token: int) -> Ball:
+        """The weights of all keys where a token asks from a row, [H,S,V]."""
+        return softmax.weights_of(self.tables, row, token, self.possible[:-1])
+
+    def values(self, row: int) -> Ball:
+        """The values that a row can see, [H,S,V,K]."""
+        possible = self.possible[: row + 1, :, None]
+        read = (x[:, : row + 1].transpose(2, 1, 0, 3) for x in self.tables.v)
+        return Ball(*(np.where(possible, x, 0) for x in read))
 
     # ── attention: ratios of sums over positions ───────────────────────────────────────────────
-    def _attended(self, row: int, token: int, cases: Cases, weight: Ball, cuts: int) -> Form:
+    def _attended(self, view: View, token: int, cases: Cases, cuts: int) -> Form:
         """The stream after attention in every case; cut, in every case's first piece, second, …"""
-        a, F, S = self.a, self.directions, row + 1  # F: D R
-        possible = self.possible[:S]
-        read = (x[:, :S].transpose(2, 1, 0, 3) for x in self.tables.v)
-        v = Ball(*(np.where(possible[..., None], x, 0) for x in read))  # H S V K
+        a, F = self.a, self.directions  # F: D R
         onto = np.einsum("hkd,dr->hkr", self.W_O, F)  # H K R
-        low, high, bottom = self._written(row, cases, weight, v, onto)  # R cases
-        z = softmax.mean_at_most(a, v.size, weight, bottom.low.min(1), possible)  # H K
-        slip = softmax.beside(a, weight, v, bottom, self.W_O, onto, F, possible)
-        slip = slip + softmax.output_error(a, z, S, v.size.max((1, 2)), self.W_O)  # D
+        low, high, bottom = self._written(view, token, cases, onto)  # R cases
+        ends = bottom.low.min(1), np.fmax.reduce(bottom.high / bottom.low, 1)  # H
+        slip = self._once(view, token, self._slip, *ends)  # D
         for _ in range(cuts):
             low, high = halved(low, high)
         centre = (low + high) / 2  # R cases
         reach = (high - low) / 2 + SLACK * (np.abs(low) + np.abs(high))
         rad = slip + SLACK * F.shape[1] * (np.abs(centre).T @ np.abs(F.T))
         y = Form(centre.T @ F.T, np.einsum("dr,rb->rbd", F, reach), rad)
-        b, s = self.tables.at("attn.b_O"), self.tables.stream
+        b = self.tables.at("attn.b_O")
         y = y if b is None else a.add(y, exact(b))
-        x = Form(s.mid[token, row], s.gen[:, token, row], s.rad[token, row])  # D
-        return a.add(y, Form(x.mid, np.zeros((0, *x.mid.shape), Real), x.reach))
+        return a.add(y, self._stream(view, token))
+
+    def _once(self, view: View, token: int, f: Any, *given: Reals) -> Any:
+        """f(view, token, …), kept for all tokens that ask with the same queries at every row."""
+        q, rows = self.tables.q, list(view.rows)
+        same = f.__name__, *(bits(x[token, rows]) for x in q), *map(bits, given)
+        if self.known[0] is not view:
+            self.known = (view, {})
+        known = self.known[1]
+        if same not in known:
+            known[same] = f(view, token, *given)
+        return known[same]
+
+    def _slip(self, view: View, token: int, least: Reals, share: Reals) -> Reals:
+        """What heads may write beside the directions, and what the product with W_O is off by."""
+        a, F, slip = self.a, self.directions, np.zeros(1, Real)
+        onto = np.einsum("hkd,dr->hkr", self.W_O, F)  # H K R
+        for row in view.rows:
+            weight, v, possible = (
+                self.weights(row, token),
+                self.values(row),
+                self.possible[: row + 1],
+            )
+            z = softmax.mean_at_most(a, v.size, weight, least, possible)  # H K
+            here = softmax.beside(a, weight, v, least, share, self.W_O, onto, F, possible)
+            here = here + softmax.output_error(a, z, row + 1, v.size.max((1, 2)), self.W_O)
+            slip = np.maximum(slip, here)
+        return slip
+
+    def _stream(self, view: View, token: int) -> Form:
+        """What a token is before attention, at any of the rows, [D]."""
+        s, rows = self.tables.stream, list(view.rows)
+        mid, reach = s.mid[token, rows], s.reach[token, rows]  # rows D
+        if len(rows) > 1:
+            low, high = (mid - reach).min(0), (mid + reach).max(0)
+            more = SLACK * (np.abs(low) + np.abs(high)) * (low != high)
+            mid, reach = ((low + high) / 2)[None], ((high - low) / 2 + more)[None]
+        return Form(mid[0], np.zeros((0, *mid[0].shape), Real), reach[0])
 
     def _written(
-        self, row: int, cases: Cases, weight: Ball, v: Ball, onto: Reals
+        self, view: View, token: int, cases: Cases, onto: Reals
     ) -> tuple[Reals, Reals, Ends]:
         """What heads write along each direction, [R,cases], the better bound; sums of weights."""
-        w, d_head = weight.mid[..., None], self.config.d_head
-        loose = softmax.term_error(self.a, weight, v) + SLACK * d_head * v.size * w  # H S V K
-        along = np.einsum("hsvk,hkr->rhsv", v.mid * w, onto)
-        slack = np.einsum("hsvk,hkr->rhsv", loose, np.abs(onto)) + d_head * UNDER
-
-        bottom = self._range(row, weight, cases)  # H cases
+        bottom = view.range(self._once(view, token, self._sums), cases)  # H cases
         bottom = Ends(np.where(bottom.low > 0, bottom.low, np.nan), bottom.high)
-        top = self._range(row, Ball(*(x.reshape(-1, *x.shape[2:]) for x in (along, slack))), cases)
-        top = Ends(*(x.reshape(*along.shape[:2], len(cases)) for x in top))  # R H cases
         middle = (bottom.low.min(1) + bottom.high.max(1)) / 2  # H
-        share, spread = along / middle[:, None, None], slack / middle[:, None, None]
-        spread = spread.sum(1) + SLACK * len(middle) * np.abs(share).sum(1)
-        joint = self._range(row, Ball(share.sum(1), spread), cases)
+        R, H = onto.shape[2], len(middle)
+        ends = view.range(self._once(view, token, self._tops, middle), cases)  # and joints
+        top = Ends(*(x[: R * H].reshape(R, H, len(cases)) for x in ends))
+        joint = Ends(*(x[R * H :] for x in ends))  # R cases
 
         # Each is a bound by itself, and one that is NaN says nothing.
         apart = softmax.ratio_by_heads(top, bottom)
         together = softmax.ratio_of_all_heads(joint, top, bottom, middle)
         return np.fmax(apart.low, together.low), np.fmin(apart.high, together.high), bottom
 
-    def _range(self, row: int, terms: Ball, cases: Cases) -> Ends:
-        """The least and the largest Σ over positions of balls [Q,S,V], in each case: [Q,cases]."""
-        high = largest(self.layout, row, terms.mid + terms.rad, cases)
-        return Ends(-largest(self.layout, row, terms.rad - terms.mid, cases), high)
+    def _sums(self, view: View, token: int) -> Ends:
+        """The weights of all rows."""
+        return view.hull(self.weights(row, token) for row in view.rows)
+
+    def _tops(self, view: View, token: int, middle: Reals) -> Ends:
+        """What all rows' heads write."""
+        onto = np.einsum("hkd,dr->hkr", self.W_O, self.directions)
+        return view.hull(self._along(row, token, onto, middle) for row in view.rows)
+
+    def _along(self, row: int, token: int, onto: Reals, middle: Reals) -> Ball:
+        """What a row's heads write along each direction, a term a position: each head's alone, and
+        all together, each over its middle denominator. [RH + R,S,V]
+        """
+        weight, v = self.weights(row, token), self.values(row)
+        w, d_head = weight.mid[..., None], self.config.d_head
+        loose = softmax.term_error(self.a, weight, v) + SLACK * d_head * v.size * w  # H S V K
+        along = np.einsum("hsvk,hkr->rhsv", v.mid * w, onto)
+        slack = np.einsum("hsvk,hkr->rhsv", loose, np.abs(onto)) + d_head * UNDER
+        share, spread = along / middle[:, None, None], slack / middle[:, None, None]
+        spread = spread.sum(1) + SLACK * len(middle) * np.abs(share).sum(1)
+        alone = (x.reshape(-1, *x.shape[2:]) for x in (along, slack))
+        both = zip(alone, (share.sum(1), spread), strict=True)
+        return Ball(*(np.concatenate(parts) for parts in both))
 
     def _directions(self) -> Reals:
         """An orthonormal basis [D,R] of what heads write. Any is sound; a good one is tight."""
@@ -158,18 +235,18 @@ class Bounder:
     def _lead(self, x: Form, right: Reals) -> tuple[Reals, Reals]:
         """The least lead of the right token in every case, and the token over which."""
         a, c, t = self.a, self.config, self.tables
-        x = x if c.norm_first else t.norm("ln1", x)
-        if t.at("mlp.W_out") is not None:
-            y = t.norm("ln2", x) if c.norm_first else x
-            post = activation(a, c.activation, t.affine(y, "in"))
-            if t.at("mlp.W_gate") is not None:
-                post = a.multiply(post, t.affine(y, "gate"))
-            x = a.add(x, t.affine(post, "out"))
-            x = x if c.norm_first else t.norm("ln2", x)
+        x = t.rest(x)
         x = t.norm("ln_final", x) if c.norm_first else x
         W = (t.weights["embed.W_E"].T if c.tied else t.weights["unembed.W_U"]).astype(Real)  # D V
         lead = leads(a, x, W, t.weights.get("unembed.b_U", np.zeros(c.d_vocab)).astype(Real), right)
         return lead.min(1), lead.argmin(1)
+
+
+def bits(x: Reals) -> bytes:
+    """What is the same for equal numbers and no others (some bytes of extended ones are idle)."""
+    part, power = np.frexp(x)
+    most = part.astype(np.float64)
+    return most.tobytes() + (part - most).astype(np.float64).tobytes() + power.tobytes()
 
 
 def halved(low: Reals, high: Reals) -> tuple[Reals, Reals]:

@@ -33,15 +33,16 @@ class Checked:
 
 def check_certificate(model: Model, task: Task, certificate: Mapping[str, Any]) -> Checked:
     """Whether a certificate proves that the model is right on the whole domain of the task."""
-    layout, splits = check_call(model, task), read_splits(certificate)
+    layout, parts = check_call(model, task), read_parts(certificate)
     for name, value in identity(model, task, layout).items():
         if certificate.get(name) != value:
             return Checked(False, 0, -np.inf, f"the certificate is for another {name}")
-    if sorted(splits) != list(layout.rows) or len(certificate["rows"]) != len(splits):
+    if sorted(row for p in parts for row in p.rows(layout)) != list(layout.rows):
         return Checked(False, 0, -np.inf, "the certificate's rows are not those of the answer")
     bounder, cases, margin = Bounder(model, layout), 0, np.inf
-    for row in layout.rows:
-        for bounds in bounder.bounds(row, *splits[row]):
+    for part in parts:
+        view = bounder.view(part.row, part.through, part.near)
+        for bounds in bounder.bounds(view, part.split, part.cuts):
             if not (np.isfinite(bounds.lead) & (bounds.lead > 0)).all():
                 return Checked(False, cases, -np.inf, f"open: {describe(layout, bounds)}")
             least = float(bounds.lead.min())
@@ -59,7 +60,22 @@ def identity(model: Model, task: Task, layout: Layout) -> dict[str, Any]:
     return known | {"layout": layout.to_json()}
 
 
-def read_splits(certificate: Mapping[str, Any]) -> dict[int, tuple[tuple[str, ...], int]]:
+@dataclass(frozen=True)
+class Part:
+    """What a certificate says of a row, or of all rows through another, looked at so far."""
+
+    row: int
+    split: tuple[str, ...]
+    cuts: int
+    through: int
+    near: int  # 0: all columns
+
+    def rows(self, layout: Layout) -> range:
+        """Its rows, as far as the text goes."""
+        return range(self.row, max(self.row, min(self.through, len(layout.spots))) + 1)
+
+
+def read_parts(certificate: Mapping[str, Any]) -> list[Part]:
     """How each row is split and how often cut (if it says so), of a certificate whose other fields
     are all there, and all of their types.
     """
@@ -72,11 +88,13 @@ def read_splits(certificate: Mapping[str, Any]) -> dict[int, tuple[tuple[str, ..
     rows = certificate["rows"] if good else []
     good = good and 0 <= certificate["margin"] < math.inf and all(
         isinstance(r, Mapping) and type(r.get("row")) is int and type(r.get("split")) is list
-        and all(type(s) is str for s in r["split"]) and type(r.get("cuts", 0)) is int for r in rows
+        and all(type(s) is str for s in r["split"])
+        and all(type(r.get(n, 0)) is int for n in ("cuts", "through", "near")) for r in rows
     )  # fmt: skip
     if not good:
-        raise GlassformerError("certificate — has not the fields of one that prove --out wrote")
-    return {r["row"]: (tuple(r["split"]), r.get("cuts", 0)) for r in rows}
+        raise GlassformerError("certificate — has not the fields of one that prove wrote")
+    more = ("cuts", "through", "near")
+    return [Part(r["row"], tuple(r["split"]), *(r.get(n, 0) for n in more)) for r in rows]
 
 
 def check_call(model: Model, task: Task) -> Layout:
@@ -101,6 +119,8 @@ def describe(layout: Layout, bounds: Bounds) -> str:
         members = step.members(way)
         digits = f"{members[0] % 100 // 10}+{members[0] % 10} and " if len(members) == 1 else ""
         writes = f"carry {step.enter[way]} writes {step.digit[way]}"
-        words.append(f"column {step.column} with {digits}{writes}")
+        words.append(f"column {step.column + bounds.view.lowest} with {digits}{writes}")
     known = f"the lead is only known to be above {float(bounds.lead[at]):.3g}"
-    return f"position {bounds.row}, {'; '.join(words)}: {known}"
+    rows = bounds.view.rows
+    alike = f", and all to {rows[-1]} by their columns" if len(rows) > 1 else ""
+    return f"position {bounds.row}{alike}, {'; '.join(words)}: {known}"

@@ -12,6 +12,7 @@ from ..lang.compiler import recheck
 from ..lang.task import Texts, carried, same_program
 from ..model import Model
 from ..tasks.base import Task
+from ..verification.checks import Progress
 from .refute import first_wrong
 
 SAMPLE = 500  # texts that are run, besides the edge cases, whatever the certificate says
@@ -23,15 +24,23 @@ def is_compiled(model: Model, task: Task) -> bool:
     return own is not None and same_program(own, task)
 
 
-def certified(model: Model, task: Texts, seed: int, say: Callable[..., Any]) -> Any:
+def certified(
+    model: Model, task: Texts, seed: int, say: Callable[..., Any],
+    watch: Callable[[Progress], object] | None = None,
+) -> Any:  # fmt: skip
     """Proved for every text of up to so many tokens, refuted, or unknown with the place."""
+
+    def tell(done: int, todo: int) -> None:
+        if watch:
+            watch(Progress(done, todo, int(wrong is not None)))
+
     rows = [task.edges(), task.sample(SAMPLE, np.random.default_rng(seed))]
     wrong = first_wrong(model, task, np.concatenate(rows))
     if wrong:
         reason = f"{wrong['input']} gives {wrong['got']}, expected {wrong['expected']}"
         refuted = partial(say, "refuted", 0, counterexample=wrong, reason=reason)
     try:
-        found = recheck(model).certificate
+        found = recheck(model, tell).certificate
     except GlassformerError as e:  # or no declaration at all: what is wrong is wrong
         if wrong:
             return refuted()

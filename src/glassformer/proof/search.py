@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import dust
-from ..answers import EXHAUSTIVE
+from ..answers import EXHAUSTIVE, chunk_size, margins, whole_domain
 from ..checkpoint import digest
 from ..errors import GlassformerError
 from ..finding import Shown
@@ -17,7 +17,7 @@ from ..lang.task import Texts
 from ..limits import many
 from ..model import Model
 from ..tasks.base import Task
-from ..verification.checks import verify
+from ..verification.checks import Progress, check, verify
 from ..verification.verdict import Verdict
 from .bounds import Bounder, Bounds
 from .checker import check_call, check_certificate, describe, identity
@@ -25,10 +25,14 @@ from .columns import MOST_CASES, SPLITS, how_many
 from .compiled import certified, is_compiled
 from .layout import layout_of
 from .refute import common, refute
+from .stretch import View
 
 Result = Literal["proved", "refuted", "unknown"]
 Method = Literal["auto", "certificate", "enumeration"]
+Watch = Callable[[Progress], object] | None
 CLAIM = 1 - 1e-6  # of the margin found: other machines round the bounds otherwise
+LONG = 12  # digits: of longer numbers, rows look at a stretch of columns
+NEAR = 4  # columns, on either side of the one that is asked for
 CUTS = 4  # how often what attention writes is halved: 16 pieces
 GAIN = 0.01  # a finer split is of use if it brings the worst lead this much nearer to 0
 CUT_GAIN = 0.5  # and cutting, if it brings it so much nearer
@@ -62,14 +66,18 @@ class Proof(Shown):
         return f"{self.result} ({self.method}, {self.cases:,} cases{margin}): {self.reason}"
 
 
-def prove(model: Model, task: Task, *, method: Method = "auto", seed: int = 0) -> Proof:
+def prove(
+    model: Model, task: Task, *, method: Method = "auto", seed: int = 0, watch: Watch = None
+) -> Proof:
     """Is the model right on all of the domain? Proved, refuted with a counterexample, or unknown.
 
     `enumeration` runs every row; `certificate` bounds the leads of a one-layer adder over all pairs
     of numbers, and looks for a counterexample where that fails; of a compiled model it is the one
-    that the model carries, found anew. `auto` enumerates domains of up to about a million rows, of
-    models that were not compiled; of a model with more layers it can beyond that only find a
-    counterexample.
+    that the model carries, found anew; of min, max, sort, reverse and modular addition it goes
+    through the cases of that task (beyond.py), and there is no file to check. `auto` enumerates
+    domains of up to about a million rows, of models that were not compiled; of an adder with more
+    layers it can beyond that only find a counterexample. `watch` is told how far it is: rows that
+    were run, rows of the certificate, or values of a compiled model.
     """
     if method not in ("auto", "certificate", "enumeration"):
         must = "method must be auto, certificate or enumeration"
@@ -80,17 +88,26 @@ def prove(model: Model, task: Task, *, method: Method = "auto", seed: int = 0) -
         raise GlassformerError(f"{task.ref} — has {many(task.size)} rows; {most}")
     say = partial(Proof, dtype=model.dtype, model=digest(model), task=task.ref)
     if method != "enumeration" and isinstance(task, Texts) and is_compiled(model, task):
-        proof: Proof = certified(model, task, seed, partial(say, method="compiled"))
+        proof: Proof = certified(model, task, seed, partial(say, method="compiled"), watch)
         return replace(proof, reason=proof.reason + fused(model)) if proof.holds else proof
     if method == "enumeration" or (method == "auto" and task.size <= EXHAUSTIVE):
-        return _enumerated(model, task, partial(say, method="enumeration"))
+        return _enumerated(model, task, partial(say, method="enumeration"), watch)
+    from .beyond import covers, prove_beyond  # it reads the tasks it speaks of: not before it must
+
+    if covers(task):
+        proof = prove_beyond(model, task, seed, partial(say, method="cases"))
+        return replace(proof, reason=proof.reason + fused(model)) if proof.holds else proof
     if method == "auto" and model.config.n_layers != 1:
-        return _searched(model, task, seed, partial(say, method="search"))
-    return _certified(model, task, seed, partial(say, method="certificate"))
+        return _of_layers(model, task, seed, say)
+    return _certified(model, task, seed, partial(say, method="certificate"), watch)
 
 
-def _enumerated(model: Model, task: Task, say: Callable[..., Proof]) -> Proof:
-    verdict = verify(model, task)
+def _enumerated(model: Model, task: Task, say: Callable[..., Proof], watch: Watch) -> Proof:
+    for event in check(model, task):
+        if isinstance(event, Verdict):
+            verdict = event
+        elif watch:
+            watch(event)
     if verdict.checked and not verdict.wrong:
         if tie := _within_rounding(model, task, verdict):
             return say("unknown", verdict.checked, reason=tie)
@@ -102,14 +119,42 @@ def _enumerated(model: Model, task: Task, say: Callable[..., Proof]) -> Proof:
 
 
 def _within_rounding(model: Model, task: Task, verdict: Verdict) -> str:
-    """Why the worst row is no proof: alone or with others, its sums may round the other way."""
-    if not verdict.worst:
-        return ""
-    tokens, _ = task.batch(np.array([verdict.worst["row"]], np.int64))
-    if verdict.worst_margin > dust.tie(model.logits(tokens[:, :-1])):
-        return ""
-    lead = f"{verdict.worst['input']} is right by {verdict.worst_margin:.2g}"
-    return f"{lead}, which another order of the same sums could turn"
+    """Why some row is no proof: alone or with others, its sums may round the other way."""
+    if verdict.worst_margin > dust.tie_of(largest_logit(model), model.dtype):
+        return ""  # whatever row it is
+    for rows in whole_domain(task, chunk_size(model, task)):
+        tokens, answer = task.batch(rows)
+        lead = margins(model, tokens, answer)
+        unsure = ~(lead > dust.ties(model.logits(tokens[:, :-1])))
+        if unsure.any():
+            i = int(unsure.argmax())
+            asked = task.vocabulary.decode(tokens[i, : int(answer[i].argmax())])
+            turn = "which another order of the same sums could turn"
+            return f"{asked} is right by {lead[i]:.2g}, {turn}"
+    return ""
+
+
+def largest_logit(model: Model) -> float:
+    """No logit of the model is larger, but for rounding: what is normed has a known length."""
+    if not model.config.norm_first or model.config.norm == "none":
+        return np.inf
+    w = {name: np.asarray(x, np.float64) for name, x in model.numpy().weights.items()}
+    gain = np.abs(w.get("ln_final.w", np.ones(1))).max()
+    length = gain * model.config.d_model**0.5 + np.linalg.norm(w.get("ln_final.b", np.zeros(1)))
+    columns = np.linalg.norm(np.asarray(model.W_U, np.float64), axis=0)
+    largest: float = 1.01 * (length * columns.max() + np.abs(w.get("unembed.b_U", 0.0)).max())
+    return largest
+
+
+def _of_layers(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -> Proof:
+    """Of several layers: a counterexample from a sample; else a certificate, if it covers them."""
+    found = _searched(model, task, seed, partial(say, method="search"))
+    if found.result == "refuted" or model.config.n_layers != 2:
+        return found
+    try:
+        return _certified(model, task, seed, partial(say, method="certificate"))
+    except GlassformerError as e:
+        return replace(found, reason=f"{found.reason.partition(', but ')[0]}, but {e}")
 
 
 def _searched(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -> Proof:
@@ -118,7 +163,7 @@ def _searched(model: Model, task: Task, seed: int, say: Callable[..., Proof]) ->
     verdict = verify(model, task, seed=seed)
     if shown := next(iter(verdict.counterexamples), None):
         return say("refuted", 0, counterexample=shown, reason=_wrong(verdict))
-    needs = f"a certificate needs a model of one layer, got {model.config.n_layers}"
+    needs = f"a certificate needs a model of one layer, or two, got {model.config.n_layers}"
     return say("unknown", 0, reason=f"{_wrong(verdict)}, but {needs}")
 
 
@@ -126,22 +171,26 @@ def _wrong(verdict: Verdict) -> str:
     return f"{verdict.wrong:,} wrong of {verdict.checked:,} rows"
 
 
-def _certified(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -> Proof:
+def _certified(
+    model: Model, task: Task, seed: int, say: Callable[..., Proof], watch: Watch = None
+) -> Proof:
     layout = check_call(model, task)
     bounder = Bounder(model, layout)
-    coarse = {row: attempt(bounder, row, next(splits(bounder, row))) for row in layout.rows}
-    left = [b for tried in coarse.values() for b in tried.left]
-    found, tries = common(model, task, seed) if left else None, dict(coarse)
-    for row, tried in coarse.items():
-        if tried.left and not found:
-            tries[row] = search(bounder, row, tried)
-    open_ = [b for tried in tries.values() for b in tried.left]
-    cases = sum(tried.closed for tried in tries.values())
+    tries = [attempt(bounder, v, next(splits(bounder, v))) for v in views(bounder)]
+    found = common(model, task, seed) if any(tried.left for tried in tries) else None
+    closest = []
+    for done, tried in enumerate(tries, 1):
+        closest += [tried] if found else closer(bounder, tried)
+        if watch:
+            watch(Progress(done, len(tries), 0))
+    tries = closest
+    open_ = [b for tried in tries for b in tried.left]
+    cases = sum(tried.closed for tried in tries)
     if not open_:
         certificate = identity(model, task, layout) | {
-            "rows": [tried.to_json(row) for row, tried in tries.items()],
+            "rows": [tried.to_json() for tried in tries],
             "cases": cases,
-            "margin": min(tried.least for tried in tries.values()) * CLAIM,
+            "margin": min(tried.least for tried in tries) * CLAIM,
         }
         checked = check_certificate(model, task, certificate)
         if not checked.holds:
@@ -180,31 +229,71 @@ def fused(model: Model) -> str:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What came of splitting a row in one way."""
+    """What came of splitting a row, or rows alike, in one way."""
 
+    view: View
     split: tuple[str, ...]
     cuts: int
     closed: int
     least: float
     left: list[Bounds]
 
-    def to_json(self, row: int) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The row of a certificate."""
-        return {"row": row, "split": list(self.split)} | ({"cuts": self.cuts} if self.cuts else {})
+        cut = {"cuts": self.cuts} if self.cuts else {}
+        return self.view.to_json() | {"split": list(self.split)} | cut
 
     def gains(self, on: "Attempt", part: float) -> bool:
         """Whether the worst lead is nearer to 0 by this part of what it was."""
         return self.least > on.least + part * abs(on.least)
 
 
-def attempt(bounder: Bounder, row: int, split: tuple[str, ...], cuts: int = 0) -> Attempt:
+def views(bounder: Bounder) -> list[View]:
+    """How the rows of the answer are looked at first: one by one, at all columns; of long numbers,
+    at a stretch around the column asked for, and all together whose stretch is within the numbers.
+    """
+    layout = bounder.layout
+    if layout.digits <= LONG:
+        return [bounder.view(row) for row in layout.rows]
+    inner, groups = range(NEAR + 1, layout.digits - NEAR), list[list[int]]()
+    for row in layout.rows:
+        kind, column = layout.spots[row + 1]
+        alike = kind == "s" and column in inner
+        if alike and groups and layout.spots[groups[-1][0] + 1][1] in inner:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return [bounder.view(g[0], g[-1], NEAR) for g in groups]
+
+
+def closer(bounder: Bounder, tried: Attempt) -> list[Attempt]:
+    """What closes, if anything does: a finer split, or a closer look at rows one by one.
+
+    Of rows that were looked at together and stay open, the first and the last are looked at closely
+    (that is where counterexamples come from); the others only if these close.
+    """
+    if not tried.left:
+        return [tried]
+    best = search(bounder, tried.view, tried)
+    if not best.left or not tried.view.near:
+        return [best]
+    ends, alone = sorted({tried.view.rows[0], tried.view.rows[-1]}), list[Attempt]()
+    for row in [*ends, *tried.view.rows[1:-1]]:
+        view = bounder.view(row)
+        alone.append(search(bounder, view, attempt(bounder, view, next(splits(bounder, view)))))
+        if alone[-1].left:
+            return [best, *alone]
+    return alone
+
+
+def attempt(bounder: Bounder, row: View, split: tuple[str, ...], cuts: int = 0) -> Attempt:
     found = list(bounder.bounds(row, split, cuts))
     closed = sum(int((b.lead > 0).sum()) for b in found)
     left = [b for b in found if not (np.isfinite(b.lead) & (b.lead > 0)).all()]
-    return Attempt(split, cuts, closed, min(float(b.lead.min()) for b in found), left)
+    return Attempt(row, split, cuts, closed, min(float(b.lead.min()) for b in found), left)
 
 
-def search(bounder: Bounder, row: int, coarse: Attempt) -> Attempt:
+def search(bounder: Bounder, row: View, coarse: Attempt) -> Attempt:
     """The coarsest split of a row that closes, or the one whose worst case is best.
 
     What attention writes is cut before cases are split further: it takes fewer bounds. If that
@@ -231,7 +320,7 @@ def deepest(split: tuple[str, ...]) -> int:
     return max(n for n in range(CUTS + 1) if not n or how_many(split, n) <= MOST_CASES)
 
 
-def splits(bounder: Bounder, row: int) -> Iterator[tuple[str, ...]]:
+def splits(bounder: Bounder, row: View) -> Iterator[tuple[str, ...]]:
     """Ways to split the cases of a row, the coarsest first; then with one more column below."""
     size = len(bounder.window(row))
     ways = sorted(itertools.product(SPLITS, repeat=size), key=lambda s: s.count("pair"))

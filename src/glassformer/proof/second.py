@@ -7,10 +7,10 @@ and the largest sum over all pairs of numbers is found in whole numbers, which d
 """
 
 import math  # noqa: I001
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from ..checkpoint import digest
@@ -20,13 +20,12 @@ from ..tasks.base import Task
 from .balls import (
     UNIT, ZERO, Ball, Balls, Net, Open, Row, arb, flint, largest, smallest, total, within,
 )  # fmt: skip
+from .parts import Part, joined, part_of, union
 from .sums import Case, Range, Spots, Terms, cases_of, count, spots_of, sum_of
 
 BITS = 128  # of a ball's centre
 CUTS = 4  # how often what attention may write is halved, if the certificate asks for no more
-MOST_CUTS = 8  # that it may ask for
 MOST_CASES = 2_000_000  # and pieces of cases
-Splits = dict[int, tuple[list[str], int]]  # row -> how columns are told apart, how often it is cut
 Seen = list[dict[int, tuple[list[Balls], list[Balls]]]]  # keys and values by position and token
 Parts = dict[int, list[tuple[int, Ball]]]  # head -> what writes in a direction, by what factor
 
@@ -52,16 +51,16 @@ def check_again(model: Model, task: Task, certificate: Mapping[str, Any]) -> Aga
     cases, margin = 0, math.inf
     with flint.ctx.workprec(BITS):
         try:
-            splits, claimed = read(certificate, model, task, spots)
+            parts, claimed = read(certificate, model, task, spots)
             attention = Attention(Net(model), spots)
-            for row, (split, cuts) in splits.items():
+            for part in parts:
                 # Other directions than the first checker's: one cut more, to get as far.
-                cuts = max(CUTS, cuts + 1)
-                for case in cases_of(spots, row, split):
-                    lead = attention.lead(row, case, claimed, cuts)
+                cuts = max(CUTS, part.cuts + 1)
+                for case in cases_of(part.spots, part.row, part.split):
+                    lead = attention.lead(part, case, claimed, cuts)
                     if not lead > 0:
                         known = f"the lead is only known to be above {below(lead):.3g}"
-                        raise Open(f"open: position {row}, {words(case)}: {known}")
+                        raise Open(f"open: position {part.rows[0]}, {words(case)}: {known}")
                     cases, margin = cases + 1, min(margin, below(lead))
         except Open as why:
             return Again(False, cases, -math.inf, str(why))
@@ -89,7 +88,7 @@ def words(case: Case) -> str:
     return ", ".join([*known, f"carry {carry}"])
 
 
-def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[Splits, float]:
+def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[list[Part], float]:
     """How each row is split and cut, and the margin claimed. What is not as it must be raises
     Open.
     """
@@ -103,26 +102,18 @@ def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[Splits, fl
     good = isinstance(rows, list) and all(isinstance(r, Mapping) for r in rows)
     if not good or not all(type(r.get("row")) is int for r in rows):
         raise Open("the certificate's rows are not a list of rows")
-    if sorted(r["row"] for r in rows) != list(spots.rows):
+    parts = [part_of(spots, r) for r in rows]
+    if sorted(row for part in parts for row in part.rows) != list(spots.rows):
         raise Open("the certificate's rows are not those of the answer")
-    splits = {r["row"]: (r.get("split"), r.get("cuts", 0)) for r in rows}
-    for row, (split, cuts) in splits.items():
-        named = spots.named(row)
-        good = isinstance(split, list) and all(isinstance(s, str) for s in split)
-        if not good or not set(split) <= {"digit", "pair"}:
-            raise Open(f"row {row}'s split is not a list of digit and pair")
-        if not (max(named) - min(named) < len(split) <= max(named) + 1 if named else split == []):
-            raise Open(f"row {row} cannot be split by {len(split)} columns")
-        if type(cuts) is not int or not 0 <= cuts <= MOST_CUTS:
-            raise Open(f"row {row}'s cuts are not a number from 0 to {MOST_CUTS}")
-    counts = {row: count(spots, row, split) for row, (split, _) in splits.items()}
-    cases, pieces = sum(counts.values()), sum(counts[row] << splits[row][1] for row in counts)
+    counts = [count(part.spots, part.row, part.split) for part in parts]
+    cases = sum(counts)
+    pieces = sum(n << part.cuts for n, part in zip(counts, parts, strict=True))
     if type(given.get("cases")) is not int or given["cases"] != cases or pieces > MOST_CASES:
         claims = f"another number of cases than {cases:,}"
         raise Open(f"the certificate claims {claims}, or they are too many")
     if type(claimed) is not float or not 0 <= claimed < math.inf:
         raise Open("the certificate claims no margin")
-    return splits, float(claimed)
+    return parts, float(claimed)
 
 
 # ── attention ──────────────────────────────────────────────────────────────────────────────────
@@ -137,9 +128,8 @@ class Along:
 
 @dataclass
 class Here:
-    """Attention at a position with a given token there."""
+    """Attention from where a token asks, whatever its stream."""
 
-    x: Row  # the stream
     sums: list[Range]  # of each head's weights
     usual: Balls  # a number near them
     along: list[Along]
@@ -153,25 +143,34 @@ class Attention:
     def __init__(self, net: Net, spots: Spots) -> None:
         self.net, self.spots, self.here = net, spots, cache(self._here)
         self.kv: Seen = []
+        self.read: dict[Any, Here] = {}  # by who asks, and with which queries
         for p in range(len(spots.names) - 1):
             self.kv.append({})
             for v in spots.tokens(p):
                 x = self.reads(net.embedded(v, p))
                 self.kv[p][v] = net.heads(x, p, "K"), net.heads(x, p, "V")
+            keys = {bits(k): k for k, _ in self.kv[p].values()}  # equal ones are one
+            self.kv[p] = {v: (keys[bits(k)], y) for v, (k, y) in self.kv[p].items()}
+        every = [k for s in self.kv for k, _ in s.values()]
+        heads = range(net.c.n_heads)
+        self.most = [[largest([k[h][i].abs_upper() for k in every]) for i in range(net.c.d_head)]
+                     for h in heads]  # fmt: skip
         self.ways = directions(net)
+        self.any_value = cache(self._any_value)
 
     def reads(self, x: Row) -> Row:
         return self.net.norm(x, "blocks.0.ln1") if self.net.c.norm_first else x
 
-    def lead(self, row: int, case: Case, claimed: float, cuts: int = CUTS) -> Ball:
+    def lead(self, part: Part, case: Case, claimed: float, cuts: int = CUTS) -> Ball:
         """The least lead of the right token in a case."""
         columns, cells, carry = case
         digits = {}
         for c, cell in zip(columns, cells, strict=True):
             digits[f"s{c}"], carry = (sum_of(cell) + carry) % 10, (sum_of(cell) + carry) // 10
-        last, right = (digits.get(name, int(name[1:])) for name in self.spots.names[row : row + 2])
-        here = self.here(row, last)
-        return self.cut(here.x, *self.writes(here, case), right, claimed, cuts)
+        names = part.spots.names[part.row : part.row + 2]
+        last, right = (digits.get(name, int(name[1:])) for name in names)
+        x, here = self.here(part, last)
+        return self.cut(x, *self.writes(here, case), right, claimed, cuts)
 
     def cut(
         self, x: Row, fixed: Balls, wide: list[tuple[Ball, Ball]], right: int, claimed: float,
@@ -220,76 +219,159 @@ class Attention:
         columns = zip(net.matrix("blocks.0.attn.W_O"), fixed, strict=True)
         return [x + within(net.f.sum_error(w, sizes, x, "W_O")) for w, x in columns], wide
 
-    def _here(self, row: int, last: int) -> Here:
-        net, spots, d, f = self.net, self.spots, self.net.c.d_head, self.net.f
-        x = net.embedded(last, row)
-        seen: Seen = [*self.kv[:row], dict.fromkeys(spots.tokens(row), self.kv[row][last])]
-        queries = net.heads(self.reads(x), row, "Q")
-        weights = [self.weights(q, h, seen) for h, q in enumerate(queries)]
-        usual, room = [total(map(mean, w)).mid() for w in weights], self.room(len(seen))
-        sums = [Range(spots, [{v: e * room[0] for v, e in s.items()} for s in w]) for w in weights]
-        along = [self.along(seen, weights, usual, parts) for _, parts in self.ways]
-        sizes, flushed = {}, {}
-        for h, k in {divmod(t.at, d) for column in net.matrix("blocks.0.attn.W_O") for t in column}:
-            values: Terms = [{v: abs(kv[1][h][k]) for v, kv in s.items()} for s in seen]
-            read = zip(weights[h], values, strict=True)
-            terms = [{v: w[v] * y * room[1] for v, y in s.items()} for w, s in read]
-            sizes[h * d + k] = Range(spots, terms)
+    def _here(self, part: Part, last: int) -> tuple[Row, Here]:
+        """The stream where a token asks, at any of the rows, and what attention reads from there.
+
+        Which token asks is known from the case, too: if no query depends on it, nothing read does.
+        """
+        net = self.net
+        streams = [net.embedded(last, row) for row in part.rows]
+        queries = [
+            net.heads(self.reads(x), row, "Q") for x, row in zip(streams, part.rows, strict=True)
+        ]
+        if (key := (part, *map(bits, queries))) not in self.read:
+            self.read[key] = self._read(part, queries)
+        if len(streams) == 1:
+            return streams[0], self.read[key]
+        return Row([union(same) for same in zip(*(x.balls() for x in streams), strict=True)], []), (
+            self.read[key]
+        )
+
+    def _read(self, part: Part, queries: list[list[Balls]]) -> Here:
+        """Sums over positions that hold for all rows: for each, what is near, and what is far."""
+        net, d, tiny = self.net, self.net.c.d_head, self.net.f.tiny
+        used = sorted({divmod(t.at, d) for c in net.matrix("blocks.0.attn.W_O") for t in c})
+        found: dict[Any, Terms] = {}
+        usual, middles = [], []  # type: Balls, list[dict[int, Ball]]
+        for i, row in enumerate(part.rows):
+            weights = [self.weights(q, h, row) for h, q in enumerate(queries[i])]
+            if not usual:  # any numbers would do: they are those of the first row
+                usual = [total(map(mean, w)).mid() for w in weights]
+                middles = [self.middles(weights, usual, parts) for _, parts in self.ways]
+            for name, near, far in self.terms(weights, usual, middles, used, row + 1):
+                terms = part.shortened(i, near, far)
+                found[name] = joined(found.get(name), terms)
+        spots, n = part.spots, part.rows[-1] + 1
+        ranges = {name: Range(spots, terms) for name, terms in found.items()}
+        along = [
+            Along(middle, {h: ranges["rest", g, h] for h in middle}, ranges["joint", g])
+            for g, middle in enumerate(middles)
+        ]
+        flushed, sizes = {}, {}
+        for h, k in used:
             # Exponentials are divided by their sum, at least 1: underflow is off by so much.
-            most = largest([y.upper() for s in values for y in s.values()])
-            flushed[h * d + k] = 256 * len(seen) * f.tiny * (most + 2)
-        return Here(x, sums, usual, along, sizes, flushed)
+            values = [self.any_value(h, k, p).abs_upper() for p in range(n)]
+            flushed[h * d + k] = 256 * n * tiny * (largest(values) + 2)
+            sizes[h * d + k] = ranges["size", h, k]
+        return Here([ranges["sum", h] for h in range(net.c.n_heads)], usual, along, sizes, flushed)
+
+    def _any_value(self, h: int, k: int, p: int) -> Ball:
+        """A number of a head's value at a position, whatever stands there."""
+        return union(y[h][k] for _, y in self.kv[p].values())
+
+    def middles(self, weights: list[Terms], usual: Balls, parts: Parts) -> dict[int, Ball]:
+        """Near what each head writes in a direction: what is left is small."""
+        out = {}
+        for h, factors in parts.items():
+            terms = []
+            for w, s in zip(weights[h], self.kv, strict=False):
+                terms.append({v: w[v] * along(factors, y[h]) for v, (_, y) in s.items()})
+            out[h] = (total(map(mean, terms)) / usual[h]).mid()
+        return out
+
+    def terms(
+        self, weights: list[Terms], usual: Balls, middles: list[dict[int, Ball]],
+        used: list[tuple[int, int]], n: int,
+    ) -> Iterator[tuple[Any, Callable[[int, int], Ball], Callable[[int], Ball]]]:  # fmt: skip
+        """All that is added up over n positions, by name: a term of a position and a token, and one
+        of a position with any token. weight·value and Σ weight share the weight's error.
+        """
+        summed, mixed = self.room(n)
+        every = [[union(s.values()) for s in w] for w in weights]
+        for h, w in enumerate(weights):
+            yield ("sum", h), partial(_times, w, summed), partial(_any_times, every[h], summed)
+        for h, k in used:
+
+            def size(p: int, v: int, h: int = h, k: int = k) -> Ball:
+                return weights[h][p][v] * abs(self.kv[p][v][1][h][k]) * mixed
+
+            def sizes(p: int, h: int = h, k: int = k) -> Ball:
+                return every[h][p] * abs(self.any_value(h, k, p)) * mixed
+
+            yield ("size", h, k), size, sizes
+        for g, (middle, (_, parts)) in enumerate(zip(middles, self.ways, strict=True)):
+
+            def rest(p: int, v: int, h: int, middle: Any = middle, parts: Any = parts) -> Ball:
+                values = along(parts[h], self.kv[p][v][1][h])
+                return weights[h][p][v] * (values * mixed - middle[h] * summed)
+
+            def rests(p: int, h: int, middle: Any = middle, parts: Any = parts) -> Ball:
+                values = total(a * self.any_value(h, k, p) for k, a in parts[h])
+                return every[h][p] * (values * mixed - middle[h] * summed)
+
+            for h in parts:
+                yield ("rest", g, h), partial(rest, h=h), partial(rests, h=h)
+
+            def joint(p: int, v: int, rest: Any = rest, parts: Any = parts) -> Ball:
+                return total(rest(p, v, h) / usual[h] for h in parts)
+
+            def joints(p: int, rests: Any = rests, parts: Any = parts) -> Ball:
+                return total(rests(p, h) / usual[h] for h in parts)
+
+            yield ("joint", g), joint, joints
 
     def room(self, n: int) -> tuple[Ball, Ball]:
         """Rounding of n terms of a sum: n − 1 additions; and of a product with a quotient."""
         return 1 + UNIT * self.net.f.off(n), 1 + UNIT * self.net.f.off(n + 1)
 
-    def along(self, seen: Seen, weights: list[Terms], usual: Balls, parts: Parts) -> Along:
-        """What heads write in one direction. weight·value and Σ weight share the weight's error."""
-        near, rest, joint = {}, {}, [dict.fromkeys(s, ZERO) for s in seen]
-        summed, mixed = self.room(len(seen))
-        for h, factors in parts.items():
-            values, terms = [], []  # type: list[dict[int, list[tuple[Ball, Ball]]]], Terms
-            for w, s in zip(weights[h], seen, strict=True):
-                at = {v: [(a, kv[1][h][k]) for k, a in factors] for v, kv in s.items()}
-                values.append(at)
-                terms.append({v: w[v] * total(a * y for a, y in x) for v, x in at.items()})
-            near[h] = (total(map(mean, terms)) / usual[h]).mid()
-            for w, at, term, both in zip(weights[h], values, terms, joint, strict=True):
-                for v, x in at.items():
-                    term[v] = w[v] * (total(a * y * mixed for a, y in x) - near[h] * summed)
-                    both[v] += term[v] / usual[h]
-            rest[h] = Range(self.spots, terms)
-        return Along(near, rest, Range(self.spots, joint))
-
-    def weights(self, q: Balls, h: int, seen: Seen) -> Terms:
+    def weights(self, q: Balls, h: int, row: int) -> Terms:
         """exp(score − the largest), not yet divided by the sum: but for a factor all share."""
-        net, f, c, row = self.net, self.net.f, self.net.c, len(seen) - 1
+        net, f, c, seen = self.net, self.net.f, self.net.c, self.kv[: row + 1]
         slope = arb(c.slope * 2.0 ** (-8 * (h + 1) / c.n_heads)) if c.positions == "alibi" else ZERO
-        for k, _ in (kv for s in self.kv for kv in s.values()):  # the masked must be finite too
-            size = total(abs(x) * abs(y) for x, y in zip(q, k[h], strict=True))
-            f.fit(size, "a score")
-            f.fit(2 * (size * net.scale + slope * len(self.kv)), "a score")
+        # the masked must be finite too
+        size = total(abs(x) * y for x, y in zip(q, self.most[h], strict=True))
+        f.fit(size, "a score")
+        f.fit(2 * (size * net.scale + slope * len(self.kv)), "a score")
         unscaled, scores = net.scale == 1, list[dict[int, Ball]]()
         for p, s in enumerate(seen):
             bias = -slope * (row - p)
             bias += within(bias * (f.off(2) + 2.0**-48))
-            score = {v: f.dot(q, kv[0][h]) for v, kv in s.items()}
+            keys = {id(k): k for k, _ in s.values()}  # where no key depends on the token, one
+            score = {i: f.dot(q, k[h]) for i, k in keys.items()}
             if not unscaled:
-                score = {v: f.rounded(x * net.scale) for v, x in score.items()}
+                score = {i: f.rounded(x * net.scale) for i, x in score.items()}
             if not bias.is_zero():
-                score = {v: f.rounded(x + bias) for v, x in score.items()}
+                score = {i: f.rounded(x + bias) for i, x in score.items()}
             scores.append(score)
         high = largest([x.upper() for s in scores for x in s.values()])
         low = largest([smallest([x.lower() for x in s.values()]) for s in scores])
         out: Terms = []
-        for s in scores:  # the largest score of a pair of numbers is between low and high
-            out.append({})
-            for v, x in s.items():
+        for s, score in zip(seen, scores, strict=True):
+            exps = {}  # the largest score of a pair of numbers is between low and high
+            for i, x in score.items():
                 apart = largest([(x - high).abs_upper(), (x - low).abs_upper()])
                 exp = (x - high + within(f.error(apart))).exp()
-                out[-1][v] = exp * (1 + UNIT * f.off(8))  # 4 ulp are 8 halves
+                exps[i] = exp * (1 + UNIT * f.off(8))  # 4 ulp are 8 halves
+            out.append({v: exps[id(k)] for v, (k, _) in s.items()})
         return out
+
+
+def along(factors: list[tuple[int, Ball]], values: Balls) -> Ball:
+    """What a head's values write in a direction."""
+    return total(a * values[k] for k, a in factors)
+
+
+def _times(terms: Terms, by: Ball, p: int, v: int) -> Ball:
+    return terms[p][v] * by
+
+
+def _any_times(terms: Balls, by: Ball, p: int) -> Ball:
+    return terms[p] * by
+
+
+def bits(heads: list[Balls]) -> Any:
+    """What is the same for equal balls and no others."""
+    return tuple((b.mid().man_exp(), b.rad().man_exp()) for head in heads for b in head)
 
 
 def mean(term: dict[int, Ball]) -> Ball:

@@ -37,14 +37,18 @@ def weights_of(t: Tables, row: int, token: int, possible: Reals) -> Ball:
     bias = np.zeros((len(possible), c.n_heads), Real)  # T H
     if c.positions == "alibi":
         bias = POSITIONS["alibi"].bias(c, row - np.arange(len(possible))[None])[:, 0].T.astype(Real)  # type: ignore[misc]
+    there: Any = possible[:S]
     q, k = Ball(*(x[token, row] for x in t.q)), Ball(*(x[:, :S] for x in t.k))  # H K, V S H K
+    if t.one_key:  # V is 1 here, until the weights are known
+        k, there = Ball(*(x[:1] for x in k)), there.any(1, keepdims=True)
     keys = np.where(possible.T[..., None, None], t.k.size, 0).max((0, 1))  # H K
-    score = scores(a, q, k, factor, possible[:S])  # V S H
+    score = scores(a, q, k, factor, there)  # V S H
     infinite = scores_overflow(a, q.size, keys, factor, np.abs(bias).max(0))
     score = Ball(score.mid, score.rad + infinite)
     if c.positions == "alibi":
         score = biased(a, score, bias[:S], (q.size * k.size).sum(-1) * factor)
-    return exponentials(a, Ball(*(x.transpose(2, 1, 0) for x in score)), possible[:S])
+    weight = exponentials(a, Ball(*(x.transpose(2, 1, 0) for x in score)), there)
+    return Ball(*(np.where(possible[:S], x, 0) for x in weight)) if t.one_key else weight
 
 
 def scores(a: Arithmetic, q: Ball, k: Ball, factor: Reals, possible: Reals) -> Ball:
@@ -181,12 +185,12 @@ def mean_at_most(a: Arithmetic, x: Reals, weight: Ball, least: Reals, possible: 
 
 # ── and the product with W_O ───────────────────────────────────────────────────────────────────
 def beside(
-    a: Arithmetic, weight: Ball, v: Ball, bottom: Ends, W_O: Reals, onto: Reals, F: Reals,
-    possible: Reals,
+    a: Arithmetic, weight: Ball, v: Ball, least: Reals, share: Reals, W_O: Reals, onto: Reals,
+    F: Reals, possible: Reals,
 ) -> Reals:  # fmt: skip
     """Lemma 26: what heads write that is not along the directions F [D,R]. With M = W_O − onto·Fᵀ
     [H,K,D] it is Σ weight·(v·M) / Σ weight, at most mean(|v·M|) + mean(term error/weight)·|M|, each
-    times max Σw/Σŵ. [D]
+    times max Σw/Σŵ; and Σ term error is at most that of the largest of each position. [D]
 
     z·W_O = (z·onto)·Fᵀ + z·M for any F and onto; of z the numerator is known as Σ w·v ± term error
     (Lemma 22), and w is the weight in the table, not the one that Σŵ is made of. M itself is known
@@ -194,11 +198,13 @@ def beside(
     """
     M = W_O - onto @ F.T
     ours = own_rounding(W_O, onto, F)
-    w, least = weight.mid[..., None], bottom.low.min(1)
-    share = np.fmax.reduce(bottom.high / bottom.low, 1)[:, None]  # H 1
+    w, share = weight.mid[..., None], share[:, None]  # H 1
     seen = mean_at_most(a, np.abs(np.einsum("hsvk,hkd->hsvd", v.mid, M)), weight, least, possible)
     per_weight = np.where(w > 0, term_error(a, weight, v) / np.where(w > 0, w, 1), np.inf)
     unsure = mean_at_most(a, per_weight, weight, least, possible)  # H K
+    # Where a weight is 0 (it underflows), its error is not, and has no share: Σ errors/Σ weight
+    each = np.where(possible[..., None], term_error(a, weight, v), 0).max(2).sum(1)
+    unsure = np.fmin(unsure, each / least[:, None] * (1 + roundings(a, w.shape[1])))
     z = mean_at_most(a, v.size, weight, least, possible)
     out: Reals = (seen * share).sum(0) + through(unsure * share, np.abs(M) + ours)
     return out + through(z, ours)

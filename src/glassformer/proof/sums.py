@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from ..tasks.base import Task
 from .balls import Ball, Open, arb
 
 GRID = 300  # bits of the largest term of a sum, as a whole number
+SHORT = 12  # digits of numbers that are probed at every corner
+MANY = 10**6  # digits of the rows that are looked at together
 FAR = 10_000  # bits: no product of a few floats is so large or so small
 Cell = int | tuple[int, int]  # what is known of a column: a + b, or (a, b)
 Case = tuple[range, tuple[Cell, ...], int]  # columns, what is known of each, the carry into them
@@ -49,29 +52,69 @@ def spots_of(task: Task) -> Spots:
         raise GlassformerError(f"{refused}, got numbers below {', '.join(map(str, task.radix))}")
     if [task.vocabulary.decode([d]) for d in range(10)] != list("0123456789"):
         raise GlassformerError(f"{refused}, with the digits as the first ten tokens")
-    rng, top = np.random.default_rng(9), 10**n - 1
-    corners = [[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]]
-    some = np.concatenate([task.sample(40, rng), corners])
-    rows = [task.edges(), task.sample(2_000, rng)]
-    for side, c, d in itertools.product(range(2), range(n), range(10)):
-        rows.append(some.copy())
-        rows[-1][:, side] += (d - some[:, side] // 10**c % 10) * 10**c
-    probes = np.concatenate(rows)
-    tokens, answer = task.batch(probes)
-    first = int(answer[0].argmax())
-    at_the_end = answer == (np.arange(answer.shape[1]) >= first)
-    if not task.defined(probes).all() or not at_the_end.all() or first < 1:
-        raise GlassformerError(f"{refused}, with an answer to every pair at the end")
-    numbers = {"a": probes[:, 0], "b": probes[:, 1], "s": probes.sum(1)}
-    digits = {f"{k}{c}": x // 10**c % 10 for k, x in numbers.items() for c in range(n + (k == "s"))}
-    names = []
-    for p, column in enumerate(tokens.T):
-        fits = [name for name, x in digits.items() if (x == column).all()]
-        fits += [f"={column[0]}"] * bool((column == column[0]).all())
-        if len(fits) != 1 or (p >= first - 1 and fits[0][0] in "ab"):
-            raise GlassformerError(f"{refused}; position {p} holds something else")
-        names += fits
+    rng, top, kind = np.random.default_rng(9), 10**n - 1, task.row_type
+    corners = np.array([[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]], kind)
+    known: tuple[int, list[str]] | None = None
+    for probes in itertools.chain(
+        [np.concatenate([corners, task.sample(2_000, rng)]), task.edges()],
+        one_digit_changed(task, n, corners, rng),
+    ):
+        tokens, answer = task.batch(probes)
+        first = int(answer[0].argmax())
+        at_the_end = answer == (np.arange(answer.shape[1]) >= first)
+        if not task.defined(probes).all() or not at_the_end.all() or first < 1:
+            raise GlassformerError(f"{refused}, with an answer to every pair at the end")
+        numbers = {"a": probes[:, 0], "b": probes[:, 1], "s": probes.sum(1)}
+        digits = {k: written(x, n + (k == "s")) for k, x in numbers.items()}
+        known = known or (first, names_of(tokens, digits))
+        for p, name in enumerate(known[1]):
+            here = int(name[1:])
+            holds = digits[name[0]][:, here] if name[0] in digits else here
+            same = tokens.shape[1] == len(known[1]) and first == known[0]
+            if name == "?0" or not same or not (tokens[:, p] == holds).all():
+                raise GlassformerError(f"{refused}; position {p} holds something else")
+            if p >= first - 1 and name[0] in "ab":
+                raise GlassformerError(f"{refused}; position {p} holds something else")
+    assert known
+    first, names = known
     return Spots(n, tuple(names), range(first - 1, len(names) - 1))
+
+
+def written(numbers: Any, n: int) -> Any:
+    """The digits of numbers, [B,n], the ones first."""
+    text = "".join(str(x).zfill(n) for x in numbers.tolist())
+    return (np.frombuffer(text.encode(), np.uint8).reshape(-1, n)[:, ::-1] - 48).astype(np.int64)
+
+
+def names_of(tokens: Any, digits: dict[str, Any]) -> list[str]:
+    """What each position holds, where it is one thing: "?0" where it is none, or two."""
+    columns: dict[bytes, list[str]] = {}
+    for kind, table in digits.items():
+        for c, column in enumerate(np.ascontiguousarray(table.T)):
+            columns.setdefault(column.tobytes(), []).append(f"{kind}{c}")
+    out = []
+    for column in np.ascontiguousarray(tokens.T.astype(np.int64)):
+        fits = list(columns.get(column.tobytes(), []))
+        fits += [f"={column[0]}"] * bool((column == column[0]).all())
+        out.append(fits[0] if len(fits) == 1 else "?0")
+    return out
+
+
+def one_digit_changed(task: Task, n: int, corners: Any, rng: np.random.Generator) -> Iterator[Any]:
+    """Rows with each digit of each number replaced by each other, some at a time. Of long numbers
+    fewer rows: there are more digits.
+    """
+    some = task.sample(40 if n <= SHORT else max(1, 400 // n), rng)
+    some = np.concatenate([some, corners]) if n <= SHORT else some
+    changed = []
+    for side, c, d in itertools.product(range(2), range(n), range(10)):
+        changed.append(some.copy())
+        changed[-1][:, side] += (d - some[:, side] // 10**c % 10) * 10**c
+        if len(changed) * len(some) * n > MANY:
+            yield np.concatenate(changed)
+            changed = []
+    if changed:
+        yield np.concatenate(changed)
 
 
 # ── cases, and sums over columns ───────────────────────────────────────────────────────────────

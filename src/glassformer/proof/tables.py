@@ -12,7 +12,7 @@ import numpy as np
 from .. import arrays
 from ..errors import GlassformerError
 from ..model import Config, Model, Place, angles, sinusoidal
-from .curves import CURVED, norm
+from .curves import CURVED, activation, norm
 from .forms import SLACK, Arithmetic, Ball, Form, Real, Reals, exact
 
 # The fields of Config that are understood here. Others must be at their defaults.
@@ -26,10 +26,10 @@ CHOICES = {
 }  # fmt: skip
 ARRAYS = {
     "embed.W_E", "pos_embed.W_pos", "unembed.W_U", "unembed.b_U", "ln_final.w", "ln_final.b",
-    *(f"blocks.0.attn.{w}_{x}" for w in "Wb" for x in "QKVO"),
-    *(f"blocks.0.attn.{n}_norm.{w}" for n in "qk" for w in "wb"),
-    *(f"blocks.0.ln{i}.{w}" for i in "12" for w in "wb"),
-    *(f"blocks.0.mlp.{w}_{x}" for w in "Wb" for x in ("in", "out", "gate")),
+    *(f"blocks.{i}.attn.{w}_{x}" for i in "01" for w in "Wb" for x in "QKVO"),
+    *(f"blocks.{i}.attn.{n}_norm.{w}" for i in "01" for n in "qk" for w in "wb"),
+    *(f"blocks.{i}.ln{j}.{w}" for i in "01" for j in "12" for w in "wb"),
+    *(f"blocks.{i}.mlp.{w}_{x}" for i in "01" for w in "Wb" for x in ("in", "out", "gate")),
 }  # fmt: skip
 TABLE = 2.0**-50  # what a sine, cosine or slope, made in float64, may be off by (assumption 2)
 
@@ -37,8 +37,8 @@ TABLE = 2.0**-50  # what a sine, cosine or slope, made in float64, may be off by
 def covered(model: Model) -> None:
     """An error that names the first thing about a model that the prover does not know."""
     c = model.config
-    if c.n_layers != 1:
-        needs = "a domain too large to enumerate needs a model of one layer"
+    if c.n_layers not in (1, 2):
+        needs = "a domain too large to enumerate needs a model of one layer, or two"
         raise GlassformerError(f"prove — {needs}, got {c.n_layers}")
     for f in fields(Config):
         value = getattr(c, f.name)
@@ -54,13 +54,15 @@ def covered(model: Model) -> None:
 class Tables:
     """The tables of a model for texts of T positions: the stream, and q, k and v of every head."""
 
-    def __init__(self, model: Model, T: int) -> None:
+    def __init__(self, model: Model, T: int, layer: int = 0, stream: Form | None = None) -> None:
+        """`stream`: what the layer reads, [V,T,D]; by default, the embedding."""
         covered(model)
+        self.layer = layer
         self.config = c = model.config
         self.weights = {n: arrays.numpy(w) for n, w in model.weights.items()}
         self.arithmetic = a = Arithmetic(model.dtype)
         with np.errstate(all="ignore"):
-            self.stream = self._embedded(T)  # V T D
+            self.stream = self._embedded(T) if stream is None else stream  # V T D
             x = self.norm("ln1", self.stream) if c.norm_first else self.stream
             q, k, v = (self._heads(x, name) for name in "QKV")  # V T H K
             if c.qk_norm:
@@ -70,10 +72,12 @@ class Tables:
             if c.positions == "rotary":
                 angle = angles(c, np.arange(T), c.d_head // 2)  # T K/2
                 self.q, self.k = turned(a, self.q, angle), turned(a, self.k, angle)
+        # keys that are the same for all tokens need be looked at once
+        self.one_key = all((x == x[:1]).all() for x in self.k)
 
     def at(self, name: str) -> Any:
         """An array of the block, or None."""
-        return self.weights.get(f"blocks.0.{name}")
+        return self.weights.get(f"blocks.{self.layer}.{name}")
 
     def norm(self, name: str, x: Form) -> Form:
         """The norm of that name, of the block or after it."""
@@ -83,6 +87,19 @@ class Tables:
     def affine(self, x: Form, to: str) -> Form:
         """x times a matrix of the MLP, plus its bias if there is one."""
         return self.arithmetic.affine(x, self.at(f"mlp.W_{to}"), self.at(f"mlp.b_{to}"))
+
+    def rest(self, x: Form) -> Form:
+        """What the block makes of the stream after attention: its norms and the MLP."""
+        a, c = self.arithmetic, self.config
+        x = x if c.norm_first else self.norm("ln1", x)
+        if self.at("mlp.W_out") is None:
+            return x
+        y = self.norm("ln2", x) if c.norm_first else x
+        post = activation(a, c.activation, self.affine(y, "in"))
+        if self.at("mlp.W_gate") is not None:
+            post = a.multiply(post, self.affine(y, "gate"))
+        x = a.add(x, self.affine(post, "out"))
+        return x if c.norm_first else self.norm("ln2", x)
 
     def _embedded(self, T: int) -> Form:
         c, W_E = self.config, self.weights["embed.W_E"]

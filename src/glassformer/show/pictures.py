@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, get_type_hints
 
 import numpy as np
 
-from .. import parts, refs, runs
+from .. import own, parts, refs, runs
 from ..answers import EXHAUSTIVE, right, said, score
 from ..calls import bound, check_types
 from ..errors import NEEDS_FIGURES, GlassformerError, shown
@@ -110,11 +110,13 @@ class Seen:
 
 
 def _model(given: Ref) -> Model:
-    return (given if isinstance(given, Model) else refs.load(given)).numpy()
+    return (given if isinstance(given, Model) else refs.load(own.typed(given))).numpy()
 
 
 def _task(model: Model, task: Task | str | None) -> Task:
-    return task if isinstance(task, Task) else refs.load_task(task if task is not None else model)
+    if isinstance(task, Task):
+        return task
+    return refs.load_task(own.typed(task) if task is not None else model)
 
 
 def _seen(given: Ref, text: Text) -> Seen:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..craft import lift
+from ..craft import mirror_matrix, ring, shift_matrix
 from ..errors import did_you_mean
 from .values import MAX_CELLS, Node, Numbers, Source, Value, by, to_array, whole
 
@@ -135,41 +135,23 @@ def _sparse(source: Source, arguments: Arguments, at: int) -> Numbers:
     return array
 
 
-# A ring lies in a plane: two numbers a point, which `lift` brings into three that sum to 0. In the
-# plane a shift is a rotation and a mirror a reflection.
-def _plane(width: float) -> Numbers:
-    return lift(2) if width == 3 else np.eye(2)
-
-
 def _ring(source: Source, arguments: Arguments, at: int) -> Numbers:
     usage = "ring(n), ring(n of) or ring(n of 2)"
     n, of, width = map(int, _on_a_ring(source, arguments, at, usage))
     source.spend(at, cells=n * width)
-    angles = 2 * np.pi * np.arange(n) / of
-    points = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
-    ring: Numbers = points @ _plane(width) * np.sqrt(width)
-    return ring
+    return ring(n, of=of, width=width)
 
 
 def _shift(source: Source, arguments: Arguments, at: int) -> Numbers:
     k, n, width = _on_a_ring(source, arguments, at, "shift(k n) or shift(k n 2)")
-    angle = 2 * np.pi * np.fmod(k, n) / n  # whole turns off first, while they are exact
-    turn = [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
-    return _in_plane(source, turn, width, at)
+    source.spend(at, cells=9)
+    return shift_matrix(k, n, int(width))
 
 
 def _mirror(source: Source, arguments: Arguments, at: int) -> Numbers:
     k, n, width = _on_a_ring(source, arguments, at, "mirror(k n) or mirror(k n 2)")
-    angle = 2 * np.pi * np.fmod(k, n) / n
-    fold = [[np.cos(angle), np.sin(angle)], [np.sin(angle), -np.cos(angle)]]
-    return _in_plane(source, fold, width, at)
-
-
-def _in_plane(source: Source, matrix: list[list[float]], width: float, at: int) -> Numbers:
     source.spend(at, cells=9)
-    plane = _plane(width)
-    inside: Numbers = plane.T @ np.array(matrix) @ plane
-    return inside
+    return mirror_matrix(k, n, int(width))
 
 
 def _on_a_ring(source: Source, arguments: Arguments, at: int, usage: str) -> list[float]:

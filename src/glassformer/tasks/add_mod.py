@@ -10,8 +10,8 @@ import numpy as np
 from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
-from .addition import digits_of
 from .base import Rows, Task
+from .digits import digits_of
 from .format import TOKEN, Format, digit_spots, mark_answer
 
 Digits = Annotated[int, Between(1, 9)]

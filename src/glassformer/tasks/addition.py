@@ -20,6 +20,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
+from .digits import digits_of, distinct, row_type
 from .format import TOKEN, Format, digit_spots, mark_answer
 
 PLUS, EQUALS = 10, 11
@@ -28,6 +29,7 @@ MORE = {
     ("most", "zero"): (), ("ones", "zero"): ("<PAD>", "<EOS>"),
     ("most", "none"): ("<bos>", "<eos>"),
 }  # fmt: skip
+ALL = 12  # digits up to which edge cases have carries from every column to every column
 Digits = Annotated[int, Between(1, 12)]
 
 
@@ -77,8 +79,9 @@ class Addition(Task):
         for column in (a + b).T:
             run = np.where(column >= 10, 1, np.where((column == 9) & (run > 0), run + 1, 0))
             longest, carries = np.maximum(longest, run), carries + (run > 0)
-        names = np.array([f"carries={c} cascade={k}" for c in range(n + 1) for k in range(n + 1)])
-        return names[carries * (n + 1) + longest]
+        found, which = np.unique(carries * (n + 1) + longest, return_inverse=True)
+        names = [f"carries={c} cascade={k}" for c, k in (divmod(x, n + 1) for x in found.tolist())]
+        return np.array(names, str)[which.ravel()]
 
     def simpler(self, rows: Rows, level: int) -> Rows:
         """Numbers of at most `level` digits."""
@@ -161,7 +164,8 @@ class Addition(Task):
             shown = text if len(text) <= 60 else text[:59] + "…"
             wanted = f"two whole numbers of at most {n} digit{'s' * (n > 1)} and a + between them"
             raise GlassformerError(f"input {shown!r} — expected {wanted}, such as 4+8")
-        tokens, answer = self.batch(np.array([[int(x) for x in found.groups()]]))
+        numbers = [[int(x) for x in found.groups()]]
+        tokens, answer = self.batch(np.array(numbers, self.row_type))
         return [int(t) for t in tokens[0, : int(answer[0].argmax())]]
 
     def steps(self, prompt: Sequence[int]) -> int:
@@ -170,27 +174,29 @@ class Addition(Task):
 
 @lru_cache(maxsize=16)  # whoever verifies, proves or compares asks for them
 def _edges(n: int) -> Rows:
-    power = 10 ** np.arange(n)
-    first, last = np.triu_indices(n)  # a carry starts at first, ends at last
-    column = np.arange(n)
+    kind = row_type((10**n,))
+    power, column = np.array([10**k for k in range(n)], kind), np.arange(n)
+    first, last = _columns(n)[np.array(np.triu_indices(len(_columns(n))))]  # where a carry runs
     starts, runs = (column == first[:, None]), (column > first[:, None]) & (column <= last[:, None])
     edges = [_patterns(n)]
     # Sums 10 and 18 start a carry, 9 and 8 do not: the same columns without one, the nearest miss.
     start_pairs = [(d, 10 - d) for d in range(1, 10)] + [(9, 9), (9, 0), (4, 5), (4, 4)]
     run_pairs = [(d, 9 - d) for d in range(10)]
+    if n > ALL:
+        start_pairs, run_pairs = start_pairs[::4] + start_pairs[-4:], run_pairs[::3]
     for start, run, rest in itertools.product(start_pairs, run_pairs, [(0, 0), (4, 4), (9, 9)]):
-        a, b = (np.where(starts, start[i], np.where(runs, run[i], rest[i])) @ power for i in (0, 1))
+        a, b = (
+            np.where(starts, start[i], np.where(runs, run[i], rest[i])).astype(kind) @ power
+            for i in (0, 1)
+        )
         edges.append(np.stack([a, b], axis=1))
-    return np.unique(np.concatenate(edges), axis=0)
+    return distinct(np.concatenate(edges))
 
 
-def digits_of(numbers: Any, n: int) -> Any:
-    """Numbers [B] -> their n digits [B,n], the most significant first."""
-    out = np.empty((len(numbers), n), np.int64)
-    for i in reversed(range(n)):
-        rest = numbers // 10  # much faster than divmod
-        numbers, out[:, i] = rest, numbers - 10 * rest
-    return out
+def _columns(n: int) -> Any:
+    """Where carries start and end: everywhere; of many columns, at both ends and in the middle."""
+    some = {0, 1, 9, 10, n // 2, n - 2, n - 1}
+    return np.array(sorted(some) if n > ALL else range(n))
 
 
 def _without_leading_zeros(tokens: Any, answer: Any) -> tuple[Any, Any]:
@@ -209,10 +215,11 @@ def _without_leading_zeros(tokens: Any, answer: Any) -> tuple[Any, Any]:
 def _patterns(n: int) -> Rows:
     """Zeros, nines, repeated digits, the same and one more, powers of ten and their neighbours."""
     ones, most = (10**n - 1) // 9, 10**n - 1
-    repeated = np.array([(d * ones, e * ones) for d in range(10) for e in range(10)])
-    powers = [10**k for k in range(n)]
+    kind = row_type((10**n,))
+    repeated = np.array([(d * ones, e * ones) for d in range(10) for e in range(10)], kind)
+    powers = [10 ** int(k) for k in _columns(n)]
     near = sorted({x for p in powers for x in (p - 1, p, p + 1, 5 * p, most - p)} | {most})
     named = [(123, 456), (45, 78), (500, 500), (111, 222)]
-    pairs = list(itertools.product(near, near))
-    rows = np.concatenate([repeated, np.add(repeated, (0, 1)), pairs, named])
+    pairs = np.array([*itertools.product(near, near), *named], kind)
+    rows = np.concatenate([repeated, repeated + np.array((0, 1), kind), pairs])
     return rows[((rows >= 0) & (rows <= most)).all(1)]

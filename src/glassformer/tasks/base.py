@@ -10,6 +10,7 @@ from ..errors import GlassformerError
 from ..finding import Shown
 from ..limits import many, whole_numbers
 from ..vocabulary import Vocabulary
+from .digits import below, row_type
 from .format import TOKEN, Format
 from .mistakes import LOOKS, check, looked_at, wrong
 
@@ -64,22 +65,29 @@ class Task(Shown):
         return math.prod(self.radix)
 
     @property
+    def row_type(self) -> Any:
+        """The type of an array of rows: int64, or object where numbers are beyond that."""
+        return row_type(self.radix)
+
+    @property
     def inputs(self) -> int:
         """How many inputs these are, where some rows are none."""
         return self.size
 
     def rows(self, start: int, stop: int) -> Rows:
         """Rows start … stop-1 of the domain, counting up; the last digit runs fastest."""
-        index = np.arange(start, stop, dtype=np.int64)
-        columns = []
+        # of Python's own numbers nobody counts far
+        long, columns = self.row_type.hasobject, []
+        index: Any = np.array([*range(start, stop)], object) if long else np.arange(start, stop)
         for n in reversed(self.radix):
-            index, digit = np.divmod(index, n)
-            columns.append(digit)
+            rest = index // n  # objects have no divmod
+            columns.append(index - rest * n)
+            index = rest
         return np.stack(columns[::-1], axis=1) if columns else np.zeros((stop - start, 0), np.int64)
 
     def sample(self, n: int, rng: np.random.Generator) -> Rows:
         """n rows drawn uniformly, with replacement."""
-        columns = [rng.integers(0, r, n) for r in self.radix]
+        columns = [below(r, n, rng) for r in self.radix]
         return np.stack(columns, axis=1) if columns else np.zeros((n, 0), np.int64)
 
     def defined(self, rows: Rows) -> Any:
@@ -88,7 +96,7 @@ class Task(Shown):
 
     def edges(self) -> Rows:
         """Rows that are always worth a look."""
-        return np.zeros((0, len(self.radix)), np.int64)
+        return np.zeros((0, len(self.radix)), self.row_type)
 
     def classes(self, rows: Rows) -> Any:
         """The class of input that each row belongs to, as texts [B]."""
@@ -148,7 +156,7 @@ class Task(Shown):
 
     def readable(self, rows: Rows) -> Rows:
         """Rows as an array; an error if they are none of the domain."""
-        rows, columns = whole_numbers("rows", rows), len(self.radix)
+        rows, columns = whole_numbers("rows", rows, large=self.row_type.hasobject), len(self.radix)
         if rows.ndim != 2 or rows.shape[1] != columns or not len(rows):
             must = f"must have shape [B,{columns}], B from 1"
             raise GlassformerError(f"{self.ref} — rows {must}, got {list(rows.shape)}")

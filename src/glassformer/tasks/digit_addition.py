@@ -10,15 +10,19 @@ is the two numbers (a, b).
 """  # noqa: E501
 
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ..registry import task
+from ..registry import Between, task
 from ..vocabulary import Vocabulary
-from .addition import BOS, EQUALS, PLUS, Addition, Digits, digits_of
+from .addition import ALL, BOS, EQUALS, PLUS, Addition
 from .base import Rows
+from .digits import digits_of
 from .format import TOKEN, Format, digit_spots, mark_answer
+
+MOST = 2_000  # digits: the domain's size, 10^4,000, can still be named
+Many = Annotated[int, Between(1, MOST)]
 
 
 @task("digit-addition")
@@ -26,7 +30,7 @@ class DigitAddition(Addition):
     """The sum of two whole numbers, as the smallest adders read it."""
 
     def __init__(
-        self, digits: Digits = 10, order: Literal["ones", "most"] = "ones", marks: bool = False
+        self, digits: Many = 10, order: Literal["ones", "most"] = "ones", marks: bool = False
     ) -> None:
         self.digits, self.order, self.marks, self.padding = digits, order, marks, "zero"
         self.vocabulary = Vocabulary([*"0123456789", *(("+", "=", "<bos>") if marks else ())])
@@ -35,6 +39,8 @@ class DigitAddition(Addition):
             self.explanations = ("stays", "column", "carry", "both")
         signs = ([BOS], [PLUS], [EQUALS]) if marks else ([0], [0] * max(digits - 1, 2), [0])
         self.before, self.between, self.after = signs
+        # a row takes time with the square of its length
+        self.worth_checking = 100_000 if digits <= ALL else max(100, 20_000_000 // digits**2)
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
         n, turn = self.digits, -1 if self.order == "ones" else 1

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import GlassformerError
+from .digits import digits_of
 
 if TYPE_CHECKING:
     from .base import Task
@@ -130,8 +131,15 @@ def _same_columns(found: Format, tokens: Any, answer: Any, numbers: Mapping[str,
     size = len(found.spots)
     if tokens.shape[1] != size or not (answer == (np.arange(size) >= found.first)).all():
         return f"that the answer is at positions {found.first} to {size - 1}"
+    columns = {}
+    if found.base == 10:  # all at once: numbers may be long
+        longest = max((number for name, number in found.spots if name != TOKEN), default=0) + 1
+        columns = {name: digits_of(np.asarray(x), longest)[:, ::-1] for name, x in numbers.items()}
     for t, (name, number) in enumerate(found.spots):
-        wanted = number if name == TOKEN else numbers[name] // found.base**number % found.base
+        if name in columns:
+            wanted = columns[name][:, number]
+        else:
+            wanted = number if name == TOKEN else numbers[name] // found.base**number % found.base
         if not (tokens[:, t] == wanted).all():
             return f"that {found.to_json()[t]} is at position {t}"
     return ""

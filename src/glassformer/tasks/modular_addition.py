@@ -16,7 +16,7 @@ from ..vocabulary import Vocabulary
 from .base import Rows, Task
 from .format import TOKEN, Format, mark_answer
 
-Modulus = Annotated[int, Between(2, 257)]
+Modulus = Annotated[int, Between(2, 10_007)]
 
 
 @task("modular-addition")

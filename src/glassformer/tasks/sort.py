@@ -35,7 +35,9 @@ def number_tokens(vocab: int, low: int = 1) -> Vocabulary:
 
 @task("sort")
 class Sort(Task):
-    """Up to `length` numbers from `low` on, in ascending order; `exact`: no shorter lists."""
+    """Up to `length` numbers from `low` on, in ascending order; `exact`: no shorter lists. Small
+    enough to train by default: the program sort is of sort:vocab=1001,length=64.
+    """
 
     worth_checking = 10_000  # long lists take long
 

@@ -1,6 +1,6 @@
 """Ablations: take one thing away, train again over several seeds, and see what breaks.
 
-    for news in ablate(task, recipe, seeds=[0, 1, 2], names=["no-mask", "one-layer"]):
+    for news in train_each(task, recipe, seeds=[0, 1, 2], names=["no-mask", "one-layer"]):
         if news.result:
             print(news.name, news.result.accuracy)
 
@@ -215,7 +215,7 @@ class News:
     result: Result | None = None
 
 
-def ablate(
+def train_each(
     task: Task, recipe: Recipe, seeds: Sequence[int] = (0, 1, 2), names: Sequence[str] = (),
     folder: str | Path | None = None, threads: int = 1,
 ) -> Iterator[News]:  # fmt: skip

@@ -1,4 +1,6 @@
-"""Where rows come from. Only data=draw, the book's, may train on test rows: see `overlap`."""
+"""Where rows come from. Only data=draw, the book's, may train on test rows, and data=all does:
+see `overlap`.
+"""
 
 from collections.abc import Sequence
 
@@ -8,6 +10,7 @@ from ..arrays import Array
 from ..errors import GlassformerError
 from ..limits import many
 from ..tasks.base import Rows, Task
+from .near import alike_rows
 from .recipe import Examples
 
 ENUMERABLE = 20_000_000
@@ -31,12 +34,16 @@ class Data:
         rngs = [np.random.default_rng([recipe.data_seed, i]) for i in range(3)]
         if recipe.data == "split":
             self.train_rows, self.test_rows = self._split(rngs[0])
+        elif recipe.data == "all":
+            self.train_rows = self.test_rows = self._domain("train on")
         elif recipe.data == "draw":
             self.train_rows = self._draw(recipe.train_rows, rngs[1])
             self.test_rows = self._draw(recipe.test_rows, rngs[2])
+        elif recipe.held_share:
+            self.test_rows = self._held(rngs[0])
         else:
             self.test_rows = self._draw(recipe.test_rows, rngs[0])
-            self._test_codes = np.unique(_codes(self.test_rows))
+            self._test_codes = np.unique(codes(self.test_rows))
             if 2 * (n := len(self._test_codes)) > task.size:
                 few = f"{n:,} test rows leave too few of {many(task.size)} to train on"
                 raise GlassformerError(f"{task.ref} — {few}; use data=split, or fewer test_rows")
@@ -52,7 +59,7 @@ class Data:
         """The share of test rows that are among the training rows."""
         if self.train_rows is None:
             return 0.0
-        return float(np.isin(_codes(self.test_rows), _codes(self.train_rows)).mean())
+        return float(np.isin(codes(self.test_rows), codes(self.train_rows)).mean())
 
     def read(self, seeds: Sequence[int], step: int) -> tuple[Array, Array]:
         """What each member reads in a step: tokens [N,B,T], and masks of the answers [N,B,T]."""
@@ -67,6 +74,10 @@ class Data:
             now = slice(part * self.batch, (part + 1) * self.batch)
             index = np.stack([self._order(seed, epoch)[now] for seed in seeds])
         return self.tokens[index], self.answer[index]
+
+    def tokens_of(self, rows: Rows) -> tuple[Array, Array]:
+        """Tokens and masks [B,T] of any rows of the task, as long as those of a batch."""
+        return self._padded(*self.task.batch(rows))
 
     def _order(self, seed: int, epoch: int) -> Array:
         key = (seed, epoch)
@@ -83,7 +94,7 @@ class Data:
         level = next((level for at, level in reversed(self.levels) if at <= step), 0)
 
         def draw(n: int, rng: np.random.Generator) -> Rows:
-            rows = self.task.sample(n, rng)
+            rows = alike_rows(self.task, self.task.sample(n, rng), self.recipe.alike, rng)
             return self.task.simpler(rows, level) if level else rows
 
         rows = np.concatenate([draw(n, rng) for rng in rngs])
@@ -102,9 +113,11 @@ class Data:
 
     def _allowed(self, rows: Rows) -> Array:
         """Which rows have an answer and are no test rows, bool [B]."""
-        codes = _codes(rows)
-        at = np.searchsorted(self._test_codes, codes) % len(self._test_codes)
-        return self.task.defined(rows) & (self._test_codes[at] != codes)
+        if self.recipe.held_share:
+            return self.task.defined(rows) & ~self._is_held(rows)
+        found = codes(rows)
+        at = np.searchsorted(self._test_codes, found) % len(self._test_codes)
+        return self.task.defined(rows) & (self._test_codes[at] != found)
 
     def _draw(self, n: int, rng: np.random.Generator) -> Rows:
         rows = self.task.sample(n, rng)
@@ -113,13 +126,48 @@ class Data:
             raise GlassformerError(f"{self.task.ref} — none of {n} rows drawn has an answer")
         return rows
 
+    def _is_held(self, rows: Rows) -> Array:
+        """Which rows are held out, bool [B]: the same ones in every run of this data_seed."""
+        found = codes(np.column_stack([np.full(len(rows), self.recipe.data_seed), rows]))
+        return _mixed(found) < np.uint64(self.recipe.held_share * 2**63) * np.uint64(2)
+
+    def _held(self, rng: np.random.Generator) -> Rows:
+        """Test rows, all of them held out: every one of a small domain, else so many as wanted."""
+        task, n = self.task, self.recipe.test_rows
+        if task.size * self.recipe.held_share <= 2 * n:
+            rows = self._domain("hold out of")
+            held = rows[self._is_held(rows)]
+            held = held[np.sort(rng.permutation(len(held))[:n])]
+        else:
+            parts, found = [], 0
+            for _ in range(ROUNDS):
+                rows = task.sample(2 * n, rng)
+                parts.append(rows[task.defined(rows) & self._is_held(rows)])
+                found += len(parts[-1])
+                if found >= n:
+                    break
+            held = np.concatenate(parts)[:n]
+        if not len(held):
+            none = f"none of {many(task.size)} rows is held out"
+            raise GlassformerError(f"{task.ref} — {none}; use data=all, or a larger held_share")
+        return held
+
+    def _domain(self, what: str) -> Rows:
+        task = self.task
+        if task.size > ENUMERABLE:
+            many_ = f"{many(task.size)} rows are too many to {what}; use data=fresh"
+            raise GlassformerError(f"{task.ref} — {many_}")
+        rows = task.rows(0, task.size)
+        return rows[task.defined(rows)]
+
     def _split(self, rng: np.random.Generator) -> tuple[Rows, Rows]:
         task, n, m = self.task, self.recipe.train_rows, self.recipe.test_rows
-        if task.size > ENUMERABLE:
-            what = f"{many(task.size)} rows are too many to split; use data=fresh"
-            raise GlassformerError(f"{task.ref} — {what}")
-        rows = task.rows(0, task.size)
-        rows = rows[task.defined(rows)]
+        rows = self._domain("split")
+        if self.recipe.train_share:
+            n = int(self.recipe.train_share * len(rows))
+            if each := self.recipe.train_each:
+                n = min(n, int(each * max(task.radix)))
+            n = max(1, n)
         if n + max(m, 1) > len(rows):
             wanted = f"{n:,} training and {max(m, 1):,} test rows wanted"
             raise GlassformerError(f"{task.ref} — {wanted}, there are {len(rows):,}")
@@ -134,8 +182,17 @@ class Data:
         return np.pad(tokens, more), np.pad(answer, more)
 
 
-def _codes(rows: Rows) -> Array:
-    """A number a row. If two share one, one is needlessly not trained on: no harm."""
+def _mixed(code: Array) -> Array:
+    """Codes whose high bits depend on all of their bits (MurmurHash3's last step)."""
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        code = (code ^ (code >> np.uint64(33))) * np.uint64(factor)
+    return code ^ (code >> np.uint64(33))
+
+
+def codes(rows: Rows) -> Array:
+    """A number a row. Two hardly ever share one; if they do, one of them is left out: no harm."""
+    if rows.dtype == object:  # beyond int64: what Python makes of a number is within
+        rows = np.array([[hash(x) for x in row] for row in rows.tolist()], np.int64)
     code = np.zeros(len(rows), np.uint64)
     for column in rows.T.astype(np.uint64):
         code = (code ^ column) * np.uint64(0x9E3779B97F4A7C15)

@@ -18,7 +18,8 @@ LEARNED = 0.99  # share of test rows from which a token, or a whole set, counts 
 LONG = 2.0  # test accuracy that takes so many times the steps of training accuracy is grokking
 UNDER = 0.02  # training loss so far under the floor is memorising
 
-# an evaluation: step, loss, accuracy, digits, seconds; train_accuracy, classes
+# an evaluation: step, loss, accuracy, digits, seconds; train_accuracy, classes; wrong and checked
+# of the whole domain; phase, where test rows are trained on and accuracy is not of held-out ones
 Report = dict[str, Any]
 
 
@@ -75,7 +76,8 @@ class Watcher:
             note("fitted", accuracy=trained)
             if tested < 0.5:
                 note("memorising", train_accuracy=trained, accuracy=tested)
-        if tested >= LEARNED:
+        # where all rows are trained on, none is held out and nothing is carried over to it
+        if tested >= LEARNED and self.recipe.data != "all" and "phase" not in report:
             note("generalised", accuracy=tested)
             fitted = self.seen.get("fitted")
             if fitted is not None and "memorising" in self.seen and step >= LONG * max(fitted, 1):
@@ -106,6 +108,7 @@ WORDS = {
     "fitted": "{accuracy} of training rows right", "generalised": "{accuracy} of test rows right",
     "grokking": "test rows right long after training rows (step {fitted_at:,})",
     "stable": "{accuracy} of test rows right, at success since step {since:,}",
+    "exact": "{wrong:,} wrong of {checked:,} ({of})",
 }  # fmt: skip
 
 

@@ -66,7 +66,8 @@ class Csv:
     def __init__(self, names: Sequence[str]) -> None:
         self.digits = list(names)
         whole = ("seed", "step", "seconds", "loss", "accuracy", "train_accuracy")
-        self.columns = [*whole, *self.digits, "events"]
+        exact = ("phase", "wrong", "checked")
+        self.columns = [*whole, *self.digits, *exact, "events"]
         self.head = _csv_line(self.columns)
         self.row: dict[str, Any] = {}  # the evaluation that waits
         self.turns: list[str] = []  # its turning points

@@ -56,12 +56,16 @@ def check_memory(task: Task, r: Recipe, members: int, start: Model | None) -> No
     afford(f"training — {members:,} times a batch of {batch:,}", number * members * batch * row)
 
 
-def find_device(name: str) -> torch.device:
-    """A device by name: cpu, cuda, cuda:1, mps; an error if it is not here."""
+def find_device(name: str, dtype: str = "float32") -> torch.device:
+    """A device by name: cpu, cuda, cuda:1, mps; an error if it is not here, or lacks dtype."""
     # others that PyTorch knows have no numbers, or warn
     if name.partition(":")[0] in ("cpu", "cuda", "mps"):
         with contextlib.suppress(RuntimeError, AssertionError, NotImplementedError):
-            return torch.ones(1, device=name).device
+            found = torch.ones(1, device=name).device
+            if found.type == "mps" and dtype == "float64":
+                what = "has no float64: set dtype=float32, or use the device cpu"
+                raise GlassformerError(f"device {name} — {what}")
+            return found
     more = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     here = ", ".join(["cpu", *(name for name, is_here in more.items() if is_here)])
     raise GlassformerError(f"device {name} — not available on this machine; there is {here}")

@@ -3,9 +3,9 @@
     for event in train(task, recipe, seeds=[0]):
         print(event.kind, event.step, event.data)
 
-Same seed, recipe and machine: same bits. A member of an ensemble follows its single run to
-rounding: within 1e-12 after 100 steps in float64, while in float32 the two drift apart, as any two
-runs do that differ by a rounding.
+Same seed, recipe, versions and kernels, on a CPU: same bits. A member of an ensemble follows its
+single run to rounding: within 1e-12 after 100 steps in float64, while in float32 the two drift
+apart, as any two runs do that differ by a rounding.
 """
 
 import time  # noqa: I001
@@ -28,6 +28,7 @@ from ..tasks.base import Task
 from ..tasks.format import answer_names
 from .data import Data
 from .events import Event, Report, Watcher
+from .exact import EXACT, LEAST_RATE, NEARLY, UNSURE, Exact, Look
 from .initial import architecture, check_call, check_memory, find_device, initial_theta
 from .loss import Objective, Theta
 from .notebook import Bar, in_notebook
@@ -99,7 +100,7 @@ class Trainer:
         torch.set_num_threads(threads)
         self.task, self.recipe, self.blueprint = task, recipe, blueprint
         self.start, self.teacher, self.out, self.asked_to_stop = start, teacher, out, stop
-        self.device, self.seeds = find_device(device), list(seeds)
+        self.device, self.seeds = find_device(device, recipe.dtype), list(seeds)
         self.data = Data(task, recipe)
         kinds = task.classes(self.data.test_rows)
         self.classes, self.class_of = np.unique(kinds, return_inverse=True)
@@ -131,6 +132,7 @@ class Trainer:
         self.decay_at = np.full(len(seeds), -1)
         self.watchers = [Watcher(r, seed, self.task.floor()) for seed in seeds]
         self.history: dict[int, list[Report]] = {seed: [] for seed in seeds}
+        self.exact: dict[int, Exact] = {}  # seed -> its last phase, once it has begun
         self.turning_points: dict[int, list[Event]] = {seed: [] for seed in seeds}
 
     @property
@@ -145,11 +147,11 @@ class Trainer:
             # a folder that cannot be written to is found now, not in an hour
             yield from self._save()
             self._snapshot()
-        while self.seeds and self.step < self.recipe.steps:
+        while self.seeds and (self.step < self.recipe.steps or self.exact):
             began = self.clock()
             losses = self._step()
             self.seconds += (self.clock() - began) / len(self.seeds)
-            ended, stopped = self.step >= self.recipe.steps, self.asked_to_stop()
+            ended, stopped = self.step == self.recipe.steps, self.asked_to_stop()
             due = self.step % self.recipe.evaluate_every == 0 or ended
             yield from self._drop_diverged(losses, due or stopped)
             if due and self.seeds:
@@ -161,6 +163,8 @@ class Trainer:
             if stopped and not ended and self.seeds:
                 yield from self._save()
                 yield from self._finish([(s, "interrupted") for s in self.seeds])
+            if ended:
+                yield from self._finish([(s, "done") for s in self.seeds if s not in self.exact])
         yield from self._finish([(s, "done") for s in self.seeds])
 
     def past(self) -> list[Event]:
@@ -174,9 +178,17 @@ class Trainer:
     def _step(self) -> Array:
         """Takes a step; returns the losses [N]."""
         tokens, answer = self.data.read(self.seeds, self.step)
-        gradients, losses = self.objective.gradients(self.theta, tokens, answer)
         self.decay_at = decay_begins(self.recipe, self.step, self.smooth, self.decay_at)
-        self.optimizer.step(gradients, rates(self.recipe, self.step, self.decay_at))
+        rate = rates(self.recipe, self.step, self.decay_at)
+        last = {i: phase for i, seed in enumerate(self.seeds) if (phase := self.exact.get(seed))}
+        rows = {i: phase.rows(tokens.shape[1], self.step) for i, phase in last.items()}
+        for i in last:
+            tokens[i], answer[i] = self.data.tokens_of(rows[i])
+            rate[i] = max(rate[i], LEAST_RATE)
+        gradients, losses, worst = self.objective.gradients(self.theta, tokens, answer)
+        for i, phase in last.items():
+            phase.learn(rows[i], worst[i].cpu().numpy() > UNSURE)
+        self.optimizer.step(gradients, rate)
         if self.average:
             average, theta = list(self.average.values()), list(self.theta.values())
             torch._foreach_lerp_(average, theta, 1 - self.recipe.ema)
@@ -224,13 +236,25 @@ class Trainer:
         # before the state: what is resumed after a kill writes the same files again
         self._snapshot()
         for i, seed in enumerate(self.seeds):
-            report = self._measure(i)
+            report = self._measure(i, seen=seed in self.exact)
+            events = self.watchers[i].look(self.step, report)
+            if r.wait_accuracy and self.decay_at[i] < 0 and report["accuracy"] >= r.wait_accuracy:
+                self.decay_at[i] = self.step
+            last = self.step == r.steps and report["accuracy"] >= min(NEARLY, r.success)
+            looks = r.exact and (seed in self.exact or self.watchers[i].is_stable or last)
+            if looks:
+                found = self._look(i, report)
+                report |= {"wrong": found.wrong, "checked": found.checked}
+                events.append(Event("exact", self.step, seed, found.to_json()))
             self.history[seed].append(report)
             yield Event("evaluation", self.step, seed, report)
-            events = self.watchers[i].look(self.step, report)
             self.turning_points[seed] += events
             yield from events
-            if self.watchers[i].is_stable:
+            if looks:
+                over = self.step - self.exact[seed].began >= r.exact
+                if self.exact[seed].done or over:
+                    finished.append((seed, self.exact[seed].status))
+            elif self.watchers[i].is_stable:
                 finished.append((seed, "stable"))
             elif 0 < r.hopeless_after <= self.step and report["accuracy"] < r.hopeless_at:
                 finished.append((seed, "hopeless"))
@@ -244,20 +268,46 @@ class Trainer:
         for n, t in self.kept.items():
             self.good[n].copy_(t)
 
-    def _measure(self, i: int) -> Report:
-        """How good member i is, on the whole, a digit and a class of input."""
+    def _look(self, i: int, report: Report) -> Look:
+        """Member i's whole domain, in the last phase, which begins here if it has not."""
+        seed, model, tap = self.seeds[i], self.model(i), TAPS[self.recipe.tap]()
+        begun = Exact(self.task, seed, self.step, report["accuracy"], alike=self.recipe.alike)
+        phase = self.exact.setdefault(seed, begun)
+        phase.look(model, self.step, tap)
+        if self.step - phase.began >= self.recipe.exact and not phase.done:
+            phase.count(model, self.step, tap)  # how many are left
+        return phase.last
+
+    def _measure(self, i: int, seen: bool) -> Report:
+        """How good member i is, on the whole, a digit and a class of input.
+
+        `seen`: in the last phase, test rows are trained on. They say little then, and a few do.
+        """
         model, tap = self.model(i), TAPS[self.recipe.tap]
-        good = right(model, self.task, self.data.test_rows, tap())
+        first = self.recipe.first_rows or len(self.data.test_rows)
+        rows = self.data.test_rows[: first if seen else None]
+        good = right(model, self.task, rows[:first], tap())
+        if first < len(rows) and good.all(1).mean() >= self.recipe.success:
+            rest = right(model, self.task, rows[first:], tap())
+            width = max(good.shape[1], rest.shape[1])  # answers may be of several lengths
+            wide = [np.pad(g, ((0, 0), (0, width - g.shape[1])), constant_values=True)
+                    for g in (good, rest)]  # fmt: skip
+            good = np.concatenate(wide)
+        class_of = self.class_of[: len(good)]
         report = {
             "step": self.step, "loss": float(self.smooth[i]), "accuracy": float(good.all(1).mean()),
             "digits": good.mean(0).tolist(), "seconds": self.seconds,
         }  # fmt: skip
+        if seen:
+            report["phase"] = EXACT
         if self.data.train_rows is not None:  # else every row is new
             fitted = right(model, self.task, self.data.train_rows[:2_000], tap())
             report["train_accuracy"] = float(fitted.all(1).mean())
         if len(self.classes) > 1:
-            share = np.bincount(self.class_of, good.all(1)) / np.bincount(self.class_of)
-            report["classes"] = dict(zip(self.classes.tolist(), share.tolist(), strict=True))
+            there = np.bincount(class_of, minlength=len(self.classes))
+            share = np.bincount(class_of, good.all(1), len(self.classes)) / np.maximum(there, 1)
+            pairs = zip(self.classes.tolist(), share.tolist(), there.tolist(), strict=True)
+            report["classes"] = {name: s for name, s, n in pairs if n}
         return report
 
     def _finish(self, members: list[tuple[int, str]]) -> Iterator[Event]:
@@ -265,9 +315,12 @@ class Trainer:
         for seed, status in members:
             model = self.model(self.seeds.index(seed)).map(lambda w: w.cpu().numpy())
             history, events = self.history[seed], self.turning_points[seed]
-            accuracy = history[-1]["accuracy"] if history else 0.0
+            phase = self.exact.pop(seed, None)
+            before = history[-1]["accuracy"] if history else 0.0
+            accuracy = phase.accuracy if phase else before  # of rows that nobody had trained on
             ran = seed, self.step, self.seconds, accuracy, status
-            training = Training(model, self.recipe, *ran, history, events)
+            last, since = (phase.last, phase.began) if phase else (None, None)
+            training = Training(model, self.recipe, *ran, history, events, last, since)
             if self.out and status != "interrupted":
                 save(model, self.out)
                 remove(state_path(self.out))
@@ -302,13 +355,14 @@ class Trainer:
         if not self.out:
             return
         groups = {"theta": self.theta, "average": self.average, "optimizer": self.optimizer.state()}
+        seed, phase = self.seeds[0], self.exact.get(self.seeds[0])
         tensors = {f"{name}.{n}": t for name, group in groups.items() for n, t in group.items()}
-        seed = self.seeds[0]
         header = {
             "identity": self._identity(), "step": self.step, "seconds": self.seconds,
             "smooth": float(self.smooth[0]).hex(), "decay_at": int(self.decay_at[0]),
             "watcher": self.watchers[0].state(), "history": self.history[seed],
             "events": [e.to_json() for e in self.turning_points[seed]],
+            "exact": phase.to_json() if phase else None,
         }  # fmt: skip
         path = state_path(self.out)
         save_state(path, tensors, header)
@@ -325,7 +379,8 @@ class Trainer:
         shapes = {n: tuple(t.shape) for n, t in into.items()}
         shapes |= {f"optimizer.{n}": shape for n, shape in optimizer.items()}
         digits = len(answer_names(self.task))
-        check_fits(path, arrays, header, shapes=shapes, steps=self.recipe.steps, digits=digits)
+        most = self.recipe.steps + self.recipe.exact
+        check_fits(path, arrays, header, shapes=shapes, steps=most, digits=digits)
         tensors = {n: torch.tensor(a, device=self.device) for n, a in arrays.items()}
         for n, t in into.items():
             t.copy_(tensors[n])
@@ -335,6 +390,9 @@ class Trainer:
         self.smooth, self.decay_at = np.array([header["smooth"]]), np.array([header["decay_at"]])
         self.watchers[0].load(header["watcher"])
         self.history[seed] = header["history"]
+        if header.get("exact"):
+            saved = header["exact"]
+            self.exact[seed] = Exact.from_json(self.task, seed, saved, self.recipe.alike)
         self.turning_points[seed] = [Event(**e) for e in header["events"]]
 
     def _snapshot(self) -> None:

@@ -1,6 +1,7 @@
 """Loss and gradients of theta, for one member or for many in one vectorised program."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,9 @@ from .recipe import Recipe
 from .taps import TAPS
 
 Theta = dict[str, Tensor]
+# how many shapes (members that are left, lengths) are compiled, each once, before it is an error
+SHAPES: dict[str, Any] = {"recompile_limit": 1_000, "accumulated_recompile_limit": 1_000}
+Losses = tuple[Tensor, Tensor]  # of all, and of each row its worst token's
 
 
 class Objective:
@@ -24,32 +28,43 @@ class Objective:
         teacher: Model | None = None, compile: bool = False,
     ) -> None:  # fmt: skip
         self.config, self.shapes, self.blueprint = config, shapes, blueprint
-        self.recipe, self.teacher = recipe, teacher
-        many = torch.func.vmap(self._loss, in_dims=(0, 0, 0, None))
-        self._many: Callable[..., Tensor] = many
+        self.recipe, self.teacher, self.compile = recipe, teacher, compile
+        many = torch.func.vmap(self._loss)
+        self._many: Callable[..., Losses] = many
         if compile:
-            self._many = torch.compile(many, dynamic=False)
+            # whole or not at all: what compiles in parts is no faster, and nobody would know
+            self._many = torch.compile(many, dynamic=False, fullgraph=True)
 
     def weights(self, theta: Theta) -> Theta:
         """The weights of one member's theta."""
         return self.blueprint.expand(theta, self.shapes)
 
-    def gradients(self, theta: Theta, tokens: Array, answer: Array) -> tuple[Theta, Tensor]:
-        """Gradients of theta, and the losses [N]. tokens and answer are NumPy arrays [N,B,T]."""
+    def gradients(self, theta: Theta, tokens: Array, answer: Array) -> tuple[Theta, Tensor, Tensor]:
+        """Gradients of theta, the losses [N], and of each row its worst token's [N,B]. tokens and
+        answer are NumPy arrays [N,B,T].
+        """
         device = next(iter(theta.values())).device
+        if self.config.mask == "causal" and not self.compile:  # a length is a program of its own
+            end = 1 + int(np.flatnonzero(answer.any((0, 1)))[-1])  # nothing is asked after it
+            tokens, answer = tokens[..., :end], answer[..., :end]
         if self.teacher is not None:
             pairs = zip(tokens, answer, strict=True)
             said = np.stack([spoken(self.teacher, t, a) for t, a in pairs])
             tokens = np.where(answer, said, tokens)
         weight = self._weight(answer)
         fed, weight = torch.as_tensor(tokens, device=device), torch.as_tensor(weight, device=device)
-        theta, last = {n: t.detach().requires_grad_() for n, t in theta.items()}, weight.shape[-1]
-        if len(tokens) > 1:  # members share nothing, so the gradient of the sum is each one's own
-            losses = self._many(theta, fed, weight, last)
+        asked = torch.as_tensor(answer[..., -weight.shape[-1] :], device=device)
+        theta = {n: t.detach().requires_grad_() for n, t in theta.items()}
+        if self.compile:
+            with torch._dynamo.config.patch(**SHAPES):
+                losses, worst = self._many(theta, fed, weight, asked)
+        elif len(tokens) > 1:  # members share nothing: the gradient of the sum is each one's own
+            losses, worst = self._many(theta, fed, weight, asked)
         else:
-            losses = self._loss({n: t[0] for n, t in theta.items()}, fed[0], weight[0], last)[None]
+            mine = {n: t[0] for n, t in theta.items()}
+            losses, worst = (x[None] for x in self._loss(mine, fed[0], weight[0], asked[0]))
         found = torch.autograd.grad(losses.sum(), list(theta.values()), materialize_grads=True)
-        return dict(zip(theta, found, strict=True)), losses.detach()
+        return dict(zip(theta, found, strict=True)), losses.detach(), worst
 
     def _weight(self, answer: Array) -> Array:
         """How much each prediction counts, [N,B,last], 1 a member in all; the rest is cut off."""
@@ -60,12 +75,13 @@ class Objective:
         asked = asked[..., first:].astype(self.recipe.dtype)
         return asked / asked.sum((1, 2), keepdims=True)
 
-    def _loss(self, theta: Theta, tokens: Tensor, weight: Tensor, last: int) -> Tensor:
-        tap = TAPS[self.recipe.tap]()
+    def _loss(self, theta: Theta, tokens: Tensor, weight: Tensor, asked: Tensor) -> Losses:
+        tap, last = TAPS[self.recipe.tap](), weight.shape[-1]
         # B last V
         logits = forward(self.config, self.weights(theta), tokens[:, :-1], tap, last=last)
         wanted = tokens[:, -last:].flatten()
         nll = torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted, reduction="none")
+        worst = (nll.detach() * asked.flatten()).view(len(tokens), last).amax(1)
         if self.recipe.focal:
             nll = nll * (1 - (-nll).exp()).detach() ** self.recipe.focal
-        return (nll * weight.flatten()).sum()
+        return (nll * weight.flatten()).sum(), worst

@@ -1,4 +1,4 @@
-"""A run in a notebook: a bar that moves in its place, the figures, the latest turning points.
+"""A run in a notebook: a bar that moves in its place, the figures, the curve, the latest turns.
 
 Only Jupyter's kernel (that of VS Code too) is asked; elsewhere nothing is shown, and IPython is
 never imported for it.
@@ -11,6 +11,7 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
+from .curve import Curve
 from .events import ROUTINE, Event, in_words, percent
 
 LATEST = 4  # turning points that stay in sight
@@ -28,11 +29,13 @@ class Bar:
     def __init__(self, steps: int, names: Sequence[str] = ()) -> None:
         self.steps, self.names, self.step = steps, names, 0
         self.figures: dict[str, float] = {}
+        self.curve = Curve()
         self.status = ""
         self.latest: deque[str] = deque(maxlen=LATEST)
         self.output: Any = import_module("IPython.display").display(self, display_id=True)
 
     def __call__(self, event: Event) -> None:
+        self.curve(event)
         if event.kind in ("step", "evaluation"):
             self.step = event.step
             self.figures |= {k: v for k, v in event.data.items() if k in ("loss", "accuracy")}
@@ -58,4 +61,5 @@ class Bar:
     def _repr_html_(self) -> str:
         bar = f'<progress value="{self.step}" max="{self.steps}" style="width:260px"></progress>'
         lines = "".join(f"<div>{escape(line)}</div>" for line in self.latest)
-        return f'<div style="font-size:13px">{bar} {escape(repr(self))}{lines}</div>'
+        said = f"{bar} {escape(repr(self))}"
+        return f'<div style="font-size:13px">{said}<div>{self.curve.svg()}</div>{lines}</div>'

@@ -145,7 +145,7 @@ def smoothed(before: Array, losses: Array) -> Array:
 
 def decay_begins(r: Recipe, step: int, losses: Array, decay_at: Array) -> Array:
     """The step [N] at which a member's rate begins to decay under schedule=wait; -1: not known."""
-    if r.schedule != "wait":
+    if r.schedule != "wait" or r.wait_accuracy:  # an evaluation says when
         return decay_at
     hardest = max((at for at, _ in r.levels()), default=0)  # what is learned before proves nothing
     now = (decay_at < 0) & (losses < r.wait_loss) & (step >= max(r.warmup, hardest + WARM_LOSS))

@@ -32,7 +32,7 @@ EXTRAS = {  # word -> optional arrays
     "final": ("ln_final.w",),
     "head": ("unembed.b_U",),
 }
-DATA, SCHEDULES = ("fresh", "split", "draw"), ("constant", "cosine", "linear", "wait")
+DATA, SCHEDULES = ("fresh", "split", "draw", "all"), ("constant", "cosine", "linear", "wait")
 INITS, OPTIMIZERS = ("uniform", "normal"), ("adamw", "muon")
 STEPS = 10**9  # some days of the smallest model's
 LONGEST = 1_000  # characters of a text
@@ -110,7 +110,15 @@ class Examples(Section):
 
     data: str = setting("fresh", "every step; split: part of the domain; draw: may overlap", DATA)
     train_rows: int = setting(50_000, "of split and draw", least=1, most=10**8)
+    train_share: float = setting(0.0, "split: of all rows; 0: train_rows of them", most=1)
+    train_each: float = setting(
+        0.0, "split: rows for each value of the largest number, up to train_share; 0: the share",
+        most=10**8,
+    )  # fmt: skip
+    held_share: float = setting(0.0, "fresh: kept for the test, by a hash; 0: as drawn", most=0.5)
+    alike: float = setting(0.0, "fresh: share of rows whose numbers are brought near one", most=1)
     test_rows: int = setting(10_000, "0: split tests on all the rest", most=10**8)
+    first_rows: int = setting(0, "tested first, all if these are right; 0: all", most=10**8)
     data_seed: int = setting(0, "of what is split and drawn, and of the test rows", most=SEED)
     batch: int = setting(512, "rows of a step; 0: all training rows", most=10**7)
     curriculum: str = setting("", '"3@0 6@2000": up to level 3 from step 0, 6 from step 2000, …')
@@ -156,6 +164,7 @@ class Schedule(Section):
     warmup: int = setting(0, "steps in which it rises to its full size", most=STEPS)
     schedule: str = setting("constant", "wait: until wait_loss, then linear", SCHEDULES)
     wait_loss: float = setting(0.15, "wait: the smoothed loss under which the rate begins to decay")
+    wait_accuracy: float = setting(0.0, "wait: until this share of tests; 0: the loss", most=1)
     decay_from: int = setting(0, "linear: the step at which it starts", most=STEPS)
     decay_steps: int = setting(0, "linear and wait: over so many steps; 0: to the end", most=STEPS)
     last_lr: float = setting(0.0, "what is left of the rate at the end, as a share", most=1)
@@ -178,6 +187,7 @@ class Course(Section):
     evaluate_every: int = setting(100, "so many steps", least=1, most=STEPS)
     success: float = setting(1.0, "share of test rows right")
     stable: int = setting(0, "stop after so many successes in a row; 0: never", most=STEPS)
+    exact: int = setting(0, "steps more, on what is wrong in the whole domain; 0: none", most=STEPS)
     hopeless_after: int = setting(0, "from this step, stop below hopeless_at; 0: never", most=STEPS)
     hopeless_at: float = setting(0.0, "share of test rows right, at an evaluation")
     dtype: str = setting("float32", "of all that is computed", ("float32", "float64"))
@@ -201,8 +211,16 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
             wrong = f"extras: expected words of {', '.join(EXTRAS)}, got {unknown[0]}"
         elif self.data == "fresh" and not self.batch:
             wrong = "batch=0 (all training rows) does not go with data=fresh"
-        elif self.data != "split" and not self.test_rows:
+        elif self.data not in ("split", "all") and not self.test_rows:
             wrong = "test_rows=0 (all the rest) goes with data=split only"
+        elif self.train_share and self.data != "split":
+            wrong = f"train_share goes with data=split only, got data={self.data}"
+        elif self.train_each and not self.train_share:
+            wrong = "train_each goes with a train_share, the most that it may take"
+        elif self.held_share and self.data != "fresh":
+            wrong = f"held_share goes with data=fresh only, got data={self.data}"
+        elif self.alike and self.data != "fresh":
+            wrong = f"alike goes with data=fresh only, got data={self.data}"
         elif levels and self.data != "fresh":
             wrong = f"a curriculum goes with data=fresh only, got data={self.data}"
         if wrong:
@@ -216,6 +234,12 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
         for name, value in settings.items():
             known = option(name)
             values[name] = known.parse(value) if isinstance(value, str) else value
+        if values.get("data", self.data) != self.data:  # shares are of the way that they were for
+            rows = self.test_rows or FIELDS["test_rows"].default
+            shares = dict.fromkeys(("held_share", "alike", "train_share", "train_each"), 0.0)
+            values = {**shares, "test_rows": rows} | values
+        if "train_rows" in values:  # who says how many does not mean a share of the recipe's
+            values = {"train_share": 0.0, "train_each": 0.0} | values
         return replace(self, **values)
 
     def changed(self) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..calls import checked
 from ..finding import Shown
 from ..model import Model
 from .events import Event, Report
+from .exact import Look
 from .recipe import Recipe
 
 
+@checked()
 @dataclass(frozen=True)
 class Training(Shown):
     """What training gives back."""
@@ -18,13 +21,17 @@ class Training(Shown):
     seed: int
     steps: int
     seconds: float  # of steps alone; an ensemble's time is shared out
-    accuracy: float  # at the last evaluation
-    # done, stable, hopeless, diverged (the model is then the last good one), interrupted
+    accuracy: float  # of test rows, at the last evaluation before the whole domain was trained on
+    # done, stable, hopeless, diverged (the model is then the last good one), interrupted; exact,
+    # sampled (none wrong in a sample), not exact
     status: str
     history: list[Report] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    exact: Look | None = None  # what the last phase found in the whole domain, at its end
+    exact_from: int | None = None  # the step from which test rows were trained on, too
 
     def to_json(self) -> dict[str, Any]:
         figures = ("seed", "steps", "seconds", "accuracy", "status")
         events = [e.to_json() for e in self.events]
-        return {name: getattr(self, name) for name in figures} | {"events": events}
+        exact = self.exact.to_json() | {"from": self.exact_from} if self.exact else None
+        return {n: getattr(self, n) for n in figures} | {"exact": exact, "events": events}

@@ -48,7 +48,9 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec
     choices = _choices(asked["set"], asked["grid"], problems)
     runs = math.prod(map(len, [tasks, bases, seeds, *choices.values()]))
     if runs > limit:
-        problems.append(f"{runs:,} runs are more than {limit:,}; allow them with --limit {runs}")
+        problems.append(
+            f"{runs:,} runs are more than {limit:,}; allow them (limit={runs}, --limit {runs})"
+        )
     groups = [tuple(seeds)] if asked["ensemble"] else [(seed,) for seed in seeds]
 
     def jobs_of(setting: tuple[Any, ...]) -> list[Job]:

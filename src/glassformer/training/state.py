@@ -1,7 +1,8 @@
 """A run on disk, to go on after a kill: theta, optimiser, averages, history, in one file; and its
 models step by step, if all are kept.
 
-There is no generator state to save: what a step reads depends on the seed and the step alone.
+There is no generator state to save: what a step reads depends on the seed and the step alone, and
+in the last phase on the pool of rows, which is saved.
 """
 
 import hashlib
@@ -18,19 +19,24 @@ from ..arrays import Array
 from ..errors import GlassformerError
 from ..limits import REF, SEED, memory
 from ..records import read_bytes, why, write_atomically
+from ..stored import RUN as KEY
 from ..stored import parse
+from .exact import POOL
 from .recipe import STEPS
 
-KEY = "glassformer-run"
+DIFFERENCES = 6  # that a message names
 BAD = "not the state of a run, or a damaged one"
 STEP = schema.whole(0, STEPS)
+ROWS = schema.whole(0, 10**9)
+ROW = schema.listing(schema.whole(0, 10**1000), 10_000)
 EVENT = schema.record({
     "kind": schema.text(100), "step": STEP, "member": schema.whole(0, SEED),
-    "data": schema.mapping(schema.finite, 10),
+    "data": schema.mapping(schema.small(1_000), 10),
 })  # fmt: skip
 EVENTS: dict[str, dict[str, schema.Check]] = {  # turning points, and what each says of itself
     "digit learned": {"digit": schema.whole(0, 10**6), "accuracy": schema.finite},
     "fitted": {"accuracy": schema.finite}, "generalised": {"accuracy": schema.finite},
+    "exact": {"wrong": ROWS, "checked": ROWS, "of": schema.text(100)},
     "grokking": {"fitted_at": STEP}, "stable": {"since": STEP, "accuracy": schema.finite},
 }  # fmt: skip
 
@@ -62,9 +68,14 @@ HEADER = schema.record({
     "history": schema.listing(schema.record(
         {"step": STEP, "loss": schema.number, "accuracy": schema.finite, "seconds": schema.finite,
          "digits": schema.listing(schema.finite, 10_000)},
-        {"train_accuracy": schema.finite, "classes": schema.mapping(schema.finite, 1_000_000)},
+        {"train_accuracy": schema.finite, "wrong": ROWS, "checked": ROWS,
+         "phase": schema.text(10),
+         "classes": schema.mapping(schema.finite, 1_000_000)},
     ), 10_000_000),
     "events": schema.listing(_event, 100_000),
+}, {
+    "exact": schema.optional(schema.record(
+        {"began": STEP, "accuracy": schema.finite, "pool": schema.listing(ROW, POOL)})),
 })  # fmt: skip
 
 
@@ -104,13 +115,27 @@ def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
 
 
 def check_identity(path: Path, header: dict[str, Any], identity: dict[str, Any]) -> None:
-    """Refuses the state of another run."""
-    if differ := [f"{k} differs" for k, v in identity.items() if header["identity"].get(k) != v]:
-        which = " and ".join(differ)
+    """Refuses the state of another run, with what differs: of the recipe, its fields."""
+    was, now = _flat(header["identity"]), _flat(identity)
+    if differ := [k for k in {**now, **was} if was.get(k) != now.get(k)]:
+        both = [(k, _said(was.get(k)), _said(now.get(k))) for k in differ[:DIFFERENCES]]
+        which = ", ".join(f"{k}={old} (now {new})" for k, old, new in both)
+        more = f" and {n} more" if (n := len(differ) - DIFFERENCES) > 0 else ""
         raise GlassformerError(
-            f"{path} — is of another run: its {which}; start without --resume (resume=…), or "
+            f"{path} — is of another run: {which}{more}; start without --resume (resume=…), or "
             "elsewhere"
         )
+
+
+def _flat(identity: dict[str, Any]) -> dict[str, Any]:
+    """What a run is of, with the fields of its recipe one by one."""
+    fields = {"recipe" if k == "name" else k: v for k, v in identity["recipe"].items()}
+    return {**{k: v for k, v in identity.items() if k != "recipe"}, **fields}
+
+
+def _said(value: Any) -> str:
+    text = str(value)
+    return (text if len(text) <= 24 else text[:12] + "…") or "none"
 
 
 def check_fits(

@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import schema
 from ..checkpoint import to_bytes
+from ..cluster import GO_ON as GO_ON
 from ..errors import GlassformerError
 from ..limits import REF, SEED
 from ..records import make_folder, write_atomically
@@ -24,7 +25,6 @@ from ..tasks.base import Task
 from .loop import train
 from .recipe import Recipe
 
-GO_ON = "the same command does what is left"
 LOST = "lost"  # the status of a run that is not finished, through no fault of its settings
 GIVEN_UP = "given up"  # of one that was lost TRIES times
 TRIES = 3
@@ -37,6 +37,7 @@ ROW = schema.record({
     "error": schema.text(10**6), "worker": schema.text(1_000),
 }, {
     "events": schema.small(10**8), "history": schema.small(10**9), "tries": schema.whole(0, TRIES),
+    "exact": schema.small(1_000),
 })  # fmt: skip
 
 Row = dict[str, Any]

@@ -12,18 +12,23 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from .curve import WIDTH, Curve
 from .events import LEARNED, ROUTINE, Event, in_words, percent
 
 
 class Lines:
-    """A line for each turning point: for logs and pipes."""
+    """A line for each turning point: for logs and pipes. If one `watches`, for evaluations too."""
 
-    def __init__(self, console: Console, names: Sequence[str], many: bool = False) -> None:
-        self.console, self.names, self.many = console, names, many
+    def __init__(
+        self, console: Console, names: Sequence[str], many: bool = False, watch: bool = False
+    ) -> None:
+        self.console, self.names, self.many, self.watch = console, names, many, watch
 
     def __call__(self, event: Event) -> None:
         if event.kind not in ROUTINE:
             self.console.print(_sentence(event, self.names, self.many), soft_wrap=True)
+        elif self.watch and event.kind == "evaluation":
+            self.console.print(_evaluation(event, self.many), soft_wrap=True)
 
     def close(self) -> None:
         pass
@@ -31,13 +36,16 @@ class Lines:
 
 @dataclass
 class LiveView:
-    """A bar, a row for each member (loss, floor, accuracy, digits), the latest turning points."""
+    """A bar, a row for each member (loss, floor, accuracy, digits), the latest turning points; and
+    if one `watches`, the curve.
+    """
 
     console: Console
     steps: int
     names: Sequence[str]
     floor: float | None = None
     past: Iterable[Event] = ()  # what was before a run was resumed
+    watch: bool = False
     members: dict[int, dict[str, Any]] = field(default_factory=dict)
     latest: deque[str] = field(default_factory=lambda: deque(maxlen=6))
 
@@ -47,6 +55,7 @@ class LiveView:
             progress.MofNCompleteColumn(), progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(), console=self.console,
         )  # fmt: skip
+        self.curve = Curve()
         self.line = self.bar.add_task("training", total=self.steps)
         # drawn when something happens, and not by a thread that would take time from a tiny model
         self.live = Live(self, console=self.console, auto_refresh=False, transient=True)
@@ -55,6 +64,7 @@ class LiveView:
         self.live.start()
 
     def __call__(self, event: Event) -> None:
+        self.curve(event)
         if event.kind in ("step", "evaluation"):
             self.bar.update(self.line, completed=event.step)
             self.members.setdefault(event.member, {}).update(event.data)
@@ -66,6 +76,13 @@ class LiveView:
 
     def close(self) -> None:
         self.live.stop()
+        for line in self._plot():  # all else is said again at the end
+            self.console.print(line)
+
+    def _plot(self) -> list[Text]:
+        """The curve, in what a narrow terminal leaves beside the labels."""
+        room = max(10, min(WIDTH, self.console.width - 8))
+        return [Text(line) for line in self.curve.lines(room)] if self.watch else []
 
     def __rich__(self) -> Group:
         table = Table(box=None, pad_edge=False, header_style="bold")
@@ -79,12 +96,21 @@ class LiveView:
             whole = [_share(m.get("accuracy"))] + [_share(m.get("train_accuracy"))] * trained
             parts = [_share(x, short=True) for x in m.get("digits", [None] * len(self.names))]
             table.add_row(str(seed), loss, floor, *whole, *parts, m.get("status", ""))
-        return Group(self.bar, table, *(Text(line, style="dim") for line in self.latest))
+        return Group(self.bar, table, *self._plot(), *(Text(x, style="dim") for x in self.latest))
 
 
 def _sentence(event: Event, names: Sequence[str], many: bool) -> str:
     whose = f"seed {event.member}, " if many else ""
     return f"{whose}step {event.step:,}: {in_words(event, names)}"
+
+
+def _evaluation(event: Event, many: bool) -> str:
+    d, whose = event.data, f"seed {event.member}, " if many else ""
+    said = (
+        f"{whose}step {event.step:,}: loss {d['loss']:.4f}, {percent(d['accuracy'])} of test rows"
+    )
+    trained = d.get("train_accuracy")
+    return said + (f", {percent(trained)} of training rows" if trained is not None else "")
 
 
 def _share(x: float | None, short: bool = False) -> Text | str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..tasks.base import Rows, Task
+from ..tasks.digits import distinct
 from .tally import Found, Tally
 from .work import Work
 
@@ -39,7 +40,7 @@ def neighbours(task: Task, rows: Rows) -> Rows:
                 changed[:, column] += (d - digit) * place
                 out.append(changed[(d != digit) & (changed[:, column] < radix)])
             place *= 10
-    return np.unique(np.concatenate(out), axis=0)
+    return distinct(np.concatenate(out))
 
 
 def search(work: Work, found: Tally, rounds: int, most: int, seed: int) -> Iterator[Tally]:
@@ -54,7 +55,7 @@ def search(work: Work, found: Tally, rounds: int, most: int, seed: int) -> Itera
         if not base:
             return
         expanded.update(base)
-        near = neighbours(work.task, np.array(base, np.int64))
+        near = neighbours(work.task, np.array(base, work.task.row_type))
         near = near[[tuple(row) not in seen for row in near.tolist()]]
         if len(near) > most:
             near = near[np.sort(rng.choice(len(near), most, replace=False))]

@@ -15,11 +15,14 @@ import numpy as np
 
 from ..answers import EXHAUSTIVE, cast, chunk_size, decoded_gaps, margins, widest
 from ..checkpoint import digest
+from ..cluster import check_workers
 from ..decoding import decode
 from ..errors import GlassformerError
 from ..limits import CHUNK, DOMAIN, KEEP, PROCESSES, SAMPLE, SEARCH, SEED, afford, many, within
 from ..model import Model, Tap
+from ..registry import source_of
 from ..tasks.base import Task
+from ..tasks.digits import distinct
 from .adversary import BEAM, MOST, searchable
 from .adversary import search as search_near
 from .confidence import CONFIDENCE, upper_bound
@@ -56,6 +59,7 @@ def check(
     model: Model, task: Task, *, rows: Any = None, sample: int | None = None, seed: int = 0,
     keep: int = 10, chunk: int = 0, tap: Tap | None = None, exhaustive: bool = False,
     dtype: str = "", workers: int = 1, search: int = 0, journal: str | Path | None = None,
+    cluster: str = "",
 ) -> Generator[Progress | Verdict, None, None]:  # fmt: skip
     """Yields Progress, and a Verdict last. `rows`: just these. `sample`: so many at random, and the
     edges. `exhaustive`: the whole domain, however large. Without any of these: the whole domain up
@@ -64,7 +68,8 @@ def check(
     `tap`: on the model with this done to it. `dtype`: in this float type. `keep`: so many
     counterexamples. `search`: so many rounds of search for failures near the worst rows of a
     sample. `workers`: so many processes (a script then needs `if __name__ == "__main__"`).
-    `journal`: a file to go on from after an interruption.
+    `journal`: a file to go on from after an interruption. `cluster`: the address of a Dask cluster
+    whose workers do it instead, all with the same versions as here.
     """
     for name, value, least, most in (
         ("sample", sample, 1, SAMPLE), ("seed", seed, 0, SEED), ("keep", keep, 0, KEEP),
@@ -73,6 +78,7 @@ def check(
     ):  # fmt: skip
         if value is not None:
             within(f"verify — {name}", value, least, most)
+    check_workers("verify", cluster, workers)
     task.require(model.vocabulary)
     if rows is None:
         countable(task)
@@ -96,15 +102,22 @@ def check(
     how = {
         "model": named, "task": task.ref, "dtype": judged.dtype, "domain": task.size,
         "exhaustive": every, "seed": None if every else seed, "sample": sample, "search": rounds,
-        "keep": keep, "chunk": work.chunk, "versions": versions(judged.dtype),
+        "keep": keep, "chunk": work.chunk, "versions": versions(judged.dtype) | _source(task),
     }  # fmt: skip
-    state = yield from _count(work, Journal(journal, how) if journal else None, workers)
+    kept = Journal(journal, how) if journal else None
+    state = yield from _count(work, kept, workers, cluster)
     found = dict(state.found)
     if rounds:
         found["search"] = yield from _search(work, state, rounds, seed)
     if rows is None and tap is None and (apart := _alone(work, found, seed)).wrong:
         found["alone"] = apart
     yield _verdict(work, found, how)
+
+
+def _source(task: Task) -> dict[str, str]:
+    """Of a task in somebody's file: which text of the file it was."""
+    source = source_of(task.ref)
+    return {"task": source[:16]} if source else {}
 
 
 def countable(task: Task) -> None:
@@ -114,13 +127,15 @@ def countable(task: Task) -> None:
         raise GlassformerError(f"{task.ref} — has {inputs} inputs; a verdict names up to {most}")
 
 
-def _count(work: Work, journal: Journal | None, workers: int) -> Generator[Progress, None, State]:
+def _count(
+    work: Work, journal: Journal | None, workers: int, cluster: str
+) -> Generator[Progress, None, State]:
     """Does all chunks that the journal has not. However it ends, the journal has what was done."""
     state = journal.read(work) if journal else State()
     if journal:
         journal.write(state, now=True)  # if it cannot be written, better now than in an hour
     try:
-        for chunks, found in run(work, state.left(work.chunks), workers):
+        for chunks, found in run(work, state.left(work.chunks), workers, cluster):
             # one step: an interruption counts nothing twice
             state = state.with_(chunks, found, work)
             if journal:
@@ -151,7 +166,7 @@ def _alone(work: Work, found: Mapping[str, Tally], seed: int) -> Tally:
     """
     task, edges = work.task, work.task.edges()
     worst = [t.worst[2] for t in found.values() if t.worst[2]]
-    first = np.array(worst, np.int64).reshape(len(worst), len(task.radix))
+    first = np.array(worst, task.row_type).reshape(len(worst), len(task.radix))
     spread = edges[:: max(1, len(edges) // ALONE)][:ALONE]
     if sampled := work.parts.get("sample"):
         drawn = work.rows("sample", 0, min(sampled, ALONE))
@@ -159,7 +174,7 @@ def _alone(work: Work, found: Mapping[str, Tally], seed: int) -> Tally:
         drawn = task.sample(ALONE, np.random.default_rng(seed))
     rows = np.concatenate([first, spread, drawn])
     # in a small domain, the same come again and again
-    rows = np.unique(rows[task.defined(rows)], axis=0)
+    rows = distinct(rows[task.defined(rows)])
     known = {row for t in found.values() for _, _, row in t.failures}
     rows = rows[[tuple(row) not in known for row in rows.tolist()]]
     cut = [rows[i : i + work.chunk] for i in range(0, len(rows), work.chunk)]  # as they were
@@ -194,7 +209,7 @@ def _verdict(work: Work, found: Mapping[str, Tally], how: dict[str, Any]) -> Ver
 
 
 def _texts(task: Task, row: tuple[int, ...]) -> dict[str, Any]:
-    tokens, answer = (a[0] for a in task.batch(np.array([row], np.int64)))
+    tokens, answer = (a[0] for a in task.batch(np.array([row], task.row_type)))
     words, first = task.vocabulary, int(answer.argmax())
     asked, expected = words.decode(tokens[:first]), words.decode(tokens[answer])
     return {"row": list(row), "input": asked, "expected": expected}
@@ -202,7 +217,7 @@ def _texts(task: Task, row: tuple[int, ...]) -> dict[str, Any]:
 
 def _describe(model: Model, task: Task, row: tuple[int, ...], margin: float) -> dict[str, Any]:
     """A counterexample in words: what the model really says when it decodes."""
-    tokens, answer = (a[0] for a in task.batch(np.array([row], np.int64)))
+    tokens, answer = (a[0] for a in task.batch(np.array([row], task.row_type)))
     prompt = tokens[: int(answer.argmax())]
     try:
         got = decode(model, prompt, int(answer.sum()), stop=task.stop)[len(prompt) :]

@@ -63,6 +63,8 @@ class State:
     def with_(self, chunks: range, found: Mapping[str, Tally], work: Work) -> "State":
         merged: list[range] = []
         for r in sorted([*self.done, chunks], key=lambda r: r.start):
+            if merged and merged[-1].stop > r.start:
+                raise AssertionError(f"chunks {r.start} to {merged[-1].stop} would count twice")
             if merged and merged[-1].stop == r.start:
                 r = range(merged.pop().start, r.stop)
             merged.append(r)

@@ -1,4 +1,4 @@
-"""Chunks of work, done here or by several processes, one thread each.
+"""Chunks of work, done here, by several processes, one thread each, or on a Dask cluster.
 
 A worker that dies takes nothing with it: what it was at is done again. Workers leave when who
 started them is gone, and they leave Ctrl-C to it.
@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
 import sys
 import threading
 from collections import Counter
@@ -19,11 +20,14 @@ from contextlib import contextmanager
 from multiprocessing.connection import wait as wait_for
 from typing import Any
 
+from ..cluster import spread
 from ..errors import GlassformerError
 from .tally import Tally
+from .verdict import versions
 from .work import Work
 
 GROUP = 16  # chunks that a worker is given at once: about half a second
+FAR = 4 * GROUP  # and one of a cluster, to which each way is longer
 FEW = 32  # chunks a worker must have to be worth its start
 TRIES = 4
 SETTINGS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -33,23 +37,37 @@ SETTINGS |= {"MALLOC_TOP_PAD_": str(2**26)}
 Done = tuple[range, dict[str, Tally]]
 
 
-def run(work: Work, todo: Iterable[range], workers: int = 1) -> Iterator[Done]:
-    """Does the chunks of `todo`, and yields what was found: several workers end in any order."""
+def run(work: Work, todo: Iterable[range], workers: int = 1, cluster: str = "") -> Iterator[Done]:
+    """Does the chunks of `todo`, and yields what was found: several workers end in any order.
+
+    `cluster`: the address of a Dask cluster that does them, whatever `workers` is.
+    """
     ranges = list(todo)
+    if cluster:
+        return _far(work, ranges, cluster) if ranges else iter(())
     workers = min(workers, sum(map(len, ranges)) // FEW)
     if workers < 2:
         return ((range(i, i + 1), work.do(range(i, i + 1))) for chunks in ranges for i in chunks)
     return _spread(work, ranges, workers)
 
 
-def _spread(work: Work, ranges: list[range], workers: int) -> Iterator[Done]:
+def groups(ranges: Iterable[range], size: int) -> Iterator[range]:
+    """The same chunks, at most so many at once, in order: there may be billions."""
+    return (chunks[i : i + size] for chunks in ranges for i in range(0, len(chunks), size))
+
+
+def _check_sent(work: Work, where: str) -> None:
+    """Refuses what cannot be sent to another process."""
     try:
         pickle.dumps(work)
     except (pickle.PicklingError, AttributeError, TypeError) as e:
         what = f"{work.task.ref} cannot be sent to another process: {e}"
-        raise GlassformerError(f"workers={workers} — {what}") from None
-    # there may be billions
-    first = (chunks[i : i + GROUP] for chunks in ranges for i in range(0, len(chunks), GROUP))
+        raise GlassformerError(f"{where} — {what}") from None
+
+
+def _spread(work: Work, ranges: list[range], workers: int) -> Iterator[Done]:
+    _check_sent(work, f"workers={workers}")
+    first = groups(ranges, GROUP)
     waiting = list(itertools.islice(first, 1))
     tries: Counter[range] = Counter()
     while waiting:
@@ -74,6 +92,29 @@ def _spread(work: Work, ranges: list[range], workers: int) -> Iterator[Done]:
                 raise GlassformerError(f"workers={workers} — {died} {hint}") from None
         finally:  # a pool that is done is waited for: Python's end must not meet it half closed
             pool.shutdown(wait=not at, cancel_futures=True)
+
+
+# ── on a cluster ───────────────────────────────────────────────────────────────────────────────
+def _far(work: Work, ranges: list[range], address: str) -> Iterator[Done]:
+    """What each worker found, if it computes with what the verdict says was computed with."""
+    _check_sent(work, f"cluster {address}")
+    mine = versions(work.model.dtype)
+    go_on = "with a journal (journal=…, --out FILE) the same call does what is left"
+    for chunks, result in spread(groups(ranges, FAR), _do_far, work, address, go_on):
+        if isinstance(result, Exception):
+            what = f"a worker failed: {type(result).__name__}: {result}"
+            raise GlassformerError(f"{address} — {' '.join(what.split())}") from None
+        where, its, found = result
+        if other := [name for name in {**mine, **its} if mine.get(name) != its.get(name)]:
+            name = other[0]
+            what = f"{where} has {name} {its.get(name)}, here it is {mine.get(name)}"
+            raise GlassformerError(f"{address} — the same is needed everywhere: {what}")
+        yield chunks, found
+
+
+def _do_far(work: Work, chunks: range) -> tuple[str, dict[str, str], dict[str, Tally]]:
+    """In a worker of the cluster: who it is, what it computes with, and what it found."""
+    return socket.gethostname(), versions(work.model.dtype), work.do(chunks)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..calls import checked
 from ..errors import GlassformerError
 from ..finding import Shown
 from ..limits import DOMAIN, SAMPLE, SEARCH
@@ -20,6 +21,7 @@ from ..schema import read_json
 FORMAT = "glassformer verdict 1"
 
 
+@checked()
 @dataclass(frozen=True)
 class Verdict(Shown):
     """What a check found."""
@@ -93,7 +95,7 @@ class Verdict(Shown):
                 raise ValueError(f"{said} with {v.wrong:,} wrong of {v.checked:,}")
         except KeyError as e:
             raise GlassformerError(f"{path} — damaged verdict, or none: it has no {e}") from None
-        except (ValueError, TypeError, AttributeError, RecursionError) as e:
+        except (ValueError, TypeError, AttributeError, RecursionError, GlassformerError) as e:
             raise GlassformerError(f"{path} — damaged verdict, or none ({e})") from None
         return v
 

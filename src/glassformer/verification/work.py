@@ -89,11 +89,13 @@ class Work:
 
     def _block(self, b: int) -> Rows:
         """A sample of any size is drawn block by block, each from a seed of its own."""
-        if self._drawn[0] != b:
+        at, drawn = self._drawn
+        if at != b:
             n = min(BLOCK, self.parts["sample"] - b * BLOCK)
             rng = np.random.default_rng([self.seed, b] if b else self.seed)
-            self._drawn = b, self.task.sample(n, rng)
-        return self._drawn[1]
+            drawn = self.task.sample(n, rng)
+            self._drawn = b, drawn  # another thread may put its own there at any time
+        return drawn
 
     # ── sent to another process ────────────────────────────────────────────────────────────────
     def __getstate__(self) -> dict[str, Any]:

@@ -59,6 +59,7 @@ def test_a_linear_way_is_exact(steps):
 @pytest.mark.parametrize(
     "name", ["blocks.0.attn.hook_z", "blocks.1.attn.hook_attn_scores", "head 0.1", "mlp 0"]
 )
+@pytest.mark.some(5)
 def test_integrated_is_what_the_patch_does(kind, name):
     model = smooth(activation="silu", **kind)
     clean, corrupted = pair(model)
@@ -67,6 +68,7 @@ def test_integrated_is_what_the_patch_does(kind, name):
     assert abs(attribute(model, clean, corrupted, name) - real) > 1e-4
 
 
+@pytest.mark.slow
 def test_places_add_up_to_the_patch_of_all():
     model = smooth(activation="gelu")
     clean, corrupted = pair(model)
@@ -78,6 +80,7 @@ def test_places_add_up_to_the_patch_of_all():
             assert row.sum() == pytest.approx(whole, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_first_order_does_not_see_a_switch():
     """The adder's ones digit comes through head 0.0, all of it, and relus that step."""
     model = load("addition:order=ones")

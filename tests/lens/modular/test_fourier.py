@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, Model, load, load_task
-from glassformer.claims import ledger
 from glassformer.lens.modular import apart as modular
 from glassformer.lens.modular import clock, fourier
 from glassformer.lens.modular.apart import progress, take_apart
 from glassformer.programs.modular_addition import frequencies
+from glassformer.published import ledger
 from glassformer.tasks.modular_addition import ModularAddition
 from helpers import random_model
 
@@ -344,6 +344,7 @@ def test_logits_that_are_not_finite_are_an_error():
         take_apart(replace(model, weights=broken), load_task(model))
 
 
+@pytest.mark.slow
 def test_the_published_measure_is_of_raw_logits():
     """The claim names both numbers: one alone says clock, and the published one does not."""
     claim = ledger()["zhong-4.2-clock"]

@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from cases import every
 from glassformer import GlassformerError
 from glassformer.checkpoint import digest
 from glassformer.proof import check_certificate, checker, forms, prove, second
@@ -36,7 +37,7 @@ def splits(ref, kind):
     """
     layout = LAYOUT(task_of(ref))
     bounder = Bounder(adder(ref), layout)
-    windows = {row: bounder.window(row) for row in layout.rows}
+    windows = {row: bounder.window(bounder.view(row)) for row in layout.rows}
     rows = [{"row": row, "split": [kind] * len(window)} for row, window in windows.items()]
     return rows, sum(len(cases_of(layout, w, [kind] * len(w))) for w in windows.values())
 
@@ -78,6 +79,7 @@ def test_there_are_poisons_of_every_kind():
 
 
 @pytest.mark.parametrize("name", POISONS)
+@pytest.mark.some(5)
 def test_the_checker_passes_no_poison(name):
     model, ref = dosed(name)
     assert wrong(model, ref), "it is harmless"
@@ -85,20 +87,20 @@ def test_the_checker_passes_no_poison(name):
 
 
 @pytest.mark.parametrize("name", POISONS)
+@pytest.mark.some(5)
 def test_the_second_checker_passes_no_poison(name):
     pytest.importorskip("flint")
     assert not passes(check_again, *dosed(name))
 
 
-@pytest.mark.parametrize(
-    "name", HARMLESS[::10] + [pytest.param(n, marks=pytest.mark.slow) for n in HARMLESS]
-)
+@pytest.mark.parametrize("name", every(10, HARMLESS))
 def test_the_second_checker_passes_a_harmless_dose(name):
     pytest.importorskip("flint")
     assert passes(check_again, *dosed(name, good=True))
 
 
-@pytest.mark.parametrize("name", HARMLESS)
+@pytest.mark.parametrize("name", every(4, HARMLESS))
+@pytest.mark.some(3)
 def test_the_checker_passes_a_harmless_dose(name):
     model, ref = dosed(name, good=True)
     assert not wrong(model, ref) and passes(check_certificate, model, ref)

@@ -20,13 +20,13 @@ and how floats round (floats.py). No pass of the compiler is. Of a text that the
 refuses, with a combination that the reader said can never be, nothing is claimed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ...errors import GlassformerError
+from ...errors import GlassformerError, shown
 from ...model import Model
 from ..cases import Cases, cases, count
 from ..values import Position, Program, Tally, Token, Value
@@ -35,6 +35,13 @@ from .same import same
 
 MOST = 300_000_000  # pairs of here and there, cases times neurons: some seconds
 GAIN = 2.0**20  # of a norm: with larger ones more could be lost by underflow than is counted
+
+
+LARGE = 1e15  # of a code's numbers: their squares and sums are far from what floats can hold
+
+
+def _is_place(x: Any) -> bool:
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool) and bool(0 <= x < 2**31)
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,7 @@ class Certificate:
     dtype: str
     margin: float = np.inf  # the least lead of a right token
     cases: int = 0
+    work: int = 0  # cases that were gone through one by one, and what takes as long
     error: dict[str, float] = field(default_factory=dict)  # value -> most that its slot is off
     notes: dict[str, str] = field(default_factory=dict)  # value -> how it was found to hold
     slack: dict[str, float] = field(default_factory=dict)  # value -> what is left: 1 all, 0 none
@@ -70,14 +78,21 @@ class Certificate:
         return min(self.slack, key=lambda n: self.slack[n], default="")
 
 
-def certify(model: Model, program: Program, declared: Declaration) -> Certificate:
-    """The certificate of a model, or Unproved with the place where it fails."""
+Watch = Callable[[int, int], object]
+
+
+def certify(
+    model: Model, program: Program, declared: Declaration, watch: Watch | None = None
+) -> Certificate:
+    """The certificate of a model, or Unproved with the place where it fails. `watch` is told of how
+    many values it is known that they hold, of all.
+    """
     found = Certificate(model.dtype)
     try:
         if program is not declared.program:
             same(program, declared.program, declared.became)
         with np.errstate(all="ignore"):
-            return Checker(model, declared, found).check()
+            return Checker(model, declared, found, watch).check()
     except Unproved as e:
         e.found = found
         raise
@@ -91,14 +106,18 @@ class Checker:
     begin: Any  # [D] the stream at the beginning of the text
     begin_err: Any
 
-    def __init__(self, model: Model, declared: Declaration, found: Certificate) -> None:
+    def __init__(
+        self, model: Model, declared: Declaration, found: Certificate, watch: Watch | None = None
+    ) -> None:
+        computed = {v.name for v, time in declared.times.items() if time}
+        self.watch, self.todo = watch, len(computed | {declared.program.emit.name})
         self.config, self.program, self.said = model.config, declared.program, declared
         c = model.config
         if model.dtype not in UNITS:
             raise Unproved(f"{model.dtype} — expected float64 or float32")
         self.floats = Floats(c, model.dtype)
         self.w = {n: np.asarray(a, np.float64) for n, a in model.numpy().weights.items()}
-        self.found, self.spent = found, 0
+        self.found = found
         self.filled: list[Value] = []
         self.rest = np.zeros(c.d_model)  # what averages left behind
         self.rest2 = self.rest_sum = 0.0
@@ -129,6 +148,7 @@ class Checker:
         for name in [n for n in self.w if n.endswith(("ln1.w", "ln2.w", "ln_final.w"))]:
             self.fold(name, self.w[name])
         self.check_sizes()
+        self.check_kinds()
         if not set(said.slots) == set(said.times) == set(said.codes):
             raise Unproved("expected a slot, a code and a time for each declared value")
         taken = np.zeros(c.d_model, int)
@@ -154,6 +174,25 @@ class Checker:
             raise Unproved("two tallies are declared to have one room")
         for s in said.room.values():
             self.unused[s] = False
+
+    def check_kinds(self) -> None:
+        """A declaration is made of values, whole numbers and finite rows, none of them huge."""
+        said = self.said
+        for v, s in [*said.slots.items(), *said.room.items()]:
+            ends = (s.start, s.stop) if isinstance(s, slice) and s.step is None else ()
+            if not ends or not all(_is_place(x) for x in ends):
+                raise Unproved(f"{getattr(v, 'name', v)} — expected a slot from number to number")
+        if odd := [v for v in [*said.slots, *said.times] if not isinstance(v, Value)]:
+            raise Unproved(f"{shown(odd[0])} — is no value")
+        if odd := [v for v in said.room if not isinstance(v, Tally)]:
+            raise Unproved(f"{odd[0]} — has room declared, and is no tally")
+        for v, time in said.times.items():
+            if not _is_place(time):
+                raise Unproved(f"{v.name} — expected a time from 0, got {shown(time)}")
+        for v, code in said.codes.items():
+            good = isinstance(code, np.ndarray) and code.ndim == 2 and code.dtype.kind == "f"
+            if not good or not (np.abs(code) < LARGE).all():
+                raise Unproved(f"{v.name} — expected a code of rows of numbers below {LARGE:.3g}")
 
     def check_sizes(self) -> None:
         """No number on the way can be beyond all floats, not even one that nothing reads: a row
@@ -207,9 +246,9 @@ class Checker:
 
     def spend(self, what: str, many: int) -> None:
         """Refuses what would take too long before it is begun."""
-        self.spent += many
-        if self.spent > MOST:
-            raise TooMany(f"{what} — would take {self.spent:,} cases; at most {MOST:,}")
+        self.found.work += many
+        if self.found.work > MOST:
+            raise TooMany(f"{what} — would take {self.found.work:,} cases; at most {MOST:,}")
 
     def centre(self, found: Cases, n: int) -> Any:
         """Rows of the stream [n,D] in these cases, as far as the values in them go."""
@@ -278,23 +317,34 @@ class Checker:
 
     def embed(self) -> None:
         E = self.w["embed.W_E"]
+        begin = E[0]
         P = self.w.get("pos_embed.W_pos", np.zeros((self.config.n_ctx, self.config.d_model)))
         P = P[: self.program.length + 1]
+        start = P[0]
         self.filled = self.made(0)
         if odd := [v for v in self.filled if not isinstance(v, (Token, Position))]:
             raise Unproved(
                 f"{odd[0].name} — is declared to be embedded, and is no function of a token"
             )
-        x = E[1:, None] + P[None, 1:]  # V T D
-        # Where something is declared to stand, now or later, the base is 0: else it is an error.
-        self.base = np.where(self.unused, np.median(x, axis=(0, 1)), 0.0)
-        want = np.broadcast_to(self.base, x.shape).copy()
-        for v in self.filled:
-            rows = self.code(v)[v.table]  # type: ignore[attr-defined]
-            want[..., self.said.slots[v]] = rows[:, None] if isinstance(v, Token) else rows[None]
-        self.found.cases += x.shape[0] * x.shape[1]
-        self.err = np.abs(x - want).max((0, 1)) + 2 * self.floats.unit * np.abs(x).max((0, 1))
-        self.begin = E[0] + P[0]
+        E, P = E[1:], P[1:]
+        self.found.cases += len(E) * len(P)
+        c = self.config
+        self.base, self.err = np.zeros(c.d_model), np.zeros(c.d_model)
+        want = {v: self.code(v)[v.table] for v in self.filled}  # type: ignore[attr-defined]
+        of = {d: (v, d - s.start) for v, s in self.said.slots.items() if v in want
+              for d in range(s.start, s.stop)}  # fmt: skip
+        both: Any = E.any(0) & P.any(0)  # numbers to which token and position add
+        for d in range(c.d_model):
+            x = E[:, d, None] + P[:, d] if both[d] else E[:, d, None] if E[:, d].any() else P[:, d]
+            # Where something is declared to stand, now or later, the base is 0, or off.
+            self.base[d] = np.median(x) if self.unused[d] else 0.0
+            known: Any = self.base[d]
+            if d in of:
+                column = want[of[d][0]][:, of[d][1]]
+                known = column[:, None] if isinstance(of[d][0], Token) else column
+            self.spend("the embedding", np.broadcast(x, known).size)
+            self.err[d] = np.abs(x - known).max() + 2 * self.floats.unit * np.abs(x).max()
+        self.begin = begin + start
         self.begin_err = 2 * self.floats.unit * np.abs(self.begin)
 
     def leave(self, v: Value, note: str, left: float | None = None) -> None:
@@ -304,6 +354,8 @@ class Checker:
         if left is not None:
             self.found.slack[v.name] = min(left, self.found.slack.get(v.name, 1.0))
         self.found.notes[v.name] = (self.found.notes.get(v.name, "") + "; " + note).lstrip("; ")
+        if self.watch:
+            self.watch(len(self.found.notes), self.todo)
 
     def finite(self, what: str, *bounds: Any) -> None:
         for b in bounds:

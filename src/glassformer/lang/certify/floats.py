@@ -84,7 +84,9 @@ class Floats:
         mean = (total + float(err.sum())) / D * WIDER
         low = max(low2**0.5 / WIDER - e - D**0.5 * mean, 0.0)
         high = high2**0.5 * WIDER + e
-        if not (low * low / D + self.config.eps > TINY[self.dtype] and high**2 < HUGE[self.dtype]):
+        if not (
+            low * low / D + self.config.eps > TINY[self.dtype] and high * high < HUGE[self.dtype]
+        ):
             raise Unproved(f"rows of length {low:.3g} to {high:.3g} — no norm for {self.dtype}")
         rel = self.gamma(D + 10)  # of the mean square and its root; half of it would do
         small, large = ((x * x / D + self.config.eps) ** 0.5 for x in (low, high))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..cases import Cases
-from ..values import Look, Position, Sum, Tally, Test
+from ..values import Look, Position, Sum, Tally, Test, Value
 from .floats import SCORE, TINY, WIDER, Row, Unproved
 
 if TYPE_CHECKING:
@@ -34,6 +34,13 @@ class Average:
     off: Any  # [width]: by how much what a key brings is off
     mix: Any  # [K]: the same, before W_O
     W_O: Any  # [K, width]
+
+
+def overlaid(c: "Checker", v: Tally) -> list[Value]:
+    """The values over whose slots a tally's averages lie."""
+    room = c.said.room[v]
+    slots = c.said.slots
+    return [x for x in c.filled if slots[x].start < room.stop and room.start < slots[x].stop]
 
 
 def attend(c: "Checker", layer: int) -> dict[Tally, Average]:
@@ -130,33 +137,52 @@ def copied(c: "Checker", v: Look, found: Average) -> Any:
     return (error + 2 * c.floats.unit * (np.abs(code).max(0) + error)) * WIDER
 
 
+class Unclear(Exception):
+    """Two positions may be equally good: it must be seen whether they hold the same."""
+
+
 def scores(
     c: "Checker", v: Look | Tally, Wq: Any, Wk: Any, row: Row, begin: Any, begin_row: Row, what: str
 ) -> tuple[float, float, bool]:
     """(least lead of a key of higher priority, most that keys which match differ, whether no two
-    keys can be equally good), over all pairs.
+    keys can be equally good), over all pairs. What keys hold matters only if two can be.
     """
+    for held in (False, True):
+        try:
+            return scored(c, v, Wq, Wk, row, begin, begin_row, what, held)
+        except Unclear:
+            pass
+    raise AssertionError(what)
+
+
+def scored(
+    c: "Checker", v: Look | Tally, Wq: Any, Wk: Any, row: Row, begin: Any, begin_row: Row,
+    what: str, held: bool,
+) -> tuple[float, float, bool]:  # fmt: skip
     f = c.floats
     rq, rk = c.reads(Wq, what), c.reads(Wk, what)
     here = [t.here for t in v.tests if t.here is not None]
     there = [t.there for t in v.tests if t.there is not None]
     order = [o for _, o in v.order] if isinstance(v, Look) else []
-    value = [v.value] if isinstance(v, Look) else []
-    at = address(c, v)
+    at = address(c, v, rq)
     if at is not None:
         here = list(at.args)
-    keyed = [*rk, *there, *order, *value]
-    placed = ("position",) if at is not None or any(isinstance(x, Position) for x in keyed) else ()
+    keyed = [*rk, *there, *order]
+    at_places = at is not None or any(isinstance(x, Position) for x in keyed)
+    placed = ["position"] if at_places else []
+    if isinstance(v, Look) and at is None and (held or not placed):
+        keyed = [*keyed, v.value]
+        placed = placed or ["position"] * isinstance(v.value, Position)
     Q, nq = c.cases([*rq, *here], ("position",) if at is not None else ())
-    K, nk = c.cases(keyed, placed)
-    c.spend(f"{v.name} — {what}", nq * nk)
+    K, nk = c.cases(keyed, tuple(placed))
+    products = int((Wq.any(0) & Wk.any(0)).sum())
+    c.spend(f"{v.name} — {what}", nq * nk * (1 + products // 50))
     q, dq = f.product(c.centre(Q, nq), row, Wq)
     k, dk = f.product(c.centre(K, nk), row, Wk)
     kb, dkb = f.product(begin, begin_row, Wk)
     q, dq = np.broadcast_to(q, (nq, q.shape[1])), np.broadcast_to(dq, (nq, q.shape[1]))
     factor = c.config.scale or c.config.d_head**-0.5
     c.finite(what, q, dq, k, dk, kb, dkb)
-    products = int((Wq.any(0) & Wk.any(0)).sum())
     worst, spread, single = np.inf, 0.0, at is not None
     c.found.cases += nq * nk
     step = max(1, CHUNK // (nk + 1))
@@ -245,7 +271,9 @@ def ranked(v: Look, match: Any, K: Cases, low: Any, high: Any, placed: bool) -> 
         return np.maximum.reduceat(np.where(m, x[order], -1), starts, axis=1) > least
 
     places = several(K["position"]) if placed else np.ones(1, bool)
-    if (several(K[v.value]) & places).any():
+    if v.value not in K and places.any():
+        raise Unclear
+    if v.value in K and (several(K[v.value]) & places).any():
         raise Unproved(f"{v.name} — two positions are equally good and hold different values")
     rest = np.where(match, -np.inf, high[:, 1:]).max(1, initial=-np.inf)
     down, up = low[:, 1:][:, order], high[:, 1:][:, order]
@@ -257,16 +285,17 @@ def ranked(v: Look, match: Any, K: Cases, low: Any, high: Any, placed: bool) -> 
     return lead, not places.any()
 
 
-def address(c: "Checker", v: Look | Tally) -> Sum | None:
-    """The sum that says which position to look at, where it is not itself a value in the stream."""
+def address(c: "Checker", v: Look | Tally, read: Sequence[Value]) -> Sum | None:
+    """The sum that says which position to look at, where it is not itself what the head reads."""
     if not isinstance(v, Look) or len(v.tests) != 1 or v.order:
         return None
     (t,) = v.tests
-    if not isinstance(t.here, Sum) or t.here in c.said.times or not isinstance(t.there, Position):
+    if not isinstance(t.here, Sum) or t.here in read or not isinstance(t.there, Position):
         return None
-    same = [[a == b for b in t.there.domain] for a in t.here.domain]
+    place = np.array([t.there.index.get(d, -1) for d in t.here.domain])
+    same = place[:, None] == np.arange(len(t.there))
     plain = list(t.there.domain) == list(range(c.program.length))
-    return t.here if plain and (t.table == np.array(same)).all() else None
+    return t.here if plain and (t.table == same).all() else None
 
 
 def addressed(test: Test, Q: Cases, K: Cases, low: Any, high: Any) -> float:

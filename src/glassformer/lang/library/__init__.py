@@ -7,11 +7,12 @@ program comes from; what could not be had is in REFUSALS, with the reason.
 import ast
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import no_such
-from ..source import read
-from ..values import Program
+
+if TYPE_CHECKING:
+    from ..values import Program
 
 HERE = Path(__file__).parent
 
@@ -21,8 +22,10 @@ def sources() -> dict[str, Path]:
     return dict(sorted((path.stem, path) for path in HERE.glob("*.glass")))
 
 
-def load(name: str, options: Mapping[str, Any] | None = None) -> Program:
+def load(name: str, options: Mapping[str, Any] | None = None) -> "Program":
     """The program that a source of the library describes."""
+    from ..source import read
+
     known = sources()
     if name not in known:
         raise no_such("source of the library", name, known)

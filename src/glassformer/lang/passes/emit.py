@@ -6,6 +6,7 @@ import numpy as np
 
 from ...model import Config, Labels, Model
 from ...vocabulary import Vocabulary
+from ..carried import BOS as BOS
 from ..values import Token
 from .allocate import BASE, Plan
 from .heads import Head, Heads
@@ -13,7 +14,6 @@ from .neurons import Neurons
 from .stream import BEGIN, EPS, LOUD, ONE, SIZE, Settings
 
 LEAD = 10.0  # of the right logit, where no average is in the stream
-BOS = "<bos>"
 
 
 class Emitter(Heads, Neurons):

@@ -24,6 +24,7 @@ from ..values import Look, Position, Program, Sum, Tally, Test, Thing, Token, Va
 
 Codes = dict[Value, Any]  # value -> [members, width]
 KINDS = ["ring", "torus", "number", "square", "simplex"]
+NUMBERS = 10_000_000  # of all codes: 80 MB
 LENGTH2 = 3.0  # the squared length of a ring's and a number's rows
 
 
@@ -31,8 +32,9 @@ def is_equality(test: Test) -> bool:
     """Whether a test says that two values are equal."""
     if test.here is None or test.there is None:
         return False
-    same = [[a == b for b in test.there.domain] for a in test.here.domain]
-    return bool((test.table == np.array(same)).all())
+    place = [test.there.index.get(d, -1) for d in test.here.domain]
+    same = np.array(place)[:, None] == np.arange(len(test.there))
+    return bool((test.table == same).all())
 
 
 class Unsayable(GlassformerError):
@@ -87,6 +89,10 @@ class Encoder:
         self.want = dict.fromkeys(self.values, "ring")
         self.twins: dict[tuple[Value, Value], Value] = {}
         self.lost: dict[Sum, Any] = {}
+        asked = {look: test.here for look, test in self.addresses.items()}
+        # what neurons make: all but sums that only say where to look
+        self.read = {a for v in self.values for a in v.args if a is not asked.get(v)}  # type: ignore[call-overload]
+        self.read.add(program.emit)
 
     def root(self, v: Value) -> Value:
         while self.parent[v] is not v:
@@ -143,15 +149,24 @@ class Encoder:
     def codes(self) -> Codes:
         self.collect()
         out: Codes = {}
+        many = 0
         for root in dict.fromkeys(self.root(v) for v in self.values):
             members = [v for v in self.values if self.root(v) is root]
             kind = max((self.want[v] for v in members), key=KINDS.index)
             domain = list(dict.fromkeys(d for v in members for d in v.domain))
             numbers = sorted(d for d in domain if is_number(d))
             domain = [*numbers, *(d for d in domain if not is_number(d))]
+            width = len(domain) if kind == "simplex" else 5
+            many += (len(domain) + sum(map(len, members))) * width
+            if many > NUMBERS:
+                raise GlassformerError(
+                    f"{root.name} — has {len(domain):,} members, a direction for each; all codes "
+                    f"together would have {many:,} numbers, the most is {NUMBERS:,}"
+                )
             code = make(kind, domain, self.nothing(members, kind))
+            place = {d: i for i, d in enumerate(domain)}
             for v in members:
-                out[v] = code[[domain.index(d) for d in v.domain]]
+                out[v] = code[[place[d] for d in v.domain]]
         return out
 
     def nothing(self, members: Sequence[Value], kind: str) -> float | None:
@@ -171,8 +186,8 @@ class Encoder:
         raise Unsayable([s for s, _ in users])
 
     def apart(self, s: Sum, x: float) -> bool:
-        """Whether a sum with x for nothing is out of reach of every sum of numbers, or below all
-        positions where it is a position to look at.
+        """Whether a sum with x for nothing is out of reach of every sum of numbers, if neurons make
+        it, and below all positions where it is a position to look at.
         """
         looked = any(test.here is s for test in self.addresses.values())
         if s not in self.lost:  # (what is added up, how often nothing is), each once
@@ -182,8 +197,10 @@ class Encoder:
         total = self.lost[s] @ [1.0, x]
         if not looked and s.partial and (np.diff(s.table) == 0).all() and s.table[0] == s.otherwise:
             return True
-        if looked:
-            return bool((total <= -1).all())
+        if looked and not (total <= -1).all():
+            return False
+        if s not in self.read:
+            return True
         return bool(((total < s.low) | (total > s.high)).all())
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...craft import lift
 from ...errors import GlassformerError
 from ..values import Look, Sum, Tally, Test, Value
-from .allocate import BASE
+from .allocate import BASE, Plan
 from .encode import is_equality
 from .stream import ONE, SIZE, Stream, basis
 
@@ -155,13 +155,7 @@ class Heads(Stream):
 
     def heads(self, layer: int) -> list[Head]:
         """Looks and tallies of one layer; those that select alike share a head."""
-        groups: dict[Any, list[Any]] = {}
-        for v in [*self.plan.made(2 * layer + 1), *self.plan.made(2 * layer + 2)]:
-            if isinstance(v, Look):
-                groups.setdefault((*map(test_key, v.tests), "order", *v.order), []).append(v)
-            elif isinstance(v, Tally):
-                groups.setdefault((*map(test_key, v.tests),), []).append(v)
-        return [self.head(layer, members) for members in groups.values()]
+        return [self.head(layer, members) for members in grouped(self.plan, layer).values()]
 
     def head(self, layer: int, members: list[Any]) -> Head:
         q, k, begin_k = self.selector(members[0])
@@ -197,6 +191,17 @@ class Heads(Stream):
         return Head(
             q * hard, k, begin_k, np.hstack(V), np.concatenate(begin_v), np.vstack(W_O), name
         )
+
+
+def grouped(plan: Plan, layer: int) -> dict[Any, list[Any]]:
+    """The looks and tallies of a layer, those together that a head serves."""
+    groups: dict[Any, list[Any]] = {}
+    for v in [*plan.made(2 * layer + 1), *plan.made(2 * layer + 2)]:
+        if isinstance(v, Look):
+            groups.setdefault((*map(test_key, v.tests), "order", *v.order), []).append(v)
+        elif isinstance(v, Tally):
+            groups.setdefault((*map(test_key, v.tests),), []).append(v)
+    return groups
 
 
 def test_key(test: Test) -> Any:

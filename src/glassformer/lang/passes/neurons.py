@@ -146,6 +146,12 @@ def cover(table: Any) -> Any:
     yield from go(())
 
 
+def cover_size(table: Any) -> int:
+    """How many cases a cover has."""
+    default = int(np.bincount(table[table >= 0]).argmax())
+    return min(cubes(table, o, default) for o in orders(table))
+
+
 def ends(table: Any, order: Sequence[int]) -> list[tuple[Any, Any]]:
     """The least and the most result there is, with 0, 1, … all arguments given, in an order."""
     high = np.transpose(table, order)

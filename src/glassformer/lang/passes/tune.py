@@ -12,12 +12,15 @@ from ...errors import GlassformerError
 from ...model import Model
 from ..certify import Certificate, TooMany, Unproved, certify
 from ..values import Look, Program, Tally
+from .afford import afford
 from .allocate import Plan, plan
 from .emit import Emitter
 from .encode import is_equality
 from .stream import Settings
 
 TRIES = 20
+WORK = 600_000_000  # of all tries, in the certificate's cases: half a minute
+LEAK = {"float64": 1e-12, "float32": 1e-8}  # of looks, where what they bring must be off by less
 SPARE = 1.02  # steps go this much farther than they must
 GAIN = 1.1  # to begin with
 
@@ -26,9 +29,13 @@ def tune(program: Program, dtype: str, target: str = "") -> tuple[Model, Certifi
     """The smallest model of a program that is found to hold in a float type."""
     settings, fine = Settings(), frozenset[str]()
     best: tuple[Model, Certificate, Plan] | None = None
-    why = "no try"
-    for _ in range(TRIES):
+    why, work = "no try", 0
+    for tries in range(TRIES):
         made = plan(program, fine)
+        work += 2 * afford(made)
+        if tries and work > WORK:
+            why += f"; and all that was tried took {work:,} cases, the most is {WORK:,}"
+            break
         model = Emitter(made, settings, target).model().astype(dtype)
         failed = None
         try:
@@ -36,9 +43,12 @@ def tune(program: Program, dtype: str, target: str = "") -> tuple[Model, Certifi
             if best is None or found.margin > best[1].margin:
                 best = (model, found, made)
         except TooMany as e:
+            if best is not None:
+                break
             raise GlassformerError(f"{program.name} — not proved in {dtype}: {e}") from None
         except Unproved as e:
             found, failed, why = e.found, e, str(e)
+        work += found.work
         new = replace(
             settings,
             gain=gains(settings, found),
@@ -54,7 +64,7 @@ def tune(program: Program, dtype: str, target: str = "") -> tuple[Model, Certifi
             if more == fine and new.pairs and new.aligned:
                 break
             if more == fine:
-                new = replace(new, pairs=True, aligned=True)
+                new = replace(new, pairs=True, aligned=True, leak=LEAK[dtype])
             fine = more
         settings = new
     if best is None:

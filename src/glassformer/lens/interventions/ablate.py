@@ -141,7 +141,9 @@ def _hide(scores: Array, position: int) -> Array:
 def ablate(
     model: Model, task: Task, what: str, how: str = "zero", rows: Rows | None = None, seed: int = 0
 ) -> Score:
-    """How right the model is without one part, over rows [B,…] or the domain."""
+    """How right the model is without one part, over rows [B,…] or the domain. Nothing is trained:
+    that is gf.ablations, the command ablate.
+    """
     tap = _task_ablation(model, task, what, how, seed)
     return score(fast(model, task, rows), task, rows, tap=tap)
 

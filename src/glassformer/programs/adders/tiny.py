@@ -43,7 +43,7 @@ class _Adder(Blueprint):
     """What the two have in common: arrays by axis, and the head."""
 
     at_random = True
-    constants = (MIDDLE,)
+    constants: tuple[float, ...] = (MIDDLE,)
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """Random, and of the weights only the shapes matter: few weights are of this kind."""

@@ -1,0 +1,105 @@
+"""kill -9 at so many moments: does a run that is resumed every time end with the same bits?
+
+`glassformer train` is started, killed after a random time, resumed, killed, …; then it runs to its
+end, and its file is compared with that of a run that nobody disturbed. Half of the kills wait for
+the last phase, which trains on what is wrong in the whole domain. Prints JSON; status 1 if a bit
+differs.
+
+    python benchmarks/killed.py --moments 20
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TASK = "addition:digits=1,order=ones"
+# few rows are tested, and most of these right is not right on all: the last phase has work to do
+FIELDS = (
+    "data=fresh held_share=0.05 test_rows=5 d_model=16 d_mlp=32 batch=32 steps=600 "
+    "evaluate_every=10 success=0.6 exact=600"
+)
+COMMAND = [
+    sys.executable, "-m", "glassformer", "train", TASK, "--recipe", "fast", "--seed", "1",
+    *(word for field in FIELDS.split() for word in ("--set", field)),
+]  # fmt: skip
+
+
+def command(folder):
+    return [*COMMAND, "--out", str(folder / "a.safetensors"), "--history", str(folder / "h.jsonl")]
+
+
+def told(folder):
+    """The evaluations in the history so far; the last line may be cut off."""
+    path, found = folder / "h.jsonl", []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            break
+        found += [row] if row["kind"] == "evaluation" else []
+    return found
+
+
+def disturb(folder, moments, rng, longest=0.3):
+    """Starts the run, and kills and resumes it so many times; where each kill found it."""
+    found, late = [], moments // 2
+    while len(found) < moments:
+        resume = ["--resume"] if (folder / "a.run.safetensors").exists() else []
+        child = subprocess.Popen(
+            [*command(folder), *resume], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        before = len(told(folder))
+        wanted = before + 1  # it has begun, and goes on from where it was
+        while child.poll() is None:
+            now = told(folder)
+            phase = any("wrong" in row for row in now)
+            if len(now) >= wanted and (phase or len(found) < moments - late):
+                break
+            time.sleep(0.01)
+        time.sleep(rng.random() * longest)
+        if child.poll() is not None:  # it came to its end: too late to be killed
+            return found
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        now = told(folder)
+        found.append({
+            "step": now[-1]["step"] if now else 0, "exact": any("wrong" in row for row in now),
+        })  # fmt: skip
+    return found
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("--moments", type=int, default=20)
+    options.add_argument("--seed", type=int, default=0)
+    options = options.parse_args()
+    rng, found = random.Random(options.seed), []
+    with tempfile.TemporaryDirectory() as there:
+        calm = Path(there) / "calm"
+        calm.mkdir()
+        subprocess.run(command(calm), check=True, stdout=subprocess.DEVNULL)
+        wanted, runs, same = (calm / "a.safetensors").read_bytes(), 0, True
+        while len(found) < options.moments:  # a run may end before all are done
+            folder = Path(there) / f"run{runs}"
+            folder.mkdir()
+            found += disturb(folder, options.moments - len(found), rng)
+            if (folder / "a.run.safetensors").exists():
+                subprocess.run([*command(folder), "--resume"], check=True)
+            same &= (folder / "a.safetensors").read_bytes() == wanted
+            runs += 1
+    print(json.dumps({
+        "kills": found, "in_the_last_phase": sum(k["exact"] for k in found), "runs": runs,
+        "same_bits": same,
+    }))  # fmt: skip
+    raise SystemExit(0 if same else 1)
+
+
+if __name__ == "__main__":
+    main()

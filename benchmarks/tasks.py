@@ -1,0 +1,129 @@
+"""Every task with its default options and the recipe that suits it, as `glassformer train TASK`.
+
+A line of JSON for each run: held-out rows right before the whole domain was trained on, wrong rows
+of the whole domain (or of a sample) at the end, steps, processor time of all (evaluations too).
+Runs that the file has are not done again, so it can be stopped at any time and go on.
+
+    python benchmarks/tasks.py runs.jsonl               # small tasks first, seed by seed
+    python benchmarks/tasks.py runs.jsonl --only 'sort max addition:order=ones' --seeds 2
+    python benchmarks/tasks.py runs.jsonl --table docs/trained.md    # what there is, as a table
+"""
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+
+import timing  # noqa: F401  # isort: skip - it sets one thread
+
+import glassformer as gf
+from glassformer import load_task
+from glassformer.training.loop import Trainer
+from glassformer.training.recipes import choose_recipe
+
+BEGIN, END = "<!-- table: benchmarks/tasks.py -->", "<!-- end of the table -->"
+
+
+def run(ref, seed):
+    """One training as a line of the table."""
+    task, began = load_task(ref), time.process_time()
+    recipe = choose_recipe("", task)
+    trainer = Trainer(task, recipe, [seed])
+    trainer.clock = time.process_time
+    overlap = trainer.data.overlap()
+    for event in trainer.events():
+        if event.kind == "done":
+            training = event.data["training"]
+    look = training.exact
+    return {
+        "task": ref, "seed": seed, "recipe": recipe.to_json(), "status": training.status,
+        "held_out": training.accuracy, "overlap": overlap, "test_rows": len(trainer.data.test_rows),
+        "wrong": look.wrong if look else None, "checked": look.checked if look else None,
+        "whole": look.whole if look else None, "test_right_at": training.exact_from,
+        "steps": training.steps, "seconds": training.seconds,
+        "seconds_in_all": time.process_time() - began,
+    }  # fmt: skip
+
+
+def read(path):
+    """(task, seed) -> its run; of several, the last. A line that was cut off is not one."""
+    found = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        found[row["task"], row["seed"]] = row
+    return found
+
+
+def table(runs, seeds):
+    """A line for each task: the worst of its seeds, and medians."""
+    head = "| task | seeds | held-out rows right | wrong, whole domain | steps | processor time |"
+    lines = [head, "|---|---|---|---|---|---|"]
+    for ref in dict.fromkeys(task for task, _ in runs):
+        rows = [r for (task, seed), r in runs.items() if task == ref and seed < seeds]
+        lines.append("| " + " | ".join(cells(ref, rows)) + " |")
+    return lines
+
+
+def cells(ref, rows):
+    good = [r for r in rows if r["wrong"] == 0]
+    if rows[0]["overlap"]:
+        held = "none held out"
+    else:
+        least = min(r["held_out"] for r in rows)
+        held = (
+            "at least " if least < 1 else ""
+        ) + f"{100 * least:.4g} % of {rows[0]['test_rows']:,}"
+    wrongs = [r["wrong"] for r in rows if r["wrong"]]
+    short = sum(r["wrong"] is None for r in rows)
+    checked = max((r["checked"] or 0 for r in rows), default=0)
+    some = "" if any(r["whole"] for r in rows) else " drawn"
+    wrong = f"0 of {checked:,}{some}" if good else ""
+    if len(good) < len(rows):
+        parts = [f"{wrong} ({len(good)} seeds)"] if good else []
+        parts += [f"{', '.join(f'{w:,}' for w in wrongs)} of {checked:,}{some}"] if wrongs else []
+        parts += [f"not looked at: test not right ({short} seeds)"] if short else []
+        wrong = "; ".join(parts)
+    steps = [r["steps"] for r in rows]
+    span = f"{statistics.median(steps):,.0f}" + (
+        f" ({min(steps):,}–{max(steps):,})" if len(rows) > 1 else ""
+    )
+    seconds = statistics.median(r["seconds_in_all"] for r in rows)
+    return [f"`{ref}`", str(len(rows)), held, wrong, span, f"{seconds:.1f} s"]
+
+
+def write(path, lines):
+    """Puts the table between its two marks."""
+    text = path.read_text()
+    before, _, rest = text.partition(BEGIN)
+    _, mark, after = rest.partition(END)
+    if not mark:
+        raise SystemExit(f"{path} — expected the lines {BEGIN} and {END} in it")
+    path.write_text("\n".join([before + BEGIN, *lines, END + after]))
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("runs", type=Path, help="FILE.jsonl: what was run, and where more goes")
+    options.add_argument("--seeds", type=int, default=5)
+    options.add_argument("--only", default="", help="tasks, with blanks between")
+    options.add_argument("--table", type=Path, help="FILE.md: no run, only the table")
+    options = options.parse_args()
+    done = read(options.runs)
+    if options.table:
+        return write(options.table, table(done, options.seeds))
+    every = sorted(gf.list("tasks"), key=lambda ref: load_task(ref).size)
+    refs = options.only.split() or every
+    for ref, seed in [(ref, seed) for seed in range(options.seeds) for ref in refs]:
+        if (ref, seed) not in done:
+            row = run(ref, seed)
+            with options.runs.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(json.dumps({k: v for k, v in row.items() if k != "recipe"}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""Draws the twelve heads of docs/gallery.md: python docs/figures/twelve_heads.py
+
+The model, three layers of four heads, is too large to come with the package. What its heads look at
+is kept with the claims that rest on it (published/runs/mod113-3x4-heads.json, with the command that
+made it), and drawn from there.
+"""
+
+import numpy as np
+from current import put
+
+from glassformer.published.heads import heads
+from glassformer.show import style
+from glassformer.show.figures import attention
+
+PLACES = ("a", "+", "b", "=")
+
+style.DPI = 100
+shares = np.array([[head["looks_at"].get(place, 0.0) for place in PLACES] for head in heads()])
+put(
+    attention.bars_from({"all 12,769 pairs": shares.reshape(3, 4, len(PLACES))}, PLACES),
+    "gallery/twelve-heads.png",
+)

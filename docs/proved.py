@@ -1,0 +1,52 @@
+"""The table of docs/beyond.md: what is known of hand-made programs, and in what time.
+
+python docs/proved.py            prints the table
+python docs/proved.py REF …      of these refs only
+"""
+
+import sys
+import time
+
+from glassformer import GlassformerError, load, refs
+from glassformer.limits import many
+from glassformer.proof import prove
+
+REFS = [
+    "hello-world", "repeat-last", "add-digit", "add-digit:variant=table", "add-mod",
+    "add-mod:place=tens", "lookup", "lookup:table=parity-6", "lookup:variant=hash",
+    "modular-addition", "modular-addition:operation=-", "modular-addition:variant=clock",
+    "modular-addition:p=2003", "reverse", "reverse:length=20", "reverse:length=20,dtype=float32",
+    "min", "max", "min:variant=book", "min:vocab=1000,dtype=float32", "sort:vocab=129",
+    "sort:vocab=20,variant=book", "sort:variant=golden", "sort:vocab=9,repeats=true",
+    "sort-digits:length=4", "search:prefix=1,vocab=4,block=9", "search", "multiplication",
+    "addition:digits=10", "addition:digits=2,variant=book", "adder-least", "adder-hinge",
+    "adder-prefix", "adder-36",
+]  # fmt: skip
+
+
+def line(ref):
+    """A row of the table."""
+    model = load(ref)
+    task = refs.load_task(model)
+    began = time.process_time()
+    try:
+        proof = prove(model, task)
+        how = {"enumeration": "every input run", "cases": "cases", "certificate": "certificate"}
+        said = proof.result
+        if proof.holds:
+            said += f", {how.get(proof.method, proof.method)}, margin {proof.margin:.2g}"
+        else:
+            said += f": {proof.reason}"
+    except GlassformerError as e:
+        said = f"not covered: {e}"
+    return f"| `{ref}` | {many(task.inputs)} | {said} | {time.process_time() - began:.1f} |"
+
+
+def main():
+    print("| program | inputs | | s |\n|---|---|---|---|")
+    for ref in sys.argv[1:] or REFS:
+        print(line(ref), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,310 @@
+"""Ground truth as data: which head, slot and neuron computes what, and from what.
+
+Names come from the program's labels; everything else is derived from the weights (what can flow)
+and measured on examples of the task (what does flow). Others can score their methods against it,
+see grading.py. The schema is in docs/ground-truth.md; `VERSION` changes when it does.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import parts
+from ..arrays import Array
+from ..checkpoint import digest
+from ..dust import ranked
+from ..errors import GlassformerError
+from ..finding import Finding, json_file
+from ..lens.stream import embedded
+from ..limits import HEADS, SEED, within
+from ..model import Model, Place, gained
+from ..records import write_atomically
+from ..tap import Record, record
+from ..tasks.base import Task
+from . import wiring
+from .wiring import Slots
+
+FORMAT, VERSION = "glassformer-truth", 1
+SHARP = 0.99  # an attention weight from which a row looks at one position
+LISTED = 0.01  # mean attention weights below this are not listed
+MATTERS = 1e-9  # a change of logits, relative to the largest, above rounding
+Found = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Edge(Finding):
+    """What the writer adds to the stream can be seen at the reader's port (see wiring.py)."""
+
+    also = ("matters",)
+    writer: str
+    reader: str
+    port: str
+    via: dict[str, float]  # slot -> norm of writer's rows times reader's columns there
+    # the largest change of an answer's logits if this edge is cut, relative to the largest logit
+    shift: float
+    changed: float  # the share of answer tokens that change then
+
+    @property
+    def matters(self) -> bool:
+        return not self.shift <= MATTERS  # NaN matters
+
+
+@dataclass(frozen=True)
+class Truth(Finding):
+    """What is known of a model. All of it is plain data."""
+
+    model: str  # SHA-256
+    ref: str
+    task: str
+    named: bool  # whether the slots have names; if not, the whole stream is one slot
+    inputs: str  # what was measured on
+    d_model: int
+    parts: list[str]  # see wiring.py
+    slots: Found
+    heads: Found
+    neurons: Found
+    flow: Found  # part → slot and slot → part, MLPs as a whole
+    needed: list[str]  # parts with a way to the logits
+    idle: list[str]  # parts without one
+    edges: list[Edge]  # part → part
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, "version": VERSION} | super().to_json()
+
+    def save(self, path: str | Path) -> Path:
+        """Writes all of it as JSON."""
+        return write_atomically(path, json_file(self.to_json()))
+
+    def __str__(self) -> str:
+        count = {"slots": self.slots, "heads": self.heads, "neurons": self.neurons}
+        there = ", ".join(f"{len(found):,} {what}" for what, found in count.items() if found)
+        matter = sum(e.matters for e in self.edges)
+        edges = f"{len(self.edges):,} edges, {matter:,} of which matter"
+        name = self.ref or self.task or "model"
+        return f"{name}: {there or 'nothing'}, {edges}; measured on {self.inputs}"
+
+    def directions(self, slot: str) -> Any:
+        """An orthonormal basis [n, D] of what is written to a slot."""
+        found = next((s for s in self.slots if s["name"] == slot), None)
+        if found is None:
+            there = ", ".join(s["name"] for s in self.slots)
+            raise GlassformerError(f"slot {slot!r} — there are {there}")
+        basis = np.zeros((len(found["basis"]), self.d_model))
+        basis[:, found["start"] : found["stop"]] = found["basis"]
+        return basis
+
+
+def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
+    """What is known of a model; measured on examples of the task, or on random tokens without one.
+
+    A model without slot names (a trained one) has a truth too: its stream is one slot, and `named`
+    is False.
+    """
+    model = model.numpy()
+    if task is not None:
+        task.require(model.vocabulary)
+    within("truth — seed", seed, 0, SEED)
+    within("truth — the number of heads", model.config.n_layers * model.config.n_heads, 0, HEADS)
+    slots = slots_of(model)
+    tokens, valid, asked, inputs = _examples(model, task, seed)
+    with np.errstate(all="ignore"):  # a program may overflow where nobody asks
+        logits, cache = record(model, tokens)
+        edges = _edges(model, slots, tokens, asked, logits)
+        heads = _heads(model, slots, cache, valid, asked)
+        neurons, flow = _neurons(model, slots, cache, valid), _flow(model, slots, cache, valid)
+    needed, names = _needed(edges), parts.names(model, embeddings=True)
+    return Truth(
+        model=digest(model), ref=str(model.provenance.get("ref", "")), task=model.task,
+        named=bool(model.labels.slots), inputs=inputs, d_model=model.config.d_model, parts=names,
+        slots=_slots(model, slots), heads=heads, neurons=neurons, flow=flow, edges=edges,
+        needed=[p for p in names if p in needed], idle=[p for p in names if p not in needed],
+    )  # fmt: skip
+
+
+def slots_of(model: Model) -> Slots:
+    """The named slots, and what they leave over as "rest"; or one slot "stream"."""
+    D, named = model.config.d_model, sorted(model.labels.slots.items(), key=lambda s: s[1])
+    if not named:
+        return parts.slots(model)
+    slots, end = Slots(), 0
+    for name, (a, b) in [*named, ("", (D, D))]:
+        if a < end:
+            where = f"{name!r} begins at {a}, before another's end at {end}"
+            raise GlassformerError(f"truth — slots overlap: {where}")
+        if a > end:
+            slots[f"rest [{end}:{a}]"] = (end, a)
+        if b > a:
+            slots[name] = (a, b)
+        end = b
+    return slots
+
+
+def _examples(model: Model, task: Task | None, seed: int) -> tuple[Any, Any, Any, str]:
+    """Tokens to read, which are there, which have an answer after them ([B,T] each); in words."""
+    rng, c = np.random.default_rng(seed), model.config
+    T = min(c.n_ctx, 32) if task is None else task.batch(task.rows(0, 1))[0].shape[1]
+    widest = T * max(c.d_mlp, c.d_vocab, c.n_heads * T, c.n_heads * c.d_head, c.d_model)
+    n = int(np.clip(2**22 // widest, 8, 256))  # tens of megabytes
+    if task is None:
+        tokens = rng.integers(0, c.d_vocab, (n, T))
+        everywhere = np.ones(tokens.shape, dtype=bool)
+        return tokens, everywhere, everywhere, f"{n} rows of random tokens, seed {seed}"
+    rows = np.concatenate([rng.permutation(task.edges())[: n // 4], task.sample(n, rng)])
+    rows = rng.permutation(rows[task.defined(rows)])[:n]
+    whole, answer = task.batch(rows)
+    asked = answer[:, 1:]
+    valid = np.cumsum(asked[:, ::-1], 1)[:, ::-1] > 0  # an answer is still to come
+    inputs = f"{len(rows)} examples of {task.ref}, edge cases among them, seed {seed}"
+    return whole[:, :-1], valid, asked, inputs
+
+
+# ── what can flow, and what does ───────────────────────────────────────────────────────────────
+def _edges(model: Model, slots: Slots, tokens: Array, asked: Array, logits: Array) -> list[Edge]:
+    rows = slice(0, max(8, len(tokens) // 4))
+    before = logits[rows][asked[rows]]  # n V
+    size, found = max(float(np.abs(before).max()), 1e-300), []
+    for writer, reader, port, via in wiring.edges(model, slots):
+        tap = wiring.Cut(model, [(writer, reader, port)])
+        after = model.logits(tokens[rows], tap)[asked[rows]]
+        shift = float(np.abs(after - before).max() / size)
+        changed = float((after.argmax(-1) != before.argmax(-1)).mean())
+        found.append(Edge(writer, reader, port, via, shift, changed))
+    return found
+
+
+def _needed(edges: list[Edge]) -> set[str]:
+    """Parts from which edges lead to the logits."""
+    needed, todo = {"unembed"}, ["unembed"]
+    while todo:
+        reader = todo.pop()
+        new = {e.writer for e in edges if e.reader == reader} - needed
+        needed |= new
+        todo += new
+    return needed
+
+
+def _flow(model: Model, slots: Slots, cache: Record, valid: Array) -> Found:
+    """Edges between parts and slots: the norm of the weights, and how much flows (_rms)."""
+    flow = Found()
+
+    def add(source: str, to: str, port: str, weights: Array, signal: Array) -> None:
+        size = float(np.linalg.norm(weights))
+        edge = {"from": source, "to": to, "port": port, "weight": size, "signal": _rms(signal)}
+        flow.append(edge)
+
+    for stage in wiring.stages(model):
+        for r in stage.readers:
+            seen = _seen(model, cache, stage)  # B T D
+            for name, (a, b) in slots.items():
+                if r.columns[a:b].any():
+                    signal = (seen[..., a:b] @ r.W[a:b])[valid]
+                    add(parts.slot(name), r.part, r.port, r.columns[a:b], signal)
+        for x in stage.writers:
+            wrote = np.broadcast_to(x.wrote(cache[x.hook]), (*valid.shape, model.config.d_model))
+            for name, (a, b) in slots.items():
+                if x.rows[:, a:b].any():
+                    add(x.part, parts.slot(name), "out", x.rows[:, a:b], wrote[..., a:b][valid])
+    return flow
+
+
+def _seen(model: Model, cache: Record, stage: wiring.Stage) -> Any:
+    """The stream as the parts of a stage read it, [B,T,D]."""
+    if model.config.norm_first and model.config.norm != "none":
+        at = Place(model.weights, None) / stage.norm
+        return gained(at, cache[f"{stage.norm}.hook_normalized"])
+    return cache[stage.stream] if stage.stream else embedded(cache)
+
+
+def _rms(x: Array) -> float | None:
+    """The root mean square of the norms of rows; None, for JSON, if it is not finite."""
+    size = float(np.sqrt(np.mean(np.sum(np.square(x, dtype=np.float64), -1)))) if len(x) else 0.0
+    return size if np.isfinite(size) else None
+
+
+# ── one by one ─────────────────────────────────────────────────────────────────────────────────
+def _slots(model: Model, slots: Slots) -> Found:
+    stages, found = wiring.stages(model), []
+    for name, (a, b) in slots.items():
+        writers = [x for s in stages for x in s.writers if x.rows[:, a:b].any()]
+        readers = [r.part for s in stages for r in s.readers if r.columns[a:b].any()]
+        basis = np.zeros((0, b - a))
+        if writers:
+            rows = [x.rows[:, a:b] / np.abs(x.rows[:, a:b]).max() for x in writers]
+            _, s, Vt = np.linalg.svd(np.concatenate(rows).astype(np.float64), full_matrices=False)
+            basis = Vt[: int((s > 1e-9 * s[0]).sum())]
+        found.append({
+            "name": name, "start": a, "stop": b, "rank": len(basis), "basis": basis.tolist(),
+            "written_by": [x.part for x in writers], "read_by": list(dict.fromkeys(readers)),
+        })  # fmt: skip
+    return found
+
+
+def _heads(model: Model, slots: Slots, cache: Record, valid: Array, asked: Array) -> Found:
+    c, found = model.config, []
+    for i, h in np.ndindex(c.n_layers, c.n_heads):
+        used = asked if i == c.n_layers - 1 else valid  # where something may still come of it
+        name, (W_Q, W_K, W_V, W_O) = parts.head(i, h), wiring.head_wires(model, i, h)
+        found.append({
+            "part": name, "name": parts.label(model, name), "query": _by_slot(W_Q, slots),
+            "key": _by_slot(W_K, slots), "value": _by_slot(W_V, slots),
+            "output": _by_slot(W_O.T, slots), "copies": _blocks(W_V, W_O, slots),
+            "matches": [] if c.positions == "rotary" else _blocks(W_Q, W_K.T, slots),
+            "attention": _attention(cache[f"blocks.{i}.attn.hook_pattern"][:, h], used),
+        })  # fmt: skip
+    return found
+
+
+def _by_slot(W: Array, slots: Slots) -> dict[str, float]:
+    """Slot -> norm of the rows of W [D,n] there, where it is not 0."""
+    return {name: float(np.linalg.norm(W[a:b])) for name, (a, b) in slots.items() if W[a:b].any()}
+
+
+def _blocks(left: Any, right: Any, slots: Slots) -> Found:
+    """left [D,K] times right [K,D], by pairs of slots: which is copied to (or meets) which."""
+    found = []
+    for (source, (a, b)), (target, (p, q)) in product(slots.items(), repeat=2):
+        size = float(np.linalg.norm(left[a:b] @ right[:, p:q]))
+        most = float(np.linalg.norm(left[a:b]) * np.linalg.norm(right[:, p:q]))
+        if size > wiring.dust(left) * most:
+            found.append({"from": source, "to": target, "weight": size})
+    return found
+
+
+def _attention(pattern: Array, used: Any) -> dict[str, Any]:
+    """Where a head looks. pattern [B,T,S]; used [B,T]: the rows that count."""
+    if not used.any():
+        return {"kind": "unused", "fixed": True, "sharp": 0.0, "rows": []}
+    choice = used.copy()
+    choice[:, 0] &= not used[:, 1:].any()  # the first sees itself alone, which says nothing
+    sharp = float((pattern[choice].max(-1) >= SHARP).mean())
+    listed, fixed = [], True
+    for t in np.nonzero(used.any(0))[0]:
+        mean = pattern[used[:, t], t].mean(0)  # S
+        fixed &= bool(np.abs(pattern[used[:, t], t] - mean).max() < LISTED)  # whatever the input
+        top = [int(s) for s in ranked(mean.round(9))[:16] if mean[s] >= LISTED]
+        listed.append({"query": int(t), "keys": [[s, round(float(mean[s]), 6)] for s in top]})
+    kind = "hard" if sharp >= SHARP else "soft" if sharp <= 1 - SHARP else "mixed"
+    return {"kind": kind, "fixed": fixed, "sharp": sharp, "rows": listed}
+
+
+def _neurons(model: Model, slots: Slots, cache: Record, valid: Array) -> Found:
+    found = []
+    for i in model.mlp_layers:
+        ins, out = wiring.mlp_wires(model, i)
+        fires = (np.abs(cache[f"blocks.{i}.mlp.hook_post"][valid]) > 1e-12).mean(0)  # F
+        reads, writes = {}, {}
+        for slot, (a, b) in slots.items():
+            reads[slot] = np.sqrt(sum(np.square(W[a:b]).sum(0) for W in ins.values()))
+            writes[slot] = np.linalg.norm(out[:, a:b], axis=1)
+        for f in range(model.config.d_mlp):
+            name = parts.neuron(i, f)
+            found.append({
+                "part": name, "name": parts.label(model, name),
+                "reads": {n: float(x[f]) for n, x in reads.items() if x[f]},
+                "writes": {n: float(x[f]) for n, x in writes.items() if x[f]},
+                "fires": float(fires[f]),
+            })  # fmt: skip
+    return found

@@ -1,0 +1,13 @@
+// The source that a model was compiled from; and at the end, folded, the verdict and who made the model.
+import { make } from "./charts.js";
+import { partOf } from "./view_input.js";
+
+export function openFacts(column) {
+  const { verdict, facts, provenance } = column.base, place = partOf("facts", column).querySelector(".body");
+  place.append(
+    verdict ? make("p", { class: `verdict ${verdict.holds === true ? "right" : verdict.holds === false ? "wrong" : ""}` }, verdict.text) : "",
+    make("dl", {}, facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])));
+  const code = partOf("source", column), text = provenance.compiled?.source;
+  code.hidden = typeof text !== "string";
+  if (!code.hidden) code.querySelector(".body").append(make("pre", { tabindex: 0 }, text));
+}

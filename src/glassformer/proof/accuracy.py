@@ -1,0 +1,170 @@
+"""Accuracy bounds: on how many inputs, at least, is a model right? For models that are not perfect.
+
+Inputs fall into cases. Of a case that closes, all are right; of one that does not, those that could
+be wrong are counted, in whole numbers: together they are the open inputs. What is left is right,
+whatever the order of sums and whatever was not run.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from .. import dust
+from ..answers import EXHAUSTIVE, chunk_size, gaps, margins, whole_domain
+from ..checkpoint import digest
+from ..errors import GlassformerError
+from ..finding import Shown
+from ..limits import many
+from ..model import Model
+from ..tasks.base import Task
+from ..tasks.extremes import Max, Min
+from ..verification.checks import Progress
+from . import copies, extremes
+from .extremes import Case
+from .refute import confirmed
+from .search import Watch, prove
+
+SAMPLE = 20_000  # rows that are run beside it
+WORST = 5  # inputs shown
+SIGMAS = 6  # a sample that is worse than the bound by so much says that the prover is wrong
+
+
+@dataclass(frozen=True)
+class Accuracy(Shown):
+    """At least so many inputs are right."""
+
+    inputs: int
+    open: int  # those that are not proved right: some may be
+    cases: int
+    closed: int  # cases without an open input
+    sampled: float  # the share of a sample that was right when it was run
+    sample: int
+    worst: list[dict[str, Any]]  # inputs of the worst cases that were run and found wrong
+    dtype: str
+    model: str
+    task: str
+    method: str  # enumeration or cases
+
+    @property
+    def right(self) -> int:
+        """So many inputs, at least, are right."""
+        return self.inputs - self.open
+
+    @property
+    def share(self) -> float:
+        """The same as a share of all, rounded down."""
+        return share(self.right, self.inputs)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"right": self.right, "share": self.share}
+
+    def __str__(self) -> str:
+        return (
+            f"at least {percent(self.share)} of {many(self.inputs)} inputs are right, "
+            f"{many(self.open)} are open; {self.ran}"
+        )
+
+    @property
+    def ran(self) -> str:
+        """What came of those that were run, in words."""
+        if not self.sample:
+            return "it is proved for all, and none was run"
+        return f"of {self.sample:,} that were run: {percent(self.sampled)} right"
+
+
+def percent(x: float) -> str:
+    """A share as a percentage, never rounded up."""
+    return f"{math.floor(x * 10**6) / 10**4:.4f} %"
+
+
+def share(right: int, inputs: int) -> float:
+    """right / inputs as a float that is not above it: whole numbers may be beyond all floats."""
+    found = float(Fraction(right, inputs))
+    return found if Fraction(found) <= Fraction(right, inputs) else math.nextafter(found, 0.0)
+
+
+def bound_accuracy(model: Model, task: Task, *, seed: int = 0, watch: Watch = None) -> Accuracy:
+    """A lower bound on the accuracy of a model over all of a task's inputs. `watch` is told how
+    far it is.
+    """
+    task.require(model.vocabulary)
+    about = {"dtype": model.dtype, "model": digest(model), "task": task.ref}
+    if task.size <= EXHAUSTIVE:
+        return _enumerated(model, task, about, watch)
+    try:
+        cases = list(_cases(model, task))
+    except GlassformerError:
+        proof = prove(model, task, seed=seed, watch=watch)  # of others there is all or nothing
+        if not proof.holds:
+            raise
+        return Accuracy(
+            task.size, 0, proof.cases, proof.cases, 1.0, 0, [], method=proof.method, **about
+        )
+    open_ = min(sum(c.open for c in cases), task.size)
+    rows = task.sample(SAMPLE, np.random.default_rng(seed))
+    right = sum(
+        int((margins(model, *task.batch(part)) > 0).sum())
+        for part in np.array_split(rows, max(1, len(rows) // chunk_size(model, task)))
+    )
+    _stand_by(right, len(rows), open_ / task.size)
+    left = sorted((c for c in cases if c.open), key=lambda c: c.lead)
+    return Accuracy(
+        task.size, open_, len(cases), len(cases) - len(left), right / len(rows), len(rows),
+        _shown(model, task, [c.worst for c in left]), method="cases", **about,
+    )  # fmt: skip
+
+
+def _cases(model: Model, task: Task) -> Iterator[Case]:
+    if isinstance(task, Min) and type(task) in (Min, Max):  # what derives from them may differ
+        return extremes.lists(model, task)
+    if copies.is_covered(task):
+        return copies.texts(model, task)
+    what = "min, max and copies such as reverse, by one head alone, or what can be run"
+    raise GlassformerError(f"{task.ref} — a bound on the accuracy is there for {what}")
+
+
+def _enumerated(model: Model, task: Task, about: dict[str, Any], watch: Watch) -> Accuracy:
+    """Every row is run. What leads by a few last bits only is open: sums may round otherwise."""
+    inputs = right = open_ = 0
+    worst: list[tuple[int, ...]] = []
+    for rows in whole_domain(task, chunk_size(model, task)):
+        tokens, answer = task.batch(rows)
+        lead = gaps(model, tokens, answer).min(-1)
+        sure = lead > dust.ties(model.logits(tokens[:, :-1]))
+        inputs, right = inputs + len(rows), right + int((lead > 0).sum())
+        open_ += int((~sure).sum())
+        worst += [tuple(map(int, row)) for row in rows[~(lead > 0)][: WORST - len(worst)]]
+        if watch:
+            watch(Progress(inputs, task.size, inputs - right))
+    found = _shown(model, task, worst)
+    if not inputs:
+        raise GlassformerError(f"prove — {task.ref or 'the task'} has no input with an answer")
+    return Accuracy(
+        inputs, open_, inputs, inputs - open_, right / max(inputs, 1), inputs, found,
+        method="enumeration", **about,
+    )  # fmt: skip
+
+
+def _shown(model: Model, task: Task, rows: list[tuple[int, ...]]) -> list[dict[str, Any]]:
+    """Rows that are wrong when they are run, a few of them."""
+    found: list[dict[str, Any]] = []
+    for row in dict.fromkeys(rows):
+        if len(found) < WORST and (told := confirmed(model, task, np.array(row, np.int64))):
+            found.append(told)
+        if len(found) >= WORST:
+            break
+    return found
+
+
+def _stand_by(right: int, ran: int, open_: float) -> None:
+    """If a sample is far worse than the bound, the prover is wrong."""
+    room = SIGMAS * math.sqrt(max(open_ * (1 - open_), 1 / ran) / ran)
+    if (ran - right) / ran > open_ + room:
+        raise GlassformerError(
+            f"prove — a defect of the prover: at most {open_:.2%} of inputs should be wrong, but "
+            f"{ran - right:,} of {ran:,} are; nothing is proved. Please report it with the model"
+        )

@@ -1,0 +1,203 @@
+"""Are two models equal: the same tokens on every input of a task, or an input where they differ?
+
+What counts is what greedy decoding says, right or wrong. In this order: the same numbers; every
+input is run, if they are few; an input of a sample on which they differ; both are proved right, and
+then they say the same; and where one is not perfect, on how many inputs both are proved right:
+there, at least, they are equal.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+
+from .. import arrays, dust
+from ..answers import EXHAUSTIVE, chunk_size, decoded, whole_domain
+from ..checkpoint import digest
+from ..errors import GlassformerError
+from ..finding import Shown
+from ..model import Model
+from ..tasks.base import Rows, Task
+from .accuracy import bound_accuracy, percent, share
+from .search import prove
+
+SAMPLE = 5_000
+Said = Callable[[str], object] | None
+
+
+@dataclass(frozen=True)
+class Equality(Shown):
+    """Whether two models say the same on a whole domain."""
+
+    result: Literal["equal", "different", "unknown"]
+    reason: str
+    inputs: int
+    equal: int  # on so many inputs, at least, they are
+    method: str  # sample, numbers, enumeration, proofs or accuracy
+    task: str
+    models: tuple[str, str]
+    difference: dict[str, Any] | None = None  # an input, and what each says
+
+    @property
+    def holds(self) -> bool:
+        return self.result == "equal"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.result} ({self.method}): {self.reason}"
+
+
+def prove_equal(
+    one: Model, other: Model, task: Task, *, seed: int = 0, say: Said = None
+) -> Equality:
+    """Whether two models give the same tokens on all inputs of a task. `say` is told what is being
+    done.
+    """
+    tell = say or (lambda text: None)
+    for model in (one, other):
+        task.require(model.vocabulary)
+    about: dict[str, Any] = {
+        "inputs": task.inputs, "task": task.ref, "models": (digest(one), digest(other)),
+    }  # fmt: skip
+    if _same_numbers(one, other):
+        reason = "the same numbers in the same places"
+        return Equality("equal", reason, equal=task.inputs, method="numbers", **about)
+    if task.size <= EXHAUSTIVE:
+        return _enumerated(one, other, task, about, tell)
+    rows = np.concatenate([task.edges(), task.sample(SAMPLE, np.random.default_rng(seed))])
+    tell(f"running both on {len(rows):,} inputs")
+    if found := _differ(one, other, task, rows)[0]:
+        return _different(found, "sample", about)
+    proofs = []
+    for which, model in (("first", one), ("second", other)):
+        tell(f"proving the {which}")
+        try:
+            proofs.append(prove(model, task, seed=seed))
+        except GlassformerError as e:
+            return Equality("unknown", str(e), equal=0, method="proofs", **about)
+        found = proofs[-1].counterexample
+        if found and (told := _differ(one, other, task, np.array([found["row"]]))[0]):
+            return _different(told, "proofs", about)
+    if all(p.holds for p in proofs):
+        reason = f"both are proved right, with {' and '.join(f'{p.cases:,}' for p in proofs)} cases"
+        return Equality("equal", reason, equal=task.inputs, method="proofs", **about)
+    tell("bounding on how many inputs both are right")
+    return _both_right(one, other, task, seed, proofs, about)
+
+
+def _both_right(
+    one: Model, other: Model, task: Task, seed: int, proofs: list[Any], about: dict[str, Any]
+) -> Equality:
+    """On how many inputs both are proved right: those that are open for neither."""
+    why = " and ".join(
+        f"the {n} is {p.result}" for n, p in zip(("first", "second"), proofs, strict=True)
+    )
+    open_ = 0
+    try:
+        for model, proof in zip((one, other), proofs, strict=True):
+            if not proof.holds:
+                bound = bound_accuracy(model, task, seed=seed)
+                open_ += bound.open
+                for shown in bound.worst:
+                    if told := _differ(one, other, task, np.array([shown["row"]]))[0]:
+                        return _different(told, "accuracy", about)
+    except GlassformerError:
+        return Equality("unknown", why, equal=0, method="proofs", **about)
+    equal = max(0, task.size - open_)
+    least = f"both are proved right on at least {percent(share(equal, task.size))} of all inputs"
+    return Equality("unknown", f"{why}; {least}", equal=equal, method="accuracy", **about)
+
+
+def _enumerated(
+    one: Model, other: Model, task: Task, about: dict[str, Any], tell: Callable[[str], object]
+) -> Equality:
+    size, checked, near = min(chunk_size(m, task) for m in (one, other)), 0, 0
+    for rows in whole_domain(task, size):
+        tell(f"running both: {checked:,} of {task.size:,} inputs")
+        found, ties = _differ(one, other, task, rows)
+        if found:
+            return _different(found, "enumeration", about)
+        checked, near = checked + len(rows), near + ties
+    if near:
+        what = "the best two tokens of one are within rounding, or its answer has no end"
+        reason = f"{near:,} inputs where {what}"
+        about = {**about, "equal": checked - near}
+        return Equality("unknown", reason, method="enumeration", **about)
+    if not checked:
+        reason = "the task has no input with an answer"
+        return Equality("unknown", reason, equal=0, method="enumeration", **about)
+    reason = f"all {checked:,} inputs were run, with this machine's rounding"
+    return Equality("equal", reason, equal=checked, method="enumeration", **about)
+
+
+def _differ(one: Model, other: Model, task: Task, rows: Rows) -> tuple[dict[str, Any] | None, int]:
+    """The first row on which two models differ; and on how many a token leads by rounding alone."""
+    rows = rows[task.defined(rows)]
+    size, near = min(chunk_size(m, task) for m in (one, other)), 0
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        tokens, answer = task.batch(part)
+        both, close = zip(*(_spoken(m, tokens, answer) for m in (one, other)), strict=True)
+        wrong = np.flatnonzero(((both[0] != both[1]) & _heard(both[0], answer, task)).any(1))
+        if len(wrong):
+            return _told(task, part[wrong[0]], [b[wrong[0]] for b in both], answer[wrong[0]]), 0
+        unsure = (close[0] | close[1]).any(1)
+        if task.stop is not None:  # what is said after an answer as long as the right one is unseen
+            for i in np.flatnonzero(~((both[0] == task.stop) & answer).any(1)):
+                prompt = tokens[i, : answer[i].argmax()].tolist()
+                unsure[i] |= task.steps(prompt) > answer[i].sum()
+        near += int(unsure.sum())
+    return None, near
+
+
+def _heard(tokens: Any, answer: Any, task: Task) -> Any:
+    """Where an answer is still heard: up to the token that stops it."""
+    if task.stop is None:
+        return answer
+    ended = np.cumsum((tokens == task.stop) & answer, 1) - ((tokens == task.stop) & answer)
+    return answer & (ended == 0)
+
+
+def _spoken(model: Model, tokens: Any, answer: Any) -> tuple[Any, Any]:
+    """What a model says, and where its best token leads by no more than rounding could turn."""
+    out, near = tokens.copy(), np.zeros(answer.shape, bool)
+    for rows, t, step in decoded(model, tokens, answer):
+        best = np.sort(step.logits, -1)[..., -2:]
+        out[rows, t] = step.chosen
+        near[rows, t] = ~(best[..., 1] - best[..., 0] > dust.ties(step.logits))
+    return out, near & answer
+
+
+def _told(task: Task, row: Any, both: list[Any], answer: Any) -> dict[str, Any]:
+    start = int(answer.argmax())
+    return {
+        "row": [int(x) for x in row], "input": task.vocabulary.decode(both[0][:start]),
+        "first": task.vocabulary.decode(both[0][answer]),
+        "second": task.vocabulary.decode(both[1][answer]),
+    }  # fmt: skip
+
+
+def _different(found: dict[str, Any], method: str, about: dict[str, Any]) -> Equality:
+    reason = f"{found['input']} gives {found['first']} and {found['second']}"
+    about = {**about, "equal": 0, "difference": found}
+    return Equality("different", reason, method=method, **about)
+
+
+def _same_numbers(one: Model, other: Model) -> bool:
+    """Whether two models compute the same by the same operations, in the same order."""
+    if any(
+        getattr(one.config, f.name) != getattr(other.config, f.name) for f in fields(one.config)
+    ):
+        return False
+    if one.dtype != other.dtype or one.is_numpy != other.is_numpy:
+        return False
+    if one.weights.keys() != other.weights.keys():
+        return False
+    return all(
+        np.array_equal(arrays.numpy(w), arrays.numpy(other.weights[n]))
+        and np.array_equal(np.signbit(arrays.numpy(w)), np.signbit(arrays.numpy(other.weights[n])))
+        for n, w in one.weights.items()
+    )

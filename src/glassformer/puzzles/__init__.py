@@ -1,0 +1,16 @@
+"""Puzzles: transformers to build by hand or in the language, judged on every question there is.
+
+    >>> from glassformer import puzzles
+    >>> level = puzzles.level("traffic-light")
+    >>> print(puzzles.judge(level, level.stub))
+
+docs/puzzles.md has the levels in their order. `glassformer check LEVEL FILE` and the page ask the
+same judge.
+"""
+
+from .bounded import check as check
+from .judge import judge as judge
+from .judgement import Judgement as Judgement
+from .level import Level as Level
+from .level import level as level
+from .level import levels as levels

@@ -1,0 +1,262 @@
+"""Is a solution right, on every question of its level, and how small is it?
+
+Weights as text (.taotp) are run on every question of the level; where there are more than can be
+run, as for sums of ten digits, they are proved (see docs/proof.md) or they are not right. A source
+(.glass) is interpreted on every question, and compiled: the certificate says that the model does
+what the interpreter does on every text, so both together say that the model is right on every
+question. Examples decide nothing. What is sent is read, never executed.
+
+`judge` takes as long as it takes. bounded.py runs it in a process of its own, with limits.
+"""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import dust, lang, taotp
+from ..answers import EXHAUSTIVE, chunk_size, margins
+from ..counting import count
+from ..decoding import decode
+from ..errors import GlassformerError, shown
+from ..lang import Program
+from ..limits import many
+from ..model import Model
+from ..proof import prove
+from ..tasks.base import Rows, Task
+from .judgement import Judgement
+from .level import Level
+from .questions import Questions
+
+TEXT = 100_000  # characters of a solution
+WIDE = 100  # characters of a line; a longer one counts as several
+DOCSTRING = re.compile(r'\A\s*(""".*?"""|\'\'\'.*?\'\'\')', re.DOTALL)
+CHUNK = 4_096  # questions that the interpreter looks at together
+
+
+def judge(level: Level, text: str) -> Judgement:
+    """The judgement of a solution."""
+    try:
+        if not isinstance(text, str) or len(text) > TEXT:
+            got = f"{len(text):,}" if isinstance(text, str) else shown(text)
+            what = f"expected a text of at most {TEXT:,} characters, got {got}"
+            raise GlassformerError(f"{level.file} — {what}")
+        with np.errstate(all="ignore"):
+            found = (_weights if level.kind == "taotp" else _source)(level, text)
+    except GlassformerError as e:
+        found = {"problem": str(e)}
+    return Judgement(level.id, best=level.best, limits=level.limits, **found)
+
+
+# ── weights as text ────────────────────────────────────────────────────────────────────────────
+def _weights(level: Level, text: str) -> dict[str, Any]:
+    model, task = taotp.parse(text, level.file), level.task()
+    task.require(model.vocabulary)
+    found = (_proved if task.size > EXHAUSTIVE else _run)(model, task)
+    return found | ({"score": score(model, text)} if found["right"] else {})
+
+
+def _run(model: Model, task: Task) -> dict[str, Any]:
+    """Runs every question."""
+    found = _gone_through(task, chunk_size(model, task), partial(_lost, model, task),
+                          partial(_said, model, task))  # fmt: skip
+    worst = found.pop("worst")
+    if found["right"]:
+        tokens, answer = task.batch(worst[None])
+        if found["margin"] <= dust.tie(model.logits(tokens[:, :-1])):
+            told = task.vocabulary.decode(tokens[0, : int(answer[0].argmax())])
+            what = f"{told} is right by {found['margin']:.2g} only"
+            raise GlassformerError(f"{what}, which another order of the same sums could turn")
+    return found
+
+
+def _lost(model: Model, task: Task, rows: Rows) -> tuple[Any, float, Any]:
+    """Which rows are wrong, the least lead of a right token, and the row of it."""
+    gap = margins(model, *task.batch(rows))
+    return ~(gap > 0), float(gap.min()), rows[gap.argmin()]
+
+
+def _said(model: Model, task: Task, asked: list[int], n: int) -> str:
+    try:
+        got = decode(model, asked, n, stop=task.stop)[len(asked) :]
+    except GlassformerError as e:  # a logit that is not finite
+        return str(e)
+    return task.vocabulary.decode(got)
+
+
+def _proved(model: Model, task: Task) -> dict[str, Any]:
+    """Proves all questions at once, or finds one that is answered wrongly."""
+    proof, every = prove(model, task), many(task.inputs)
+    if proof.result == "unknown":
+        raise GlassformerError(f"{task.ref} — neither proved nor refuted: {proof.reason}")
+    if proof.holds:
+        asked = f"proved for all {every} questions, {proof.cases:,} cases"
+        return {"right": True, "checked": proof.cases, "margin": proof.margin, "asked": asked}
+    assert proof.counterexample  # refuted
+    row = _shrunk(model, task, proof.counterexample["row"])
+    told = _told(task, row, partial(_said, model, task))
+    asked = f"refuted, of {every} questions"
+    found = {"right": False, "checked": 1, "wrong": 1, "asked": asked, "counterexample": told}
+    return found | {"which": "a small one"}
+
+
+def _shrunk(model: Model, task: Task, row: list[int]) -> list[int]:
+    """A wrong row whose numbers cannot be made smaller one digit at a time, and still be wrong."""
+    while True:
+        tries = [[*row[:i], less, *row[i + 1 :]] for i, x in enumerate(row) for less in _less(x)]
+        if not tries:
+            return row
+        rows = np.array(tries, np.int64)
+        misses = _lost(model, task, rows)[0] & task.defined(rows)
+        if not misses.any():
+            return row
+        row = min(rows[misses].tolist(), key=lambda r: (sum(r), r))
+
+
+def _less(x: int) -> set[int]:
+    """0, and x without one of its digits, or with 0 or one less for it."""
+    powers = [10**k for k in range(len(str(x)))] if x else []
+    digits = [(p, x // p % 10) for p in powers]
+    without = {x // (10 * p) * p + x % p for p, _ in digits}
+    return {0, *without, *(x - d * p for p, d in digits), *(x - p for p, d in digits if d)} - {x}
+
+
+# ── a source ───────────────────────────────────────────────────────────────────────────────────
+def _source(level: Level, text: str) -> dict[str, Any]:
+    program, task = lang.read(text, level.file), level.task()
+    _require(level, program)
+    assert isinstance(task, Questions)  # levels of sources have truths
+
+    def wrong(rows: Rows) -> tuple[Any, float, Any]:
+        bad = _misses(program, [task.questions[i] for i in rows[:, 0].tolist()])
+        return np.array(bad), np.inf, rows[0]
+
+    def said(asked: list[int], n: int) -> str:
+        out: list[int] = []
+        try:
+            while len(out) < n:
+                out.append(int(lang.emitted(program, np.array([asked + out]))[0, -1]))
+        except GlassformerError as e:  # what the reader said can never be
+            return str(e)
+        return task.vocabulary.decode(out)
+
+    found = _gone_through(task, CHUNK, wrong, said)
+    del found["worst"], found["margin"]
+    if not found["right"]:
+        return found
+    made = lang.compile(text, level.file)
+    proved = f"compiled, and proved for every text ({made.certificate.cases:,} cases)"
+    return found | {
+        "asked": f"{found['asked']}; {proved}", "margin": made.certificate.margin,
+        "score": score(made.model, text),
+    }  # fmt: skip
+
+
+def _require(level: Level, program: Program) -> None:
+    """Scores can be compared only of sources for the same texts."""
+    for what, wanted, got in (
+        ("tokens", list(level.tokens), [str(t) for t in program.tokens]),
+        ("length", level.length, program.length),
+        ("end", level.end or None, None if program.end is None else str(program.end)),
+    ):
+        if wanted != got:
+            must = f"expected {what} as in the stub, {shown(wanted)}"
+            raise GlassformerError(f"{level.file} — {must}, got {shown(got)}")
+
+
+def _misses(program: Program, asked: list[tuple[list[int], list[int]]]) -> list[bool]:
+    """Which questions are not answered rightly; those of one length are looked at together."""
+    out = [False] * len(asked)
+    groups: dict[int, list[int]] = {}
+    for i, (text, answer) in enumerate(asked):
+        groups.setdefault(len(text) + len(answer) - 1, []).append(i)
+    for group in groups.values():
+        for i, miss in zip(group, _missed(program, [asked[i] for i in group]), strict=True):
+            out[i] = miss
+    return out
+
+
+def _missed(program: Program, asked: list[tuple[list[int], list[int]]]) -> list[bool]:
+    """The same of texts of one length. The interpreter may refuse a text: then halves are tried."""
+    texts = np.array([text + answer[:-1] for text, answer in asked])
+    try:
+        said = lang.emitted(program, texts)
+    except GlassformerError:
+        if len(asked) == 1:
+            return [True]
+        half = len(asked) // 2
+        return _missed(program, asked[:half]) + _missed(program, asked[half:])
+    return [said[i, len(text) - 1 :].tolist() != answer for i, (text, answer) in enumerate(asked)]
+
+
+# ── every question, and the score ──────────────────────────────────────────────────────────────
+def _gone_through(
+    task: Task, step: int, wrong: Callable[[Rows], tuple[Any, float, Any]],
+    said: Callable[[list[int], int], str],
+) -> dict[str, Any]:  # fmt: skip
+    """Goes through all questions. Of those that are wrong the shortest is kept, of equally short
+    ones the first by its tokens.
+    """
+    checked = bad = 0
+    smallest: tuple[int, list[int], list[int]] | None = None
+    margin, worst = np.inf, None
+    for start in range(0, task.size, step):
+        rows = task.rows(start, min(start + step, task.size))
+        rows = rows[task.defined(rows)]
+        if not len(rows):
+            continue
+        misses, low, at = wrong(rows)
+        checked, bad = checked + len(rows), bad + int(misses.sum())
+        if low < margin or worst is None:
+            margin, worst = low, at
+        if misses.any():
+            found = _smallest(task, rows[misses])
+            smallest = found if smallest is None else min(smallest, found)
+    every = "the one question" if checked == 1 else f"all {checked:,} questions"
+    out: dict[str, Any] = {
+        "right": not bad, "checked": checked, "wrong": bad, "margin": margin, "worst": worst,
+        "asked": every if not bad or checked == 1 else f"{bad:,} of {every}",
+    }  # fmt: skip
+    if smallest:
+        out["counterexample"] = _told(task, smallest[2], said)
+    return out
+
+
+def _smallest(task: Task, rows: Rows) -> tuple[int, list[int], list[int]]:
+    """The length of the shortest question, its tokens, and its row; of several the first."""
+    tokens, answer = task.batch(rows)
+    first = answer.argmax(1)
+    asked = np.where(np.arange(tokens.shape[1]) < first[:, None], tokens, -1)
+    i = int(np.lexsort((*asked.T[::-1], first))[0])
+    return int(first[i]), asked[i, : first[i]].tolist(), rows[i].tolist()
+
+
+def _told(task: Task, row: list[int], said: Callable[[list[int], int], str]) -> dict[str, str]:
+    """A counterexample in words."""
+    tokens, answer = (x[0] for x in task.batch(np.array([row], np.int64)))
+    asked, right = tokens[: int(answer.argmax())], task.vocabulary.decode(tokens[answer])
+    got = said(asked.tolist(), int(answer.sum()))
+    tie = " by a tie" if got == right else ""
+    return {"input": task.vocabulary.decode(asked), "expected": right, "got": got + tie}
+
+
+def score(model: Model, text: str) -> dict[str, int]:
+    """How large a solution is, on every axis."""
+    found = count(model)
+    return {
+        "parameters": found.total, "strict": found.strict, "layers": model.config.n_layers,
+        "bits": found.bits, "lines": lines_of(text),
+    }  # fmt: skip
+
+
+def lines_of(text: str) -> int:
+    """Lines in which something stands but a comment; a long line is several, and so is one with
+    several statements. What a source says about itself on top is a comment.
+    """
+    total = 0
+    for line in DOCSTRING.sub("", text).splitlines():
+        bare = line.partition("#")[0].strip()
+        total += max(-(-len(bare) // WIDE), bare.count(";") + 1) if bare else 0
+    return total

@@ -1,0 +1,67 @@
+"""What came of a solution, in words: right or wrong, the smallest counterexample, and the score."""
+
+from dataclasses import dataclass, field
+
+from ..finding import Finding
+from .level import AXES
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement(Finding):
+    """What came of a solution."""
+
+    also = ("passed", "lines")
+    level: str
+    right: bool = False
+    problem: str = ""  # why it could not be judged
+    asked: str = ""  # what was gone through, and how
+    checked: int = 0
+    wrong: int = 0
+    margin: float | None = None  # the least lead of a right token
+    counterexample: dict[str, str] | None = None  # input, expected, got
+    which: str = "the smallest"  # of all counterexamples this is
+    score: dict[str, int] = field(default_factory=dict)
+    best: dict[str, int] = field(default_factory=dict)
+    limits: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def over(self) -> list[str]:
+        """The axes on which it is larger than the level allows."""
+        return [axis for axis, most in self.limits.items() if self.score.get(axis, 0) > most]
+
+    @property
+    def passed(self) -> bool:
+        return self.right and not self.over
+
+    @property
+    def lines(self) -> list[str]:
+        """All of it in words: the verdict first, then the score on every axis."""
+        return [self.verdict, *(self._axis(axis) for axis in self.score)]
+
+    @property
+    def verdict(self) -> str:
+        if self.problem:
+            return f"not judged: {self.problem}"
+        if self.right:
+            large = [f"{self.score[a]:,} {AXES[a]}, the most is {self.limits[a]:,}"
+                     for a in self.over]  # fmt: skip
+            lead = "" if self.margin is None else f"; the right token leads by {self.margin:.3g}"
+            begin = f"right, but too large ({'; '.join(large)})" if large else "right"
+            return f"{begin}: {self.asked}{lead}"
+        found = self.counterexample
+        smallest = ""
+        if found:
+            told = f"{found['input']} → {found['got']}, expected {found['expected']}"
+            smallest = f"; {self.which}: {told}"
+        return f"wrong: {self.asked}{smallest}"
+
+    def _axis(self, axis: str) -> str:
+        yours, best = self.score[axis], self.best.get(axis)
+        said = f"{AXES[axis]}: {yours:,}"
+        if best is not None:
+            beats = " — beaten" if self.passed and yours < best else ""
+            said += f" (best known {best:,}{beats})"
+        return said
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)

@@ -1,0 +1,139 @@
+"""Levels: what is asked, with a stub to begin from, hints, limits, and the best that is known.
+
+One file of text a level, in levels/, with its place in the order before its name: 07-one-back.toml.
+What is best known is in best.json, which tests/puzzles/measure.py writes from real solutions; these
+are not in the package.
+"""
+
+import difflib
+import json
+import sys
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .. import refs, schema
+from ..answers import EXHAUSTIVE
+from ..errors import no_such
+from ..limits import many
+from ..tasks.base import Task
+from .questions import questions
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HERE = Path(__file__).parent
+KINDS = ("taotp", "glass")
+AXES = {  # what is scored, and what it is called; less is better
+    "parameters": "parameters",
+    "strict": "different weights but 0 and ±1",
+    "layers": "layers",
+    "bits": "bits",
+    "lines": "lines",
+}
+_AXES = schema.mapping(schema.whole(0, 10**9), len(AXES))
+_SENTENCE = schema.text(1_000)
+FIELDS = schema.record(
+    {
+        "title": _SENTENCE, "kind": schema.text(5), "goal": _SENTENCE,
+        "stub": schema.text(5_000), "hints": schema.listing(_SENTENCE, 9, 1),
+        "examples": schema.mapping(_SENTENCE, 9),
+    },
+    {
+        "task": _SENTENCE, "truth": _SENTENCE, "tokens": schema.listing(_SENTENCE, 100, 1),
+        "length": schema.whole(1, 100), "end": _SENTENCE, "limits": _AXES, "read": _SENTENCE,
+    },
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a person is asked to build."""
+
+    id: str
+    number: int  # from 1
+    title: str
+    kind: str  # "taotp": weights as text; "glass": a source
+    goal: str
+    stub: str
+    hints: tuple[str, ...]
+    examples: dict[str, str]  # a few: they decide nothing
+    limits: dict[str, int]  # on some of AXES
+    best: dict[str, int]  # known, on each of AXES
+    read: str = ""  # where the documentation says more
+    task_ref: str = ""  # a task of the registry, or
+    truth: str = ""  # a name of truths.py, with
+    tokens: tuple[str, ...] = ()
+    length: int = 0
+    end: str = ""  # the token that ends an answer
+
+    @property
+    def file(self) -> str:
+        """What a solution may be called."""
+        return f"{self.id}.{self.kind}"
+
+    @property
+    def command(self) -> str:
+        return f"glassformer check {self.id} {self.file}"
+
+    def task(self) -> Task:
+        """What is right."""
+        if self.task_ref:
+            return refs.load_task(self.task_ref)
+        return questions(self.id, self.truth, self.tokens, self.length)
+
+    @property
+    def judged_by(self) -> str:
+        """How the whole domain is gone through, in words."""
+        task = self.task()
+        if task.size > EXHAUSTIVE:
+            return f"a proof for all {many(task.inputs)} questions"
+        every = f"all {task.inputs:,} questions"
+        return every if self.kind == "taotp" else f"{every}, and the compiler's proof"
+
+    def to_json(self) -> dict[str, Any]:
+        """All that may be shown of it. (No solution is known here.)"""
+        told = asdict(self) | {"hints": [*self.hints], "tokens": [*self.tokens]}
+        del told["truth"]
+        return told | {"file": self.file, "command": self.command}
+
+
+@cache
+def levels() -> dict[str, Level]:
+    """All levels by their ids, in the order in which they teach."""
+    best = json.loads((HERE / "best.json").read_text("utf-8"))
+    out = {}
+    for path in sorted((HERE / "levels").glob("*.toml")):
+        number, _, name = path.stem.partition("-")
+        out[name] = _level(path, name, int(number), best.get(name, {}))
+    return out
+
+
+def level(name: str) -> Level:
+    """The level of this id, or of this title, however it is written."""
+    known = levels()
+    titles = {_bare(each.title): each.id for each in known.values()}
+    if name in known:
+        return known[name]
+    if (bare := _bare(name)) in titles:
+        return known[titles[bare]]
+    spelled = {_bare(each.id): each.id for each in known.values()} | titles
+    near = {spelled[n] for n in difflib.get_close_matches(bare[:100], spelled, 3, 0.5)}
+    raise no_such("level", name, sorted(near), 3, 0.0) if near else no_such("level", name, known)
+
+
+def _bare(name: str) -> str:
+    """A name by its letters and digits alone."""
+    return "".join(c for c in name[:1_000].casefold() if c.isalnum())
+
+
+def _level(path: Path, name: str, number: int, best: dict[str, int]) -> Level:
+    told = tomllib.loads(path.read_text("utf-8"))
+    FIELDS(told, path.name)
+    told["task_ref"] = told.pop("task", "")
+    told["hints"], told["tokens"] = tuple(told["hints"]), tuple(told.get("tokens", ()))
+    told["stub"] = told["stub"].lstrip("\n")
+    return Level(id=name, number=number, best=best, **{"limits": {}, **told})

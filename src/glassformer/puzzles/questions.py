@@ -1,0 +1,51 @@
+"""The task of a level: every question there is, the shortest first, and what is right."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..errors import GlassformerError
+from ..tasks.base import Rows, Task
+from ..vocabulary import Vocabulary
+from .truths import TRUTHS
+
+MOST = 400_000  # questions of a level that are written out
+
+
+class Questions(Task):
+    """A row is the number of a question; texts are of several lengths, padded on the right."""
+
+    def __init__(self, name: str, truth: str, tokens: Sequence[str], length: int) -> None:
+        self.ref = name
+        counting = list(tokens) == [str(i) for i in range(len(tokens))]
+        words = Vocabulary.numbers(len(tokens)) if counting else Vocabulary(tokens, sep=" ")
+        self.vocabulary = words
+        number = {t: i for i, t in enumerate(self.vocabulary.tokens)}
+        right, domain = TRUTHS[truth]
+        self.questions: list[tuple[list[int], list[int]]] = []
+        for text in domain(tokens, length):
+            answer = right(text)
+            if answer is not None:
+                self.questions.append(([number[t] for t in text], [number[t] for t in answer]))
+        if not 0 < len(self.questions) <= MOST:
+            got = f"{len(self.questions):,} questions"
+            raise GlassformerError(f"{name} — expected 1 to {MOST:,} questions, got {got}")
+        self.radix = (len(self.questions),)
+        self.width = max(len(asked) + len(answer) for asked, answer in self.questions)
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        tokens = np.zeros((len(rows), self.width), np.int64)
+        answer = np.zeros(tokens.shape, bool)
+        for i, row in enumerate(np.asarray(rows)[:, 0].tolist()):
+            asked, said = self.questions[row]
+            tokens[i, : len(asked) + len(said)] = [*asked, *said]
+            answer[i, len(asked) : len(asked) + len(said)] = True
+        return tokens, answer
+
+
+@lru_cache(8)
+def questions(name: str, truth: str, tokens: tuple[str, ...], length: int) -> Questions:
+    """The same, kept: a level is often judged several times."""
+    return Questions(name, truth, tokens, length)

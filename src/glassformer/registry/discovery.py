@@ -1,0 +1,105 @@
+"""Where what a ref names is found: in the rooms, and in packages that announce theirs."""
+
+import contextlib
+import functools
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import GlassformerError, no_such
+from .decorators import blueprint, bridge, program, task
+from .entry import REGISTRY, Entry
+from .spelling import FILE, head, split
+
+# Kind -> packages whose files register such things when imported; __init__.py fills it.
+ROOMS: dict[str, tuple[str, ...]] = {}
+
+
+def build(kind: str, ref: str) -> Any:
+    """What a ref names: "addition:digits=3" is the entry addition, built with these options."""
+    entry = find(kind, head(ref))
+    return entry.build(**entry.parse(split(ref, entry.options)[1]))
+
+
+def entries(kind: str) -> dict[str, Entry]:
+    """All that is registered of a kind."""
+    built_in(kind)
+    for name in announced(kind):
+        with contextlib.suppress(GlassformerError):  # one that is broken hides no other
+            take_in(kind, name)
+    return REGISTRY[kind]
+
+
+def built_in(kind: str) -> set[str]:
+    """The names of a kind that are the package's own: nobody else can give them."""
+    rooms = tuple(f"{room}." for room in ROOMS.get(kind, ()))
+    for file in _files(kind):
+        importlib.import_module(file)
+    return {n for n, e in REGISTRY[kind].items() if e.build.__module__.startswith(rooms)}
+
+
+def find(kind: str, name: str) -> Entry:
+    """The entry of a name, or an error with the nearest names."""
+    known, likely = REGISTRY[kind], "." + name.replace("-", "_")
+    if name not in known:  # most stand in a file of their name, and the others need not be read
+        for file in sorted(_files(kind), key=lambda file: not file.endswith(likely)):
+            importlib.import_module(file)
+            if name in known:
+                break
+        else:
+            take_in(kind, name)
+    if name not in known:
+        raise _unknown(kind, name)
+    return known[name]
+
+
+@functools.cache
+def announced(kind: str) -> dict[str, Any]:
+    """What installed packages have of a kind, by name: entry points of `glassformer.tasks`, …"""
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=f"glassformer.{kind}s")}
+
+
+def take_in(kind: str, name: str) -> Any:
+    """What a package announces under this name: imported and, unless it sees to that itself,
+    registered. None if none does.
+    """
+    if not (point := announced(kind).get(name)):
+        return None
+    try:
+        thing = point.load()
+    except Exception as e:
+        where = f"{point.value} of {getattr(point.dist, 'name', 'a package')}"
+        problem = f"{type(e).__name__}: {e}"
+        raise GlassformerError(f"{name} — {where} cannot be imported: {problem}") from None
+    register: dict[str, Any] = {
+        "task": task,
+        "program": program,
+        "blueprint": blueprint,
+        "bridge": bridge,
+    }
+    if kind in register and name not in REGISTRY[kind]:
+        register[kind](name)(thing)
+    return thing
+
+
+def _unknown(kind: str, name: str) -> GlassformerError:
+    if other := next((k for k, known in REGISTRY.items() if k != kind and name in known), ""):
+        return GlassformerError(f"{name} — is a {other}; expected a {kind}")
+    if FILE.match(name):
+        why = "is in a file, and only a ref that you type runs one"
+        return GlassformerError(f"{name} — {why}: pass it ({kind}={name!r}, --{kind} {name})")
+    return no_such(kind, name, sorted(REGISTRY[kind]), 3)
+
+
+def is_known(kind: str, ref: str) -> bool:
+    """Whether what a ref names is registered by now."""
+    return head(ref) in REGISTRY[kind]
+
+
+def _files(kind: str) -> Iterator[str]:
+    for room in ROOMS.get(kind, ()):
+        for module in pkgutil.iter_modules(importlib.import_module(room).__path__):
+            yield f"{room}.{module.name}"

@@ -1,0 +1,48 @@
+"""Numbers of any length: rows that int64 cannot hold are Python's own whole numbers, in arrays of
+objects, and what a task asks of a row (its digits, a random one, each once) is asked here.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+LARGEST = 10**18  # radix up to which rows are int64: the sum of two such numbers is one too
+
+
+def row_type(radix: Sequence[int]) -> Any:
+    """The type of an array of rows: int64 where that holds the numbers and their sums."""
+    return np.dtype(np.int64 if max(radix, default=1) <= LARGEST else object)
+
+
+def below(most: int, n: int, rng: np.random.Generator) -> Any:
+    """n whole numbers from 0 to most − 1, drawn uniformly, [n]."""
+    if most <= LARGEST:
+        return rng.integers(0, most, n)
+    size, out = (most - 1).bit_length(), np.empty(n, object)
+    for i in range(n):
+        drawn = most
+        while drawn >= most:  # at most every other time
+            drawn = int.from_bytes(rng.bytes(-(-size // 8)), "big") >> -size % 8
+        out[i] = drawn
+    return out
+
+
+def distinct(rows: Any) -> Any:
+    """Rows [B,*], sorted, each once."""
+    if rows.dtype != object:
+        return np.unique(rows, axis=0)
+    found = sorted(set(map(tuple, rows.tolist())))
+    return np.array(found, object).reshape(len(found), *rows.shape[1:])
+
+
+def digits_of(numbers: Any, n: int) -> Any:
+    """Numbers [B] -> their last n digits [B,n], the most significant first."""
+    if numbers.dtype == object:
+        text = "".join(f"{x:0{n}d}"[-n:] for x in numbers)
+        return np.frombuffer(text.encode(), np.uint8).reshape(len(numbers), n).astype(np.int64) - 48
+    out = np.empty((len(numbers), n), np.int64)
+    for i in reversed(range(n)):
+        rest = numbers // 10  # much faster than divmod
+        numbers, out[:, i] = rest, numbers - 10 * rest
+    return out

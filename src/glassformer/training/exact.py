@@ -1,0 +1,191 @@
+"""The last phase of a run: the whole domain is looked at, and what is wrong is trained on.
+
+A model that is right on 10,000 test rows is wrong on a few of a million. So once the test is right,
+or nearly so when the steps are over, all rows are checked. Those that are wrong, rows near them,
+and rows that a step was unsure of fill a quarter of every batch from then on, and the others are
+drawn from the whole domain, until none is wrong. This phase sees every row: what a run says of rows
+that it never trained on is the figure from before it.
+
+To look at a million rows takes as long as a thousand steps. So a look begins with rows that were
+wrong before, goes on in parts of the domain that double in size, in another order every time, and
+ends with the first part that has a wrong row: only the last look sees all. A domain too large to be
+counted through has a new sample every time, and the edges.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..answers import EXHAUSTIVE, right
+from ..arrays import Array
+from ..errors import GlassformerError
+from ..model import Model, Tap
+from ..tasks.base import Rows, Task
+from .data import ROUNDS, codes
+from .near import alike_rows, near_rows
+
+EXACT = "exact"  # what a run that ends so is called, and its last phase
+SAMPLE = 60_000  # rows that are looked at, where there are too many
+FIRST = 4_000  # rows of the first part; the second has twice as many, and so on
+BLOCK = 1_000  # rows of a domain that stay together, whatever the order
+SHARE = 4  # one row in so many is of the pool
+NEAR = 8  # rows near a wrong one that join the pool with it; of few wrong ones, more:
+LEAST_NEAR = 100
+POOL = 5_000  # rows that the pool has at most: the latest
+# which rows a look has seen
+ALL, SOME, HARD = "all rows", "a sample", "rows that were wrong or unsure, near these, and edges"
+PART = "part of all rows, up to some wrong ones"
+NEARLY = 0.9  # of the test: so much right when the steps are over, the last rows are in reach
+UNSURE = 0.69  # a loss of a token: it has half of the probability at most, and may be wrong
+LEAST_RATE = 0.02  # of the learning rate: a schedule that ended at 0 could not mend anything
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was found in the domain at one time."""
+
+    wrong: int
+    checked: int
+    of: str = ALL  # which rows were looked at
+
+    @property
+    def whole(self) -> bool:
+        return self.of == ALL
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass
+class Exact:
+    """One member's last phase. What a step reads depends on the seed, the step and the pool."""
+
+    task: Task
+    seed: int
+    began: int  # the step
+    accuracy: float  # on test rows, just before
+    pool: Rows = field(default_factory=lambda: None)
+    alike: float = 0.0  # the recipe's: so large a share of the rows drawn has two numbers alike
+    last: Look = Look(0, 0)
+
+    def __post_init__(self) -> None:
+        if self.pool is None:
+            self.pool = np.zeros((0, len(self.task.radix)), np.int64)
+
+    @property
+    def countable(self) -> bool:
+        """Whether every row can be looked at."""
+        return self.task.size <= EXHAUSTIVE
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing wrong is left, as far as one can look."""
+        seen = ALL if self.countable else SOME
+        return not self.last.wrong and self.last.checked > 0 and self.last.of == seen
+
+    @property
+    def status(self) -> str:
+        """What a run has come to: no sample says that all rows are right."""
+        return (EXACT if self.countable else "sampled") if self.done else "not exact"
+
+    def to_json(self) -> dict[str, Any]:
+        """All that the next step depends on, besides the seed."""
+        return {"began": self.began, "accuracy": self.accuracy, "pool": self.pool.tolist()}
+
+    @classmethod
+    def from_json(cls, task: Task, seed: int, saved: dict[str, Any], alike: float) -> "Exact":
+        pool = task.readable(saved["pool"]) if saved["pool"] else None
+        return cls(task, seed, saved["began"], saved["accuracy"], pool, alike)
+
+    def rows(self, n: int, step: int) -> Rows:
+        """What is trained on in a step: rows of the pool, and of the whole domain."""
+        rng = np.random.default_rng([self.seed, 3, step])
+        few = self._again(n)
+        again = self.pool[rng.integers(0, len(self.pool), few)] if few else self.pool[:0]
+        drawn = _drawn(self.task, n - few, rng)
+        return np.concatenate([again, alike_rows(self.task, drawn, self.alike, rng)])
+
+    def _again(self, n: int) -> int:
+        """How many of the n rows of a step are of the pool: the first ones."""
+        return min(n // SHARE, len(self.pool))
+
+    def learn(self, rows: Rows, unsure: Array) -> None:
+        """Takes in what a step was unsure of, bool [B], of its rows. What was of the pool is there
+        already: taken again and again, a few rows would soon be all of it.
+        """
+        few = self._again(len(rows))
+        self._take(rows[few:][unsure[few:]])
+
+    def _take(self, rows: Rows) -> None:
+        self.pool = np.concatenate([self.pool, rows])[-POOL:]
+
+    def look(self, model: Model, step: int, tap: Tap | None = None) -> Look:
+        """Looks for wrong rows, where they are most likely first, and takes them into the pool."""
+        rng = np.random.default_rng([self.seed, 4, step])
+        wrong, checked = self._wrong(model, self._hard(), tap)
+        self.last = Look(len(wrong), checked, HARD)
+        if not len(wrong):
+            checked = 0
+            for rows in self._parts(rng):
+                wrong, n = self._wrong(model, rows, tap)
+                checked += n
+                if len(wrong):
+                    break
+            seen = ALL if self.countable else SOME
+            of = PART if len(wrong) and checked < self.task.size else seen
+            self.last = Look(len(wrong), checked, of)
+        if len(wrong):
+            times = max(NEAR, LEAST_NEAR // len(wrong))
+            near = near_rows(self.task, np.repeat(wrong[:POOL], times, 0), rng)
+            self._take(np.concatenate([near, wrong]))
+        return self.last
+
+    def count(self, model: Model, step: int, tap: Tap | None = None) -> Look:
+        """How many rows are wrong: of the whole domain, or of a sample, which is drawn and nothing
+        else, so that a bound can be had from it.
+        """
+        rng = np.random.default_rng([self.seed, 5, step])
+        found = [self._wrong(model, rows, tap) for rows in self._parts(rng)]
+        wrong, checked = sum(len(w) for w, _ in found), sum(n for _, n in found)
+        self.last = Look(wrong, checked, ALL if self.countable else SOME)
+        if not wrong and not self.countable:  # right on a sample, and wrong where one knows
+            hard, checked = self._wrong(model, self._hard(), tap)
+            self.last = Look(len(hard), checked, HARD) if len(hard) else self.last
+        return self.last
+
+    def _hard(self) -> Rows:
+        """Rows that are more often wrong than others."""
+        rows = np.concatenate([self.task.edges()[:FIRST], self.pool[-FIRST:]])
+        return rows[np.unique(codes(rows), return_index=True)[1]]  # each of them once
+
+    def _parts(self, rng: np.random.Generator) -> Iterator[Rows]:
+        """The whole domain in some order, or a sample; each part is twice as large as the last."""
+        task, size = self.task, FIRST
+        if not self.countable:
+            left = min(SAMPLE, task.worth_checking)
+            while left > 0:
+                yield _drawn(task, min(size, left), rng)
+                left, size = left - size, 2 * size
+            return
+        blocks = rng.permutation(-(-task.size // BLOCK)) * BLOCK
+        while len(blocks):
+            few, blocks = np.split(blocks, [size // BLOCK])
+            yield np.concatenate([task.rows(b, min(b + BLOCK, task.size)) for b in few.tolist()])
+            size *= 2
+
+    def _wrong(self, model: Model, rows: Rows, tap: Tap | None) -> tuple[Rows, int]:
+        """The wrong ones among rows, and how many of these have an answer."""
+        rows = rows[self.task.defined(rows)]
+        return rows[~right(model, self.task, rows, tap).all(1)], len(rows)
+
+
+def _drawn(task: Task, n: int, rng: np.random.Generator) -> Rows:
+    """n rows that have an answer."""
+    rows = task.sample(n, rng)
+    for _ in range(ROUNDS):
+        if (good := task.defined(rows)).all():
+            return rows
+        rows[~good] = task.sample(int((~good).sum()), rng)
+    raise GlassformerError(f"{task.ref} — of {n:,} rows drawn too few have an answer")

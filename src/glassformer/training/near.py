@@ -1,0 +1,63 @@
+"""Rows near others: a model that is right on most rows is wrong on some of these.
+
+Only where the domain is all of the radix: elsewhere (lists of different numbers, say) what is
+changed may be none of it.
+"""
+
+import math
+
+import numpy as np
+
+from ..tasks.base import Rows, Task
+
+
+def near_rows(task: Task, rows: Rows, rng: np.random.Generator) -> Rows:
+    """The rows with one decimal digit of one number changed each, as far as these are rows.
+
+    127 becomes 137, 27 or 126, whatever the task itself says of digits.
+    """
+    if not rows.shape[1] or not _free(task):
+        return rows[:0]
+    out, at = rows.copy(), np.arange(len(rows))
+    which = rng.integers(0, rows.shape[1], len(rows))
+    radix = np.array(task.radix)[which]
+    places = np.array([len(str(n - 1)) for n in task.radix])[which]
+    unit = np.array(10, out.dtype) ** rng.integers(0, places)
+    digit = out[at, which] // unit % 10
+    out[at, which] += ((digit + rng.integers(1, 10, len(rows))) % 10 - digit) * unit
+    out = out[out[at, which] < radix]
+    return out[task.defined(out)]
+
+
+def alike_rows(task: Task, rows: Rows, share: float, rng: np.random.Generator) -> Rows:
+    """The rows, in a share of which some numbers are now almost another: of 412, 77 and 903 the
+    first becomes 76, say.
+
+    Of five numbers below 1,000 the two largest are neighbours once in 200 rows, and a comparison is
+    learned from such rows. Not from them alone: how far apart they are is as often below 10 as from
+    there to 100. A row that has no answer any more is left as it was.
+    """
+    n, columns = int(share * len(rows)), rows.shape[1]
+    if not n or not can_be_alike(task):
+        return rows
+    old, at = rows[:n], np.arange(n)
+    kept = rng.integers(0, columns, n)
+    changed = rng.random(old.shape) < 0.5
+    changed[at, (kept + rng.integers(1, columns, n)) % columns] = True
+    changed[at, kept] = False
+    one = old[at, kept][:, None]
+    most = np.log([float(n) for n in task.radix])  # 1 apart, or 10, or 100: each as often
+    apart = np.exp(rng.random(old.shape) * most).astype(old.dtype) * rng.choice([-1, 1], old.shape)
+    value = one + apart
+    fits = changed & (value >= 0) & (value < np.array(task.radix))
+    out = np.where(fits, value, old)
+    return np.concatenate([np.where(task.defined(out)[:, None], out, old), rows[n:]])
+
+
+def can_be_alike(task: Task) -> bool:
+    """Whether rows have two numbers, any numbers, that fit into 64 bits."""
+    return len(task.radix) > 1 and _free(task) and not task.row_type.hasobject
+
+
+def _free(task: Task) -> bool:
+    return task.size == math.prod(task.radix)

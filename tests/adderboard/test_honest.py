@@ -1,0 +1,62 @@
+"""The honest board: bits of a form, entries of models and of files, and that no code is run."""
+
+import math
+
+import pytest
+
+from glassformer import GlassformerError, load, refs
+from glassformer.adderboard import honest
+from glassformer.adderboard.honest import OURS, SEEDS, entry, file_entry, form_bits, text_bits
+from glassformer.counting import count
+
+
+def test_bits_of_a_text():
+    assert text_bits(["a", "b", "a", "a"]) == 4 * 1 + 8 * 2
+    words = ["x", "=", "1", "+", "22"]
+    assert text_bits(words) == 5 * math.ceil(math.log2(5)) + 8 * 6
+
+
+def test_comments_docstrings_and_blanks_are_free_and_names_are_not():
+    short = "def f(x):\n    return x + 1\n"
+    wordy = '"""Words."""\n# more\n\ndef f(x):\n    """And more."""\n    return  x+1  # so\n'
+    assert honest.words_of(short) == honest.words_of(wordy)
+    longer = short.replace("x", "xyz")
+    assert text_bits(honest.words_of(longer)) == text_bits(honest.words_of(short)) + 16
+
+
+def test_a_formula_costs_and_a_table_pays_for_its_numbers():
+    formula, table = load("adder-least"), load("addition:digits=10")
+    assert form_bits(formula) > 10 * form_bits(table)
+    assert count(formula).bits < count(table).bits
+
+
+@pytest.mark.slow
+def test_an_entry_has_what_is_known():
+    model = load("adder-least")
+    found = entry("adder-least", model, refs.load_task(model))
+    assert (found.counts, found.strict, found.made) == (3, 5, "by hand")
+    assert found.known == "proved in float64" and found.bits == found.numbers + found.form
+    assert found.to_json()["bits"] == found.bits
+
+
+def test_every_trained_one_of_ours_tells_its_seeds():
+    assert {ref for ref in OURS if ref.endswith(".safetensors")} == set(SEEDS)
+
+
+def test_someones_file_is_counted_and_not_run(tmp_path):
+    file = tmp_path / "theirs.py"
+    file.write_text("raise SystemExit('it ran')\n")
+    found = file_entry(file)
+    assert (found.counts, found.known, found.made) == (None, "unknown", "someone's file")
+    assert found.bits == text_bits(["raise", "SystemExit", "(", "'it ran'", ")", "\n"])
+    file.write_text("this is no Python")
+    with pytest.raises(GlassformerError, match="expected a file of Python"):
+        file_entry(file)
+
+
+def test_who_waits_for_the_board_is_told_how_far_it_is(monkeypatch):
+    monkeypatch.setattr(honest, "entry", lambda name, *of: name)
+    seen = []
+    assert [*honest.entries(["mine"], lambda ref: (), seen.append)] == [*honest.OURS, "mine"]
+    assert [(p.done, p.todo) for p in seen] == [(i, len(honest.OURS)) for i in range(len(seen))]
+    assert len(seen) == len(honest.OURS)

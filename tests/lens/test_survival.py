@@ -1,0 +1,112 @@
+"""Which slots of a program are still there in another model: on models whose answer is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer import GlassformerError
+from glassformer.lens.survival import survival
+from glassformer.training import fit
+from training.small import recipe
+
+REF = "lang/reverse:vocab=3,length=2"
+
+
+@pytest.fixture(scope="module")
+def task():
+    return gf.load_task(REF)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return gf.load(REF)
+
+
+def by_slot(found):
+    return {s.slot: s for s in found.slots}
+
+
+def changed(model, change):
+    weights = {n: w.copy() for n, w in model.weights.items()}
+    change(weights)
+    return replace(model, weights=weights)
+
+
+def test_a_model_survives_in_itself_and_its_slots_are_those_of_the_source(model, task):
+    found = survival(model, model, task)
+    assert {"token", "position", "bar", "emit"} <= by_slot(found).keys()
+    assert all(s.in_place == s.readable == 1 and s.values > 1 for s in found.slots)
+    assert by_slot(found)["bar"].where == "attention 0", "where it is written, and no earlier"
+    assert by_slot(found)["token"].where == "embed"
+    assert str(found).splitlines()[0].split() == ["slot", "values", "commonest", "in", "place",
+                                                  "readable"]  # fmt: skip
+
+
+def test_one_slot_that_is_not_written_is_the_one_that_is_lost(model, task):
+    start, stop = model.labels.slots["bar"]
+
+    def silence(weights):
+        weights["blocks.0.attn.W_O"][..., start:stop] = 0
+
+    found = by_slot(survival(model, changed(model, silence), task))
+    assert found["bar"].in_place < 0.9 and found["token"].in_place == 1
+    assert found["position"].in_place == 1
+
+
+def test_what_left_its_slot_is_still_readable(model, task):
+    """The whole stream in another basis: nothing is in place, everything can be read."""
+    turned = _rotated(model)
+    found = by_slot(survival(model, turned, task))
+    assert min(s.readable for s in found.values()) > 0.99
+    assert found["token"].in_place < 0.9
+
+
+def _rotated(model):
+    """Coordinates in another order, which a layer norm does not see."""
+    order = np.random.default_rng(1).permutation(model.config.d_model)
+    stream = {"embed.W_E": 1, "pos_embed.W_pos": 1, "unembed.W_U": 0}
+
+    def turn(weights):
+        for name, w in weights.items():
+            last = name.split(".")[-1]
+            axis = stream.get(name)
+            if axis is None and last in ("W_Q", "W_K", "W_V"):
+                axis = 1
+            if axis is None and last in ("W_O", "b_O", "W_out", "b_out", "w", "b"):
+                axis = -1
+            if axis is None and last in ("W_in", "W_gate"):
+                axis = 0
+            if axis is not None:
+                weights[name] = np.take(w, order, axis)
+
+    turned = changed(model, turn)
+    text = np.arange(4)
+    assert np.allclose(turned(text), model(text))
+    return turned
+
+
+def test_a_model_of_another_shape_has_no_slots_but_may_know(model, task):
+    small = recipe(steps=1, evaluate_every=1, d_model=24, batch=4)
+    untrained = fit(task, small, 0).model
+    found = by_slot(survival(model, untrained, task))
+    assert all(s.in_place is None for s in found.values()) and "–" in str(
+        survival(model, untrained, task)
+    )
+    assert found["token"].readable > 0.99, "of random embeddings a token can be read"
+    assert found["emit"].readable < 1, "and what nobody has computed cannot"
+    assert found["emit"].readable >= found["emit"].commonest - 0.1
+
+
+def test_training_that_hardly_moves_keeps_every_slot(model, task):
+    still = recipe(steps=5, evaluate_every=5, lr=1e-5, batch=8)
+    kept = fit(task, still, 0, start=model).model
+    assert all(s.in_place == 1 for s in survival(model, kept, task).slots)
+
+
+def test_what_is_refused(model, task):
+    with pytest.raises(GlassformerError, match="survival — the first model has no slots"):
+        survival(replace(model, labels=type(model.labels)()), model, task)
+    with pytest.raises(GlassformerError):
+        survival(model, gf.load("reverse"), task)

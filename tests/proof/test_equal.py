@@ -1,0 +1,94 @@
+"""Whether two models say the same on all inputs: equal, different with an input, or unknown."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from glassformer import Config, Model, load, refs
+from glassformer.model import zeros
+from glassformer.proof import equal, prove_equal
+from glassformer.tasks.extremes import Max
+
+from .test_beyond import one_head
+
+
+def told(a, b, task=""):
+    one, other = (load(x) if isinstance(x, str) else x for x in (a, b))
+    return prove_equal(one, other, refs.load_task(task or one))
+
+
+def changed(ref, name, change):
+    model = load(ref)
+    return replace(model, weights={**model.weights, name: change(model.weights[name])})
+
+
+def test_the_same_numbers_are_equal_and_a_sign_of_0_is_not_the_same():
+    found = told("min:vocab=300", "min:vocab=300")
+    assert (found.result, found.method, found.equal) == ("equal", "numbers", 300**5)
+    other = changed("min:vocab=300", "embed.W_E", lambda w: np.where(w == 0, -0.0, w) * 1.0)
+    assert told("min:vocab=300", other).result == "equal"
+
+
+def test_few_inputs_are_run():
+    found = told("reverse:length=3", "reverse:length=3,dtype=float32")
+    assert (found.result, found.method, found.equal) == ("equal", "enumeration", 1000)
+    swapped = changed("reverse:length=3", "embed.W_E", lambda w: w[[1, 0, *range(2, len(w))]])
+    found = told("reverse:length=3", swapped)
+    # tied: both ends change places, so that it is the same function
+    assert found.result == "equal"
+    wrong = changed("reverse:length=3", "pos_embed.W_pos", lambda w: w[[1, 0, *range(2, len(w))]])
+    found = told("reverse:length=3", wrong)
+    assert found.result == "different" and found.difference["first"] != found.difference["second"]
+
+
+def test_wrong_models_can_be_equal():
+    """Both are wrong on nearly everything, and say the same."""
+    task = Max(vocab=6, length=3)
+    one = one_head(0, 6, 3, "rms")
+    weights = {**one.weights, "unembed.W_U": one.weights["unembed.W_U"] * 2}
+    found = prove_equal(one, replace(one, weights=weights), task)
+    assert (found.result, found.method) == ("equal", "enumeration")
+    tied = {**one.weights, "unembed.W_U": one.weights["unembed.W_U"] * 0}
+    assert prove_equal(one, replace(one, weights=tied), task).result == "different"
+    nothing = replace(one, weights=tied)
+    doubled = replace(nothing, weights={**tied, "embed.W_E": one.weights["embed.W_E"] * 2})
+    found = prove_equal(nothing, doubled, task)
+    assert found.result == "unknown" and found.equal == 0, "ties are decided by last bits"
+
+
+def test_many_inputs_by_two_proofs_or_a_difference():
+    found = told("min:vocab=30", "min:vocab=30,variant=book")
+    assert (found.result, found.method, found.equal) == ("equal", "proofs", 30**5)
+    found = told("min:vocab=30", "max:vocab=30")
+    assert found.result == "different" and found.difference["input"]
+
+
+def test_what_is_neither_says_on_how_many_both_are_right(monkeypatch):
+    """A model that is not perfect, and itself up to rounding: no sample tells them apart."""
+    monkeypatch.setattr(equal, "EXHAUSTIVE", 1_000)  # 10,000 are too many to run
+    task = Max(vocab=10, length=4)
+    one = one_head(0, 10, 4, size=0.3)
+    other = replace(one, weights={k: w * (1 + 2**-50) for k, w in one.weights.items()})
+    found = prove_equal(one, other, task)
+    assert found.result == "unknown" and 0 <= found.equal < task.size
+    assert found.method == "accuracy" and "proved right on at least" in found.reason
+
+
+@pytest.mark.parametrize("ref", ["search:vocab=9,block=8"])
+def test_unknown_is_said_where_nothing_is_proved(ref):
+    assert told(ref, ref + ",variant=book").result in ("unknown", "different")
+
+
+def test_a_tie_is_seen_when_it_happens_and_not_when_all_is_read():
+    """Without a mask, what is written breaks the tie that it was written by."""
+    task = refs.load_task("reverse:length=2,alphabet=3")
+    n = len(task.vocabulary)
+    config = Config(d_vocab=n, n_ctx=9, d_model=1, norm="none", positions="none", mask="none")
+    first = np.eye(n)[0]
+    weights = {k: np.ones_like(w) for k, w in zeros(config).items()}
+    weights |= {"embed.W_E": first[:, None], "unembed.W_U": first[None]}
+    one = Model(config, weights, task.vocabulary)
+    other = replace(one, weights={**weights, "unembed.W_U": 2 * first[None]})
+    found = prove_equal(one, other, task)
+    assert found.result == "unknown" and found.equal == 9 - 4, "of 1 and 2 alone nothing is known"

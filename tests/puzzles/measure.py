@@ -1,0 +1,47 @@
+"""Judges the solutions of all levels, and writes what is best known to puzzles/best.json.
+
+    python tests/puzzles/measure.py            # says what differs from best.json
+    python tests/puzzles/measure.py --write    # writes it
+
+A level's solutions are solutions/LEVEL.N.taotp or .glass; the best on each axis is taken from
+whichever of them has it, so one solution may not have all.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from glassformer.puzzles import Judgement, Level, judge, levels
+from glassformer.puzzles.level import AXES, HERE
+
+SOLUTIONS = Path(__file__).parent / "solutions"
+
+
+def solutions(level: Level) -> list[Path]:
+    """The solutions of a level, those that it was made with first."""
+    return sorted(SOLUTIONS.glob(f"{level.id}.*.{level.kind}"))
+
+
+def measured(level: Level) -> tuple[dict[str, int], list[Judgement]]:
+    """The best on each axis over all solutions that pass, and what became of each."""
+    found = [judge(level, path.read_text("utf-8")) for path in solutions(level)]
+    scores = [f.score for f in found if f.passed]
+    return {axis: min(s[axis] for s in scores) for axis in AXES} if scores else {}, found
+
+
+def main() -> None:
+    best = {}
+    for level in levels().values():
+        best[level.id], found = measured(level)
+        for path, one in zip(solutions(level), found, strict=True):
+            if not one.passed:
+                print(f"{path.name}: {one.verdict}")
+        if best[level.id] != level.best:
+            print(f"{level.id}: {level.best} -> {best[level.id]}")
+    if "--write" in sys.argv:
+        lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in best.items())
+        (HERE / "best.json").write_text(f"{{\n{lines}\n}}\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The judge within limits, and the command that asks it."""
+
+import json
+import sys
+
+import pytest
+
+from glassformer.puzzles import bounded, check, judge, level
+from glassformer.puzzles.child import limited
+from puzzles.measure import SOLUTIONS
+
+LIGHT = SOLUTIONS / "traffic-light.1.taotp"
+
+
+def test_it_says_what_the_judge_says():
+    text = LIGHT.read_text("utf-8")
+    assert check("traffic-light", text).to_json() == judge(level("traffic-light"), text).to_json()
+
+
+def test_what_takes_too_long_ends():
+    """A model that is small to write, and takes hours on a million questions."""
+    wide = 'tokens: "0123456789+="  block_size: 12  norm: none  tok_emb: ones(12 300)\n'
+    layer = "{ Q: ones(300 300) K: ones(300 300) V: ones(300 300) P: ones(300 300) }"
+    found = check("add-3", f"{wide}layers: [{layer * 9}]", seconds=3)
+    assert found.problem == "add-3.taotp — took more than 3 s to judge"
+    assert not found.passed and found.best
+
+
+def test_what_takes_too_much_ends():
+    found = check("traffic-light", LIGHT.read_text("utf-8"), memory=2**26)
+    assert "took more than" in found.problem and "0.1 GiB" in found.problem
+
+
+@pytest.mark.parametrize("code,said", [
+    ("raise KeyError('x')", "a defect of glassformer: KeyError: 'x'"),
+    ("raise SystemExit(7)", "a defect of glassformer: its judge ended with 7"),
+    ("import os; os.kill(os.getpid(), 11)", "by signal 11, maybe for more than 3.0 GiB"),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGXCPU)", "took more than 9 s to judge"),
+])  # fmt: skip
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_why_there_is_no_judgement(monkeypatch, code, said):
+    monkeypatch.setattr(bounded, "CHILD", ("-c", code))
+    found = check("traffic-light", "x", seconds=9)
+    assert found.problem.startswith("traffic-light.taotp — ") and said in found.problem
+
+
+def test_a_process_that_goes_on_has_its_memory_back():
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with limited(2**44):
+        assert resource.getrlimit(resource.RLIMIT_AS)[0] <= 2**44
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_a_text_that_is_too_long_is_not_even_sent():
+    assert "at most 100,000 characters" in check("traffic-light", "x" * 10**6).problem
+
+
+def test_the_folder_that_one_is_in_is_not_looked_into(tmp_path, monkeypatch):
+    """A file there that is called as a library is not that library."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "numpy.py").write_text("open('ran', 'w').close()\n")
+    assert check("traffic-light", LIGHT.read_text("utf-8")).passed
+    assert not (tmp_path / "ran").exists()
+
+
+# ── the command ────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.slow
+def test_check(call, tmp_path):
+    status, out, err = call("check", "traffic-light", LIGHT)
+    assert (status, err) == (0, "")
+    assert out.startswith(
+        "The traffic light (traffic-light): right: all 120 questions; the right token leads by "
+    )
+    assert "best known" in out and out.endswith("Next: glassformer list levels echo\n")
+    stub = tmp_path / "mine.taotp"
+    stub.write_text(level("traffic-light").stub)
+    status, out, err = call("check", "traffic-light", stub)
+    said = "wrong: 120 of all 120 questions; the smallest: red → red, expected green"
+    assert (status, out, err) == (1, f"The traffic light (traffic-light): {said}\n", "")
+    status, out, _ = call("check", "traffic-light", stub, "--json")
+    assert status == 1 and json.loads(out)["counterexample"]["got"] == "red"
+
+
+@pytest.mark.parametrize("words,said", [
+    (["trafic-light", "x.taotp"], "no such level; did you mean traffic-light"),
+    (["traffic-light", "x.glass"], "x.glass — traffic-light is solved by a .taotp file"),
+    (["traffic-light", "nowhere.taotp"], "nowhere.taotp — "),
+    (["traffic-light", "bad.taotp"], "bad.taotp:1:13 — expected a value"),
+])  # fmt: skip
+def test_a_call_that_is_wrong(call, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.taotp").write_text("tok_emb: [[1")
+    status, out, err = call("check", *words)
+    assert (status, out) == (2, "") and said in err and err.count("\n") == 1
+
+
+def test_list_levels(call):
+    status, out, _ = call("list", "levels")
+    assert status == 0 and out.startswith(" 1  traffic-light  The traffic light: After red")
+    told = json.loads(call("list", "levels", "--json")[1])["levels"]
+    assert [each["number"] for each in told] == list(range(1, len(told) + 1))
+    _, out, err = call("list", "levels", "echo-in-20")
+    assert not err
+    for part in ("At most: 20 parameters", "Best known, on each axis: 20 parameters", "Hint 3: ",
+                 "Judged by all 1,000 questions: glassformer check echo-in-20 echo-in-20.taotp",
+                 level("echo-in-20").stub):  # fmt: skip
+        assert part in out
+    assert json.loads(call("list", "levels", "add-10", "--json")[1])["task_ref"] == "digit-addition"
+    assert "a proof for all about 10^20 questions" in call("list", "levels", "add-10")[1]
+    status, _, err = call("list", "levels", "nowhere")
+    assert status == 2 and "no such level" in err

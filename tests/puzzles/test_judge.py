@@ -1,0 +1,198 @@
+"""The judge: never by examples alone, with the smallest counterexample, and nothing is executed."""
+
+import itertools
+
+import pytest
+
+from glassformer import GlassformerError, lang, taotp
+from glassformer.decoding import decode
+from glassformer.puzzles import judge, level
+from glassformer.puzzles.judge import TEXT, lines_of
+from puzzles.measure import SOLUTIONS
+
+
+def solution(name, n=1):
+    kind = level(name).kind
+    return (SOLUTIONS / f"{name}.{n}.{kind}").read_text("utf-8")
+
+
+def changed(name, old, new, n=1):
+    text = solution(name, n)
+    assert old in text
+    return text.replace(old, new)
+
+
+# Right on every example that is shown, and wrong.
+NEARLY = {
+    "one-back": changed("one-back", "shift(-1 T) * T * T", "shift(-1 T)"),
+    "the-largest": changed("the-largest", "-1e4", "-5"),
+    "parity-source": changed(
+        "parity-source", "count(token == 1) % 2", "min(count(token == 1), 3) % 2"
+    ),
+    "in-order": changed("in-order", "not after", "not after and position < 3"),
+    "balanced": changed("balanced", "any(depth < 0)", "any(depth == -1 and position < 5)"),
+    "beat-ours": changed("beat-ours", "-22.6", "-23.2"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "beat-ours")) for n in NEARLY]
+)
+def test_what_is_right_on_every_example_and_wrong_is_caught(name):
+    asked, text = level(name), NEARLY[name]
+    words = asked.task().vocabulary
+    for shown, answer in asked.examples.items():
+        tokens, wanted = words.encode(shown), words.encode(answer)
+        if asked.kind == "taotp":
+            said = decode(taotp.parse(text), tokens, len(wanted))[len(tokens) :]
+        else:
+            said = lang.run(lang.read(text), tokens)
+        assert words.decode(said) == answer
+    found = judge(asked, text)
+    assert not found.problem and not found.right and not found.score
+    assert found.counterexample["input"] not in asked.examples
+    assert found.counterexample["got"] != found.counterexample["expected"]
+
+
+def test_the_smallest_counterexample_is_the_smallest():
+    """Of the parities that stop at three ones, by trying them all in Python."""
+    found = judge(level("parity-source"), NEARLY["parity-source"])
+    texts = (t for n in range(1, 11) for t in itertools.product("01", repeat=n))
+    wrong = [t for t in texts if t.count("1") % 2 != min(t.count("1"), 3) % 2]
+    assert found.wrong == len(wrong)
+    assert found.counterexample == {"input": " ".join(wrong[0]), "expected": "0", "got": "1"}
+    said = "wrong: 848 of all 2,046 questions; the smallest: 1 1 1 1 → 1, expected 0"
+    assert found.verdict == said
+
+
+def test_one_wrong_question_of_all_is_enough():
+    """The very last."""
+    nearly = "(1 if all(token == 1) and position == 9 else count(token == 1) % 2)"
+    found = judge(level("parity-source"), changed("parity-source", "count(token == 1) % 2", nearly))
+    assert (found.wrong, found.checked) == (1, 2_046)
+    assert found.counterexample == {"input": " ".join("1" * 10), "expected": "0", "got": "1"}
+
+
+def test_of_weights_too():
+    found = judge(level("the-largest"), NEARLY["the-largest"])
+    told = {"input": "0 0 1", "expected": "1", "got": "0"}
+    assert found.counterexample == told and 0 < found.wrong < found.checked == 11_110
+
+
+@pytest.mark.slow
+def test_a_proof_that_fails_has_a_counterexample_too():
+    found = judge(level("beat-ours"), NEARLY["beat-ours"])
+    assert found.verdict.startswith("wrong: refuted, of about 10^20 questions; a small one: ")
+    asked = found.counterexample["input"]  # only a digit or two are left of it
+    assert len(asked) == 31 and asked.count("0") >= 29
+
+
+def test_right_is_told_with_the_score_beside_the_best_known():
+    found = judge(level("traffic-light"), solution("traffic-light"))
+    assert found.passed and found.verdict.startswith(
+        "right: all 120 questions; the right token leads"
+    )
+    assert found.score["parameters"] == 30 and found.score["layers"] == 0
+    assert found.lines[1] == "parameters: 30 (best known 9)"
+    smaller = found.__class__(found.level, True, score={"parameters": 8}, best=found.best)
+    assert smaller.lines[1] == "parameters: 8 (best known 9 — beaten)"
+
+
+def test_right_and_too_large_is_not_passed():
+    found = judge(level("echo-in-20"), solution("echo"))
+    assert found.right and not found.passed and found.over == ["parameters"]
+    assert found.verdict.startswith("right, but too large (54 parameters, the most is 20)")
+
+
+def test_a_source_is_compiled_and_proved():
+    found = judge(level("again"), solution("again"))
+    assert found.passed and "compiled, and proved for every text" in found.asked
+    made = lang.compile(solution("again"))
+    assert found.score["parameters"] == sum(w.size for w in made.model.weights.values())
+
+
+def test_a_tie_is_wrong():
+    found = judge(level("echo"), level("echo").stub)
+    assert not found.right and found.counterexample["got"].endswith("by a tie")
+
+
+def test_what_rounding_could_turn_is_not_right():
+    near = solution("traffic-light", 3) + "out_bias: [1e15 1e15 1e15]\n"
+    found = judge(level("traffic-light"), near)
+    assert not found.right and found.problem.endswith(
+        "which another order of the same sums could turn"
+    )
+
+
+def test_a_logit_that_is_not_finite_is_wrong():
+    loud = (
+        solution("traffic-light", 3)
+        .replace("[-1 -1]]", "[-1e308 -1e308]]")
+        .replace("[1 0]", "[9 9]")
+    )
+    assert not judge(level("traffic-light"), loud).right
+
+
+def test_a_model_that_sees_what_is_to_come_is_judged_by_what_it_writes():
+    text = solution("traffic-light") + "mask: none\n"
+    assert judge(level("traffic-light"), text).passed
+
+
+def test_a_text_that_the_interpreter_refuses_is_wrong(monkeypatch):
+    """Though it is looked at together with others, which are right."""
+    real = lang.emitted
+
+    def refusing(program, texts):
+        if any(text[:3] == [1, 0, 2] for text in texts.tolist()):
+            raise GlassformerError("a combination that was said never to be")
+        return real(program, texts)
+
+    monkeypatch.setattr(lang, "emitted", refusing)
+    found = judge(level("look-back"), solution("look-back"))
+    assert found.wrong == 1 + 4 + 16 and found.counterexample["input"] == "b a c"
+    assert found.counterexample["got"] == "a combination that was said never to be"
+
+
+LIGHT, SQUARES = 'tokens: [red green amber]  sep: " "', "tokens = [*range(10)]\nlength = 3\n"
+BAD = {
+    "nothing": ("traffic-light", "", "tok_emb"),
+    "no text": ("traffic-light", 7, "expected a text of at most"),
+    "too long": ("traffic-light", "#" * (TEXT + 1), "at most 100,000 characters"),
+    "cut off": ("traffic-light", "tok_emb: [[1", "traffic-light.taotp:1:13 — "),
+    "other tokens": ("traffic-light", "tok_emb: ring(3)  block_size: 4", "vocabulary has"),
+    "a short block": ("traffic-light", f"{LIGHT} tok_emb: ring(3) block_size: 2", "than the block"),
+    "not the language": ("squares", "import os", "a source has assignments and functions"),
+    "another length": ("squares", f"{SQUARES}emit = token".replace("3", "4"), "expected length"),
+    "more tokens": ("squares", f"{SQUARES}emit = token".replace("10", "11"), "expected tokens"),
+    "no end": ("copy", level("copy").stub.replace('end = "."\n', ""), "expected end"),
+    "no such look": ("squares", f"{SQUARES}emit = latst(token)", "latest"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_judged_is_said(case):
+    name, text, words = BAD[case]
+    found = judge(level(name), text)
+    assert words in found.problem and not found.right and not found.passed and not found.score
+    assert found.lines == [f"not judged: {found.problem}"]
+
+
+def test_nothing_that_is_sent_is_executed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text("open('ran', 'w').close()\nclass Task: pass\n")
+    texts = {
+        "squares": "tokens = [*range(10)]\nlength = 3\n"
+        "emit = token if __import__('evil') else open('ran', 'w')",
+        "traffic-light": 'task: "evil.py:Task"\n' + solution("traffic-light"),
+    }
+    assert judge(level("squares"), texts["squares"]).problem
+    assert judge(level("traffic-light"), texts["traffic-light"]).passed
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("text,lines", [
+    ("", 0), ("# a\n\n  # b\n", 0), ("a: 1  # b\nc: 2\n", 2), ("a = 1; b = 2\n", 2),
+    ('"""What it\nis."""\na = 1\n', 1), ("x" * 101, 2), ("x" * 100, 1),
+])  # fmt: skip
+def test_lines_are_counted_so_that_nothing_is_gained_by_squeezing(text, lines):
+    assert lines_of(text) == lines

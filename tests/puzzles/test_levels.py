@@ -1,0 +1,146 @@
+"""The levels: in order, complete, their stubs wrong, their solutions right and the best known."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer import GlassformerError, lang, taotp
+from glassformer.decoding import decode
+from glassformer.puzzles import judge, level, levels
+from glassformer.puzzles.level import AXES, HERE
+from glassformer.puzzles.truths import TRUTHS
+from puzzles.measure import SOLUTIONS, measured, solutions
+
+LONG = (
+    "backwards",
+    "narrow",
+    "add-3",
+    "add-3-small",
+    "add-10",
+    "beat-ours",
+    "add-ones-first",
+    "add",
+)
+EVERY = [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in levels()]
+ROUNDED = ("strict", "bits")  # hang on the last bits of cosines
+
+
+def test_forty_and_more_in_order():
+    found = list(levels().values())
+    assert len(found) >= 40 and [each.number for each in found] == list(range(1, len(found) + 1))
+    assert found[0].id == "traffic-light" and found[-1].id == "beat-ours"
+    assert {each.kind for each in found} == {"taotp", "glass"}
+    assert len({each.title for each in found}) == len({each.goal for each in found}) == len(found)
+
+
+@pytest.mark.parametrize("name", levels())
+def test_a_level_says_all_that_is_needed(name):
+    found = level(name)
+    assert found.goal.endswith(".") and "\n" not in found.goal and len(found.goal) < 160
+    assert len(found.hints) >= 2 and found.examples and found.stub.endswith("\n")
+    assert bool(found.task_ref) != bool(found.truth) and found.limits.keys() <= AXES.keys()
+    assert found.kind == "taotp" or found.truth
+    page = (HERE.parents[2] / "docs" / found.read.partition("#")[0]) if found.read else HERE
+    assert page.exists()
+    json.dumps(found.to_json())
+
+
+def test_every_truth_is_asked_for():
+    assert {each.truth for each in levels().values()} - {""} == TRUTHS.keys()
+
+
+@pytest.mark.parametrize("name", levels())
+@pytest.mark.some(4)
+def test_examples_are_right(name):
+    """What a solution says, which is judged elsewhere, is what the level shows."""
+    found, (first, *_) = level(name), solutions(level(name))
+    words = found.task().vocabulary
+    for text, answer in found.examples.items():
+        asked, wanted = words.encode(text), words.encode(answer)
+        if found.kind == "taotp":
+            said = decode(taotp.read(first), asked, len(wanted))[len(asked) :]
+        else:
+            said = lang.run(lang.read(first.read_text("utf-8")), asked)
+        assert words.decode(said) == answer
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.some(4)
+def test_a_stub_is_read_and_is_no_solution(name):
+    found = judge(level(name), level(name).stub)
+    assert not found.problem and not found.passed
+    assert found.counterexample or found.over
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.some(5)
+def test_solutions_pass_and_are_the_best_known(name):
+    best, found = measured(level(name))
+    assert found and all(one.passed for one in found), [one.verdict for one in found]
+    for axis, n in level(name).best.items():
+        assert best[axis] == pytest.approx(n, rel=0.1 if axis in ROUNDED else 0), axis
+    assert best.keys() == level(name).best.keys() == AXES.keys()
+
+
+def test_every_solution_has_its_level():
+    known = {path for each in levels().values() for path in solutions(each)}
+    assert {*SOLUTIONS.iterdir()} == known
+
+
+def test_no_solution_is_in_the_package():
+    """Nor in the documentation of the levels."""
+    root = HERE.parents[2]
+    files = [
+        p for p in (*HERE.rglob("*"), *(root / "src/glassformer/page").iterdir()) if p.is_file()
+    ]
+    texts = [bare(p) for p in [*files, root / "docs/puzzles.md"] if p.suffix not in (".pyc", "")]
+    assert len(texts) > len(levels())
+    for each in levels().values():
+        for path in solutions(each):
+            solved = bare(path)
+            assert not any(solved in text for text in texts), path.name
+
+
+def bare(path: Path) -> str:
+    """A text without blanks and comments."""
+    lines = path.read_text("utf-8").splitlines()
+    return "".join("".join(line.partition("#")[0].split()) for line in lines)
+
+
+def test_a_level_that_is_not_there():
+    with pytest.raises(
+        GlassformerError, match=r"^trafic-light — no such level; did you mean traffi"
+    ):
+        level("trafic-light")
+
+
+def test_a_level_is_named_by_its_title_too():
+    """As the page and the command line show both; a title is no other level's name."""
+    for each in levels().values():
+        for name in (each.title, each.title.upper(), each.title.rstrip(".")):
+            assert level(name) is each
+    with pytest.raises(GlassformerError, match="no such level; did you mean traffic-light"):
+        level("the trafic light")
+    with pytest.raises(GlassformerError, match="no such level; there are traffic-light, echo, "):
+        level("zzzzzzzz")
+
+
+def test_the_score_is_what_count_says(call):
+    """One word, one meaning: a solution's text is counted as `glassformer count` counts it."""
+    path = SOLUTIONS / "one-back.1.taotp"
+    found = judge(level("one-back"), path.read_text("utf-8")).score
+    counted = json.loads(call("count", path, "--json")[1])
+    assert {n: found[n] for n in ("strict", "bits")} == {n: counted[n] for n in ("strict", "bits")}
+    assert found["parameters"] == counted["total"]
+
+
+def test_the_documentation_has_all_levels_in_their_order():
+    text = (HERE.parents[2] / "docs/puzzles.md").read_text("utf-8")
+    rows = [
+        line.split(" | ") for line in text.splitlines() if line.startswith("| ") and "`" in line
+    ]
+    rows = [
+        (row[0].strip("| "), row[1].strip("`"), row[2]) for row in rows if row[0][2:].isdecimal()
+    ]
+    assert rows == [(str(each.number), each.id, each.goal) for each in levels().values()]

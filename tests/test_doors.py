@@ -1,0 +1,305 @@
+"""Everything the command line does is one call: the same name, a ref, a Model or a text, and what
+comes back shows itself.
+"""
+
+import copy
+import inspect
+import io
+import json
+import os
+import pickle
+import re
+import sys
+
+import pytest
+
+import glassformer as gf
+from glassformer import GlassformerError, doors, registry
+from glassformer.cli.entry import commands
+from glassformer.telling import telling
+
+REF = "addition:digits=1"
+# A command whose name is taken at the front door, and why; what the call is called instead.
+CALLED = {
+    "ablate": ("ablations", "gf.ablate(model, what) silences a part of one model, and trains none"),
+}
+
+
+def names():
+    return [c.name for c in commands()]
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_command_is_a_call(name):
+    other, why = CALLED.get(name, (name, "the same"))
+    assert why and other in doors.OPENED | doors.AS_THEY_ARE
+    assert callable(getattr(gf, other)) and (getattr(gf, other).__doc__ or "").strip()
+
+
+def test_no_exception_without_its_command():
+    assert CALLED.keys() <= set(names())
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def shows_itself(found):
+    page = found._repr_html_()
+    assert "<" in page and "array(" not in page and len(repr(found)) < 300, repr(found)
+    return found
+
+
+SPEC = (
+    'task = "addition:digits=1"\nrecipe = "fast"\n[set]\nsteps = 1\nevaluate_every = 1\n'
+    "train_rows = 9\ntest_rows = 9\nd_model = 4\nd_mlp = 4\n"
+)
+
+
+def test_truth_and_disguise(here):
+    model = gf.load("reverse")
+    found = shows_itself(gf.truth(model))
+    assert found.to_json() == gf.truth("reverse").to_json()
+    assert json.loads(found.save(here / "t.json").read_text())["format"] == "glassformer-truth"
+    copy, key = made = shows_itself(gf.disguise("reverse", 3))
+    made.save("c.safetensors", "k.json")
+    assert gf.load("c.safetensors").config == copy.config and key.faithful
+    assert gf.verify(made, "reverse").holds, "a Disguised is a model where one is wanted"
+
+
+def test_recheck(here):
+    verdict = gf.verify(REF)
+    path = verdict.save("v.json")
+    for given in (path, "v.json", verdict):
+        found = shows_itself(gf.recheck(REF, given))
+        assert found.holds and found.confirmed
+    text = path.read_text().replace('"worst_margin": ', '"worst_margin": 1', 1)
+    path.write_text(text)
+    found = gf.recheck(REF, path)
+    assert not found.confirmed and found.found.holds and "NOT confirmed" in str(found)
+    assert found.differences[0]["what"] == "worst_margin"
+    with pytest.raises(GlassformerError, match="about another model"):
+        gf.recheck(gf.load(REF).map(lambda w: w * 2), verdict)
+    with pytest.raises(GlassformerError, match="is about the task addition:digits=1, not "):
+        gf.recheck(REF, verdict, "addition:digits=2")
+
+
+def test_a_verdict_runs_no_file(here):
+    (here / "evil.py").write_text("open('ran', 'w')\n")
+    path = gf.verify(REF).save("v.json")
+    path.write_text(path.read_text().replace('"task": "addition:digits=1"', '"task": "evil.py:X"'))
+    with pytest.raises(GlassformerError, match="only a ref that you type runs one"):
+        gf.recheck(REF, path)
+    assert not (here / "ran").exists()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_long_calls_say_how_far_they_are_on_a_terminal_alone(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    gf.claims("booklet-2.4")
+    gf.board("addition:digits=10")
+    line, last = terminal.getvalue().split("\r\x1b[2K")[1], terminal.getvalue()[-5:]
+    assert line.startswith("claims: 0 of ") and "now booklet-2.4" in line
+    assert "board: 10,010 of 10,010" in terminal.getvalue() and last == "\r\x1b[2K", "and is gone"
+    monkeypatch.setattr(sys, "stderr", pipe := io.StringIO())
+    gf.claims("booklet-2.4", watch=lambda done, of: None)
+    gf.claims("booklet-2.4")
+    assert not pipe.getvalue()
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    gf.claims("booklet-2.4", watch=lambda done, of: None)
+    assert not terminal.getvalue(), "who watches is told, and nobody else"
+
+
+def test_dir_has_what_is_public_and_nothing_else():
+    plain = [name for name in dir(gf) if not name.startswith("__")]
+    assert set(plain) == {*doors.AS_THEY_ARE, *doors.OPENED, "show"}
+
+
+def test_claims():
+    found = shows_itself(gf.claims("booklet-2.4-parameters"))
+    assert found.holds and found.found[0].measured == 72 and "72 parameters" in str(found)
+    with pytest.raises(GlassformerError, match="no claim of that name"):
+        gf.claims(["booklet-2.4", "x"])
+
+
+def test_prove_by_its_options(here):
+    assert shows_itself(gf.prove(REF, accuracy=True)).share == 1
+    same = shows_itself(gf.prove(REF, equals="addition:digits=1,variant=book"))
+    assert same.result in ("equal", "different") and same.method == "enumeration"
+    two = "addition:digits=2"
+    certificate = gf.prove(two, method="certificate").certificate
+    (here / "c.json").write_text(json.dumps(certificate))
+    for given in (certificate, here / "c.json", "c.json"):
+        assert shows_itself(gf.prove(two, check=given)).holds
+    assert not gf.prove(REF, check=certificate).holds
+    with pytest.raises(GlassformerError, match="accuracy stands alone; leave out method"):
+        gf.prove(REF, accuracy=True, method="enumeration")
+    with pytest.raises(GlassformerError, match="second checks certificates"):
+        gf.prove(REF, second=True, method="enumeration")
+
+
+def test_prove_says_what_it_is_doing():
+    said: list[str] = []
+    gf.prove(REF, say=said.append)
+    assert said[-1] == "proving: 100 of 100"
+    gf.prove(REF, equals=gf.load(REF).map(lambda w: w * 2), say=said.append)
+    assert said[-1] == "running both: 0 of 100 inputs"
+
+
+def test_the_board(monkeypatch):
+    from glassformer.adderboard import protocol
+    from glassformer.errands import boards
+
+    few = lambda *a, **k: protocol.board(*a, **k, n=5)  # noqa: E731
+    monkeypatch.setattr(boards, "ask_model", few)
+    for given in ("adder-least", gf.load("adder-least")):
+        found = shows_itself(gf.board(given))
+        assert found.holds and str(found.pairs) == "5 of 5"
+    with pytest.raises(GlassformerError, match="someone's code"):
+        gf.board(__file__)
+    with pytest.raises(GlassformerError, match="runs no code; leave out trust"):
+        gf.board(trust=True)
+
+
+@pytest.mark.slow  # it proves
+def test_the_honest_board(monkeypatch):
+    from glassformer.errands import boards
+
+    monkeypatch.setattr(boards, "entries", lambda more, *_: more)  # ours take seconds to prove
+    found = shows_itself(gf.board(gf.load("adder-least"), table=True))
+    assert found.entries[0].name == "adder-least" and found.entries[0].known.startswith("proved")
+    assert gf.board(__file__, table=True).entries[0].made == "someone's file"
+
+
+@pytest.mark.slow  # it trains in another process
+def test_a_sweep(here):
+    (here / "s.toml").write_text(SPEC)
+    found = shows_itself(gf.sweep("s.toml", workers=1))
+    assert (found.runs, found.lost, found.holds) == (1, 0, True) and len(found.rows) == 1
+    assert gf.sweep(here / "s.toml").skipped == 1 and (here / "s-sweep/results.csv").exists()
+
+
+def test_ablations():
+    small = {"steps": 1, "evaluate_every": 1, "train_rows": 9, "test_rows": 9}
+    found = shows_itself(gf.ablations(REF, "fast", seeds=[0], only="no-mlp", **small))
+    assert [r.case.name for r in found.results] == ["baseline", "no-mlp"]
+    assert "no-mlp" in str(found)
+
+
+VOTE = """
+import numpy as np
+import glassformer as gf
+
+class Vote(gf.Task):
+    def __init__(self, people: int = 3) -> None:
+        self.vocabulary = gf.Vocabulary(["no", "yes"], sep=" ")
+        self.radix = (2,) * people
+
+    def batch(self, rows):
+        most = 2 * rows.sum(1, keepdims=True) > rows.shape[1]
+        return gf.tasks.format.mark_answer(np.concatenate([rows, most], 1))
+"""
+
+
+def test_task_tries_what_is_there_and_names_what_is_not(here, monkeypatch):
+    monkeypatch.setitem(registry.REGISTRY, "task", dict(registry.entries("task")))
+    (here / "mine.py").write_text(VOTE)
+    for given in ("sort", REF, gf.load_task(REF), gf.load(REF), "mine.py:Vote", "lang/copy"):
+        assert shows_itself(gf.task(given)).holds, given
+    space: dict[str, object] = {}
+    exec(VOTE, space)
+    named = gf.task("vote-of-mine")(space["Vote"])
+    assert gf.task(named).task == gf.load_task("vote-of-mine").ref == "vote-of-mine"
+    gf.task("vote-of-mine")(named)  # a cell run twice
+    assert "is a task of yours; to try it out: gf.task(gf.load_task(" in repr(
+        gf.task("vote-of-mine")
+    )
+    slip = "adition — no such task; did you mean addition.*stands above a class"
+    assert re.match(slip, repr(gf.task("adition")))
+    with pytest.raises(AttributeError, match=slip):
+        print(gf.task("adition").holds)
+    assert repr(copy.deepcopy(gf.task("adition"))) == repr(gf.task("adition"))
+    with pytest.raises(GlassformerError, match="no such task"):
+        gf.task("no/such")
+
+
+@pytest.mark.parametrize("kind", ["recipes", "lang", "levels"])
+@pytest.mark.parametrize("name", [3, None, ["fast"], "no-such-one"])
+def test_one_of_a_list_is_named_by_a_text(kind, name):
+    with pytest.raises(GlassformerError):
+        gf.list(kind, name)
+
+
+@pytest.mark.parametrize("stream", [None, "closed"])
+def test_long_calls_run_where_there_is_nobody_to_tell(stream, monkeypatch):
+    said = io.StringIO()
+    said.close()
+    monkeypatch.setattr(sys, "stderr", None if stream is None else said)
+    with telling() as tell:
+        tell("3 of 4")
+
+
+def test_pictures_take_a_program_in_a_file(here):
+    (here / "mine.py").write_text(
+        "import glassformer as gf\ndef small(): return gf.load('addition:digits=1')\n"
+    )
+    assert "attention" in repr(gf.show.attention("mine.py:small", "4+8"))
+
+
+def test_run_says_why_and_what_it_means():
+    why = gf.run(REF, "4+8", trace=True)
+    assert [row["step"] for row in why.trace] == [1, 2] and why.trace[0]["reads"] == "4+8="
+    assert why.to_json()["trace"] and "trace" not in gf.run(REF, "4+8").to_json()
+    meant = gf.run("lang/copy", "3 1 |", meaning=True)
+    assert meant.output == "3 1" and meant.meaning["token"] == ["3", "1", "|"]
+    assert meant.to_json()["meaning"] == meant.meaning
+    with pytest.raises(GlassformerError, match="has no source"):
+        gf.run(REF, "4+8", meaning=True)
+
+
+@pytest.mark.slow  # its workers are processes
+def test_open_serves_until_it_is_closed():
+    httpx = pytest.importorskip("httpx")
+    with gf.open([gf.load(REF), REF], port=0) as server:
+        assert httpx.get(server.address).status_code == 200
+        assert "http://127.0.0.1:" in shows_itself(server)._repr_html_()
+    assert "closed" in str(server) and "closed" in server._repr_html_()
+    with pytest.raises(httpx.HTTPError):
+        httpx.get(server.address)
+    with pytest.raises(GlassformerError, match="open — minutes must be from"):
+        gf.open(REF, minutes=0)
+
+
+def test_a_report_with_and_without_a_file(here):
+    page = gf.report(REF, rows=20)
+    assert page.path is None and not any(here.iterdir())
+    with pytest.raises(TypeError, match="in no file"):
+        os.fspath(page)
+    assert page.save("a.html").stat().st_size > 1000
+    kept = gf.report(REF, out="b.html", rows=20, task=REF, inputs="1+2")
+    assert kept.path.exists() and os.path.getsize(kept) == kept.path.stat().st_size
+    assert "srcdoc" in page._repr_html_() and "<iframe" in page._repr_html_()
+    with pytest.raises(GlassformerError, match=r"ends in \.html"):
+        page.save("a.txt")
+
+
+def test_export_writes_what_is_ours_too(here):
+    for to in ("safetensors", "taotp"):
+        found = shows_itself(gf.export(REF, to, f"a.{to}"))
+        assert found.bytes == os.path.getsize(found.path)
+        assert json.loads(json.dumps(found.to_json()))["path"] == f"a.{to}"
+        assert gf.run(f"a.{to}", "4+8").output == gf.run(REF, "4+8").output
+    assert shows_itself(gf.export(REF, "torch", "m.py")).path.exists()
+
+
+def test_a_door_is_named_and_can_be_sent():
+    for name in doors.OPENED:
+        door = getattr(gf, name)
+        assert door.__name__ == name and pickle.loads(pickle.dumps(door)) is door
+        assert inspect.signature(door).parameters or name == "tour"

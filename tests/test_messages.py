@@ -1,0 +1,103 @@
+"""What people type first and is not there: the message says what is, and the way out."""
+
+import copy
+import pickle
+from contextlib import contextmanager
+
+import pytest
+
+import glassformer as gf
+from glassformer import GlassformerError
+from glassformer.cli import prove
+
+REF = "addition:digits=1"
+TASKS = """
+open("ran", "w").write("yes")
+class Parity(gf.Task): ...
+class Half(Parity): ...
+class _Hidden(Parity): ...
+class Other: ...
+def program(): ...
+quick = gf.Recipe(steps=3)
+PI = 3
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(TASKS)
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", [
+    ["task", "mine.py"], ["task", "mine.py:"], ["train", "mine.py", "--out", "x.safetensors"],
+    ["verify", REF, "--task", "mine.py"], ["run", "mine.py"],
+], ids=" ".join)  # fmt: skip
+def test_a_file_without_a_name_is_read_and_not_run(call, here, words):
+    status, _, err = call(*words)
+    assert status == 2 and err.count("\n") == 1 and "FILE.py:NAME" in err
+    assert "its tasks are mine.py:Parity, mine.py:Half; " in err
+    assert "it also has mine.py:Other, mine.py:program, mine.py:quick\n" in err
+    assert not (here / "ran").exists()
+
+
+def test_so_it_is_from_python(here):
+    for call in (gf.task, gf.load_task, gf.load, lambda ref: gf.verify(REF, ref)):
+        with pytest.raises(GlassformerError, match=r"its tasks are mine\.py:Parity, mine\.py:Half"):
+            call("mine.py")
+    (here / "empty.py").write_text("x = 3\n")
+    (here / "bad.py").write_text("x = = 3\n")
+    for name, said in {
+        "empty": "neither a class nor a function", "bad": "a file of Python", "no": "cannot be read"
+    }.items():  # fmt: skip
+        with pytest.raises(GlassformerError, match=said):
+            gf.task(f"{name}.py")
+    assert not (here / "ran").exists()
+
+
+@pytest.mark.parametrize("ask, said", [
+    (lambda m: m.run("1+2"), r"a Model has no run; gf.run\(model, …\) does that"),
+    (lambda m: m.wieghts, "a Model has no wieghts; did you mean weights"),
+    (lambda m: gf.prove(m).proved, "a Proof has no proved; did you mean holds"),
+    (lambda m: gf.verify(m).wrongs, "a Verdict has no wrongs; did you mean wrong"),
+    (lambda m: gf.count(m).qqq, "a Count has no qqq; it has "),
+])  # fmt: skip
+def test_attributes_that_are_not_there(ask, said):
+    model = gf.load(REF)
+    with pytest.raises(AttributeError, match=said):
+        ask(model)
+    for thing in (model, gf.count(model)):  # what machines ask for is as ever
+        assert not hasattr(thing, "_repr_json_") and getattr(thing, "qqq", 3) == 3
+        assert repr(copy.deepcopy(thing)) == repr(pickle.loads(pickle.dumps(thing))) == repr(thing)
+
+
+@pytest.mark.parametrize("command", ["train", "ablate"])
+def test_a_field_of_the_recipe_typed_as_an_option(call, command):
+    for option, field in ("--steps", "steps"), ("--weight-decay", "weight_decay"):
+        status, _, err = call(command, REF, option, "5", "--out", "x.safetensors")
+        said = f"error: {command} {option} — is a field of the recipe: --set {field}=…\n"
+        assert (status, err) == (2, said)
+    assert "No such option" in call("run", REF, "--d-model", "5")[2]
+
+
+def test_two_kinds_of_value_compared():
+    head = "tokens = [*'ab', 1, 2]; length = 4; began = first(token, default='a'); "
+    with pytest.raises(GlassformerError, match=r"ask first which kind it is, `x in \[1, 2\] and x"):
+        gf.compile(head + "emit = 'a' if token > began else 'b'")
+    asked = "emit = 'a' if token in [1, 2] and token > 1 else 'b'"  # what the message says
+    assert gf.run(gf.compile(head + asked), "a 2").output.startswith("a")
+
+
+def test_prove_says_what_it_is_doing_while_it_runs(call, monkeypatch):
+    said = []
+
+    @contextmanager
+    def heard():
+        yield said.append
+
+    monkeypatch.setattr(prove, "status", heard)
+    other = "addition:digits=1,dtype=float64,variant=book"
+    assert call("prove", REF, "--equals", other)[0] in (0, 1) and "running both" in said[0]
+    said.clear()
+    assert call("prove", REF)[0] == 0 and said[-1] == "proving: 100 of 100"

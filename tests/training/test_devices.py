@@ -1,0 +1,69 @@
+"""Other devices, as far as a machine without them can tell: what is refused, and that a step is
+computed where theta is. `meta` has shapes and no numbers; what meets it from another device fails.
+"""
+
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer import GlassformerError, Model, checkpoint
+from glassformer.blueprints import make
+from glassformer.training import initial
+from glassformer.training.data import Data
+from glassformer.training.initial import architecture, find_device, initial_theta, initial_weights
+from glassformer.training.loss import Objective
+from glassformer.training.optim import Optimizer
+from training.small import TASK, recipe
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """As if every device were here."""
+
+    def ones(n, device):
+        return SimpleNamespace(device=torch.device(device))
+
+    monkeypatch.setattr(initial.torch, "ones", ones)
+
+
+def test_devices_by_name(elsewhere):
+    for name in ("cpu", "cuda", "cuda:1", "mps"):
+        assert str(find_device(name)) == name
+    assert str(find_device("cuda", "float64")) == "cuda"
+    with pytest.raises(GlassformerError, match="device mps — has no float64: set dtype=float32"):
+        find_device("mps", "float64")
+    with pytest.raises(GlassformerError, match="device meta — not available on this machine"):
+        find_device("meta")
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("name", ["dense", "low-rank:rank=2", "shared", "rotated:seed=0", "lora"])
+def test_a_step_is_where_theta_is(name, members, optimizer, tmp_path, monkeypatch):
+    r = recipe(optimizer=optimizer, dtype="float32", grokfast=1.0, focal=2.0, n_layers=2)
+    data = Data(TASK, r)
+    config, shapes = architecture(r, TASK, data.length, None)
+    if name == "lora":
+        weights = initial_weights(r, config, shapes, np.random.default_rng(0))
+        checkpoint.save(Model(config, weights, TASK.vocabulary), tmp_path / "base.safetensors")
+        name = f"lora:base={tmp_path / 'base.safetensors'},rank=2"
+    form = make(name)
+    first = initial_theta(r, config, shapes, form, form.base, 0)
+    theta = {n: torch.empty((members, *a.shape), device="meta") for n, a in first.items()}
+    # the fused kernel is for devices that compute
+    monkeypatch.setattr(torch.optim, "AdamW", partial(_adamw, torch.optim.AdamW))
+    stepper = Optimizer(theta, r)
+    objective = Objective(config, shapes, form, r)
+    tokens, answer = data.read(range(members), 0)
+    for rates in (np.ones(members), np.linspace(0.5, 1, members)):
+        gradients, losses, worst = objective.gradients(theta, tokens, answer)
+        stepper.step(gradients, rates)
+    found = [*gradients.values(), losses, worst, *stepper.momentum, *stepper.slow.values()]
+    assert {t.device.type for t in found} == {"meta"}
+
+
+def _adamw(kind, *given, fused, **options):
+    return kind(*given, **options)

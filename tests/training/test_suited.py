@@ -1,0 +1,76 @@
+"""The recipe that a task gets if nobody names one: chosen by what the task says of itself."""
+
+import pytest
+
+import glassformer as gf
+from glassformer import GlassformerError
+from glassformer.training.data import Data
+from glassformer.training.initial import architecture
+from glassformer.training.recipe import STEPS
+from glassformer.training.recipes import choose_recipe, recipe
+
+
+@pytest.mark.parametrize("ref", [*gf.list("tasks"), "modular-addition:p=2", "addition:digits=12"])
+def test_every_task_has_rows_to_train_on_and_none_of_them_is_tested(ref):
+    task = gf.load_task(ref)
+    chosen = choose_recipe("", task)
+    data = Data(task, chosen)
+    assert chosen.name == "suited" and chosen.exact and len(data.test_rows)
+    tokens, answer = data.read([0], 0)
+    assert tokens.shape[1] and answer.any((0, 2)).any()
+    few = task.size <= 1_000
+    assert data.overlap() == (1 if few else 0) and (chosen.data == "all") == few
+    if chosen.data == "fresh":
+        seen = {tuple(r) for r in data._fresh([0], 0).tolist()}
+        assert not seen & {tuple(r) for r in data.test_rows.tolist()}
+    config, _ = architecture(chosen, task, data.length, None)
+    assert config.n_ctx >= data.length - 1
+
+
+@pytest.mark.parametrize("p", [2, 3, 11, 23, 31, 37, 59, 61])
+@pytest.mark.parametrize("operation", ["+", "-", "*", "/"])
+def test_no_modulus_is_too_small(p, operation):
+    task = gf.load_task(f"modular-addition:p={p},operation={operation}")
+    data = Data(task, choose_recipe("", task))
+    assert len(data.test_rows) > 0 and data.read([0], 0)[0].size
+
+
+def test_size_says_how_many_rows_are_held_out():
+    shares = [choose_recipe("", gf.load_task(ref)).held_share for ref in ("add-mod", "addition")]
+    assert shares == [0.1, 0.05]
+
+
+def test_other_data_than_the_recipe_has_leave_its_shares_behind():
+    task = gf.load_task("addition:digits=2")
+    drawn = choose_recipe("", task, ["data=draw", "train_rows=50"])
+    assert (drawn.held_share, drawn.train_rows, drawn.data) == (0, 50, "draw")
+    split = choose_recipe("", gf.load_task("modular-addition:p=37"), ["data=fresh"])
+    assert split.train_share == 0 and split.test_rows == 10_000
+    kept = choose_recipe("", task, ["data=fresh", "held_share=0.2"])
+    assert kept.held_share == 0.2
+
+
+def test_without_a_task_there_is_nothing_to_suit():
+    with pytest.raises(GlassformerError, match="suited — is chosen by a task"):
+        recipe("suited")
+
+
+def test_far_texts_get_distances_and_a_curriculum_where_the_task_has_levels():
+    far = choose_recipe("", gf.load_task("search"))
+    assert far.positions == "rotary" and far.curriculum == f"8@0 16@300 32@600 64@900 {STEPS}@1200"
+    without = choose_recipe("", gf.load_task("sort:length=40,exact=true,vocab=60"))
+    assert without.positions == "rotary" and without.curriculum == ""
+    near = choose_recipe("", gf.load_task("sort-digits"))
+    assert near.positions == "learned" and near.curriculum == ""
+
+
+def test_many_tokens_get_rows_with_numbers_alike_unless_all_rows_are_trained_on():
+    refs = ("max", "sort", "max:length=1", "sort:vocab=200,length=20")  # the last: of lists
+    assert [choose_recipe("", gf.load_task(ref)).alike for ref in refs] == [0.5, 0, 0, 0]
+
+
+def test_a_small_domain_of_far_texts_has_no_curriculum():
+    task = gf.load_task("sort:vocab=2,length=70,repeats=true")
+    assert task.size <= 1_000
+    chosen = choose_recipe("", task)
+    assert (chosen.data, chosen.curriculum) == ("all", "")

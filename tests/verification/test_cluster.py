@@ -1,0 +1,226 @@
+"""Verification on a Dask cluster: the verdict is that of one process, whoever dies on the way."""
+
+import json
+import os
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from glassformer import GlassformerError, load, load_task
+from glassformer import cluster as far
+from glassformer.verification import Progress, Verdict, check, parallel, verify
+from glassformer.verification.journal import State
+from glassformer.verification.tally import Tally
+from glassformer.verification.work import Work
+from helpers import wait_for
+
+REF = "addition:digits=2"
+
+
+def weakened():
+    """An adder that is wrong on some pairs."""
+    model = load(REF)
+    weights = {n: w.copy() for n, w in model.weights.items()}
+    weights["embed.W_E"][7] *= 1.02
+    return replace(model, weights=weights)
+
+
+def same(a, b):
+    return a.to_json() == b.to_json()
+
+
+def test_ten_to_the_ten_pairs_are_cut_without_being_listed():
+    """Every chunk of them once, and no list of them all is made."""
+    task = load_task("addition:digits=5")
+    work = Work(load("addition:digits=5"), task, {"domain": task.size}, chunk=1_000, keep=10)
+    assert task.size == 10**10 and work.chunks == 10**7
+    cut, end = parallel.groups(State().left(work.chunks), parallel.FAR), 0
+    for chunks in cut:
+        assert chunks.start == end and 0 < len(chunks) <= parallel.FAR
+        end = chunks.stop
+    assert end == work.chunks
+    part, start, stop = work.place(work.chunks - 1)
+    assert (part, start, stop) == ("domain", 10**10 - 1_000, 10**10)
+
+
+def test_what_is_counted_cannot_be_counted_again():
+    task = load_task(REF)
+    work = Work(load(REF), task, {"domain": task.size}, chunk=100, keep=10)
+    state = State().with_(range(4, 8), {"domain": Tally()}, work)
+    for again in (range(4, 8), range(7, 9), range(0, 5)):
+        with pytest.raises(AssertionError, match="would count twice"):
+            state.with_(again, {"domain": Tally()}, work)
+
+
+class Client:
+    """As much of a Dask client as is asked for, in this process; `killed` pieces die so often."""
+
+    def __init__(self, killed=0):
+        self.killed, self.begun = killed, []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_): ...
+
+    def nthreads(self):
+        return {"a": 1}
+
+    def submit(self, do, *given, key):
+        future = Future(key)
+        if do is not far._itself:
+            self.begun.append(given[-1])
+            if self.killed:
+                self.killed -= 1
+                future.error = KilledWorker("a")
+                return future
+        future.value = do(*(g.value if isinstance(g, Future) else g for g in given))
+        return future
+
+
+class KilledWorker(Exception):
+    pass
+
+
+class Future:
+    status = "finished"
+
+    def __init__(self, key):
+        self.key, self.error, self.value = key, None, None
+
+    def exception(self):
+        return self.error
+
+    def result(self):
+        return self.value
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    """Puts a pretended cluster in the place of a real one: it is then asked by the same words."""
+
+    def use(client):
+        class Dask:
+            TimeoutError = TimeoutError
+            CancelledError = InterruptedError
+
+            @staticmethod
+            def wait(futures, patience, how):
+                return type("", (), {"done": futures[:1]})
+
+        Dask.KilledWorker = KilledWorker
+        monkeypatch.setattr(far, "_dask", lambda: Dask)
+        monkeypatch.setattr(far, "_connect", lambda dask, address: client)
+        return client
+
+    return use
+
+
+def test_a_cluster_agrees_with_one_process(pretended):
+    client, task = pretended(Client()), load_task(REF)
+    expected = verify(weakened(), task, chunk=100)
+    assert same(verify(weakened(), task, chunk=100, cluster="tcp://x"), expected)
+    assert sum(map(len, client.begun)) == 100 and expected.wrong
+    options = {"sample": 3_000, "chunk": 100, "search": 2, "seed": 3}
+    sampled = verify(weakened(), task, cluster="tcp://x", **options)
+    assert same(sampled, verify(weakened(), task, **options))
+
+
+def test_a_piece_whose_worker_dies_is_done_again_and_counted_once(pretended):
+    client, task = pretended(Client(killed=2)), load_task(REF)
+    expected = verify(weakened(), task, chunk=100)
+    assert same(verify(weakened(), task, chunk=100, cluster="tcp://x"), expected)
+    assert len(client.begun) == -(-100 // parallel.FAR) + 2
+
+
+def test_a_piece_that_no_worker_survives_ends_it_and_a_journal_has_the_rest(
+    pretended, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(parallel, "FAR", 8)
+    task, path = load_task(REF), tmp_path / "v.journal"
+    pretended(client := Client())
+    events = check(weakened(), task, chunk=100, cluster="tcp://x", journal=path)
+    assert isinstance(last := next(events), Progress)
+    client.killed = 99
+    with pytest.raises(GlassformerError, match="tcp://x — a worker failed: KilledWorker: a"):
+        for event in events:
+            last = event
+    assert json.loads(path.read_text())["found"]["domain"]["looked_at"] == last.done < 10_000
+    client.killed = 0
+    again = verify(weakened(), task, chunk=100, cluster="tcp://x", journal=path)
+    assert same(again, verify(weakened(), task, chunk=100))
+
+
+def test_a_worker_of_another_kind_is_refused(pretended, monkeypatch):
+    pretended(Client())
+    mine = parallel.versions("float64")
+    told = iter([mine])  # here; then a worker's
+    other = mine | {"numpy": "1.0"}
+    monkeypatch.setattr(parallel, "versions", lambda dtype: next(told, other))
+    with pytest.raises(GlassformerError, match=r"needed everywhere: .* has numpy 1\.0"):
+        verify(load(REF), load_task(REF), chunk=100, cluster="tcp://x")
+
+
+def test_what_cannot_be_sent_is_said(pretended):
+    pretended(Client())
+    with pytest.raises(GlassformerError, match="tap — works in one process"):
+        verify(load(REF), load_task(REF), cluster="tcp://x", tap=lambda name, value: value)
+    with pytest.raises(GlassformerError, match="verify — workers are processes here; a cluster"):
+        verify(load(REF), load_task(REF), cluster="tcp://x", workers=2)
+
+
+def test_the_command(call, monkeypatch):
+    monkeypatch.setattr(far, "PATIENCE", 0.5)
+    status, out, said = call("verify", REF, "--cluster", "tcp://127.0.0.1:1", "--workers", 2)
+    assert (status, out) == (2, "") and said.startswith(
+        "error: verify — workers are processes here"
+    )
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    status, out, said = call("verify", REF, "--cluster", "tcp://127.0.0.1:1")
+    assert (status, out) == (2, "") and "needs Dask: pip install" in said
+
+
+def held(folder, do):
+    """A worker says that it has begun a piece, and then waits for a file named `go`."""
+
+    def wait(work, chunks):
+        Path(folder, f"begun-{os.getpid()}").touch()
+        while not Path(folder, "go").exists():
+            time.sleep(0.02)
+        return do(work, chunks)
+
+    return wait
+
+
+# 0: the scheduler gives a piece up when its worker dies, and we hand it in again
+@pytest.mark.slow
+@pytest.mark.parametrize("dask_cluster", [0], indirect=True)
+def test_a_killed_worker_of_a_real_cluster(dask_cluster, tmp_path, call, monkeypatch):
+    from distributed import Client as DaskClient
+
+    address, workers = dask_cluster
+    monkeypatch.setattr(parallel, "_do_far", held(tmp_path, parallel._do_far))
+    monkeypatch.setattr(parallel, "FAR", 8)
+    found: list[Progress | Verdict] = []
+
+    def read():
+        found.extend(check(weakened(), load_task(REF), chunk=100, cluster=address))
+
+    reader = threading.Thread(target=read, daemon=True)
+    with DaskClient(address, set_as_default=False) as monitor:
+        monitor.wait_for_workers(2, timeout=60)
+    reader.start()
+    wait_for(lambda: (tmp_path / f"begun-{workers['a'].pid}").exists())
+    workers["a"].kill()
+    workers["a"].wait()
+    (tmp_path / "go").touch()
+    reader.join(120)
+    assert same(found[-1], verify(weakened(), load_task(REF), chunk=100))
+    # and by the command, on the worker that is left
+    status, out, said = call("verify", "addition:digits=2", "--cluster", address, "--json")
+    got = json.loads(out)
+    assert (status, said) == (0, "") and (got["checked"], got["wrong"]) == (10_000, 0)
