@@ -112,7 +112,7 @@ def said(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
 # ── how much of it is right ────────────────────────────────────────────────────────────────────
 def right(
     model: Model, task: Task, rows: Any, tap: Tap | None = None, forced: bool | None = None,
-    chunk: int = 1024,
+    chunk: int = 512,
 ) -> Any:  # fmt: skip
     """Which answer tokens are right, bool [B, longest answer]; beyond the end of an answer, True.
 

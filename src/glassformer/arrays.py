@@ -15,6 +15,8 @@ import numpy as np
 
 Array: TypeAlias = Any  # np.ndarray or torch.Tensor (or whatever a namespace is registered for)
 
+# numbers of an axis: fewer than a processor has side by side, which PyTorch then does one by one
+SHORT = 16
 BLOCK = 2**16  # numbers at once of what passes over them many times: they stay in the cache
 
 
@@ -135,9 +137,9 @@ class Torch:
     def affine(self, x: Array, W: Array, b: Array | None) -> Array:
         n = x.ndim - 2
         inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
-        y = x.reshape(*x.shape[:2], inner) @ W.reshape(inner, outer)
-        y = y.reshape(*x.shape[:2], *W.shape[n:])
-        return y if b is None else y + b
+        x, W, out = x.reshape(-1, inner), W.reshape(inner, outer), (*x.shape[:2], *W.shape[n:])
+        y = x @ W if b is None else self.torch.addmm(b.reshape(outer), x, W)
+        return y.reshape(out)
 
     def scores(self, q: Array, k: Array) -> Array:
         return q.transpose(1, 2) @ k.permute(0, 2, 3, 1)
@@ -152,7 +154,10 @@ class Torch:
         return x.mean(-1, keepdim=True)
 
     def softmax(self, x: Array) -> Array:
-        return x.softmax(-1)
+        if x.shape[-1] >= SHORT:
+            return x.softmax(-1)
+        columns = x.reshape(-1, x.shape[-1]).T  # beside each other, they are done many at a time
+        return columns.softmax(0).T.reshape(x.shape)
 
 
 class Shared:
