@@ -19,6 +19,7 @@ from glassformer import GlassformerError, load, load_task
 from glassformer.verification import Progress, Verdict, check, parallel, verify
 from glassformer.verification import journal as journals
 from glassformer.verification import work as works
+from glassformer.verification.tally import Tally
 from helpers import random_model
 
 REF = "addition:digits=2"
@@ -135,6 +136,31 @@ def test_a_killed_process_loses_seconds_only(task, expected, tmp_path, monkeypat
     path.write_bytes(kept)
     events = list(check(weakened(), task, chunk=100, journal=path))
     assert len(events) == 10_000 // 100 - 5 + 1 and same(events[-1], expected)
+
+
+def test_numbers_beyond_int64_are_resumed(tmp_path):
+    model, path = load("adder-coupled:digits=22"), tmp_path / "v.journal"
+    task, options = load_task(model), {"sample": 60, "chunk": 20, "keep": 2, "search": 1}
+    events = check(model, task, journal=path, **options)
+    reached = [next(events) for _ in range(task.edges().shape[0] // 20 + 2)][-1]
+    events.close()
+    assert max(json.loads(path.read_text())["found"]["sample"]["worst"][2]) >= 2**64
+    events = list(check(model, task, journal=path, **options))
+    assert events[0].done > reached.done and same(events[-1], verify(model, task, **options))
+
+
+@pytest.mark.parametrize("row", [(2**63 + 1, 10**3_900), (0, 1) * 6_000])
+def test_what_a_journal_writes_it_reads(tmp_path, row):
+    """The largest number of a row, and the longest row: both within what a verdict can name."""
+    task = type("T", (), {"radix": tuple(x + 2 for x in row)})
+    work = type("W", (), {"chunks": 1, "task": task, "rows_in": lambda done: {"sample": 1}})
+    worst = (-1.0, 0, row)
+    state = journals.State((range(1),), {
+        "sample": Tally(1, 1, 1, worst, (worst,), {"": (1, 1, -1.0)}, ((worst,), ()))
+    })  # fmt: skip
+    kept = journals.Journal(tmp_path / "v.journal", {})
+    kept.write(state, now=True)
+    assert kept.read(work) == state
 
 
 def test_the_order_in_which_chunks_end_does_not_matter(task):

@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import schema
 from ..errors import GlassformerError
-from ..limits import DOMAIN, KEEP
+from ..limits import DOMAIN, KEEP, LISTED
 from ..records import write_atomically
 from .tally import Tally, add
 from .work import Work
@@ -26,11 +26,11 @@ COUNT = schema.whole(0, DOMAIN)
 
 
 def _found(value: Any, where: str) -> None:
-    """A margin, where the row is, the row."""
+    """A margin, where the row is, the row: its numbers are of any size that a task can have."""
     schema.listing(schema.anything, 3, 3)(value, where)
     schema.number(value[0], f"{where}[0]")
     schema.whole(-1, DOMAIN)(value[1], f"{where}[1]")
-    schema.listing(schema.whole(0, 2**63), 10_000)(value[2], f"{where}[2]")
+    schema.listing(COUNT, LISTED)(value[2], f"{where}[2]")
 
 
 def _by_class(value: Any, where: str) -> None:
@@ -46,7 +46,7 @@ SEALED = schema.record({
     "found": schema.mapping(schema.record({
         "looked_at": COUNT, "checked": COUNT, "wrong": COUNT, "worst": _found,
         "failures": schema.listing(_found, KEEP), "classes": schema.mapping(_by_class, 1_000_000),
-        "lowest": schema.listing(schema.listing(_found, 1_000), 10_000),
+        "lowest": schema.listing(schema.listing(_found, 1_000), LISTED),
     }), 4),
     "sha256": schema.sha256,
 })  # fmt: skip
