@@ -2,6 +2,7 @@
 mend it, prove it; edit a weight, and the proof breaks with a counterexample.
 """
 
+import json
 import re
 
 import pytest
@@ -120,6 +121,67 @@ def test_no_proof_where_none_is_wanted(page):
     assert "wrong of 100" in verdict(page, "refuted")
 
 
+def edit(page, value):
+    box = page.locator("#weights .cell input")
+    box.fill(value)
+    box.press("Enter")
+
+
+def cleared(page):
+    """Nothing is said of what is shown, and nothing is at work on it."""
+    judged = page.locator("#judged")
+    expect(page.locator("#verdict")).to_have_text("")
+    expect(judged).not_to_have_attribute("data-result", re.compile(""))
+    expect(judged).not_to_have_attribute("data-state", re.compile(""))
+    expect(page.locator("#stop")).to_be_hidden()
+
+
+def test_a_verdict_goes_with_the_model_that_it_was_of(page):
+    page.uncheck("#after")
+    page.click("#prove")
+    verdict(page, "proved")
+    edit(page, "-9999")
+    cleared(page)
+    page.click("#verify")
+    verdict(page, "refuted")
+    page.click("#undo")
+    cleared(page)
+
+
+def test_what_is_found_out_of_a_model_that_is_gone_is_not_said_of_another(page, server):
+    page.uncheck("#after")
+    page.fill("#ref", "addition:digits=3")
+    page.press("#ref", "Enter")
+    expect(page.locator("#title")).to_have_text("addition:digits=3")
+
+    def for_hours(route):
+        asked = route.request.post_data_json | {"sample": 10**9}
+        route.continue_(post_data=json.dumps(asked))
+
+    page.route("**/api/verify", for_hours)
+    page.click("#verify")
+    expect(page.locator("#verdict")).to_contain_text("% of 1,000,", timeout=PATIENCE)
+    edit(page, "-9999")
+    cleared(page)
+    job = list(server.jobs.all.values())[-1]
+    for _ in range(1_200):
+        if job.state != "running":
+            break
+        page.wait_for_timeout(50)
+    assert job.state == "stopped"
+    cleared(page)
+
+
+def test_a_verdict_says_that_it_is_of_the_model_with_all_its_parts(page):
+    page.click("#prove")
+    assert "no part changed" not in verdict(page, "proved")
+    page.keyboard.press("x")  # silences the head that is chosen
+    expect(page.locator("#verdict")).to_contain_text("of the model itself, with no part changed")
+    assert verdict(page, "proved")
+    page.keyboard.press("u")
+    expect(page.locator("#verdict")).not_to_contain_text("no part changed")
+
+
 def test_open_another_model_beside_it_and_one_that_is_not_there(page):
     page.fill("#ref", "additoin")
     page.press("#ref", "Enter")
@@ -169,6 +231,12 @@ def test_a_training_is_watched_and_stopped(page):
     page.click("#verify")  # it goes to the server whole, as a checkpoint
     said = re.compile("wrong of 100|right on 100")
     expect(page.locator("#verdict")).to_have_text(said, timeout=PATIENCE)
+    page.fill("#snapshots", "0")  # another model: that of the first evaluation
+    cleared(page)
+    page.click("#verify")
+    expect(page.locator("#verdict")).to_have_text(said, timeout=PATIENCE)
+    page.press("#snapshots", "End")  # and back
+    cleared(page)
 
 
 def test_a_server_that_is_gone_is_said_in_words(chromium):

@@ -34,10 +34,10 @@ export const messages = (errors) => errors.map((e) => e.message).join("; ");
 
 /** Long work: begins it, shows how it stands, and gives what came of it. `stop()` ends it. */
 export function begin(kind, body, show = () => {}) {
-  const job = { stopped: false, id: null };
+  const job = { stopped: false, id: null, ended: false };
   job.stop = () => {
     job.stopped = true;
-    if (job.id) ask(`jobs/${job.id}`, undefined, "DELETE").catch(() => {});
+    if (job.id && !job.ended) ask(`jobs/${job.id}`, undefined, "DELETE").catch(() => {});
   };
   job.over = (async () => {
     while (!job.id) {
@@ -58,6 +58,7 @@ export function begin(kind, body, show = () => {}) {
       events = [...events, ...now.events];
       show({ ...now, events });
     } while (now.state === "running");
+    job.ended = true;
     return { ...now, events };
   })();
   return job;
@@ -94,18 +95,23 @@ function base64(bytes) {
   return btoa(text);
 }
 
-// ── a proof after every edit ───────────────────────────────────────────────────────────────────
+// ── verdicts, and a proof after every edit ─────────────────────────────────────────────────────
 export const proving = { after: true }; // every edit, unless someone says no
-const watched = new Map(); // column -> {edits, job, clock}
+const watched = new Map(); // column -> {live, edits, job, clock, told}: of which model, and what was told of it
+
+/** Whatever was asked of the model that a column showed is over: from now on it is about the one that it shows. */
+function anew(column) {
+  const before = watched.get(column), now = { live: column.live, edits: column.edits, job: null, clock: 0, told: null };
+  clearTimeout(before?.clock);
+  before?.job?.stop();
+  watched.set(column, now);
+  return now;
+}
 
 /** Begins to prove (or to verify) what a column shows; `show(column, told)` as it goes. */
 export function judge(column, kind, show) {
-  const before = watched.get(column);
-  if (before) { clearTimeout(before.clock); before.job?.stop(); }
-  const now = { edits: column.edits, job: null, clock: 0 };
-  watched.set(column, now);
-  const current = () => watched.get(column) === now;
-  const say = (what) => { if (current()) show(column, { kind, ...what }); };
+  const now = anew(column);
+  const say = (what) => { if (watched.get(column) === now) show(column, now.told = { kind, ...what }); };
   say({ state: "running", progress: {} });
   try {
     now.job = begin(kind, modelOf(column), say);
@@ -115,24 +121,28 @@ export function judge(column, kind, show) {
   now.job.over.then(say, (e) => say({ state: "wrong", errors: [{ message: e.message }] }));
 }
 
+/** What was told last, once more. */
+export function again(column, show) {
+  const told = watched.get(column)?.told;
+  if (told) show(column, told);
+}
+
 export function stopJudging(column) {
   watched.get(column)?.job?.stop();
 }
 
-/** From now on, and until other models are opened: whatever was edited is proved anew. */
+/** From now on, and until other models are opened: a verdict goes with its model, and what was edited is proved anew. */
 export function followEdits(show) {
-  for (const { job, clock } of watched.values()) { clearTimeout(clock); job?.stop(); }
+  for (const column of watched.keys()) anew(column);
   watched.clear();
-  for (const column of columns) watched.set(column, { edits: null, job: null, clock: 0 });
   afterwards(() => {
     for (const column of columns) {
-      const known = watched.get(column);
-      if (!known || known.edits === column.edits) continue;
-      const first = known.edits === null && !column.edits.length; // as it was opened
-      known.edits = column.edits;
-      if (first || !proving.after || !column.base.task) continue;
-      clearTimeout(known.clock);
-      known.clock = setTimeout(() => judge(column, "prove", show), SOON);
+      const known = watched.get(column); // nothing, as it was opened
+      if (known?.live === column.live) continue;
+      const edited = known ? known.edits !== column.edits : column.edits.length > 0, now = anew(column);
+      if (!column.base.task) continue;
+      show(column, { state: "" });
+      if (edited && proving.after) now.clock = setTimeout(() => judge(column, "prove", show), SOON);
     }
   });
 }

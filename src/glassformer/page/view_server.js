@@ -1,8 +1,8 @@
 // The panel of a page that came from a server: open another model, type a source and see what is wrong with it in its
 // place, verify and prove what is shown, train and look on.
 import { grouped, inDigits, inPercent, lineChart, make } from "./charts.js";
-import { columns, type } from "./store.js";
-import { ask, begin, cameFrom, followEdits, judge, messages, proving, server, stopJudging } from "./server.js";
+import { columns, follow, type } from "./store.js";
+import { again, ask, begin, cameFrom, followEdits, judge, messages, proving, server, stopJudging } from "./server.js";
 import { idOf, partOf } from "./view_input.js";
 
 const SOON = 300; // milliseconds after the last key
@@ -47,6 +47,7 @@ function afterOpening() {
     if (column.base.task) partOf("stop", column).hidden = true;
   }
   followEdits(drawVerdict);
+  follow((column) => [column.actions.length > 0], (column) => again(column, drawVerdict));
 }
 
 function showModels(payloads) {
@@ -68,6 +69,10 @@ function drawVerdict(column, { kind, state, progress = {}, result, errors = [] }
   partOf("stop", column).hidden = !going;
   partOf("judged", column).dataset.state = state;
   delete partOf("judged", column).dataset.result;
+  if (!state) { // of the model that is shown now nothing is known
+    delete partOf("judged", column).dataset.state;
+    return place.replaceChildren();
+  }
   if (going) {
     const far = progress.todo ? ` ${inPercent(progress.done / progress.todo)} of ${grouped(progress.todo)}` : "";
     const found = progress.counterexample ? [" — already wrong: ", example(column, progress.counterexample)] : [];
@@ -80,7 +85,8 @@ function drawVerdict(column, { kind, state, progress = {}, result, errors = [] }
   partOf("judged", column).dataset.result = proof ? proof.result : verdict.wrong ? "refuted" : "right";
   const how = proof ? proof.reason : verdict.exhaustive ? "every input was run" : "a sample and the edge cases";
   place.replaceChildren(make("b", {}, word), counterexample ? ": " : "", counterexample ? example(column, counterexample) : "",
-    margin === null || margin === undefined ? "" : `, margin ${inDigits(margin)}`, counterexample ? "" : ` — ${how}`);
+    margin === null || margin === undefined ? "" : `, margin ${inDigits(margin)}`, counterexample ? "" : ` — ${how}`,
+    column.actions.length ? "; of the model itself, with no part changed" : "");
 }
 
 /** A counterexample, which a click loads. */
