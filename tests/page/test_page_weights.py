@@ -56,6 +56,18 @@ def test_the_axes_have_names(visit):
     assert float(tab.input_value("#weight-value")) == W_O[1, 0, 3]
 
 
+def test_what_was_verified_is_the_model_as_it_was_made(visit):
+    tab = visit("adder")
+    said, note = tab.locator("#facts .verdict"), tab.locator("#facts .since")
+    tab.click("#facts summary")
+    expect(said).to_have_class("verdict right")
+    expect(note).to_be_hidden()
+    put(tab, 7, 2, "-9999")
+    expect(note).to_have_text("All of this is of the model as it was opened: it was changed since.")
+    tab.click("#undo")
+    expect(note).to_be_hidden()
+
+
 def test_edit_by_typing_undo_and_save(visit, tmp_path):
     tab = visit("adder")
     assert scored(tab) == (200, 200)

@@ -102,6 +102,30 @@ def test_a_level_is_solved_by_following_only_the_page(opened, server, name):
     assert tab.input_value("#solution") == levels()[name].stub
 
 
+def test_a_judgement_goes_with_the_text_that_it_was_of(opened, server):
+    tab, place = opened(server.address), "#judgement"
+    solved = (SOLUTIONS / "traffic-light.1.taotp").read_text("utf-8")
+    tab.fill("#solution", solved)
+    assert checked(tab).startswith("right")
+    tab.fill("#solution", "another")
+    expect(tab.locator(place)).to_be_empty()
+    assert checked(tab).startswith("not judged")
+    tab.click("#begin-again")
+    expect(tab.locator(place)).to_be_empty()
+    tab.fill("#solution", solved)
+    held = []
+    tab.route("**/api/check", lambda route: held.append(route))
+    tab.click("#check")
+    expect(tab.locator(place)).to_contain_text("Judging")
+    tab.press("#solution", "End")
+    tab.keyboard.type(" ")  # while it is being judged
+    expect(tab.locator(place)).to_be_empty()
+    held[0].continue_()
+    expect(tab.locator("#check")).to_be_enabled(timeout=PATIENCE)
+    expect(tab.locator(place)).to_be_empty()
+    expect(tab.locator("#progress")).to_have_text(f"1 of {len(levels())} solved")
+
+
 @pytest.mark.slow
 def test_what_is_right_on_every_example_and_wrong_is_told_so(opened, server):
     tab = opened(server.address)

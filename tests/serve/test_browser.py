@@ -83,6 +83,18 @@ def test_type_a_source_with_an_error_see_it_mend_it_prove_it(page):
     assert said.startswith("proved, margin") and "every text of up to 6 tokens" in said
 
 
+def test_a_source_that_is_typed_anew_is_not_said_to_be_proved(page):
+    page.fill("#source-text", WRONG.replace("firs(", "first("))
+    expect(page.locator("#source-said")).to_contain_text("compiled, and proved", timeout=PATIENCE)
+    said = """() => {
+        const box = document.getElementById("source-text");
+        box.value += " ";
+        box.dispatchEvent(new Event("input"));
+        return document.getElementById("source-said").textContent;
+    }"""
+    assert page.evaluate(said) == ""
+
+
 def test_edit_a_weight_and_the_proof_breaks_and_undo_mends_it(page):
     page.click("#prove")
     margin = verdict(page, "proved")

@@ -72,7 +72,7 @@ function draw() {
   const button = (id, name, act, more = {}) => make("button", { id, type: "button", onclick: act, ...more }, name);
   const title = (each) => `${each.number} ${each.title} (${each.id})${kept[each.id]?.solved ? " ✓" : ""}`;
   const text = make("textarea", { id: "solution", rows: Math.min(30, Math.max(8, textOf(level).split("\n").length + 2)), spellcheck: "false", autocapitalize: "off", wrap: "off",
-    "aria-label": `Your ${level.file}`, oninput: () => keep(level, { text: text.value }),
+    "aria-label": `Your ${level.file}`, oninput: () => { keep(level, { text: text.value }); forget(); },
     onkeydown: (e) => { if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) { e.preventDefault(); check(level, text); } } });
   text.value = textOf(level);
   const place = document.getElementById("puzzles");
@@ -91,7 +91,7 @@ function draw() {
     make("p", { class: "which" },
       server ? button("check", "Check", () => check(level, text)) : button("save-solution", `Save ${level.file}`, () => save(level, text)),
       button("hint", `Hint (${level.hints.length - hintsOf(level)} left)`, () => { keep(level, { hints: hintsOf(level) + 1 }); drawHints(level); }),
-      button("begin-again", "Begin again", () => { keep(level, { text: level.stub }); text.value = level.stub; })),
+      button("begin-again", "Begin again", () => { keep(level, { text: level.stub }); text.value = level.stub; forget(); })),
     make("ol", { id: "hints", class: "hints" }),
     make("div", { id: "judgement", role: "status" }, server ? "" : make("p", {}, "Judging needs Python. Save the text, and type ", make("code", {}, level.command))));
   drawHints(level);
@@ -113,6 +113,12 @@ function go(to) {
 }
 
 // ── the judge ──────────────────────────────────────────────────────────────────────────────────
+/** The text is another: what was said of the one before, or will be, is not said of this one. */
+function forget() {
+  turn += 1;
+  if (server) document.getElementById("judgement").replaceChildren();
+}
+
 async function check(level, text) {
   const button = document.getElementById("check"), place = document.getElementById("judgement");
   if (!button || button.disabled) return;
@@ -127,11 +133,10 @@ async function check(level, text) {
     found = { problem: e.message };
   }
   if (found.passed) keep(level, { solved: true, score: better(kept[level.id]?.score, found.score) });
-  if (turn !== now) return;
   button.disabled = false;
-  place.replaceChildren(...verdict(level, found));
+  if (turn === now) place.replaceChildren(...verdict(level, found));
   document.getElementById("progress").textContent = `${levels.filter((each) => kept[each.id]?.solved).length} of ${levels.length} solved`;
-  const option = document.getElementById("level").options[at];
+  const option = document.getElementById("level").options[levels.indexOf(level)];
   if (found.passed && !option.textContent.endsWith("✓")) option.textContent += " ✓";
 }
 

@@ -187,7 +187,7 @@ function editor() {
   }
 
   const scroll = () => { marks.scrollTop = box.scrollTop; marks.scrollLeft = box.scrollLeft; };
-  const soon = () => { typed = true; marks.replaceChildren(); clearTimeout(clock); clock = setTimeout(compile, SOON); };
+  const soon = () => { typed = true; said.textContent = ""; marks.replaceChildren(); clearTimeout(clock); clock = setTimeout(compile, SOON); };
   box.addEventListener("input", soon);
   box.addEventListener("scroll", scroll);
   kind.addEventListener("change", () => { if (!typed) box.value = BEGIN[kind.value]; soon(); typed = box.value !== BEGIN[kind.value]; });
