@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task, save
+from glassformer.answers import gaps
 from glassformer.checkpoint import digest
-from glassformer.verification import Verdict, verify
+from glassformer.verification import Verdict, recheck, verify
+from glassformer.verification import work as works
 
 REF = "addition:digits=2"
 OLD = {
@@ -140,7 +142,7 @@ def test_saved_and_confirmed(call, tmp_path, options, wrong):
 
 @pytest.mark.parametrize("change", [
     {"wrong": 0, "holds": True}, {"worst_margin": 1.0}, {"counterexamples": []}, {"checked": 9_999},
-    {"dtype": "float32"}, {"classes": {}}, {"exhaustive": False, "sample": 100},
+    {"dtype": "bfloat16"}, {"classes": {}}, {"exhaustive": False, "sample": 100},
 ])  # fmt: skip
 @pytest.mark.some(3)
 def test_a_tampered_verdict_is_found(call, tmp_path, wrong, change):
@@ -156,13 +158,59 @@ def test_a_tampered_verdict_is_found(call, tmp_path, wrong, change):
     assert "NOT confirmed" in call("recheck", wrong, path)[1]
 
 
-def test_with_other_versions_margins_may_round(wrong):
+def test_margins_may_round_and_nothing_else_may(wrong):
     v = verify(load(str(wrong)), load_task(REF))
-    near = replace(v, worst_margin=v.worst_margin * (1 + 1e-9))
-    assert v.differences(near) and not v.differences(replace(near, versions={"numpy": "0"}))
-    assert v.differences(replace(v, wrong=v.wrong + 1, versions={"numpy": "0"}))
+    near = replace(v, worst_margin=v.worst_margin * (1 + 1e-6))
+    for versions in (v.versions, {"numpy": "0"}):
+        assert not v.differences(replace(near, versions=versions))
+        assert v.differences(replace(v, wrong=v.wrong + 1, versions=versions))
+        far = replace(v, worst_margin=v.worst_margin * 1.01, versions=versions)
+        assert [d["what"] for d in v.differences(far)] == ["worst_margin"]
     with pytest.raises(GlassformerError, match="given its rows"):
         _ = verify(load(REF), load_task(REF), rows=np.array([[1, 2]])).again
+
+
+@pytest.fixture
+def another_processor(monkeypatch):
+    """From now on sums round in another way: margins differ in their last digits."""
+
+    def begin():
+        rng = np.random.default_rng(0)
+
+        def rounded(*words, **options):
+            gap = gaps(*words, **options)
+            return gap * (1 + 1e-6 * rng.uniform(-1, 1, gap.shape))
+
+        monkeypatch.setattr(works, "gaps", rounded)
+
+    return begin
+
+
+@pytest.mark.parametrize("options", [{}, {"sample": 300}, {"sample": 300, "search": 3}])
+def test_another_processor_confirms_what_is_true(another_processor, wrong, options):
+    """Which of equals is the worst, and where a search goes, hangs on a last digit."""
+    for ref in (REF, str(wrong)):
+        model, task = load(ref), load_task(REF)
+        saved = verify(model, task, **options)
+        another_processor()
+        again = recheck(model, saved, task)
+        assert again.found.worst_margin != saved.worst_margin
+        assert again.confirmed and again.holds == saved.holds, again
+
+
+def test_beside_a_search_all_else_is_compared(wrong):
+    v = verify(load(str(wrong)), load_task(REF), sample=300, search=2)
+    assert v.parts["search"]["wrong"] and not v.differences(v)
+    for name in ("looked_at", "checked", "wrong"):
+        assert [d["what"] for d in v.differences(replace(v, **{name: 9_999}))] == [name]
+    for part in ("edges", "sample"):
+        parts = v.parts | {part: v.parts[part] | {"worst_margin": -99.0}}
+        assert [d["what"] for d in v.differences(replace(v, parts=parts))] == ["parts"]
+    # a search that finds something where the other found nothing is told
+    good = verify(load(REF), load_task(REF), sample=300, search=2)
+    found = good.parts["search"] | {"wrong": 1}
+    worse = replace(good, wrong=1, parts=good.parts | {"search": found})
+    assert [d["what"] for d in good.differences(worse)] == ["holds"]
 
 
 def change(**values):
@@ -184,6 +232,7 @@ def drop(name):
     (change(task="subtraction"), "no such task"), (change(model="0" * 64),
     "another model: 000000000000…"),
     (change(format="glassformer verdict 9"), "format"), (change(parts={}), "given its rows"),
+    (change(parts={"domain": {"wrong": 0}}), "parts.domain has no looked_at"),
 ])  # fmt: skip
 @pytest.mark.some(4)
 def test_a_damaged_verdict_is_one_line(call, tmp_path, damage, word):

@@ -45,7 +45,10 @@ class Rechecked(Shown):
 
 
 def recheck(model: Model, verdict: Verdict, task: Task, *, workers: int = 1) -> Rechecked:
-    """Checks a saved verdict: the same rows again. `task`: by default the one that it names."""
+    """Checks a saved verdict: the same rows again. `task`: by default the one that it names.
+
+    Figures may differ by rounding, as other processors compute: see `Verdict.differences`.
+    """
     agree(verdict, model, task)
     return Rechecked(verdict, verify(model, task, workers=workers, **verdict.again))
 

@@ -1,6 +1,7 @@
 """What a check found, to keep: it names the model by its hash, and says what was looked at and how.
 
-A saved verdict can be checked again: the same rows, the same figures, or it is not true here.
+A saved verdict can be checked again: the same rows, and figures that are the same but for rounding,
+or it is not true here.
 """
 
 import json
@@ -16,9 +17,14 @@ from ..errors import GlassformerError
 from ..finding import Shown
 from ..limits import DOMAIN, SAMPLE, SEARCH
 from ..records import write_atomically
-from ..schema import read_json
+from ..schema import mapping, number, read_json, record, whole
 
 FORMAT = "glassformer verdict 1"
+COUNTS = ("looked_at", "checked", "wrong")
+PARTS = mapping(record(dict.fromkeys(COUNTS, whole(0, DOMAIN)) | {"worst_margin": number}), 10)
+NEAR = 1e-3  # of a margin: what other processors or versions may round it by
+# what a search decides, which follows margins and so may go elsewhere on another processor
+SEARCHED = {"worst_margin", "classes", "counterexamples"}
 
 
 @checked()
@@ -81,6 +87,7 @@ class Verdict(Shown):
             if wrong := [f.name for f in fields(cls) if not _fits(o[f.name], f.type)]:
                 raise ValueError(f"{wrong[0]} is {json.dumps(o[wrong[0]])[:40]}")
             v = cls(**o)
+            PARTS(v.parts, "parts")
             counts = (v.domain, v.looked_at, v.checked, v.wrong)
             if min(*counts, v.keep, v.chunk) < 0:
                 raise ValueError("a count is negative")
@@ -113,12 +120,26 @@ class Verdict(Shown):
     def differences(self, other: "Verdict") -> list[dict[str, Any]]:
         """What another check of the same rows found differently: [{"what", "saved", "found"}].
 
-        With the same versions every figure is the same; with others, margins may round differently.
+        Other processors round differently, even with the same versions. So margins are the same if
+        they are near, any of equally bad rows may be the worst, and of a search, which may go
+        elsewhere for that, only counts whether it found anything wrong.
         """
-        near = 0.0 if self.versions == other.versions else 1e-3
-        names = [f.name for f in fields(self) if f.compare]
-        pairs = [(name, getattr(self, name), getattr(other, name)) for name in names]
-        return [{"what": n, "saved": a, "found": b} for n, a, b in pairs if not _same(a, b, near)]
+        searched = "search" in self.parts and "search" in other.parts
+        mine, its = self._compared(searched), other._compared(searched)
+        pairs = [(name, mine[name], its[name]) for name in mine]
+        return [{"what": n, "saved": a, "found": b} for n, a, b in pairs if not _same(a, b)]
+
+    def _compared(self, searched: bool) -> dict[str, Any]:
+        """The figures that are the same on every processor, but for rounding."""
+        left_out = {"worst"} | (SEARCHED if searched else set())
+        names = [f.name for f in fields(self) if f.compare and f.name not in left_out]
+        found = {name: getattr(self, name) for name in names}
+        if searched:
+            parts = dict(self.parts)
+            search = parts.pop("search")
+            found |= {name: found[name] - search[name] for name in COUNTS}
+            found |= {"parts": parts, "holds": self.holds}
+        return found
 
 
 def versions(dtype: str) -> dict[str, str]:
@@ -147,11 +168,11 @@ def _fits(value: Any, of: Any) -> bool:
     return type(value) in types.get(kind, (list,) if kind.startswith("list") else (dict,))
 
 
-def _same(a: Any, b: Any, near: float) -> bool:
+def _same(a: Any, b: Any) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_same(a[k], b[k], near) for k in a)
+        return a.keys() == b.keys() and all(_same(a[k], b[k]) for k in a)
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_same, a, b, [near] * len(a)))
-    if isinstance(a, float) and isinstance(b, float) and near:
-        return a == b or abs(a - b) <= near * max(abs(a), abs(b))
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or abs(a - b) <= NEAR * max(abs(a), abs(b))
     return bool(a == b)
