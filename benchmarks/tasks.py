@@ -19,6 +19,7 @@ import timing  # noqa: F401  # isort: skip - it sets one thread
 
 import glassformer as gf
 from glassformer import load_task
+from glassformer.dust import rounded_down
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import choose_recipe
 
@@ -73,10 +74,9 @@ def cells(ref, rows):
     if rows[0]["overlap"]:
         held = "none held out"
     else:
-        least = min(r["held_out"] for r in rows)
-        held = (
-            "at least " if least < 1 else ""
-        ) + f"{100 * least:.4g} % of {rows[0]['test_rows']:,}"
+        worst = min(rows, key=lambda r: r["held_out"])
+        looked = worst["test_rows"] if worst["held_out"] == 1 else worst["recipe"]["first_rows"]
+        held = f"{rounded_down(worst['held_out'], decimals=2)} of {looked:,}"
     wrongs = [r["wrong"] for r in rows if r["wrong"]]
     short = sum(r["wrong"] is None for r in rows)
     checked = max((r["checked"] or 0 for r in rows), default=0)

@@ -110,3 +110,38 @@ def _codes_of_ones(data):
     from glassformer.training.data import codes
 
     return codes(data.task.simpler(data.task.rows(0, 10_000), 1))
+
+
+class Rare(type(TASK)):
+    """Sums of one digit, with a mask that cannot be written to; of 9+9 the text is longer."""
+
+    def batch(self, rows):
+        tokens, answer = super().batch(rows)
+        if (rows == 9).all(1).any():
+            tokens, answer = (np.pad(x, ((0, 0), (0, 1))) for x in (tokens, answer))
+        return tokens, np.broadcast_to(answer[:1], tokens.shape)
+
+
+@pytest.mark.parametrize("settings", [
+    {"test_rows": 5}, {"data": "all"}, {"data": "split", "train_rows": 50, "test_rows": 5},
+])  # fmt: skip
+def test_what_a_step_reads_can_be_written_to_and_has_room_for_the_longest(settings):
+    data = Data(Rare(1, "ones"), recipe(**settings))
+    tokens, answer = data.read([0], 0)
+    tokens[0, 0], answer[0, 0] = data.tokens_of(np.array([[9, 9]]))[0][0], True
+
+
+def test_an_example_longer_than_all_that_were_seen_is_one_clear_line():
+    task = Rare(1, "ones")
+    task.rows = lambda start, stop: np.array([[0, 0]])
+    task.edges = lambda: np.zeros((0, 2), np.int64)
+    data = Data(task, recipe(data="draw", train_rows=1, test_rows=1))
+    with pytest.raises(GlassformerError, match=r"an example has .* let edges"):
+        data.tokens_of(np.array([[9, 9]]))
+
+
+@pytest.mark.parametrize("settings", [{"data": "all"}, {"held_share": 0.5, "test_rows": 5_000}])
+def test_the_first_test_rows_are_like_the_others(settings):
+    """Few are looked at before all are: as they stand in the domain, they would be 0+0, 0+1, …"""
+    rows = Data(TWO, recipe(**settings)).test_rows
+    assert 30 < rows[:1_000, 0].mean() < 70

@@ -128,7 +128,8 @@ def train_(
         if figure and figure.exists():
             say(f"drew {figure}")
     if by := interrupted():
-        err.print(f"interrupted after step {trainer.step:,} of {chosen.steps:,}")
+        of = f" of {chosen.steps:,}" if trainer.step <= chosen.steps else ", in the last phase"
+        err.print(f"interrupted after step {trainer.step:,}{of}")
         if seeds == 1 and "resume" in rows[0]:
             err.print(f"saved {rows[0]['state']}; to go on:\n{rows[0]['resume']}", soft_wrap=True)
         raise Exit(128 + by)
@@ -226,7 +227,8 @@ def _report(t: "Training", task: str, path: Path, single: bool, overlap: float) 
     kept = not single or t.status != "interrupted"  # else it has a state, and no model yet
     found = {
         "task": task, "recipe": t.recipe.name, **t.to_json(), "out": str(path) if kept else None,
-        "reached": t.accuracy >= t.recipe.success and t.status not in ("diverged", "not exact"),
+        "reached": t.status in (EXACT, "sampled")
+        or (t.accuracy >= t.recipe.success and t.status not in ("diverged", "not exact")),
         "overlap": overlap,
     }  # fmt: skip
     if not kept:
@@ -237,7 +239,9 @@ def _report(t: "Training", task: str, path: Path, single: bool, overlap: float) 
 
 def _show(trainings: "list[Training]", rows: list[dict[str, Any]], names: list[str]) -> None:
     for t, row in zip(trainings, rows, strict=True):
-        goal = f"{'reached' if row['reached'] else 'short of'} {percent(t.recipe.success)}"
+        short = t.accuracy < t.recipe.success or not row["reached"]
+        goal = f"{'short of' if short else 'reached'} {percent(t.recipe.success)}"
+        goal += ", until the last phase" * (short and row["reached"])
         out.print(f"{row['task']}, recipe {t.recipe.name}, seed {t.seed}: ", end="")
         out.print(f"{percent(t.accuracy)} of test rows right ({goal})", style="bold", end="")
         say(f" after {t.steps:,} steps, {t.seconds:.1f} s; {t.status}")

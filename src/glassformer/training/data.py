@@ -16,6 +16,7 @@ from .recipe import Examples
 ENUMERABLE = 20_000_000
 # so often rows are drawn again, if those that were drawn are test rows or have no answer
 ROUNDS = 1_000
+FEW = 10_000  # rows of a domain that are looked at for its longest example, besides the edges
 
 
 def first_length(task: Task) -> int:
@@ -35,7 +36,8 @@ class Data:
         if recipe.data == "split":
             self.train_rows, self.test_rows = self._split(rngs[0])
         elif recipe.data == "all":
-            self.train_rows = self.test_rows = self._domain("train on")
+            rows = self._domain("train on")
+            self.train_rows = self.test_rows = rows[rngs[0].permutation(len(rows))]
         elif recipe.data == "draw":
             self.train_rows = self._draw(recipe.train_rows, rngs[1])
             self.test_rows = self._draw(recipe.test_rows, rngs[2])
@@ -47,11 +49,10 @@ class Data:
             if 2 * (n := len(self._test_codes)) > task.size:
                 few = f"{n:,} test rows leave too few of {many(task.size)} to train on"
                 raise GlassformerError(f"{task.ref} — {few}; use data=split, or fewer test_rows")
-        parts = [p for p in (self.test_rows, self.train_rows, task.rows(0, 1)) if p is not None]
-        batches = [task.batch(p) for p in parts]
-        self.length = max(tokens.shape[1] for tokens, _ in batches)  # tokens of the longest example
+        parts = [self.test_rows, self.train_rows, task.edges(), task.rows(0, min(task.size, FEW))]
+        self.length = max(task.batch(p)[0].shape[1] for p in parts if p is not None and len(p))
         if self.train_rows is not None:
-            self.tokens, self.answer = self._padded(*batches[1])
+            self.tokens, self.answer = self.tokens_of(self.train_rows)
             self.batch = min(recipe.batch or len(self.tokens), len(self.tokens))
             self.steps_per_epoch = -(-len(self.tokens) // self.batch)
 
@@ -64,7 +65,7 @@ class Data:
     def read(self, seeds: Sequence[int], step: int) -> tuple[Array, Array]:
         """What each member reads in a step: tokens [N,B,T], and masks of the answers [N,B,T]."""
         if self.train_rows is None:
-            tokens, answer = self._padded(*self.task.batch(self._fresh(seeds, step)))
+            tokens, answer = self.tokens_of(self._fresh(seeds, step))
             shape = (len(seeds), -1, self.length)
             return tokens.reshape(shape), answer.reshape(shape)
         epoch, part = divmod(step, self.steps_per_epoch)
@@ -76,8 +77,17 @@ class Data:
         return self.tokens[index], self.answer[index]
 
     def tokens_of(self, rows: Rows) -> tuple[Array, Array]:
-        """Tokens and masks [B,T] of any rows of the task, as long as those of a batch."""
-        return self._padded(*self.task.batch(rows))
+        """Tokens and masks [B,T] of any rows of the task, as long as the longest example: padding
+        on the right is no answer. They can be written to, whatever the task gave.
+        """
+        tokens, answer = (np.require(x, requirements="W") for x in self.task.batch(rows))
+        if not (more := self.length - tokens.shape[1]):
+            return tokens, answer
+        if more < 0:
+            longest = f"an example has {tokens.shape[1]} tokens, those seen before up to"
+            way = "let edges() have one of the longest"
+            raise GlassformerError(f"{self.task.ref} — {longest} {self.length}: {way}")
+        return np.pad(tokens, ((0, 0), (0, more))), np.pad(answer, ((0, 0), (0, more)))
 
     def _order(self, seed: int, epoch: int) -> Array:
         key = (seed, epoch)
@@ -137,7 +147,7 @@ class Data:
         if task.size * self.recipe.held_share <= 2 * n:
             rows = self._domain("hold out of")
             held = rows[self._is_held(rows)]
-            held = held[np.sort(rng.permutation(len(held))[:n])]
+            held = held[rng.permutation(len(held))[:n]]  # some are looked at before all are
         else:
             parts, found = [], 0
             for _ in range(ROUNDS):
@@ -173,13 +183,6 @@ class Data:
             raise GlassformerError(f"{task.ref} — {wanted}, there are {len(rows):,}")
         order = rng.permutation(len(rows))
         return rows[order[:n]], rows[order[n : n + m if m else None]]
-
-    def _padded(self, tokens: Array, answer: Array) -> tuple[Array, Array]:
-        """As long as the longest example: padding on the right is no answer."""
-        if tokens.shape[1] == self.length:
-            return tokens, answer
-        more = ((0, 0), (0, self.length - tokens.shape[1]))
-        return np.pad(tokens, more), np.pad(answer, more)
 
 
 def _mixed(code: Array) -> Array:

@@ -84,7 +84,7 @@ class Watcher:
                 note("grokking", fitted_at=fitted)
         self.in_a_row = self.in_a_row + 1 if tested >= self.recipe.success else 0
         self.since = step if self.in_a_row == 1 else self.since
-        if self.recipe.stable and self.in_a_row >= self.recipe.stable:
+        if self.recipe.stable and self.in_a_row >= self.recipe.stable and "phase" not in report:
             note("stable", since=self.since, accuracy=tested)
         return found
 

@@ -68,7 +68,7 @@ class Exact:
     accuracy: float  # on test rows, just before
     pool: Rows = field(default_factory=lambda: None)
     alike: float = 0.0  # the recipe's: so large a share of the rows drawn has two numbers alike
-    last: Look = Look(0, 0)
+    last: Look | None = None  # None: none yet, in this process
 
     def __post_init__(self) -> None:
         if self.pool is None:
@@ -82,8 +82,8 @@ class Exact:
     @property
     def done(self) -> bool:
         """Whether nothing wrong is left, as far as one can look."""
-        seen = ALL if self.countable else SOME
-        return not self.last.wrong and self.last.checked > 0 and self.last.of == seen
+        seen, last = ALL if self.countable else SOME, self.last
+        return last is not None and not last.wrong and last.checked > 0 and last.of == seen
 
     @property
     def status(self) -> str:
@@ -124,18 +124,21 @@ class Exact:
     def look(self, model: Model, step: int, tap: Tap | None = None) -> Look:
         """Looks for wrong rows, where they are most likely first, and takes them into the pool."""
         rng = np.random.default_rng([self.seed, 4, step])
+        seen = ALL if self.countable else SOME
         wrong, checked = self._wrong(model, self._hard(), tap)
         self.last = Look(len(wrong), checked, HARD)
-        if not len(wrong):
+        # A sample that is right ends the run, so it is not the one to be told of: another is drawn.
+        for _ in range(0 if len(wrong) else 1 if self.countable else 2):
             checked = 0
             for rows in self._parts(rng):
                 wrong, n = self._wrong(model, rows, tap)
                 checked += n
                 if len(wrong):
                     break
-            seen = ALL if self.countable else SOME
             of = PART if len(wrong) and checked < self.task.size else seen
             self.last = Look(len(wrong), checked, of)
+            if len(wrong):
+                break
         if len(wrong):
             times = max(NEAR, LEAST_NEAR // len(wrong))
             near = near_rows(self.task, np.repeat(wrong[:POOL], times, 0), rng)

@@ -152,7 +152,7 @@ class Trainer:
             losses = self._step()
             self.seconds += (self.clock() - began) / len(self.seeds)
             ended, stopped = self.step == self.recipe.steps, self.asked_to_stop()
-            due = self.step % self.recipe.evaluate_every == 0 or ended
+            due = self.step % self.recipe.evaluate_every == 0 or ended or self._is_last()
             yield from self._drop_diverged(losses, due or stopped)
             if due and self.seeds:
                 yield from self._evaluate()
@@ -166,6 +166,10 @@ class Trainer:
             if ended:
                 yield from self._finish([(s, "done") for s in self.seeds if s not in self.exact])
         yield from self._finish([(s, "done") for s in self.seeds])
+
+    def _is_last(self) -> bool:
+        """Whether a member's last phase has had all its steps."""
+        return any(self.step - p.began == self.recipe.exact for p in self.exact.values())
 
     def past(self) -> list[Event]:
         """What a resumed run has behind it, in the order in which it happened."""
@@ -273,10 +277,10 @@ class Trainer:
         seed, model, tap = self.seeds[i], self.model(i), TAPS[self.recipe.tap]()
         begun = Exact(self.task, seed, self.step, report["accuracy"], alike=self.recipe.alike)
         phase = self.exact.setdefault(seed, begun)
-        phase.look(model, self.step, tap)
+        found = phase.look(model, self.step, tap)
         if self.step - phase.began >= self.recipe.exact and not phase.done:
-            phase.count(model, self.step, tap)  # how many are left
-        return phase.last
+            found = phase.count(model, self.step, tap)  # how many are left
+        return found
 
     def _measure(self, i: int, seen: bool) -> Report:
         """How good member i is, on the whole, a digit and a class of input.

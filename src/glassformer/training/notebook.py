@@ -51,7 +51,8 @@ class Bar:
             self.output.update(self)
 
     def __repr__(self) -> str:
-        said = [f"step {self.step:,} of {self.steps:,}"]
+        far = f" of {self.steps:,}" if self.step <= self.steps else ", in the last phase"
+        said = [f"step {self.step:,}{far}"]
         if "loss" in self.figures:
             said.append(f"loss {self.figures['loss']:.4f}")
         if "accuracy" in self.figures:
@@ -59,7 +60,8 @@ class Bar:
         return ", ".join([*said, *([self.status] if self.status else [])])
 
     def _repr_html_(self) -> str:
-        bar = f'<progress value="{self.step}" max="{self.steps}" style="width:260px"></progress>'
+        most = max(self.step, self.steps)
+        bar = f'<progress value="{self.step}" max="{most}" style="width:260px"></progress>'
         lines = "".join(f"<div>{escape(line)}</div>" for line in self.latest)
         said = f"{bar} {escape(repr(self))}"
         return f'<div style="font-size:13px">{said}<div>{self.curve.svg()}</div>{lines}</div>'

@@ -67,6 +67,8 @@ class LiveView:
         self.curve(event)
         if event.kind in ("step", "evaluation"):
             self.bar.update(self.line, completed=event.step)
+            if event.step > self.steps:  # nobody knows how many more
+                self.bar.update(self.line, description="the last phase", total=None)
             self.members.setdefault(event.member, {}).update(event.data)
         elif event.kind == "done":
             self.members.setdefault(event.member, {})["status"] = event.data["training"].status
@@ -106,9 +108,8 @@ def _sentence(event: Event, names: Sequence[str], many: bool) -> str:
 
 def _evaluation(event: Event, many: bool) -> str:
     d, whose = event.data, f"seed {event.member}, " if many else ""
-    said = (
-        f"{whose}step {event.step:,}: loss {d['loss']:.4f}, {percent(d['accuracy'])} of test rows"
-    )
+    said = f"{whose}step {event.step:,}: loss {d['loss']:.4f}, {percent(d['accuracy'])}"
+    said += " of test rows" + (", which are trained on now" if "phase" in d else "")
     trained = d.get("train_accuracy")
     return said + (f", {percent(trained)} of training rows" if trained is not None else "")
 
