@@ -8,6 +8,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError, Model, load, load_task, page
+from glassformer.page.examples import chosen
 from glassformer.page.inputs import INPUTS, groups, some_inputs
 from glassformer.page.payload import payload
 from glassformer.page.report import check_name, report, titles, write
@@ -153,6 +154,36 @@ def test_snapshots(engine, tmp_path):
     np.testing.assert_allclose(last[-1][2], model.weights["embed.W_E"].ravel(), rtol=1e-6)
     with pytest.raises(GlassformerError, match="snapshots of another model"):
         snapshots(load("reverse"), tmp_path / "s")
+
+
+LONG = "adder-coupled:digits=22"  # numbers beyond int64
+
+
+def test_a_model_of_numbers_of_any_length_has_a_page(engine):
+    told = report([named(LONG)], rows=40).data["models"][0]
+    found = told["task"]["examples"]
+    assert told["verdict"]["holds"] is True and len(set(found["texts"])) == 40
+    said = engine("[run(m, x[0]).output, scoreNow(m).right]", told, f"{10**22 - 1}+1")
+    assert said == ["0" * 22 + "1", 40]
+
+
+@pytest.mark.parametrize("ref", ["adder-least", LONG])
+def test_the_examples_of_a_fixed_format_are_typed_as_sums(engine, ref):
+    """Which the page reads, as it does not read a row of digits alone."""
+    told = payload(load(ref), rows=20)
+    texts, answers = (told["task"]["examples"][name] for name in ("texts", "answers"))
+    for text, answer in zip(texts, answers, strict=True):
+        a, b = map(int, text.split("+"))
+        assert int(answer[::-1]) == a + b
+    assert engine("x[0].map((text) => run(m, text).output)", told, texts) == answers
+
+
+def test_edge_cases_come_first_and_every_example_once():
+    task = load_task(load(LONG))
+    rows, edges = map(tuple, chosen(task, 40).tolist()), list(map(tuple, task.edges().tolist()))
+    first, *others = rows
+    assert first == edges[0] and len({first, *others}) == 40
+    assert max(map(max, others)) > 2**64 and not {*others} <= {*edges}
 
 
 def test_a_page_is_written_whole(tmp_path):

@@ -1,13 +1,14 @@
 """The judge: never by examples alone, with the smallest counterexample, and nothing is executed."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from glassformer import GlassformerError, lang, taotp
+from glassformer import GlassformerError, lang, load, load_task, taotp
 from glassformer.decoding import decode
 from glassformer.puzzles import judge, level
-from glassformer.puzzles.judge import TEXT, lines_of
+from glassformer.puzzles.judge import TEXT, _shrunk, lines_of
 from puzzles.measure import SOLUTIONS
 
 
@@ -85,6 +86,15 @@ def test_a_proof_that_fails_has_a_counterexample_too():
     assert found.verdict.startswith("wrong: refuted, of about 10^20 questions; a small one: ")
     asked = found.counterexample["input"]  # only a digit or two are left of it
     assert len(asked) == 31 and asked.count("0") >= 29
+
+
+def test_numbers_may_be_of_any_length():
+    """No level has such yet."""
+    model = load("adder-coupled:digits=22")
+    W_E = model.weights["embed.W_E"].copy()
+    W_E[9] = -W_E[9]
+    broken = replace(model, weights={**model.weights, "embed.W_E": W_E})
+    assert sum(_shrunk(broken, load_task(model), [10**22 - 1, 10**21])) == 9
 
 
 def test_right_is_told_with_the_score_beside_the_best_known():

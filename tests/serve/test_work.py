@@ -88,6 +88,12 @@ def test_verify_counts_the_whole_domain(served):
     assert served.job("verify", ref=ADDER, sample=10)["result"]["verdict"]["sample"] == 10
 
 
+class Told(list):
+    """A line that keeps what is told."""
+
+    tell = list.append
+
+
 BREAK = [{"name": "embed.W_E", "index": [3, 0], "value": -9999.0}]
 
 
@@ -106,17 +112,23 @@ def test_an_edit_breaks_the_proof_with_a_counterexample(served):
     assert gf.run(model, found["input"]).output == found["got"]
 
 
+@pytest.mark.parametrize("ref", ["adder-least", "adder-coupled:digits=22"])
+def test_a_counterexample_is_a_text_that_the_model_reads(ref):
+    """Whatever the tokens look like, and however long the numbers are."""
+    desk, line = Desk(Shelf([], [], None)), Told()
+    edits = [{"name": "embed.W_E", "index": [1, 0], "value": -9999.0}]
+    for do, more in (("prove", {}), ("verify", {"sample": 100})):
+        found = desk.do(do, {"ref": ref, "edits": edits, **more}, line)["counterexample"]
+        assert gf.run(edited(gf.load(ref), edits), found["input"]).output == found["got"]
+    early = next(told["counterexample"] for told in line if "counterexample" in told)
+    assert "+" in early["input"]
+
+
 def test_a_compiled_model_is_proved_and_refuted(served):
     assert served.job("prove", source=GLASS)["result"]["proof"]["method"] == "compiled"
     edit = [{"name": "unembed.W_U", "index": [0, 0], "value": 1e6}]
     told = served.job("prove", source=GLASS, edits=edit)["result"]["proof"]
     assert told["result"] in ("refuted", "unknown")
-
-
-class Told(list):
-    """A line that keeps what is told."""
-
-    tell = list.append
 
 
 def test_a_compiled_proof_says_what_it_is_at():

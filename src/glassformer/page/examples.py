@@ -26,6 +26,7 @@ from ..tasks import (
 )
 from ..tasks import modular_addition as modular
 from ..tasks.base import Task
+from ..tasks.format import TOKEN
 
 MOST = 2_000  # examples of a page
 WORK = 600_000_000  # multiplications that all of them may take: about a second in a browser
@@ -110,13 +111,22 @@ def chosen(task: Task, n: int) -> Any:
     drawn = task.sample(max(DRAWN, n), np.random.default_rng(0))
     rows = np.concatenate([_spread(task.edges(), n // 2), drawn])
     rows = rows[task.defined(rows)]
-    _, first = np.unique(rows, axis=0, return_index=True)
-    rows = rows[np.sort(first)]  # edge cases first
+    rows = rows[_firsts(rows)]  # edge cases first
     names = np.array(task.classes(rows)).astype(str)
     turn, seen = np.zeros(len(rows), int), dict[str, int]()
     for i, name in enumerate(names.tolist()):  # how many of its class there are before it
         turn[i] = seen[name] = seen.get(name, -1) + 1
     return rows[np.sort(np.argsort(turn, kind="stable")[:n])]
+
+
+def _firsts(rows: Any) -> list[int]:
+    """Where each row stands for the first time. Not by NumPy: it cannot tell rows of numbers beyond
+    int64 apart.
+    """
+    found: dict[tuple[int, ...], int] = {}
+    for i, row in enumerate(map(tuple, rows.tolist())):
+        found.setdefault(row, i)
+    return list(found.values())
 
 
 def _spread(rows: Any, n: int) -> Any:
@@ -131,13 +141,24 @@ def spelled(task: Task, prompt: list[int]) -> str | None:
     whole = [words.decode(tokens) for tokens in (*begin, prompt)]
     bare = [text.removesuffix(task.mark) for text in whole]
     without_zeros = [re.sub(r"(?<![0-9])0+(?=[0-9])", "", text) for text in bare]
-    for text in dict.fromkeys((*without_zeros, *bare, *whole, "")):
+    for text in dict.fromkeys((*without_zeros, *bare, *whole, *_sum(task, prompt), "")):
         try:
             if task.read(text) == (prompt, []):
                 return text
         except GlassformerError:
             continue
     return None
+
+
+def _sum(task: Task, prompt: list[int]) -> list[str]:
+    """a+b, of a sum in a fixed format: the smallest adders read digits, and no + among them."""
+    form = task.format() if isinstance(task, addition.Addition) else None
+    if form is None or len(prompt) != form.first:
+        return []
+    digits = sorted(((name, -place, token) for (name, place), token
+                     in zip(form.spots, prompt, strict=False) if name != TOKEN))  # fmt: skip
+    numbers = ["".join(str(t) for n, _, t in digits if n == name) for name in "ab"]
+    return ["+".join(number.lstrip("0") or "0" for number in numbers)]
 
 
 def length(task: Task) -> int:

@@ -108,7 +108,7 @@ def _shrunk(model: Model, task: Task, row: list[int]) -> list[int]:
         tries = [[*row[:i], less, *row[i + 1 :]] for i, x in enumerate(row) for less in _less(x)]
         if not tries:
             return row
-        rows = np.array(tries, np.int64)
+        rows = np.array(tries, task.row_type)
         misses = _lost(model, task, rows)[0] & task.defined(rows)
         if not misses.any():
             return row
@@ -235,7 +235,7 @@ def _smallest(task: Task, rows: Rows) -> tuple[int, list[int], list[int]]:
 
 def _told(task: Task, row: list[int], said: Callable[[list[int], int], str]) -> dict[str, str]:
     """A counterexample in words."""
-    tokens, answer = (x[0] for x in task.batch(np.array([row], np.int64)))
+    tokens, answer = (x[0] for x in task.batch(np.array([row], task.row_type)))
     asked, right = tokens[: int(answer.argmax())], task.vocabulary.decode(tokens[answer])
     got = said(asked.tolist(), int(answer.sum()))
     tie = " by a tie" if got == right else ""

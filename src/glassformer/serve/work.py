@@ -18,6 +18,7 @@ from .. import checkpoint, refs, taotp
 from ..errors import GlassformerError, no_such
 from ..lang import named
 from ..model import Model
+from ..page.examples import spelled
 from ..page.inputs import refused, some_inputs
 from ..page.payload import payload, weights
 from ..page.report import titles
@@ -110,8 +111,9 @@ class Desk:
         }
         for event in check(model, task, seed=given.get("seed", 0), **how):
             if isinstance(event, Verdict):
+                found = next(iter(event.counterexamples), None)
                 return {"verdict": event.to_json(), "margin": event.worst_margin,
-                        "counterexample": next(iter(event.counterexamples), None)}  # fmt: skip
+                        "counterexample": typed(model, task, found)}  # fmt: skip
             line.tell(progress(event))
         raise AssertionError("a check ends with a verdict")
 
@@ -126,7 +128,7 @@ class Desk:
         rows = [task.edges(), task.sample(GLANCE, np.random.default_rng(seed))]
         rows_ = np.concatenate(rows)
         if wrong := first_wrong(model, task, rows_[task.defined(rows_)]):
-            line.tell({"counterexample": wrong})
+            line.tell({"counterexample": typed(model, task, wrong)})
         line.tell({"doing": "proving"})
         proof = prove(
             model, task, method=given.get("method", "auto"), seed=seed,
@@ -136,7 +138,8 @@ class Desk:
         told.pop("certificate")  # large, and of no use to a page
         found = proof.counterexample
         margin = found.get("margin") if found else proof.margin
-        return {"proof": told, "margin": margin, "counterexample": found}
+        shown = typed(model, task, found)
+        return {"proof": told, "margin": margin, "counterexample": shown}
 
     # ── training ───────────────────────────────────────────────────────────────────────────────
     def train(self, given: Given, line: "Line") -> dict[str, Any]:
@@ -216,6 +219,17 @@ def _is_source(given: Given) -> bool:
 
 def progress(event: Progress) -> dict[str, int]:
     return {"done": event.done, "todo": event.todo, "wrong": event.wrong}
+
+
+def typed(model: Model, task: Task, found: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A counterexample as one can type it, since a click in the page does: a row of digits alone is
+    no text that the model reads.
+    """
+    if found is None or not refused(model, found["input"]):
+        return found
+    tokens, answer = (x[0] for x in task.batch(np.array([found["row"]], task.row_type)))
+    text = spelled(task, tokens[: int(answer.argmax())].tolist())
+    return found if text is None else {**found, "input": text}
 
 
 def edited(model: Model, edits: Sequence[Mapping[str, Any]]) -> Model:
