@@ -16,6 +16,7 @@ from .errors import GlassformerError
 
 LIVES = 3  # how often a piece is handed out if those who do it are killed
 PATIENCE = 5  # seconds for a cluster to answer
+FIRST = 5  # seconds for it to have a worker, at the beginning
 GONE = 60  # seconds without any worker, in the middle of it
 AHEAD = 4  # pieces for each thread of the cluster that are handed out: there may be billions
 GO_ON = "the same command does what is left"
@@ -33,37 +34,53 @@ def spread(
     killed LIVES times. `go_on`: what to do if the whole cluster goes away.
     """
     dask = _dask()
-    left = iter(pieces)
-    with _connect(dask, address) as client:
-        sent = _Sent(client, shared)
-        running: dict[Any, tuple[Piece, int]] = {}
-        seen = time.monotonic()  # when there was a worker
-        while True:
-            threads = sum(client.nthreads().values())
-            while len(running) < AHEAD * max(threads, 1):
-                if (piece := next(left, None)) is None:
-                    break
-                running[sent.submit(do, piece)] = piece, LIVES
-            if not running:
-                return
-            try:
-                done = dask.wait(list(running), PATIENCE, "FIRST_COMPLETED").done
-            except dask.TimeoutError:
-                done = ()
-            except dask.CancelledError:
-                raise GlassformerError(f"{address} — the cluster went away; {go_on}") from None
-            if done or client.nthreads():
-                seen = time.monotonic()
-            elif time.monotonic() - seen > GONE:
-                raise GlassformerError(f"{address} — the cluster has no workers any more; {go_on}")
-            for future in done:
-                piece, lives = running.pop(future)
-                error = future.exception()
-                # the scheduler gave it up; we do not yet
-                if isinstance(error, dask.KilledWorker) and lives > 1:
-                    running[sent.submit(do, piece)] = piece, lives - 1
-                else:
-                    yield piece, future.result() if error is None else error
+    try:
+        with _connect(dask, address) as client:
+            yield from _hand_out(dask, client, iter(pieces), do, shared)
+    except _NoWorkers:
+        what = "the cluster has no workers any more"
+        raise GlassformerError(f"{address} — {what}; {go_on}") from None
+    except (OSError, dask.TimeoutError, dask.CancelledError):  # whatever it was asked for just then
+        raise GlassformerError(f"{address} — the cluster went away; {go_on}") from None
+
+
+class _NoWorkers(Exception):
+    pass
+
+
+def _hand_out(
+    dask: Any, client: Any, left: Iterator[Piece], do: Do, shared: Any
+) -> Iterator[tuple[Piece, Any]]:
+    """What `spread` yields. Without a scheduler, every question to the client is an error."""
+    sent = _Sent(client, shared)
+    running: dict[Any, tuple[Piece, int]] = {}
+    seen = time.monotonic()  # when there was a worker
+    while True:
+        threads = sum(client.nthreads().values())
+        while len(running) < AHEAD * max(threads, 1):
+            if (piece := next(left, None)) is None:
+                break
+            running[sent.submit(do, piece)] = piece, LIVES
+        if not running:
+            return
+        try:
+            done = dask.wait(list(running), PATIENCE, "FIRST_COMPLETED").done
+        except dask.TimeoutError:
+            done = ()
+        if done or client.nthreads():
+            seen = time.monotonic()
+        elif time.monotonic() - seen > GONE:
+            raise _NoWorkers
+        for future in done:
+            piece, lives = running.pop(future)
+            error = future.exception()
+            if isinstance(error, dask.CancelledError):  # not its own: the scheduler has left
+                raise error
+            # the scheduler gave it up; we do not yet
+            if isinstance(error, dask.KilledWorker) and lives > 1:
+                running[sent.submit(do, piece)] = piece, lives - 1
+            else:
+                yield piece, future.result() if error is None else error
 
 
 class _Sent:
@@ -126,7 +143,7 @@ def _connect(dask: Any, address: str) -> Any:
     if not hasattr(client, "submit"):
         raise GlassformerError(f"{address} — no Dask cluster there: {client}")
     try:
-        client.wait_for_workers(1, timeout=PATIENCE)
+        client.wait_for_workers(1, timeout=FIRST)
     except Exception:
         client.close()
         raise GlassformerError(f"{address} — the cluster has no workers") from None

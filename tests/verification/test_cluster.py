@@ -155,6 +155,95 @@ def test_a_piece_that_no_worker_survives_ends_it_and_a_journal_has_the_rest(
     assert same(again, verify(weakened(), task, chunk=100))
 
 
+class Leaving(Client):
+    """A client whose scheduler dies: before its `left`-th question, and then for good."""
+
+    def __init__(self, left):
+        super().__init__()
+        self.left = left
+
+    def asked(self):
+        self.left -= 1
+        if self.left < 0:
+            raise OSError("Timed out trying to connect to tcp://x after 5 s")
+
+    def nthreads(self):
+        self.asked()
+        return super().nthreads()
+
+    def submit(self, do, *given, key):
+        self.asked()
+        future = super().submit(do, *given, key=key)
+        future.exception = lambda: self.asked() or future.error
+        future.result = lambda: self.asked() or future.value
+        return future
+
+
+def test_a_scheduler_that_dies_at_any_moment_is_one_line(pretended):
+    """Whatever it is asked for just then. What was done before is not lost."""
+    said, done = [], []
+    while len(done) < 3:
+        pretended(Leaving(len(said)))
+        done = []
+        try:
+            for piece, result in far.spread([1, 2, 3], lambda shared, x: x * 10, None, "tcp://x"):
+                assert result == piece * 10
+                done.append(piece)
+        except GlassformerError as e:
+            said.append(str(e))
+    gone = "tcp://x — the cluster went away; the same command does what is left"
+    assert len(said) > 10 and set(said) == {gone}
+
+
+def test_a_scheduler_that_dies_leaves_a_journal(pretended, tmp_path, monkeypatch):
+    monkeypatch.setattr(parallel, "FAR", 32)
+    task, path = load_task(REF), tmp_path / "v.journal"
+    pretended(Leaving(12))
+    gone = "tcp://x — the cluster went away; with a journal .* the same call does what is left"
+    with pytest.raises(GlassformerError, match=gone):
+        verify(weakened(), task, chunk=100, cluster="tcp://x", journal=path)
+    assert 0 < json.loads(path.read_text())["found"]["domain"]["looked_at"] < 10_000
+    again = verify(weakened(), task, chunk=100, journal=path)
+    assert same(again, verify(weakened(), task, chunk=100))
+
+
+def test_a_piece_that_was_cancelled_has_not_failed(pretended):
+    """A scheduler that leaves cancels what it had: these are no results."""
+
+    class Cancelling(Client):
+        def submit(self, do, *given, key):
+            future = super().submit(do, *given, key=key)
+            future.error = None if do is far._itself else InterruptedError("cancelled")
+            return future
+
+    pretended(Cancelling())
+    with pytest.raises(GlassformerError, match="tcp://x — the cluster went away; the same command"):
+        list(far.spread([1, 2], lambda shared, piece: piece, None, "tcp://x"))
+
+
+def test_a_piece_may_fail_as_a_lost_connection_does(pretended):
+    """It is the piece's own error, and not the cluster's."""
+
+    class Failing(Client):
+        def submit(self, do, *given, key):
+            future = super().submit(do, *given, key=key)
+            future.error = None if do is far._itself else OSError("disk full")
+            return future
+
+    pretended(Failing())
+    found = list(far.spread([1, 2], lambda shared, piece: piece, None, "tcp://x"))
+    assert [(piece, str(e)) for piece, e in found] == [(1, "disk full"), (2, "disk full")]
+
+
+def test_a_cluster_without_workers_is_one_line(pretended, monkeypatch):
+    monkeypatch.setattr(far, "GONE", -1)
+    pretended(client := Client())
+    client.nthreads = dict
+    monkeypatch.setattr(far._dask(), "wait", lambda *_: type("", (), {"done": ()}))
+    with pytest.raises(GlassformerError, match="tcp://x — the cluster has no workers any more; x"):
+        list(far.spread([1], lambda shared, piece: piece, None, "tcp://x", "x"))
+
+
 def test_a_worker_of_another_kind_is_refused(pretended, monkeypatch):
     pretended(Client())
     mine = parallel.versions("float64")
