@@ -14,16 +14,31 @@ import pytest
 from glassformer import Config, GlassformerError, Model, load, record, refs
 from glassformer.answers import margins
 from glassformer.model import zeros
-from glassformer.proof import alone, bound_accuracy, census, extremes, hull, prove, residues
+from glassformer.proof import (
+    alone,
+    bound_accuracy,
+    census,
+    extremes,
+    hull,
+    prove,
+    residues,
+    second,
+)
 from glassformer.proof.alone import Alone, Terms, least_sum, not_alone
 from glassformer.proof.census import any_not_positive, not_positive
-from glassformer.proof.copies import copies_of, texts
+from glassformer.proof.copies import copies_of, is_covered, texts
 from glassformer.proof.extremes import lists
 from glassformer.proof.forms import Ball
 from glassformer.proof.hull import Hulls, suffixes
 from glassformer.proof.orders import close
 from glassformer.proof.residues import Pairs, Places, Sums
+from glassformer.tasks.addition import Addition
+from glassformer.tasks.base import Task
+from glassformer.tasks.examine import examine
 from glassformer.tasks.extremes import Max, Min
+from glassformer.tasks.format import ROW, TOKEN, Format, mark_answer
+from glassformer.tasks.lookup import Lookup
+from glassformer.tasks.message import RepeatLast
 from glassformer.tasks.modular_addition import ModularAddition
 from glassformer.tasks.reverse import Reverse
 from glassformer.vocabulary import Vocabulary
@@ -329,12 +344,12 @@ def test_open_cases_as_a_whole_are_no_fewer():
     assert 0 < exact < whole <= task.size
 
 
-def test_copies_are_read_off_the_task_and_bounded_like_the_truth():
+def test_copies_are_said_by_the_task_and_bounded_like_the_truth():
     task = Reverse(length=3, alphabet=3)
     found = copies_of(task)
-    assert found.spots[:3] == (("thing", 0), ("thing", 1), ("thing", 2))
-    assert found.spots[3][0] == "token" and found.spots[4:7] == found.spots[:3][::-1]
-    with pytest.raises(GlassformerError, match="copies at fixed places"):
+    assert found.spots[:3] == ((ROW, 0), (ROW, 1), (ROW, 2))
+    assert found.spots[3][0] == TOKEN and found.spots[4:7] == found.spots[:3][::-1]
+    with pytest.raises(GlassformerError, match="does not say of itself that its answers are"):
         copies_of(Max(vocab=5, length=3))
     model = load("reverse:length=3,alphabet=3")
     assert not sum(c.open for c in texts(model, task))
@@ -466,3 +481,99 @@ def test_a_row_of_large_logits_that_hangs_on_a_last_bit_is_no_proof():
     model = Model(config, {**zeros(config), "embed.W_E": E, "unembed.W_U": U}, task.vocabulary)
     assert prove(model, task).result != "proved"  # by another kernel it is a tie, and refuted
     assert bound_accuracy(model, task).open == 1
+
+
+class Last(Task):
+    """The last of 21 bits again. `odd`: but after one text of the two million the other one."""
+
+    def __init__(self, odd=False):
+        self.odd, self.vocabulary, self.radix = odd, Vocabulary.numbers(2), (2,) * 21
+
+    def batch(self, rows):
+        one = [0, 1, 1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0, 0, 1, 1]
+        other = self.odd & (rows == one).all(1)
+        return mark_answer(np.concatenate([rows, rows[:, -1:] ^ other[:, None]], 1))
+
+
+class SaidLast(Last):
+    def batch(self, rows):
+        return super().batch(rows)
+
+    def copies(self):
+        row = [(ROW, i) for i in range(21)]
+        return Format((*row, row[-1]), 21)
+
+
+def repeats():
+    config = Config(d_vocab=2, n_ctx=21, d_model=2, d_head=1, norm="none", positions="none")
+    W = {**zeros(config), "embed.W_E": np.eye(2), "unembed.W_U": np.eye(2)}
+    return Model(config, W, Vocabulary.numbers(2))
+
+
+@pytest.mark.parametrize("odd", [True, False])
+def test_that_a_task_copies_is_not_read_off_examples(odd):
+    """It was, from 2,000 of them, and none of these shows the odd one out."""
+    for ask in (prove, bound_accuracy):
+        with pytest.raises(GlassformerError, match="does not cover"):
+            ask(repeats(), Last(odd))
+
+
+def test_ones_own_task_can_say_that_it_copies():
+    assert prove(repeats(), SaidLast()).holds and bound_accuracy(repeats(), SaidLast()).open == 0
+    assert "read off" not in prove(repeats(), SaidLast()).reason
+
+
+@pytest.mark.parametrize(("copies", "why"), [
+    (Format((*[(ROW, i) for i in range(21)], (ROW, 19)), 21), "that row19 is at position 21"),
+    (Format((*[(ROW, i) for i in range(21)], (TOKEN, 1)), 21), "that =1 is at position 21"),
+    (Format((*[(ROW, i) for i in range(21)], (ROW, 20)), 20), "the answer is at positions 20 to"),
+    (Format((*[(ROW, i) for i in range(21)], (ROW, 21)), 21), "must be a Format, every spot"),
+    (Format((*[(ROW, i) for i in range(21)], ("y", 0)), 21), "must be a Format, every spot"),
+    ("all", "must be a Format"),
+])  # fmt: skip
+def test_what_is_said_of_copies_is_compared_with_examples(copies, why, monkeypatch):
+    monkeypatch.setattr(SaidLast, "copies", lambda self: copies)
+    with pytest.raises(GlassformerError, match=why):
+        copies_of(SaidLast())
+    found = prove(repeats(), SaidLast())
+    assert found.result == "unknown" and why in found.reason
+    assert any(why in problem for problem in examine(SaidLast()).problems)
+
+
+def test_what_derives_from_a_task_has_not_said_it_of_other_texts():
+    """One row in 10^6 is another: the texts are not those that `copies` and `format` speak of."""
+
+    class Backwards(Reverse):
+        def batch(self, rows):
+            tokens, answer = super().batch(rows)
+            tokens[(rows == [3, 1, 4, 1, 5, 9, 2]).all(1), 8] = 0
+            return tokens, answer
+
+    class Some(Reverse):
+        def defined(self, rows):
+            return ~(rows == [3, 1, 4, 1, 5, 9, 2]).all(1)
+
+    class Sum(Addition):
+        def batch(self, rows):
+            tokens, answer = super().batch(rows)
+            tokens[(rows == [314, 271]).all(1), -2] = 0
+            return tokens, answer
+
+    model = load("reverse:length=7")
+    assert prove(model, Reverse(length=7)).holds
+    for task in (Backwards(length=7), Some(length=7)):
+        with pytest.raises(GlassformerError, match="does not cover"):
+            prove(model, task)
+    model = load("addition:digits=3")
+    proof = prove(model, Addition(3), method="certificate")
+    assert proof.holds
+    with pytest.raises(GlassformerError, match="not said of the texts that it writes"):
+        prove(model, Sum(3), method="certificate")
+    with pytest.raises(GlassformerError, match="said of the texts that it writes"):
+        second.check_again(model, Sum(3), proof.certificate)
+
+
+def test_which_tasks_copy():
+    said = [Reverse(), RepeatLast(length=4, repeats=2)]
+    assert [copies_of(task).spots[-1] for task in said] == [(TOKEN, 13), (ROW, 3)]
+    assert not is_covered(Lookup(entries=10, length=1)) and not is_covered(Max(length=1))

@@ -1,8 +1,8 @@
 """Tasks that copy: every position of a text holds one of the things given, or always one token.
 
-Reversing is one, at any length. Which thing stands where is read off the task, as for adders, from
-all of its edge cases and 2,000 random examples. Things are free of each other, so a sum over
-positions is a sum over things, each with its own choice (Lemma 42), however often it was copied.
+Reversing is one, at any length. Which thing stands where the task says of itself (`Task.copies`),
+and its examples agree. Things are free of each other, so a sum over positions is a sum over things,
+each with its own choice (Lemma 42), however often it was copied.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,8 @@ import numpy as np
 from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.base import Task
-from ..tasks.format import LOOKS
+from ..tasks.format import TOKEN, Spot
+from ..tasks.format import copies_of as said_of
 from .alone import Alone, least_sum
 from .census import any_not_positive
 from .extremes import LARGE, Case, below
@@ -22,41 +23,25 @@ from .forms import SLACK, Reals
 
 @dataclass(frozen=True)
 class Copies:
-    """What each position holds: ("token", t) always, or ("thing", i), a column of the rows."""
+    """What each position holds: (TOKEN, t) always, or (ROW, i), a thing of the rows."""
 
-    spots: tuple[tuple[str, int], ...]
+    spots: tuple[Spot, ...]
     first: int  # position of the first token of the answer
     things: int
     kinds: int  # tokens 0 … kinds−1 are what a thing can be
 
     def tokens(self, position: int) -> range:
         kind, number = self.spots[position]
-        return range(number, number + 1) if kind == "token" else range(self.kinds)
+        return range(number, number + 1) if kind == TOKEN else range(self.kinds)
 
 
 def copies_of(task: Task) -> Copies:
-    """Where the things stand; an error if it is no task of copies."""
-    what = f"{task.ref} — a task the prover does not cover: it knows copies at fixed places"
-    kinds = set(task.radix)
+    """Where the things stand, as the task says; an error if it says no such thing."""
+    said, kinds = said_of(task), set(task.radix)
     if len(kinds) != 1 or task.size != (k := kinds.pop()) ** len(task.radix):
-        raise GlassformerError(f"{what}, of things of one kind")
-    rows = np.concatenate([task.edges(), task.sample(LOOKS, np.random.default_rng(0))])
-    if not task.defined(rows).all():
-        raise GlassformerError(f"{what}, of all rows")
-    tokens, answer = task.batch(rows)
-    first = int(answer[0].argmax())
-    if not (answer == (np.arange(tokens.shape[1]) >= first)).all():
-        raise GlassformerError(f"{what}, in texts of one length")
-    spots: list[tuple[str, int]] = []
-    for t, column in enumerate(tokens.T):
-        same = np.flatnonzero((rows == column[:, None]).all(0))
-        if (column == column[0]).all():
-            spots.append(("token", int(column[0])))
-        elif len(same) == 1:
-            spots.append(("thing", int(same[0])))
-        else:
-            raise GlassformerError(f"{what}, and position {t} holds none")
-    return Copies(tuple(spots), first, len(task.radix), k)
+        what = "a task the prover does not cover: it knows copies of things of one kind"
+        raise GlassformerError(f"{task.ref} — {what}")
+    return Copies(said.spots, said.first, len(task.radix), k)
 
 
 def texts(model: Model, task: Task, exact: bool = True) -> Iterator[Case]:
@@ -88,7 +73,7 @@ def _known(at: Copies, row: int, asks: int, right: int) -> dict[int, int] | None
     known: dict[int, int] = {}
     for position, token in ((row, asks), (row + 1, right)):
         kind, number = at.spots[position]
-        if kind == "thing" and known.setdefault(number, token) != token:
+        if kind != TOKEN and known.setdefault(number, token) != token:
             return None
     return known
 
@@ -101,8 +86,8 @@ def _case(
     table = np.zeros((at.things, at.kinds, t.shape[2]), t.dtype)  # by thing: Σ of its copies' terms
     rest = np.zeros(t.shape[2], t.dtype)
     for p, (kind, number) in enumerate(at.spots[: row + 1]):
-        if kind == "token" or number in known:
-            rest += t[p, number if kind == "token" else known[number]]
+        if kind == TOKEN or number in known:
+            rest += t[p, number if kind == TOKEN else known[number]]
         else:
             table[number] += t[p, : at.kinds]
     # what is added up before the least of it is taken rounds once a position
@@ -122,9 +107,5 @@ def _case(
 
 
 def is_covered(task: Task) -> bool:
-    """Whether a task is one of copies."""
-    try:
-        copies_of(task)
-    except GlassformerError:
-        return False
-    return len(task.radix) > 0
+    """Whether a task says of itself that its answers are copies."""
+    return task.says("copies") and task.copies() is not None

@@ -52,6 +52,8 @@ def spots_of(task: Task) -> Spots:
         raise GlassformerError(f"{refused}, got numbers below {', '.join(map(str, task.radix))}")
     if [task.vocabulary.decode([d]) for d in range(10)] != list("0123456789"):
         raise GlassformerError(f"{refused}, with the digits as the first ten tokens")
+    if not task.says("format"):  # somebody else's texts may be sums; nobody said so of these
+        raise GlassformerError(f"{refused}, said of the texts that it writes")
     rng, top, kind = np.random.default_rng(9), 10**n - 1, task.row_type
     corners = np.array([[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]], kind)
     known: tuple[int, list[str]] | None = None

@@ -112,8 +112,25 @@ class Task(Shown):
 
     # ── where things stand ─────────────────────────────────────────────────────────────────────
     def format(self) -> Format | None:
-        """What each position holds, in terms of `values`; None where texts have no fixed places."""
+        """What each position holds, in terms of `values`; None where texts have no fixed places.
+        With digits of a, b and s alone, it says that s is a + b.
+        """
         return None
+
+    def copies(self) -> Format | None:
+        """What each position holds, of a task whose answers copy: (ROW, i), number i of the row as
+        a token, or a token that is always there. None for all others.
+        """
+        return None
+
+    def says(self, name: str) -> bool:
+        """Whether its `format` or `copies` was said of the texts that it writes. Who derives from
+        a task and writes others has not said it of them.
+        """
+        for said in (vars(self), *map(vars, type(self).__mro__)):
+            if name in said or said.keys() & {"batch", "defined"}:
+                return name in said
+        return False
 
     def values(self, rows: Rows) -> dict[str, Any]:
         """The numbers that the format speaks of, by name, [B] each; by default tokens."""

@@ -11,7 +11,7 @@ from ..finding import Finding
 from ..limits import many
 from . import mistakes
 from .base import Task
-from .format import format_of
+from .format import copies_of, format_of
 
 ROWS = 2_000  # looked at, where the domain has more
 SHOWN = 5  # examples
@@ -154,6 +154,8 @@ def _classed(task: Task, rows: Any) -> Iterator[str]:
 def _formatted(task: Task, rows: Any) -> Iterator[str]:
     if task.format() is not None:
         format_of(task)
+    if task.says("copies") and task.copies() is not None:
+        copies_of(task)
     yield from ()
 
 

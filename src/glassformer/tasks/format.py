@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # ("a", 2): digit 2 of the number a, digit 0 being the ones; (TOKEN, 11): always token 11
 Spot = tuple[str, int]
 TOKEN = "token"
+ROW = "row"  # ("row", 2), in what `copies` says: number 2 of the row, as a token
 LOOKS = 2_000  # random examples that a format must agree with; all edge cases too
 EVERY = 20_000  # rows of a domain: up to so many, each must agree
 ANSWERS = 100_000  # rows that are looked at for the longest answer, where no format says it
@@ -113,9 +114,7 @@ def format_of(task: "Task") -> Format:
     if found is None:
         raise GlassformerError(f"{task.ref} — its texts have no fixed places")
     rng = np.random.default_rng(0)
-    few = task.size <= EVERY
-    drawn = task.rows(0, task.size) if few else task.sample(LOOKS, rng)
-    rows = np.concatenate([task.edges(), drawn])
+    rows = _examples(task, rng)
     if not found.padded:  # numbers of all lengths
         most = max(digit for name, digit in found.spots if name != TOKEN)
         rows = rows[-SHORT:] % found.base ** rng.integers(1, most + 1, (SHORT, rows.shape[1]))
@@ -126,11 +125,42 @@ def format_of(task: "Task") -> Format:
     return found
 
 
+def copies_of(task: "Task") -> Format:
+    """What the task says of its copies; an error if it says nothing, or if its own examples say
+    otherwise.
+    """
+    found = task.copies() if task.says("copies") else None
+    if found is None:
+        raise GlassformerError(f"{task.ref} — does not say of itself that its answers are copies")
+    known = {ROW: len(task.radix), TOKEN: len(task.vocabulary)}
+    if not isinstance(found, Format) or not 0 < found.first < len(found.spots) or any(
+        not 0 <= number < known.get(name, 0) for name, number in found.spots
+    ):  # fmt: skip
+        must = "its copies must be a Format, every spot (ROW, a number of the row) or (TOKEN, one)"
+        raise GlassformerError(f"{task.ref} — {must}")
+    rows = _examples(task, np.random.default_rng(0))
+    why = "" if task.defined(rows).all() else "that every row has an answer"
+    tokens, answer = task.batch(rows)
+    if not (why := why or _elsewhere(found, tokens, answer)):
+        holds = (number if name == TOKEN else rows[:, number] for name, number in found.spots)
+        wrong = [t for t, held in enumerate(holds) if not (tokens[:, t] == held).all()]
+        why = f"that {found.to_json()[wrong[0]]} is at position {wrong[0]}" if wrong else ""
+    if why:
+        raise GlassformerError(f"{task.ref} — its copies say {why}, and its examples do not")
+    return found
+
+
+def _examples(task: "Task", rng: np.random.Generator) -> Any:
+    """All rows of a small domain; else the edge cases and some at random."""
+    few = task.size <= EVERY
+    drawn = task.rows(0, task.size) if few else task.sample(LOOKS, rng)
+    return np.concatenate([task.edges(), drawn])
+
+
 def _same_columns(found: Format, tokens: Any, answer: Any, numbers: Mapping[str, Any]) -> str:
     """What the format says and the examples, all of one length, do not; "" if nothing."""
-    size = len(found.spots)
-    if tokens.shape[1] != size or not (answer == (np.arange(size) >= found.first)).all():
-        return f"that the answer is at positions {found.first} to {size - 1}"
+    if why := _elsewhere(found, tokens, answer):
+        return why
     columns = {}
     if found.base == 10:  # all at once: numbers may be long
         longest = max((number for name, number in found.spots if name != TOKEN), default=0) + 1
@@ -143,6 +173,14 @@ def _same_columns(found: Format, tokens: Any, answer: Any, numbers: Mapping[str,
         if not (tokens[:, t] == wanted).all():
             return f"that {found.to_json()[t]} is at position {t}"
     return ""
+
+
+def _elsewhere(found: Format, tokens: Any, answer: Any) -> str:
+    """Where it says that the answer is, if examples have it elsewhere."""
+    size = len(found.spots)
+    if tokens.shape[1] == size and (answer == (np.arange(size) >= found.first)).all():
+        return ""
+    return f"that the answer is at positions {found.first} to {size - 1}"
 
 
 def _same_texts(found: Format, tokens: Any, answer: Any, numbers: Mapping[str, Any]) -> str:
@@ -168,6 +206,9 @@ def sum_format(task: "Task") -> Format:
     adds = list(numbers) == ["a", "b", "s"] and (numbers["a"] + numbers["b"] == numbers["s"]).all()
     if not adds or found is None or [found.digits(name) for name in "abs"] != [n, n, n + 1]:
         what = "its answer is not the sum of two numbers, digit by digit"
+        raise GlassformerError(f"{task.ref} — {what}")
+    if not task.says("format"):
+        what = "its format was not said of the texts that it writes, but of those it derives from"
         raise GlassformerError(f"{task.ref} — {what}")
     same = np.stack([numbers["a"], numbers["b"]], 1) == rows
     if not same.all() or not task.defined(rows).all():

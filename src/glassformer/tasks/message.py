@@ -9,7 +9,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
-from .format import Format, items, mark_answer
+from .format import ROW, Format, items, mark_answer
 
 LONGEST = 4_000  # characters of a message; its check holds this many times as many logits
 Vocab = Annotated[int, Between(2, 100_000)]
@@ -74,6 +74,10 @@ class RepeatLast(Task):
 
     def format(self) -> Format:
         return items(len(self.radix), self.repeats, len(self.vocabulary))
+
+    def copies(self) -> Format:
+        row = [(ROW, i) for i in range(len(self.radix))]
+        return Format((*row, *row[-1:] * self.repeats), len(row))
 
     def edges(self) -> Rows:
         last = np.linspace(0, self.radix[0] - 1, num=5, dtype=int)[:, None]

@@ -13,7 +13,7 @@ from ..errors import GlassformerError
 from ..registry import Between, task
 from ..vocabulary import Vocabulary
 from .base import Rows, Task
-from .format import Format, items, mark_answer
+from .format import ROW, TOKEN, Format, items, mark_answer
 
 SYMBOLS = "0123456789abcdefghijklmnopqrstuvwxyz"
 Length = Annotated[int, Between(1, 256)]
@@ -41,6 +41,11 @@ class Reverse(Task):
     def format(self) -> Format:
         equals, end = self.vocabulary.index("="), self.vocabulary.index("<EOS>")
         return items(self.length, self.length, len(self.vocabulary), between=[equals], after=[end])
+
+    def copies(self) -> Format:
+        equals, end = self.vocabulary.index("="), self.vocabulary.index("<EOS>")
+        row = [(ROW, i) for i in range(self.length)]
+        return Format((*row, (TOKEN, equals), *row[::-1], (TOKEN, end)), self.length + 1)
 
     def edges(self) -> Rows:
         """All symbols alike; counting up; one odd one out at every place."""
