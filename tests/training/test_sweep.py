@@ -6,6 +6,7 @@ import csv
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +24,10 @@ from glassformer import load, load_task
 from glassformer.errors import GlassformerError
 from glassformer.training import fit, pools
 from glassformer.training import sweep as sweeps
+from glassformer.training.data import Data
+from glassformer.training.exact import SOME, Exact, Look
 from glassformer.training.pools import cluster, local
+from glassformer.training.recipes import choose_recipe
 from glassformer.training.spec import read_spec
 from glassformer.training.sweep import Sweep, work
 from helpers import wait_for
@@ -100,6 +104,40 @@ def test_ids_are_of_settings_not_of_how_they_are_written(spec_file):
         *ids(spec_file(steps=21)),
     ]
     assert len(set(everything)) == 2 + 8 + 2
+
+
+@pytest.mark.parametrize("name,setting", [
+    ("grok-fast", "train_rows=300"), ("grok-fast", "train_share=0.3"), ("grok-fast", "data='draw'"),
+    ("grok", "data='all'"), ("suited", "data='draw'"), ("suited", "data='split'"),
+])  # fmt: skip
+@pytest.mark.parametrize("table", ["set", "grid"])
+def test_a_field_of_a_spec_does_what_set_does(tmp_path, name, setting, table):
+    """Above all: so many rows are so many, whatever share of them the recipe would take."""
+    path, (field, _, value) = tmp_path / "spec.toml", setting.partition("=")
+    said = {"set": f"{field} = {value}\nbatch = 64", "grid": f"{field} = [{value}]\nbatch = [64]"}
+    top = f'task = "modular-addition:p=59"\nrecipe = "{name}"'
+    path.write_text(f"{top}\n[{table}]\n{said[table]}")
+    (job,) = read_spec(path, load_task).jobs
+    typed = [setting.replace("'", ""), "batch=64"]
+    assert job.recipe == choose_recipe(name, load_task(job.task), typed)
+
+
+def test_rows_of_a_grid_are_what_is_trained_on(tmp_path):
+    path = tmp_path / "spec.toml"
+    path.write_text('task = "modular-addition:p=59"\nrecipe = "grok-fast"\n'
+                    "[grid]\ntrain_rows = [300, 900]")  # fmt: skip
+    few, many = read_spec(path, load_task).jobs
+    trained = [len(Data(load_task(j.task), j.recipe).train_rows) for j in (few, many)]
+    assert trained == [300, 900]
+
+
+def test_suited_is_what_suits_each_task(tmp_path):
+    path, tasks = tmp_path / "spec.toml", ["addition:digits=1", "modular-addition:p=59", "reverse"]
+    path.write_text(f'task = {tasks}\nrecipe = ["suited", "fast"]\n[set]\nsteps = 7')
+    jobs = read_spec(path, load_task).jobs
+    made = [choose_recipe(name, load_task(t), ["steps=7"]) for t in tasks for name in ("", "fast")]
+    assert [j.recipe for j in jobs] == made and jobs[0].recipe.name == "suited"
+    assert len({str(j.recipe) for j in jobs if j.recipe.name == "suited"}) == 3
 
 
 @pytest.mark.parametrize(
@@ -333,6 +371,18 @@ def test_a_damaged_result_is_trained_again(spec_file, tmp_path):
         assert [j.seeds for j in sweep_of(path, tmp_path).left] == [(0,)], wrong
     file.write_text(json.dumps(row))
     assert not sweep_of(path, tmp_path).left
+
+
+def test_the_document_has_every_status():
+    text = Path(__file__).parents[2].joinpath("docs/sweeps.md").read_text("utf-8")
+    rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `")]
+    told = {word for row in rows for word in re.findall("`([^`]+)`", row)}
+    ends = {"done", "stable", "hopeless", "diverged"}  # in loop.py
+    for digits in (1, 10):
+        task = load_task(f"addition:digits={digits}")
+        for look in (Look(1, 100), Look(0, 100), Look(0, 100, SOME)):
+            ends.add(Exact(task, seed=0, began=0, accuracy=1.0, last=look).status)
+    assert len(ends) == 7 and ends | {*sweeps.FAILED, sweeps.LOST} <= told
 
 
 # ── processes and workers that are killed ──────────────────────────────────────────────────────

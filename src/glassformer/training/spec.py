@@ -5,16 +5,17 @@ checked first, then what it means; all problems are collected and said at once.
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import GlassformerError, no_such, shown
 from ..limits import SEED
+from ..tasks.base import Task
 from .data import first_length
-from .recipe import FIELDS, option
+from .recipe import FIELDS, Recipe, option
 from .recipes import read_toml, recipe
+from .suited import suited
 from .sweep import Job, LoadTask, Spec
 
 Given = TypeVar("Given")
@@ -40,7 +41,7 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec
     problems: Problems = []
     asked = _shape(read_toml(path), problems)
     tasks = _each(load_task, asked["task"], problems)
-    bases = _each(recipe, asked["recipe"], problems)
+    bases = _each(_base, asked["recipe"], problems)
     if min(seeds := asked["seeds"], default=0) < 0:
         problems.append(f"seeds must not be negative, got {shown(min(seeds))}")
     if max(seeds, default=0) > SEED:
@@ -55,7 +56,8 @@ def read_spec(path: str | Path, load_task: LoadTask, limit: int = LIMIT) -> Spec
 
     def jobs_of(setting: tuple[Any, ...]) -> list[Job]:
         task, base, *values = setting
-        made = replace(base, **dict(zip(choices, values, strict=True)))
+        # as --set does: a number of rows or another kind of data takes the place of a share
+        made = base(task).override(dict(zip(choices, values, strict=True)))
         made.config(len(task.vocabulary), first_length(task))  # an error if it makes no model
         return [Job(task.ref, made, group, asked["models"]) for group in groups]
 
@@ -90,6 +92,14 @@ def _twice(values: list[Any]) -> bool:
 
 
 # ── what it means ──────────────────────────────────────────────────────────────────────────────
+def _base(name: str) -> Callable[[Task], Recipe]:
+    """The recipe of a name: of "suited", the one that suits the task."""
+    if name == "suited":
+        return suited
+    found = recipe(name)
+    return lambda task: found
+
+
 def _choices(
     fixed: dict[str, Any], grid: dict[str, Any], problems: Problems
 ) -> dict[str, list[Any]]:
