@@ -200,9 +200,25 @@ def test_nothing_that_is_sent_is_executed(tmp_path, monkeypatch):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("text,lines", [
-    ("", 0), ("# a\n\n  # b\n", 0), ("a: 1  # b\nc: 2\n", 2), ("a = 1; b = 2\n", 2),
-    ('"""What it\nis."""\na = 1\n', 1), ("x" * 101, 2), ("x" * 100, 1),
+@pytest.mark.parametrize("kind,text,lines", [
+    ("taotp", "", 0), ("taotp", "# a\n\n  # b\n", 0), ("taotp", "a: 1  # b\nc: 2\n", 2),
+    ("taotp", "x" * 101, 2), ("taotp", "x" * 100 + " # y", 1),
+    ("taotp", 'a: "#' + "x" * 100 + '"', 2), ("taotp", "a: '#\\'#" + "x" * 100 + "'  # y", 2),
+    ("taotp", 'a: ";;;"', 1), ("taotp", "# it's\na: 1\n# it's\n", 1),
+    ("glass", "# a\n\n  # b\n", 0), ("glass", "a = 1; b = 2\n", 2),
+    ("glass", '"""What it\nis."""\na = 1\n', 1), ("glass", '"""What."""; a = 1; b = 2\n', 2),
+    ("glass", '"Ä # b"  # c\na = 1', 1), ("glass", 'z = "#"; a = 1; b = 2\n', 3),
+    ("glass", 'z = ";#;"  # ; a', 1), ("glass", 'a = """#\n\n#"""\nb = 2', 3),
+    ("glass", "def f(x): return x\n", 2), ("glass", "def f(x):\n    return x\n", 2),
+    ("glass", "a = [1,\r     2]\rb = 3", 3), ("glass", "\ufeffa = 1", 1),
+    ("glass", f"a = {'1 + ' * 23}1", 1), ("glass", f"a = {'1 + ' * 24}1", 2),
 ])  # fmt: skip
-def test_lines_are_counted_so_that_nothing_is_gained_by_squeezing(text, lines):
-    assert lines_of(text) == lines
+def test_lines_are_counted_so_that_nothing_is_gained_by_squeezing(kind, text, lines):
+    assert lines_of(text, kind) == lines
+
+
+def test_a_solution_in_one_line_has_as_many_as_before():
+    plain = solution("balanced")
+    squeezed = 'z = "#"; ' + "; ".join(plain.splitlines())
+    found, other = (judge(level("balanced"), text) for text in (plain, squeezed))
+    assert found.passed and other.passed and other.score["lines"] == found.score["lines"] + 1

@@ -9,9 +9,14 @@ question. Examples decide nothing. What is sent is read, never executed.
 `judge` takes as long as it takes. bounded.py runs it in a process of its own, with limits.
 """
 
+import ast
+import io
 import re
+import tokenize
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -22,6 +27,7 @@ from ..counting import count
 from ..decoding import decode
 from ..errors import GlassformerError, shown
 from ..lang import Program
+from ..lang.source import parse
 from ..limits import many
 from ..model import Model
 from ..proof import prove
@@ -32,7 +38,8 @@ from .questions import Questions
 
 TEXT = 100_000  # characters of a solution
 WIDE = 100  # characters of a line; a longer one counts as several
-DOCSTRING = re.compile(r'\A\s*(""".*?"""|\'\'\'.*?\'\'\')', re.DOTALL)
+# of the text language: a comment, or a string, in which # is none
+COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|#[^\n]*""")
 CHUNK = 4_096  # questions that the interpreter looks at together
 
 
@@ -55,7 +62,7 @@ def _weights(level: Level, text: str) -> dict[str, Any]:
     model, task = taotp.parse(text, level.file), level.task()
     task.require(model.vocabulary)
     found = (_proved if task.size > EXHAUSTIVE else _run)(model, task)
-    return found | ({"score": score(model, text)} if found["right"] else {})
+    return found | ({"score": score(model, text, level.kind)} if found["right"] else {})
 
 
 def _run(model: Model, task: Task) -> dict[str, Any]:
@@ -150,7 +157,7 @@ def _source(level: Level, text: str) -> dict[str, Any]:
     proved = f"compiled, and proved for every text ({made.certificate.cases:,} cases)"
     return found | {
         "asked": f"{found['asked']}; {proved}", "margin": made.certificate.margin,
-        "score": score(made.model, text),
+        "score": score(made.model, text, level.kind),
     }  # fmt: skip
 
 
@@ -242,21 +249,43 @@ def _told(task: Task, row: list[int], said: Callable[[list[int], int], str]) -> 
     return {"input": task.vocabulary.decode(asked), "expected": right, "got": got + tie}
 
 
-def score(model: Model, text: str) -> dict[str, int]:
+def score(model: Model, text: str, kind: str) -> dict[str, int]:
     """How large a solution is, on every axis."""
     found = count(model)
     return {
         "parameters": found.total, "strict": found.strict, "layers": model.config.n_layers,
-        "bits": found.bits, "lines": lines_of(text),
+        "bits": found.bits, "lines": lines_of(text, kind),
     }  # fmt: skip
 
 
-def lines_of(text: str) -> int:
-    """Lines in which something stands but a comment; a long line is several, and so is one with
-    several statements. What a source says about itself on top is a comment.
+def lines_of(text: str, kind: str) -> int:
+    """Lines in which something stands but a comment; a long line is several, and so is one in which
+    several statements begin. What a source says about itself on top is a comment.
     """
-    total = 0
-    for line in DOCSTRING.sub("", text).splitlines():
-        bare = line.partition("#")[0].strip()
-        total += max(-(-len(bare) // WIDE), bare.count(";") + 1) if bare else 0
-    return total
+    if kind == "taotp":
+        lines, begun = COMMENT.sub(lambda found: found[1] or "", text).splitlines(), Counter[int]()
+    else:
+        lines, begun = _source_lines(text)
+    bare = [line.strip() for line in lines]
+    return sum(max(-(-len(b) // WIDE), begun[i]) for i, b in enumerate(bare, 1) if b)
+
+
+def _source_lines(text: str) -> tuple[list[str], Counter[int]]:
+    """The lines of a source without comments, and how many statements begin in each. As Python
+    reads it: a # or a ; may stand in a string.
+    """
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    tree, lines = parse(text, "source"), text.split("\n")
+    begun = Counter(node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt))
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    out = [token for token in tokens if token.type == tokenize.COMMENT]
+    if ast.get_docstring(tree, clean=False) is not None:
+        begun[tree.body[0].lineno] -= 1
+        top = (tokenize.COMMENT, tokenize.NL, tokenize.STRING)
+        out += [t for t in takewhile(lambda t: t.type in top, tokens) if t.type == tokenize.STRING]
+    for token in sorted(out, key=lambda token: token.start, reverse=True):
+        (first, start), (last, end) = token.start, token.end
+        head, tail = lines[first - 1][:start], lines[last - 1][end:]
+        between = [""] * (last - first - 1)
+        lines[first - 1 : last] = [head + tail] if first == last else [head, *between, tail]
+    return lines, begun
