@@ -61,7 +61,7 @@ def serving(refs=(ADDER,), **options):
     opened = Open(list(refs), **options)
     thread = threading.Thread(target=opened.run)
     thread.start()
-    while thread.is_alive() and not (opened.server and opened.server.started):
+    while thread.is_alive() and not opened.server.started:
         time.sleep(0.01)
     assert thread.is_alive(), "the server ended before it began"
     served = Served(opened)

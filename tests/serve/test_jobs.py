@@ -282,6 +282,19 @@ def test_a_training_that_makes_no_sense_is_refused(served, more):
     assert "defect" not in told["errors"][0]["message"]
 
 
+def test_a_server_that_is_stopped_before_it_runs_does_not_run():
+    """As one that is closed at once, whose thread has not begun yet."""
+    opened = server.Open([])
+    opened.stop()
+    running = threading.Thread(target=opened.run, daemon=True)
+    running.start()
+    running.join(60)
+    ended = not running.is_alive()
+    opened.stop()
+    running.join(60)
+    assert ended and opened.socket.fileno() == -1 and opened.pool.closed
+
+
 # ── the command itself ─────────────────────────────────────────────────────────────────────────
 def start(*words, **more):
     environment = os.environ | {"PYTHONPATH": SRC}

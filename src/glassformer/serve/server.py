@@ -80,7 +80,7 @@ class Open:
         self.jobs = Jobs(self.pool, 60 * minutes)
         inner = application(lambda: self.page, self.pool, self.jobs)
         self.app = Guard(inner, self.token, self.port)
-        self.server: Server | None = None
+        self.server = Server(self._config(), self.pool)
         try:
             self.models = [self._model(ref, inputs) for ref in refs]
             self.page = self._page()
@@ -102,25 +102,25 @@ class Open:
 
     def run(self) -> None:
         """Serves. Ctrl-C, or a polite kill, ends it."""
-        config = uvicorn.Config(
-            self.app, http=Protocol, ws="none", lifespan="off", access_log=False,
-            log_level="critical", server_header=False, timeout_keep_alive=5,
-            timeout_graceful_shutdown=2, h11_max_incomplete_event_size=2**16, loop="asyncio",
-        )  # fmt: skip
-        self.server = Server(config, self.pool)
         try:
             self.server.run(sockets=[self.socket])
         finally:
             self.close()
 
     def stop(self) -> None:
-        """Ends `run` from another thread."""
-        if self.server:
-            self.server.should_exit = True
+        """Ends `run` from another thread, be it running or not yet."""
+        self.server.should_exit = True
 
     def close(self) -> None:
         self.pool.close()
         self.socket.close()
+
+    def _config(self) -> uvicorn.Config:
+        return uvicorn.Config(
+            self.app, http=Protocol, ws="none", lifespan="off", access_log=False,
+            log_level="critical", server_header=False, timeout_keep_alive=5,
+            timeout_graceful_shutdown=2, h11_max_incomplete_event_size=2**16, loop="asyncio",
+        )  # fmt: skip
 
     def _model(self, ref: str, inputs: Sequence[str]) -> Any:
         try:
