@@ -231,6 +231,9 @@ def test_markup_in_refs_sources_and_labels_stays_text(page, evil):
 @pytest.mark.slow
 def test_a_training_is_watched_and_stopped(page):
     page.fill("#train-task", ADDER)
+    recipes = page.locator("#recipe option").all_text_contents()
+    assert recipes[0] == "what suits the task (suited)" and page.input_value("#recipe") == "suited"
+    assert "fast" in recipes and "suited" not in recipes
     page.select_option("#recipe", "fast")  # the default ends by itself, soon
     page.fill("#train-steps", "1000000")
     page.click("#train")

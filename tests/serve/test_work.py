@@ -34,6 +34,16 @@ def test_a_model_by_its_ref(served):
     assert ADDER in names["typed"] and "lang/sort" in names["lang"] and "fast" in names["recipes"]
 
 
+def test_the_recipes_of_a_page_are_those_of_the_command_line(served):
+    names = served.client.get("/api/refs").json()["recipes"]
+    assert sorted(names) == sorted(gf.list("recipes")) and names[0] == "suited"
+    for name in ("", *names):  # each is taken, and what is wrong is the field
+        told = served.job("train", task=ADDER, recipe=name, settings={"lrr": 1})
+        assert "lrr" in told["errors"][0]["message"]
+    told = served.job("train", task=ADDER, recipe="suted")
+    assert "did you mean suited" in told["errors"][0]["message"]
+
+
 def test_a_source_is_compiled_and_its_errors_have_places(served):
     assert served.model(source=GLASS)["digest"] == digest(gf.compile(GLASS).model)
     wrong = served.model(source=GLASS.replace("first(", "fist(") + "x = y\n")["errors"]

@@ -126,7 +126,7 @@ function offer(names) {
   const refs = [...names.typed, ...names.files, ...names.programs, ...names.trained, ...names.texts, ...names.lang];
   document.getElementById("refs").append(...options([...new Set(refs)]));
   document.getElementById("tasks").append(...options(names.tasks));
-  document.getElementById("recipe").append(make("option", { value: "" }, "what suits the task"), ...names.recipes.map((name) => make("option", { value: name }, name)));
+  document.getElementById("recipe").append(...names.recipes.map((name) => make("option", { value: name }, name === "suited" ? "what suits the task (suited)" : name)));
 }
 
 // ── a source ───────────────────────────────────────────────────────────────────────────────────

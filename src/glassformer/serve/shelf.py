@@ -20,6 +20,10 @@ from .fence import Fence
 
 MODELS = (".safetensors", ".taotp", ".glass")
 FILES = (*MODELS, ".csv", ".json", ".toml", ".py")  # that some option or other may name
+RECIPE_NAMES = [
+    "suited",
+    *sorted(RECIPES),
+]  # recipes; the first is what a task gets that names none
 LISTED = 1_000  # files of a folder that are shown
 
 
@@ -86,7 +90,7 @@ class Shelf:
             "typed": self.typed, "programs": sorted(registry.entries("program")),
             "lang": named.names(), "trained": refs.trained(), "texts": taotp.examples(),
             "files": list(self._files()), "tasks": sorted(registry.entries("task")),
-            "recipes": sorted(RECIPES),
+            "recipes": RECIPE_NAMES,
         }  # fmt: skip
 
     # ── files ──────────────────────────────────────────────────────────────────────────────────

@@ -29,10 +29,10 @@ from ..puzzles.bounded import MEMORY
 from ..puzzles.child import limited
 from ..tasks.base import Task
 from ..tasks.format import answer_names
-from ..training.recipes import RECIPES, choose_recipe
+from ..training.recipes import choose_recipe
 from ..verification import Progress, Verdict, check
 from .errors import SOURCE
-from .shelf import Shelf
+from .shelf import RECIPE_NAMES, Shelf
 
 if TYPE_CHECKING:
     from ..training.loop import Trainer
@@ -148,8 +148,8 @@ class Desk:
         """
         task = self.shelf.task(given["task"])
         name = given.get("recipe", "")
-        if name and name not in RECIPES:
-            raise no_such("recipe", name, RECIPES)
+        if name and name not in RECIPE_NAMES:  # a file, say
+            raise no_such("recipe", name, RECIPE_NAMES)
         settings = [f"{key}={value}" for key, value in given.get("settings", {}).items()]
         recipe = choose_recipe(name, task, settings)
         seed = given.get("seed", 0)
