@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import multiprocessing
 import os
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save as to_bytes
 
-from glassformer import Config, Model, Vocabulary
+from glassformer import Config, Model, Vocabulary, load_task
 from glassformer.checkpoint import digest
 from glassformer.proof import prove
+from glassformer.registry import source_of
 from glassformer.shapes import required, shapes
 from glassformer.verification import check
 
@@ -54,17 +57,24 @@ def largest_difference(a: Any, b: Any) -> float:
 
 # Where the processes of one run share what took one of them seconds; conftest.py says where.
 shelf: list[Path] = []
+WATCHERS = ("watch", "say", "progress")  # who is told how far it is: no matter for what is found
 
 
 def once(work: Any) -> Any:
     """`prove` or `check`, which take seconds: what documents and tests ask for several times is
-    done once in a run, whichever of its processes is asked first.
+    done once in a run, whichever of its processes is asked first. What cannot be told from other
+    things by its text (a tap, a task made within a test) is done whenever it is asked for.
     """
     done: dict[Any, Any] = {}
 
     def ask(model: Model, task: Any, **options: Any) -> Any:
-        asked = {n: x for n, x in options.items() if not callable(x)}  # who watches is no matter
-        key = digest(model), task.ref, *sorted(asked.items())
+        asked = sorted((n, x) for n, x in options.items() if n not in WATCHERS)
+        made = json.dumps(dict(model.provenance), sort_keys=True, default=repr)
+        try:
+            texts = pickle.dumps(task), pickle.dumps(asked)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            return work(model, task, **options)
+        key = digest(model), made, source_of(task.ref), *texts
         if key not in done:
             done[key] = shared(f"{work.__name__} {key}", lambda: work(model, task, **options))
         return iter(done[key]) if isinstance(done[key], list) else done[key]
@@ -125,9 +135,31 @@ def sealed_state(key: str, header: Any, arrays: Any) -> bytes:
     return to_bytes(arrays, {key: text, "sha256": h.hexdigest()})
 
 
-def wait_for(condition: Any, seconds: float = 60) -> None:
+# ── other processes ────────────────────────────────────────────────────────────────────────────
+PATIENCE = 600.0  # seconds: only what hangs takes so long, however busy the machine is
+
+
+def wait_for(condition: Any, seconds: float = PATIENCE) -> None:
     """Returns when it holds."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.05)
+
+
+def own_children() -> Callable[[], list[Any]]:
+    """Asks which processes were started from here on: other tests may have left some."""
+    before = set(multiprocessing.active_children())
+    return lambda: [c for c in multiprocessing.active_children() if c not in before]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A load_task by which a process says that it has begun a run, and then waits for `go`."""
+
+    folder: Path
+
+    def __call__(self, ref: str) -> Any:
+        Path(self.folder, f"begun-{os.getpid()}").touch()
+        wait_for(Path(self.folder, "go").exists)
+        return load_task(ref)

@@ -16,7 +16,7 @@ from glassformer.verification import Progress, Verdict, check, parallel, verify
 from glassformer.verification.journal import State
 from glassformer.verification.tally import Tally
 from glassformer.verification.work import Work
-from helpers import wait_for
+from helpers import PATIENCE, wait_for
 
 REF = "addition:digits=2"
 
@@ -292,6 +292,8 @@ def test_a_killed_worker_of_a_real_cluster(dask_cluster, tmp_path, call, monkeyp
     from distributed import Client as DaskClient
 
     address, workers = dask_cluster
+    monkeypatch.setattr(far, "PATIENCE", PATIENCE)
+    monkeypatch.setattr(far, "FIRST", PATIENCE)
     monkeypatch.setattr(parallel, "_do_far", held(tmp_path, parallel._do_far))
     monkeypatch.setattr(parallel, "FAR", 8)
     found: list[Progress | Verdict] = []
@@ -300,14 +302,14 @@ def test_a_killed_worker_of_a_real_cluster(dask_cluster, tmp_path, call, monkeyp
         found.extend(check(weakened(), load_task(REF), chunk=100, cluster=address))
 
     reader = threading.Thread(target=read, daemon=True)
-    with DaskClient(address, set_as_default=False) as monitor:
-        monitor.wait_for_workers(2, timeout=60)
+    with DaskClient(address, timeout=PATIENCE, set_as_default=False) as monitor:
+        monitor.wait_for_workers(2, timeout=PATIENCE)
     reader.start()
     wait_for(lambda: (tmp_path / f"begun-{workers['a'].pid}").exists())
     workers["a"].kill()
     workers["a"].wait()
     (tmp_path / "go").touch()
-    reader.join(120)
+    reader.join(PATIENCE)
     assert same(found[-1], verify(weakened(), load_task(REF), chunk=100))
     # and by the command, on the worker that is left
     status, out, said = call("verify", "addition:digits=2", "--cluster", address, "--json")

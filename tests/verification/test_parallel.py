@@ -3,7 +3,6 @@ the way.
 """
 
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -20,7 +19,7 @@ from glassformer.verification import Progress, Verdict, check, parallel, verify
 from glassformer.verification import journal as journals
 from glassformer.verification import work as works
 from glassformer.verification.tally import Tally
-from helpers import random_model
+from helpers import own_children, random_model, wait_for
 
 REF = "addition:digits=2"
 
@@ -61,12 +60,12 @@ def test_a_sample_is_the_same_in_other_processes(task):
 
 @pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(task, expected):
+    mine = own_children()
     events = check(weakened(), task, chunk=100, workers=2)
     assert isinstance(next(events), Progress)
-    victims = multiprocessing.active_children()
-    assert victims
-    os.kill(victims[0].pid, signal.SIGKILL)
-    assert same(list(events)[-1], expected)
+    victim, *_ = mine()
+    os.kill(victim.pid, signal.SIGKILL)
+    assert same(list(events)[-1], expected) and victim not in mine()
 
 
 @pytest.mark.slow
@@ -89,13 +88,15 @@ def test_what_cannot_be_sent_is_said(task):
 
 
 def test_workers_leave_with_their_parent(tmp_path):
-    """Even if it was killed and could not tell them."""
-    words = ["verify", "addition:digits=3", "--workers", "2"]
+    """Even if it was killed and could not tell them, in the middle of work that takes minutes."""
+    words = ["verify", "addition:digits=4", "--all", "--workers", "2"]
     parent = subprocess.Popen(
         [sys.executable, "-m", "glassformer", *words], stdout=subprocess.DEVNULL
     )
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
     if not children.exists():
+        parent.kill()
+        parent.wait()
         pytest.skip("needs /proc")
     workers: list[str] = []
     while len(workers) < 3 and parent.poll() is None:  # the tracker of resources and two workers
@@ -103,10 +104,8 @@ def test_workers_leave_with_their_parent(tmp_path):
         time.sleep(0.05)
     parent.kill()
     parent.wait()
-    until = time.monotonic() + 60
-    while time.monotonic() < until and any(Path(f"/proc/{w}").exists() for w in workers):
-        time.sleep(0.1)
-    assert len(workers) == 3 and not [w for w in workers if Path(f"/proc/{w}").exists()]
+    assert len(workers) == 3
+    wait_for(lambda: not [w for w in workers if Path(f"/proc/{w}").exists()])
 
 
 # ── journals ───────────────────────────────────────────────────────────────────────────────────

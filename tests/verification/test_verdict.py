@@ -15,6 +15,7 @@ from glassformer.answers import gaps
 from glassformer.checkpoint import digest
 from glassformer.verification import Verdict, recheck, verify
 from glassformer.verification import work as works
+from helpers import PATIENCE
 
 REF = "addition:digits=2"
 OLD = {
@@ -320,7 +321,7 @@ def test_ctrl_c(tmp_path, call, saves, monkeypatch):
                            preexec_fn=lambda: signal.signal(signal.SIGINT,
                            signal.default_int_handler))  # fmt: skip
     journal = tmp_path / "v.json.journal"
-    _, err = run.communicate(timeout=120)
+    _, err = run.communicate(timeout=PATIENCE)
     assert run.returncode == 130 and err.count("\n") == 1 and "Traceback" not in err, err
     if not saves:
         assert "with --out FILE it could go on" in err

@@ -31,7 +31,6 @@ def _pool(
     """Trains some of the jobs that are left, until one kills its process."""
     if not some:
         return
-    others = set(multiprocessing.active_children())
     spawn = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(min(workers, len(some)), spawn, initializer=_begin_process)
     undone = set(some)
@@ -46,7 +45,8 @@ def _pool(
         pass
     finally:
         if undone:  # interrupted or broken: there is nothing to wait for
-            for child in set(multiprocessing.active_children()) - others:
+            # the pool's own, as terminate_workers of Python 3.14: other threads have children too
+            for child in list((pool._processes or {}).values()):
                 child.terminate()
         pool.shutdown(cancel_futures=True)
 

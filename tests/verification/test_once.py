@@ -1,0 +1,45 @@
+"""What tests share by `once` is shared by those who ask for the same, and by nobody else."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import helpers
+from glassformer import load, load_task
+from glassformer.tasks.reverse import Reverse
+from helpers import once
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """`ask` as of `prove_once`, of work that says how often it was done."""
+    monkeypatch.setattr(helpers, "shelf", [])
+    done = []
+    return once(lambda model, task, **options: done.append(options) or len(done))
+
+
+def test_the_same_is_done_once_whoever_watches(asked):
+    for watch in (None, lambda done, of: None, print):
+        model = load("reverse:length=2")
+        assert asked(model, load_task(model), seed=1, watch=watch) == 1
+
+
+def test_what_is_not_the_same_is_not_shared(asked):
+    model = load("reverse:length=2")
+    task = load_task(model)
+
+    class Other(Reverse):
+        """A task of a test's own, by the ref of another."""
+
+    other = Other(2)
+    other.ref = task.ref
+    bare = replace(model, provenance={})
+    rows = np.arange(4_000).reshape(2_000, 2) % 10
+    near = np.where(np.arange(4_000).reshape(2_000, 2) == 2_001, 5, rows)  # where print leaves out
+    calls = [
+        (model, task, {}), (model, other, {}), (bare, task, {}), (model, task, {"seed": 1}),
+        (model, task, {"tap": lambda name, x: x}), (model, task, {"tap": lambda name, x: -x}),
+        (model, task, {"rows": rows}), (model, task, {"rows": near}),
+    ]  # fmt: skip
+    assert [asked(m, t, **o) for m, t, o in calls] == list(range(1, len(calls) + 1))
