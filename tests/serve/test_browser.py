@@ -254,6 +254,42 @@ def test_a_training_is_watched_and_stopped(page):
     cleared(page)
 
 
+def test_in_the_last_phase_of_a_training_that_is_said(page):
+    """It goes on beyond the steps of the recipe, or begins before they are over."""
+    seen = {"kind": "evaluation", "loss": 0.5, "accuracy": 0.75, "digits": [0.75, 1.0]}
+    first = [seen | {"step": 4_000}, {"kind": "stable", "step": 4_000}]
+    look = {"kind": "exact", "wrong": 7, "checked": 1_000_000, "of": "all rows"}
+    then = [seen | {"step": 4_100, "phase": "exact"}, look | {"step": 4_100}]
+    told = [(None, []), (4_000, first), (4_200, then), (4_300, [])]
+
+    def answer(route):
+        step, events = told.pop(0) if len(told) > 1 else told[0]
+        progress = {"step": step, "of": 4_000, "loss": 0.25, "names": []} if step else {}
+        route.fulfill(json={"state": "running", "progress": progress, "events": events})
+
+    page.route("**/api/train", lambda route: route.fulfill(json={"job": "mine"}))
+    page.route("**/api/jobs/mine**", answer)
+    page.evaluate("""() => {
+        globalThis.said = [];
+        const place = document.getElementById("train-said");
+        new MutationObserver(() => said.push(place.textContent)).observe(place, {childList: true});
+    }""")
+    page.click("#train")
+    last = "step 4,300, in the last phase, loss 0.25, 7 wrong of 1,000,000 (all rows) at step 4,100"
+    expect(page.locator("#train-said")).to_have_text(last)
+    begun = "step 4,000 of 4,000, loss 0.25, 75 % of test rows right, stable at step 4,000"
+    assert page.evaluate("() => said")[:2] == ["beginning …", "beginning …"]
+    assert begun in page.evaluate("() => said")
+    page.evaluate("() => { said.length = 0; }")
+    page.click("#train-stop")
+    page.wait_for_function("() => said.length > 3")  # until it is over
+    assert {*page.evaluate("() => said.slice(1)")} == {"stopping …"}
+    page.unroute("**/api/jobs/mine**")
+    over = {"state": "stopped", "progress": {}, "events": [], "errors": [], "result": None}
+    page.route("**/api/jobs/mine**", lambda route: route.fulfill(json=over))
+    expect(page.locator("#train-said")).to_have_text("stopped")
+
+
 def test_a_server_that_is_gone_is_said_in_words(chromium):
     with serving([ADDER]) as found:
         page = chromium.new_page()

@@ -212,7 +212,7 @@ function trainer() {
     start.disabled = true;
     stop.hidden = false;
     try {
-      job = begin("train", body, (now) => draw(now, said, charts));
+      job = begin("train", body, (now) => draw(now, said, charts, job.stopped));
       const { state, result, errors } = await job.over;
       if (state === "wrong") said.textContent = messages(errors);
       if (state === "stopped") said.textContent = "stopped";
@@ -235,14 +235,23 @@ function trainer() {
       field("train-steps", "Steps", { type: "text", inputmode: "numeric", size: 6, placeholder: "all" }), start, stop), said, charts);
 }
 
-function draw({ progress, events, state }, said, charts) {
-  const seen = events.filter((e) => e.kind === "evaluation"), last = seen.at(-1), turns = events.filter((e) => e.kind !== "evaluation");
-  if (state === "running" || state === "waiting") {
-    const step = Math.max(progress.step ?? 0, last?.step ?? 0);
-    said.textContent = state === "waiting" ? "waiting for a turn …" : [`step ${grouped(step)} of ${grouped(progress.of ?? 0)}`,
-      progress.loss === undefined ? "" : `loss ${inDigits(progress.loss, 3)}`, last ? `${inPercent(last.accuracy)} of test rows right` : "",
-      turns.length ? `${turns.at(-1).kind} at step ${grouped(turns.at(-1).step)}` : ""].filter(Boolean).join(", ");
-  }
+/** How far a training is, in words. */
+function howFar({ progress, events, state }, stopping) {
+  if (stopping) return "stopping …";
+  if (state === "waiting") return "waiting for a turn …";
+  if (progress.of === undefined) return "beginning …"; // its process starts
+  const last = events.findLast((e) => e.kind === "evaluation"), turn = events.findLast((e) => e.kind !== "evaluation");
+  const step = grouped(Math.max(progress.step ?? 0, last?.step ?? 0)), loss = progress.loss === undefined ? "" : `loss ${inDigits(progress.loss, 3)}`;
+  // Of the last phase nobody knows how many steps it takes, and it trains on test rows: what counts is what a look at all rows found.
+  const look = events.findLast((e) => e.kind === "exact");
+  const words = look ? [`step ${step}, in the last phase`, loss, `${grouped(look.wrong)} wrong of ${grouped(look.checked)} (${look.of}) at step ${grouped(look.step)}`]
+    : [`step ${step} of ${grouped(progress.of)}`, loss, last ? `${inPercent(last.accuracy)} of test rows right` : "", turn ? `${turn.kind} at step ${grouped(turn.step)}` : ""];
+  return words.filter(Boolean).join(", ");
+}
+
+function draw(now, said, charts, stopping) {
+  const { progress, events, state } = now, seen = events.filter((e) => e.kind === "evaluation"), last = seen.at(-1);
+  if (state === "running" || state === "waiting") said.textContent = howFar(now, stopping);
   if (!seen.length) return;
   const x = seen.map((e) => e.step), of = (name, f) => ({ name, x, y: seen.map(f) });
   const digits = (progress.names ?? []).map((name, k) => of(name, (e) => e.digits[k])).slice(0, 4);
