@@ -2,12 +2,14 @@
 
 import io
 import re
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from glassformer import load, walk
+from glassformer import load, load_task, walk
 from glassformer.verification import Verdict
 from helpers import prove_once
 
@@ -55,11 +57,42 @@ def test_a_million_sums_are_counted_through_once(monkeypatch):
     assert len(counted) == len(walk.SHOWN) + 1  # the trained one; the hand-made was counted before
 
 
+def test_what_was_trained_is_told_as_it_is(monkeypatch):
+    """An adder that is right on its test and wrong on some sums: on which, and on how many."""
+    model = load("adder-3.safetensors")
+    weights = {n: w.copy() for n, w in model.weights.items()}
+    weights["embed.W_E"] *= 1.5
+    done = SimpleNamespace(
+        model=replace(model, weights=weights), events=[], steps=1, seconds=1.0, accuracy=1.0
+    )
+    monkeypatch.setattr("glassformer.training.fit", lambda *a: done)
+    monkeypatch.setattr(walk, "DRAWN", 300)
+    right = Verdict("", "", "float64", 1, True, 1, 1, 0, 1.0)
+    monkeypatch.setattr(walk, "_checked", lambda ref: (load(ref), right))
+    (failed, missed, _), text = said(walk.trained)
+    edges = len(load_task(model).edges())
+    looked_at = (
+        f"{missed:,} wrong of {edges + 300:,} sums, {edges:,} edge cases and 300 drawn at random"
+    )
+    assert (failed, missed > 0) == (0, True) and looked_at in text and "searched" not in text
+    told = str(walk.Toured(0, Path("x.html"), 1.0, missed))
+    assert f"wrong on {missed:,} of the sums checked" in told and "everything" not in told
+    assert "wrong" not in str(walk.Toured(0, Path("x.html"), 1.0))
+    assert "1 of its programs" in str(walk.Toured(1, Path("x.html"), 1.0))
+
+
 @pytest.mark.slow
 def test_ten_digits_are_proved(monkeypatch):
     monkeypatch.setattr(walk, "prove", prove_once)
     failed, text = said(walk.proved)
     assert failed == 0 and text.count(": proved, ") == 2 and "made from 3 numbers" in text
+
+
+def test_a_compiled_model_that_is_not_proved_is_counted(monkeypatch):
+    failed = SimpleNamespace(holds=False, result="unknown", dtype="float32", reason="open")
+    monkeypatch.setattr(walk, "prove", lambda *a: failed)
+    wrong, text = said(walk.compiled)
+    assert wrong == 1 and "unknown in float32: open" in text
 
 
 def test_what_is_trained_and_proved_needs_pytorch(monkeypatch):
