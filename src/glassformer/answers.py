@@ -3,26 +3,35 @@
 For a causal model within its block, greedy decoding is right on an input if and only if the
 teacher-forced argmax is right at every answer position, so one forward pass an input is enough; any
 other model decodes. (But for rounding: of many rows at once a machine may add up in another order.
-`check` decodes some rows one at a time too.) The margin of an answer token is its logit minus the
-best other; a margin of 0 or less is wrong, and so is a logit that is not finite.
+`check` decodes some rows one at a time too, and proofs want what is right for sure: `Trial`.) The
+margin of an answer token is its logit minus the best other; a margin of 0 or less is wrong, and so
+is a logit that is not finite.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import arrays
+from . import arrays, dust
+from .checkpoint import digest
 from .decoding import Step, stream
 from .errors import GlassformerError
 from .finding import Finding
-from .model import Model, Tap
-from .tasks.base import Task
+from .model import Model, Place, Tap, sinusoidal
+from .shapes import axes
+from .tasks.base import Rows, Task
+from .tasks.digits import distinct
 
 DTYPES = ("float64", "float32", "bfloat16")
 EXHAUSTIVE = 1_100_000  # domains up to this size are counted through
+APART = 4  # a lead counts that is more than so many times what two orders of its sums differ by
+ALONE = 100  # rows each, run one at a time: edges, the smallest leads, some at random
+STEPS = 1_500  # tokens that these may take in all
+MISSES = 8  # rows that are wrong and kept
+TABLE = 2**24  # numbers of a table of positions
 
 
 # ── margins ────────────────────────────────────────────────────────────────────────────────────
@@ -50,14 +59,52 @@ def forced_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) 
 
 def decoded_gaps(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
     """The same for a model whose past depends on what is to come: each row is decoded."""
+    return decoded_leads(model, tokens, answer, tap).gap
+
+
+class Leads(NamedTuple):
+    """The margin of every answer token, and what is a tie there: [B,n] each, as `gaps` has it."""
+
+    gap: Any
+    tie: Any
+
+    def steady(self, other: "Leads") -> Any:
+        """Where a token leads in two orders of the same sums, by more than a tie in both and by
+        more than APART times what they differ by: bool [B,n].
+        """
+        with np.errstate(invalid="ignore"):  # inf - inf, where no answer is
+            apart = np.where(self.gap == other.gap, 0, np.abs(self.gap - other.gap))
+        clear = (self.gap > self.tie) & (other.gap > other.tie)
+        return clear & (np.minimum(self.gap, other.gap) > APART * apart)
+
+
+def leads(model: Model, tokens: Any, answer: Any) -> Leads:
+    """As `gaps`, with what is a tie in the model's own float type."""
+    if model.config.mask != "causal":
+        return decoded_leads(model, tokens, answer)
     _check_length(model, tokens)
-    out = np.full(tokens.shape, np.inf)
+    n = _asked(answer)
+    logits = model.logits(tokens[:, :-1], None, n)
+    tie = _ties(model, logits)
+    return Leads(_gaps(logits, tokens[:, -n:], answer[:, -n:]), tie)
+
+
+def decoded_leads(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Leads:
+    """The same, decoded."""
+    _check_length(model, tokens)
+    out, ties = np.full(tokens.shape, np.inf), np.zeros(tokens.shape)
     failed = np.full(len(tokens), np.inf)  # the margin of the first wrong token
     for rows, t, step in decoded(model, tokens, answer, tap):
+        ties[rows, t] = _ties(model, step.logits)
         gap = _gaps(step.logits[:, None], tokens[rows, t][:, None], answer[rows, t][:, None])[:, 0]
         failed[rows] = np.where((failed[rows] == np.inf) & ~(gap > 0), gap, failed[rows])
         out[rows, t] = np.where((failed[rows] == np.inf) | ~answer[rows, t], gap, failed[rows])
-    return out[:, -_asked(answer) :]
+    n = _asked(answer)
+    return Leads(out[:, -n:], ties[:, -n:])
+
+
+def _ties(model: Model, logits: Any) -> Any:
+    return dust.tie_of(arrays.largest(np.abs(logits)), model.dtype)
 
 
 def _check_length(model: Model, tokens: Any) -> None:
@@ -189,6 +236,168 @@ def score(model: Model, task: Task, rows: Any = None, tap: Tap | None = None) ->
             classes[str(name)] = (before[0] + int(n), before[1] + int(bad))
     positions = (right / np.maximum(asked, 1)).tolist()
     return Score(checked, wrong, positions, classes)
+
+
+# ── right for sure ─────────────────────────────────────────────────────────────────────────────
+class Looked(NamedTuple):
+    """What came of some rows that were run in two ways: [B] each."""
+
+    lead: Any  # of the right token over the best other, the least over the answer
+    again: Any  # the same, the other way
+    sure: Any  # bool: right both ways, by more than rounding could turn
+    room: Any  # the lead as so many ties
+    doubt: str  # of the first row that is right, and not for sure: why not
+
+
+class Trial:
+    """What a model has right for sure, as far as running it can say.
+
+    Rows are run in two orders of the same sums (`look`), and some of them one at a time, as `run`
+    does (`alone`): one row may be added up in another order than many. That is what this machine
+    does, tried out; it is no bound.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.rng = model, np.random.default_rng(int(digest(model)[:16], 16))
+        self.other = reordered(model, self.rng)
+
+    def look(self, tokens: Any, answer: Any) -> Looked:
+        """Examples, as `Task.batch` has them, in both orders."""
+        ways = "in one order of the same sums", "in another"
+        return self._compared(tokens, answer, leads(self.other, tokens, answer), ways)
+
+    def alone(self, tokens: Any, answer: Any) -> Looked:
+        """Examples with others, and one at a time."""
+        found = Leads(np.full(answer.shape, np.inf), np.zeros(answer.shape))
+        for i in range(len(tokens)):
+            one = decoded_leads(self.model, tokens[[i]], answer[[i]])
+            for whole, part in zip(found, one, strict=True):
+                whole[i, -part.shape[1] :] = part[0]
+        found = Leads(*(x[:, -_asked(answer) :] for x in found))
+        return self._compared(tokens, answer, found, ("together with others", "alone"))
+
+    def _compared(self, tokens: Any, answer: Any, other: Leads, ways: tuple[str, str]) -> Looked:
+        one = leads(self.model, tokens, answer)
+        steady, lead = one.steady(other), one.gap.min(1)
+        sure, doubt = steady.all(1), ""
+        with np.errstate(invalid="ignore", divide="ignore"):  # where no answer is; ties of 0
+            room = np.nan_to_num(one.gap / one.tie, nan=-np.inf).min(1)
+        if len(unsure := np.flatnonzero((lead > 0) & ~sure)):
+            i, t = unsure[0], steady[unsure[0]].argmin()
+            asked = self.model.vocabulary.decode(tokens[i, : int(answer[i].argmax())])
+            doubt = f"{asked} is right by {_doubt(one, other, (i, t), ways)}"
+        return Looked(lead, other.gap.min(1), sure, room, doubt)
+
+
+def _doubt(one: Leads, other: Leads, at: tuple[Any, Any], ways: tuple[str, str]) -> str:
+    x, y = one.gap[at], other.gap[at]
+    if y > 0 and not (x > one.tie[at] and y > other.tie[at]):
+        return f"{x:.2g}, which another order of the same sums could turn"
+    return f"{x:.2g} {ways[0]} and {f'by {y:.2g}' if y > 0 else 'wrong'} {ways[1]}"
+
+
+class Near:
+    """The rows that were nearest to a tie, and others that are worth running alone."""
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.room = task, np.zeros(0)
+        self.rows: Rows = np.zeros((0, len(task.radix)), task.row_type)
+
+    def see(self, rows: Rows, room: Any) -> None:
+        room, rows = np.concatenate([self.room, room]), np.concatenate([self.rows, rows])
+        least = np.argsort(room, kind="stable")[:ALONE]
+        self.room, self.rows = room[least], rows[least]
+
+    def picked(self, rng: np.random.Generator) -> Rows:
+        """The nearest, some edges and some at random, each once."""
+        task, edges = self.task, self.task.edges()
+        steps = int(task.batch(task.rows(0, 1))[1].sum(1).max())
+        most = min(ALONE, max(1, STEPS // (3 * steps)))
+        spread = edges[:: max(1, -(-len(edges) // most))]
+        rows = np.concatenate([self.rows[:most], spread, task.sample(most, rng)])
+        return distinct(rows[task.defined(rows)])
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of running every row of a task."""
+
+    checked: int
+    wrong: int
+    open: int  # not right for sure; the wrong ones are among them
+    margin: float  # the least lead, whichever way
+    misses: list[tuple[int, ...]]  # some rows that are wrong
+    doubt: str  # of a row that is right, and not for sure: why not; "" if there is none
+
+
+def run_all(
+    model: Model, task: Task, each: Callable[[int, Rows, Looked], object] | None = None
+) -> Ran:
+    """Runs every row in two orders of the same sums, and then some one at a time: which are right
+    for sure? `each` is told what came of some rows when they were run, and how far it is.
+    """
+    trial, near, step = Trial(model), Near(task), chunk_size(model, task)
+    checked = wrong = open_ = 0
+    margin, doubt, misses = np.inf, "", list[tuple[int, ...]]()
+
+    def count(rows: Rows, looked: Looked, missed: Any, unsure: Any) -> None:
+        nonlocal wrong, open_, margin, doubt
+        wrong, open_ = wrong + int(missed.sum()), open_ + int(unsure.sum())
+        margin = min(margin, float(looked.lead.min()), float(looked.again.min()))
+        misses.extend(map(tuple, rows[missed][: MISSES - len(misses)].tolist()))
+        doubt = doubt or looked.doubt
+
+    for start in range(0, task.size, step):
+        stop = min(start + step, task.size)
+        rows = task.rows(start, stop)
+        rows = rows[task.defined(rows)]
+        if len(rows):
+            looked = trial.look(*task.batch(rows))
+            near.see(rows, looked.room)
+            checked += len(rows)
+            count(rows, looked, ~(looked.lead > 0), ~looked.sure)
+            if each:
+                each(stop, rows, looked)
+    if checked:
+        rows = near.picked(trial.rng)
+        before = trial.look(*task.batch(rows))
+        right = before.lead > 0
+        if len(rows := rows[right]):
+            looked = trial.alone(*task.batch(rows))  # what was not sure before is counted already
+            count(rows, looked, ~(looked.again > 0), ~looked.sure & before.sure[right])
+    return Ran(checked, wrong, min(open_, checked), margin, misses, doubt)
+
+
+def reordered(model: Model, rng: np.random.Generator) -> Model:
+    """The same model with its sums in another order: coordinates of the stream, neurons, heads and
+    what is in a head change places, in all arrays alike.
+
+    Sums over positions stay as they are. So do the heads of ALiBi, whose slopes go by their number,
+    and queries and keys of rotary positions, whose angles go by theirs.
+    """
+    c, weights, xp = model.config, dict(model.weights), arrays.of(model.weights["embed.W_E"])
+    order = {"D": c.d_model, "H": c.n_heads, "K": c.d_head, "F": c.d_mlp}
+    stays = {"alibi": {"H"}, "rotary": {"QK"}}.get(c.positions, set())
+    if c.positions == "sinusoidal":  # waves go by the number of a coordinate: a table need not
+        if c.n_ctx * c.d_model > TABLE:
+            stays = {"D"}
+        else:
+            like = xp.spread(weights["embed.W_E"][:1], c.n_ctx)
+            weights["pos_embed.W_pos"] = sinusoidal(c, Place({}, None), like, 0)
+            c = replace(c, positions="learned")
+    turned = {axis: _shuffled(n, rng) for axis, n in order.items() if axis not in stays}
+    for name, letters in axes(c).items():
+        asks = "QK" in stays and not name.endswith(("W_V", "b_V", "W_O"))
+        for i, axis in enumerate(letters.rstrip("?")):
+            if name in weights and axis in turned and not (axis == "K" and asks):
+                weights[name] = xp.along(weights[name], turned[axis], i)
+    return Model(c, weights, model.vocabulary)
+
+
+def _shuffled(n: int, rng: np.random.Generator) -> Any:
+    """Another order of n things than the one they have."""
+    order = rng.permutation(n)
+    return order if (order != np.arange(n)).any() else order[::-1].copy()
 
 
 # ── so many at a time, in which float type ─────────────────────────────────────────────────────

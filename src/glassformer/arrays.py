@@ -44,6 +44,10 @@ class Numpy:
     def take(self, W: Array, tokens: Array) -> Array:
         return W[tokens]
 
+    def along(self, x: Array, order: Array, axis: int) -> Array:
+        """x with what stands along an axis in another order."""
+        return np.take(x, order, axis)
+
     def spread(self, W: Array, n: int) -> Array:
         """W [V,D] -> [V,n,D]: every token at n positions."""
         return np.broadcast_to(W[:, None], (W.shape[0], n, W.shape[1]))
@@ -124,6 +128,9 @@ class Torch:
 
     def take(self, W: Array, tokens: Array) -> Array:
         return self.F.embedding(tokens, W)  # W[tokens] has a slow gradient
+
+    def along(self, x: Array, order: Array, axis: int) -> Array:
+        return x.index_select(axis, self.torch.as_tensor(order, device=x.device))
 
     def spread(self, W: Array, n: int) -> Array:
         return W[:, None].expand(-1, n, -1)

@@ -37,16 +37,11 @@ def tie(x: npt.ArrayLike) -> float:
     return TIE * _eps(x) * float(_largest(x))
 
 
-def ties(x: npt.ArrayLike) -> Array:
-    """The same for each x[i] by itself: [B]."""
-    x = np.asarray(x)
-    out: Array = TIE * _eps(x) * np.abs(x).reshape(len(x), -1).max(1, initial=0.0)
-    return out
-
-
-def tie_of(largest: float, dtype: str) -> float:
-    """The same where numbers of this type are at most so large."""
-    return TIE * (float(np.finfo(dtype).eps) if dtype != "bfloat16" else 2.0**-7) * largest
+def tie_of(largest: Any, dtype: str) -> Any:
+    """The same where numbers were computed in this float type, the largest so large. The array
+    that they stand in need not say it: what a model computes in bfloat16 comes as float32.
+    """
+    return TIE * (2.0**-7 if dtype == "bfloat16" else float(np.finfo(dtype).eps)) * largest
 
 
 def sweep(x: npt.ArrayLike, axis: int | None = None) -> Array:

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dust
-from ..answers import EXHAUSTIVE, chunk_size, gaps, margins, whole_domain
+from ..answers import EXHAUSTIVE, chunk_size, margins, run_all
 from ..checkpoint import digest
 from ..errors import GlassformerError
 from ..finding import Shown
@@ -22,11 +21,10 @@ from ..limits import many
 from ..model import Model
 from ..tasks.base import Task
 from ..tasks.extremes import Max, Min
-from ..verification.checks import Progress
 from . import copies, extremes
 from .extremes import Case
 from .refute import confirmed
-from .search import Watch, prove
+from .search import Watch, prove, watched
 
 SAMPLE = 20_000  # rows that are run beside it
 WORST = 5  # inputs shown
@@ -48,6 +46,7 @@ class Accuracy(Shown):
     model: str
     task: str
     method: str  # enumeration or cases
+    doubt: str = ""  # of an input that is right when it is run, and open: why
 
     @property
     def right(self) -> int:
@@ -73,7 +72,8 @@ class Accuracy(Shown):
         """What came of those that were run, in words."""
         if not self.sample:
             return "it is proved for all, and none was run"
-        return f"of {self.sample:,} that were run: {percent(self.sampled)} right"
+        doubt = f"; {self.doubt}" if self.doubt else ""
+        return f"of {self.sample:,} that were run: {percent(self.sampled)} right{doubt}"
 
 
 def percent(x: float) -> str:
@@ -128,24 +128,15 @@ def _cases(model: Model, task: Task) -> Iterator[Case]:
 
 
 def _enumerated(model: Model, task: Task, about: dict[str, Any], watch: Watch) -> Accuracy:
-    """Every row is run. What leads by a few last bits only is open: sums may round otherwise."""
-    inputs = right = open_ = 0
-    worst: list[tuple[int, ...]] = []
-    for rows in whole_domain(task, chunk_size(model, task)):
-        tokens, answer = task.batch(rows)
-        lead = gaps(model, tokens, answer).min(-1)
-        sure = lead > dust.ties(model.logits(tokens[:, :-1]))
-        inputs, right = inputs + len(rows), right + int((lead > 0).sum())
-        open_ += int((~sure).sum())
-        worst += [tuple(map(int, row)) for row in rows[~(lead > 0)][: WORST - len(worst)]]
-        if watch:
-            watch(Progress(inputs, task.size, inputs - right))
-    found = _shown(model, task, worst)
-    if not inputs:
+    """Every row is run. What is right, and not for sure, is open: sums may round otherwise."""
+    ran = run_all(model, task, watched(task, watch))
+    if not ran.checked:
         raise GlassformerError(f"prove — {task.ref or 'the task'} has no input with an answer")
+    n, right = ran.checked, ran.checked - ran.wrong
+    worst = _shown(model, task, ran.misses)
     return Accuracy(
-        inputs, open_, inputs, inputs - open_, right / max(inputs, 1), inputs, found,
-        method="enumeration", **about,
+        n, ran.open, n, n - ran.open, right / n, n, worst, method="enumeration", doubt=ran.doubt,
+        **about,
     )  # fmt: skip
 
 

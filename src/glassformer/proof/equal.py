@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import arrays, dust
-from ..answers import EXHAUSTIVE, chunk_size, decoded, whole_domain
+from .. import arrays
+from ..answers import EXHAUSTIVE, Looked, Near, Trial, chunk_size, said, whole_domain
 from ..checkpoint import digest
 from ..errors import GlassformerError
 from ..finding import Shown
@@ -23,6 +23,7 @@ from .accuracy import bound_accuracy, percent, share
 from .search import prove
 
 SAMPLE = 5_000
+SHOWN = 8  # rows that are run alone, of those on which models differ when many are run
 Said = Callable[[str], object] | None
 
 
@@ -114,43 +115,99 @@ def _both_right(
 def _enumerated(
     one: Model, other: Model, task: Task, about: dict[str, Any], tell: Callable[[str], object]
 ) -> Equality:
-    size, checked, near = min(chunk_size(m, task) for m in (one, other)), 0, 0
+    size, checked, unsure = min(chunk_size(m, task) for m in (one, other)), 0, 0
+    pair = Pair(one, other, task)
     for rows in whole_domain(task, size):
         tell(f"running both: {checked:,} of {task.size:,} inputs")
-        found, ties = _differ(one, other, task, rows)
+        found, some = pair.differ(rows)
         if found:
             return _different(found, "enumeration", about)
-        checked, near = checked + len(rows), near + ties
-    if near:
-        what = "the best two tokens of one are within rounding, or its answer has no end"
-        reason = f"{near:,} inputs where {what}"
-        about = {**about, "equal": checked - near}
-        return Equality("unknown", reason, method="enumeration", **about)
+        checked, unsure = checked + len(rows), unsure + some
     if not checked:
         reason = "the task has no input with an answer"
         return Equality("unknown", reason, equal=0, method="enumeration", **about)
-    reason = f"all {checked:,} inputs were run, with this machine's rounding"
+    found, some = pair.differ_alone()
+    if found:
+        return _different(found, "enumeration", about)
+    if unsure := min(unsure + some, checked):
+        what = "another order of the same sums could turn what one says, or its answer has no end"
+        reason = f"{unsure:,} inputs where {what}{pair.doubt}"
+        about = {**about, "equal": checked - unsure}
+        return Equality("unknown", reason, method="enumeration", **about)
+    how = "in two orders of the same sums, with this machine's rounding"
+    reason = f"all {checked:,} inputs were run {how}"
     return Equality("equal", reason, equal=checked, method="enumeration", **about)
 
 
 def _differ(one: Model, other: Model, task: Task, rows: Rows) -> tuple[dict[str, Any] | None, int]:
-    """The first row on which two models differ; and on how many a token leads by rounding alone."""
-    rows = rows[task.defined(rows)]
-    size, near = min(chunk_size(m, task) for m in (one, other)), 0
-    for start in range(0, len(rows), size):
-        part = rows[start : start + size]
-        tokens, answer = task.batch(part)
-        both, close = zip(*(_spoken(m, tokens, answer) for m in (one, other)), strict=True)
-        wrong = np.flatnonzero(((both[0] != both[1]) & _heard(both[0], answer, task)).any(1))
-        if len(wrong):
-            return _told(task, part[wrong[0]], [b[wrong[0]] for b in both], answer[wrong[0]]), 0
-        unsure = (close[0] | close[1]).any(1)
-        if task.stop is not None:  # what is said after an answer as long as the right one is unseen
-            for i in np.flatnonzero(~((both[0] == task.stop) & answer).any(1)):
-                prompt = tokens[i, : answer[i].argmax()].tolist()
-                unsure[i] |= task.steps(prompt) > answer[i].sum()
-        near += int(unsure.sum())
-    return None, near
+    """The first row on which two models differ; and on how many it is not sure that they do not."""
+    return Pair(one, other, task).differ(rows[task.defined(rows)])
+
+
+class Pair:
+    """Two models, run on the same rows. What the first says is taken for right, and then both are
+    asked whether they have it right for sure.
+    """
+
+    def __init__(self, one: Model, other: Model, task: Task) -> None:
+        self.models, self.task, self.near = (one, other), task, Near(task)
+        self.trials, self.doubt = (Trial(one), Trial(other)), ""
+
+    def differ(self, rows: Rows) -> tuple[dict[str, Any] | None, int]:
+        """The first of some rows on which they differ; and on how many it is not sure that they
+        do not.
+        """
+        size, count = min(chunk_size(m, self.task) for m in self.models), 0
+        for start in range(0, len(rows), size):
+            part = rows[start : start + size]
+            spoken, answer, heard = self._heard(part)
+            looks = [trial.look(spoken, heard) for trial in self.trials]
+            self.near.see(part, np.minimum(*(look.room for look in looks)))
+            unsure = self._unsure(looks)
+            if len(at := np.flatnonzero(unsure)):  # what the second says, where it matters
+                others = said(self.models[1], spoken[at], answer[at])
+                apart = at[((others != spoken[at]) & heard[at]).any(1)]
+                if found := self._told(part[apart[:SHOWN]]):
+                    return found, 0
+            count += int((unsure | self._endless(spoken, answer)).sum())
+        return None, count
+
+    def differ_alone(self) -> tuple[dict[str, Any] | None, int]:
+        """The same of some of the rows that were looked at, one at a time."""
+        rows = self.near.picked(self.trials[0].rng)
+        spoken, _, heard = self._heard(rows)
+        before = self._unsure([trial.look(spoken, heard) for trial in self.trials])
+        unsure = self._unsure([trial.alone(spoken, heard) for trial in self.trials])
+        return self._told(rows[unsure]), int((unsure & ~before).sum())
+
+    def _heard(self, rows: Rows) -> tuple[Any, Any, Any]:
+        """What the first says, where an answer may be, and how much of it is heard."""
+        tokens, answer = self.task.batch(rows)
+        spoken = said(self.models[0], tokens, answer)
+        return spoken, answer, _heard(spoken, answer, self.task)
+
+    def _unsure(self, looks: list[Looked]) -> Any:
+        doubts = [look.doubt for look in looks if look.doubt]
+        self.doubt = self.doubt or (f": {doubts[0]}" if doubts else "")
+        return ~(looks[0].sure & looks[1].sure)
+
+    def _endless(self, spoken: Any, answer: Any) -> Any:
+        """Rows where more is said after an answer as long as the right one, and nobody hears it."""
+        out = np.zeros(len(spoken), bool)
+        if self.task.stop is not None:
+            for i in np.flatnonzero(~((spoken == self.task.stop) & answer).any(1)):
+                prompt = spoken[i, : answer[i].argmax()].tolist()
+                out[i] = self.task.steps(prompt) > answer[i].sum()
+        return out
+
+    def _told(self, rows: Rows) -> dict[str, Any] | None:
+        """The first of some rows on which they differ when it is run alone."""
+        for row in rows:
+            tokens, answer = self.task.batch(row[None])
+            one, other = (said(model, tokens, answer)[0] for model in self.models)
+            if ((one != other) & _heard(one[None], answer, self.task)[0]).any():
+                return _told(self.task, row, [one, other], answer[0])
+        return None
 
 
 def _heard(tokens: Any, answer: Any, task: Task) -> Any:
@@ -159,16 +216,6 @@ def _heard(tokens: Any, answer: Any, task: Task) -> Any:
         return answer
     ended = np.cumsum((tokens == task.stop) & answer, 1) - ((tokens == task.stop) & answer)
     return answer & (ended == 0)
-
-
-def _spoken(model: Model, tokens: Any, answer: Any) -> tuple[Any, Any]:
-    """What a model says, and where its best token leads by no more than rounding could turn."""
-    out, near = tokens.copy(), np.zeros(answer.shape, bool)
-    for rows, t, step in decoded(model, tokens, answer):
-        best = np.sort(step.logits, -1)[..., -2:]
-        out[rows, t] = step.chosen
-        near[rows, t] = ~(best[..., 1] - best[..., 0] > dust.ties(step.logits))
-    return out, near & answer
 
 
 def _told(task: Task, row: Any, both: list[Any], answer: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .. import arrays
 from ..errors import GlassformerError
 from ..model import Model
 from . import softmax
@@ -106,7 +107,7 @@ def position_free(model: Model) -> bool:
     c = model.config
     if c.positions == "none":
         return True
-    return c.positions == "learned" and not np.asarray(model.weights["pos_embed.W_pos"]).any()
+    return c.positions == "learned" and not arrays.numpy(model.W_pos).any()
 
 
 def suffixes(

@@ -8,23 +8,22 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import dust
-from ..answers import EXHAUSTIVE, chunk_size, margins, whole_domain
+from ..answers import EXHAUSTIVE, Looked, Ran, run_all
 from ..checkpoint import digest
 from ..errors import GlassformerError
 from ..finding import Shown
 from ..lang.task import Texts
 from ..limits import many
 from ..model import Model
-from ..tasks.base import Task
-from ..verification.checks import Progress, check, verify
+from ..tasks.base import Rows, Task
+from ..verification.checks import Progress, verify
 from ..verification.verdict import Verdict
 from .bounds import Bounder, Bounds
 from .checker import check_call, check_certificate, describe, identity
 from .columns import MOST_CASES, SPLITS, how_many
 from .compiled import certified, is_compiled
 from .layout import layout_of
-from .refute import common, refute
+from .refute import common, confirmed, refute
 from .stretch import View
 
 Result = Literal["proved", "refuted", "unknown"]
@@ -103,47 +102,31 @@ def prove(
 
 
 def _enumerated(model: Model, task: Task, say: Callable[..., Proof], watch: Watch) -> Proof:
-    for event in check(model, task):
-        if isinstance(event, Verdict):
-            verdict = event
-        elif watch:
-            watch(event)
-    if verdict.checked and not verdict.wrong:
-        if tie := _within_rounding(model, task, verdict):
-            return say("unknown", verdict.checked, reason=tie)
-        reason = "every row was run, with this machine's rounding"
-        return say("proved", verdict.checked, margin=verdict.worst_margin, reason=reason)
-    shown = next(iter(verdict.counterexamples), None)
-    result, reason = "refuted" if shown else "unknown", _wrong(verdict)
-    return say(result, verdict.checked, counterexample=shown, reason=reason)
+    """Every row is run, in two orders of the same sums, and some alone."""
+    ran = run_all(model, task, watched(task, watch))
+    missed = (confirmed(model, task, np.array(row, task.row_type)) for row in ran.misses)
+    if shown := next(filter(None, missed), None):
+        return say("refuted", ran.checked, counterexample=shown, reason=_wrong(ran))
+    if ran.wrong or not ran.checked:
+        other = ", and none of them alone: it hangs on the order of sums" if ran.wrong else ""
+        return say("unknown", ran.checked, reason=_wrong(ran) + other)
+    if ran.open:
+        return say("unknown", ran.checked, reason=ran.doubt)
+    reason = "every row was run in two orders of the same sums, with this machine's rounding"
+    return say("proved", ran.checked, margin=ran.margin, reason=reason)
 
 
-def _within_rounding(model: Model, task: Task, verdict: Verdict) -> str:
-    """Why some row is no proof: alone or with others, its sums may round the other way."""
-    if verdict.worst_margin > dust.tie_of(largest_logit(model), model.dtype):
-        return ""  # whatever row it is
-    for rows in whole_domain(task, chunk_size(model, task)):
-        tokens, answer = task.batch(rows)
-        lead = margins(model, tokens, answer)
-        unsure = ~(lead > dust.ties(model.logits(tokens[:, :-1])))
-        if unsure.any():
-            i = int(unsure.argmax())
-            asked = task.vocabulary.decode(tokens[i, : int(answer[i].argmax())])
-            turn = "which another order of the same sums could turn"
-            return f"{asked} is right by {lead[i]:.2g}, {turn}"
-    return ""
+def watched(task: Task, watch: Watch) -> Callable[..., object] | None:
+    """`watch`, as `run_all` tells of rows."""
+    wrong = 0
 
+    def tell(done: int, rows: Rows, looked: Looked) -> None:
+        nonlocal wrong
+        wrong += int((~(looked.lead > 0)).sum())
+        if watch:
+            watch(Progress(done, task.size, wrong))
 
-def largest_logit(model: Model) -> float:
-    """No logit of the model is larger, but for rounding: what is normed has a known length."""
-    if not model.config.norm_first or model.config.norm == "none":
-        return np.inf
-    w = {name: np.asarray(x, np.float64) for name, x in model.numpy().weights.items()}
-    gain = np.abs(w.get("ln_final.w", np.ones(1))).max()
-    length = gain * model.config.d_model**0.5 + np.linalg.norm(w.get("ln_final.b", np.zeros(1)))
-    columns = np.linalg.norm(np.asarray(model.W_U, np.float64), axis=0)
-    largest: float = 1.01 * (length * columns.max() + np.abs(w.get("unembed.b_U", 0.0)).max())
-    return largest
+    return tell if watch else None
 
 
 def _of_layers(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -> Proof:
@@ -167,8 +150,8 @@ def _searched(model: Model, task: Task, seed: int, say: Callable[..., Proof]) ->
     return say("unknown", 0, reason=f"{_wrong(verdict)}, but {needs}")
 
 
-def _wrong(verdict: Verdict) -> str:
-    return f"{verdict.wrong:,} wrong of {verdict.checked:,} rows"
+def _wrong(found: Verdict | Ran) -> str:
+    return f"{found.wrong:,} wrong of {found.checked:,} rows"
 
 
 def _certified(
