@@ -20,10 +20,7 @@ from .fence import Fence
 
 MODELS = (".safetensors", ".taotp", ".glass")
 FILES = (*MODELS, ".csv", ".json", ".toml", ".py")  # that some option or other may name
-RECIPE_NAMES = [
-    "suited",
-    *sorted(RECIPES),
-]  # recipes; the first is what a task gets that names none
+RECIPE_NAMES = ["suited", *sorted(RECIPES)]  # the first is for tasks that name none
 LISTED = 1_000  # files of a folder that are shown
 
 
