@@ -4,16 +4,19 @@ import json
 import secrets
 import threading
 import time
+from functools import partial
 from typing import Any
 
 from . import child
 from .errors import places
-from .pool import Busy, Ended, Pool, Worker
+from .pool import START, Busy, Ended, Pool, Worker
 
 KEPT = 16  # jobs that are over and can still be looked at
 BYTES = 2**27  # of their results, together
 EVENTS = 5_000  # of a training that are told; later ones are not kept
-GRACE = 10.0  # seconds for a training to end by itself and hand over its model
+# seconds for a training to end by itself and hand over its model: it may be looking at a million
+# rows just now
+GRACE = 60.0
 
 
 class Job:
@@ -39,6 +42,11 @@ class Job:
         if event is not None and len(self.events) < EVENTS:
             self.events.append(event)
         self.progress = self.progress | told
+
+    @property
+    def begun(self) -> bool:
+        """Whether a training has a model: before that its process starts, and imports PyTorch."""
+        return "of" in self.progress
 
     def to_json(self, after: int = 0) -> bytes:
         """How it stands; of the events, those after so many."""
@@ -83,9 +91,23 @@ class Jobs:
                 job.worker.kill()
             elif job.clock is None:
                 job.worker.stop(job.order)
-                job.clock = threading.Timer(GRACE, self._kill, (job,))
-                job.clock.daemon = True  # a server that is closed does not wait for it
-                job.clock.start()
+                self._wind(job)
+
+    def _wind(self, job: Job) -> None:
+        """From now on a training has its time to end by itself; or to begin, if it has not."""
+        if job.clock is not None:
+            job.clock.cancel()
+        job.clock = threading.Timer(GRACE if job.begun else START, self._kill, (job,))
+        job.clock.daemon = True  # a server that is closed does not wait for it
+        job.clock.start()
+
+    def _told(self, job: Job, data: bytes) -> None:
+        before = job.begun
+        job.tell(data)
+        if job.begun and not before:
+            with job.lock:
+                if job.clock is not None:  # it was asked to stop before it had begun
+                    self._wind(job)
 
     def _kill(self, job: Job) -> None:
         with job.lock:
@@ -121,14 +143,15 @@ class Jobs:
             job.worker, job.order = worker, worker.next
         ready.set()
         try:
-            kind, data = worker.ask(job.kind, given, self.seconds, job.tell)
+            tell = partial(self._told, job)
+            kind, data = worker.ask(job.kind, given, self.seconds, tell)
         finally:
             with job.lock:
                 job.worker = None
                 if job.clock is not None:
                     job.clock.cancel()
-        if job.kind == "train" and kind == child.RESULT:
-            worker.kill()  # PyTorch's memory goes with it
+        if job.kind == "train" and job.begun:
+            worker.kill()  # PyTorch's memory goes with it, whatever came of it
         return kind, data
 
     def _tidy(self) -> None:
