@@ -28,7 +28,7 @@ SCHEMA = schemathesis.openapi.from_dict(application(lambda: b"", None, None).ope
 ALL, GENERATED, RAW = drawn(10_000), drawn(800), drawn(3_000)  # the others are mutated
 LARGE, ROUNDS = 16, 3  # bodies of about 8 MiB in a round
 # Of the server itself; its workers have a limit of their own. GROWTH is since the first round: some
-# memory is kept for later, but if bodies stayed, the other rounds would leave twice as much. PEAK is
+# memory is kept for later, but if bodies stayed, other rounds would leave twice as much. PEAK is
 # since the start: while it is read, a body takes up to 35 times its size.
 GROWTH, PEAK = LARGE * BODY, 80 * BODY
 
