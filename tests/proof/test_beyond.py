@@ -13,6 +13,7 @@ import pytest
 
 from glassformer import Config, GlassformerError, Model, load, record, refs
 from glassformer.answers import margins
+from glassformer.lang import compile as compile_
 from glassformer.model import zeros
 from glassformer.proof import (
     alone,
@@ -433,6 +434,18 @@ def test_accuracy_of_what_can_be_run_and_of_what_can_not():
     assert "inputs are right, 0 are open; it is proved for all, and none was run" in str(proved)
     with pytest.raises(GlassformerError, match="a bound on the accuracy is there for"):
         bound_accuracy(load("search"), refs.load_task("search"))
+
+
+def test_inputs_are_counted_and_not_rows():
+    """Most rows of a source's texts have tokens where none are used, and are no inputs."""
+    source = "tokens = [*'abcdefghij']; length = 7; emit = first(token, default='a')"
+    model = compile_(source).model
+    task = refs.load_task(model)
+    texts = sum(10**n for n in range(1, 8))
+    assert (task.inputs, task.size) == (texts, 7 * 10**7)
+    found = bound_accuracy(model, task)
+    assert (found.method, found.inputs, found.right) == ("compiled", texts, texts)
+    assert "11,111,110 inputs" in str(found) and "11,111,110 inputs" in str(examine(task))
 
 
 def test_a_defect_of_the_prover_would_be_told(monkeypatch):

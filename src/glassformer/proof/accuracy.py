@@ -102,18 +102,18 @@ def bound_accuracy(model: Model, task: Task, *, seed: int = 0, watch: Watch = No
         if not proof.holds:
             raise
         return Accuracy(
-            task.size, 0, proof.cases, proof.cases, 1.0, 0, [], method=proof.method, **about
+            task.inputs, 0, proof.cases, proof.cases, 1.0, 0, [], method=proof.method, **about
         )
-    open_ = min(sum(c.open for c in cases), task.size)
+    open_ = min(sum(c.open for c in cases), task.inputs)
     rows = task.sample(SAMPLE, np.random.default_rng(seed))
     right = sum(
         int((margins(model, *task.batch(part)) > 0).sum())
         for part in np.array_split(rows, max(1, len(rows) // chunk_size(model, task)))
     )
-    _stand_by(right, len(rows), open_ / task.size)
+    _stand_by(right, len(rows), open_ / task.inputs)
     left = sorted((c for c in cases if c.open), key=lambda c: c.lead)
     return Accuracy(
-        task.size, open_, len(cases), len(cases) - len(left), right / len(rows), len(rows),
+        task.inputs, open_, len(cases), len(cases) - len(left), right / len(rows), len(rows),
         _shown(model, task, [c.worst for c in left]), method="cases", **about,
     )  # fmt: skip
 
@@ -144,7 +144,7 @@ def _shown(model: Model, task: Task, rows: list[tuple[int, ...]]) -> list[dict[s
     """Rows that are wrong when they are run, a few of them."""
     found: list[dict[str, Any]] = []
     for row in dict.fromkeys(rows):
-        if len(found) < WORST and (told := confirmed(model, task, np.array(row, np.int64))):
+        if len(found) < WORST and (told := confirmed(model, task, np.array(row, task.row_type))):
             found.append(told)
         if len(found) >= WORST:
             break

@@ -72,7 +72,7 @@ def prove_equal(
     tell(f"running both on {len(rows):,} inputs")
     if found := _differ(one, other, task, rows)[0]:
         return _different(found, "sample", about)
-    proofs = []
+    proofs, kind = [], task.row_type
     for which, model in (("first", one), ("second", other)):
         tell(f"proving the {which}")
         try:
@@ -80,7 +80,7 @@ def prove_equal(
         except GlassformerError as e:
             return Equality("unknown", str(e), equal=0, method="proofs", **about)
         found = proofs[-1].counterexample
-        if found and (told := _differ(one, other, task, np.array([found["row"]]))[0]):
+        if found and (told := _differ(one, other, task, np.array([found["row"]], kind))[0]):
             return _different(told, "proofs", about)
     if all(p.holds for p in proofs):
         reason = f"both are proved right, with {' and '.join(f'{p.cases:,}' for p in proofs)} cases"
@@ -96,19 +96,19 @@ def _both_right(
     why = " and ".join(
         f"the {n} is {p.result}" for n, p in zip(("first", "second"), proofs, strict=True)
     )
-    open_ = 0
+    open_, kind = 0, task.row_type
     try:
         for model, proof in zip((one, other), proofs, strict=True):
             if not proof.holds:
                 bound = bound_accuracy(model, task, seed=seed)
                 open_ += bound.open
                 for shown in bound.worst:
-                    if told := _differ(one, other, task, np.array([shown["row"]]))[0]:
+                    if told := _differ(one, other, task, np.array([shown["row"]], kind))[0]:
                         return _different(told, "accuracy", about)
     except GlassformerError:
         return Equality("unknown", why, equal=0, method="proofs", **about)
-    equal = max(0, task.size - open_)
-    least = f"both are proved right on at least {percent(share(equal, task.size))} of all inputs"
+    equal = max(0, task.inputs - open_)
+    least = f"both are proved right on at least {percent(share(equal, task.inputs))} of all inputs"
     return Equality("unknown", f"{why}; {least}", equal=equal, method="accuracy", **about)
 
 

@@ -22,18 +22,19 @@ class Examination(Finding):
     """What is in order with a task, and what is not."""
 
     task: str
-    size: int
+    size: int  # rows, of which some may be no inputs
     examples: list[dict[str, str]]
     classes: dict[str, float]  # class of input -> its share
     good: list[str]
     problems: list[str]
+    inputs: int
 
     @property
     def holds(self) -> bool:
         return not self.problems
 
     def __str__(self) -> str:
-        lines = [f"{self.task}: {many(self.size)} inputs", ""]
+        lines = [f"{self.task}: {many(self.inputs)} inputs", ""]
         lines += [f"  {e['input']}  ->  {e['answer']}" for e in self.examples]
         if len(self.classes) > 1:
             shares = sorted(self.classes.items(), key=lambda item: -item[1])
@@ -63,7 +64,7 @@ def examine(task: Task) -> Examination:
     shown_ = rows[np.linspace(0, len(rows) - 1, min(SHOWN, len(rows))).astype(int)]
     return Examination(
         task.ref or type(task).__name__, task.size, [_texts(task, row) for row in shown_],
-        shares, good, problems,
+        shares, good, problems, task.inputs,
     )  # fmt: skip
 
 
