@@ -122,7 +122,10 @@ def test_an_edit_breaks_the_proof_with_a_counterexample(served):
     assert gf.run(model, found["input"]).output == found["got"]
 
 
-@pytest.mark.parametrize("ref", ["adder-least", "adder-coupled:digits=22"])
+LARGE = pytest.param("adder-coupled:digits=22", marks=pytest.mark.slow)  # numbers beyond int64
+
+
+@pytest.mark.parametrize("ref", ["adder-least", LARGE])
 def test_a_counterexample_is_a_text_that_the_model_reads(ref):
     """Whatever the tokens look like, and however long the numbers are."""
     desk, line = Desk(Shelf([], [], None)), Told()
