@@ -3,12 +3,14 @@
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from glassformer import GlassformerError, lang, load, load_task, taotp
+from glassformer import Config, GlassformerError, Model, lang, load, load_task, taotp
 from glassformer.decoding import decode
 from glassformer.puzzles import judge, level
 from glassformer.puzzles.judge import TEXT, _shrunk, lines_of
+from glassformer.taotp.write import write
 from puzzles.measure import SOLUTIONS
 
 
@@ -132,6 +134,22 @@ def test_what_rounding_could_turn_is_not_right():
     assert not found.right and found.problem.endswith(
         "which another order of the same sums could turn"
     )
+
+
+def test_rounding_is_looked_at_on_every_question():
+    """Of logits near 1e17, 16 is a tie; the least lead of all questions is elsewhere, and clear."""
+    vocabulary, around = load("repeat-last").vocabulary, 2 * np.pi * np.arange(10) / 10
+    config = Config(d_vocab=10, n_ctx=16, d_model=3, n_layers=0, norm="none", positions="none")
+    E = np.stack([np.cos(around), np.sin(around), np.zeros(10)], 1)
+    U = np.stack([*E.T[:2], np.ones(10)])
+    loud = E * np.where(np.arange(10) == 9, 100, 1)[:, None]
+    loud[9, 2] = 1e17
+    found = [
+        judge(level("echo"), write(Model(config, {"embed.W_E": e, "unembed.W_U": U}, vocabulary)))
+        for e in (E, loud)
+    ]
+    assert found[0].right and not found[1].right
+    assert found[1].problem.startswith("0 0 9 is right by 16, which another order")
 
 
 def test_a_logit_that_is_not_finite_is_wrong():

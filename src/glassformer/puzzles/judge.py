@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import dust, lang, taotp
-from ..answers import EXHAUSTIVE, chunk_size, margins
+from .. import lang, taotp
+from ..answers import EXHAUSTIVE, Near, Trial, chunk_size, margins
 from ..counting import count
 from ..decoding import decode
 from ..errors import GlassformerError, shown
@@ -66,23 +66,21 @@ def _weights(level: Level, text: str) -> dict[str, Any]:
 
 
 def _run(model: Model, task: Task) -> dict[str, Any]:
-    """Runs every question."""
-    found = _gone_through(task, chunk_size(model, task), partial(_lost, model, task),
-                          partial(_said, model, task))  # fmt: skip
-    worst = found.pop("worst")
+    """Runs every question, in two orders of the same sums, and some one at a time."""
+    trial, near, doubts = Trial(model), Near(task), list[str]()
+
+    def wrong(rows: Rows) -> tuple[Any, float]:
+        looked = trial.look(*task.batch(rows))
+        near.see(rows, looked.room)
+        doubts.append(looked.doubt)
+        return ~(looked.lead > 0), float(min(looked.lead.min(), looked.again.min()))
+
+    found = _gone_through(task, chunk_size(model, task), wrong, partial(_said, model, task))
     if found["right"]:
-        tokens, answer = task.batch(worst[None])
-        if found["margin"] <= dust.tie(model.logits(tokens[:, :-1])):
-            told = task.vocabulary.decode(tokens[0, : int(answer[0].argmax())])
-            what = f"{told} is right by {found['margin']:.2g} only"
-            raise GlassformerError(f"{what}, which another order of the same sums could turn")
+        doubts.append(trial.alone(*task.batch(near.picked(trial.rng))).doubt)
+        if doubt := next(filter(None, doubts), ""):
+            raise GlassformerError(doubt)
     return found
-
-
-def _lost(model: Model, task: Task, rows: Rows) -> tuple[Any, float, Any]:
-    """Which rows are wrong, the least lead of a right token, and the row of it."""
-    gap = margins(model, *task.batch(rows))
-    return ~(gap > 0), float(gap.min()), rows[gap.argmin()]
 
 
 def _said(model: Model, task: Task, asked: list[int], n: int) -> str:
@@ -116,7 +114,7 @@ def _shrunk(model: Model, task: Task, row: list[int]) -> list[int]:
         if not tries:
             return row
         rows = np.array(tries, task.row_type)
-        misses = _lost(model, task, rows)[0] & task.defined(rows)
+        misses = ~(margins(model, *task.batch(rows)) > 0) & task.defined(rows)
         if not misses.any():
             return row
         row = min(rows[misses].tolist(), key=lambda r: (sum(r), r))
@@ -136,9 +134,9 @@ def _source(level: Level, text: str) -> dict[str, Any]:
     _require(level, program)
     assert isinstance(task, Questions)  # levels of sources have truths
 
-    def wrong(rows: Rows) -> tuple[Any, float, Any]:
+    def wrong(rows: Rows) -> tuple[Any, float]:
         bad = _misses(program, [task.questions[i] for i in rows[:, 0].tolist()])
-        return np.array(bad), np.inf, rows[0]
+        return np.array(bad), np.inf
 
     def said(asked: list[int], n: int) -> str:
         out: list[int] = []
@@ -150,7 +148,7 @@ def _source(level: Level, text: str) -> dict[str, Any]:
         return task.vocabulary.decode(out)
 
     found = _gone_through(task, CHUNK, wrong, said)
-    del found["worst"], found["margin"]
+    del found["margin"]
     if not found["right"]:
         return found
     made = lang.compile(text, level.file)
@@ -200,30 +198,28 @@ def _missed(program: Program, asked: list[tuple[list[int], list[int]]]) -> list[
 
 # ── every question, and the score ──────────────────────────────────────────────────────────────
 def _gone_through(
-    task: Task, step: int, wrong: Callable[[Rows], tuple[Any, float, Any]],
+    task: Task, step: int, wrong: Callable[[Rows], tuple[Any, float]],
     said: Callable[[list[int], int], str],
 ) -> dict[str, Any]:  # fmt: skip
-    """Goes through all questions. Of those that are wrong the shortest is kept, of equally short
-    ones the first by its tokens.
+    """Goes through all questions; `wrong` says which are, and the least lead of a right token. Of
+    those that are wrong the shortest is kept, of equally short ones the first by its tokens.
     """
     checked = bad = 0
     smallest: tuple[int, list[int], list[int]] | None = None
-    margin, worst = np.inf, None
+    margin = np.inf
     for start in range(0, task.size, step):
         rows = task.rows(start, min(start + step, task.size))
         rows = rows[task.defined(rows)]
         if not len(rows):
             continue
-        misses, low, at = wrong(rows)
-        checked, bad = checked + len(rows), bad + int(misses.sum())
-        if low < margin or worst is None:
-            margin, worst = low, at
+        misses, low = wrong(rows)
+        checked, bad, margin = checked + len(rows), bad + int(misses.sum()), min(margin, low)
         if misses.any():
             found = _smallest(task, rows[misses])
             smallest = found if smallest is None else min(smallest, found)
     every = "the one question" if checked == 1 else f"all {checked:,} questions"
     out: dict[str, Any] = {
-        "right": not bad, "checked": checked, "wrong": bad, "margin": margin, "worst": worst,
+        "right": not bad, "checked": checked, "wrong": bad, "margin": margin,
         "asked": every if not bad or checked == 1 else f"{bad:,} of {every}",
     }  # fmt: skip
     if smallest:
