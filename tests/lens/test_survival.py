@@ -7,6 +7,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError
+from glassformer.lens import survival as module
 from glassformer.lens.survival import survival
 from glassformer.training import fit
 from training.small import recipe
@@ -99,6 +100,66 @@ def test_a_model_of_another_shape_has_no_slots_but_may_know(model, task):
     assert found["emit"].readable >= found["emit"].commonest - 0.1
 
 
+@pytest.fixture
+def streams_of(monkeypatch):
+    """Lets `after` have other streams: made of the texts' numbers [B] and of `seen` [B,T]."""
+    real = module._streams
+
+    def use(model, make):
+        def streams(m, tokens, seen):
+            numbers = np.unique(tokens, axis=0, return_inverse=True)[1].reshape(-1)
+            return real(m, tokens, seen) if m is model else make(numbers, seen)
+
+        monkeypatch.setattr(module, "_streams", streams)
+
+    return use
+
+
+def test_what_is_known_by_heart_is_not_readable(model, task, streams_of, monkeypatch):
+    """A stream that says which text it is, and at which position, and no more. Of thirty texts,
+    drawn again and again, each is in one half only.
+    """
+    few = task.sample(30, np.random.default_rng(1))
+    monkeypatch.setattr(task, "sample", lambda n, rng: few[rng.integers(0, len(few), n)])
+
+    def by_heart(numbers, seen):
+        at = numbers[:, None] * seen.shape[1] + np.arange(seen.shape[1])
+        return {"embed": np.eye(at.max() + 1)[at[seen]]}
+
+    streams_of(model, by_heart)
+    found = survival(model, replace(model), task)
+    assert all(s.readable < s.commonest + 0.1 for s in found.slots), found
+
+
+def test_the_place_is_chosen_without_the_rows_that_are_counted(
+    model, task, streams_of, monkeypatch
+):
+    """Two streams: one is perfect on the rows that are fitted and noise on the others, one is
+    fair on all. Who looked at the others would take the second.
+    """
+    halves, readable = [], module._readable
+
+    def watched(x, codes, which, fit, count):
+        halves.append(fit)
+        return readable(x, codes, which, fit, count)
+
+    monkeypatch.setattr(module, "_readable", watched)
+    survival(model, replace(model), task)
+    real, rng = module._streams, np.random.default_rng(0)
+    tokens = task.batch(task.sample(400, np.random.default_rng(0)))[0][:, :-1]
+
+    def two(numbers, seen):
+        last = list(real(model, tokens, seen).values())[-1]
+        noise = rng.normal(size=last.shape)
+        fair = np.where(rng.random(len(last))[:, None] < 0.8, last, noise)
+        return {"perfect": np.where(halves[0][:, None], last, noise), "fair": fair}
+
+    streams_of(model, two)
+    found = by_slot(survival(model, replace(model), task))
+    assert {found[slot].where for slot in ("token", "position", "bar")} == {"perfect"}
+    assert found["token"].readable < 0.6
+
+
 def test_training_that_hardly_moves_keeps_every_slot(model, task):
     still = recipe(steps=5, evaluate_every=5, lr=1e-5, batch=8)
     kept = fit(task, still, 0, start=model).model
@@ -110,3 +171,5 @@ def test_what_is_refused(model, task):
         survival(replace(model, labels=type(model.labels)()), model, task)
     with pytest.raises(GlassformerError):
         survival(model, gf.load("reverse"), task)
+    with pytest.raises(GlassformerError, match="gave 1 different rows, expected at least 2"):
+        survival(model, model, task, rows=1)

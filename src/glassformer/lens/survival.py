@@ -7,9 +7,10 @@ A slot of a hand-made or compiled model holds one of a few values, each as a vec
 
 - in place: the share of positions at which the same slot of `after` is nearest to the code of the
   value that `before` has there. Of two models of different shapes there is none.
-- readable: the same share for the best linear reading of the whole stream of `after`, fitted on one
-  half of the rows and counted on the other, at the place in the model where it is best. What has
-  left its slot and is still known somewhere is readable and no longer in place.
+- readable: the same share for a linear reading of the whole stream of `after`, fitted on one half
+  of the rows, no row of which is in the other, and counted on that one. Where in the model it is
+  read is decided within the first half: where it is best there. What has left its slot and is still
+  known somewhere is readable and no longer in place.
 - commonest: the share of the value that is most common, which is what guessing gets.
 
 A slot that holds one value only, or so many that they are no codes, is left out.
@@ -70,16 +71,21 @@ def survival(before: Model, after: Model, task: Task, rows: int = ROWS, seed: in
         task.require(model.vocabulary)
     if not before.labels.slots:
         raise GlassformerError("survival — the first model has no slots with names")
-    drawn = task.sample(rows, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    drawn = task.sample(rows, rng)
     drawn = drawn[task.defined(drawn)]
-    if len(drawn) < 2:
-        raise GlassformerError(f"survival — {task.ref} gave {len(drawn)} rows, expected at least 2")
+    # a row that is drawn again has its number again, and so is in one half only
+    numbers: dict[tuple[int, ...], int] = {}
+    number = np.array([numbers.setdefault(tuple(r), len(numbers)) for r in drawn.tolist()])
+    if (n := len(numbers)) < 2:
+        got = f"gave {n} different rows, expected at least 2"
+        raise GlassformerError(f"survival — {task.ref} {got}")
     tokens, answer = task.batch(drawn)
     # up to where the last token of the answer is said
     seen = np.cumsum(answer[:, ::-1], 1)[:, ::-1][:, 1:] > 0
     old = list(_streams(before, tokens[:, :-1], seen).values())[-1]
     new = _streams(after, tokens[:, :-1], seen)
-    first_half = (np.arange(len(drawn)) < len(drawn) // 2)[:, None].repeat(seen.shape[1], 1)[seen]
+    half = (rng.permutation(n)[number] < n // 2)[:, None].repeat(seen.shape[1], 1)[seen]
     found = []
     for name, (start, stop) in parts.slots(before).items():
         codes, which = _codes(old[:, start:stop])
@@ -88,11 +94,11 @@ def survival(before: Model, after: Model, task: Task, rows: int = ROWS, seed: in
         same = before.config.d_model == after.config.d_model
         last = list(new.values())[-1][:, start:stop]
         held = float((_nearest(last, codes) == which).mean()) if same else None
-        read = {part: _readable(x, codes[which], codes, which, first_half)
-                for part, x in new.items()}  # fmt: skip
-        where = max(read, key=lambda part: read[part])
+        best = {part: _readable(x, codes, which, half, half) for part, x in new.items()}
+        where = max(best, key=lambda part: best[part])
+        read = _readable(new[where], codes, which, half, ~half)
         commonest = float(np.bincount(which).max() / len(which))
-        found.append(Kept(name, len(codes), commonest, held, read[where], where))
+        found.append(Kept(name, len(codes), commonest, held, read, where))
     return Survival(len(drawn), found)
 
 
@@ -118,11 +124,12 @@ def _nearest(x: Array, codes: Array) -> Array:
     return np.asarray(((codes**2).sum(1) - 2 * x @ codes.T).argmin(1))
 
 
-def _readable(x: Array, wanted: Array, codes: Array, which: Array, fit: Array) -> float:
-    """The share that a linear map of the stream gets right on the rows it was not fitted on."""
+def _readable(x: Array, codes: Array, which: Array, fit: Array, count: Array) -> float:
+    """The share that a linear map of the stream gets right at some positions, fitted at others."""
     x = x.astype(np.float64)
     x = np.column_stack([x / np.abs(x).max(0, initial=1e-30), np.ones(len(x))])  # as much each
-    a, b = x[fit], wanted[fit].astype(np.float64)
+    a, b = x[fit], codes[which[fit]].astype(np.float64)
     gram = a.T @ a
     gram += RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
-    return float((_nearest(x[~fit] @ np.linalg.solve(gram, a.T @ b), codes) == which[~fit]).mean())
+    read = x[count] @ np.linalg.solve(gram, a.T @ b)
+    return float((_nearest(read, codes) == which[count]).mean())
