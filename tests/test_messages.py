@@ -1,6 +1,7 @@
 """What people type first and is not there: the message says what is, and the way out."""
 
 import copy
+import json
 import pickle
 from contextlib import contextmanager
 
@@ -9,6 +10,7 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError
 from glassformer.cli import prove
+from glassformer.errors import shown
 
 REF = "addition:digits=1"
 TASKS = """
@@ -101,3 +103,41 @@ def test_prove_says_what_it_is_doing_while_it_runs(call, monkeypatch):
     assert call("prove", REF, "--equals", other)[0] in (0, 1) and "running both" in said[0]
     said.clear()
     assert call("prove", REF)[0] == 0 and said[-1] == "proving: 100 of 100"
+
+
+HUGE = 10**5000  # Python writes no number of more than 4,300 digits
+
+
+@pytest.mark.parametrize("ask", [
+    lambda m: gf.Config(d_vocab=HUGE, n_ctx=1, d_model=1),
+    lambda m: gf.Config(d_vocab=2, n_ctx=1, d_model=1, eps=HUGE),
+    lambda m: gf.run(m, "1+1", steps=HUGE),
+    lambda m: gf.verify(m, seed=HUGE),
+    lambda m: gf.verify(m, rows=[[HUGE, 1]]),
+    lambda m: gf.load_task("digit-addition:digits=30").readable([[HUGE, 1]]),
+    lambda m: gf.Vocabulary([HUGE]),
+    lambda m: gf.load(HUGE),
+    lambda m: m([HUGE, 1]),
+    lambda m: gf.prove(m, method=HUGE),
+])  # fmt: skip
+def test_a_whole_number_that_python_does_not_write_is_said_in_words(ask):
+    with pytest.raises(GlassformerError, match=r"^[^\n]*got [^\n]*about 10\^5000[^\n]*$"):
+        ask(gf.load(REF))
+
+
+def test_so_it_is_in_lists_and_below_0():
+    assert shown([HUGE, {"a": (-HUGE, 3)}]) == "[about 10^5000, {'a': (...)}]"
+    assert shown(-HUGE) == "about -10^5000" and shown(10**4000 * 7) == "about 10^4000"
+    assert shown(10**70) == "1" + "0" * 27 + "..." + "0" * 29 and shown(-12) == "-12"
+    with pytest.raises(GlassformerError, match="expected numbers"):
+        gf.Model(gf.load(REF).config, {"embed.W_E": HUGE}, gf.load(REF).vocabulary)
+
+
+@pytest.mark.parametrize("words, name", [
+    (["task", "search:vocab=10000,block=1100"], "size"),
+    (["prove", "sort:vocab=65536,length=1000", "--equals", "sort:vocab=65536,length=1000"],
+     "inputs"),
+], ids=["task", "prove"])  # fmt: skip
+def test_json_has_such_a_number_in_words(call, words, name):
+    status, out, err = call(*words, "--json")
+    assert (status, err) == (0, "") and json.loads(out)[name].startswith("about 10^4")

@@ -1,11 +1,13 @@
 """The one exception that bad input raises, and the words that its messages share."""
 
 import difflib
+import math
 import re
 import reprlib
 from collections.abc import Iterable
 from typing import Any
 
+LONG = 10**4_000  # whole numbers from here on are said in words: Python writes 4,300 digits
 NEEDS_FIGURES = "needs Matplotlib, which is not installed: pip install 'glassformer[figures]'"
 NEEDS_TORCH = "needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
 
@@ -48,6 +50,16 @@ def no_such(
     return GlassformerError(f"{short} — no such {what}; {did_you_mean(name, known, most, alike)}")
 
 
-_short = reprlib.Repr()
+def in_words(n: int) -> str:
+    """A whole number that is too long to be written."""
+    return f"about {'-' * (n < 0)}10^{int(math.log10(abs(n)) + 1e-9)}"
+
+
+class _Short(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        return in_words(x) if abs(x) >= LONG else super().repr_int(x, level)
+
+
+_short = _Short()
 _short.maxstring = _short.maxother = _short.maxlong = 60
 _short.maxlevel = 2

@@ -434,7 +434,7 @@ def own(name: str, w: Any) -> Array:
     if isinstance(w, (list, tuple, int, float)):
         try:
             w = np.array(w, dtype=np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise GlassformerError(f"{this} numbers, in rows of one length") from None
     if not hasattr(w, "dtype") or not hasattr(w, "shape"):
         raise GlassformerError(f"{this} an array, got {shown(w)}")

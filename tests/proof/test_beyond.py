@@ -586,6 +586,18 @@ def test_what_derives_from_a_task_has_not_said_it_of_other_texts():
         second.check_again(model, Sum(3), proof.certificate)
 
 
+def test_numbers_that_python_does_not_write_are_not_covered():
+    class Long(Addition):
+        def __init__(self):
+            self.vocabulary, self.radix = load("addition:digits=1").vocabulary, (10**5000,) * 2
+
+    model = load("addition:digits=1")
+    with pytest.raises(GlassformerError, match="expected a task that adds two numbers"):
+        prove(model, Long())
+    with pytest.raises(GlassformerError, match=r"got numbers below about 10\^5000, about 10\^5000"):
+        second.spots_of(Long())
+
+
 def test_which_tasks_copy():
     said = [Reverse(), RepeatLast(length=4, repeats=2)]
     assert [copies_of(task).spots[-1] for task in said] == [(TOKEN, 13), (ROW, 3)]

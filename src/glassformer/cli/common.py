@@ -25,7 +25,7 @@ from rich.text import Text
 from typer import Argument, Exit, Option
 
 from .. import __version__, limits, refs, registry
-from ..errors import GlassformerError
+from ..errors import LONG, GlassformerError, in_words
 from ..model import Model
 from ..records import check_writable
 from ..tasks.base import Task
@@ -167,6 +167,7 @@ def say(text: object) -> None:
 
 
 def print_json(value: object) -> None:
+    value = _writable(value)
     text = json.dumps(value, default=float, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -174,6 +175,15 @@ def print_json(value: object) -> None:
     except UnicodeEncodeError:
         plain = False
     print(text if plain else json.dumps(value, default=float))
+
+
+def _writable(value: Any) -> Any:
+    """A value for JSON, with whole numbers in words that Python would not write."""
+    if isinstance(value, dict):
+        return {name: _writable(v) for name, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_writable(v) for v in value]
+    return in_words(value) if type(value) is int and abs(value) >= LONG else value
 
 
 def check_json(path: Path | None, *read: str | Path | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError
+from ..errors import LONG, GlassformerError, shown
 from ..tasks.base import Task
 from .balls import Ball, Open, arb
 
@@ -47,9 +47,9 @@ def spots_of(task: Task) -> Spots:
     rows, and these with any one digit replaced.
     """
     refused = f"{task.ref} — not covered: the sum of two numbers at fixed places is"
-    n = len(str(task.radix[0])) - 1 if task.radix else 0
+    n = len(str(task.radix[0])) - 1 if task.radix and max(task.radix) < LONG else 0
     if n < 1 or tuple(task.radix) != (10**n, 10**n):
-        raise GlassformerError(f"{refused}, got numbers below {', '.join(map(str, task.radix))}")
+        raise GlassformerError(f"{refused}, got numbers below {', '.join(map(shown, task.radix))}")
     if [task.vocabulary.decode([d]) for d in range(10)] != list("0123456789"):
         raise GlassformerError(f"{refused}, with the digits as the first ten tokens")
     if not task.says("format"):  # somebody else's texts may be sums; nobody said so of these

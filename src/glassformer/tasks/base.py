@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError
+from ..errors import GlassformerError, shown
 from ..finding import Shown
 from ..limits import many, whole_numbers
 from ..vocabulary import Vocabulary
@@ -181,7 +181,7 @@ class Task(Shown):
             column = rows[:, i]
             if not 0 <= int(column.min()) <= int(column.max()) < n:
                 outside = next(int(x) for x in column if not 0 <= x < n)
-                must = f"must be from 0 to {n - 1}, got {outside}"
+                must = f"must be from 0 to {shown(n - 1)}, got {shown(outside)}"
                 raise GlassformerError(f"{self.ref} — number {i + 1} of a row {must}")
         return rows
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import GlassformerError
+from ..errors import LONG, GlassformerError
 from .digits import digits_of
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _same_texts(found: Format, tokens: Any, answer: Any, numbers: Mapping[str, A
 
 def sum_format(task: "Task") -> Format:
     """The format of a task that adds two numbers a and b of n digits; else an error says why."""
-    n = len(str(task.radix[0])) - 1 if len(task.radix) == 2 else 0
+    n = len(str(task.radix[0])) - 1 if len(task.radix) == 2 and max(task.radix) < LONG else 0
     if not n or task.radix != (10**n, 10**n):
         raise GlassformerError(f"{task.ref} — expected a task that adds two numbers of some digits")
     if list(task.vocabulary.tokens[:10]) != list("0123456789"):
