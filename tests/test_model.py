@@ -253,3 +253,25 @@ def test_logits_are_numpy_without_gradients_or_warnings():
     assert tensors.numpy().is_numpy and not tensors.is_numpy and model.numpy() is model
     huge = model.map(lambda w: w * 1e300)
     huge.logits(np.array([[1, 2]]))  # a warning would be an error here
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_logits_of_a_list(backend):
+    """They are for arrays that are known to be good; a list was an AttributeError."""
+    model = random_model()
+    model = model.torch() if backend == "torch" else model
+    tokens = [[1, 2, 3], [4, 5, 6]]
+    assert largest_difference(model.logits(np.array(tokens)), model.logits(tokens)) == 0
+    assert largest_difference(model.logits(tokens, last=1), model.logits(tokens)[:, -1:]) < 1e-12
+    for bad, said in (
+        ([[1, 7]], "token 7 — expected a number from 0 to 6"), ([[1, -1]], "token -1"),
+        ([1, 2], r"shape \[B,T\]; model\(tokens\) takes \[T\], and a text, too, got \[2\]"),
+        (np.array([1, 2]), r"expected shape \[B,T\]"), ("1 2", r"takes \[T\], and a text"),
+        ([[1, 2], [3]], "expected rows of one length"), ([[1.5]], "expected whole numbers"),
+        (np.array([[1.0]]), "expected whole numbers"), (None, "expected whole numbers"),
+        ([[0] * 10], "longer than the block of 9"), (3, "expected shape"),
+    ):  # fmt: skip
+        with pytest.raises(GlassformerError, match=said):
+            model.logits(bad)
+    with pytest.raises(GlassformerError, match="from position 8 on — longer than the block of 9"):
+        model.logits([[1, 2]], start=8)

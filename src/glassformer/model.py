@@ -337,7 +337,14 @@ class Model(Shown):
     def logits(
         self, tokens: Any, tap: Tap | None = None, last: int | None = None, start: int = 0
     ) -> Any:
-        """The same in NumPy of tokens [B,T] known to be good: without warnings and gradients."""
+        """The same in NumPy of tokens [B,T] known to be good: without warnings and gradients. A
+        list, or what is no array of tokens, is looked at first.
+        """
+        if getattr(tokens, "ndim", 0) != 2 or "int" not in arrays.kind(tokens):
+            tokens = read_tokens(self.config, self.read(tokens), start)
+            if tokens.ndim != 2:
+                expected = "expected shape [B,T]; model(tokens) takes [T], and a text, too"
+                raise GlassformerError(f"tokens — {expected}, got {list(tokens.shape)}")
         with (xp := arrays.of(W_E := self.weights["embed.W_E"])).quietly():
             tokens = xp.beside(W_E, tokens)
             return arrays.numpy(forward(self.config, self.weights, tokens, tap, start, last))
