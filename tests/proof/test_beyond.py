@@ -594,7 +594,7 @@ def test_numbers_that_python_does_not_write_are_not_covered():
     model = load("addition:digits=1")
     with pytest.raises(GlassformerError, match="expected a task that adds two numbers"):
         prove(model, Long())
-    with pytest.raises(GlassformerError, match=r"got numbers below about 10\^5000, about 10\^5000"):
+    with pytest.raises(GlassformerError, match="of at most 4,000 digits"):
         second.spots_of(Long())
 
 
