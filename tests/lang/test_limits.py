@@ -4,7 +4,6 @@ minutes of its processor.
 """
 
 import random
-import resource
 import subprocess
 import sys
 
@@ -13,6 +12,7 @@ import pytest
 from glassformer import GlassformerError, lang
 from glassformer.lang.passes import afford, encode, tune
 
+resource = pytest.importorskip("resource")  # Windows has none
 MEMORY, SECONDS = 5 * 2**29, 120
 MAKE = """
 import sys
