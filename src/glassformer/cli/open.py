@@ -22,7 +22,8 @@ def open_(
     port: Annotated[int | None, Option(min=0, max=65_535,
         help="of 127.0.0.1; 0: any free one; without it 8757, or any if that is taken")] = None,
     minutes: Annotated[float, Option(min=0.1, max=10_000,
-        help="that a proof or a training may take")] = 30.0,
+        help="that a verification, a proof or a training may take, and each model at the start")
+    ] = 30.0,
     gigabytes: Annotated[float, Option("--memory", min=1, max=1_000,
         help="GiB that a piece of work may take")] = 4.0,
     browser: Annotated[bool, Option("--browser/--no-browser",

@@ -66,8 +66,8 @@ def open_(
 
     It listens on 127.0.0.1 alone and answers only who knows its `address`; nothing that is sent to
     it is executed. `folders`: whose models and sources the page may name. `inputs`: texts to begin
-    with. `minutes` that a proof or a training may take, `memory` in GiB that any work may take.
-    `browser`: open the page in one.
+    with. `minutes` that a verification, a proof or a training may take, and each model at the
+    start; `memory` in GiB that any work may take. `browser`: open the page in one.
     """
     server, kept = serving(models, folders, inputs, port, minutes, memory)
     if browser:
