@@ -10,6 +10,7 @@ import pytest
 
 from glassformer import GlassformerError, decode
 from glassformer.lens.compare import _ranks, _same_hard, common_task, compare
+from glassformer.lens.interventions import patch
 from glassformer.lens.interventions.perturb import perturb
 from glassformer.refs import load, load_task
 from glassformer.verification import verify
@@ -21,6 +22,17 @@ def noisy(model, size, seed=0):
         model,
         weights={n: w * (1 + size * rng.normal(size=w.shape)) for n, w in model.weights.items()},
     )
+
+
+def test_pairs_of_the_interchange_are_drawn_once_for_both(monkeypatch):
+    """And each model is told what it would be told alone."""
+    one = load("addition:digits=2,order=ones")
+    other = noisy(one, 0.02)
+    task, drawn, pairs = load_task(one), [], patch._pairs
+    alone = [patch.interchanges(m, task, ["head 0.0"]) for m in (one, other)]
+    monkeypatch.setattr(patch, "_pairs", lambda *given: drawn.append(given[1]) or pairs(*given))
+    found = compare(one, other, task).interchange
+    assert drawn == sorted(set(drawn)) and [side[:1] for side in found] == alone
 
 
 def test_a_model_is_like_itself():

@@ -219,9 +219,11 @@ def compare(
     left_out: list[str] = []
     attention = _unless(left_out, "attention", lambda: _attention(a, b, task, sample))
     swapped = _unless(left_out, "swapped tokens", lambda: perturb(a, b, task, seed=seed))
+    pairs: dict[int, Any] = {}  # drawn once for both: of long numbers that takes most of the time
     carried = _unless(
-        left_out, "interchange", lambda: (_interchange(a, task, seed), _interchange(b, task, seed))
-    )
+        left_out, "interchange",
+        lambda: (_interchange(a, task, seed, pairs), _interchange(b, task, seed, pairs)),
+    )  # fmt: skip
     alike = _unless(left_out, "similarity", lambda: _similarity(a, b, task, sample))
     causal = a.config.mask == b.config.mask == "causal"
     runner_up, logits = _logits(a, b, task, sample) if causal else (np.nan, np.nan)
@@ -368,13 +370,13 @@ def _similarity(a: Model, b: Model, task: Task, rows: Rows) -> Similarity:
     return similarity(a, b, tokens[:, :-1], answer[:, 1:])
 
 
-def _interchange(model: Model, task: Task, seed: int) -> list[Interchange]:
+def _interchange(model: Model, task: Task, seed: int, pairs: dict[int, Any]) -> list[Interchange]:
     heads = parts.heads(model)
     if len(heads) > MOST_HEADS:
         hint = "interchange() takes one at a time"
         raise GlassformerError(f"{len(heads)} heads, more than {MOST_HEADS}; {hint}")
     whole = [parts.attention(i) for i in range(model.config.n_layers) if model.config.n_heads > 1]
-    return interchanges(model, task, heads + whole, seed=seed)
+    return interchanges(model, task, heads + whole, seed=seed, pairs=pairs)
 
 
 def _percent(share: float) -> str:

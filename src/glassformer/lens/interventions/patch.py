@@ -255,9 +255,13 @@ def interchange(model: Model, task: Task, what: str, n: int = 500, seed: int = 0
 
 
 def interchanges(
-    model: Model, task: Task, whats: Sequence[str], n: int = 500, seed: int = 0
-) -> list[Interchange]:
-    """The same of several parts: what the model does untouched is computed once for all."""
+    model: Model, task: Task, whats: Sequence[str], n: int = 500, seed: int = 0,
+    pairs: dict[int, Any] | None = None,
+) -> list[Interchange]:  # fmt: skip
+    """The same of several parts: what the model does untouched is computed once for all.
+
+    `pairs`: filled with those that were drawn, for the next model of the same task, n and seed.
+    """
     found, model = [find(model, what) for what in whats], model.numpy()
     for part, what in zip(found, whats, strict=True):
         if part.kind not in CARRIES:
@@ -268,9 +272,11 @@ def interchanges(
         raise GlassformerError(f"interchange — needs a causal model: {why}")
     start = task.boundary()
     moved: list[list[Moved]] = [[] for _ in found]
+    drawn = {} if pairs is None else pairs
     for i, name in enumerate(answer_names(task)):
-        pairs = _pairs(task, i, start, n, np.random.default_rng([seed, i]))
-        told = list(_moved(model, found, i, start, *pairs)) if pairs else []
+        if i not in drawn:
+            drawn[i] = _pairs(task, i, start, n, np.random.default_rng([seed, i]))
+        told = list(_moved(model, found, i, start, *drawn[i])) if drawn[i] else []
         for each, (cases, shares) in zip(moved, told, strict=False):  # none, or one for each part
             each.append(Moved(i, name, cases, shares, max(0.0, 1 - sum(shares.values()))))
     return [
