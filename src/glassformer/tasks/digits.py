@@ -19,12 +19,16 @@ def below(most: int, n: int, rng: np.random.Generator) -> Any:
     """n whole numbers from 0 to most − 1, drawn uniformly, [n]."""
     if most <= LARGEST:
         return rng.integers(0, most, n)
-    size, out = (most - 1).bit_length(), np.empty(n, object)
-    for i in range(n):
-        drawn = most
-        while drawn >= most:  # at most every other time
-            drawn = int.from_bytes(rng.bytes(-(-size // 8)), "big") >> -size % 8
-        out[i] = drawn
+    size = (most - 1).bit_length()
+    step, width = 4 * -(-size // 32), -(-size // 8)  # a generator gives words of four bytes
+    found: list[int] = []
+    while left := n - len(found):  # at most every other one is too large
+        data = rng.bytes(step * left)
+        cut = (data[i : i + width] for i in range(0, len(data), step))
+        drawn = (int.from_bytes(part, "big") >> -size % 8 for part in cut)
+        found += [x for x in drawn if x < most]
+    out = np.empty(n, object)
+    out[:] = found
     return out
 
 

@@ -34,7 +34,8 @@ from .verdict import versions
 from .work import Work
 
 # edges, and rows at random, decoded one at a time too: each takes as long as hundreds at once
-ALONE = 3
+ALONE = 30
+STEPS = 200  # tokens that these may take in all, each
 COUNTABLE = 10**15  # beyond this nobody would see the end
 
 
@@ -165,13 +166,14 @@ def _alone(work: Work, found: Mapping[str, Tally], seed: int) -> Tally:
     been looked at already: what is wrong alone is counted, and no row is twice.
     """
     task, edges = work.task, work.task.edges()
+    most = min(ALONE, max(3, STEPS // int(task.batch(task.rows(0, 1))[1].sum(1).max())))
     worst = [t.worst[2] for t in found.values() if t.worst[2]]
     first = np.array(worst, task.row_type).reshape(len(worst), len(task.radix))
-    spread = edges[:: max(1, len(edges) // ALONE)][:ALONE]
+    spread = edges[:: max(1, len(edges) // most)][:most]
     if sampled := work.parts.get("sample"):
-        drawn = work.rows("sample", 0, min(sampled, ALONE))
+        drawn = work.rows("sample", 0, min(sampled, most))
     else:
-        drawn = task.sample(ALONE, np.random.default_rng(seed))
+        drawn = task.sample(most, np.random.default_rng(seed))
     rows = np.concatenate([first, spread, drawn])
     # in a small domain, the same come again and again
     rows = distinct(rows[task.defined(rows)])
