@@ -31,6 +31,7 @@ APART = 4  # a lead counts that is more than so many times what two orders of it
 ALONE = 100  # rows each, run one at a time: edges, the smallest leads, some at random
 STEPS = 1_500  # tokens that these may take in all
 MISSES = 8  # rows that are wrong and kept
+KNOWN = 10_000  # rows that are known again
 TABLE = 2**24  # numbers of a table of positions
 
 
@@ -337,14 +338,14 @@ def run_all(
     for sure? `each` is told what came of some rows when they were run, and how far it is.
     """
     trial, near, step = Trial(model), Near(task), chunk_size(model, task)
-    checked = wrong = open_ = 0
-    margin, doubt, misses = np.inf, "", list[tuple[int, ...]]()
+    checked, margin, doubt = 0, np.inf, ""
+    missed, unsure = Counted(), Counted()
 
-    def count(rows: Rows, looked: Looked, missed: Any, unsure: Any) -> None:
-        nonlocal wrong, open_, margin, doubt
-        wrong, open_ = wrong + int(missed.sum()), open_ + int(unsure.sum())
+    def count(rows: Rows, looked: Looked, wrong: Any) -> None:
+        nonlocal margin, doubt
+        missed.add(rows[wrong])
+        unsure.add(rows[~looked.sure])
         margin = min(margin, float(looked.lead.min()), float(looked.again.min()))
-        misses.extend(map(tuple, rows[missed][: MISSES - len(misses)].tolist()))
         doubt = doubt or looked.doubt
 
     for start in range(0, task.size, step):
@@ -355,17 +356,34 @@ def run_all(
             looked = trial.look(*task.batch(rows))
             near.see(rows, looked.room)
             checked += len(rows)
-            count(rows, looked, ~(looked.lead > 0), ~looked.sure)
+            count(rows, looked, ~(looked.lead > 0))
             if each:
                 each(stop, rows, looked)
     if checked:
         rows = near.picked(trial.rng)
-        before = trial.look(*task.batch(rows))
-        right = before.lead > 0
-        if len(rows := rows[right]):
-            looked = trial.alone(*task.batch(rows))  # what was not sure before is counted already
-            count(rows, looked, ~(looked.again > 0), ~looked.sure & before.sure[right])
-    return Ran(checked, wrong, min(open_, checked), margin, misses, doubt)
+        looked = trial.alone(*task.batch(rows))
+        count(rows, looked, ~(looked.lead > 0) | ~(looked.again > 0))
+    wrong, open_ = (min(found.count, checked) for found in (missed, unsure))
+    return Ran(checked, wrong, open_, margin, missed.first, doubt)
+
+
+class Counted:
+    """Rows that are counted once, though some come again. Of very many the last may count twice."""
+
+    def __init__(self) -> None:
+        self.count, self._known = 0, dict[tuple[int, ...], None]()
+
+    def add(self, rows: Rows) -> None:
+        again = 0
+        for row in map(tuple, rows[:KNOWN].tolist()):
+            again += row in self._known
+            if len(self._known) < KNOWN:
+                self._known[row] = None
+        self.count += len(rows) - again
+
+    @property
+    def first(self) -> list[tuple[int, ...]]:
+        return [*self._known][:MISSES]
 
 
 def reordered(model: Model, rng: np.random.Generator) -> Model:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import arrays
-from ..answers import EXHAUSTIVE, Looked, Near, Trial, chunk_size, said, whole_domain
+from ..answers import EXHAUSTIVE, Counted, Looked, Near, Trial, chunk_size, said, whole_domain
 from ..checkpoint import digest
 from ..errors import GlassformerError
 from ..finding import Shown
@@ -115,21 +115,21 @@ def _both_right(
 def _enumerated(
     one: Model, other: Model, task: Task, about: dict[str, Any], tell: Callable[[str], object]
 ) -> Equality:
-    size, checked, unsure = min(chunk_size(m, task) for m in (one, other)), 0, 0
+    size, checked = min(chunk_size(m, task) for m in (one, other)), 0
     pair = Pair(one, other, task)
     for rows in whole_domain(task, size):
         tell(f"running both: {checked:,} of {task.size:,} inputs")
-        found, some = pair.differ(rows)
+        found, _ = pair.differ(rows)
         if found:
             return _different(found, "enumeration", about)
-        checked, unsure = checked + len(rows), unsure + some
+        checked += len(rows)
     if not checked:
         reason = "the task has no input with an answer"
         return Equality("unknown", reason, equal=0, method="enumeration", **about)
-    found, some = pair.differ_alone()
+    found, unsure = pair.differ_alone()
     if found:
         return _different(found, "enumeration", about)
-    if unsure := min(unsure + some, checked):
+    if unsure := min(unsure, checked):
         what = "another order of the same sums could turn what one says, or its answer has no end"
         reason = f"{unsure:,} inputs where {what}{pair.doubt}"
         about = {**about, "equal": checked - unsure}
@@ -151,13 +151,13 @@ class Pair:
 
     def __init__(self, one: Model, other: Model, task: Task) -> None:
         self.models, self.task, self.near = (one, other), task, Near(task)
-        self.trials, self.doubt = (Trial(one), Trial(other)), ""
+        self.trials, self.doubt, self.unsure = (Trial(one), Trial(other)), "", Counted()
 
     def differ(self, rows: Rows) -> tuple[dict[str, Any] | None, int]:
-        """The first of some rows on which they differ; and on how many it is not sure that they
-        do not.
+        """The first of some rows on which they differ; and on how many, of all so far, it is not
+        sure that they do not.
         """
-        size, count = min(chunk_size(m, self.task) for m in self.models), 0
+        size = min(chunk_size(m, self.task) for m in self.models)
         for start in range(0, len(rows), size):
             part = rows[start : start + size]
             spoken, answer, heard = self._heard(part)
@@ -169,16 +169,16 @@ class Pair:
                 apart = at[((others != spoken[at]) & heard[at]).any(1)]
                 if found := self._told(part[apart[:SHOWN]]):
                     return found, 0
-            count += int((unsure | self._endless(spoken, answer)).sum())
-        return None, count
+            self.unsure.add(part[unsure | self._endless(spoken, answer)])
+        return None, self.unsure.count
 
     def differ_alone(self) -> tuple[dict[str, Any] | None, int]:
         """The same of some of the rows that were looked at, one at a time."""
         rows = self.near.picked(self.trials[0].rng)
         spoken, _, heard = self._heard(rows)
-        before = self._unsure([trial.look(spoken, heard) for trial in self.trials])
         unsure = self._unsure([trial.alone(spoken, heard) for trial in self.trials])
-        return self._told(rows[unsure]), int((unsure & ~before).sum())
+        self.unsure.add(rows[unsure])
+        return self._told(rows[unsure]), self.unsure.count
 
     def _heard(self, rows: Rows) -> tuple[Any, Any, Any]:
         """What the first says, where an answer may be, and how much of it is heard."""

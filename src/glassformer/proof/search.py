@@ -108,7 +108,7 @@ def _enumerated(model: Model, task: Task, say: Callable[..., Proof], watch: Watc
     if shown := next(filter(None, missed), None):
         return say("refuted", ran.checked, counterexample=shown, reason=_wrong(ran))
     if ran.wrong or not ran.checked:
-        other = ", and none of them alone: it hangs on the order of sums" if ran.wrong else ""
+        other = ", but right when run alone: it hangs on the order of sums" if ran.wrong else ""
         return say("unknown", ran.checked, reason=_wrong(ran) + other)
     if ran.open:
         return say("unknown", ran.checked, reason=ran.doubt)
