@@ -247,7 +247,12 @@ class Looked(NamedTuple):
     again: Any  # the same, the other way
     sure: Any  # bool: right both ways, by more than rounding could turn
     room: Any  # the lead as so many ties
-    doubt: str  # of the first row that is right, and not for sure: why not
+    doubt: str  # why a row is not sure, the first that is right if there is one; "": all are sure
+
+    @property
+    def doubtful(self) -> Any:
+        """Which are right, and not for sure."""
+        return (self.lead > 0) & ~self.sure
 
 
 class Trial:
@@ -280,14 +285,16 @@ class Trial:
     def _compared(self, tokens: Any, answer: Any, other: Leads, ways: tuple[str, str]) -> Looked:
         one = leads(self.model, tokens, answer)
         steady, lead = one.steady(other), one.gap.min(1)
-        sure, doubt = steady.all(1), ""
+        sure = steady.all(1)
         with np.errstate(invalid="ignore", divide="ignore"):  # where no answer is; ties of 0
             room = np.nan_to_num(one.gap / one.tie, nan=-np.inf).min(1)
-        if len(unsure := np.flatnonzero((lead > 0) & ~sure)):
-            i, t = unsure[0], steady[unsure[0]].argmin()
-            asked = self.model.vocabulary.decode(tokens[i, : int(answer[i].argmax())])
-            doubt = f"{asked} is right by {_doubt(one, other, (i, t), ways)}"
-        return Looked(lead, other.gap.min(1), sure, room, doubt)
+        found = Looked(lead, other.gap.min(1), sure, room, "")
+        if sure.all():
+            return found
+        i = int((found.doubtful if found.doubtful.any() else ~sure).argmax())
+        asked = self.model.vocabulary.decode(tokens[i, : int(answer[i].argmax())])
+        why = _doubt(one, other, (i, steady[i].argmin()), ways) if lead[i] > 0 else ""
+        return found._replace(doubt=f"{asked} is {f'right by {why}' if why else 'wrong'}")
 
 
 def _doubt(one: Leads, other: Leads, at: tuple[Any, Any], ways: tuple[str, str]) -> str:
@@ -346,7 +353,7 @@ def run_all(
         missed.add(rows[wrong])
         unsure.add(rows[~looked.sure])
         margin = min(margin, float(looked.lead.min()), float(looked.again.min()))
-        doubt = doubt or looked.doubt
+        doubt = doubt or (looked.doubt if looked.doubtful.any() else "")
 
     for start in range(0, task.size, step):
         stop = min(start + step, task.size)

@@ -220,6 +220,15 @@ def test_a_model_in_bfloat16_can_be_asked():
     assert prove(clear, refs.load_task(clear)).holds
 
 
+def test_whatever_is_not_sure_has_its_words(in_order):
+    """Who looks at the words alone passes nothing that is not sure; what is right comes first."""
+    trial, quiet = Trial(cancelling()), Trial(cancelling().map(lambda w: w * 0))
+    for rows, said in ([[0, 1]], ""), ([[0, 1], [3, 9]], "3 9 is right by 1 in one order"):
+        assert trial.look(*TASK.batch(np.array(rows))).doubt.startswith(said)
+    found = quiet.look(*TASK.batch(np.array([[0, 1]])))
+    assert (found.doubt, found.sure.tolist(), found.doubtful.any()) == ("0 1 is wrong", [False], 0)
+
+
 # ── which rows are run alone ───────────────────────────────────────────────────────────────────
 def test_rows_near_a_tie_edges_and_some_at_random_are_run_alone():
     task = RepeatLast()

@@ -187,7 +187,7 @@ class Pair:
         return spoken, answer, _heard(spoken, answer, self.task)
 
     def _unsure(self, looks: list[Looked]) -> Any:
-        doubts = [look.doubt for look in looks if look.doubt]
+        doubts = [look.doubt for look in looks if look.doubtful.any()]
         self.doubt = self.doubt or (f": {doubts[0]}" if doubts else "")
         return ~(looks[0].sure & looks[1].sure)
 
