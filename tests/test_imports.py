@@ -17,7 +17,7 @@ LEVELS = [
     {"vocabulary", "registry", "arrays", "dust", "finding"}, {"shapes"}, {"model"},
     {"stored", "parts"}, {"tap", "counting", "blueprints", "tasks", "craft"},
     {"checkpoint", "decoding", "lang", "taotp"},
-    {"answers"}, {"programs", "verification", "training"}, {"proof", "lens", "bridges"},
+    {"answers"}, {"trials"}, {"programs", "verification", "training"}, {"proof", "lens", "bridges"},
     {"ground_truth", "adderboard"},
     {"refs"}, {"runs", "own"}, {"published", "show", "puzzles"}, {"page"}, {"walk", "serve"},
     {"face"}, {"errands"}, {"doors"}, {"cli"}, {"__main__"},

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .errors import did_you_mean
+from .errors import did_you_mean, shown
 
 # The room whose `html(thing)` knows how things look. It stands above all that it shows, so the
 # package itself says here which it is (see __init__.py): it is imported when something is shown.
@@ -123,7 +123,7 @@ def brief(value: Any, most: int = 6) -> str:
     if isinstance(value, (list, tuple)):
         inside = ", ".join([brief(v, 3) for v in value[:most]] + ["…"] * (len(value) > most))
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
-    return _cut(repr(value), 60)
+    return _cut(shown(value) if isinstance(value, int) else repr(value), 60)
 
 
 def _cut(text: str, most: int = LINE) -> str:

@@ -101,7 +101,8 @@ class Vocabulary:
         try:
             for n in map(operator.index, tokens):
                 if not 0 <= n < size:
-                    raise GlassformerError(f"token {n} — expected a number from 0 to {size - 1}")
+                    wanted = f"expected a number from 0 to {size - 1}"
+                    raise GlassformerError(f"token {shown(n)} — {wanted}")
                 words.append(self.tokens[n])
         except TypeError:
             wanted = f"expected whole numbers, got {shown(tokens)}"

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from glassformer import Config, Model, arrays, load, refs
-from glassformer.answers import Leads, Near, Trial, margins, reordered, run_all
+from glassformer.answers import Leads, margins
 from glassformer.decoding import decode
 from glassformer.model import zeros
 from glassformer.proof import bound_accuracy, prove, prove_equal
 from glassformer.proof.hull import position_free
 from glassformer.tasks.message import RepeatLast
+from glassformer.trials import Near, Trial, reordered, run_all
 from helpers import largest_difference, random_model
 
 TASK = refs.load_task("repeat-last:vocab=10,length=2,repeats=1")
@@ -52,7 +53,7 @@ def test_so_it_is_in_every_float_type_and_of_many_positions(monkeypatch):
     for model in (load("reverse:dtype=float32"), load("reverse").torch("bfloat16")):
         other = reordered(model, np.random.default_rng(0))
         assert other.dtype == model.dtype and other.is_numpy == model.is_numpy
-    monkeypatch.setattr("glassformer.answers.TABLE", 10)
+    monkeypatch.setattr("glassformer.trials.TABLE", 10)
     model = random_model(positions="sinusoidal")
     other = reordered(model, np.random.default_rng(0))
     assert other.config == model.config

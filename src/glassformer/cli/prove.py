@@ -16,6 +16,8 @@ from ..proof.given import prove_ as prove
 from ..records import write_atomically
 from .common import Json, Ref, TaskName, app, check_json, out, print_json, say, status, typed
 
+LONGEST = 10**1000  # a count that is written out
+
 
 @app.command("prove")
 def prove_(
@@ -103,12 +105,19 @@ def _show_accuracy(ref: str, bound: Accuracy) -> None:
         f"{bound.closed:,} of {bound.cases:,} cases close"
     )  # fmt: skip
     say(f" of {many(bound.inputs)} inputs are right in {bound.dtype}: {how}")
-    say(f"open: {bound.open:,} inputs of {bound.inputs:,}")
+    say(f"open: {_whole(bound.open)} inputs of {_whole(bound.inputs)}")
+    if bound.doubt:
+        say(f"  {bound.doubt}")
     if bound.method != "enumeration":
         say(bound.ran)
     for shown in bound.worst:
         say(f"  {shown['input']} → {shown['got']}, expected {shown['expected']}")
     say(f"model {bound.model}")
+
+
+def _whole(n: int) -> str:
+    """A count, to the last digit as long as anybody would read it."""
+    return f"{n:,}" if n < LONGEST else many(n)
 
 
 def _show_proof(ref: str, proof: Proof) -> None:

@@ -266,7 +266,10 @@ def _exactness(t: "Training", row: dict[str, Any]) -> str:
     if look.of not in (ALL, SOME):
         found += f" ({look.of})"
     elif not look.whole:
-        whole, most = many(refs.load_task(row["task"]).size), upper_bound(look.wrong, look.checked)
+        whole, most = (
+            many(refs.load_task(row["task"]).inputs),
+            upper_bound(look.wrong, look.checked),
+        )
         found += f" drawn of {whole} (at most {most:.2g} of all, at {CONFIDENCE:.0%})"
     if t.steps > t.exact_from:
         return f"{found}; from step {t.exact_from:,} on all rows were trained on"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import EXHAUSTIVE, chunk_size, margins, run_all
+from ..answers import EXHAUSTIVE, chunk_size, margins
 from ..checkpoint import digest
 from ..errors import GlassformerError
 from ..finding import Shown
@@ -21,6 +21,7 @@ from ..limits import many
 from ..model import Model
 from ..tasks.base import Task
 from ..tasks.extremes import Max, Min
+from ..trials import run_all
 from . import copies, extremes
 from .extremes import Case
 from .refute import confirmed

@@ -13,12 +13,13 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import arrays
-from ..answers import EXHAUSTIVE, Counted, Looked, Near, Trial, chunk_size, said, whole_domain
+from ..answers import EXHAUSTIVE, chunk_size, said, whole_domain
 from ..checkpoint import digest
 from ..errors import GlassformerError
 from ..finding import Shown
 from ..model import Model
 from ..tasks.base import Rows, Task
+from ..trials import Counted, Looked, Near, Trial
 from .accuracy import bound_accuracy, percent, share
 from .search import prove
 

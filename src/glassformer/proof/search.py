@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..answers import EXHAUSTIVE, Looked, Ran, run_all
+from ..answers import EXHAUSTIVE
 from ..checkpoint import digest
 from ..errors import GlassformerError
 from ..finding import Shown
@@ -16,6 +16,7 @@ from ..lang.task import Texts
 from ..limits import many
 from ..model import Model
 from ..tasks.base import Rows, Task
+from ..trials import Looked, Ran, run_all
 from ..verification.checks import Progress, verify
 from ..verification.verdict import Verdict
 from .bounds import Bounder, Bounds

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from .. import lang, taotp
-from ..answers import EXHAUSTIVE, Near, Trial, chunk_size, margins
+from ..answers import EXHAUSTIVE, chunk_size, margins
 from ..counting import count
 from ..decoding import decode
 from ..errors import GlassformerError, shown
@@ -32,6 +32,7 @@ from ..limits import many
 from ..model import Model
 from ..proof import prove
 from ..tasks.base import Rows, Task
+from ..trials import Near, Trial
 from .judgement import Judgement
 from .level import Level
 from .questions import Questions

@@ -394,7 +394,7 @@ def _inspection(i: Inspection) -> Markup:
 
 @body.register
 def _task(t: Task) -> Markup:
-    said = f"{t.ref or type(t).__name__}: {many(t.size)} inputs"
+    said = f"{t.ref or type(t).__name__}: {many(t.inputs)} inputs"
     rows = t.some(5)
     tokens, answer = t.batch(rows[t.defined(rows)])
     examples = []

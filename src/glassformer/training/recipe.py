@@ -274,9 +274,9 @@ def _checked(f: Field[Any], value: Any) -> Any:
     good = _option(f).check(value)
     if isinstance(value, (int, float)) and not least <= value < math.inf:
         number = "a whole number" if isinstance(value, int) else "a finite number"
-        raise GlassformerError(f"{f.name} must be {number} from {least}, got {value}")
+        raise GlassformerError(f"{f.name} must be {number} from {least}, got {shown(value)}")
     if isinstance(value, (int, float)) and value > most:
-        raise GlassformerError(f"{f.name} must be at most {most:,}, got {value}")
+        raise GlassformerError(f"{f.name} must be at most {most:,}, got {shown(value)}")
     if isinstance(value, str) and (n := len(value)) > LONGEST:
         raise GlassformerError(f"{f.name} must have at most {LONGEST:,} characters, got {n:,}")
     return good

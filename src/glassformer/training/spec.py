@@ -88,7 +88,8 @@ def _shape(data: dict[str, Any], problems: Problems) -> dict[str, Any]:
 
 
 def _twice(values: list[Any]) -> bool:
-    return len(set(map(repr, values))) < len(values)  # of one type: what is the same looks the same
+    looks = (hex(v) if isinstance(v, int) else repr(v) for v in values)  # a number may be huge
+    return len(set(looks)) < len(values)  # of one type: what is the same looks the same
 
 
 # ── what it means ──────────────────────────────────────────────────────────────────────────────
