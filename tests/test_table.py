@@ -173,7 +173,7 @@ def _short(monkeypatch):
         monkeypatch.setattr(walk, part, lambda out: 0)
     for part in ("one_token", "as_text_program", "longer", "compiled", "side_by_side", "walks"):
         monkeypatch.setattr(walk, part, lambda *_: None)
-    monkeypatch.setattr(walk, "trained", lambda *_: (0, MODEL))
+    monkeypatch.setattr(walk, "trained", lambda *_: (0, 0, MODEL))
     monkeypatch.setattr(server, "Open", Served)
 
 
