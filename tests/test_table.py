@@ -169,9 +169,9 @@ def _short(monkeypatch):
     found = BoardVerdict("0" * 64, Part(10, 10), Part(5, 5))
     monkeypatch.setattr(boards, "ask_model", lambda *_, **__: iter([found]))
     monkeypatch.setattr(boards, "entries", lambda more, *_: more)
-    for part in ("programs", "claims", "proved"):
+    for part in ("programs", "claims", "proved", "compiled"):
         monkeypatch.setattr(walk, part, lambda out: 0)
-    for part in ("one_token", "as_text_program", "longer", "compiled", "side_by_side", "walks"):
+    for part in ("one_token", "as_text_program", "longer", "side_by_side", "walks"):
         monkeypatch.setattr(walk, part, lambda *_: None)
     monkeypatch.setattr(walk, "trained", lambda *_: (0, 0, MODEL))
     monkeypatch.setattr(server, "Open", Served)
