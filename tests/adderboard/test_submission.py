@@ -93,7 +93,7 @@ MODELS = [
 def test_logits_and_answers_are_ours(task, plan, choices, tmp_path):
     model = scramble(task, plan, **choices)
     path, _, made = written(model, tmp_path)
-    tokens = parity.trial(model).tokens[:50]
+    tokens = parity.examples(model).tokens[:50]
     assert largest_difference(model(tokens), Adderboard().logits(path, tokens)) < 1e-9
     net, metadata = made["build_model"]()
     assert metadata["params"] == count(model).unique == sum(p.numel() for p in net.parameters())

@@ -156,7 +156,7 @@ def test_reading_back_gives_the_same_model(choices, tmp_path):
     )
     export(model, "gpt2", tmp_path / "x", tolerance=1e-3)
     again = read(tmp_path / "x")
-    tokens = parity.trial(model).tokens
+    tokens = parity.examples(model).tokens
     assert again.dtype == "float32" and again.vocabulary == model.vocabulary and again.task == "t"
     assert largest_difference(model(tokens), again(tokens)) < 1e-3
     assert largest_difference(GPT2().logits(tmp_path / "x", tokens), again(tokens)) < 1e-3
@@ -230,7 +230,7 @@ def test_a_foreign_field_is_refused_by_name(changed, field, value):
 
 def test_an_unscaled_foreign_model_is_read(changed):
     path = changed(scale_attn_weights=False, **{"glassformer": None})
-    again, tokens = read(path), parity.trial(load("reverse")).tokens
+    again, tokens = read(path), parity.examples(load("reverse")).tokens
     assert again.vocabulary == Vocabulary.numbers(14) and again.config.scale == 1
     assert largest_difference(GPT2().logits(path, tokens), again(tokens)) < 1e-5
 

@@ -66,7 +66,7 @@ def check_twin(choices, tmp_path):
     model = random_model(1, **choices)
     path = tmp_path / "x.py"
     Torch().write(model, path)
-    tokens = parity.trial(model).tokens[:64]
+    tokens = parity.examples(model).tokens[:64]
     assert largest_difference(model(tokens), Torch().logits(path, tokens)) < 1e-9
     net = module(path).load()
     assert all(p.dtype == torch.float64 for p in net.parameters())
@@ -162,7 +162,7 @@ def test_a_trained_copy_comes_back(tmp_path):
         net.embed.W_E.mul_(1.5)
     again = from_torch(net.state_dict(), model.config, model.vocabulary, model.task)
     assert np.array_equal(again.weights["embed.W_E"], 1.5 * model.weights["embed.W_E"])
-    tokens = parity.trial(model).tokens
+    tokens = parity.examples(model).tokens
     with torch.no_grad():
         assert largest_difference(again(tokens), net(torch.as_tensor(tokens)).numpy()) < 1e-12
     with pytest.raises(GlassformerError, match="lm_head is not an array of this config"):

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from cases import CASES, every, few
 from glassformer import GlassformerError, Model, load, run
 from glassformer.bridges import export
-from glassformer.bridges.parity import carried_by, trial
+from glassformer.bridges.parity import carried_by, examples
 from glassformer.bridges.transformer_lens import (
     TransformerLens,
     fields,
@@ -221,7 +221,7 @@ def test_programs_decode_as_they_do_here(ref, text):
 def texts(model, ref):
     """The examples of a program: its cases, and what its test batch reads."""
     say, found = model.vocabulary, [run(model, text).tokens for r, text, _ in CASES if r == ref]
-    return [say.decode(ids) for ids in [*found, *trial(model).tokens[:20]]]
+    return [say.decode(ids) for ids in [*found, *examples(model).tokens[:20]]]
 
 
 @pytest.mark.parametrize("ref", REFS)
@@ -278,7 +278,7 @@ def test_the_loader_of_a_folder_needs_only_the_folder(tmp_path):
     model = load("addition:digits=3,order=ones")
     done = export(model, "transformer-lens", tmp_path / "out")
     found = runpy.run_path(str(done.path / "load.py"))
-    batch = trial(model)
+    batch = examples(model)
     with torch.no_grad():
         said = found["model"](torch.tensor(batch.tokens)).numpy().argmax(-1)
     assert (said == batch.wanted)[batch.asked].all()
@@ -349,7 +349,7 @@ def test_three_point_nine(three, tmp_path):
     programs = {ref: load(ref) for ref in REFS if ref not in NOISY}
     models = MODELS | programs
     folders = {kind: tmp_path / f"{i:02}" for i, kind in enumerate(models)}
-    batches = {kind: trial(model) for kind, model in models.items()}
+    batches = {kind: examples(model) for kind, model in models.items()}
     for kind, model in models.items():
         TransformerLens().write(carried_by(model)[0], folders[kind])
         save_file(

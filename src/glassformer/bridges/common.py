@@ -20,7 +20,7 @@ from ..finding import Shown
 from ..model import Model
 from ..records import check_writable, folder_beside, replace_folder, write_together
 from ..tap import record
-from .parity import TOLERANCE, Agreement, agreement, carried_by, in_other_orders, moved, trial
+from .parity import TOLERANCE, Agreement, agreement, carried_by, examples, in_other_orders, moved
 
 INSTEAD = "the format torch keeps float64"
 HOOKED = 64  # inputs whose activations are compared
@@ -159,7 +159,7 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
         if why and (narrow := way.narrow(model)):
             raise GlassformerError(f"export to {to} — {cannot}; {narrow}; {INSTEAD}")
         kind = cannot if why else kind if sent.dtype == model.dtype else "enough for this model"
-    batch = trial(model)
+    batch = examples(model)
     if model.dtype == "float32":
         tolerance, notes = _bearable(model, tolerance, tried)
     from safetensors import SafetensorError

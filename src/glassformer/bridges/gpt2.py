@@ -25,7 +25,7 @@ from ..registry import bridge
 from ..shapes import axes, shapes
 from .common import library, torch_logits
 from .gpt2_read import KEY, array_names, read
-from .parity import task_of, trial
+from .parity import examples, task_of
 from .tokenizer import begin_of, speaks, stop_of, tokenizer
 
 Named = dict[str, Any]
@@ -195,7 +195,7 @@ def _positions(model: Model) -> Any:
 
 def _ties(model: Model) -> list[str]:
     """A note if `generate`, which rounds logits to float32, cannot tell the best from the next."""
-    batch = trial(model)
+    batch = examples(model)
     logits = model.logits(batch.tokens)
     best, rounded = logits.argmax(-1), logits.astype("float32").argmax(-1)
     if not (n := int((best != rounded)[batch.asked].sum())):
@@ -206,7 +206,7 @@ def _ties(model: Model) -> list[str]:
 
 def _steps(model: Model) -> dict[str, int]:
     """How many tokens `generate` adds, where answers are of one length or end themselves."""
-    batch, task = trial(model), task_of(model)
+    batch, task = examples(model), task_of(model)
     lengths = batch.asked.sum(1)
     ends = task is not None and (task.stop is not None or lengths.min() == lengths.max())
     return {"max_new_tokens": int(lengths.max())} if batch.known and ends else {}

@@ -2,7 +2,7 @@
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,17 +10,18 @@ import numpy as np
 from .. import registry
 from ..errors import GlassformerError
 from ..lang.task import carried
-from ..model import Labels, Model
-from ..shapes import axes
+from ..model import Model
 from ..tasks.base import Task
+from ..trials import reordered
 
-ROWS = 1024  # of a trial
-NUMBERS = 2**24  # logits of a trial at most
+ROWS = 1024  # of all examples
+NUMBERS = 2**24  # their logits, at most
+ORDERS = 3  # of the same sums, besides the one that a model has
 TOLERANCE = 1e-4  # relative, of float32 logits
 
 
 @dataclass(frozen=True)
-class Trial:
+class Examples:
     """Texts to read, and the tokens that should come next where `asked`: nowhere without a task."""
 
     tokens: Any  # [B,T]
@@ -29,7 +30,7 @@ class Trial:
     known: bool
 
 
-def trial(model: Model) -> Trial:
+def examples(model: Model) -> Examples:
     """A deterministic batch: rows of the model's task, edges first, or else random tokens."""
     c, rng = model.config, np.random.default_rng(0)
     task = task_of(model)
@@ -39,10 +40,10 @@ def trial(model: Model) -> Trial:
         rows = _rows(task, most, rng)
         tokens, answer = task.batch(rows[task.defined(rows)])
         if len(tokens) and tokens.shape[1] - 1 <= c.n_ctx:
-            return Trial(tokens[:, :-1], tokens[:, 1:], answer[:, 1:], True)
+            return Examples(tokens[:, :-1], tokens[:, 1:], answer[:, 1:], True)
     T = min(c.n_ctx, 64)
     tokens = rng.integers(0, c.d_vocab, (int(np.clip(NUMBERS // (T * c.d_vocab), 1, ROWS)), T))
-    return Trial(tokens, tokens, np.ones(tokens.shape, bool), False)
+    return Examples(tokens, tokens, np.ones(tokens.shape, bool), False)
 
 
 def _rows(task: Task, n: int, rng: np.random.Generator) -> Any:
@@ -74,7 +75,7 @@ class Agreement:
     lost: list[int]  # rows that are right here and wrong there
     theirs: Any  # greedy tokens [B,T]
 
-    def why(self, model: Model, batch: Trial, tolerance: float) -> str:
+    def why(self, model: Model, batch: Examples, tolerance: float) -> str:
         """In words: what is wrong, with an example; "" if nothing is."""
         if not self.lost:
             if self.parity <= tolerance:
@@ -90,7 +91,7 @@ class Agreement:
         return f"{wrong}, such as {read!r}: {got!r} instead of {wanted!r}"
 
 
-def agreement(batch: Trial, ours: Any, theirs: Any) -> Agreement:
+def agreement(batch: Examples, ours: Any, theirs: Any) -> Agreement:
     """ours, theirs [B,T,V], compared where a token is asked for.
 
     Elsewhere a program may be undecided, and then rounding decides: two keys of equal scores, say.
@@ -142,7 +143,7 @@ def float32_reason(
     tried = tried or in_other_orders(model, "float32")
     worst = max(tried, key=lambda found: (len(found.lost), found.parity))
     # What is in float32 already loses nothing more; its answers count alone.
-    return worst.why(model, trial(model), tolerance if model.dtype == "float64" else np.inf)
+    return worst.why(model, examples(model), tolerance if model.dtype == "float64" else np.inf)
 
 
 def carried_by(
@@ -156,26 +157,13 @@ def carried_by(
 def in_other_orders(model: Model, dtype: str) -> list[Agreement]:
     """What becomes of the test batch in a float type.
 
-    Libraries add up in other orders than we do, and a program may be right in one by luck. So the
-    stream's coordinates are tried in several orders, which would change nothing if numbers were
-    exact; and PyTorch's kernels, if it is here.
+    Libraries add up in other orders than we do, and a program may be right in one by luck. So
+    several orders of its sums are tried, which would change nothing if numbers were exact; and
+    PyTorch's kernels, if it is here.
     """
-    batch, D, rng = trial(model), model.config.d_model, np.random.default_rng(0)
+    batch, rng = examples(model), np.random.default_rng(0)
     ours = model.logits(batch.tokens)
-    orders = [np.arange(D)]
-    if model.config.positions != "sinusoidal":  # which has an order of its own
-        orders += [np.arange(D)[::-1], rng.permutation(D), rng.permutation(D)]
-    tried = [reordered(model, order).astype(dtype) for order in orders]
+    tried = [m.astype(dtype) for m in (model, *(reordered(model, rng) for _ in range(ORDERS)))]
     if importlib.util.find_spec("torch"):
         tried.append(model.torch(dtype))
     return [agreement(batch, ours, m.logits(batch.tokens)) for m in tried]
-
-
-def reordered(model: Model, order: Any) -> Model:
-    """The same model with the coordinates of its stream in another order."""
-    known, weights = axes(model.config), {}
-    for name, w in model.weights.items():
-        for i, axis in enumerate(known[name].rstrip("?")):
-            w = np.take(w, order, axis=i) if axis == "D" else w
-        weights[name] = w
-    return replace(model, weights=weights, labels=Labels(), blueprint="", theta={})

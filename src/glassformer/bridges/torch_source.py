@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from ..model import Config, Model
 from ..vocabulary import Numbers, Vocabulary
-from .parity import task_of, trial
+from .parity import examples, task_of
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -92,7 +92,7 @@ def network(model: Model) -> list[str]:
 
 # ── parts ──────────────────────────────────────────────────────────────────────────────────────
 def _top(model: Model, net: str, inside: bool) -> str:
-    task, batch = task_of(model), trial(model)
+    task, batch = task_of(model), examples(model)
     steps = int(batch.asked.sum(1).max()) if batch.known else model.config.n_ctx
     return lines(
         '"""A transformer as a plain PyTorch module, with every step written out. '
