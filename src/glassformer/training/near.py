@@ -35,21 +35,26 @@ def alike_rows(task: Task, rows: Rows, share: float, rng: np.random.Generator) -
 
     Of five numbers below 1,000 the two largest are neighbours once in 200 rows, and a comparison is
     learned from such rows. Not from them alone: how far apart they are is as often below 10 as from
-    there to 100. A row that has no answer any more is left as it was.
+    there to 100. And all five are below 100 once in 100,000 rows, so that small numbers would
+    hardly ever be an answer: in half of these rows all others are brought to one side of a number.
+    A row that has no answer any more is left as it was.
     """
     n, columns = int(share * len(rows)), rows.shape[1]
     if not n or not can_be_alike(task):
         return rows
-    old, at = rows[:n], np.arange(n)
+    old, at, radix = rows[:n], np.arange(n), np.array(task.radix)
     kept = rng.integers(0, columns, n)
-    changed = rng.random(old.shape) < 0.5
+    one, one_side = old[at, kept][:, None], (rng.random(n) < 0.5)[:, None]
+    changed = one_side | (rng.random(old.shape) < 0.5)
     changed[at, (kept + rng.integers(1, columns, n)) % columns] = True
     changed[at, kept] = False
-    one = old[at, kept][:, None]
-    most = np.log([float(n) for n in task.radix])  # 1 apart, or 10, or 100: each as often
-    apart = np.exp(rng.random(old.shape) * most).astype(old.dtype) * rng.choice([-1, 1], old.shape)
-    value = one + apart
-    fits = changed & (value >= 0) & (value < np.array(task.radix))
+    sign = rng.choice([-1, 1], old.shape)
+    sign = np.where(one_side, sign[:, :1], sign)
+    room = np.where(sign < 0, one, radix - 1 - one)  # up to 1 apart, 10, 100: each as often
+    least = np.where(one_side, rng.random((n, 1)), 0.0)
+    apart = np.exp((least + (1 - least) * rng.random(old.shape)) * np.log1p(np.maximum(room, 0)))
+    value = one + sign * apart.astype(old.dtype)
+    fits = changed & (value >= 0) & (value < radix)
     out = np.where(fits, value, old)
     return np.concatenate([np.where(task.defined(out)[:, None], out, old), rows[n:]])
 
