@@ -151,23 +151,30 @@ def said(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Any:
 
 # ── how much of it is right ────────────────────────────────────────────────────────────────────
 def right(
-    model: Model, task: Task, rows: Any, tap: Tap | None = None, forced: bool | None = None,
-    chunk: int = 512,
-) -> Any:  # fmt: skip
+    model: Model, task: Task, rows: Any, tap: Tap | None = None, forced: bool | None = None
+) -> Any:
     """Which answer tokens are right, bool [B, longest answer]; beyond the end of an answer, True.
 
     `forced`: the right tokens are given and the next one is asked for; else the model reads what it
     said. For a causal model both are right on the same rows, so the first (which is cheaper) is the
     default; the others are decoded.
     """
+    return row_gaps(model, task, rows, tap, forced) > 0
+
+
+def row_gaps(
+    model: Model, task: Task, rows: Any, tap: Tap | None = None, forced: bool | None = None,
+    chunk: int = 512,
+) -> Any:  # fmt: skip
+    """The same as margins, the first token of each answer first; beyond its end, inf."""
     measure = {None: gaps, True: forced_gaps, False: decoded_gaps}[forced]
     out = []
     for start in range(0, len(rows), chunk):
         tokens, answer = task.batch(rows[start : start + chunk])
-        out.append(_by_token(measure(model, tokens, answer, tap), answer) > 0)
+        out.append(_by_token(measure(model, tokens, answer, tap), answer))
     width = max((part.shape[1] for part in out), default=0)
-    padded = [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=True) for p in out]
-    return np.concatenate([np.zeros((0, width), bool), *padded])
+    padded = [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=np.inf) for p in out]
+    return np.concatenate([np.zeros((0, width)), *padded])
 
 
 def right_tokens(logits: Any, wanted: Any) -> Any:

@@ -129,18 +129,20 @@ def test_a_look_ends_with_the_first_part_that_has_a_wrong_row(trained):
 
     def judged(model, task, rows, tap=None):
         asked.append(rows)
-        return (rows[:, 1:] != 34) | (rows[:, :1] < 12)  # of a hundred rows with 34, a few are good
+        bad = (rows[:, 1:] == 34) & (rows[:, :1] >= 12)  # of a hundred rows with 34, a few are good
+        return np.where(bad, -5.0, np.where(rows[:, 1:] == 77, 0.5, 5.0))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.training.exact.right", judged)
+        patch.setattr("glassformer.training.exact.row_gaps", judged)
         phase.task.edges = lambda: np.zeros((0, 2), np.int64)
         look = phase.look(trained.model, 5)
         assert look.checked == len(asked[-1]) == 4_000 and "part" in look.of
         assert 0 < look.wrong < 80 and len(phase.pool) > 100
+        assert (phase.pool[:, 1] == 77).sum() > 10  # right by little: the next step may turn them
         asked.clear()
         assert phase.look(trained.model, 6).wrong and len(asked) == 1  # what was wrong comes first
         assert phase.count(trained.model, 6).checked == task.size == 10_000
-        patch.setattr("glassformer.training.exact.right", lambda m, t, rows, tap: rows >= 0)
+        patch.setattr("glassformer.training.exact.row_gaps", lambda m, t, rows, tap: rows + 5.0)
         asked.clear()
         assert phase.look(trained.model, 7).whole and phase.done and phase.last.checked == 10_000
 
@@ -338,10 +340,10 @@ def test_a_sample_that_is_right_is_not_the_one_that_is_told_of(trained):
 
     def judged(model, task, rows, tap=None):
         asked.append(len(rows))
-        return np.full((len(rows), 1), sum(asked) <= worst_from)
+        return np.full((len(rows), 1), 5.0 if sum(asked) <= worst_from else -5.0)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.training.exact.right", judged)
+        patch.setattr("glassformer.training.exact.row_gaps", judged)
         edges, worst_from = min(len(task.edges()), 4_000), 10**9
         assert phase.look(trained.model, 5).of == "a sample" and phase.done
         assert sum(asked) == edges + 2 * 60_000 and phase.last.checked == 60_000

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from glassformer import GlassformerError, load, load_task
-from glassformer.answers import right
+from glassformer.answers import right, row_gaps
 from glassformer.checkpoint import digest
 from glassformer.checkpoint import load as read
 from glassformer.model import forward
@@ -265,7 +265,7 @@ def test_right_by_forcing_and_by_decoding():
     forced, decoded = right(model, task, rows), right(model, task, rows, forced=False)
     assert forced.shape == (300, 4) and 0.05 < forced.all(1).mean() < 1
     assert np.array_equal(forced.all(1), decoded.all(1)) and not np.array_equal(forced, decoded)
-    assert np.array_equal(forced, right(model, task, rows, chunk=7))
+    assert np.array_equal(forced, row_gaps(model, task, rows, chunk=7) > 0)
     tapped = right(model, task, rows, tap=TAPS["no-attention"](), forced=False)
     assert np.array_equal(
         tapped.all(1), right(model, task, rows, tap=TAPS["no-attention"]()).all(1)

@@ -2,9 +2,9 @@
 
 A model that is right on 10,000 test rows is wrong on a few of a million. So once the test is right,
 or nearly so when the steps are over, all rows are checked. Those that are wrong, rows near them,
-and rows that a step was unsure of fill a quarter of every batch from then on, and the others are
-drawn from the whole domain, until none is wrong. This phase sees every row: what a run says of rows
-that it never trained on is the figure from before it.
+rows that are right by little, and rows that a step was unsure of fill a quarter of every batch from
+then on, and the others are drawn from the whole domain, until none is wrong. This phase sees every
+row: what a run says of rows that it never trained on is the figure from before it.
 
 To look at a million rows takes as long as a thousand steps. So a look begins with rows that were
 wrong before, goes on in parts of the domain that double in size, in another order every time, and
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import EXHAUSTIVE, right
+from ..answers import EXHAUSTIVE, row_gaps
 from ..arrays import Array
 from ..errors import GlassformerError
 from ..model import Model, Tap
@@ -39,6 +39,7 @@ ALL, SOME, HARD = "all rows", "a sample", "rows that were wrong or unsure, near 
 PART = "part of all rows, up to some wrong ones"
 NEARLY = 0.9  # of the test: so much right when the steps are over, the last rows are in reach
 UNSURE = 0.69  # a loss of a token: it has half of the probability at most, and may be wrong
+LITTLE = 1.0  # a lead, in logits: the next step may turn it
 LEAST_RATE = 0.02  # of the learning rate: a schedule that ended at 0 could not mend anything
 
 
@@ -125,14 +126,14 @@ class Exact:
         """Looks for wrong rows, where they are most likely first, and takes them into the pool."""
         rng = np.random.default_rng([self.seed, 4, step])
         seen = ALL if self.countable else SOME
-        wrong, checked = self._wrong(model, self._hard(), tap)
-        self.last = Look(len(wrong), checked, HARD)
+        wrong, _, checked = self._wrong(model, self._hard(), tap)
+        self.last, narrow = Look(len(wrong), checked, HARD), self.pool[:0]
         # A sample that is right ends the run, so it is not the one to be told of: another is drawn.
         for _ in range(0 if len(wrong) else 1 if self.countable else 2):
             checked = 0
             for rows in self._parts(rng):
-                wrong, n = self._wrong(model, rows, tap)
-                checked += n
+                wrong, more, n = self._wrong(model, rows, tap)
+                narrow, checked = np.concatenate([narrow, more]), checked + n
                 if len(wrong):
                     break
             of = PART if len(wrong) and checked < self.task.size else seen
@@ -142,7 +143,7 @@ class Exact:
         if len(wrong):
             times = max(NEAR, LEAST_NEAR // len(wrong))
             near = near_rows(self.task, np.repeat(wrong[:POOL], times, 0), rng)
-            self._take(np.concatenate([near, wrong]))
+            self._take(np.concatenate([narrow, near, wrong]))
         return self.last
 
     def count(self, model: Model, step: int, tap: Tap | None = None) -> Look:
@@ -151,10 +152,10 @@ class Exact:
         """
         rng = np.random.default_rng([self.seed, 5, step])
         found = [self._wrong(model, rows, tap) for rows in self._parts(rng)]
-        wrong, checked = sum(len(w) for w, _ in found), sum(n for _, n in found)
+        wrong, checked = sum(len(w) for w, _, _ in found), sum(n for _, _, n in found)
         self.last = Look(wrong, checked, ALL if self.countable else SOME)
         if not wrong and not self.countable:  # right on a sample, and wrong where one knows
-            hard, checked = self._wrong(model, self._hard(), tap)
+            hard, _, checked = self._wrong(model, self._hard(), tap)
             self.last = Look(len(hard), checked, HARD) if len(hard) else self.last
         return self.last
 
@@ -178,10 +179,12 @@ class Exact:
             yield np.concatenate([task.rows(b, min(b + BLOCK, task.size)) for b in few.tolist()])
             size *= 2
 
-    def _wrong(self, model: Model, rows: Rows, tap: Tap | None) -> tuple[Rows, int]:
-        """The wrong ones among rows, and how many of these have an answer."""
+    def _wrong(self, model: Model, rows: Rows, tap: Tap | None) -> tuple[Rows, Rows, int]:
+        """The wrong ones among rows, those that are right by little, and how many have an answer."""
         rows = rows[self.task.defined(rows)]
-        return rows[~right(model, self.task, rows, tap).all(1)], len(rows)
+        lead = row_gaps(model, self.task, rows, tap).min(1, initial=np.inf)
+        wrong = ~(lead > 0)
+        return rows[wrong], rows[~wrong & (lead < LITTLE)], len(rows)
 
 
 def _drawn(task: Task, n: int, rng: np.random.Generator) -> Rows:
