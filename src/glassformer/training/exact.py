@@ -180,7 +180,7 @@ class Exact:
             size *= 2
 
     def _wrong(self, model: Model, rows: Rows, tap: Tap | None) -> tuple[Rows, Rows, int]:
-        """The wrong ones among rows, those that are right by little, and how many have an answer."""
+        """The wrong ones among rows, those right by little, and how many have an answer."""
         rows = rows[self.task.defined(rows)]
         lead = row_gaps(model, self.task, rows, tap).min(1, initial=np.inf)
         wrong = ~(lead > 0)
