@@ -140,7 +140,8 @@ def test_a_look_ends_with_the_first_part_that_has_a_wrong_row(trained):
         assert 0 < look.wrong < 80 and len(phase.pool) > 100
         assert (phase.pool[:, 1] == 77).sum() > 10  # right by little: the next step may turn them
         asked.clear()
-        assert phase.look(trained.model, 6).wrong and len(asked) == 1  # what was wrong comes first
+        assert phase.look(trained.model, 6).wrong  # what was wrong comes first
+        assert sum(map(len, asked)) == len(asked[0]) < 1_500
         assert phase.count(trained.model, 6).checked == task.size == 10_000
         patch.setattr("glassformer.training.exact.row_gaps", lambda m, t, rows, tap: rows + 5.0)
         asked.clear()
@@ -344,12 +345,16 @@ def test_a_sample_that_is_right_is_not_the_one_that_is_told_of(trained):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("glassformer.training.exact.row_gaps", judged)
-        edges, worst_from = min(len(task.edges()), 4_000), 10**9
+        first, worst_from = min(len(task.edges()), 4_000) + 4_000, 10**9  # edges, and new rows
         assert phase.look(trained.model, 5).of == "a sample" and phase.done
-        assert sum(asked) == edges + 2 * 60_000 and phase.last.checked == 60_000
+        assert sum(asked) == first + 2 * 60_000 and phase.last.checked == 60_000
         asked.clear()
-        worst_from = edges + 60_000  # the second sample is wrong
+        worst_from = first + 60_000  # the second sample is wrong
         assert phase.look(trained.model, 6).wrong and not phase.done
+        asked.clear()
+        worst_from = first - 1  # a row like those that a step draws
+        look = Exact(task, 0, 0, 1.0).look(trained.model, 7)
+        assert look.wrong and look.checked == first and "new" in look.of
 
 
 def test_the_phase_has_just_its_steps_and_a_run_stopped_in_it_goes_on(tmp_path):

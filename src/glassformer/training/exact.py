@@ -9,7 +9,7 @@ row: what a run says of rows that it never trained on is the figure from before 
 To look at a million rows takes as long as a thousand steps. So a look begins with rows that were
 wrong before, goes on in parts of the domain that double in size, in another order every time, and
 ends with the first part that has a wrong row: only the last look sees all. A domain too large to be
-counted through has a new sample every time, and the edges.
+counted through has a new sample every time, the edges, and rows like those of a step.
 """
 
 from collections.abc import Iterator
@@ -36,6 +36,7 @@ LEAST_NEAR = 100
 POOL = 5_000  # rows that the pool has at most: the latest
 # which rows a look has seen
 ALL, SOME, HARD = "all rows", "a sample", "rows that were wrong or unsure, near these, and edges"
+HARD_OR_NEW = f"{HARD}, and new ones"
 PART = "part of all rows, up to some wrong ones"
 NEARLY = 0.9  # of the test: so much right when the steps are over, the last rows are in reach
 UNSURE = 0.69  # a loss of a token: it has half of the probability at most, and may be wrong
@@ -105,8 +106,11 @@ class Exact:
         rng = np.random.default_rng([self.seed, 3, step])
         few = self._again(n)
         again = self.pool[rng.integers(0, len(self.pool), few)] if few else self.pool[:0]
-        drawn = _drawn(self.task, n - few, rng)
-        return np.concatenate([again, alike_rows(self.task, drawn, self.alike, rng)])
+        return np.concatenate([again, self._new(n - few, rng)])
+
+    def _new(self, n: int, rng: np.random.Generator) -> Rows:
+        """Rows of the whole domain, as the recipe wants them."""
+        return alike_rows(self.task, _drawn(self.task, n, rng), self.alike, rng)
 
     def _again(self, n: int) -> int:
         """How many of the n rows of a step are of the pool: the first ones."""
@@ -126,8 +130,11 @@ class Exact:
         """Looks for wrong rows, where they are most likely first, and takes them into the pool."""
         rng = np.random.default_rng([self.seed, 4, step])
         seen = ALL if self.countable else SOME
-        wrong, _, checked = self._wrong(model, self._hard(), tap)
-        self.last, narrow = Look(len(wrong), checked, HARD), self.pool[:0]
+        known, _, n = self._wrong(model, self._hard(), tap)
+        # what is drawn for a sample is seldom hard; what is drawn for a step may be made so
+        new, narrow, m = self._wrong(model, self._new(0 if self.countable else FIRST, rng), tap)
+        wrong = np.concatenate([known, new])
+        self.last = Look(len(wrong), n + m, HARD if self.countable else HARD_OR_NEW)
         # A sample that is right ends the run, so it is not the one to be told of: another is drawn.
         for _ in range(0 if len(wrong) else 1 if self.countable else 2):
             checked = 0
