@@ -28,10 +28,11 @@ PROGRAM = "import glassformer.cli.train; from glassformer.cli import main; main(
 
 
 def settings(**changes):
-    fields = [
-        word for name, value in (TINY | changes).items() for word in ("--set", f"{name}={value}")
-    ]
-    return ["--recipe", "fast", *fields]
+    fields = TINY | changes
+    if fields.get("data") == "fresh":  # which has no rows to count
+        del fields["train_rows"]
+    words = [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]
+    return ["--recipe", "fast", *words]
 
 
 def test_train_and_use(call, tmp_path):

@@ -21,6 +21,7 @@ from glassformer.training.loop import Trainer
 from glassformer.training.near import alike_rows, near_rows
 from glassformer.training.recipes import choose_recipe, recipe
 from glassformer.training.state import state_path
+from glassformer.training.suited import suited
 from training.small import stop_at
 
 TASK = gf.load_task("addition:digits=1,order=ones")
@@ -295,6 +296,10 @@ def test_a_larger_modulus_needs_a_smaller_share():
         assert len(data.train_rows) == n and data.overlap() == 0
     asked = recipe("grok-fast").override({"train_rows": "30"})
     assert len(Data(gf.load_task("modular-addition:p=11"), asked).train_rows) == 30
+    fresh = suited(gf.load_task("addition"))  # where nobody counts the rows
+    with pytest.raises(GlassformerError, match="data=fresh has no train_rows: set data=draw"):
+        fresh.override({"train_rows": 30})
+    assert fresh.override({"train_rows": 30, "data": "draw"}).train_rows == 30
     with pytest.raises(GlassformerError, match="train_each goes with a train_share"):
         replace(recipe("grok-fast"), train_share=0.0)
 

@@ -240,6 +240,9 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
             values = {**shares, "test_rows": rows} | values
         if "train_rows" in values:  # who says how many does not mean a share of the recipe's
             values = {"train_share": 0.0, "train_each": 0.0} | values
+            if (data := values.get("data", self.data)) in ("fresh", "all"):
+                way = "set data=draw or data=split with it"
+                raise GlassformerError(f"recipe {self.name} — data={data} has no train_rows: {way}")
         return replace(self, **values)
 
     def changed(self) -> dict[str, Any]:
