@@ -300,6 +300,7 @@ def test_a_larger_modulus_needs_a_smaller_share():
     with pytest.raises(GlassformerError, match="data=fresh has no train_rows: set data=draw"):
         fresh.override({"train_rows": 30})
     assert fresh.override({"train_rows": 30, "data": "draw"}).train_rows == 30
+    assert fresh.override(fresh.to_json()) == fresh
     with pytest.raises(GlassformerError, match="train_each goes with a train_share"):
         replace(recipe("grok-fast"), train_share=0.0)
 

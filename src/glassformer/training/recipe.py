@@ -77,6 +77,7 @@ class Architecture(Section):
     positions: str = setting("learned", "how a position is told from another", POSITIONS)
     base: float = setting(10_000.0, "of rotary and sinusoidal frequencies")
     mask: str = setting("causal", "who sees whom", MASKS)
+    scale: float = setting(0.0, "of a head's scores; 0: 1/sqrt(d_head)")
     qk_norm: bool = setting(False, "the norm, also on every head's q and k")
     tied: bool = setting(True, "the head is the token embedding")
     extras: str = setting("norms mlp", "which optional arrays there are: words of EXTRAS")
@@ -240,7 +241,8 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
             values = {**shares, "test_rows": rows} | values
         if "train_rows" in values:  # who says how many does not mean a share of the recipe's
             values = {"train_share": 0.0, "train_each": 0.0} | values
-            if (data := values.get("data", self.data)) in ("fresh", "all"):
+            data, same = values.get("data", self.data), values["train_rows"] == self.train_rows
+            if data in ("fresh", "all") and not same:
                 way = "set data=draw or data=split with it"
                 raise GlassformerError(f"recipe {self.name} — data={data} has no train_rows: {way}")
         return replace(self, **values)
