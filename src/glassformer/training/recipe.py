@@ -241,10 +241,10 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
             values = {**shares, "test_rows": rows} | values
         if "train_rows" in values:  # who says how many does not mean a share of the recipe's
             values = {"train_share": 0.0, "train_each": 0.0} | values
-            data, same = values.get("data", self.data), values["train_rows"] == self.train_rows
-            if data in ("fresh", "all") and not same:
+            if self.data in ("fresh", "all") and "data" not in values:
                 way = "set data=draw or data=split with it"
-                raise GlassformerError(f"recipe {self.name} — data={data} has no train_rows: {way}")
+                none = f"data={self.data} has no train_rows"
+                raise GlassformerError(f"recipe {self.name} — {none}: {way}")
         return replace(self, **values)
 
     def changed(self) -> dict[str, Any]:
