@@ -12,7 +12,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError
-from glassformer.answers import right
+from glassformer.answers import right, row_gaps
 from glassformer.training import fit, train
 from glassformer.training.data import Data
 from glassformer.training.events import Watcher
@@ -149,6 +149,33 @@ def test_a_look_ends_with_the_first_part_that_has_a_wrong_row(trained):
         assert phase.look(trained.model, 7).whole and phase.done and phase.last.checked == 10_000
 
 
+def test_rows_that_are_right_by_little_leave_room_for_those_that_are_wrong(trained):
+    task = gf.load_task("addition:digits=2,order=ones")
+    before = task.rows(0, 300)
+    phase = Exact(task, 0, 0, 1.0, pool=before)
+
+    def judged(model, task, rows, tap=None):
+        return np.where((rows[:, :1] == 50) & (rows[:, 1:] == 50), -5.0, 0.5)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("glassformer.training.exact.row_gaps", judged)
+        assert phase.look(trained.model, 5).wrong
+    assert len(phase.pool) < 2_000 and (phase.pool[:300] == before).all()
+    assert (phase.pool[-1] == 50).all()
+
+
+def test_a_domain_with_rows_that_have_no_answer_is_seen_whole(trained):
+    task = gf.load_task("modular-addition:p=12,operation=/")
+    phase = Exact(task, 0, 0, 1.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "glassformer.training.exact.row_gaps", lambda m, t, rows, tap: rows[:, :1] - 99.0
+        )
+        phase.task.edges = lambda: np.zeros((0, 2), np.int64)
+        look = phase.look(trained.model, 5)
+    assert look.whole and look.wrong == look.checked < task.size
+
+
 def test_parts_are_the_whole_domain_once_in_another_order_every_time():
     task = gf.load_task("addition:digits=2,order=ones")
     orders = [
@@ -187,6 +214,16 @@ def test_rows_with_two_numbers_alike(ref):
     assert ((found[:half] == rows[:half]).sum(1) >= 1).all()  # what the others are almost
     task.batch(found)
     assert (rows == before).all()
+
+
+def test_any_number_is_an_answer_of_rows_alike():
+    """Of five numbers drawn, all are below 100 once in 100,000 rows; or all are above 900."""
+    task, rng = gf.load_task("max"), np.random.default_rng(0)
+    rows = alike_rows(task, task.sample(20_000, rng), 1.0, rng)
+    assert (rows.max(1) < 100).mean() > 0.01 and (rows.min(1) >= 900).mean() > 0.01
+    gap = np.sort(rows, 1)[:, -1] - np.sort(rows, 1)[:, -2]
+    for few, many in ((1, 10), (10, 100), (100, 1000)):
+        assert ((few <= gap) & (gap < many)).mean() > 0.1
 
 
 def test_no_two_numbers_are_made_alike_where_that_may_be_no_row():
@@ -315,13 +352,16 @@ def test_what_is_refused(wrong):
 
 
 @pytest.mark.slow
-def test_few_test_rows_are_looked_at_first():
+def test_few_test_rows_are_looked_at_first(monkeypatch):
     r = replace(SMALL, data="all", held_share=0.0, success=1.0, first_rows=3, exact=0)
+    asked = []
+    monkeypatch.setattr(
+        "glassformer.training.loop.row_gaps",
+        lambda model, task, rows, tap: asked.append(len(rows)) or row_gaps(model, task, rows, tap),
+    )
     found = fit(TASK, r, 1)
-    shares = [r["accuracy"] for r in found.history]
-    few = [x for x in shares if round(3 * x, 6) in (0, 1, 2)]  # of three rows
-    rest = [x for x in shares if x not in few]  # these three were right: of all
-    assert few and len(shares) > 3 and all(round(100 * x, 6) % 1 == 0 for x in rest)
+    assert set(asked) == {3, 97} and asked[0] == asked[1] == 3 and asked[-1] == 97
+    assert asked.count(3) == len(found.history) > 3
     assert found.accuracy == 1 and right(found.model, TASK, Data(TASK, r).test_rows).all()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError
-from glassformer.training.events import Event
+from glassformer.training.events import Event, percent
 from glassformer.training.notebook import Bar, in_notebook
 
 SMALL = {"steps": 30, "evaluate_every": 10, "test_rows": 20, "d_model": 8, "n_layers": 1}
@@ -46,7 +46,8 @@ def test_fit_shows_one_bar_that_moves(kernel, capsys):
     steps = [int(re.search(r'value="(\d+)" max="30"', page)[1]) for page in pages]
     assert steps == sorted(steps) and steps[0] == 0 and steps[-1] == 30 and len(set(steps)) > 3
     assert "step 30 of 30" in pages[-1] and trained.status in pages[-1]
-    assert f"{100 * trained.accuracy:.0f}"[:1] in pages[-1] and "loss 0." not in pages[0]
+    assert f"{percent(trained.accuracy)} of test rows right" in pages[-1]
+    assert "of test rows right" not in pages[0] and "loss 0." not in pages[0]
     assert "<polyline" in pages[-1] and "<polyline" not in pages[0], "the curve, of two points on"
     assert capsys.readouterr() == ("", "")
 

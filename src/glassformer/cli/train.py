@@ -23,7 +23,6 @@ from ..show.figures.curves import training_curves
 from ..show.style import check_path, save
 from ..tasks.base import Task
 from ..tasks.format import answer_names
-from ..training.data import first_length
 from ..training.events import Consumer, Event, in_words, percent
 from ..training.exact import ALL, EXACT, SOME
 from ..training.floor import floors
@@ -127,8 +126,9 @@ def train_(
         _show(trainings, rows, names)
         if figure and figure.exists():
             say(f"drew {figure}")
-    if by := interrupted():
-        of = f" of {chosen.steps:,}" if trainer.step <= chosen.steps else ", in the last phase"
+    if (by := interrupted()) and any(t.status == "interrupted" for t in trainings):
+        last = any(t.exact_from is not None for t in trainings)
+        of = ", in the last phase" if last else f" of {chosen.steps:,}"
         err.print(f"interrupted after step {trainer.step:,}{of}")
         if seeds == 1 and "resume" in rows[0]:
             err.print(f"saved {rows[0]['state']}; to go on:\n{rows[0]['resume']}", soft_wrap=True)
@@ -144,8 +144,6 @@ def _model_for(task: Task, ref: str, what: str) -> Model | None:
     mine, its = model.vocabulary, task.vocabulary
     if mine != its:
         raise GlassformerError(f"{what} {ref} — has {mine}; the task {task.ref} has {its}")
-    if (n := model.config.n_ctx) < (most := first_length(task) - 1):
-        raise GlassformerError(f"{what} {ref} — reads {n} tokens; {task.ref} has up to {most}")
     return model
 
 

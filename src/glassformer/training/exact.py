@@ -13,7 +13,7 @@ counted through has a new sample every time, the edges, and rows like those of a
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ class Exact:
     seed: int
     began: int  # the step
     accuracy: float  # on test rows, just before
-    pool: Rows = field(default_factory=lambda: None)
+    pool: Rows = None
     alike: float = 0.0  # the recipe's: so large a share of the rows drawn has two numbers alike
     last: Look | None = None  # None: none yet, in this process
 
@@ -137,20 +137,20 @@ class Exact:
         self.last = Look(len(wrong), n + m, HARD if self.countable else HARD_OR_NEW)
         # A sample that is right ends the run, so it is not the one to be told of: another is drawn.
         for _ in range(0 if len(wrong) else 1 if self.countable else 2):
-            checked = 0
-            for rows in self._parts(rng):
+            checked, parts = 0, self._parts(rng)
+            for rows in parts:
                 wrong, more, n = self._wrong(model, rows, tap)
                 narrow, checked = np.concatenate([narrow, more]), checked + n
                 if len(wrong):
                     break
-            of = PART if len(wrong) and checked < self.task.size else seen
+            of = PART if len(wrong) and any(True for _ in parts) else seen
             self.last = Look(len(wrong), checked, of)
             if len(wrong):
                 break
         if len(wrong):
             times = max(NEAR, LEAST_NEAR // len(wrong))
             near = near_rows(self.task, np.repeat(wrong[:POOL], times, 0), rng)
-            self._take(np.concatenate([narrow, near, wrong]))
+            self._take(np.concatenate([narrow[-POOL // SHARE :], near, wrong]))
         return self.last
 
     def count(self, model: Model, step: int, tap: Tap | None = None) -> Look:

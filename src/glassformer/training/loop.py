@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..answers import right
+from ..answers import right, row_gaps
 from ..arrays import Array
 from ..blueprints import Blueprint, Dense
 from ..checkpoint import digest, save
 from ..errors import GlassformerError
-from ..model import Model
+from ..model import Model, Tap
 from ..records import remove
-from ..tasks.base import Task
+from ..tasks.base import Rows, Task
 from ..tasks.format import answer_names
 from .data import Data
 from .events import Event, Report, Watcher
@@ -105,8 +105,9 @@ class Trainer:
         kinds = task.classes(self.data.test_rows)
         self.classes, self.class_of = np.unique(kinds, return_inverse=True)
         self.config, shapes = architecture(recipe, task, self.data.length, start)
-        if self.data.length - 1 > (n := self.config.n_ctx):
-            raise GlassformerError(f"start — its block of {n} is too short for {task.ref}")
+        for what, model in {"start": start, "teacher": teacher}.items():
+            if model and self.data.length - 1 > (n := model.config.n_ctx):
+                raise GlassformerError(f"{what} — its block of {n} is too short for {task.ref}")
         self.objective = Objective(self.config, shapes, blueprint, recipe, teacher, compile)
         self._begin_members()
         self.step, self.seconds = 0, 0.0
@@ -124,8 +125,9 @@ class Trainer:
         kind = {"dtype": getattr(torch, r.dtype), "device": self.device}
         self.theta: Theta = {n: torch.tensor(a, **kind) for n, a in stacked.items()}
         self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if r.ema else {}
-        # as at the last evaluation
+        # as at the last evaluation, and the step of that
         self.good: Theta = {n: t.clone() for n, t in self.theta.items()}
+        self.good_at, self.alone = np.zeros(len(seeds), int), len(seeds) == 1
         self.too_large = EXPLODED * np.maximum(_norms(self.theta), 1.0)
         self.optimizer = Optimizer(self.theta, r)
         self.smooth = np.full(len(seeds), np.nan)  # losses
@@ -146,16 +148,16 @@ class Trainer:
         if self.step == 0:
             # a folder that cannot be written to is found now, not in an hour
             yield from self._save()
-            self._snapshot()
+            self._snapshot(list(range(len(self.seeds))))
         while self.seeds and (self.step < self.recipe.steps or self.exact):
             began = self.clock()
             losses = self._step()
             self.seconds += (self.clock() - began) / len(self.seeds)
             ended, stopped = self.step == self.recipe.steps, self.asked_to_stop()
-            due = self.step % self.recipe.evaluate_every == 0 or ended or self._is_last()
+            due = self.step % self.recipe.evaluate_every == 0 or ended
             yield from self._drop_diverged(losses, due or stopped)
-            if due and self.seeds:
-                yield from self._evaluate()
+            if due_now := [i for i, seed in enumerate(self.seeds) if due or self._is_last(seed)]:
+                yield from self._evaluate(due_now)
             elif self.seeds and time.perf_counter() - shown > 0.2:
                 shown = time.perf_counter()
                 far = {"loss": float(self.smooth[0]), "of": self.recipe.steps}
@@ -167,9 +169,10 @@ class Trainer:
                 yield from self._finish([(s, "done") for s in self.seeds if s not in self.exact])
         yield from self._finish([(s, "done") for s in self.seeds])
 
-    def _is_last(self) -> bool:
+    def _is_last(self, seed: int) -> bool:
         """Whether a member's last phase has had all its steps."""
-        return any(self.step - p.began == self.recipe.exact for p in self.exact.values())
+        phase = self.exact.get(seed)
+        return phase is not None and self.step - phase.began == self.recipe.exact
 
     def past(self) -> list[Event]:
         """What a resumed run has behind it, in the order in which it happened."""
@@ -208,25 +211,25 @@ class Trainer:
             good &= _norms(self.theta) < self.too_large
         if good.all():
             return
-        bad, alone = np.nonzero(~good)[0].tolist(), len(self.seeds) == 1
+        bad, last = np.nonzero(~good)[0].tolist(), f"step {self.good_at[0]:,}, the last good one"
         for n, t in self.kept.items():
             t[bad] = self.good[n][bad]
-        history = self.history[self.seeds[bad[0]]]
         yield from self._finish([(self.seeds[i], "diverged") for i in bad])
-        if alone:
-            last = f"step {history[-1]['step'] if history else 0}, the last good one"
+        if self.alone:  # who trains many is told of each
             kept = f"; {self.out} has the model of {last}" if self.out else ""
             what = "loss or weights not finite, or huge"
             raise GlassformerError(f"training diverged at step {self.step}: {what}{kept}")
 
     # ── looking at it ──────────────────────────────────────────────────────────────────────────
-    def model(self, i: int) -> Model:
-        """Member i's model as it is now: the average of its weights where one is kept."""
+    def model(self, i: int, at: int | None = None) -> Model:
+        """Member i's model as it is now: the average of its weights where one is kept. `at`: the
+        step that it is of, if another.
+        """
         theta = {n: t[i].detach().clone() for n, t in self.kept.items()}
         with torch.no_grad():
             weights = self.objective.weights(theta)
         made = {
-            "maker": "trainer", "seed": self.seeds[i], "step": self.step,
+            "maker": "trainer", "seed": self.seeds[i], "step": self.step if at is None else at,
             "recipe": self.recipe.to_json(), "blueprint": self.blueprint.ref,
         }  # fmt: skip
         model = Model(self.config, weights, self.task.vocabulary, self.task.ref, provenance=made)
@@ -234,12 +237,13 @@ class Trainer:
             return model
         return replace(model, theta=theta, blueprint=self.blueprint.ref)
 
-    def _evaluate(self) -> Iterator[Event]:
+    def _evaluate(self, members: list[int]) -> Iterator[Event]:
         finished, r = [], self.recipe
-        self._mark_good()
+        self._mark_good(members)
         # before the state: what is resumed after a kill writes the same files again
-        self._snapshot()
-        for i, seed in enumerate(self.seeds):
+        self._snapshot(members)
+        for i in members:
+            seed = self.seeds[i]
             report = self._measure(i, seen=seed in self.exact)
             events = self.watchers[i].look(self.step, report)
             if r.wait_accuracy and self.decay_at[i] < 0 and report["accuracy"] >= r.wait_accuracy:
@@ -267,10 +271,11 @@ class Trainer:
         else:
             yield from self._save()
 
-    def _mark_good(self) -> None:
-        """What a member that diverges goes back to."""
+    def _mark_good(self, members: list[int]) -> None:
+        """What these go back to if they diverge."""
         for n, t in self.kept.items():
-            self.good[n].copy_(t)
+            self.good[n][members] = t[members]
+        self.good_at[members] = self.step
 
     def _look(self, i: int, report: Report) -> Look:
         """Member i's whole domain, in the last phase, which begins here if it has not."""
@@ -290,17 +295,15 @@ class Trainer:
         model, tap = self.model(i), TAPS[self.recipe.tap]
         first = self.recipe.first_rows or len(self.data.test_rows)
         rows = self.data.test_rows[: first if seen else None]
-        good = right(model, self.task, rows[:first], tap())
-        if first < len(rows) and good.all(1).mean() >= self.recipe.success:
-            rest = right(model, self.task, rows[first:], tap())
-            width = max(good.shape[1], rest.shape[1])  # answers may be of several lengths
-            wide = [np.pad(g, ((0, 0), (0, width - g.shape[1])), constant_values=True)
-                    for g in (good, rest)]  # fmt: skip
-            good = np.concatenate(wide)
+        lead = self._leads(model, rows[:first], tap())
+        if first < len(rows) and (lead > 0).all(1).mean() >= self.recipe.success:
+            lead = np.concatenate([lead, self._leads(model, rows[first:], tap())])
+        good, asked = lead > 0, lead != np.inf  # answers may be of several lengths
         class_of = self.class_of[: len(good)]
         report = {
             "step": self.step, "loss": float(self.smooth[i]), "accuracy": float(good.all(1).mean()),
-            "digits": good.mean(0).tolist(), "seconds": self.seconds,
+            "digits": ((good & asked).sum(0) / np.maximum(asked.sum(0), 1)).tolist(),
+            "seconds": self.seconds,
         }  # fmt: skip
         if seen:
             report["phase"] = EXACT
@@ -314,10 +317,18 @@ class Trainer:
             report["classes"] = {name: s for name, s, n in pairs if n}
         return report
 
+    def _leads(self, model: Model, rows: Rows, tap: Tap | None) -> Array:
+        """Margins of all tokens that an answer may have: [B, as many as have names]."""
+        lead = row_gaps(model, self.task, rows, tap)
+        more = len(answer_names(self.task)) - lead.shape[1]
+        return np.pad(lead, ((0, 0), (0, more)), constant_values=np.inf)
+
     def _finish(self, members: list[tuple[int, str]]) -> Iterator[Event]:
         """Hands out the members' trainings and goes on with the others."""
         for seed, status in members:
-            model = self.model(self.seeds.index(seed)).map(lambda w: w.cpu().numpy())
+            i = self.seeds.index(seed)
+            model = self.model(i, int(self.good_at[i]) if status == "diverged" else None)
+            model = model.map(lambda w: w.cpu().numpy())
             history, events = self.history[seed], self.turning_points[seed]
             phase = self.exact.pop(seed, None)
             before = history[-1]["accuracy"] if history else 0.0
@@ -342,7 +353,7 @@ class Trainer:
         self.optimizer = Optimizer(self.theta, self.recipe)
         self.optimizer.load(state)
         self.smooth, self.decay_at = self.smooth[index], self.decay_at[index]
-        self.too_large = self.too_large[index]
+        self.too_large, self.good_at = self.too_large[index], self.good_at[index]
         self.watchers = [self.watchers[i] for i in index]
         self.seeds = [self.seeds[i] for i in index]
 
@@ -389,8 +400,8 @@ class Trainer:
         for n, t in into.items():
             t.copy_(tensors[n])
         self.optimizer.load({n: tensors[f"optimizer.{n}"] for n in optimizer})
-        self._mark_good()
         self.step, self.seconds = int(header["step"]), float(header["seconds"])
+        self._mark_good([0])
         self.smooth, self.decay_at = np.array([header["smooth"]]), np.array([header["decay_at"]])
         self.watchers[0].load(header["watcher"])
         self.history[seed] = header["history"]
@@ -399,10 +410,10 @@ class Trainer:
             self.exact[seed] = Exact.from_json(self.task, seed, saved, self.recipe.alike)
         self.turning_points[seed] = [Event(**e) for e in header["events"]]
 
-    def _snapshot(self) -> None:
-        for i, seed in enumerate(self.seeds if self.folders else ()):
+    def _snapshot(self, members: list[int]) -> None:
+        for i in members if self.folders else ():
             model = self.model(i).map(lambda w: w.cpu().numpy())
-            save(model, snapshot_path(self.folders[seed], self.step))
+            save(model, snapshot_path(self.folders[self.seeds[i]], self.step))
 
 
 def _norms(theta: Theta) -> Array:

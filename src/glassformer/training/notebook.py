@@ -38,7 +38,8 @@ class Bar:
         self.curve(event)
         if event.kind in ("step", "evaluation"):
             self.step = event.step
-            self.figures |= {k: v for k, v in event.data.items() if k in ("loss", "accuracy")}
+            known = ("loss", "accuracy", "phase")
+            self.figures |= {k: v for k, v in event.data.items() if k in known}
         elif event.kind == "done":
             self.step, self.status = event.step, event.data["training"].status
         elif event.kind not in ROUTINE:
@@ -51,7 +52,7 @@ class Bar:
             self.output.update(self)
 
     def __repr__(self) -> str:
-        far = f" of {self.steps:,}" if self.step <= self.steps else ", in the last phase"
+        far = ", in the last phase" if "phase" in self.figures else f" of {self.steps:,}"
         said = [f"step {self.step:,}{far}"]
         if "loss" in self.figures:
             said.append(f"loss {self.figures['loss']:.4f}")

@@ -156,8 +156,10 @@ def rates(r: Recipe, step: int, decay_at: Array) -> Array:
     """The share of the learning rate that each member uses in a step, [N]."""
     warm = min(1.0, (step + 1) / r.warmup) if r.warmup else 1.0
     waited = np.where(decay_at < 0, step, decay_at)
-    begins = {"constant": r.steps, "cosine": r.warmup, "linear": r.decay_from, "wait": waited}
-    begin: Array = begins[r.schedule]
-    done = np.clip((step - begin) / (r.decay_steps or np.maximum(r.steps - begin, 1)), 0.0, 1.0)
+    if r.schedule == "constant":
+        return warm * np.ones(len(decay_at))
+    begin: Array = {"cosine": r.warmup, "linear": r.decay_from, "wait": waited}[r.schedule]
+    steps = 0 if r.schedule == "cosine" else r.decay_steps
+    done = np.clip((step - begin) / (steps or np.maximum(r.steps - begin, 1)), 0.0, 1.0)
     left = 0.5 * (1 + np.cos(math.pi * done)) if r.schedule == "cosine" else 1 - done
     return warm * (r.last_lr + (1 - r.last_lr) * left) * np.ones(len(decay_at))

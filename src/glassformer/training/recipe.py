@@ -77,7 +77,6 @@ class Architecture(Section):
     positions: str = setting("learned", "how a position is told from another", POSITIONS)
     base: float = setting(10_000.0, "of rotary and sinusoidal frequencies")
     mask: str = setting("causal", "who sees whom", MASKS)
-    scale: float = setting(0.0, "of a head's scores; 0: 1/sqrt(d_head)")
     qk_norm: bool = setting(False, "the norm, also on every head's q and k")
     tied: bool = setting(True, "the head is the token embedding")
     extras: str = setting("norms mlp", "which optional arrays there are: words of EXTRAS")

@@ -67,7 +67,7 @@ class LiveView:
         self.curve(event)
         if event.kind in ("step", "evaluation"):
             self.bar.update(self.line, completed=event.step)
-            if event.step > self.steps:  # nobody knows how many more
+            if "phase" in event.data:  # nobody knows how many more
                 self.bar.update(self.line, description="the last phase", total=None)
             self.members.setdefault(event.member, {}).update(event.data)
         elif event.kind == "done":
