@@ -94,11 +94,9 @@ def main():
                 subprocess.run([*command(folder), "--resume"], check=True)
             same &= (folder / "a.safetensors").read_bytes() == wanted
             runs += 1
-    print(json.dumps({
-        "kills": found, "in_the_last_phase": sum(k["exact"] for k in found), "runs": runs,
-        "same_bits": same,
-    }))  # fmt: skip
-    raise SystemExit(0 if same else 1)
+    late = sum(k["exact"] for k in found)
+    print(json.dumps({"kills": found, "in_the_last_phase": late, "runs": runs, "same_bits": same}))
+    raise SystemExit(0 if same and late else 1)
 
 
 if __name__ == "__main__":

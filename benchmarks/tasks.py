@@ -17,9 +17,12 @@ from pathlib import Path
 
 import timing  # noqa: F401  # isort: skip - it sets one thread
 
+import runs  # isort: skip
+
 import glassformer as gf
 from glassformer import load_task
 from glassformer.dust import rounded_down
+from glassformer.training.exact import ALL, SOME
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import choose_recipe
 
@@ -39,32 +42,20 @@ def run(ref, seed):
     look = training.exact
     return {
         "task": ref, "seed": seed, "recipe": recipe.to_json(), "status": training.status,
-        "held_out": training.accuracy, "overlap": overlap, "test_rows": len(trainer.data.test_rows),
+        "held_out": training.accuracy, "overlap": overlap, "tested": tested(training),
         "wrong": look.wrong if look else None, "checked": look.checked if look else None,
-        "whole": look.whole if look else None, "test_right_at": training.exact_from,
+        "looked_at": look.of if look else None, "test_right_at": training.exact_from,
         "steps": training.steps, "seconds": training.seconds,
         "seconds_in_all": time.process_time() - began,
     }  # fmt: skip
 
 
-def read(path):
-    """(task, seed) -> its run; of several, the last. A line that was cut off is not one."""
-    found = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        found[row["task"], row["seed"]] = row
-    return found
-
-
-def table(runs, seeds):
+def table(done, seeds):
     """A line for each task: the worst of its seeds, and medians."""
     head = "| task | seeds | held-out rows right | wrong, whole domain | steps | processor time |"
     lines = [head, "|---|---|---|---|---|---|"]
-    for ref in dict.fromkeys(task for task, _ in runs):
-        rows = [r for (task, seed), r in runs.items() if task == ref and seed < seeds]
+    for ref in dict.fromkeys(task for task, seed in done if seed < seeds):
+        rows = [r for (task, seed), r in done.items() if task == ref and seed < seeds]
         lines.append("| " + " | ".join(cells(ref, rows)) + " |")
     return lines
 
@@ -75,24 +66,30 @@ def cells(ref, rows):
         held = "none held out"
     else:
         worst = min(rows, key=lambda r: r["held_out"])
-        looked = worst["test_rows"] if worst["held_out"] == 1 else worst["recipe"]["first_rows"]
-        held = f"{rounded_down(worst['held_out'], decimals=2)} of {looked:,}"
-    wrongs = [r["wrong"] for r in rows if r["wrong"]]
+        held = f"{rounded_down(worst['held_out'], decimals=2)} of {worst['tested']:,}"
     short = sum(r["wrong"] is None for r in rows)
-    checked = max((r["checked"] or 0 for r in rows), default=0)
-    some = "" if any(r["whole"] for r in rows) else " drawn"
-    wrong = f"0 of {checked:,}{some}" if good else ""
-    if len(good) < len(rows):
-        parts = [f"{wrong} ({len(good)} seeds)"] if good else []
-        parts += [f"{', '.join(f'{w:,}' for w in wrongs)} of {checked:,}{some}"] if wrongs else []
-        parts += [f"not looked at: test not right ({short} seeds)"] if short else []
-        wrong = "; ".join(parts)
+    parts = [looked(good[0]) + f" ({len(good)} seeds)" * (len(good) < len(rows))] if good else []
+    parts += [looked(r) for r in rows if r["wrong"]]
+    parts += [f"not looked at: test not right ({short} seeds)"] if short else []
+    wrong = "; ".join(parts)
     steps = [r["steps"] for r in rows]
     span = f"{statistics.median(steps):,.0f}" + (
         f" ({min(steps):,}–{max(steps):,})" if len(rows) > 1 else ""
     )
     seconds = statistics.median(r["seconds_in_all"] for r in rows)
     return [f"`{ref}`", str(len(rows)), held, wrong, span, f"{seconds:.1f} s"]
+
+
+def tested(training):
+    """How many test rows the figure of a run is of: those before its last phase."""
+    began = training.exact_from
+    return [r["tested"] for r in training.history if began is None or r["step"] <= began][-1]
+
+
+def looked(row):
+    """What a run's last look found, and in what."""
+    some = {ALL: "", SOME: " drawn"}.get(row["looked_at"], f" ({row['looked_at']})")
+    return f"{row['wrong']:,} of {row['checked']:,}{some}"
 
 
 def write(path, lines):
@@ -112,7 +109,7 @@ def main():
     options.add_argument("--only", default="", help="tasks, with blanks between")
     options.add_argument("--table", type=Path, help="FILE.md: no run, only the table")
     options = options.parse_args()
-    done = read(options.runs)
+    done = {(r["task"], r["seed"]): r for r in runs.read(options.runs)}  # of several, the last
     if options.table:
         return write(options.table, table(done, options.seeds))
     every = sorted(gf.list("tasks"), key=lambda ref: load_task(ref).size)
@@ -120,8 +117,7 @@ def main():
     for ref, seed in [(ref, seed) for seed in range(options.seeds) for ref in refs]:
         if (ref, seed) not in done:
             row = run(ref, seed)
-            with options.runs.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+            runs.append(options.runs, row)
             print(json.dumps({k: v for k, v in row.items() if k != "recipe"}), flush=True)
 
 

@@ -21,6 +21,8 @@ from pathlib import Path
 
 from timing import medians  # isort: skip - it sets one thread
 
+import runs  # isort: skip
+
 import numpy as np
 import torch
 from torch import nn
@@ -134,7 +136,7 @@ class Timed(Trainer):
 
     def _measure(self, i, seen):
         report = super()._measure(i, seen)
-        if report["accuracy"] == 1.0 and not self.right:
+        if report["accuracy"] == 1.0 and not (seen or self.right):
             self.right = {"steps": self.step, "seconds": time.process_time()}
         return report
 
@@ -163,12 +165,6 @@ def gflops(seconds_per_step, batch, positions):
     return 6 * per_token * batch * positions / seconds_per_step / 1e9, 2 * 1024**3 / product / 1e9
 
 
-def read(path):
-    """(who, seed) -> its run, as far as the file has them."""
-    lines = path.read_text().splitlines() if path.exists() else ()
-    return {(row["who"], row["seed"]): row for row in map(json.loads, lines)}
-
-
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("runs", type=Path, help="FILE.jsonl: what was run, and where more goes")
@@ -178,28 +174,37 @@ def main():
     options = options.parse_args()
     torch.set_num_threads(1)
     task = load_task("addition:order=ones")
-    data, runs = Data(task, recipe("book")), read(options.runs)
-    who = {
-        "loop": lambda seed: peer(seed, task, data, options.epochs, options.until), "ours": ours
-    }  # fmt: skip
+    data = Data(task, recipe("book"))
+    loop = {"who": "loop", "epochs": options.epochs, "until": options.until}
+    train = {
+        "loop": lambda seed: loop | peer(seed, task, data, options.epochs, options.until),
+        "ours": lambda seed: {"who": "ours"} | ours(seed),
+    }
+    done = {key(row): row for row in runs.read(options.runs)}
+    wanted = []
     # in turn: what disturbs one, disturbs both
-    for seed, name in [(seed, name) for seed in range(options.seeds) for name in who]:
-        if (name, seed) not in runs:
-            runs[name, seed] = {"who": name, "seed": seed} | who[name](seed)
-            with options.runs.open("a") as file:
-                file.write(json.dumps(runs[name, seed]) + "\n")
-            print(json.dumps(runs[name, seed]), flush=True)
-    print(json.dumps(summary(runs, options.until)))
+    for seed, who in [(seed, who) for seed in range(options.seeds) for who in train]:
+        wanted.append(key((loop if who == "loop" else {"who": who}) | {"seed": seed}))
+        if wanted[-1] not in done:
+            done[wanted[-1]] = row = train[who](seed) | {"seed": seed}
+            runs.append(options.runs, row)
+            print(json.dumps(row), flush=True)
+    print(json.dumps(summary([done[k] for k in wanted], options.until)))
 
 
-def summary(runs, until):
+def key(row):
+    """What a run is: of other options, it is another."""
+    return tuple(row.get(name) for name in ("who", "seed", "epochs", "until"))
+
+
+def summary(rows, until):
     """Medians over seeds, and ratios of them."""
-    by = {who: [r for (name, _), r in runs.items() if name == who] for who in ("ours", "loop")}
+    by = {who: [r for r in rows if r["who"] == who] for who in ("ours", "loop")}
     out = {"kernels": torch.backends.cpu.get_cpu_capability(), "seeds": len(by["loop"])}
     for what, seconds in (("right", "seconds"), ("exact", "exact_seconds")):
-        for who, rows in by.items():
-            out[f"{who}_{what}"] = f"{sum(r[what] for r in rows)} of {len(rows)}"
-            out[f"{who}_{what}_seconds"] = statistics.median(r[seconds] for r in rows)
+        for who, mine in by.items():
+            out[f"{who}_{what}"] = f"{sum(r[what] for r in mine)} of {len(mine)}"
+            out[f"{who}_{what}_seconds"] = statistics.median(r[seconds] for r in mine)
         if until in (what, "exact"):
             out[f"ratio_{what}"] = out[f"loop_{what}_seconds"] / out[f"ours_{what}_seconds"]
     step = statistics.median(r["ms_per_step"] for r in by["loop"])

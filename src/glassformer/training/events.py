@@ -18,8 +18,9 @@ LEARNED = 0.99  # share of test rows from which a token, or a whole set, counts 
 LONG = 2.0  # test accuracy that takes so many times the steps of training accuracy is grokking
 UNDER = 0.02  # training loss so far under the floor is memorising
 
-# an evaluation: step, loss, accuracy, digits, seconds; train_accuracy, classes; wrong and checked
-# of the whole domain; phase, where test rows are trained on and accuracy is not of held-out ones
+# an evaluation: step, loss, accuracy, of so many tested, digits, seconds; train_accuracy, classes;
+# wrong and checked of the whole domain; phase, where test rows are trained on and accuracy is not
+# of held-out ones
 Report = dict[str, Any]
 
 

@@ -302,6 +302,7 @@ class Trainer:
         class_of = self.class_of[: len(good)]
         report = {
             "step": self.step, "loss": float(self.smooth[i]), "accuracy": float(good.all(1).mean()),
+            "tested": len(good),
             "digits": ((good & asked).sum(0) / np.maximum(asked.sum(0), 1)).tolist(),
             "seconds": self.seconds,
         }  # fmt: skip

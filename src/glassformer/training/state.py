@@ -68,7 +68,7 @@ HEADER = schema.record({
     "history": schema.listing(schema.record(
         {"step": STEP, "loss": schema.number, "accuracy": schema.finite, "seconds": schema.finite,
          "digits": schema.listing(schema.finite, 10_000)},
-        {"train_accuracy": schema.finite, "wrong": ROWS, "checked": ROWS,
+        {"train_accuracy": schema.finite, "tested": ROWS, "wrong": ROWS, "checked": ROWS,
          "phase": schema.text(10),
          "classes": schema.mapping(schema.finite, 1_000_000)},
     ), 10_000_000),

@@ -1,0 +1,22 @@
+"""Runs in a file, a line of JSON each: what is there is not done again."""
+
+import json
+
+
+def read(path):
+    """The rows of the file. A line that was cut off when something ended it is none."""
+    rows = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
+
+
+def append(path, row):
+    """Adds a row, on a line of its own even if the last one was cut off."""
+    had = path.read_bytes() if path.exists() else b""
+    cut = b"\n" if had and not had.endswith(b"\n") else b""
+    with path.open("ab") as file:
+        file.write(cut + json.dumps(row).encode() + b"\n")
