@@ -246,8 +246,11 @@ def _show(trainings: "list[Training]", rows: list[dict[str, Any]], names: list[s
         if t.exact:
             say(f"  {_exactness(t, row)}")
         if row["overlap"]:
-            both = f"{percent(row['overlap'])} of test rows were also trained on"
+            share = f"{percent(row['overlap'])} of test rows were also trained on"
+            both = "none held out: all rows are trained on, and tested" if row["overlap"] == 1 else share
             out.print(f"  {both} (data={t.recipe.data})")
+        if t.recipe.tap:
+            say(f"  all of this with tap={t.recipe.tap}, which the model that is kept has not")
         looks = [e for e in t.events if e.kind == EXACT]
         for event in t.events:
             if event not in looks[1:-1]:  # these are in the history

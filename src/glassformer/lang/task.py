@@ -217,7 +217,9 @@ def _called(ref: str, told: Mapping[str, Any]) -> str:
 
 def same_program(a: Task, b: Task) -> bool:
     """Whether two tasks are of one source with the same options."""
-    if not (isinstance(a, Texts) and isinstance(b, Texts)):
+    if not (
+        isinstance(a, Texts) and isinstance(b, Texts) and a.is_just(Texts) and b.is_just(Texts)
+    ):
         return False
     p, q = a.program, b.program
     return p is q or bool(p.source and (p.source, p.options) == (q.source, q.options))

@@ -120,7 +120,7 @@ def bound_accuracy(model: Model, task: Task, *, seed: int = 0, watch: Watch = No
 
 
 def _cases(model: Model, task: Task) -> Iterator[Case]:
-    if isinstance(task, Min) and type(task) in (Min, Max):  # what derives from them may differ
+    if isinstance(task, Min) and task.is_just(Min, Max):
         return extremes.lists(model, task)
     if copies.is_covered(task):
         return copies.texts(model, task)

@@ -35,7 +35,8 @@ class Closed:
 def covers(task: Task) -> bool:
     """Whether a task is one of these."""
     # No class that derives from these: what is right may be anything there.
-    return type(task) in (Min, Max) or (type(task) is Sort and not task.repeats)
+    sorts = isinstance(task, Sort) and task.is_just(Sort) and not task.repeats
+    return task.is_just(Min, Max) or sorts
 
 
 def close(model: Model, task: Task) -> Closed:

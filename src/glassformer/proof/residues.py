@@ -114,4 +114,8 @@ class Residues(Bounder):
 
 def covers(task: Task) -> bool:
     """Whether a task is one of these."""
-    return type(task) is ModularAddition and task.operation in "+-"
+    return (
+        isinstance(task, ModularAddition)
+        and task.is_just(ModularAddition)
+        and task.operation in "+-"
+    )

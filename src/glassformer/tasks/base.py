@@ -132,6 +132,13 @@ class Task(Shown):
                 return name in said
         return False
 
+    def is_just(self, *kinds: type["Task"]) -> bool:
+        """Whether it is one of these kinds as they are, so that what was proved of them holds of
+        it: who derives from one, or gives it a method of its own, may write other texts.
+        """
+        own = (name for name in vars(self) if callable(getattr(type(self), name, None)))
+        return type(self) in kinds and next(own, None) is None
+
     def values(self, rows: Rows) -> dict[str, Any]:
         """The numbers that the format speaks of, by name, [B] each; by default tokens."""
         form, (tokens, _) = self.format(), self.batch(rows)

@@ -21,8 +21,9 @@ import numpy as np
 from ..answers import EXHAUSTIVE, row_gaps
 from ..arrays import Array
 from ..errors import GlassformerError
-from ..model import Model, Tap
+from ..model import Model
 from ..tasks.base import Rows, Task
+from ..trials import Trial
 from .data import ROUNDS, codes
 from .near import alike_rows, near_rows
 
@@ -40,6 +41,7 @@ HARD_OR_NEW = f"{HARD}, and new ones"
 PART = "part of all rows, up to some wrong ones"
 NEARLY = 0.9  # of the test: so much right when the steps are over, the last rows are in reach
 UNSURE = 0.69  # a loss of a token: it has half of the probability at most, and may be wrong
+ALONE = 60  # rows right by little that a run which ends is asked again, one at a time
 LITTLE = 1.0  # a lead, in logits: the next step may turn it
 LEAST_RATE = 0.02  # of the learning rate: a schedule that ended at 0 could not mend anything
 
@@ -126,20 +128,20 @@ class Exact:
     def _take(self, rows: Rows) -> None:
         self.pool = np.concatenate([self.pool, rows])[-POOL:]
 
-    def look(self, model: Model, step: int, tap: Tap | None = None) -> Look:
+    def look(self, model: Model, step: int) -> Look:
         """Looks for wrong rows, where they are most likely first, and takes them into the pool."""
         rng = np.random.default_rng([self.seed, 4, step])
         seen = ALL if self.countable else SOME
-        known, _, n = self._wrong(model, self._hard(), tap)
+        known, _, n = self._wrong(model, self._hard())
         # what is drawn for a sample is seldom hard; what is drawn for a step may be made so
-        new, narrow, m = self._wrong(model, self._new(0 if self.countable else FIRST, rng), tap)
+        new, narrow, m = self._wrong(model, self._new(0 if self.countable else FIRST, rng))
         wrong = np.concatenate([known, new])
         self.last = Look(len(wrong), n + m, HARD if self.countable else HARD_OR_NEW)
         # A sample that is right ends the run, so it is not the one to be told of: another is drawn.
         for _ in range(0 if len(wrong) else 1 if self.countable else 2):
             checked, parts = 0, self._parts(rng)
             for rows in parts:
-                wrong, more, n = self._wrong(model, rows, tap)
+                wrong, more, n = self._wrong(model, rows)
                 narrow, checked = np.concatenate([narrow, more]), checked + n
                 if len(wrong):
                     break
@@ -147,22 +149,34 @@ class Exact:
             self.last = Look(len(wrong), checked, of)
             if len(wrong):
                 break
+        if self.done and len(wrong := self._unsure(model, narrow)):
+            self.last = Look(len(wrong), self.last.checked, self.last.of)
         if len(wrong):
             times = max(NEAR, LEAST_NEAR // len(wrong))
             near = near_rows(self.task, np.repeat(wrong[:POOL], times, 0), rng)
             self._take(np.concatenate([narrow[-POOL // SHARE :], near, wrong]))
         return self.last
 
-    def count(self, model: Model, step: int, tap: Tap | None = None) -> Look:
+    def _unsure(self, model: Model, narrow: Rows) -> Rows:
+        """Of rows that are right by little, those that are not when the model that is kept answers
+        them one at a time: that is in NumPy, and rounds otherwise.
+        """
+        least = np.argsort(row_gaps(model, self.task, narrow).min(1, initial=np.inf))[:ALONE]
+        if not len(rows := narrow[least]):
+            return rows
+        looked = Trial(model.numpy()).alone(*self.task.batch(rows))
+        return rows[~looked.sure]
+
+    def count(self, model: Model, step: int) -> Look:
         """How many rows are wrong: of the whole domain, or of a sample, which is drawn and nothing
         else, so that a bound can be had from it.
         """
         rng = np.random.default_rng([self.seed, 5, step])
-        found = [self._wrong(model, rows, tap) for rows in self._parts(rng)]
+        found = [self._wrong(model, rows) for rows in self._parts(rng)]
         wrong, checked = sum(len(w) for w, _, _ in found), sum(n for _, _, n in found)
         self.last = Look(wrong, checked, ALL if self.countable else SOME)
         if not wrong and not self.countable:  # right on a sample, and wrong where one knows
-            hard, _, checked = self._wrong(model, self._hard(), tap)
+            hard, _, checked = self._wrong(model, self._hard())
             self.last = Look(len(hard), checked, HARD) if len(hard) else self.last
         return self.last
 
@@ -186,10 +200,10 @@ class Exact:
             yield np.concatenate([task.rows(b, min(b + BLOCK, task.size)) for b in few.tolist()])
             size *= 2
 
-    def _wrong(self, model: Model, rows: Rows, tap: Tap | None) -> tuple[Rows, Rows, int]:
+    def _wrong(self, model: Model, rows: Rows) -> tuple[Rows, Rows, int]:
         """The wrong ones among rows, those right by little, and how many have an answer."""
         rows = rows[self.task.defined(rows)]
-        lead = row_gaps(model, self.task, rows, tap).min(1, initial=np.inf)
+        lead = row_gaps(model, self.task, rows).min(1, initial=np.inf)
         wrong = ~(lead > 0)
         return rows[wrong], rows[~wrong & (lead < LITTLE)], len(rows)
 

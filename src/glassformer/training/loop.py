@@ -279,12 +279,12 @@ class Trainer:
 
     def _look(self, i: int, report: Report) -> Look:
         """Member i's whole domain, in the last phase, which begins here if it has not."""
-        seed, model, tap = self.seeds[i], self.model(i), TAPS[self.recipe.tap]()
+        seed, model = self.seeds[i], self.model(i)
         begun = Exact(self.task, seed, self.step, report["accuracy"], alike=self.recipe.alike)
         phase = self.exact.setdefault(seed, begun)
-        found = phase.look(model, self.step, tap)
+        found = phase.look(model, self.step)
         if self.step - phase.began >= self.recipe.exact and not phase.done:
-            found = phase.count(model, self.step, tap)  # how many are left
+            found = phase.count(model, self.step)  # how many are left
         return found
 
     def _measure(self, i: int, seen: bool) -> Report:

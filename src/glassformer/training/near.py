@@ -51,7 +51,7 @@ def alike_rows(task: Task, rows: Rows, share: float, rng: np.random.Generator) -
     sign = rng.choice([-1, 1], old.shape)
     sign = np.where(one_side, sign[:, :1], sign)
     room = np.where(sign < 0, one, radix - 1 - one)  # up to 1 apart, 10, 100: each as often
-    least = np.where(one_side, rng.random((n, 1)), 0.0)
+    least = np.where(one_side, rng.random((n, 1)) ** 3, 0.0)
     apart = np.exp((least + (1 - least) * rng.random(old.shape)) * np.log1p(np.maximum(room, 0)))
     value = one + sign * apart.astype(old.dtype)
     fits = changed & (value >= 0) & (value < radix)

@@ -221,6 +221,8 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
             wrong = f"held_share goes with data=fresh only, got data={self.data}"
         elif self.alike and self.data != "fresh":
             wrong = f"alike goes with data=fresh only, got data={self.data}"
+        elif self.exact and self.tap:
+            wrong = f"exact speaks of the model that is kept, which has no tap={self.tap}: exact=0"
         elif levels and self.data != "fresh":
             wrong = f"a curriculum goes with data=fresh only, got data={self.data}"
         if wrong:
