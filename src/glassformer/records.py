@@ -202,8 +202,11 @@ def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
 
 
 def _files_of(ref: str) -> list[str]:
-    """What of a ref may be the name of a file: all of it, or what stands before a colon."""
-    return [ref, *(ref[:i] for i, character in enumerate(ref) if character == ":")]
+    """What of a ref may be the name of a file: all of it, what stands before a colon, or the value
+    of an option, as in lookup:table=FILE.
+    """
+    values = [word.partition("=")[2] for word in ref.replace(":", ",").split(",")]
+    return [ref, *(ref[:i] for i, character in enumerate(ref) if character == ":"), *values]
 
 
 def make_folder(path: str | Path) -> Path:

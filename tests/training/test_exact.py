@@ -178,6 +178,13 @@ def test_exact_is_said_of_the_model_that_is_kept(trained):
         replace(SMALL, tap="no-residual")
 
 
+def test_a_task_that_cannot_draw_nothing_is_looked_at(trained):
+    task = gf.load_task("sort:vocab=7,length=4")
+    r = replace(SMALL, steps=10, success=0.0, stable=1, exact=10, test_rows=30)
+    found = fit(task, r, 0)
+    assert found.status == "not exact" and found.exact.wrong
+
+
 def test_a_domain_with_rows_that_have_no_answer_is_seen_whole(trained):
     task = gf.load_task("modular-addition:p=12,operation=/")
     phase = Exact(task, 0, 0, 1.0)

@@ -96,7 +96,7 @@ def train_(
     with alone(file), alone(history):
         files = _files(file, seed, seeds, resume)
         for path in (*files, history, figure):
-            check_writable(path, start, teacher, *split(blueprint)[1].values())
+            check_writable(path, task, recipe, start, teacher, *split(blueprint)[1].values())
         if figure:
             check_path(figure)
         with _interrupts() as interrupted:

@@ -134,7 +134,8 @@ class Exact:
         seen = ALL if self.countable else SOME
         known, _, n = self._wrong(model, self._hard())
         # what is drawn for a sample is seldom hard; what is drawn for a step may be made so
-        new, narrow, m = self._wrong(model, self._new(0 if self.countable else FIRST, rng))
+        drawn = self.pool[:0] if self.countable else self._new(FIRST, rng)
+        new, narrow, m = self._wrong(model, drawn)
         wrong = np.concatenate([known, new])
         self.last = Look(len(wrong), n + m, HARD if self.countable else HARD_OR_NEW)
         # A sample that is right ends the run, so it is not the one to be told of: another is drawn.
