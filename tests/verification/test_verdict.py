@@ -149,14 +149,38 @@ def test_saved_and_confirmed(call, tmp_path, options, wrong):
 def test_a_tampered_verdict_is_found(call, tmp_path, wrong, change):
     path = tmp_path / "v.json"
     call("verify", wrong, "--out", path)
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    saved = json.loads(path.read_text()) | change
+    path.write_text(json.dumps(saved))
+    first = next(iter(change))
+    if first in ("wrong", "worst_margin", "checked"):  # the file itself says otherwise elsewhere
+        status, _, err = call("recheck", wrong, path)
+        assert status == 2 and f"{first} is not what its parts or classes say" in err
+        saved["parts"]["domain"] |= {n: v for n, v in change.items() if n != "holds"}
+        saved["classes"] = {}
+        path.write_text(json.dumps(saved))
     status, out, _ = call("recheck", wrong, path, "--json")
     got = json.loads(out)
     assert status == 1 and not got["confirmed"] and got["differences"]
-    first = next(iter(change))
     if first in ("wrong", "worst_margin", "checked"):
         assert first in [d["what"] for d in got["differences"]]
     assert "NOT confirmed" in call("recheck", wrong, path)[1]
+
+
+def test_what_a_search_is_said_to_have_seen_it_can_have_seen(tmp_path):
+    """It may go elsewhere on another processor, and not a thousand times as far."""
+    model, task = load("addition:digits=5"), load_task("addition:digits=5")
+    path = verify(model, task, sample=500, search=2).save(tmp_path / "v.json")
+    good = json.loads(path.read_text())
+    assert recheck(model, Verdict.read(path), task).confirmed
+    for n in ("looked_at", "checked"):
+        good[n] += 10**9
+        good["parts"]["search"][n] += 10**9
+    path.write_text(json.dumps(good))
+    assert [d["what"] for d in recheck(model, Verdict.read(path), task).differences] == ["search"]
+    for odd in ({}, {"row": ["x"], "input": "", "expected": ""}, {"row": [1], "input": 1}):
+        path.write_text(json.dumps(good | {"worst": odd}))
+        with pytest.raises(GlassformerError, match="damaged verdict"):
+            Verdict.read(path)
 
 
 def test_margins_may_round_and_nothing_else_may(wrong):

@@ -247,7 +247,11 @@ def _show(trainings: "list[Training]", rows: list[dict[str, Any]], names: list[s
             say(f"  {_exactness(t, row)}")
         if row["overlap"]:
             share = f"{percent(row['overlap'])} of test rows were also trained on"
-            both = "none held out: all rows are trained on, and tested" if row["overlap"] == 1 else share
+            both = (
+                "none held out: all rows are trained on, and tested"
+                if row["overlap"] == 1
+                else share
+            )
             out.print(f"  {both} (data={t.recipe.data})")
         if t.recipe.tap:
             say(f"  all of this with tap={t.recipe.tap}, which the model that is kept has not")

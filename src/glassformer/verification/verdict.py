@@ -15,13 +15,19 @@ import numpy as np
 from ..calls import checked
 from ..errors import GlassformerError
 from ..finding import Shown
-from ..limits import DOMAIN, SAMPLE, SEARCH
+from ..limits import DOMAIN, SAMPLE, SEARCH, TEXT
 from ..records import write_atomically
-from ..schema import mapping, number, read_json, record, whole
+from ..schema import listing, mapping, number, optional, read_json, record, text, that, whole
 
 FORMAT = "glassformer verdict 1"
 COUNTS = ("looked_at", "checked", "wrong")
 PARTS = mapping(record(dict.fromkeys(COUNTS, whole(0, DOMAIN)) | {"worst_margin": number}), 10)
+CLASSES = mapping(
+    record({"checked": whole(0, DOMAIN), "wrong": whole(0, DOMAIN), "worst_margin": number}), 10**6
+)
+A_ROW = listing(that(lambda x: type(x) is int, "a whole number"), 10**6)
+WORST = optional(record({"row": A_ROW, "input": text(TEXT), "expected": text(TEXT)}))
+FURTHER = 4  # times as many rows as another search: so far it may go elsewhere
 NEAR = 1e-3  # of a margin: what other processors or versions may round it by
 # what a search decides, which follows margins and so may go elsewhere on another processor
 SEARCHED = {"worst_margin", "classes", "counterexamples"}
@@ -97,6 +103,8 @@ class Verdict(Shown):
                 raise ValueError(f"sample is {v.sample}, its parts say something else")
             if max(counts) > DOMAIN:
                 raise ValueError("a count is beyond all domains")
+            if odd := v._disagreeing():
+                raise ValueError(f"{odd} is not what its parts or classes say")
             if v.holds is not holds:
                 said = f"holds is {json.dumps(holds)}"
                 raise ValueError(f"{said} with {v.wrong:,} wrong of {v.checked:,}")
@@ -105,6 +113,24 @@ class Verdict(Shown):
         except (ValueError, TypeError, AttributeError, RecursionError, GlassformerError) as e:
             raise GlassformerError(f"{path} — damaged verdict, or none ({e})") from None
         return v
+
+    def _disagreeing(self) -> str:
+        """A figure that is not that of all parts together, or not enough for its classes; "": none
+        is.
+        """
+        WORST(self.worst, "worst")
+        CLASSES(self.classes, "classes")
+        # what was run alone has been counted before, and is wrong only there
+        apart = {"looked_at": {"alone"}, "checked": {"alone"}, "wrong": set[str]()}
+        for name in COUNTS if self.parts else ():
+            each = (p[name] for n, p in self.parts.items() if n not in apart[name])
+            if getattr(self, name) != sum(each):
+                return name
+        for name in ("checked", "wrong"):
+            if sum(c[name] for c in self.classes.values()) > getattr(self, name):
+                return name
+        least = [p["worst_margin"] for p in self.parts.values()]
+        return "worst_margin" if least and not _same(self.worst_margin, min(least)) else ""
 
     @property
     def again(self) -> dict[str, Any]:
@@ -127,6 +153,9 @@ class Verdict(Shown):
         searched = "search" in self.parts and "search" in other.parts
         mine, its = self._compared(searched), other._compared(searched)
         pairs = [(name, mine[name], its[name]) for name in mine]
+        if searched:
+            a, b = (v.parts["search"]["looked_at"] for v in (self, other))
+            pairs += [("search", a, b)] * (max(a, b) > FURTHER * min(a, b) + FURTHER)
         return [{"what": n, "saved": a, "found": b} for n, a, b in pairs if not _same(a, b)]
 
     def _compared(self, searched: bool) -> dict[str, Any]:
