@@ -357,6 +357,20 @@ def test_what_a_command_reads_it_does_not_replace(call, tmp_path, monkeypatch):
     assert Path("m.safetensors").read_bytes() == before
 
 
+def test_a_table_that_a_task_is_made_of_is_not_replaced(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("1,2\n2,1\n")
+    Path("t.json").write_text("[[1,2],[2,1]]")
+    train = ["train", "lookup:table=t.csv", "--set", "steps=2", "--out", "n.safetensors"]
+    for words in (
+        [*train, "--history", "t.csv"],
+        ["verify", "lookup:table=t.json", "--out", "t.json"],
+    ):
+        status, out, err = call(*words)
+        assert status == 2 and not out and "is read by this command" in err
+    assert Path("t.csv").read_text() == "1,2\n2,1\n" and Path("t.json").read_text()[0] == "["
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="no /proc here")
 def test_a_device_that_leads_to_a_file_is_refused(tmp_path):
     """The shell opened that file, maybe to add to it."""

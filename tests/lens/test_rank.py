@@ -224,3 +224,12 @@ def test_updates_need_the_same_arrays():
         rank.updates(
             random_model(d_mlp=6, extras=False), random_model(extras=False), load_task("reverse")
         )
+
+
+def test_what_is_not_finite_is_refused_at_once():
+    """NumPy's singular values of infinity never come."""
+    model = load("reverse:length=2")
+    with np.errstate(all="ignore"):
+        bad = {n: w + np.inf if n.endswith("W_O") else w for n, w in model.weights.items()}
+    with pytest.raises(GlassformerError, match="numbers that are not finite"):
+        rank.truncate(replace(model, weights=bad), 1)

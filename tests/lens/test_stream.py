@@ -191,3 +191,11 @@ def test_activation_curves():
     )  # the dip of GELU
     with pytest.raises(GlassformerError, match="activation 'gellu' — expected one of relu, gelu"):
         stream.activation_curve("gellu")
+
+
+def test_neurons_that_are_not_finite_are_refused():
+    model, task = load("add-mod"), load_task("add-mod")
+    huge = {n: np.full(w.shape, 1.7e308) if "W_in" in n else w for n, w in model.weights.items()}
+    why = "is not finite on some rows"
+    with pytest.raises(GlassformerError, match=why), np.errstate(all="ignore"):
+        stream.firing(replace(model, weights=huge), task, task.rows(0, 50))

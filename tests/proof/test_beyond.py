@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer import Config, GlassformerError, Model, load, record, refs
+from glassformer import Config, GlassformerError, Model, load, load_task, record, refs
 from glassformer.answers import margins
 from glassformer.lang import compile as compile_
 from glassformer.model import zeros
@@ -432,7 +432,7 @@ def test_accuracy_of_what_can_be_run_and_of_what_can_not():
     proved = bound_accuracy(load("adder-least"), refs.load_task("digit-addition"))
     assert (proved.method, proved.open, proved.share) == ("certificate", 0, 1.0)
     assert "inputs are right, 0 are open; it is proved for all, and none was run" in str(proved)
-    with pytest.raises(GlassformerError, match="a bound on the accuracy is there for"):
+    with pytest.raises(GlassformerError, match=r"does not cover|is there for"):
         bound_accuracy(load("search"), refs.load_task("search"))
 
 
@@ -551,6 +551,43 @@ def test_what_is_said_of_copies_is_compared_with_examples(copies, why, monkeypat
     found = prove(repeats(), SaidLast())
     assert found.result == "unknown" and why in found.reason
     assert any(why in problem for problem in examine(SaidLast()).problems)
+
+
+def other_last(task, row):
+    """The task with a batch of its own: the answer to one row is another."""
+    own = task.batch
+
+    def batch(rows):
+        tokens, answer = own(rows)
+        tokens = tokens.copy()
+        tokens[(rows == row).all(1), -1] = 9
+        return tokens, answer
+
+    task.batch = batch
+    return task
+
+
+def test_what_is_proved_of_a_kind_is_not_said_of_one_with_a_method_of_its_own():
+    for ref, row in (("min:vocab=200,length=4", [5, 6, 7, 8]), ("modular-addition:p=1201", [5, 6])):
+        model = load(ref.replace("length", "block"))
+        assert prove(model, load_task(ref)).holds
+        with pytest.raises(GlassformerError, match="does not cover"):
+            prove(model, other_last(load_task(ref), row))
+    with pytest.raises(GlassformerError, match=r"does not cover|is there for"):
+        bound_accuracy(load("min:vocab=200,block=4"), other_last(Min(vocab=200, length=4), [1] * 4))
+
+
+def test_what_is_proved_of_a_source_is_not_said_of_its_task_with_a_method_of_its_own(tmp_path):
+    path = tmp_path / "mine.glass"
+    path.write_text(
+        'tokens = [*"abc"]\nlength = 20\nbefore = only(token, position == here.position - 1)\n'
+        'emit = latest(token, before == here.token, default="a")\n'
+    )
+    task = load_task(str(path))
+    model = compile_(path.read_text(), ref=str(path)).model
+    assert prove(model, task).holds
+    with pytest.raises(GlassformerError, match="does not cover"):
+        prove(model, other_last(task, task.rows(0, 1)[0]))
 
 
 def test_what_derives_from_a_task_has_not_said_it_of_other_texts():

@@ -189,9 +189,7 @@ def test_a_domain_with_rows_that_have_no_answer_is_seen_whole(trained):
     task = gf.load_task("modular-addition:p=12,operation=/")
     phase = Exact(task, 0, 0, 1.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "glassformer.training.exact.row_gaps", lambda m, t, rows: rows[:, :1] - 99.0
-        )
+        patch.setattr("glassformer.training.exact.row_gaps", lambda m, t, rows: rows[:, :1] - 99.0)
         phase.task.edges = lambda: np.zeros((0, 2), np.int64)
         look = phase.look(trained.model, 5)
     assert look.whole and look.wrong == look.checked < task.size

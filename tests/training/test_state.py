@@ -9,13 +9,16 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from glassformer import GlassformerError
 from glassformer.checkpoint import digest
 from glassformer.checkpoint import load as read
+from glassformer.stored import parse
 from glassformer.training import fit, train
-from glassformer.training.state import state_path
+from glassformer.training.state import KEY, _sha256, state_path
 from training.small import TASK, furthest, recipe, stop_at
 
 RECIPE = recipe(
@@ -214,3 +217,17 @@ def test_a_full_disk_loses_nothing(begun, monkeypatch, whole):
 
 def test_other_seeds_are_other_runs(whole):
     assert furthest(fit(TASK, RECIPE, 4).model, whole.model) > 0.01
+
+
+def test_a_state_of_another_float_type_is_damaged(tmp_path):
+    """And sealed again, as nobody does by accident."""
+    out = tmp_path / "a.safetensors"
+    fit(TASK, RECIPE, 3, out=out, stop=stop_at(10))
+    path = state_path(out)
+    arrays, header = parse(path, path.read_bytes())
+    for name in (min(n for n in arrays if "optimizer.step" in n), min(arrays)):
+        cast = arrays | {name: arrays[name].astype(np.float16)}
+        sealed = {KEY: header[KEY], "sha256": _sha256(header[KEY], cast)}
+        path.write_bytes(save(cast, sealed))
+        with pytest.raises(GlassformerError, match=f"damaged one: {name} is in float16"):
+            fit(TASK, RECIPE, 3, out=out, resume=True)

@@ -17,6 +17,7 @@ from ..errors import GlassformerError
 from ..finding import Shown
 from ..model import POSITIONS, Model, Place
 from .modular.fourier import spectrum
+from .rank import svd
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def pca(matrix: Array) -> PCA:
         got = f"got shape {list(matrix.shape)}"
         raise GlassformerError(f"pca — expected a matrix [N,D] with N from 1, {got}")
     centred = matrix - matrix.mean(0)
-    u, s, vt = np.linalg.svd(centred, full_matrices=False)  # N R, R, R D
+    u, s, vt = svd(centred, full_matrices=False)  # N R, R, R D
     sign = np.sign(vt[np.arange(len(vt)), leader(np.abs(vt))])
     sign[sign == 0] = 1
     power = s**2

@@ -10,6 +10,7 @@ A matrix of zeros has rank 0 in both.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,13 @@ from ..model import NORMS, Config, Model, Place
 from ..tasks.base import Rows, Task
 
 ENERGY = 0.99  # the share of the energy that `holding` asks for
+
+
+def svd(x: Any, **how: Any) -> Any:
+    """NumPy's, which does not come back from what is not finite."""
+    if not np.isfinite(x).all():
+        raise GlassformerError("singular values — the matrix has numbers that are not finite")
+    return np.linalg.svd(x, **how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +85,7 @@ def ranks(model: Model) -> list[Rank]:
 
 
 def _rank(name: str, w: Array) -> Rank:
-    values = np.linalg.svd(np.asarray(w, dtype=np.float64), compute_uv=False)
+    values = svd(np.asarray(w, dtype=np.float64), compute_uv=False)
     return Rank(name, (w.shape[0], w.shape[1]), values)
 
 
@@ -101,7 +109,7 @@ class Factored(Shown):
     def singular_values(self) -> Array:
         """Of A·B = Q_A (R_A R_Bᵀ) Q_Bᵀ: those of the small matrix in the middle."""
         R_A, R_B = (np.linalg.qr(np.asarray(M, dtype=np.float64))[1] for M in (self.A, self.B.T))
-        return np.linalg.svd(R_A @ R_B.T, compute_uv=False)
+        return svd(R_A @ R_B.T, compute_uv=False)
 
     def rank(self, name: str) -> Rank:
         return Rank(name, self.shape, self.singular_values)
@@ -220,7 +228,7 @@ def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
     model = model.numpy()
     weights = dict(model.weights)
     for name, change in _hidden(model, base):
-        U, s, Vt = np.linalg.svd(change, full_matrices=False)
+        U, s, Vt = svd(change, full_matrices=False)
         cut = (U[:, :rank] * s[:rank]) @ Vt[:rank]
         start = 0 if base is None else to_matrix(name, arrays.numpy(base.weights[name]))
         near = (start + cut).astype(model.dtype)

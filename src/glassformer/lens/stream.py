@@ -189,6 +189,8 @@ def firing(model: Model, task: Task, rows: Array, layer: int = 0, bins: int = 80
         cache = Record()
         model(read, tap=cache)
         pre, (text, position) = cache[hook][at], np.nonzero(at)  # n F
+        if not np.isfinite(pre).all():
+            raise GlassformerError(f"firing — {hook} is not finite on some rows")
         # The first batch sets the range; the few values beyond it count in the outermost bins.
         edges = edges if len(edges) else np.histogram_bin_edges(pre.astype(np.float64), bins)
         held += np.histogram(np.clip(pre, edges[0], edges[-1]), edges)[0]

@@ -396,7 +396,9 @@ class Trainer:
         shapes |= {f"optimizer.{n}": shape for n, shape in optimizer.items()}
         digits = len(answer_names(self.task))
         most = self.recipe.steps + self.recipe.exact
-        check_fits(path, arrays, header, shapes=shapes, steps=most, digits=digits)
+        check_fits(
+            path, arrays, header, shapes=shapes, steps=most, digits=digits, dtype=self.recipe.dtype
+        )
         tensors = {n: torch.tensor(a, device=self.device) for n, a in arrays.items()}
         for n, t in into.items():
             t.copy_(tensors[n])

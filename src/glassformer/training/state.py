@@ -26,6 +26,7 @@ from .recipe import STEPS
 
 DIFFERENCES = 6  # that a message names
 BAD = "not the state of a run, or a damaged one"
+FLOAT = "float32"
 STEP = schema.whole(0, STEPS)
 ROWS = schema.whole(0, 10**9)
 ROW = schema.listing(schema.whole(0, 10**1000), 10_000)
@@ -140,7 +141,7 @@ def _said(value: Any) -> str:
 
 def check_fits(
     path: Path, arrays: dict[str, Array], header: dict[str, Any], *,
-    shapes: dict[str, tuple[int, ...]], steps: int, digits: int,
+    shapes: dict[str, tuple[int, ...]], steps: int, digits: int, dtype: str,
 ) -> None:  # fmt: skip
     """Refuses arrays that the run does not have, and figures that it cannot have reached."""
     wrong, step = "", header["step"]
@@ -148,6 +149,8 @@ def check_fits(
     finite = {n: n.startswith("optimizer.") or np.isfinite(a).all() for n, a in arrays.items()}
     if odd := sorted(n for n in {*shapes, *found} if found.get(n) != shapes.get(n)):
         wrong = f"{odd[0]} is {list(found[odd[0]]) if odd[0] in found else 'missing'}"
+    elif odd := [n for n, a in arrays.items() if a.dtype != (FLOAT if _counts(n) else dtype)]:
+        wrong = f"{odd[0]} is in {arrays[odd[0]].dtype}"
     elif odd := [n for n, good in finite.items() if not good]:
         wrong = f"{odd[0]} is not finite"
     elif step > steps or max(header["decay_at"], header["watcher"]["since"]) > step:
@@ -156,6 +159,11 @@ def check_fits(
         wrong = "its history has other answers"
     if wrong:
         raise GlassformerError(f"{path} — {BAD}: {wrong}")
+
+
+def _counts(name: str) -> bool:
+    """Whether an array is how often AdamW has stepped, which is in FLOAT always."""
+    return name.startswith("optimizer.step.")
 
 
 # ── its models ─────────────────────────────────────────────────────────────────────────────────

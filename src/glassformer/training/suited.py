@@ -33,7 +33,7 @@ def suited(task: Task) -> Recipe:
     )  # fmt: skip
     if len(task.vocabulary) >= MANY:
         fast = replace(
-            fast, d_model=64, d_mlp=128, batch=1_024, alike=0.5 * can_be_alike(task), steps=5_000,
+            fast, d_model=64, d_mlp=128, batch=1_024, alike=0.75 * can_be_alike(task), steps=5_000,
             focal=0.0, wait_loss=0.05, decay_steps=1_200, last_lr=0.05, evaluate_every=50,
         )  # fmt: skip
     elif (n := first_length(task)) > LONG:
