@@ -259,3 +259,20 @@ def test_what_is_wrong_with_a_task_is_told(mine, call, old, new, says):
     Path("mine.py").write_text(MINE.replace(old, new))
     status, out, err = call("task", "mine.py:Vote")
     assert status == 1 and "problem" in out and says in out, out + err
+
+
+def test_an_error_in_ones_own_task_is_told_with_its_line(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    head = "import glassformer as gf\nclass Mine(gf.Task):\n  def __init__(self):\n"
+    words = "    self.vocabulary = gf.Vocabulary([*'01'])\n"
+    batch = "  def batch(self, rows):\n    return rows.nope\n"
+    for text, why in (
+        (head + words + "    self.radix = (2, 2)\n" + batch, "its batch failed: AttributeError"),
+        (head + words + batch, "radix must be whole numbers from 1"),
+        (head + "    self.radix = (2, 2)\n" + batch, "vocabulary: expected a Vocabulary"),
+    ):
+        name = f"own{len(text)}.py"
+        Path(name).write_text(text)
+        status, out, err = call("train", f"{name}:Mine", "--out", "o.safetensors")
+        assert status == 2 and not out and why in err and "defect" not in err, err
+        assert ".py:7)" in err or "failed" not in why

@@ -12,6 +12,7 @@ from .errors import GlassformerError
 from .lang import named
 from .lang.task import carried
 from .model import Model
+from .tasks import mistakes
 from .tasks.base import Task
 
 # Models that come with the package; the README there says how each was made.
@@ -98,6 +99,7 @@ def load_task(ref: str | Model) -> Task:
     if named.is_named(ref):
         return named.task(ref)
     task: Task = registry.build("task", ref)
+    mistakes.check(task)
     return task
 
 

@@ -414,10 +414,11 @@ def test_a_run_that_the_last_phase_mends_has_reached_its_goal(call, tmp_path):
     """What was held out was short of it, and that is said."""
     start = tmp_path / "start.safetensors"
     save(load("addition:digits=1,order=ones").astype("float32"), start)
-    words = settings(
-        data="fresh", held_share=0.3, test_rows=20, steps=1, lr=0, success=1.5, exact=9
-    )
+    fields = "data=fresh held_share=0.3 test_rows=20 steps=1 lr=0 muon_lr=0 success=1.5 exact=9"
+    words = [word for field in fields.split() for word in ("--set", field)]
     words = ["train", TASK, "--out", tmp_path / "a.safetensors", "--start", start, *words]
     status, out, err = call(*words)
     assert status == 0 and "(short of 100 %, until the last phase)" in out, (out, err)
     assert "exact: 0 wrong of 100" in out
+    status, _, err = call(*words, "--set", "d_model=999")
+    assert status == 2 and "--set d_model=999 — --start" in err and "has d_model=" in err

@@ -90,7 +90,7 @@ def test_a_curriculum_goes_up():
 
 
 def test_what_cannot_be():
-    with pytest.raises(GlassformerError, match=r"leave too few of 100 to train on; use data=split"):
+    with pytest.raises(GlassformerError, match=r"leave too few of 100 to train on; use data=all"):
         Data(TASK, recipe(test_rows=1_000))
     with pytest.raises(
         GlassformerError, match="90 training and 11 test rows wanted, there are 100"

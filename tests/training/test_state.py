@@ -144,11 +144,11 @@ def begun(tmp_path):
 def test_another_runs_state_is_refused(begun):
     with pytest.raises(
         GlassformerError,
-        match=r"x.run.safetensors — is of another run: seed=3 \(now 4\); start without",
+        match=r"x.run.safetensors — is of another run: seed=3 \(now 4\); delete it",
     ):
         fit(TASK, RECIPE, 4, out=begun, resume=True)
     with pytest.raises(
-        GlassformerError, match=r"run: start=none \(now \w{12}…\), lr=0.0\d+ \(now 0.02\); start"
+        GlassformerError, match=r"run: start=none \(now \w{12}…\), lr=0.0\d+ \(now 0.02\); delete"
     ):
         other = RECIPE.override({"lr": "0.02"})
         fit(

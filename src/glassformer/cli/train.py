@@ -27,6 +27,7 @@ from ..training.events import Consumer, Event, in_words, percent
 from ..training.exact import ALL, EXACT, SOME
 from ..training.floor import floors
 from ..training.history import HistoryFile, check_name
+from ..training.recipe import SHAPE
 from ..training.recipes import choose_recipe
 from ..training.state import state_path
 from ..training.terminal import Lines, LiveView
@@ -87,6 +88,11 @@ def train_(
         chosen = replace(chosen, exact=(chosen.exact or chosen.steps) if exact else 0)
     form = make(blueprint) if blueprint else None
     first, truth = _model_for(goal, start, "--start"), _model_for(goal, teacher, "--teacher")
+    named = SHAPE & {text.partition("=")[0].strip() for text in settings or ()}
+    for name in sorted(named):
+        asked, its = getattr(chosen, name), getattr(first.config, name) if first else None
+        if first and asked != its:
+            raise GlassformerError(f"--set {name}={asked} — --start {start} has {name}={its}")
     if file.suffix != ".safetensors":
         raise GlassformerError(f"--out {file} — a model's file ends in .safetensors")
     if history:

@@ -3,7 +3,9 @@ without an answer counts as right.
 """
 
 import functools
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,12 +36,29 @@ def looked_at(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def ask(self: "Task", *args: Any, **kwargs: Any) -> Any:
-        said = method(self, *args, **kwargs)
+        try:
+            said = method(self, *args, **kwargs)
+        except (GlassformerError, MemoryError):
+            raise
+        except Exception as e:
+            if (place := _place(method, e)) is None:
+                raise
+            raise wrong(self, f"its {name} failed: {type(e).__name__}: {e} ({place})") from e
         if getattr(type(self), name) is ask:  # else a subclass asks, and makes something of it
             LOOKS[name](self, said, *args, **kwargs)
         return said
 
     return ask
+
+
+def _place(method: Callable[..., Any], e: Exception) -> str | None:
+    """The last line of the method's own file that an error came by; None for one of ours."""
+    if (method.__module__ or "").partition(".")[0] == __name__.partition(".")[0]:
+        return None
+    file, line = method.__code__.co_filename, method.__code__.co_firstlineno
+    for frame, at in traceback.walk_tb(e.__traceback__):
+        line = at if frame.f_code.co_filename == file else line
+    return f"{Path(file).name}:{line}"
 
 
 def _batch(task: "Task", said: Any, rows: Any) -> None:

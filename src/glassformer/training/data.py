@@ -48,7 +48,7 @@ class Data:
             self._test_codes = np.unique(codes(self.test_rows))
             if 2 * (n := len(self._test_codes)) > task.size:
                 few = f"{n:,} test rows leave too few of {many(task.size)} to train on"
-                raise GlassformerError(f"{task.ref} — {few}; use data=split, or fewer test_rows")
+                raise GlassformerError(f"{task.ref} — {few}; use data=all, or fewer test_rows")
         parts = [self.test_rows, self.train_rows, task.edges(), task.rows(0, min(task.size, FEW))]
         self.length = max(task.batch(p)[0].shape[1] for p in parts if p is not None and len(p))
         if self.train_rows is not None:
@@ -180,7 +180,8 @@ class Data:
             n = max(1, n)
         if n + max(m, 1) > len(rows):
             wanted = f"{n:,} training and {max(m, 1):,} test rows wanted"
-            raise GlassformerError(f"{task.ref} — {wanted}, there are {len(rows):,}")
+            way = "use data=all, or fewer train_rows and test_rows"
+            raise GlassformerError(f"{task.ref} — {wanted}, there are {len(rows):,}; {way}")
         order = rng.permutation(len(rows))
         return rows[order[:n]], rows[order[n : n + m if m else None]]
 

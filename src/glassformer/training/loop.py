@@ -33,7 +33,7 @@ from .initial import architecture, check_call, check_memory, find_device, initia
 from .loss import Objective, Theta
 from .notebook import Bar, in_notebook
 from .optim import Optimizer, decay_begins, rates, smoothed
-from .recipe import Recipe
+from .recipe import SHAPE, Recipe
 from .result import Training
 from .state import (
     check_fits, check_identity, load_state, save_state, snapshot_folders, snapshot_path, state_path,
@@ -228,9 +228,11 @@ class Trainer:
         theta = {n: t[i].detach().clone() for n, t in self.kept.items()}
         with torch.no_grad():
             weights = self.objective.weights(theta)
+        # with a start, the shape is not the recipe's
+        shape = {n: getattr(self.config, n) for n in SHAPE} if self.start else {}
         made = {
             "maker": "trainer", "seed": self.seeds[i], "step": self.step if at is None else at,
-            "recipe": self.recipe.to_json(), "blueprint": self.blueprint.ref,
+            "recipe": self.recipe.to_json() | shape, "blueprint": self.blueprint.ref,
         }  # fmt: skip
         model = Model(self.config, weights, self.task.vocabulary, self.task.ref, provenance=made)
         if type(self.blueprint) is Dense:  # theta is the weights

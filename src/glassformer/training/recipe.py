@@ -87,8 +87,7 @@ class Architecture(Section):
 
     def config(self, d_vocab: int, length: int) -> Config:
         """The model's config for a task of so many tokens and examples of so many."""
-        names = {f.name for f in fields(Config)} & {f.name for f in fields(Architecture)}
-        chosen = {n: getattr(self, n) for n in names}
+        chosen = {n: getattr(self, n) for n in SHAPE}
         return Config(d_vocab=d_vocab, n_ctx=length - 1 + self.spare, **chosen)
 
     def weight_shapes(self, config: Config) -> dict[str, tuple[int, ...]]:
@@ -176,7 +175,7 @@ class Averages(Section):
 
     grokfast: float = setting(0.0, "> 0: slow gradients are amplified so many times")
     grokfast_decay: float = setting(0.98, "how slowly the slow gradients forget", most=1)
-    ema: float = setting(0.0, "> 0: an average of the weights is evaluated and kept", most=1)
+    ema: float = setting(0.0, "> 0: an average of the weights is evaluated and kept", most=0.999999)
 
 
 @dataclass(frozen=True)
@@ -261,6 +260,7 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
 
 
 FIELDS = {f.name: f for f in fields(Recipe)}
+SHAPE = {f.name for f in fields(Config)} & {f.name for f in fields(Architecture)}
 
 
 def option(name: str) -> Option:

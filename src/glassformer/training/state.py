@@ -122,10 +122,8 @@ def check_identity(path: Path, header: dict[str, Any], identity: dict[str, Any])
         both = [(k, _said(was.get(k)), _said(now.get(k))) for k in differ[:DIFFERENCES]]
         which = ", ".join(f"{k}={old} (now {new})" for k, old, new in both)
         more = f" and {n} more" if (n := len(differ) - DIFFERENCES) > 0 else ""
-        raise GlassformerError(
-            f"{path} — is of another run: {which}{more}; start without --resume (resume=…), or "
-            "elsewhere"
-        )
+        way = "delete it to begin anew, or write elsewhere"
+        raise GlassformerError(f"{path} — is of another run: {which}{more}; {way}")
 
 
 def _flat(identity: dict[str, Any]) -> dict[str, Any]:
