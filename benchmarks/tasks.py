@@ -7,6 +7,8 @@ Runs that the file has are not done again, so it can be stopped at any time and 
     python benchmarks/tasks.py runs.jsonl               # small tasks first, seed by seed
     python benchmarks/tasks.py runs.jsonl --only 'sort max addition:order=ones' --seeds 2
     python benchmarks/tasks.py runs.jsonl --table docs/trained.md    # what there is, as a table
+
+benchmarks/trained.jsonl has the runs of docs/trained.md.
 """
 
 import argparse
@@ -41,7 +43,7 @@ def run(ref, seed):
             training = event.data["training"]
     look = training.exact
     return {
-        "task": ref, "seed": seed, "recipe": recipe.to_json(), "status": training.status,
+        "task": ref, "seed": seed, "status": training.status,
         "held_out": training.accuracy, "overlap": overlap, "tested": tested(training),
         "wrong": look.wrong if look else None, "checked": look.checked if look else None,
         "looked_at": look.of if look else None, "test_right_at": training.exact_from,
@@ -118,7 +120,7 @@ def main():
         if (ref, seed) not in done:
             row = run(ref, seed)
             runs.append(options.runs, row)
-            print(json.dumps({k: v for k, v in row.items() if k != "recipe"}), flush=True)
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

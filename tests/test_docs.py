@@ -19,6 +19,7 @@ import inspect
 import io
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -254,3 +255,14 @@ def test_what_is_said_of_trained_adders_is_one_thing():
     rows = re.findall(r"^\| `\S+\.safetensors` .*$", (ROOT / "docs/adders.md").read_text(), re.M)
     said = {row.split("`")[1]: "| proved" in row for row in rows}
     assert said and said == {name: "; proved for all" in refs.ABOUT[name] for name in said}
+
+
+def test_the_table_of_trained_tasks_is_that_of_its_runs(tmp_path):
+    table, page = tmp_path / "trained.md", (ROOT / "docs/trained.md").read_text()
+    table.write_text(page)
+    script = ROOT / "benchmarks/tasks.py"
+    words = [sys.executable, script, ROOT / "benchmarks/trained.jsonl", "--table", table]
+    subprocess.run(words, check=True)
+    assert table.read_text() == page
+    named = set(re.findall(r"^\| `([a-z-]+)` \|", page, re.M))
+    assert set(package.list("tasks")) <= named, "each of them is in one of the tables"

@@ -248,7 +248,7 @@ def fit(*args: Any, **kwargs: Any) -> "Training":
 
 def train(*args: Any, **kwargs: Any) -> Iterator["Event"]:
     """Trains as one goes through what it gives, event by event: for event in train(task, recipe,
-    seeds=(0,), out=…). Nothing happens before; `fit` does all of it and gives back the model.
+    seeds=(0,), out=…). No step is taken before; `fit` does all of it and gives back the model.
     """
     return _loop("train")(*args, **kwargs)  # type: ignore[no-any-return]
 

@@ -34,10 +34,11 @@ def alike_rows(task: Task, rows: Rows, share: float, rng: np.random.Generator) -
     first becomes 76, say.
 
     Of five numbers below 1,000 the two largest are neighbours once in 200 rows, and a comparison is
-    learned from such rows. Not from them alone: how far apart they are is as often below 10 as from
-    there to 100. And all five are below 100 once in 100,000 rows, so that small numbers would
-    hardly ever be an answer: in half of these rows all others are brought to one side of a number.
-    A row that has no answer any more is left as it was.
+    learned from such rows. Not from them alone: they are 1 apart, or 10, or 100, by the logarithm
+    of what room there is. And all five are below 100 once in 100,000 rows, so that small numbers
+    would hardly ever be an answer: in half of these rows all others are brought to one side of a
+    number, and then the nearest is mostly very near. A row that has no answer any more is left as
+    it was.
     """
     n, columns = int(share * len(rows)), rows.shape[1]
     if not n or not can_be_alike(task):
@@ -50,8 +51,8 @@ def alike_rows(task: Task, rows: Rows, share: float, rng: np.random.Generator) -
     changed[at, kept] = False
     sign = rng.choice([-1, 1], old.shape)
     sign = np.where(one_side, sign[:, :1], sign)
-    room = np.where(sign < 0, one, radix - 1 - one)  # up to 1 apart, 10, 100: each as often
-    least = np.where(one_side, rng.random((n, 1)) ** 3, 0.0)
+    room = np.where(sign < 0, one, radix - 1 - one)
+    least = np.where(one_side, rng.random((n, 1)) ** 3, 0.0)  # how near all stay away, as a power
     apart = np.exp((least + (1 - least) * rng.random(old.shape)) * np.log1p(np.maximum(room, 0)))
     value = one + sign * apart.astype(old.dtype)
     fits = changed & (value >= 0) & (value < radix)

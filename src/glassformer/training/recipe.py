@@ -238,7 +238,7 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
         if values.get("data", self.data) != self.data:  # shares are of the way that they were for
             rows = self.test_rows or FIELDS["test_rows"].default
             shares = dict.fromkeys(("held_share", "alike", "train_share", "train_each"), 0.0)
-            values = {**shares, "test_rows": rows} | values
+            values = {**shares, "curriculum": "", "test_rows": rows} | values
         if "train_rows" in values:  # who says how many does not mean a share of the recipe's
             values = {"train_share": 0.0, "train_each": 0.0} | values
             if self.data in ("fresh", "all") and "data" not in values:
