@@ -104,6 +104,7 @@ class Trainer:
         self.data = Data(task, recipe)
         kinds = task.classes(self.data.test_rows)
         self.classes, self.class_of = np.unique(kinds, return_inverse=True)
+        self.longest = len(answer_names(task))  # tokens of an answer
         self.config, shapes = architecture(recipe, task, self.data.length, start)
         for what, model in {"start": start, "teacher": teacher}.items():
             if model and self.data.length - 1 > (n := model.config.n_ctx):
@@ -323,7 +324,7 @@ class Trainer:
     def _leads(self, model: Model, rows: Rows, tap: Tap | None) -> Array:
         """Margins of all tokens that an answer may have: [B, as many as have names]."""
         lead = row_gaps(model, self.task, rows, tap)
-        more = len(answer_names(self.task)) - lead.shape[1]
+        more = self.longest - lead.shape[1]
         return np.pad(lead, ((0, 0), (0, more)), constant_values=np.inf)
 
     def _finish(self, members: list[tuple[int, str]]) -> Iterator[Event]:
@@ -396,10 +397,15 @@ class Trainer:
         optimizer = self.optimizer.state_shapes(header["step"] > 0)
         shapes = {n: tuple(t.shape) for n, t in into.items()}
         shapes |= {f"optimizer.{n}": shape for n, shape in optimizer.items()}
-        digits = len(answer_names(self.task))
         most = self.recipe.steps + self.recipe.exact
         check_fits(
-            path, arrays, header, shapes=shapes, steps=most, digits=digits, dtype=self.recipe.dtype
+            path,
+            arrays,
+            header,
+            shapes=shapes,
+            steps=most,
+            digits=self.longest,
+            dtype=self.recipe.dtype,
         )
         tensors = {n: torch.tensor(a, device=self.device) for n, a in arrays.items()}
         for n, t in into.items():
