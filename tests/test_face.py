@@ -462,7 +462,7 @@ def test_a_task_without_a_recipe_has_the_one_that_suits(tmp_path):
     assert gf.fit("modular-addition:p=7", **short).recipe.data == "all"
     assert gf.fit("modular-addition:p=37", **short).recipe.data == "split"
     (tmp_path / "mine.toml").write_text("steps = 2\nevaluate_every = 1")
-    assert gf.fit(REF, str(tmp_path / "mine.toml"), train_rows=9, test_rows=9).steps == 2
+    assert gf.fit(REF, str(tmp_path / "mine.toml"), test_rows=9).steps == 2
 
 
 def test_rooms_are_there_in_a_fresh_session():
