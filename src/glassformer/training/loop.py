@@ -104,7 +104,8 @@ class Trainer:
         self.data = Data(task, recipe)
         kinds = task.classes(self.data.test_rows)
         self.classes, self.class_of = np.unique(kinds, return_inverse=True)
-        self.longest = len(answer_names(task))  # tokens of an answer
+        self.named = len(answer_names(task))  # tokens of an answer, as far as a few rows tell
+        self.longest = max(self.named, int(task.batch(self.data.test_rows)[1].sum(1).max()))
         self.config, shapes = architecture(recipe, task, self.data.length, start)
         for what, model in {"start": start, "teacher": teacher}.items():
             if model and self.data.length - 1 > (n := model.config.n_ctx):
@@ -302,12 +303,11 @@ class Trainer:
         if first < len(rows) and (lead > 0).all(1).mean() >= self.recipe.success:
             lead = np.concatenate([lead, self._leads(model, rows[first:], tap())])
         good, asked = lead > 0, lead != np.inf  # answers may be of several lengths
+        shares = (good & asked).sum(0) / np.maximum(asked.sum(0), 1)
         class_of = self.class_of[: len(good)]
         report = {
             "step": self.step, "loss": float(self.smooth[i]), "accuracy": float(good.all(1).mean()),
-            "tested": len(good),
-            "digits": ((good & asked).sum(0) / np.maximum(asked.sum(0), 1)).tolist(),
-            "seconds": self.seconds,
+            "tested": len(good), "digits": shares[: self.named].tolist(), "seconds": self.seconds,
         }  # fmt: skip
         if seen:
             report["phase"] = EXACT
@@ -322,7 +322,7 @@ class Trainer:
         return report
 
     def _leads(self, model: Model, rows: Rows, tap: Tap | None) -> Array:
-        """Margins of all tokens that an answer may have: [B, as many as have names]."""
+        """Margins of all tokens that a test row's answer may have, [B, longest]."""
         lead = row_gaps(model, self.task, rows, tap)
         more = self.longest - lead.shape[1]
         return np.pad(lead, ((0, 0), (0, more)), constant_values=np.inf)
@@ -399,14 +399,9 @@ class Trainer:
         shapes |= {f"optimizer.{n}": shape for n, shape in optimizer.items()}
         most = self.recipe.steps + self.recipe.exact
         check_fits(
-            path,
-            arrays,
-            header,
-            shapes=shapes,
-            steps=most,
-            digits=self.longest,
+            path, arrays, header, shapes=shapes, steps=most, digits=self.named,
             dtype=self.recipe.dtype,
-        )
+        )  # fmt: skip
         tensors = {n: torch.tensor(a, device=self.device) for n, a in arrays.items()}
         for n, t in into.items():
             t.copy_(tensors[n])
