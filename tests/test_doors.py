@@ -75,8 +75,11 @@ def test_recheck(here):
     for given in (path, "v.json", verdict):
         found = shows_itself(gf.recheck(REF, given))
         assert found.holds and found.confirmed
-    text = path.read_text().replace('"worst_margin": ', '"worst_margin": 1', 1)
-    path.write_text(text)
+    text = path.read_text()
+    path.write_text(text.replace('"worst_margin": ', '"worst_margin": 1', 1))
+    with pytest.raises(GlassformerError, match="worst_margin is not what its parts"):
+        gf.recheck(REF, path)
+    path.write_text(text.replace('"worst_margin": ', '"worst_margin": 1'))  # everywhere
     found = gf.recheck(REF, path)
     assert not found.confirmed and found.found.holds and "NOT confirmed" in str(found)
     assert found.differences[0]["what"] == "worst_margin"

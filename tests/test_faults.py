@@ -30,12 +30,13 @@ TINY = {
     "d_mlp": 8,
     "steps": 4,
     "evaluate_every": 2,
+    "data": "draw",
     "train_rows": 20,
     "test_rows": 10,
 }
 SET = [word for n, v in TINY.items() for word in ("--set", f"{n}={v}")]
 SPEC = f'task = "{TASK}"\nrecipe = "fast"\nmodels = true\n[set]\n' + "".join(
-    f"{n} = {v}\n" for n, v in TINY.items()
+    f"{n} = {json.dumps(v)}\n" for n, v in TINY.items()
 )
 OLD = b"what was there before"
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO)
