@@ -110,3 +110,11 @@ def test_a_teacher_reads_all_of_a_text():
     task = gf.load_task("addition:digits=3,order=ones")
     with pytest.raises(GlassformerError, match=r"teacher — its block of .* is too short"):
         fit(task, recipe(), teacher=gf.load("addition:digits=2,order=ones"))
+
+
+def test_an_unfinished_run_is_not_begun_anew(tmp_path):
+    out, r = tmp_path / "a.safetensors", recipe(steps=40)
+    fit(TASK, r, 0, out=out, stop=stop_at(13))
+    with pytest.raises(GlassformerError, match=r"an unfinished run is here: go on with --resume"):
+        fit(TASK, r, 0, out=out)
+    assert fit(TASK, r, 0, out=out, resume=True).steps == 40

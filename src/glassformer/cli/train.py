@@ -164,9 +164,6 @@ def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
     state = state_path(file)
     if resume and file.exists() and not state.exists():
         raise GlassformerError(f"{file} — its run is finished; there is nothing to resume")
-    if state.exists() and not resume:
-        what = "an unfinished run is here: go on with --resume, or delete it to begin anew"
-        raise GlassformerError(f"{state} — {what}")
     return [file]
 
 

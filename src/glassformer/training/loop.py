@@ -97,6 +97,9 @@ class Trainer:
         start = start or blueprint.base
         check_call(task, seeds, {"start": start, "teacher": teacher}, threads, bool(out), resume)
         check_memory(task, recipe, len(seeds), start)
+        if out and not resume and (state := state_path(out)).exists():
+            way = "go on with --resume (resume=True), or delete it to begin anew"
+            raise GlassformerError(f"{state} — an unfinished run is here: {way}")
         torch.set_num_threads(threads)
         self.task, self.recipe, self.blueprint = task, recipe, blueprint
         self.start, self.teacher, self.out, self.asked_to_stop = start, teacher, out, stop
