@@ -134,7 +134,7 @@ ABOUT = {  # a sentence each, for people who choose
     "book": "The book's: two layers, 17,760 parameters, 150 epochs of 50,000 sums.",
     "fast": "The book's model and sums with Muon, in about 20 times fewer steps: seconds.",
     "grok": "One layer on 30 % of all pairs modulo 113, as in the papers on grokking.",
-    "grok-fast": "The model of grok in some hundred steps, for addition modulo any p.",
+    "grok-fast": "The model of grok in some hundred steps, made for addition modulo 113.",
     "grok-seen": "Grokking to watch: modular-addition:p=59,operation=-, up to 3,200 steps.",
     "mod113-3x4": "Three layers of four heads modulo 113, as in the report.",
     "reverse": "The book's model on reversal.",
