@@ -37,8 +37,8 @@ def alike_rows(task: Task, rows: Rows, share: float, rng: np.random.Generator) -
     learned from such rows. Not from them alone: they are 1 apart, or 10, or 100, by the logarithm
     of what room there is. And all five are below 100 once in 100,000 rows, so that small numbers
     would hardly ever be an answer: in half of these rows all others are brought to one side of a
-    number, and then the nearest is mostly very near. A row that has no answer any more is left as
-    it was.
+    number, the nearest of them very near as often as not. A row that has no answer any more is left
+    as it was.
     """
     n, columns = int(share * len(rows)), rows.shape[1]
     if not n or not can_be_alike(task):
