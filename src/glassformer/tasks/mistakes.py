@@ -53,9 +53,11 @@ def looked_at(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _place(method: Callable[..., Any], e: Exception) -> str | None:
     """The last line of the method's own file that an error came by; None for one of ours."""
-    if (method.__module__ or "").partition(".")[0] == __name__.partition(".")[0]:
+    if (getattr(method, "__module__", "") or "").partition(".")[0] == __name__.partition(".")[0]:
         return None
-    file, line = method.__code__.co_filename, method.__code__.co_firstlineno
+    if (code := getattr(method, "__code__", None)) is None:  # it has no lines of its own
+        return f"in a {type(method).__name__}"
+    file, line = code.co_filename, code.co_firstlineno
     for frame, at in traceback.walk_tb(e.__traceback__):
         line = at if frame.f_code.co_filename == file else line
     return f"{Path(file).name}:{line}"
