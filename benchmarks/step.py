@@ -48,11 +48,12 @@ def measure(name):
     gradients, *_ = objective.gradients(theta, tokens, answer)
     weight = torch.as_tensor(objective._weight(answer))
     fed, last = torch.as_tensor(tokens), weight.shape[-1]
+    asked = torch.as_tensor(answer[..., -last:])
     leaves = {n: t.detach().clone().requires_grad_() for n, t in theta.items()}
 
     def forward():
         mine = {n: t[0] for n, t in leaves.items()}
-        return objective._loss(mine, fed[0], weight[0], last)[0]
+        return objective._loss(mine, fed[0], weight[0], asked[0])[0]
 
     loss = forward()
 
