@@ -54,16 +54,19 @@ class Objective:
         weight = self._weight(answer)
         fed, weight = torch.as_tensor(tokens, device=device), torch.as_tensor(weight, device=device)
         asked = torch.as_tensor(answer[..., -weight.shape[-1] :], device=device)
-        theta = {n: t.detach().requires_grad_() for n, t in theta.items()}
         if self.compile:
+            theta = _leaves(theta)
             with torch._dynamo.config.patch(**SHAPES):
                 losses, worst = self._many(theta, fed, weight, asked)
         elif len(tokens) > 1:  # members share nothing: the gradient of the sum is each one's own
+            theta = _leaves(theta)
             losses, worst = self._many(theta, fed, weight, asked)
         else:
-            mine = {n: t[0] for n, t in theta.items()}
-            losses, worst = (x[None] for x in self._loss(mine, fed[0], weight[0], asked[0]))
+            theta = _leaves({n: t[0] for n, t in theta.items()})
+            losses, worst = self._loss(theta, fed[0], weight[0], asked[0])
         found = torch.autograd.grad(losses.sum(), list(theta.values()), materialize_grads=True)
+        if not losses.ndim:  # one member, whose axis goes in front again
+            found, losses, worst = tuple(g[None] for g in found), losses[None], worst[None]
         return dict(zip(theta, found, strict=True)), losses.detach(), worst
 
     def _weight(self, answer: Array) -> Array:
@@ -85,3 +88,8 @@ class Objective:
         if self.recipe.focal:
             nll = nll * (1 - (-nll).exp()).detach() ** self.recipe.focal
         return (nll * weight.flatten()).sum(), worst
+
+
+def _leaves(theta: Theta) -> Theta:
+    """Theta as what gradients are asked of."""
+    return {n: t.detach().requires_grad_() for n, t in theta.items()}

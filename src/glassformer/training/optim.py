@@ -37,6 +37,10 @@ class Optimizer:
         self.groups = list(groups.values())
         zeros = {n: _wide(torch.zeros_like(theta[n])) for n in hidden}
         self.momentum = [torch.stack([zeros[n] for n in names], 1) for names in self.groups]
+        self.stretch = [  # of a matrix that makes more numbers than it takes, its update: G 1 1
+            zeros[names[0]].new_tensor([_longer(theta[n]) for n in names]).view(-1, 1, 1)
+            for names in self.groups
+        ]
         self.slow = {n: torch.zeros_like(t) for n, t in theta.items()} if recipe.grokfast else {}
 
     @torch.no_grad()
@@ -69,16 +73,17 @@ class Optimizer:
 
     def _muon(self, gradients: dict[str, torch.Tensor], rates: Array) -> None:
         r = self.recipe
-        for names, momentum in zip(self.groups, self.momentum, strict=True):
+        groups = zip(self.groups, self.momentum, self.stretch, strict=True)
+        for names, momentum, stretch in groups:
             g = torch.stack([_wide(gradients[n]) for n in names], 1)  # N G m n, m <= n
             momentum.lerp_(g, 1 - r.momentum)
             update = newton_schulz(g.lerp(momentum, r.momentum))
-            for n, u in zip(names, update.unbind(1), strict=True):
-                w = self.theta[n]  # N in out
-                rows, columns = w.shape[-2:]
-                lr = _spread(r.muon_lr * rates, w)
-                w.mul_(1 - lr * r.weight_decay)
-                w.sub_(lr * max(1.0, columns / rows) ** 0.5 * (u.mT if rows > columns else u))
+            mine = [self.theta[n] for n in names]  # N in out
+            lr = _spread(r.muon_lr * rates, g)
+            update *= lr * stretch
+            torch._foreach_mul_(mine, [1 - lr[:, 0] * r.weight_decay] * len(mine))
+            laid = zip(mine, update.unbind(1), strict=True)
+            torch._foreach_sub_(mine, [u.mT if w.shape != u.shape else u for w, u in laid])
 
     def state(self) -> dict[str, torch.Tensor]:
         """Everything that the next step depends on."""
@@ -114,10 +119,16 @@ def newton_schulz(x: torch.Tensor, steps: int = 5) -> torch.Tensor:
     """Matrices [..., m, n], m <= n, with their singular values brought near 1."""
     a, b, c = COEFFICIENTS
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
+    y = x.flatten(0, -3)
     for _ in range(steps):
-        gram = x @ x.mT
-        x = a * x + (b * gram + c * gram @ gram) @ x
-    return x
+        gram = y @ y.mT
+        y = torch.baddbmm(y, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), y, beta=a)
+    return y.view(x.shape)
+
+
+def _longer(matrix: torch.Tensor) -> float:
+    """What the update of a matrix [N,in,out] is multiplied by."""
+    return float(max(1.0, matrix.shape[-1] / matrix.shape[-2]) ** 0.5)
 
 
 def _wide(t: torch.Tensor) -> torch.Tensor:
