@@ -164,11 +164,14 @@ def right(
 
 def row_gaps(
     model: Model, task: Task, rows: Any, tap: Tap | None = None, forced: bool | None = None,
-    chunk: int = 512,
+    chunk: int = 0,
 ) -> Any:  # fmt: skip
-    """The same as margins, the first token of each answer first; beyond its end, inf."""
+    """The same as margins, the first token of each answer first; beyond its end, inf. `chunk`: so
+    many rows at a time; 0: as many as are read fastest.
+    """
     measure = {None: gaps, True: forced_gaps, False: decoded_gaps}[forced]
-    out = []
+    # of more rows at once, activations would be given new memory every time
+    out, chunk = [], chunk or min(chunk_size(model, task), 512)
     for start in range(0, len(rows), chunk):
         tokens, answer = task.batch(rows[start : start + chunk])
         out.append(_by_token(measure(model, tokens, answer, tap), answer))
