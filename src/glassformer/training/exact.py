@@ -30,6 +30,7 @@ from .near import alike_rows, near_rows
 EXACT = "exact"  # what a run that ends so is called, and its last phase
 SAMPLE = 60_000  # rows that are looked at, where there are too many
 FIRST = 4_000  # rows of the first part; the second has twice as many, and so on
+MADE = 40_000  # rows that are made hard, as those of a step, where the recipe makes them so
 BLOCK = 1_000  # rows of a domain that stay together, whatever the order
 SHARE = 4  # one row in so many is of the pool
 NEAR = 8  # rows near a wrong one that join the pool with it; of few wrong ones, more:
@@ -134,7 +135,8 @@ class Exact:
         seen = ALL if self.countable else SOME
         known, _, n = self._wrong(model, self._hard())
         # what is drawn for a sample is seldom hard; what is drawn for a step may be made so
-        drawn = self.pool[:0] if self.countable else self._new(FIRST, rng)
+        few = min(MADE if self.alike else FIRST, self.task.worth_checking)
+        drawn = self.pool[:0] if self.countable else self._new(few, rng)
         new, narrow, m = self._wrong(model, drawn)
         wrong = np.concatenate([known, new])
         self.last = Look(len(wrong), n + m, HARD if self.countable else HARD_OR_NEW)
