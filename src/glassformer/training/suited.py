@@ -36,8 +36,12 @@ def suited(task: Task) -> Recipe:
             fast, d_model=64, d_mlp=128, batch=1_024, alike=0.75 * can_be_alike(task), steps=5_000,
             focal=0.0, wait_loss=0.05, decay_steps=1_200, last_lr=0.05, evaluate_every=50,
         )  # fmt: skip
-    elif (n := first_length(task)) > LONG:
-        fast = replace(fast, n_heads=4, d_model=64, d_mlp=256, wait_loss=0.05, decay_steps=1_500)
+    else:
+        heads = 1 if _ones_first(task) else 4
+        fast = replace(fast, n_heads=heads, lr=0.01, muon_lr=0.02, wait_loss=0.03)
+        if (n := first_length(task)) > LONG:
+            long = {"n_heads": 4, "d_model": 64, "d_mlp": 256}
+            fast = replace(fast, **long, wait_loss=0.05, decay_steps=1_500)
         if n > FAR:
             far = replace(fast, positions="rotary", d_model=128, d_mlp=128, decay_steps=1_000)
             fast = replace(far, curriculum=_doubling(task, n), test_rows=2_000, evaluate_every=100)
@@ -45,6 +49,15 @@ def suited(task: Task) -> Recipe:
         none = replace(fast, held_share=0.0, alike=0.0, curriculum="")
         return replace(none, data="all", test_rows=0, first_rows=0)
     return fast
+
+
+def _ones_first(task: Task) -> bool:
+    """Whether answers are digits with the ones first: the digits of two numbers and what was just
+    written say the next one, and one head is enough.
+    """
+    form = task.format()
+    said = form.spots[form.first :][:2] if form else ()
+    return len(said) == 2 and said == ((said[0][0], 0), (said[0][0], 1))
 
 
 def _doubling(task: Task, length: int) -> str:
