@@ -8,7 +8,7 @@ single run to rounding: within 1e-12 after 100 steps in float64, while in float3
 apart, as any two runs do that differ by a rounding.
 """
 
-import time  # noqa: I001
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ import torch
 from ..answers import right, row_gaps
 from ..arrays import Array
 from ..blueprints import Blueprint, Dense
-from ..checkpoint import digest, save
+from ..checkpoint import save
 from ..errors import GlassformerError
 from ..model import Model, Tap
 from ..records import remove
@@ -30,14 +30,13 @@ from .data import Data
 from .events import Event, Report, Watcher
 from .exact import EXACT, LEAST_RATE, NEARLY, UNSURE, Exact, Look
 from .initial import architecture, check_call, check_memory, find_device, initial_theta
+from .keeping import load_run, save_run, save_snapshots
 from .loss import Objective, Theta
 from .notebook import Bar, in_notebook
 from .optim import Optimizer, decay_begins, rates, smoothed
 from .recipe import SHAPE, Recipe
 from .result import Training
-from .state import (
-    check_fits, check_identity, load_state, save_state, snapshot_folders, snapshot_path, state_path,
-)  # fmt: skip
+from .state import snapshot_folders, state_path
 from .taps import TAPS
 
 Seeds = Sequence[int]
@@ -119,7 +118,7 @@ class Trainer:
         self.clock = time.perf_counter  # of the training steps; a benchmark may take processor time
         self.folders = snapshot_folders(snapshots, seeds, resume) if snapshots else {}
         if resume:
-            self._load()
+            load_run(self)
 
     def _begin_members(self) -> None:
         """All that is each member's own, as it is before the first step."""
@@ -152,8 +151,8 @@ class Trainer:
         shown = time.perf_counter()
         if self.step == 0:
             # a folder that cannot be written to is found now, not in an hour
-            yield from self._save()
-            self._snapshot(list(range(len(self.seeds))))
+            yield from save_run(self)
+            save_snapshots(self, list(range(len(self.seeds))))
         while self.seeds and (self.step < self.recipe.steps or self.exact):
             began = self.clock()
             losses = self._step()
@@ -168,7 +167,7 @@ class Trainer:
                 far = {"loss": float(self.smooth[0]), "of": self.recipe.steps}
                 yield Event("step", self.step, self.seeds[0], far)
             if stopped and not ended and self.seeds:
-                yield from self._save()
+                yield from save_run(self)
                 yield from self._finish([(s, "interrupted") for s in self.seeds])
             if ended:
                 yield from self._finish([(s, "done") for s in self.seeds if s not in self.exact])
@@ -246,9 +245,9 @@ class Trainer:
 
     def _evaluate(self, members: list[int]) -> Iterator[Event]:
         finished, r = [], self.recipe
-        self._mark_good(members)
+        self.mark_good(members)
         # before the state: what is resumed after a kill writes the same files again
-        self._snapshot(members)
+        save_snapshots(self, members)
         for i in members:
             seed = self.seeds[i]
             report = self._measure(i, seen=seed in self.exact)
@@ -276,9 +275,9 @@ class Trainer:
         if finished:
             yield from self._finish(finished)
         else:
-            yield from self._save()
+            yield from save_run(self)
 
-    def _mark_good(self, members: list[int]) -> None:
+    def mark_good(self, members: list[int]) -> None:
         """What these go back to if they diverge."""
         for n, t in self.kept.items():
             self.good[n][members] = t[members]
@@ -363,66 +362,6 @@ class Trainer:
         self.too_large, self.good_at = self.too_large[index], self.good_at[index]
         self.watchers = [self.watchers[i] for i in index]
         self.seeds = [self.seeds[i] for i in index]
-
-    # ── on disk ────────────────────────────────────────────────────────────────────────────────
-    def _identity(self) -> dict[str, Any]:
-        """What must be the same for a run to go on."""
-        return {
-            "task": self.task.ref, "recipe": self.recipe.to_json(), "seed": self.seeds[0],
-            "blueprint": self.blueprint.ref, "start": digest(self.start) if self.start else "",
-            "teacher": digest(self.teacher) if self.teacher else "",
-        }  # fmt: skip
-
-    def _save(self) -> Iterator[Event]:
-        if not self.out:
-            return
-        groups = {"theta": self.theta, "average": self.average, "optimizer": self.optimizer.state()}
-        seed, phase = self.seeds[0], self.exact.get(self.seeds[0])
-        tensors = {f"{name}.{n}": t for name, group in groups.items() for n, t in group.items()}
-        header = {
-            "identity": self._identity(), "step": self.step, "seconds": self.seconds,
-            "smooth": float(self.smooth[0]).hex(), "decay_at": int(self.decay_at[0]),
-            "watcher": self.watchers[0].state(), "history": self.history[seed],
-            "events": [e.to_json() for e in self.turning_points[seed]],
-            "exact": phase.to_json() if phase else None,
-        }  # fmt: skip
-        path = state_path(self.out)
-        save_state(path, tensors, header)
-        yield Event("checkpoint", self.step, seed, {"path": str(path)})
-
-    def _load(self) -> None:
-        assert self.out
-        path, seed = state_path(self.out), self.seeds[0]
-        arrays, header = load_state(path)
-        check_identity(path, header, self._identity())
-        into = {f"theta.{n}": t for n, t in self.theta.items()}
-        into |= {f"average.{n}": t for n, t in self.average.items()}
-        optimizer = self.optimizer.state_shapes(header["step"] > 0)
-        shapes = {n: tuple(t.shape) for n, t in into.items()}
-        shapes |= {f"optimizer.{n}": shape for n, shape in optimizer.items()}
-        most = self.recipe.steps + self.recipe.exact
-        check_fits(
-            path, arrays, header, shapes=shapes, steps=most, digits=self.named,
-            dtype=self.recipe.dtype,
-        )  # fmt: skip
-        tensors = {n: torch.tensor(a, device=self.device) for n, a in arrays.items()}
-        for n, t in into.items():
-            t.copy_(tensors[n])
-        self.optimizer.load({n: tensors[f"optimizer.{n}"] for n in optimizer})
-        self.step, self.seconds = int(header["step"]), float(header["seconds"])
-        self._mark_good([0])
-        self.smooth, self.decay_at = np.array([header["smooth"]]), np.array([header["decay_at"]])
-        self.watchers[0].load(header["watcher"])
-        self.history[seed] = header["history"]
-        if header.get("exact"):
-            saved = header["exact"]
-            self.exact[seed] = Exact.from_json(self.task, seed, saved, self.recipe.alike)
-        self.turning_points[seed] = [Event(**e) for e in header["events"]]
-
-    def _snapshot(self, members: list[int]) -> None:
-        for i in members if self.folders else ():
-            model = self.model(i).map(lambda w: w.cpu().numpy())
-            save(model, snapshot_path(self.folders[self.seeds[i]], self.step))
 
 
 def _norms(theta: Theta) -> Array:

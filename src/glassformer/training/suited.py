@@ -40,8 +40,8 @@ def suited(task: Task) -> Recipe:
         heads = 1 if _ones_first(task) else 4
         fast = replace(fast, n_heads=heads, lr=0.01, muon_lr=0.02, wait_loss=0.03)
         if (n := first_length(task)) > LONG:
-            long = {"n_heads": 4, "d_model": 64, "d_mlp": 256}
-            fast = replace(fast, **long, wait_loss=0.05, decay_steps=1_500)
+            long = replace(fast, n_heads=4, d_model=64, d_mlp=256)
+            fast = replace(long, wait_loss=0.05, decay_steps=1_500)
         if n > FAR:
             far = replace(fast, positions="rotary", d_model=128, d_mlp=128, decay_steps=1_000)
             fast = replace(far, curriculum=_doubling(task, n), test_rows=2_000, evaluate_every=100)
