@@ -71,3 +71,9 @@ def test_a_small_domain_of_far_texts_has_no_curriculum():
     assert task.size <= 1_000
     chosen = choose_recipe("", task)
     assert (chosen.data, chosen.curriculum) == ("all", "")
+
+
+def test_four_heads_unless_the_ones_are_written_first():
+    """What the first digit of a sum needs is all carries at once; the ones first, one column."""
+    refs = ("addition", "addition:order=ones", "addition:digits=1,order=ones", "sort", "max")
+    assert [choose_recipe("", gf.load_task(ref)).n_heads for ref in refs] == [4, 1, 1, 4, 1]

@@ -35,6 +35,7 @@ def suited(task: Task) -> Recipe:
         fast = replace(
             fast, d_model=64, d_mlp=128, batch=1_024, alike=0.75 * can_be_alike(task), steps=5_000,
             focal=0.0, wait_loss=0.05, decay_steps=1_200, last_lr=0.05, evaluate_every=50,
+            exact=4_000,
         )  # fmt: skip
     else:
         heads = 1 if _ones_first(task) else 4
