@@ -9,7 +9,6 @@ benchmarks/moduli.jsonl has the runs of docs/trained.md.
 """
 
 import argparse
-import json
 import statistics
 from pathlib import Path
 
@@ -29,7 +28,8 @@ def named(p, operation):
 
 def table(done):
     """A line for each prime: of each operation the wrong pairs of its seeds, and their steps."""
-    lines = ["| p | " + " | ".join(OPERATIONS.values()) + " |", "|---|---|---|---|"]
+    columns = list(OPERATIONS.values())
+    lines = ["| " + " | ".join(["p", *columns]) + " |", "|---" * (1 + len(columns)) + "|"]
     for p in PRIMES:
         cells = [cell([r for r in done if r["task"] == named(p, op)]) for op in OPERATIONS]
         lines.append(f"| {p} | " + " | ".join(cells) + " |")
@@ -37,11 +37,10 @@ def table(done):
 
 
 def cell(rows):
-    """What the runs of one task came to: in words if none is wrong, else how many of each."""
+    """What the runs of one task came to: how many are wrong, of each run if of any; the steps."""
     if not rows:
         return "not run"
-    steps = [r["steps"] for r in rows]
-    after = f"{statistics.median(steps):,.0f} steps"
+    after = f"{statistics.median(r['steps'] for r in rows):,.0f} steps"
     if not any(r["wrong"] for r in rows):
         return f"0 wrong, {after}"
     wrong = ", ".join(f"{r['wrong']:,}" for r in rows)
@@ -54,15 +53,12 @@ def main():
     options.add_argument("--seeds", type=int, default=1)
     options.add_argument("--table", type=Path, help="FILE.md: no run, only the table")
     options = options.parse_args()
-    done = {(r["task"], r["seed"]): r for r in runs.read(options.runs)}
     if options.table:
-        return tasks.write(options.table, table(done.values()), BEGIN, END)
+        done = [row for row in runs.read(options.runs) if row["seed"] < options.seeds]
+        return tasks.write(options.table, table(done), BEGIN, END)
     refs = [named(p, operation) for p in PRIMES for operation in OPERATIONS]
-    for ref, seed in [(ref, seed) for seed in range(options.seeds) for ref in refs]:
-        if (ref, seed) not in done:
-            row = tasks.run(ref, seed, "grok-fast")
-            runs.append(options.runs, row)
-            print(json.dumps(row), flush=True)
+    wanted = [(ref, seed) for seed in range(options.seeds) for ref in refs]
+    runs.add(options.runs, wanted, lambda ref, seed: tasks.run(ref, seed, "grok-fast"))
 
 
 if __name__ == "__main__":

@@ -20,3 +20,13 @@ def append(path, row):
     cut = b"\n" if had and not had.endswith(b"\n") else b""
     with path.open("ab") as file:
         file.write(cut + json.dumps(row).encode() + b"\n")
+
+
+def add(path, wanted, run):
+    """Runs what of `wanted`, pairs of a task and a seed, the file has not, and prints each."""
+    done = {(row["task"], row["seed"]) for row in read(path)}
+    for task, seed in wanted:
+        if (task, seed) not in done:
+            row = run(task, seed)
+            append(path, row)
+            print(json.dumps(row), flush=True)

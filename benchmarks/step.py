@@ -49,11 +49,10 @@ def measure(name):
     weight = torch.as_tensor(objective._weight(answer))
     fed, last = torch.as_tensor(tokens), weight.shape[-1]
     asked = torch.as_tensor(answer[..., -last:])
-    leaves = {n: t.detach().clone().requires_grad_() for n, t in theta.items()}
+    leaves = {n: t[0].detach().clone().requires_grad_() for n, t in theta.items()}
 
     def forward():
-        mine = {n: t[0] for n, t in leaves.items()}
-        return objective._loss(mine, fed[0], weight[0], asked[0])[0]
+        return objective._loss(leaves, fed[0], weight[0], asked[0])[0]
 
     loss = forward()
 

@@ -257,7 +257,7 @@ def test_what_is_said_of_trained_adders_is_one_thing():
     assert said and said == {name: "; proved for all" in refs.ABOUT[name] for name in said}
 
 
-def test_the_table_of_trained_tasks_is_that_of_its_runs(tmp_path):
+def test_the_tables_of_trained_tasks_are_those_of_their_runs(tmp_path):
     table, page = tmp_path / "trained.md", (ROOT / "docs/trained.md").read_text()
     table.write_text(page)
     script = ROOT / "benchmarks/tasks.py"
@@ -266,3 +266,7 @@ def test_the_table_of_trained_tasks_is_that_of_its_runs(tmp_path):
     assert table.read_text() == page
     named = set(re.findall(r"^\| `([a-z-]+)` \|", page, re.M))
     assert set(package.list("tasks")) <= named, "each of them is in one of the tables"
+    script = ROOT / "benchmarks/moduli.py"
+    words = [sys.executable, script, ROOT / "benchmarks/moduli.jsonl", "--table", table]
+    subprocess.run(words, check=True)
+    assert table.read_text() == page

@@ -445,12 +445,12 @@ def test_success_in_the_phase_is_not_said_of_test_rows(phase):
 
 
 def test_rows_that_are_made_hard_are_looked_at_by_the_thousand():
-    """Where the recipe makes them: of a sample few are hard, and of these rows one in a thousand
-    may be what is still wrong.
+    """Where the recipe makes them: one in ten thousand of these is what is still wrong, when no
+    test row is. Fewer where a task says that less is worth checking.
     """
-    task, counts = gf.load_task("max:vocab=1000,length=5"), {}
-    for alike in (0.75, 0.0):
-        phase, asked = Exact(task, 0, 0, 1.0, alike=alike), []
+    counts = {}
+    for ref, alike in (("max", 0.75), ("max", 0.0), ("max:vocab=1000000,length=3", 0.75)):
+        phase, asked = Exact(gf.load_task(ref), 0, 0, 1.0, alike=alike), []
 
         def judged(model, task, rows, asked=asked):
             asked.append(len(rows))
@@ -459,6 +459,23 @@ def test_rows_that_are_made_hard_are_looked_at_by_the_thousand():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("glassformer.training.exact.row_gaps", judged)
             look = phase.look(None, 5)
-        counts[alike] = asked[1]
+        counts[ref, alike] = asked[1]
         assert look.wrong == asked[1]
-    assert counts == {0.75: 40_000, 0.0: 4_000}
+    assert list(counts.values()) == [40_000, 4_000, 1_000]
+
+
+def test_a_phase_that_is_taken_up_again_draws_the_rows_it_would_have(tmp_path):
+    """Also where the recipe brings their numbers near each other."""
+    task, out = gf.load_task("max:vocab=40,length=3"), tmp_path / "a.safetensors"
+    r = replace(SMALL, held_share=0.1, test_rows=20, alike=0.75, success=0.0, steps=20, exact=40)
+    events = train(task, r, [1], out=out)
+    for event in events:
+        if event.kind == "checkpoint" and event.step == 20:
+            break
+    events.close()
+    run = Trainer(task, r, [1], out=out, resume=True)
+    phase = run.exact[1]
+    again = Exact(task, 1, phase.began, 1.0, phase.pool, alike=0.75)
+    assert (phase.rows(64, 30) == again.rows(64, 30)).all()
+    plain = Exact(task, 1, phase.began, 1.0, phase.pool)
+    assert not (phase.rows(64, 30) == plain.rows(64, 30)).all()

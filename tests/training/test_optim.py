@@ -1,6 +1,7 @@
 """Our optimisers against PyTorch's own, and the steps of one member against those of many."""
 
 import numpy as np
+import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -12,6 +13,7 @@ from training.small import TASK, recipe
 SHAPES = {
     "blocks.0.mlp.W_in": (4, 9),
     "blocks.0.mlp.W_out": (9, 4),
+    "blocks.1.mlp.W_in": (4, 4),  # square: which way it lies, its shape does not say
     "blocks.0.attn.b_Q": (2, 2),
     "embed.W_E": (5, 4),
 }
@@ -128,4 +130,27 @@ def test_clipping_is_a_members_own():
     norms = torch.cat([t.flatten(1) for t in optimizer.slow.values()], 1).norm(dim=1)
     assert abs(float(norms[1]) - 0.5) < 1e-6  # clipped to 1; half of it went into the slow average
     assert all(torch.allclose(optimizer.slow[n][0], 0.5 * small[n]) for n in SHAPES)
-    assert all(torch.allclose(g[n][0], 1.5 * small[n]) for n in SHAPES)  # amplified once
+    assert optimizer.adamw
+    mean = {n: optimizer.adamw.state[optimizer.theta[n]]["exp_avg"] for n in SHAPES}
+    assert all(torch.allclose(mean[n][0], 1.5 * small[n]) for n in SHAPES)  # amplified once
+    assert all(torch.allclose(g[n][0], small[n]) for n in SHAPES)  # what was given is as it was
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_gradients_that_share_memory_are_clipped_once(members):
+    """Of p + q autograd gives both the same array, and of a sum one number for all of it."""
+    theta, r = gradients(0, members), recipe(clip=0.5, grokfast=1.0, grokfast_decay=0.0)
+    optimizer, one = Optimizer(theta, r), torch.ones(members, 1, 1, dtype=torch.float64)
+    both = gradients(1, members)["embed.W_E"]
+    g = {n: one.expand(members, *s) if len(s) == 2 else both[:, :2, :2] for n, s in SHAPES.items()}
+    g["embed.W_E"] = g["blocks.1.mlp.W_in"] = both[:, :4]
+    g["embed.W_E"] = torch.cat([both[:, :4], both[:, :1]], 1)
+    g["blocks.0.attn.b_Q"] = g["blocks.1.mlp.W_in"][:, :2, :2]
+    optimizer.step(g, np.ones(members))
+    norms = torch.cat([t.flatten(1) for t in optimizer.slow.values()], 1).norm(dim=1)
+    assert torch.allclose(norms, torch.full_like(norms, 0.5), atol=1e-5)
+
+
+def test_one_matrix_alone_is_made_orthogonal_too():
+    x = torch.randn(3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert torch.allclose(newton_schulz(x), newton_schulz(x[None])[0])

@@ -4,6 +4,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError
+from glassformer.tasks.format import TOKEN, Format
 from glassformer.training.data import Data
 from glassformer.training.recipe import STEPS
 from glassformer.training.recipes import choose_recipe, recipe
@@ -75,5 +76,20 @@ def test_a_small_domain_of_far_texts_has_no_curriculum():
 
 def test_four_heads_unless_the_ones_are_written_first():
     """What the first digit of a sum needs is all carries at once; the ones first, one column."""
-    refs = ("addition", "addition:order=ones", "addition:digits=1,order=ones", "sort", "max")
-    assert [choose_recipe("", gf.load_task(ref)).n_heads for ref in refs] == [4, 1, 1, 4, 1]
+    heads = {
+        "addition": 4, "addition:order=ones": 1, "addition:digits=1,order=ones": 1, "sort": 4,
+        "hello-world": 4, "max": 1, "addition:digits=10,order=ones": 4,  # a long text
+    }  # fmt: skip
+    assert {ref: choose_recipe("", gf.load_task(ref)).n_heads for ref in heads} == heads
+
+
+def test_fixed_tokens_are_no_digits():
+    ones = Format(((TOKEN, 5), ("s", 0), ("s", 1)), 1)
+    assert ones.ones_first and not Format((("x1", 0), ("y1", 0), ("y2", 0)), 1).ones_first
+    assert not Format(((TOKEN, 5), (TOKEN, 0), (TOKEN, 1)), 1).ones_first
+
+
+def test_many_tokens_have_the_rates_of_fast_and_more_steps_to_be_exact():
+    few, many = (choose_recipe("", gf.load_task(ref)) for ref in ("sort", "max"))
+    assert (few.lr, few.muon_lr, few.exact) == (0.01, 0.02, 2_000)
+    assert (many.lr, many.muon_lr, many.exact) == (0.006, 0.006, 4_000)

@@ -41,6 +41,12 @@ class Format:
         """The positions whose next token is part of the answer."""
         return range(self.first - 1, len(self.spots) - 1)
 
+    @property
+    def ones_first(self) -> bool:
+        """Whether the answer is a number that begins with its ones."""
+        name, digit = self.spots[self.first]
+        return name != TOKEN and digit == 0 and (name, 1) in self.spots[self.first :]
+
     def places(self, name: str) -> list[int]:
         """The positions of a number's digits, the ones first."""
         found = {digit: t for t, (what, digit) in enumerate(self.spots) if what == name}

@@ -54,18 +54,17 @@ class Objective:
         weight = self._weight(answer)
         fed, weight = torch.as_tensor(tokens, device=device), torch.as_tensor(weight, device=device)
         asked = torch.as_tensor(answer[..., -weight.shape[-1] :], device=device)
+        alone = len(tokens) == 1 and not self.compile
+        if alone:  # without the axis of members, which would cost as much as the sums
+            theta, fed, weight, asked = _first(theta), fed[0], weight[0], asked[0]
+        theta = {n: t.detach().requires_grad_() for n, t in theta.items()}
         if self.compile:
-            theta = _leaves(theta)
             with torch._dynamo.config.patch(**SHAPES):
                 losses, worst = self._many(theta, fed, weight, asked)
-        elif len(tokens) > 1:  # members share nothing: the gradient of the sum is each one's own
-            theta = _leaves(theta)
-            losses, worst = self._many(theta, fed, weight, asked)
-        else:
-            theta = _leaves({n: t[0] for n, t in theta.items()})
-            losses, worst = self._loss(theta, fed[0], weight[0], asked[0])
+        else:  # members share nothing: the gradient of the sum is each one's own
+            losses, worst = (self._loss if alone else self._many)(theta, fed, weight, asked)
         found = torch.autograd.grad(losses.sum(), list(theta.values()), materialize_grads=True)
-        if not losses.ndim:  # one member, whose axis goes in front again
+        if alone:
             found, losses, worst = tuple(g[None] for g in found), losses[None], worst[None]
         return dict(zip(theta, found, strict=True)), losses.detach(), worst
 
@@ -90,6 +89,6 @@ class Objective:
         return (nll * weight.flatten()).sum(), worst
 
 
-def _leaves(theta: Theta) -> Theta:
-    """Theta as what gradients are asked of."""
-    return {n: t.detach().requires_grad_() for n, t in theta.items()}
+def _first(theta: Theta) -> Theta:
+    """The theta of the first member."""
+    return {n: t[0] for n, t in theta.items()}

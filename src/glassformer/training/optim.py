@@ -37,7 +37,7 @@ class Optimizer:
         self.groups = list(groups.values())
         zeros = {n: _wide(torch.zeros_like(theta[n])) for n in hidden}
         self.momentum = [torch.stack([zeros[n] for n in names], 1) for names in self.groups]
-        self.stretch = [  # of a matrix that makes more numbers than it takes, its update: G 1 1
+        self.stretch = [  # what each update is multiplied by: G 1 1
             zeros[names[0]].new_tensor([_longer(theta[n]) for n in names]).view(-1, 1, 1)
             for names in self.groups
         ]
@@ -48,7 +48,7 @@ class Optimizer:
         """rates [N], a NumPy array: the share of the learning rate that each member uses now."""
         r = self.recipe
         if r.clip:
-            _clip(list(gradients.values()), r.clip)
+            gradients = _clipped(gradients, r.clip)
         for name, slow in self.slow.items():
             slow.lerp_(gradients[name], 1 - r.grokfast_decay)
             gradients[name] = gradients[name] + r.grokfast * slow
@@ -119,15 +119,15 @@ def newton_schulz(x: torch.Tensor, steps: int = 5) -> torch.Tensor:
     """Matrices [..., m, n], m <= n, with their singular values brought near 1."""
     a, b, c = COEFFICIENTS
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
-    y = x.flatten(0, -3)
+    y = x.reshape(-1, *x.shape[-2:])
     for _ in range(steps):
         gram = y @ y.mT
         y = torch.baddbmm(y, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), y, beta=a)
-    return y.view(x.shape)
+    return y.reshape(x.shape)
 
 
 def _longer(matrix: torch.Tensor) -> float:
-    """What the update of a matrix [N,in,out] is multiplied by."""
+    """By how much the update of a matrix [N,in,out] is longer, as it makes more than it takes."""
     return float(max(1.0, matrix.shape[-1] / matrix.shape[-2]) ** 0.5)
 
 
@@ -141,11 +141,15 @@ def _spread(rates: Array, like: torch.Tensor) -> torch.Tensor:
     return spread.view(-1, *[1] * (like.ndim - 1))
 
 
-def _clip(gradients: list[torch.Tensor], most: float) -> None:
-    """Scales each member's gradient to a norm of at most `most`."""
-    norms = torch.cat([g.flatten(1) for g in gradients], 1).norm(dim=1)  # N
+def _clipped(gradients: dict[str, torch.Tensor], most: float) -> dict[str, torch.Tensor]:
+    """Each member's gradient with a norm of at most `most`. Not in place: autograd may give the
+    same memory out for several arrays, or one number for all of one.
+    """
+    found = list(gradients.values())
+    norms = torch.cat([g.flatten(1) for g in found], 1).norm(dim=1)  # N
     scale = (most / (norms + 1e-6)).clamp(max=1.0)
-    torch._foreach_mul_(gradients, [scale.view(-1, *[1] * (g.ndim - 1)) for g in gradients])
+    spread = [scale.view(-1, *[1] * (g.ndim - 1)) for g in found]
+    return dict(zip(gradients, torch._foreach_mul(found, spread), strict=True))
 
 
 # ── the learning rate, as a share of the recipe's ──────────────────────────────────────────────

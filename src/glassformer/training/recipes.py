@@ -51,10 +51,10 @@ GROK = Recipe(
 )  # fmt: skip
 
 GROK_FAST = replace(
-    # the same model. A larger modulus needs a smaller share of its pairs, 40 % at 113; a small one
-    # nearly all. Half of grok's decay: under more, differences have no room for all pairs. The rate
-    # falls slowly from when most test rows are right, whenever that is; the run stops when all of
-    # them stay right
+    # the same model at ten times the rate; any modulus is taken. A larger one needs a smaller share
+    # of its pairs, 40 % at 113; a small one nearly all, which leaves few to test on. Half of grok's
+    # weight_decay: under all of it differences have no room for all pairs. The rate falls slowly
+    # from when most test rows are right, and the run stops when all of them stay right
     GROK, name="grok-fast", train_rows=1, train_share=0.9, train_each=45.2, first_rows=1_000,
     batch=512, lr=0.01, weight_decay=0.5, schedule="wait", wait_accuracy=0.9, decay_steps=1_000,
     last_lr=0.1, ema=0.98, steps=3_000, evaluate_every=20, success=1.0, stable=5,
@@ -135,7 +135,7 @@ ABOUT = {  # a sentence each, for people who choose
     "book": "The book's: two layers, 17,760 parameters, 150 epochs of 50,000 sums.",
     "fast": "The book's model and sums with Muon, in about 20 times fewer steps: seconds.",
     "grok": "One layer on 30 % of all pairs modulo 113, as in the papers on grokking.",
-    "grok-fast": "The model of grok in some hundred steps, for primes from 11 to 257, + - *.",
+    "grok-fast": "The model of grok in some hundred steps at most moduli, two thousand at some.",
     "grok-seen": "Grokking to watch: modular-addition:p=59,operation=-, up to 3,200 steps.",
     "mod113-3x4": "Three layers of four heads modulo 113, as in the report.",
     "reverse": "The book's model on reversal.",

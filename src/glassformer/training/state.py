@@ -1,5 +1,5 @@
-"""A run on disk, to go on after a kill: theta, optimiser, averages, history, in one file; and its
-models step by step, if all are kept.
+"""The file of a run, to go on after a kill: how it is written, read and checked; and where its
+models go, step by step, if all are kept. What stands in it is said in keeping.py.
 
 There is no generator state to save: what a step reads depends on the seed and the step alone, and
 in the last phase on the pool of rows, which is saved.

@@ -1,7 +1,8 @@
 """The recipe `suited`, which a task gets if nobody names one: chosen by what it says of itself.
 
-Its size says which rows are held out, its tokens and lengths how large the model is, and whether it
-is arithmetic modulo p which of two ways is taken. All runs go on until the whole domain is right,
+Its size says which rows are held out, its tokens and lengths how large the model is, the order of
+its digits how many heads there are, and whether it is arithmetic modulo p which of two ways is
+taken. All runs go on until the whole domain is right,
 or, where it cannot be counted, a sample of it. docs/trained.md has what comes of it.
 """
 
@@ -16,7 +17,7 @@ from .recipes import FAST, GROK_FAST
 
 SMALL = 1_000  # rows: a domain in which too few are left to hold some out
 LARGE = 200_000  # rows: a domain of which a twentieth is enough to test on
-LONG = 24  # tokens: texts for which four heads and twice the width are given
+LONG = 24  # tokens: texts for which twice the width is given, and four times the neurons
 FAR = 64  # tokens: texts in which a place says little, and how far back says more
 FIRST, EACH = 8, 300  # the level of a task that far texts begin with, and steps until it doubles
 MANY = 100  # tokens of a vocabulary: so many that in a small batch most are missing
@@ -38,11 +39,11 @@ def suited(task: Task) -> Recipe:
             exact=4_000,
         )  # fmt: skip
     else:
-        heads = 1 if _ones_first(task) else 4
-        fast = replace(fast, n_heads=heads, lr=0.01, muon_lr=0.02, wait_loss=0.03)
+        fast = replace(fast, n_heads=4, lr=0.01, muon_lr=0.02, wait_loss=0.03)
         if (n := first_length(task)) > LONG:
-            long = replace(fast, n_heads=4, d_model=64, d_mlp=256)
-            fast = replace(long, wait_loss=0.05, decay_steps=1_500)
+            fast = replace(fast, d_model=64, d_mlp=256, wait_loss=0.05, decay_steps=1_500)
+        elif (form := task.format()) and form.ones_first:  # of sums: a column and a carry at a time
+            fast = replace(fast, n_heads=1)
         if n > FAR:
             far = replace(fast, positions="rotary", d_model=128, d_mlp=128, decay_steps=1_000)
             fast = replace(far, curriculum=_doubling(task, n), test_rows=2_000, evaluate_every=100)
@@ -50,15 +51,6 @@ def suited(task: Task) -> Recipe:
         none = replace(fast, held_share=0.0, alike=0.0, curriculum="")
         return replace(none, data="all", test_rows=0, first_rows=0)
     return fast
-
-
-def _ones_first(task: Task) -> bool:
-    """Whether answers are digits with the ones first: the digits of two numbers and what was just
-    written say the next one, and one head is enough.
-    """
-    form = task.format()
-    said = form.spots[form.first :][:2] if form else ()
-    return len(said) == 2 and said == ((said[0][0], 0), (said[0][0], 1))
 
 
 def _doubling(task: Task, length: int) -> str:
