@@ -256,6 +256,20 @@ def test_no_attention_leaves_attention_untrained():
     assert furthest(together[0].model, fit(TASK, recipe(tap="no-residual"), 0).model) < 1e-12
 
 
+def test_long_texts_are_looked_at_a_few_at_a_time(monkeypatch):
+    """And short ones 512 at a time: of more, PyTorch's arrays are given new memory every time."""
+    for ref, most in (("repeat-last", 512), ("search", 200)):
+        task, sizes = load_task(ref), []
+        model = Trainer(task, recipe(test_rows=5, d_model=64), [0]).model(0)
+        batch = task.batch
+        monkeypatch.setattr(
+            task, "batch", lambda rows, f=batch, n=sizes: (n.append(len(rows)), f(rows))[1]
+        )
+        row_gaps(model, task, task.sample(700, np.random.default_rng(0)))
+        assert max(sizes) <= most and sum(sizes) >= 700
+        assert most < 512 or 512 in sizes
+
+
 def test_right_by_forcing_and_by_decoding():
     task = load_task("sort:vocab=7,length=4")
     model = fit(
