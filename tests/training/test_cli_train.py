@@ -320,6 +320,8 @@ BAD = [
     (["train", TASK, "--out", "/no/such/folder/a.safetensors"],
     "/no/such/folder/a.safetensors — cannot be written"),
     (["train", TASK, "--out", "/proc/a.safetensors"], "/proc/a.safetensors — cannot be written"),
+    (["train", TASK, "--out", "a.run.safetensors"], "is that of a run that is not finished"),
+    (["train", TASK, "--set", "embed_std=1e300"], "embed.W_E begins with numbers that are not"),
     (["list", "recipes", "fsat"], "did you mean fast"),
 ]  # fmt: skip
 

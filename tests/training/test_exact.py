@@ -135,6 +135,7 @@ def test_a_look_ends_with_the_first_part_that_has_a_wrong_row(trained):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("glassformer.training.exact.row_gaps", judged)
+        patch.setattr(Exact, "_unsure", lambda self, model, least: least[:0])
         phase.task.edges = lambda: np.zeros((0, 2), np.int64)
         look = phase.look(trained.model, 5)
         assert look.checked == len(asked[-1]) == 4_000 and "part" in look.of
@@ -410,6 +411,7 @@ def test_a_sample_that_is_right_is_not_the_one_that_is_told_of(trained):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("glassformer.training.exact.row_gaps", judged)
+        patch.setattr(Exact, "_unsure", lambda self, model, least: least[:0])
         first, worst_from = min(len(task.edges()), 4_000) + 4_000, 10**9  # edges, and new rows
         assert phase.look(trained.model, 5).of == "a sample" and phase.done
         assert sum(asked) == first + 2 * 60_000 and phase.last.checked == 60_000
@@ -479,3 +481,22 @@ def test_a_phase_that_is_taken_up_again_draws_the_rows_it_would_have(tmp_path):
     assert (phase.rows(64, 30) == again.rows(64, 30)).all()
     plain = Exact(task, 1, phase.began, 1.0, phase.pool)
     assert not (phase.rows(64, 30) == plain.rows(64, 30)).all()
+
+
+def test_rows_are_asked_alone_however_much_they_lead_and_when_the_steps_are_over_too(trained):
+    """A lead of 30 is little if logits are in the millions; and who counts what is left says no
+    more than who looks.
+    """
+    phase, asked = Exact(TASK, 0, 0, 1.0), []
+
+    def unsure(self, model, least):
+        asked.append(least)
+        return least[:3]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Exact, "_unsure", unsure)
+        patch.setattr("glassformer.training.exact.row_gaps", lambda m, t, rows: 30.0 + rows)
+        assert phase.look(trained.model, 5).wrong == 3 and not phase.done
+        assert phase.count(trained.model, 5).wrong == 3 and not phase.done
+    for least in asked:
+        assert len(least) == 60 and least.min(1).max() < 7  # those that lead by the least

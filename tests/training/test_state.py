@@ -1,6 +1,7 @@
 """Stop, kill and resume: the final weights are those of a run that was never stopped."""
 
 import errno
+import json
 import os
 import random
 import signal
@@ -231,3 +232,32 @@ def test_a_state_of_another_float_type_is_damaged(tmp_path):
         path.write_bytes(save(cast, sealed))
         with pytest.raises(GlassformerError, match=f"damaged one: {name} is in float16"):
             fit(TASK, RECIPE, 3, out=out, resume=True)
+
+
+def sealed_again(path, change):
+    """The file of a run with another header, as nobody has one by accident."""
+    arrays, header = parse(path, path.read_bytes())
+    told = json.loads(header[KEY])
+    change(told)
+    text = json.dumps(told)
+    path.write_bytes(save(arrays, {KEY: text, "sha256": _sha256(text, arrays)}))
+
+
+def test_a_last_phase_that_the_run_cannot_have_is_damage(tmp_path):
+    out = tmp_path / "a.safetensors"
+    phase = {"accuracy": 1.0, "pool": []}
+    for began, what in ((10**6, "step 10 of 60 does not fit"), (2, "8 steps of a last phase of 0")):
+        fit(TASK, RECIPE, 3, out=out, stop=stop_at(10))
+        state = state_path(out)
+        sealed_again(state, lambda told, n=began: told.update(exact=phase | {"began": n}))
+        with pytest.raises(GlassformerError, match=what):
+            fit(TASK, RECIPE, 3, out=out, resume=True)
+        state.unlink()
+
+
+def test_a_task_whose_file_has_changed_is_another(tmp_path, monkeypatch):
+    out = tmp_path / "a.safetensors"
+    fit(TASK, RECIPE, 3, out=out, stop=stop_at(10))
+    monkeypatch.setattr("glassformer.training.keeping.source_of", lambda ref: "f" * 64)
+    with pytest.raises(GlassformerError, match="is of another run: source=none"):
+        fit(TASK, RECIPE, 3, out=out, resume=True)

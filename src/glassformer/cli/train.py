@@ -29,7 +29,7 @@ from ..training.floor import floors
 from ..training.history import HistoryFile, check_name
 from ..training.recipe import SHAPE
 from ..training.recipes import choose_recipe
-from ..training.state import state_path
+from ..training.state import ENDING, state_path
 from ..training.terminal import Lines, LiveView
 from ..verification.confidence import CONFIDENCE, upper_bound
 from .common import (
@@ -161,6 +161,9 @@ def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
             raise GlassformerError(f"--resume — {what}")
         every = range(seed, seed + seeds)
         return [file.with_name(f"{file.stem}-seed{s}.safetensors") for s in every]
+    if file.name.endswith(ENDING):
+        what = f"a name with {ENDING} is that of a run that is not finished"
+        raise GlassformerError(f"--out {file} — {what}; name the model otherwise")
     state = state_path(file)
     if resume and file.exists() and not state.exists():
         raise GlassformerError(f"{file} — its run is finished; there is nothing to resume")

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import GlassformerError, shown
 from ..vocabulary import Vocabulary
+from .format import Format
 
 if TYPE_CHECKING:
     from .base import Task
@@ -29,6 +30,10 @@ def check(task: "Task") -> None:
     radix = getattr(task, "radix", None)
     if not isinstance(radix, (tuple, list)) or any(type(n) is not int or n < 1 for n in radix):
         raise wrong(task, f"radix must be whole numbers from 1, got {shown(radix)}")
+    modular = getattr(task, "modular", None)
+    pair = modular is None or (isinstance(modular, tuple) and len(modular) == 2)
+    if not pair or (modular and (type(modular[0]) is not int or modular[1] not in ("+", "-"))):
+        raise wrong(task, f"modular must be p and + or -, or None, got {shown(modular)}")
 
 
 def looked_at(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,9 +51,19 @@ def looked_at(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
             raise wrong(self, f"its {name} failed: {type(e).__name__}: {e} ({place})") from e
         if getattr(type(self), name) is ask:  # else a subclass asks, and makes something of it
             LOOKS[name](self, said, *args, **kwargs)
+            return _plain(name, said)
         return said
 
     return ask
+
+
+def _plain(name: str, said: Any) -> Any:
+    """Whole numbers as int64, in whatever kind they were said: kinds that mix make floats."""
+    if name == "batch":
+        return said[0].astype(np.int64, copy=False), said[1]
+    if name in ("rows", "sample", "edges") and said.dtype != object:
+        return said.astype(np.int64, copy=False)
+    return said
 
 
 def _place(method: Callable[..., Any], e: Exception) -> str | None:
@@ -80,6 +95,9 @@ def _batch(task: "Task", said: Any, rows: Any) -> None:
         _refuse(task, "no answer", ~answer.any(1, keepdims=True), rows)
     if answer[:, 0].any():
         _refuse(task, "an answer before anything is read", answer[:, :1], rows)
+    begins = answer[:, 1:] & ~answer[:, :-1]
+    if (pieces := begins.sum(1, keepdims=True) > 1).any():
+        _refuse(task, "an answer in several pieces", pieces, rows)
 
 
 def _refuse(task: "Task", what: str, where: Any, rows: Any) -> None:
@@ -107,6 +125,17 @@ def _edges(task: "Task", said: Any) -> None:
     _require(task, "its edges", said, np.integer, (*_shape(said)[:1], len(task.radix)))
 
 
+def _format(task: "Task", said: Any) -> None:
+    if said is not None and not isinstance(said, Format):
+        raise wrong(task, f"its format must be a Format or None, got {shown(said)}")
+
+
+def _classes(task: "Task", said: Any, rows: Any) -> None:
+    if not isinstance(said, np.ndarray) or said.shape != (len(rows),) or said.dtype.kind != "U":
+        got = f"{said.dtype} {list(said.shape)}" if isinstance(said, np.ndarray) else shown(said)
+        raise wrong(task, f"its classes must be texts [{len(rows)}], got {got}")
+
+
 def _shape(said: Any) -> tuple[int, ...]:
     return said.shape if isinstance(said, np.ndarray) else ()
 
@@ -128,4 +157,5 @@ def _require(
 
 LOOKS: dict[str, Callable[..., None]] = {
     "batch": _batch, "defined": _defined, "rows": _rows, "sample": _sample, "edges": _edges,
+    "format": _format, "classes": _classes,
 }  # fmt: skip

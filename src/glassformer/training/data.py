@@ -144,7 +144,7 @@ class Data:
     def _held(self, rng: np.random.Generator) -> Rows:
         """Test rows, all of them held out: every one of a small domain, else so many as wanted."""
         task, n = self.task, self.recipe.test_rows
-        if task.size * self.recipe.held_share <= 2 * n:
+        if task.size <= 2 * n / self.recipe.held_share:  # a size may be beyond all floats
             rows = self._domain("hold out of")
             held = rows[self._is_held(rows)]
             held = held[rng.permutation(len(held))[:n]]  # some are looked at before all are
@@ -176,7 +176,7 @@ class Data:
         if self.recipe.train_share:
             n = int(self.recipe.train_share * len(rows))
             if each := self.recipe.train_each:
-                n = min(n, int(each * max(task.radix)))
+                n = min(n, int(each * max(task.radix, default=1)))
             n = max(1, n)
         if n + max(m, 1) > len(rows):
             wanted = f"{n:,} training and {max(m, 1):,} test rows wanted"

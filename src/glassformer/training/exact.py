@@ -14,7 +14,7 @@ counted through has a new sample every time, the edges, and rows like those of a
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,6 +62,15 @@ class Look:
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
+
+
+class Judged(NamedTuple):
+    """What was found of some rows."""
+
+    wrong: Rows
+    narrow: Rows  # right by little
+    least: Rows  # the ALONE of the right ones that lead by the least, be it much
+    checked: int  # how many have an answer
 
 
 @dataclass
@@ -134,26 +143,27 @@ class Exact:
         """Looks for wrong rows, where they are most likely first, and takes them into the pool."""
         rng = np.random.default_rng([self.seed, 4, step])
         seen = ALL if self.countable else SOME
-        known, _, n = self._wrong(model, self._hard())
+        known, _, _, n = self._judge(model, self._hard())
         # what is drawn for a sample is seldom hard; what is drawn for a step may be made so
         few = min(MADE if self.alike else FIRST, self.task.worth_checking)
         drawn = self.pool[:0] if self.countable else self._new(few, rng)
-        new, narrow, m = self._wrong(model, drawn)
+        new, narrow, least, m = self._judge(model, drawn)
         wrong = np.concatenate([known, new])
         self.last = Look(len(wrong), n + m, HARD if self.countable else HARD_OR_NEW)
         # A sample that is right ends the run, so it is not the one to be told of: another is drawn.
         for _ in range(0 if len(wrong) else 1 if self.countable else 2):
             checked, parts = 0, self._parts(rng)
             for rows in parts:
-                wrong, more, n = self._wrong(model, rows)
-                narrow, checked = np.concatenate([narrow, more]), checked + n
+                wrong, more, last, n = self._judge(model, rows)
+                narrow, least = np.concatenate([narrow, more]), np.concatenate([least, last])
+                checked += n
                 if len(wrong):
                     break
             of = PART if len(wrong) and any(True for _ in parts) else seen
             self.last = Look(len(wrong), checked, of)
             if len(wrong):
                 break
-        if self.done and len(wrong := self._unsure(model, narrow)):
+        if self.done and len(wrong := self._unsure(model, least)):
             self.last = Look(len(wrong), self.last.checked, self.last.of)
         if len(wrong):
             times = max(NEAR, LEAST_NEAR // len(wrong))
@@ -161,12 +171,12 @@ class Exact:
             self._take(np.concatenate([narrow[-POOL // SHARE :], near, wrong]))
         return self.last
 
-    def _unsure(self, model: Model, narrow: Rows) -> Rows:
-        """Of rows that are right by little, those that are not when the model that is kept answers
-        them one at a time: that is in NumPy, and rounds otherwise.
+    def _unsure(self, model: Model, least: Rows) -> Rows:
+        """Of the rows that lead by the least, those that are not right when the model that is kept
+        answers them one at a time: that is in NumPy, and rounds otherwise.
         """
-        least = np.argsort(row_gaps(model, self.task, narrow).min(1, initial=np.inf))[:ALONE]
-        if not len(rows := narrow[least]):
+        order = np.argsort(row_gaps(model, self.task, least).min(1, initial=np.inf))
+        if not len(rows := least[order[:ALONE]]):
             return rows
         looked = Trial(model.numpy()).alone(*self.task.batch(rows))
         return rows[~looked.sure]
@@ -176,12 +186,14 @@ class Exact:
         else, so that a bound can be had from it.
         """
         rng = np.random.default_rng([self.seed, 5, step])
-        found = [self._wrong(model, rows) for rows in self._parts(rng)]
-        wrong, checked = sum(len(w) for w, _, _ in found), sum(n for _, _, n in found)
+        found = [self._judge(model, rows) for rows in self._parts(rng)]
+        wrong, checked = sum(len(f.wrong) for f in found), sum(f.checked for f in found)
         self.last = Look(wrong, checked, ALL if self.countable else SOME)
         if not wrong and not self.countable:  # right on a sample, and wrong where one knows
-            hard, _, checked = self._wrong(model, self._hard())
-            self.last = Look(len(hard), checked, HARD) if len(hard) else self.last
+            hard = self._judge(model, self._hard())
+            self.last = Look(len(hard.wrong), hard.checked, HARD) if len(hard.wrong) else self.last
+        if self.done and (n := len(self._unsure(model, np.concatenate([f.least for f in found])))):
+            self.last = Look(n, checked, self.last.of)
         return self.last
 
     def _hard(self) -> Rows:
@@ -204,17 +216,17 @@ class Exact:
             yield np.concatenate([task.rows(b, min(b + BLOCK, task.size)) for b in few.tolist()])
             size *= 2
 
-    def _wrong(self, model: Model, rows: Rows) -> tuple[Rows, Rows, int]:
-        """The wrong ones among rows, those right by little, and how many have an answer."""
+    def _judge(self, model: Model, rows: Rows) -> Judged:
         rows = rows[self.task.defined(rows)]
         lead = row_gaps(model, self.task, rows).min(1, initial=np.inf)
         wrong = ~(lead > 0)
-        return rows[wrong], rows[~wrong & (lead < LITTLE)], len(rows)
+        least = rows[np.argsort(np.where(wrong, np.inf, lead))[:ALONE]]
+        return Judged(rows[wrong], rows[~wrong & (lead < LITTLE)], least, len(rows))
 
 
 def _drawn(task: Task, n: int, rng: np.random.Generator) -> Rows:
     """n rows that have an answer."""
-    rows = task.sample(n, rng)
+    rows = np.array(task.sample(n, rng))  # the task's own array is not written to
     for _ in range(ROUNDS):
         if (good := task.defined(rows)).all():
             return rows

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from ..checkpoint import digest, save
+from ..registry import source_of
 from .events import Event
 from .exact import Exact
 from .state import (
@@ -28,6 +29,7 @@ def identity(run: "Trainer") -> dict[str, Any]:
         "task": run.task.ref, "recipe": run.recipe.to_json(), "seed": run.seeds[0],
         "blueprint": run.blueprint.ref, "start": digest(run.start) if run.start else "",
         "teacher": digest(run.teacher) if run.teacher else "",
+        "source": source_of(run.task.ref), "blueprint_source": source_of(run.blueprint.ref),
     }  # fmt: skip
 
 
@@ -61,10 +63,10 @@ def load_run(run: "Trainer") -> None:
     optimizer = run.optimizer.state_shapes(header["step"] > 0)
     shapes = {n: tuple(t.shape) for n, t in into.items()}
     shapes |= {f"optimizer.{n}": shape for n, shape in optimizer.items()}
-    most = run.recipe.steps + run.recipe.exact
     check_fits(
-        path, arrays, header, shapes=shapes, steps=most, digits=run.named, dtype=run.recipe.dtype
-    )
+        path, arrays, header, shapes=shapes, steps=run.recipe.steps, exact=run.recipe.exact,
+        digits=run.named, dtype=run.recipe.dtype,
+    )  # fmt: skip
     tensors = {n: torch.tensor(a, device=run.device) for n, a in arrays.items()}
     for n, t in into.items():
         t.copy_(tensors[n])

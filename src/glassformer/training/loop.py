@@ -4,8 +4,8 @@
         print(event.kind, event.step, event.data)
 
 Same seed, recipe, versions and kernels, on a CPU: same bits. A member of an ensemble follows its
-single run to rounding: within 1e-12 after 100 steps in float64, while in float32 the two drift
-apart, as any two runs do that differ by a rounding.
+single run to rounding: within 1e-12 after 100 steps of `fast` in float64, while in float32 the two
+drift apart, as any two runs do that differ by a rounding.
 """
 
 import time
@@ -128,6 +128,9 @@ class Trainer:
         stacked = {n: np.stack([theta[n] for theta in begun]) for n in begun[0]}
         kind = {"dtype": getattr(torch, r.dtype), "device": self.device}
         self.theta: Theta = {n: torch.tensor(a, **kind) for n, a in stacked.items()}
+        if odd := [n for n, t in self.theta.items() if not t.isfinite().all()]:
+            what = f"{odd[0]} begins with numbers that are not finite in {r.dtype}"
+            raise GlassformerError(f"recipe {r.name} — {what}; a smaller embed_std was expected")
         self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if r.ema else {}
         # as at the last evaluation, and the step of that
         self.good: Theta = {n: t.clone() for n, t in self.theta.items()}

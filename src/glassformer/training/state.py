@@ -24,12 +24,13 @@ from ..stored import parse
 from .exact import POOL
 from .recipe import STEPS
 
+ENDING = ".run.safetensors"  # of the file of a run
 DIFFERENCES = 6  # that a message names
 BAD = "not the state of a run, or a damaged one"
 FLOAT = "float32"
 STEP = schema.whole(0, STEPS)
 ROWS = schema.whole(0, 10**9)
-ROW = schema.listing(schema.whole(0, 10**1000), 10_000)
+ROW = schema.listing(schema.whole(0, 10**4_000), 10_000)  # Python reads 4,300 digits
 EVENT = schema.record({
     "kind": schema.text(100), "step": STEP, "member": schema.whole(0, SEED),
     "data": schema.mapping(schema.small(1_000), 10),
@@ -60,7 +61,7 @@ HEADER = schema.record({
         "task": schema.text(REF), "recipe": schema.mapping(schema.small(REF), 200),
         "seed": schema.whole(0, SEED), "blueprint": schema.text(REF), "start": schema.text(64),
         "teacher": schema.text(64),
-    }),
+    }, {"source": schema.text(64), "blueprint_source": schema.text(64)}),
     "step": STEP, "seconds": schema.finite, "smooth": schema.text(40),
     "decay_at": schema.whole(-1, STEPS),
     "watcher": schema.record({
@@ -83,7 +84,7 @@ HEADER = schema.record({
 def state_path(out: str | Path) -> Path:
     """Where the state of a run is kept whose model goes to `out`."""
     out = Path(out)
-    return out.with_name(out.name.removesuffix(".safetensors") + ".run.safetensors")
+    return out.with_name(out.name.removesuffix(".safetensors") + ENDING)
 
 
 def save_state(path: Path, tensors: dict[str, Array], header: dict[str, Any]) -> None:
@@ -139,10 +140,12 @@ def _said(value: Any) -> str:
 
 def check_fits(
     path: Path, arrays: dict[str, Array], header: dict[str, Any], *,
-    shapes: dict[str, tuple[int, ...]], steps: int, digits: int, dtype: str,
+    shapes: dict[str, tuple[int, ...]], steps: int, exact: int, digits: int, dtype: str,
 ) -> None:  # fmt: skip
     """Refuses arrays that the run does not have, and figures that it cannot have reached."""
     wrong, step = "", header["step"]
+    began = header["exact"]["began"] if header.get("exact") else step
+    last = steps + exact if header.get("exact") else steps
     found = {n: a.shape for n, a in arrays.items()}
     finite = {n: n.startswith("optimizer.") or np.isfinite(a).all() for n, a in arrays.items()}
     if odd := sorted(n for n in {*shapes, *found} if found.get(n) != shapes.get(n)):
@@ -151,8 +154,10 @@ def check_fits(
         wrong = f"{odd[0]} is in {arrays[odd[0]].dtype}"
     elif odd := [n for n, good in finite.items() if not good]:
         wrong = f"{odd[0]} is not finite"
-    elif step > steps or max(header["decay_at"], header["watcher"]["since"]) > step:
-        wrong = f"step {step:,} of {steps:,} does not fit"
+    elif step > last or max(header["decay_at"], header["watcher"]["since"], began) > step:
+        wrong = f"step {step:,} of {last:,} does not fit"
+    elif step - began > exact:
+        wrong = f"{step - began:,} steps of a last phase of {exact:,} do not fit"
     elif any(len(report["digits"]) != digits for report in header["history"]):
         wrong = "its history has other answers"
     if wrong:
