@@ -130,7 +130,8 @@ class Trainer:
         self.theta: Theta = {n: torch.tensor(a, **kind) for n, a in stacked.items()}
         if odd := [n for n, t in self.theta.items() if not t.isfinite().all()]:
             what = f"{odd[0]} begins with numbers that are not finite in {r.dtype}"
-            raise GlassformerError(f"recipe {r.name} — {what}; a smaller embed_std was expected")
+            way = "" if self.start else "; a smaller embed_std was expected"
+            raise GlassformerError(f"recipe {r.name} — {what}{way}")
         self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if r.ema else {}
         # as at the last evaluation, and the step of that
         self.good: Theta = {n: t.clone() for n, t in self.theta.items()}

@@ -55,7 +55,7 @@ class Objective:
         fed, weight = torch.as_tensor(tokens, device=device), torch.as_tensor(weight, device=device)
         asked = torch.as_tensor(answer[..., -weight.shape[-1] :], device=device)
         alone = len(tokens) == 1 and not self.compile
-        if alone:  # without the axis of members, which would cost as much as the sums
+        if alone:  # without the axis of members: gradients through its slices would be copied
             theta, fed, weight, asked = _first(theta), fed[0], weight[0], asked[0]
         theta = {n: t.detach().requires_grad_() for n, t in theta.items()}
         if self.compile:
