@@ -251,7 +251,7 @@ def test_the_command_task(mine, call):
         ('["no", "yes"], sep=" "', '["x", "xx"]', "gives other tokens than its row has"),
         (BATCH, "    def steps(self, prompt):\n        return 0\n\n" + BATCH, "says 0 tokens"),
         (BATCH, "    def steps(self, prompt):\n        return 2\n\n" + BATCH, "no `stop` at its"),
-        (BATCH, "    def format(self):\n        return 3\n\n" + BATCH, "AttributeError"),
+        (BATCH, "    def format(self):\n        return 3\n\n" + BATCH, "must be a Format or None"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_task_is_told(mine, call, old, new, says):

@@ -86,6 +86,10 @@ def leads(model: Model, tokens: Any, answer: Any) -> Leads:
 def decoded_leads(model: Model, tokens: Any, answer: Any, tap: Tap | None = None) -> Leads:
     """The same, decoded."""
     _check_length(model, tokens)
+    pieces = (answer[:, 1:] & ~answer[:, :-1]).sum(1)
+    if model.config.mask != "causal" and (pieces > 1).any():  # what follows a gap is never said
+        what = "expected an answer in one piece, got several: the rest is not its to say"
+        raise GlassformerError(f"a model that decodes — {what}")
     out, ties = np.full(tokens.shape, np.inf), np.zeros(tokens.shape)
     failed = np.full(len(tokens), np.inf)  # the margin of the first wrong token
     for rows, t, step in decoded(model, tokens, answer, tap):

@@ -83,6 +83,7 @@ def run(
     question, start = read(model, text)
     tokens, task = question + start, known_task(model)
     most = task.room(tokens) if task else None
+    endless = steps is None and task is None and bool(model.task)
     if steps is None:
         room = min(max(1, model.config.n_ctx - len(tokens) + 1), UNASKED)
         steps = task.steps(question) - len(start) if task else room
@@ -99,6 +100,8 @@ def run(
         cut = "the answer is cut off: " if stop is not None else ""
         why = "proved" if KEY in model.provenance else "known of what is right"
         stopped = f"{cut}stopped after {len(out) - 2:,} tokens, beyond which nothing is {why}"
+    elif endless and len(added) > 1:  # of the task of a file that nobody typed
+        stopped = f"where the answer ends says its task alone, {model.task}: name it (--task)"
     found = Run(text, in_words(added), out, tokens, stopped)
     steps_ = traced(model, found) if trace else []
     values = meant(task, text, "the model")[0] if meaning else {}

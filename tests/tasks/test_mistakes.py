@@ -30,12 +30,6 @@ MISTAKES = {
     r"its batch has an answer before anything is read, for row \[": {
         "batch": lambda s, rows: (rows.repeat(2, 1), np.ones((len(rows), 2), bool))
     },
-    r"its batch has an answer in several pieces, for row \[": {
-        "batch": lambda s, rows: (
-            rows.repeat(4, 1),
-            np.tile([False, True, False, True], (len(rows), 1)),
-        )
-    },
     r"the tokens of its batch must be whole numbers \[B,T\], T from 2, got float64 \[": {
         "batch": lambda s, rows: (rows.repeat(2, 1) / 1, Twice.batch(s, rows)[1])
     },
@@ -150,14 +144,12 @@ def test_whole_numbers_of_any_kind_are_those_of_int64(kind):
     assert {x.dtype for x in said} == {np.dtype(np.int64)}
 
 
-def test_what_a_task_says_of_its_format_classes_and_modulus_is_looked_at():
-    for name, said, match in (
-        ("format", lambda s: 5, "its format must be a Format or None, got 5"),
-        ("format", lambda s: 1 / 0, "its format failed: ZeroDivisionError"),
-        ("classes", lambda s, rows: [None] * len(rows), r"its classes must be texts \[4\], got"),
+def test_what_a_task_says_of_its_format_and_modulus_is_looked_at():
+    for said, match in (
+        (lambda s: 5, "its format must be a Format or None, got 5"),
+        (lambda s: 1 / 0, "its format failed: ZeroDivisionError"),
     ):
-        task = type("Mine", (Twice,), {name: said})()
         with pytest.raises(GlassformerError, match=match):
-            task.format() if name == "format" else task.classes(task.rows(0, 4))
+            type("Mine", (Twice,), {"format": said})().format()
     with pytest.raises(GlassformerError, match=r"modular must be p and \+ or -, or None, got True"):
         gf.verify(model(), type("Mine", (Twice,), {"modular": True})())

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from glassformer import GlassformerError, load, load_task
-from glassformer.answers import right, row_gaps
+from glassformer.answers import gaps, right, row_gaps
 from glassformer.checkpoint import digest
 from glassformer.checkpoint import load as read
 from glassformer.model import forward
@@ -268,6 +268,18 @@ def test_long_texts_are_looked_at_a_few_at_a_time(monkeypatch):
         row_gaps(model, task, task.sample(700, np.random.default_rng(0)))
         assert max(sizes) <= most and sum(sizes) >= 700
         assert most < 512 or 512 in sizes
+
+
+def test_a_model_that_decodes_is_asked_for_no_answer_in_pieces():
+    """It would read its own words in between, and what follows a gap would never be looked at."""
+    task = load_task("reverse:length=3")
+    model = Trainer(task, recipe(test_rows=5, mask="none"), [0]).model(0)
+    tokens, answer = task.batch(task.sample(4, np.random.default_rng(0)))
+    answer[:, -2] = False
+    with pytest.raises(GlassformerError, match="expected an answer in one piece, got several"):
+        gaps(model, tokens, answer)
+    causal = Trainer(task, recipe(test_rows=5), [0]).model(0)
+    assert (gaps(causal, tokens, answer)[:, -2] == np.inf).all()  # all others are looked at
 
 
 def test_right_by_forcing_and_by_decoding():

@@ -53,7 +53,7 @@ class Task(Shown):
         return f"<Task {name}: {many(self.inputs)} inputs, {self.vocabulary}>"
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
-        """Tokens [B,T] of whole examples, and True [B,T] where the answer is, in one piece.
+        """Tokens [B,T] of whole examples, and True [B,T] where the answer is.
 
         Examples of several lengths are padded on the right, with the mask False there.
         """

@@ -95,9 +95,6 @@ def _batch(task: "Task", said: Any, rows: Any) -> None:
         _refuse(task, "no answer", ~answer.any(1, keepdims=True), rows)
     if answer[:, 0].any():
         _refuse(task, "an answer before anything is read", answer[:, :1], rows)
-    begins = answer[:, 1:] & ~answer[:, :-1]
-    if (pieces := begins.sum(1, keepdims=True) > 1).any():
-        _refuse(task, "an answer in several pieces", pieces, rows)
 
 
 def _refuse(task: "Task", what: str, where: Any, rows: Any) -> None:
@@ -130,12 +127,6 @@ def _format(task: "Task", said: Any) -> None:
         raise wrong(task, f"its format must be a Format or None, got {shown(said)}")
 
 
-def _classes(task: "Task", said: Any, rows: Any) -> None:
-    if not isinstance(said, np.ndarray) or said.shape != (len(rows),) or said.dtype.kind != "U":
-        got = f"{said.dtype} {list(said.shape)}" if isinstance(said, np.ndarray) else shown(said)
-        raise wrong(task, f"its classes must be texts [{len(rows)}], got {got}")
-
-
 def _shape(said: Any) -> tuple[int, ...]:
     return said.shape if isinstance(said, np.ndarray) else ()
 
@@ -157,5 +148,5 @@ def _require(
 
 LOOKS: dict[str, Callable[..., None]] = {
     "batch": _batch, "defined": _defined, "rows": _rows, "sample": _sample, "edges": _edges,
-    "format": _format, "classes": _classes,
+    "format": _format,
 }  # fmt: skip
