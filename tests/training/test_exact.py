@@ -447,7 +447,7 @@ def test_success_in_the_phase_is_not_said_of_test_rows(phase):
 
 
 def test_rows_that_are_made_hard_are_looked_at_by_the_thousand():
-    """Where the recipe makes them: one in ten thousand of these is what is still wrong, when no
+    """Where the recipe makes them: one in some thousand of these is what is still wrong, when no
     test row is. Fewer where a task says that less is worth checking.
     """
     counts = {}

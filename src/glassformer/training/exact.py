@@ -31,7 +31,7 @@ EXACT = "exact"  # what a run that ends so is called, and its last phase
 SAMPLE = 60_000  # rows that are looked at, where there are too many
 FIRST = 4_000  # rows of the first part; the second has twice as many, and so on
 MADE = 40_000  # rows like those of a step, where the recipe makes most of these hard: of max's, one
-# in ten thousand is wrong when the test is right
+# in some thousand is wrong when the test is right
 BLOCK = 1_000  # rows of a domain that stay together, whatever the order
 SHARE = 4  # one row in so many is of the pool
 NEAR = 8  # rows near a wrong one that join the pool with it; of few wrong ones, more:
