@@ -24,7 +24,6 @@ from .tasks.base import Task
 
 DTYPES = ("float64", "float32", "bfloat16")
 EXHAUSTIVE = 1_100_000  # domains up to this size are counted through
-FEW = 512  # rows at a time: of more, PyTorch's arrays would be given new memory every time
 APART = 4  # a lead counts that is more than so many times what two orders of its sums differ by
 
 
@@ -175,7 +174,7 @@ def row_gaps(
     many rows at a time; 0: so many that they are read fast.
     """
     measure = {None: gaps, True: forced_gaps, False: decoded_gaps}[forced]
-    out, chunk = [], chunk or min(chunk_size(model, task), FEW)
+    out, chunk = [], chunk or chunk_size(model, task)
     for start in range(0, len(rows), chunk):
         tokens, answer = task.batch(rows[start : start + chunk])
         out.append(_by_token(measure(model, tokens, answer, tap), answer))

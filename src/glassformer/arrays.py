@@ -5,10 +5,8 @@ has as one fused kernel belongs here, so that both can be fast at it.
 """
 
 import math
-import operator
 import sys
 from contextlib import AbstractContextManager
-from functools import partialmethod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -57,6 +55,10 @@ class Numpy:
         n = table.shape[1]
         at = tokens[:, -n:] * n + np.arange(n)
         return table.reshape(-1, *table.shape[2:]).take(at, axis=0)
+
+    def sums_picked(self, table: Array) -> bool:
+        """Whether rows that are picked from a table can be added up without being copied."""
+        return False
 
     def affine(self, x: Array, W: Array, b: Array | None) -> Array:
         """x [B,T,*in] times W [*in,*out] plus b [*out] -> [B,T,*out], summed over *in."""
@@ -141,6 +143,45 @@ class Torch:
         rows = self.F.embedding(at, table.reshape(table.shape[0] * n, -1))
         return rows.reshape(*at.shape, *table.shape[2:])
 
+    def sums_picked(self, table: Array) -> bool:
+        """embedding_bag does; it has no gradients that we would want."""
+        precise = table.dtype in (self.torch.float32, self.torch.float64)
+        return precise and not self.torch.is_grad_enabled()
+
+    def pair_scores(self, q: Array, k: Array) -> Array:
+        """q [V,T,H,K], k [V,S,H,K] -> [V,V,H,T,S]: any token that asks, with any that is there."""
+        return self.torch.einsum("uthk,wshk->uwhts", q, k)
+
+    def powers(self, x: Array) -> Array | None:
+        """exp(x [V,V,H,T,S]), as multiples of the largest that a token at T could meet; None: some
+        text's might all vanish.
+        """
+        e = (x - x.amax((1, 4), keepdim=True)).exp()
+        least = float(e.amin(1).sum(-1).min())  # a text has some token at every place
+        return e if least > self.torch.finfo(x.dtype).tiny ** 0.5 else None
+
+    def mix_pairs(self, tokens: Array, e: Array, v: Array) -> Array:
+        """As `mix`: powers e [V,V,H,T,S], v [V,S,H,K] of the tokens [B,S] -> [B,T,H,K]. What a key
+        adds to each sum, and to the sum of powers, stands in one row of a table.
+        """
+        (V, _, H, T, S), K = e.shape, v.shape[-1]
+        v = self.F.pad(v.transpose(0, 1), (0, 1), value=1.0)  # S V H K+1
+        table = e.permute(0, 3, 4, 1, 2).contiguous()[..., None] * v  # V T S V H K+1
+        tokens = tokens.int()
+        here, there = (self.torch.arange(n, dtype=tokens.dtype, device=e.device) for n in (T, S))
+        asks = (tokens[:, -T:] * T + here)[..., None] * (S * V)
+        at = (asks + (there * V + tokens)[:, None]).reshape(-1, S)  # B·T S
+        sums = self.F.embedding_bag(at, table.reshape(-1, H * (K + 1)), mode="sum")
+        sums = sums.reshape(-1, T, H, K + 1)
+        return sums[..., :K] / sums[..., K:]
+
+    def pick_pairs(self, tokens: Array, table: Array) -> Array:
+        """table [V,V,H,T,S] -> [B,H,T,S]: what it has for each text's tokens, at their places."""
+        T, S = table.shape[-2:]
+        here, there = (self.torch.arange(n, device=tokens.device) for n in (T, S))
+        asks, is_there = tokens[:, -T:, None], tokens[:, None]
+        return table[asks, is_there, :, here[:, None], there].permute(0, 3, 1, 2)
+
     def affine(self, x: Array, W: Array, b: Array | None) -> Array:
         n = x.ndim - 2
         inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
@@ -167,88 +208,13 @@ class Torch:
         return columns.softmax(0).T.reshape(x.shape)
 
 
-class Shared:
-    """x [B,T,…] whose rows depend on their token and position alone, until attention mixes them.
-
-    So each such pair is computed once: `table` [V,T,…] has it for all V tokens, and what mixes
-    positions picks from it what the B texts need. Arithmetic with numbers and with what is the same
-    for all texts is done on the table.
-    """
-
-    def __init__(self, table: Array, tokens: Array) -> None:
-        self.table, self.tokens = table, tokens  # [V,T,…], [B,T]
-        self.shape, self.ndim, self.dtype = (len(tokens), *table.shape[1:]), table.ndim, table.dtype
-
-    def rows(self) -> Array:
-        """x itself."""
-        return of(self.table).pick(self.tokens, self.table)
-
-    def __getitem__(self, index: Any) -> "Shared":
-        """The last positions, x[:, -n:], or some of what is at each, x[..., a:b]; of all texts."""
-        last = isinstance(index, tuple) and index[0] == slice(None) and index[1].stop is None
-        assert index[0] is Ellipsis or last, index
-        return Shared(self.table[index], self.tokens)
-
-    def _with(self, f: Any, other: Any) -> Any:
-        if isinstance(other, Shared):
-            return Shared(f(self.table, other.table), self.tokens)
-        if np.ndim(other) < self.ndim:
-            return Shared(f(self.table, other), self.tokens)
-        return f(self.rows(), other)
-
-    __add__ = partialmethod(_with, operator.add)
-    __sub__ = partialmethod(_with, operator.sub)
-    __mul__ = partialmethod(_with, operator.mul)
-    __truediv__ = partialmethod(_with, operator.truediv)
-
-
-class SharedNamespace:
-    """For tables of rows: what mixes positions picks; all else is done to the table."""
-
-    def __init__(self, xp: Any) -> None:
-        self.xp, self.softmax = xp, xp.softmax
-        self.fused_norms: dict[str, Any] = {}
-        for name, norm in xp.fused_norms.items():
-            self.fused_norms[name] = lambda x, *more, f=norm: Shared(f(x.table, *more), x.tokens)
-
-    def like(self, x: Any, table: Array) -> Array:
-        return self.xp.like(x.table if isinstance(x, Shared) else x, table)
-
-    def affine(self, x: Shared, W: Array, b: Array | None) -> Shared:
-        return Shared(self.xp.affine(x.table, W, b), x.tokens)
-
-    def mean(self, x: Shared) -> Shared:
-        return Shared(self.xp.mean(x.table), x.tokens)
-
-    def sqrt(self, x: Shared) -> Shared:
-        return Shared(self.xp.sqrt(x.table), x.tokens)
-
-    def concat(self, parts: list[Shared], axis: int) -> Shared:
-        return Shared(self.xp.concat([x.table for x in parts], axis), parts[0].tokens)
-
-    def scores(self, q: Shared, k: Shared) -> Array:
-        return self.xp.scores(q.rows(), k.rows())
-
-    def mix(self, pattern: Array, v: Shared) -> Array:
-        return self.xp.mix(pattern, v.rows())
-
-
-def embed(W_E: Array, tokens: Array, alone: bool) -> Array:
-    """W_E [V,D], tokens [B,T] -> [B,T,D]. `alone`: nobody looks, so rows may be shared."""
-    xp = of(W_E)
-    # sharing pays where texts outnumber tokens; torch.compile cannot trace a Shared
-    if not alone or len(tokens) <= len(W_E) or xp.compiling():
-        return xp.take(W_E, tokens)
-    return Shared(xp.spread(W_E, tokens.shape[1]), tokens)
-
-
 NAMESPACES: dict[type, Any] = {np.ndarray: Numpy()}
 
 
 def of(x: Array) -> Any:
     """The namespace for arrays like x."""
-    if type(x) is Shared:
-        return SharedNamespace(of(x.table))
+    if own := getattr(type(x), "namespace", None):  # what stands for an array: tokenwise.py
+        return own(x)
     if type(x) not in NAMESPACES:  # PyTorch is there already, or x would not be
         NAMESPACES[type(x)] = Torch(sys.modules["torch"])
     return NAMESPACES[type(x)]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import arrays
+from . import arrays, tokenwise
 from .arrays import Array
 from .calls import check_function, checked
 from .errors import NEEDS_TORCH, GlassformerError, shown
@@ -131,7 +131,7 @@ def forward(
     """
     at = Place(weights, tap)
     W_E = at["embed.W_E"]
-    x = at("hook_embed", arrays.embed(W_E, tokens, alone=tap is None and c.n_layers > 0))
+    x = at("hook_embed", tokenwise.embed(W_E, tokens, alone=tap is None and c.n_layers > 0))
     if embed := POSITIONS[c.positions].embed:
         x = x + at("hook_pos_embed", embed(c, at, x, start))                   # B T D
     for i in range(c.n_layers):
