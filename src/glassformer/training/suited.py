@@ -43,7 +43,7 @@ def suited(task: Task) -> Recipe:
         if (n := first_length(task)) > LONG:
             fast = replace(fast, d_model=64, d_mlp=256, wait_loss=0.05, decay_steps=1_500)
         elif (form := task.format()) and form.ones_first:  # of sums: a column and a carry at a time
-            fast = replace(fast, n_heads=1)
+            fast = replace(fast, n_layers=1)
         if n > FAR:
             far = replace(fast, positions="rotary", d_model=128, d_mlp=128, decay_steps=1_000)
             fast = replace(far, curriculum=_doubling(task, n), test_rows=2_000, evaluate_every=100)
