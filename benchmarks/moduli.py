@@ -27,7 +27,7 @@ def named(p, operation):
 
 
 def table(done):
-    """A line for each prime: of each operation the wrong pairs of its seeds, and their steps."""
+    """A line for each prime: of each operation the wrong pairs of its runs, and their steps."""
     columns = list(OPERATIONS.values())
     lines = ["| " + " | ".join(["p", *columns]) + " |", "|---" * (1 + len(columns)) + "|"]
     for p in PRIMES:
@@ -40,7 +40,10 @@ def cell(rows):
     """What the runs of one task came to: how many are wrong, of each run if of any; the steps."""
     if not rows:
         return "not run"
-    after = f"{statistics.median(r['steps'] for r in rows):,.0f} steps"
+    steps = [
+        f"{statistics.median(r['steps'] for r in some):,.0f}" for some in runs.by_kernels(rows)
+    ]
+    after = f"{' and '.join(steps)} steps"
     if not any(r["wrong"] for r in rows):
         return f"0 wrong, {after}"
     wrong = ", ".join(f"{r['wrong']:,}" for r in rows)
@@ -54,7 +57,8 @@ def main():
     options.add_argument("--table", type=Path, help="FILE.md: no run, only the table")
     options = options.parse_args()
     if options.table:
-        done = [row for row in runs.read(options.runs) if row["seed"] < options.seeds]
+        done = {runs.key(row): row for row in runs.read(options.runs)}  # of several, the last
+        done = [row for row in done.values() if row["seed"] < options.seeds]
         return tasks.write(options.table, table(done), BEGIN, END)
     refs = [named(p, operation) for p in PRIMES for operation in OPERATIONS]
     wanted = [(ref, seed) for seed in range(options.seeds) for ref in refs]

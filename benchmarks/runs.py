@@ -1,6 +1,23 @@
-"""Runs in a file, a line of JSON each: what is there is not done again."""
+"""Runs in a file, a line of JSON each: what is there is not done again.
+
+A run is of a task, a seed and the kernels that PyTorch took, which round in other ways. Others than
+the machine's best:
+
+    ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 OPENBLAS_CORETYPE=Haswell python benchmarks/tasks.py …
+"""
 
 import json
+
+
+def kernels():
+    """Those of this process."""
+    import torch
+
+    return torch.backends.cpu.get_cpu_capability()
+
+
+def key(row):
+    return row["task"], row["seed"], row["kernels"]
 
 
 def read(path):
@@ -22,11 +39,17 @@ def append(path, row):
         file.write(cut + json.dumps(row).encode() + b"\n")
 
 
+def by_kernels(rows):
+    """The rows of some kernels, those of others, …: a list each."""
+    names = sorted({row["kernels"] for row in rows}, reverse=True)  # AVX512, AVX2
+    return [[row for row in rows if row["kernels"] == name] for name in names]
+
+
 def add(path, wanted, run):
     """Runs what of `wanted`, pairs of a task and a seed, the file has not, and prints each."""
-    done = {(row["task"], row["seed"]) for row in read(path)}
+    done, mine = {key(row) for row in read(path)}, kernels()
     for task, seed in wanted:
-        if (task, seed) not in done:
-            row = run(task, seed)
+        if (task, seed, mine) not in done:
+            row = run(task, seed) | {"kernels": mine}
             append(path, row)
             print(json.dumps(row), flush=True)

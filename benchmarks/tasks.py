@@ -6,6 +6,7 @@ Runs that the file has are not done again, so it can be stopped at any time and 
 
     python benchmarks/tasks.py runs.jsonl               # small tasks first, seed by seed
     python benchmarks/tasks.py runs.jsonl --only 'sort max addition:order=ones' --seeds 2
+    python benchmarks/tasks.py others.jsonl --only modular-addition --recipe grok-fast --seeds 20
     python benchmarks/tasks.py runs.jsonl --table docs/trained.md    # what there is, as a table
 
 benchmarks/trained.jsonl has the runs of docs/trained.md.
@@ -58,8 +59,8 @@ def table(done, seeds):
     """A line for each task: the worst of its seeds, and medians."""
     head = "| task | seeds | held-out rows right | wrong, whole domain | steps | processor time |"
     lines = [head, "|---|---|---|---|---|---|"]
-    for ref in dict.fromkeys(task for task, seed in done if seed < seeds):
-        rows = [r for (task, seed), r in done.items() if task == ref and seed < seeds]
+    for ref in dict.fromkeys(task for task, seed, _ in done if seed < seeds):
+        rows = [r for (task, seed, _), r in done.items() if task == ref and seed < seeds]
         lines.append("| " + " | ".join(cells(ref, rows)) + " |")
     return lines
 
@@ -81,7 +82,8 @@ def cells(ref, rows):
         f" ({min(steps):,}–{max(steps):,})" if len(rows) > 1 else ""
     )
     seconds = statistics.median(r["seconds_in_all"] for r in rows)
-    return [f"`{ref}`", str(len(rows)), held, wrong, span, f"{seconds:.1f} s"]
+    seeds = " + ".join(str(len(some)) for some in runs.by_kernels(rows))
+    return [f"`{ref}`", seeds, held, wrong, span, f"{seconds:.1f} s"]
 
 
 def tested(training):
@@ -111,14 +113,16 @@ def main():
     options.add_argument("runs", type=Path, help="FILE.jsonl: what was run, and where more goes")
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--only", default="", help="tasks, with blanks between")
+    options.add_argument("--recipe", default="", help="for all of them, and not the one they get")
     options.add_argument("--table", type=Path, help="FILE.md: no run, only the table")
     options = options.parse_args()
     if options.table:
-        done = {(r["task"], r["seed"]): r for r in runs.read(options.runs)}  # of several, the last
+        done = {runs.key(row): row for row in runs.read(options.runs)}  # of several, the last
         return write(options.table, table(done, options.seeds))
     every = sorted(gf.list("tasks"), key=lambda ref: load_task(ref).size)
     refs = options.only.split() or every
-    runs.add(options.runs, [(ref, seed) for seed in range(options.seeds) for ref in refs], run)
+    wanted = [(ref, seed) for seed in range(options.seeds) for ref in refs]
+    runs.add(options.runs, wanted, lambda ref, seed: run(ref, seed, options.recipe))
 
 
 if __name__ == "__main__":
