@@ -91,7 +91,7 @@ def test_the_summary_tells_the_test_from_what_was_trained_on_all_rows(call, tmp_
     words = ["--recipe", "fast", *(w for f in fields.split() for w in ("--set", f))]
     out = call("train", TASK, "--out", path, *words, "--seed", 1, "--history", history)[1]
     found = re.search(r"  exact: 0 wrong of 100; from step (\d+) on all rows were trained on", out)
-    assert found and f"step {int(found[1]):>7,}  exact: " in out
+    assert found and f"step {int(found[1]):>7,}  looked: " in out
     rows = list(csv.DictReader(history.read_text().splitlines()))
     assert [r["phase"] for r in rows] == ["exact" * (int(r["step"]) > int(found[1])) for r in rows]
     assert rows[-1]["wrong"] == "0" and rows[-1]["checked"] == "100" and not rows[0]["wrong"]

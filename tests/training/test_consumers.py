@@ -163,6 +163,25 @@ def test_the_live_view():
     assert "training" in screen.file.getvalue()
 
 
+def test_the_live_view_while_all_rows_are_looked_at():
+    view = LiveView(console(force_terminal=True), 100, NAMES)
+
+    def shown(event):
+        view(event)
+        drawn = console()
+        drawn.print(view)
+        return " ".join(drawn.file.getvalue().split("\n")[0].split())
+
+    far = {"loss": 0.5, "of": 100, "looked": 40_000, "rows": 1_000_000}
+    assert "training" in shown(evaluation(10)) and "10/100" in shown(evaluation(10))
+    assert "looking at rows" in shown(Event("step", 20, 0, far))
+    assert "40000/1000000" in shown(Event("step", 20, 0, far))
+    late = evaluation(20)
+    assert "the last phase" in shown(Event("evaluation", 20, 0, late.data | {"phase": "exact"}))
+    assert "the last phase" in shown(Event("step", 25, 0, {"loss": 0.5, "of": 100}))
+    view.close()
+
+
 def test_the_live_view_of_many_and_of_a_resumed_run():
     view = LiveView(console(force_terminal=True), 100, NAMES, past=EVENTS[:3])
     view(evaluation(20, seed=7))

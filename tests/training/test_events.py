@@ -210,3 +210,12 @@ def test_only_all_is_100_percent():
 ])  # fmt: skip
 def test_turning_points_in_words(kind, data, words):
     assert words in in_words(Event(kind, 7, 0, data), ["y1", "y2", "<EOS>"])
+
+
+def test_a_look_is_called_exact_if_it_was_at_all_rows_and_none_is_wrong():
+    found = {"wrong": 0, "checked": 100, "of": "all rows"}
+    said = [in_words(Event("exact", 5, 0, found | d)) for d in ({}, {"wrong": 1}, {"of": "a part"})]
+    assert said == [
+        "exact: 0 wrong of 100 (all rows)", "looked: 1 wrong of 100 (all rows)",
+        "looked: 0 wrong of 100 (a part)",
+    ]  # fmt: skip

@@ -32,6 +32,15 @@ SMALL = replace(
 )  # fmt: skip
 
 
+def looked(phase, model, step):
+    """What a look comes to."""
+    return [*phase.look(model, step)] and phase.last
+
+
+def counted(phase, model, step):
+    return [*phase.count(model, step)] and phase.last
+
+
 @pytest.fixture(scope="module")
 def trained():
     return fit(TASK, SMALL, 1)
@@ -43,6 +52,24 @@ def test_a_run_ends_when_nothing_is_wrong_in_the_whole_domain(trained):
     assert right(trained.model, TASK, TASK.rows(0, 100)).all()
     looks = [e.data["wrong"] for e in trained.events if e.kind == "exact"]
     assert looks[0] > 0 and looks[-1] == 0  # the test was right before the rest was
+
+
+def test_a_look_says_how_far_it_is(monkeypatch):
+    """Every so many rows; a part that is cut for it is judged as a whole."""
+    monkeypatch.setattr("glassformer.training.exact.SEEN", 30)
+    events = [*train(TASK, SMALL, [1])]
+    far = [(e.data["looked"], e.data["rows"]) for e in events if "looked" in e.data]
+    assert far[-4:] == [(30, 100), (60, 100), (90, 100), (100, 100)]
+    assert {e.kind for e in events if "looked" in e.data} == {"step"}
+    assert all({"loss", "of"} <= set(e.data) for e in events if e.kind == "step")
+
+
+def test_what_is_looked_at_in_pieces_is_found_as_in_one(trained, monkeypatch):
+    monkeypatch.setattr("glassformer.training.exact.SEEN", 7)
+    again = fit(TASK, SMALL, 1)
+    assert again.steps == trained.steps
+    weights = trained.model.weights
+    assert all(np.array_equal(w, weights[n]) for n, w in again.model.weights.items())
 
 
 def test_the_held_out_figure_is_the_one_from_before(trained):
@@ -137,17 +164,17 @@ def test_a_look_ends_with_the_first_part_that_has_a_wrong_row(trained):
         patch.setattr("glassformer.training.exact.row_gaps", judged)
         patch.setattr(Exact, "_unsure", lambda self, model, least: least[:0])
         phase.task.edges = lambda: np.zeros((0, 2), np.int64)
-        look = phase.look(trained.model, 5)
+        look = looked(phase, trained.model, 5)
         assert look.checked == len(asked[-1]) == 4_000 and "part" in look.of
         assert 0 < look.wrong < 80 and len(phase.pool) > 100
         assert (phase.pool[:, 1] == 77).sum() > 10  # right by little: the next step may turn them
         asked.clear()
-        assert phase.look(trained.model, 6).wrong  # what was wrong comes first
+        assert looked(phase, trained.model, 6).wrong  # what was wrong comes first
         assert sum(map(len, asked)) == len(asked[0]) < 1_500
-        assert phase.count(trained.model, 6).checked == task.size == 10_000
+        assert counted(phase, trained.model, 6).checked == task.size == 10_000
         patch.setattr("glassformer.training.exact.row_gaps", lambda m, t, rows: rows + 5.0)
         asked.clear()
-        assert phase.look(trained.model, 7).whole and phase.done and phase.last.checked == 10_000
+        assert looked(phase, trained.model, 7).whole and phase.done and phase.last.checked == 10_000
 
 
 def test_rows_that_are_right_by_little_leave_room_for_those_that_are_wrong(trained):
@@ -160,7 +187,7 @@ def test_rows_that_are_right_by_little_leave_room_for_those_that_are_wrong(train
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("glassformer.training.exact.row_gaps", judged)
-        assert phase.look(trained.model, 5).wrong
+        assert looked(phase, trained.model, 5).wrong
     assert len(phase.pool) < 2_000 and (phase.pool[:300] == before).all()
     assert (phase.pool[-1] == 50).all()
 
@@ -172,9 +199,9 @@ def test_exact_is_said_of_the_model_that_is_kept(trained):
         patch.setattr(
             "glassformer.training.exact.row_gaps", lambda m, t, rows: np.full((len(rows), 1), 0.5)
         )
-        look = phase.look(untrained.torch(), 5)
+        look = looked(phase, untrained.torch(), 5)
         assert 0 < look.wrong <= 60 and look.whole and not phase.done
-        assert not phase.look(trained.model.torch(), 6).wrong and phase.done
+        assert not looked(phase, trained.model.torch(), 6).wrong and phase.done
     with pytest.raises(GlassformerError, match="exact speaks of the model that is kept"):
         replace(SMALL, tap="no-residual")
 
@@ -192,7 +219,7 @@ def test_a_domain_with_rows_that_have_no_answer_is_seen_whole(trained):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("glassformer.training.exact.row_gaps", lambda m, t, rows: rows[:, :1] - 99.0)
         phase.task.edges = lambda: np.zeros((0, 2), np.int64)
-        look = phase.look(trained.model, 5)
+        look = looked(phase, trained.model, 5)
     assert look.whole and look.wrong == look.checked < task.size
 
 
@@ -413,14 +440,14 @@ def test_a_sample_that_is_right_is_not_the_one_that_is_told_of(trained):
         patch.setattr("glassformer.training.exact.row_gaps", judged)
         patch.setattr(Exact, "_unsure", lambda self, model, least: least[:0])
         first, worst_from = min(len(task.edges()), 4_000) + 4_000, 10**9  # edges, and new rows
-        assert phase.look(trained.model, 5).of == "a sample" and phase.done
+        assert looked(phase, trained.model, 5).of == "a sample" and phase.done
         assert sum(asked) == first + 2 * 60_000 and phase.last.checked == 60_000
         asked.clear()
         worst_from = first + 60_000  # the second sample is wrong
-        assert phase.look(trained.model, 6).wrong and not phase.done
+        assert looked(phase, trained.model, 6).wrong and not phase.done
         asked.clear()
         worst_from = first - 1  # a row like those that a step draws
-        look = Exact(task, 0, 0, 1.0).look(trained.model, 7)
+        look = looked(Exact(task, 0, 0, 1.0), trained.model, 7)
         assert look.wrong and look.checked == first and "new" in look.of
 
 
@@ -460,7 +487,7 @@ def test_rows_that_are_made_hard_are_looked_at_by_the_thousand():
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("glassformer.training.exact.row_gaps", judged)
-            look = phase.look(None, 5)
+            look = looked(phase, None, 5)
         counts[ref, alike] = asked[1]
         assert look.wrong == asked[1]
     assert list(counts.values()) == [40_000, 4_000, 1_000]
@@ -496,7 +523,7 @@ def test_rows_are_asked_alone_however_much_they_lead_and_when_the_steps_are_over
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Exact, "_unsure", unsure)
         patch.setattr("glassformer.training.exact.row_gaps", lambda m, t, rows: 30.0 + rows)
-        assert phase.look(trained.model, 5).wrong == 3 and not phase.done
-        assert phase.count(trained.model, 5).wrong == 3 and not phase.done
+        assert looked(phase, trained.model, 5).wrong == 3 and not phase.done
+        assert counted(phase, trained.model, 5).wrong == 3 and not phase.done
     for least in asked:
         assert len(least) == 60 and least.min(1).max() < 7  # those that lead by the least

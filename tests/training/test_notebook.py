@@ -69,6 +69,15 @@ def test_turning_points_are_words_only(kernel):
     assert kernel[0][-1].count("learned") == 4, "the latest"
 
 
+def test_a_look_says_how_far_it_is(kernel):
+    bar = Bar(10)
+    bar(Event("step", 8, 0, {"loss": 0.5, "of": 10, "looked": 40_000, "rows": 1_000_000}))
+    assert repr(bar) == "step 8 of 10, loss 0.5000, looking: 40,000 of 1,000,000 rows"
+    bar(Event("step", 9, 0, {"loss": 0.5, "of": 10}))
+    assert repr(bar) == "step 9 of 10, loss 0.5000"
+    bar.close()
+
+
 def test_an_error_ends_the_bar(kernel):
     with pytest.raises(GlassformerError, match="diverged"):
         gf.fit("addition:digits=1", "fast", **SMALL | {"lr": 1e30, "optimizer": "adamw"})

@@ -248,7 +248,8 @@ def _show(trainings: "list[Training]", rows: list[dict[str, Any]], names: list[s
         goal += ", until the last phase" * (short and row["reached"])
         out.print(f"{row['task']}, recipe {t.recipe.name}, seed {t.seed}: ", end="")
         out.print(f"{percent(t.accuracy)} of test rows right ({goal})", style="bold", end="")
-        say(f" after {t.steps:,} steps, {t.seconds:.1f} s; {t.status}")
+        steps = f"{t.steps:,} step{'s' * (t.steps != 1)}"
+        say(f" after {steps}, which took {t.seconds:.1f} s; {t.status}")
         if t.exact:
             say(f"  {_exactness(t, row)}")
         if row["overlap"]:

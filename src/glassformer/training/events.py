@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from ..dust import rounded_down
 from ..finding import Shown
+from .exact import ALL, EXACT
 from .recipe import Recipe
 
 ROUTINE = {"step", "evaluation", "checkpoint", "done"}  # all other events are turning points
@@ -109,7 +110,7 @@ WORDS = {
     "fitted": "{accuracy} of training rows right", "generalised": "{accuracy} of test rows right",
     "grokking": "test rows right long after training rows (step {fitted_at:,})",
     "stable": "{accuracy} of test rows right, at success since step {since:,}",
-    "exact": "{wrong:,} wrong of {checked:,} ({of})",
+    EXACT: "{wrong:,} wrong of {checked:,} ({of})",
 }  # fmt: skip
 
 
@@ -125,5 +126,6 @@ def in_words(event: Event, names: Sequence[str] = ()) -> str:
     if event.kind == "memorising":
         return "memorising: " + (BY_LOSS if "floor" in d else BY_ROWS).format(**d)
     if event.kind in WORDS:
-        return f"{event.kind}: {WORDS[event.kind].format(**d)}"
+        looked = event.kind == EXACT and (d["wrong"] or d["of"] != ALL)  # which says less
+        return f"{'looked' if looked else event.kind}: {WORDS[event.kind].format(**d)}"
     return " ".join([event.kind, *(f"{k}={v}" for k, v in event.data.items())])

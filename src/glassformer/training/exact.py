@@ -12,7 +12,7 @@ ends with the first part that has a wrong row: only the last look sees all. A do
 counted through has a new sample every time, the edges, and rows like those of a step.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ FIRST = 4_000  # rows of the first part; the second has twice as many, and so on
 MADE = 40_000  # rows like those of a step, where the recipe makes most of these hard: of max's, one
 # in some thousand is wrong when the test is right
 BLOCK = 1_000  # rows of a domain that stay together, whatever the order
+SEEN = 40_000  # rows after which one is told how far a look is
 SHARE = 4  # one row in so many is of the pool
 NEAR = 8  # rows near a wrong one that join the pool with it; of few wrong ones, more:
 LEAST_NEAR = 100
@@ -95,6 +96,11 @@ class Exact:
         return self.task.size <= EXHAUSTIVE
 
     @property
+    def most(self) -> int:
+        """Rows that a look sees if none of them is wrong: all, or a sample."""
+        return self.task.size if self.countable else min(SAMPLE, self.task.worth_checking)
+
+    @property
     def done(self) -> bool:
         """Whether nothing wrong is left, as far as one can look."""
         seen, last = ALL if self.countable else SOME, self.last
@@ -139,22 +145,24 @@ class Exact:
     def _take(self, rows: Rows) -> None:
         self.pool = np.concatenate([self.pool, rows])[-POOL:]
 
-    def look(self, model: Model, step: int) -> Look:
-        """Looks for wrong rows, where they are most likely first, and takes them into the pool."""
+    def look(self, model: Model, step: int) -> Iterator[int]:
+        """Looks for wrong rows, where they are most likely first, and takes them into the pool.
+        Yields how many rows it has seen; what it found is `last` then.
+        """
         rng = np.random.default_rng([self.seed, 4, step])
         seen = ALL if self.countable else SOME
-        known, _, _, n = self._judge(model, self._hard())
+        known, _, _, n = yield from self._judge(model, self._hard())
         # what is drawn for a sample is seldom hard; what is drawn for a step may be made so
         few = min(MADE if self.alike else FIRST, self.task.worth_checking)
         drawn = self.pool[:0] if self.countable else self._new(few, rng)
-        new, narrow, least, m = self._judge(model, drawn)
+        new, narrow, least, m = yield from self._judge(model, drawn)
         wrong = np.concatenate([known, new])
         self.last = Look(len(wrong), n + m, HARD if self.countable else HARD_OR_NEW)
         # A sample that is right ends the run, so it is not the one to be told of: another is drawn.
         for _ in range(0 if len(wrong) else 1 if self.countable else 2):
             checked, parts = 0, self._parts(rng)
             for rows in parts:
-                wrong, more, last, n = self._judge(model, rows)
+                wrong, more, last, n = yield from self._judge(model, rows, checked)
                 narrow, least = np.concatenate([narrow, more]), np.concatenate([least, last])
                 checked += n
                 if len(wrong):
@@ -169,7 +177,6 @@ class Exact:
             times = max(NEAR, LEAST_NEAR // len(wrong))
             near = near_rows(self.task, np.repeat(wrong[:POOL], times, 0), rng)
             self._take(np.concatenate([narrow[-POOL // SHARE :], near, wrong]))
-        return self.last
 
     def _unsure(self, model: Model, least: Rows) -> Rows:
         """Of the rows that lead by the least, those that are not right when the model that is kept
@@ -181,20 +188,22 @@ class Exact:
         looked = Trial(model.numpy()).alone(*self.task.batch(rows))
         return rows[~looked.sure]
 
-    def count(self, model: Model, step: int) -> Look:
+    def count(self, model: Model, step: int) -> Iterator[int]:
         """How many rows are wrong: of the whole domain, or of a sample, which is drawn and nothing
-        else, so that a bound can be had from it.
+        else, so that a bound can be had from it. Yields as `look` does.
         """
         rng = np.random.default_rng([self.seed, 5, step])
-        found = [self._judge(model, rows) for rows in self._parts(rng)]
-        wrong, checked = sum(len(f.wrong) for f in found), sum(f.checked for f in found)
+        found, checked = [], 0
+        for rows in self._parts(rng):
+            found.append((yield from self._judge(model, rows, checked)))
+            checked += found[-1].checked
+        wrong = sum(len(f.wrong) for f in found)
         self.last = Look(wrong, checked, ALL if self.countable else SOME)
         if not wrong and not self.countable:  # right on a sample, and wrong where one knows
-            hard = self._judge(model, self._hard())
+            hard = yield from self._judge(model, self._hard())
             self.last = Look(len(hard.wrong), hard.checked, HARD) if len(hard.wrong) else self.last
         if self.done and (n := len(self._unsure(model, np.concatenate([f.least for f in found])))):
             self.last = Look(n, checked, self.last.of)
-        return self.last
 
     def _hard(self) -> Rows:
         """Rows that are more often wrong than others."""
@@ -205,7 +214,7 @@ class Exact:
         """The whole domain in some order, or a sample; each part is twice as large as the last."""
         task, size = self.task, FIRST
         if not self.countable:
-            left = min(SAMPLE, task.worth_checking)
+            left = self.most
             while left > 0:
                 yield _drawn(task, min(size, left), rng)
                 left, size = left - size, 2 * size
@@ -216,9 +225,15 @@ class Exact:
             yield np.concatenate([task.rows(b, min(b + BLOCK, task.size)) for b in few.tolist()])
             size *= 2
 
-    def _judge(self, model: Model, rows: Rows) -> Judged:
+    def _judge(self, model: Model, rows: Rows, before: int = 0) -> Generator[int, None, Judged]:
+        """What there is in some rows. Yields how many it has seen, with those of before."""
         rows = rows[self.task.defined(rows)]
-        lead = row_gaps(model, self.task, rows).min(1, initial=np.inf)
+        leads = [np.zeros(0)]
+        for start in range(0, len(rows), SEEN):
+            some = rows[start : start + SEEN]
+            leads.append(row_gaps(model, self.task, some).min(1, initial=np.inf))
+            yield before + start + len(some)
+        lead = np.concatenate(leads)
         wrong = ~(lead > 0)
         least = rows[np.argsort(np.where(wrong, np.inf, lead))[:ALONE]]
         return Judged(rows[wrong], rows[~wrong & (lead < LITTLE)], least, len(rows))

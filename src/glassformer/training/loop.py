@@ -9,7 +9,7 @@ drift apart, as any two runs do that differ by a rounding.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -168,8 +168,7 @@ class Trainer:
                 yield from self._evaluate(due_now)
             elif self.seeds and time.perf_counter() - shown > 0.2:
                 shown = time.perf_counter()
-                far = {"loss": float(self.smooth[0]), "of": self.recipe.steps}
-                yield Event("step", self.step, self.seeds[0], far)
+                yield Event("step", self.step, self.seeds[0], self._far(0))
             if stopped and not ended and self.seeds:
                 yield from save_run(self)
                 yield from self._finish([(s, "interrupted") for s in self.seeds])
@@ -261,7 +260,7 @@ class Trainer:
             last = self.step == r.steps and report["accuracy"] >= min(NEARLY, r.success)
             looks = r.exact and (seed in self.exact or self.watchers[i].is_stable or last)
             if looks:
-                found = self._look(i, report)
+                found = yield from self._look(i, report)
                 report |= {"wrong": found.wrong, "checked": found.checked}
                 events.append(Event("exact", self.step, seed, found.to_json()))
             self.history[seed].append(report)
@@ -287,15 +286,27 @@ class Trainer:
             self.good[n][members] = t[members]
         self.good_at[members] = self.step
 
-    def _look(self, i: int, report: Report) -> Look:
-        """Member i's whole domain, in the last phase, which begins here if it has not."""
+    def _look(self, i: int, report: Report) -> Generator[Event, None, Look]:
+        """Member i's whole domain, in the last phase, which begins here if it has not. Yields how
+        far it is: a million rows take some seconds.
+        """
         seed, model = self.seeds[i], self.model(i)
         begun = Exact(self.task, seed, self.step, report["accuracy"], alike=self.recipe.alike)
         phase = self.exact.setdefault(seed, begun)
-        found = phase.look(model, self.step)
-        if self.step - phase.began >= self.recipe.exact and not phase.done:
-            found = phase.count(model, self.step)  # how many are left
-        return found
+        looks = [phase.look(model, self.step)]
+        for look in looks:
+            for seen in look:
+                far = self._far(i) | {"looked": min(seen, phase.most), "rows": phase.most}
+                yield Event("step", self.step, seed, far)
+            over = self.step - phase.began >= self.recipe.exact and not phase.done
+            if over and len(looks) == 1:
+                looks.append(phase.count(model, self.step))  # how many are left
+        assert phase.last
+        return phase.last
+
+    def _far(self, i: int) -> Report:
+        """How far member i is, for those who watch."""
+        return {"loss": float(self.smooth[i]), "of": self.recipe.steps}
 
     def _measure(self, i: int, seen: bool) -> Report:
         """How good member i is, on the whole, a digit and a class of input.

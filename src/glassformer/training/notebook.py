@@ -38,7 +38,9 @@ class Bar:
         self.curve(event)
         if event.kind in ("step", "evaluation"):
             self.step = event.step
-            known = ("loss", "accuracy", "phase")
+            known = ("loss", "accuracy", "phase", "looked", "rows")
+            for old in ("looked", "rows"):  # of the look that is under way, if one is
+                self.figures.pop(old, None)
             self.figures |= {k: v for k, v in event.data.items() if k in known}
         elif event.kind == "done":
             self.step, self.status = event.step, event.data["training"].status
@@ -58,6 +60,8 @@ class Bar:
             said.append(f"loss {self.figures['loss']:.4f}")
         if "accuracy" in self.figures:
             said.append(f"{percent(self.figures['accuracy'])} of test rows right")
+        if "looked" in self.figures:
+            said.append(f"looking: {self.figures['looked']:,} of {self.figures['rows']:,} rows")
         return ", ".join([*said, *([self.status] if self.status else [])])
 
     def _repr_html_(self) -> str:

@@ -66,10 +66,14 @@ class LiveView:
     def __call__(self, event: Event) -> None:
         self.curve(event)
         if event.kind in ("step", "evaluation"):
-            self.bar.update(self.line, completed=event.step)
-            if "phase" in event.data:  # nobody knows how many more
-                self.bar.update(self.line, description="the last phase", total=None)
-            self.members.setdefault(event.member, {}).update(event.data)
+            mine = self.members.setdefault(event.member, {})
+            mine.update(event.data)
+            doing, completed, total = "training", event.step, self.steps
+            if "looked" in event.data:
+                doing, completed, total = "looking at rows", mine["looked"], mine["rows"]
+            elif "phase" in mine:  # nobody knows how many more steps
+                doing, total = "the last phase", 0
+            self.bar.update(self.line, description=doing, completed=completed, total=total or None)
         elif event.kind == "done":
             self.members.setdefault(event.member, {})["status"] = event.data["training"].status
         elif event.kind not in ROUTINE:
