@@ -10,55 +10,99 @@ from glassformer import tokenwise
 from glassformer.model import MASKS, POSITIONS
 from helpers import largest_difference, random_model
 
-# 7 · 7 pairs of tokens at 6 · 6 pairs of places: as many as 98 texts pick as q, k and v, 6 each
-MANY = np.random.default_rng(3).integers(0, 7, (98, 6))
+# 7 · 7 pairs of tokens at 2 · 6 pairs of places: as many as 42 texts pick as q, k and v, 2 + 6 + 6
+MANY = np.random.default_rng(3).integers(0, 7, (42, 6))
 
 
 @pytest.fixture
-def tables(monkeypatch):
-    """Each table of pairs that is made from here on."""
-    made = []
-    init = tokenwise.Pairs.__init__
+def mixed(monkeypatch):
+    """What each table of pairs came to from here on: True if it was good for it."""
+    found, mix = [], tokenwise.Pairs.mix
     monkeypatch.setattr(
-        tokenwise.Pairs, "__init__", lambda self, *given: (made.append(self), init(self, *given))[1]
+        tokenwise.Pairs, "mix", lambda *given: (z := mix(*given), found.append(z is not None))[0]
     )
-    return made
+    return found
 
 
 @pytest.mark.parametrize("positions,mask", list(itertools.product(POSITIONS, MASKS)))
-def test_pairs_equal_texts(tables, positions, mask):
-    for qk_norm, n_layers, last in ((False, 1, 2), (True, 1, None), (False, 2, 3)):
-        model = random_model(positions=positions, mask=mask, qk_norm=qk_norm, n_layers=n_layers)
+def test_pairs_equal_texts(mixed, positions, mask):
+    for qk_norm, last in ((False, 2), (True, 1), (False, 1)):
+        model = random_model(positions=positions, mask=mask, qk_norm=qk_norm, n_layers=1, scale=0.1)
         wanted = model.logits(MANY, last=last)
-        assert not tables, "NumPy copies what it picks"
+        assert not mixed, "NumPy copies what it picks"
         assert largest_difference(wanted, model.torch().logits(MANY, last=last)) < 1e-11
-        assert tables
-        tables.clear()
+        assert mixed == [True]
+        mixed.clear()
 
 
-def test_pairs_are_for_many_texts_that_nobody_learns_from(tables):
-    model = random_model().torch()
-    model.logits(MANY[:-1])  # one too few
-    model(torch.as_tensor(MANY))  # with gradients
-    model.logits(MANY, lambda name, x: x)  # somebody looks
-    model.torch("bfloat16").logits(MANY)  # powers would be too coarse
-    assert not tables
-    model.torch("float32").logits(MANY)
-    assert tables
+def test_pairs_are_for_many_texts_where_few_ask_and_nobody_learns_or_looks(mixed):
+    model = random_model(n_layers=1, scale=0.1).torch()
+    model.logits(MANY[:-1], last=2)  # one too few
+    model.logits(np.tile(MANY, (3, 1)), last=4)  # most ask
+    with torch.no_grad():
+        model(torch.as_tensor(MANY), last=2)  # maybe mapped over, or differentiated forward
+    model.logits(MANY, lambda name, x: x, last=2)  # somebody looks
+    model.torch("bfloat16").logits(MANY, last=2)  # powers would be too coarse
+    assert not mixed
+    model.torch("float32").logits(MANY, last=2)
+    assert mixed == [True]
+
+
+def test_what_somebody_looks_at_is_fit_for_gradients():
+    seen, model = [], random_model(n_layers=1).torch()
+    model.logits(MANY, lambda name, x: (seen.append(x), x)[1], last=2)
+    assert seen and not any(x.is_inference() for x in seen)
 
 
 @pytest.mark.parametrize("dtype,most", [("float64", 1e-11), ("float32", 1e-4)])
-def test_powers_that_vanish_are_not_divided_by(tables, dtype, most):
-    """A head that looks at one token by 1,000: of texts without it all powers are 0."""
-    model = random_model(positions="none", qk_norm=True, scale=1_000.0).astype(dtype)
-    found = model.torch().logits(MANY)
-    assert tables and np.isfinite(found).all()
-    assert largest_difference(model.logits(MANY), found) < most
+def test_scores_far_apart_are_those_of_each_text(mixed, dtype, most):
+    """A head that looks at one token by 1,000: of texts without it all powers would be 0."""
+    model = random_model(n_layers=1, qk_norm=True, scale=1_000.0).astype(dtype)
+    found = model.torch().logits(MANY, last=2)
+    assert mixed == [False] and np.isfinite(found).all()
+    assert largest_difference(model.logits(MANY, last=2), found) < most
 
 
-def test_what_is_not_finite_stays_so(tables):
-    model = random_model()
+@pytest.mark.parametrize("dtype,apart,v", [
+    ("float32", 40.0, 1e-28), ("float32", 80.0, 1.0), ("float32", 0.1, 1e38),
+    ("float64", 350.0, 1e-180), ("float64", 400.0, 1.0),
+])  # fmt: skip
+def test_no_power_is_lost(mixed, dtype, apart, v):
+    """Few texts have the token that a head prefers by so much, and what it says of the other is so
+    small, or large, that its product with a power is not, or not exactly.
+    """
+    model = random_model(n_layers=1, extras=False, positions="none", norm="none").astype(dtype)
+    weights = {n: np.array(w) for n, w in model.weights.items()}
+    embed = weights["embed.W_E"]
+    embed[:], embed[0, 0], embed[:, 1], embed[:, 3] = 0, apart, v, 1  # token 0 is preferred
+    at = "blocks.0.attn.W_"
+    for name in "QKVO":
+        weights[f"{at}{name}"][:] = 0
+    weights[f"{at}Q"][:, 3, 0] = 1
+    weights[f"{at}K"][:, 0, 0] = model.config.d_head**0.5
+    weights[f"{at}V"][:, 1, 0] = 1
+    weights[f"{at}O"][:, 0, 2] = 1 / v
+    odd = type(model)(model.config, weights, model.vocabulary)
+    tokens = np.vstack([MANY, np.full((1, 6), 3)])  # none of the first token
+    assert largest_difference(odd.logits(tokens, last=2), odd.torch().logits(tokens, last=2)) < 1e-4
+    assert mixed == [False]
+
+
+def test_what_is_not_finite_stays_so(mixed):
+    model = random_model(n_layers=1)
     weights = {n: np.array(w) for n, w in model.weights.items()}
     weights["blocks.0.attn.W_K"][0, 0, 0] = np.inf
     odd = type(model)(model.config, weights, model.vocabulary).torch()
-    assert np.isnan(odd.logits(MANY)[:, -1]).any(-1).all() and tables
+    assert np.isnan(odd.logits(MANY, last=2)[:, -1]).any(-1).all() and mixed == [False]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_tokens_of_any_integer_type(backend):
+    """A place in a table is a product: of 8 bits, it would be another one."""
+    tokens = np.random.default_rng(0).integers(0, 100, (200, 6))
+    model = getattr(random_model(d_vocab=100), backend)()
+    wanted = model.logits(tokens)
+    for kind in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "uint64"):
+        assert np.array_equal(model.logits(tokens.astype(kind)), wanted), kind
+        assert np.allclose(np.asarray(model(tokens.astype(kind)).detach() if backend == "torch"
+                                      else model(tokens.astype(kind))), wanted)  # fmt: skip

@@ -27,13 +27,15 @@ class Numpy:
         """A table, made in float64, as x's kind of array."""
         return table.astype(x.dtype, copy=False)
 
-    def quietly(self) -> AbstractContextManager[Any]:
-        """Without warnings and gradients: what is not finite is for whoever asked to see to."""
+    def quietly(self, alone: bool) -> AbstractContextManager[Any]:
+        """Without warnings and gradients: what is not finite is for whoever asked to see to.
+        `alone`: nobody looks on, who might want gradients of what he keeps.
+        """
         return np.errstate(all="ignore")
 
     def beside(self, W: Array, tokens: Array) -> Array:
-        """Tokens as an array of W's kind, where W is."""
-        return numpy(tokens)
+        """Tokens as an array of W's kind, where W is; of 64 bits, as they are multiplied."""
+        return numpy(tokens).astype(np.int64, copy=False)
 
     def compiling(self) -> bool:
         """Whether this call is traced, to be compiled."""
@@ -119,11 +121,14 @@ class Torch:
     def like(self, x: Array, table: Array) -> Array:
         return self.torch.as_tensor(table, dtype=x.dtype, device=x.device)
 
-    def quietly(self) -> AbstractContextManager[Any]:
-        return self.torch.no_grad()  # type: ignore[no-any-return]
+    def quietly(self, alone: bool) -> AbstractContextManager[Any]:
+        way = self.torch.inference_mode if alone else self.torch.no_grad
+        return way()  # type: ignore[no-any-return]
 
     def beside(self, W: Array, tokens: Array) -> Array:
-        return self.torch.as_tensor(tokens, device=W.device)
+        if isinstance(tokens, np.ndarray):
+            tokens = tokens.astype(np.int64, copy=False)
+        return self.torch.as_tensor(tokens, device=W.device).long()
 
     def compiling(self) -> bool:
         return bool(self.torch.compiler.is_compiling())
@@ -144,43 +149,13 @@ class Torch:
         return rows.reshape(*at.shape, *table.shape[2:])
 
     def sums_picked(self, table: Array) -> bool:
-        """embedding_bag does; it has no gradients that we would want."""
+        """embedding_bag does. It has no gradients that we would want, and whether a table is good
+        for it depends on its numbers, which cannot be mapped over: so only where PyTorch was told
+        that neither is wanted.
+        """
         precise = table.dtype in (self.torch.float32, self.torch.float64)
-        return precise and not self.torch.is_grad_enabled()
-
-    def pair_scores(self, q: Array, k: Array) -> Array:
-        """q [V,T,H,K], k [V,S,H,K] -> [V,V,H,T,S]: any token that asks, with any that is there."""
-        return self.torch.einsum("uthk,wshk->uwhts", q, k)
-
-    def powers(self, x: Array) -> Array | None:
-        """exp(x [V,V,H,T,S]), as multiples of the largest that a token at T could meet; None: some
-        text's might all vanish.
-        """
-        e = (x - x.amax((1, 4), keepdim=True)).exp()
-        least = float(e.amin(1).sum(-1).min())  # a text has some token at every place
-        return e if least > self.torch.finfo(x.dtype).tiny ** 0.5 else None
-
-    def mix_pairs(self, tokens: Array, e: Array, v: Array) -> Array:
-        """As `mix`: powers e [V,V,H,T,S], v [V,S,H,K] of the tokens [B,S] -> [B,T,H,K]. What a key
-        adds to each sum, and to the sum of powers, stands in one row of a table.
-        """
-        (V, _, H, T, S), K = e.shape, v.shape[-1]
-        v = self.F.pad(v.transpose(0, 1), (0, 1), value=1.0)  # S V H K+1
-        table = e.permute(0, 3, 4, 1, 2).contiguous()[..., None] * v  # V T S V H K+1
-        tokens = tokens.int()
-        here, there = (self.torch.arange(n, dtype=tokens.dtype, device=e.device) for n in (T, S))
-        asks = (tokens[:, -T:] * T + here)[..., None] * (S * V)
-        at = (asks + (there * V + tokens)[:, None]).reshape(-1, S)  # B·T S
-        sums = self.F.embedding_bag(at, table.reshape(-1, H * (K + 1)), mode="sum")
-        sums = sums.reshape(-1, T, H, K + 1)
-        return sums[..., :K] / sums[..., K:]
-
-    def pick_pairs(self, tokens: Array, table: Array) -> Array:
-        """table [V,V,H,T,S] -> [B,H,T,S]: what it has for each text's tokens, at their places."""
-        T, S = table.shape[-2:]
-        here, there = (self.torch.arange(n, device=tokens.device) for n in (T, S))
-        asks, is_there = tokens[:, -T:, None], tokens[:, None]
-        return table[asks, is_there, :, here[:, None], there].permute(0, 3, 1, 2)
+        quiet = self.torch.is_inference_mode_enabled()
+        return precise and quiet and table.device.type == "cpu"
 
     def affine(self, x: Array, W: Array, b: Array | None) -> Array:
         n = x.ndim - 2

@@ -345,7 +345,7 @@ class Model(Shown):
             if tokens.ndim != 2:
                 expected = "expected shape [B,T]; model(tokens) takes [T], and a text, too"
                 raise GlassformerError(f"tokens — {expected}, got {list(tokens.shape)}")
-        with (xp := arrays.of(W_E := self.weights["embed.W_E"])).quietly():
+        with (xp := arrays.of(W_E := self.weights["embed.W_E"])).quietly(alone=tap is None):
             tokens = xp.beside(W_E, tokens)
             return arrays.numpy(forward(self.config, self.weights, tokens, tap, start, last))
 

@@ -3,9 +3,11 @@
 Before the first attention a position knows its token and nothing else: `Shared` keeps a table of
 what there is for all tokens at all positions, and texts pick from it. What two positions have to do
 with each other in that attention depends on their two tokens alone: `Pairs` is a table of that, for
-many texts of few tokens. `forward` does not know; it asks `arrays.of`, as for any other array.
+many texts of few tokens, of which few positions ask. `forward` does not know; it asks `arrays.of`,
+as for any other array.
 """
 
+import math
 import operator
 from functools import partialmethod
 from typing import Any
@@ -66,12 +68,17 @@ class Shared:
 class Pairs:
     """Scores [B,H,T,S] as a table [V,V,H,T,S]: of each token that asks, with each that is there.
 
-    Numbers, and what is the same for all texts, are added to the table. After `softmax` it has
-    powers that are still to be divided by their sum over a text's keys; `mix` does so at the end.
+    Numbers, and what is the same for all texts, are added to the table. Their softmax is that of a
+    text's keys, so `mix` makes it, of the table if it can.
     """
 
     def __init__(self, table: Array, tokens: Array) -> None:
-        self.table, self.tokens, self.dtype = table, tokens, table.dtype
+        self.table, self.tokens = table, tokens
+
+    @classmethod
+    def of(cls, q: Shared, k: Shared) -> "Pairs":
+        table = arrays.of(q.table).einsum("uthk,wshk->uwhts", q.table, k.table)
+        return cls(table, q.tokens)
 
     def __mul__(self, number: float) -> "Pairs":
         return Pairs(self.table * number, self.tokens)
@@ -81,7 +88,34 @@ class Pairs:
 
     def rows(self) -> Array:
         """The scores themselves."""
-        return arrays.of(self.table).pick_pairs(self.tokens, self.table)
+        xp, (T, S), tokens = arrays.of(self.table), self.table.shape[-2:], self.tokens
+        picked = self.table[tokens[:, -T:, None], tokens[:, None], :, xp.arange(T)[:, None],
+                            xp.arange(S)]  # fmt: skip
+        return picked.permute(0, 3, 1, 2)
+
+    def mix(self, v: Shared) -> Array | None:
+        """What the softmax of these scores makes of v: [B,T,H,K].
+
+        What a key adds to each sum, and to the sum of powers, stands in one row of a table, and
+        rows are picked and added up at once. None: some power, or its product with some v, would
+        be too small or too large to be exact. (Powers are of the largest score that any text could
+        have, and not, as usual, of the largest that this one has.)
+        """
+        x, xp, tokens = self.table, arrays.of(self.table), self.tokens
+        (V, _, H, T, S), K, tiny = x.shape, v.shape[-1], xp.finfo(x.dtype).tiny
+        e = (x - x.amax((1, 4), keepdim=True)).exp()
+        size = v.table.abs()
+        good = ((e >= tiny**0.5) | (x == -math.inf)).all()
+        good &= ((size == 0) | ((size > tiny**0.25) & (size < tiny**-0.25))).all()
+        if not good:
+            return None
+        one = xp.F.pad(v.table.transpose(0, 1), (0, 1), value=1.0)  # S V H K+1
+        table = e.permute(0, 3, 4, 1, 2).contiguous()[..., None] * one  # V T S V H K+1
+        asks = (tokens[:, -T:] * T + xp.arange(T))[..., None] * (S * V)
+        at = (asks + (xp.arange(S) * V + tokens)[:, None]).reshape(-1, S)  # B·T S
+        sums = xp.F.embedding_bag(at, table.reshape(-1, H * (K + 1)), mode="sum")
+        sums = sums.reshape(-1, T, H, K + 1)
+        return sums[..., :K] / sums[..., K:]
 
 
 class SharedNamespace:
@@ -111,18 +145,16 @@ class SharedNamespace:
     def scores(self, q: Shared, k: Shared) -> Any:
         (V, T), S = q.table.shape[:2], k.table.shape[1]
         picked = len(q.tokens) * (T + 2 * S)  # rows of q, k and v; a table of pairs has no more
-        if self.xp.sums_picked(q.table) and picked >= V * V * T * S:
-            return Pairs(self.xp.pair_scores(q.table, k.table), q.tokens)
+        if 2 * T <= S and picked >= V * V * T * S and self.xp.sums_picked(q.table):
+            return Pairs.of(q, k)
         return self.xp.scores(q.rows(), k.rows())
 
     def softmax(self, scores: Any) -> Any:
-        if not isinstance(scores, Pairs):
-            return self.xp.softmax(scores)
-        powers = self.xp.powers(scores.table)
-        # a text may have none of the tokens that a head would look at, and powers of 0 alone
-        return self.xp.softmax(scores.rows()) if powers is None else Pairs(powers, scores.tokens)
+        return scores if isinstance(scores, Pairs) else self.xp.softmax(scores)  # Pairs.mix has it
 
     def mix(self, pattern: Any, v: Shared) -> Array:
         if isinstance(pattern, Pairs):
-            return self.xp.mix_pairs(pattern.tokens, pattern.table, v.table)
+            if (mixed := pattern.mix(v)) is not None:
+                return mixed
+            pattern = self.xp.softmax(pattern.rows())
         return self.xp.mix(pattern, v.rows())

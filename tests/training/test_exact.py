@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from glassformer.answers import right, row_gaps
 from glassformer.training import fit, train
 from glassformer.training.data import Data
 from glassformer.training.events import Watcher
-from glassformer.training.exact import Exact
+from glassformer.training.exact import Exact, Look
 from glassformer.training.loop import Trainer
 from glassformer.training.near import alike_rows, near_rows
 from glassformer.training.recipes import choose_recipe, recipe
@@ -34,11 +35,13 @@ SMALL = replace(
 
 def looked(phase, model, step):
     """What a look comes to."""
-    return [*phase.look(model, step)] and phase.last
+    deque(phase.look(model, step), 0)
+    return phase.last
 
 
 def counted(phase, model, step):
-    return [*phase.count(model, step)] and phase.last
+    deque(phase.count(model, step), 0)
+    return phase.last
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +58,33 @@ def test_a_run_ends_when_nothing_is_wrong_in_the_whole_domain(trained):
 
 
 def test_a_look_says_how_far_it_is(monkeypatch):
-    """Every so many rows; a part that is cut for it is judged as a whole."""
-    monkeypatch.setattr("glassformer.training.exact.SEEN", 30)
-    events = [*train(TASK, SMALL, [1])]
-    far = [(e.data["looked"], e.data["rows"]) for e in events if "looked" in e.data]
-    assert far[-4:] == [(30, 100), (60, 100), (90, 100), (100, 100)]
-    assert {e.kind for e in events if "looked" in e.data} == {"step"}
+    """Each member's, in all its parts: the figures only grow, up to all rows."""
+    monkeypatch.setattr("glassformer.training.exact.SEEN", 3_000)
+    task = gf.load_task("addition:digits=2,order=ones")
+    small = replace(SMALL, steps=20, success=0.0, exact=10, stable=1)
+    events = [*train(task, small, [1, 2])]
     assert all({"loss", "of"} <= set(e.data) for e in events if e.kind == "step")
+    losses = []
+    for seed in (1, 2):
+        far = [e for e in events if e.member == seed and "looked" in e.data][-4:]
+        assert [e.data["looked"] for e in far] == [3_000, 4_000, 7_000, 10_000]
+        assert {e.data["rows"] for e in far} == {10_000}
+        losses.append(far[0].data["loss"])
+        [*_, last] = [e for e in events if e.member == seed and e.kind == "exact"]
+        assert last.data["checked"] == 10_000 and last.data["wrong"]
+    assert losses[0] != losses[1]
+
+
+def test_a_look_that_is_under_way_has_found_nothing_yet():
+    task, seen = gf.load_task("addition:digits=4"), []
+    phase = Exact(task, 0, 0, 1.0, last=Look(0, 60_000, "a sample"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("glassformer.training.exact.row_gaps", lambda m, t, rows: 30.0 + rows)
+        patch.setattr(Exact, "_unsure", lambda self, model, least: least[:0])
+        for n in phase.look(None, 5):
+            seen.append(n)
+            assert phase.last is None and not phase.done
+    assert phase.done and sum(seen) == phase.most == 120_000 and phase.last.checked == 60_000
 
 
 def test_what_is_looked_at_in_pieces_is_found_as_in_one(trained, monkeypatch):

@@ -13,7 +13,7 @@ counted through has a new sample every time, the edges, and rows like those of a
 """
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ FIRST = 4_000  # rows of the first part; the second has twice as many, and so on
 MADE = 40_000  # rows like those of a step, where the recipe makes most of these hard: of max's, one
 # in some thousand is wrong when the test is right
 BLOCK = 1_000  # rows of a domain that stay together, whatever the order
-SEEN = 40_000  # rows after which one is told how far a look is
+SEEN = 40_000  # rows after which a look says how far it is
 SHARE = 4  # one row in so many is of the pool
 NEAR = 8  # rows near a wrong one that join the pool with it; of few wrong ones, more:
 LEAST_NEAR = 100
@@ -65,12 +65,16 @@ class Look:
         return dict(vars(self))
 
 
+# Yields how many rows were gone through since it last did; returns what was found.
+Looking = Generator[int, None, Look]
+
+
 class Judged(NamedTuple):
     """What was found of some rows."""
 
     wrong: Rows
     narrow: Rows  # right by little
-    least: Rows  # the ALONE of the right ones that lead by the least, be it much
+    least: Rows  # of the right ones those that lead by the least, be it much: ALONE or more
     checked: int  # how many have an answer
 
 
@@ -97,14 +101,21 @@ class Exact:
 
     @property
     def most(self) -> int:
-        """Rows that a look sees if none of them is wrong: all, or a sample."""
-        return self.task.size if self.countable else min(SAMPLE, self.task.worth_checking)
+        """Rows that a look goes through if none of them is wrong: all, or two samples."""
+        return self.task.size if self.countable else 2 * self._sample
+
+    @property
+    def _sample(self) -> int:
+        return min(SAMPLE, self.task.worth_checking)
 
     @property
     def done(self) -> bool:
         """Whether nothing wrong is left, as far as one can look."""
-        seen, last = ALL if self.countable else SOME, self.last
-        return last is not None and not last.wrong and last.checked > 0 and last.of == seen
+        return self.last is not None and self._ends(self.last)
+
+    def _ends(self, look: Look) -> bool:
+        seen = ALL if self.countable else SOME
+        return not look.wrong and look.checked > 0 and look.of == seen
 
     @property
     def status(self) -> str:
@@ -145,38 +156,38 @@ class Exact:
     def _take(self, rows: Rows) -> None:
         self.pool = np.concatenate([self.pool, rows])[-POOL:]
 
-    def look(self, model: Model, step: int) -> Iterator[int]:
-        """Looks for wrong rows, where they are most likely first, and takes them into the pool.
-        Yields how many rows it has seen; what it found is `last` then.
-        """
-        rng = np.random.default_rng([self.seed, 4, step])
+    def look(self, model: Model, step: int) -> Looking:
+        """Looks for wrong rows, where they are most likely first, and takes them into the pool."""
+        rng, self.last = np.random.default_rng([self.seed, 4, step]), None
         seen = ALL if self.countable else SOME
-        known, _, _, n = yield from self._judge(model, self._hard())
+        known, _, _, n = self._judge(model, self._hard())
         # what is drawn for a sample is seldom hard; what is drawn for a step may be made so
         few = min(MADE if self.alike else FIRST, self.task.worth_checking)
         drawn = self.pool[:0] if self.countable else self._new(few, rng)
-        new, narrow, least, m = yield from self._judge(model, drawn)
+        new, narrow, least, m = self._judge(model, drawn)
         wrong = np.concatenate([known, new])
-        self.last = Look(len(wrong), n + m, HARD if self.countable else HARD_OR_NEW)
+        found = Look(len(wrong), n + m, HARD if self.countable else HARD_OR_NEW)
         # A sample that is right ends the run, so it is not the one to be told of: another is drawn.
         for _ in range(0 if len(wrong) else 1 if self.countable else 2):
             checked, parts = 0, self._parts(rng)
             for rows in parts:
-                wrong, more, last, n = yield from self._judge(model, rows, checked)
+                wrong, more, last, n = yield from self._watched(model, rows)
                 narrow, least = np.concatenate([narrow, more]), np.concatenate([least, last])
                 checked += n
                 if len(wrong):
                     break
             of = PART if len(wrong) and any(True for _ in parts) else seen
-            self.last = Look(len(wrong), checked, of)
+            found = Look(len(wrong), checked, of)
             if len(wrong):
                 break
-        if self.done and len(wrong := self._unsure(model, least)):
-            self.last = Look(len(wrong), self.last.checked, self.last.of)
+        if self._ends(found) and len(wrong := self._unsure(model, least)):
+            found = replace(found, wrong=len(wrong))
         if len(wrong):
             times = max(NEAR, LEAST_NEAR // len(wrong))
             near = near_rows(self.task, np.repeat(wrong[:POOL], times, 0), rng)
             self._take(np.concatenate([narrow[-POOL // SHARE :], near, wrong]))
+        self.last = found
+        return found
 
     def _unsure(self, model: Model, least: Rows) -> Rows:
         """Of the rows that lead by the least, those that are not right when the model that is kept
@@ -188,22 +199,25 @@ class Exact:
         looked = Trial(model.numpy()).alone(*self.task.batch(rows))
         return rows[~looked.sure]
 
-    def count(self, model: Model, step: int) -> Iterator[int]:
+    def count(self, model: Model, step: int) -> Looking:
         """How many rows are wrong: of the whole domain, or of a sample, which is drawn and nothing
-        else, so that a bound can be had from it. Yields as `look` does.
+        else, so that a bound can be had from it.
         """
-        rng = np.random.default_rng([self.seed, 5, step])
-        found, checked = [], 0
+        rng, self.last = np.random.default_rng([self.seed, 5, step]), None
+        judged, checked = [], 0
         for rows in self._parts(rng):
-            found.append((yield from self._judge(model, rows, checked)))
-            checked += found[-1].checked
-        wrong = sum(len(f.wrong) for f in found)
-        self.last = Look(wrong, checked, ALL if self.countable else SOME)
+            judged.append((yield from self._watched(model, rows)))
+            checked += judged[-1].checked
+        wrong = sum(len(j.wrong) for j in judged)
+        found = Look(wrong, checked, ALL if self.countable else SOME)
         if not wrong and not self.countable:  # right on a sample, and wrong where one knows
-            hard = yield from self._judge(model, self._hard())
-            self.last = Look(len(hard.wrong), hard.checked, HARD) if len(hard.wrong) else self.last
-        if self.done and (n := len(self._unsure(model, np.concatenate([f.least for f in found])))):
-            self.last = Look(n, checked, self.last.of)
+            hard = self._judge(model, self._hard())
+            found = Look(len(hard.wrong), hard.checked, HARD) if len(hard.wrong) else found
+        if self._ends(found):
+            least = np.concatenate([j.least for j in judged])
+            found = replace(found, wrong=len(self._unsure(model, least)))
+        self.last = found
+        return found
 
     def _hard(self) -> Rows:
         """Rows that are more often wrong than others."""
@@ -214,7 +228,7 @@ class Exact:
         """The whole domain in some order, or a sample; each part is twice as large as the last."""
         task, size = self.task, FIRST
         if not self.countable:
-            left = self.most
+            left = self._sample
             while left > 0:
                 yield _drawn(task, min(size, left), rng)
                 left, size = left - size, 2 * size
@@ -225,18 +239,22 @@ class Exact:
             yield np.concatenate([task.rows(b, min(b + BLOCK, task.size)) for b in few.tolist()])
             size *= 2
 
-    def _judge(self, model: Model, rows: Rows, before: int = 0) -> Generator[int, None, Judged]:
-        """What there is in some rows. Yields how many it has seen, with those of before."""
+    def _judge(self, model: Model, rows: Rows) -> Judged:
         rows = rows[self.task.defined(rows)]
-        leads = [np.zeros(0)]
-        for start in range(0, len(rows), SEEN):
-            some = rows[start : start + SEEN]
-            leads.append(row_gaps(model, self.task, some).min(1, initial=np.inf))
-            yield before + start + len(some)
-        lead = np.concatenate(leads)
+        lead = row_gaps(model, self.task, rows).min(1, initial=np.inf)
         wrong = ~(lead > 0)
         least = rows[np.argsort(np.where(wrong, np.inf, lead))[:ALONE]]
         return Judged(rows[wrong], rows[~wrong & (lead < LITTLE)], least, len(rows))
+
+    def _watched(self, model: Model, rows: Rows) -> Generator[int, None, Judged]:
+        """The same of many rows; yields how many of them it has gone through since it last did."""
+        some = []
+        for start in range(0, len(rows), SEEN):
+            few = rows[start : start + SEEN]
+            some.append(self._judge(model, few))
+            yield len(few)
+        wrong, narrow, least = (np.concatenate(x) for x in list(zip(*some, strict=True))[:3])
+        return Judged(wrong, narrow, least, sum(judged.checked for judged in some))
 
 
 def _drawn(task: Task, n: int, rng: np.random.Generator) -> Rows:

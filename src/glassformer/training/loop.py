@@ -28,7 +28,7 @@ from ..tasks.base import Rows, Task
 from ..tasks.format import answer_names
 from .data import Data
 from .events import Event, Report, Watcher
-from .exact import EXACT, LEAST_RATE, NEARLY, UNSURE, Exact, Look
+from .exact import EXACT, LEAST_RATE, NEARLY, UNSURE, Exact, Look, Looking
 from .initial import architecture, check_call, check_memory, find_device, initial_theta
 from .keeping import load_run, save_run, save_snapshots
 from .loss import Objective, Theta
@@ -151,7 +151,7 @@ class Trainer:
         return self.average or self.theta
 
     def events(self) -> Iterator[Event]:
-        """Trains, and yields what happens."""
+        """Trains, and yields what happens; once, to its end. (What was stopped is resumed.)"""
         shown = time.perf_counter()
         if self.step == 0:
             # a folder that cannot be written to is found now, not in an hour
@@ -293,16 +293,21 @@ class Trainer:
         seed, model = self.seeds[i], self.model(i)
         begun = Exact(self.task, seed, self.step, report["accuracy"], alike=self.recipe.alike)
         phase = self.exact.setdefault(seed, begun)
-        looks = [phase.look(model, self.step)]
-        for look in looks:
-            for seen in look:
-                far = self._far(i) | {"looked": min(seen, phase.most), "rows": phase.most}
-                yield Event("step", self.step, seed, far)
-            over = self.step - phase.began >= self.recipe.exact and not phase.done
-            if over and len(looks) == 1:
-                looks.append(phase.count(model, self.step))  # how many are left
-        assert phase.last
-        return phase.last
+        found = yield from self._watched(i, phase.look(model, self.step), phase.most)
+        if self.step - phase.began >= self.recipe.exact and not phase.done:  # how many are left
+            found = yield from self._watched(i, phase.count(model, self.step), phase.most)
+        return found
+
+    def _watched(self, i: int, look: Looking, rows: int) -> Generator[Event, None, Look]:
+        """A look at member i's domain, with events that say how far it is."""
+        looked = 0
+        while True:
+            try:
+                looked += next(look)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            far = self._far(i) | {"looked": looked, "rows": rows}
+            yield Event("step", self.step, self.seeds[i], far)
 
     def _far(self, i: int) -> Report:
         """How far member i is, for those who watch."""

@@ -68,12 +68,14 @@ class LiveView:
         if event.kind in ("step", "evaluation"):
             mine = self.members.setdefault(event.member, {})
             mine.update(event.data)
+            total: float | None
             doing, completed, total = "training", event.step, self.steps
             if "looked" in event.data:
                 doing, completed, total = "looking at rows", mine["looked"], mine["rows"]
             elif "phase" in mine:  # nobody knows how many more steps
-                doing, total = "the last phase", 0
-            self.bar.update(self.line, description=doing, completed=completed, total=total or None)
+                doing, total = "the last phase", None
+            self.bar.update(self.line, description=doing, completed=completed)
+            self.bar.tasks[0].total = total  # which no update sets to None
         elif event.kind == "done":
             self.members.setdefault(event.member, {})["status"] = event.data["training"].status
         elif event.kind not in ROUTINE:
