@@ -17,6 +17,8 @@ import timing  # noqa: F401  # isort: skip - it sets one thread
 import runs  # isort: skip
 import tasks  # isort: skip
 
+from glassformer.training.recipes import recipe
+
 PRIMES = (11, 13, 17, 23, 31, 41, 59, 83, 113, 151, 199, 257)
 OPERATIONS = {"+": "a + b", "-": "a − b", "*": "a · b"}
 BEGIN, END = "<!-- table: benchmarks/moduli.py -->", "<!-- end of the moduli -->"
@@ -57,12 +59,12 @@ def main():
     options.add_argument("--table", type=Path, help="FILE.md: no run, only the table")
     options = options.parse_args()
     if options.table:
-        done = {runs.key(row): row for row in runs.read(options.runs)}  # of several, the last
-        done = [row for row in done.values() if row["seed"] < options.seeds]
+        done = runs.last(runs.read(options.runs)).values()
+        done = [row for row in done if row["seed"] < options.seeds]
         return tasks.write(options.table, table(done), BEGIN, END)
     refs = [named(p, operation) for p in PRIMES for operation in OPERATIONS]
     wanted = [(ref, seed) for seed in range(options.seeds) for ref in refs]
-    runs.add(options.runs, wanted, lambda ref, seed: tasks.run(ref, seed, "grok-fast"))
+    runs.add(options.runs, wanted, lambda ref: recipe("grok-fast"), tasks.run)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Runs in a file, a line of JSON each: what is there is not done again.
 
-A run is of a task, a seed and the kernels that PyTorch took, which round in other ways. Others than
-the machine's best:
+A run is of a task, a seed, a recipe and the kernels that PyTorch took, which round in other ways.
+Others than the machine's best:
 
     ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 OPENBLAS_CORETYPE=Haswell python benchmarks/tasks.py …
 """
 
+import hashlib
 import json
 
 
@@ -16,8 +17,19 @@ def kernels():
     return torch.backends.cpu.get_cpu_capability()
 
 
+def fingerprint(recipe):
+    """A few letters that are others if any field of a recipe is."""
+    fields = json.dumps(recipe.to_json(), sort_keys=True)
+    return hashlib.sha256(fields.encode()).hexdigest()[:8]
+
+
 def key(row):
     return row["task"], row["seed"], row["kernels"]
+
+
+def last(rows):
+    """Of several runs of the same key the last: the key, and the row."""
+    return {key(row): row for row in rows}
 
 
 def read(path):
@@ -45,11 +57,15 @@ def by_kernels(rows):
     return [[row for row in rows if row["kernels"] == name] for name in names]
 
 
-def add(path, wanted, run):
-    """Runs what of `wanted`, pairs of a task and a seed, the file has not, and prints each."""
-    done, mine = {key(row) for row in read(path)}, kernels()
+def add(path, wanted, recipe_of, run):
+    """Runs what of `wanted`, pairs of a task and a seed, the file has not with the recipe that they
+    have today, and prints each.
+    """
+    done, mine = {(*key(row), row["recipe"]) for row in read(path)}, kernels()
     for task, seed in wanted:
-        if (task, seed, mine) not in done:
-            row = run(task, seed) | {"kernels": mine}
+        recipe = recipe_of(task)
+        now = {"kernels": mine, "recipe": fingerprint(recipe)}
+        if (task, seed, *now.values()) not in done:
+            row = run(task, seed, recipe) | now
             append(path, row)
             print(json.dumps(row), flush=True)

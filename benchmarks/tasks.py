@@ -32,10 +32,10 @@ from glassformer.training.recipes import choose_recipe
 BEGIN, END = "<!-- table: benchmarks/tasks.py -->", "<!-- end of the table -->"
 
 
-def run(ref, seed, recipe=""):
+def run(ref, seed, recipe):
     """One training as a line of the table."""
     task, began = load_task(ref), time.process_time()
-    trainer = Trainer(task, choose_recipe(recipe, task), [seed])
+    trainer = Trainer(task, recipe, [seed])
     trainer.clock = time.process_time
     overlap = trainer.data.overlap()
     for event in trainer.events():
@@ -117,12 +117,11 @@ def main():
     options.add_argument("--table", type=Path, help="FILE.md: no run, only the table")
     options = options.parse_args()
     if options.table:
-        done = {runs.key(row): row for row in runs.read(options.runs)}  # of several, the last
-        return write(options.table, table(done, options.seeds))
+        return write(options.table, table(runs.last(runs.read(options.runs)), options.seeds))
     every = sorted(gf.list("tasks"), key=lambda ref: load_task(ref).size)
     refs = options.only.split() or every
     wanted = [(ref, seed) for seed in range(options.seeds) for ref in refs]
-    runs.add(options.runs, wanted, lambda ref, seed: run(ref, seed, options.recipe))
+    runs.add(options.runs, wanted, lambda ref: choose_recipe(options.recipe, load_task(ref)), run)
 
 
 if __name__ == "__main__":

@@ -146,15 +146,15 @@ class Timed(Trainer):
         return report
 
 
-def ours(seed, who):
-    """The same for `glassformer train addition:order=ones`, with `--set` as OURS has it."""
+def ours(chosen, seed):
+    """The same for `glassformer train addition:order=ones`, with a recipe."""
     task, began = load_task("addition:order=ones"), time.process_time()
-    run = Timed(task, choose_recipe("", task, OURS[who]), [seed])
+    run = Timed(task, chosen, [seed])
     [training] = [event.data["training"] for event in run.events() if event.kind == "done"]
     end, look = {"steps": run.step, "seconds": time.process_time()}, training.exact
     right = run.right or end
     return {
-        "who": who, "parameters": gf.count(training.model).total,
+        "parameters": gf.count(training.model).total,
         "right": bool(run.right), "steps": right["steps"], "seconds": right["seconds"] - began,
         "exact": bool(look and look.whole and not look.wrong),
         "exact_steps": end["steps"], "exact_seconds": end["seconds"] - began,
@@ -181,24 +181,30 @@ def main():
     torch.set_num_threads(1)
     task = load_task("addition:order=ones")
     data = Data(task, recipe("book"))
-    loop = {"who": "loop", "epochs": options.epochs, "until": options.until}
-    train = {"loop": lambda seed: loop | peer(seed, task, data, options.epochs, options.until)}
-    train |= {who: partial(ours, who=who) for who in OURS}
+    kernels = {"kernels": runs.kernels()}
+    loop = {"epochs": options.epochs, "until": options.until}
+    named = {"loop": {"who": "loop", **loop} | kernels}
+    train = {"loop": lambda seed: peer(seed, task, data, **loop)}
+    for who, settings in OURS.items():
+        chosen = choose_recipe("", task, settings)
+        named[who] = {"who": who, "recipe": runs.fingerprint(chosen)} | kernels
+        train[who] = partial(ours, chosen)
     done = {key(row): row for row in runs.read(options.runs)}
     wanted = []
     # in turn: what disturbs one, disturbs both
     for seed, who in [(seed, who) for seed in range(options.seeds) for who in train]:
-        wanted.append(key((loop if who == "loop" else {"who": who}) | {"seed": seed}))
+        wanted.append(key(named[who] | {"seed": seed}))
         if wanted[-1] not in done:
-            done[wanted[-1]] = row = train[who](seed) | {"seed": seed}
+            done[wanted[-1]] = row = named[who] | train[who](seed) | {"seed": seed}
             runs.append(options.runs, row)
             print(json.dumps(row), flush=True)
     print(json.dumps(summary([done[k] for k in wanted], options.until)))
 
 
 def key(row):
-    """What a run is: of other options, it is another."""
-    return tuple(row.get(name) for name in ("who", "seed", "epochs", "until"))
+    """What a run is: of other options, recipes or kernels, it is another."""
+    names = ("who", "seed", "epochs", "until", "recipe", "kernels")
+    return tuple(row.get(name) for name in names)
 
 
 def summary(rows, until):

@@ -171,7 +171,7 @@ def row_gaps(
     chunk: int = 0,
 ) -> Any:  # fmt: skip
     """The same as margins, the first token of each answer first; beyond its end, inf. `chunk`: so
-    many rows at a time; 0: so many that they are read fast.
+    many rows at a time; 0: as many as fit into a few megabytes.
     """
     measure = {None: gaps, True: forced_gaps, False: decoded_gaps}[forced]
     out, chunk = [], chunk or chunk_size(model, task)

@@ -309,3 +309,11 @@ def test_wait_does_not_decay_before_the_hardest_level():
         for _ in range(60):
             run._step()
         assert run.decay_at.tolist() == [begins]
+
+
+@pytest.mark.parametrize("rows", [1e4, 1000.5, -3, 0, "many", True])
+def test_how_many_rows_a_task_finds_worth_checking_is_looked_at_before_the_work(rows, monkeypatch):
+    task = load_task("addition:digits=4")
+    monkeypatch.setattr(task, "worth_checking", rows)
+    with pytest.raises(GlassformerError, match="worth_checking must be a whole number from 1"):
+        Trainer(task, recipe(), [0])

@@ -13,7 +13,7 @@ from .. import arrays
 from ..arrays import Array
 from ..blueprints import Blueprint, Shapes
 from ..errors import GlassformerError
-from ..limits import MEMBERS, PROCESSES, SEED, afford, within
+from ..limits import MEMBERS, PROCESSES, SAMPLE, SEED, afford, within
 from ..model import Config, Model
 from ..tasks.base import Task
 from .data import first_length
@@ -35,6 +35,7 @@ def check_call(
     for what, model in models.items():
         if model and (its := model.vocabulary) != task.vocabulary:
             raise GlassformerError(f"{what} — its vocabulary {its} is not that of {task.ref}")
+    within(f"{task.ref} — worth_checking", task.worth_checking, 1, SAMPLE)
     within("train — threads", threads, 1, PROCESSES)
     within("train — the number of seeds", len(seeds), 1, MEMBERS)
     for seed in seeds:
