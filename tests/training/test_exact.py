@@ -75,6 +75,25 @@ def test_a_look_says_how_far_it_is(monkeypatch):
     assert losses[0] != losses[1]
 
 
+def test_who_stops_a_look_goes_on_from_the_evaluation_before(monkeypatch, tmp_path):
+    """The look ends at once; what is resumed is the run that was never stopped, to the bit."""
+    monkeypatch.setattr("glassformer.training.exact.SEEN", 3_000)
+    task = gf.load_task("addition:digits=2,order=ones")
+    small = replace(SMALL, steps=60, test_rows=20, stable=1, success=0.0, exact=40)
+    calm = fit(task, small, 1)
+    asked, out = [], tmp_path / "a.safetensors"
+    run = Trainer(task, small, [1], out=out, stop=lambda: bool(asked))
+    for event in run.events():
+        if "looked" in event.data:  # in the end all rows are counted
+            asked.append(event)
+    assert len(asked) == 1 and event.data["training"].status == "interrupted" and not out.exists()
+    before = Trainer(task, small, [1], out=out, resume=True).step
+    assert before == asked[0].step - small.evaluate_every
+    again = fit(task, small, 1, out=out, resume=True)
+    assert (again.steps, again.status) == (calm.steps, calm.status)
+    assert all(np.array_equal(w, calm.model.weights[n]) for n, w in again.model.weights.items())
+
+
 def test_a_look_that_is_under_way_has_found_nothing_yet():
     task, seen = gf.load_task("addition:digits=4"), []
     phase = Exact(task, 0, 0, 1.0, last=Look(0, 60_000, "a sample"))

@@ -81,7 +81,9 @@ def train_(
     threads: Threads = 1,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Train a model on a task. Status 0: it reached the recipe's success; 1: it did not."""
+    """Train a model on a task. Status 0: it reached the recipe's success (and is exact, where it
+    was to be); 1: it did not.
+    """
     goal = refs.load_task(task)
     chosen = choose_recipe(recipe, goal, settings or ())
     if exact is not None:
@@ -101,6 +103,7 @@ def train_(
 
     with alone(file), alone(history):
         files = _files(file, seed, seeds, resume)
+        there = {str(path) for path in files if path.exists()}
         for path in (*files, history, figure):
             check_writable(path, task, recipe, start, teacher, *split(blueprint)[1].values())
         if figure:
@@ -129,7 +132,7 @@ def train_(
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
     else:
-        _show(trainings, rows, names)
+        _show(trainings, rows, names, there)
         if figure and figure.exists():
             say(f"drew {figure}")
     if (by := interrupted()) and any(t.status == "interrupted" for t in trainings):
@@ -241,7 +244,10 @@ def _report(t: "Training", task: str, path: Path, single: bool, overlap: float) 
     return found
 
 
-def _show(trainings: "list[Training]", rows: list[dict[str, Any]], names: list[str]) -> None:
+def _show(
+    trainings: "list[Training]", rows: list[dict[str, Any]], names: list[str], there: set[str]
+) -> None:
+    """`there`: files that a model was in before."""
     for t, row in zip(trainings, rows, strict=True):
         short = t.accuracy < t.recipe.success or not row["reached"]
         goal = f"{'short of' if short else 'reached'} {percent(t.recipe.success)}"
@@ -267,7 +273,7 @@ def _show(trainings: "list[Training]", rows: list[dict[str, Any]], names: list[s
             if event not in looks[1:-1]:  # these are in the history
                 say(f"  step {event.step:>7,}  {in_words(event, names)}")
         if row["out"]:
-            say(f"wrote {row['out']}")
+            say(f"wrote {row['out']}{', over the one that was there' * (row['out'] in there)}")
 
 
 def _exactness(t: "Training", row: dict[str, Any]) -> str:

@@ -114,6 +114,12 @@ WORDS = {
 }  # fmt: skip
 
 
+def label(event: Event) -> str:
+    """What a turning point is called: a look is exact if it was at all rows and none was wrong."""
+    looked = event.kind == EXACT and (event.data["wrong"] or event.data["of"] != ALL)
+    return "looked" if looked else event.kind
+
+
 def in_words(event: Event, names: Sequence[str] = ()) -> str:
     """A turning point as a sentence, without its step."""
     d: dict[str, Any] = {
@@ -126,6 +132,5 @@ def in_words(event: Event, names: Sequence[str] = ()) -> str:
     if event.kind == "memorising":
         return "memorising: " + (BY_LOSS if "floor" in d else BY_ROWS).format(**d)
     if event.kind in WORDS:
-        looked = event.kind == EXACT and (d["wrong"] or d["of"] != ALL)  # which says less
-        return f"{'looked' if looked else event.kind}: {WORDS[event.kind].format(**d)}"
+        return f"{label(event)}: {WORDS[event.kind].format(**d)}"
     return " ".join([event.kind, *(f"{k}={v}" for k, v in event.data.items())])

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import GlassformerError
 from ..records import Log
-from .events import ROUTINE, Event
+from .events import ROUTINE, Event, label
 
 
 def check_name(path: str | Path) -> None:
@@ -76,7 +76,7 @@ class Csv:
         """What an event adds to the file."""
         if event.kind not in ROUTINE:
             digit = f" {event.data['digit'] + 1}" if "digit" in event.data else ""
-            self.turns.append(event.kind + digit)
+            self.turns.append(label(event) + digit)
             return ""
         text = self.end()
         if event.kind == "evaluation":

@@ -44,6 +44,10 @@ Seeds = Sequence[int]
 EXPLODED = 1e6
 
 
+class StoppedLooking(Exception):
+    """Somebody asked to stop in the middle of a look at many rows."""
+
+
 def fit(task: Task, recipe: Recipe, seed: int = 0, **options: Any) -> Training:
     """Trains one model."""
     return fit_many(task, recipe, [seed], **options)[0]
@@ -165,7 +169,13 @@ class Trainer:
             due = self.step % self.recipe.evaluate_every == 0 or ended
             yield from self._drop_diverged(losses, due or stopped)
             if due_now := [i for i, seed in enumerate(self.seeds) if due or self._is_last(seed)]:
-                yield from self._evaluate(due_now)
+                try:
+                    yield from self._evaluate(due_now)
+                except (
+                    StoppedLooking
+                ):  # what was saved is of the evaluation before: all begins there
+                    yield from self._finish([(s, "interrupted") for s in self.seeds])
+                    return
             elif self.seeds and time.perf_counter() - shown > 0.2:
                 shown = time.perf_counter()
                 yield Event("step", self.step, self.seeds[0], self._far(0))
@@ -308,6 +318,8 @@ class Trainer:
                 return end.value  # type: ignore[no-any-return]
             far = self._far(i) | {"looked": looked, "rows": rows}
             yield Event("step", self.step, self.seeds[i], far)
+            if looked < rows and self.asked_to_stop():
+                raise StoppedLooking
 
     def _far(self, i: int) -> Report:
         """How far member i is, for those who watch."""

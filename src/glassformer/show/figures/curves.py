@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import GlassformerError
+from ...training.events import label
 from ..pieces import colour_bar, in_percent, in_powers, in_thousands, rules, tokens_named
 from ..style import BLUE, GREY, INK, LINES, ORANGE, SHARES, WIDTH, Axes, Figure, Names, drawn
 
@@ -144,7 +145,7 @@ def _rows_of_events(run: "Training") -> list[list[tuple[int, str]]]:
     at: dict[int, list[str]] = {}
     for e in run.events:
         if e.kind != "digit learned":
-            at.setdefault(e.step, []).append(e.kind)
+            at.setdefault(e.step, []).append(label(e))
     for step, kinds in at.items():
         text = f"{', '.join(kinds)} {step:,}"
         row = next((i for i, end in enumerate(ends) if end < step), len(rows))
