@@ -171,9 +171,8 @@ class Trainer:
             if due_now := [i for i, seed in enumerate(self.seeds) if due or self._is_last(seed)]:
                 try:
                     yield from self._evaluate(due_now)
-                except (
-                    StoppedLooking
-                ):  # what was saved is of the evaluation before: all begins there
+                except StoppedLooking:
+                    # what was saved is of the evaluation before: a resumed run begins there
                     yield from self._finish([(s, "interrupted") for s in self.seeds])
                     return
             elif self.seeds and time.perf_counter() - shown > 0.2:
