@@ -116,6 +116,16 @@ def test_running_a_program_reads_no_other():
     assert out.stdout.split() == ["True", "False", "True", "False"]
 
 
+def test_training_loads_no_compiler():
+    """It takes a second, which is longer than a small task takes to learn."""
+    code = (
+        "import sys, glassformer as gf; print(gf.fit('hello-world').status, 'torch._dynamo' in "
+        "sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "exact False"
+
+
 def test_no_name_at_the_top_is_both_a_thing_and_a_module():
     modules = {m.name for m in pkgutil.iter_modules(glassformer.__path__)}
     assert not modules & {*glassformer.__all__, "list", "open"}

@@ -60,9 +60,9 @@ def load_run(run: "Trainer") -> None:
     check_identity(path, header, identity(run))
     into = {f"theta.{n}": t for n, t in run.theta.items()}
     into |= {f"average.{n}": t for n, t in run.average.items()}
-    optimizer = run.optimizer.state_shapes(header["step"] > 0)
-    shapes = {n: tuple(t.shape) for n, t in into.items()}
-    shapes |= {f"optimizer.{n}": shape for n, shape in optimizer.items()}
+    optimizer = run.optimizer.state()
+    kept = into | {f"optimizer.{n}": t for n, t in optimizer.items()}
+    shapes = {n: tuple(t.shape) for n, t in kept.items()}
     check_fits(
         path, arrays, header, shapes=shapes, steps=run.recipe.steps, exact=run.recipe.exact,
         digits=run.named, dtype=run.recipe.dtype,

@@ -1,13 +1,16 @@
 """Optimisers for theta with a leading axis of members: PyTorch's AdamW, and Muon for many at once;
 and the learning rate from step to step.
 
-`torch.optim.Muon` takes one matrix at a time; here all of one shape are orthogonalised together.
+AdamW is called as a function: the first object `torch.optim.AdamW` of a process takes a second, as
+it loads PyTorch's compiler. `torch.optim.Muon` takes one matrix at a time; here all of one shape
+are orthogonalised together.
 """
 
 import math
 
 import numpy as np
 import torch
+from torch.optim.adamw import adamw
 
 from ..arrays import Array
 from ..blueprints.base import is_matrix
@@ -26,10 +29,10 @@ class Optimizer:
         matrices = [n for n, t in theta.items() if is_matrix(n, tuple(t.shape[1:]))]
         hidden = matrices if recipe.optimizer == "muon" else []
         self.by_adamw = [n for n in theta if n not in hidden]
-        self.adamw = torch.optim.AdamW(
-            [theta[n] for n in self.by_adamw], lr=recipe.lr, betas=(recipe.beta1, recipe.beta2),
-            weight_decay=recipe.weight_decay, fused=True,
-        ) if self.by_adamw else None  # fmt: skip
+        # of the gradients: their mean, the mean of their squares; and how many there were
+        self.mean = {n: torch.zeros_like(theta[n]) for n in self.by_adamw}
+        self.square = {n: torch.zeros_like(theta[n]) for n in self.by_adamw}
+        self.steps = {n: torch.zeros((), device=theta[n].device) for n in self.by_adamw}
         # matrices that can be stacked, if tall ones are laid down
         groups: dict[tuple[int, ...], list[str]] = {}
         for n in hidden:
@@ -52,21 +55,23 @@ class Optimizer:
         for name, slow in self.slow.items():
             slow.lerp_(gradients[name], 1 - r.grokfast_decay)
             gradients[name] = gradients[name] + r.grokfast * slow
-        if self.adamw:
+        if self.by_adamw:
             self._adamw(gradients, rates)
         if self.groups:
             self._muon(gradients, rates)
 
     def _adamw(self, gradients: dict[str, torch.Tensor], rates: Array) -> None:
-        assert self.adamw
-        mine = [self.theta[n] for n in self.by_adamw]
-        for n, t in zip(self.by_adamw, mine, strict=True):
-            # the fused kernel reads memory in theta's order, whatever the strides
-            t.grad = gradients[n].contiguous()
+        r, mine = self.recipe, [self.theta[n] for n in self.by_adamw]
         same = bool((rates == rates[0]).all())
-        self.adamw.param_groups[0]["lr"] = self.recipe.lr * float(rates[0] if same else 1.0)
         before = [] if same else [t.clone() for t in mine]
-        self.adamw.step()
+        # the fused kernel reads memory in theta's order, whatever the strides
+        found = [gradients[n].contiguous() for n in self.by_adamw]
+        mean, square, steps = (list(x.values()) for x in (self.mean, self.square, self.steps))
+        adamw(
+            mine, found, mean, square, [], steps, fused=True, amsgrad=False, maximize=False,
+            lr=r.lr * float(rates[0] if same else 1.0), beta1=r.beta1, beta2=r.beta2,
+            weight_decay=r.weight_decay, eps=1e-8,
+        )  # fmt: skip
         # AdamW's whole update is proportional to its rate
         for t, old in zip(mine, before, strict=False):
             t.copy_(old.lerp(t, _spread(rates, t)))
@@ -88,19 +93,9 @@ class Optimizer:
     def state(self) -> dict[str, torch.Tensor]:
         """Everything that the next step depends on."""
         out = {f"momentum.{i}": t for i, t in enumerate(self.momentum)}
-        out |= {f"slow.{n}": t for n, t in self.slow.items()}
-        for n in self.by_adamw:
-            assert self.adamw
-            out |= {f"{key}.{n}": value for key, value in self.adamw.state[self.theta[n]].items()}
+        for kind, group in self._groups().items():
+            out |= {f"{kind}.{n}": t for n, t in group.items()}
         return out
-
-    def state_shapes(self, begun: bool) -> dict[str, tuple[int, ...]]:
-        """Name -> shape of what `state` gives, before the first step or after it."""
-        found = {n: tuple(t.shape) for n, t in self.state().items()}
-        for n in self.by_adamw if begun else ():
-            found[f"exp_avg.{n}"] = found[f"exp_avg_sq.{n}"] = tuple(self.theta[n].shape)
-            found[f"step.{n}"] = ()
-        return found
 
     def load(self, state: dict[str, torch.Tensor]) -> None:
         """Takes up a state that `state` gave."""
@@ -108,11 +103,14 @@ class Optimizer:
             kind, name = full.split(".", 1)
             if kind == "momentum":
                 self.momentum[int(name)] = value
-            elif kind == "slow":
-                self.slow[name] = value
             else:
-                assert self.adamw
-                self.adamw.state[self.theta[name]][kind] = value
+                self._groups()[kind][name] = value
+
+    def _groups(self) -> dict[str, dict[str, torch.Tensor]]:
+        """What is kept for each array of theta, by the names that it has in a state."""
+        return {
+            "slow": self.slow, "exp_avg": self.mean, "exp_avg_sq": self.square, "step": self.steps,
+        }  # fmt: skip
 
 
 def newton_schulz(x: torch.Tensor, steps: int = 5) -> torch.Tensor:
