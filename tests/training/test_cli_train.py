@@ -73,12 +73,15 @@ def test_the_summary(call, tmp_path):
         and "step      20  answer token <EOS>" in out
     )
     assert out.splitlines()[-1] == f"wrote {path}"
+    advice = "  to try: another --seed, --set steps=80, --set d_model=32 --set d_mlp=32"
+    assert out.splitlines()[-2].startswith(f"{advice}; or no --recipe")
 
 
 def test_without_a_recipe_a_task_is_trained_until_it_is_exact(call, tmp_path):
     path = tmp_path / "a.safetensors"
     status, out, _ = call("train", "add-digit:base=3", "--out", path)
-    assert status == 0 and "add-digit:base=3, recipe suited, seed 0: 100 %" in out
+    assert status == 0 and "add-digit:base=3, recipe suited, seed 0: 100 % of all rows" in out
+    assert "to try" not in out
     assert "  exact: 0 wrong of 9\n" in out and "none held out: all rows are trained on" in out
 
 

@@ -14,7 +14,7 @@ from glassformer.training.curve import Curve
 from glassformer.training.events import Event
 from glassformer.training.history import HistoryFile
 from glassformer.training.loop import Trainer
-from glassformer.training.terminal import Lines, LiveView
+from glassformer.training.terminal import ENDING, Lines, LiveView
 
 
 def evaluation(step, seed=0):
@@ -180,6 +180,18 @@ def test_the_live_view_while_all_rows_are_looked_at():
     assert "the last phase" in shown(Event("evaluation", 20, 0, late.data | {"phase": "exact"}))
     after = shown(Event("step", 25, 0, {"loss": 0.5, "of": 100}))
     assert "the last phase" in after and "25/?" in after, "nobody knows how many more"
+    view.close()
+
+
+def test_the_live_view_says_that_somebody_asked_it_to_end():
+    asked = []
+    view = LiveView(console(force_terminal=True), 100, NAMES, ending=lambda: len(asked))
+    told(view, EVENTS[:3])
+    for signals in ([], [2]):
+        asked += signals
+        drawn = console()
+        drawn.print(view)
+        assert (drawn.file.getvalue().splitlines()[-1] == ENDING) == bool(asked)
     view.close()
 
 

@@ -29,8 +29,9 @@ from ..training.floor import floors
 from ..training.history import HistoryFile, check_name
 from ..training.recipe import SHAPE
 from ..training.recipes import choose_recipe
-from ..training.state import ENDING, state_path
-from ..training.terminal import Lines, LiveView
+from ..training.state import ENDING as RUN
+from ..training.state import state_path
+from ..training.terminal import ENDING, Lines, LiveView
 from ..verification.confidence import CONFIDENCE, upper_bound
 from .common import (
     Json,
@@ -118,7 +119,7 @@ def train_(
             if resume:
                 err.print(f"going on from step {trainer.step:,} of {chosen.steps:,}")
             floor = stairs[0].loss if stairs else None
-            consumers = _consumers(trainer, names, floor, history, watch)
+            consumers = _consumers(trainer, names, floor, history, watch, interrupted)
             trainings = sorted(_consume(trainer.events(), consumers), key=lambda t: t.seed)
         if seeds > 1:  # the trainer itself keeps one seed only
             for training, path in zip(trainings, files, strict=True):
@@ -164,8 +165,8 @@ def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
             raise GlassformerError(f"--resume — {what}")
         every = range(seed, seed + seeds)
         return [file.with_name(f"{file.stem}-seed{s}.safetensors") for s in every]
-    if file.name.endswith(ENDING):
-        what = f"a name with {ENDING} is that of a run that is not finished"
+    if file.name.endswith(RUN):
+        what = f"a name with {RUN} is that of a run that is not finished"
         raise GlassformerError(f"--out {file} — {what}; name the model otherwise")
     state = state_path(file)
     if resume and file.exists() and not state.exists():
@@ -186,7 +187,8 @@ def _interrupts() -> Iterator[Callable[[], int]]:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
-        os.write(2, b"\nfinishing the step, then saving; once more to end at once\n")
+        if not sys.stderr.isatty():  # there the view says so: it would paint over this
+            os.write(2, f"\n{ENDING}\n".encode())
 
     before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -197,13 +199,14 @@ def _interrupts() -> Iterator[Callable[[], int]]:
 
 
 def _consumers(
-    trainer: "Trainer", names: list[str], floor: float | None, history: Path | None, watch: bool
-) -> list[Consumer]:
+    trainer: "Trainer", names: list[str], floor: float | None, history: Path | None, watch: bool,
+    ending: Callable[[], int],
+) -> list[Consumer]:  # fmt: skip
     """Who is told what happens: the history, and whoever reads what we say."""
     past = trainer.past()
     consumers: list[Consumer] = [HistoryFile(history, names, past)] if history else []
     if sys.stderr.isatty():
-        consumers.append(LiveView(err, trainer.recipe.steps, names, floor, past, watch))
+        consumers.append(LiveView(err, trainer.recipe.steps, names, floor, past, watch, ending))
     else:
         consumers.append(Lines(err, names, len(trainer.seeds) > 1, watch))
     return consumers
@@ -253,18 +256,16 @@ def _show(
         goal = f"{'short of' if short else 'reached'} {percent(t.recipe.success)}"
         goal += ", until the last phase" * (short and row["reached"])
         out.print(f"{row['task']}, recipe {t.recipe.name}, seed {t.seed}: ", end="")
-        out.print(f"{percent(t.accuracy)} of test rows right ({goal})", style="bold", end="")
+        whole = t.recipe.data == "all"
+        tested = f"{percent(t.accuracy)} of {'all' if whole else 'test'} rows right"
+        out.print(f"{tested} ({goal})", style="bold", end="")
         steps = f"{t.steps:,} step{'s' * (t.steps != 1)}"
         say(f" after {steps}, which took {t.seconds:.1f} s; {t.status}")
         if t.exact:
             say(f"  {_exactness(t, row)}")
         if row["overlap"]:
             share = f"{percent(row['overlap'])} of test rows were also trained on"
-            both = (
-                "none held out: all rows are trained on, and tested"
-                if row["overlap"] == 1
-                else share
-            )
+            both = "none held out: all rows are trained on, and tested" if whole else share
             out.print(f"  {both} (data={t.recipe.data})")
         if t.recipe.tap:
             say(f"  all of this with tap={t.recipe.tap}, which the model that is kept has not")
@@ -272,8 +273,21 @@ def _show(
         for event in t.events:
             if event not in looks[1:-1]:  # these are in the history
                 say(f"  step {event.step:>7,}  {in_words(event, names)}")
+        if not row["reached"] and t.status in ("done", "hopeless", "not exact"):
+            say(f"  to try: {_advice(t)}")
         if row["out"]:
             say(f"wrote {row['out']}{', over the one that was there' * (row['out'] in there)}")
+
+
+def _advice(t: "Training") -> str:
+    """What may help a run that fell short: other luck, more time, more room."""
+    r, made = t.recipe, t.model.provenance
+    more = f"exact={2 * r.exact}" if t.status == "not exact" else f"steps={2 * r.steps}"
+    found = f"another --seed, --set {more}"
+    if made["blueprint"] == "dense" and r.d_model == t.model.config.d_model:  # the recipe's own
+        wider = [f"--set {n}={2 * size}" for n in ("d_model", "d_mlp") if (size := getattr(r, n))]
+        found += f", {' '.join(wider)}"
+    return found + "; or no --recipe: one is chosen that suits the task" * (r.name != "suited")
 
 
 def _exactness(t: "Training", row: dict[str, Any]) -> str:

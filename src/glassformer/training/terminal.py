@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,8 @@ from rich.text import Text
 
 from .curve import WIDTH, Curve
 from .events import LEARNED, ROUTINE, Event, in_words, percent
+
+ENDING = "finishing the step, then saving; once more to end at once"
 
 
 class Lines:
@@ -46,6 +48,7 @@ class LiveView:
     floor: float | None = None
     past: Iterable[Event] = ()  # what was before a run was resumed
     watch: bool = False
+    ending: Callable[[], int] = lambda: 0  # whether somebody asked the run to end
     members: dict[int, dict[str, Any]] = field(default_factory=dict)
     latest: deque[str] = field(default_factory=lambda: deque(maxlen=6))
 
@@ -104,7 +107,9 @@ class LiveView:
             whole = [_share(m.get("accuracy"))] + [_share(m.get("train_accuracy"))] * trained
             parts = [_share(x, short=True) for x in m.get("digits", [None] * len(self.names))]
             table.add_row(str(seed), loss, floor, *whole, *parts, m.get("status", ""))
-        return Group(self.bar, table, *self._plot(), *(Text(x, style="dim") for x in self.latest))
+        said = [Text(line, style="dim") for line in self.latest]
+        said += [Text(ENDING, style="bold")] if self.ending() else []
+        return Group(self.bar, table, *self._plot(), *said)
 
 
 def _sentence(event: Event, names: Sequence[str], many: bool) -> str:
