@@ -110,6 +110,7 @@ WORDS = {
     "fitted": "{accuracy} of training rows right", "generalised": "{accuracy} of test rows right",
     "grokking": "test rows right long after training rows (step {fitted_at:,})",
     "stable": "{accuracy} of test rows right, at success since step {since:,}",
+    "begun anew": "with other weights, as {accuracy} of test rows were right by now",
     EXACT: "{wrong:,} wrong of {checked:,} ({of})",
 }  # fmt: skip
 

@@ -85,9 +85,11 @@ def architecture(
 
 def initial_theta(
     recipe: Architecture, config: Config, shapes: Shapes, blueprint: Blueprint,
-    start: Model | None, seed: int,
+    start: Model | None, seed: int, tries: int = 0,
 ) -> dict[str, Array]:  # fmt: skip
-    """One member's theta: the model's to begin with, or what the blueprint makes of weights."""
+    """One member's theta: the model's to begin with, or what the blueprint makes of weights, which
+    are others after so many `tries`.
+    """
     # of the same kind: its very numbers, in the blueprint's order: a file's order is not fixed, and
     # sums over theta round by order
     if start and start.theta and start.blueprint == blueprint.ref:
@@ -95,7 +97,7 @@ def initial_theta(
     if start and blueprint.at_random:
         what = f"{blueprint.ref} begins at random, or with a model of its own kind"
         raise GlassformerError(f"start — {what}")
-    rng = np.random.default_rng([seed, 0])
+    rng = np.random.default_rng([seed, 0, tries] if tries else [seed, 0])
     weights = start.weights if start else initial_weights(recipe, config, shapes, rng)
     return blueprint.start(weights, rng)
 

@@ -65,7 +65,7 @@ def load_run(run: "Trainer") -> None:
     shapes = {n: tuple(t.shape) for n, t in kept.items()}
     check_fits(
         path, arrays, header, shapes=shapes, steps=run.recipe.steps, exact=run.recipe.exact,
-        digits=run.named, dtype=run.recipe.dtype,
+        digits=run.measure.named, dtype=run.recipe.dtype,
     )  # fmt: skip
     tensors = {n: torch.tensor(a, device=run.device) for n, a in arrays.items()}
     for n, t in into.items():

@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..answers import right, row_gaps
 from ..arrays import Array
 from ..blueprints import Blueprint, Dense
 from ..checkpoint import save
 from ..errors import GlassformerError
-from ..model import Model, Tap
+from ..model import Model
 from ..records import remove
-from ..tasks.base import Rows, Task
+from ..tasks.base import Task
 from ..tasks.format import answer_names
 from .data import Data
 from .events import Event, Report, Watcher
@@ -32,12 +31,12 @@ from .exact import EXACT, LEAST_RATE, NEARLY, UNSURE, Exact, Look, Looking
 from .initial import architecture, check_call, check_memory, find_device, initial_theta
 from .keeping import load_run, save_run, save_snapshots
 from .loss import Objective, Theta
+from .measure import Measure
 from .notebook import Bar, in_notebook
 from .optim import Optimizer, decay_begins, rates, smoothed
 from .recipe import SHAPE, Recipe
 from .result import Training
 from .state import snapshot_folders, state_path
-from .taps import TAPS
 
 Seeds = Sequence[int]
 # a norm of theta, as a multiple of what it was at first (or of 1), that no sound run comes near
@@ -108,10 +107,7 @@ class Trainer:
         self.start, self.teacher, self.out, self.asked_to_stop = start, teacher, out, stop
         self.device, self.seeds = find_device(device, recipe.dtype), list(seeds)
         self.data = Data(task, recipe)
-        kinds = task.classes(self.data.test_rows)
-        self.classes, self.class_of = np.unique(kinds, return_inverse=True)
-        self.named = len(answer_names(task))  # tokens of an answer, as far as a few rows tell
-        self.longest = max(self.named, int(task.batch(self.data.test_rows)[1].sum(1).max()))
+        self.measure = Measure(task, recipe, self.data)
         self.config, shapes = architecture(recipe, task, self.data.length, start)
         for what, model in {"start": start, "teacher": teacher}.items():
             if model and self.data.length - 1 > (n := model.config.n_ctx):
@@ -126,9 +122,8 @@ class Trainer:
 
     def _begin_members(self) -> None:
         """All that is each member's own, as it is before the first step."""
-        r, form, seeds = self.recipe, self.blueprint, self.seeds
-        first = (r, self.config, self.objective.shapes, form, self.start)
-        begun = [initial_theta(*first, seed) for seed in seeds]
+        r, seeds = self.recipe, self.seeds
+        begun = [self._first(seed) for seed in seeds]
         stacked = {n: np.stack([theta[n] for theta in begun]) for n in begun[0]}
         kind = {"dtype": getattr(torch, r.dtype), "device": self.device}
         self.theta: Theta = {n: torch.tensor(a, **kind) for n, a in stacked.items()}
@@ -144,10 +139,28 @@ class Trainer:
         self.optimizer = Optimizer(self.theta, r)
         self.smooth = np.full(len(seeds), np.nan)  # losses
         self.decay_at = np.full(len(seeds), -1)
-        self.watchers = [Watcher(r, seed, self.task.floor()) for seed in seeds]
+        self.watchers = [self._watcher(seed) for seed in seeds]
         self.history: dict[int, list[Report]] = {seed: [] for seed in seeds}
         self.exact: dict[int, Exact] = {}  # seed -> its last phase, once it has begun
         self.turning_points: dict[int, list[Event]] = {seed: [] for seed in seeds}
+
+    def _first(self, seed: int, tries: int = 0) -> dict[str, Array]:
+        """What a member begins with, and after so many tries begins with anew."""
+        made = self.recipe, self.config, self.objective.shapes, self.blueprint, self.start
+        return initial_theta(*made, seed, tries)
+
+    def _watcher(self, seed: int) -> Watcher:
+        return Watcher(self.recipe, seed, self.task.floor())
+
+    def _begin_anew(self, i: int) -> None:
+        """Member i forgets all that it has learned, and begins with other weights."""
+        for n, first in self._first(self.seeds[i], self.step // self.recipe.again).items():
+            for group in (self.theta, self.average) if self.average else (self.theta,):
+                group[n][i] = torch.as_tensor(first)
+        self.optimizer.forget(i)
+        self.smooth[i], self.decay_at[i] = np.nan, -1
+        self.watchers[i] = self._watcher(self.seeds[i])
+        self.mark_good([i])
 
     @property
     def kept(self) -> Theta:
@@ -272,6 +285,10 @@ class Trainer:
                 found = yield from self._look(i, report)
                 report |= {"wrong": found.wrong, "checked": found.checked}
                 events.append(Event("exact", self.step, seed, found.to_json()))
+            elif self._is_due_anew(i):
+                so_far = {"accuracy": report["accuracy"]}
+                events.append(Event("begun anew", self.step, seed, so_far))
+                self._begin_anew(i)
             self.history[seed].append(report)
             yield Event("evaluation", self.step, seed, report)
             self.turning_points[seed] += events
@@ -288,6 +305,12 @@ class Trainer:
             yield from self._finish(finished)
         else:
             yield from save_run(self)
+
+    def _is_due_anew(self, i: int) -> bool:
+        """Whether member i has failed, and has the steps for a whole try more."""
+        again, tried = self.recipe.again, self.step
+        due = again > 0 and tried % again == 0 and tried + again <= self.recipe.steps
+        return due and not self.watchers[i].in_a_row
 
     def mark_good(self, members: list[int]) -> None:
         """What these go back to if they diverge."""
@@ -325,40 +348,9 @@ class Trainer:
         return {"loss": float(self.smooth[i]), "of": self.recipe.steps}
 
     def _measure(self, i: int, seen: bool) -> Report:
-        """How good member i is, on the whole, a digit and a class of input.
-
-        `seen`: in the last phase, test rows are trained on. They say little then, and a few do.
-        """
-        model, tap = self.model(i), TAPS[self.recipe.tap]
-        first = self.recipe.first_rows or len(self.data.test_rows)
-        rows = self.data.test_rows[: first if seen else None]
-        lead = self._leads(model, rows[:first], tap())
-        if first < len(rows) and (lead > 0).all(1).mean() >= self.recipe.success:
-            lead = np.concatenate([lead, self._leads(model, rows[first:], tap())])
-        good, asked = lead > 0, lead != np.inf  # answers may be of several lengths
-        shares = (good & asked).sum(0) / np.maximum(asked.sum(0), 1)
-        class_of = self.class_of[: len(good)]
-        report = {
-            "step": self.step, "loss": float(self.smooth[i]), "accuracy": float(good.all(1).mean()),
-            "tested": len(good), "digits": shares[: self.named].tolist(), "seconds": self.seconds,
-        }  # fmt: skip
-        if seen:
-            report["phase"] = EXACT
-        if self.data.train_rows is not None:  # else every row is new
-            fitted = right(model, self.task, self.data.train_rows[:2_000], tap())
-            report["train_accuracy"] = float(fitted.all(1).mean())
-        if len(self.classes) > 1:
-            there = np.bincount(class_of, minlength=len(self.classes))
-            share = np.bincount(class_of, good.all(1), len(self.classes)) / np.maximum(there, 1)
-            pairs = zip(self.classes.tolist(), share.tolist(), there.tolist(), strict=True)
-            report["classes"] = {name: s for name, s, n in pairs if n}
-        return report
-
-    def _leads(self, model: Model, rows: Rows, tap: Tap | None) -> Array:
-        """Margins of all tokens that a test row's answer may have, [B, longest]."""
-        lead = row_gaps(model, self.task, rows, tap)
-        more = self.longest - lead.shape[1]
-        return np.pad(lead, ((0, 0), (0, more)), constant_values=np.inf)
+        """How good member i is. `seen`: in the last phase, test rows are trained on."""
+        report = {"step": self.step, "loss": float(self.smooth[i]), "seconds": self.seconds}
+        return report | ({"phase": EXACT} if seen else {}) | self.measure(self.model(i), seen)
 
     def _finish(self, members: list[tuple[int, str]]) -> Iterator[Event]:
         """Hands out the members' trainings and goes on with the others."""

@@ -97,6 +97,14 @@ class Optimizer:
             out |= {f"{kind}.{n}": t for n, t in group.items()}
         return out
 
+    def forget(self, i: int) -> None:
+        """Member i's state is as before its first step, but for how many steps there were, which
+        all members share: its first ones are a little shorter.
+        """
+        for t in self.state().values():
+            if t.ndim:
+                t[i] = 0
+
     def load(self, state: dict[str, torch.Tensor]) -> None:
         """Takes up a state that `state` gave."""
         for full, value in state.items():

@@ -186,6 +186,10 @@ class Course(Section):
     evaluate_every: int = setting(100, "so many steps", least=1, most=STEPS)
     success: float = setting(1.0, "share of test rows right")
     stable: int = setting(0, "stop after so many successes in a row; 0: never", most=STEPS)
+    again: int = setting(
+        0, "begin anew with other weights, after so many steps without success; 0: never",
+        most=STEPS,
+    )  # fmt: skip
     exact: int = setting(0, "steps more, on what is wrong in the whole domain; 0: none", most=STEPS)
     hopeless_after: int = setting(0, "from this step, stop below hopeless_at; 0: never", most=STEPS)
     hopeless_at: float = setting(0.0, "share of test rows right, at an evaluation")
@@ -220,6 +224,8 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
             wrong = f"held_share goes with data=fresh only, got data={self.data}"
         elif self.alike and self.data != "fresh":
             wrong = f"alike goes with data=fresh only, got data={self.data}"
+        elif self.again % self.evaluate_every:
+            wrong = f"again={self.again} must be a multiple of evaluate_every={self.evaluate_every}"
         elif self.exact and self.tap:
             wrong = f"exact speaks of the model that is kept, which has no tap={self.tap}: exact=0"
         elif levels and self.data != "fresh":

@@ -22,7 +22,7 @@ from ..records import read_bytes, why, write_atomically
 from ..stored import RUN as KEY
 from ..stored import parse
 from .exact import POOL
-from .recipe import STEPS
+from .recipe import FIELDS, STEPS
 
 ENDING = ".run.safetensors"  # of the file of a run
 DIFFERENCES = 6  # that a message names
@@ -38,6 +38,7 @@ EVENT = schema.record({
 EVENTS: dict[str, dict[str, schema.Check]] = {  # turning points, and what each says of itself
     "digit learned": {"digit": schema.whole(0, 10**6), "accuracy": schema.finite},
     "fitted": {"accuracy": schema.finite}, "generalised": {"accuracy": schema.finite},
+    "begun anew": {"accuracy": schema.finite},
     "exact": {"wrong": ROWS, "checked": ROWS, "of": schema.text(100)},
     "grokking": {"fitted_at": STEP}, "stable": {"since": STEP, "accuracy": schema.finite},
 }  # fmt: skip
@@ -128,8 +129,11 @@ def check_identity(path: Path, header: dict[str, Any], identity: dict[str, Any])
 
 
 def _flat(identity: dict[str, Any]) -> dict[str, Any]:
-    """What a run is of, with the fields of its recipe one by one."""
-    fields = {"recipe" if k == "name" else k: v for k, v in identity["recipe"].items()}
+    """What a run is of, with the fields of its recipe one by one: those that it does not have, as
+    there were none of the name yet, are at their defaults.
+    """
+    every = {name: f.default for name, f in FIELDS.items()} | identity["recipe"]
+    fields = {"recipe" if k == "name" else k: v for k, v in every.items()}
     return {**{k: v for k, v in identity.items() if k != "recipe"}, **fields}
 
 
