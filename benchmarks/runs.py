@@ -18,8 +18,10 @@ def kernels():
 
 
 def fingerprint(recipe):
-    """A few letters that are others if any field of a recipe is."""
-    fields = json.dumps(recipe.to_json(), sort_keys=True)
+    """A few letters that are others if any field of a recipe is. Those at their defaults do not
+    count: a new one leaves the runs of before as they are.
+    """
+    fields = json.dumps(recipe.changed(), sort_keys=True)
     return hashlib.sha256(fields.encode()).hexdigest()[:8]
 
 
