@@ -410,9 +410,8 @@ def test_a_domain_of_one_row_is_trained_on_and_said_to_be():
 
 
 def test_shares_of_other_moduli_are_numbers_of_rows():
-    r = replace(recipe("grok"), train_share=0.3)
-    for p, n in ((113, 3830), (23, 158)):
-        data = Data(gf.load_task(f"modular-addition:p={p}"), r)
+    for name, p, n in (("grok", 113, 3830), ("grok", 23, 158), ("mod113-3x4", 113, 10_215)):
+        data = Data(gf.load_task(f"modular-addition:p={p}"), recipe(name))
         assert len(data.train_rows) == n and data.overlap() == 0
 
 

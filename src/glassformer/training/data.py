@@ -171,13 +171,8 @@ class Data:
         return rows[task.defined(rows)]
 
     def _split(self, rng: np.random.Generator) -> tuple[Rows, Rows]:
-        task, n, m = self.task, self.recipe.train_rows, self.recipe.test_rows
-        rows = self._domain("split")
-        if self.recipe.train_share:
-            n = int(self.recipe.train_share * len(rows))
-            if each := self.recipe.train_each:
-                n = min(n, int(each * max(task.radix, default=1)))
-            n = max(1, n)
+        task, rows, m = self.task, self._domain("split"), self.recipe.test_rows
+        n = self.recipe.rows_of(len(rows), max(task.radix, default=1))
         if n + max(m, 1) > len(rows):
             wanted = f"{n:,} training and {max(m, 1):,} test rows wanted"
             way = "use data=all, or fewer train_rows and test_rows"

@@ -16,7 +16,7 @@ from ..errors import GlassformerError
 from ..limits import MEMBERS, PROCESSES, SAMPLE, SEED, afford, within
 from ..model import Config, Model
 from ..tasks.base import Task
-from .data import first_length
+from .data import ENUMERABLE, first_length
 from .recipe import Architecture, Recipe
 
 
@@ -45,14 +45,17 @@ def check_call(
 def check_memory(task: Task, r: Recipe, members: int, start: Model | None) -> None:
     """Refuses a run whose rows, weights and activations are sure not to fit into memory."""
     T = first_length(task)
-    rows = r.test_rows + (r.train_rows if r.data != "fresh" else 0)
+    size = min(task.size, ENUMERABLE)  # of a larger domain all rows are wanted in vain
+    some = {"draw": r.train_rows, "split": r.rows_of(size, max(task.radix, default=1)), "all": size}
+    fixed = some.get(r.data, 0)
+    rows = r.test_rows + fixed
     afford(f"training — {rows:,} rows of {task.ref}", rows * (8 * len(task.radix) + 9 * T))
     c, shapes = architecture(r, task, T, start)
     number = 4 if r.dtype == "float32" else 8  # bytes
     weights = sum(map(math.prod, shapes.values()))
     # good, gradient, state
     afford(f"training — {members:,} times {weights:,} weights", 4 * number * members * weights)
-    batch = r.batch if r.data == "fresh" else min(r.batch or r.train_rows, r.train_rows)
+    batch = r.batch if r.data == "fresh" else min(r.batch or fixed, fixed)
     row = max(c.n_layers - 1, 0) * (T * (2 * c.d_model + c.d_mlp) + c.n_heads * T * T)
     afford(f"training — {members:,} times a batch of {batch:,}", number * members * batch * row)
 

@@ -122,6 +122,13 @@ class Examples(Section):
     batch: int = setting(512, "rows of a step; 0: all training rows", most=10**7)
     curriculum: str = setting("", '"3@0 6@2000": up to level 3 from step 0, 6 from step 2000, …')
 
+    def rows_of(self, size: int, largest: int) -> int:
+        """How many rows data=split trains on, of so many; `largest`: the largest of the radix."""
+        if not self.train_share:
+            return self.train_rows
+        n = int(self.train_share * size)
+        return max(1, min(n, int(self.train_each * largest)) if self.train_each else n)
+
     def levels(self) -> list[tuple[int, int]]:
         """The curriculum as (step, level), by step."""
         try:

@@ -29,7 +29,7 @@ def suited(task: Task) -> Recipe:
         return replace(GROK_FAST, name="suited", stable=1, exact=600)
     held = 0.1 if task.size <= LARGE else 0.05
     fast = replace(
-        FAST, name="suited", data="fresh", train_rows=1, held_share=held, first_rows=1_000,
+        FAST, name="suited", data="fresh", held_share=held, first_rows=1_000,
         steps=8_000, exact=2_000,
     )  # fmt: skip
     if len(task.vocabulary) >= MANY:
