@@ -45,8 +45,9 @@ def suited(task: Task) -> Recipe:
         elif (form := task.format()) and form.ones_first:  # of sums: a column and a carry at a time
             fast = replace(fast, n_layers=1)
         if n > FAR:
-            far = replace(fast, positions="rotary", d_model=128, d_mlp=128, decay_steps=1_000)
-            fast = replace(far, curriculum=_doubling(task, n), test_rows=2_000, evaluate_every=100)
+            far = replace(fast, positions="rotary", d_head=32, d_mlp=64, focal=0.0)
+            far = replace(far, decay_steps=1_000, test_rows=2_000, evaluate_every=100)
+            fast = replace(far, curriculum=_doubling(task, n))
     if task.size <= SMALL:  # nothing is held out: the summary says so
         none = replace(fast, held_share=0.0, alike=0.0, curriculum="")
         return replace(none, data="all", test_rows=0, first_rows=0)
