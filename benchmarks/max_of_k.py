@@ -24,7 +24,7 @@ from glassformer.proof import bound_accuracy
 
 def trained(task, seeds, folder):
     """Models of a folder, one a seed; trained as one ensemble where they are not there yet."""
-    from glassformer.training.loop import fit_many
+    from glassformer.training.fitting import fit_many
     from glassformer.training.recipes import recipe
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,8 @@ import torch
 
 from glassformer import load_task
 from glassformer.published.book import history
-from glassformer.training.loop import Trainer, fit
+from glassformer.training.fitting import fit
+from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
 
 GROK = ("grok-0", "grok-1", "grok-2")

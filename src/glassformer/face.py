@@ -263,14 +263,14 @@ def ablations(*args: Any, **kwargs: Any) -> "Ablations":
 
 def _loop(name: str) -> Callable[..., Any]:
     try:
-        from .training import ablated, loop
+        from .training import ablated, fitting, loop
     except ModuleNotFoundError:
         raise GlassformerError(f"{name} — {NEEDS_TORCH}") from None
     from .training.recipe import FIELDS
 
     if name == "ablations":
         return opened(ablated.ablations, settings=FIELDS)
-    return opened(getattr(loop, name), loop.Trainer.__init__, FIELDS)
+    return opened(getattr(fitting, name), loop.Trainer.__init__, FIELDS)
 
 
 def list_(what: str = "programs", ref: str = "") -> Any:

@@ -236,7 +236,7 @@ def longer(out: Console) -> None:
         out.print("  skipped: needs PyTorch")
         return
     from .blueprints import make
-    from .training.loop import fit_many
+    from .training.fitting import fit_many
     from .training.recipes import recipe
 
     short = replace(recipe("coupled"), steps=1_000, lr=0.04)

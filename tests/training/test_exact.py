@@ -444,7 +444,7 @@ def test_few_test_rows_are_looked_at_first(monkeypatch):
     r = replace(SMALL, data="all", held_share=0.0, success=1.0, first_rows=3, exact=0)
     asked = []
     monkeypatch.setattr(
-        "glassformer.training.loop.row_gaps",
+        "glassformer.training.measure.row_gaps",
         lambda model, task, rows, tap: asked.append(len(rows)) or row_gaps(model, task, rows, tap),
     )
     found = fit(TASK, r, 1)

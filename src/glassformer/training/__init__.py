@@ -8,12 +8,12 @@ from .recipe import Recipe as Recipe
 from .result import Training as Training
 
 if TYPE_CHECKING:
-    from .loop import fit as fit
-    from .loop import fit_many as fit_many
-    from .loop import train as train
+    from .fitting import fit as fit
+    from .fitting import fit_many as fit_many
+    from .fitting import train as train
 
 
 def __getattr__(name: str) -> Any:
     if name not in ("fit", "fit_many", "train"):
         raise AttributeError(name)
-    return getattr(import_module(f"{__name__}.loop"), name)
+    return getattr(import_module(f"{__name__}.fitting"), name)

@@ -1,8 +1,5 @@
 """The training loop: a generator of events. One run or many at once are the same code.
 
-    for event in train(task, recipe, seeds=[0]):
-        print(event.kind, event.step, event.data)
-
 Same seed, recipe, versions and kernels, on a CPU: same bits. A member of an ensemble follows its
 single run to rounding: within 1e-12 after 100 steps of `fast` in float64, while in float32 the two
 drift apart, as any two runs do that differ by a rounding.
@@ -12,7 +9,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +20,6 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..records import remove
 from ..tasks.base import Task
-from ..tasks.format import answer_names
 from .data import Data
 from .events import Event, Report, Watcher
 from .exact import EXACT, LEAST_RATE, NEARLY, UNSURE, Exact, Look, Looking
@@ -32,50 +27,17 @@ from .initial import architecture, check_call, check_memory, find_device, initia
 from .keeping import load_run, save_run, save_snapshots
 from .loss import Objective, Theta
 from .measure import Measure
-from .notebook import Bar, in_notebook
 from .optim import Optimizer, decay_begins, rates, smoothed
 from .recipe import SHAPE, Recipe
 from .result import Training
 from .state import snapshot_folders, state_path
 
-Seeds = Sequence[int]
 # a norm of theta, as a multiple of what it was at first (or of 1), that no sound run comes near
 EXPLODED = 1e6
 
 
 class StoppedLooking(Exception):
     """Somebody asked to stop in the middle of a look at many rows."""
-
-
-def fit(task: Task, recipe: Recipe, seed: int = 0, **options: Any) -> Training:
-    """Trains one model."""
-    return fit_many(task, recipe, [seed], **options)[0]
-
-
-def fit_many(task: Task, recipe: Recipe, seeds: Sequence[int], **options: Any) -> list[Training]:
-    """Trains one model a seed, all at once; in a notebook a bar shows how far it is."""
-    events = watched(train(task, recipe, seeds, **options), task, recipe)
-    done = {e.member: e.data["training"] for e in events if e.kind == "done"}
-    return [done[s] for s in seeds]
-
-
-def watched(events: Iterator[Event], task: Task, recipe: Recipe) -> Iterator[Event]:
-    """The same events, each of them seen by a bar if this is a notebook."""
-    if not in_notebook():
-        yield from events
-        return
-    bar = Bar(recipe.steps, answer_names(task))
-    try:
-        for event in events:
-            bar(event)
-            yield event
-    finally:
-        bar.close()
-
-
-def train(task: Task, recipe: Recipe, seeds: Seeds = (0,), **options: Any) -> Iterator[Event]:
-    """Yields events; a member's last is "done", with the Training. Options as of `Trainer`."""
-    return Trainer(task, recipe, seeds, **options).events()
 
 
 class Trainer:

@@ -22,7 +22,7 @@ from ..errors import GlassformerError
 from ..limits import REF, SEED
 from ..records import make_folder, write_atomically
 from ..tasks.base import Task
-from .loop import train
+from .fitting import train
 from .recipe import Recipe
 
 LOST = "lost"  # the status of a run that is not finished, through no fault of its settings
