@@ -1,61 +1,166 @@
 """A run that fails begins anew, with other weights: at its step, alone or among others, resumed or
-not; and one that has had success does not.
+not; and one that is at success then does not.
 """
+
+import math
 
 import numpy as np
 import pytest
+import torch
 
 from glassformer import GlassformerError
+from glassformer.answers import right
 from glassformer.checkpoint import digest
-from glassformer.training import fit, fit_many
-from glassformer.training.events import in_words
+from glassformer.training import Event, fit, fit_many
+from glassformer.training.events import Watcher, in_words
 from glassformer.training.loop import Trainer
+from glassformer.training.optim import Optimizer, rates
 from training.small import TASK, furthest, recipe, stop_at
 
-FIELDS = {"optimizer": "muon", "schedule": "wait", "decay_steps": 10, "ema": 0.9, "grokfast": 0.5}
-# nobody is right after 20 steps; 40 would begin a try that 50 steps do not hold
-RECIPE = recipe(**FIELDS, steps=50, evaluate_every=10, again=20)
+FIELDS = {"optimizer": "muon", "schedule": "wait", "wait_loss": 5.0, "decay_steps": 10, "ema": 0.9}
+FIELDS |= {"grokfast": 0.5, "stable": 1, "again": 20, "steps": 50}
+# nobody is right after 20 steps; at 40 a try more would not fit into 50
+RECIPE = recipe(**FIELDS)
 
 
 def begun(training):
     return [e.step for e in training.events if e.kind == "begun anew"]
 
 
+def anew(r, seeds, i=0, steps=25):
+    """A run of some steps whose member i has begun anew."""
+    run = Trainer(TASK, r, seeds)
+    for _ in range(steps):
+        run._step()
+    before = {n: t.clone() for n, t in run.theta.items()}
+    run.turning_points[seeds[i]].append(Event("begun anew", steps, seeds[i]))
+    run._begin_anew(i)
+    return run, before
+
+
 def test_it_begins_with_other_weights_and_with_nothing_behind_it():
-    run = Trainer(TASK, RECIPE, [3])
-    first = {n: t.clone() for n, t in run.theta.items()}
-    for event in run.events():
-        if event.kind == "evaluation" and event.step == 20:  # weights as they are after it
-            anew = {n: t.clone() for n, t in run.theta.items()}
-            assert all(np.array_equal(run.average[n], anew[n]) for n in anew)
-            assert all(not t.any() for n, t in run.optimizer.state().items() if t.ndim), "a state"
-            assert run.decay_at[0] == -1 and np.isnan(run.smooth[0]) and run.good_at[0] == 20
-        if event.kind == "begun anew":
-            assert in_words(event).startswith("begun anew: with other weights, as ")
-    assert any((anew[n] - first[n]).abs().max() > 0.1 for n in first)
-    spread = {n: float(t.std()) for n, t in first.items() if t.ndim > 2}
-    assert all(abs(float(anew[n].std()) - s) < 0.3 * s for n, s in spread.items()), "drawn alike"
+    run, before = anew(RECIPE, [3, 5], i=1)
+    first = Trainer(TASK, RECIPE, [3, 5]).theta
+    for n, t in run.theta.items():
+        assert torch.equal(t[0], before[n][0]), "the other goes on"
+        assert torch.equal(t[1], run.average[n][1]) and torch.equal(t[1], run.good[n][1])
+        if t.ndim > 2:
+            assert 0.7 < t[1].std() / first[n][1].std() < 1.4, "drawn as the first were"
+            assert (t[1] - first[n][1]).abs().max() > 0.1, "and others"
+    moments = [t for t in run.optimizer.state().values() if t.ndim]
+    assert all(not t[1].any() for t in moments) and any(t[0].any() for t in moments)
+    assert run.begun.tolist() == [0, 25] and run.good_at.tolist() == [0, 25]
+    assert run.decay_at[0] >= 0 > run.decay_at[1] and np.isnan(run.smooth).tolist() == [False, True]
 
 
 def test_when():
     assert begun(fit(TASK, RECIPE, 3)) == [20], "a try more has to fit in"
-    assert begun(fit(TASK, recipe(steps=60, again=20), 3)) == [20, 40]
-    assert begun(fit(TASK, recipe(steps=60, again=20, success=0.0), 3)) == []
-    assert begun(fit(TASK, recipe(steps=60), 3)) == []
+    assert begun(fit(TASK, recipe(steps=60, again=20, stable=1), 3)) == [20, 40]
+    assert begun(fit(TASK, recipe(steps=60, again=15, stable=1), 3)) == [20, 40], "when evaluated"
+    assert begun(fit(TASK, recipe(steps=60, again=20, stable=9, success=0.0), 3)) == []
+    assert begun(fit(TASK, recipe(steps=60, stable=1), 3)) == []
+    start = fit(TASK, recipe(steps=1), 3).model
+    assert begun(fit(TASK, RECIPE, 3, start=start)) == [], "it has no other weights"
+
+
+def test_every_try_has_weights_of_its_own():
+    run = Trainer(TASK, RECIPE, [3])
+    drawn = [run._first(3, tries)["embed.W_E"] for tries in range(4)]
+    assert all(np.abs(a - b).max() > 0.1 for i, a in enumerate(drawn) for b in drawn[:i])
+    r = recipe(steps=60, again=20, stable=1)
+    seen = {}
+    run = Trainer(TASK, r, [3])
+    run._begin_anew = lambda i, real=run._begin_anew: (
+        real(i), seen.update({run.step: run.theta["embed.W_E"][0].numpy().copy()})
+    )  # fmt: skip
+    list(run.events())
+    assert all(np.allclose(seen[20 * k], run._first(3, k)["embed.W_E"]) for k in (1, 2))
+
+
+def test_what_is_told_is_of_the_model_that_failed():
+    run = Trainer(TASK, recipe(steps=120, again=60, stable=1, lr=0.03), [3])
+    for event in run.events():
+        if event.step == 60 and event.kind in ("evaluation", "begun anew"):
+            rows = right(run.model(0), TASK, run.data.test_rows)
+            assert rows.all(1).mean() == event.data["accuracy"]
+        if event.kind == "begun anew":
+            assert in_words(event).startswith("begun anew: with other weights, as only ")
 
 
 def test_a_second_try_is_told_of_as_the_first_was():
     """Turning points are named again: what was learned before is forgotten."""
-    twice = fit(TASK, recipe(lr=0.03, steps=120, again=60), 3)
+    twice = fit(TASK, recipe(lr=0.03, steps=120, again=60, stable=1), 3)
     ends = [e.step for e in twice.events if e.kind == "digit learned" and e.data["digit"] == 2]
     assert begun(twice) == [60] and len(ends) == 2 and ends[0] < 60 < ends[1]
 
 
+def test_who_is_given_up_does_not_begin_anew_and_is_judged_by_its_try():
+    r = recipe(steps=60, again=20, stable=1, hopeless_after=20, hopeless_at=2.0)
+    found = fit(TASK, r, 3)
+    assert (found.status, found.steps, begun(found)) == ("hopeless", 20, [])
+    late = fit(TASK, r.override({"hopeless_after": 30}), 3)
+    assert (late.status, late.steps, begun(late)) == ("done", 60, [20, 40])
+
+
+def test_where_the_last_phase_can_mend_it_nothing_begins_anew(monkeypatch):
+    monkeypatch.setattr("glassformer.training.loop.NEARLY", 0.0)
+    found = fit(TASK, recipe(steps=60, again=20, stable=1, exact=5), 3)
+    assert begun(found) == [] and found.exact_from == 20 and found.steps == 25
+
+
+def test_a_try_warms_up_and_its_first_steps_are_corrected():
+    r = recipe(warmup=10)
+    shares = rates(r, 24, np.array([-1, -1]), np.array([24, 4]))
+    assert shares.tolist() == [1.0, 0.5]
+    for beta2 in (0.98, 0.999):  # a gradient that stays: a step is as long as the rate
+        r = recipe(beta2=beta2, lr=0.1, weight_decay=0.0, clip=0.0)
+        theta = {"embed.W_E": torch.zeros(2, 3, 4, dtype=torch.float64)}
+        optimizer, ones = Optimizer(theta, r), {"embed.W_E": torch.ones(2, 3, 4).double()}
+        for step in range(30):
+            if step == 12:
+                optimizer.forget(1)
+            before = theta["embed.W_E"].clone()
+            ages = np.array([step, step - 12 * (step >= 12)])
+            optimizer.step(ones, np.ones(2), ages)
+            moved = (before - theta["embed.W_E"]).amax((1, 2))
+            assert torch.allclose(moved, torch.full((2,), 0.1).double(), rtol=1e-6), step
+    assert math.isclose(float(optimizer.steps["embed.W_E"]), 30)
+
+
 def test_among_others_it_is_as_alone():
+    """One that begins anew beside one that has had success, and both beside one another."""
     together = fit_many(TASK, RECIPE, [3, 5])
-    for t in together:
-        assert furthest(fit(TASK, RECIPE, t.seed).model, t.model) < 1e-12
-        assert begun(t) == [20]
+    assert [begun(t) for t in together] == [[20], [20]]
+    some = {"again": 30, "steps": 90, "success": 0.03, "stable": 9, "lr": 0.03}  # one row of 30
+    r = recipe(**FIELDS | some)
+    mixed = fit_many(TASK, r, [0, 1, 2, 3])
+    assert len({tuple(begun(t)) for t in mixed}) > 1, "else nothing is seen"
+    for chosen, t in [(RECIPE, t) for t in together] + [(r, t) for t in mixed]:
+        alone = fit(TASK, chosen, t.seed)
+        assert furthest(alone.model, t.model) < 1e-12 and alone.steps == t.steps
+
+
+def test_what_was_measured_before_is_not_said_of_what_is_begun():
+    r = recipe(steps=60, again=20, stable=1, success=0.9, lr=0.03, test_rows=3)
+    first = fit(TASK, r.override({"again": 0, "steps": 20, "stable": 0}), 3)
+    stopped = fit(TASK, r, 3, stop=stop_at(21))
+    assert first.history[-1]["digits"] == stopped.history[-1]["digits"] and begun(stopped) == [20]
+    assert stopped.status == "interrupted" and stopped.accuracy == 0
+    monkey = Trainer(TASK, r, [3])
+    monkey.begun[0], monkey.history[3] = 0, [{"step": 20, "accuracy": 0.5}]
+    (done,) = monkey._finish([(3, "interrupted")])
+    assert done.data["training"].accuracy == 0.5
+
+
+def test_grokking_is_told_by_the_steps_of_a_try():
+    course = [(100, 1.0, 0.0), (1_900, 1.0, 1.0)]
+    for begun in (0, 2_500):
+        watcher, kinds = Watcher(recipe(), 0, None), []
+        watcher.begun = begun
+        for step, trained, accuracy in course:
+            report = {"loss": 1, "digits": [], "train_accuracy": trained, "accuracy": accuracy}
+            kinds += [e.kind for e in watcher.look(begun + step, report)]
+        assert kinds == ["fitted", "memorising", "generalised", "grokking"]
 
 
 def test_stopped_and_resumed_it_is_the_same_run(tmp_path):
@@ -67,6 +172,11 @@ def test_stopped_and_resumed_it_is_the_same_run(tmp_path):
     assert [e.to_json() for e in resumed.events] == [e.to_json() for e in whole.events]
 
 
-def test_a_try_ends_with_an_evaluation():
-    with pytest.raises(GlassformerError, match="again=25 must be a multiple of evaluate_every=10"):
-        recipe(again=25)
+@pytest.mark.parametrize("fields,match", [
+    ({}, "again goes with a stable"), ({"stable": 1, "schedule": "cosine"}, "schedule=cosine"),
+    ({"stable": 1, "schedule": "linear"}, "does not go with schedule=linear"),
+    ({"stable": 1, "curriculum": "1@0"}, "does not go with a curriculum"),
+])  # fmt: skip
+def test_what_does_not_go_with_it(fields, match):
+    with pytest.raises(GlassformerError, match=match):
+        recipe(again=20, **fields)

@@ -281,17 +281,44 @@ def test_interrupted_and_resumed(call, tmp_path):
     assert status == 2 and "its run is finished; there is nothing to resume" in err
 
 
-def test_a_second_interrupt_ends_at_once():
-    from glassformer.cli.train import _interrupts
+def test_a_second_interrupt_ends_at_once(capfd):
+    from glassformer.cli.train import _asked
 
-    before = signal.getsignal(signal.SIGINT)
-    with _interrupts() as asked:
-        assert not asked()
-        signal.raise_signal(signal.SIGINT)
-        assert asked()
-        with pytest.raises(KeyboardInterrupt):
+    before, told = signal.getsignal(signal.SIGINT), []
+    for tell in (None, lambda: told.append(1)):  # written, or shown by who paints the screen
+        with _asked() as asked:
+            assert not asked.by
+            asked.tell = tell or asked.tell
             signal.raise_signal(signal.SIGINT)
+            assert asked.by == signal.SIGINT
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+    assert told == [1] and capfd.readouterr().err.count("once more to end at once") == 1
+
+
+def test_advice_is_of_what_can_be_done(call, tmp_path):
+    """Twice the steps, or whatever ended it; and another shape only where the recipe decides it."""
+    out, short = tmp_path / "a.safetensors", settings(steps=20, evaluate_every=10)
+    said = call("train", TASK, "--out", out, *short, "--start", "addition:digits=1,order=ones")[1]
+    assert "to try" not in said or said.count("--set steps=40\n") == 1
+    said = call("train", TASK, "--out", out, *short, "--blueprint", "shared")[1]
+    assert "  to try: another --seed, --set steps=40\n" in said
+    hopeless = settings(steps=20, evaluate_every=10, hopeless_after=10, hopeless_at=1.0)
+    said = call("train", TASK, "--out", out, *hopeless)[1]
+    assert "  to try: another --seed, --set hopeless_after=20, --set d_model=32" in said
+    few = [
+        "--set",
+        "steps=4",
+        "--set",
+        "evaluate_every=2",
+        "--set",
+        "success=0",
+        "--set",
+        "exact=2",
+    ]
+    said = call("train", "addition:digits=2", "--out", out, *few)[1]
+    assert "  to try: another --seed, --set exact=4, --set d_model=64 --set d_mlp=128\n" in said
 
 
 # ── bad input: one clear line, status 2, nothing on stdout, nothing trained ────────────────────

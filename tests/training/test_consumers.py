@@ -14,7 +14,7 @@ from glassformer.training.curve import Curve
 from glassformer.training.events import Event
 from glassformer.training.history import HistoryFile
 from glassformer.training.loop import Trainer
-from glassformer.training.terminal import ENDING, Lines, LiveView
+from glassformer.training.terminal import ASKED_TO_END, Lines, LiveView
 
 
 def evaluation(step, seed=0):
@@ -191,7 +191,7 @@ def test_the_live_view_says_that_somebody_asked_it_to_end():
         asked += signals
         drawn = console()
         drawn.print(view)
-        assert (drawn.file.getvalue().splitlines()[-1] == ENDING) == bool(asked)
+        assert (drawn.file.getvalue().splitlines()[-1] == ASKED_TO_END) == bool(asked)
     view.close()
 
 

@@ -6,6 +6,7 @@ import pytest
 from glassformer import GlassformerError, load_task
 from glassformer.registry import REGISTRY
 from glassformer.training.data import Data
+from glassformer.training.loop import Trainer
 from training.small import TASK, recipe
 
 TWO = load_task("addition:digits=2")
@@ -145,3 +146,18 @@ def test_the_first_test_rows_are_like_the_others(settings):
     """Few are looked at before all are: as they stand in the domain, they would be 0+0, 0+1, …"""
     rows = Data(TWO, recipe(**settings)).test_rows
     assert 30 < rows[:1_000, 0].mean() < 70
+
+
+@pytest.mark.parametrize("fields", [{"data": "all"}, {"data": "split"},
+    {"data": "split", "train_share": 0.5, "train_each": 3.0}])  # fmt: skip
+def test_a_domain_that_is_too_large_is_refused_as_that(fields):
+    """And not as too much memory, nor by numbers that no float holds."""
+    task = load_task("digit-addition:digits=400")
+    with pytest.raises(GlassformerError, match=r"rows are too many to .*; use data=fresh"):
+        Trainer(task, recipe(test_rows=1, **fields))
+
+
+def test_a_domain_without_an_answer_is_refused(monkeypatch):
+    monkeypatch.setattr(type(TASK), "defined", lambda self, rows: np.zeros(len(rows), bool))
+    with pytest.raises(GlassformerError, match="none of 100 rows has an answer"):
+        Data(TASK, recipe(data="all", test_rows=0, batch=0))

@@ -69,6 +69,17 @@ def test_folders_that_will_not_do(tmp_path):
         fit(TASK, RECIPE, 1, snapshots=tmp_path / "step-000010.safetensors")
 
 
+def test_a_run_that_goes_on_does_not_write_over_anothers(tmp_path):
+    fit(TASK, RECIPE, 7, snapshots=tmp_path / "others")
+    before = digests(tmp_path / "others")
+    out = tmp_path / "a.safetensors"
+    fit(TASK, RECIPE, 8, out=out, snapshots=tmp_path / "mine", stop=stop_at(12))
+    with pytest.raises(GlassformerError, match="others — has snapshots of another run"):
+        fit(TASK, RECIPE, 8, out=out, snapshots=tmp_path / "others", resume=True)
+    assert digests(tmp_path / "others") == before
+    fit(TASK, RECIPE, 8, out=out, snapshots=tmp_path / "mine", resume=True)
+
+
 def test_command(call, tmp_path):
     words = [
         "train",

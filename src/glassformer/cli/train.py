@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,9 +29,8 @@ from ..training.floor import floors
 from ..training.history import HistoryFile, check_name
 from ..training.recipe import SHAPE
 from ..training.recipes import choose_recipe
-from ..training.state import ENDING as RUN
-from ..training.state import state_path
-from ..training.terminal import ENDING, Lines, LiveView
+from ..training.state import ENDING, state_path
+from ..training.terminal import ASKED_TO_END, Lines, LiveView
 from ..verification.confidence import CONFIDENCE, upper_bound
 from .common import (
     Json,
@@ -109,17 +108,17 @@ def train_(
             check_writable(path, task, recipe, start, teacher, *split(blueprint)[1].values())
         if figure:
             check_path(figure)
-        with _interrupts() as interrupted:
+        with _asked() as asked:
             trainer = Trainer(
                 goal, chosen, range(seed, seed + seeds), blueprint=form, start=first, teacher=truth,
                 device=device, threads=threads, out=file if seeds == 1 else None, resume=resume,
-                snapshots=snapshots, stop=lambda: bool(interrupted()),
+                snapshots=snapshots, stop=lambda: bool(asked.by),
             )  # fmt: skip
             names, stairs = answer_names(goal), floors(goal, chosen)
             if resume:
                 err.print(f"going on from step {trainer.step:,} of {chosen.steps:,}")
             floor = stairs[0].loss if stairs else None
-            consumers = _consumers(trainer, names, floor, history, watch, interrupted)
+            consumers = _consumers(trainer, names, floor, history, watch, asked)
             trainings = sorted(_consume(trainer.events(), consumers), key=lambda t: t.seed)
         if seeds > 1:  # the trainer itself keeps one seed only
             for training, path in zip(trainings, files, strict=True):
@@ -133,16 +132,16 @@ def train_(
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
     else:
-        _show(trainings, rows, names, there)
+        _show(trainings, rows, names, there, fixed=bool(start or blueprint))
         if figure and figure.exists():
             say(f"drew {figure}")
-    if (by := interrupted()) and any(t.status == "interrupted" for t in trainings):
+    if asked.by and any(t.status == "interrupted" for t in trainings):
         last = any(t.exact_from is not None for t in trainings)
         of = ", in the last phase" if last else f" of {chosen.steps:,}"
         err.print(f"interrupted after step {trainer.step:,}{of}")
         if seeds == 1 and "resume" in rows[0]:
             err.print(f"saved {rows[0]['state']}; to go on:\n{rows[0]['resume']}", soft_wrap=True)
-        raise Exit(128 + by)
+        raise Exit(128 + asked.by)
     raise Exit(0 if all(r["reached"] for r in rows) else 1)
 
 
@@ -165,8 +164,8 @@ def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
             raise GlassformerError(f"--resume — {what}")
         every = range(seed, seed + seeds)
         return [file.with_name(f"{file.stem}-seed{s}.safetensors") for s in every]
-    if file.name.endswith(RUN):
-        what = f"a name with {RUN} is that of a run that is not finished"
+    if file.name.endswith(ENDING):
+        what = f"a name with {ENDING} is that of a run that is not finished"
         raise GlassformerError(f"--out {file} — {what}; name the model otherwise")
     state = state_path(file)
     if resume and file.exists() and not state.exists():
@@ -175,24 +174,31 @@ def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
 
 
 # ── while it runs ──────────────────────────────────────────────────────────────────────────────
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], int]]:
-    """Within it, Ctrl-C or a polite kill asks the run to stop after its step; a second ends it.
+def _write_so() -> None:
+    os.write(2, f"\n{ASKED_TO_END}\n".encode())
 
-    What it yields says which signal has asked; 0 if none has.
-    """
-    asked: list[int] = []
 
-    def ask(number: int, frame: Any) -> None:
-        if asked:
+@dataclass
+class Asked:
+    """Whether somebody asked the run to end, and by which signal; 0: nobody has."""
+
+    tell: Callable[[], None] = _write_so
+    by: int = 0
+
+    def __call__(self, number: int, frame: Any) -> None:
+        if self.by:  # for the second time: at once
             raise KeyboardInterrupt
-        asked.append(number)
-        if not sys.stderr.isatty():  # there the view says so: it would paint over this
-            os.write(2, f"\n{ENDING}\n".encode())
+        self.by = number
+        self.tell()
 
-    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+
+@contextmanager
+def _asked() -> Iterator[Asked]:
+    """Within it, Ctrl-C or a polite kill asks the run to stop after its step; a second ends it."""
+    asked = Asked()
+    before = {s: signal.signal(s, asked) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: asked[0] if asked else 0
+        yield asked
     finally:
         for s, handler in before.items():
             signal.signal(s, handler)
@@ -200,13 +206,16 @@ def _interrupts() -> Iterator[Callable[[], int]]:
 
 def _consumers(
     trainer: "Trainer", names: list[str], floor: float | None, history: Path | None, watch: bool,
-    ending: Callable[[], int],
+    asked: "Asked",
 ) -> list[Consumer]:  # fmt: skip
     """Who is told what happens: the history, and whoever reads what we say."""
     past = trainer.past()
     consumers: list[Consumer] = [HistoryFile(history, names, past)] if history else []
     if sys.stderr.isatty():
-        consumers.append(LiveView(err, trainer.recipe.steps, names, floor, past, watch, ending))
+        steps, ending = trainer.recipe.steps, lambda: asked.by
+        consumers.append(view := LiveView(err, steps, names, floor, past, watch, ending))
+        if not err.is_dumb_terminal:  # which is shown nothing before the end
+            asked.tell = view.live.refresh  # else it would paint over what is written
     else:
         consumers.append(Lines(err, names, len(trainer.seeds) > 1, watch))
     return consumers
@@ -248,16 +257,18 @@ def _report(t: "Training", task: str, path: Path, single: bool, overlap: float) 
 
 
 def _show(
-    trainings: "list[Training]", rows: list[dict[str, Any]], names: list[str], there: set[str]
-) -> None:
-    """`there`: files that a model was in before."""
+    trainings: "list[Training]", rows: list[dict[str, Any]], names: list[str], there: set[str],
+    fixed: bool,
+) -> None:  # fmt: skip
+    """`there`: files that a model was in before. `fixed`: the model's shape is not the recipe's."""
     for t, row in zip(trainings, rows, strict=True):
         short = t.accuracy < t.recipe.success or not row["reached"]
         goal = f"{'short of' if short else 'reached'} {percent(t.recipe.success)}"
         goal += ", until the last phase" * (short and row["reached"])
         out.print(f"{row['task']}, recipe {t.recipe.name}, seed {t.seed}: ", end="")
         whole = t.recipe.data == "all"
-        tested = f"{percent(t.accuracy)} of {'all' if whole else 'test'} rows right"
+        some = t.recipe.first_rows and t.accuracy < t.recipe.success  # the others were not asked
+        tested = f"{percent(t.accuracy)} of {'all' if whole and not some else 'test'} rows right"
         out.print(f"{tested} ({goal})", style="bold", end="")
         steps = f"{t.steps:,} step{'s' * (t.steps != 1)}"
         say(f" after {steps}, which took {t.seconds:.1f} s; {t.status}")
@@ -274,20 +285,21 @@ def _show(
             if event not in looks[1:-1]:  # these are in the history
                 say(f"  step {event.step:>7,}  {in_words(event, names)}")
         if not row["reached"] and t.status in ("done", "hopeless", "not exact"):
-            say(f"  to try: {_advice(t)}")
+            say(f"  to try: {_advice(t, fixed)}")
         if row["out"]:
             say(f"wrote {row['out']}{', over the one that was there' * (row['out'] in there)}")
 
 
-def _advice(t: "Training") -> str:
+def _advice(t: "Training", fixed: bool) -> str:
     """What may help a run that fell short: other luck, more time, more room."""
-    r, made = t.recipe, t.model.provenance
-    more = f"exact={2 * r.exact}" if t.status == "not exact" else f"steps={2 * r.steps}"
-    found = f"another --seed, --set {more}"
-    if made["blueprint"] == "dense" and r.d_model == t.model.config.d_model:  # the recipe's own
-        wider = [f"--set {n}={2 * size}" for n in ("d_model", "d_mlp") if (size := getattr(r, n))]
-        found += f", {' '.join(wider)}"
-    return found + "; or no --recipe: one is chosen that suits the task" * (r.name != "suited")
+    r, limits = t.recipe, {"not exact": "exact", "hopeless": "hopeless_after"}
+    limit = limits.get(t.status, "steps")
+    found = f"another --seed, --set {limit}={2 * getattr(r, limit)}"
+    if fixed:
+        return found
+    wider = [f"--set {n}={2 * size}" for n in ("d_model", "d_mlp") if (size := getattr(r, n))]
+    suited = "; or no --recipe: one is chosen that suits the task" * (r.name != "suited")
+    return f"{found}, {' '.join(wider)}{suited}"
 
 
 def _exactness(t: "Training", row: dict[str, Any]) -> str:

@@ -168,11 +168,14 @@ class Data:
             many_ = f"{many(task.size)} rows are too many to {what}; use data=fresh"
             raise GlassformerError(f"{task.ref} — {many_}")
         rows = task.rows(0, task.size)
-        return rows[task.defined(rows)]
+        rows = rows[task.defined(rows)]
+        if not len(rows):
+            raise GlassformerError(f"{task.ref} — none of {many(task.size)} rows has an answer")
+        return rows
 
     def _split(self, rng: np.random.Generator) -> tuple[Rows, Rows]:
         task, rows, m = self.task, self._domain("split"), self.recipe.test_rows
-        n = self.recipe.rows_of(len(rows), max(task.radix, default=1))
+        n = self.recipe.training_rows(len(rows), max(task.radix, default=1))
         if n + max(m, 1) > len(rows):
             wanted = f"{n:,} training and {max(m, 1):,} test rows wanted"
             way = "use data=all, or fewer train_rows and test_rows"

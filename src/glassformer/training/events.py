@@ -14,6 +14,7 @@ from ..finding import Shown
 from .exact import ALL, EXACT
 from .recipe import Recipe
 
+ANEW = "begun anew"  # what is told when a run that failed begins with other weights
 ROUTINE = {"step", "evaluation", "checkpoint", "done"}  # all other events are turning points
 LEARNED = 0.99  # share of test rows from which a token, or a whole set, counts as learned
 LONG = 2.0  # test accuracy that takes so many times the steps of training accuracy is grokking
@@ -58,6 +59,7 @@ class Watcher:
         self.seen: dict[str, int] = {}  # kind (and digit) -> step
         self.in_a_row = 0
         self.since = 0  # the step of the first of these
+        self.begun = 0  # the step at which the run began, or began anew
 
     def look(self, step: int, report: Report) -> list[Event]:
         """The turning points that an evaluation shows for the first time."""
@@ -81,8 +83,9 @@ class Watcher:
         # where all rows are trained on, none is held out and nothing is carried over to it
         if tested >= LEARNED and self.recipe.data != "all" and "phase" not in report:
             note("generalised", accuracy=tested)
-            fitted = self.seen.get("fitted")
-            if fitted is not None and "memorising" in self.seen and step >= LONG * max(fitted, 1):
+            fitted = self.seen.get("fitted", self.begun)
+            late = step - self.begun >= LONG * max(fitted - self.begun, 1)
+            if {"fitted", "memorising"} <= {*self.seen} and late:
                 note("grokking", fitted_at=fitted)
         self.in_a_row = self.in_a_row + 1 if tested >= self.recipe.success else 0
         self.since = step if self.in_a_row == 1 else self.since
@@ -110,7 +113,7 @@ WORDS = {
     "fitted": "{accuracy} of training rows right", "generalised": "{accuracy} of test rows right",
     "grokking": "test rows right long after training rows (step {fitted_at:,})",
     "stable": "{accuracy} of test rows right, at success since step {since:,}",
-    "begun anew": "with other weights, as {accuracy} of test rows were right by now",
+    ANEW: "with other weights, as only {accuracy} of test rows were right",
     EXACT: "{wrong:,} wrong of {checked:,} ({of})",
 }  # fmt: skip
 

@@ -45,9 +45,9 @@ def check_call(
 def check_memory(task: Task, r: Recipe, members: int, start: Model | None) -> None:
     """Refuses a run whose rows, weights and activations are sure not to fit into memory."""
     T = first_length(task)
-    size = min(task.size, ENUMERABLE)  # of a larger domain all rows are wanted in vain
-    some = {"draw": r.train_rows, "split": r.rows_of(size, max(task.radix, default=1)), "all": size}
-    fixed = some.get(r.data, 0)
+    size = task.size if task.size <= ENUMERABLE else 0  # a larger one is refused where it is read
+    split = r.training_rows(size, max(task.radix, default=1)) if size else 0
+    fixed = {"draw": r.train_rows, "split": split, "all": size}.get(r.data, 0)
     rows = r.test_rows + fixed
     afford(f"training — {rows:,} rows of {task.ref}", rows * (8 * len(task.radix) + 9 * T))
     c, shapes = architecture(r, task, T, start)

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..checkpoint import digest, save
+from ..checkpoint import digest, load, save
+from ..errors import GlassformerError
 from ..registry import source_of
-from .events import Event
+from .events import ANEW, Event
 from .exact import Exact
 from .state import (
+    OTHERS,
     check_fits,
     check_identity,
     load_state,
@@ -79,6 +81,17 @@ def load_run(run: "Trainer") -> None:
     if header.get("exact"):
         run.exact[seed] = Exact.from_json(run.task, seed, header["exact"], run.recipe.alike)
     run.turning_points[seed] = [Event(**e) for e in header["events"]]
+    anew = [e.step for e in run.turning_points[seed] if e.kind == ANEW]
+    run.begun[0] = run.watchers[0].begun = max(anew, default=0)
+
+
+def check_snapshots(run: "Trainer") -> None:
+    """Refuses to go on with a folder that has the models of another run."""
+    for folder in run.folders.values():
+        for path in sorted(folder.glob("step-*.safetensors"))[:1]:
+            theirs, mine = load(path).provenance, run.model(0).provenance
+            if any(theirs.get(k) != mine[k] for k in ("seed", "recipe", "blueprint")):
+                raise GlassformerError(f"{folder} — {OTHERS}")
 
 
 def save_snapshots(run: "Trainer", members: list[int]) -> None:

@@ -21,10 +21,10 @@ from ..model import Model
 from ..records import remove
 from ..tasks.base import Task
 from .data import Data
-from .events import Event, Report, Watcher
+from .events import ANEW, Event, Report, Watcher
 from .exact import EXACT, LEAST_RATE, NEARLY, UNSURE, Exact, Look, Looking
 from .initial import architecture, check_call, check_memory, find_device, initial_theta
-from .keeping import load_run, save_run, save_snapshots
+from .keeping import check_snapshots, load_run, save_run, save_snapshots
 from .loss import Objective, Theta
 from .measure import Measure
 from .optim import Optimizer, decay_begins, rates, smoothed
@@ -81,18 +81,13 @@ class Trainer:
         self.folders = snapshot_folders(snapshots, seeds, resume) if snapshots else {}
         if resume:
             load_run(self)
+            check_snapshots(self)
 
     def _begin_members(self) -> None:
         """All that is each member's own, as it is before the first step."""
         r, seeds = self.recipe, self.seeds
         begun = [self._first(seed) for seed in seeds]
-        stacked = {n: np.stack([theta[n] for theta in begun]) for n in begun[0]}
-        kind = {"dtype": getattr(torch, r.dtype), "device": self.device}
-        self.theta: Theta = {n: torch.tensor(a, **kind) for n, a in stacked.items()}
-        if odd := [n for n, t in self.theta.items() if not t.isfinite().all()]:
-            what = f"{odd[0]} begins with numbers that are not finite in {r.dtype}"
-            way = "" if self.start else "; a smaller embed_std was expected"
-            raise GlassformerError(f"recipe {r.name} — {what}{way}")
+        self.theta: Theta = {n: t.to(self.device) for n, t in self._stacked(begun).items()}
         self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if r.ema else {}
         # as at the last evaluation, and the step of that
         self.good: Theta = {n: t.clone() for n, t in self.theta.items()}
@@ -100,7 +95,7 @@ class Trainer:
         self.too_large = EXPLODED * np.maximum(_norms(self.theta), 1.0)
         self.optimizer = Optimizer(self.theta, r)
         self.smooth = np.full(len(seeds), np.nan)  # losses
-        self.decay_at = np.full(len(seeds), -1)
+        self.decay_at, self.begun = np.full(len(seeds), -1), np.zeros(len(seeds), int)
         self.watchers = [self._watcher(seed) for seed in seeds]
         self.history: dict[int, list[Report]] = {seed: [] for seed in seeds}
         self.exact: dict[int, Exact] = {}  # seed -> its last phase, once it has begun
@@ -111,18 +106,38 @@ class Trainer:
         made = self.recipe, self.config, self.objective.shapes, self.blueprint, self.start
         return initial_theta(*made, seed, tries)
 
+    def _stacked(self, begun: list[dict[str, Array]]) -> Theta:
+        """The theta of some members, as the recipe computes: an error if that cannot hold it."""
+        r, kind = self.recipe, getattr(torch, self.recipe.dtype)
+        every = {n: np.stack([theta[n] for theta in begun]) for n in begun[0]}
+        stacked = {n: torch.tensor(a, dtype=kind) for n, a in every.items()}
+        if odd := [n for n, t in stacked.items() if not t.isfinite().all()]:
+            what = f"{odd[0]} begins with numbers that are not finite in {r.dtype}"
+            way = "" if self.start else "; a smaller embed_std was expected"
+            raise GlassformerError(f"recipe {r.name} — {what}{way}")
+        return stacked
+
     def _watcher(self, seed: int) -> Watcher:
         return Watcher(self.recipe, seed, self.task.floor())
 
     def _begin_anew(self, i: int) -> None:
         """Member i forgets all that it has learned, and begins with other weights."""
-        for n, first in self._first(self.seeds[i], self.step // self.recipe.again).items():
-            for group in (self.theta, self.average) if self.average else (self.theta,):
-                group[n][i] = torch.as_tensor(first)
+        tries = sum(e.kind == ANEW for e in self.turning_points[self.seeds[i]])
+        for n, first in self._stacked([self._first(self.seeds[i], tries)]).items():
+            self.theta[n][i] = first[0]
+            if self.average:
+                self.average[n][i] = first[0]
         self.optimizer.forget(i)
-        self.smooth[i], self.decay_at[i] = np.nan, -1
+        self.smooth[i], self.decay_at[i], self.begun[i] = np.nan, -1, self.step
         self.watchers[i] = self._watcher(self.seeds[i])
+        self.watchers[i].begun = self.step
         self.mark_good([i])
+
+    def _is_tried_out(self, i: int) -> bool:
+        """Whether member i has had the steps of a try, and has those for a whole try more."""
+        again, step = self.recipe.again, self.step
+        other = again > 0 and not self.start  # a start has no other weights to begin with
+        return other and step - self.begun[i] >= again and step + again <= self.recipe.steps
 
     @property
     def kept(self) -> Theta:
@@ -177,7 +192,8 @@ class Trainer:
         """Takes a step; returns the losses [N]."""
         tokens, answer = self.data.read(self.seeds, self.step)
         self.decay_at = decay_begins(self.recipe, self.step, self.smooth, self.decay_at)
-        rate = rates(self.recipe, self.step, self.decay_at)
+        ages = self.step - self.begun
+        rate = rates(self.recipe, self.step, self.decay_at, ages)
         last = {i: phase for i, seed in enumerate(self.seeds) if (phase := self.exact.get(seed))}
         rows = {i: phase.rows(tokens.shape[1], self.step) for i, phase in last.items()}
         for i in last:
@@ -186,7 +202,7 @@ class Trainer:
         gradients, losses, worst = self.objective.gradients(self.theta, tokens, answer)
         for i, phase in last.items():
             phase.learn(rows[i], worst[i].cpu().numpy() > UNSURE)
-        self.optimizer.step(gradients, rate)
+        self.optimizer.step(gradients, rate, ages)
         if self.average:
             average, theta = list(self.average.values()), list(self.theta.values())
             torch._foreach_lerp_(average, theta, 1 - self.recipe.ema)
@@ -231,7 +247,7 @@ class Trainer:
         return replace(model, theta=theta, blueprint=self.blueprint.ref)
 
     def _evaluate(self, members: list[int]) -> Iterator[Event]:
-        finished, r = [], self.recipe
+        finished, failed, r = [], [], self.recipe
         self.mark_good(members)
         # before the state: what is resumed after a kill writes the same files again
         save_snapshots(self, members)
@@ -241,16 +257,18 @@ class Trainer:
             events = self.watchers[i].look(self.step, report)
             if r.wait_accuracy and self.decay_at[i] < 0 and report["accuracy"] >= r.wait_accuracy:
                 self.decay_at[i] = self.step
-            last = self.step == r.steps and report["accuracy"] >= min(NEARLY, r.success)
+            end = self.step == r.steps or self._is_tried_out(i)
+            last = end and report["accuracy"] >= min(NEARLY, r.success)
             looks = r.exact and (seed in self.exact or self.watchers[i].is_stable or last)
             if looks:
                 found = yield from self._look(i, report)
                 report |= {"wrong": found.wrong, "checked": found.checked}
                 events.append(Event("exact", self.step, seed, found.to_json()))
-            elif self._is_due_anew(i):
-                so_far = {"accuracy": report["accuracy"]}
-                events.append(Event("begun anew", self.step, seed, so_far))
-                self._begin_anew(i)
+            hopeless = 0 < r.hopeless_after <= self.step - self.begun[i]
+            hopeless &= report["accuracy"] < r.hopeless_at
+            if not (looks or hopeless or self.watchers[i].in_a_row) and self._is_tried_out(i):
+                events.append(Event(ANEW, self.step, seed, {"accuracy": report["accuracy"]}))
+                failed.append(i)
             self.history[seed].append(report)
             yield Event("evaluation", self.step, seed, report)
             self.turning_points[seed] += events
@@ -261,18 +279,14 @@ class Trainer:
                     finished.append((seed, self.exact[seed].status))
             elif self.watchers[i].is_stable:
                 finished.append((seed, "stable"))
-            elif 0 < r.hopeless_after <= self.step and report["accuracy"] < r.hopeless_at:
+            elif hopeless:
                 finished.append((seed, "hopeless"))
+        for i in failed:  # now that all has been told of what was
+            self._begin_anew(i)
         if finished:
             yield from self._finish(finished)
         else:
             yield from save_run(self)
-
-    def _is_due_anew(self, i: int) -> bool:
-        """Whether member i has failed, and has the steps for a whole try more."""
-        again, tried = self.recipe.again, self.step
-        due = again > 0 and tried % again == 0 and tried + again <= self.recipe.steps
-        return due and not self.watchers[i].in_a_row
 
     def mark_good(self, members: list[int]) -> None:
         """What these go back to if they diverge."""
@@ -322,7 +336,9 @@ class Trainer:
             model = model.map(lambda w: w.cpu().numpy())
             history, events = self.history[seed], self.turning_points[seed]
             phase = self.exact.pop(seed, None)
-            before = history[-1]["accuracy"] if history else 0.0
+            # what was measured before it began anew is of another model
+            mine = [r["accuracy"] for r in history[-1:] if r["step"] > self.begun[i]]
+            before = mine[-1] if mine else 0.0
             accuracy = phase.accuracy if phase else before  # of rows that nobody had trained on
             ran = seed, self.step, self.seconds, accuracy, status
             last, since = (phase.last, phase.began) if phase else (None, None)
@@ -344,6 +360,7 @@ class Trainer:
         self.optimizer = Optimizer(self.theta, self.recipe)
         self.optimizer.load(state)
         self.smooth, self.decay_at = self.smooth[index], self.decay_at[index]
+        self.begun = self.begun[index]
         self.too_large, self.good_at = self.too_large[index], self.good_at[index]
         self.watchers = [self.watchers[i] for i in index]
         self.seeds = [self.seeds[i] for i in index]

@@ -32,7 +32,8 @@ class Optimizer:
         # of the gradients: their mean, the mean of their squares; and how many there were
         self.mean = {n: torch.zeros_like(theta[n]) for n in self.by_adamw}
         self.square = {n: torch.zeros_like(theta[n]) for n in self.by_adamw}
-        self.steps = {n: torch.zeros((), device=theta[n].device) for n in self.by_adamw}
+        one = {n: theta[n].new_zeros((), dtype=torch.float32) for n in self.by_adamw}
+        self.steps = one  # of all members together: what is said of a try is in `ages`
         # matrices that can be stacked, if tall ones are laid down
         groups: dict[tuple[int, ...], list[str]] = {}
         for n in hidden:
@@ -47,8 +48,12 @@ class Optimizer:
         self.slow = {n: torch.zeros_like(t) for n, t in theta.items()} if recipe.grokfast else {}
 
     @torch.no_grad()
-    def step(self, gradients: dict[str, torch.Tensor], rates: Array) -> None:
-        """rates [N], a NumPy array: the share of the learning rate that each member uses now."""
+    def step(
+        self, gradients: dict[str, torch.Tensor], rates: Array, ages: Array | None = None
+    ) -> None:
+        """rates [N], a NumPy array: the share of the learning rate that each member uses now. ages
+        [N]: the steps since each began, or began anew; None: all began with the first.
+        """
         r = self.recipe
         if r.clip:
             gradients = _clipped(gradients, r.clip)
@@ -56,7 +61,7 @@ class Optimizer:
             slow.lerp_(gradients[name], 1 - r.grokfast_decay)
             gradients[name] = gradients[name] + r.grokfast * slow
         if self.by_adamw:
-            self._adamw(gradients, rates)
+            self._adamw(gradients, rates * self._uncounted(ages))
         if self.groups:
             self._muon(gradients, rates)
 
@@ -76,6 +81,17 @@ class Optimizer:
         for t, old in zip(mine, before, strict=False):
             t.copy_(old.lerp(t, _spread(rates, t)))
 
+    def _uncounted(self, ages: Array | None) -> Array | float:
+        """What makes AdamW's correction for its first steps that of members that began anew: the
+        count that it goes by is of all of them.
+        """
+        if ages is None:
+            return 1.0
+        r, mine = self.recipe, np.asarray(ages) + 1.0
+        count = 1.0 + float(next(iter(self.steps.values())))
+        mean, square = ((1 - b**mine) / (1 - b**count) for b in (r.beta1, r.beta2))
+        return np.where(mine == count, 1.0, np.sqrt(square) / mean)
+
     def _muon(self, gradients: dict[str, torch.Tensor], rates: Array) -> None:
         r = self.recipe
         groups = zip(self.groups, self.momentum, self.stretch, strict=True)
@@ -93,14 +109,12 @@ class Optimizer:
     def state(self) -> dict[str, torch.Tensor]:
         """Everything that the next step depends on."""
         out = {f"momentum.{i}": t for i, t in enumerate(self.momentum)}
-        for kind, group in self._groups().items():
+        for kind, group in self._arrays().items():
             out |= {f"{kind}.{n}": t for n, t in group.items()}
         return out
 
     def forget(self, i: int) -> None:
-        """Member i's state is as before its first step, but for how many steps there were, which
-        all members share: its first ones are a little shorter.
-        """
+        """Member i's state is as before its first step; the count of steps is of all members."""
         for t in self.state().values():
             if t.ndim:
                 t[i] = 0
@@ -112,9 +126,9 @@ class Optimizer:
             if kind == "momentum":
                 self.momentum[int(name)] = value
             else:
-                self._groups()[kind][name] = value
+                self._arrays()[kind][name] = value
 
-    def _groups(self) -> dict[str, dict[str, torch.Tensor]]:
+    def _arrays(self) -> dict[str, dict[str, torch.Tensor]]:
         """What is kept for each array of theta, by the names that it has in a state."""
         return {
             "slow": self.slow, "exp_avg": self.mean, "exp_avg_sq": self.square, "step": self.steps,
@@ -173,9 +187,12 @@ def decay_begins(r: Recipe, step: int, losses: Array, decay_at: Array) -> Array:
     return np.where(now, step, decay_at)
 
 
-def rates(r: Recipe, step: int, decay_at: Array) -> Array:
-    """The share of the learning rate that each member uses in a step, [N]."""
-    warm = min(1.0, (step + 1) / r.warmup) if r.warmup else 1.0
+def rates(r: Recipe, step: int, decay_at: Array, ages: Array | None = None) -> Array:
+    """The share of the learning rate that each member uses in a step, [N]. ages [N]: the steps
+    since each began, if some began anew.
+    """
+    age = np.full(len(decay_at), step) if ages is None else ages
+    warm = np.minimum(1.0, (age + 1) / r.warmup) if r.warmup else 1.0
     waited = np.where(decay_at < 0, step, decay_at)
     if r.schedule == "constant":
         return warm * np.ones(len(decay_at))

@@ -122,12 +122,12 @@ class Examples(Section):
     batch: int = setting(512, "rows of a step; 0: all training rows", most=10**7)
     curriculum: str = setting("", '"3@0 6@2000": up to level 3 from step 0, 6 from step 2000, …')
 
-    def rows_of(self, size: int, largest: int) -> int:
+    def training_rows(self, size: int, largest: int) -> int:
         """How many rows data=split trains on, of so many; `largest`: the largest of the radix."""
         if not self.train_share:
             return self.train_rows
-        n = int(self.train_share * size)
-        return max(1, min(n, int(self.train_each * largest)) if self.train_each else n)
+        n, each = int(self.train_share * size), int(self.train_each * min(largest, STEPS))
+        return max(1, min(n, each) if self.train_each else n)
 
     def levels(self) -> list[tuple[int, int]]:
         """The curriculum as (step, level), by step."""
@@ -194,7 +194,7 @@ class Course(Section):
     success: float = setting(1.0, "share of test rows right")
     stable: int = setting(0, "stop after so many successes in a row; 0: never", most=STEPS)
     again: int = setting(
-        0, "begin anew with other weights, after so many steps without success; 0: never",
+        0, "begin anew with other weights after so many steps, unless at success then; 0: never",
         most=STEPS,
     )  # fmt: skip
     exact: int = setting(0, "steps more, on what is wrong in the whole domain; 0: none", most=STEPS)
@@ -231,8 +231,11 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
             wrong = f"held_share goes with data=fresh only, got data={self.data}"
         elif self.alike and self.data != "fresh":
             wrong = f"alike goes with data=fresh only, got data={self.data}"
-        elif self.again % self.evaluate_every:
-            wrong = f"again={self.again} must be a multiple of evaluate_every={self.evaluate_every}"
+        elif self.again and not self.stable:
+            wrong = "again goes with a stable: else a run that was right might begin anew"
+        elif self.again and (levels or self.schedule in ("cosine", "linear")):
+            what = "a curriculum" if levels else f"schedule={self.schedule}"
+            wrong = f"again does not go with {what}, which is of the whole run: again=0"
         elif self.exact and self.tap:
             wrong = f"exact speaks of the model that is kept, which has no tap={self.tap}: exact=0"
         elif levels and self.data != "fresh":

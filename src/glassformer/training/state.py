@@ -25,6 +25,7 @@ from .exact import POOL
 from .recipe import FIELDS, STEPS
 
 ENDING = ".run.safetensors"  # of the file of a run
+OTHERS = "has snapshots of another run: expected an empty folder or a new one"
 DIFFERENCES = 6  # that a message names
 BAD = "not the state of a run, or a damaged one"
 FLOAT = "float32"
@@ -190,8 +191,7 @@ def snapshot_folders(folder: str | Path, seeds: Sequence[int], resume: bool) -> 
         except (OSError, ValueError) as e:
             raise GlassformerError(f"{path} — cannot be a folder for snapshots: {why(e)}") from None
         if old:
-            what = "has snapshots of another run: expected an empty folder or a new one"
-            raise GlassformerError(f"{path} — {what}")
+            raise GlassformerError(f"{path} — {OTHERS}")
     return found
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from .curve import WIDTH, Curve
 from .events import LEARNED, ROUTINE, Event, in_words, percent
 
-ENDING = "finishing the step, then saving; once more to end at once"
+ASKED_TO_END = "finishing the step, then saving; once more to end at once"
 
 
 class Lines:
@@ -108,7 +108,7 @@ class LiveView:
             parts = [_share(x, short=True) for x in m.get("digits", [None] * len(self.names))]
             table.add_row(str(seed), loss, floor, *whole, *parts, m.get("status", ""))
         said = [Text(line, style="dim") for line in self.latest]
-        said += [Text(ENDING, style="bold")] if self.ending() else []
+        said += [Text(ASKED_TO_END, style="bold")] if self.ending() else []
         return Group(self.bar, table, *self._plot(), *said)
 
 

@@ -1,0 +1,48 @@
+"""Makes docs/explained/grok-seen, the models and the history of a run that groks, for a page that can
+be scrubbed. Run it with Python (a minute); then draw explained-grokking.png, by explained.py.
+
+    python docs/figures/grok_seen.py [FOLDER]
+
+A narrower model than that of the recipe `grok-seen`, and a slower one: its snapshots are a page that
+loads at once, and there is more to see between them. It keeps some of them, as float16.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import glassformer as gf
+from glassformer.checkpoint import load, save
+from glassformer.tasks.format import answer_names
+from glassformer.training.history import HistoryFile
+from glassformer.training.loop import Trainer
+from glassformer.training.recipes import recipe
+from glassformer.training.state import snapshot_path
+
+FOLDER = Path(__file__).parents[1] / "explained/grok-seen"
+TASK = "modular-addition:p=59,operation=-"
+SETTINGS = {
+    "d_model": 64, "d_head": 16, "d_mlp": 256, "train_share": 0.45, "weight_decay": 1.0,
+    "schedule": "constant", "steps": 4_000, "again": 0, "stable": 0,
+}  # fmt: skip
+KEPT = (0, 100, 200, 1_000, 1_800, 2_400, 2_800, 3_200, 3_600, 4_000)
+
+
+def make(folder, kept=KEPT, **settings):
+    """Trains seed 0, and keeps the models of some steps."""
+    task = gf.load_task(TASK)
+    chosen = recipe("grok-seen").override(SETTINGS | settings)
+    with tempfile.TemporaryDirectory() as every:
+        trainer = Trainer(task, chosen, [0], snapshots=Path(every, "all"))
+        history = HistoryFile(folder / "history.jsonl", answer_names(task))
+        for event in trainer.events():
+            history(event)
+        history.close()
+        for step in kept:
+            model = load(snapshot_path(Path(every, "all"), step))
+            small = model.map(lambda w: w.astype("float16"))
+            save(small, snapshot_path(folder, step))
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
