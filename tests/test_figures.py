@@ -1,6 +1,7 @@
 """The figures of the documents: all in the gallery or a chapter, and current."""
 
 import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from glassformer.cli.entry import commands as every_command
 from glassformer.lens.inspect import VIEWS, inspect
 from glassformer.show.inspect import figures
 from glassformer.show.style import save
+from glassformer.training.recipes import recipe
 
 HERE = Path(__file__).parents[1] / "docs/figures"
 sys.path.insert(0, str(HERE))
@@ -45,6 +47,21 @@ def test_they_are_current(script):
     )
     assert done.returncode == 0, done.stderr[-500:]
     assert "is current" in done.stdout
+
+
+def test_the_run_to_scrub_is_made_by_a_script(tmp_path):
+    """On a small case: the models of some steps, as float16, and the history of all."""
+    import grok_seen
+
+    grok_seen.make(tmp_path, kept=(0, 4), steps=4, evaluate_every=2, d_mlp=8)
+    told = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in told if row["kind"] == "evaluation"] == [2, 4]
+    names = sorted(path.name for path in tmp_path.glob("*.safetensors"))
+    assert names == ["step-000000.safetensors", "step-000004.safetensors"]
+    assert {str(load(tmp_path / n).weights["embed.W_E"].dtype) for n in names} == {"float16"}
+    shipped = load(grok_seen.FOLDER / f"step-{grok_seen.KEPT[-1]:06}.safetensors").provenance
+    wanted = recipe("grok-seen").override(grok_seen.SETTINGS).to_json()
+    assert {k: v for k, v in wanted.items() if shipped["recipe"][k] != v} == {}
 
 
 def test_what_is_not_current_is_seen():

@@ -19,7 +19,7 @@ PICTURES = {  # name -> refs, folder of snapshots, address
     "add": (["addition:digits=3"], None, "input=127%2B458&step=2"),
     "trained": (["addition:order=ones", "adder-3.safetensors"], None, "input=127%2B458&step=1"),
     "sort": (["lang/sort:vocab=5,length=4"], None, "input=3+1+2+1+%7C"),
-    "grokking": ([str(SEEN / "step-003200.safetensors")], SEEN, "snapshot=0%7C7"),
+    "grokking": ([str(SEEN / "step-004000.safetensors")], SEEN, "snapshot=0%7C7"),
 }
 
 

@@ -21,7 +21,7 @@ WRONG = 'tokens = [*"abc"]\nlength = 6\nemit = firs(token, default="a")\n'
 def pages(tmp_path_factory):
     """Addresses of files: hand-made, side by side, compiled, trained, and a text."""
     folder = tmp_path_factory.mktemp("axe")
-    last, history = str(GROK / "step-003200.safetensors"), GROK / "history.jsonl"
+    last, history = str(GROK / "step-004000.safetensors"), GROK / "history.jsonl"
     text = explained.page("160-numbers", {"160-numbers": "How", "sort": "A sort"})
     (folder / "text.html").write_bytes(text)
     return [
