@@ -15,6 +15,7 @@ from glassformer.training import Event, fit, fit_many
 from glassformer.training.events import Watcher, in_words
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import Optimizer, rates
+from glassformer.training.state import check_identity
 from training.small import TASK, furthest, recipe, stop_at
 
 FIELDS = {"optimizer": "muon", "schedule": "wait", "wait_loss": 5.0, "decay_steps": 10, "ema": 0.9}
@@ -146,10 +147,26 @@ def test_what_was_measured_before_is_not_said_of_what_is_begun():
     stopped = fit(TASK, r, 3, stop=stop_at(21))
     assert first.history[-1]["digits"] == stopped.history[-1]["digits"] and begun(stopped) == [20]
     assert stopped.status == "interrupted" and stopped.accuracy == 0
-    monkey = Trainer(TASK, r, [3])
-    monkey.begun[0], monkey.history[3] = 0, [{"step": 20, "accuracy": 0.5}]
-    (done,) = monkey._finish([(3, "interrupted")])
-    assert done.data["training"].accuracy == 0.5
+    for since, said in ((0, 0.5), (10, 0.5), (20, 0.0)):
+        run = Trainer(TASK, r, [3])
+        run.begun[0], run.history[3] = since, [{"step": 20, "accuracy": 0.5}]
+        (done,) = run._finish([(3, "interrupted")])
+        assert done.data["training"].accuracy == said
+
+
+def test_who_stays_keeps_the_step_at_which_it_began():
+    run, _ = anew(RECIPE, [3, 5], i=1)
+    run._keep([1])
+    assert run.begun.tolist() == [25] and run.seeds == [5]
+
+
+def test_a_state_of_before_there_was_such_a_field_is_taken_up(tmp_path):
+    now = {"task": "t", "seed": 0, "recipe": recipe().to_json()}
+    was = now | {"recipe": {n: v for n, v in now["recipe"].items() if n != "again"}}
+    check_identity(tmp_path, {"identity": was}, now)
+    other = now | {"recipe": recipe(again=20, stable=1).to_json()}
+    with pytest.raises(GlassformerError, match=r"again=0 \(now 20\)"):
+        check_identity(tmp_path, {"identity": was}, other)
 
 
 def test_grokking_is_told_by_the_steps_of_a_try():
