@@ -128,6 +128,7 @@ def test_a_try_warms_up_and_its_first_steps_are_corrected():
     assert math.isclose(float(optimizer.steps["embed.W_E"]), 30)
 
 
+@pytest.mark.slow
 def test_among_others_it_is_as_alone():
     """One that begins anew beside one that has had success, and both beside one another."""
     together = fit_many(TASK, RECIPE, [3, 5])
