@@ -274,20 +274,21 @@ def _loop(name: str) -> Callable[..., Any]:
 
 
 def list_(what: str = "programs", ref: str = "") -> Any:
-    """All names of programs, tasks, blueprints, bridges, recipes, views, trained, claims, lang,
-    levels, or of a model's hooks: gf.list("hooks", "addition"). With a name after recipes, lang or
-    levels just that one: a Recipe, the text of a source, a Level.
+    """All names of programs, tasks, blueprints, bridges, recipes and their fields, views, trained,
+    claims, lang, levels, or of a model's hooks: gf.list("hooks", "addition"). With a name after
+    recipes, lang or levels just that one: a Recipe, the text of a source, a Level.
     """
     from .lang import named
     from .lens.inspect import VIEWS
     from .published import ledger
     from .puzzles import level, levels
+    from .training.recipe import FIELDS
     from .training.recipes import RECIPES, recipe
 
     kinds: dict[str, Callable[[], Iterable[str]]] = {
         **{f"{kind}s": functools.partial(registry.entries, kind) for kind in registry.REGISTRY},
         "recipes": lambda: [*RECIPES, "suited"], "views": lambda: VIEWS, "claims": ledger,
-        "trained": refs.trained, "lang": named.names, "levels": levels,
+        "trained": refs.trained, "lang": named.names, "levels": levels, "fields": lambda: FIELDS,
         "hooks": lambda: hook_names(model_of(ref)),
     }  # fmt: skip
     if what not in kinds:
@@ -304,5 +305,5 @@ def list_(what: str = "programs", ref: str = "") -> Any:
         raise GlassformerError(f"list {what} — takes nothing after it, got {shown(ref)}")
     if what == "hooks" and ref == "":
         raise GlassformerError("list hooks — expected a model after it: addition, …")
-    ordered = what in ("hooks", "levels")
+    ordered = what in ("hooks", "levels", "fields")
     return list(kinds[what]()) if ordered else sorted(kinds[what]())

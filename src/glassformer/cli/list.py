@@ -9,6 +9,7 @@ from typer import Argument
 
 from .. import face, published, refs, registry
 from ..lang import library, named
+from ..training.recipe import FIELDS
 from ..training.recipes import ABOUT, RECIPES, recipe
 from .common import Json, app, listed, out, print_json, say, table_of
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 REGISTERED = ("programs", "tasks", "blueprints")
 NAMES = ("trained", "bridges", "views", "hooks")
-KINDS = ("programs", "tasks", "recipes", "blueprints", "lang", "claims", "levels", *NAMES)
+KINDS = ("programs", "tasks", "recipes", "fields", "blueprints", "lang", "claims", "levels", *NAMES)
 WHAT = listed(KINDS)
 SUITED = {
     "suited": "What a task gets if no recipe is named: chosen by its size, its tokens and its "
@@ -33,15 +34,22 @@ def list_(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """What there is: programs, tasks and blueprints with their options, recipes, sources of the
-    language, claims, levels (puzzles to solve); names of trained models, bridges, views and hooks.
-    A source (lang/sort, x.glass) is shown with its options, a level with its stub and hints.
+    """What there is: programs, tasks and blueprints with their options, recipes and their fields,
+    which --set sets, sources of the language, claims, levels (puzzles to solve); names of trained
+    models, bridges, views and hooks. A source (lang/sort, x.glass) is shown with its options, a
+    level with its stub and hints.
     """
     if what in REGISTERED:
         entries = [entry for _, entry in sorted(registry.entries(what[:-1]).items())]
         print_json({what: [e.to_json() for e in entries]}) if as_json else _show_options(entries)
     elif what == "recipes":
         _list_recipes(ref, as_json)
+    elif what == "fields" and not ref:
+        told = {f"{n}={f.default}": f.metadata["help"] for n, f in FIELDS.items()}
+        if as_json:
+            every = FIELDS.items()
+            return print_json({what: [{"name": n, "help": f.metadata["help"]} for n, f in every]})
+        _show_sentences(told)
     elif what == "claims":
         ledger = published.ledger().values()
         columns = ("claim", "where", "says", "verdict")

@@ -135,6 +135,9 @@ def train_(
         _show(trainings, rows, names, there, fixed=bool(start or blueprint))
         if figure and figure.exists():
             say(f"drew {figure}")
+        for kept in (history, snapshots):
+            if kept:
+                say(f"wrote {kept}")
     if asked.by and any(t.status == "interrupted" for t in trainings):
         last = any(t.exact_from is not None for t in trainings)
         of = ", in the last phase" if last else f" of {chosen.steps:,}"
@@ -263,7 +266,12 @@ def _show(
     """`there`: files that a model was in before. `fixed`: the model's shape is not the recipe's."""
     for t, row in zip(trainings, rows, strict=True):
         short = t.accuracy < t.recipe.success or not row["reached"]
-        goal = f"{'short of' if short else 'reached'} {percent(t.recipe.success)}"
+        wanted = (
+            percent(t.recipe.success)
+            if t.recipe.success <= 1
+            else f"{t.recipe.success:.0%}".replace("%", " %")
+        )
+        goal = f"{'short of' if short else 'reached'} {wanted}"
         goal += ", until the last phase" * (short and row["reached"])
         out.print(f"{row['task']}, recipe {t.recipe.name}, seed {t.seed}: ", end="")
         whole = t.recipe.data == "all"

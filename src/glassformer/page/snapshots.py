@@ -84,7 +84,7 @@ def history(path: Path) -> dict[str, Any]:
         both = all("train_accuracy" in x for x in rows)
         trained = [short(float(x["train_accuracy"])) for x in rows] if both else None
     except (ValueError, RecursionError, GlassformerError):
-        expected = "one JSON object a line with step, loss and accuracy"
+        expected = "one JSON object a line with step, loss and accuracy (train --history X.jsonl)"
         raise GlassformerError(f"{path} — expected a training history, {expected}") from None
     if not rows:
         raise GlassformerError(f"{path} — a training history without an evaluation")

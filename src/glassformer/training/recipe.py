@@ -295,7 +295,7 @@ def _checked(f: Field[Any], value: Any) -> Any:
     least, most = f.metadata["least"], f.metadata["most"]
     good = _option(f).check(value)
     if isinstance(value, (int, float)) and not least <= value < math.inf:
-        number = "a whole number" if isinstance(value, int) else "a finite number"
+        number = "a whole number" if isinstance(f.default, int) else "a finite number"
         raise GlassformerError(f"{f.name} must be {number} from {least}, got {shown(value)}")
     if isinstance(value, (int, float)) and value > most:
         raise GlassformerError(f"{f.name} must be at most {most:,}, got {shown(value)}")
