@@ -1,10 +1,9 @@
-"""Makes docs/explained/grok-seen, the models and the history of a run that groks, for a page that can
-be scrubbed. Run it with Python (a minute); then draw explained-grokking.png, by explained.py.
+"""Makes docs/explained/grok-seen, models and history of a run that groks, for a page to scrub.
 
-    python docs/figures/grok_seen.py [FOLDER]
+    python docs/figures/grok_seen.py [FOLDER]     # a minute; then draw its picture, explained.py
 
-A narrower model than that of the recipe `grok-seen`, and a slower one: its snapshots are a page that
-loads at once, and there is more to see between them. It keeps some of them, as float16.
+A narrower model than that of the recipe `grok-seen`, and a slower one: its snapshots are a page
+that loads at once, and there is more to see between them. It keeps some of them, as float16.
 """
 
 import sys
