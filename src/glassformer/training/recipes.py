@@ -54,8 +54,8 @@ GROK_FAST = replace(
     # the same model at ten times the rate; any modulus is taken. A larger one needs a smaller share
     # of its pairs, 40 % at 113; a small one nearly all, which leaves few to test on. Half of grok's
     # weight_decay: under all of it differences have no room for all pairs. The rate falls slowly
-    # from when nearly all test rows are right, and the run stops when all of them stay right. One
-    # in a hundred settles on too few frequencies for all pairs, and stays there: it begins anew
+    # from when nearly all test rows are right, and the run stops when all of them stay right. A
+    # few runs settle on too few frequencies for all pairs, and stay there: these begin anew
     GROK, name="grok-fast", train_share=0.9, train_each=45.2, first_rows=1_000,
     batch=512, lr=0.01, weight_decay=0.5, schedule="wait", wait_accuracy=0.99, decay_steps=1_000,
     last_lr=0.1, ema=0.98, steps=9_000, again=3_000, evaluate_every=20, success=1.0, stable=5,
@@ -64,7 +64,7 @@ GROK_FAST = replace(
 GROK_SEEN = replace(
     # small enough to watch: training rows are right long before the test is. For subtraction, which
     # does not give itself away by a + b = b + a: modular-addition:p=59,operation=-. Some seeds have
-    # no room for all pairs under so much decay, and begin anew; half as wide, half of them have not
+    # no room for all pairs under so much decay, and begin anew; half as wide, more of them
     GROK, name="grok-seen", train_share=0.5, lr=0.003, weight_decay=1.5, ema=0.98, steps=10_000,
     again=2_500, success=1.0, stable=5,
 )  # fmt: skip
