@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from browser import launched
 from glassformer import registry
-from glassformer.cli import main
+from glassformer.cli.entry import main
 from helpers import shelf, wait_for
 
 if sys.dont_write_bytecode:
