@@ -24,6 +24,7 @@ from .errors import NEEDS_TORCH, GlassformerError, did_you_mean, shown
 from .limits import ROWS, SEED, within
 from .model import Config, Model, Tap, check_last, keeping_shapes, read_tokens
 from .model import forward as plain_forward
+from .records import check_writable
 from .runs import prompt
 from .shapes import check
 from .tap import hook_names
@@ -142,7 +143,9 @@ def opened(
             given = (bound if as_typed else _read)(public, takes, args, kwargs)
             set_ = {name: given.pop(name) for name in settings if name in given}
             if "recipe" in takes.parameters:
-                given["recipe"] = recipe_of(given.get("recipe", ""), given["task"]).override(set_)
+                start = given.get("start") or getattr(given.get("blueprint"), "base", None)
+                recipe = recipe_of(given.get("recipe", ""), given["task"])
+                given["recipe"] = recipe.override(set_, start)
         except GlassformerError as e:
             raise GlassformerError(f"{e}; {ALIKE[public]}") if public in ALIKE else e from None
         check_types(public, hints, given)
@@ -189,9 +192,13 @@ def _read(
     if isinstance(given.get("verdict"), (str, PathLike)):
         given["verdict"] = _verdict(given["verdict"])
     if getattr(given.get("verdict"), "task", None) and given.get("task") is None:
-        given["task"] = refs.load_task(given["verdict"].task)  # which runs no file
+        given["task"] = refs.verdict_task(models[0], given["verdict"].task)  # runs no file
     for each in OPTIONAL if "recipe" in takes.parameters else ():
         if given.get(each) is not None:
+            if isinstance(given[each], (str, PathLike)) and isinstance(
+                given.get("out"), str | Path
+            ):
+                check_writable(given["out"], given[each])  # not over what is read
             given[each] = model_of(given[each]).numpy()
     if "task" in takes.parameters:
         if given.get("task") is None and takes.parameters["task"].default is None:

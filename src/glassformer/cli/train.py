@@ -16,20 +16,16 @@ from .. import checkpoint, limits, refs
 from ..blueprints import make
 from ..errors import GlassformerError
 from ..limits import many
-from ..model import Model
 from ..records import alone, check_writable
-from ..registry import split
 from ..show.figures.curves import training_curves
 from ..show.style import check_path, save
-from ..tasks.base import Task
 from ..tasks.format import answer_names
 from ..training.events import Consumer, Event, in_words, percent
 from ..training.exact import ALL, EXACT, SOME
 from ..training.floor import floors
 from ..training.history import HistoryFile, check_name
-from ..training.recipe import SHAPE
 from ..training.recipes import choose_recipe
-from ..training.state import ENDING, state_path
+from ..training.state import check_out, state_path
 from ..training.terminal import ASKED_TO_END, Lines, LiveView
 from ..verification.confidence import CONFIDENCE, upper_bound
 from .common import (
@@ -85,29 +81,27 @@ def train_(
     was to be); 1: it did not.
     """
     goal = refs.load_task(task)
-    chosen = choose_recipe(recipe, goal, settings or ())
+    form = make(blueprint) if blueprint else None
+    first, truth = (refs.load(ref) if ref else None for ref in (start, teacher))
+    chosen = choose_recipe(recipe, goal, settings or (), first or (form.base if form else None))
     if exact is not None:
         chosen = replace(chosen, exact=(chosen.exact or chosen.steps) if exact else 0)
-    form = make(blueprint) if blueprint else None
-    first, truth = _model_for(goal, start, "--start"), _model_for(goal, teacher, "--teacher")
-    named = SHAPE & {text.partition("=")[0].strip() for text in settings or ()}
-    for name in sorted(named):
-        asked, its = getattr(chosen, name), getattr(first.config, name) if first else None
-        if first and asked != its:
-            raise GlassformerError(f"--set {name}={asked} — --start {start} has {name}={its}")
-    if file.suffix != ".safetensors":
-        raise GlassformerError(f"--out {file} — a model's file ends in .safetensors")
     if history:
         check_name(history)  # or it might be the model's own file
-    from ..training.loop import Trainer  # slow: what is misspelt was told before
-
     with alone(file), alone(history):
-        files = _files(file, seed, seeds, resume)
-        there = {str(path) for path in files if path.exists()}
-        for path in (*files, history, figure):
-            check_writable(path, task, recipe, start, teacher, *split(blueprint)[1].values())
+        files = [file]
+        if seeds > 1:
+            every = range(seed, seed + seeds)
+            files = [file.with_name(f"{file.stem}-seed{s}{file.suffix}") for s in every]
+        there, reads = {str(path) for path in files if path.exists()}, (task, start, teacher)
+        for path in files:
+            check_out(path, resume and seeds == 1, *reads, blueprint)
+        for other in (history, figure):
+            check_writable(other, *reads, recipe, blueprint)
         if figure:
             check_path(figure)
+        from ..training.loop import Trainer  # slow: what is misspelt was told before
+
         with _asked() as asked:
             trainer = Trainer(
                 goal, chosen, range(seed, seed + seeds), blueprint=form, start=first, teacher=truth,
@@ -146,34 +140,6 @@ def train_(
             err.print(f"saved {rows[0]['state']}; to go on:\n{rows[0]['resume']}", soft_wrap=True)
         raise Exit(128 + asked.by)
     raise Exit(0 if all(r["reached"] for r in rows) else 1)
-
-
-# ── what is asked for ──────────────────────────────────────────────────────────────────────────
-def _model_for(task: Task, ref: str, what: str) -> Model | None:
-    if not ref:
-        return None
-    model = refs.load(ref)
-    mine, its = model.vocabulary, task.vocabulary
-    if mine != its:
-        raise GlassformerError(f"{what} {ref} — has {mine}; the task {task.ref} has {its}")
-    return model
-
-
-def _files(file: Path, seed: int, seeds: int, resume: bool) -> list[Path]:
-    """Where each seed's model goes."""
-    if seeds > 1:
-        if resume:
-            what = "goes with one seed: many at once are not saved while they run"
-            raise GlassformerError(f"--resume — {what}")
-        every = range(seed, seed + seeds)
-        return [file.with_name(f"{file.stem}-seed{s}.safetensors") for s in every]
-    if file.name.endswith(ENDING):
-        what = f"a name with {ENDING} is that of a run that is not finished"
-        raise GlassformerError(f"--out {file} — {what}; name the model otherwise")
-    state = state_path(file)
-    if resume and file.exists() and not state.exists():
-        raise GlassformerError(f"{file} — its run is finished; there is nothing to resume")
-    return [file]
 
 
 # ── while it runs ──────────────────────────────────────────────────────────────────────────────

@@ -9,6 +9,7 @@ All that runs is the Trainer of loop.py.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..records import alone
 from ..tasks.base import Task
 from ..tasks.format import answer_names
 from .events import Event
@@ -47,5 +48,17 @@ def watched(events: Iterator[Event], task: Task, recipe: Recipe) -> Iterator[Eve
 
 
 def train(task: Task, recipe: Recipe, seeds: Seeds = (0,), **options: Any) -> Iterator[Event]:
-    """Yields events; a member's last is "done", with the Training. Options as of `Trainer`."""
-    return Trainer(task, recipe, seeds, **options).events()
+    """Yields events; a member's last is "done", with the Training. Options as of `Trainer`.
+
+    Raises:
+        GlassformerError: at once for what cannot be trained, or if another run writes to `out`.
+    """
+    with alone(options.get("out")):
+        trainer = Trainer(task, recipe, seeds, **options)
+    return _locked(trainer)
+
+
+def _locked(trainer: Trainer) -> Iterator[Event]:
+    """The events of a run; until the last, no other run may write to its file."""
+    with alone(trainer.out):
+        yield from trainer.events()

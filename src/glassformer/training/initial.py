@@ -5,6 +5,7 @@ what it begins with, the model's config and arrays, and the theta of each member
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,23 +19,29 @@ from ..model import Config, Model
 from ..tasks.base import Task
 from .data import ENUMERABLE, first_length
 from .recipe import Architecture, Recipe
+from .state import check_out
 
 
 def check_call(
     task: Task, seeds: Sequence[int], models: Mapping[str, Model | None], threads: int,
-    saved: bool, resumed: bool,
+    out: str | Path | None, resumed: bool, blueprint: str = "",
 ) -> None:  # fmt: skip
-    """`models`: what is read besides rows, by name. `saved`: the state is kept while it trains."""
+    """Refuse what cannot be trained, for the command and Python alike. `models`: what is read
+    besides rows, by name. `out`: where the model goes, and the run's state. `blueprint`: a ref.
+    """
     if len(set(seeds)) != len(seeds) or not seeds:
         raise GlassformerError(f"seeds — expected different numbers, got {list(seeds)}")
-    if (saved or resumed) and len(seeds) > 1:
+    if (out or resumed) and len(seeds) > 1:
         why = "train one seed to keep its state"
         raise GlassformerError(f"an ensemble is not saved while it runs: {why}")
-    if resumed and not saved:
+    if resumed and not out:
         raise GlassformerError("resume — needs the file that the run was writing to: out=FILE")
+    if out:
+        check_out(out, resumed, task.ref, blueprint)
     for what, model in models.items():
         if model and (its := model.vocabulary) != task.vocabulary:
-            raise GlassformerError(f"{what} — its vocabulary {its} is not that of {task.ref}")
+            wanted = f"expected the vocabulary of {task.ref}, {task.vocabulary}"
+            raise GlassformerError(f"{what}: {wanted}, got {its}. Use a model of this task")
     within(f"{task.ref} — worth_checking", task.worth_checking, 1, SAMPLE)
     within("train — threads", threads, 1, PROCESSES)
     within("train — the number of seeds", len(seeds), 1, MEMBERS)

@@ -59,11 +59,9 @@ class Trainer:
         """
         blueprint = blueprint or Dense()
         start = start or blueprint.base
-        check_call(task, seeds, {"start": start, "teacher": teacher}, threads, bool(out), resume)
+        models = {"start": start, "teacher": teacher}
+        check_call(task, seeds, models, threads, out, resume, blueprint.ref)
         check_memory(task, recipe, len(seeds), start)
-        if out and not resume and (state := state_path(out)).exists():
-            way = "go on with --resume (resume=True), or delete it to begin anew"
-            raise GlassformerError(f"{state} — an unfinished run is here: {way}")
         torch.set_num_threads(threads)
         self.task, self.recipe, self.blueprint = task, recipe, blueprint
         self.start, self.teacher, self.out, self.asked_to_stop = start, teacher, out, stop
@@ -71,9 +69,12 @@ class Trainer:
         self.data = Data(task, recipe)
         self.measure = Measure(task, recipe, self.data)
         self.config, shapes = architecture(recipe, task, self.data.length, start)
-        for what, model in {"start": start, "teacher": teacher}.items():
+        for what, model in models.items():
             if model and self.data.length - 1 > (n := model.config.n_ctx):
                 raise GlassformerError(f"{what} — its block of {n} is too short for {task.ref}")
+        # with a start, the shape is not the recipe's
+        shape = {n: getattr(self.config, n) for n in SHAPE} if start else {}
+        self.reported = replace(recipe, **shape)
         self.objective = Objective(self.config, shapes, blueprint, recipe, teacher, compile)
         self._begin_members()
         self.step, self.seconds = 0, 0.0
@@ -235,11 +236,9 @@ class Trainer:
         theta = {n: t[i].detach().clone() for n, t in self.kept.items()}
         with torch.no_grad():
             weights = self.objective.weights(theta)
-        # with a start, the shape is not the recipe's
-        shape = {n: getattr(self.config, n) for n in SHAPE} if self.start else {}
         made = {
             "maker": "trainer", "seed": self.seeds[i], "step": self.step if at is None else at,
-            "recipe": self.recipe.to_json() | shape, "blueprint": self.blueprint.ref,
+            "recipe": self.reported.to_json(), "blueprint": self.blueprint.ref,
         }  # fmt: skip
         model = Model(self.config, weights, self.task.vocabulary, self.task.ref, provenance=made)
         if type(self.blueprint) is Dense:  # theta is the weights
@@ -342,7 +341,7 @@ class Trainer:
             accuracy = phase.accuracy if phase else before  # of rows that nobody had trained on
             ran = seed, self.step, self.seconds, accuracy, status
             last, since = (phase.last, phase.began) if phase else (None, None)
-            training = Training(model, self.recipe, *ran, history, events, last, since)
+            training = Training(model, self.reported, *ran, history, events, last, since)
             if self.out and status != "interrupted":
                 save(model, self.out)
                 remove(state_path(self.out))

@@ -15,7 +15,7 @@ from ..calls import checked
 from ..errors import GlassformerError, no_such, shown
 from ..finding import Shown
 from ..limits import SEED
-from ..model import ACTIVATIONS, MASKS, NORMS, POSITIONS, Config
+from ..model import ACTIVATIONS, MASKS, NORMS, POSITIONS, Config, Model
 from ..registry import Option
 from ..shapes import in_block, required, shapes
 from .taps import TAPS
@@ -243,14 +243,23 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
         if wrong:
             raise GlassformerError(f"recipe {self.name} — {wrong}")
 
-    def override(self, settings: Mapping[str, Any]) -> "Recipe":
-        """The recipe with fields set from values or their texts: {"lr": "0.01", "steps": 5}."""
+    def override(self, settings: Mapping[str, Any], start: Model | None = None) -> "Recipe":
+        """The recipe with fields set from values or their texts: {"lr": "0.01", "steps": 5}.
+
+        `start`: the model whose weights a run begins with. Its shape is not the recipe's to set.
+        """
         if not isinstance(settings, Mapping):
             raise GlassformerError(f"recipe — expected fields and values, got {shown(settings)}")
         values = {}
         for name, value in settings.items():
             known = option(name)
             values[name] = known.parse(value) if isinstance(value, str) else value
+        for name in sorted(SHAPE & values.keys()):
+            if start and values[name] != (its := getattr(start.config, name)):
+                what = f"expected {its}, as in the start, got {shown(values[name])}"
+                raise GlassformerError(
+                    f"{name}: {what}. Leave {name} out, or start without a model"
+                )
         if values.get("data", self.data) != self.data:  # shares are of the way that they were for
             rows = self.test_rows or FIELDS["test_rows"].default
             shares = dict.fromkeys(("held_share", "alike", "train_share", "train_each"), 0.0)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import GlassformerError, no_such
 from ..limits import TEXT
+from ..model import Model
 from ..records import read_text
 from ..registry import take_in
 from ..schema import parse_json
@@ -160,8 +161,12 @@ def recipe(name: str) -> Recipe:
     return RECIPES[name]
 
 
-def choose_recipe(name: str, task: Task, settings: Iterable[str] = ()) -> Recipe:
-    """A recipe by name or from a file ("": the one that suits the task), with fields set."""
+def choose_recipe(
+    name: str, task: Task, settings: Iterable[str] = (), start: Model | None = None
+) -> Recipe:
+    """A recipe by name or from a file ("": the one that suits the task), with fields set. `start`:
+    the model that a run begins with, whose shape they must not contradict.
+    """
     if name in ("", "suited"):
         from .suited import suited  # which begins with some of these
 
@@ -176,7 +181,7 @@ def choose_recipe(name: str, task: Task, settings: Iterable[str] = ()) -> Recipe
         if not equals:
             raise GlassformerError(f"--set {text} — expected FIELD=VALUE, such as lr=0.01")
         values[field.strip()] = value.strip()
-    return chosen.override(values)
+    return chosen.override(values, start)
 
 
 def read_recipe(path: Path) -> Recipe:

@@ -18,7 +18,7 @@ from .. import schema
 from ..arrays import Array
 from ..errors import GlassformerError
 from ..limits import REF, SEED, memory
-from ..records import read_bytes, why, write_atomically
+from ..records import check_writable, read_bytes, why, write_atomically
 from ..stored import RUN as KEY
 from ..stored import parse
 from .exact import POOL
@@ -87,6 +87,28 @@ def state_path(out: str | Path) -> Path:
     """Where the state of a run is kept whose model goes to `out`."""
     out = Path(out)
     return out.with_name(out.name.removesuffix(".safetensors") + ENDING)
+
+
+def check_out(out: str | Path, resume: bool, *read: str) -> None:
+    """Refuse a file that the model of a run cannot go to, before the run takes a step. `read`: refs
+    that the run reads, whose files are not to be replaced.
+    """
+    out = Path(out)
+    if out.suffix != ".safetensors":
+        new = out.with_suffix(".safetensors").name
+        raise GlassformerError(
+            f"out: expected a name that ends in .safetensors, got {out}. Use {new}"
+        )
+    if out.name.endswith(ENDING):
+        what = f"expected a model's name, got {out}: {ENDING} is for the state of unfinished runs"
+        raise GlassformerError(f"out: {what}. Use {out.name.removesuffix(ENDING)}.safetensors")
+    state = state_path(out)
+    if resume and out.exists() and not state.exists():
+        raise GlassformerError(f"{out} — its run is finished; there is nothing to resume")
+    if not resume and state.exists():
+        way = "go on with --resume (resume=True), or delete it to begin anew"
+        raise GlassformerError(f"{state} — an unfinished run is here: {way}")
+    check_writable(out, *read)
 
 
 def save_state(path: Path, tensors: dict[str, Array], header: dict[str, Any]) -> None:
