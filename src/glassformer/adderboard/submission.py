@@ -85,7 +85,7 @@ class Adderboard:
         write_python(path, source(kept, task, form))
         asked = [*EDGES, *pairs(TRIED)]
         ours = answers(model, task, form, asked)
-        said = ask(path, asked, Limits())
+        said = ask(path, path.read_bytes(), asked, Limits(), sandbox=False)  # our own code
         theirs = [line.get("got") for line in said if line["event"] == "answer"]
         for (a, b), x, y in zip(asked, ours, theirs, strict=True):
             if x != y and (isinstance(x, int) or y != -1):  # -1: no number
@@ -130,7 +130,7 @@ def _top(model: Model, imports: set[str], net: str) -> str:
     long, wide = max(map(len, COUNTS)), max(len(figure) for _, figure, _ in counted)
     plain = sorted(i for i in imports if "numpy" not in i)
     numpy = sorted(i for i in imports if "numpy" in i)
-    ref = _plain(model.provenance.get("ref") or model.task)
+    ref = _plain(model.name)
     return lines(
         '"""A transformer that adds two numbers of ten digits, as a submission to AdderBoard.',
         "",
@@ -174,7 +174,7 @@ def _build(model: Model) -> str:
         "def build_model():",
         "    model = Adder()" if model.blueprint else LOAD,
         "    metadata = {",
-        f'        "name": {_quoted(model.provenance.get("ref") or model.task)},',
+        f'        "name": {_quoted(model.name)},',
         '        "author": "glassformer",  # and you',
         '        "params": sum(p.numel() for p in model.parameters()),',
         f'        "architecture": {_quoted(model.config)},',

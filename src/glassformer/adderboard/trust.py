@@ -1,14 +1,12 @@
-"""Other people's submissions: run in a process of their own with limits, asked one sum at a time.
+"""Other people's submissions: run in a sandbox, asked one sum at a time.
 
-The process has no environment, an empty folder to work in, limits on processor time, memory, files
-and processes, and a time for every answer. It ends with all that it started, and no later than
-whoever checks it, however that one ends: trust_guard.py sees to it, with namespaces where Linux
-allows them (then there is no network either, and no other process in sight), else by looking for
-its descendants; on other systems a process that leaves its group gets away. It can still read what
-its user can read, and delete it: that is why someone has to say that the file is trusted.
+trust_guard.py builds the sandbox or refuses to run the file: no network, no files but Python's own
+(read-only) and an empty folder, limits on all its processes together, and an end for all of them
+no later than the checker's. Without one (`sandbox=False`) the file can do what its user can; only
+each process is limited, and the descendants that are found are ended.
 
-Nothing that it says need be so. Lines that come from it are checked for their form, and its words
-cleaned: what they say of its parameters is labelled as its own.
+What a submission prints is not trusted. Lines that come from it are checked for their form, and
+its texts cleaned: what they claim of its parameters is labelled as its own.
 """
 
 import hashlib
@@ -22,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -38,13 +36,11 @@ Lines = queue.Queue[bytes | None]
 LINE = 100_000  # bytes; no honest line is longer
 LARGEST = 2**28  # bytes of a submission
 FIELDS: dict[str, dict[str, type]] = {  # of every line but answers
-    "limits": {"network": bool, "limited": list, "ended": str}, "built": {"metadata": dict},
-    "failed": {"why": str},
+    "ready": {}, "refused": {"why": str}, "built": {"metadata": dict}, "failed": {"why": str},
 }  # fmt: skip
 # what a submission says of itself: counted by itself, if at all
 OWN_WORDS = ("metadata", "parameters", "buffers")
 EVERY = 100  # answers between two words on progress
-NAMESPACES = True  # where the system allows them
 PATIENCE = 15.0  # seconds for the guard to end all there is
 
 
@@ -56,36 +52,61 @@ class Limits:
     answer: float = 60.0  # for one sum
     whole: float = 7200.0
     cpu: int = 7200  # processor time
-    memory: int = 4 * 2**30  # address space
-    file: int = 16 * 2**20  # the largest file it can write
+    memory: int = 4 * 2**30  # resident, summed over its processes; addresses of each
+    disk: int = 64 * 2**20  # in files
     files: int = 256  # open at once
-    processes: int = 64  # at once; threads count too, but not for root
+    processes: int = 64  # at once, threads included
 
-    def __str__(self) -> str:
-        space = f"{self.memory / 2**30:g} GiB of memory, files of {self.file / 2**20:g} MiB"
-        busy = f"{self.processes:,} processes, {self.answer:g} s for a sum"
-        return f"{self.cpu:,} s of processor time, {space}, {busy}"
+    def describe(self, sandbox: bool) -> str:
+        """Return what is and what is not ensured while a submission runs with these limits."""
+        time = f"{self.answer:g} s for a sum and {self.whole:,g} s in all"
+        each = f"{self.cpu:,} s of processor time and {self.files:,} open files"
+        memory, disk = f"{self.memory / 2**30:g} GiB", f"{self.disk / 2**20:g} MiB"
+        if sandbox:
+            sampled = f"sampled {1 / trust_guard.TICK:g} times a second"
+            return (
+                "in a sandbox: no network, nothing to read but itself, Python and the system's "
+                "programs and libraries, nothing to change but an empty folder, and all its "
+                f"processes end with the check. Limits of all its processes together: {memory} of "
+                f"resident memory ({sampled}), {disk} in files, {self.processes:,} processes and "
+                f"threads; of each: {memory} of addresses, {each}; {time}"
+            )
+        return (
+            "without a sandbox: it can read and change your files, use the network, and leave "
+            "processes running. Limits of each process, not of all together, where this system "
+            f"has them: {memory} of addresses, files of {disk}, {each}; {time}"
+        )
 
 
 def submission(
-    path: str | Path, *, trust: bool = False, n: int = PAIRS, keep: int = 10,
-    limits: Limits | None = None,
+    path: str | Path, *, trust: bool = False, sandbox: bool = True, n: int = PAIRS, keep: int = 10,
+    limits: Limits | None = None, say: Callable[[str], object] | None = None,
 ) -> Events:  # fmt: skip
-    """Events on a file with build_model() and add(model, a, b): Progress, a BoardVerdict last."""
+    """Events on a file with build_model() and add(model, a, b): Progress, a BoardVerdict last.
+
+    `say` gets one line on how the file is run, after the sandbox is built and before the file runs.
+    """
     path = Path(path)
     code = read_bytes(path, LARGEST)
     if not trust:
         hint = "if you trust it, say so (trust=True, --trust)"
         raise GlassformerError(f"{path} — is someone's code, and checking it runs it; {hint}")
-    return _submission(path, hashlib.sha256(code).hexdigest(), n, keep, limits or Limits())
+    if not sandbox and hasattr(os, "getuid") and os.getuid() == 0:
+        what = "expected an ordinary user, got root: without a sandbox it could change the system"
+        raise GlassformerError(f"{path} — {what}. Run it as another user, or with the sandbox")
+    return _submission(path, code, n, keep, limits or Limits(), sandbox, say)
 
 
-def _submission(path: Path, name: str, n: int, keep: int, limits: Limits) -> Events:
+def _submission(
+    path: Path, code: bytes, n: int, keep: int, limits: Limits, sandbox: bool,
+    say: Callable[[str], object] | None,
+) -> Events:  # fmt: skip
     asked, got = [*EDGES, *pairs(n)], list[Got]()
-    about: dict[str, Any] = {"file": str(path), "limits": asdict(limits)}
-    for line in ask(path, asked, limits):
-        if line["event"] == "limits":
-            about |= {name: line[name] for name in FIELDS["limits"]}
+    about: dict[str, Any] = {"file": str(path), "limits": asdict(limits), "sandbox": sandbox}
+    for line in ask(path, code, asked, limits, sandbox):
+        if line["event"] == "ready":
+            if say:
+                say(f"running {path} {limits.describe(sandbox)}")
         elif line["event"] == "built":
             about |= {name: line[name] for name in OWN_WORDS if name in line}
             about["as_it_says"] = [name for name in OWN_WORDS if name in line]
@@ -93,19 +114,19 @@ def _submission(path: Path, name: str, n: int, keep: int, limits: Limits) -> Eve
             got.append(line.get("got", line.get("raised")))
             if len(got) % EVERY == 0 or len(got) == len(asked):
                 yield Progress(len(got), len(asked), mistakes(asked, got))
-    yield verdict(asked, got, keep, model=name, submission=about)
+    yield verdict(asked, got, keep, model=hashlib.sha256(code).hexdigest(), submission=about)
 
 
-def ask(path: Path, asked: list[tuple[int, int]], limits: Limits) -> Iterator[dict[str, Any]]:
-    """The submission's lines: limits, built, an answer a pair; or an error that says why not."""
+def ask(
+    path: Path, code: bytes, asked: list[tuple[int, int]], limits: Limits, sandbox: bool
+) -> Iterator[dict[str, Any]]:
+    """The submission's lines: ready, built, an answer a pair; or an error with the reason.
+
+    After "ready", nothing of `code` runs until the next line is asked for.
+    """
     began, answered, built = time.monotonic(), 0, False
-    due: tuple[str, ...] = ("limits",)
-    with _process(path, limits) as (process, lines, errors):
-        with suppress(BrokenPipeError):
-            assert process.stdin
-            process.stdin.write(json.dumps(asked).encode() + b"\n")
-            # and it stays open: that it closes tells the guard that we are gone
-            process.stdin.flush()
+    due: tuple[str, ...] = ("ready", "refused")
+    with _process(path, code, limits, sandbox) as (process, lines, errors):
         while answered < len(asked):
             left = limits.whole - (time.monotonic() - began)
             a, b = asked[answered]
@@ -124,10 +145,26 @@ def ask(path: Path, asked: list[tuple[int, int]], limits: Limits) -> Iterator[di
                 raise GlassformerError(f"{path} — {now}: {what}")
             if line["event"] == "failed":
                 raise GlassformerError(f"{path} — {line['why']}")
+            if line["event"] == "refused":
+                raise GlassformerError(f"{path} — was not run: {_refusal(line['why'], sandbox)}")
             built = built or line["event"] == "built"
             due = ("answer", "failed") if built else ("built", "failed")
             answered += line["event"] == "answer"
             yield line
+            if line["event"] == "ready":
+                with suppress(BrokenPipeError):
+                    assert process.stdin
+                    process.stdin.write(json.dumps(asked).encode() + b"\n")
+                    # and it stays open: that it closes tells the guard that the checker is gone
+                    process.stdin.flush()
+
+
+def _refusal(why: str, sandbox: bool) -> str:
+    hint = (
+        "Run it as root or on a system with user namespaces (Linux 5.14 or later), or pass "
+        "--no-sandbox (sandbox=False) if it may do all that your user can"
+    )
+    return f"this system gives it no sandbox ({why}). {hint}" if sandbox else why
 
 
 def _parse(raw: bytes, due: tuple[str, ...]) -> dict[str, Any] | None:
@@ -158,68 +195,61 @@ def _clean(value: Any) -> Any:
 
 
 @contextmanager
-def _process(path: Path, limits: Limits) -> Iterator[tuple["subprocess.Popen[bytes]", Lines, Any]]:
+def _process(
+    path: Path, code: bytes, limits: Limits, sandbox: bool
+) -> Iterator[tuple["subprocess.Popen[bytes]", Lines, "Tail"]]:
     """The process, its lines (None at the end), and its stderr. It ends with the block."""
-    with _folder() as folder, tempfile.TemporaryFile() as errors:
-        most = {name: getattr(limits, name) for name in trust_child.KINDS}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        (Path(folder) / path.name).write_bytes(code)  # what was read is what runs
+        (Path(folder) / "tmp").mkdir()
         settings = {
-            "limits": most, "namespaces": NAMESPACES, "checker": os.getpid(), "folder": folder,
+            "limits": asdict(limits), "sandbox": sandbox, "checker": os.getpid(), "folder": folder,
+            "name": path.name, "child": trust_child.__file__, "home": os.path.expanduser("~"),
         }  # fmt: skip
         python = [sys.executable, "-I", "-B", "-X", "utf8"]
-        command = [*python, trust_guard.__file__, str(path.resolve()), json.dumps(settings)]
-        environment = {"HOME": folder, "TMPDIR": folder, "PATH": os.defpath, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=errors, start_new_session=True,
+            [*python, trust_guard.__file__, json.dumps(settings)], cwd="/", env={},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
         )  # fmt: skip
         lines: Lines = queue.Queue(1000)
         over = threading.Event()
         reader = threading.Thread(target=_read, args=(process.stdout, lines, over), daemon=True)
         reader.start()
+        errors = Tail(process.stderr)
         try:
             yield process, lines, errors
         finally:
             over.set()
+            process.send_signal(signal.SIGCONT)  # without a sandbox, the guard can be stopped
             process.terminate()
             try:
                 process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            reader.join(5)
-            for pipe in (process.stdin, process.stdout):
-                with suppress(OSError):
-                    if pipe:
-                        pipe.close()
+                what = f"did not end within {PATIENCE:g} s; some of its processes may still run"
+                raise GlassformerError(f"{path} — {what}") from None
+            finally:
+                reader.join(5)
+                for pipe in (process.stdin, process.stdout):
+                    with suppress(OSError):
+                        if pipe:
+                            pipe.close()
 
 
-@contextmanager
-def _folder() -> Iterator[str]:
-    """An empty folder, which goes with the block, whatever was put into it."""
-    folder = tempfile.mkdtemp()
-    try:
-        yield folder
-    finally:
-        with suppress(OSError):
-            _remove(folder)
+class Tail(threading.Thread):
+    """Reads a pipe to its end and keeps the last bytes: nothing is written to a disk."""
 
+    def __init__(self, pipe: Any) -> None:
+        super().__init__(daemon=True)
+        self.pipe, self.last = pipe, b""
+        self.start()
 
-def _remove(folder: str) -> None:
-    """Removes a folder of any depth: what is in a folder in it moves up first."""
-    moved = 0
-    while found := list(os.scandir(folder)):
-        for entry in found:
-            if not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry)
-                continue
-            os.chmod(entry, 0o700)
-            for inner in os.scandir(entry):
-                if inner.is_dir(follow_symlinks=False):
-                    os.chmod(inner, 0o700)
-                moved += 1
-                os.rename(inner, os.path.join(folder, f"{moved}.moved"))
-            os.rmdir(entry)
-    os.rmdir(folder)
+    def run(self) -> None:
+        with self.pipe:
+            while new := os.read(self.pipe.fileno(), LINE):
+                self.last = (self.last + new)[-LINE:]
 
 
 def _read(pipe: Any, lines: Lines, over: threading.Event) -> None:
@@ -243,7 +273,7 @@ def _read(pipe: Any, lines: Lines, over: threading.Event) -> None:
             return
 
 
-def _death(process: "subprocess.Popen[bytes]", errors: Any) -> str:
+def _death(process: "subprocess.Popen[bytes]", errors: Tail) -> str:
     """How a process that said nothing more has ended."""
     try:
         status = process.wait(5)
@@ -254,7 +284,7 @@ def _death(process: "subprocess.Popen[bytes]", errors: Any) -> str:
             return "it used up its processor time"
         named = [s.name for s in signal.Signals if s == -status]
         return f"its process died ({named[0] if named else -status})"
-    errors.seek(max(0, errors.seek(0, os.SEEK_END) - LINE))
-    said = errors.read(LINE).decode(errors="replace").strip().splitlines()[-1:]
+    errors.join(1)
+    said = errors.last.decode(errors="replace").strip().splitlines()[-1:]
     last = f": {trust_child.short(said[0])}" if said else ""
     return f"its process ended with status {status}{last}"

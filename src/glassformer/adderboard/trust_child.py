@@ -1,10 +1,9 @@
 """What runs in the process of a submission: trust_guard.py starts it, and it needs Python alone.
 
-It limits itself, loads the file as the board does, and answers in JSON lines on what was its
-stdout; what the submission prints goes nowhere. trust.py believes nothing, and checks every line.
+It loads the file as the board does, and answers in JSON lines on what was its stdout; what the
+submission prints goes nowhere. trust.py believes nothing, and checks every line.
 """
 
-import contextlib
 import importlib.util
 import json
 import math
@@ -16,19 +15,10 @@ LONGEST = 200  # characters of a text
 MOST = 20  # items of a list, or of metadata
 DIGITS = 30  # of an answer
 LARGE = f"a number of more than {DIGITS} digits"
-# limits, and what the system calls them
-KINDS = {"cpu": "CPU", "memory": "AS", "file": "FSIZE", "files": "NOFILE", "processes": "NPROC"}
 
 
-def main(
-    path: str, limits: dict[str, int], asked: list[list[int]], guard: dict[str, object],
-    counted: bool,
-) -> None:  # fmt: skip
-    """`guard`: what it did, to be passed on. `counted`: it counts processes."""
+def main(path: str) -> None:
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)
-    os.dup2(nowhere, 1)
 
     def say(**line: object) -> None:
         lines.write(json.dumps(line) + "\n")
@@ -37,12 +27,17 @@ def main(
     def fail(why: str) -> None:
         say(event="failed", why=why)
 
-    say(event="limits", **guard, limited=limit(limits, counted))
+    say(event="ready")  # nothing of the submission has run; the pairs are sent in reply
+    if not (line := sys.stdin.buffer.readline()):
+        return
+    asked = json.loads(line)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
     try:
         spec = importlib.util.spec_from_file_location("submission", path)
         assert spec and spec.loader
         module = sys.modules["submission"] = importlib.util.module_from_spec(spec)
-        sys.path.append(os.path.dirname(path))
         spec.loader.exec_module(module)
     except BaseException as e:
         return fail(f"cannot be loaded: {words(e)}")
@@ -75,29 +70,6 @@ def main(
             say(event="answer", got=number)
         else:
             say(event="answer", raised=LARGE)
-
-
-def limit(limits: dict[str, int], counted: bool) -> list[str]:
-    """Sets the limits that this system has; says which."""
-    try:
-        import resource
-    except ImportError:
-        return []
-    done = []
-    for name, ending in KINDS.items():
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            kind = getattr(resource, f"RLIMIT_{ending}")
-            most = resource.getrlimit(kind)[1]
-            given = limits[name] if most == resource.RLIM_INFINITY else min(limits[name], most)
-            # at the first it gets a signal that says why
-            hard = given if given == most else given + 1
-            resource.setrlimit(kind, (given, hard))
-            done.append(name)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if os.getuid() == 0 and not counted:  # the system does not hold root to it
-        done = [name for name in done if name != "processes"]
-    return done
 
 
 def entries(model: object) -> dict[str, int]:
@@ -140,3 +112,12 @@ def shown(text: str) -> str:
 
 def words(e: BaseException) -> str:
     return f"{short(type(e).__name__)}: {short(e)}".removesuffix(": ")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1])
+    except BaseException as e:
+        os.write(2, f"\n{words(e)}\n".encode())
+        os._exit(1)
+    os._exit(0)  # threads that the submission left do not keep the process alive

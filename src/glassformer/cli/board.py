@@ -11,18 +11,6 @@ from ..errands.boards import board
 from .common import Json, TaskName, app, err, out, print_json, progress, say, table_of
 from .verify import Dtype, Keep
 
-WORDS = {
-    "cpu": "processor time", "memory": "memory", "file": "the size of files",
-    "files": "open files", "processes": "processes",
-}  # fmt: skip
-ENDED = {  # the means by which nothing of a submission is left
-    "namespace": "it and all that it started ended with a namespace of their own",
-    "descendants": "it and all its descendants were ended (this system gave them no namespace of "
-    "their own)",
-    "group": "it and its process group were ended: on this system a process that left the group "
-    "got away",
-}
-
 
 @app.command("board")
 def board_(
@@ -34,7 +22,10 @@ def board_(
     dtype: Dtype = "",
     keep: Keep = 10,
     trust: Annotated[bool, Option("--trust",
-        help="run the code of a submission file, with limits")] = False,
+        help="run the code of a submission file, in a sandbox")] = False,
+    no_sandbox: Annotated[bool, Option("--no-sandbox",
+        help="with --trust, where the system has no sandbox: let the file do all that you can"
+    )] = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """The AdderBoard's test: ten edge cases and 10,000 pairs of ten digits, always the same.
@@ -47,6 +38,7 @@ def board_(
         line = bar.add_task(words.partition(",")[0], total=None)
         found = board(
             ref, table=table, task=task, dtype=dtype, keep=keep, trust=trust,
+            sandbox=not no_sandbox,
             say=lambda text: err.print(text, soft_wrap=True),
             watch=lambda p: bar.update(
                 line, total=p.todo, completed=p.done, description=words.format(p.wrong)
@@ -102,8 +94,6 @@ def _show_submission(s: Mapping[str, Any]) -> None:
     if "parameters" in s:
         held = f"{s['parameters']:,} numbers in parameters and {s.get('buffers', 0):,} in buffers"
         say(f"  as it says when its module is counted in its own process: {held}")
-    if missing := [means for name, means in WORDS.items() if name not in s["limited"]]:
-        out.print(f"  this system has no limits on: {', '.join(missing)}")
-    net = "a network, which this system could not take away" if s["network"] else "no network"
-    say(f"  it had {net}; {ENDED.get(s['ended'], ENDED['group'])}")
+    say("  it ran in a sandbox without a network, and all its processes have ended" if s["sandbox"]
+        else "  it ran without a sandbox: processes that it started may still run")  # fmt: skip
     say("  whether a transformer did the adding is for you to see in its text")

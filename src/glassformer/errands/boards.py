@@ -8,7 +8,7 @@ from .. import refs
 from ..adderboard.honest import OURS, Board, entries, entry, file_entry
 from ..adderboard.protocol import BoardVerdict
 from ..adderboard.protocol import board as ask_model
-from ..adderboard.trust import Limits, submission
+from ..adderboard.trust import submission
 from ..calls import text_of
 from ..errors import GlassformerError
 from ..face import model_of, task_of
@@ -21,37 +21,38 @@ from ..verification import Progress
 
 def board(
     model: Any = None, *, table: bool = False, task: Any = None, dtype: str = "", keep: int = 10,
-    trust: bool = False, watch: Callable[[Progress], object] | None = None,
+    trust: bool = False, sandbox: bool = True,
+    watch: Callable[[Progress], object] | None = None,
     say: Callable[[str], object] | None = None,
 ) -> Any:  # fmt: skip
     """The AdderBoard's test of a model: ten edge cases and 10,000 pairs. A BoardVerdict.
 
-    FILE.py is someone's submission, and run with limits if you `trust` it. Without a model, or with
-    `table`: the honest board of our adders, with this one among them, as a Board; no code is run.
-    `watch` is told how far it is (without it, whoever sits at a terminal), `say` with which limits
-    a file is run.
+    FILE.py is someone's submission, and run in a sandbox if you `trust` it; where the system has
+    none it is refused, unless `sandbox=False` lets it do all that your user can. Without a model,
+    or with `table`: the honest board of our adders, with this one among them, as a Board; no code
+    is run. `watch` gets the progress (without it, a terminal does), `say` a line on how a file is
+    run, before it runs.
     """
     with telling() as tell:
         seen = watch or (lambda p: tell(f"board: {p.done:,} of {p.todo:,}"))
-        return _board(model, table, task, dtype, keep, trust, seen, say)
+        return _board(model, table, task, dtype, keep, trust, sandbox, seen, say)
 
 
 def _board(
     model: Any, table: bool, task: Any, dtype: str, keep: int, trust: bool,
-    watch: Callable[[Progress], object], say: Callable[[str], object] | None,
+    sandbox: bool, watch: Callable[[Progress], object], say: Callable[[str], object] | None,
 ) -> Board | BoardVerdict:  # fmt: skip
     within("board — keep", keep, 0, KEEP)
     file = model if isinstance(model, (str, PathLike)) and str(model).endswith(".py") else None
     if table or model is None or model == "":
-        _leave_out("the table runs no code", dtype=dtype, trust=trust)
+        _leave_out("the table runs no code", dtype=dtype, trust=trust, no_sandbox=not sandbox)
         return _honest(model, task, file, watch)
     if file is not None:
         _leave_out(f"{file}: someone's file is run as it is", task=task, dtype=dtype)
-        events = submission(text_of(file, "board"), trust=trust, keep=keep)
-        if say:
-            say(f"running {file} in a process of its own: at most {Limits()}")
+        ref = text_of(file, "board")
+        events = submission(ref, trust=trust, sandbox=sandbox, keep=keep, say=say)
     else:
-        _leave_out("it is no submission file", trust=trust)
+        _leave_out("it is no submission file", trust=trust, no_sandbox=not sandbox)
         made = model_of(model)
         events = ask_model(made, task_of(task or None, [made]), keep=keep, dtype=dtype)
     for event in events:
@@ -71,7 +72,7 @@ def _honest(given: Any, task: Any, file: Any, watch: Callable[[Progress], object
         more = [file_entry(text_of(file, "board"))]
     elif given is not None and given not in ("", *OURS):
         made = model_of(given)
-        name = given if isinstance(given, (str, PathLike)) else made.provenance.get("ref", "model")
+        name = given if isinstance(given, (str, PathLike)) else made.name
         more = [entry(str(name), made, task_of(task or None, [made]))]
     return Board(list(entries(more, load, watch)))
 
