@@ -3,17 +3,20 @@
 import io
 import json
 import re
+import string
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from safetensors.numpy import save_file
 
 import glassformer as gf
 from cases import CASES
 from glassformer import __version__, load
 from glassformer.checkpoint import save
+from glassformer.cli.common import app
 from glassformer.cli.entry import ORDER, commands
 
 
@@ -33,7 +36,34 @@ def test_hello_world(call):
 
 def test_version_and_help(call):
     assert call("--version") == (0, f"{__version__}\n", "")
-    assert "--version" in call()[1] and call() == call("--help")
+    assert call("-V") == call("--version")
+    assert "--version" in call()[1] and call() == call("--help") == call("-h")
+    assert call("run", "-h") == call("run", "--help")
+
+
+@pytest.mark.parametrize("words", [
+    "truth reverse --out x.txt", "inspect reverse --only ,", "prove reverse --seed 1" + 40 * "0",
+    "ablate no-such-task --figure x.txt",
+])  # fmt: skip
+def test_refused_before_any_work(call, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("glassformer.refs.load", lambda *_: pytest.fail("work was begun"))
+    status, out, err = call(*words.split())
+    assert (status, out, err.count("\n")) == (2, "", 1) and "no-such-task" not in err
+    assert not [*tmp_path.iterdir()]
+
+
+def test_options_without_a_command(call):
+    """Every option of every command, and short ones: a line and status 2, unless it is for all."""
+    commands()  # registers them
+    parameters = [p for c in typer.main.get_command(app).commands.values() for p in c.params]
+    options = {o for p in parameters for o in (*p.opts, *p.secondary_opts) if o.startswith("-")}
+    options |= {f"-{letter}" for letter in string.printable.strip()}
+    assert len(options) > 150
+    for option in sorted(options - {"-h", "-V", "--help", "--version"}):
+        for words in ([option], [option, "3"], [f"{option}=3"]):
+            status, out, err = call(*words)
+            assert (status, out, err.count("\n")) == (2, "", 1), (words, err)
 
 
 def test_one_command_a_file_in_an_order_that_is_written_once():

@@ -18,9 +18,10 @@ import pytest
 
 import glassformer
 from glassformer import GlassformerError, Labels, Vocabulary, load, records, save
-from glassformer.cli import common, main
+from glassformer.cli import common
 from glassformer.cli import run as command
 from glassformer.cli.common import SafeConsole, print_json, table_of, visible
+from glassformer.cli.entry import main
 
 BAD = "\x1b[31m\x07\x9b5m\r\x7f\u202e\u2066\u2028\ud800"
 SHOWN = r"\x1b[31m\x07\x9b5m\r\x7f\u202e\u2066\u2028\ud800"
@@ -234,6 +235,59 @@ def test_a_kill_that_is_ignored_stays_so(call, monkeypatch):
         assert call("run", "hello-world") == (0, "went on\n", "")
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+SIGNALLED = """
+import os, signal, sys
+
+seen, number, last = 0, int(sys.argv[1]), int(sys.argv[2])
+
+def hook(event, args):
+    global seen
+    seen += event == "import" and "glassformer.cli" in sys.modules
+    if event == "import" and seen == last:
+        os.kill(os.getpid(), number)
+
+sys.addaudithook(hook)
+from glassformer.cli import main
+
+sys.argv[:] = ["glassformer", "count", "min"]
+try:
+    main()
+finally:
+    print(seen)
+"""
+
+
+def signalled(number, at, tmp_path):
+    """The status and the error lines of a command that gets a signal at its import number `at`."""
+    code = tmp_path / "signalled.py"
+    code.write_text(SIGNALLED)
+    words = [sys.executable, code, str(int(number)), str(at)]
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False,
+        # a shell's background job, and so its children, would ignore SIGINT
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    return done.returncode, done.stderr, done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.8, 0.9, 0.97])
+@pytest.mark.some(4)
+def test_a_signal_during_imports(tmp_path, number, share):
+    status, _, text = signalled(number, -1, tmp_path)
+    imports = int(text.splitlines()[-1])
+    assert status == 0 and imports > 100
+    status, err, _ = signalled(number, 1 + int(share * imports), tmp_path)
+    assert status in (-number, 128 + number) and err in ("", "error: interrupted\n")
+
+
+def test_the_package_imports_next_to_nothing():
+    """What is imported before `main` is imported without handlers of signals."""
+    code = "import sys; import glassformer.cli; print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "typing", "typer", "glassformer.cli.entry"} & set(out.stdout.split())
 
 
 class Broken(io.StringIO):

@@ -6,45 +6,43 @@
 '0579'
 """
 
-from collections.abc import Iterable
+from __future__ import annotations
+
 from importlib import import_module
-from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
 
-from . import finding, registry
-
+# Nothing else is imported here, not even `typing`: a signal that arrives before the command line
+# has its handlers shows a traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
     from . import show as show
     from .doors import *  # noqa: F403
 
 __version__ = "0.1.0"
 
-registry.ROOMS |= {
-    "task": (f"{__name__}.tasks",),
-    "program": (f"{__name__}.programs", f"{__name__}.programs.adders"),
-    "blueprint": (f"{__name__}.blueprints", f"{__name__}.programs.adders"),
-    "bridge": (f"{__name__}.bridges", f"{__name__}.adderboard"),
-}
-
-finding.PAINTER[:] = [f"{__name__}.show.html"]
-
-_ROOMS = {module.name for module in iter_modules(__path__)}  # noqa: F405
-
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS and name[0] != "_":  # never called as a thing is
-        return import_module(f"{__name__}.{name}")
     if name == "__all__":
         return sorted({*_names()} - {"list", "compile", "open"})  # which would hide Python's own
-    if name not in _names():
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, getattr(import_module(f"{__name__}.doors"), name))
+    if name in _names():
+        return globals().setdefault(name, getattr(import_module(f"{__name__}.doors"), name))
+    if name[0] != "_" and name in _modules():
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _names() -> Iterable[str]:
     from .doors import AS_THEY_ARE, OPENED
 
     return AS_THEY_ARE.keys() | OPENED.keys()
+
+
+def _modules() -> set[str]:
+    from pkgutil import iter_modules
+
+    return {module.name for module in iter_modules(__path__)}  # noqa: F405
 
 
 def __dir__() -> Iterable[str]:

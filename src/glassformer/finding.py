@@ -16,9 +16,9 @@ import numpy as np
 
 from .errors import did_you_mean, shown
 
-# The room whose `html(thing)` knows how things look. It stands above all that it shows, so the
-# package itself says here which it is (see __init__.py): it is imported when something is shown.
-PAINTER: list[str] = []
+# The module whose `html(thing)` draws results in a notebook. It imports the classes that it draws,
+# so it is imported here only when something is shown.
+PAINTER = "show.html"
 MEANT = dict.fromkeys(("proved", "proven", "right", "ok", "passed", "correct"), "holds")
 LINE = 200  # letters, more or less, that a thing takes in a terminal
 
@@ -46,7 +46,7 @@ class Shown:
             raise missing(self, name)
 
     def _repr_html_(self) -> str:
-        return str(import_module(*PAINTER).html(self))
+        return str(import_module(f"{__package__}.{PAINTER}").html(self))
 
 
 def missing(thing: Any, name: str, argument: str = "") -> AttributeError:

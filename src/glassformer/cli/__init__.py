@@ -5,4 +5,17 @@ or something failed, and 128 with the number of a signal: 130 for Ctrl-C, 143 fo
 where the reader of a pipe had enough.
 """
 
-from .entry import main as main
+import signal
+
+
+def main() -> None:
+    """Run the `glassformer` command in a process of its own.
+
+    The imports below take most of a short run. Until entry.py has installed its handlers, and again
+    while the interpreter shuts down, a signal ends the process at once, without a traceback.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored, as by nohup
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from .entry import main as run
+
+    run()

@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,9 +30,11 @@ from ..records import check_writable
 from ..tasks.base import Task
 
 NARROW = 20  # columns; a terminal that claims fewer is not believed
-# Control characters (not ends of lines and tabs), what turns text around, halves of characters.
+# Control characters (not ends of lines and tabs), what turns text around, what has no width (but
+# not the joiners that scripts and emoji need), halves of characters.
 UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ud800-\udfff]"
 )
 
 
@@ -76,6 +77,7 @@ class SafeConsole(Console):
 
 app = typer.Typer(
     pretty_exceptions_enable=False, rich_markup_mode=None,
+    context_settings={"help_option_names": ["--help", "-h"]},
     help="Glassformer: transformers you can see through.",
 )  # fmt: skip
 out = SafeConsole(width=None if sys.stdout and sys.stdout.isatty() else 120)
@@ -121,7 +123,7 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[bool, Option("--version", callback=_version, is_eager=True,
+    version: Annotated[bool, Option("--version", "-V", callback=_version, is_eager=True,
         help="the version")] = False,
 ) -> None:  # fmt: skip
     """Options of the whole command line, before the name of a command."""
@@ -137,11 +139,7 @@ def listed(words: Iterable[str], joint: str = "or") -> str:
 def load(ref: str, task: str = "") -> Model:
     """The model that a ref names; of another task than its own, if one is named."""
     model = refs.load(ref)
-    if not task:
-        return model
-    goal = refs.load_task(task)
-    goal.require(model.vocabulary)
-    return replace(model, task=goal.ref)
+    return refs.with_task(model, task) if task else model
 
 
 def sample_rows(task: Task, n: int, seed: int) -> Any:

@@ -61,18 +61,22 @@ def main() -> None:
     _open_streams()
     if "_GLASSFORMER_COMPLETE" in os.environ:  # a shell asks what could be typed next
         typer.main.get_command(app)(prog_name="glassformer")
-    with _polite_kills():
-        status = _flushed(_status(sys.argv[1:] or ["--help"]))
+    try:
+        with _polite_kills():
+            status = _flushed(_status(sys.argv[1:] or ["--help"]))
+    except KeyboardInterrupt:  # between two steps of the above
+        status = _fail("interrupted", 128 + _signal)
     sys.exit(status)
 
 
 def _status(words: list[str]) -> int:
     """Runs a command. What it raises becomes a line and a status."""
-    commands(words[0])
-    command = typer.main.get_command(app)
     try:
-        # figures say so
-        with command.make_context("glassformer", words) as context, np.errstate(all="ignore"):
+        commands(words[0])
+        command = typer.main.get_command(app)
+        # parsing empties the list that it gets
+        context = command.make_context("glassformer", [*words])
+        with context, np.errstate(all="ignore"):  # figures say so
             command.invoke(context)
         return 0
     except typer.Exit as e:
@@ -144,20 +148,31 @@ _signal: int = signal.SIGINT  # which one has ended a command that says it was i
 
 @contextlib.contextmanager
 def _polite_kills() -> Iterator[None]:
-    """Within it, a polite kill is like Ctrl-C: what is begun is cleaned up, journals written."""
+    """Within it, a polite kill is like Ctrl-C: what is begun is cleaned up, journals written.
+
+    During an import the process ends at once: an exception there may be swallowed, replaced by an
+    ImportError or, in C++, abort the process.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         global _signal
         _signal = number
+        while frame:
+            if frame.f_code.co_filename.startswith("<frozen importlib"):
+                with contextlib.suppress(OSError):
+                    os.write(2, b"error: interrupted\n")
+                os._exit(128 + number)
+            frame = frame.f_back
         raise KeyboardInterrupt
 
     global _signal
     _signal = signal.SIGINT
     before = {}
-    for name in ("SIGTERM", "SIGHUP"):
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         with contextlib.suppress(ValueError):  # not in the main thread
-            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            usual = signal.SIG_DFL, signal.default_int_handler
+            if number is not None and signal.getsignal(number) in usual:
                 before[number] = signal.signal(number, stop)
     try:
         yield

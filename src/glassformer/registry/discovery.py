@@ -12,8 +12,14 @@ from .decorators import blueprint, bridge, program, task
 from .entry import REGISTRY, Entry
 from .spelling import FILE, head, split
 
-# Kind -> packages whose files register such things when imported; __init__.py fills it.
-ROOMS: dict[str, tuple[str, ...]] = {}
+# Kind -> packages whose files register such things when imported.
+ROOMS = {
+    kind: tuple(f"{__package__.partition('.')[0]}.{package}" for package in packages)
+    for kind, packages in {
+        "task": ("tasks",), "program": ("programs", "programs.adders"),
+        "blueprint": ("blueprints", "programs.adders"), "bridge": ("bridges", "adderboard"),
+    }.items()
+}  # fmt: skip
 
 
 def build(kind: str, ref: str) -> Any:
