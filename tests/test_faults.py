@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, checkpoint, load
-from glassformer.cli import main
+from glassformer.cli.entry import main
 
 TASK = "addition:digits=1,order=ones"
 TINY = {

@@ -298,6 +298,57 @@ def test_several_files_or_none(tmp_path, monkeypatch):
     assert old.read_bytes() == b"1"
 
 
+def test_several_files_under_a_kill(tmp_path, monkeypatch):
+    """Killed before or after each rename: the old files, the new ones, or an empty last file."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    real, seen = os.replace, set()
+    for stop in range(8):
+        write_atomically(a, b"old")
+        write_atomically(b, b"old")
+        if (child := os.fork()) == 0:
+            calls = []
+
+            def replace(beside, target, stop=stop, calls=calls):
+                for step in (lambda: None, lambda: real(beside, target)):
+                    step()
+                    calls.append(target)
+                    if len(calls) > stop:
+                        os._exit(9)
+
+            os.replace = replace
+            records.write_together({a: b"new", b: b"new"})
+            os._exit(0)
+        os.waitpid(child, 0)
+        seen.add((a.read_bytes(), b.read_bytes()))
+    assert seen == {(b"old", b"old"), (b"old", b""), (b"new", b""), (b"new", b"new")}
+
+
+def test_a_lock_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EIO, "no lock")
+
+    monkeypatch.setattr(records.fcntl, "flock", fail)
+    with pytest.raises(GlassformerError, match="cannot be written: no lock"):
+        write_atomically(tmp_path / "a", b"new")
+    with (
+        pytest.raises(GlassformerError, match="cannot be written: no lock"),
+        records.folder_beside(tmp_path / "b"),
+    ):
+        pass
+    assert names(tmp_path) == []
+
+
+def test_files_of_a_folder_have_one_mode(tmp_path):
+    with records.folder_beside(tmp_path / "place") as beside:
+        (beside / "made").mkdir()
+        for name, mode in (("a", 0o600), ("b", 0o644)):
+            (beside / "made" / name).write_text(name)
+            (beside / "made" / name).chmod(mode)
+        records.replace_folder(beside / "made", tmp_path / "place")
+    usual = write_atomically(tmp_path / "usual", b"").stat().st_mode
+    assert {p.stat().st_mode for p in (tmp_path / "place").iterdir()} == {usual}
+
+
 def test_a_folder_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
     place, link = tmp_path / "place", tmp_path / "link"
     link.symlink_to("place")

@@ -116,17 +116,25 @@ def write_atomically(path: str | Path, data: bytes) -> Path:
 
 
 def write_together(files: Mapping[Path, bytes]) -> None:
-    """Several files, all or none: if one cannot be written, the others are what they were."""
+    """Several files, all or none: if one cannot be written, the others are what they were.
+
+    A killed process leaves the old files, the new files, or an empty last file: never a mix that
+    could be taken for a whole set.
+    """
     for path in files:
         check_writable(path)
     old = {path: read_bytes(path, most=2**40) if path.exists() else None for path in files}
-    done: list[Path] = []
+    *_, last = files
+    begun: list[Path] = []
     try:
+        if old[last] is not None and len(files) > 1:
+            begun.append(last)
+            write_atomically(last, b"")
         for path, data in files.items():
+            begun.append(path)
             write_atomically(path, data)
-            done.append(path)
     except BaseException:
-        for path in done:
+        for path in begun:
             with contextlib.suppress(GlassformerError):
                 remove(path) if (was := old[path]) is None else write_atomically(path, was)
         raise
@@ -136,7 +144,10 @@ def replace_folder(new: Path, path: Path) -> None:
     """Puts a folder made by `folder_beside` in the place of `path`: the old or the new is there."""
     with _about(path):
         target = Path(os.path.realpath(path))
+        mode = stat.S_IMODE(os.stat(new.parent).st_mode) & 0o666  # as the umask has it
         for file in [new, *new.rglob("*")]:
+            if file.is_file():
+                os.chmod(file, mode)  # some libraries write files that only the owner can read
             sync(file)
         old = None
         with contextlib.suppress(FileNotFoundError):
@@ -311,8 +322,13 @@ def _create(beside: Path, folder: bool = False) -> int:
         except FileExistsError:
             _clear(beside)
             continue
-        if _hold(handle) and os.fstat(handle).st_nlink:
-            return handle
+        try:
+            if _hold(handle) and os.fstat(handle).st_nlink:
+                return handle
+        except OSError:  # no lock: nothing is left behind
+            os.close(handle)
+            os.rmdir(beside) if folder else os.unlink(beside)
+            raise
         os.close(handle)
     raise OSError(errno.EBUSY, "another run is writing it")
 

@@ -165,12 +165,14 @@ async function askScores() {
 }
 
 // ── deeds that can be undone ───────────────────────────────────────────────────────────────────
+const MAX_UNDO_STEPS = 200;
 const past = [];
 export const canUndo = () => past.length > 0;
 
 /** Before a deed: how things stand is put on the pile. */
 export function remember(column) {
   past.push({ column, edits: column.edits, actions: column.actions });
+  if (past.length > MAX_UNDO_STEPS) past.shift();
 }
 
 export function undo() {
