@@ -33,6 +33,16 @@ def shown(value: Any) -> str:
     return re.sub(r"\s*\n\s*", " ", _short.repr(value))
 
 
+def ascii_name(name: Any) -> str:
+    """A name read from a file, in printable ASCII: `additi\\u043en` with a Cyrillic letter.
+
+    Homoglyphs, zero-width and control characters would make it look like another name. Names that
+    the user typed are shown as typed.
+    """
+    text = str(name)
+    return text if text.isascii() and text.isprintable() else text.encode("unicode_escape").decode()
+
+
 def did_you_mean(
     name: str, known: Iterable[str], most: int = 3, alike: float = 0.5, all: str = "there are"
 ) -> str:

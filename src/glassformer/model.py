@@ -16,7 +16,7 @@ import numpy as np
 from . import arrays, tokenwise
 from .arrays import Array
 from .calls import check_function, checked
-from .errors import NEEDS_TORCH, GlassformerError, shown
+from .errors import NEEDS_TORCH, GlassformerError, ascii_name, shown
 from .finding import Shown, missing
 from .limits import whole_numbers, within
 from .shapes import check, describe
@@ -326,6 +326,11 @@ class Model(Shown):
         given = (getattr(self, f.name) for f in fields(self))
         return Model, tuple(dict(x) if isinstance(x, Mapping) else x for x in given)
 
+    @property
+    def name(self) -> str:
+        """The name that its maker or its file gives it, in ASCII; "model" if there is none."""
+        return ascii_name(self.provenance.get("ref") or self.task or "model")
+
     def __call__(self, tokens: Any, tap: Tap | None = None, last: int | None = None) -> Array:
         """Logits of tokens, [B,T] -> [B,T,V] or [T] -> [T,V]; or of a text in the tokens' words."""
         tokens, tap = self.read(tokens), None if tap is None else keeping_shapes(tap)
@@ -431,8 +436,7 @@ class Model(Shown):
 
     def __repr__(self) -> str:
         size = sum(math.prod(w.shape) for w in self.weights.values())
-        name = self.provenance.get("ref", self.task) or "?"
-        return f"<Model {name}: {size:,} parameters, {self.config}>"
+        return f"<Model {self.name}: {size:,} parameters, {self.config}>"
 
 
 def own(name: str, w: Any) -> Array:

@@ -4,13 +4,15 @@
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from . import registry
 from .calls import text_of
-from .errors import GlassformerError
+from .errors import GlassformerError, ascii_name
 from .lang import named
-from .lang.task import carried
+from .lang.carried import KEY
+from .lang.task import carried, same_program
 from .model import Model
 from .tasks import mistakes
 from .tasks.base import Task
@@ -91,16 +93,17 @@ def load_task(ref: str | Model) -> Task:
         if compiled := carried(ref):
             return compiled
         if not ref.task:
-            raise GlassformerError(
-                f"{ref.provenance.get('ref', 'model')} — knows no task; name one (task=…, --task …)"
-            )
-        ref = ref.task
+            raise GlassformerError(f"{ref.name} — knows no task; name one (task=…, --task …)")
+        task = load_task(ref.task)
+        if not registry.FILE.match(ref.task):  # such a ref is looked up again by its name
+            task.ref = ascii_name(task.ref)
+        return task
     ref = text_of(ref, "task")
     if named.is_named(ref):
         return named.task(ref)
-    task: Task = registry.build("task", ref)
-    mistakes.check(task)
-    return task
+    found: Task = registry.build("task", ref)
+    mistakes.check(found)
+    return found
 
 
 def known_task(model: Model) -> Task | None:
@@ -111,3 +114,21 @@ def known_task(model: Model) -> Task | None:
     if not model.task or (in_file and not registry.is_known("task", model.task)):
         return None
     return load_task(model)
+
+
+def with_task(model: Model, ref: str) -> Model:
+    """The model with another task than its own. A source that it carries stays only if it is the
+    program of that task: otherwise the model would still be judged by that source.
+    """
+    task, own = load_task(ref), carried(model)
+    task.require(model.vocabulary)
+    provenance = dict(model.provenance)
+    if own and not same_program(own, task):
+        del provenance[KEY]
+    return replace(model, task=task.ref, provenance=provenance)
+
+
+def verdict_task(model: Model, ref: str) -> Task:
+    """The task that a saved verdict of a model names: the model's own, if that is its name."""
+    own = known_task(model)
+    return own if own and own.ref == ref else load_task(ref)

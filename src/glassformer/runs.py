@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .decoding import decode
-from .errors import GlassformerError, shown
+from .errors import GlassformerError, ascii_name, shown
 from .finding import Finding, plain
 from .lang.carried import KEY
 from .lang.task import Texts
@@ -101,7 +101,9 @@ def run(
         why = "proved" if KEY in model.provenance else "known of what is right"
         stopped = f"{cut}stopped after {len(out) - 2:,} tokens, beyond which nothing is {why}"
     elif endless and len(added) > 1:  # of the task of a file that nobody typed
-        stopped = f"where the answer ends says its task alone, {model.task}: name it (--task)"
+        stopped = (
+            f"where the answer ends says its task alone, {ascii_name(model.task)}: name it (--task)"
+        )
     found = Run(text, in_words(added), out, tokens, stopped)
     steps_ = traced(model, found) if trace else []
     values = meant(task, text, "the model")[0] if meaning else {}

@@ -109,8 +109,7 @@ def describe(model: "Model") -> str:
     """What print(model) shows: the config in a line, arrays with shapes, the names people gave."""
     c, labels = model.config, model.labels
     total = sum(math.prod(w.shape) for w in model.weights.values())
-    title = model.provenance.get("ref") or model.task or "model"
-    lines = [f"{title} · {total:,} parameters · {model.dtype}", str(c)]
+    lines = [f"{model.name} · {total:,} parameters · {model.dtype}", str(c)]
     lines += [f"vocabulary: {model.vocabulary}"]
     if labels.slots:
         slots = ", ".join(f"{name} [{a}:{b}]" for name, (a, b) in labels.slots.items())

@@ -90,7 +90,9 @@ def test_what_is_compiled_is_checked_again_after_a_round_trip(tmp_path):
     checkpoint.save(found.model, path)
     again = recheck(checkpoint.load(path))
     assert again.certificate == found.certificate
-    assert str(again) == str(found)
+    named, _, about = str(again).partition(": ")
+    assert named == "the source it carries (calls itself 'reverse')"
+    assert about == str(found).partition(": ")[2]
 
 
 def test_wrong_calls():

@@ -104,13 +104,14 @@ def test_a_ref_that_names_another_program_does_not_matter(task, call, tmp_path):
     file = str(tmp_path / "x.safetensors")
     gf.save(other, file)
     for m in (other, gf.load(file)):
-        assert gf.load_task(m).ref == "the source it carries" == gf.prove(m).task
+        assert gf.load_task(m).ref == f"the source it carries (calls itself {task!r})"
+        assert gf.prove(m).task == gf.verify(m).task == gf.load_task(m).ref
         assert gf.load_task(m).program.source == model.provenance["compiled"]["source"]
         assert gf.prove(m).holds and gf.verify(m).holds
         assert gf.run(m, "1 2 |").output == gf.run(model, "1 2 |").output
         assert str(gf.explain(m, "1 2 |")).count("as the interpreter says") > 3
-    assert "on the source it carries: proved" in call("prove", file)[1]
-    assert "on the source it carries: " in call("verify", file)[1]
+    assert f"on the source it carries (calls itself {task!r}): proved" in call("prove", file)[1]
+    assert f"on the source it carries (calls itself {task!r}): " in call("verify", file)[1]
 
 
 def test_what_is_damaged_is_not_proved():
@@ -219,10 +220,10 @@ def test_refusals(call, words, said):
     assert status == 2 and said in err and len(err.strip().split("\n")) == 1
 
 
-def test_second_is_refused(call):
+def test_independent_is_refused(call):
     pytest.importorskip("flint")
-    status, _, err = call("prove", "lang/dyck-1", "--second")
-    assert status == 2 and "leave out second" in err
+    status, _, err = call("prove", "lang/dyck-1", "--independent-check")
+    assert status == 2 and "expected an independent check" in err
 
 
 def test_list_lang(call):

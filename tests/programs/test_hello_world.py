@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from glassformer import GlassformerError, decode, load, load_task, run
 from glassformer.counting import count
+from glassformer.errors import ascii_name
 from glassformer.programs.hello_world import hello_world, margin
 from glassformer.tasks.message import LONGEST, Message
 from glassformer.verification import verify
@@ -57,7 +58,7 @@ def test_messages_in_refs():
     for message in ("Hello, World!", 'say "a=b, c:d" \\ twice', "two\nlines", " ", "digits=3"):
         model = hello_world(message=message)
         assert says(model) == message
-        assert load_task(model).ref == model.task
+        assert load_task(model).ref == ascii_name(model.task)
         assert says(load(model.provenance["ref"])) == message
 
 

@@ -229,7 +229,7 @@ def test_showing_needs_no_matplotlib(monkeypatch):
 
 
 def test_the_painter_is_named_by_the_package():
-    assert [html.__name__] == finding.PAINTER
+    assert html.__name__ == f"glassformer.{finding.PAINTER}"
 
 
 def test_in_a_line():

@@ -115,7 +115,7 @@ def _top(model: Model, net: str, inside: bool) -> str:
         "",
         *torch_imports(net),
         "",
-        f"MADE_FROM = {str(model.provenance.get('ref') or model.task)!a}",
+        f"MADE_FROM = {model.name!a}",
         f"DTYPE = torch.{model.dtype}",
         f"BLOCK = {model.config.n_ctx}  # positions it can read",
         f"STOP = {None if task is None else task.stop}  # the token that ends an answer",

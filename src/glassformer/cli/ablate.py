@@ -49,6 +49,8 @@ def ablate_(
     Python it is gf.ablations. A part of a finished model is silenced by inspect --only ablations,
     and by gf.ablate.
     """
+    if figure:
+        check_writable(check_path(figure))
     goal = refs.load_task(task)
     chosen = choose_recipe(recipe, goal, settings or ())  # a slip is told before PyTorch is there
     from ..training.ablated import ablations
@@ -56,8 +58,6 @@ def ablate_(
 
     names = [n for word in only.split(",") if (n := word.strip())]
     cases = len(plan(goal, chosen, names)[0])
-    if figure:
-        check_writable(check_path(figure))
     try:
         with _watching(cases, chosen.steps) as watch:
             found = ablations(

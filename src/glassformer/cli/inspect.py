@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from ..lens.inspect import Inspection
 
 
-def views(given: str) -> str:
+def views(given: str | None) -> str | None:
     """The callback of names with commas between."""
-    typed(given.split(","))
+    if given is not None and not given.strip(", "):
+        raise GlassformerError("--only — expected the name of a view, got none")
+    typed((given or "").split(","))
     return given
 
 
@@ -32,8 +34,8 @@ def inspect_(
     inputs: Annotated[int | None, Option(min=1, max=limits.INPUTS,
         help="look at so many inputs; by default 10,000")] = None,
     seed: Annotated[int, Option(min=0, max=limits.SEED, help="of these inputs")] = 0,
-    only: Annotated[str, Option(callback=views,
-        help="views with commas between: heads,ablations")] = "",
+    only: Annotated[str | None, Option(callback=views,
+        help="views with commas between: heads,ablations")] = None,
     kind: Annotated[str, Option("--figures", help="png, svg, pdf or none")] = "png",
     as_json: Json = False,
 ) -> None:  # fmt: skip
@@ -59,7 +61,9 @@ def inspect_(
         if kind != "none":
             check_path(folder / f"figure.{kind}")
     with status() as say:
-        found = inspect(model, chosen, rows, prompt, tuple(filter(None, only.split(","))), say)
+        found = inspect(
+            model, chosen, rows, prompt, tuple(filter(None, (only or "").split(","))), say
+        )
         told = {"ref": ref, **found.to_json()}
         if folder is not None:
             written = json.dumps(told, ensure_ascii=False).encode(errors="backslashreplace")

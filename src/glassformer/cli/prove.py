@@ -5,13 +5,12 @@ from typing import Annotated, Any, Literal
 
 from typer import Exit, Option
 
-from .. import refs
+from .. import limits, refs
 from ..errors import GlassformerError
 from ..finding import json_file
 from ..limits import many
 from ..proof import Accuracy, Equality, Proof
 from ..proof.accuracy import percent
-from ..proof.given import Certified, in_words
 from ..proof.given import prove_ as prove
 from ..records import write_atomically
 from .common import Json, Ref, TaskName, app, check_json, out, print_json, say, status, typed
@@ -32,15 +31,17 @@ def prove_(
     path: Annotated[Path | None, Option("--out", help="FILE.json: write the certificate")] = None,
     certificate: Annotated[Path | None, Option("--check",
         help="FILE.json: only check this certificate")] = None,
-    second: Annotated[bool, Option("--second",
-        help="ask the second checker too, which shares no code with the first")] = False,
+    independent: Annotated[bool | None, Option("--independent-check/--no-independent-check",
+        help="require, or leave out, the second checker, which shares no code with the first; "
+        "by default it is used where it covers the model")] = None,
     accuracy: Annotated[bool, Option("--accuracy",
         help="at least which share of all inputs is right?")] = False,
     at_least: Annotated[float, Option("--at-least", min=0, max=1,
         help="with --accuracy: the share that must be proved for status 0")] = 0.0,
     equals: Annotated[str, Option("--equals", callback=typed,
         help="a second model: do both say the same on every input?")] = "",
-    seed: Annotated[int, Option(min=0, help="of the search for a counterexample")] = 0,
+    seed: Annotated[int, Option(min=0, max=limits.SEED,
+        help="of the search for a counterexample")] = 0,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Is it right on all of its domain? Proved, refuted with a counterexample, or unknown."""
@@ -55,19 +56,18 @@ def prove_(
     check_json(path, ref, task)
     with status() as doing:
         found = prove(
-            model, chosen, method=method, check=certificate, second=second, accuracy=accuracy,
-            equals=other, seed=seed, say=doing,
+            model, chosen, method=method, check=certificate, independent=independent,
+            accuracy=accuracy, equals=other, seed=seed, say=doing,
         )  # fmt: skip
-    proof = found.first if isinstance(found, Certified) else found
-    made = proof.certificate if isinstance(proof, Proof) else None
+    made = found.certificate if isinstance(found, Proof) else None
     if path and made:
         write_atomically(path, json_file(made))
     if as_json:
         print_json({"ref": ref, **({"other": equals} if equals else {}), **found.to_json()})
     else:
         _show(ref, equals, found)
-    if path and not as_json and isinstance(proof, Proof):
-        say(f"wrote {path}" if made else f"no certificate to write: {_why_none(proof)}")
+    if path and not as_json and isinstance(found, Proof):
+        say(f"wrote {path}" if made else f"no certificate to write: {_why_none(found)}")
     enough = not isinstance(found, Accuracy) or (found.right > 0 and found.share >= at_least)
     raise Exit(0 if enough and getattr(found, "holds", True) else 1)
 
@@ -90,16 +90,12 @@ def _show(ref: str, other: str, found: Any) -> None:
         say(f": {found.reason}")
     elif isinstance(found, Proof):
         _show_proof(ref, found)
-    elif isinstance(found.first, Proof):
-        _show_proof(ref, found.first)
-        if found.second:
-            say(in_words("the second checker: it", found.second))
     else:
         say(found)
 
 
 def _show_accuracy(ref: str, bound: Accuracy) -> None:
-    out.print(f"{ref} on {bound.task}: ", end="")
+    out.print(f"{ref} on {bound.task}: ", end="", soft_wrap=True)
     out.print(f"at least {percent(bound.share)}", style="bold", end="")
     how = "every input was run" if bound.method == "enumeration" else (
         f"{bound.closed:,} of {bound.cases:,} cases close"
@@ -110,6 +106,7 @@ def _show_accuracy(ref: str, bound: Accuracy) -> None:
         say(f"  {bound.doubt}")
     if bound.method != "enumeration":
         say(bound.ran)
+        say(bound.independent)
     for shown in bound.worst:
         say(f"  {shown['input']} → {shown['got']}, expected {shown['expected']}")
     say(f"model {bound.model}")
@@ -121,11 +118,15 @@ def _whole(n: int) -> str:
 
 
 def _show_proof(ref: str, proof: Proof) -> None:
-    out.print(f"{ref} on {proof.task}: ", end="")
+    out.print(f"{ref} on {proof.task}: ", end="", soft_wrap=True)
     out.print(proof.result, style="bold", end="")
     if proof.holds:
         out.print(f", {proof.cases:,} cases, margin {proof.margin:.4g}", end="")
     say(f" in {proof.dtype}: {proof.reason}")
     if (shown := proof.counterexample) and shown["input"] not in proof.reason:
         say(f"  {shown['input']} → {shown['got']}, expected {shown['expected']}")
+    for checker in proof.checkers:
+        say(f"  {checker}")
+    if [c.name for c in proof.checkers] == ["first"]:
+        say("  no independent check covers it")
     say(f"model {proof.model}")

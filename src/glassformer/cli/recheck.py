@@ -29,7 +29,7 @@ def recheck_(
     """
     model = refs.load(ref)
     saved = Verdict.read(verdict)
-    chosen = refs.load_task(task or saved.task)
+    chosen = refs.load_task(task) if task else refs.verdict_task(model, saved.task)
     agree(saved, model, chosen, str(verdict), ref)
     check_json(path, ref, verdict, task)
     found = Rechecked(saved, check_and_save(model, chosen, path, workers, **saved.again))

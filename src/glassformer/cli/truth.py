@@ -6,6 +6,7 @@ from typing import Annotated
 from typer import Option
 
 from .. import limits, refs
+from ..errors import GlassformerError
 from ..ground_truth.edges import Truth, truth
 from .common import Json, Ref, app, check_json, out, print_json, say, table_of
 
@@ -24,8 +25,10 @@ def truth_(
     """Ground truth of a program as data: which head, slot and neuron computes what, and from
     what.
     """
-    model = refs.load(ref)
     check_json(path, ref, task)
+    if path and path.suffix != ".json":
+        raise GlassformerError(f"--out {path} — expected FILE.json")
+    model = refs.load(ref)
     found = truth(model, refs.load_task(task or model) if task or model.task else None, seed=seed)
     if path:
         found.save(path)

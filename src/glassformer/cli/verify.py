@@ -127,7 +127,7 @@ def show(ref: str, task: Task, v: Verdict) -> None:
     void, inputs = v.looked_at - v.checked, task.inputs
     if void and inputs == task.size:  # else what has no answer was no input
         how += f" ({void:,} more have no defined answer)"
-    out.print(f"{ref} on {task.ref}: ", end="")
+    out.print(f"{ref} on {task.ref}: ", end="", soft_wrap=True)
     out.print(f"{v.wrong:,} wrong of {v.checked:,}", style="bold", end="")
     out.print(f", {how} of {limits.many(inputs)}; worst margin {v.worst_margin:.4g} in {v.dtype}")
     for name, words in PARTS.items():

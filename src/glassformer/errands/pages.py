@@ -41,7 +41,7 @@ def report(
     within("report — rows", rows, 1, MOST)
     several = list(models) if isinstance(models, (list, tuple)) else [models]
     made = [model_of(m) for m in several]
-    titles = [m if isinstance(m, (str, PathLike)) else known.provenance.get("ref", "model")
+    titles = [m if isinstance(m, (str, PathLike)) else known.name
               for m, known in zip(several, made, strict=True)]  # fmt: skip
     goal = _found(task_of(task, made)) if task else ""
     found = make_page(

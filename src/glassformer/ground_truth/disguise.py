@@ -17,8 +17,9 @@ from .. import parts, schema
 from ..blueprints.rotated import rotate as turned
 from ..blueprints.rotated import rotation_fixing_ones
 from ..checkpoint import digest, to_bytes
-from ..errors import GlassformerError, shown
+from ..errors import GlassformerError, ascii_name, shown
 from ..finding import Shown, json_file, plain
+from ..lang.task import task_name
 from ..lens.embeddings import position_table
 from ..limits import NOISE, REF, SEED, WIDEST_KEY, within
 from ..model import Labels, Model
@@ -187,8 +188,9 @@ def disguise(
             + (shuffled if rotate else "it has no copy")
         )
     key = Key(
-        original=digest(original), copy=digest(copy), ref=str(model.provenance.get("ref", "")),
-        task=model.task, seed=seed, noise=noise, basis=M.tolist(), heads=heads, neurons=neurons,
+        original=digest(original), copy=digest(copy),
+        ref=ascii_name(model.provenance.get("ref", "")), task=task_name(model), seed=seed,
+        noise=noise, basis=M.tolist(), heads=heads, neurons=neurons,
         changes=changes, checked=checked, changed=changed, difference=difference,
         labels=plain(model.labels),
     )  # fmt: skip

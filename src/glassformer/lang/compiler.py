@@ -19,6 +19,7 @@ from .passes.simplify import Became, simplify
 from .passes.tabulate import tabulate
 from .passes.tune import tune
 from .source import read
+from .task import embedded
 from .values import Program, Tally, Value, tell_apart
 
 DTYPES = ("float64", "float32")
@@ -138,9 +139,8 @@ def recheck(model: Model, watch: Callable[[int, int], object] | None = None) -> 
     weights are checked against what it means. The declaration that comes with it is not believed.
     `watch` is told how far it is: values that are known to hold, of all.
     """
-    told = model.provenance.get(KEY)
-    if told is None:
-        name = model.provenance.get("ref") or "model"
-        raise GlassformerError(f"{name} — was not compiled: it carries no program")
-    program, said = declared(told)
+    entry = embedded(model)
+    if entry is None:
+        raise GlassformerError(f"{model.name} — was not compiled: it carries no program")
+    program, said = declared(entry)
     return Compiled(program, model, certify(model, program, said, watch))

@@ -4,21 +4,18 @@ The options of a source are those of its ref; `dtype` and `target` every source 
 never executed, and no more of it than a source may have.
 """
 
-import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import registry
-from ..errors import GlassformerError, no_such
-from ..records import read_text
+from ..errors import GlassformerError
 from . import library
-from .task import FILE, Texts, again
-from .task import LIBRARY as LIBRARY
+from .library import FILE
+from .library import LIBRARY as LIBRARY
+from .task import Texts, again
 
 if TYPE_CHECKING:  # finding a name takes no compiler
     from .compiler import Compiled
-
-BYTES = 400_000  # of a file: UTF-8 has at most four for each character that a source may have
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ def find(ref: str) -> Named:
     """The source of a ref, and its options."""
     name, options = registry.split(ref)
     how = {key: options.pop(key) for key in ("dtype", "target") if key in options}
-    return Named(name, _text(name), dict(options), **how)
+    return Named(name, library.source_text(name), dict(options), **how)
 
 
 def options(source: Named) -> dict[str, dict[str, Any]]:
@@ -89,16 +86,3 @@ def task(ref: str) -> Texts:
     """The task of a source: what its program writes, on any text."""
     source = find(ref)
     return again(source.text, source.name, source.options, source.task)
-
-
-def _text(name: str) -> str:
-    if name.startswith(LIBRARY) and not name.endswith(FILE):
-        if name not in (known := names()):
-            raise no_such("source of the library", name, known, 3)
-        return library.sources()[name.removeprefix(LIBRARY)].read_text("utf-8")
-    try:
-        return read_text(name, BYTES)
-    except GlassformerError as e:
-        own = os.path.basename(name).removesuffix(FILE)
-        hint = f"; {LIBRARY}{own} comes with the package" if own in library.sources() else ""
-        raise GlassformerError(f"{e}{hint}") from None

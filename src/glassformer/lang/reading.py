@@ -10,6 +10,7 @@ from ..errors import GlassformerError
 from ..model import Model
 from .compiler import KEY, declared
 from .interpret import meaning, trace
+from .task import embedded
 from .things import spelled
 
 
@@ -41,9 +42,10 @@ def readings(model: Model, tokens: Any, stream: Callable[[int], Any]) -> list[Va
     begin with <bos>.
     """
     text = np.asarray(tokens)
-    if KEY not in model.provenance or len(text) < 2 or text[0] != 0 or (text[1:] == 0).any():
+    entry = embedded(model)
+    if entry is None or len(text) < 2 or text[0] != 0 or (text[1:] == 0).any():
         return []
-    program, said = declared(model.provenance[KEY])
+    program, said = declared(entry)
     if len(text) - 1 > program.length or len(program.tokens) + 1 != model.config.d_vocab:
         return []
     meant = trace(said.program, text[None, 1:] - 1)

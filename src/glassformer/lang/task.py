@@ -2,24 +2,25 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import registry
-from ..errors import GlassformerError
+from ..errors import GlassformerError, ascii_name
 from ..model import Model
 from ..tasks.base import Rows, Task
 from ..vocabulary import Vocabulary
 from . import library
 from .carried import BOS, COMPILED, KEY
+from .library import FILE, LIBRARY
 from .things import is_number
 
 if TYPE_CHECKING:  # what reads and runs sources is imported when one is
     from .values import Ints, Program
 
-LIBRARY, FILE = "lang/", ".glass"  # how the names of sources begin, or end
 OWN = "the source it carries"
 AT_ONCE = 2**21  # entries of a table of all positions by all positions, for all texts at once
 
@@ -196,23 +197,42 @@ def carried(model: Model) -> Texts | None:
     """The task of a compiled model, made from the program that it carries, whatever has become of
     the file; None if it was not compiled.
     """
+    if (entry := embedded(model)) is None:
+        return None
+    return again(entry["source"], entry["name"], entry["options"], entry["name"])
+
+
+def embedded(model: Model) -> dict[str, Any] | None:
+    """What the compiler stored in a model, with its name as `source_name` shows it; None if it was
+    not compiled.
+    """
     if KEY not in model.provenance:
         return None
-    told = model.provenance[KEY]
-    COMPILED(told, KEY)
-    return again(told["source"], told["name"], told["options"], _called(model.task, told))
+    entry = model.provenance[KEY]
+    COMPILED(entry, KEY)
+    return {**entry, "name": source_name(model.task or entry["name"], entry)}
 
 
-def _called(ref: str, told: Mapping[str, Any]) -> str:
-    """What the task of a carried program is called: by its ref, but not by one that is known for
-    another program.
+def task_name(model: Model) -> str:
+    """How the task of a model is named to the user; "" if it has none."""
+    entry = embedded(model)
+    return entry["name"] if entry else ascii_name(model.task)
+
+
+def source_name(claimed: str, entry: Mapping[str, Any]) -> str:
+    """How the source that a checkpoint carries is named to the user.
+
+    The checkpoint chose the name that it claims. That name is used alone only if it resolves to the
+    same text with the same options, so that `--task NAME` gives the same result.
     """
-    name, options = registry.split(ref)
-    if not name.startswith(LIBRARY) or name.endswith(FILE):
-        return OWN if name in registry.entries("task") else ref
-    file = library.sources().get(name.removeprefix(LIBRARY))
-    same = file is not None and file.read_text("utf-8") == told["source"]
-    return ref if same and options == {o: str(x) for o, x in told["options"].items()} else OWN
+    with suppress(GlassformerError):
+        name, options = registry.split(claimed)
+        same_options = options == registry.split(registry.written(name, entry["options"]))[1]
+        is_source = name.startswith(LIBRARY) or name.endswith(FILE)
+        plain = is_source and same_options and ascii_name(claimed) == claimed
+        if plain and library.source_text(name) == entry["source"]:
+            return claimed
+    return f"{OWN} (calls itself {claimed[:100]!a})"
 
 
 def same_program(a: Task, b: Task) -> bool:

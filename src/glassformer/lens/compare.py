@@ -35,9 +35,9 @@ from ..arrays import Array
 from ..checkpoint import digest
 from ..counting import Count, count
 from ..dust import leader, percent
-from ..errors import GlassformerError
+from ..errors import GlassformerError, ascii_name
 from ..finding import Shown, plain
-from ..lang.task import carried, same_program
+from ..lang.task import carried, same_program, task_name
 from ..model import Model
 from ..registry import build, entries, head
 from ..tasks.base import Rows, Task
@@ -170,7 +170,7 @@ def common_task(a: Model, b: Model) -> str:
     own, other = carried(a), carried(b)
     one = same_program(own, other) if own and other else _shortest(a.task) == _shortest(b.task)
     if not a.task or not one:
-        got = f"{a.task or 'no task'} and {b.task or 'no task'}"
+        got = " and ".join(task_name(m) or "no task" for m in (a, b))
         raise GlassformerError(
             f"compare — expected two models of one task, got {got}; "
             "if both can do a third one, name it (task=…, --task …)"
@@ -245,7 +245,7 @@ def _unless(left_out: list[str], name: str, look: Callable[[], T]) -> T | None:
 
 def _names(a: Model, b: Model, names: Sequence[str]) -> tuple[str, str]:
     made = (a.provenance, b.provenance)
-    found = list(names) or [str(m.get("ref") or m.get("maker", "")) for m in made]
+    found = list(names) or [ascii_name(m.get("ref") or m.get("maker", "")) for m in made]
     found = ["trained" if name == "trainer" else name for name in found]
     if not all(found) or found[0] == found[1]:
         found = [f"{name or 'model'} ({letter})" for name, letter in zip(found, "AB", strict=True)]

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 
 from ..errors import GlassformerError
+from ..lang.task import task_name
 from ..model import Model
 from ..refs import known_task
 from ..runs import prompt
@@ -45,7 +46,7 @@ def groups(models: Sequence[Model], inputs: Sequence[str] = ()) -> list[Group]:
 
 
 def name_of(model: Model) -> str:
-    return model.task or str(model.provenance.get("ref", "model"))
+    return task_name(model) or model.name
 
 
 def refused(model: Model, text: str) -> str:

@@ -15,7 +15,8 @@ import numpy as np
 from .. import arrays
 from ..checkpoint import digest
 from ..counting import count
-from ..errors import GlassformerError
+from ..errors import GlassformerError, ascii_name
+from ..lang.task import task_name
 from ..model import Config, Model
 from ..refs import known_task
 from ..stored import DEFAULTS, FORMAT
@@ -39,7 +40,7 @@ def payload(
 ) -> dict[str, Any]:  # fmt: skip
     """All that the page knows of a model. `inputs`: texts to begin with, `rows`: examples."""
     model = model.numpy()
-    title = title or ref or str(model.provenance.get("ref", "model"))
+    title = title or ref or model.name
     if (n := sum(int(np.count_nonzero(w)) for w in model.weights.values())) > NUMBERS:
         most = f"a page carries at most {NUMBERS:,} numbers that are not 0"
         way_out = "glassformer inspect and explain look at larger models"
@@ -48,7 +49,7 @@ def payload(
         task.require(model.vocabulary)
     return {
         "title": title,
-        "ref": ref or str(model.provenance.get("ref", "")), "dtype": model.dtype,
+        "ref": ref or ascii_name(model.provenance.get("ref", "")), "dtype": model.dtype,
         "digest": digest(model), "header": header(model), "weights": weights(model),
         "task": None if task is None else _task(model, task, rows, bool(snapshots)),
         "inputs": list(inputs), "verdict": None if verdict is None else dict(verdict),
@@ -122,7 +123,7 @@ def facts(model: Model) -> list[list[str]]:
     more = [f"{k} {v}" for k, v in told.items() if k not in ("maker", "ref")]
     sizes = f"{counted.nonzero:,} of them not 0, {counted.distinct:,} distinct values"
     found = [
-        ["task", model.task or "none known"], ["made by", ", ".join([by, *more[:6]])],
+        ["task", task_name(model) or "none known"], ["made by", ", ".join([by, *more[:6]])],
         ["transformer", str(model.config)], ["parameters", f"{counted.total:,}, {sizes}"],
     ]  # fmt: skip
     if model.blueprint:

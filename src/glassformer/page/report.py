@@ -8,7 +8,7 @@ What is right is verified here, over the whole domain or a sample; all else is c
 
 import html
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..finding import Shown
 from ..limits import many
 from ..model import Model
 from ..records import write_atomically
-from ..refs import known_task
+from ..refs import known_task, with_task
 from ..tasks.base import Task
 from ..verification import Verdict, verify
 from .examples import MOST, work
@@ -85,7 +85,7 @@ def report(
         if len(given) > len(models):
             raise GlassformerError(f"report — {len(given)} {what} for {len(models)} models")
     curves = [curve(path) for path in history]
-    known = [replace(model, task=task) if task else model for _, model in models]
+    known = [with_task(model, task) if task else model for _, model in models]
     tasks = [known_task(model) for model in known]
     for model, goal in zip(known, tasks, strict=True):
         if goal:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..lang.carried import KEY
 from ..lang.certify import Declaration
 from ..lang.compiler import declared
+from ..lang.task import embedded
 from ..lang.things import spelled
 from ..lang.values import Look, Map, Position, Program, Sum, Tally, Token, Value
 from ..model import Model
@@ -21,9 +21,8 @@ LARGEST = 150_000  # bytes of all tables, in base64
 
 def source(model: Model) -> dict[str, Any] | None:
     """What a compiled model carries, for the page; None if it was not compiled."""
-    if KEY not in model.provenance:
+    if (told := embedded(model)) is None:
         return None
-    told = model.provenance[KEY]
     program, said = declared(told)
     values = said.program.values
     # A copy of a value has a slot of its own and means the same: told by -1 - i.

@@ -19,6 +19,7 @@ from ..dust import number, rounded_down
 from ..errors import GlassformerError
 from ..finding import brief, shown_fields, speaks
 from ..lang.compiler import Compiled
+from ..lang.task import task_name
 from ..lens.attention import Alignment, Steps
 from ..lens.compare import Comparison
 from ..lens.embeddings import Embeddings
@@ -101,10 +102,9 @@ def _listed(things: Sequence[Any]) -> Markup:
 def _model(model: Model) -> Markup:
     sizes = {n: int(np.prod(w.shape)) for n, w in model.weights.items()}
     used = {n: int((w != 0).sum()) for n, w in model.weights.items()}
-    name = model.provenance.get("ref") or model.task or "of no name"
     slots = ", ".join(f"{n} [{a}:{b}]" for n, (a, b) in model.labels.slots.items())
     facts = [
-        ("config", model.config), ("task", model.task), ("tokens", model.vocabulary),
+        ("config", model.config), ("task", task_name(model)), ("tokens", model.vocabulary),
         ("made by", model.provenance.get("maker", "")), ("slots", slots),
         *((f"head {k}", v) for k, v in [*model.labels.heads.items()][:HEADS]),
     ]  # fmt: skip
@@ -112,7 +112,7 @@ def _model(model: Model) -> Markup:
         (n, "×".join(map(str, w.shape)), used[n], _thumbnail(w)) for n, w in model.weights.items()
     ]
     zeros = f"{sum(used.values()):,} of them not 0, {model.dtype}"
-    said = f"{name}: {sum(sizes.values()):,} parameters, {zeros}"
+    said = f"{model.name}: {sum(sizes.values()):,} parameters, {zeros}"
     known = table([fact for fact in facts if str(fact[1])], most=16)
     return join(head("Model", said), known, table(rows, ("array", "shape", "not 0", ""), 10))
 
@@ -384,8 +384,8 @@ def _alignment(a: Alignment) -> Markup:
 
 @body.register
 def _inspection(i: Inspection) -> Markup:
-    s, name = i.subject, i.subject.model.provenance.get("ref") or i.subject.model.task or "a model"
-    said = f"{len(i.found)} views of {name}, {len(s.rows):,} inputs"
+    s = i.subject
+    said = f"{len(i.found)} views of {s.model.name}, {len(s.rows):,} inputs"
     gists = [block.split("\n") for block in re.split(r"\n(?! )", str(i)) if "\n " in block]
     folded = [fold(n, *(join(say(g), "<br>") for g in gist[:ROWS])) for n, *gist in gists]
     left = table([(n, why) for n, why in i.skipped.items()], ("left out", ""))
