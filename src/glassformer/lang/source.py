@@ -188,8 +188,8 @@ class Reader(Looks):
             target = node.targets[0]
             if not isinstance(target, ast.Name):
                 raise Wrong(target, "expected one name before the =")
+            self.check_new(target, target.id)  # a name that is assigned again keeps its first value
             try:
-                self.check_new(target, target.id)
                 self.check_hidden(node)
                 self.naming = target.id
                 self.scope[target.id] = self.assigned(target.id, node.value)
@@ -366,8 +366,10 @@ class Reader(Looks):
         a = node.args
         more = (a.defaults, a.vararg, a.kwonlyargs, a.kwarg, a.posonlyargs, node.decorator_list)
         names = tuple(x.arg for x in a.args)
+        self.check_new(node, node.name)
         try:
-            self.check_new(node, node.name)
+            if node.name in SAID:
+                raise Wrong(node, f"`{node.name}` must be assigned, it cannot be a function")
             if node.name in LOOKS or node.name in FUNCTIONS or node.name in FOLDS:
                 raise Wrong(node, f"`{node.name}` is a function of the language already")
             if any(more):

@@ -1,0 +1,147 @@
+"""Sources of both languages with a few tokens deleted, doubled, swapped or replaced.
+
+python tests/mutants.py 20000 7      # so many mutants of each language, from this seed
+"""
+
+import io
+import random
+import re
+import sys
+import time
+import tokenize
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from glassformer import GlassformerError, taotp
+from glassformer.lang import library
+from glassformer.lang.source import Reader, read
+
+GLASS = [path.read_text("utf-8") for path in library.sources().values()]
+TAOTP = [(taotp.EXAMPLES / name).read_text("utf-8") for name in taotp.examples()]
+TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[A-Za-z_]\w*|\d[\w.]*|\s+|#[^\n]*|.', re.DOTALL)
+CHANGES = ["delete", "double", "swap", "any", "line", *["near"] * 5, *["alike"] * 5]
+NUMBERS = ["0", "-1", "1.5", "1e400", "10" * 40, "99999", "0x10", "1j", "1/0"]
+UNICODE = ["σ", "→", "\u200b", "\u202e", "é", "٣", "\x00", "\x0c", "\ufeff", "𝟙", '"\ud800"']
+PYTHON = (
+    "tokens length block end examples emit token position here nothing option pi None True lambda "
+    "yield await def class return if else for in not and or is del global import from with while "
+    "try : = == ** // % @ := ( ) [ ] { } , . ... * - ~ ; \n \n\t f'{token}' b'a' '' [] {} () "
+    "count(token) best(token) x=1 tokens=[1] length=3 block=4"
+)
+TEXT = (
+    "tokens block_size tok_emb pos_emb layers lnf ln1 ln2 Q K V P M1 b1 M2 b2 gamma beta eye zeros "
+    "ones sparse ring shift task slots heads neurons : = ( ) [ ] { } , * + - / @ \n \" ' # null"
+)
+
+
+def words_of_glass(text: str) -> list[str]:
+    """The tokens of a source with the blanks between them: joined, they are the text."""
+    lines, at, words = text.splitlines(keepends=True), (1, 0), list[str]()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        words += [between(lines, at, token.start), between(lines, token.start, token.end)]
+        at = token.end
+    return [w for w in words if w]
+
+
+def between(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> str:
+    (i, a), (j, b) = start, end
+    rows = lines[i - 1 : j]
+    if i == j:
+        return rows[0][a:b] if rows else ""
+    return "".join([rows[0][a:], *rows[1 : j - i], rows[j - i][:b] if len(rows) > j - i else ""])
+
+
+def mutants(sources: list[list[str]], keywords: str, n: int, seed: int) -> Iterator[str]:
+    """n texts, each a source with one to four changes."""
+    rng = random.Random(seed)
+    pool = sorted({word for words in sources for word in words if not word.isspace()})
+    for _ in range(n):
+        words = list(rng.choice(sources))
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            solid = [i for i, word in enumerate(words) if not word.isspace()]
+            if not solid:
+                break
+            i, j = rng.choice(solid), rng.choice(solid)
+            change = rng.choice(CHANGES)
+            if change == "delete":
+                del words[i]
+            elif change == "double":
+                words.insert(j, words[i])
+            elif change == "swap":
+                words[i], words[j] = words[j], words[i]
+            elif change == "line":  # again, elsewhere
+                lines = "".join(words).splitlines(keepends=True)
+                lines.insert(rng.randrange(len(lines) + 1), rng.choice(lines))
+                words = TOKEN.findall("".join(lines))
+            elif change == "any":
+                words[i] = rng.choice(rng.choice((pool, keywords.split(" "), NUMBERS, UNICODE)))
+            else:  # a name by a name, a number by a number: many of these can be read
+                i = rng.choice([k for k in solid if kind(words[k])] or solid)
+                known = words if change == "near" else pool
+                words[i] = rng.choice([w for w in known if kind(w) == kind(words[i])])
+        yield "".join(words)
+
+
+def kind(word: str) -> str:
+    """What a token can stand for; "" if it is a text, a blank or a bracket."""
+    if word in ("+", "-", "*", "/", "//", "%", "==", "!=", "<", ">", "<=", ">=", "and", "or"):
+        return "operator"
+    return "name" if word.isidentifier() else "number" if word[:1].isdigit() else ""
+
+
+def read_glass(text: str) -> None:
+    """Reads a source as the compiler does, and lists its options as the server does."""
+    try:
+        Reader("source", text, {}).offered()
+    except GlassformerError:
+        read(text)
+        raise
+    read(text)
+
+
+def glass(n: int, seed: int) -> Iterator[str]:
+    return mutants([words_of_glass(text) for text in GLASS], PYTHON, n, seed)
+
+
+def text_programs(n: int, seed: int) -> Iterator[str]:
+    return mutants([TOKEN.findall(text) for text in TAOTP], TEXT, n, seed)
+
+
+def foreign_errors(
+    texts: Iterator[str], parse: Callable[[str], object]
+) -> tuple[Counter[str], list[tuple[Exception, str]], tuple[float, str]]:
+    """How many texts are valid and how many are refused, every error that is not our own with its
+    text, and the slowest text with its seconds.
+    """
+    counts, foreign, slowest = Counter[str](), list[tuple[Exception, str]](), (0.0, "")
+    for text in texts:
+        start = time.process_time()
+        try:
+            parse(text)
+            counts["valid"] += 1
+        except GlassformerError:
+            counts["refused"] += 1
+        except Exception as e:
+            counts["foreign"] += 1
+            foreign.append((e, text))
+        slowest = max(slowest, (time.process_time() - start, text))
+    return counts, foreign, slowest
+
+
+def main(n: int, seed: int) -> None:
+    import traceback
+
+    for texts, parse in ((glass(n, seed), read_glass), (text_programs(n, seed), taotp.parse)):
+        counts, foreign, slowest = foreign_errors(texts, parse)
+        print(dict(counts), f"slowest {slowest[0]:.1f} s: {slowest[1][:300]!r}")
+        kinds: dict[str, list[str]] = {}
+        for e, text in foreign:
+            frame = traceback.extract_tb(e.__traceback__)[-1]
+            where = f"{type(e).__name__}: {str(e)[:80]} at {frame.filename[-40:]}:{frame.lineno}"
+            kinds.setdefault(where, []).append(text)
+        for where, found in kinds.items():
+            print(f"{len(found)} × {where}\n{min(found, key=len)}\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))
