@@ -126,8 +126,8 @@ def gains(m, rng):
 WHOLE = [duplicate_head, other_eps, other_scale, gains]
 
 
-def damaged(seed):
-    """(what was done, whether the model is right still, whether it is certified)."""
+def damaged_model(seed):
+    """(what was done, the program, the model)."""
     rng = np.random.default_rng(seed)
     c = small(*MODELS[seed % len(MODELS)])
     m, program, done = c.model, c.program, []
@@ -141,8 +141,15 @@ def damaged(seed):
             kind(m, w, w[list(w)[rng.integers(len(w))]], rng)
             m = replace(m, weights=w)
         done.append(kind.__name__)
+    return done, program, m
+
+
+def damaged(seed):
+    """(what was done, whether the model is right still, by both backends, and is certified)."""
+    done, program, m = damaged_model(seed)
     tokens = every(len(program.tokens), program.length)
-    return done, right(m, program, tokens), proved(m)
+    both = right(m, program, tokens) and right(m.torch(), program, tokens)
+    return done, both, proved(m)
 
 
 def tallied(seeds):

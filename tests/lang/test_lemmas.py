@@ -121,6 +121,56 @@ def test_roundings_of_a_norm(dtype):
     assert np.abs(got / exact - 1).max() > 20 * f.unit  # more than a few roundings
 
 
+def slots_that_do_not_add_up(dtype, rest=0.0):
+    """A checker at a stream of two values whose codes have sums, and lengths, that differ; and its
+    rows. `rest`: what averages left behind in the last numbers, which the bounds are to hold too.
+    """
+    f, base = floats(8, dtype), np.zeros(8)
+    base[5:] = 0.5, -0.25, 1.0
+    codes = {"a": np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 0.5]]),
+             "b": np.array([[2.0, 1.0, 1.0], [-1.0, 0.5, 0.0]])}  # fmt: skip
+    c = SimpleNamespace(floats=f, config=f.config, base=base, filled=["a", "b"], code=codes.get,
+                        err=np.zeros(8), rest=np.zeros(8), rest2=0.0, rest_sum=0.0)  # fmt: skip
+    c.lengths = lambda: Checker.lengths(c)
+    pairs = itertools.product(codes["a"], codes["b"])
+    x = np.array([np.concatenate([a, b, base[5:]]) for a, b in pairs])
+    if rest:
+        c.rest[5:], c.rest2, c.rest_sum = rest, 3 * rest**2, 3 * rest
+        x = np.concatenate([x, x + np.where(c.rest > 0, rest, 0)])
+    return c, x
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lengths_and_sums_of_rows(dtype):
+    """The least and most of all rows, by going through them: 1.25 is the sum of the base, 3 and 4
+    the largest of the two codes; the squares are 1.3125, 0.5 to 10 and 1.25 to 6.
+    """
+    c, x = slots_that_do_not_add_up(dtype)
+    low, high, total = Checker.lengths(c)
+    assert (low, high, total) == pytest.approx((3.0625, 17.3125, 8.25), rel=1e-12)
+    squares = (x**2).sum(1)
+    assert low <= squares.min() and squares.max() <= high and np.abs(x.sum(1)).max() <= total
+    c.rest_sum = 2.0
+    assert Checker.lengths(c)[2] == pytest.approx(10.25, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rest", [0.0, 0.25])
+def test_a_norm_of_rows_that_do_not_add_up(rest, dtype):
+    """A real norm takes the mean off. Weights whose sum is not 0 see it: with the sum of any slot
+    left out, the bound would be too small.
+    """
+    c, x = slots_that_do_not_add_up(dtype, rest)
+    row, W = Checker.row(c), np.ones((8, 1))
+    centre = np.where(c.rest > 0, c.base, x)
+    z, off = c.floats.product(centre, row, W)
+    within(product(normed(x.astype(dtype)), W.astype(dtype)), *c.floats.scaled(z, off, row))
+    mean = np.abs(x.mean(1)).max()
+    assert mean <= row.shift <= mean * 1.01 + rest * 0.375
+    factor = 1 / np.sqrt(x.var(1) + EPS)
+    assert row.low <= factor.min() and factor.max() <= row.high
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 3, 50, 2000])
 def test_weights_of_a_softmax(n, dtype):

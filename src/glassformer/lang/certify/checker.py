@@ -30,7 +30,7 @@ from ...errors import GlassformerError, shown
 from ...model import Model
 from ..cases import Cases, cases, count
 from ..values import Position, Program, Tally, Token, Value
-from .floats import HUGE, UNITS, WIDER, Floats, Row, TooMany, Unproved
+from .floats import HUGE, NORM, TINY, UNITS, WIDER, Floats, Row, TooMany, Unproved
 from .same import same
 
 MOST = 300_000_000  # pairs of here and there, cases times neurons: some seconds
@@ -138,7 +138,12 @@ class Checker:
             raise Unproved("expected tokens that are called what the program calls them")
         if not all(np.isfinite(a).all() for a in self.w.values()):
             raise Unproved("weights that are not finite")
+        smallest = np.finfo(model.dtype).tiny
         for name, a in self.w.items():
+            if ((a != 0) & (np.abs(a) < smallest)).any():
+                raise Unproved(
+                    f"{name} — expected 0 or normal numbers, got some below {smallest:.3g}"
+                )
             where = name.rpartition(".")[2]
             if where in ("b_Q", "b_K", "b_V", "b_O", "b_U", "b"):  # b: of a norm
                 if a.any():
@@ -293,10 +298,13 @@ class Checker:
         return Row(found.low, found.high, found.shift, err)
 
     def begin_row(self) -> tuple[Any, Row]:
-        x = self.begin - self.begin.mean()
+        mean = float(self.begin.mean())
+        x = self.begin - mean
         n2, own = float(x @ x), self.floats.own(2 * self.config.d_model + 2)
         total = own * float(np.abs(self.begin).sum())  # of x: 0, but for the mean's roundings
-        return x[None], self.floats.norm(self.begin_err, n2 * (1 - own), n2 * (1 + own), total)
+        err = self.begin_err + self.floats.gamma(NORM) * np.abs(self.begin)  # x − m, or s·x − s·m
+        mean = abs(mean) * (1 + own) + total
+        return x[None], self.floats.norm(err, n2 * (1 - own), n2 * (1 + own), total, mean)
 
     # ── the induction ──────────────────────────────────────────────────────────────────────────
     def check(self) -> Certificate:
@@ -344,8 +352,9 @@ class Checker:
                 known = column[:, None] if isinstance(of[d][0], Token) else column
             self.spend("the embedding", np.broadcast(x, known).size)
             self.err[d] = np.abs(x - known).max() + 2 * self.floats.unit * np.abs(x).max()
+        self.err[both] += TINY[self.floats.dtype]
         self.begin = begin + start
-        self.begin_err = 2 * self.floats.unit * np.abs(self.begin)
+        self.begin_err = 2 * self.floats.unit * np.abs(self.begin) + TINY[self.floats.dtype]
 
     def leave(self, v: Value, note: str, left: float | None = None) -> None:
         """Notes how a value was found to hold, and how much of what it needs is left. By how much

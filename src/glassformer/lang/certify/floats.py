@@ -7,6 +7,17 @@ and most comparisons alone. This is why codes have sum 0 and one length.
 
 The checker computes in float64 itself. Its own products round no worse than the model's: `unit`
 counts both. What is left, sums of bounds, is made wider by a billionth.
+
+What the backends may do, all of which PyTorch does somewhere:
+
+- A product plus a bias is one sum: the bias is added first, last or anywhere between. So n products
+  and a bias are off by gamma(n + 1) of the sum of all sizes, the bias among them.
+- The variance of a norm comes of one pass over the row (Welford), which is off by more the longer
+  the row is than what is left of it without its mean: see `Floats.norm`.
+- A softmax subtracts the row's largest score, or a larger number, so little larger that every power
+  of the row is at least the root of the smallest normal number: see `Floats.weights`.
+- Numbers below the smallest normal one may be taken for 0 (`torch.set_flush_denormal`). Weights
+  that are so small are refused.
 """
 
 from dataclasses import dataclass
@@ -22,9 +33,13 @@ NORM = 5  # roundings of a number by a norm, its gain included, and by the produ
 SCORE = 3  # roundings of a score by its scale: once, or on both sides
 EXP = 4  # units in the last place by which exp may be off
 UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
-# Underflow loses up to half of the least float, 2^-1074 or 2^-149, of each number: this is more
+# Underflow loses up to the smallest normal number, 2^-1022 or 2^-126, of each number: this is more
 # than thousands of them together, times a gain that is divided out (checker.GAIN).
-TINY = {"float64": 2.0**-900, "float32": 2.0**-110}
+TINY = {"float64": 2.0**-900, "float32": 2.0**-90}
+# Powers of a softmax are at least so large, the root of the smallest normal number, if not those of
+# the row's own largest score; what underflow takes from their sums is divided by their sum.
+POWER = {"float64": 2.0**-511, "float32": 2.0**-63}
+FARTHEST = {"float64": 355, "float32": 44}  # that a score may be from what is subtracted, then
 HUGE = {"float64": 1e250, "float32": 1e30}  # numbers beyond are refused: sums might overflow
 
 
@@ -63,6 +78,8 @@ class Floats:
 
     def gamma(self, n: Any) -> Any:
         """Most that n roundings may do, relatively."""
+        if not np.all(n * self.unit < 0.5):
+            raise Unproved(f"{np.max(n):,.0f} roundings are too many in {self.dtype}")
         return n * self.unit / (1 - n * self.unit) * WIDER
 
     def own(self, n: int) -> float:
@@ -76,9 +93,16 @@ class Floats:
         """
         return TINY[self.dtype] * (1 + np.abs(W).sum(0)) / min(row.low, 1.0)
 
-    def norm(self, err: Any, low2: float, high2: float, total: float) -> Row:
+    def norm(
+        self, err: Any, low2: float, high2: float, total: float, mean_taken: float = 0.0
+    ) -> Row:
         """Rows whose centres have squared lengths from low2 to high2 and sums of at most `total`,
-        off by err, after a layer norm.
+        off by err, after a layer norm; the centres may have had a mean of `mean_taken` before.
+
+        One pass over a row x of mean m (Welford) has after k numbers a mean that is off by at most
+        u·(√k + 4)·|x|, and the sum of squares is off by that times Σ|x_k − m_k|, twice: relatively
+        by at most 3·(D + 4·√D)·κ·u, κ = |x| / |x − m|. Half of it goes into the root. Two passes
+        are off by less.
         """
         D, e = self.config.d_model, float(np.linalg.norm(err)) * WIDER
         mean = (total + float(err.sum())) / D * WIDER
@@ -88,9 +112,10 @@ class Floats:
             low * low / D + self.config.eps > TINY[self.dtype] and high * high < HUGE[self.dtype]
         ):
             raise Unproved(f"rows of length {low:.3g} to {high:.3g} — no norm for {self.dtype}")
-        rel = self.gamma(D + 10)  # of the mean square and its root; half of it would do
         small, large = ((x * x / D + self.config.eps) ** 0.5 for x in (low, high))
-        shift = (mean + self.gamma(D + 1) * high) * WIDER
+        whole = high + mean_taken * D**0.5 * WIDER
+        rel = self.gamma((3 * D + 20) * whole / (small * D**0.5) * WIDER)
+        shift = (mean + self.gamma(D + 5) * whole) * WIDER
         return Row((1 - rel) / large / WIDER, (1 + rel) / small * WIDER, shift, err)
 
     def product(self, x: Any, row: Row, W: Any) -> tuple[Any, Any]:
@@ -108,6 +133,8 @@ class Floats:
 
     def weights(self, n: int) -> float:
         """By how much the weights of a softmax, and what they bring, may be off, relatively, where
-        n of them count. Adding what is next to nothing to them rounds by no more than that.
+        n of them count. Adding what is next to nothing to them rounds by no more than that. A score
+        less what is subtracted rounds by a part of it, and its power by as much, relatively: once
+        in the power itself, once in their sum.
         """
-        return float(self.gamma(2 * n + 2 * EXP + 8))
+        return float(self.gamma(2 * n + 2 * EXP + 8 + 2 * FARTHEST[self.dtype]))

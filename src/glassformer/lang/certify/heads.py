@@ -13,7 +13,7 @@ import numpy as np
 
 from ..cases import Cases
 from ..values import Look, Position, Sum, Tally, Test, Value
-from .floats import SCORE, TINY, WIDER, Row, Unproved
+from .floats import POWER, SCORE, TINY, WIDER, Row, Unproved
 
 if TYPE_CHECKING:
     from .checker import Checker
@@ -111,14 +111,15 @@ def brought(
 ) -> Average:  # fmt: skip
     """What the keys bring, as W_O writes it; `one`: a single key at most has the best priority."""
     f, T = c.floats, c.program.length + 1
-    leak = T * np.exp(-gap) * WIDER + TINY[f.dtype]  # exp rounds what is next to nothing up, too
+    # exp rounds what is next to nothing up, too; scores and powers are off by a part of them
+    leak = T * np.exp(-gap) * (1 + f.weights(1)) * WIDER + TINY[f.dtype]
     weigh = f.weights(1) + 2 * leak if one else f.weights(T)
     source = [v.value] if isinstance(v, Look) else [x for x, _ in v.terms]
     found, n = c.cases([*c.reads(Wv, v.name), *source])
     z, off = f.scaled(*f.product(c.centre(found, n), row, Wv), row)
     zb, offb = f.scaled(*f.product(begin, begin_row, Wv), begin_row)
     top = np.maximum((np.abs(z) + off).max(0), (np.abs(zb) + offb)[0])
-    mix = np.maximum(off.max(0), offb[0]) + weigh * top + TINY[f.dtype]
+    mix = np.maximum(off.max(0), offb[0]) + weigh * top + POWER[f.dtype]
     size = np.abs(Wo)
     written = (mix + f.gamma(len(Wo) * c.config.n_heads + 4) * top) @ size * WIDER + TINY[f.dtype]
     rho = float(np.expm1(spread) + leak + weigh) * WIDER

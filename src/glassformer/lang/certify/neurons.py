@@ -97,7 +97,8 @@ def compute_begin(c: "Checker", W_in: Any, b_in: Any, W_out: Any, b_out: Any) ->
     f = c.floats
     x, row = c.begin_row()
     z, off = f.scaled(*f.product(x, row, W_in), row)
-    pre, off = z[0] + b_in, off[0] + 2 * f.unit * (np.abs(z[0]) + np.abs(b_in))
+    terms = int((W_in != 0).sum(0).max(initial=0)) + 1  # the bias may be added before all products
+    pre, off = z[0] + b_in, off[0] + f.gamma(terms) * (np.abs(z[0]) + np.abs(b_in))
     post, off = np.maximum(pre, 0), np.where(pre + off > 0, off, 0)
     size = (post + off) @ np.abs(W_out) + np.abs(b_out)
     c.begin = c.begin + post @ W_out + b_out
