@@ -27,8 +27,7 @@ import pytest
 
 import glassformer as package
 from glassformer import craft, lang, load, refs, registry
-from glassformer.cli import main
-from glassformer.cli.entry import commands
+from glassformer.cli.entry import commands, main
 from glassformer.counting import count
 from glassformer.lang import library
 from glassformer.lens.inspect import VIEWS

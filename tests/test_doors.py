@@ -143,8 +143,8 @@ def test_prove_by_its_options(here):
     assert not gf.prove(REF, check=certificate).holds
     with pytest.raises(GlassformerError, match="accuracy stands alone; leave out method"):
         gf.prove(REF, accuracy=True, method="enumeration")
-    with pytest.raises(GlassformerError, match="second checks certificates"):
-        gf.prove(REF, second=True, method="enumeration")
+    with pytest.raises(GlassformerError, match="an independent check is one of certificates"):
+        gf.prove(REF, independent=True, method="enumeration")
 
 
 def test_prove_says_what_it_is_doing():

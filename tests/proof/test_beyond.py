@@ -23,7 +23,6 @@ from glassformer.proof import (
     hull,
     prove,
     residues,
-    second,
 )
 from glassformer.proof.alone import Alone, Terms, least_sum, not_alone
 from glassformer.proof.census import any_not_positive, not_positive
@@ -31,6 +30,7 @@ from glassformer.proof.copies import copies_of, is_covered, texts
 from glassformer.proof.extremes import lists
 from glassformer.proof.forms import Ball
 from glassformer.proof.hull import Hulls, suffixes
+from glassformer.proof.independent import checker as independent_checker
 from glassformer.proof.orders import close
 from glassformer.proof.residues import Pairs, Places, Sums
 from glassformer.tasks.addition import Addition
@@ -620,7 +620,7 @@ def test_what_derives_from_a_task_has_not_said_it_of_other_texts():
     with pytest.raises(GlassformerError, match="not said of the texts that it writes"):
         prove(model, Sum(3), method="certificate")
     with pytest.raises(GlassformerError, match="said of the texts that it writes"):
-        second.check_again(model, Sum(3), proof.certificate)
+        independent_checker.check_independently(model, Sum(3), proof.certificate)
 
 
 def test_numbers_that_python_does_not_write_are_not_covered():
@@ -632,7 +632,7 @@ def test_numbers_that_python_does_not_write_are_not_covered():
     with pytest.raises(GlassformerError, match="expected a task that adds two numbers"):
         prove(model, Long())
     with pytest.raises(GlassformerError, match="of at most 4,000 digits"):
-        second.spots_of(Long())
+        independent_checker.spots_of(Long())
 
 
 def test_which_tasks_copy():

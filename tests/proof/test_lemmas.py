@@ -19,21 +19,29 @@ from glassformer.errors import GlassformerError
 from glassformer.model import ACTIVATIONS, POSITIONS, rotary
 from glassformer.model import angles as angles_of
 from glassformer.proof import (
-    balls,
     below,
     bounds,
     columns,
     curves,
     forms,
-    parts,
-    second,
     softmax,
     stretch,
-    sums,
     tables,
 )  # fmt: skip
 from glassformer.proof.columns import best, cases_of, largest
 from glassformer.proof.forms import Arithmetic, Ball, Form, exact
+from glassformer.proof.independent import (
+    ball_arithmetic,
+)
+from glassformer.proof.independent import (
+    checker as independent_checker,
+)
+from glassformer.proof.independent import (
+    columns as independent_columns,
+)
+from glassformer.proof.independent import (
+    rows as independent_rows,
+)
 from glassformer.proof.layout import layout_of
 from glassformer.proof.refute import tokens_of
 from glassformer.proof.softmax import Ends
@@ -707,7 +715,7 @@ def test_lemma_27_the_product_with_the_output_matrix(dtype):
             :, None
         ]
         most, W = np.abs(v.astype(Real)).max(1), W_O.reshape(2, 3, 4).astype(Real)
-        error = softmax.output_error(a, most, 7, most, W)
+        error = softmax.output_error(a, most, 7, most, W, None)
         # Lemma 22
         error = error + softmax.through(softmax.roundings(a, 7) * most, np.abs(W)) * (i % 2)
         y = Form(softmax.through(exactly, W), np.zeros((0, 4), Real), error)
@@ -883,14 +891,14 @@ def test_text_code_and_tests_have_the_same_lemmas():
         m.__name__.rpartition(".")[2]: m
         for m in (forms, curves, tables, columns, softmax, bounds, stretch, below)
     }
-    checker = (balls, sums, second, parts)
+    second = (ball_arithmetic, independent_columns, independent_checker, independent_rows)
     for number, file, link, name, again in rows:
         function = attrgetter(name)(modules[file])
         assert file == link and function.__doc__.startswith(f"Lemma {number}: "), (
             f"lemma {number}: {file}.{name}"
         )
         for other in re.findall(r"`([\w.]+)`", again):
-            attrgetter(other)(next(m for m in checker if hasattr(m, other.split(".")[0])))
+            attrgetter(other)(next(m for m in second if hasattr(m, other.split(".")[0])))
     said = [
         n
         for m in modules.values()

@@ -13,8 +13,8 @@ from glassformer.blueprints import make
 from glassformer.proof import check_certificate, prove
 from glassformer.proof.bounds import Bounder
 from glassformer.proof.checker import identity
+from glassformer.proof.independent.checker import check_independently
 from glassformer.proof.layout import layout_of
-from glassformer.proof.second import check_again
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
 from glassformer.verification import verify
@@ -23,7 +23,7 @@ from helpers import prove_once
 from .independent import leads
 from .test_prove_damage import KINDS, damaged
 
-CHECKERS = (check_certificate, check_again)
+CHECKERS = (check_certificate, check_independently)
 
 
 def certificate(model, task, parts):
@@ -54,7 +54,7 @@ def test_a_long_adder_is_proved_by_both_checkers():
     assert proof.result == "proved" and proof.margin > 0.36 and proof.cases == 6_194
     (many,) = [r for r in proof.certificate["rows"] if "through" in r]
     assert (many["row"], many["through"], many["near"]) == (65, 75, 4)
-    again = check_again(model, load_task(model), proof.certificate)
+    again = check_independently(model, load_task(model), proof.certificate)
     assert again.holds and again.cases == proof.cases and abs(again.margin - proof.margin) < 1e-3
 
 
@@ -177,7 +177,7 @@ def test_trained_on_ten_digits_and_proved_for_a_hundred(tmp_path):
     assert goal.size == 10**200
     proof = prove(model, goal)
     assert proof.result == "proved" and proof.margin > 1, proof
-    assert check_again(model, goal, proof.certificate).holds
+    assert check_independently(model, goal, proof.certificate).holds
 
 
 @pytest.mark.slow
@@ -185,7 +185,7 @@ def test_a_hundred_digits_by_hand():
     model = load("adder-hinge:digits=100")
     proof = prove(model, load_task(model))
     assert proof.result == "proved" and proof.margin > 0.36
-    assert check_again(model, load_task(model), proof.certificate).holds
+    assert check_independently(model, load_task(model), proof.certificate).holds
 
 
 def test_where_the_circle_ends():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import glassformer as gf
+import mutants
 from glassformer.checkpoint import digest, to_bytes
 from glassformer.errors import GlassformerError
 from glassformer.serve.errors import places
@@ -24,6 +25,32 @@ def test_a_message_says_where():
         {"line": 4, "column": None, "message": "nor this"},
         {"line": None, "column": None, "message": "else — where"},
     ]
+
+
+@pytest.mark.parametrize("name", ["tokens", "length"])
+def test_a_name_assigned_twice_is_no_defect_of_the_server(served, name):
+    source = f"tokens = [0, 1]\nlength = 5\n{name} = 3\nemit = count(token == 1) % 2\n"
+    wrong = served.model(source=source)["errors"]
+    assert [each["line"] for each in wrong] == [3] and "assigned already" in wrong[0]["message"]
+
+
+def test_mutants_of_sources_are_no_defect_of_the_server(served):
+    made = {"glass": mutants.glass(15, 5), "taotp": mutants.text_programs(15, 5)}
+    for kind, texts in made.items():
+        for text in texts:
+            answer = served.post("model", source=text.replace("\ud800", ""), kind=kind)
+            assert answer.status_code == 200, text
+
+
+def test_a_checkpoint_does_not_choose_what_it_is_proved_on(served):
+    model = gf.compile(GLASS).model
+    for claim in ("lang/reverse", "parity.glass", "additi\u043en", "/etc/x.glass"):
+        data = base64.b64encode(to_bytes(replace(model, task=claim))).decode()
+        expected = f"the source it carries (calls itself {claim!a})"
+        assert served.model(checkpoint=data)["task"]["ref"] == expected
+        for kind in ("prove", "verify"):
+            told = served.job(kind, checkpoint=data)["result"]
+            assert (told.get("proof") or told["verdict"])["task"] == expected
 
 
 def test_a_model_by_its_ref(served):

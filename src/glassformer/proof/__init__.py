@@ -4,7 +4,7 @@ A proof rests on the lemmas that docs/proof.md lists, in forms.py (rounding, sum
 curves.py (norms and activations), tables.py (queries, keys, values), columns.py (sums over all
 pairs of numbers), softmax.py (the bound on a softmax) and bounds.py (leads); and on layout.py and
 checker.py. search.py looks for certificates and refute.py for counterexamples, and nothing they say
-is believed unchecked. second.py, sums.py and balls.py are a second checker with no code of these.
+is believed unchecked. independent/ is a second checker with no code of these.
 
 Beyond addition (beyond.py) each task has lemmas of its own: alone.py, census.py, extremes.py,
 copies.py, hull.py, orders.py, residues.py. accuracy.py bounds how many inputs are right, equal.py

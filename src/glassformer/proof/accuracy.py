@@ -24,6 +24,7 @@ from ..tasks.extremes import Max, Min
 from ..trials import run_all
 from . import copies, extremes
 from .extremes import Case
+from .independent.tasks import count_open
 from .refute import confirmed
 from .search import Watch, prove, watched
 
@@ -48,6 +49,7 @@ class Accuracy(Shown):
     task: str
     method: str  # enumeration or cases
     doubt: str = ""  # of an input that is right when it is run, and open: why
+    independent_open: int | None = None  # inputs open for the independent checker; None: no check
 
     @property
     def right(self) -> int:
@@ -66,7 +68,7 @@ class Accuracy(Shown):
         return (
             f"at least {percent(self.share)} of {many(self.inputs)} inputs are right, "
             f"{many(self.open)} are open; {self.ran}"
-        )
+        ) + (f"; {self.independent}" if self.independent else "")
 
     @property
     def ran(self) -> str:
@@ -75,6 +77,16 @@ class Accuracy(Shown):
             return "it is proved for all, and none was run"
         doubt = f"; {self.doubt}" if self.doubt else ""
         return f"of {self.sample:,} that were run: {percent(self.sampled)} right{doubt}"
+
+    @property
+    def independent(self) -> str:
+        """What the independent checker found, in words."""
+        if self.method == "enumeration":
+            return ""
+        if self.independent_open is None:
+            return "no independent check covers it"
+        least = share(self.inputs - self.independent_open, self.inputs)
+        return f"independent checker: at least {percent(least)} are right"
 
 
 def percent(x: float) -> str:
@@ -90,7 +102,8 @@ def share(right: int, inputs: int) -> float:
 
 def bound_accuracy(model: Model, task: Task, *, seed: int = 0, watch: Watch = None) -> Accuracy:
     """A lower bound on the accuracy of a model over all of a task's inputs. `watch` is told how
-    far it is.
+    far it is. Where cases are bounded, an independent checker bounds them too; it counts whole
+    cases, so its bound is usually lower.
     """
     task.require(model.vocabulary)
     about = {"dtype": model.dtype, "model": digest(model), "task": task.ref}
@@ -99,12 +112,15 @@ def bound_accuracy(model: Model, task: Task, *, seed: int = 0, watch: Watch = No
     try:
         cases = list(_cases(model, task))
     except GlassformerError:
-        proof = prove(model, task, seed=seed, watch=watch)  # of others there is all or nothing
+        # of other tasks there is all or nothing
+        proof = prove(model, task, seed=seed, watch=watch, independent=None)
         if not proof.holds:
             raise
         return Accuracy(
-            task.inputs, 0, proof.cases, proof.cases, 1.0, 0, [], method=proof.method, **about
-        )
+            task.inputs, 0, proof.cases, proof.cases, 1.0, 0, [], method=proof.method,
+            independent_open=0 if any(c.name == "independent" for c in proof.checkers) else None,
+            **about,
+        )  # fmt: skip
     open_ = min(sum(c.open for c in cases), task.inputs)
     rows = task.sample(SAMPLE, np.random.default_rng(seed))
     right = sum(
@@ -113,9 +129,11 @@ def bound_accuracy(model: Model, task: Task, *, seed: int = 0, watch: Watch = No
     )
     _stand_by(right, len(rows), open_ / task.inputs)
     left = sorted((c for c in cases if c.open), key=lambda c: c.lead)
+    again = count_open(model, task)
     return Accuracy(
         task.inputs, open_, len(cases), len(cases) - len(left), right / len(rows), len(rows),
-        _shown(model, task, [c.worst for c in left]), method="cases", **about,
+        _shown(model, task, [c.worst for c in left]), method="cases",
+        independent_open=again.open if again else None, **about,
     )  # fmt: skip
 
 

@@ -134,10 +134,10 @@ class Alone:
         the most that s can be (None without a norm).
 
         With |y| ≤ Y for the stream after attention: Lemma 27 for what the head writes; 3u of Y for
-        the two sums; the mean of a layer norm is off by gamma(N + 1)·ΣY/N, the same for all
-        coordinates, and so counts times |Σ of the head's column|; the difference, the quotient and
-        the gain by u each; the product with W_U by gamma(D + 1), the bias by u. What underflows is
-        tiny each time, after the quotient times s.
+        the sum with the stream; the mean of a layer norm is off by gamma(N + 1)·ΣY/N, the same for
+        all coordinates, and so counts times |Σ of the head's column|; the difference, the quotient
+        and the gain by u each; the product with W_U and its bias, added in any order, by gamma(D +
+        2). What underflows is tiny each time, after the quotient times s.
 
         And s must not be 0. A lead before the division of more than θ is the product of the centred
         row with a difference of two columns of the head: by Cauchy the row is no shorter than
@@ -146,17 +146,16 @@ class Alone:
         """
         a, c = self.a, self.model.config
         z = self.v.size[:S].max((0, 1))[None] * (1 + softmax.roundings(a, S))  # 1 K
-        wrote = softmax.output_error(a, z, S, z, self.W_O)
+        wrote = softmax.output_error(a, z, S, z, self.W_O, self.b_O)
         size = x.size + softmax.through(z, np.abs(self.W_O)) + np.abs(self.b_O)
         size = size * (1 + 4 * a.u + SLACK * z.size)
         off = wrote + x.rad + (3 * a.u + SLACK) * size + 3 * a.tiny + a.overflow(size)
         N, W, gained = len(size), np.abs(self.head), np.abs(self.gained)
         slip = off @ W
         if c.norm == "none":
-            size = size @ W
-            slip = slip + (a.gamma(N + 1) + SLACK * N) * size + 2 * N * a.tiny
-            after = size + np.abs(self.b_U)
-            return slip + (a.u + SLACK) * after + a.overflow(after), None
+            size = size @ W + np.abs(self.b_U)
+            slip = slip + (a.gamma(N + 2) + SLACK * N) * size + 2 * (N + 1) * a.tiny
+            return slip + a.overflow(size), None
         if c.norm == "layer":
             mean = (a.gamma(N + 1) + SLACK * N) * size.sum() / N + 2 * a.tiny
             slip = slip + mean * (np.abs(self.gained.sum(0)) + SLACK * N * gained.sum(0))

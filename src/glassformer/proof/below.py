@@ -62,12 +62,12 @@ def written(t: Tables, p: int, token: int, possible: Reals) -> Form:
     bottom = Ends(np.where(bottom.low > 0, bottom.low, np.nan), bottom.high)
     ratio = softmax.ratio_by_heads(ends(Ball(along, slack), here), bottom)  # D 1
     z = softmax.mean_at_most(a, v.size, weight, bottom.low[:, 0], here)  # H K
-    slip = softmax.output_error(a, z, S, v.size.max((1, 2)), W_O)  # D
+    b = t.at("attn.b_O")
+    slip = softmax.output_error(a, z, S, v.size.max((1, 2)), W_O, b)  # D
     low, high = ratio.low[:, 0], ratio.high[:, 0]
     mid, reach = (low + high) / 2, (high - low) / 2 + SLACK * (np.abs(low) + np.abs(high)) + slip
     y = Form(mid, np.zeros((0, len(mid)), Real), reach)
-    if (b := t.at("attn.b_O")) is not None:
-        y = a.add(y, Form(b.astype(Real), y.gen, np.zeros_like(mid)))
+    y = y if b is None else a.shift(y, b)
     s = t.stream
     return a.add(y, Form(s.mid[token, p], y.gen, s.reach[token, p]))
 

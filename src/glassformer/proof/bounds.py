@@ -17,7 +17,7 @@ from ..model import Model
 from . import softmax
 from .below import after
 from .columns import MOST_CASES, MOST_CUTS, SPLITS, Cases, cases_of, how_many
-from .forms import SLACK, UNDER, Arithmetic, Ball, Form, Real, Reals, exact
+from .forms import SLACK, UNDER, Arithmetic, Ball, Form, Real, Reals
 from .layout import Layout
 from .softmax import Ends
 from .stretch import View, plain, stretch
@@ -133,7 +133,7 @@ class Bounder:
         rad = slip + SLACK * F.shape[1] * (np.abs(centre).T @ np.abs(F.T))
         y = Form(centre.T @ F.T, np.einsum("dr,rb->rbd", F, reach), rad)
         b = self.tables.at("attn.b_O")
-        y = y if b is None else a.add(y, exact(b))
+        y = y if b is None else a.shift(y, b)
         return a.add(y, self._stream(view, token))
 
     def _once(self, view: View, token: int, f: Any, *given: Reals) -> Any:
@@ -159,7 +159,8 @@ class Bounder:
             )
             z = softmax.mean_at_most(a, v.size, weight, least, possible)  # H K
             here = softmax.beside(a, weight, v, least, share, self.W_O, onto, F, possible)
-            here = here + softmax.output_error(a, z, row + 1, v.size.max((1, 2)), self.W_O)
+            b_O = self.tables.at("attn.b_O")
+            here = here + softmax.output_error(a, z, row + 1, v.size.max((1, 2)), self.W_O, b_O)
             slip = np.maximum(slip, here)
         return slip
 
@@ -267,8 +268,9 @@ def halved(low: Reals, high: Reals) -> tuple[Reals, Reals]:
 
 def leads(a: Arithmetic, x: Form, W: Reals, b: Reals, right: Reals) -> Reals:
     """Lemma 28: the lead of the right token y over v is at least (x·(W_y − W_v) − e_y − e_v)/s +
-    b_y − b_v, less u of both logits if there is a bias, where x·W_v is off by e_v = gamma(D +
-    1)·|x|·|W_v| + 2·D·tiny·s. [cases,V]
+    b_y − b_v − e'_y − e'_v, where a logit is off by e_v/s + e'_v, e_v = gamma(D + 2)·|x|·|W_v| +
+    2·(D + 1)·tiny·s and e'_v = gamma(D + 2)·|b_v|: D products and a bias, added in any order.
+    [cases,V]
 
     The difference is taken before anything is bounded, so what both logits have in common cancels;
     s divides both alike, and the end of s that makes the lead least counts. Infinity for y itself,
@@ -276,8 +278,8 @@ def leads(a: Arithmetic, x: Form, W: Reals, b: Reals, right: Reals) -> Reals:
     """
     D, lead = len(W), np.full((len(right), W.shape[1]), np.inf, Real)
     low, high = np.ones(1, Real) if x.low is None else x.low, x.divisor
-    size = x.size @ np.abs(W)  # cases V
-    slip = (a.gamma(D + 1) + SLACK * D) * size + 2 * D * a.tiny * high + a.overflow(size / low)
+    size, any_order = x.size @ np.abs(W), a.gamma(D + 2) + SLACK * D  # cases V
+    slip = any_order * size + 2 * (D + 1) * a.tiny * high + a.overflow(size / low)
     for y in np.unique(right):
         here = right == y
         by = W[:, [y]] - W
@@ -287,7 +289,7 @@ def leads(a: Arithmetic, x: Form, W: Reals, b: Reals, right: Reals) -> Reals:
         least = np.where(least > 0, least / s_high, least / s_low)
         if b.any():
             after = size[here] / s_low + np.abs(b)
-            off = (a.u + SLACK) * after + a.overflow(after)
+            off = any_order * np.abs(b) + SLACK * after + a.overflow(after)
             least = least + (b[y] - b) - off - off[:, [y]]
         least[:, y] = np.inf
         lead[here] = np.where(np.isnan(least), -np.inf, least)

@@ -77,7 +77,7 @@ def prove_equal(
     for which, model in (("first", one), ("second", other)):
         tell(f"proving the {which}")
         try:
-            proofs.append(prove(model, task, seed=seed))
+            proofs.append(prove(model, task, seed=seed, independent=None))
         except GlassformerError as e:
             return Equality("unknown", str(e), equal=0, method="proofs", **about)
         found = proofs[-1].counterexample
@@ -85,6 +85,10 @@ def prove_equal(
             return _different(told, "proofs", about)
     if all(p.holds for p in proofs):
         reason = f"both are proved right, with {' and '.join(f'{p.cases:,}' for p in proofs)} cases"
+        checked = [any(c.name == "independent" for c in p.checkers) for p in proofs]
+        missing = [n for n, c in zip(("first", "second"), checked, strict=True) if not c]
+        none = f"; no independent check covers the {' and the '.join(missing)}"
+        reason += none if missing else "; the independent checker agrees on both"
         return Equality("equal", reason, equal=task.inputs, method="proofs", **about)
     tell("bounding on how many inputs both are right")
     return _both_right(one, other, task, seed, proofs, about)

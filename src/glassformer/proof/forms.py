@@ -105,9 +105,12 @@ class Arithmetic:
         self.most = np.ldexp(Real(1), info.maxexp - 4)
 
     def constant(self, value: float) -> Any:
-        """A number of the config as the model has it: rounded to its type, maybe 0 or infinite."""
-        with np.errstate(over="ignore"):
-            return Real(np.dtype(self.dtype).type(value))
+        """A number of the config, rounded to the model's type; NaN if it is subnormal there, since
+        some settings flush it to 0.
+        """
+        with np.errstate(over="ignore", under="ignore"):
+            rounded = Real(np.dtype(self.dtype).type(value))
+        return Real(np.nan) if 0 < abs(rounded) < self.tiny else rounded
 
     def gamma(self, n: Any) -> Any:
         """Lemma 1: n roundings one after the other. |Π (1 + δ_i)^±1 − 1| ≤ n·u / (1 − n·u) for n
@@ -160,24 +163,39 @@ class Arithmetic:
         return self.rounded(Form(x.mid * y.mid, gen, rad), x.size * y.size)
 
     def affine(self, x: Form, W: ArrayLike, b: ArrayLike | None = None) -> Form:
-        """Lemma 6: a column of x·W with n weights that are not 0 is off by gamma(n)·Σ|x·w|; of two
-        terms, by u·|x·W| and u·|x·w| for each w that is no power of two; of one, by the latter
-        alone. Then b is added (Lemma 4).
+        """Lemma 6: a column of x·W + b with n terms that are not 0 (the products, and b) is off by
+        gamma(n)·(Σ|x·w| + |b|); with two terms, by u of the result and u·|x·w| for each w that is
+        no power of two; with one, by the latter alone.
 
-        Adding zeros never rounds, nor does a product with a power of two; and a sum of two terms
-        rounds once, relative to what comes out. So a difference of equal numbers is exactly 0. Each
-        product and each sum may underflow. Where x is over s, so is all of this.
+        The bias is one of the terms, since a library may add it anywhere: NumPy adds it last,
+        PyTorch's addmm starts from it or adds it to a partial sum. A product is rounded once and
+        passes n − 1 additions at most, the bias passes as many. Adding zeros never rounds, nor does
+        a product with a power of two; and a sum of two terms rounds once, relative to what comes
+        out. So a difference of equal numbers is exactly 0. Each product and each sum may underflow.
+        Where x is over s, so is all of this but the bias.
         """
-        W = np.asarray(W, dtype=Real)
+        W, b = np.asarray(W, dtype=Real), np.asarray(0 if b is None else b, dtype=Real)
         y = Form(x.mid @ W, x.gen @ W, x.rad @ np.abs(W), x.low, x.high)
-        size, n = x.size, (W != 0).sum(0)
-        any_order = (self.gamma(n) + SLACK * n) * (size @ np.abs(W))
-        sums = np.where(n > 2, any_order, np.where(n == 2, (2 * self.u + SLACK) * y.size, 0))
+        size, live = x.size, (W != 0).sum(0)
+        n = live + (b != 0)
+        any_order = self.gamma(n) + SLACK * n
+        two = np.where(live == 2, (2 * self.u + SLACK) * y.size, 0)
+        sums = np.where(n > 2, any_order * (size @ np.abs(W)), two)
         products = (2 * self.u + SLACK) * (size @ (np.abs(W) * rounds(W)))
         lost = 2 * n * self.tiny * x.divisor
-        slips = sums + products + lost + self.overflow(x.largest @ np.abs(W))
+        slips = sums + products + lost + self.overflow(x.largest @ np.abs(W) + np.abs(b))
         y = replace(y, rad=(1 + SLACK * len(W)) * y.rad + slips)
-        return y if b is None else self.add(y, exact(b))
+        if not b.any():
+            return y
+        y = self.shift(self.resolve(y), b)
+        once = np.where(live == 1, (2 * self.u + SLACK) * y.size, 0)  # one product and the bias
+        own = np.where(n > 2, any_order * np.abs(b), once)
+        return replace(y, rad=y.rad + np.where(b != 0, own, 0))
+
+    def shift(self, y: Form, b: ArrayLike) -> Form:
+        """y + b as real numbers: the caller has bounded what the model's own sum rounds."""
+        b = np.asarray(b, dtype=Real)
+        return replace(y, mid=y.mid + b, rad=y.rad + SLACK * (y.size + np.abs(b)))
 
     def scale(self, x: Form, w: ArrayLike) -> Form:
         """Lemma 7: x_i·w_i is off by u·|x_i·w_i|, if w_i is no power of two, and tiny; over s."""

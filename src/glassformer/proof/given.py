@@ -4,6 +4,7 @@ Is a model right on all of its domain; is a certificate of that one; on how many
 does it say the same as another model?
 """
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -20,31 +21,29 @@ from .accuracy import bound_accuracy
 from .checker import Checked, check_certificate
 from .compiled import is_compiled
 from .equal import prove_equal
-from .search import Method, Proof, Watch, prove, stand_by
+from .refute import BatchDependent
+from .search import Method, Watch, prove, stand_by
 
 Said = Callable[[str], object] | None
 
 
 @dataclass(frozen=True)
 class Certified(Shown):
-    """What was found of a certificate: when it was made or checked, and by the second checker."""
+    """What both checkers found of a certificate."""
 
-    first: Proof | Checked
-    second: Checked | None = None  # None: it was not asked, or there was nothing to ask
+    first: Checked
+    second: Checked | None = None  # of the independent checker; None: it does not cover the model
 
     @property
     def holds(self) -> bool:
         return self.first.holds and (self.second is None or self.second.holds)
 
     def to_json(self) -> dict[str, Any]:
-        first = told(self.first) if isinstance(self.first, Checked) else self.first.to_json()
-        return first | ({"second": told(self.second)} if self.second else {})
+        return told(self.first) | ({"independent": told(self.second)} if self.second else {})
 
     def __str__(self) -> str:
-        checked = isinstance(self.first, Checked)
-        first = in_words("the certificate", self.first) if checked else str(self.first)
-        again = [in_words("the second checker: it", self.second)] if self.second else []
-        return "\n".join([first, *again])
+        second = [in_words("independent checker: it", self.second)] if self.second else []
+        return "\n".join([in_words("the certificate", self.first), *second])
 
 
 def told(checked: Checked) -> dict[str, Any]:
@@ -61,25 +60,30 @@ def in_words(who: str, checked: Any) -> str:
 
 def prove_(
     model: Model, task: Task, *, method: Method = "auto",
-    check: str | PathLike[str] | Mapping[str, Any] | None = None, second: bool = False,
+    check: str | PathLike[str] | Mapping[str, Any] | None = None, independent: bool | None = None,
     accuracy: bool = False, equals: Model | None = None, seed: int = 0, watch: Watch = None,
     say: Said = None,
 ) -> Any:  # fmt: skip
     """Is it right on all of its domain? A Proof: proved, refuted with a counterexample, or unknown.
 
-    `method`: enumeration runs every row, certificate bounds all cases (docs/proof.md). `accuracy`:
-    on how many inputs at least is it right? An Accuracy. `equals`: a second model, do both say the
-    same on every input? An Equality. `check`: a certificate, or the file of one, to be checked and
-    no more. `second`: by the second checker too, which shares no code with the first; with it, and
-    with `check`, a Certified. `watch` is told how far a proof is, `say` in words what is done.
+    `method`: enumeration runs every row, certificate bounds all cases (docs/proof.md).
+    `independent`: also check it by a second checker that shares no code with the first; None (the
+    default) where there is one, True raises an error where there is none, False leaves it out.
+    `accuracy`: on how many inputs at least is it right? An Accuracy. `equals`: a second model, do
+    both say the same on every input? An Equality. `check`: a certificate, or the file of one, to be
+    checked and no more: a Certified. `watch` is told how far a proof is, `say` in words what is
+    done.
     """
     others = {
-        "method": method != "auto", "check": check is not None, "second": second,
+        "method": method != "auto", "check": check is not None, "independent": bool(independent),
         "equals": accuracy and equals is not None,
     }  # fmt: skip
     if (accuracy or equals is not None) and (given := [n for n, x in others.items() if x]):
         this = "accuracy" if accuracy else "equals"
         raise GlassformerError(f"prove — {this} stands alone; leave out {', '.join(given)}")
+    if independent and method == "enumeration":
+        hint = "leave out the method enumeration, which has none"
+        raise GlassformerError(f"prove — an independent check is one of certificates; {hint}")
     if say and watch is None:
         watch = _watching(say)
     if accuracy:
@@ -87,44 +91,26 @@ def prove_(
         return bound_accuracy(model, task, seed=seed, watch=watch)
     if equals is not None:
         return prove_equal(model, equals, task, seed=seed, say=say)
-    if second or check is not None:
-        return _certified(model, task, method, check, second, seed, watch, say)
+    if check is not None:
+        return _certified(model, task, check, independent, seed, say)
     _tell(say, "proving")
-    return prove(model, task, method=method, seed=seed, watch=watch)
+    method = "certificate" if independent and method == "auto" else method
+    return prove(model, task, method=method, seed=seed, watch=watch, independent=independent)
 
 
 def _certified(
-    model: Model, task: Task, method: Method, check: Any, second: bool, seed: int, watch: Watch,
-    say: Said,
-) -> Certified:  # fmt: skip
-    """A certificate that was given or is found, by one checker or both."""
-    if second:
-        if method == "enumeration":
-            hint = "leave out the method enumeration, which has none"
-            raise GlassformerError(f"prove — second checks certificates; {hint}")
-        from .second import available
-
-        available()
+    model: Model, task: Task, check: Any, independent: bool | None, seed: int, say: Said
+) -> Certified:
+    """A certificate that was given, by one checker or both."""
     if is_compiled(model, task):
-        option = "check" if check is not None else "second"
         raise GlassformerError(
-            f"prove — {option} is for certificates of adders; a compiled model carries its own, "
-            f"which is found anew each time: leave out {option}"
+            "prove — check is for certificates of adders; a compiled model carries its own, "
+            "which is found anew each time: leave out check"
         )
-    if check is None:
-        _tell(say, "looking for a certificate")
-        proof = prove(model, task, method="certificate", seed=seed, watch=watch)
-        found = proof.certificate
-        if proof.holds and not found:
-            raise GlassformerError(
-                f"prove — second checks certificates, and proofs of {task.ref} have none; it is "
-                f"{proof.result} by the first checker alone: leave out second"
-            )
-        return Certified(proof, _again(model, task, found, say) if found else None)
     _tell(say, "checking the certificate")
-    found = read(check)
-    first = _checked(model, task, found, check, seed)
-    return Certified(first, _again(model, task, found, say) if second else None)
+    certificate = read(check)
+    first = _checked(model, task, certificate, check, seed)
+    return Certified(first, _second(model, task, certificate, independent, say))
 
 
 def read(check: Any) -> Any:
@@ -141,15 +127,32 @@ def _checked(model: Model, task: Task, found: Any, given: Any, seed: int) -> Che
         named = isinstance(given, (str, PathLike)) and str(e).startswith("certificate")
         raise GlassformerError(f"{given} — {e}" if named else str(e)) from None
     if checked.holds:
-        stand_by(model, task, seed)
+        try:
+            stand_by(model, task, seed)
+        except BatchDependent as e:
+            return Checked(False, checked.cases, -math.inf, str(e))
     return checked
 
 
-def _again(model: Model, task: Task, found: Any, say: Said) -> Checked:
-    from .second import check_again  # python-flint is an extra
+def _second(
+    model: Model, task: Task, certificate: Any, independent: bool | None, say: Said
+) -> Checked | None:
+    """The independent checker on a certificate; None if it does not cover the model."""
+    from .independent.checker import available, check_independently
 
-    _tell(say, "asking the second checker")
-    return Checked(**asdict(check_again(model, task, found)))
+    try:
+        available()
+    except GlassformerError:
+        if independent:
+            raise
+        return None
+    if independent is False:
+        return None
+    _tell(say, "asking the independent checker")
+    found = check_independently(model, task, certificate)
+    if found.covered or independent:
+        return Checked(found.holds, found.cases, found.margin, found.reason)
+    return None
 
 
 def _tell(say: Said, what: str) -> None:

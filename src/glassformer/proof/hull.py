@@ -17,7 +17,7 @@ from ..errors import GlassformerError
 from ..model import Model
 from . import softmax
 from .bounds import Bounder
-from .forms import SLACK, Ball, Form, Real, Reals, exact
+from .forms import SLACK, Ball, Form, Real, Reals
 from .tables import Tables
 
 FAR = 50  # a score that is lower by so much does not count: e^−50 is 2e-22
@@ -84,11 +84,13 @@ class Hulls(Bounder):
         mid, half = (low + high) / 2, (high - low) / 2 + far + SLACK * (np.abs(low) + np.abs(high))
         y = np.einsum("bhk,hkd->bd", mid, self.W_O)
         W, z = np.abs(self.W_O), self.most * (1 + softmax.roundings(a, self.T))
-        reach = np.einsum("bhk,hkd->bd", half, W) + softmax.output_error(a, z, self.T, z, self.W_O)
+        b = self.tables.at("attn.b_O")
+        reach = np.einsum("bhk,hkd->bd", half, W)
+        reach = reach + softmax.output_error(a, z, self.T, z, self.W_O, b)
         reach = reach + SLACK * W[..., 0].size * np.einsum("bhk,hkd->bd", np.abs(mid), W)
         row = s.mid.shape[1] - 1
-        b, form = self.tables.at("attn.b_O"), Form(y, np.zeros((0, *y.shape), Real), reach)
-        form = form if b is None else a.add(form, exact(b))
+        form = Form(y, np.zeros((0, *y.shape), Real), reach)
+        form = form if b is None else a.shift(form, b)
         here = s.mid[token, row]
         x = Form(here, np.zeros((0, len(here)), Real), s.reach[token, row])
         out = a.add(form, x)

@@ -30,6 +30,10 @@ WORK = (
 )  # scores that are computed of rows at random, and of edges: fewer rows of long texts
 
 
+class BatchDependent(GlassformerError):
+    """A row is wrong when it is run in a batch, and right when it is run alone."""
+
+
 def common(model: Model, task: Task, seed: int = 0) -> dict[str, Any] | None:
     """A counterexample among the edge cases and a sample, or None."""
     tokens, answer = task.batch(task.rows(0, 1))
@@ -45,22 +49,36 @@ def refute(
 ) -> dict[str, Any] | None:
     """A counterexample from the open cases, run again to show it, or None."""
     rng = np.random.default_rng(seed)
+    dependent = None
     for bounds in itertools.islice(open_, MOST):
         rows = np.array(suspects(model, bounder, bounds, rng), task.row_type)
-        if found := first_wrong(model, task, rows):
-            return found
+        try:
+            if found := first_wrong(model, task, rows):
+                return found
+        except BatchDependent as e:
+            dependent = e
+    if dependent:
+        raise dependent
     return None
 
 
 def first_wrong(model: Model, task: Task, rows: Reals) -> dict[str, Any] | None:
-    """The first of some rows that the model gets wrong, decoded."""
-    chunk = chunk_size(model, task)
+    """The first of some rows that the model gets wrong when it is run on it alone, or None.
+
+    Raises BatchDependent if rows are wrong in a batch and none of those tried alone is wrong.
+    """
+    chunk, dependent = chunk_size(model, task), ""
     for start in range(0, len(rows), chunk):
         part = rows[start : start + chunk]
-        margin = margins(model, *task.batch(part))
+        tokens, answer = task.batch(part)
+        margin = margins(model, tokens, answer)
         for i in np.nonzero(~(margin > 0))[0][:8]:
             if told := confirmed(model, task, part[i]):
                 return told
+            text = task.vocabulary.decode(tokens[i, : int(answer[i].argmax())])
+            dependent = dependent or f"{text} is wrong in a batch of {len(part):,} rows"
+    if dependent:
+        raise BatchDependent(f"{dependent}, and right when it is run alone")
     return None
 
 

@@ -1,10 +1,11 @@
 """Proofs: the search for a certificate, and what becomes of it where there is none."""
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,8 +25,11 @@ from .checker import check_call, check_certificate, describe, identity
 from .columns import MOST_CASES, SPLITS, how_many
 from .compiled import certified, is_compiled
 from .layout import layout_of
-from .refute import common, confirmed, refute
+from .refute import BatchDependent, common, confirmed, refute
 from .stretch import View
+
+if TYPE_CHECKING:
+    from .agreement import CheckerResult
 
 Result = Literal["proved", "refuted", "unknown"]
 Method = Literal["auto", "certificate", "enumeration"]
@@ -47,12 +51,14 @@ class Proof(Shown):
     _: KW_ONLY
     margin: float | None = None  # proved: no right token leads by less, in any case
     dtype: str
+    backend: str = ""  # NumPy or PyTorch: which the model ran on
     counterexample: dict[str, Any] | None = None
     reason: str  # how it was proved, or which case stayed open
     model: str  # SHA-256 of the weights
     task: str
     method: str
     certificate: dict[str, Any] | None = None  # for check_certificate
+    checkers: tuple["CheckerResult", ...] = ()  # that passed it, or did not
 
     @property
     def holds(self) -> bool:
@@ -67,8 +73,9 @@ class Proof(Shown):
 
 
 def prove(
-    model: Model, task: Task, *, method: Method = "auto", seed: int = 0, watch: Watch = None
-) -> Proof:
+    model: Model, task: Task, *, method: Method = "auto", seed: int = 0, watch: Watch = None,
+    independent: bool | None = False,
+) -> Proof:  # fmt: skip
     """Is the model right on all of the domain? Proved, refuted with a counterexample, or unknown.
 
     `enumeration` runs every row; `certificate` bounds the leads of a one-layer adder over all pairs
@@ -77,7 +84,8 @@ def prove(
     through the cases of that task (beyond.py), and there is no file to check. `auto` enumerates
     domains of up to about a million rows, of models that were not compiled; of an adder with more
     layers it can beyond that only find a counterexample. `watch` is told how far it is: rows that
-    were run, rows of the certificate, or values of a compiled model.
+    were run, rows of the certificate, or values of a compiled model. `independent`: check what is
+    proved a second time (agreement.py); None: where there is such a check.
     """
     if method not in ("auto", "certificate", "enumeration"):
         must = "method must be auto, certificate or enumeration"
@@ -86,7 +94,23 @@ def prove(
     if method == "enumeration" and task.size > EXHAUSTIVE:
         most = f"enumeration takes at most {EXHAUSTIVE:,}"
         raise GlassformerError(f"{task.ref} — has {many(task.size)} rows; {most}")
-    say = partial(Proof, dtype=model.dtype, model=digest(model), task=task.ref)
+    backend = "NumPy" if model.is_numpy else "PyTorch"
+    say = partial(Proof, dtype=model.dtype, backend=backend, model=digest(model), task=task.ref)
+    began = time.process_time()
+    try:
+        proof = _prove(model, task, method, seed, watch, say)
+    except BatchDependent as e:
+        return say("unknown", 0, reason=str(e), method="search")
+    if independent is False:
+        return proof
+    from .agreement import confirm
+
+    return confirm(model, task, proof, time.process_time() - began, independent)
+
+
+def _prove(
+    model: Model, task: Task, method: Method, seed: int, watch: Watch, say: Callable[..., Proof]
+) -> Proof:
     if method != "enumeration" and isinstance(task, Texts) and is_compiled(model, task):
         proof: Proof = certified(model, task, seed, partial(say, method="compiled"), watch)
         return replace(proof, reason=proof.reason + fused(model)) if proof.holds else proof
@@ -96,7 +120,8 @@ def prove(
 
     if covers(task):
         proof = prove_beyond(model, task, seed, partial(say, method="cases"))
-        return replace(proof, reason=proof.reason + fused(model)) if proof.holds else proof
+        fused_norm = proof.method == "intervals"  # which intervals cover, and lemmas do not
+        return replace(proof, reason=scope(model, task, fused_norm)) if proof.holds else proof
     if method == "auto" and model.config.n_layers != 1:
         return _of_layers(model, task, seed, say)
     return _certified(model, task, seed, partial(say, method="certificate"), watch)
@@ -114,6 +139,7 @@ def _enumerated(model: Model, task: Task, say: Callable[..., Proof], watch: Watc
     if ran.open:
         return say("unknown", ran.checked, reason=ran.doubt)
     reason = "every row was run in two orders of the same sums, with this machine's rounding"
+    reason += f" in {'NumPy' if model.is_numpy else 'PyTorch'}"
     return say("proved", ran.checked, margin=ran.margin, reason=reason)
 
 
@@ -180,7 +206,7 @@ def _certified(
         if not checked.holds:
             return say("unknown", checked.cases, reason=checked.reason)
         stand_by(model, task, seed)
-        reason = f"every case closes, with sums in any order in {model.dtype}{fused(model)}"
+        reason = scope(model, task)
         shown = {"margin": checked.margin, "certificate": certificate}
         return say("proved", checked.cases, reason=reason, **shown)
     open_.sort(key=lambda b: float(np.nan_to_num(b.lead, nan=-np.inf).min()))
@@ -201,6 +227,16 @@ def stand_by(model: Model, task: Task, seed: int = 0) -> None:
             f"prove — a defect of the prover: its certificate passes, but {wrong}; "
             "nothing is proved. Please report it with the model"
         )
+
+
+def scope(model: Model, task: Task, fused_norm: bool = False) -> str:
+    """What a proof of all cases covers, in words. `fused_norm`: PyTorch's layer norm, too."""
+    layer = model.config.norm == "layer" and not fused_norm
+    but = " but for its fused layer norm" if layer else ""
+    words = f"for every order of summation, in NumPy and PyTorch{but}"
+    if ".py:" in task.ref:
+        words += "; its file declares what is right, compared with edge cases and 2,000 samples"
+    return words
 
 
 def fused(model: Model) -> str:

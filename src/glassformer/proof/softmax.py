@@ -18,6 +18,9 @@ from ..model import POSITIONS
 from .forms import SLACK, UNDER, Arithmetic, Ball, Real, Reals
 from .tables import TABLE, Tables
 
+# −ln(tiny)/2, rounded up: the largest difference of scores for which tokenwise.Pairs shares a table
+SHARED_FALL = {"float64": 355, "float32": 44}
+
 
 class Ends(NamedTuple):
     """Bounds of a sum in every case, [..., cases]."""
@@ -96,17 +99,24 @@ def biased(a: Arithmetic, score: Ball, bias: Reals, size: Reals) -> Ball:
 
 
 def exponentials(a: Arithmetic, score: Ball, possible: Reals) -> Ball:
-    """Lemma 20: with a number `top` that no score exceeds, the weight that the model computes is
-    exp(score − top) times a factor that all keys of a head share, within exp_spread(off + 2u·|top −
-    (score − off)|) of itself.
+    """Lemma 20: with a number `top` that no score of a possible key exceeds, the weight that the
+    model computes is exp(score − top) times a factor that all keys of a head share, within
+    exp_spread(off + 2u·(|top − (score − off)| + more)) of itself, where `more` is how far the
+    largest score of all keys, possible or not, is above top, and at most SHARED_FALL.
 
-    The model subtracts its largest score m ≤ top: the shared factor is exp(top − m), and the
-    difference, at most top − (score − off), rounds once. Where exp underflows, a weight is off by
-    `tiny` more, relative to the largest, which is 1: Lemma 27 adds that. Of our own exponent SLACK
-    of |score − top| may be wrong, and UNDER may be lost.
+    The model subtracts a number m and takes exp: the shared factor is exp(top − m), and the
+    difference rounds once. Of one text m is its largest score, at most top. Of many texts that
+    share a table (tokenwise.Pairs), m is the largest score of any token at any position: at most
+    top + more; and that table is used only if no difference is below ln(tiny)/2, so that `more`
+    need not be larger than −ln(tiny)/2, and no weight underflows. Elsewhere exp may underflow, and
+    a weight is off by `tiny` more, relative to the largest, which is 1: Lemma 27 adds that. Of our
+    own exponent SLACK of |score − top| may be wrong, and UNDER may be lost.
     """
-    top = np.where(possible, score.mid + score.rad, -np.inf).max((1, 2), keepdims=True)
-    fall = np.abs(top - (score.mid - score.rad))
+    highest = score.mid + score.rad
+    top = np.where(possible, highest, -np.inf).max((1, 2), keepdims=True)
+    above, limit = highest.max((1, 2), keepdims=True) - top, SHARED_FALL[a.dtype]
+    more = np.where(above <= limit, above, Real(limit))  # NaN and infinity: not beyond the limit
+    fall = np.abs(top - (score.mid - score.rad)) + more
     spread = exp_spread(a, score.rad + a.u * fall * 2)
     weight = np.exp(score.mid - top)
     error = weight * (spread + (8 + np.abs(score.mid - top)) * SLACK) + UNDER
@@ -217,17 +227,21 @@ def own_rounding(W_O: Reals, onto: Reals, F: Reals) -> Reals:
     return hidden
 
 
-def output_error(a: Arithmetic, z: Reals, S: int, most: Reals, W_O: Reals) -> Reals:
-    """Lemma 27: z·W_O, n terms with |z| [H,K] at most so large, is off by gamma(n + 1)·|z|·|W_O| +
-    2n·tiny, and by 4·S·tiny·(1 + max|v|)·|W_O| for what underflows in z. It is finite if |z|·|W_O|
-    < most. [D]
+def output_error(
+    a: Arithmetic, z: Reals, S: int, most: Reals, W_O: Reals, b_O: Reals | None
+) -> Reals:
+    """Lemma 27: z·W_O + b_O, n products with |z| [H,K] at most so large, is off by gamma(n +
+    2)·(|z|·|W_O| + |b_O|) + 2n·tiny, and by 4·S·tiny·(1 + max|v|)·|W_O| for what underflows in z.
+    It is finite if |z|·|W_O| + |b_O| < most. [D]
 
-    In z: exp, relative to Σ ≥ 1, and the quotient are off by tiny times a value, the product and
-    the sum by tiny, at each of S positions.
+    The bias is added anywhere in the sum (Lemma 6). In z: exp, relative to Σ ≥ 1, and the quotient
+    are off by tiny times a value, the product and the sum by tiny, at each of S positions. (Where
+    another number than the largest score is subtracted, no weight underflows: Lemma 20.)
     """
     n, W = z.size, np.abs(W_O)
     size, flushed = through(z, W), 4 * S * a.tiny * (1 + most)
-    error: Reals = a.gamma(n + 1) * size + 2 * n * a.tiny + through(flushed, W)
+    size = size if b_O is None else size + np.abs(b_O.astype(Real))
+    error: Reals = a.gamma(n + 2) * size + 2 * n * a.tiny + through(flushed, W)
     return error + a.overflow(size)
 
 

@@ -57,17 +57,30 @@ def plain(layout: Layout, row: int) -> View:
 
 @dataclass(frozen=True, eq=False)
 class Stretch(View):
-    """Lemma 30: Σ over all positions of a row is at most Σ over the stretch's, with the largest
-    term that any of the rows has there, plus the largest Σ over the other positions, each the
-    largest by itself; and this over all pairs of numbers of the stretch's own layout.
+    """Lemma 30: let L be the stretch's own layout: the columns low…high around the one that is
+    asked for, one column below them if low > 0, and one position for all other positions of the
+    text. For every row r of the view and every pair (a, b) of the task's numbers there is a pair
+    (a', b') of L's numbers such that: (1) they have the same digits of a, b and the sum in columns
+    low…high, and the same carries into and out of them; (2) Σ over the positions of r of terms
+    f_r(position, token) is at most Σ over L's positions of F(position, token'), where F is the
+    largest f_r of all rows at the corresponding position, and at L's first position the largest
+    over rows of Σ, over the positions that L leaves out, of the largest f_r of a possible token.
 
-    A stretch is some columns around the one that is asked for, and one more position for all the
-    rest. To a pair of numbers belongs one of that layout with the same digits in all columns of the
-    stretch and the same carries: where columns are left out below, the lowest column of the layout
-    stands for them. It has no terms, and digits that give the carry (0 + 0 or 9 + 9). Where columns
-    are left out above, the last one, without operands, takes the carry. So whatever holds for all
-    pairs of the layout holds for every row and every pair of numbers, whichever of its columns is
-    asked for.
+    Proof. (1) Let c be the carry of (a, b) into column low. If low = 0, c = 0, and L begins with
+    that column. Otherwise L's column 0 stands for the columns below: give it the digits 9 and 9 if
+    c = 1, and 0 and 0 if c = 0: so c leaves it. Give L's other columns with operands the digits of
+    (a, b). By induction over the columns, each has the carry of (a, b) coming in, so the same digit
+    of the sum and the same carry out. Above the last of them L has a column without operands: where
+    high is the text's last column it is that column itself, otherwise it takes the carry, and L has
+    no position with its digit. (2) The positions of r are of two kinds. One that L has holds the
+    same token in both texts by (1), and its term is at most F there. Of those that L leaves out,
+    each holds a possible token, so that its term is at most the largest, and their sum at most F at
+    L's first position, whose token is always the same. L's column 0 has the terms 0 if it stands
+    for others. `stretch` refuses rows whose digits near the column do not stand in L in the same
+    way, and a column of L that lacks a digit of an operand. The least Σ is the largest of −f. ∎
+
+    So a bound over all pairs of L (Lemma 16) holds for every row of the view and every pair of
+    numbers; the cases of L's window tell apart the same digits and carries (Lemma 15).
     """
 
     possible: Reals  # [T,V]: which tokens can stand where in the text

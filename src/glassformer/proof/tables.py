@@ -61,6 +61,9 @@ class Tables:
         self.config = c = model.config
         self.weights = {n: arrays.numpy(w) for n, w in model.weights.items()}
         self.arithmetic = a = Arithmetic(model.dtype)
+        for name, w in self.weights.items():  # some settings flush them to 0: nothing is proved
+            subnormal = (w != 0) & (np.abs(w) < np.finfo(w.dtype).tiny)
+            self.weights[name] = np.where(subnormal, w.dtype.type(np.nan), w)
         with np.errstate(all="ignore"):
             self.stream = self._embedded(T) if stream is None else stream  # V T D
             x = self.norm("ln1", self.stream) if c.norm_first else self.stream

@@ -132,7 +132,7 @@ class Desk:
         line.tell({"doing": "proving"})
         proof = prove(
             model, task, method=given.get("method", "auto"), seed=seed,
-            watch=lambda event: line.tell(progress(event)),
+            watch=lambda event: line.tell(progress(event)), independent=None,
         )  # fmt: skip
         told = proof.to_json()
         told.pop("certificate")  # large, and of no use to a page

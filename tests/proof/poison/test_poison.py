@@ -8,11 +8,12 @@ import pytest
 from cases import every
 from glassformer import GlassformerError
 from glassformer.checkpoint import digest
-from glassformer.proof import check_certificate, checker, forms, prove, second
+from glassformer.proof import check_certificate, checker, forms, prove
 from glassformer.proof.bounds import Bounder
 from glassformer.proof.columns import cases_of
+from glassformer.proof.independent import checker as independent_checker
+from glassformer.proof.independent.checker import check_independently, spots_of
 from glassformer.proof.layout import layout_of
-from glassformer.proof.second import check_again, spots_of
 from glassformer.verification import verify
 
 from .kinds import POISONS
@@ -27,7 +28,7 @@ HARMLESS = [n for n, p in POISONS.items() if p.good is not None]
 def one_layout_a_task(monkeypatch):
     """The layout of a task is read off 2,000 examples: once is enough here."""
     monkeypatch.setattr(checker, "layout_of", LAYOUT)
-    monkeypatch.setattr(second, "spots_of", SPOTS)
+    monkeypatch.setattr(independent_checker, "spots_of", SPOTS)
 
 
 @cache
@@ -90,13 +91,13 @@ def test_the_checker_passes_no_poison(name):
 @pytest.mark.some(5)
 def test_the_second_checker_passes_no_poison(name):
     pytest.importorskip("flint")
-    assert not passes(check_again, *dosed(name))
+    assert not passes(check_independently, *dosed(name))
 
 
 @pytest.mark.parametrize("name", every(10, HARMLESS))
 def test_the_second_checker_passes_a_harmless_dose(name):
     pytest.importorskip("flint")
-    assert passes(check_again, *dosed(name, good=True))
+    assert passes(check_independently, *dosed(name, good=True))
 
 
 @pytest.mark.parametrize("name", every(4, HARMLESS))

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError
-from ..tasks.base import Task
-from .balls import Ball, Open, arb
+from ...errors import GlassformerError
+from ...tasks.base import Task
+from .ball_arithmetic import Ball, NotProvable, arb
 
 GRID = 300  # bits of the largest term of a sum, as a whole number
 SHORT = 12  # digits of numbers that are probed at every corner
@@ -216,11 +216,11 @@ class Range:
     def __init__(self, spots: Spots, terms: Terms) -> None:
         balls = [b for t in terms for b in t.values() if not b.is_zero()]
         if not all(b.is_finite() for b in balls):
-            raise Open("what attention reads may be without bound")
+            raise NotProvable("what attention reads may be without bound")
         tops = [b.abs_upper().man_exp() for b in balls]
         top = max((int(exp) + int(man).bit_length() for man, exp in tops), default=0)
         if abs(top) > FAR:  # FLINT ends the process over a whole number that is too large
-            raise Open("what attention reads may be larger or smaller than any float")
+            raise NotProvable("what attention reads may be larger or smaller than any float")
         shift = GRID - top
         self.unit, by = arb(2) ** -shift, arb(2) ** shift
         high = [{v: upwards(b * by) for v, b in t.items()} for t in terms]

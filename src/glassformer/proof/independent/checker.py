@@ -1,9 +1,10 @@
 """The second checker: the same theorem (docs/proof.md) from the same certificate, by other means.
 
 It shares nothing with the first but the model, the task and the certificate. All that a model may
-compute is held in balls of python-flint (balls.py); where the digits stand is worked out once more,
-and the largest sum over all pairs of numbers is found in whole numbers, which do not round
-(sums.py). Where a lead is below what is claimed, what attention may write is cut in halves.
+compute is held in balls of python-flint (ball_arithmetic.py); where the digits stand is worked out
+once more, and the largest sum over all pairs of numbers is found in whole numbers, which do not
+round (columns.py). Where a lead is below what is claimed, what attention may write is cut in
+halves.
 """
 
 import math  # noqa: I001
@@ -13,15 +14,16 @@ from fractions import Fraction
 from functools import cache, partial
 from typing import Any
 
-from ..checkpoint import digest
-from ..errors import GlassformerError
-from ..model import Model
-from ..tasks.base import Task
-from .balls import (
-    UNIT, ZERO, Ball, Balls, Net, Open, Row, arb, flint, largest, smallest, total, within,
+from ...checkpoint import digest
+from ...errors import GlassformerError
+from ...model import Model
+from ...tasks.base import Task
+from .ball_arithmetic import (
+    UNIT, ZERO, Ball, BallModel, Balls, NotCovered, NotProvable, Row, arb, flint, largest, smallest,
+    total, within,
 )  # fmt: skip
-from .parts import Part, joined, part_of, union
-from .sums import Case, Range, Spots, Terms, cases_of, count, spots_of, sum_of
+from .rows import RowView, joined, part_of, union
+from .columns import Case, Range, Spots, Terms, cases_of, count, spots_of, sum_of
 
 BITS = 128  # of a ball's centre
 CUTS = 4  # how often what attention may write is halved, if the certificate asks for no more
@@ -31,16 +33,19 @@ Parts = dict[int, list[tuple[int, Ball]]]  # head -> what writes in a direction,
 
 
 @dataclass(frozen=True)
-class Again:
+class IndependentResult:
     """What the second checker found."""
 
     holds: bool
     cases: int
     margin: float  # no lead in any case is smaller
     reason: str = ""  # why it does not hold; or that the margin is smaller than claimed
+    covered: bool = True  # False: the checker has no method for this model
 
 
-def check_again(model: Model, task: Task, certificate: Mapping[str, Any]) -> Again:
+def check_independently(
+    model: Model, task: Task, certificate: Mapping[str, Any]
+) -> IndependentResult:
     """Whether a certificate proves, in ball arithmetic, the model right on the task's domain."""
     available()
     spots = spots_of(task)
@@ -52,7 +57,7 @@ def check_again(model: Model, task: Task, certificate: Mapping[str, Any]) -> Aga
     with flint.ctx.workprec(BITS):
         try:
             parts, claimed = read(certificate, model, task, spots)
-            attention = Attention(Net(model), spots)
+            attention = Attention(BallModel(model), spots)
             for part in parts:
                 # Other directions than the first checker's: one cut more, to get as far.
                 cuts = max(CUTS, part.cuts + 1)
@@ -60,13 +65,14 @@ def check_again(model: Model, task: Task, certificate: Mapping[str, Any]) -> Aga
                     lead = attention.lead(part, case, claimed, cuts)
                     if not lead > 0:
                         known = f"the lead is only known to be above {below(lead):.3g}"
-                        raise Open(f"open: position {part.rows[0]}, {words(case)}: {known}")
+                        raise NotProvable(f"open: position {part.rows[0]}, {words(case)}: {known}")
                     cases, margin = cases + 1, min(margin, below(lead))
-        except Open as why:
-            return Again(False, cases, -math.inf, str(why))
+        except NotProvable as why:
+            covered = not isinstance(why, NotCovered)
+            return IndependentResult(False, cases, -math.inf, str(why), covered)
     more = f"the {claimed:.6g} that the certificate claims"
     less = f"the margin found, {margin:.6g}, is smaller than {more}"
-    return Again(True, cases, margin, less if margin < claimed else "")
+    return IndependentResult(True, cases, margin, less if margin < claimed else "")
 
 
 def available() -> None:
@@ -88,37 +94,37 @@ def words(case: Case) -> str:
     return ", ".join([*known, f"carry {carry}"])
 
 
-def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[list[Part], float]:
+def read(given: Any, model: Model, task: Task, spots: Spots) -> tuple[list[RowView], float]:
     """How each row is split and cut, and the margin claimed. What is not as it must be raises
-    Open.
+    NotProvable.
     """
     if not isinstance(given, Mapping):
-        raise Open("the certificate is not a table of names")
+        raise NotProvable("the certificate is not a table of names")
     known = {"model": digest(model), "task": task.ref, "dtype": model.dtype}
     for name, value in (known | {"layout": list(spots.names)}).items():
         if given.get(name) != value:
-            raise Open(f"the certificate is for another {name}")
+            raise NotProvable(f"the certificate is for another {name}")
     rows, claimed = given.get("rows"), given.get("margin")  # type: Any, Any
     good = isinstance(rows, list) and all(isinstance(r, Mapping) for r in rows)
     if not good or not all(type(r.get("row")) is int for r in rows):
-        raise Open("the certificate's rows are not a list of rows")
+        raise NotProvable("the certificate's rows are not a list of rows")
     parts = [part_of(spots, r) for r in rows]
     if sorted(row for part in parts for row in part.rows) != list(spots.rows):
-        raise Open("the certificate's rows are not those of the answer")
+        raise NotProvable("the certificate's rows are not those of the answer")
     counts = [count(part.spots, part.row, part.split) for part in parts]
     cases = sum(counts)
     pieces = sum(n << part.cuts for n, part in zip(counts, parts, strict=True))
     if type(given.get("cases")) is not int or given["cases"] != cases or pieces > MOST_CASES:
         claims = f"another number of cases than {cases:,}"
-        raise Open(f"the certificate claims {claims}, or they are too many")
+        raise NotProvable(f"the certificate claims {claims}, or they are too many")
     if type(claimed) is not float or not 0 <= claimed < math.inf:
-        raise Open("the certificate claims no margin")
+        raise NotProvable("the certificate claims no margin")
     return parts, float(claimed)
 
 
 # ── attention ──────────────────────────────────────────────────────────────────────────────────
 @dataclass
-class Along:
+class DirectionBounds:
     """What heads write along one direction: t = Σ near + rest/sum of weights, over heads."""
 
     near: dict[int, Ball]
@@ -127,12 +133,12 @@ class Along:
 
 
 @dataclass
-class Here:
+class QueryContext:
     """Attention from where a token asks, whatever its stream."""
 
     sums: list[Range]  # of each head's weights
     usual: Balls  # a number near them
-    along: list[Along]
+    along: list[DirectionBounds]
     sizes: dict[int, Range]  # of each part of each head that is used, without signs
     flushed: dict[int, Ball]  # what underflow may do to it
 
@@ -140,16 +146,20 @@ class Here:
 class Attention:
     """Keys and values as tables of positions and tokens; what heads write, bounded by case."""
 
-    def __init__(self, net: Net, spots: Spots) -> None:
+    def __init__(self, net: BallModel, spots: Spots) -> None:
         self.net, self.spots, self.here = net, spots, cache(self._here)
         self.kv: Seen = []
-        self.read: dict[Any, Here] = {}  # by who asks, and with which queries
+        self.absent: list[list[list[Balls]]] = []  # keys of tokens that never stand there
+        self.read: dict[Any, QueryContext] = {}  # by who asks, and with which queries
         for p in range(len(spots.names) - 1):
             self.kv.append({})
             for v in spots.tokens(p):
                 x = self.reads(net.embedded(v, p))
                 self.kv[p][v] = net.heads(x, p, "K"), net.heads(x, p, "V")
             keys = {bits(k): k for k, _ in self.kv[p].values()}  # equal ones are one
+            absent = (v for v in range(net.c.d_vocab) if v not in self.kv[p])
+            others = (net.heads(self.reads(net.embedded(v, p)), p, "K") for v in absent)
+            self.absent.append(list({bits(k): k for k in others}.values()))
             self.kv[p] = {v: (keys[bits(k)], y) for v, (k, y) in self.kv[p].items()}
         every = [k for s in self.kv for k, _ in s.values()]
         heads = range(net.c.n_heads)
@@ -161,7 +171,7 @@ class Attention:
     def reads(self, x: Row) -> Row:
         return self.net.norm(x, "blocks.0.ln1") if self.net.c.norm_first else x
 
-    def lead(self, part: Part, case: Case, claimed: float, cuts: int = CUTS) -> Ball:
+    def lead(self, part: RowView, case: Case, claimed: float, cuts: int = CUTS) -> Ball:
         """The least lead of the right token in a case."""
         columns, cells, carry = case
         digits = {}
@@ -193,13 +203,13 @@ class Attention:
             tried.append(self.cut(x, fixed, part, right, claimed, cuts - 1))
         return largest([lead, smallest(tried)]).lower()
 
-    def writes(self, here: Here, case: Case) -> tuple[Balls, list[tuple[Ball, Ball]]]:
+    def writes(self, here: QueryContext, case: Case) -> tuple[Balls, list[tuple[Ball, Ball]]]:
         """What attention adds whatever it reads: W_O's bias, and what its sums may be off by. And
         along each direction, the ends of what heads write: the better of two bounds.
         """
         net, d, sums = self.net, self.net.c.d_head, [s.ball(case) for s in here.sums]
         if not all(s > 0 for s in sums):
-            raise Open("a sum of attention weights may be 0")
+            raise NotProvable("a sum of attention weights may be 0")
         wide = []
         for t, (_, parts) in zip(here.along, self.ways, strict=True):
             used = [(h * d + k, a) for h, part in parts.items() for k, a in part]
@@ -219,7 +229,7 @@ class Attention:
         columns = zip(net.matrix("blocks.0.attn.W_O"), fixed, strict=True)
         return [x + within(net.f.sum_error(w, sizes, x, "W_O")) for w, x in columns], wide
 
-    def _here(self, part: Part, last: int) -> tuple[Row, Here]:
+    def _here(self, part: RowView, last: int) -> tuple[Row, QueryContext]:
         """The stream where a token asks, at any of the rows, and what attention reads from there.
 
         Which token asks is known from the case, too: if no query depends on it, nothing read does.
@@ -237,7 +247,7 @@ class Attention:
             self.read[key]
         )
 
-    def _read(self, part: Part, queries: list[list[Balls]]) -> Here:
+    def _read(self, part: RowView, queries: list[list[Balls]]) -> QueryContext:
         """Sums over positions that hold for all rows: for each, what is near, and what is far."""
         net, d, tiny = self.net, self.net.c.d_head, self.net.f.tiny
         used = sorted({divmod(t.at, d) for c in net.matrix("blocks.0.attn.W_O") for t in c})
@@ -254,7 +264,7 @@ class Attention:
         spots, n = part.spots, part.rows[-1] + 1
         ranges = {name: Range(spots, terms) for name, terms in found.items()}
         along = [
-            Along(middle, {h: ranges["rest", g, h] for h in middle}, ranges["joint", g])
+            DirectionBounds(middle, {h: ranges["rest", g, h] for h in middle}, ranges["joint", g])
             for g, middle in enumerate(middles)
         ]
         flushed, sizes = {}, {}
@@ -263,7 +273,8 @@ class Attention:
             values = [self.any_value(h, k, p).abs_upper() for p in range(n)]
             flushed[h * d + k] = 256 * n * tiny * (largest(values) + 2)
             sizes[h * d + k] = ranges["size", h, k]
-        return Here([ranges["sum", h] for h in range(net.c.n_heads)], usual, along, sizes, flushed)
+        sums = [ranges["sum", h] for h in range(net.c.n_heads)]
+        return QueryContext(sums, usual, along, sizes, flushed)
 
     def _any_value(self, h: int, k: int, p: int) -> Ball:
         """A number of a head's value at a position, whatever stands there."""
@@ -332,24 +343,30 @@ class Attention:
         size = total(abs(x) * y for x, y in zip(q, self.most[h], strict=True))
         f.fit(size, "a score")
         f.fit(2 * (size * net.scale + slope * len(self.kv)), "a score")
-        unscaled, scores = net.scale == 1, list[dict[int, Ball]]()
-        for p, s in enumerate(seen):
+
+        def score(p: int, key: list[Balls]) -> Ball:
             bias = -slope * (row - p)
             bias += within(bias * (f.off(2) + 2.0**-48))
+            x = f.dot(q, key[h])
+            x = x if net.scale == 1 else f.rounded(x * net.scale)
+            return x if bias.is_zero() else f.rounded(x + bias)
+
+        scores = []
+        for p, s in enumerate(seen):
             keys = {id(k): k for k, _ in s.values()}  # where no key depends on the token, one
-            score = {i: f.dot(q, k[h]) for i, k in keys.items()}
-            if not unscaled:
-                score = {i: f.rounded(x * net.scale) for i, x in score.items()}
-            if not bias.is_zero():
-                score = {i: f.rounded(x + bias) for i, x in score.items()}
-            scores.append(score)
+            scores.append({i: score(p, k) for i, k in keys.items()})
         high = largest([x.upper() for s in scores for x in s.values()])
         low = largest([smallest([x.lower() for x in s.values()]) for s in scores])
+        # Many texts may share a table of weights (tokenwise.Pairs). Then the largest score of any
+        # token at any position is subtracted, and no score is further below it than `limit`.
+        never = (score(p, k).upper() for p in range(row + 1) for k in self.absent[p])
+        top, limit = largest([high, *never]), (1 / f.tiny).log() / 2 + 1
         out: Terms = []
-        for s, score in zip(seen, scores, strict=True):
+        for s, by_key in zip(seen, scores, strict=True):
             exps = {}  # the largest score of a pair of numbers is between low and high
-            for i, x in score.items():
-                apart = largest([(x - high).abs_upper(), (x - low).abs_upper()])
+            for i, x in by_key.items():
+                shared = smallest([(top - x).abs_upper(), limit]) if top.is_finite() else limit
+                apart = largest([(x - high).abs_upper(), (x - low).abs_upper(), shared])
                 exp = (x - high + within(f.error(apart))).exp()
                 exps[i] = exp * (1 + UNIT * f.off(8))  # 4 ulp are 8 halves
             out.append({v: exps[id(k)] for v, (k, _) in s.items()})
@@ -378,7 +395,7 @@ def mean(term: dict[int, Ball]) -> Ball:
     return total(term.values()) / len(term)
 
 
-def directions(net: Net) -> list[tuple[Balls, Parts]]:
+def directions(net: BallModel) -> list[tuple[Balls, Parts]]:
     """The directions in which heads write, and which parts of them do.
 
     Rows of W_O that are multiples of one another are one direction. Where that leaves more than the

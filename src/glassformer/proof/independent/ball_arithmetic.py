@@ -3,7 +3,7 @@
 A ball (arb of python-flint, 128 bits) has a centre and a radius, and what is done to balls gives a
 ball that holds the result: the checker's own rounding is in the radius. The model's rounding is put
 there by this file, step by step as in model.py, and every number on the way is shown to be finite
-in the model's type. What cannot be shown raises Open.
+in the model's type. What cannot be shown raises NotProvable.
 """
 
 import itertools
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from .. import arrays
-from ..model import Model
+from ... import arrays
+from ...model import Model
 
-# check_again says so if it is missing
+# check_independently says so if it is missing
 flint: Any = import_module("flint") if find_spec("flint") else None
 arb: Any = flint and flint.arb
 Ball: TypeAlias = Any
@@ -45,8 +45,12 @@ ARRAYS = {
 }
 
 
-class Open(Exception):
+class NotProvable(Exception):
     """What cannot be shown."""
+
+
+class NotCovered(NotProvable):
+    """A model or a task that a checker has no method for."""
 
 
 class Weight(NamedTuple):
@@ -105,7 +109,7 @@ class Floats:
     def known(self, x: float, what: str) -> Ball:
         """A float that is there. One below the smallest normal number may count as 0."""
         if not math.isfinite(x):
-            raise Open(f"{what} is not finite")
+            raise NotProvable(f"{what} is not finite")
         return arb(x) if not x or abs(x) >= self.tiny else arb(x, abs(x))
 
     def option(self, value: float, what: str) -> Ball:
@@ -116,7 +120,7 @@ class Floats:
 
     def fit(self, size: Ball, what: str) -> None:
         if not size.abs_upper() < self.most:
-            raise Open(f"{what} may overflow {self.dtype}")
+            raise NotProvable(f"{what} may overflow {self.dtype}")
 
     def error(self, size: Ball, n: int = 1) -> Ball:
         """What n operations on numbers of this size may be off by."""
@@ -145,7 +149,7 @@ class Floats:
         return total(x * y for x, y in live) + within(self.error(size, len(live)))
 
 
-class Net:
+class BallModel:
     """A one-layer model as balls. Its methods follow model.py."""
 
     def __init__(self, model: Model) -> None:
@@ -153,22 +157,22 @@ class Net:
         for field in fields(c):
             value = getattr(c, field.name)
             if value not in COVERED.get(field.name, (field.default,)) and field.name not in READ:
-                raise Open(f"{field.name}={value} is not covered")
+                raise NotCovered(f"{field.name}={value} is not covered")
         if model.dtype not in ("float64", "float32"):
-            raise Open(f"weights of {model.dtype} are not covered")
+            raise NotCovered(f"weights of {model.dtype} are not covered")
         self.weights = weights = {name: arrays.numpy(w) for name, w in model.weights.items()}
         known = {at + name for at, names in ARRAYS.items() for name in names.split()}
         if unknown := sorted(set(weights) - known):
-            raise Open(f"{', '.join(unknown)}: not covered")
+            raise NotCovered(f"{', '.join(unknown)}: not covered")
         self.f = f = Floats(model.dtype)
         for name, w in weights.items():
             if str(w.dtype) != model.dtype:
-                raise Open(f"{name} is {w.dtype}, others {model.dtype}")
+                raise NotProvable(f"{name} is {w.dtype}, others {model.dtype}")
             if not np.isfinite(w).all():
-                raise Open(f"{name} is not finite")
+                raise NotProvable(f"{name} is not finite")
             if ((w != 0) & (abs(w) < np.finfo(w.dtype).tiny)).any():
                 small = "numbers below the smallest normal one"
-                raise Open(f"{name} has {small}, which some machines take for 0")
+                raise NotProvable(f"{name} has {small}, which some machines take for 0")
         self.options = {}
         for name in ("eps", "base", "slope"):
             self.options[name] = f.option(getattr(c, name), f"{name} in {f.dtype}")
@@ -267,7 +271,7 @@ class Net:
         variance += within(f.error(variance, n + 2))
         s = f.rounded(variance.sqrt()) if variance > 0 else ZERO
         if not s > 0:
-            raise Open(f"{name} may divide by 0")
+            raise NotProvable(f"{name} may divide by 0")
         return s
 
     def gained(self, sizes: Balls, s: Ball, name: str) -> Balls:
@@ -350,7 +354,7 @@ class Net:
         with np.errstate(all="ignore"):
             angles = position * self.c.base ** (-np.arange(n) / max(n, 1))
         if not np.isfinite(angles).all():
-            raise Open("the angles of positions are not finite")
+            raise NotProvable("the angles of positions are not finite")
         off, exact = UNIT * 2.0**-50, map(arb, angles.tolist())
         near = [(x.sin() + off, x.cos() + off) for x in exact]
         if self.f.dtype == "float64":
@@ -405,7 +409,7 @@ class Net:
             value += more
             leads.append((value - off[right] - off[v]).lower())
         if not all(x.is_finite() for x in leads):
-            raise Open("a lead is not finite")
+            raise NotProvable("a lead is not finite")
         return smallest(leads)
 
     @property

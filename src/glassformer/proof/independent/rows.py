@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .balls import ZERO, Ball, Open
-from .sums import Spots, Terms
+from .ball_arithmetic import ZERO, Ball, NotProvable
+from .columns import Spots, Terms
 
 MOST_NEAR = 20
 MOST_CUTS = 8  # that a certificate may ask for
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class RowView:
     """Rows of a text, and what of it they see: a text of its own, for each row at its places."""
 
     rows: range
@@ -66,31 +66,31 @@ def joined(before: Terms | None, terms: Terms) -> Terms:
     return [{v: s[v].union(t[v]) for v in t} for s, t in both]
 
 
-def part_of(spots: Spots, given: Mapping[str, Any]) -> Part:
-    """What a certificate says of a row or some; what is not as it must be raises Open."""
+def part_of(spots: Spots, given: Mapping[str, Any]) -> RowView:
+    """What a certificate says of a row or some; what is not as it must be raises NotProvable."""
     row, split, cuts = given.get("row"), given.get("split"), given.get("cuts", 0)
     through, near = given.get("through", row), given.get("near", 0)
     if not all(type(x) is int for x in (row, through, near)):
-        raise Open("the certificate's rows are not a list of rows")
+        raise NotProvable("the certificate's rows are not a list of rows")
     assert isinstance(row, int) and isinstance(through, int)
     if not 0 <= row <= through < len(spots.names) - 1:
-        raise Open("the certificate's rows are not those of the answer")
+        raise NotProvable("the certificate's rows are not those of the answer")
     if not isinstance(split, list) or not all(isinstance(s, str) for s in split):
-        raise Open(f"row {row}'s split is not a list of digit and pair")
+        raise NotProvable(f"row {row}'s split is not a list of digit and pair")
     if not set(split) <= {"digit", "pair"}:
-        raise Open(f"row {row}'s split is not a list of digit and pair")
+        raise NotProvable(f"row {row}'s split is not a list of digit and pair")
     if type(cuts) is not int or not 0 <= cuts <= MOST_CUTS:
-        raise Open(f"row {row}'s cuts are not a number from 0 to {MOST_CUTS}")
+        raise NotProvable(f"row {row}'s cuts are not a number from 0 to {MOST_CUTS}")
     rows = range(row, through + 1)
     if near:
-        part = Part(rows, split, cuts, *near_text(spots, rows, near))
+        part = RowView(rows, split, cuts, *near_text(spots, rows, near))
     elif len(rows) == 1:
-        part = Part(rows, split, cuts, spots, row, [list(range(row + 1))])
+        part = RowView(rows, split, cuts, spots, row, [list(range(row + 1))])
     else:
-        raise Open(f"rows {row} to {through} look at all columns, and so not alike")
+        raise NotProvable(f"rows {row} to {through} look at all columns, and so not alike")
     named = part.spots.named(part.row)
     if not (max(named) - min(named) < len(split) <= max(named) + 1 if named else split == []):
-        raise Open(f"row {row} cannot be split by {len(split)} columns")
+        raise NotProvable(f"row {row} cannot be split by {len(split)} columns")
     return part
 
 
@@ -99,16 +99,16 @@ def near_text(spots: Spots, rows: range, near: int) -> tuple[Spots, int, list[li
     what is asked for; and where its positions are, row by row.
     """
     if not 1 <= near <= MOST_NEAR:
-        raise Open(f"near is not a number from 0 to {MOST_NEAR}")
+        raise NotProvable(f"near is not a number from 0 to {MOST_NEAR}")
     texts, places = set[tuple[int, tuple[str, ...]]](), []
     for row in rows:
         asked = spots.names[row + 1]
         if asked[0] != "s":
-            raise Open(f"row {row} asks for no digit of the sum")
+            raise NotProvable(f"row {row} asks for no digit of the sum")
         column = int(asked[1:])
         first, last = max(column - near, 0), min(column + near, spots.digits)
         if len(rows) > 1 and not (first == column - near and last < spots.digits):
-            raise Open(f"row {row} looks beyond the numbers, and others with it do not")
+            raise NotProvable(f"row {row} looks beyond the numbers, and others with it do not")
         shift = int(first > 0) - first  # column 0 stands for those below, if there are any
         names, where = ["=0"], [-1]
         if first:
@@ -123,13 +123,13 @@ def near_text(spots: Spots, rows: range, near: int) -> tuple[Spots, int, list[li
         operands = range(min(last + 1, spots.digits) + shift)
         digits = [name for name in names if name[0] != "="]
         if len({*digits} | {f"{k}{c}" for k in "ab" for c in operands}) != len(digits):
-            raise Open(f"row {row} does not see each digit of its columns once")
+            raise NotProvable(f"row {row} does not see each digit of its columns once")
         if where[-1] != row:
-            raise Open(f"row {row} is not within the columns that it looks at")
+            raise NotProvable(f"row {row} is not within the columns that it looks at")
         texts.add((len(operands), (*names, f"s{column + shift}")))
         places.append(where)
     if len(texts) > 1:
-        raise Open(f"rows {rows[0]} to {rows[-1]} do not look alike")
+        raise NotProvable(f"rows {rows[0]} to {rows[-1]} do not look alike")
     n, text = texts.pop()
     end = len(text) - 1
     return Spots(n, text, range(end - 1, end)), end - 1, places

@@ -1,0 +1,99 @@
+"""Which checkers agree on a proof: the first, and the independent one where it covers the model.
+
+The first checker belongs to the method: bounds.py for certificates, the lemmas of a task for its
+cases. The independent one shares no code with it (independent/).
+"""
+
+import math
+import time
+from dataclasses import dataclass, replace
+
+from ..errors import GlassformerError
+from ..model import Model
+from ..tasks.base import Task
+from .independent.checker import IndependentResult, available, check_independently
+from .independent.every_input import MOST_INPUTS
+from .independent.tasks import FEW_INPUTS, check_task
+from .search import Proof
+
+
+@dataclass(frozen=True)
+class CheckerResult:
+    """What one checker found of a proof, and how long it took."""
+
+    name: str  # first or independent
+    holds: bool
+    cases: int
+    margin: float | None  # the least lead it can show; None if it does not hold
+    seconds: float  # of processor time; of the first, with the search for a certificate
+    reason: str = ""  # why it does not hold, or that its margin is smaller than claimed
+
+    def __str__(self) -> str:
+        who = f"{self.name} checker, {self.seconds:.1f} s"
+        if not self.holds:
+            return f"{who}: does not hold: {self.reason}"
+        return f"{who}: holds, {self.cases:,} cases, margin {self.margin:.4g}"
+
+
+def confirm(
+    model: Model, task: Task, proof: Proof, seconds: float, required: bool | None = None
+) -> Proof:
+    """Check a proof a second time, independently.
+
+    Args:
+        model: the model that was proved.
+        task: the task that it was proved on.
+        proof: the first checker's.
+        seconds: processor time that it took.
+        required: whether to raise an error where no independent check covers the model.
+
+    Returns:
+        The proof with the results of its checkers. It is unknown if the independent checker covers
+        the model and does not pass it.
+
+    Raises:
+        GlassformerError: if an independent check is required and there is none.
+    """
+    if not proof.holds:
+        return proof
+    if proof.method == "intervals":  # no lemma closes it: the independent checker alone does
+        only = CheckerResult("independent", True, proof.cases, proof.margin, seconds)
+        return replace(proof, checkers=(only,))
+    first = CheckerResult("first", True, proof.cases, proof.margin, seconds)
+    began = time.process_time()
+    check = independent_check(model, task, proof, bool(required))
+    if not check.covered:
+        if required:
+            raise GlassformerError(f"prove — expected an independent check, but {check.reason}")
+        return replace(proof, checkers=(first,))
+    margin, took = check.margin if check.holds else None, time.process_time() - began
+    second = CheckerResult("independent", check.holds, check.cases, margin, took, check.reason)
+    proof = replace(proof, checkers=(first, second))
+    if check.holds:
+        return proof
+    reason = f"the first checker passes it, the independent one does not: {check.reason}"
+    return replace(proof, result="unknown", margin=None, certificate=None, reason=reason)
+
+
+def independent_check(
+    model: Model, task: Task, proof: Proof, required: bool = False
+) -> IndependentResult:
+    """The independent checker on a proof: on its certificate, on the task's cases, or on every text
+    of a source. If these are many, only where it is required: it takes minutes.
+    """
+    if proof.method == "cases":
+        return check_task(model, task)
+    if proof.method == "compiled":
+        return check_task(model, task, MOST_INPUTS if required else FEW_INPUTS)
+    if proof.method == "enumeration":
+        # that every row was run is no bound: where intervals do not close, nothing is contradicted
+        check = check_task(model, task, FEW_INPUTS)
+        return check if check.holds else replace(check, covered=False)
+    reason = f"there is none for proofs by {proof.method}"
+    if proof.method == "certificate" and proof.certificate:
+        try:
+            available()
+            return check_independently(model, task, proof.certificate)
+        except GlassformerError as e:
+            reason = str(e)
+    return IndependentResult(False, 0, -math.inf, reason, covered=False)

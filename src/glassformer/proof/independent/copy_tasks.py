@@ -1,0 +1,137 @@
+"""Tasks that copy: every position of a text holds one number of the row, or always one token.
+
+A case is the position that asks, the token there and the right one. Numbers of the row that a case
+does not fix are free. What heads write is bounded from the keys that are there for certain.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...tasks.base import Task
+from ...tasks.format import ROW, TOKEN, Format
+from .ball_arithmetic import NotCovered, NotProvable
+from .hard_attention import output, score_ends, shares
+from .interval_model import IntervalModel
+from .intervals import CaseLeads, Interval, Reals
+
+SAMPLE = 3_000  # rows that what the task declares is compared with
+
+
+def covers(task: Task) -> bool:
+    return task.says("copies") and task.copies() is not None
+
+
+def spots_of(task: Task) -> Format:
+    """What the task declares, compared with its own texts: edge cases, a sample, and rows with one
+    number changed.
+    """
+    form, kinds = task.copies(), task.radix
+    known = {ROW: len(kinds), TOKEN: len(task.vocabulary)}
+    if not isinstance(form, Format) or not 0 < form.first < len(form.spots):
+        raise NotProvable("copies() is not a Format with an answer")
+    if any(not 0 <= number < known.get(name, 0) for name, number in form.spots):
+        raise NotProvable("copies() has a spot that is no number of the row and no token")
+    if task.size != np.prod([int(k) for k in kinds], dtype=object) or not kinds:
+        raise NotProvable("the rows of the task are not free of each other")
+    if max(kinds) > len(task.vocabulary):
+        raise NotProvable("a number of the row is no token")
+    rng = np.random.default_rng(17)
+    rows = np.concatenate([task.edges(), task.sample(SAMPLE, rng)])
+    changed = rows[-len(kinds) :].copy()
+    for i in range(len(changed)):
+        changed[i, i] = (changed[i, i] + 1) % kinds[i]
+    rows = np.concatenate([rows, changed])
+    tokens, answer = task.batch(rows)
+    same = tokens.shape[1] == len(form.spots) and task.defined(rows).all()
+    if not same or not (answer == (np.arange(tokens.shape[1]) >= form.first)).all():
+        raise NotProvable("the answer is not where copies() has it")
+    for position, (name, number) in enumerate(form.spots):
+        if not (tokens[:, position] == (number if name == TOKEN else rows[:, number])).all():
+            raise NotProvable(f"position {position} does not hold what copies() declares")
+    return form
+
+
+def leads(net: IntervalModel, task: Task) -> Iterator[CaseLeads]:
+    """The least lead in every case: of one position and one token there at a time."""
+    form, c = spots_of(task), net.c
+    T = len(form.spots) - 1
+    if c.n_ctx < T:
+        raise NotProvable(f"texts of {T} tokens; the model's block has {c.n_ctx}")
+    if c.n_layers > 1:
+        raise NotCovered(f"copies: needs at most one layer, got {c.n_layers}")
+    V = c.d_vocab
+    at = np.broadcast_to(np.arange(T)[:, None], (T, V))
+    x = net.embedded(np.broadcast_to(np.arange(V), (T, V)), at)  # T V D
+    if c.n_layers:
+        read = net.reads(x, 0)
+        q, k, v = (net.projected(read, 0, kind, at) for kind in "QKV")  # T V H K
+    for row in range(form.first - 1, T):
+        for asks in tokens_at(form, task, row):
+            rights = [t for t in tokens_at(form, task, row + 1) if fixed(form, row, asks, t)]
+            if not rights:
+                continue
+            right = np.array(rights)
+            here = Interval(*(np.repeat(part[row, asks][None], len(right), 0) for part in x))
+            if c.n_layers:
+                S = row + 1
+                distance = (row - np.arange(S))[:, None]
+                net.scores(q[row, asks], k, (row - np.arange(T))[:, None])  # all must be finite
+                score = net.scores(q[row, asks], k[:S, :], distance)  # S V H
+                z = written(net, form, task, row, asks, right, score, v[:S, :],
+                            net.largest_score(q[row, asks]))  # fmt: skip
+                here = net.finished(net.written(z, here, 0), 0)
+
+            def inputs(i: int, row: int = row, asks: int = asks, rights: Any = rights) -> int:
+                """Rows with the numbers that the case fixes."""
+                known = fixed(form, row, asks, rights[i]) or {}
+                return math.prod(int(k) for n, k in enumerate(task.radix) if n not in known)
+
+            yield CaseLeads(net.leads(here, right), inputs)
+
+
+def tokens_at(form: Format, task: Task, position: int) -> range:
+    name, number = form.spots[position]
+    return range(number, number + 1) if name == TOKEN else range(int(task.radix[number]))
+
+
+def fixed(form: Format, row: int, asks: int, right: int) -> dict[int, int] | None:
+    """The numbers of the row that a case fixes; None if no row is in the case."""
+    out: dict[int, int] = {}
+    for position, token in ((row, asks), (row + 1, right)):
+        name, number = form.spots[position]
+        if name == ROW and out.setdefault(number, token) != token:
+            return None
+    return out
+
+
+def written(
+    net: IntervalModel, form: Format, task: Task, row: int, asks: int, right: Reals,
+    score: Interval, v: Interval, top: Reals,
+) -> Interval:  # fmt: skip
+    """What heads write in the cases of the right tokens, [C,H,K]."""
+    S, V, H = score.mid.shape
+    low, high = score_ends(net, score, top)
+    possible = np.zeros((len(right), S, V), bool)
+    for i, token in enumerate(right.tolist()):
+        known = fixed(form, row, asks, token)
+        assert known is not None
+        for p in range(S):
+            name, number = form.spots[p]
+            if name == ROW and number in known:
+                possible[i, p, known[number]] = True
+            else:
+                possible[i, p, list(tokens_at(form, task, p))] = True
+    certain = possible & (possible.sum(2, keepdims=True) == 1)
+    flat = low.reshape(S * V, H)
+    best = np.where(certain.reshape(len(right), S * V, 1), flat, -np.inf).argmax(1)  # C H
+    star = np.take_along_axis(flat, best, 0)  # C H
+    share = shares(net, high.reshape(S * V, H).T, star[..., None])  # C H S·V
+    values = Interval(*(part.reshape(S * V, H, -1).swapaxes(0, 1) for part in v))  # H S·V K
+    heads = np.arange(H)
+    here = Interval(*(part[heads, best] for part in values))  # C H K
+    there = possible.reshape(len(right), 1, S * V)
+    # of the tokens that a position may hold one is there: the sum over all of them is no smaller
+    return output(net, here, share, values, there, S, 1.0)

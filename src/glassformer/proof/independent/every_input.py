@@ -1,0 +1,77 @@
+"""Every input of a small domain by itself, enclosed in intervals: modular addition, and others.
+
+What is right comes from the task's own `batch`. Nothing is assumed of the model but a causal mask:
+it may have any number of layers, heads and MLPs.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...limits import many
+from ...tasks.base import Task
+from .ball_arithmetic import NotCovered, NotProvable
+from .interval_model import IntervalModel
+from .intervals import CaseLeads, Interval, Reals
+
+MOST_INPUTS = 5_000_000
+NUMBERS = 2**19  # of the largest array at a time
+
+
+def leads_of_rows(
+    net: IntervalModel, task: Task, max_inputs: int = MOST_INPUTS
+) -> Iterator[CaseLeads]:
+    """The least lead of each defined row of the domain, some rows at a time."""
+    if task.inputs > max_inputs or task.size > MOST_INPUTS:
+        raise NotCovered(f"{many(task.inputs)} inputs are too many to enclose one by one")
+    c = net.c
+    T = task.batch(task.rows(0, 1))[0].shape[1]
+    step = max(1, NUMBERS // max(c.d_vocab, T * (c.d_model + c.d_mlp),
+                                 T * T * c.n_heads * c.d_head))  # fmt: skip
+    for start in range(0, task.size, step):
+        rows = task.rows(start, min(task.size, start + step))
+        rows = rows[task.defined(rows)]
+        if len(rows):
+            tokens, answer = task.batch(rows)
+            yield CaseLeads(
+                leads_of_texts(net, np.asarray(tokens), np.asarray(answer)), lambda i: 1
+            )
+
+
+def leads_of_texts(net: IntervalModel, tokens: Any, answer: Any) -> Reals:
+    """The least lead in each text [B,T] over the tokens of its answer, True in `answer` [B,T]."""
+    if not answer.any(1).all() or answer[:, 0].any():
+        raise NotProvable("a text has no answer, or begins with it")
+    end = int(np.flatnonzero(answer.any(0))[-1])  # the last token of an answer is not read
+    first = int(answer.any(0).argmax()) - 1
+    if end > net.c.n_ctx:
+        raise NotProvable(f"texts of {end} tokens; the model's block has {net.c.n_ctx}")
+    x = streams(net, tokens[:, :end], first)
+    rows, places = np.nonzero(answer[:, first + 1 : end + 1])
+    lead = np.full(len(tokens), np.inf)
+    np.minimum.at(lead, rows, net.leads(x[rows, places], tokens[rows, first + 1 + places]))
+    return lead
+
+
+def streams(net: IntervalModel, tokens: Any, first: int) -> Interval:
+    """The stream after the last layer at positions `first` and later, [B,T−first,D]."""
+    c, (B, T) = net.c, tokens.shape
+    positions = np.broadcast_to(np.arange(T), (B, T))
+    x = net.embedded(tokens, positions)
+    for layer in range(c.n_layers):
+        start = first if layer == c.n_layers - 1 else 0
+        here = np.arange(start, T)
+        read = net.reads(x, layer)
+        k, v = (net.projected(read, layer, kind, positions) for kind in "KV")  # B T H K
+        q = net.projected(read[:, start:], layer, "Q", positions[:, start:])
+        distance = here[:, None] - np.arange(T)  # Q T
+        score = net.scores(q[:, :, None], k[:, None], distance)  # B Q T H
+        score = Interval(*(part.swapaxes(2, 3) for part in score))  # B Q H T
+        visible = (distance >= 0)[None, :, None]
+        top = net.largest_score(q) if not layer else np.full(q.mid.shape[:3], -np.inf)
+        low, high = net.weights_of(score, visible, top)
+        values = Interval(*(part.transpose(0, 2, 1, 3)[:, None] for part in v))  # B 1 H T K
+        z = net.mixed(low, high, values)  # B Q H K
+        x = net.finished(net.written(z, x[:, start:], layer), layer)
+    return x if c.n_layers else x[:, first:]

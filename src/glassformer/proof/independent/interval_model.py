@@ -1,0 +1,459 @@
+"""What a transformer may compute in its float type, enclosed in intervals for many rows at once.
+
+The steps are those of model.py. After each one the radius gets what the model's own rounding may be
+off by: sums of products in any order, with or without fused multiply-add, with the bias first or
+last; a layer norm in two passes or fused in one, as in PyTorch. Every number on the way must be
+shown to stay below the largest of the type; what cannot be shown raises NotProvable, or makes a
+bound that is not a number, with which no case closes.
+
+Shapes: B rows, T positions, D d_model, H heads, K d_head, F d_mlp, V tokens.
+"""
+
+import math
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ... import arrays
+from ...model import Model
+from .ball_arithmetic import COVERED, READ, NotCovered, NotProvable
+from .intervals import (
+    Interval,
+    Reals,
+    U,
+    above,
+    below,
+    between,
+    exponentials,
+    interval,
+    square_root,
+)  # fmt: skip
+
+NEAREST = 8  # rivals that are looked at again, where there are many
+FEW_TOKENS = 256  # up to so many, all are
+SLOPES = {"gelu": 1.13, "gelu_new": 1.13, "silu": 1.1}  # no activation is steeper: these have
+# derivatives of at most 1.1290, 1.1290 and 1.0999
+
+
+class FloatType:
+    """The model's float type: what its operations may be off by, and how far it reaches."""
+
+    def __init__(self, dtype: str) -> None:
+        info = np.finfo(dtype)
+        self.dtype, self.u, self.tiny = dtype, 2.0 ** -(info.nmant + 1), float(info.tiny)
+        self.most = float(info.max) / 4  # with room for what rounding adds
+
+    def gamma(self, n: Reals) -> Reals:
+        """n roundings one after the other are off by at most this part of the result; not a number
+        where there are too many for a bound.
+        """
+        n = np.where(n * self.u < 0.25, n, np.nan)
+        return above(n * self.u / (1 - n * self.u), 4)
+
+    def fit(self, size: Reals, what: str) -> None:
+        if not np.all(size < self.most):
+            raise NotProvable(f"{what} may overflow {self.dtype}")
+
+    def rounded(self, x: Interval, what: str, n: int = 1) -> Interval:
+        """The result of n operations, as the model rounds it."""
+        self.fit(x.size, what)
+        return x.widened(above(self.gamma(n) * x.size + n * self.tiny, 4))
+
+    def constant(self, value: float, what: str) -> Interval:
+        """A number of the config, as it is and as the type has it."""
+        with np.errstate(all="ignore"):
+            near = float(np.dtype(self.dtype).type(value))
+        if not math.isfinite(near) or (value and abs(near) < self.tiny):
+            raise NotProvable(f"{what} is not a normal number of {self.dtype}")
+        return between(np.asarray(min(value, near)), np.asarray(max(value, near)))
+
+
+class Normed(NamedTuple):
+    """A norm's result without its division: (top + by·plus)/by for one number `by` of each row."""
+
+    top: Interval  # [..., D]
+    low: Reals  # [...]: `by` is at least this, more than 0
+    high: Reals
+    plus: Reals | None  # [D]: the norm's bias
+
+
+class IntervalModel:
+    """A model whose methods follow model.py."""
+
+    def __init__(self, model: Model) -> None:
+        self.c = c = model.config
+        for field in fields(c):
+            value = getattr(c, field.name)
+            known = field.name in READ or field.name == "n_layers"
+            if not known and value not in COVERED.get(field.name, (field.default,)):
+                raise NotCovered(f"{field.name}={value} is not covered")
+        if model.dtype not in ("float64", "float32"):
+            raise NotCovered(f"weights of {model.dtype} are not covered")
+        self.f = FloatType(model.dtype)
+        self.weights: dict[str, Any] = {}
+        for name, weight in model.weights.items():
+            w = arrays.numpy(weight)
+            if str(w.dtype) != model.dtype:
+                raise NotProvable(f"{name} is {w.dtype}, others {model.dtype}")
+            if not np.isfinite(w).all():
+                raise NotProvable(f"{name} is not finite")
+            if ((w != 0) & (np.abs(w) < self.f.tiny)).any():
+                small = "numbers below the smallest normal one"
+                raise NotProvable(f"{name} has {small}, which some machines take for 0")
+            self.weights[name] = w.astype(np.float64)
+        unknown = self.weights.keys() - set(known_arrays(c.n_layers))
+        if unknown:
+            raise NotCovered(f"{', '.join(sorted(unknown))}: not covered")
+        self.eps = self.f.constant(c.eps, "eps")
+        self.scale = self.f.constant(c.scale or c.d_head**-0.5, "scale")
+        E = self.weights["embed.W_E"]
+        self.head = E.T if c.tied else self.weights["unembed.W_U"]  # D V
+        self.b_U = self.weights.get("unembed.b_U", np.zeros(c.d_vocab))
+        # rivals whose leads are bounded by differences of columns of the head
+        self.rivals = c.d_vocab - 1 if c.d_vocab <= FEW_TOKENS else NEAREST
+        self.keys_of_tokens: Reals | None = None  # H K: of layer 0, no key of any text is larger
+
+    # ── steps ──────────────────────────────────────────────────────────────────────────────────
+    def linear(self, x: Interval, W: Reals, b: Reals | None, what: str) -> Interval:
+        """x W + b for W [in,out]. A product with 0 is exact, and so is its sum."""
+        size = x.size @ np.abs(W)
+        size = above(size if b is None else size + np.abs(b), 2 * len(W) + 2)
+        self.f.fit(size, what)
+        n = np.count_nonzero(W, 0) + (b is not None)  # roundings of each term
+        y: Interval = x @ W
+        y = y if b is None else y + b
+        return y.widened(above(self.f.gamma(n) * size + 2 * (len(W) + 1) * self.f.tiny, 4))
+
+    def add(self, x: Interval, y: Interval) -> Interval:
+        return self.f.rounded(x + y, "the stream")
+
+    def centred(self, x: Interval, what: str) -> Interval:
+        """x less its mean, for layer norm; x itself for RMS norm.
+
+        A mean in one pass (Welford) is off by at most u·(√n + 4)·|x|, and a fused norm multiplies x
+        and the mean by 1/s before it subtracts: both round relative to |x| + |mean|.
+        """
+        if self.c.norm != "layer":
+            return x
+        f, n = self.f, x.mid.shape[-1]
+        size = above(x.size.sum(-1, keepdims=True), n)
+        f.fit(size, f"{what}'s mean")
+        total = x.sum(-1)
+        mean = Interval(total.mid[..., None], total.rad[..., None]) / interval(float(n))
+        one_pass = f.gamma(n**0.5 + 4) * length(x.size)
+        mean = mean.widened(above(f.gamma(n + 1) * size / n + one_pass + 2 * n * f.tiny, 6))
+        y = f.rounded(x - mean, what)
+        return y.widened(above(f.gamma(4) * (x.size + mean.size) + 4 * f.tiny, 4))
+
+    def divisor(self, x: Interval, what: str, before: Reals) -> tuple[Reals, Reals]:
+        """The ends of sqrt(mean(x²) + eps) as computed, for rows of the length `before` [...,1]
+        before their mean was taken.
+
+        A variance in one pass (Welford) is off by at most 3·(n + 4·√n)·κ·u of itself, κ the length
+        before by that after; its root by half of that, which is less than (3·n + 20)·κ·u.
+        """
+        n, size = x.mid.shape[-1], x.size
+        least = np.maximum(np.abs(x.mid) - x.rad, 0) * (1 - 8 * U)
+        high = above((size * size).sum(-1), n + 2)
+        low = np.maximum(below((least * least).sum(-1), high, n + 2), 0)
+        self.f.fit(above(before * before, n + 4), f"{what}'s sum of squares")
+        low, high = low / n + self.eps.low, above(above(high / n, 2) + self.eps.high, 2)
+        self.f.fit(high, f"{what}'s variance")
+        off = above(self.f.gamma(n + 3) * high + 4 * n * self.f.tiny, 4)
+        low = np.maximum(below(low - off, high, 4), 0)
+        low, high = square_root(low, above(high + off, 2))
+        low, high = low * (1 - 4 * self.f.u), above(high * (1 + 4 * self.f.u), 2)
+        if self.c.norm == "layer":
+            kappa = above(before[..., 0] / (low * n**0.5), 8)
+            relative = self.f.gamma((3 * n + 20) * kappa)
+            low, high = low * (1 - relative) * (1 - 4 * U), above(high * (1 + relative), 2)
+        return low, high
+
+    def norm(self, x: Interval, name: str) -> Normed:
+        """A norm, its division left to be done. Errors are those of the quotient, times `by`."""
+        f, one = self.f, np.ones(x.mid.shape[:-1])
+        if self.c.norm == "none":
+            return Normed(x, one, one, None)
+        before = length(x.size)
+        x = self.centred(x, name)
+        low, high = self.divisor(x, name, before)
+        if not np.all(low > 0):
+            raise NotProvable(f"{name} may divide by 0")
+        w, b = self.weights.get(f"{name}.w"), self.weights.get(f"{name}.b")
+        self.f.fit(x.size / low[..., None], f"{name}, divided")
+        by, lost = high[..., None], f.tiny * high[..., None]
+        top = x if w is None else x * w
+        off = f.gamma(2) * top.size + 2 * lost * (1 + (0 if w is None else np.abs(w)))
+        size = top.size if b is None else top.size + np.abs(b) * by
+        off = off if b is None else off + f.gamma(2) * size + 2 * lost
+        f.fit(above(size, 4) / low[..., None] * 2, f"{name}, with its gain and bias")
+        return Normed(top.widened(above(off, 8)), low, high, b)
+
+    def settled(self, x: Normed) -> Interval:
+        """The same, divided."""
+        if self.c.norm == "none":
+            return x.top
+        y = x.top / between(x.low[..., None], x.high[..., None])
+        return y if x.plus is None else y + x.plus
+
+    def activated(self, x: Interval) -> Interval:
+        kind, f = self.c.activation, self.f
+        if kind == "relu":
+            return between(np.maximum(x.low, 0), np.maximum(x.high, 0))
+        f.fit(x.size**3 if kind == "gelu_new" else 2.0**24 * x.size, "the activation")
+        mid = curve(kind, x.mid)
+        size = above(64 * (f.u + U) * x.size + 8 * f.tiny, 4)
+        return Interval(mid, above(SLOPES[kind] * x.rad + size, 4))
+
+    # ── the model ──────────────────────────────────────────────────────────────────────────────
+    def embedded(self, tokens: Any, positions: Any) -> Interval:
+        """The stream before the first layer, of tokens and their positions, [...,D]."""
+        x = interval(self.weights["embed.W_E"][tokens])
+        if self.c.positions == "learned":
+            x = self.add(x, interval(self.weights["pos_embed.W_pos"][positions]))
+        elif self.c.positions == "sinusoidal":
+            sin, cos = self.turns(np.asarray(positions), self.c.d_model // 2)
+            table = [np.stack([s, c], -1) for s, c in zip(sin, cos, strict=True)]
+            shape = (*np.shape(positions), self.c.d_model)
+            x = self.add(x, Interval(*(t.reshape(shape) for t in table)))
+        return x
+
+    def turns(self, positions: Any, n: int) -> tuple[Interval, Interval]:
+        """Sines and cosines of angles as NumPy rounds them, [...,n]."""
+        with np.errstate(all="ignore"):
+            angles = positions[..., None] * self.c.base ** (-np.arange(n) / max(n, 1))
+        if not np.isfinite(angles).all():
+            raise NotProvable("the angles of positions are not finite")
+        off = np.full(angles.shape, 2.0**-49 + 2 * self.f.u)  # ours and the model's, and its type's
+        return Interval(np.sin(angles), off), Interval(np.cos(angles), off)
+
+    def projected(self, x: Interval, layer: int, kind: str, positions: Any) -> Interval:
+        """Q, K or V, [...,H,K], of what attention reads at positions."""
+        c, at = self.c, f"blocks.{layer}.attn."
+        W, b = self.weights[f"{at}W_{kind}"], self.weights.get(f"{at}b_{kind}")
+        W = W.swapaxes(0, 1).reshape(c.d_model, -1)
+        y = self.linear(x, W, None if b is None else b.reshape(-1), f"W_{kind}")
+        y = Interval(*(part.reshape(*part.shape[:-1], c.n_heads, c.d_head) for part in y))
+        if kind != "V" and c.qk_norm:
+            y = self.settled(self.norm(y, f"{at}{kind.lower()}_norm"))
+        if kind != "V" and c.positions == "rotary":
+            y = self.turned(y, positions)
+        return y
+
+    def turned(self, x: Interval, positions: Any) -> Interval:
+        n = self.c.d_head // 2
+        sin, cos = (t[..., None, :] for t in self.turns(np.asarray(positions), n))
+        p, q, odd = x[..., :n], x[..., n : 2 * n], x[..., 2 * n :]
+        size = above(2 * (p.size + q.size), 2)
+        self.f.fit(size, "a query or key, turned")
+        off = above(self.f.gamma(3) * size + 4 * self.f.tiny, 4)
+        parts = (p * cos - q * sin).widened(off), (q * cos + p * sin).widened(off), odd
+        return Interval(*(np.concatenate(part, -1) for part in zip(*parts, strict=True)))
+
+    def reads(self, x: Interval, layer: int) -> Interval:
+        return self.settled(self.norm(x, f"blocks.{layer}.ln1")) if self.c.norm_first else x
+
+    def scores(self, q: Interval, k: Interval, distance: Any) -> Interval:
+        """q [...,H,K] times k [...,H,K] (alike but for axes of 1), scaled, with ALiBi's bias for
+        distances [...]: [...,H].
+        """
+        f, c = self.f, self.c
+        products = q * k
+        size = above((q.size * k.size).sum(-1), c.d_head + 2)
+        f.fit(above(size * (1 + self.scale.high)), "a score")
+        score = products.sum(-1).widened(above(f.gamma(c.d_head) * size + 2 * c.d_head * f.tiny, 4))
+        score = f.rounded(score * self.scale, "a score")
+        if c.positions == "alibi":
+            slopes = c.slope * 2.0 ** (-8 * np.arange(1, c.n_heads + 1) / c.n_heads)
+            bias = -slopes * np.abs(distance)[..., None]
+            off = above((2.0**-48 + 2 * f.u) * np.abs(bias) + f.tiny, 4)
+            score = f.rounded(score + Interval(bias, off), "a score")
+        return score
+
+    def largest_score(self, q: Interval) -> Reals:
+        """No score of a query [...,H,K] in the first layer is larger, whatever text: [...,H]."""
+        if self.keys_of_tokens is None:
+            V, T = self.c.d_vocab, self.c.n_ctx
+            T = T if self.c.positions in ("learned", "sinusoidal", "rotary") else 1
+            most = np.zeros((self.c.n_heads, self.c.d_head))
+            step = max(1, 2**18 // (V * self.c.d_model))
+            for start in range(0, T, step):
+                at = np.arange(start, min(T, start + step))
+                places = np.broadcast_to(at, (V, len(at)))
+                x = self.embedded(np.broadcast_to(np.arange(V)[:, None], places.shape), places)
+                k = self.projected(self.reads(x, 0), 0, "K", places)
+                most = np.maximum(most, k.size.max((0, 1)))
+            self.keys_of_tokens = most
+        size = above((q.size * self.keys_of_tokens).sum(-1), self.c.d_head + 2)
+        self.f.fit(above(size * (1 + self.scale.high)), "a score")
+        return above(size * self.scale.high * (1 + 4 * self.f.u), 4)
+
+    def weights_of(self, score: Interval, visible: Any, top: Reals) -> tuple[Reals, Reals]:
+        """The ends of softmax's exponentials over the last axis, up to a factor that all share.
+
+        The model subtracts a number M that is at least the largest score of the row, and at most
+        `top` [...]: the difference is off by u·(M − score). The factor is e^(M − reference).
+        """
+        f = self.f
+        mid = np.where(visible, score.mid, -np.inf)
+        reference = mid.max(-1, keepdims=True)
+        top = np.maximum(top[..., None], np.where(visible, score.high, -np.inf).max(-1)[..., None])
+        fall = above(top - score.low, 2)
+        apart = score - reference
+        off = above(apart.rad + above(f.u * fall + f.tiny, 2), 2)
+        lower = below(apart.mid - off, np.abs(apart.mid) + off, 2)
+        upper = above(np.abs(apart.mid) * 4 * U, 2) + above(off, 2) + apart.mid
+        low, high = exponentials(lower, upper)
+        low, high = low * (1 - 8 * f.u) * (1 - 8 * U), high * (1 + 8 * f.u) * (1 + 8 * U)
+        return np.where(visible, low, 0.0), np.where(visible, high, 0.0)
+
+    def mixed(self, low: Reals, high: Reals, v: Interval) -> Interval:
+        """Σ weight·v / Σ weight for weights [...,S] from low to high and v [...,S,K], as computed.
+
+        z − z₀ = Σ weight·(v − z₀) / Σ weight for any z₀: here the usual mean. What rounds: the sum
+        of S weights, the quotient, S products and their sum. What underflows: exp and the quotient,
+        where Σ weight is at least 1 or all weights are above sqrt(tiny); the products and sums.
+        """
+        f, S = self.f, v.mid.shape[-2]
+        w, rad = low / 2 + high / 2, above(high - low)
+        total = np.maximum(below(low.sum(-1), low.sum(-1), S), 0)[..., None]
+        total = np.where(total > 0, total, np.nan)
+        usual = (w[..., None] * v.mid).sum(-2) / w.sum(-1)[..., None]
+        apart = v - usual[..., None, :]
+        inexact = rad[..., None] * apart.size + w[..., None] * apart.rad
+        middle = Interval(w[..., None] * apart.mid, above(U * w[..., None] * apart.size, 2)).sum(-2)
+        off = above(above(inexact.sum(-2), S + 4) + np.abs(middle.mid) + middle.rad, 4) / total
+        most = above((high[..., None] * v.size).sum(-2), S + 2) / total
+        f.fit(above(most, 4), "a head's output")
+        lost = 4 * (S + 1) * f.tiny * (2 + v.size.max(-2))
+        return interval(usual).widened(above(off + f.gamma(2 * S + 4) * most + lost, 8))
+
+    def written(self, z: Interval, x: Interval, layer: int) -> Interval:
+        """The stream after attention and its sum, from heads' outputs [...,H,K]."""
+        at = f"blocks.{layer}.attn."
+        W = self.weights[f"{at}W_O"].reshape(-1, self.c.d_model)
+        flat = Interval(*(part.reshape(*part.shape[:-2], -1) for part in z))
+        return self.add(x, self.linear(flat, W, self.weights.get(f"{at}b_O"), "W_O"))
+
+    def finished(self, x: Interval, layer: int) -> Interval:
+        """The stream after the layer, from that after attention."""
+        at, first = f"blocks.{layer}.", self.c.norm_first
+        x = x if first else self.settled(self.norm(x, f"{at}ln1"))
+        if f"{at}mlp.W_out" in self.weights:
+            y = self.settled(self.norm(x, f"{at}ln2")) if first else x
+            W = {name: self.weights.get(f"{at}mlp.{name}") for name in MLP}
+            post = self.activated(self.linear(y, W["W_in"], W["b_in"], "W_in"))
+            if W["W_gate"] is not None:
+                gate = self.linear(y, W["W_gate"], W["b_gate"], "W_gate")
+                post = self.f.rounded(post * gate, "the gate's product")
+            x = self.add(x, self.linear(post, W["W_out"], W["b_out"], "W_out"))
+            x = x if first else self.settled(self.norm(x, f"{at}ln2"))
+        return x
+
+    # ── leads ──────────────────────────────────────────────────────────────────────────────────
+    def leads(self, x: Interval, right: Any) -> Reals:
+        """The least lead of the right token [B] over any other, from the last stream [B,D]; where
+        no positive lead can be shown, some number that is not above 0, or not a number.
+
+        Of logits times the last norm's divisor, `by`, the upper ends are one product of matrices.
+        Where these do not lead to a positive bound, the nearest rivals are looked at again.
+        """
+        one = np.ones(len(x.mid))
+        y = self.norm(x, "ln_final") if self.c.norm_first else Normed(x, one, one, None)
+        rows, D, W = np.arange(len(right)), len(self.head), np.abs(self.head)
+        plus = np.zeros(D) if y.plus is None else y.plus
+        bias = plus @ self.head + self.b_U  # V
+        weight = above(np.abs(plus) @ W + np.abs(self.b_U), D + 2)
+        n = np.count_nonzero(self.head, 0).max() + 1
+        gamma, own = self.f.gamma(n), (2 * D + 16) * 4 * U  # the model's rounding, and ours
+        self.f.fit(above((y.top.size / y.low[:, None]) @ W + weight, 2 * D + 8), "a logit")
+        logit = above(gamma * y.top.size, 2)
+        wide = above((y.top.rad + logit) * (1 + own) + own * np.abs(y.top.mid), 8)
+        by = between(y.low, y.high)
+        lost = above(2 * (D + 2) * self.f.tiny * y.high, 4)
+        rest = above(by.rad + (gamma + own) * y.high, 4)
+        left = np.concatenate([y.top.mid, wide, by.mid[:, None], rest[:, None]], 1)
+        table = np.concatenate([self.head, W, bias[None], weight[None]])
+        upper = left @ table  # B V
+        upper[rows, right] = -np.inf
+        sign = np.concatenate([np.ones(D), -np.ones(D), [1.0, -1.0]])
+        lower = (left * sign * table[:, right].T).sum(1)
+        lead = self._lead(lower, upper.max(1), lost, y)
+        again = np.flatnonzero(~(lead > 0))
+        step = max(1, 2**21 // (self.rivals * D))
+        for start in range(0, len(again), step):
+            some = again[start : start + step]
+            lead[some] = self._closer(y, some, right[some], upper[some], lower[some], lost, logit)
+        return lead
+
+    def _lead(self, lower: Reals, upper: Reals, lost: Reals, y: Normed) -> Reals:
+        lead = below(lower - upper - 2 * lost, np.abs(lower) + np.abs(upper) + lost, 4)
+        return np.where(lead > 0, lead / y.high * (1 - 8 * U), lead)
+
+    def _closer(
+        self, y: Normed, some: Any, right: Any, upper: Reals, lower: Reals, lost: Reals,
+        logit: Reals,
+    ) -> Reals:  # fmt: skip
+        """The same for some rows, with what both logits share counted once for the nearest rivals:
+        what the stream is off by counts times the difference of two columns of the head.
+        """
+        D, V = self.head.shape
+        k = self.rivals
+        order = np.argpartition(-np.nan_to_num(upper, nan=np.inf), k - 1, axis=1)[:, :k]  # B k
+        beyond = upper.copy()
+        np.put_along_axis(beyond, order, -np.inf, 1)
+        part = Normed(y.top[some], y.low[some], y.high[some], y.plus)
+        far = np.full(len(some), np.inf)
+        if k < V - 1:
+            far = self._lead(lower, beyond.max(1), lost[some], part)
+        mine, theirs = self.head.T[right][:, None], self.head.T[order]  # B 1 D, B k D
+        apart = interval(mine) - interval(theirs)
+        value = (part.top[:, None] * apart).sum(-1)  # B k
+        plus = np.zeros(D) if y.plus is None else y.plus
+        more = (apart * plus).sum(-1) + (interval(self.b_U[right][:, None]) - self.b_U[order])
+        value = value + more * between(part.low[:, None], part.high[:, None])
+        n = np.count_nonzero(self.head, 0).max() + 1
+        rounding = (logit[some][:, None] * above(np.abs(mine) + np.abs(theirs))).sum(-1)
+        biases = np.abs(self.b_U[right])[:, None] + np.abs(self.b_U[order])
+        biases = biases + (np.abs(plus) * (np.abs(mine) + np.abs(theirs))).sum(-1)
+        rounding = rounding + self.f.gamma(n) * biases * part.high[:, None]
+        off = above(rounding + 2 * lost[some][:, None], 2 * D + 12)
+        least = below(value.low - off, np.abs(value.low) + off, 2).min(1)
+        near = np.where(least > 0, least / part.high * (1 - 8 * U), least)
+        return np.minimum(near, far)
+
+
+MLP = ("W_in", "b_in", "W_gate", "b_gate", "W_out", "b_out")
+
+
+def known_arrays(layers: int) -> list[str]:
+    """The names of all arrays that this file computes with."""
+    names = [
+        "embed.W_E",
+        "pos_embed.W_pos",
+        "ln_final.w",
+        "ln_final.b",
+        "unembed.W_U",
+        "unembed.b_U",
+    ]
+    for layer in range(layers):
+        at = f"blocks.{layer}."
+        names += [f"{at}{norm}.{part}" for norm in ("ln1", "ln2") for part in "wb"]
+        names += [f"{at}attn.{norm}.{part}" for norm in ("q_norm", "k_norm") for part in "wb"]
+        names += [f"{at}attn.{kind}_{part}" for kind in "Wb" for part in "QKVO"]
+        names += [f"{at}mlp.{name}" for name in MLP]
+    return names
+
+
+def length(size: Reals) -> Reals:
+    """No row of numbers of these sizes [...,D] is longer, [...,1]."""
+    return above(np.sqrt(above((size * size).sum(-1, keepdims=True), size.shape[-1] + 2)), 4)
+
+
+def curve(kind: str, x: Reals) -> Reals:
+    """An activation as NumPy computes it in float64: within 64·u·|x|, as of the model's own."""
+    if kind == "gelu":
+        return 0.5 * x * (1 + arrays.erf(np.asarray(x * 0.5**0.5)))
+    inner = (2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x) if kind == "gelu_new" else 0.5 * x
+    return 0.5 * x * (1 + np.tanh(inner))

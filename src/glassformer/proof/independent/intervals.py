@@ -1,0 +1,123 @@
+"""Interval arithmetic on NumPy arrays of float64: a centre and a radius for every number.
+
+The result of an operation on intervals holds every result of the operation on their members: the
+radius has the rounding of this arithmetic. Assumed of NumPy: IEEE 754 float64, sums and matrix
+products in any order, and exp within 4 units in the last place. What is not a number stays so, and
+no comparison with it is true.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+Reals: TypeAlias = Any  # an array of float64, or a float
+U = 2.0**-53  # one operation is off by at most this part of its result
+ETA = 2.0**-1000  # and by less than this where it underflows, however many are added up
+
+
+def above(x: Reals, roundings: int = 1) -> Reals:
+    """No smaller than x ≥ 0 would be without its roundings, each by at most one part in 2^53."""
+    return x * (1 + (roundings + 4) * 2 * U) + ETA
+
+
+class Interval(NamedTuple):
+    """All numbers from mid − rad to mid + rad, for every entry of an array."""
+
+    mid: Reals
+    rad: Reals
+
+    @property
+    def size(self) -> Reals:
+        """No member is larger in absolute value."""
+        return above(np.abs(self.mid) + self.rad)
+
+    @property
+    def low(self) -> Reals:
+        return np.nextafter(self.mid - self.rad, -np.inf)
+
+    @property
+    def high(self) -> Reals:
+        return np.nextafter(self.mid + self.rad, np.inf)
+
+    def __getitem__(self, index: Any) -> "Interval":
+        return Interval(self.mid[index], self.rad[index])
+
+    def __add__(self, other: Any) -> "Interval":
+        other = interval(other)
+        mid = self.mid + other.mid
+        return Interval(mid, above(self.rad + other.rad + U * np.abs(mid), 4))
+
+    def __neg__(self) -> "Interval":
+        return Interval(-self.mid, self.rad)
+
+    def __sub__(self, other: Any) -> "Interval":
+        return self + -interval(other)
+
+    def __mul__(self, other: Any) -> "Interval":
+        other = interval(other)
+        mid, size = self.mid * other.mid, np.abs(other.mid) + other.rad
+        rad = np.abs(self.mid) * other.rad + self.rad * size + U * np.abs(mid)
+        return Interval(mid, above(rad, 8))
+
+    def __truediv__(self, other: "Interval") -> "Interval":
+        """a/s − a'/s' = (a − a')/s + (a'/s')·(s' − s)/s. NaN where s may be 0 or less."""
+        least = np.where(other.low > 0, other.low, np.nan)
+        mid = self.mid / other.mid
+        rad = (self.rad + above(np.abs(mid), 2) * other.rad) / least
+        return Interval(mid, above(rad + U * np.abs(mid), 8))
+
+    def __matmul__(self, other: Any) -> "Interval":
+        other = interval(other)
+        n, W = np.shape(other.mid)[0], np.abs(other.mid)
+        size = np.abs(self.mid)
+        rad = self.rad @ above(W + other.rad) + (n + 4) * 2 * U * (size @ W)
+        if np.any(other.rad):
+            rad = rad + size @ other.rad
+        return Interval(self.mid @ other.mid, above(rad, 3 * n + 8))
+
+    def widened(self, by: Reals) -> "Interval":
+        """Numbers that are off by at most `by` ≥ 0."""
+        return Interval(self.mid, above(self.rad + by))
+
+    def sum(self, axis: int) -> "Interval":
+        mid, n = self.mid.sum(axis), self.mid.shape[axis]
+        rad = self.rad.sum(axis) + (n + 2) * 2 * U * np.abs(self.mid).sum(axis)
+        return Interval(mid, above(rad, 2 * n + 4))
+
+
+class CaseLeads(NamedTuple):
+    """The least leads of some cases, and how many inputs the case with an index has."""
+
+    lead: Reals  # [cases]
+    inputs: Callable[[int], int]
+
+
+def interval(x: Any) -> Interval:
+    """A number that is known exactly, as an interval."""
+    if isinstance(x, Interval):
+        return x
+    x = np.asarray(x, np.float64)
+    return Interval(x, np.zeros(x.shape))
+
+
+def between(low: Reals, high: Reals) -> Interval:
+    """All numbers from low to high."""
+    mid = low / 2 + high / 2
+    return Interval(mid, above(np.maximum(high - mid, mid - low)))
+
+
+def square_root(low: Reals, high: Reals) -> tuple[Reals, Reals]:
+    """The ends of the roots of numbers from low ≥ 0 to high."""
+    with np.errstate(invalid="ignore"):
+        return np.nextafter(np.sqrt(low), 0), np.nextafter(np.sqrt(high), np.inf)
+
+
+def exponentials(low: Reals, high: Reals) -> tuple[Reals, Reals]:
+    """The ends of the exponentials of numbers from low to high."""
+    return np.maximum(np.exp(low) * (1 - 32 * U) - ETA, 0), np.exp(high) * (1 + 32 * U) + ETA
+
+
+def below(x: Reals, size: Reals, roundings: int = 1) -> Reals:
+    """No larger than x would be without its roundings of numbers that add up to `size`."""
+    return x - above(size * (roundings + 4) * 2 * U, 2)

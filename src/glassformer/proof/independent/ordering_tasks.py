@@ -1,0 +1,148 @@
+"""min, max and sort of different numbers, by heads that look hard.
+
+A case is the token that asks and the answer. Both are there for certain; what else may be there
+follows from the order. Keys are not told apart by their position.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...tasks.base import Task
+from ...tasks.extremes import Max, Min
+from ...tasks.sort import Sort
+from .ball_arithmetic import NotCovered, NotProvable
+from .hard_attention import output, score_ends, shares
+from .interval_model import IntervalModel
+from .intervals import CaseLeads, Interval, Reals, above, between
+
+SAMPLE = 3_000  # rows that the order is compared with
+NUMBERS = 2**21  # of the largest array at a time
+SURE = 1e-30  # shares below this need no closer look
+
+
+def covers(task: Task) -> bool:
+    """No class that derives from these: what is right may be anything there."""
+    if isinstance(task, Sort):
+        return task.is_just(Sort) and not task.repeats
+    return task.is_just(Min, Max)
+
+
+def compare(task: Task) -> None:
+    """The task's texts are those that the cases are made of."""
+    rows = np.concatenate([task.edges(), task.sample(SAMPLE, np.random.default_rng(17))])
+    for row in rows.tolist():
+        numbers = [x for x in row if x] if isinstance(task, Sort) else row
+        if isinstance(task, Sort):
+            text = [*numbers, 0, *sorted(numbers)]
+        else:
+            text = [*numbers, max(numbers) if isinstance(task, Max) else min(numbers)]
+        tokens, answer = task.batch(np.array([row]))
+        n = len(numbers) if isinstance(task, Sort) else 1
+        if tokens[0].tolist() != text or np.flatnonzero(answer[0]).tolist() != [
+            *range(len(text) - n, len(text))
+        ]:
+            raise NotProvable("the task's texts are not in the order that it is named for")
+
+
+def leads(net: IntervalModel, task: Task) -> Iterator[CaseLeads]:
+    """The least lead in every case, of one token that asks at a time."""
+    compare(task)
+    c, V = net.c, net.c.d_vocab
+    sorts = isinstance(task, Sort)
+    T = 2 * task.length if sorts else task.length  # type: ignore[attr-defined]
+    if c.n_layers != 1 or c.positions == "alibi":
+        raise NotCovered("min, max and sort: needs one layer, and no ALiBi")
+    if c.n_ctx < T:
+        raise NotProvable(f"texts of {T} tokens; the model's block has {c.n_ctx}")
+    free = c.positions == "none" or not net.weights.get("pos_embed.W_pos", np.ones(1)).any()
+    if sorts and not free:
+        raise NotCovered("sort: keys and values depend on their position")
+    P = 1 if free else T
+    at = np.broadcast_to(np.arange(P)[:, None], (P, V))
+    x = net.embedded(np.broadcast_to(np.arange(V), (P, V)), at)  # P V D
+    read = net.reads(x, 0)
+    q, k, v = (net.projected(read, 0, kind, at) for kind in "QKV")  # P V H K
+    values = between(v.low.min(0), v.high.max(0)).mid, between(v.low.min(0), v.high.max(0)).rad
+    value = Interval(*(part.swapaxes(0, 1) for part in values))  # H V K
+    order = np.arange(V)[::-1] if isinstance(task, Max) else np.arange(V)
+    for place in range(V - 1 if sorts else V):
+        asks = int(order[place])
+        score = net.scores(q[P - 1, asks], k, np.zeros((P, 1)))  # P V H
+        low, high = score_ends(net, score, net.largest_score(q[P - 1, asks]))
+        low, high = low.min(0).T, high.max(0).T  # H V
+        if sorts:  # what is not above the token that asks, and what is not below the answer
+            places = np.arange(place + 1, V)
+        elif T == 1:
+            places = np.array([place])
+        else:
+            places = np.arange(place + 1)
+        step = max(1, NUMBERS // (V * c.n_heads * c.d_head))
+        simple, z = crude(net, low, high, value, order, places, place, T, sorts)
+        lead = np.empty(len(places))
+        rough = np.flatnonzero(~simple)
+        for start in range(0, len(rough), step):
+            some = rough[start : start + step]
+            some_z = detailed(net, low, high, value, order, places[some], place, T, sorts)
+            for part, new in zip(z, some_z, strict=True):
+                part[some] = new
+        here = Interval(*(np.repeat(part[P - 1, asks][None], len(places), 0) for part in x))
+        lead = net.leads(net.finished(net.written(z, here, 0), 0), order[places])
+
+        def inputs(i: int, place: int = place, places: Reals = places) -> int:
+            """Lists of T numbers: the last has the rank `place`, the answer is `places[i]`, and no
+            number has a smaller rank.
+            """
+            if sorts:
+                raise NotCovered("sort: inputs of a case are not counted")
+            kinds = V - int(places[i])
+            without = 0 if places[i] == place else (kinds - 1) ** (T - 1)
+            return int(kinds ** (T - 1) - without)
+
+        yield CaseLeads(lead, inputs)
+
+
+def crude(
+    net: IntervalModel, low: Reals, high: Reals, value: Interval, order: Reals, places: Reals,
+    asks: int, T: int, sorts: bool,
+) -> tuple[Reals, Interval]:  # fmt: skip
+    """Where all keys but the answer have next to no share in every head: its value, [C,H,K]."""
+    ordered = high[:, order]
+    later = np.maximum.accumulate(ordered[:, ::-1], 1)[:, ::-1]  # the best from a place on
+    others = np.concatenate([later[:, 1:], np.full((len(high), 1), -np.inf)], 1)[:, places]
+    if sorts:
+        others = np.maximum(others, ordered[:, : asks + 1].max(1)[:, None])
+    star = low[:, order[places]]
+    share = shares(net, others, star)  # H C
+    share = np.where(np.isneginf(others), 0, share)
+    most = above(value.size.max(1))[:, None]  # H 1 K
+    answer = value[:, order[places]]
+    z = answer.widened(above(2 * T * share[..., None] * most, 4))
+    lost = above(net.f.gamma(2 * T + 4) * most + 4 * (T + 1) * net.f.tiny * (2 + most), 4)
+    net.f.fit(most, "a head's output")
+    z = z.widened(lost)
+    out = Interval(*(np.array(part.swapaxes(0, 1)) for part in z))
+    return (share < SURE).all(0), out
+
+
+def detailed(
+    net: IntervalModel, low: Reals, high: Reals, value: Interval, order: Reals, places: Reals,
+    asks: int, T: int, sorts: bool,
+) -> Interval:  # fmt: skip
+    """What heads write, from the best of the keys that are there for certain in each case."""
+    V = len(order)
+    rank = np.empty(V, int)
+    rank[order] = np.arange(V)
+    possible = rank >= places[:, None]  # C V
+    certain = np.zeros((len(places), V), bool)
+    certain[np.arange(len(places)), order[places]] = True
+    certain[:, order[asks]] = True
+    if sorts:
+        possible |= rank <= asks
+        certain[:, 0] = True
+    best = np.where(certain[:, None], low, -np.inf).argmax(2)  # C H
+    heads = np.arange(len(low))
+    share = shares(net, high, low[heads, best][..., None])  # C H V
+    return output(
+        net, value[heads, best], share, value, possible[:, None], T, 2.0 if sorts else None
+    )

@@ -1,0 +1,80 @@
+"""What is proved holds for NumPy and PyTorch: no checker passes a model that one of them computes
+wrongly, whether a row is run alone or with others.
+"""
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError
+from glassformer.answers import margins
+from glassformer.proof import bound_accuracy, check_certificate, prove, prove_equal
+from glassformer.proof.independent.checker import check_independently
+
+from .attacks import ADDERS, RARE, WRONG, rare_adder, rare_minimum
+from .poison.surgery import HINGE, task_of
+from .poison.test_poison import passes
+
+pytest.importorskip("torch")
+BACKENDS = pytest.mark.parametrize("backend", ["numpy", "torch"])
+
+
+def on(backend, model):
+    return model.torch() if backend == "torch" else model
+
+
+def is_right(model, task, rows):
+    """On both backends, with these rows together and one at a time."""
+    batches = [rows, *rows[:, None]]
+    return all(
+        (margins(m, *task.batch(batch)) > 0).all()
+        for m in (model, model.torch())
+        for batch in batches
+    )
+
+
+def is_proved(model, task):
+    try:
+        return prove(model, task, method="certificate").holds
+    except GlassformerError as e:
+        return "defect" in str(e)  # the checker passed it, and only running the model found out
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", ADDERS)
+@BACKENDS
+@pytest.mark.some(3)
+def test_no_wrong_adder_is_passed(name, backend, dtype):
+    model, task = ADDERS[name](dtype), task_of(HINGE)
+    if not is_right(model, task, task.rows(0, 100)):
+        assert not passes(check_certificate, on(backend, model), HINGE, ["digit", "pair"])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", ADDERS)
+@pytest.mark.some(3)
+def test_no_wrong_adder_is_passed_by_the_second_checker(name, dtype):
+    pytest.importorskip("flint")
+    model, task = ADDERS[name](dtype), task_of(HINGE)
+    if not is_right(model, task, task.rows(0, 100)):
+        assert not passes(check_independently, model, HINGE)
+
+
+@BACKENDS
+def test_an_adder_whose_errors_no_sample_finds_is_not_proved(backend):
+    (wrong, honest), task = rare_adder(), task_of(RARE)
+    rows = np.array([WRONG], task.row_type)
+    assert is_right(honest, task, rows) and is_proved(on(backend, honest), task)
+    if not is_right(wrong, task, rows):
+        wrong, honest = on(backend, wrong), on(backend, honest)
+        assert not is_proved(wrong, task)
+        assert prove_equal(wrong, honest, task).result != "equal"
+
+
+@BACKENDS
+def test_rare_errors_of_a_single_head_are_counted(backend):
+    """The least of six numbers up to 19 is 17 in 3^6 − 2^6 lists."""
+    model, task = rare_minimum()
+    if not is_right(model, task, np.array([[17, 18, 19, 17, 18, 19]])):
+        model = on(backend, model)
+        assert not is_proved(model, task)
+        assert bound_accuracy(model, task).open >= 3**6 - 2**6
