@@ -19,6 +19,7 @@ from .intervals import CaseLeads, Interval, Reals, above, between
 SAMPLE = 3_000  # rows that the order is compared with
 NUMBERS = 2**21  # of the largest array at a time
 SURE = 1e-30  # shares below this need no closer look
+MAX_SORT_TOKENS = 300  # of larger vocabularies its bounds do not close, after minutes
 
 
 def covers(task: Task) -> bool:
@@ -56,6 +57,8 @@ def leads(net: IntervalModel, task: Task) -> Iterator[CaseLeads]:
     if c.n_ctx < T:
         raise NotProvable(f"texts of {T} tokens; the model's block has {c.n_ctx}")
     free = c.positions == "none" or not net.weights.get("pos_embed.W_pos", np.ones(1)).any()
+    if sorts and V > MAX_SORT_TOKENS:
+        raise NotCovered(f"sort: at most {MAX_SORT_TOKENS} tokens, got {V}")
     if sorts and not free:
         raise NotCovered("sort: keys and values depend on their position")
     P = 1 if free else T
