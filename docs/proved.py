@@ -35,7 +35,7 @@ def line(ref):
         if proof.holds:
             how = {"enumeration": "every input run"}.get(proof.method, proof.method)
             result += f", {how}, margin {proof.margin:.2g}"
-            checkers = ", ".join(f"{c.name} {c.seconds:.1f} s" for c in proof.checkers)
+            checkers = ", ".join(f"{c.name} {c.seconds:.1f} s" for c in proof.checkers if c.holds)
         else:
             result += f": {proof.reason}"
     except GlassformerError as e:

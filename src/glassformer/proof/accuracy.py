@@ -118,7 +118,7 @@ def bound_accuracy(model: Model, task: Task, *, seed: int = 0, watch: Watch = No
             raise
         return Accuracy(
             task.inputs, 0, proof.cases, proof.cases, 1.0, 0, [], method=proof.method,
-            independent_open=0 if any(c.name == "independent" for c in proof.checkers) else None,
+            independent_open=0 if proof.independent else None,
             **about,
         )  # fmt: skip
     open_ = min(sum(c.open for c in cases), task.inputs)

@@ -85,7 +85,7 @@ def prove_equal(
             return _different(told, "proofs", about)
     if all(p.holds for p in proofs):
         reason = f"both are proved right, with {' and '.join(f'{p.cases:,}' for p in proofs)} cases"
-        checked = [any(c.name == "independent" for c in p.checkers) for p in proofs]
+        checked = [p.independent for p in proofs]
         missing = [n for n, c in zip(("first", "second"), checked, strict=True) if not c]
         none = f"; no independent check covers the {' and the '.join(missing)}"
         reason += none if missing else "; the independent checker agrees on both"

@@ -61,6 +61,11 @@ class Proof(Shown):
     checkers: tuple["CheckerResult", ...] = ()  # that passed it, or did not
 
     @property
+    def independent(self) -> bool:
+        """Whether the independent checker passed it."""
+        return any(c.name == "independent" and c.holds for c in self.checkers)
+
+    @property
     def holds(self) -> bool:
         return self.result == "proved"
 
