@@ -323,6 +323,27 @@ def test_several_files_under_a_kill(tmp_path, monkeypatch):
     assert seen == {(b"old", b"old"), (b"old", b""), (b"new", b""), (b"new", b"new")}
 
 
+def test_the_last_file_is_restored_last(tmp_path, monkeypatch):
+    """If another cannot be restored, the last one stays empty: no mix looks whole."""
+    a, b, last = (tmp_path / name for name in ("a", "b", "last"))
+    for path in (a, b, last):
+        write_atomically(path, b"old")
+    real, calls = os.replace, []
+
+    def fail(beside, target):
+        calls.append(Path(target).name)
+        if len(calls) > 2:  # the last was emptied, and a written: nothing else can be
+            raise OSError(errno.EIO, "no")
+        real(beside, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        with pytest.raises(GlassformerError):
+            records.write_together({a: b"new", b: b"new", last: b"new"})
+    assert calls[:3] == ["last", "a", "b"] and last.read_bytes() == b""
+    records.write_together({})
+
+
 def test_a_lock_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.EIO, "no lock")

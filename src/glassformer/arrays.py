@@ -160,7 +160,8 @@ class Torch:
     def affine(self, x: Array, W: Array, b: Array | None) -> Array:
         n = x.ndim - 2
         inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
-        x, W, out = x.reshape(-1, inner), W.reshape(inner, outer), (*x.shape[:2], *W.shape[n:])
+        rows, out = x.shape[0] * x.shape[1], (*x.shape[:2], *W.shape[n:])
+        x, W = x.reshape(rows, inner), W.reshape(inner, outer)  # inner may be 0: an MLP of width 0
         y = x @ W if b is None else self.torch.addmm(b.reshape(outer), x, W)
         return y.reshape(out)
 

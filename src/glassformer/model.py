@@ -328,8 +328,11 @@ class Model(Shown):
 
     @property
     def name(self) -> str:
-        """The name that its maker or its file gives it, in ASCII; "model" if there is none."""
-        return ascii_name(self.provenance.get("ref") or self.task or "model")
+        """The name that its maker or its file gives it, in ASCII, quoted if it has spaces; "model"
+        if there is none.
+        """
+        name = ascii_name(self.provenance.get("ref") or self.task or "model")
+        return repr(name) if " " in name else name  # a sentence would read as one of ours
 
     def __call__(self, tokens: Any, tap: Tap | None = None, last: int | None = None) -> Array:
         """Logits of tokens, [B,T] -> [B,T,V] or [T] -> [T,V]; or of a text in the tokens' words."""

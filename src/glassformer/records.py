@@ -124,6 +124,8 @@ def write_together(files: Mapping[Path, bytes]) -> None:
     for path in files:
         check_writable(path)
     old = {path: read_bytes(path, most=2**40) if path.exists() else None for path in files}
+    if not files:
+        return
     *_, last = files
     begun: list[Path] = []
     try:
@@ -134,9 +136,14 @@ def write_together(files: Mapping[Path, bytes]) -> None:
             begun.append(path)
             write_atomically(path, data)
     except BaseException:
-        for path in begun:
-            with contextlib.suppress(GlassformerError):
+        failed = False
+        for path in sorted({*begun}, key=lambda p: p == last):
+            if path == last and failed:
+                break  # it stays empty, or missing: the set is not taken for a whole one
+            try:
                 remove(path) if (was := old[path]) is None else write_atomically(path, was)
+            except GlassformerError:
+                failed = True
         raise
 
 
@@ -414,10 +421,16 @@ def _lock(lock: Path) -> int | None:
     """The lock file, open and held; None if another run has it."""
     for _ in range(9):  # others may do the same at the same time
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | WAITING | NOFOLLOW, 0o666)
-        if not _hold(handle):
+        try:
+            held = _hold(handle)
+        except OSError:  # no locks here: nothing is left behind
             os.close(handle)
-            return None
-        if os.fstat(handle).st_nlink:
+            os.unlink(lock)
+            raise
+        if held and os.fstat(handle).st_nlink:
             return handle
-        os.close(handle)  # its run has just ended, and taken it away
+        os.close(handle)
+        if not held:
+            return None
+        # its run has just ended, and taken it away
     raise OSError(errno.EBUSY, "another run is writing it")

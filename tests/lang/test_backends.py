@@ -11,7 +11,7 @@ import pytest
 from glassformer.lang import compile
 from glassformer.lang.certify import Unproved, heads, neurons, written
 from glassformer.lang.certify.checker import Checker
-from glassformer.lang.certify.floats import FARTHEST, Row
+from glassformer.lang.certify.floats import MAX_SCORE_FALL, Row
 from glassformer.lang.values import Tally, Token
 from lang.compiled import SMALL, changed, every, proved, right, small
 from lang.test_lemmas import EPS, beginning, bringing, floats, rows_of, wrote
@@ -144,7 +144,7 @@ def test_powers_of_more_than_the_largest_score(dtype):
     begin = (np.zeros((1, 3)), row)
     found = heads.brought(c, tally, np.eye(3), np.eye(3), row, *begin, 60.0, spread, False)
     low = rng.uniform(1, 1.9, 5000).astype(dtype)
-    above = low + rng.uniform(0, FARTHEST[dtype] - 1, low.shape).astype(dtype)
+    above = low + rng.uniform(0, MAX_SCORE_FALL[dtype] - 1, low.shape).astype(dtype)
     e = np.exp(np.stack([low, np.nextafter(low, np.dtype(dtype).type(2))], 1) - above[:, None])
     w = (e / e.sum(1, keepdims=True)).astype(np.longdouble)
     worst = float(np.abs(w * (n + 1) - 1).max())

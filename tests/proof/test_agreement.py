@@ -1,11 +1,12 @@
 """Two checkers by default: which agreed, what is not covered, and what they disagree on."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from glassformer import GlassformerError, load
-from glassformer.proof import agreement, prove
+from glassformer.proof import accuracy, agreement, bound_accuracy, prove, prove_equal
 from glassformer.proof.independent.checker import IndependentResult
 from glassformer.refs import load_task
 
@@ -59,3 +60,56 @@ def test_the_command_prints_and_returns_both(call):
     assert status == 0 and "first checker" in out and "independent checker" in out
     status, out, _ = call("prove", "adder-hinge:digits=3", "--independent-check", "--json")
     assert [c["name"] for c in json.loads(out)["checkers"]] == ["first", "independent"]
+
+
+def test_a_task_that_lies_about_its_texts_is_not_proved():
+    """The independent checker compares a task's `format` with more rows than the first does."""
+    Addition = type(load_task("addition:digits=10"))
+
+    class Lies(Addition):
+        def batch(self, rows):
+            tokens, answer = super().batch(rows)
+            wrong = (rows == [30_000_000, 9_999_999_999]).all(1)
+            tokens[wrong, -1] = (tokens[wrong, -1] + 1) % 10
+            return tokens, answer
+
+        format = Addition.format
+
+    task = Lies(digits=10)
+    proof = prove(load("addition:digits=10"), task, method="certificate", independent=None)
+    assert proof.result == "unknown" and "holds something else" in proof.reason
+
+
+@pytest.mark.parametrize("ref", ["repeat-last", "modular-addition:variant=clock"])
+def test_what_lemmas_leave_open_the_independent_checker_may_close(ref):
+    proof = proved(ref)
+    assert proof.holds and proof.method == "intervals"
+    assert [c.name for c in proof.checkers] == ["independent"] and proof.independent
+    assert proved(ref, independent=False).result == "unknown"
+
+
+def test_weights_that_are_refused_make_a_proof_unknown():
+    """Only bounds that are too wide excuse the independent checker."""
+    model = load("lookup")
+    head = model.weights["unembed.W_U"].copy() if "unembed.W_U" in model.weights else None
+    name = "embed.W_E" if head is None else "unembed.W_U"
+    w = model.weights[name].copy()
+    w[w == 0] = 1e-310
+    assert (w == 1e-310).any()
+    worse = replace(model, weights={**model.weights, name: w})
+    proof = prove(worse, load_task(model), independent=None)
+    assert proof.result == "unknown" and "smallest normal" in proof.reason
+
+
+def test_no_independent_check_is_made_if_none_is_wanted(monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("called")
+
+    for name in ("count_open",):
+        monkeypatch.setattr(accuracy, name, fail)
+    monkeypatch.setattr(agreement, "independent_check", fail)
+    model = load("reverse:length=8")
+    task = load_task(model)
+    assert bound_accuracy(model, task, independent=False).independent_open is None
+    other = model.map(lambda w: w * 1)
+    assert prove_equal(model, other, task, independent=False).holds

@@ -9,6 +9,7 @@ from glassformer import GlassformerError
 from glassformer.answers import margins
 from glassformer.proof import bound_accuracy, check_certificate, prove, prove_equal
 from glassformer.proof.independent.checker import check_independently
+from glassformer.proof.independent.tasks import check_task
 
 from .attacks import ADDERS, RARE, WRONG, rare_adder, rare_minimum
 from .poison.surgery import HINGE, task_of
@@ -32,6 +33,12 @@ def is_right(model, task, rows):
     )
 
 
+def skip_if_right(model, task, rows):
+    """An attack uses the order in which this machine's kernels add: on others it may miss."""
+    if is_right(model, task, rows):
+        pytest.skip("this machine's kernels add in an order that hides the attack")
+
+
 def is_proved(model, task):
     try:
         return prove(model, task, method="certificate").holds
@@ -45,8 +52,9 @@ def is_proved(model, task):
 @pytest.mark.some(3)
 def test_no_wrong_adder_is_passed(name, backend, dtype):
     model, task = ADDERS[name](dtype), task_of(HINGE)
-    if not is_right(model, task, task.rows(0, 100)):
-        assert not passes(check_certificate, on(backend, model), HINGE, ["digit", "pair"])
+    skip_if_right(model, task, task.rows(0, 100))
+    assert not passes(check_certificate, on(backend, model), HINGE, ["digit", "pair"])
+    assert not check_task(on(backend, model), task).holds
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -55,8 +63,8 @@ def test_no_wrong_adder_is_passed(name, backend, dtype):
 def test_no_wrong_adder_is_passed_by_the_second_checker(name, dtype):
     pytest.importorskip("flint")
     model, task = ADDERS[name](dtype), task_of(HINGE)
-    if not is_right(model, task, task.rows(0, 100)):
-        assert not passes(check_independently, model, HINGE)
+    skip_if_right(model, task, task.rows(0, 100))
+    assert not passes(check_independently, model, HINGE)
 
 
 @BACKENDS
@@ -64,17 +72,19 @@ def test_an_adder_whose_errors_no_sample_finds_is_not_proved(backend):
     (wrong, honest), task = rare_adder(), task_of(RARE)
     rows = np.array([WRONG], task.row_type)
     assert is_right(honest, task, rows) and is_proved(on(backend, honest), task)
-    if not is_right(wrong, task, rows):
-        wrong, honest = on(backend, wrong), on(backend, honest)
-        assert not is_proved(wrong, task)
-        assert prove_equal(wrong, honest, task).result != "equal"
+    skip_if_right(wrong, task, rows)
+    wrong, honest = on(backend, wrong), on(backend, honest)
+    assert not is_proved(wrong, task)
+    assert prove_equal(wrong, honest, task).result != "equal"
 
 
 @BACKENDS
 def test_rare_errors_of_a_single_head_are_counted(backend):
     """The least of six numbers up to 19 is 17 in 3^6 − 2^6 lists."""
     model, task = rare_minimum()
-    if not is_right(model, task, np.array([[17, 18, 19, 17, 18, 19]])):
-        model = on(backend, model)
-        assert not is_proved(model, task)
-        assert bound_accuracy(model, task).open >= 3**6 - 2**6
+    skip_if_right(model, task, np.array([[17, 18, 19, 17, 18, 19]]))
+    model = on(backend, model)
+    assert not is_proved(model, task)
+    bound = bound_accuracy(model, task)
+    assert bound.open >= 3**6 - 2**6
+    assert bound.independent_open is None or bound.independent_open >= 3**6 - 2**6

@@ -67,6 +67,7 @@ def generate(model, tokens):
 @bridge("adderboard")
 class Adderboard:
     extra, needs, float32 = "torch", ("torch",), False
+    files: frozenset[str] = frozenset()
 
     def check(self, model: Model) -> None:
         board_format(model, _task(model))

@@ -65,10 +65,11 @@ class Limits:
         if sandbox:
             sampled = f"sampled {1 / trust_guard.TICK:g} times a second"
             return (
-                "in a sandbox: no network, nothing to read but itself, Python and the system's "
-                "programs and libraries, nothing to change but an empty folder, and all its "
-                f"processes end with the check. Limits of all its processes together: {memory} of "
-                f"resident memory ({sampled}), {disk} in files, {self.processes:,} processes and "
+                "in a sandbox: no network, nothing to read but itself, Python, the system's "
+                "programs and libraries and /proc, nothing to change but an empty folder, and all "
+                "its processes end with the check. Limits of all its processes together: "
+                f"{memory} of resident memory ({sampled}), {disk} in files, {self.processes:,} "
+                "processes and "
                 f"threads; of each: {memory} of addresses, {each}; {time}"
             )
         return (

@@ -6,15 +6,15 @@ The guard ends everything to its right when the submission ends, when it gets SI
 submission exceeds a limit on its processes together, and when the checker is gone: the checker
 holds the other end of the guard's stdin.
 
-The sandbox (Linux 5.12 or later) consists of
+The sandbox (Linux 5.14 or later) consists of
 
 - user, process, network, IPC, host name and mount namespaces. The kernel ends every process in them
   when the first one ends, and that one ends with the guard. The submission cannot see the guard.
 - a root file system of its own: Python and the system's libraries, read-only, and /scratch, a
   tmpfs of limited size. Nothing else of the machine has a path there, so no socket has one either.
 - a user without capabilities: nobody if the checker is root, else the checker's user.
-- a seccomp filter on system calls that would make memory outside of its processes, new namespaces,
-  or sockets that no network namespace holds back.
+- a seccomp filter that refuses system calls for shared memory, new namespaces, and socket families
+  that network namespaces do not isolate.
 
 If any of it fails, the submission is not started, and the guard prints why. Without a sandbox
 (settings["sandbox"] is false) the guard limits each process and ends the descendants that it finds.
@@ -48,7 +48,7 @@ KINDS = {"cpu": "CPU", "memory": "AS", "disk": "FSIZE", "files": "NOFILE"}
 # Besides Python's own folders, the parts of the system that the submission can read.
 SYSTEM = (
     "/usr", "/bin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store", "/etc/ld.so.cache",
-    "/etc/alternatives", "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom",
+    "/etc/alternatives", "/dev/null", "/dev/random", "/dev/urandom",
 )  # fmt: skip
 # The architecture, as seccomp numbers it, then system calls: pivot_root, socket, clone, and those
 # that are refused: memfd_create, shmget, msgget, semget, unshare, setns, add_key, request_key,
@@ -61,6 +61,8 @@ CALLS = {
                 (279, 194, 186, 190, 97, 268, 217, 218, 219, 282, 280, 241, 117, 40, 425, 447)),
 }  # fmt: skip
 CLONE3 = 435
+MMAP = {"x86_64": 9, "aarch64": 222}
+SHARED_ANONYMOUS = 0x21  # flags of mmap: such memory is resident in no process once it is unmapped
 
 
 def main(settings: dict[str, Any]) -> int:
@@ -221,8 +223,8 @@ def new_root(settings: dict[str, Any]) -> None:
     call("mount", None, b"/", None, RECURSIVE | PRIVATE, None)
     texts = {}
     for name, path in (
-        ("child.py", settings["child"]),
-        (settings["name"], os.path.join(settings["folder"], settings["name"])),
+        ("runner/child.py", settings["child"]),
+        (f"submission/{settings['name']}", os.path.join(settings["folder"], settings["name"])),
     ):
         with open(path, "rb") as f:
             texts[name] = f.read()
@@ -233,11 +235,11 @@ def new_root(settings: dict[str, Any]) -> None:
         os.mkdir(target) if os.path.isdir(path) else open(target, "x").close()
         call("mount", os.fsencode(path), os.fsencode(target), None, BIND | RECURSIVE, None)
     os.chdir(root)
-    for folder in ("scratch", "proc", "submission"):
+    for folder in ("scratch", "proc", "runner", "submission"):
         os.mkdir(folder)
     os.symlink("/scratch", "dev/shm")
     for name, text in texts.items():
-        with open(f"submission/{name}", "wb") as f:
+        with open(name, "wb") as f:
             f.write(text)
     with contextlib.suppress(OSError):  # some containers forbid it: then there is none
         call("mount", b"proc", b"proc", b"proc", NOSUID | NODEV | NOEXEC, None)
@@ -254,8 +256,9 @@ def readable_paths(home: str) -> list[str]:
     """Folders and files of the machine that the submission can read, none within another."""
     packages = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
     python = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *packages]
-    found: list[str] = []
-    for path in sorted({*SYSTEM, *python, *map(os.path.realpath, python)}, key=len):
+    home, found = os.path.realpath(home), list[str]()
+    python += [os.path.realpath(path) for path in python]
+    for path in sorted({*SYSTEM, *python}, key=len):
         if path in python and f"{home}/".startswith(path.rstrip("/") + "/"):
             raise OSError(f"Python is installed in {path}, which contains your home folder")
         if os.path.exists(path) and not any(f"{path}/".startswith(f"{p}/") for p in found):
@@ -283,7 +286,7 @@ def submission(settings: dict[str, Any]) -> None:
     control(NO_NEW_PRIVILEGES, 1)
     set_limits(settings["limits"], extra, contextlib.nullcontext())
     filter_calls()
-    run_child("/submission/child.py", f"/submission/{settings['name']}", "/scratch")
+    run_child("/runner/child.py", f"/submission/{settings['name']}", "/scratch")
 
 
 def set_limits(
@@ -306,12 +309,15 @@ def set_limits(
 def filter_calls() -> None:
     """Install the seccomp filter: (operation, jump if true, jump if false, operand) each."""
     machine, _, open_socket, clone, refused = CALLS[os.uname().machine]
-    load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06
+    load, equal, at_least, any_bit, bit_and, give = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
     allow, error = 0x7FFF0000, 0x50000
     code = [(load, 0, 0, 4), (equal, 1, 0, machine), (give, 0, 0, 0x80000000), (load, 0, 0, 0)]
     code += [(at_least, 0, 1, 0x40000000), (give, 0, 0, error | 1)]  # the x32 calls
     for number in refused:
         code += [(equal, 0, 1, number), (give, 0, 0, error | 1)]
+    code += [(equal, 0, 5, MMAP[os.uname().machine]), (load, 0, 0, 40)]
+    code += [(bit_and, 0, 0, SHARED_ANONYMOUS), (equal, 0, 1, SHARED_ANONYMOUS)]
+    code += [(give, 0, 0, error | 1), (load, 0, 0, 0)]
     # without clone3, whose flags a filter cannot see, the C library uses clone
     code += [(equal, 0, 1, CLONE3), (give, 0, 0, error | 38)]
     new = NEW_MOUNTS | NEW_OTHERS | 0x2000000

@@ -30,7 +30,8 @@ NOISE = 8  # a model may differ by so many times what rounding does to it here, 
 class Bridge(Protocol):
     """The way to another library, named by `@registry.bridge(NAME)`. Some have more.
 
-    `read(path) -> Model`; `hooks(model, path, tokens)`: activations by our names, in the library.
+    `read(path) -> Model`; `hooks(model, path, tokens)`: activations by our names, in the library;
+    `files`: names that it writes into a folder, none if it writes a single file.
     """
 
     extra: str  # pip install 'glassformer[extra]'
@@ -106,6 +107,18 @@ def find(to: str) -> Bridge:
     return found
 
 
+def check_target(to: str, path: Path) -> None:
+    """Refuse a folder that an export in this format would not replace, before the work."""
+    if not os.path.isdir(path):  # and not path.is_dir(), which raises if the name is too long
+        return check_writable(path)
+    files = getattr(find(to), "files", None)
+    if files == frozenset():
+        raise GlassformerError(f"{path} — cannot be written: it is a folder; {to} is one file")
+    if files and (foreign := _names(path) - files):
+        what = f"has {min(foreign)} in it, which no export like this wrote"
+        raise GlassformerError(f"{path} — {what}; name a new folder")
+
+
 def library(name: str) -> Any:
     """A module of someone else, imported when it is needed; types are not looked into."""
     return importlib.import_module(name)
@@ -147,8 +160,7 @@ def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE
     way, path = find(to), Path(path)
     if path.name in ("", ".."):
         raise GlassformerError(f"{path} — expected the name of a file or folder to write")
-    if not os.path.isdir(path):  # and not path.is_dir(), which raises if the name is too long
-        check_writable(path)
+    check_target(to, path)
     model = model.numpy()
     way.check(model)
     tried = in_other_orders(model, "float32") if way.float32 or model.dtype == "float32" else []

@@ -35,6 +35,10 @@ INSTEAD = "the formats torch and onnx can represent it"
 @bridge("gpt2")
 class GPT2:
     extra, needs, float32 = "gpt2", ("torch", "tokenizers", "transformers"), True
+    files = frozenset({  # of the folder
+        "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
+        "tokenizer_config.json",
+    })  # fmt: skip
 
     def check(self, model: Model) -> None:
         if why := refusal(model):

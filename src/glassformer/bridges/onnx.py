@@ -30,6 +30,7 @@ class Onnx:
     """The bridge."""
 
     extra, needs, float32 = "onnx", ("onnx", "onnxruntime"), True
+    files: frozenset[str] = frozenset()
 
     def check(self, model: Model) -> None:
         """All that our transformer can be, ONNX can say."""

@@ -25,6 +25,7 @@ INSIDE = 2_000  # up to so many numbers are written into the file
 @bridge("torch")
 class Torch:
     extra, needs, float32 = "torch", ("torch",), False
+    files: frozenset[str] = frozenset()
 
     def check(self, model: Model) -> None:
         check_finite("torch", model.weights)

@@ -79,6 +79,7 @@ class TransformerLens:
     """The bridge: a folder with model.safetensors, config.json and load.py, for 4.x and 3.9."""
 
     extra, needs, float32 = "transformer-lens", ("torch", "tokenizers", "transformer_lens"), True
+    files = frozenset({"config.json", "load.py", "model.safetensors", "tokenizer.json"})
 
     def check(self, model: Model) -> None:
         if reason := refusal(model):

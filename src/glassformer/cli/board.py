@@ -24,7 +24,7 @@ def board_(
     trust: Annotated[bool, Option("--trust",
         help="run the code of a submission file, in a sandbox")] = False,
     no_sandbox: Annotated[bool, Option("--no-sandbox",
-        help="with --trust, where the system has no sandbox: let the file do all that you can"
+        help="with --trust: run without a sandbox, with all rights of your user"
     )] = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip

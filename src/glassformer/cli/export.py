@@ -7,7 +7,8 @@ from typing import Annotated
 from typer import Option
 
 from .. import limits, refs
-from ..bridges import Exported
+from ..bridges import Exported, names
+from ..bridges.common import check_target
 from ..bridges.given import export_ as export
 from ..records import check_writable
 from .common import Json, Ref, app, out, print_json, say
@@ -31,8 +32,9 @@ def export_(
     be carried is refused, with the reason.
     """
     limits.finite("--tolerance", tolerance)
-    # a folder is replaced if it is one of ours
     check_writable(None if os.path.isdir(path) else path, ref)
+    if to in names():
+        check_target(to, path)  # before the model is built
     done = export(refs.load(ref), to, path, tolerance)
     if as_json:
         return print_json({"ref": ref, "out": str(path), **done.to_json()})

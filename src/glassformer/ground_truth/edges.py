@@ -16,7 +16,7 @@ from .. import parts
 from ..arrays import Array
 from ..checkpoint import digest
 from ..dust import ranked
-from ..errors import GlassformerError, ascii_name
+from ..errors import GlassformerError
 from ..finding import Finding, json_file
 from ..lang.task import task_name
 from ..lens.stream import embedded
@@ -118,7 +118,8 @@ def truth(model: Model, task: Task | None = None, *, seed: int = 0) -> Truth:
         neurons, flow = _neurons(model, slots, cache, valid), _flow(model, slots, cache, valid)
     needed, names = _needed(edges), parts.names(model, embeddings=True)
     return Truth(
-        model=digest(model), ref=ascii_name(model.provenance.get("ref", "")), task=task_name(model),
+        model=digest(model), ref=model.name if model.provenance.get("ref") else "",
+        task=task_name(model),
         named=bool(model.labels.slots), inputs=inputs, d_model=model.config.d_model, parts=names,
         slots=_slots(model, slots), heads=heads, neurons=neurons, flow=flow, edges=edges,
         needed=[p for p in names if p in needed], idle=[p for p in names if p not in needed],

@@ -230,6 +230,7 @@ def source_name(claimed: str, entry: Mapping[str, Any]) -> str:
         same_options = options == registry.split(registry.written(name, entry["options"]))[1]
         is_source = name.startswith(LIBRARY) or name.endswith(FILE)
         plain = is_source and same_options and ascii_name(claimed) == claimed
+        plain = plain and not name.startswith(("//", "\\\\"))  # another machine's, on Windows
         if plain and library.source_text(name) == entry["source"]:
             return claimed
     return f"{OWN} (calls itself {claimed[:100]!a})"

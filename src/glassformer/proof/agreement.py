@@ -12,9 +12,11 @@ from ..errors import GlassformerError
 from ..model import Model
 from ..tasks.base import Task
 from .independent.checker import IndependentResult, available, check_independently
-from .independent.every_input import MOST_INPUTS
-from .independent.tasks import FEW_INPUTS, check_task
+from .independent.every_input import MAX_INPUTS
+from .independent.tasks import MAX_DEFAULT_INPUTS, check_task
 from .search import Proof
+
+MAX_CASE_INPUTS = 200_000  # enclosed one by one, of tasks whose lemmas go through cases: seconds
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ def confirm(
     Args:
         model: the model that was proved.
         task: the task that it was proved on.
-        proof: the first checker's.
+        proof: the proof that the first checker passed.
         seconds: processor time that it took.
         required: whether to raise an error where no independent check covers the model.
 
@@ -81,22 +83,25 @@ def confirm(
 def independent_check(
     model: Model, task: Task, proof: Proof, required: bool = False
 ) -> IndependentResult:
-    """The independent checker on a proof: on its certificate, on the task's cases, or on every text
-    of a source. If these are many, only where it is required: it takes minutes.
+    """Run the independent checker on a proof: on its certificate, its cases, or every input.
+    Domains whose inputs take minutes to enclose, one by one, only if `required`.
     """
     if proof.method == "cases":
-        return check_task(model, task)
+        return check_task(model, task, MAX_INPUTS if required else MAX_CASE_INPUTS)
     if proof.method in ("compiled", "enumeration"):
-        # Every input by itself. Where intervals are too wide, as after some layers in float32,
-        # nothing is contradicted.
-        check = check_task(model, task, MOST_INPUTS if required else FEW_INPUTS)
-        wide = f"intervals are too wide for it ({check.reason})" if check.covered else check.reason
-        return check if check.holds else replace(check, covered=False, reason=wide)
+        check = check_task(model, task, MAX_INPUTS if required else MAX_DEFAULT_INPUTS)
+        if not check.too_wide:
+            return check
+        # The model was run, or its certificate holds: intervals that are too wide, as after some
+        # layers in float32, contradict neither.
+        reason = f"its intervals are too wide for this model: {check.reason}"
+        return replace(check, covered=False, reason=reason)
     reason = f"there is none for proofs by {proof.method}"
     if proof.method == "certificate" and proof.certificate:
         try:
             available()
-            return check_independently(model, task, proof.certificate)
         except GlassformerError as e:
             reason = str(e)
+        else:
+            return check_independently(model, task, proof.certificate)
     return IndependentResult(False, 0, -math.inf, reason, covered=False)

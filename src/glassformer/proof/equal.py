@@ -53,10 +53,11 @@ class Equality(Shown):
 
 
 def prove_equal(
-    one: Model, other: Model, task: Task, *, seed: int = 0, say: Said = None
-) -> Equality:
-    """Whether two models give the same tokens on all inputs of a task. `say` is told what is being
-    done.
+    one: Model, other: Model, task: Task, *, seed: int = 0, say: Said = None,
+    independent: bool = True,
+) -> Equality:  # fmt: skip
+    """Whether two models give the same tokens on all inputs of a task. `say` is called with what is
+    being done. `independent`: check both proofs by the independent checker, where it covers them.
     """
     tell = say or (lambda text: None)
     for model in (one, other):
@@ -77,7 +78,7 @@ def prove_equal(
     for which, model in (("first", one), ("second", other)):
         tell(f"proving the {which}")
         try:
-            proofs.append(prove(model, task, seed=seed, independent=None))
+            proofs.append(prove(model, task, seed=seed, independent=None if independent else False))
         except GlassformerError as e:
             return Equality("unknown", str(e), equal=0, method="proofs", **about)
         found = proofs[-1].counterexample
@@ -91,12 +92,13 @@ def prove_equal(
         reason += none if missing else "; the independent checker agrees on both"
         return Equality("equal", reason, equal=task.inputs, method="proofs", **about)
     tell("bounding on how many inputs both are right")
-    return _both_right(one, other, task, seed, proofs, about)
+    return _both_right(one, other, task, seed, proofs, about, independent)
 
 
 def _both_right(
-    one: Model, other: Model, task: Task, seed: int, proofs: list[Any], about: dict[str, Any]
-) -> Equality:
+    one: Model, other: Model, task: Task, seed: int, proofs: list[Any], about: dict[str, Any],
+    independent: bool,
+) -> Equality:  # fmt: skip
     """On how many inputs both are proved right: those that are open for neither."""
     why = " and ".join(
         f"the {n} is {p.result}" for n, p in zip(("first", "second"), proofs, strict=True)
@@ -105,7 +107,7 @@ def _both_right(
     try:
         for model, proof in zip((one, other), proofs, strict=True):
             if not proof.holds:
-                bound = bound_accuracy(model, task, seed=seed)
+                bound = bound_accuracy(model, task, seed=seed, independent=independent)
                 open_ += bound.open
                 for shown in bound.worst:
                     if told := _differ(one, other, task, np.array([shown["row"]], kind))[0]:

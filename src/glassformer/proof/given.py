@@ -42,7 +42,7 @@ class Certified(Shown):
         return told(self.first) | ({"independent": told(self.second)} if self.second else {})
 
     def __str__(self) -> str:
-        second = [in_words("independent checker: it", self.second)] if self.second else []
+        second = [in_words("independent checker", self.second)] if self.second else []
         return "\n".join([in_words("the certificate", self.first), *second])
 
 
@@ -82,15 +82,18 @@ def prove_(
         this = "accuracy" if accuracy else "equals"
         raise GlassformerError(f"prove — {this} stands alone; leave out {', '.join(given)}")
     if independent and method == "enumeration":
-        hint = "leave out the method enumeration, which has none"
-        raise GlassformerError(f"prove — an independent check is one of certificates; {hint}")
+        raise GlassformerError(
+            "prove: expected method auto or certificate with independent=True, got enumeration. "
+            "Leave out method"
+        )
+    check_twice = independent is not False
     if say and watch is None:
         watch = _watching(say)
     if accuracy:
         _tell(say, "bounding how many inputs are right")
-        return bound_accuracy(model, task, seed=seed, watch=watch)
+        return bound_accuracy(model, task, seed=seed, watch=watch, independent=check_twice)
     if equals is not None:
-        return prove_equal(model, equals, task, seed=seed, say=say)
+        return prove_equal(model, equals, task, seed=seed, say=say, independent=check_twice)
     if check is not None:
         return _certified(model, task, check, independent, seed, say)
     _tell(say, "proving")

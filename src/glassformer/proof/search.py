@@ -103,7 +103,7 @@ def prove(
     say = partial(Proof, dtype=model.dtype, backend=backend, model=digest(model), task=task.ref)
     began = time.process_time()
     try:
-        proof = _prove(model, task, method, seed, watch, say)
+        proof = _prove(model, task, method, seed, watch, say, independent)
     except BatchDependent as e:
         return say("unknown", 0, reason=str(e), method="search")
     if independent is False:
@@ -114,17 +114,19 @@ def prove(
 
 
 def _prove(
-    model: Model, task: Task, method: Method, seed: int, watch: Watch, say: Callable[..., Proof]
-) -> Proof:
+    model: Model, task: Task, method: Method, seed: int, watch: Watch, say: Callable[..., Proof],
+    independent: bool | None,
+) -> Proof:  # fmt: skip
     if method != "enumeration" and isinstance(task, Texts) and is_compiled(model, task):
-        proof: Proof = certified(model, task, seed, partial(say, method="compiled"), watch)
-        return replace(proof, reason=proof.reason + fused(model)) if proof.holds else proof
+        found: Proof = certified(model, task, seed, partial(say, method="compiled"), watch)
+        return found
     if method == "enumeration" or (method == "auto" and task.size <= EXHAUSTIVE):
         return _enumerated(model, task, partial(say, method="enumeration"), watch)
     from .beyond import covers, prove_beyond  # it reads the tasks it speaks of: not before it must
 
     if covers(task):
-        proof = prove_beyond(model, task, seed, partial(say, method="cases"))
+        alone = independent is not False  # whether the independent checker may close it alone
+        proof: Proof = prove_beyond(model, task, seed, partial(say, method="cases"), alone)
         fused_norm = proof.method == "intervals"  # which intervals cover, and lemmas do not
         return replace(proof, reason=scope(model, task, fused_norm)) if proof.holds else proof
     if method == "auto" and model.config.n_layers != 1:
@@ -240,16 +242,10 @@ def scope(model: Model, task: Task, fused_norm: bool = False) -> str:
     but = " but for its fused layer norm" if layer else ""
     words = f"for every order of summation, in NumPy and PyTorch{but}"
     if ".py:" in task.ref:
-        words += "; its file declares what is right, compared with edge cases and 2,000 samples"
+        words += (
+            "; what is right is declared by the task's file, compared on edge cases and 2,000 rows"
+        )
     return words
-
-
-def fused(model: Model) -> str:
-    """What a proof does not speak of when PyTorch computes the model, as words to add."""
-    if model.is_numpy or model.config.norm != "layer":
-        return ""
-    other = "not of the fused one that PyTorch uses when nobody looks inside"
-    return f"; of model.py's layer norm, {other}"
 
 
 @dataclass(frozen=True)

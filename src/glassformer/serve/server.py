@@ -40,10 +40,18 @@ class Protocol(H11Protocol):
         if len(self.connections) > CONNECTIONS:
             transport.close()
         else:
-            self.loop.call_later(WAITING, self._close_if_silent)
+            self._limit_next_request()
 
-    def _close_if_silent(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._limit_next_request()
+
+    def _limit_next_request(self) -> None:
+        """Close the connection unless a whole request arrives within WAITING seconds."""
+        self.loop.call_later(WAITING, self._close_if_silent, self.cycle)
+
+    def _close_if_silent(self, last: Any) -> None:
+        if self.cycle is last and not self.transport.is_closing():
             self.transport.close()
 
 

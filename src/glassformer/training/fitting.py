@@ -17,6 +17,7 @@ from .loop import Trainer
 from .notebook import Bar, in_notebook
 from .recipe import Recipe
 from .result import Training
+from .state import check_out
 
 Seeds = Sequence[int]
 
@@ -55,10 +56,12 @@ def train(task: Task, recipe: Recipe, seeds: Seeds = (0,), **options: Any) -> It
     """
     with alone(options.get("out")):
         trainer = Trainer(task, recipe, seeds, **options)
-    return _locked(trainer)
+    return _locked(trainer, bool(options.get("resume")))
 
 
-def _locked(trainer: Trainer) -> Iterator[Event]:
+def _locked(trainer: Trainer, resume: bool) -> Iterator[Event]:
     """The events of a run; until the last, no other run may write to its file."""
     with alone(trainer.out):
+        if trainer.out:
+            check_out(trainer.out, resume)  # again: another run may have begun since the call
         yield from trainer.events()

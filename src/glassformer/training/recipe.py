@@ -246,7 +246,7 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
     def override(self, settings: Mapping[str, Any], start: Model | None = None) -> "Recipe":
         """The recipe with fields set from values or their texts: {"lr": "0.01", "steps": 5}.
 
-        `start`: the model whose weights a run begins with. Its shape is not the recipe's to set.
+        `start`: the model whose weights a run begins with. Shape fields must equal its config.
         """
         if not isinstance(settings, Mapping):
             raise GlassformerError(f"recipe — expected fields and values, got {shown(settings)}")
@@ -257,9 +257,7 @@ class Recipe(Course, Averages, Schedule, Optimization, Loss, Examples, Architect
         for name in sorted(SHAPE & values.keys()):
             if start and values[name] != (its := getattr(start.config, name)):
                 what = f"expected {its}, as in the start, got {shown(values[name])}"
-                raise GlassformerError(
-                    f"{name}: {what}. Leave {name} out, or start without a model"
-                )
+                raise GlassformerError(f"{name}: {what}. Leave out {name}, or train without start")
         if values.get("data", self.data) != self.data:  # shares are of the way that they were for
             rows = self.test_rows or FIELDS["test_rows"].default
             shares = dict.fromkeys(("held_share", "alike", "train_share", "train_each"), 0.0)

@@ -14,8 +14,8 @@ What the backends may do, all of which PyTorch does somewhere:
   and a bias are off by gamma(n + 1) of the sum of all sizes, the bias among them.
 - The variance of a norm comes of one pass over the row (Welford), which is off by more the longer
   the row is than what is left of it without its mean: see `Floats.norm`.
-- A softmax subtracts the row's largest score, or a larger number, so little larger that every power
-  of the row is at least the root of the smallest normal number: see `Floats.weights`.
+- A softmax subtracts the row's largest score, or a larger number m for which every exp(score − m)
+  is at least the square root of the smallest normal number: see `Floats.weights`.
 - Numbers below the smallest normal one may be taken for 0 (`torch.set_flush_denormal`). Weights
   that are so small are refused.
 """
@@ -38,8 +38,11 @@ UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
 TINY = {"float64": 2.0**-900, "float32": 2.0**-90}
 # Powers of a softmax are at least so large, the root of the smallest normal number, if not those of
 # the row's own largest score; what underflow takes from their sums is divided by their sum.
-POWER = {"float64": 2.0**-511, "float32": 2.0**-63}
-FARTHEST = {"float64": 355, "float32": 44}  # that a score may be from what is subtracted, then
+MIN_EXPONENTIAL = {"float64": 2.0**-511, "float32": 2.0**-63}
+MAX_SCORE_FALL = {
+    "float64": 355,
+    "float32": 44,
+}  # that a score may be from what is subtracted, then
 HUGE = {"float64": 1e250, "float32": 1e30}  # numbers beyond are refused: sums might overflow
 
 
@@ -137,4 +140,4 @@ class Floats:
         less what is subtracted rounds by a part of it, and its power by as much, relatively: once
         in the power itself, once in their sum.
         """
-        return float(self.gamma(2 * n + 2 * EXP + 8 + 2 * FARTHEST[self.dtype]))
+        return float(self.gamma(2 * n + 2 * EXP + 8 + 2 * MAX_SCORE_FALL[self.dtype]))

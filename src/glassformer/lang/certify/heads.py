@@ -13,7 +13,7 @@ import numpy as np
 
 from ..cases import Cases
 from ..values import Look, Position, Sum, Tally, Test, Value
-from .floats import POWER, SCORE, TINY, WIDER, Row, Unproved
+from .floats import MIN_EXPONENTIAL, SCORE, TINY, WIDER, Row, Unproved
 
 if TYPE_CHECKING:
     from .checker import Checker
@@ -119,7 +119,7 @@ def brought(
     z, off = f.scaled(*f.product(c.centre(found, n), row, Wv), row)
     zb, offb = f.scaled(*f.product(begin, begin_row, Wv), begin_row)
     top = np.maximum((np.abs(z) + off).max(0), (np.abs(zb) + offb)[0])
-    mix = np.maximum(off.max(0), offb[0]) + weigh * top + POWER[f.dtype]
+    mix = np.maximum(off.max(0), offb[0]) + weigh * top + MIN_EXPONENTIAL[f.dtype]
     size = np.abs(Wo)
     written = (mix + f.gamma(len(Wo) * c.config.n_heads + 4) * top) @ size * WIDER + TINY[f.dtype]
     rho = float(np.expm1(spread) + leak + weigh) * WIDER

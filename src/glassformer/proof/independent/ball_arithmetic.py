@@ -46,11 +46,15 @@ ARRAYS = {
 
 
 class NotProvable(Exception):
-    """What cannot be shown."""
+    """A bound could not be established."""
 
 
 class NotCovered(NotProvable):
     """A model or a task that a checker has no method for."""
+
+
+class TooWide(NotProvable):
+    """A bound that is too wide to decide, of numbers that are all in order."""
 
 
 class Weight(NamedTuple):

@@ -41,6 +41,7 @@ class IndependentResult:
     margin: float  # no lead in any case is smaller
     reason: str = ""  # why it does not hold; or that the margin is smaller than claimed
     covered: bool = True  # False: the checker has no method for this model
+    too_wide: bool = False  # True: its bounds do not decide, and it found nothing wrong
 
 
 def check_independently(
@@ -48,14 +49,14 @@ def check_independently(
 ) -> IndependentResult:
     """Whether a certificate proves, in ball arithmetic, the model right on the task's domain."""
     available()
-    spots = spots_of(task)
     task.require(model.vocabulary)
-    if (size := len(spots.names) - 1) > model.config.n_ctx:
-        block = f"the model's block has {model.config.n_ctx}"
-        raise GlassformerError(f"{task.ref} — texts of {size} tokens; {block}")
     cases, margin = 0, math.inf
     with flint.ctx.workprec(BITS):
         try:
+            spots = spots_of(task)
+            if (size := len(spots.names) - 1) > model.config.n_ctx:
+                block = f"the model's block has {model.config.n_ctx}"
+                raise NotProvable(f"{task.ref} — texts of {size} tokens; {block}")
             parts, claimed = read(certificate, model, task, spots)
             attention = Attention(BallModel(model), spots)
             for part in parts:

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import GlassformerError
 from ...tasks.base import Task
-from .ball_arithmetic import Ball, NotProvable, arb
+from .ball_arithmetic import Ball, NotCovered, NotProvable, arb
 
 GRID = 300  # bits of the largest term of a sum, as a whole number
 SHORT = 12  # digits of numbers that are probed at every corner
@@ -49,14 +48,14 @@ def spots_of(task: Task) -> Spots:
     """
     refused = f"{task.ref} — not covered: the sum of two numbers at fixed places is"
     if max(task.radix, default=1) > LONGEST:
-        raise GlassformerError(f"{refused}, of at most 4,000 digits")
+        raise NotCovered(f"{refused}, of at most 4,000 digits")
     n = len(str(task.radix[0])) - 1 if task.radix else 0
     if n < 1 or tuple(task.radix) != (10**n, 10**n):
-        raise GlassformerError(f"{refused}, got numbers below {', '.join(map(str, task.radix))}")
+        raise NotCovered(f"{refused}, got numbers below {', '.join(map(str, task.radix))}")
     if [task.vocabulary.decode([d]) for d in range(10)] != list("0123456789"):
-        raise GlassformerError(f"{refused}, with the digits as the first ten tokens")
+        raise NotCovered(f"{refused}, with the digits as the first ten tokens")
     if not task.says("format"):  # somebody else's texts may be sums; nobody said so of these
-        raise GlassformerError(f"{refused}, said of the texts that it writes")
+        raise NotCovered(f"{refused}, said of the texts that it writes")
     rng, top, kind = np.random.default_rng(9), 10**n - 1, task.row_type
     corners = np.array([[0, 0], [top, top], [0, top], [top, 0], [top, 1], [1, top]], kind)
     known: tuple[int, list[str]] | None = None
@@ -68,7 +67,7 @@ def spots_of(task: Task) -> Spots:
         first = int(answer[0].argmax())
         at_the_end = answer == (np.arange(answer.shape[1]) >= first)
         if not task.defined(probes).all() or not at_the_end.all() or first < 1:
-            raise GlassformerError(f"{refused}, with an answer to every pair at the end")
+            raise NotProvable(f"{refused}, with an answer to every pair at the end")
         numbers = {"a": probes[:, 0], "b": probes[:, 1], "s": probes.sum(1)}
         digits = {k: written(x, n + (k == "s")) for k, x in numbers.items()}
         known = known or (first, names_of(tokens, digits))
@@ -77,9 +76,9 @@ def spots_of(task: Task) -> Spots:
             holds = digits[name[0]][:, here] if name[0] in digits else here
             same = tokens.shape[1] == len(known[1]) and first == known[0]
             if name == "?0" or not same or not (tokens[:, p] == holds).all():
-                raise GlassformerError(f"{refused}; position {p} holds something else")
+                raise NotProvable(f"{refused}; position {p} holds something else")
             if p >= first - 1 and name[0] in "ab":
-                raise GlassformerError(f"{refused}; position {p} holds something else")
+                raise NotProvable(f"{refused}; position {p} holds something else")
     assert known
     first, names = known
     return Spots(n, tuple(names), range(first - 1, len(names) - 1))

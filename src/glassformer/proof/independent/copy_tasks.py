@@ -1,6 +1,6 @@
-"""Tasks that copy: every position of a text holds one number of the row, or always one token.
+"""Copy tasks: every position of a text holds one number of the row or a fixed token.
 
-A case is the position that asks, the token there and the right one. Numbers of the row that a case
+A case is the query position, its token and the correct next token. Numbers of the row that a case
 does not fix are free. What heads write is bounded from the keys that are there for certain.
 """
 
@@ -35,7 +35,7 @@ def spots_of(task: Task) -> Format:
     if any(not 0 <= number < known.get(name, 0) for name, number in form.spots):
         raise NotProvable("copies() has a spot that is no number of the row and no token")
     if task.size != np.prod([int(k) for k in kinds], dtype=object) or not kinds:
-        raise NotProvable("the rows of the task are not free of each other")
+        raise NotProvable("expected size = product of radix: every combination of numbers is a row")
     if max(kinds) > len(task.vocabulary):
         raise NotProvable("a number of the row is no token")
     rng = np.random.default_rng(17)

@@ -15,19 +15,19 @@ from .ball_arithmetic import NotCovered, NotProvable
 from .interval_model import IntervalModel
 from .intervals import CaseLeads, Interval, Reals
 
-MOST_INPUTS = 5_000_000
-NUMBERS = 2**19  # of the largest array at a time
+MAX_INPUTS = 5_000_000
+MAX_ARRAY_ENTRIES = 2**19  # of the arrays of one chunk
 
 
 def leads_of_rows(
-    net: IntervalModel, task: Task, max_inputs: int = MOST_INPUTS
+    net: IntervalModel, task: Task, max_inputs: int = MAX_INPUTS
 ) -> Iterator[CaseLeads]:
     """The least lead of each defined row of the domain, some rows at a time."""
-    if task.inputs > max_inputs or task.size > MOST_INPUTS:
+    if task.inputs > max_inputs or task.size > MAX_INPUTS:
         raise NotCovered(f"{many(task.inputs)} inputs are too many to enclose one by one")
     c = net.c
     T = task.batch(task.rows(0, 1))[0].shape[1]
-    step = max(1, NUMBERS // max(c.d_vocab, T * (c.d_model + c.d_mlp),
+    step = max(1, MAX_ARRAY_ENTRIES // max(c.d_vocab, T * (c.d_model + c.d_mlp),
                                  T * T * c.n_heads * c.d_head))  # fmt: skip
     for start in range(0, task.size, step):
         rows = task.rows(start, min(task.size, start + step))

@@ -1,4 +1,4 @@
-"""What heads write, if one key is known to be there: how far from its value can it be?
+"""Bound a head's output by its distance from the value of a key that is certainly present.
 
 Let * be a key that is there for certain, and r = weight/weight of * for each other key. A head's
 output is v_* + Σ share·(v − v_*): shares add up to at most 1, and none is above its r. So it is
@@ -10,14 +10,14 @@ import numpy as np
 from .interval_model import IntervalModel
 from .intervals import Interval, Reals, U, above, between
 
-FAR = 1e-4  # keys with a smaller weight, as a part of that of *, are added up
+NEGLIGIBLE_SHARE = 1e-4  # keys with a smaller weight, as a part of that of *, are added up
 
 
 def score_ends(net: IntervalModel, score: Interval, top: Reals) -> tuple[Reals, Reals]:
     """The ends of what exp is taken of, [...,H], up to a number that all keys share: scores less a
     maximum that is at most `top` [H].
     """
-    top = np.maximum(top, score.high.max(tuple(range(score.mid.ndim - 1))))
+    top = net.subtracted(score.high.max(tuple(range(score.mid.ndim - 1))), top)
     off = above(net.f.u * above(top - score.low, 2) + net.f.tiny, 2)
     wide = score.widened(off)
     return wide.low, wide.high
@@ -42,7 +42,7 @@ def output(
     their values [1 or C,H,N,K] and which of them may be there [C,1,N]. `copies`: each at most so
     often; None: any of them at each of S positions. With 2·S roundings, and what underflows.
     """
-    f, far = net.f, share < FAR
+    f, far = net.f, share < NEGLIGIBLE_SHARE
     bounds = []
     for sign in (1, -1):
         up = v.high if sign > 0 else -v.low  # ... H N K

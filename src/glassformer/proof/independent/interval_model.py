@@ -3,8 +3,8 @@
 The steps are those of model.py. After each one the radius gets what the model's own rounding may be
 off by: sums of products in any order, with or without fused multiply-add, with the bias first or
 last; a layer norm in two passes or fused in one, as in PyTorch. Every number on the way must be
-shown to stay below the largest of the type; what cannot be shown raises NotProvable, or makes a
-bound that is not a number, with which no case closes.
+shown to stay below the largest of the type; if that fails, NotProvable is raised or the bound is
+NaN, and the case stays open.
 
 Shapes: B rows, T positions, D d_model, H heads, K d_head, F d_mlp, V tokens.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 from ... import arrays
 from ...model import Model
-from .ball_arithmetic import COVERED, READ, NotCovered, NotProvable
+from .ball_arithmetic import COVERED, READ, NotCovered, NotProvable, TooWide
 from .intervals import (
     Interval,
     Reals,
@@ -30,8 +30,8 @@ from .intervals import (
     square_root,
 )  # fmt: skip
 
-NEAREST = 8  # rivals that are looked at again, where there are many
-FEW_TOKENS = 256  # up to so many, all are
+NEAREST_RIVALS = 8  # are bounded a second time if the vocabulary exceeds FEW_TOKENS
+FEW_TOKENS = 256  # up to this vocabulary size, every rival is bounded a second time
 SLOPES = {"gelu": 1.13, "gelu_new": 1.13, "silu": 1.1}  # no activation is steeper: these have
 # derivatives of at most 1.1290, 1.1290 and 1.0999
 
@@ -43,6 +43,7 @@ class FloatType:
         info = np.finfo(dtype)
         self.dtype, self.u, self.tiny = dtype, 2.0 ** -(info.nmant + 1), float(info.tiny)
         self.most = float(info.max) / 4  # with room for what rounding adds
+        self.max_shared_fall = {"float64": 355.0, "float32": 44.0}[dtype]  # −ln(tiny)/2, rounded up
 
     def gamma(self, n: Reals) -> Reals:
         """n roundings one after the other are off by at most this part of the result; not a number
@@ -53,7 +54,7 @@ class FloatType:
 
     def fit(self, size: Reals, what: str) -> None:
         if not np.all(size < self.most):
-            raise NotProvable(f"{what} may overflow {self.dtype}")
+            raise TooWide(f"{what} may overflow {self.dtype}")
 
     def rounded(self, x: Interval, what: str, n: int = 1) -> Interval:
         """The result of n operations, as the model rounds it."""
@@ -79,7 +80,7 @@ class Normed(NamedTuple):
 
 
 class IntervalModel:
-    """A model whose methods follow model.py."""
+    """Interval bounds on every step of model.py's `forward`."""
 
     def __init__(self, model: Model) -> None:
         self.c = c = model.config
@@ -88,6 +89,8 @@ class IntervalModel:
             known = field.name in READ or field.name == "n_layers"
             if not known and value not in COVERED.get(field.name, (field.default,)):
                 raise NotCovered(f"{field.name}={value} is not covered")
+        if c.d_vocab < 2:
+            raise NotCovered("a vocabulary of one token is not covered")
         if model.dtype not in ("float64", "float32"):
             raise NotCovered(f"weights of {model.dtype} are not covered")
         self.f = FloatType(model.dtype)
@@ -111,7 +114,7 @@ class IntervalModel:
         self.head = E.T if c.tied else self.weights["unembed.W_U"]  # D V
         self.b_U = self.weights.get("unembed.b_U", np.zeros(c.d_vocab))
         # rivals whose leads are bounded by differences of columns of the head
-        self.rivals = c.d_vocab - 1 if c.d_vocab <= FEW_TOKENS else NEAREST
+        self.rivals = c.d_vocab - 1 if c.d_vocab <= FEW_TOKENS else NEAREST_RIVALS
         self.keys_of_tokens: Reals | None = None  # H K: of layer 0, no key of any text is larger
 
     # ── steps ──────────────────────────────────────────────────────────────────────────────────
@@ -179,7 +182,7 @@ class IntervalModel:
         x = self.centred(x, name)
         low, high = self.divisor(x, name, before)
         if not np.all(low > 0):
-            raise NotProvable(f"{name} may divide by 0")
+            raise TooWide(f"{name} may divide by 0")
         w, b = self.weights.get(f"{name}.w"), self.weights.get(f"{name}.b")
         self.f.fit(x.size / low[..., None], f"{name}, divided")
         by, lost = high[..., None], f.tiny * high[..., None]
@@ -286,8 +289,14 @@ class IntervalModel:
                 most = np.maximum(most, k.size.max((0, 1)))
             self.keys_of_tokens = most
         size = above((q.size * self.keys_of_tokens).sum(-1), self.c.d_head + 2)
-        self.f.fit(above(size * (1 + self.scale.high)), "a score")
         return above(size * self.scale.high * (1 + 4 * self.f.u), 4)
+
+    def subtracted(self, own: Reals, largest: Reals) -> Reals:
+        """No number that softmax subtracts is larger: the row's own maximum `own`, or, where rows
+        share a table, `largest`, if all differences are above ln(tiny)/2.
+        """
+        limit = own + self.f.max_shared_fall + above(4 * U * np.abs(own))
+        return np.where(largest <= limit, np.maximum(own, largest), limit)
 
     def weights_of(self, score: Interval, visible: Any, top: Reals) -> tuple[Reals, Reals]:
         """The ends of softmax's exponentials over the last axis, up to a factor that all share.
@@ -298,7 +307,8 @@ class IntervalModel:
         f = self.f
         mid = np.where(visible, score.mid, -np.inf)
         reference = mid.max(-1, keepdims=True)
-        top = np.maximum(top[..., None], np.where(visible, score.high, -np.inf).max(-1)[..., None])
+        own = np.where(visible, score.high, -np.inf).max(-1)
+        top = self.subtracted(own, top)[..., None]
         fall = above(top - score.low, 2)
         apart = score - reference
         off = above(apart.rad + above(f.u * fall + f.tiny, 2), 2)
@@ -318,7 +328,8 @@ class IntervalModel:
         f, S = self.f, v.mid.shape[-2]
         w, rad = low / 2 + high / 2, above(high - low)
         total = np.maximum(below(low.sum(-1), low.sum(-1), S), 0)[..., None]
-        total = np.where(total > 0, total, np.nan)
+        if not np.all(total > 0):
+            raise TooWide("the sum of a softmax has no lower bound above 0")
         usual = (w[..., None] * v.mid).sum(-2) / w.sum(-1)[..., None]
         apart = v - usual[..., None, :]
         inexact = rad[..., None] * apart.size + w[..., None] * apart.rad

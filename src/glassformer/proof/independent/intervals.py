@@ -2,8 +2,8 @@
 
 The result of an operation on intervals holds every result of the operation on their members: the
 radius has the rounding of this arithmetic. Assumed of NumPy: IEEE 754 float64, sums and matrix
-products in any order, and exp within 4 units in the last place. What is not a number stays so, and
-no comparison with it is true.
+products in any order, and exp within 4 units in the last place. NaN propagates, and every
+comparison with NaN is false, so an undefined bound closes no case.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ ETA = 2.0**-1000  # and by less than this where it underflows, however many are 
 
 
 def above(x: Reals, roundings: int = 1) -> Reals:
-    """No smaller than x ≥ 0 would be without its roundings, each by at most one part in 2^53."""
+    """An upper bound on the exact value of x ≥ 0, which was computed with so many roundings."""
     return x * (1 + (roundings + 4) * 2 * U) + ETA
 
 
@@ -87,7 +87,7 @@ class Interval(NamedTuple):
 
 
 class CaseLeads(NamedTuple):
-    """The least leads of some cases, and how many inputs the case with an index has."""
+    """Lower bounds on the leads of cases, and a function that counts the inputs of case i."""
 
     lead: Reals  # [cases]
     inputs: Callable[[int], int]
@@ -119,5 +119,5 @@ def exponentials(low: Reals, high: Reals) -> tuple[Reals, Reals]:
 
 
 def below(x: Reals, size: Reals, roundings: int = 1) -> Reals:
-    """No larger than x would be without its roundings of numbers that add up to `size`."""
+    """A lower bound on the exact value of x, a sum of terms whose sizes add up to `size`."""
     return x - above(size * (roundings + 4) * 2 * U, 2)

@@ -1,4 +1,4 @@
-"""min, max and sort of different numbers, by heads that look hard.
+"""min, max and sort of distinct numbers, for models with hard attention.
 
 A case is the token that asks and the answer. Both are there for certain; what else may be there
 follows from the order. Keys are not told apart by their position.
@@ -17,13 +17,13 @@ from .interval_model import IntervalModel
 from .intervals import CaseLeads, Interval, Reals, above, between
 
 SAMPLE = 3_000  # rows that the order is compared with
-NUMBERS = 2**21  # of the largest array at a time
+MAX_ARRAY_ENTRIES = 2**21  # of the largest array at a time
 SURE = 1e-30  # shares below this need no closer look
 MAX_SORT_TOKENS = 300  # of larger vocabularies its bounds do not close, after minutes
 
 
 def covers(task: Task) -> bool:
-    """No class that derives from these: what is right may be anything there."""
+    """Subclasses are not covered: they may define other correct answers."""
     if isinstance(task, Sort):
         return task.is_just(Sort) and not task.repeats
     return task.is_just(Min, Max)
@@ -43,7 +43,9 @@ def compare(task: Task) -> None:
         if tokens[0].tolist() != text or np.flatnonzero(answer[0]).tolist() != [
             *range(len(text) - n, len(text))
         ]:
-            raise NotProvable("the task's texts are not in the order that it is named for")
+            raise NotProvable(
+                "the task's answers are not the minimum, the maximum or the sorted list"
+            )
 
 
 def leads(net: IntervalModel, task: Task) -> Iterator[CaseLeads]:
@@ -66,8 +68,8 @@ def leads(net: IntervalModel, task: Task) -> Iterator[CaseLeads]:
     x = net.embedded(np.broadcast_to(np.arange(V), (P, V)), at)  # P V D
     read = net.reads(x, 0)
     q, k, v = (net.projected(read, 0, kind, at) for kind in "QKV")  # P V H K
-    values = between(v.low.min(0), v.high.max(0)).mid, between(v.low.min(0), v.high.max(0)).rad
-    value = Interval(*(part.swapaxes(0, 1) for part in values))  # H V K
+    value = between(v.low.min(0), v.high.max(0))
+    value = Interval(*(part.swapaxes(0, 1) for part in value))  # H V K
     order = np.arange(V)[::-1] if isinstance(task, Max) else np.arange(V)
     for place in range(V - 1 if sorts else V):
         asks = int(order[place])
@@ -80,9 +82,8 @@ def leads(net: IntervalModel, task: Task) -> Iterator[CaseLeads]:
             places = np.array([place])
         else:
             places = np.arange(place + 1)
-        step = max(1, NUMBERS // (V * c.n_heads * c.d_head))
+        step = max(1, MAX_ARRAY_ENTRIES // (V * c.n_heads * c.d_head))
         simple, z = crude(net, low, high, value, order, places, place, T, sorts)
-        lead = np.empty(len(places))
         rough = np.flatnonzero(~simple)
         for start in range(0, len(rough), step):
             some = rough[start : start + step]

@@ -1,9 +1,9 @@
 """The second checker's rows: each by itself, or many that look alike, at a few columns only.
 
-What a certificate says `near` of, is looked at so far on either side of the column that is asked
-for. All other positions are one term, between the least and the most that they can add up to. The
-columns that are left out give a carry or take one, whichever: a column without terms below, and one
-without digits above, stand for them.
+A row with `near` = n uses only the n columns on either side of the requested column. All other
+positions are one term, between the least and the most that they can add up to. The columns that are
+left out give a carry or take one, whichever: a column without terms below, and one without digits
+above, stand for them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
