@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer import Config, GlassformerError, Model, Vocabulary, on, record
+from glassformer import Config, GlassformerError, Model, Vocabulary, load, on, record
 from glassformer.model import ACTIVATIONS, MASKS, NORMS, POSITIONS, zeros
 from helpers import largest_difference, random_model
 
@@ -275,3 +275,12 @@ def test_logits_of_a_list(backend):
             model.logits(bad)
     with pytest.raises(GlassformerError, match="from position 8 on — longer than the block of 9"):
         model.logits([[1, 2]], start=8)
+
+
+@pytest.mark.parametrize("ref", ["min:vocab=20,variant=book", "sort:vocab=20,variant=book"])
+def test_an_mlp_of_width_0_runs_on_both_backends(ref):
+    pytest.importorskip("torch")
+    model = load(ref)
+    assert model.config.d_mlp == 0 and any(".mlp." in name for name in model.weights)
+    tokens = np.arange(6)[None]
+    assert np.allclose(model.logits(tokens), model.torch().logits(tokens), rtol=1e-9)

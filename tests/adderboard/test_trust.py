@@ -582,6 +582,21 @@ def test_processor_time_is_limited(tmp_path):
         judge(path, limits=Limits(cpu=1))
 
 
+def test_a_submission_may_be_called_as_the_runner_is(tmp_path):
+    path = tmp_path / "child.py"
+    path.write_text("def build_model(): return None, {}\ndef add(model, a, b): return a + b\n")
+    assert judge(path, 0).holds
+
+
+def test_shared_memory_that_no_process_holds_cannot_be_had(tmp_path):
+    """It would be resident in none of them, and so beyond the limit."""
+    text = "import mmap\ndef build_model():\n    try: mmap.mmap(-1, 4096)\n"
+    text += "    except OSError as e: return None, {'said': type(e).__name__}\n"
+    text += "    return None, {'said': ''}\ndef add(model, a, b): return a + b\n"
+    path = write(tmp_path, text)
+    assert judge(path, 0).submission["metadata"]["said"] == "PermissionError"
+
+
 def test_memory_and_files_are_limited(tmp_path):
     text = "def build_model():\n    said = []\n"
     text += "    for f in (lambda: bytes(2**30), lambda: open('x', 'wb').write(bytes(2**20))):\n"

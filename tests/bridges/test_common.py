@@ -231,3 +231,15 @@ def test_bad_names(tmp_path, monkeypatch):
 def test_vocabulary_decides_whether_a_task_fits():
     model = replace(load("add-digit"), vocabulary=Vocabulary("abcdefghij"))
     assert task_of(model) is None and task_of(load("add-digit")) is not None
+
+
+@pytest.mark.parametrize("to", ["gpt2", "torch"])
+def test_a_folder_of_others_is_refused_before_the_work(to, tmp_path, monkeypatch, call):
+    """Also by the command, which would build the model first."""
+    pytest.importorskip("transformers" if to == "gpt2" else "torch")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "precious.txt").write_text("x")
+    monkeypatch.setattr("glassformer.refs.load", None)
+    status, _, err = call("export", "reverse", "--to", to, "--out", str(tmp_path / "theirs"))
+    assert status == 2 and ("precious.txt in it" in err or "it is a folder" in err)
+    assert (tmp_path / "theirs" / "precious.txt").exists()

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from glassformer.serve import guard
+from glassformer.serve import guard, server
 from glassformer.serve.guard import BODY, TOKEN
 
 PORT = 8765
@@ -227,3 +227,13 @@ def test_bytes_that_are_no_request_are_refused(served):
             raw.shutdown(socket.SHUT_WR)
             assert b" 200 " not in raw.recv(1000)
     assert served.client.get("/api/refs").status_code == 200
+
+
+def test_half_a_request_after_a_whole_one_is_not_waited_for(served, monkeypatch):
+    monkeypatch.setattr(server, "WAITING", 0.5)
+    with socket.create_connection(("127.0.0.1", served.open.port), timeout=30) as wire:
+        wire.sendall(b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert wire.recv(65536).startswith(b"HTTP/1.1 ")
+        wire.sendall(b"GET /x")
+        while wire.recv(65536):  # what is left of the answer, then the end
+            pass
