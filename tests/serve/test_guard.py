@@ -232,8 +232,10 @@ def test_bytes_that_are_no_request_are_refused(served):
 def test_half_a_request_after_a_whole_one_is_not_waited_for(served, monkeypatch):
     monkeypatch.setattr(server, "WAITING", 0.5)
     with socket.create_connection(("127.0.0.1", served.open.port), timeout=30) as wire:
-        wire.sendall(b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        assert wire.recv(65536).startswith(b"HTTP/1.1 ")
+        head = f"Host: 127.0.0.1:{served.open.port}\r\n{TOKEN}: {served.open.token}\r\n\r\n"
+        wire.sendall(f"GET /api/nothing HTTP/1.1\r\n{head}".encode())
+        assert wire.recv(65536).startswith(b"HTTP/1.1 404")
         wire.sendall(b"GET /x")
+        wire.settimeout(5)  # longer than WAITING, shorter than any other limit with half a request
         while wire.recv(65536):  # what is left of the answer, then the end
             pass
