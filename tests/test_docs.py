@@ -85,7 +85,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def folder(tmp_path, monkeypatch):
     """An empty folder to work in. What documents register is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("glassformer.proof.given.prove", prove_once)
+    monkeypatch.setattr("glassformer.proof.requests.find_proof", prove_once)
     monkeypatch.setattr("glassformer.adderboard.honest.prove", prove_once)
     monkeypatch.setattr("glassformer.cli.verify.check", check_once)
     for kind in list(

@@ -45,7 +45,7 @@ def test_a_file_without_a_name_is_read_and_not_run(call, here, words):
 
 
 def test_so_it_is_from_python(here):
-    for call in (gf.task, gf.load_task, gf.load, lambda ref: gf.verify(REF, ref)):
+    for call in (gf.check_task, gf.load_task, gf.load, lambda ref: gf.verify(REF, ref)):
         with pytest.raises(GlassformerError, match=r"its tasks are mine\.py:Parity, mine\.py:Half"):
             call("mine.py")
     (here / "empty.py").write_text("x = 3\n")
@@ -54,7 +54,7 @@ def test_so_it_is_from_python(here):
         "empty": "neither a class nor a function", "bad": "a file of Python", "no": "cannot be read"
     }.items():  # fmt: skip
         with pytest.raises(GlassformerError, match=said):
-            gf.task(f"{name}.py")
+            gf.check_task(f"{name}.py")
     assert not (here / "ran").exists()
 
 

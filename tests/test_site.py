@@ -110,7 +110,7 @@ def test_every_page_is_built(site):
 
 @pytest.mark.slow
 def test_the_front_door_is_complete(site):
-    text = (site / "api/doors.html").read_text("utf-8")
+    text = (site / "api/api.html").read_text("utf-8")
     assert not [
         n
         for n in [*gf.__all__, "list", "compile", "open"]
@@ -137,7 +137,7 @@ def test_from_a_disk_without_a_network(site, chromium, scheme, dark):
     page = chromium.new_page(viewport={"width": 390, "height": 800}, color_scheme=scheme)
     page.on("request", lambda r: asked.append(r.url))
     page.on("pageerror", lambda e: wrong.append(str(e)))
-    for name in ("index", "guide/01-start", "reference", "exercises", "api/doors", "gallery"):
+    for name in ("index", "guide/01-start", "reference", "exercises", "api/api", "gallery"):
         page.goto((site / f"{name}.html").as_uri())
         wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{name} is wider than a telephone"

@@ -12,12 +12,12 @@ import inspect
 import pytest
 
 import glassformer as gf
-from glassformer import GlassformerError, face, published, refs, registry, walk
+from glassformer import GlassformerError, published, refs, registry, walk
+from glassformer.adderboard import boards
 from glassformer.adderboard.protocol import BoardVerdict, Part
-from glassformer.errands import boards
 from glassformer.errors import Several
 from glassformer.lens.inspect import VIEWS
-from glassformer.serve import server
+from glassformer.serve import handle
 from glassformer.training import ablated, pools
 
 REF = "addition:digits=1"
@@ -30,6 +30,7 @@ TABLE = """
     blueprint     -    -      -     yes   -      -       a name, as in @blueprint("half")
     board         yes  yes    yes   -     -      yes     a model, or none: the honest board
     check         -    -      -     -     -      -       a level: see `level` in GOOD
+    check_task    yes  yes    -     -     -      -       a task to try
     claims        -    -      -     -     -      yes     names, or how they start; none: all
     compare       yes  yes    yes   -     -      -
     compile       -    -      -     -     -      -       a source: see `source` in GOOD
@@ -57,7 +58,7 @@ TABLE = """
     run           yes  yes    yes   -     -      -
     save          yes  yes    yes   -     -      -
     sweep         -    -      -     -     -      -       a spec
-    task          yes  yes    -     yes   -      -       a task to try, or a new name
+    task          -    -      -     yes   -      -       a name
     tour          -    -      -     -     -      -       the page at its end
     train         yes  -      -     -     -      -       a task
     truth         yes  yes    yes   -     -      -
@@ -128,12 +129,9 @@ def doors() -> dict[str, object]:
     }  # fmt: skip
 
 
-LOOPS = ("fit", "train", "ablations")
-
-
 def parameters(name: str) -> dict[str, inspect.Parameter]:
-    thing = face._loop(name) if name in LOOPS else doors()[name]
-    return dict(inspect.signature(thing).parameters)
+    found = inspect.signature(doors()[name]).parameters
+    return {n: p for n, p in found.items() if p.kind is not p.VAR_KEYWORD}
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +172,7 @@ def _short(monkeypatch):
     for part in ("one_token", "as_text_program", "longer", "side_by_side", "walks"):
         monkeypatch.setattr(walk, part, lambda *_: None)
     monkeypatch.setattr(walk, "trained", lambda *_: (0, 0, MODEL))
-    monkeypatch.setattr(server, "Open", Served)
+    monkeypatch.setattr(handle, "Open", Served)
 
 
 class Served:

@@ -17,9 +17,8 @@ from types import SimpleNamespace
 import pytest
 
 import glassformer
-from glassformer import GlassformerError, Labels, Vocabulary, load, records, save
+from glassformer import GlassformerError, Labels, Vocabulary, api, load, records, save
 from glassformer.cli import common
-from glassformer.cli import run as command
 from glassformer.cli.common import SafeConsole, print_json, table_of, visible
 from glassformer.cli.entry import main
 
@@ -199,13 +198,13 @@ def test_what_is_raised_is_a_line_and_a_status(call, monkeypatch, error, status,
     def fail(*args, **options):
         raise error
 
-    monkeypatch.setattr(command, "run", fail)
+    monkeypatch.setattr(api, "run", fail)
     got, out, err = call("run", "hello-world")
     assert (got, out) == (status, "") and words in err and err.count("\n") == (1 if words else 0)
 
 
 def test_where_a_defect_is(call, monkeypatch):
-    monkeypatch.setattr(command, "run", lambda *a, **o: 1 // 0)
+    monkeypatch.setattr(api, "run", lambda *a, **o: 1 // 0)
     monkeypatch.setenv("GLASSFORMER_DEBUG", "1")
     status, _, err = call("run", "hello-world")
     assert (
@@ -218,7 +217,7 @@ def test_where_a_defect_is(call, monkeypatch):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_polite_kill(call, monkeypatch, number):
-    monkeypatch.setattr(command, "run", lambda *a, **o: os.kill(os.getpid(), number))
+    monkeypatch.setattr(api, "run", lambda *a, **o: os.kill(os.getpid(), number))
     before = signal.signal(number, signal.SIG_DFL)  # whoever started the tests may have it ignored
     try:
         assert call("run", "hello-world") == (128 + number, "", "error: interrupted\n")
@@ -229,7 +228,7 @@ def test_a_polite_kill(call, monkeypatch, number):
 
 def test_a_kill_that_is_ignored_stays_so(call, monkeypatch):
     said = SimpleNamespace(output="went on", stopped="")
-    monkeypatch.setattr(command, "run", lambda *a, **o: os.kill(os.getpid(), signal.SIGHUP) or said)
+    monkeypatch.setattr(api, "run", lambda *a, **o: os.kill(os.getpid(), signal.SIGHUP) or said)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         assert call("run", "hello-world") == (0, "went on\n", "")

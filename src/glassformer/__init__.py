@@ -11,39 +11,110 @@ from __future__ import annotations
 from importlib import import_module
 
 # Nothing else is imported here, not even `typing`: a signal that arrives before the command line
-# has its handlers shows a traceback.
+# has its handlers shows a traceback. Type checkers read the plain imports; at run time a name is
+# imported when it is first used.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
     from . import show as show
-    from .doors import *  # noqa: F403
+    from .api import ablate as ablate
+    from .api import ablations as ablations
+    from .api import attribute as attribute
+    from .api import blueprint as blueprint
+    from .api import board as board
+    from .api import check as check
+    from .api import check_task as check_task
+    from .api import claims as claims
+    from .api import compare as compare
+    from .api import compile_ as compile
+    from .api import count as count
+    from .api import decode as decode
+    from .api import disguise as disguise
+    from .api import explain as explain
+    from .api import export as export
+    from .api import fit as fit
+    from .api import forward as forward
+    from .api import hook_names as hook_names
+    from .api import inspect as inspect
+    from .api import interchange as interchange
+    from .api import list_ as list
+    from .api import load as load
+    from .api import load_task as load_task
+    from .api import on as on
+    from .api import open_ as open
+    from .api import patch as patch
+    from .api import program as program
+    from .api import prove as prove
+    from .api import recheck as recheck
+    from .api import record as record
+    from .api import report as report
+    from .api import run as run
+    from .api import save as save
+    from .api import sweep as sweep
+    from .api import task as task
+    from .api import tour as tour
+    from .api import train as train
+    from .api import truth as truth
+    from .api import verify as verify
+    from .api import view as view
+    from .errors import GlassformerError as GlassformerError
+    from .model import Config as Config
+    from .model import Labels as Labels
+    from .model import Model as Model
+    from .tasks import Task as Task
+    from .training import Recipe as Recipe
+    from .training import Training as Training
+    from .verification import Verdict as Verdict
+    from .vocabulary import Vocabulary as Vocabulary
+
+    __all__ = [
+        "Config", "GlassformerError", "Labels", "Model", "Recipe", "Task", "Training",
+        "Verdict", "Vocabulary", "ablate", "ablations", "attribute", "blueprint", "board",
+        "check", "check_task", "claims", "compare", "compile", "count", "decode", "disguise",
+        "explain", "export", "fit", "forward", "hook_names", "inspect", "interchange", "list",
+        "load", "load_task", "on", "open", "patch", "program", "prove", "recheck", "record",
+        "report", "run", "save", "show", "sweep", "task", "tour", "train", "truth", "verify",
+        "view",
+    ]  # fmt: skip
 
 __version__ = "0.1.0"
+
+_FUNCTIONS = [
+    "ablate", "ablations", "attribute", "blueprint", "board", "check", "check_task", "claims",
+    "compare", "compile", "count", "decode", "disguise", "explain", "export", "fit", "forward",
+    "hook_names", "inspect", "interchange", "list", "load", "load_task", "on", "open", "patch",
+    "program", "prove", "recheck", "record", "report", "run", "save", "sweep", "task", "tour",
+    "train", "truth", "verify", "view",
+]  # fmt: skip
+_CLASSES = {
+    "GlassformerError": "errors", "Config": "model", "Labels": "model", "Model": "model",
+    "Vocabulary": "vocabulary", "Task": "tasks", "Recipe": "training", "Training": "training",
+    "Verdict": "verification",
+}  # fmt: skip
+_BUILTINS = {"list", "compile", "open"}  # `import *` leaves these names alone
 
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        return sorted({*_names()} - {"list", "compile", "open"})  # which would hide Python's own
-    if name in _names():
-        return globals().setdefault(name, getattr(import_module(f"{__name__}.doors"), name))
+        return sorted({*_FUNCTIONS, *_CLASSES} - _BUILTINS)
+    if name in _FUNCTIONS:
+        api = import_module(f"{__name__}.api")
+        return globals().setdefault(name, getattr(api, name + "_" * (name in _BUILTINS)))
+    if name in _CLASSES:
+        module = import_module(f"{__name__}.{_CLASSES[name]}")
+        return globals().setdefault(name, getattr(module, name))
     if name[0] != "_" and name in _modules():
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _names() -> Iterable[str]:
-    from .doors import AS_THEY_ARE, OPENED
-
-    return AS_THEY_ARE.keys() | OPENED.keys()
-
-
 def _modules() -> set[str]:
     from pkgutil import iter_modules
 
-    return {module.name for module in iter_modules(__path__)}  # noqa: F405
+    return {module.name for module in iter_modules(__path__)}
 
 
 def __dir__() -> Iterable[str]:
-    return sorted({*_names(), "show", *(name for name in globals() if name.startswith("__"))})
+    return sorted({*_FUNCTIONS, *_CLASSES, "show", *(n for n in globals() if n.startswith("__"))})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer import load
-from glassformer.proof import check_certificate, given, prove, refute
+from glassformer.proof import check_certificate, prove, refute, requests
 from glassformer.refs import load_task
 
 
@@ -35,7 +35,7 @@ def test_a_certificate_does_not_hold(request):
     certificate = prove(model, task, method="certificate").certificate
     assert check_certificate(model, task, certificate).holds
     request.getfixturevalue("wrong_in_batches")
-    found = given.prove_(model, task, check=certificate)
+    found = requests.prove(model, task, check=certificate)
     assert not found.holds and "right when it is run alone" in str(found)
 
 

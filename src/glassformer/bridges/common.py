@@ -14,14 +14,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .. import records, registry
-from ..errors import GlassformerError
-from ..finding import Shown
+from .. import checkpoint, records, registry, taotp
+from ..errors import GlassformerError, did_you_mean
+from ..finding import Finding, Shown
 from ..model import Model
-from ..records import check_writable, folder_beside, replace_folder, write_together
+from ..records import (
+    check_writable,
+    folder_beside,
+    replace_folder,
+    write_atomically,
+    write_together,
+)
 from ..tap import record
 from .parity import TOLERANCE, Agreement, agreement, carried_by, examples, in_other_orders, moved
 
+OURS = ("safetensors", "taotp")
 INSTEAD = "the format torch keeps float64"
 HOOKED = 64  # inputs whose activations are compared
 NOISE = 8  # a model may differ by so many times what rounding does to it here, in a few orders
@@ -89,6 +96,18 @@ class Exported(Shown):
         return found
 
 
+@dataclass(frozen=True)
+class Written(Finding):
+    """A file of ours: it holds the model itself, so there is no parity to measure."""
+
+    path: Path
+    to: str
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"wrote {self.path}: {self.to}, {self.bytes:,} bytes"
+
+
 def names() -> list[str]:
     """Of all bridges."""
     return sorted(registry.entries("bridge"))
@@ -150,6 +169,23 @@ def torch_logits(net: Callable[[Any], Any], tokens: Any) -> Any:
     torch = library("torch")
     with torch.no_grad():
         return np.concatenate([net(part).numpy() for part in torch.as_tensor(tokens).split(256)])
+
+
+def write(
+    model: Model, to: str, out: str | Path, tolerance: float = TOLERANCE
+) -> Exported | Written:
+    """Write a model for another library (`export`), as a checkpoint or as a text."""
+    if to not in OURS:
+        if to not in names():
+            hint = did_you_mean(to, (*OURS, *names()), 1, 0.6, "expected one of")
+            raise GlassformerError(f"export to {to} — no such format; {hint}")
+        return export(model, to, out, tolerance)
+    if to == "safetensors":
+        kept = checkpoint.save(model, out)
+    else:
+        check_writable(out)
+        kept = write_atomically(out, taotp.write(model).encode(errors="backslashreplace"))
+    return Written(Path(kept), to, Path(kept).stat().st_size)
 
 
 def export(model: Model, to: str, path: str | Path, tolerance: float = TOLERANCE) -> Exported:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from typer import Option
 
-from .. import limits, refs
+from .. import api, limits
 from ..records import check_writable
 from ..show.style import check_path, save
 from ..training.events import percent
@@ -51,16 +51,15 @@ def ablate_(
     """
     if figure:
         check_writable(check_path(figure))
-    goal = refs.load_task(task)
+    goal = api.load_task(task)
     chosen = choose_recipe(recipe, goal, settings or ())  # a slip is told before PyTorch is there
-    from ..training.ablated import ablations
     from ..training.ablations import plan
 
     names = [n for word in only.split(",") if (n := word.strip())]
     cases = len(plan(goal, chosen, names)[0])
     try:
         with _watching(cases, chosen.steps) as watch:
-            found = ablations(
+            found = api.ablations(
                 goal, chosen, seeds=range(seeds), only=names, out=folder, threads=threads,
                 watch=watch,
             )  # fmt: skip

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
+from .. import api
 from ..adderboard.honest import Board, Entry
 from ..adderboard.protocol import THRESHOLD, BoardVerdict, describe
-from ..errands.boards import board
 from .common import Json, TaskName, app, err, out, print_json, progress, say, table_of
 from .verify import Dtype, Keep
 
@@ -36,8 +36,8 @@ def board_(
     words = "proving" if table or not ref else "adding, {:,} wrong"
     with progress() as bar:
         line = bar.add_task(words.partition(",")[0], total=None)
-        found = board(
-            ref, table=table, task=task, dtype=dtype, keep=keep, trust=trust,
+        found = api.board(
+            ref or None, table=table, task=task or None, dtype=dtype, keep=keep, trust=trust,
             sandbox=not no_sandbox,
             say=lambda text: err.print(text, soft_wrap=True),
             watch=lambda p: bar.update(

@@ -5,11 +5,10 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from .. import puzzles
+from .. import api, puzzles
 from ..errors import GlassformerError
-from ..puzzles.given import MOST
-from ..puzzles.given import check_ as check
 from ..puzzles.level import AXES
+from ..puzzles.solutions import MOST
 from .common import Json, app, out, print_json, say, status, table_of
 
 
@@ -28,7 +27,7 @@ def check_(
     asked = puzzles.level(level)
     with status() as doing:
         doing(f"judging by {asked.judged_by}")
-        found = check(level, file, seconds)
+        found = api.check(level, file, seconds)
     if found.problem:
         raise GlassformerError(found.problem)
     print_json(found.to_json()) if as_json else _show(asked, found)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from ..published import claims
+from .. import api
 from .common import Json, app, out, print_json, progress, say
 
 
@@ -19,7 +19,7 @@ def claims_(
     """Measure what the sources claim, and compare with what the ledger records."""
     with progress() as bar:
         line = bar.add_task("measuring", total=None)
-        found = claims(
+        found = api.claims(
             names or (), slow=slow, watch=lambda n, of: bar.update(line, completed=n, total=of)
         )
     if as_json:

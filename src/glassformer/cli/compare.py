@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Exit, Option
 
-from .. import limits, refs
+from .. import api, coerce, limits
 from ..records import check_writable
 from .common import Json, Ref, Seed, app, print_json, progress, sample_rows, say, typed
 
@@ -27,19 +27,16 @@ def compare_(
 
     Exit status 1 if their outputs differ anywhere.
     """
-    from ..lens.compare import common_task, compare
     from ..show.style import check_path, save
 
-    first, second = refs.load(a), refs.load(b)
-    if not task:
-        common_task(first, second)
-    chosen = refs.load_task(task or first)
+    first, second = coerce.as_model(a), coerce.as_model(b)
+    chosen = coerce.as_task(task or None, first, second)
     if figure is not None:
         check_writable(check_path(figure))
     rows = None if sample is None else sample_rows(chosen, sample, seed)
     with progress() as bar:
         line = bar.add_task("comparing", total=None)
-        found = compare(
+        found = api.compare(
             first, second, chosen, rows, names=(a, b), seed=seed,
             progress=lambda done, todo: bar.update(line, completed=done, total=todo),
         )  # fmt: skip

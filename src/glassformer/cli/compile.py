@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from .. import checkpoint
+from .. import api, checkpoint
 from ..counting import count
 from ..errors import GlassformerError
-from ..lang import Compiled, given, named
+from ..lang import Compiled, named
 from ..records import check_writable
 from .common import Json, app, out, print_json, say
 
@@ -29,7 +29,7 @@ def compile_(
             f"{source} — expected a file that ends in .glass, or lang/NAME (glassformer list lang)"
         )
     check_writable(path, source)
-    made = given.compile_(source, dtype=dtype, target=target)
+    made = api.compile_(source, dtype=dtype, target=target)
     if path:
         checkpoint.save(made.model, path)
     told = _told(made)

@@ -1,7 +1,7 @@
 """The command count: how many parameters a model has."""
 
-from .. import refs
-from ..counting import WAYS, count
+from .. import api
+from ..counting import WAYS
 from .common import Json, Ref, app, out, print_json, say, table_of
 
 MEANING = {
@@ -21,8 +21,8 @@ MEANING = {
 @app.command("count")
 def count_(ref: Ref, as_json: Json = False) -> None:
     """How many parameters, by each way of counting."""
-    model = refs.load(ref)
-    counted = count(model)
+    model = api.load(ref)
+    counted = api.count(model)
     if as_json:
         return print_json({"ref": ref, **counted.to_json()})
     rows = [(way, f"{getattr(counted, way):,}", MEANING[way]) for way in WAYS]

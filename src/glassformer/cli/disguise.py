@@ -5,9 +5,8 @@ from typing import Annotated
 
 from typer import Option
 
-from .. import limits, refs
+from .. import api, limits
 from ..errors import GlassformerError
-from ..ground_truth.disguise import disguise
 from ..records import check_writable
 from .common import Json, Ref, app, check_json, out, print_json, say
 
@@ -27,15 +26,14 @@ def disguise_(
 ) -> None:  # fmt: skip
     """A copy that computes the same, without names and in another basis, and the key to it."""
     limits.finite("--noise", noise)
-    model = refs.load(ref)
+    model = api.load(ref)
     if path.suffix != ".safetensors":
         raise GlassformerError(f"--out {path} — a model's file ends in .safetensors")
     check_writable(path, ref)
     if path.resolve() == key_path.resolve():
         raise GlassformerError(f"--key {key_path} — expected another file than --out")
     check_json(key_path, ref)
-    goal = refs.known_task(model)
-    made = disguise(model, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
+    made = api.disguise(model, seed, rotate=rotate, shuffle=shuffle, noise=noise)
     made.save(path, key_path)
     key = made.key
     report = {

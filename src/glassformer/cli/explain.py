@@ -4,8 +4,7 @@ from typing import Annotated
 
 from typer import Argument
 
-from ..lens.explain import explain
-from ..runs import prompt
+from .. import api
 from .common import Json, Ref, TaskName, app, load, print_json, say
 
 
@@ -17,6 +16,5 @@ def explain_(
     as_json: Json = False,
 ) -> None:
     """Why the next token wins: by head, slot and neuron name."""
-    model = load(ref, task)
-    story = explain(model, prompt(model, text))
+    story = api.explain(load(ref, task), text)
     print_json(story.to_json()) if as_json else say(story)

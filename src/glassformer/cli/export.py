@@ -6,10 +6,8 @@ from typing import Annotated
 
 from typer import Option
 
-from .. import limits, refs
-from ..bridges import Exported, names
-from ..bridges.common import check_target
-from ..bridges.given import export_ as export
+from .. import api, limits
+from ..bridges import Exported
 from ..records import check_writable
 from .common import Json, Ref, app, out, print_json, say
 
@@ -33,9 +31,7 @@ def export_(
     """
     limits.finite("--tolerance", tolerance)
     check_writable(None if os.path.isdir(path) else path, ref)
-    if to in names():
-        check_target(to, path)  # before the model is built
-    done = export(refs.load(ref), to, path, tolerance)
+    done = api.export(ref, to, path, tolerance)
     if as_json:
         return print_json({"ref": ref, "out": str(path), **done.to_json()})
     say(f"wrote {path}")

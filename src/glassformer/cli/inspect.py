@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from .. import limits, refs
+from .. import api, coerce, limits
 from ..errors import GlassformerError
 from ..records import check_writable, make_folder, write_atomically
 from .common import Json, Ref, TaskName, app, listed, out, print_json, sample_rows, status, typed
@@ -44,13 +44,12 @@ def inspect_(
     Prints the gist; --out DIR keeps everything: figures, and all numbers as JSON. Views that make
     no sense for the model are left out, and it says why.
     """
-    from ..lens.inspect import inspect
     from ..show.style import KINDS, check_path
 
     if kind not in (*KINDS, "none"):
         raise GlassformerError(f"--figures {kind} — expected {listed((*KINDS, 'none'))}")
-    model = refs.load(ref)
-    chosen = refs.load_task(task) if task else refs.known_task(model)
+    model = coerce.as_model(ref)
+    chosen = coerce.as_task_if_known(task or None, model)
     if inputs is not None and chosen is None:
         raise GlassformerError(f"--inputs — {ref} knows no task to take them from; --task names it")
     rows = sample_rows(chosen, inputs, seed) if inputs and chosen else None
@@ -61,7 +60,7 @@ def inspect_(
         if kind != "none":
             check_path(folder / f"figure.{kind}")
     with status() as say:
-        found = inspect(
+        found = api.inspect(
             model, chosen, rows, prompt, tuple(filter(None, (only or "").split(","))), say
         )
         told = {"ref": ref, **found.to_json()}

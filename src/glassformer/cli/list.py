@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.padding import Padding
 from typer import Argument
 
-from .. import face, published, refs, registry
+from .. import api, published, refs, registry
 from ..lang import library, named
 from ..training.recipe import FIELDS
 from ..training.recipes import ABOUT, RECIPES, recipe
@@ -67,7 +67,7 @@ def list_(
     elif what == "levels":
         _list_levels(ref, as_json)
     else:
-        names = face.list_(what, ref)
+        names = api.list_(what, ref)
         if what == "trained" and not as_json:
             return _show_sentences({name: refs.ABOUT.get(name, "") for name in names})
         print_json({what: names}) if as_json else out.print("\n".join(names))

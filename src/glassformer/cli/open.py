@@ -8,6 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from .. import api
 from .common import Json, app, print_json, say
 
 
@@ -35,9 +36,7 @@ def open_(
     It listens on 127.0.0.1 alone, and answers only who knows the address that it prints. Nothing
     that is sent to it is executed. Ctrl-C ends it, and all that it is doing.
     """
-    from ..errands.servers import serving
-
-    server, kept = serving(refs, folders or (), inputs or (), port, minutes, gigabytes)
+    server, kept = api.serving(refs, folders or (), inputs or (), port, minutes, gigabytes)
     try:
         if as_json:
             print_json({"address": server.address, "port": server.port, "refs": refs})

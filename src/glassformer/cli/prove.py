@@ -1,17 +1,16 @@
 """The command prove: is a model right on all of its domain?"""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from typer import Exit, Option
 
-from .. import limits, refs
+from .. import api, coerce, limits
 from ..errors import GlassformerError
 from ..finding import json_file
 from ..limits import many
 from ..proof import Accuracy, Equality, Proof
 from ..proof.accuracy import percent
-from ..proof.given import prove_ as prove
 from ..records import write_atomically
 from .common import Json, Ref, TaskName, app, check_json, out, print_json, say, status, typed
 
@@ -50,14 +49,12 @@ def prove_(
         raise GlassformerError(f"--out — {hint}; leave out --out, or the other")
     if at_least and not accuracy:
         raise GlassformerError("--at-least — goes with --accuracy, which is missing")
-    model = refs.load(ref)
-    other = refs.load(equals) if equals else None
-    chosen = refs.load_task(task or model)
+    model, prove = coerce.as_model(ref), cast(Any, api.prove)  # its result depends on the options
     check_json(path, ref, task)
     with status() as doing:
         found = prove(
-            model, chosen, method=method, check=certificate, independent=independent,
-            accuracy=accuracy, equals=other, seed=seed, say=doing,
+            model, task or None, method=method, check=certificate, independent=independent,
+            accuracy=accuracy, equals=equals or None, seed=seed, say=doing,
         )  # fmt: skip
     made = found.certificate if isinstance(found, Proof) else None
     if path and made:

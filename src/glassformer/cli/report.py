@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from .. import api
 from .common import Json, app, out, print_json, status, typed
 
 
@@ -31,11 +32,9 @@ def report_(
     and a score over many examples follow at once. Models that read the same texts stand side by
     side on one input; models of different tasks have inputs of their own.
     """
-    from ..errands.pages import report
-
     with status() as say:
-        made = report(
-            models, path, inputs or [], task=task, full=full, history=history or [],
+        made = api.report(
+            models, path, inputs or [], task=task or None, full=full, history=history or [],
             snapshots=snapshots or [], say=say,
         )  # fmt: skip
     size, shown = path.stat().st_size, made.data["models"]

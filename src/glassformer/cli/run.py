@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import numpy as np
 from typer import Argument, Option
 
-from .. import limits, refs
+from .. import api, limits, refs
 from ..dust import number
 from ..errors import GlassformerError
 from ..lang import named
 from ..lang.reading import first as begins
 from ..lens.explain import read_in_words
 from ..model import Model
-from ..runs import in_one_text, meant, run
+from ..runs import in_one_text, meant
 from .common import Json, Ref, Seed, TaskName, app, err, load, out, print_json, say, table_of
 
 
@@ -46,7 +46,7 @@ def run_(
     rng = np.random.default_rng(seed)
     rows = []
     for text in _texts(model, inputs or [""]):
-        result = run(
+        result = api.run(
             model, text, steps=steps, temperature=temperature, top_k=top_k, rng=rng, trace=trace
         )
         if result.stopped:

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from .. import limits
-from ..errands.sweeps import sweep
+from .. import api, limits
 from ..errors import GlassformerError
 from .common import Cluster, Interrupted, Json, app, out, print_json, progress, say, table_of, typed
 
@@ -33,7 +32,7 @@ def sweep_(
     with progress() as bar:
         line = bar.add_task("training", total=None)
         try:
-            found = sweep(
+            found = api.sweep(
                 spec, folder, cluster=cluster, workers=workers, limit=limit, task=task,
                 watch=lambda done, of: bar.update(line, completed=done, total=of),
             )  # fmt: skip

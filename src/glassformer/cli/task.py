@@ -2,8 +2,7 @@
 
 from typer import Exit
 
-from ..errands.tasks import task as examine
-from ..face import task_of
+from .. import api
 from .common import Json, TaskRef, app, print_json, say
 
 
@@ -13,6 +12,6 @@ def task_(task: TaskRef, as_json: Json = False) -> None:
 
     mine.py:Vote is the class Vote in mine.py, which is run. Status 1: something is wrong with it.
     """
-    found = examine(task_of(task, []))
+    found = api.check_task(task)
     print_json(found.to_json()) if as_json else say(found)
     raise Exit(0 if found.holds else 1)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from typer import Exit, Option
 
+from .. import api
 from .common import app, out
 
 
@@ -17,6 +18,4 @@ def tour_(
     """A walk through all of it: make, run, check, explain, train, look inside, compare with the
     sources.
     """
-    from ..walk import tour
-
-    raise Exit(0 if tour(page, console=out).holds else 1)
+    raise Exit(0 if api.tour(page, console=out).holds else 1)

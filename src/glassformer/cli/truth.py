@@ -5,9 +5,9 @@ from typing import Annotated
 
 from typer import Option
 
-from .. import limits, refs
+from .. import api, limits
 from ..errors import GlassformerError
-from ..ground_truth.edges import Truth, truth
+from ..ground_truth.edges import Truth
 from .common import Json, Ref, app, check_json, out, print_json, say, table_of
 
 SHOWN = 12  # neurons in the table
@@ -28,8 +28,7 @@ def truth_(
     check_json(path, ref, task)
     if path and path.suffix != ".json":
         raise GlassformerError(f"--out {path} — expected FILE.json")
-    model = refs.load(ref)
-    found = truth(model, refs.load_task(task or model) if task or model.task else None, seed=seed)
+    found = api.truth(ref, task or None, seed=seed)
     if path:
         found.save(path)
     if as_json:

@@ -4,10 +4,13 @@ The options of a source are those of its ref; `dtype` and `target` every source 
 never executed, and no more of it than a source may have.
 """
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import registry
+from ..calls import text_of
 from ..errors import GlassformerError
 from . import library
 from .library import FILE
@@ -57,6 +60,17 @@ def find(ref: str) -> Named:
     name, options = registry.split(ref)
     how = {key: options.pop(key) for key in ("dtype", "target") if key in options}
     return Named(name, library.source_text(name), dict(options), **how)
+
+
+def compile_source(
+    source: str | os.PathLike[str], options: Mapping[str, Any] | None, dtype: str, target: str
+) -> "Compiled":
+    """Compile a text, the path of a .glass file, or a ref."""
+    text = text_of(source, "source")
+    is_ref = isinstance(source, os.PathLike) or is_named(text)
+    named = find(text) if is_ref else Named("source", text, {})
+    how = {name: value for name, value in (("dtype", dtype), ("target", target)) if value}
+    return build(replace(named, options={**named.options, **(options or {})}, **how))
 
 
 def options(source: Named) -> dict[str, dict[str, Any]]:

@@ -8,17 +8,20 @@ What is right is verified here, over the whole domain or a sample; all else is c
 
 import html
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from .. import __version__, page
-from ..errors import GlassformerError
+from ..calls import text_of
+from ..errors import GlassformerError, shown
 from ..finding import Shown
-from ..limits import many
+from ..limits import many, within
 from ..model import Model
-from ..records import write_atomically
-from ..refs import known_task, with_task
+from ..records import check_writable, write_atomically
+from ..refs import known_task, load_task, with_task
 from ..tasks.base import Task
 from ..verification import Verdict, verify
 from .examples import MOST, work
@@ -33,6 +36,7 @@ HIGH = 720  # pixels of a notebook
 WORK = 30_000_000_000  # multiplications that verifying may take: some seconds
 
 Said = Callable[[str], None]
+Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def report(
     for model, goal in zip(known, tasks, strict=True):
         if goal:
             goal.require(model.vocabulary)
-    found, names, shown = groups(known, inputs), titles([ref for ref, _ in models]), []
+    found, names, data = groups(known, inputs), titles([ref for ref, _ in models]), []
     for i, (model, goal) in enumerate(zip(known, tasks, strict=True)):
         say(f"{names[i]}: verifying" if goal else f"{names[i]}: reading")
         texts = next(group.texts for group in found if i in group.members)
@@ -102,13 +106,54 @@ def report(
             model, models[i][0], title=names[i], inputs=texts, verdict=verdict(model, goal, full),
             rows=rows, snapshots=runs,
         )  # fmt: skip
-        shown.append(told | {"history": curves[i] if i < len(curves) else None})
+        data.append(told | {"history": curves[i] if i < len(curves) else None})
     title = " and ".join(names) if len(names) < 3 else f"{len(names)} models"
     made = f"Made with glassformer {__version__}. The file needs no network."
     notes = [] if len(found) == 1 else [
         "These models do not read the same texts: each has an input of its own."
     ]  # fmt: skip
-    return Report({"title": title, "notes": notes, "made": made, "models": shown, "settings": {}})
+    return Report({"title": title, "notes": notes, "made": made, "models": data, "settings": {}})
+
+
+def make(
+    models: Sequence[tuple[str, Model]], out: Path | None, inputs: str | Sequence[str], rows: int,
+    *, task: Task | None, full: bool, history: Paths, snapshots: Paths, say: Said | None,
+) -> Report:  # fmt: skip
+    """The page of models with their titles, written to `out` if there is one."""
+    within("report — rows", rows, 1, MOST)
+    made = report(
+        models, [inputs] if isinstance(inputs, str) else list(inputs), rows=rows,
+        task=_findable(task) if task else "", full=full, history=_paths(history),
+        snapshots=_paths(snapshots), say=say or (lambda text: None),
+    )  # fmt: skip
+    return made if out is None else replace(made, path=write(made, out))
+
+
+def check_out(out: str | PathLike[str] | None) -> Path | None:
+    """Refuse a file that a page cannot go to, before the work."""
+    if out is None:
+        return None
+    if isinstance(out, str) and not out.lower().endswith((".html", ".htm")):
+        models_ = "several models are a list: gf.report([…, …])"
+        raise GlassformerError(f"report — out: expected FILE.html, got {shown(out)}; {models_}")
+    path = Path(text_of(out, "out", "a path"))
+    check_name(path)
+    check_writable(path)
+    return path
+
+
+def _findable(task: Task) -> str:
+    """The ref of a task: a page names what its models are judged by, and looks it up."""
+    with suppress(GlassformerError):
+        if task.ref and type(load_task(task.ref)) is type(task):
+            return task.ref
+    what = "(found by no ref: give it a name, @gf.task, or type FILE.py:NAME)"
+    raise GlassformerError(f"report — expected a task with a ref, got {type(task).__name__} {what}")
+
+
+def _paths(given: Paths) -> list[Path]:
+    some = [given] if isinstance(given, (str, PathLike)) else given
+    return [Path(text_of(each, "report", "a path")) for each in some]
 
 
 def check_name(path: str | Path) -> None:

@@ -17,6 +17,7 @@ from .checker import Checked as Checked
 from .checker import check_certificate as check_certificate
 from .equal import Equality as Equality
 from .equal import prove_equal as prove_equal
+from .requests import Certified as Certified
 from .search import Proof as Proof
 from .search import prove as prove
 from .search import stand_by as stand_by

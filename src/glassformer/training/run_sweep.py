@@ -1,19 +1,19 @@
-"""A grid of trainings, here or on a cluster (`gf.sweep`, the command sweep)."""
+"""A grid of trainings, here or on a cluster."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from .. import limits, own, refs
-from ..calls import text_of
+from .. import limits
 from ..cluster import check_workers
-from ..errors import NEEDS_TORCH, GlassformerError
 from ..finding import Finding
 from ..limits import PROCESSES, RUNS, within
 from ..records import alone, make_folder
+from ..tasks.base import Task
+from . import pools
+from . import spec as specs
+from . import sweep as sweeps
 
 
 @dataclass(frozen=True)
@@ -50,31 +50,17 @@ class Swept(Finding):
 
 
 def sweep(
-    spec: str | PathLike[str], out: str | PathLike[str] | None = None, *, cluster: str = "",
-    workers: int | None = None, limit: int = 1_000, task: str = "",
-    watch: Callable[[int, int], object] | None = None,
+    spec: Path, out: Path | None, load_task: Callable[[str], Task], *, cluster: str,
+    workers: int | None, limit: int, watch: Callable[[int, int], object] | None,
 ) -> Swept:  # fmt: skip
-    """Trains a grid of settings, a TOML file (docs/sweeps.md). Called again, it skips what is done.
-
-    `out`: a folder, by default SPEC-sweep beside the spec. `cluster`: the scheduler of a Dask
-    cluster; else `workers` processes here, one a core (a script then needs `if __name__ ==
-    "__main__"`). `limit`: more runs are refused. `task`: mine.py:Vote, if the spec names it: a spec
-    alone never runs a file. `watch(done, of)` is told how far it is.
+    """Train what a spec describes and `out` does not have yet. `load_task`: of a ref, in any
+    process.
     """
-    try:
-        from ..training import pools
-        from ..training import spec as specs
-        from ..training import sweep as sweeps
-    except ModuleNotFoundError:
-        raise GlassformerError(f"sweep — {NEEDS_TORCH}") from None
-
     check_workers("sweep", cluster, workers or 1)
     within("sweep — limit", limit, 1, RUNS)
     within("sweep — workers", workers or 1, 1, PROCESSES)
-    path = Path(text_of(spec, "sweep", "the path of a spec"))
-    load_task = partial(own.load_task, task) if task else refs.load_task
-    read = specs.read_spec(path, load_task, limit)
-    folder = make_folder(text_of(out, "out", "a path") if out is not None else _beside(path))
+    read = specs.read_spec(spec, load_task, limit)
+    folder = make_folder(out or _beside(spec))
     with alone(folder / "results.csv"):
         todo = sweeps.Sweep(read, folder)
         skipped = len(todo.rows)

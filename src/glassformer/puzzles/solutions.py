@@ -1,4 +1,4 @@
-"""What people give as a solution: a file, or the text itself (`gf.check`, the command check)."""
+"""Solutions of puzzles: a file, or the text itself."""
 
 import os
 from dataclasses import replace
@@ -16,14 +16,10 @@ from .level import level as level_of
 MOST = 3_600  # seconds
 
 
-def check_(level: str, solution: str | os.PathLike[str], seconds: int = SECONDS) -> Judgement:
-    """Is a puzzle solved? Judged on every question of the level, or by proof; then the score.
-
-    >>> gf.check("traffic-light", "mine.taotp").passed
-
-    `level`: its name, or its title. `solution`: a path that ends in .taotp or .glass, or the text
-    itself.
-    """
+def check_solution(
+    level: str, solution: str | os.PathLike[str], seconds: int = SECONDS
+) -> Judgement:
+    """Judge a solution: a path that ends in .taotp or .glass, or the text itself."""
     asked, said = level_of(level), text_of(solution, "solution", "a text or a path")
     within("check — seconds", seconds, 1, MOST)
     # a line that assigns nothing can be no solution: it is the name of a file

@@ -1,8 +1,4 @@
-"""All that can be asked of a prover, by its options (`gf.prove`, the command prove).
-
-Is a model right on all of its domain; is a certificate of that one; on how many inputs is it right;
-does it say the same as another model?
-"""
+"""What `prove` does by its options: prove, check a certificate, bound the accuracy, compare."""
 
 import math
 import os
@@ -17,12 +13,13 @@ from ..finding import Shown
 from ..model import Model
 from ..tasks.base import Task
 from ..verification.checks import Progress
-from .accuracy import bound_accuracy
+from .accuracy import Accuracy, bound_accuracy
 from .checker import Checked, check_certificate
 from .compiled import is_compiled
-from .equal import prove_equal
+from .equal import Equality, prove_equal
 from .refute import BatchDependent
-from .search import Method, Watch, prove, stand_by
+from .search import Method, Proof, Watch, stand_by
+from .search import prove as find_proof
 
 Said = Callable[[str], object] | None
 
@@ -58,22 +55,13 @@ def in_words(who: str, checked: Any) -> str:
     return f"{who} holds: {checked.cases:,} cases, margin {checked.margin:.4g}{less}"
 
 
-def prove_(
+def prove(
     model: Model, task: Task, *, method: Method = "auto",
     check: str | PathLike[str] | Mapping[str, Any] | None = None, independent: bool | None = None,
     accuracy: bool = False, equals: Model | None = None, seed: int = 0, watch: Watch = None,
     say: Said = None,
-) -> Any:  # fmt: skip
-    """Is it right on all of its domain? A Proof: proved, refuted with a counterexample, or unknown.
-
-    `method`: enumeration runs every row, certificate bounds all cases (docs/proof.md).
-    `independent`: also check it by a second checker that shares no code with the first; None (the
-    default) where there is one, True raises an error where there is none, False leaves it out.
-    `accuracy`: on how many inputs at least is it right? An Accuracy. `equals`: a second model, do
-    both say the same on every input? An Equality. `check`: a certificate, or the file of one, to be
-    checked and no more: a Certified. `watch` is told how far a proof is, `say` in words what is
-    done.
-    """
+) -> Proof | Certified | Accuracy | Equality:  # fmt: skip
+    """As `api.prove`, of a model and a task."""
     others = {
         "method": method != "auto", "check": check is not None, "independent": bool(independent),
         "equals": accuracy and equals is not None,
@@ -98,7 +86,7 @@ def prove_(
         return _certified(model, task, check, independent, seed, say)
     _tell(say, "proving")
     method = "certificate" if independent and method == "auto" else method
-    return prove(model, task, method=method, seed=seed, watch=watch, independent=independent)
+    return find_proof(model, task, method=method, seed=seed, watch=watch, independent=independent)
 
 
 def _certified(

@@ -1,0 +1,53 @@
+"""AdderBoard's own test of a model or a submission, and the table of our adders."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import GlassformerError
+from ..limits import KEEP, within
+from ..model import Model
+from ..tasks.base import Task
+from ..telling import telling
+from ..verification import Progress
+from .honest import OURS, Board, entries, entry, file_entry
+from .protocol import BoardVerdict
+from .protocol import board as ask_model
+from .trust import submission
+
+Load = Callable[[str], tuple[Model, Task]]
+
+
+def board(
+    model: Model | None, task: Task | None, load: Load, *, name: str, file: str, table: bool,
+    dtype: str, keep: int, trust: bool, sandbox: bool,
+    watch: Callable[[Progress], object] | None, say: Callable[[str], object] | None,
+) -> Board | BoardVerdict:  # fmt: skip
+    """Test a model, or the submission in `file`; or return the table. `load`: of our own adders, by
+    their refs. `name`: what the model is called in the table.
+    """
+    within("board — keep", keep, 0, KEEP)
+    with telling() as tell:
+        seen = watch or (lambda p: tell(f"board: {p.done:,} of {p.todo:,}"))
+        if table or not (model or file):
+            _leave_out("the table runs no code", dtype=dtype, trust=trust, no_sandbox=not sandbox)
+            more = [file_entry(file)] if file else []
+            if model and task and name not in OURS:
+                more = [entry(name, model, task)]
+            return Board(list(entries(more, load, seen)))
+        if file:
+            _leave_out(f"{file}: someone's file is run as it is", task=task, dtype=dtype)
+            events = submission(file, trust=trust, sandbox=sandbox, keep=keep, say=say)
+        else:
+            _leave_out("it is no submission file", trust=trust, no_sandbox=not sandbox)
+            assert model and task
+            events = ask_model(model, task, keep=keep, dtype=dtype)
+        for event in events:
+            if isinstance(event, BoardVerdict):
+                return event
+            seen(event)
+    raise AssertionError("a protocol ends with a verdict")
+
+
+def _leave_out(why: str, **options: Any) -> None:
+    if given := [name for name, value in options.items() if value]:
+        raise GlassformerError(f"board — {why}; leave out {', '.join(given)}")

@@ -1,0 +1,1058 @@
+"""The public functions: `import glassformer as gf; gf.verify("addition:digits=3")`.
+
+Each one coerces its arguments (coerce.py) and calls one function of the package. The command line,
+the server and notebooks call the same functions, so that all refuse the same things in the same
+words. A `model` is a ref, a path or a Model; a `task` a ref or a Task, by default the model's own;
+`tokens` a text or numbers. Modules are imported when a function needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+import numpy as np
+
+from . import refs
+from .coerce import (
+    ModelLike,
+    RecipeLike,
+    Rows,
+    TaskLike,
+    Tokens,
+    as_blueprint,
+    as_model,
+    as_path,
+    as_recipe,
+    as_rows,
+    as_task,
+    as_task_if_known,
+    as_tokens,
+    as_verdict,
+    public,
+    user_ref,
+)
+from .errors import NEEDS_TORCH, GlassformerError, did_you_mean, shown
+from .model import Config, Model, keeping_shapes
+from .records import check_writable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from typing_extensions import Unpack
+
+    from .adderboard.honest import Board
+    from .adderboard.protocol import BoardVerdict
+    from .answers import Score
+    from .arrays import Array
+    from .blueprints.base import Blueprint
+    from .bridges.common import Exported, Written
+    from .counting import Count
+    from .ground_truth.disguise import Disguised
+    from .ground_truth.edges import Truth
+    from .lang.compiler import Compiled
+    from .lens.compare import Comparison
+    from .lens.explain import Explanation
+    from .lens.inspect import Inspection, Subject
+    from .lens.interventions.patch import Interchange, Patch
+    from .model import Tap
+    from .page.report import Report
+    from .proof import Accuracy, Certified, Equality, Proof
+    from .published import Claims
+    from .puzzles.judgement import Judgement
+    from .runs import Run
+    from .serve.handle import Opened
+    from .tap import Record
+    from .tasks.base import Task
+    from .tasks.examine import Examination
+    from .training import Event, Training
+    from .training.ablated import Ablations
+    from .training.ablations import News
+    from .training.recipe_fields import RecipeFields
+    from .training.run_sweep import Swept
+    from .verification import Progress, Verdict
+    from .verification.again import Rechecked
+    from .walk import Toured
+
+C = TypeVar("C")
+View = TypeVar("View", bound="Callable[[Subject], Any]")
+Program = TypeVar("Program", bound="Callable[..., Any]")
+
+
+# ── models and tasks ───────────────────────────────────────────────────────────────────────────
+@public
+def load(ref: str | PathLike[str]) -> Model:
+    """Return the model that a ref or a path names.
+
+    Args:
+        ref: A program with options (`addition:digits=3`), a checkpoint, a `.taotp` or `.glass`
+            file, a folder in GPT-2 format, or `mine.py:NAME`, which runs that file.
+
+    Raises:
+        GlassformerError: There is no such model, or its file is damaged.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.load("min:vocab=20").config.d_vocab
+        20
+    """
+    return refs.load(user_ref(ref))
+
+
+@public
+def load_task(ref: ModelLike | TaskLike) -> Task:
+    """Return the task that a ref names, or the task of a model.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.load_task("addition:digits=3").size
+        1000000
+    """
+    return refs.load_task(ref if isinstance(ref, Model) else user_ref(ref))  # type: ignore[arg-type]
+
+
+@public
+def save(model: ModelLike, path: str | PathLike[str]) -> Path:
+    """Write a model to a checkpoint, FILE.safetensors, and return its path."""
+    from . import checkpoint
+
+    return checkpoint.save(as_model(model), as_path(path, "path"))
+
+
+@public
+def export(
+    model: ModelLike, to: str, out: str | PathLike[str], tolerance: float = 1e-4
+) -> Exported | Written:
+    """Write a model in the format of another library, which reads it back and must agree.
+
+    Args:
+        model: The model.
+        to: safetensors, taotp, gpt2, torch, transformer-lens, onnx or adderboard.
+        out: The file or folder to write.
+        tolerance: Largest difference of logits, relative to the largest logit. Right answers must
+            stay right.
+
+    Raises:
+        GlassformerError: The format cannot hold the model, or the library disagrees.
+    """
+    from .bridges.common import check_target, names, write
+
+    path = as_path(out, "out")
+    if to in names():
+        check_target(to, path)  # before the model is built
+    return write(as_model(model), to, path, tolerance)
+
+
+@public
+def compile_(
+    source: str | PathLike[str], *, options: Mapping[str, Any] | None = None, dtype: str = "",
+    target: str = "",
+) -> Compiled:  # fmt: skip
+    """Compile a source to a model, and prove that the model does what the source means.
+
+    Args:
+        source: The text of a source, the path of a `.glass` file, or a ref (`lang/sort:vocab=20`).
+        options: Options of the source.
+        dtype: float64 or float32.
+        target: "gpt2" for a model that GPT-2 can hold as it is.
+
+    Example:
+        >>> import glassformer as gf
+        >>> made = gf.compile("tokens = [*'ab']; length = 9; emit = first(token, default='a')")
+        >>> made.model.config.n_layers
+        1
+    """
+    from .lang.named import compile_source
+
+    return compile_source(source, options, dtype, target)
+
+
+@public
+def list_(what: str = "programs", ref: str = "") -> Any:
+    """List names: programs, tasks, blueprints, bridges, recipes, fields, views, trained, claims,
+    lang, levels, or hooks of a model.
+
+    Args:
+        what: The kind of names.
+        ref: After `hooks`, the model. After recipes, lang or levels, a name: then the Recipe, the
+            text of the source or the Level is returned.
+
+    Example:
+        >>> import glassformer as gf
+        >>> "min" in gf.list()
+        True
+    """
+    from functools import partial
+
+    from . import registry
+    from .lang import named
+    from .lens.inspect import VIEWS
+    from .published import ledger
+    from .puzzles import level, levels
+    from .training.recipe import FIELDS
+    from .training.recipes import RECIPES, recipe
+
+    kinds: dict[str, Callable[[], Iterable[str]]] = {
+        **{f"{kind}s": partial(registry.entries, kind) for kind in registry.REGISTRY},
+        "recipes": lambda: [*RECIPES, "suited"], "views": lambda: VIEWS, "claims": ledger,
+        "trained": refs.trained, "lang": named.names, "levels": levels, "fields": lambda: FIELDS,
+        "hooks": lambda: hook_names(ref),
+    }  # fmt: skip
+    if what not in kinds:
+        hint = did_you_mean(what, kinds, 1, 0.6, "expected one of")
+        raise GlassformerError(f"list {shown(what)} — no such list; {hint}")
+    one: dict[str, Callable[[], Any]] = {
+        "recipes": lambda: recipe(ref), "levels": lambda: level(ref),
+        "lang": lambda: named.find(named.LIBRARY + ref.removeprefix(named.LIBRARY)).text,
+    }  # fmt: skip
+    if ref != "" and what in one:
+        return one[what]()
+    if what != "hooks" and ref != "":
+        raise GlassformerError(f"list {what} — takes nothing after it, got {shown(ref)}")
+    if what == "hooks" and ref == "":
+        raise GlassformerError("list hooks — expected a model after it: addition, …")
+    ordered = what in ("hooks", "levels", "fields")
+    return list(kinds[what]()) if ordered else sorted(kinds[what]())
+
+
+# ── running ────────────────────────────────────────────────────────────────────────────────────
+@public
+def run(
+    model: ModelLike, text: str = "", *, steps: int | None = None, temperature: float = 0.0,
+    top_k: int | None = None, rng: np.random.Generator | None = None, trace: bool = False,
+    meaning: bool = False,
+) -> Run:  # fmt: skip
+    """Decode what a model writes after a text.
+
+    Args:
+        model: The model.
+        text: The input, which may go on into the answer.
+        steps: Largest number of tokens to decode.
+        temperature: 0 always takes the best token.
+        top_k: Sample among this number of the best tokens.
+        rng: Source of randomness for sampling.
+        trace: Also return, for each step, its top tokens and what each head read.
+        meaning: Also return every value of the source of a compiled model.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.run("addition:digits=3", "127+458").output
+        '0585'
+    """
+    from . import runs
+
+    how = {"temperature": temperature, "top_k": top_k, "rng": rng}
+    return runs.run(as_model(model), text, steps=steps, trace=trace, meaning=meaning, **how)  # type: ignore[arg-type]
+
+
+@public
+def decode(
+    model: ModelLike, tokens: Tokens, steps: int, *, stop: int | None = None,
+    temperature: float = 0.0, top_k: int | None = None, rng: np.random.Generator | None = None,
+    cached: bool = True,
+) -> Array:  # fmt: skip
+    """Decode tokens: those that were passed, followed by up to `steps` new ones.
+
+    Args:
+        model: The model.
+        tokens: A text, or numbers [T] or [B,T].
+        steps: Number of tokens to decode.
+        stop: A token that ends the text.
+        temperature: 0 always takes the best token.
+        top_k: Sample among this number of the best tokens.
+        rng: Source of randomness for sampling.
+        cached: Keep keys and values of earlier positions.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.decode("min:vocab=20", "6 2 7", 1).tolist()
+        [6, 2, 7, 2]
+    """
+    from . import decoding
+
+    made = as_model(model)
+    return decoding.decode(
+        made, as_tokens(tokens, made), steps, stop=stop, temperature=temperature, top_k=top_k,
+        rng=rng, cached=cached,
+    )  # fmt: skip
+
+
+@public
+def forward(
+    c: Config, weights: Mapping[str, Any], tokens: Any, tap: Tap | None = None, start: int = 0,
+    last: int | None = None,
+) -> Array:  # fmt: skip
+    """Return logits [B,T,V] of tokens [B,T], for a config and weights.
+
+    Args:
+        c: The config.
+        weights: All arrays by their names.
+        tokens: Numbers [B,T].
+        tap: A hook (name, value) -> value that sees every activation and may replace it.
+        start: Position of the first token.
+        last: Return logits of this number of last positions only.
+    """
+    from . import model as model_
+    from .shapes import check as check_shapes
+
+    tokens = model_.read_tokens(c, tokens, start)
+    if tokens.ndim != 2:
+        raise GlassformerError(f"tokens — expected shape [B,T], got {[*tokens.shape]}")
+    model_.check_last(last, tokens)
+    tap = None if tap is None else keeping_shapes(tap)
+    return model_.forward(c, check_shapes(c, weights), tokens, tap, start, last)
+
+
+@public
+def record(model: ModelLike, tokens: Tokens, last: int | None = None) -> tuple[Array, Record]:
+    """Return the logits and all activations of a text or of tokens.
+
+    Args:
+        model: The model.
+        tokens: A text, or numbers [T] or [B,T].
+        last: Return logits of this number of last positions only.
+
+    Example:
+        >>> import glassformer as gf
+        >>> logits, cache = gf.record("min:vocab=20", "6 2 7")
+        >>> cache["pattern", 0].shape
+        (1, 1, 3, 3)
+    """
+    from . import tap
+
+    made = as_model(model)
+    return tap.record(made, as_tokens(tokens, made), last)
+
+
+@public
+def on(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Tap:
+    """Return a hook that applies a function to each activation that `table` names.
+
+    Raises:
+        GlassformerError: The model has no activation of such a name.
+    """
+    from . import tap
+
+    return tap.on(as_model(model), table)
+
+
+@public
+def hook_names(model: ModelLike | Config) -> list[str]:
+    """Return the names of all activations of a model, as in TransformerLens."""
+    from . import tap
+
+    return tap.hook_names(model if isinstance(model, Config) else as_model(model))
+
+
+# ── checking ───────────────────────────────────────────────────────────────────────────────────
+@public
+def count(model: ModelLike) -> Count:
+    """Count the parameters of a model, in each way that people count them.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.count("addition:digits=3").unique
+        160
+    """
+    from . import counting
+
+    return counting.count(as_model(model))
+
+
+@public
+def verify(
+    model: ModelLike, task: TaskLike | None = None, *, rows: Rows | None = None,
+    sample: int | None = None, seed: int = 0, keep: int = 10, chunk: int = 0,
+    tap: Tap | None = None, exhaustive: bool = False, dtype: str = "", workers: int = 1,
+    search: int = 0, journal: str | PathLike[str] | None = None, cluster: str = "",
+) -> Verdict:  # fmt: skip
+    """Run a model on the whole domain of a task, or on a sample with stated confidence.
+
+    Up to about a million inputs all are run; beyond that a sample and the edge cases.
+
+    Args:
+        model: The model.
+        task: What is right; by default the model's own task.
+        rows: Run these rows only.
+        sample: Run this number of random rows, and the edge cases.
+        seed: Seed of the sample.
+        keep: Largest number of counterexamples to return.
+        chunk: Rows to run at a time; 0 chooses.
+        tap: A hook that changes the model.
+        exhaustive: Run the whole domain, however large.
+        dtype: Float type to run in.
+        workers: Number of processes. (A script then needs `if __name__ == "__main__"`.)
+        search: Rounds of search for failures near the worst rows of a sample.
+        journal: A file to resume from after an interruption.
+        cluster: Address of a Dask cluster to run on.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.verify("addition:digits=2").wrong
+        0
+    """
+    from . import verification
+
+    made = as_model(model)
+    goal = as_task(task, made)
+    return verification.verify(
+        made, goal, rows=as_rows(rows, goal), sample=sample, seed=seed, keep=keep, chunk=chunk,
+        tap=None if tap is None else keeping_shapes(tap), exhaustive=exhaustive, dtype=dtype,
+        workers=workers, search=search, cluster=cluster,
+        journal=None if journal is None else as_path(journal, "journal"),
+    )  # fmt: skip
+
+
+@public
+def recheck(
+    model: ModelLike, verdict: Verdict | str | PathLike[str], task: TaskLike | None = None, *,
+    workers: int = 1,
+) -> Rechecked:  # fmt: skip
+    """Run the same rows as a saved verdict again, and compare.
+
+    Args:
+        model: The model.
+        verdict: A Verdict, or the path of a saved one.
+        task: What is right; by default the task that the verdict names. A name in a verdict never
+            runs a file.
+        workers: Number of processes.
+    """
+    from .verification import again
+
+    made, saved = as_model(model), as_verdict(verdict)
+    goal = as_task(task or refs.verdict_task(made, getattr(saved, "task", "")), made)
+    return again.recheck(made, saved, goal, workers=workers)
+
+
+@overload
+def prove(
+    model: ModelLike, task: TaskLike | None = None, *,
+    method: Literal["auto", "certificate", "enumeration"] = "auto",
+    independent: bool | None = None, seed: int = 0,
+    watch: Callable[[Progress], object] | None = None, say: Callable[[str], object] | None = None,
+) -> Proof: ...  # fmt: skip
+@overload
+def prove(
+    model: ModelLike, task: TaskLike | None = None, *,
+    check: str | PathLike[str] | Mapping[str, Any], independent: bool | None = None,
+    seed: int = 0, watch: Callable[[Progress], object] | None = None,
+    say: Callable[[str], object] | None = None,
+) -> Certified: ...  # fmt: skip
+@overload
+def prove(
+    model: ModelLike, task: TaskLike | None = None, *, accuracy: Literal[True], seed: int = 0,
+    watch: Callable[[Progress], object] | None = None, say: Callable[[str], object] | None = None,
+) -> Accuracy: ...  # fmt: skip
+@overload
+def prove(
+    model: ModelLike, task: TaskLike | None = None, *, equals: ModelLike, seed: int = 0,
+    watch: Callable[[Progress], object] | None = None, say: Callable[[str], object] | None = None,
+) -> Equality: ...  # fmt: skip
+@public
+def prove(
+    model: ModelLike, task: TaskLike | None = None, *,
+    method: Literal["auto", "certificate", "enumeration"] = "auto",
+    check: str | PathLike[str] | Mapping[str, Any] | None = None, independent: bool | None = None,
+    accuracy: bool = False, equals: ModelLike | None = None, seed: int = 0,
+    watch: Callable[[Progress], object] | None = None, say: Callable[[str], object] | None = None,
+) -> Proof | Certified | Accuracy | Equality:  # fmt: skip
+    """Decide whether a model is right on all inputs: proved, refuted with one, or unknown.
+
+    Args:
+        model: The model.
+        task: What is right; by default the model's own task.
+        method: enumeration runs every row; certificate bounds all cases (docs/proof.md).
+        check: A certificate, or the file of one, to check instead: returns a Certified.
+        independent: Check by a second checker that shares no code with the first. None: where there
+            is one. True raises an error where there is none.
+        accuracy: Bound how many inputs are right instead: returns an Accuracy.
+        equals: A second model: do both write the same on every input? Returns an Equality.
+        seed: Seed of the search for a counterexample.
+        watch: Called with the progress of a proof.
+        say: Called with a line on what is being done.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.prove("addition:digits=2").result
+        'proved'
+    """
+    from .proof.requests import prove as run_proof
+
+    made = as_model(model)
+    return run_proof(
+        made, as_task(task, made), method=method, check=check, independent=independent,
+        accuracy=accuracy, equals=None if equals is None else as_model(equals), seed=seed,
+        watch=watch, say=say,
+    )  # fmt: skip
+
+
+@public
+def check_task(task: ModelLike | TaskLike) -> Examination:
+    """Try a task: examples, classes, and whether its declarations agree with its examples.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.check_task("addition:digits=2").holds
+        True
+    """
+    from .tasks.examine import examine
+
+    return examine(as_task(None, task) if isinstance(task, Model) else as_task(task))
+
+
+@public
+def check(level: str, solution: str | PathLike[str], seconds: int = 120) -> Judgement:
+    """Judge a solution of a puzzle, on every question of its level or by proof.
+
+    Args:
+        level: The name or the title of the level.
+        solution: A path that ends in .taotp or .glass, or the text itself.
+        seconds: Time limit.
+    """
+    from .puzzles.solutions import check_solution
+
+    return check_solution(level, solution, seconds)
+
+
+@public
+def claims(
+    names: str | Sequence[str] = (), *, slow: bool = False,
+    watch: Callable[[int, int], object] | None = None,
+) -> Claims:  # fmt: skip
+    """Measure published figures, and compare with what was recorded.
+
+    Args:
+        names: Names of claims, or how they begin; by default all.
+        slow: Also those that take minutes.
+        watch: Called with how many are done, of how many.
+    """
+    from . import published
+
+    return published.claims(names, slow=slow, watch=watch)
+
+
+@public
+def board(
+    model: ModelLike | None = None, *, table: bool = False, task: TaskLike | None = None,
+    dtype: str = "", keep: int = 10, trust: bool = False, sandbox: bool = True,
+    watch: Callable[[Progress], object] | None = None, say: Callable[[str], object] | None = None,
+) -> Board | BoardVerdict:  # fmt: skip
+    """Run AdderBoard's test on a model: ten edge cases and 10,000 pairs of ten digits.
+
+    Args:
+        model: The model, or FILE.py: somebody's submission.
+        table: Return the table of our adders instead, with this one among them. No code is run.
+        task: What is right; by default the model's own task.
+        dtype: Float type to run in.
+        keep: Largest number of counterexamples to return.
+        trust: Run the code of FILE.py, in a sandbox.
+        sandbox: False lets a trusted file do all that the user can, where there is no sandbox.
+        watch: Called with the progress.
+        say: Called with a line on how a file is run, before it runs.
+    """
+    from .adderboard import boards
+
+    file = str(model) if isinstance(model, (str, PathLike)) and str(model).endswith(".py") else ""
+    nothing = model is None or (isinstance(model, str) and not model)
+    made = None if file or nothing else as_model(model)
+    name = str(model) if isinstance(model, (str, PathLike)) else made.name if made else ""
+    goal: Any = as_task(task, made) if made else task
+
+    def load_adder(ref: str) -> tuple[Model, Task]:
+        adder = refs.load(ref)
+        return adder, as_task(task if ref == model else None, adder)
+
+    return boards.board(
+        made, goal, load_adder, name=name, file=file, table=table, dtype=dtype, keep=keep,
+        trust=trust, sandbox=sandbox, watch=watch, say=say,
+    )  # fmt: skip
+
+
+# ── looking inside ─────────────────────────────────────────────────────────────────────────────
+@public
+def explain(model: ModelLike, tokens: Tokens) -> Explanation:
+    """Explain why a token wins after a text: which components write for and against it.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.explain("min:vocab=20", "6 2 7").winner
+        '2'
+    """
+    from .lens.explain import explain as explain_
+
+    made = as_model(model)
+    return explain_(made, as_tokens(tokens, made))
+
+
+@public
+def inspect(
+    model: ModelLike, task: TaskLike | None = None, rows: Rows | None = None,
+    prompt: Tokens | None = None, only: str | Sequence[str] = (),
+    seen: Callable[[str], None] | None = None,
+) -> Inspection:  # fmt: skip
+    """Return all views of a model's inside that make sense for it.
+
+    Args:
+        model: The model.
+        task: The task whose inputs to use; without one, random tokens.
+        rows: Rows of the task to use.
+        prompt: An input to show on its own.
+        only: Names of views.
+        seen: Called with the name of each view before it starts.
+    """
+    from .lens.inspect import inspect as inspect_
+
+    made = as_model(model)
+    goal = as_task_if_known(task, made)
+    shown = None if prompt is None else as_tokens(prompt, made)
+    return inspect_(made, goal, as_rows(rows, goal), shown, only, seen or (lambda view: None))
+
+
+@public
+def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[View], View]:
+    """Register a function of a Subject as a view: `@gf.view("name")`."""
+    from .lens.inspect import view as view_
+
+    return view_(name, gist)  # type: ignore[return-value]
+
+
+@public
+def compare(
+    a: ModelLike, b: ModelLike, task: TaskLike | None = None, rows: Rows | None = None, *,
+    names: Sequence[str] = (), seed: int = 0, progress: Callable[[int, int], None] | None = None,
+) -> Comparison:  # fmt: skip
+    """Compare two models on one task: answers, attention, what each part is for.
+
+    Args:
+        a: One model.
+        b: The other.
+        task: What is right; by default the task of both.
+        rows: Rows of the task to use.
+        names: What to call the two.
+        seed: Seed of the rows.
+        progress: Called with how many steps are done, of how many.
+    """
+    from .lens.compare import compare as compare_
+
+    one, other = as_model(a), as_model(b)
+    goal = as_task(task, one, other)
+    return compare_(
+        one, other, goal, as_rows(rows, goal), names=names, seed=seed, progress=progress
+    )
+
+
+@public
+def ablate(
+    model: ModelLike, what: str, how: str = "zero", *, task: TaskLike | None = None,
+    rows: Rows | None = None, seed: int = 0,
+) -> Score:  # fmt: skip
+    """Score a model with one component ablated. (To train without a component: `ablations`.)
+
+    Args:
+        model: The model.
+        what: A component: "head 0.1", "mlp 0", "neuron 0.3", …
+        how: zero, mean or resample.
+        task: What is right; by default the model's own task.
+        rows: Rows of the task to use.
+        seed: Seed of the rows, and of resampling.
+
+    Example:
+        >>> import glassformer as gf
+        >>> gf.ablate("addition:digits=1", "head 0.0").accuracy < 1
+        True
+    """
+    from .lens.interventions.ablate import ablate as ablate_
+
+    made = as_model(model)
+    goal = as_task(task, made)
+    return ablate_(made, goal, what, how, as_rows(rows, goal), seed)
+
+
+@public
+def patch(
+    model: ModelLike, clean: Tokens, corrupted: Tokens, names: str | Sequence[str],
+    positions: int | Sequence[int] | None = None, heads: int | Sequence[int] | None = None,
+    at: int = -1,
+) -> Patch:  # fmt: skip
+    """Run a corrupted text with activations patched in from a clean one.
+
+    Args:
+        model: The model.
+        clean: The text, or tokens, whose activations are patched in.
+        corrupted: The text, or tokens, to run.
+        names: Components or activations to patch.
+        positions: Positions to patch; by default all.
+        heads: Heads to patch, where an activation has them; by default all.
+        at: Position whose logits count.
+    """
+    from .lens.interventions.patch import patch as patch_
+
+    made = as_model(model)
+    texts = as_tokens(clean, made), as_tokens(corrupted, made)
+    return patch_(made, *texts, names, positions, heads, at)
+
+
+@public
+def attribute(
+    model: ModelLike, clean: Tokens, corrupted: Tokens, name: str,
+    positions: int | Sequence[int] | None = None, heads: int | Sequence[int] | None = None,
+    at: int = -1, steps: int = 0,
+) -> float:  # fmt: skip
+    """Estimate the effect of `patch` by gradients: attribution patching.
+
+    Args:
+        model: The model.
+        clean: The text, or tokens, whose activations count.
+        corrupted: The text, or tokens, to run.
+        name: A component or an activation.
+        positions: Positions that count; by default all.
+        heads: Heads that count, where an activation has them; by default all.
+        at: Position whose logits count.
+        steps: Steps of integrated gradients; 0 for a single gradient.
+    """
+    from .lens.interventions.attribute import attribute as attribute_
+
+    made = as_model(model)
+    texts = as_tokens(clean, made), as_tokens(corrupted, made)
+    return attribute_(made, *texts, name, positions, heads, at, steps)
+
+
+@public
+def interchange(
+    model: ModelLike, what: str, n: int = 500, *, task: TaskLike | None = None, seed: int = 0
+) -> Interchange:
+    """Swap a component's activation between pairs of inputs: which digit does it carry?
+
+    Args:
+        model: The model.
+        what: A component.
+        n: Number of pairs.
+        task: The task of the inputs; by default the model's own.
+        seed: Seed of the pairs.
+    """
+    from .lens.interventions.patch import interchange as interchange_
+
+    made = as_model(model)
+    return interchange_(made, as_task(task, made), what, n, seed)
+
+
+@public
+def truth(model: ModelLike, task: TaskLike | None = None, *, seed: int = 0) -> Truth:
+    """Return the ground truth of a program: which component computes what, from what.
+
+    Args:
+        model: The model.
+        task: The task whose inputs to measure on; by default the model's own.
+        seed: Seed of the inputs.
+    """
+    from .ground_truth.edges import truth as truth_
+
+    made = as_model(model)
+    return truth_(made, as_task_if_known(task, made), seed=seed)
+
+
+@public
+def disguise(
+    model: ModelLike, seed: int = 0, *, rotate: bool = True, shuffle: bool = True,
+    noise: float = 0.0, task: TaskLike | None = None,
+) -> Disguised:  # fmt: skip
+    """Return a copy that computes the same in another basis, without names, and its key.
+
+    Args:
+        model: The model.
+        seed: Seed of the basis, the order and the noise.
+        rotate: Write the stream in a random orthogonal basis.
+        shuffle: Permute heads and neurons.
+        noise: Noise on every weight, relative to the RMS of its array.
+        task: The task to check the copy on; by default the model's own.
+    """
+    from .ground_truth.disguise import disguise as disguise_
+
+    made = as_model(model)
+    goal = as_task_if_known(task, made)
+    return disguise_(made, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
+
+
+# ── pages ──────────────────────────────────────────────────────────────────────────────────────
+@public
+def report(
+    models: ModelLike | Sequence[ModelLike], out: str | PathLike[str] | None = None,
+    inputs: str | Sequence[str] = (), rows: int = 2_000, *, task: TaskLike | None = None,
+    full: bool = False, history: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    say: Callable[[str], None] | None = None,
+) -> Report:  # fmt: skip
+    """Make one HTML page that runs models. It needs no server and no network.
+
+    Args:
+        models: One model, or several to set side by side.
+        out: FILE.html to write; without it, a notebook shows the page and `save` writes it.
+        inputs: Texts to begin with.
+        rows: Largest number of examples of each model on the page.
+        task: What is right; by default each model's own task.
+        full: Verify every input of a large domain, not a sample.
+        history: The history file of each model's training.
+        snapshots: The folder of snapshots of each model's training.
+        say: Called with a line on what is being done.
+    """
+    from .page import report as pages
+
+    path = pages.check_out(out)
+    several = [*models] if isinstance(models, (list, tuple)) else [models]
+    made = [as_model(m) for m in several]
+    titles = [str(m) if isinstance(m, (str, PathLike)) else known.name
+              for m, known in zip(several, made, strict=True)]  # fmt: skip
+    return pages.make(
+        [*zip(titles, made, strict=True)], path, inputs, rows,
+        task=as_task(task, *made[:1]) if task else None, full=full, history=history,
+        snapshots=snapshots, say=say,
+    )  # fmt: skip
+
+
+@public
+def open_(
+    models: ModelLike | Sequence[ModelLike], *,
+    folders: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    inputs: str | Sequence[str] = (), port: int | None = None, minutes: float = 30.0,
+    memory: float = 4.0, browser: bool = False,
+) -> Opened:  # fmt: skip
+    """Open the live page with a server behind it: type sources, verify, prove and train from it.
+
+    It listens on 127.0.0.1 alone and answers only requests with its token. Nothing that is sent to
+    it is executed.
+
+    Args:
+        models: One model, or several to set side by side.
+        folders: Folders whose models and sources the page may name.
+        inputs: Texts to begin with.
+        port: The port; 0 for any free one.
+        minutes: Time limit of a verification, a proof or a training.
+        memory: Memory limit of any work, in GiB.
+        browser: Open the page in a browser.
+    """
+    import webbrowser
+
+    server, kept = serving(models, folders, inputs, port, minutes, memory)
+    if browser:
+        webbrowser.open(server.once)
+    from .serve.handle import Opened
+
+    return Opened(server, kept)
+
+
+def serving(
+    models: ModelLike | Sequence[ModelLike],
+    folders: str | PathLike[str] | Sequence[str | PathLike[str]], inputs: str | Sequence[str],
+    port: int | None, minutes: float, memory: float,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Return a server that is ready to run, and the folder that it needs until it is closed."""
+    try:
+        from .serve.handle import serving as serving_
+    except ModuleNotFoundError as e:
+        raise GlassformerError(f"open — needs {e.name}: pip install 'glassformer[serve]'") from None
+    several = [*models] if isinstance(models, (list, tuple)) else [models]
+    named = [m if isinstance(m, (str, PathLike)) else as_model(m).numpy() for m in several]
+    return serving_(named, folders, inputs, port, minutes, memory)
+
+
+# ── training ───────────────────────────────────────────────────────────────────────────────────
+@public
+def fit(
+    task: TaskLike, recipe: RecipeLike = "", seed: int = 0, *,
+    blueprint: Blueprint | str | None = None, start: ModelLike | None = None,
+    teacher: ModelLike | None = None, device: str = "cpu", threads: int = 1,
+    out: str | PathLike[str] | None = None, resume: bool = False, compile: bool = False,
+    snapshots: str | PathLike[str] | None = None, stop: Callable[[], bool] | None = None,
+    **fields: Unpack[RecipeFields],
+) -> Training:  # fmt: skip
+    """Train one model. Needs PyTorch.
+
+    Args:
+        task: The task to learn.
+        recipe: A Recipe, its name, or a file; by default the one that suits the task.
+        seed: Seed of the weights and the data.
+        blueprint: A parametrization, or the ref of one.
+        start: A model whose weights and shape the run begins with.
+        teacher: A model whose outputs are learned instead of the task's.
+        device: PyTorch device.
+        threads: Number of threads.
+        out: FILE.safetensors to write; beside it the run's state is kept, to resume from.
+        resume: Continue the run that was writing to `out`.
+        compile: Compile the step with torch.compile.
+        snapshots: A folder for the model at every evaluation.
+        stop: Called after every step; True ends the run after saving.
+        **fields: Any field of the recipe, such as `steps=500` or `lr=0.01`.
+
+    Example:
+        >>> import glassformer as gf
+        >>> trained = gf.fit("addition:digits=1", "fast", steps=2, evaluate_every=1)
+        >>> trained.steps
+        2
+    """
+    goal, options = _training_options(
+        task, recipe, fields, blueprint=blueprint, start=start, teacher=teacher, out=out,
+        snapshots=snapshots, stop=stop,
+    )  # fmt: skip
+    from .training import fitting
+
+    return fitting.fit(
+        goal, seed=seed, device=device, threads=threads, resume=resume, compile=compile, **options
+    )
+
+
+@public
+def train(
+    task: TaskLike, recipe: RecipeLike = "", seeds: Sequence[int] = (0,), *,
+    blueprint: Blueprint | str | None = None, start: ModelLike | None = None,
+    teacher: ModelLike | None = None, device: str = "cpu", threads: int = 1,
+    out: str | PathLike[str] | None = None, resume: bool = False, compile: bool = False,
+    snapshots: str | PathLike[str] | None = None, stop: Callable[[], bool] | None = None,
+    **fields: Unpack[RecipeFields],
+) -> Iterator[Event]:  # fmt: skip
+    """Train one model a seed, step by step, as a generator of events. Arguments as of `fit`.
+
+    No step is taken before the first event is asked for. A member's last event is "done", with its
+    Training.
+    """
+    goal, options = _training_options(
+        task, recipe, fields, blueprint=blueprint, start=start, teacher=teacher, out=out,
+        snapshots=snapshots, stop=stop,
+    )  # fmt: skip
+    from .training import fitting
+
+    return fitting.train(
+        goal, seeds=seeds, device=device, threads=threads, resume=resume, compile=compile, **options
+    )
+
+
+@public
+def ablations(
+    task: TaskLike, recipe: RecipeLike = "", *, seeds: Sequence[int] = (0, 1, 2),
+    only: str | Sequence[str] = (), out: str | PathLike[str] | None = None, threads: int = 1,
+    watch: Callable[[News], object] | None = None, **fields: Unpack[RecipeFields],
+) -> Ablations:  # fmt: skip
+    """Train a recipe with one thing taken away at a time. (To ablate a part of a finished model:
+    `ablate`.) Needs PyTorch.
+
+    Args:
+        task: The task to learn.
+        recipe: A Recipe, its name, or a file; by default the one that suits the task.
+        seeds: Seeds of each case.
+        only: Names of ablations to run, beside the baseline.
+        out: A folder with a file for each result; results that are there are not computed again.
+        threads: Number of threads.
+        watch: Called with all that happens.
+        **fields: Any field of the recipe.
+    """
+    goal, options = _training_options(task, recipe, fields)
+    from .training.ablated import ablations as ablations_
+
+    path = None if out is None else as_path(out, "out")
+    return ablations_(
+        goal, options["recipe"], seeds=seeds, only=only, out=path, threads=threads, watch=watch
+    )
+
+
+def _training_options(
+    task: TaskLike, recipe: RecipeLike, fields: Mapping[str, Any], *, out: Any = None,
+    snapshots: Any = None, start: Any = None, teacher: Any = None, blueprint: Any = None,
+    stop: Callable[[], bool] | None = None,
+) -> tuple[Task, dict[str, Any]]:  # fmt: skip
+    """The task, and the recipe and options of a run."""
+    try:
+        import torch as torch
+    except ModuleNotFoundError:
+        raise GlassformerError(NEEDS_TORCH) from None
+    goal = as_task(task)
+    options: dict[str, Any] = {"blueprint": as_blueprint(blueprint)}
+    for name, model in (("start", start), ("teacher", teacher)):
+        if isinstance(model, (str, PathLike)) and out is not None:
+            check_writable(as_path(out, "out"), str(model))
+        options[name] = None if model is None else as_model(model).numpy()
+    for name, path in (("out", out), ("snapshots", snapshots)):
+        options[name] = None if path is None else as_path(path, name)
+    if stop is not None:
+        options["stop"] = stop
+    begin = options["start"] or getattr(options["blueprint"], "base", None)
+    options["recipe"] = as_recipe(recipe, goal).override(fields, begin)
+    return goal, options
+
+
+@public
+def sweep(
+    spec: str | PathLike[str], out: str | PathLike[str] | None = None, *, cluster: str = "",
+    workers: int | None = None, limit: int = 1_000, task: str = "",
+    watch: Callable[[int, int], object] | None = None,
+) -> Swept:  # fmt: skip
+    """Train a grid of settings from a TOML file. Called again, it skips what is done.
+
+    Args:
+        spec: The TOML file (docs/sweeps.md).
+        out: A folder; by default SPEC-sweep beside the spec.
+        cluster: Address of a Dask cluster to run on.
+        workers: Number of processes. (A script then needs `if __name__ == "__main__"`.)
+        limit: Largest number of runs; more are refused.
+        task: `mine.py:Vote`, if the spec names it: a spec alone never runs a file.
+        watch: Called with how many runs are done, of how many.
+    """
+    from functools import partial
+
+    from . import own
+
+    try:
+        from .training.run_sweep import sweep as sweep_
+    except ModuleNotFoundError:
+        raise GlassformerError(f"sweep — {NEEDS_TORCH}") from None
+    load = partial(own.load_task, task) if task else refs.load_task
+    return sweep_(
+        as_path(spec, "sweep"), None if out is None else as_path(out, "out"), load,
+        cluster=cluster, workers=workers, limit=limit, watch=watch,
+    )  # fmt: skip
+
+
+# ── names of your own, and the tour ────────────────────────────────────────────────────────────
+@public
+def task(name: str) -> Callable[[type[C]], type[C]]:
+    """Register a class of tasks under a name: `@gf.task("vote")`."""
+    from . import registry
+
+    return registry.task(name)
+
+
+@public
+def program(
+    name: str, float32: bool | Callable[[dict[str, Any]], str] = False
+) -> Callable[[Program], Program]:
+    """Register a function that returns a Model under a name: `@gf.program("vote")`.
+
+    Args:
+        name: The name.
+        float32: Whether it takes dtype=float32; or a function of its options that returns why not.
+    """
+    from . import registry
+
+    return registry.program(name, float32)  # type: ignore[return-value]
+
+
+@public
+def blueprint(name: str) -> Callable[[type[C]], type[C]]:
+    """Register a class of parametrizations under a name: `@gf.blueprint("low-rank")`."""
+    from . import registry
+
+    return registry.blueprint(name)
+
+
+@public
+def tour(
+    page: str | PathLike[str] = "glassformer-tour.html", *, console: Console | None = None
+) -> Toured:
+    """Walk through all of it: make, run, check, explain, train, look inside, compare.
+
+    Args:
+        page: FILE.html for the report at the end.
+        console: Where to print.
+    """
+    from . import walk
+
+    return walk.tour(as_path(page, "page"), console=console)

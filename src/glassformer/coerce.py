@@ -1,0 +1,196 @@
+"""What callers pass, as what functions take: a ref or a path as a Model, a text as tokens, ….
+
+Only a ref that a user passes here runs a file of theirs (FILE.py:NAME). Refs that are read from
+checkpoints, verdicts or sweep specs never execute code.
+"""
+
+import builtins
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+
+import numpy as np
+
+from . import refs, registry
+from .calls import bound, check_types, fits, text_of
+from .errors import GlassformerError, shown
+from .limits import ROWS, SEED, within
+from .model import Model
+from .runs import prompt
+from .tasks import mistakes
+from .tasks.base import Task
+
+if TYPE_CHECKING:
+    from .blueprints.base import Blueprint
+    from .lang import Compiled
+    from .training import Recipe, Training
+    from .verification import Verdict
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+# A ref, a path, a Model, or a result that has one: a Compiled, a Training, a Disguised.
+ModelLike: TypeAlias = "Model | Compiled | Training | str | PathLike[str]"
+TaskLike: TypeAlias = "Task | type[Task] | str"
+Tokens: TypeAlias = "str | Sequence[int] | Sequence[Sequence[int]] | np.ndarray[Any, Any]"
+Rows: TypeAlias = "Sequence[Sequence[int]] | np.ndarray[Any, Any]"
+RecipeLike: TypeAlias = "Recipe | str"
+RANGES = {"seed": (0, SEED), "n": (1, ROWS)}  # of parameters of all public functions
+
+
+# ── one argument ───────────────────────────────────────────────────────────────────────────────
+def user_ref(value: T) -> T:
+    """The value. If it is FILE.py:NAME, run that file, so that NAME can be found."""
+    if isinstance(value, str) and (registry.FILE.match(value) or registry.NAMELESS.match(value)):
+        from . import own
+
+        own.typed(value)
+    return value
+
+
+def as_model(value: Any) -> Model:
+    """A Model: the value, its `model`, or what a ref or a path names."""
+    if isinstance(model := getattr(value, "model", value), Model):
+        return model
+    if isinstance(value, (str, PathLike)):
+        return refs.load(user_ref(value))
+    raise GlassformerError(f"model — expected a ref, a path or a Model, got {shown(value)}")
+
+
+def as_task(value: Any, *models: Model) -> Task:
+    """A Task: the value, what a ref names, or the one that the models are for; checked, and with
+    the tokens of the models.
+    """
+    if isinstance(value, type) and issubclass(value, Task):
+        value = value()
+    if isinstance(value, str):
+        value = refs.load_task(user_ref(value))
+    elif value is None and models:
+        if len(models) == 2:
+            from .lens.compare import common_task
+
+            common_task(*models)
+        value = refs.load_task(models[0])
+    if not isinstance(value, Task):
+        raise GlassformerError(f"task — expected a ref or a Task, got {shown(value)}")
+    mistakes.check(value)
+    for model in models:
+        value.require(model.vocabulary)
+    return value
+
+
+def as_task_if_known(value: Any, model: Model) -> Task | None:
+    """As `as_task`; None if no task is passed and the model has none."""
+    return refs.known_task(model) if value is None else as_task(value, model)
+
+
+def as_tokens(value: Any, model: Model) -> Any:
+    """Tokens, or those that a text gives to the model."""
+    return model.read(prompt(model, value) if isinstance(value, str) else value)
+
+
+def as_rows(value: Any, task: Task | None) -> Any:
+    """Rows of the task, or None."""
+    return value if value is None or task is None else task.readable(value)
+
+
+def as_recipe(value: Any, task: Task) -> "Recipe":
+    """A Recipe: the value, or the one that a name, a file, or "" for the task's own, names."""
+    from .training.recipe import Recipe
+    from .training.recipes import choose_recipe
+
+    if isinstance(value, Recipe):
+        return value
+    if isinstance(value, str):
+        return choose_recipe(user_ref(value), task)
+    raise GlassformerError(f"recipe — expected a name or a Recipe, got {shown(value)}")
+
+
+def as_blueprint(value: Any) -> "Blueprint | None":
+    from .blueprints.base import Blueprint
+
+    made = registry.build("blueprint", user_ref(value)) if isinstance(value, str) else value
+    if not isinstance(made, Blueprint | None):
+        raise GlassformerError(f"blueprint — expected a ref or a Blueprint, got {shown(value)}")
+    return made
+
+
+def as_verdict(value: Any) -> "Verdict":
+    from .verification import Verdict
+
+    if isinstance(value, (str, PathLike)):
+        return Verdict.read(text_of(value, "verdict", "a path"))
+    return value  # type: ignore[no-any-return]
+
+
+def as_path(value: Any, name: str) -> Path:
+    return Path(text_of(value, name, "a path"))
+
+
+# ── a whole call ───────────────────────────────────────────────────────────────────────────────
+def public(f: Callable[P, R]) -> Callable[P, R]:
+    """A function of the public API: its arguments are bound and checked against its annotations
+    before it runs. A wrong call raises GlassformerError in one line, with a suggestion for a
+    misspelled keyword.
+    """
+    name = f.__name__.rstrip("_")
+
+    @functools.wraps(f)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        signature, hints = _checked_signature(f)
+        given = bound(name, signature, args, kwargs)
+        for key, value in given.items():
+            if isinstance(value, np.generic):
+                given[key] = value.item()  # a number of NumPy's may have few bits
+        check_types(name, hints, given)
+        for key, value in given.items():
+            if isinstance(value, np.ndarray) and not fits(object(), hints.get(key, Any)):
+                given[key] = value.tolist()  # a list was expected
+        for key, (least, most) in RANGES.items():
+            if key in given:
+                within(f"{name} — {key}", given[key], least, most)
+        try:
+            with np.errstate(all="ignore"):  # results report what is not finite
+                return f(**given)  # type: ignore[call-arg]
+        except np.linalg.LinAlgError as e:
+            raise GlassformerError(f"{name} — numbers not finite, or too large ({e})") from None
+
+    call.__module__ = __package__  # where pickle finds it
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+@functools.cache
+def _checked_signature(f: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
+    """The signature of a function, with the fields of a recipe if it takes them, and the types to
+    check. Types that the function coerces, or whose module is not imported, are not checked here.
+    """
+    signature = inspect.signature(f)
+    parameters = list(signature.parameters.values())
+    if parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
+        from .training.recipe import FIELDS
+
+        by_name = inspect.Parameter.KEYWORD_ONLY
+        parameters[-1:] = [inspect.Parameter(n, by_name, default=None) for n in FIELDS]
+        signature = signature.replace(parameters=parameters)
+    hints = typing.get_type_hints(f, localns=_Names(f.__globals__))
+    for name in ("ref", "name"):  # refs.py and registry/ check these, and name what they expect
+        if parameters and parameters[0].name == name:
+            hints.pop(name)
+    return signature, {n: hints[n] for n in signature.parameters if n in hints}
+
+
+class _Names(dict[str, Any]):
+    """Names in annotations. What is imported for type checkers alone is not checked."""
+
+    def __init__(self, known: Mapping[str, Any]) -> None:
+        coerced = ("ModelLike", "TaskLike", "Tokens", "Rows", "RecipeLike")
+        fields = {"Unpack": builtins.list}  # of keyword arguments, which the recipe checks
+        super().__init__({**vars(builtins), **known, **dict.fromkeys(coerced, Any), **fields})
+
+    def __missing__(self, name: str) -> Any:
+        return Any
