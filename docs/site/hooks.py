@@ -4,7 +4,7 @@
   source/, and the link goes there: nothing leaves the site.
 - Where a document says <!-- live: REF... #ADDRESS --> above a picture, the live page of these
   models stands here instead of it; `snapshots=FOLDER` and `history=FILE` are a training to scrub.
-- A page api/ROOM.md of the nav is made from the docstrings of that room, and api/doors.md from what
+- A page api/ROOM.md of the nav is made from the docstrings of that room, and api/api.md from what
   stands at the front door.
 """
 
@@ -147,8 +147,8 @@ def _source(path: str) -> str:
 # ── pages from docstrings ──────────────────────────────────────────────────────────────────────
 def _api(room: str) -> str:
     """What a room has, file by file, or what stands at the front door."""
-    if room == "doors":
-        return _doors()
+    if room == "api":
+        return _public()
     module = importlib.import_module(f"glassformer.{room}")
     head = f"# glassformer.{room}\n\n"
     if not hasattr(module, "__path__"):
@@ -160,10 +160,10 @@ def _api(room: str) -> str:
     return head + "".join(f"::: glassformer.{room}.{file}\n" for file in files)
 
 
-def _doors() -> str:
-    """Each name of doors.py, with the docstring of what stands behind it."""
+def _public() -> str:
+    """Each public name, with its docstring."""
     named = importlib.import_module("glassformer")
-    text = "# The front door\n\nWhat `import glassformer as gf` gives. "
+    text = "# The public functions\n\nWhat `import glassformer as gf` gives. "
     text += "Where a `model` stands, a ref, a path or a Model will do; for `task` a ref or a Task; "
     text += "for `tokens` a text or tokens; for `recipe` a name, a file or a Recipe.\n\n"
     for name in sorted([*named.__all__, "list", "compile", "open"], key=lambda n: n[0].isupper()):
