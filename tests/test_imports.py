@@ -144,6 +144,28 @@ def test_a_command_reads_no_other():
     assert out.stdout.splitlines()[-1].split() == ["True", "False", "False"]
 
 
+def test_the_command_run_imports_no_compiler():
+    code = (
+        "import sys; sys.argv = ['glassformer', 'run', 'addition:digits=3', '127+458']\n"
+        "from glassformer.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+        "ours = [m for m in sys.modules if m.startswith('glassformer')]\n"
+        "print(len(ours), *ours)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    answer, count, *modules = out.stdout.split()
+    assert answer == "0585" and int(count) < 60
+    for name in (
+        "lang.compiler",
+        "lang.source",
+        "training",
+        "show",
+        "lens",
+        "proof",
+        "verification",
+    ):
+        assert f"glassformer.{name}" not in modules
+
+
 def test_a_door_opens_its_own_room_only():
     code = (
         "import sys, glassformer as gf; gf.record(gf.load('min'), '6 2 7');"

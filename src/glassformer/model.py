@@ -480,6 +480,8 @@ def read_tokens(c: Config, tokens: Any, start: int = 0) -> Array:
     if tokens.ndim not in (1, 2) or not tokens.shape[-1]:
         expected = "expected shape [B,T] or [T] with T from 1"
         raise GlassformerError(f"tokens — {expected}, got {list(tokens.shape)}")
+    if not isinstance(start, (int, np.integer)):
+        raise GlassformerError(f"start — expected a position, got {shown(start)}")
     if start < 0 or start + tokens.shape[-1] > c.n_ctx:
         given = f"{tokens.shape[-1]} tokens" + (f" from position {start} on" if start else "")
         raise GlassformerError(f"input of {given} — longer than the block of {c.n_ctx} tokens")

@@ -33,7 +33,8 @@ class Vocabulary:
     """
 
     def __init__(self, tokens: Iterable[str], sep: str = "") -> None:
-        several = tokens if isinstance(tokens, Iterable) else (tokens,)
+        listed = isinstance(tokens, Iterable) and getattr(tokens, "ndim", 1)  # an array of no axes
+        several = tokens if listed else (tokens,)
         self.tokens: Sequence[str] = tuple(map(_text, itertools.islice(several, LISTED + 1)))
         self.sep = _text(sep)
         if len(self.tokens) > LISTED:

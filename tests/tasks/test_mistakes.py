@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer import GlassformerError
+from glassformer import GlassformerError, load_task
 from glassformer.model import zeros
 from glassformer.tasks.base import Task
 from glassformer.tasks.format import Format, format_of, mark_answer
@@ -153,3 +153,18 @@ def test_what_a_task_says_of_its_format_and_modulus_is_looked_at():
             type("Mine", (Twice,), {"format": said})().format()
     with pytest.raises(GlassformerError, match=r"modular must be p and \+ or -, or None, got True"):
         gf.verify(model(), type("Mine", (Twice,), {"modular": True})())
+
+
+@pytest.mark.parametrize("call", [
+    lambda t: t.batch("x"), lambda t: t.batch(np.zeros(3)), lambda t: t.batch(np.zeros((2, 2))),
+    lambda t: t.classes(()), lambda t: t.defined(-1), lambda t: t.defined(range(10**12)),
+    lambda t: t.values(1.0), lambda t: t.values(np.array(["a"])), lambda t: t.simpler(b"x", True),
+    lambda t: t.foretold(["a"], None), lambda t: t.rows("a", {}), lambda t: t.rows(-1, 5),
+    lambda t: t.rows(0, 10**40), lambda t: t.sample(1, "x"), lambda t: t.some("x"),
+    lambda t: t.some(n=np.array([1, 2])), lambda t: t.prompt([1]), lambda t: t.read([]),
+    lambda t: t.says([1]), lambda t: t.answer(0),
+])  # fmt: skip
+def test_wrong_arguments_of_methods_are_refused_in_one_line(call):
+    for ref in ("addition:digits=2", "reverse:length=3", "lang/copy"):
+        with pytest.raises(GlassformerError, match=r"expected|must"):
+            call(load_task(ref))

@@ -11,8 +11,6 @@ from .. import api, limits, refs
 from ..dust import number
 from ..errors import GlassformerError
 from ..lang import named
-from ..lang.reading import first as begins
-from ..lens.explain import read_in_words
 from ..model import Model
 from ..runs import in_one_text, meant
 from .common import Json, Ref, Seed, TaskName, app, err, load, out, print_json, say, table_of
@@ -55,7 +53,7 @@ def run_(
             rows.append(result.to_json() | ({"trace": result.trace} if trace else {}))
             continue
         if trace:
-            _show(result.trace, begins(model, result.tokens))
+            _show(result.trace, model, result.tokens)
         say(result.output)
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
@@ -101,7 +99,11 @@ def _lines() -> Iterator[str]:
         raise GlassformerError("standard input — expected text in UTF-8") from None
 
 
-def _show(trace: list[dict[str, Any]], zero: int) -> None:
+def _show(trace: list[dict[str, Any]], model: Model, tokens: Any) -> None:
+    from ..lang.reading import first
+    from ..lens.explain import read_in_words
+
+    zero = first(model, tokens)
     table = table_of(("step", "reads", "top tokens", "margin", "heads"))
     for row in trace:
         top = "  ".join(f"{t} {number(x)}" for t, x in row["top"])

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import parts
 from ..arrays import Array
+from ..calls import text_of
 from ..checkpoint import digest
 from ..dust import ranked
 from ..errors import GlassformerError
@@ -77,7 +78,7 @@ class Truth(Finding):
 
     def save(self, path: str | Path) -> Path:
         """Writes all of it as JSON."""
-        return write_atomically(path, json_file(self.to_json()))
+        return write_atomically(text_of(path, "path", "a path"), json_file(self.to_json()))
 
     def __str__(self) -> str:
         count = {"slots": self.slots, "heads": self.heads, "neurons": self.neurons}

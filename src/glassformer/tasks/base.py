@@ -12,7 +12,7 @@ from ..limits import many, whole_numbers
 from ..vocabulary import Vocabulary
 from .digits import below, row_type
 from .format import TOKEN, Format
-from .mistakes import LOOKS, check, looked_at, wrong
+from .mistakes import ARGUMENTS, LOOKS, check, looked_at, with_checked_arguments, wrong
 
 Rows = Any  # integers [B, len(radix)]
 BOUNDARY = 200  # examples looked at, where a task does not say its format
@@ -41,6 +41,8 @@ class Task(Shown):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        for name in ARGUMENTS.keys() & vars(cls).keys():
+            setattr(cls, name, with_checked_arguments(name, vars(cls)[name]))
         for name in LOOKS.keys() & vars(cls).keys():
             setattr(cls, name, looked_at(name, vars(cls)[name]))
 
@@ -76,6 +78,8 @@ class Task(Shown):
 
     def rows(self, start: int, stop: int) -> Rows:
         """Rows start … stop-1 of the domain, counting up; the last digit runs fastest."""
+        if not 0 <= start <= stop <= self.size:
+            raise wrong(self, f"rows: expected a range within 0 to {many(self.size)}")
         # of Python's own numbers nobody counts far
         long, columns = self.row_type.hasobject, []
         index: Any = np.array([*range(start, stop)], object) if long else np.arange(start, stop)
@@ -224,3 +228,7 @@ class Task(Shown):
         if self.stop is not None and self.stop in out:
             out = out[: out.index(self.stop)]
         return self.vocabulary.decode(out)
+
+
+for _name in ARGUMENTS:
+    setattr(Task, _name, with_checked_arguments(_name, vars(Task)[_name]))

@@ -3,6 +3,7 @@ without an answer counts as right.
 """
 
 import functools
+import inspect
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +58,61 @@ def looked_at(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     return ask
 
 
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind in "iuO"
+
+
+def _is_pairs(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 3 and value.dtype.kind in "iuO"
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _is_tokens(value: Any) -> bool:
+    whole = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iu"
+    return whole or (isinstance(value, (list, tuple)) and all(map(_is_whole, value)))
+
+
+ROWS_ARGUMENT = ("rows", _is_rows, "an array of whole numbers [B,n]")
+TEXT_ARGUMENT = ("text", lambda value: isinstance(value, str), "a text")
+ARGUMENTS: dict[str, tuple[tuple[str, Callable[[Any], bool], str], ...]] = {
+    **dict.fromkeys(("batch", "defined", "classes", "values"), (ROWS_ARGUMENT,)),
+    **dict.fromkeys(("prompt", "read"), (TEXT_ARGUMENT,)),
+    "simpler": (ROWS_ARGUMENT, ("level", _is_whole, "a whole number")),
+    "foretold": (
+        ("rows", _is_pairs, "an array of whole numbers [2,B,n]"),
+        ("i", _is_whole, "a whole number"),
+    ),
+    "rows": (("start", _is_whole, "a whole number"), ("stop", _is_whole, "a whole number")),
+    "sample": (
+        ("n", _is_whole, "a whole number"),
+        ("rng", lambda value: isinstance(value, np.random.Generator), "a NumPy Generator"),
+    ),
+    "some": (("n", _is_whole, "a whole number"), ("seed", _is_whole, "a whole number")),
+    "says": (("name", lambda value: isinstance(value, str), "a text"),),
+    "answer": (("tokens", _is_tokens, "whole numbers [T]"),),
+}
+
+
+def with_checked_arguments(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a task, one of ARGUMENTS, that refuses arguments of another type."""
+    expected = ARGUMENTS[name]
+
+    @functools.wraps(method)
+    def call(self: "Task", *args: Any, **kwargs: Any) -> Any:
+        for (_, fits, what), value in zip(expected, args, strict=False):
+            if not fits(value):
+                raise wrong(self, f"{name}: expected {what}, got {shown(value)}")
+        for known, fits, what in expected if kwargs else ():
+            if known in kwargs and not fits(kwargs[known]):
+                raise wrong(self, f"{name}: expected {what}, got {shown(kwargs[known])}")
+        return method(self, *args, **kwargs)
+
+    return call
+
+
 def _plain(name: str, said: Any) -> Any:
     """Whole numbers as int64, in whatever kind they were said: kinds that mix make floats."""
     if name == "batch":
@@ -70,7 +126,8 @@ def _place(method: Callable[..., Any], e: Exception) -> str | None:
     """The last line of the method's own file that an error came by; None for one of ours."""
     if (getattr(method, "__module__", "") or "").partition(".")[0] == __name__.partition(".")[0]:
         return None
-    if (code := getattr(method, "__code__", None)) is None:  # it has no lines of its own
+    code = getattr(inspect.unwrap(method), "__code__", None)
+    if code is None:  # it has no lines of its own
         return f"in a {type(method).__name__}"
     file, line = code.co_filename, code.co_firstlineno
     for frame, at in traceback.walk_tb(e.__traceback__):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calls import checked
+from ..calls import checked, text_of
 from ..errors import GlassformerError
 from ..finding import Shown
 from ..limits import DOMAIN, SAMPLE, SEARCH, TEXT
@@ -80,12 +80,13 @@ class Verdict(Shown):
     def save(self, path: str | Path) -> Path:
         """Writes a JSON file, atomically. `read` reads it."""
         text = json.dumps({"format": FORMAT, **self.to_json()}, indent=1) + "\n"
-        return write_atomically(path, text.encode())
+        return write_atomically(text_of(path, "path", "a path"), text.encode())
 
     @classmethod
     def read(cls, path: str | Path) -> "Verdict":
         """A saved verdict; anything that is not one is an error."""
-        o = read_json(path, "damaged verdict, or none", finite=False)  # a margin may be infinite
+        file = text_of(path, "path", "a path")
+        o = read_json(file, "damaged verdict, or none", finite=False)  # a margin may be infinite
         try:
             if o.pop("format") != FORMAT:
                 raise ValueError("another format")
