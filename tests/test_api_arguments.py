@@ -410,7 +410,7 @@ def test_a_type_checker_knows_the_public_functions(tmp_path):
     calls = {i for i, line in lines if "gf." in line and not line.startswith("model =")}
     assert {int(n) for file, n in found if file == "wrong"} == calls, done.stdout
     assert not [n for file, n in found if file != "wrong"] and len(calls) >= 25, done.stdout
-    assert (folder / "right.py").read_text().count("gf.") > 60
+    assert (folder / "right.py").read_text().count("gf.") > 50
 
 
 SRC = Path(gf.__file__).parent.parent

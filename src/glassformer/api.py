@@ -296,6 +296,8 @@ def forward(
     from . import model as model_
     from .shapes import check as check_shapes
 
+    if not isinstance(weights, Mapping):
+        raise GlassformerError(f"forward — weights must be a table, got {shown(weights)}")
     tokens = model_.read_tokens(c, tokens, start)
     if tokens.ndim != 2:
         raise GlassformerError(f"tokens — expected shape [B,T], got {[*tokens.shape]}")
@@ -564,8 +566,8 @@ def board(
         return adder, as_task(task if ref == model else None, adder)
 
     return boards.board(
-        made, goal, load_adder, name=name, file=file, table=table, dtype=dtype, keep=keep,
-        trust=trust, sandbox=sandbox, watch=watch, say=say,
+        made, goal, load_adder, name=name, ref=model if isinstance(model, str) else "", file=file,
+        table=table, dtype=dtype, keep=keep, trust=trust, sandbox=sandbox, watch=watch, say=say,
     )  # fmt: skip
 
 
@@ -1053,6 +1055,10 @@ def tour(
         page: FILE.html for the report at the end.
         console: Where to print.
     """
+    from rich.console import Console
+
     from . import walk
 
+    if not isinstance(console, Console | None):
+        raise GlassformerError(f"tour — console: expected a Console of Rich, got {shown(console)}")
     return walk.tour(as_path(page, "page"), console=console)

@@ -27,6 +27,7 @@ PLAIN: dict[Any, tuple[type, ...]] = {
 WORDS: dict[Any, tuple[str, str]] = {  # one, and several
     int: ("a whole number", "whole numbers"), float: ("a number", "numbers"),
     str: ("a text", "texts"), bool: ("True or False", "True or False"), Path: ("a path", "paths"),
+    os.PathLike: ("a path", "paths"),
     np.random.Generator: ("a generator (np.random.default_rng(seed))", "generators"),
     collections.abc.Sequence: ("a list", "lists"), collections.abc.Mapping: ("a table", "tables"),
     collections.abc.Callable: ("a function", "functions"),

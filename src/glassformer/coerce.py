@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -124,7 +124,9 @@ def as_verdict(value: Any) -> "Verdict":
 
     if isinstance(value, (str, PathLike)):
         return Verdict.read(text_of(value, "verdict", "a path"))
-    return value  # type: ignore[no-any-return]
+    if not isinstance(value, Verdict):
+        raise GlassformerError(f"verdict — expected a Verdict or a path, got {shown(value)}")
+    return value
 
 
 def as_path(value: Any, name: str) -> Path:
@@ -181,7 +183,8 @@ def _checked_signature(f: Callable[..., Any]) -> tuple[inspect.Signature, dict[s
     for name in ("ref", "name"):  # refs.py and registry/ check these, and name what they expect
         if parameters and parameters[0].name == name:
             hints.pop(name)
-    return signature, {n: hints[n] for n in signature.parameters if n in hints}
+    checked = (n for n in signature.parameters if n in hints and Any not in get_args(hints[n]))
+    return signature, {n: hints[n] for n in checked}
 
 
 class _Names(dict[str, Any]):

@@ -33,7 +33,7 @@ class Vocabulary:
     """
 
     def __init__(self, tokens: Iterable[str], sep: str = "") -> None:
-        listed = isinstance(tokens, Iterable) and getattr(tokens, "ndim", 1)  # an array of no axes
+        listed = isinstance(tokens, Iterable) and getattr(tokens, "ndim", 1) != 0  # no 0-d array
         several = tokens if listed else (tokens,)
         self.tokens: Sequence[str] = tuple(map(_text, itertools.islice(several, LISTED + 1)))
         self.sep = _text(sep)

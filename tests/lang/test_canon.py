@@ -15,9 +15,9 @@ NAMES = list(library.sources())
 OPEN = {
     "float64": {},
     "float32": {
-        "addition": "carry", "by-frequency": "place", "mark-last": "logits",
+        "addition": "carry", "by-frequency": "roundings", "mark-last": "logits",
         "double-histogram": "count(turn == here.often)", "next-identical": "last",
-        "rule-110": "above in [0, 1]", "slide": "found", "sort-by-frequency": "place",
+        "rule-110": "above in [0, 1]", "slide": "found", "sort-by-frequency": "roundings",
         "sort-words": "emit", "subleq": "old", "swap-halves": "item",
     },
 }  # fmt: skip

@@ -18,12 +18,12 @@ Load = Callable[[str], tuple[Model, Task]]
 
 
 def board(
-    model: Model | None, task: Task | None, load: Load, *, name: str, file: str, table: bool,
-    dtype: str, keep: int, trust: bool, sandbox: bool,
+    model: Model | None, task: Task | None, load: Load, *, name: str, ref: str, file: str,
+    table: bool, dtype: str, keep: int, trust: bool, sandbox: bool,
     watch: Callable[[Progress], object] | None, say: Callable[[str], object] | None,
 ) -> Board | BoardVerdict:  # fmt: skip
     """Test a model, or the submission in `file`; or return the table. `load`: of our own adders, by
-    their refs. `name`: what the model is called in the table.
+    their refs. `name`: what the model is called in the table; `ref`: how it was passed, if by name.
     """
     within("board — keep", keep, 0, KEEP)
     with telling() as tell:
@@ -31,7 +31,7 @@ def board(
         if table or not (model or file):
             _leave_out("the table runs no code", dtype=dtype, trust=trust, no_sandbox=not sandbox)
             more = [file_entry(file)] if file else []
-            if model and task and name not in OURS:
+            if model and task and ref not in OURS:
                 more = [entry(name, model, task)]
             return Board(list(entries(more, load, seen)))
         if file:

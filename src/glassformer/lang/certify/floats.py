@@ -102,10 +102,13 @@ class Floats:
         """Rows whose centres have squared lengths from low2 to high2 and sums of at most `total`,
         off by err, after a layer norm; the centres may have had a mean of `mean_taken` before.
 
-        One pass over a row x of mean m (Welford) has after k numbers a mean that is off by at most
-        u·(√k + 4)·|x|, and the sum of squares is off by that times Σ|x_k − m_k|, twice: relatively
-        by at most 3·(D + 4·√D)·κ·u, κ = |x| / |x − m|. Half of it goes into the root. Two passes
-        are off by less.
+        One pass over a row x of mean m (Welford) has after k numbers a mean m_k that is off by at
+        most e_k = u·(⅔·√k + 7/√k)·|x|: k·m_k is a sum of k numbers, whose partial sums are at most
+        √j·|x|. The sum of squares is off by Σ |x_k − m_{k−1}|·e_k + |x_k − m_k|·e_{k−1}. Since
+        Σ (x_k − m_{k−1})·(x_k − m_k) = |x − m|², these differences have squares that add up to at
+        most 2·|x − m|² and |x − m|², and by Cauchy the sum is at most (1.14·D + 17·√(1 + ln D))·u·
+        |x|·|x − m|; adding up rounds by D + 3 more. Half of that goes into the root: less than
+        (1.1·D + 35)·κ·u for D up to a million, κ = |x| / |x − m|. Two passes are off by less.
         """
         D, e = self.config.d_model, float(np.linalg.norm(err)) * WIDER
         mean = (total + float(err.sum())) / D * WIDER
@@ -117,7 +120,7 @@ class Floats:
             raise Unproved(f"rows of length {low:.3g} to {high:.3g} — no norm for {self.dtype}")
         small, large = ((x * x / D + self.config.eps) ** 0.5 for x in (low, high))
         whole = high + mean_taken * D**0.5 * WIDER
-        rel = self.gamma((3 * D + 20) * whole / (small * D**0.5) * WIDER)
+        rel = self.gamma((1.1 * D + 35) * whole / (small * D**0.5) * WIDER)
         shift = (mean + self.gamma(D + 5) * whole) * WIDER
         return Row((1 - rel) / large / WIDER, (1 + rel) / small * WIDER, shift, err)
 

@@ -153,8 +153,8 @@ class IntervalModel:
         """The ends of sqrt(mean(x²) + eps) as computed, for rows of the length `before` [...,1]
         before their mean was taken.
 
-        A variance in one pass (Welford) is off by at most 3·(n + 4·√n)·κ·u of itself, κ the length
-        before by that after; its root by half of that, which is less than (3·n + 20)·κ·u.
+        The root of a variance in one pass (Welford) is off by less than (1.1·n + 35)·κ·u, κ the
+        length before by that after: docs/compiler.md has the proof.
         """
         n, size = x.mid.shape[-1], x.size
         least = np.maximum(np.abs(x.mid) - x.rad, 0) * (1 - 8 * U)
@@ -169,7 +169,7 @@ class IntervalModel:
         low, high = low * (1 - 4 * self.f.u), above(high * (1 + 4 * self.f.u), 2)
         if self.c.norm == "layer":
             kappa = above(before[..., 0] / (low * n**0.5), 8)
-            relative = self.f.gamma((3 * n + 20) * kappa)
+            relative = self.f.gamma((1.1 * n + 35) * kappa)
             low, high = low * (1 - relative) * (1 - 4 * U), above(high * (1 + relative), 2)
         return low, high
 
