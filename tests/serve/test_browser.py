@@ -230,7 +230,7 @@ def test_markup_in_refs_sources_and_labels_stays_text(page, evil):
 
 @pytest.mark.slow
 def test_a_training_is_watched_and_stopped(page):
-    page.fill("#train-task", ADDER)
+    page.fill("#train-task", "multiplication")  # not learned before the click arrives
     recipes = page.locator("#recipe option").all_text_contents()
     assert recipes[0] == "what suits the task (suited)" and page.input_value("#recipe") == "suited"
     assert "fast" in recipes and "suited" not in recipes
@@ -241,12 +241,10 @@ def test_a_training_is_watched_and_stopped(page):
     assert "step" in page.text_content("#train-said")
     page.click("#train-stop")
     expect(page.locator("#title")).to_contain_text("trained (fast, seed 0", timeout=PATIENCE)
-    # beside other work the run may reach its success before the click arrives
-    ended = re.compile("interrupted after|stable after")
-    expect(page.locator("#train-said")).to_contain_text(ended)
+    expect(page.locator("#train-said")).to_contain_text("interrupted after")
     expect(page.locator("#snapshots")).to_be_visible()
     page.click("#verify")  # it goes to the server whole, as a checkpoint
-    said = re.compile("wrong of 100|right on 100")
+    said = re.compile("wrong of 10,000|right on 10,000")
     expect(page.locator("#verdict")).to_have_text(said, timeout=PATIENCE)
     page.fill("#snapshots", "0")  # another model: that of the first evaluation
     cleared(page)
