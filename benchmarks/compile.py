@@ -14,7 +14,7 @@ import sys
 from timing import seconds  # isort: skip - it sets one thread
 
 from glassformer import GlassformerError
-from glassformer.lang import compile, library
+from glassformer.compiler import compile, library
 
 # All entries of what Tracr makes of these, at n = 10 and 20: its published sizes.
 TRACR = {

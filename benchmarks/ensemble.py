@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from glassformer import load_task
-from glassformer.counting import count
+from glassformer.core.param_count import count
 from glassformer.training import Recipe
 from glassformer.training.loop import Trainer
 

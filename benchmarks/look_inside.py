@@ -22,8 +22,8 @@ import numpy as np
 import torch
 
 from glassformer import load, load_task, record
-from glassformer.bridges import export
-from glassformer.bridges.transformer_lens import to_transformer_lens
+from glassformer.interop import export
+from glassformer.interop.transformer_lens import to_transformer_lens
 
 ROWS, FEW, RUNS, STARTS = 10_000, 1_000, 9, 5
 OURS = (

@@ -18,13 +18,13 @@ from timing import seconds  # noqa: F401  isort: skip - it sets one thread
 import numpy as np
 
 from glassformer import load, load_task
-from glassformer.checkpoint import save
+from glassformer.core.checkpoint import save
 from glassformer.proof import bound_accuracy
 
 
 def trained(task, seeds, folder):
     """Models of a folder, one a seed; trained as one ensemble where they are not there yet."""
-    from glassformer.training.fitting import fit_many
+    from glassformer.training.api import fit_many
     from glassformer.training.recipes import recipe
 
     folder.mkdir(parents=True, exist_ok=True)

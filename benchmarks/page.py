@@ -15,7 +15,7 @@ from playwright.sync_api import expect, sync_playwright
 
 import glassformer as gf
 import timing  # noqa: F401 - one thread, before NumPy
-from glassformer.page.report import report, write
+from glassformer.report_page.report import report, write
 
 REF = "addition:digits=3"
 BYTES, KEY, SCORE = 400_000, 50, 1_000  # a page, ms of a key, ms of all examples

@@ -23,11 +23,11 @@ import runs  # isort: skip
 
 import glassformer as gf
 from glassformer import load_task
-from glassformer.answers import EXHAUSTIVE, score
-from glassformer.dust import rounded_down
-from glassformer.training.exact import ALL, SOME, Look
+from glassformer.training.full_domain_phase import ALL, SOME, Look
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import choose_recipe
+from glassformer.utils.numfmt import rounded_down
+from glassformer.verification.evaluation import EXHAUSTIVE, score
 
 BEGIN, END = "<!-- table: benchmarks/tasks.py -->", "<!-- end of the table -->"
 

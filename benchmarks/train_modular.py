@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from glassformer import load_task
-from glassformer.published.book import history
-from glassformer.training.fitting import fit
+from glassformer.published_claims.book import history
+from glassformer.training.api import fit
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
 

@@ -7,9 +7,9 @@ python docs/proved.py REF …      of these refs only
 import sys
 import time
 
-from glassformer import GlassformerError, load, refs
-from glassformer.limits import many
+from glassformer import GlassformerError, load, resolve
 from glassformer.proof import prove
+from glassformer.utils.limits import many
 
 REFS = [
     "hello-world", "repeat-last", "add-digit", "add-digit:variant=table", "add-mod",
@@ -27,7 +27,7 @@ REFS = [
 def line(ref):
     """A row of the table."""
     model = load(ref)
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     began, checkers = time.process_time(), ""
     try:
         proof = prove(model, task, independent=None)

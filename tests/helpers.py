@@ -16,10 +16,10 @@ from safetensors import safe_open
 from safetensors.numpy import save as to_bytes
 
 from glassformer import Config, Model, Vocabulary, load_task
-from glassformer.checkpoint import digest
+from glassformer.core.checkpoint import digest
+from glassformer.core.weight_shapes import required, shapes
 from glassformer.proof import prove
 from glassformer.registry import source_of
-from glassformer.shapes import required, shapes
 from glassformer.verification import check
 
 

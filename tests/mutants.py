@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from glassformer import GlassformerError, taotp
-from glassformer.lang import library
-from glassformer.lang.source import Reader, read
+from glassformer.compiler import library
+from glassformer.compiler.frontend.parser import Reader, read
 
 GLASS = [path.read_text("utf-8") for path in library.sources().values()]
 TAOTP = [(taotp.EXAMPLES / name).read_text("utf-8") for name in taotp.examples()]

@@ -15,7 +15,7 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError, api, registry
 from glassformer.cli.entry import commands
-from glassformer.telling import telling
+from glassformer.utils.progress import telling
 
 REF = "addition:digits=1"
 # A command whose name is taken at the front door, and why; what the call is called instead.
@@ -205,7 +205,7 @@ class Vote(gf.Task):
 
     def batch(self, rows):
         most = 2 * rows.sum(1, keepdims=True) > rows.shape[1]
-        return gf.tasks.format.mark_answer(np.concatenate([rows, most], 1))
+        return gf.tasks.token_layout.mark_answer(np.concatenate([rows, most], 1))
 """
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError, registry
-from glassformer.calls import in_words
+from glassformer.utils.argcheck import in_words
 
 REF = "addition:digits=1"
 MIN = "min:vocab=20"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.blueprints.rotated import rotate, rotation_fixing_ones
+from glassformer.parametrizations.rotated import rotate, rotation_fixing_ones
 from helpers import largest_difference, random_model
 
 RNG = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import load_file, save_file
 
 from glassformer import Config, GlassformerError, Labels, Model, Vocabulary
-from glassformer.checkpoint import digest, load, save
+from glassformer.core.checkpoint import digest, load, save
 from helpers import random_model, resealed
 
 
@@ -107,7 +107,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 
 def with_theta(ref):
-    from glassformer.blueprints import make
+    from glassformer.parametrizations import make
 
     model, blueprint = random_model(d_model=8, d_mlp=32, extras=False), make(ref)
     shapes = {n: w.shape for n, w in model.weights.items()}
@@ -117,7 +117,7 @@ def with_theta(ref):
 
 @pytest.mark.parametrize("ref", ["dense", "low-rank:rank=2", "shared", "rotated:seed=3"])
 def test_theta_is_kept_and_checked(tmp_path, ref):
-    from glassformer.counting import count
+    from glassformer.core.param_count import count
 
     model = with_theta(ref)
     back = load(save(model, tmp_path / "m.safetensors"))
@@ -237,7 +237,7 @@ def test_two_thin_arrays_make_no_huge_one(tmp_path):
 
 
 def test_a_blueprints_base_is_sealed_too(tmp_path):
-    from glassformer.blueprints import make
+    from glassformer.parametrizations import make
 
     path = save(random_model(), tmp_path / "base.safetensors")
     assert make(f"lora:base={path}").base.weights

@@ -5,7 +5,7 @@ tell when it is not.
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.published import Claim, as_text, ledger, select
+from glassformer.published_claims import Claim, as_text, ledger, select
 
 
 @pytest.mark.parametrize("claim", select([]), ids=lambda c: c.name)

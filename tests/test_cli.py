@@ -15,9 +15,9 @@ from safetensors.numpy import save_file
 import glassformer as gf
 from cases import CASES
 from glassformer import __version__, load
-from glassformer.checkpoint import save
 from glassformer.cli.common import app
 from glassformer.cli.entry import ORDER, commands
+from glassformer.core.checkpoint import save
 
 
 @pytest.mark.parametrize("ref,text,output", CASES)
@@ -47,7 +47,7 @@ def test_version_and_help(call):
 ])  # fmt: skip
 def test_refused_before_any_work(call, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("glassformer.refs.load", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr("glassformer.resolve.load", lambda *_: pytest.fail("work was begun"))
     status, out, err = call(*words.split())
     assert (status, out, err.count("\n")) == (2, "", 1) and "no-such-task" not in err
     assert not [*tmp_path.iterdir()]
@@ -270,7 +270,7 @@ def test_claims(call, monkeypatch):
     assert status == 0 and "0 differ" in out
     from dataclasses import replace
 
-    from glassformer.published import LEDGER, ledger
+    from glassformer.published_claims import LEDGER, ledger
 
     name = next(n for n in ledger() if n.startswith("booklet-2"))
     monkeypatch.setitem(LEDGER, name, replace(LEDGER[name], records=-1))

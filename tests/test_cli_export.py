@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from glassformer.bridges import common
+from glassformer.interop import common
 
 
 @pytest.fixture(autouse=True)

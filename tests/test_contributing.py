@@ -11,7 +11,7 @@ import pytest
 import glassformer as gf
 from glassformer import registry
 from glassformer.cli.entry import commands
-from test_imports import LEVELS
+from test_imports import LAYERS
 
 ROOT = Path(gf.__file__).parent
 TEXT = (ROOT.parents[1] / "CONTRIBUTING.md").read_text()
@@ -29,9 +29,9 @@ def test_every_place_is_there():
 
 def test_who_imports_whom_is_as_written():
     text = (ROOT.parents[1] / "docs/how-it-works.md").read_text()
-    table = text[text.index("| rooms |") :].split("\n\n")[0].split("\n")[2:]
+    table = text[text.index("| packages | contents |") :].split("\n\n")[0].split("\n")[2:]
     written = [set(re.findall(r"`(\w+)`", row.split("|")[1])) for row in table]
-    assert written == LEVELS[:-1]
+    assert written == LAYERS
 
 
 def test_a_command_is_a_file_of_its_name():
@@ -39,11 +39,11 @@ def test_a_command_is_a_file_of_its_name():
         assert command.callback.__module__ == f"glassformer.cli.{command.name}"
 
 
-IMPORTS = "import glassformer as gf\nfrom glassformer import Model, blueprints, registry\n"
+IMPORTS = "import glassformer as gf\nfrom glassformer import Model, parametrizations, registry\n"
 FILES = {
     "program": "def made(n: int = 2) -> Model:",
     "task": "class made(gf.Task):",
-    "blueprint": "class made(blueprints.Blueprint):",
+    "blueprint": "class made(parametrizations.Blueprint):",
     "bridge": "class made:",
 }
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer import Config, Model, Vocabulary
-from glassformer.blueprints import make
-from glassformer.blueprints.formula import Formula
-from glassformer.counting import bits, count
-from glassformer.model import zeros
+from glassformer.core.model import zeros
+from glassformer.core.param_count import bits, count
+from glassformer.parametrizations import make
+from glassformer.parametrizations.formula import Formula
 from glassformer.registry import REGISTRY, blueprint
 from helpers import random_model
 
@@ -95,7 +95,7 @@ def test_the_configs_floats_count_where_they_are_used(known):
 
 
 def test_the_slope_multiplies_what_alibi_takes_away():
-    from glassformer.model import alibi
+    from glassformer.core.model import alibi
 
     distance = np.arange(4)[:, None] - np.arange(4)
     once, twice = (

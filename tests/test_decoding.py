@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, decode
-from glassformer.decoding import stream
-from glassformer.model import POSITIONS
+from glassformer.core.decoding import stream
+from glassformer.core.model import POSITIONS
 from helpers import random_model
 
 PROMPT = np.array([[1, 2, 3], [4, 5, 6]])
@@ -43,7 +43,7 @@ def test_cached_logits_equal_uncached():
 
 
 def test_the_cache_feeds_only_what_is_new(monkeypatch):
-    module = sys.modules["glassformer.model"]
+    module = sys.modules["glassformer.core.model"]
 
     fed = []
     plain = module.forward

@@ -26,10 +26,10 @@ from pathlib import Path
 import pytest
 
 import glassformer as package
-from glassformer import craft, lang, load, refs, registry
+from glassformer import compiler, craft, load, registry, resolve
 from glassformer.cli.entry import commands, main
-from glassformer.counting import count
-from glassformer.lang import library
+from glassformer.compiler import library
+from glassformer.core.param_count import count
 from glassformer.lens.inspect import VIEWS
 from glassformer.training.recipes import RECIPES
 from helpers import check_once, prove_once
@@ -86,7 +86,7 @@ def folder(tmp_path, monkeypatch):
     """An empty folder to work in. What documents register is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("glassformer.proof.requests.find_proof", prove_once)
-    monkeypatch.setattr("glassformer.adderboard.honest.prove", prove_once)
+    monkeypatch.setattr("glassformer.adderboard.table.prove", prove_once)
     monkeypatch.setattr("glassformer.cli.verify.check", check_once)
     for kind in list(
         registry.REGISTRY
@@ -187,7 +187,7 @@ SMALL = [row for row in CANON if 1 < len(row[-1]) < 6]  # the others take their 
 
 @pytest.mark.parametrize("name,layers,width,parameters", SMALL[::12])
 def test_sizes_of_the_canon(name, layers, width, parameters):
-    model = lang.compile(library.sources()[name].read_text("utf-8"), name).model
+    model = compiler.compile(library.sources()[name].read_text("utf-8"), name).model
     said = tuple(int(x.replace(",", "")) for x in (layers, width, parameters))
     assert (model.config.n_layers, model.config.d_model, count(model).total) == said
 
@@ -253,7 +253,7 @@ def test_what_is_said_of_trained_adders_is_one_thing():
     """In the list of trained models and in the table of adders: proved or not."""
     rows = re.findall(r"^\| `\S+\.safetensors` .*$", (ROOT / "docs/adders.md").read_text(), re.M)
     said = {row.split("`")[1]: "| proved" in row for row in rows}
-    assert said and said == {name: "; proved for all" in refs.ABOUT[name] for name in said}
+    assert said and said == {name: "; proved for all" in resolve.ABOUT[name] for name in said}
 
 
 def test_the_tables_of_trained_tasks_are_those_of_their_runs(tmp_path):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from cases import CASES
-from glassformer import arrays, load
-from glassformer.dust import leader, number, percent, ranked, sweep
+from glassformer import load
+from glassformer.core import backend
+from glassformer.generate import prompt
 from glassformer.lens.explain import explain
-from glassformer.runs import prompt
+from glassformer.utils.numfmt import leader, number, percent, ranked, sweep
 
 
 def test_dust_is_0():
@@ -39,12 +40,12 @@ def test_a_half_is_written_one_way(last):
 def other_sums(monkeypatch):
     """All sums are taken from the other end, as another processor might."""
 
-    def affine(self, x, W, b, theirs=arrays.Numpy.affine):
+    def affine(self, x, W, b, theirs=backend.Numpy.affine):
         summed = (slice(None, None, -1),) * (x.ndim - 2)
         return theirs(self, x[(..., *summed)], W[summed], b)
 
     def swap():
-        ours, back = arrays.Numpy, (..., slice(None, None, -1))
+        ours, back = backend.Numpy, (..., slice(None, None, -1))
         scores, mix, mean = ours.scores, ours.mix, ours.mean
         monkeypatch.setattr(ours, "affine", affine)
         monkeypatch.setattr(ours, "scores", lambda self, q, k: scores(self, q[back], k[back]))

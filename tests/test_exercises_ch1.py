@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from glassformer import decode, load, load_task
-from glassformer.blueprints.rotated import rotate, rotation_fixing_ones
-from glassformer.counting import count
-from glassformer.model import Place, attention
+from glassformer.core.model import Place, attention
+from glassformer.core.param_count import count
+from glassformer.parametrizations.rotated import rotate, rotation_fixing_ones
 from glassformer.verification import verify
 from helpers import largest_difference, random_model
 
@@ -79,7 +79,7 @@ def test_1_2_its_mask_leaks_when_scores_are_huge(layer):
 def test_1_3_with_a_cache_every_token_is_fed_once(monkeypatch):
     import sys
 
-    module, fed = sys.modules["glassformer.model"], []
+    module, fed = sys.modules["glassformer.core.model"], []
     forward = module.forward
 
     def counting(config, weights, tokens, *rest, **options):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from glassformer import Config, Model, load, load_task, run
-from glassformer.counting import count
-from glassformer.model import forward, zeros
+from glassformer.core.model import forward, zeros
+from glassformer.core.param_count import count
 from glassformer.tasks.message import Message
 from glassformer.verification import verify
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from glassformer import Config, Model, Vocabulary, load, load_task, run
-from glassformer.counting import count
+from glassformer.core.hooks import on
+from glassformer.core.model import zeros
+from glassformer.core.param_count import count
 from glassformer.craft import lift
-from glassformer.model import zeros
 from glassformer.programs.sort_book import by_points, powerpoints
-from glassformer.tap import on
 from glassformer.tasks.sort import Sort
 from glassformer.verification import verify
 

@@ -7,7 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from glassformer.counting import count
+from glassformer.core.hooks import record
+from glassformer.core.model import Config, Model, zeros
+from glassformer.core.param_count import count
 from glassformer.craft import (
     Head,
     Layout,
@@ -20,12 +22,10 @@ from glassformer.craft import (
     weak_spike,
     weak_spikes,
 )
-from glassformer.model import Config, Model, zeros
 from glassformer.programs.add_digit import normalised
 from glassformer.programs.add_mod import figure_6_3, separation
 from glassformer.programs.addition_book import figure_6_4, seen
-from glassformer.refs import load, load_task
-from glassformer.tap import record
+from glassformer.resolve import load, load_task
 from glassformer.verification import verify
 
 RNG = np.random.default_rng(6)

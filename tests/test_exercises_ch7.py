@@ -5,6 +5,9 @@ relatives.
 import numpy as np
 import pytest
 
+from glassformer.core.hooks import record
+from glassformer.core.model import Config, Model, zeros
+from glassformer.core.vocabulary import Vocabulary
 from glassformer.craft import (
     distinguishability,
     fit_shift,
@@ -21,9 +24,6 @@ from glassformer.craft import (
     sinusoidal_angles,
     uniform_rotation,
 )
-from glassformer.model import Config, Model, zeros
-from glassformer.tap import record
-from glassformer.vocabulary import Vocabulary
 
 
 def causal_softmax(scores: np.ndarray) -> np.ndarray:

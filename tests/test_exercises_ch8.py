@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from glassformer import Model, decode
-from glassformer.counting import count
+from glassformer.core.param_count import count
 from glassformer.taotp import EXAMPLES, parse, read
 
 

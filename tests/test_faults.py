@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, checkpoint, load
+from glassformer import GlassformerError, load
 from glassformer.cli.entry import main
+from glassformer.core import checkpoint
 
 TASK = "addition:digits=1,order=ones"
 TINY = {
@@ -204,7 +205,8 @@ COMMANDS = {
 def attempt(tmp_path, monkeypatch, capsys):
     """attempt(command, faults, failing) -> (status, stderr, folder), in a folder of its own."""
     monkeypatch.setattr(
-        "glassformer.training.pools.local", lambda jobs, task, n: (work(j, task) for j in jobs)
+        "glassformer.training.studies.executors.local",
+        lambda jobs, task, n: (work(j, task) for j in jobs),
     )
     n = 0
 
@@ -224,7 +226,7 @@ def attempt(tmp_path, monkeypatch, capsys):
         return end.value.code, capsys.readouterr().err, folder
 
     def work(job, task):
-        from glassformer.training.sweep import work
+        from glassformer.training.studies.sweep import work
 
         return work(job, task)
 

@@ -12,8 +12,8 @@ import pytest
 from glassformer import load, load_task
 from glassformer.cli.entry import commands as every_command
 from glassformer.lens.inspect import VIEWS, inspect
-from glassformer.show.inspect import figures
-from glassformer.show.style import save
+from glassformer.plotting.inspect import figures
+from glassformer.plotting.style import save
 from glassformer.training.recipes import recipe
 
 HERE = Path(__file__).parents[1] / "docs/figures"

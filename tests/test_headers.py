@@ -23,10 +23,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, load_task, verify
-from glassformer.checkpoint import digest, save
+from glassformer.core.checkpoint import digest, save
+from glassformer.core.weight_shapes import required
 from glassformer.ground_truth.disguise import disguise, read_key
-from glassformer.shapes import required
-from glassformer.verification.checks import check
+from glassformer.verification.verifier import check
 from helpers import resealed, sealed_header, sealed_state
 
 HUGE = 10_000_000
@@ -465,7 +465,7 @@ def test_every_field_of_a_key_is_looked_at(tmp_path):
 
 
 def test_histories(tmp_path):
-    from glassformer.page.snapshots import history
+    from glassformer.report_page.snapshots import history
 
     path, row = (
         tmp_path / "h.jsonl",
@@ -510,7 +510,7 @@ def test_every_field_of_a_recipe_is_looked_at(tmp_path, kind, every):
 
 @EVERY
 def test_every_field_of_a_sweep_is_looked_at(tmp_path, every):
-    from glassformer.training.spec import read_spec
+    from glassformer.training.studies.sweep_spec import read_spec
 
     path = tmp_path / "s.toml"
     whole = {
@@ -544,7 +544,7 @@ def test_every_field_of_a_runs_state_is_looked_at(tmp_path, every):
     """Sealed again: what is read of it must fit this very run."""
     from glassformer.training import fit
     from glassformer.training.recipe import Recipe
-    from glassformer.training.state import KEY, load_state, state_path
+    from glassformer.training.run_file import KEY, load_state, state_path
 
     task, out = load_task("addition:digits=1"), tmp_path / "m.safetensors"
     small = Recipe(steps=4, evaluate_every=2, batch=4, test_rows=5, d_model=4, d_mlp=4, n_layers=1)

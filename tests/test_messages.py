@@ -10,7 +10,7 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError
 from glassformer.cli import prove
-from glassformer.errors import shown
+from glassformer.utils.errors import shown
 
 REF = "addition:digits=1"
 TASKS = """

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, on, record
-from glassformer.model import ACTIVATIONS, MASKS, NORMS, POSITIONS, zeros
+from glassformer.core.model import ACTIVATIONS, MASKS, NORMS, POSITIONS, zeros
 from helpers import largest_difference, random_model
 
 TOKENS = np.random.default_rng(1).integers(0, 7, (2, 6))
@@ -87,7 +87,7 @@ def test_float32_stays_float32():
 
 
 def test_gelu_is_exact():
-    from glassformer.arrays import erf
+    from glassformer.core.backend import erf
 
     x = np.linspace(-7, 7, 10_001)
     assert largest_difference(erf(x), torch.special.erf(torch.as_tensor(x))) < 1e-15

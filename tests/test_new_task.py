@@ -6,10 +6,10 @@ import pytest
 from glassformer import GlassformerError, Vocabulary, load, registry, verify
 from glassformer.lens.inspect import inspect
 from glassformer.lens.interventions.patch import interchange
+from glassformer.plotting.inspect import figures
 from glassformer.proof import prove
-from glassformer.show.inspect import figures
 from glassformer.tasks.base import Task
-from glassformer.tasks.format import TOKEN, Format, format_of
+from glassformer.tasks.token_layout import TOKEN, Format, format_of
 
 
 @pytest.fixture

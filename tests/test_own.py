@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import glassformer as gf
-from glassformer import own, registry
+from glassformer import registry, user_modules
 from glassformer.lens.inspect import VIEWS
 from glassformer.tasks.examine import examine
 from glassformer.training.recipes import RECIPES, recipe
@@ -17,7 +17,7 @@ from glassformer.training.recipes import RECIPES, recipe
 MINE = '''
 import numpy as np
 import glassformer as gf
-from glassformer.shapes import shapes
+from glassformer.core.weight_shapes import shapes
 
 class Vote(gf.Task):
     """Of some votes, what most say."""
@@ -66,7 +66,7 @@ def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for kind in list(registry.REGISTRY):
         monkeypatch.setitem(registry.REGISTRY, kind, dict(registry.entries(kind)))
-    shelves = own.RAN, RECIPES, VIEWS
+    shelves = user_modules.RAN, RECIPES, VIEWS
     before = [dict(shelf) for shelf in shelves]
     Path("mine.py").write_text(MINE)
     yield tmp_path
@@ -177,7 +177,7 @@ def test_a_ref_in_a_file_runs_nothing(mine, call, words):
     model = replace(model, provenance={**model.provenance, "ref": "evil.py:X"})
     gf.save(model, "x.safetensors")
     verdict = gf.verify("min")
-    replace(verdict, task="evil.py:X", model=gf.checkpoint.digest(model)).save("v.json")
+    replace(verdict, task="evil.py:X", model=gf.core.checkpoint.digest(model)).save("v.json")
     Path("sweep.toml").write_text('task = "evil.py:X"\nrecipe = "fast"\n')
     call(*words)
     assert not Path("ran").exists()

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer import own, registry
-from glassformer.errors import GlassformerError
-from glassformer.model import Config, Model, zeros
-from glassformer.proof import equal
+from glassformer import registry, user_modules
+from glassformer.core.model import Config, Model, zeros
+from glassformer.proof import equivalence
 from glassformer.tasks.extremes import Max
 from glassformer.tasks.reverse import Reverse
+from glassformer.utils.errors import GlassformerError
 
 
 class AlmostMax(Max):
@@ -61,8 +61,8 @@ def test_models_that_do_not_end_an_answer_are_not_said_to_be_equal():
         weights["pos_embed.W_pos"][range(4, 7), [1, 1, last]] = 1.0  # what is said after each
         both.append(Model(config=config, weights=weights, vocabulary=task.vocabulary))
     short, long = np.array([[1, 2]]), np.array([[9, 9]])
-    assert equal._differ(*both, task, short) == (None, 1)  # equal so far, and not at its end
-    assert equal._differ(*both, task, long)[0]
+    assert equivalence._differ(*both, task, short) == (None, 1)  # equal so far, and not at its end
+    assert equivalence._differ(*both, task, long)[0]
 
 
 SOURCE = '''
@@ -80,7 +80,7 @@ def test_no_other_file_of_that_name_is_run(tmp_path, monkeypatch):
         folder.mkdir()
         (folder / "mine.py").write_text(SOURCE + more)
     monkeypatch.chdir(here)
-    task = gf.load_task(own.typed("mine.py:T:length=3"))
+    task = gf.load_task(user_modules.typed("mine.py:T:length=3"))
     sent = pickle.dumps(task)
     assert type(pickle.loads(sent)).__name__ == "T" and registry.source_of(task.ref)
     monkeypatch.chdir(there)
@@ -94,8 +94,8 @@ def test_a_journal_is_of_one_text_of_a_file(tmp_path, monkeypatch):
     file = tmp_path / "mine.py"
     file.write_text(SOURCE)
     model = gf.load("reverse:length=3")
-    gf.verify(model, gf.load_task(own.typed("mine.py:T:length=3")), journal="j.jsonl")
+    gf.verify(model, gf.load_task(user_modules.typed("mine.py:T:length=3")), journal="j.jsonl")
     file.write_text(SOURCE + "# other\n")
     with pytest.raises(GlassformerError, match=r"j\.jsonl"):
-        changed = gf.load_task(own.typed("mine.py:T:length=3"))
+        changed = gf.load_task(user_modules.typed("mine.py:T:length=3"))
         gf.verify(model, changed, journal="j.jsonl")

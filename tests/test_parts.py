@@ -6,6 +6,18 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, Labels, load, load_task
+from glassformer.core.components import (
+    attention,
+    find,
+    head,
+    heads,
+    mlp,
+    names,
+    neuron,
+    slot,
+    slots,
+    spelled,
+)
 from glassformer.ground_truth.disguise import disguise
 from glassformer.ground_truth.edges import truth
 from glassformer.lens.compare import compare
@@ -15,7 +27,6 @@ from glassformer.lens.interventions.ablate import ablate, ablation, ablations
 from glassformer.lens.interventions.patch import interchange
 from glassformer.lens.logits import answer_shares, attribution, lens_accuracy, logit_lens
 from glassformer.lens.stream import firing, norms
-from glassformer.parts import attention, find, head, heads, mlp, names, neuron, slot, slots, spelled
 from helpers import largest_difference, random_model
 
 TOKENS = np.random.default_rng(0).integers(0, 7, (4, 6))

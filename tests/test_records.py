@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from glassformer import GlassformerError, records
-from glassformer.records import alone, check_writable, read_bytes, read_text, write_atomically
-from glassformer.schema import read_json
+from glassformer import GlassformerError
+from glassformer.utils import fileio
+from glassformer.utils.fileio import alone, check_writable, read_bytes, read_text, write_atomically
+from glassformer.utils.json_schema import read_json
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -247,7 +248,7 @@ def test_every_step_may_fail(tmp_path, monkeypatch, call, number, stuck):
             fileno = lambda self: self.handle  # noqa: E731
             write = failing
 
-        monkeypatch.setattr(records, "open", Full, raising=False)
+        monkeypatch.setattr(fileio, "open", Full, raising=False)
     elif call == "fsync of the folder":
         monkeypatch.setattr(
             os, "fsync", lambda f: failing() if left else left.append(real["fsync"](f))
@@ -287,14 +288,14 @@ def test_several_files_or_none(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", fail_at_last)
         with pytest.raises(GlassformerError, match="last — cannot be written: no"):
-            records.write_together({old: b"1", new: b"2", last: b"3"})
+            fileio.write_together({old: b"1", new: b"2", last: b"3"})
     assert names(tmp_path) == ["old"] and old.read_bytes() == b"old"
-    records.write_together({old: b"1", new: b"2", last: b"3"})
+    fileio.write_together({old: b"1", new: b"2", last: b"3"})
     assert [p.read_bytes() for p in (old, new, last)] == [b"1", b"2", b"3"]
     last.unlink()
     last.mkdir()
     with pytest.raises(GlassformerError, match="last — cannot be written: it is a folder"):
-        records.write_together({old: b"4", last: b"5"})
+        fileio.write_together({old: b"4", last: b"5"})
     assert old.read_bytes() == b"1"
 
 
@@ -316,7 +317,7 @@ def test_several_files_under_a_kill(tmp_path, monkeypatch):
                         os._exit(9)
 
             os.replace = replace
-            records.write_together({a: b"new", b: b"new"})
+            fileio.write_together({a: b"new", b: b"new"})
             os._exit(0)
         os.waitpid(child, 0)
         seen.add((a.read_bytes(), b.read_bytes()))
@@ -339,33 +340,33 @@ def test_the_last_file_is_restored_last(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", fail)
         with pytest.raises(GlassformerError):
-            records.write_together({a: b"new", b: b"new", last: b"new"})
+            fileio.write_together({a: b"new", b: b"new", last: b"new"})
     assert calls[:3] == ["last", "a", "b"] and last.read_bytes() == b""
-    records.write_together({})
+    fileio.write_together({})
 
 
 def test_a_lock_that_fails_leaves_nothing(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.EIO, "no lock")
 
-    monkeypatch.setattr(records.fcntl, "flock", fail)
+    monkeypatch.setattr(fileio.fcntl, "flock", fail)
     with pytest.raises(GlassformerError, match="cannot be written: no lock"):
         write_atomically(tmp_path / "a", b"new")
     with (
         pytest.raises(GlassformerError, match="cannot be written: no lock"),
-        records.folder_beside(tmp_path / "b"),
+        fileio.folder_beside(tmp_path / "b"),
     ):
         pass
     assert names(tmp_path) == []
 
 
 def test_files_of_a_folder_have_one_mode(tmp_path):
-    with records.folder_beside(tmp_path / "place") as beside:
+    with fileio.folder_beside(tmp_path / "place") as beside:
         (beside / "made").mkdir()
         for name, mode in (("a", 0o600), ("b", 0o644)):
             (beside / "made" / name).write_text(name)
             (beside / "made" / name).chmod(mode)
-        records.replace_folder(beside / "made", tmp_path / "place")
+        fileio.replace_folder(beside / "made", tmp_path / "place")
     usual = write_atomically(tmp_path / "usual", b"").stat().st_mode
     assert {p.stat().st_mode for p in (tmp_path / "place").iterdir()} == {usual}
 
@@ -375,10 +376,10 @@ def test_a_folder_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
     link.symlink_to("place")
 
     def put(path, text):
-        with records.folder_beside(path) as beside:
+        with fileio.folder_beside(path) as beside:
             (beside / "made").mkdir()
             (beside / "made" / "file").write_text(text)
-            records.replace_folder(beside / "made", path)
+            fileio.replace_folder(beside / "made", path)
 
     put(place, "1")
     place.chmod(0o750)
@@ -397,7 +398,7 @@ def test_a_folder_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
         real(a, b)
 
     with monkeypatch.context() as patch:  # a system that cannot swap two folders in one step
-        patch.setattr(records, "_exchange", lambda a, b: False)
+        patch.setattr(fileio, "_exchange", lambda a, b: False)
         put(place, "2")
         patch.setattr(os, "rename", fail_into_place)
         with pytest.raises(GlassformerError, match="place — cannot be written: full"):
@@ -453,8 +454,8 @@ def test_a_device_that_leads_to_a_file_is_refused(tmp_path):
         link.symlink_to(f"/proc/self/fd/{file.fileno()}")
         for path in (f"/dev/fd/{file.fileno()}", f"/proc/self/fd/{file.fileno()}", link):
             for write in (
-                records.check_writable,
-                lambda path: records.write_atomically(path, b"new"),
+                fileio.check_writable,
+                lambda path: fileio.write_atomically(path, b"new"),
             ):
                 with pytest.raises(GlassformerError, match="cannot be written: it is a device"):
                     write(path)
@@ -463,23 +464,23 @@ def test_a_device_that_leads_to_a_file_is_refused(tmp_path):
 
 def test_a_folder_is_swapped_in_one_step(tmp_path, monkeypatch):
     """Where that can be: then no moment is without a folder, whenever a run is killed."""
-    if not records._exchange(
+    if not fileio._exchange(
         *(tmp_path / name for name in ("a", "b") if not (tmp_path / name).mkdir())
     ):
         pytest.skip("this system cannot")
     monkeypatch.setattr(os, "rename", lambda a, b: pytest.fail("two steps"))
-    with records.folder_beside(tmp_path / "a") as beside:
+    with fileio.folder_beside(tmp_path / "a") as beside:
         (beside / "made").mkdir()
         (beside / "made" / "new").touch()
-        records.replace_folder(beside / "made", tmp_path / "a")
+        fileio.replace_folder(beside / "made", tmp_path / "a")
     assert names(tmp_path) == ["a", "b"] and names(tmp_path / "a") == ["new"]
 
 
 def test_a_folder_that_a_killed_run_took_away_is_put_back(tmp_path):
-    left = records._beside(tmp_path / "place", "new") / records.OLD
+    left = fileio._beside(tmp_path / "place", "new") / fileio.OLD
     left.mkdir(parents=True)
     (left / "file").write_text("old")
-    with pytest.raises(ZeroDivisionError), records.folder_beside(tmp_path / "place"):
+    with pytest.raises(ZeroDivisionError), fileio.folder_beside(tmp_path / "place"):
         raise ZeroDivisionError
     assert (tmp_path / "place" / "file").read_text() == "old" and names(tmp_path) == ["place"]
 
@@ -487,16 +488,16 @@ def test_a_folder_that_a_killed_run_took_away_is_put_back(tmp_path):
 def test_a_log_grows_by_whole_lines(tmp_path, monkeypatch):
     path = tmp_path / "log"
     path.write_bytes(b"old")
-    log = records.Log(path, b"begin\n")
+    log = fileio.Log(path, b"begin\n")
     log.add(b"1\n")
-    real = records._write_all
+    real = fileio._write_all
 
     def half(file, data):
         real(file, data[:1])
         raise OSError(errno.ENOSPC, "full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(records, "_write_all", half)
+        patch.setattr(fileio, "_write_all", half)
         with pytest.raises(GlassformerError, match="log — cannot be written: full"):
             log.add(b"2\n")
     log.add(b"3\n")
@@ -508,11 +509,11 @@ def test_a_log_grows_by_whole_lines(tmp_path, monkeypatch):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from glassformer import records
+from glassformer.utils import fileio
 path = Path(sys.argv[1])
-with records.alone(path), records.folder_beside(path) as folder:
+with fileio.alone(path), fileio.folder_beside(path) as folder:
     (folder / "half").write_text("x")
-    beside = records._create(records._beside(path, "tmp"))
+    beside = fileio._create(fileio._beside(path, "tmp"))
     print("held", flush=True)
     time.sleep(60)
 """
@@ -536,7 +537,7 @@ def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path):
             write_atomically(path, b"new")
         with (
             pytest.raises(GlassformerError, match="another run is writing it"),
-            records.folder_beside(path),
+            fileio.folder_beside(path),
         ):
             pass
         assert (tmp_path / ".a.glassformer.new" / "half").exists() and path.read_bytes() == b"old"
@@ -546,7 +547,7 @@ def test_a_second_run_is_refused_until_the_first_is_killed(tmp_path):
         holder.kill()
         holder.wait()
         holder.stdout.close()
-    with alone(path), records.folder_beside(path):
+    with alone(path), fileio.folder_beside(path):
         write_atomically(path, b"new")
     assert names(tmp_path) == ["a"], "what the killed run left is gone"
 
@@ -566,7 +567,7 @@ def test_a_lock_is_taken_again_and_leaves_nothing(tmp_path):
 
 
 def test_without_locks(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "fcntl", None)
+    monkeypatch.setattr(fileio, "fcntl", None)
     with alone(tmp_path / "a"), alone(tmp_path / "a"):
         write_atomically(tmp_path / "a", b"x")
     (tmp_path / ".a.glassformer.tmp").write_bytes(b"left")
@@ -582,7 +583,7 @@ def test_what_a_killed_run_left_is_taken_away(tmp_path):
         assert names(tmp_path) == ["a"]
         os.rename(tmp_path / "a", beside)
         beside.rename(tmp_path / ".a.glassformer.new")
-        with records.folder_beside(tmp_path / "a") as folder:
+        with fileio.folder_beside(tmp_path / "a") as folder:
             (folder / "x").write_bytes(b"x")
         assert names(tmp_path) == []
 
@@ -602,7 +603,7 @@ import glassformer as gf
 model = gf.load("addition:digits=1")
 path = gf.save(model, "a.safetensors")
 gf.verify(path, journal="journal")
-print(gf.run(gf.save(gf.load(path), path), "4+8").output, gf.records.fcntl)
+print(gf.run(gf.save(gf.load(path), path), "4+8").output, gf.utils.fileio.fcntl)
 """
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer import Config, GlassformerError, Model, Vocabulary, load, load_task
-from glassformer.model import zeros
+from glassformer.core.model import zeros
 from glassformer.registry import REGISTRY, Between, entries, program, split, task
 from glassformer.tasks.base import Task
 

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 import glassformer as gf
+from glassformer.core.checkpoint_format import FORMAT as CHECKPOINT
 from glassformer.ground_truth import disguise, edges
-from glassformer.stored import FORMAT as CHECKPOINT
-from glassformer.verification import journal, verdict
+from glassformer.verification import resume_log, verdict
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -49,7 +49,7 @@ def test_the_changelog_has_sections():
 
 def test_the_policy_knows_the_formats():
     text = (ROOT / "docs/policy.md").read_text()
-    said = [f"`format` {CHECKPOINT}", f"`{verdict.FORMAT}`", f"`{journal.FORMAT}`"]
+    said = [f"`format` {CHECKPOINT}", f"`{verdict.FORMAT}`", f"`{resume_log.FORMAT}`"]
     said += [f"`{m.FORMAT}`, `version` {m.VERSION}" for m in (edges, disguise)]
     assert not [s for s in said if f"| {s}" not in text]
 

@@ -121,11 +121,11 @@ def test_the_front_door_is_complete(site):
 @pytest.mark.slow
 def test_links_to_files_of_the_repository_stay_in_the_site(site):
     text = (site / "how-it-works.html").read_text("utf-8")
-    for name in ("src/glassformer/model.py", "src/glassformer/lens", "tests/test_imports.py"):
+    for name in ("src/glassformer/core/model.py", "src/glassformer/lens", "tests/test_imports.py"):
         assert f'href="source/{name}.html"' in text
         assert (site / f"source/{name}.html").exists()
     assert "def forward" in re.sub(
-        "<[^>]*>", "", (site / "source/src/glassformer/model.py.html").read_text("utf-8")
+        "<[^>]*>", "", (site / "source/src/glassformer/core/model.py.html").read_text("utf-8")
     )
 
 

@@ -6,17 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glassformer import Config, GlassformerError, Vocabulary, limits, load, load_task, run, verify
-from glassformer.blueprints.rotated import rotation_fixing_ones
-from glassformer.checkpoint import save
-from glassformer.decoding import decode
+from glassformer import Config, GlassformerError, Vocabulary, load, load_task, run, verify
+from glassformer.core.checkpoint import save
+from glassformer.core.decoding import decode
+from glassformer.core.model import zeros
 from glassformer.ground_truth.edges import truth
 from glassformer.ground_truth.wiring import passes
 from glassformer.lens.modular.fourier import basis
-from glassformer.model import zeros
+from glassformer.parametrizations.rotated import rotation_fixing_ones
 from glassformer.registry import split
+from glassformer.utils import limits
+from glassformer.verification.chunks import Work
 from glassformer.verification.parallel import run as in_parallel
-from glassformer.verification.work import Work
 from helpers import random_model
 
 HUGE = 10**17
@@ -208,7 +209,7 @@ def test_decoding():
 
 def test_a_model_without_a_task_ends(monkeypatch):
     model = random_model(n_ctx=2**24, positions="rotary", n_layers=1)
-    monkeypatch.setattr("glassformer.runs.UNASKED", 40)
+    monkeypatch.setattr("glassformer.generate.UNASKED", 40)
     assert len(run(model, "0").tokens) == 41
     with pytest.raises(GlassformerError, match="n_ctx must be at most"):
         Config(7, 10**18, 4, positions="rotary")

@@ -12,13 +12,13 @@ import inspect
 import pytest
 
 import glassformer as gf
-from glassformer import GlassformerError, published, refs, registry, walk
+from glassformer import GlassformerError, guided_tour, published_claims, registry, resolve
 from glassformer.adderboard import boards
 from glassformer.adderboard.protocol import BoardVerdict, Part
-from glassformer.errors import Several
 from glassformer.lens.inspect import VIEWS
-from glassformer.serve import handle
-from glassformer.training import ablated, pools
+from glassformer.server import handle
+from glassformer.training.studies import ablation_study, executors
+from glassformer.utils.errors import Several
 
 REF = "addition:digits=1"
 GIVEN = ("ref", "Model", "Path", "text", "wrong", "empty")
@@ -125,7 +125,7 @@ def doors() -> dict[str, object]:
     found = {name: getattr(gf, name) for name in {*gf.__all__, "list", "compile", "open"} - BASES}
     return found | {
         f"show.{name}": thing for name, thing in vars(gf.show).items()
-        if inspect.isfunction(thing) and thing.__module__ == "glassformer.show.pictures"
+        if inspect.isfunction(thing) and thing.__module__ == "glassformer.plotting.api"
     }  # fmt: skip
 
 
@@ -160,18 +160,18 @@ def _short(monkeypatch):
     """What takes minutes takes none: all claims are one, sweeps are lost, ablations and the tour do
     nothing.
     """
-    claims = {"booklet-2.4-parameters": published.ledger()["booklet-2.4-parameters"]}
-    monkeypatch.setattr(published, "ledger", lambda: claims)
-    monkeypatch.setattr(ablated, "train_each", lambda *_: iter(()))
-    monkeypatch.setattr(pools, "local", lambda jobs, *_: (job.lost("a test") for job in jobs))
+    claims = {"booklet-2.4-parameters": published_claims.ledger()["booklet-2.4-parameters"]}
+    monkeypatch.setattr(published_claims, "ledger", lambda: claims)
+    monkeypatch.setattr(ablation_study, "train_each", lambda *_: iter(()))
+    monkeypatch.setattr(executors, "local", lambda jobs, *_: (job.lost("a test") for job in jobs))
     found = BoardVerdict("0" * 64, Part(10, 10), Part(5, 5))
     monkeypatch.setattr(boards, "ask_model", lambda *_, **__: iter([found]))
     monkeypatch.setattr(boards, "entries", lambda more, *_: more)
     for part in ("programs", "claims", "proved", "compiled"):
-        monkeypatch.setattr(walk, part, lambda out: 0)
+        monkeypatch.setattr(guided_tour, part, lambda out: 0)
     for part in ("one_token", "as_text_program", "longer", "side_by_side", "walks"):
-        monkeypatch.setattr(walk, part, lambda *_: None)
-    monkeypatch.setattr(walk, "trained", lambda *_: (0, 0, MODEL))
+        monkeypatch.setattr(guided_tour, part, lambda *_: None)
+    monkeypatch.setattr(guided_tour, "trained", lambda *_: (0, 0, MODEL))
     monkeypatch.setattr(handle, "Open", Served)
 
 
@@ -182,7 +182,7 @@ class Served:
 
     def __init__(self, given, **options):
         for ref in given:
-            refs.load(ref)
+            resolve.load(ref)
 
     def run(self):
         pass

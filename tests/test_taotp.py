@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glassformer import GlassformerError, Labels, Model, Vocabulary, craft, load, registry
-from glassformer.model import ACTIVATIONS, NORMS, POSITIONS
+from glassformer.core.model import ACTIVATIONS, NORMS, POSITIONS
 from glassformer.taotp import EXAMPLES, examples, parse, read, write
 from glassformer.taotp.syntax import Parser
 from glassformer.taotp.values import to_array

@@ -17,10 +17,11 @@ from types import SimpleNamespace
 import pytest
 
 import glassformer
-from glassformer import GlassformerError, Labels, Vocabulary, api, load, records, save
+from glassformer import GlassformerError, Labels, Vocabulary, api, load, save
 from glassformer.cli import common
 from glassformer.cli.common import SafeConsole, print_json, table_of, visible
 from glassformer.cli.entry import main
+from glassformer.utils import fileio
 
 BAD = "\x1b[31m\x07\x9b5m\r\x7f\u202e\u2066\u2028\ud800"
 SHOWN = r"\x1b[31m\x07\x9b5m\r\x7f\u202e\u2066\u2028\ud800"
@@ -142,8 +143,8 @@ def test_nobody_prints_past_the_consoles():
     folder, wrong = Path(glassformer.__file__).parent, []
     for path in [
         *(folder / "cli").glob("*.py"),
-        folder / "walk.py",
-        *(folder / "training").glob("*.py"),
+        folder / "guided_tour.py",
+        *(folder / "training").rglob("*.py"),
     ]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
@@ -158,7 +159,11 @@ def test_nobody_prints_past_the_consoles():
                 ):
                     wrong.append(f"{path.name}:{node.lineno} {called}")
     # gf.tour() in Python has none of the command line's, and prints nothing that a file says.
-    told = [word for word in wrong if not (word.startswith("walk.py") and word.endswith("Console"))]
+    told = [
+        word
+        for word in wrong
+        if not (word.startswith("guided_tour.py") and word.endswith("Console"))
+    ]
     assert len(wrong) == 3 and len(told) == 2, wrong
     assert all(w.startswith("common.py") and w.endswith(" print") for w in told), wrong
 
@@ -461,7 +466,7 @@ def test_a_second_run_is_refused(call, tmp_path, words, held):
     (tmp_path / "d").mkdir()
     (tmp_path / "s.toml").write_text('task = "addition:digits=1,order=ones"\nrecipe = "fast"\n')
     before = sorted(tmp_path.rglob("*"))
-    with records.alone(tmp_path / held):
+    with fileio.alone(tmp_path / held):
         status, out, err = call(*words.replace("OUT", str(tmp_path)).split())
     assert (
         status == 2 and out == "" and "another run is writing there" in err and err.count("\n") == 1

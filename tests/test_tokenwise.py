@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer import tokenwise
-from glassformer.model import MASKS, POSITIONS
+from glassformer.core import token_tables
+from glassformer.core.model import MASKS, POSITIONS
 from helpers import largest_difference, random_model
 
 # 7 · 7 pairs of tokens at 2 · 6 pairs of places: as many as 42 texts pick as q, k and v, 2 + 6 + 6
@@ -17,9 +17,9 @@ MANY = np.random.default_rng(3).integers(0, 7, (42, 6))
 @pytest.fixture
 def mixed(monkeypatch):
     """What each table of pairs came to from here on: True if it was good for it."""
-    found, mix = [], tokenwise.Pairs.mix
+    found, mix = [], token_tables.Pairs.mix
     monkeypatch.setattr(
-        tokenwise.Pairs, "mix", lambda *given: (z := mix(*given), found.append(z is not None))[0]
+        token_tables.Pairs, "mix", lambda *given: (z := mix(*given), found.append(z is not None))[0]
     )
     return found
 

@@ -5,12 +5,12 @@ it with Python.
 from current import put
 
 import glassformer as gf
-from glassformer import show
-from glassformer.published.book import history
-from glassformer.tasks.format import answer_names
+from glassformer import plotting
+from glassformer.published_claims.book import history
+from glassformer.tasks.token_layout import answer_names
 from glassformer.training import Training
 from glassformer.training.events import Watcher
-from glassformer.training.floor import floors
+from glassformer.training.loss_floor import floors
 from glassformer.training.recipes import recipe
 
 task, book = gf.load_task("addition:order=ones"), recipe("book")
@@ -21,5 +21,5 @@ last = past[-1]
 made = gf.load("book-3.safetensors")
 run = Training(made, book, 0, last["step"], 0.0, last["accuracy"], "done", past, events)
 title = "addition:order=ones, recipe book, seed 0"
-figure = show.training_curves([run], floors(task, book), answer_names(task), title)
+figure = plotting.training_curves([run], floors(task, book), answer_names(task), title)
 put(figure, "book-run.png")

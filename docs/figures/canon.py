@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from glassformer import GlassformerError, lang
-from glassformer.lang import library
+from glassformer import GlassformerError, compiler
+from glassformer.compiler import library
 
 PAGE = Path(__file__).parents[1] / "canon.md"
 # What Tracr makes of these, vocabulary = length = n, all entries: at n = 10 and 20.
@@ -45,7 +45,7 @@ def measured(name: str, dtype: str, target: str, options: dict[str, int]) -> dic
     start = time.process_time()
     text = library.sources()[name].read_text("utf-8")
     try:
-        made = lang.compile(text, name, options=options, dtype=dtype, target=target)
+        made = compiler.compile(text, name, options=options, dtype=dtype, target=target)
     except GlassformerError as e:
         return {"why": str(e), "seconds": time.process_time() - start}
     c = made.model.config

@@ -9,12 +9,12 @@ import numpy as np
 from current import put
 
 import glassformer as gf
-from glassformer import lang
+from glassformer import compiler
+from glassformer.compiler import library
+from glassformer.compiler.passes.encode import make
 from glassformer.craft import lift
-from glassformer.lang import library
-from glassformer.lang.passes.encode import make
-from glassformer.show import style
-from glassformer.show.pieces import in_powers
+from glassformer.plotting import style
+from glassformer.plotting.helpers import in_powers
 
 style.DPI = 100
 FOLLOWS = """
@@ -32,12 +32,12 @@ def save(fig, name):
 
 def follows():
     """The values of a text as rows, and below them the two heads."""
-    made = lang.compile(FOLLOWS, "follows")
+    made = compiler.compile(FOLLOWS, "follows")
     words = TEXT.split()
     numbers = np.array([[made.program.tokens.index(w) for w in words]])
     rows = [
         (v.name, ["–" if v.domain[i] is None else str(v.domain[i]) for i in members[0]])
-        for v, members in lang.trace(made.program, numbers).items()
+        for v, members in compiler.trace(made.program, numbers).items()
         if v.name in ("position", "token", "before", "emit")
     ]
     with style.styled():
@@ -110,7 +110,7 @@ def errors():
     with style.styled():
         fig, (ax,) = style.figure(1, 1, (7.0, 3.2))
         for dtype, colour, mark in (("float64", style.BLUE, "o"), ("float32", style.ORANGE, "s")):
-            made = lang.compile(text, name, dtype=dtype)
+            made = compiler.compile(text, name, dtype=dtype)
             told = made.model.provenance["compiled"]["values"]
             times = {made.program.values[max(i, -1 - i)].name: time for i, time, *_ in told}
             found = made.certificate.error

@@ -73,7 +73,7 @@ def put(fig: Any, name: str, close: float = CLOSE) -> None:
 
     `close`: how near numbers must be. What a training comes by is another on every machine.
     """
-    from glassformer.show.style import save
+    from glassformer.plotting.style import save
 
     keep(name, on(fig), lambda path: save(fig, path), close)
 

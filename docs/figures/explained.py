@@ -11,7 +11,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 import glassformer as gf
-from glassformer.page.report import report, write
+from glassformer.report_page.report import report, write
 
 HERE = Path(__file__).parent
 SEEN = HERE.parent / "explained/grok-seen"

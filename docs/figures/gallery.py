@@ -9,9 +9,9 @@ from glassformer.lens.compare import compare
 from glassformer.lens.embeddings import before_and_after
 from glassformer.lens.inspect import inspect
 from glassformer.lens.rank import updates
-from glassformer.show import style
-from glassformer.show.figures import attention, embeddings, interventions, rank
-from glassformer.show.inspect import figures
+from glassformer.plotting import style
+from glassformer.plotting.figures import attention, embeddings, interventions, rank
+from glassformer.plotting.inspect import figures
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
 

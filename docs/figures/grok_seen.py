@@ -11,12 +11,12 @@ import tempfile
 from pathlib import Path
 
 import glassformer as gf
-from glassformer.checkpoint import load, save
-from glassformer.tasks.format import answer_names
+from glassformer.core.checkpoint import load, save
+from glassformer.tasks.token_layout import answer_names
 from glassformer.training.history import HistoryFile
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
-from glassformer.training.state import snapshot_path
+from glassformer.training.run_file import snapshot_path
 
 FOLDER = Path(__file__).parents[1] / "explained/grok-seen"
 TASK = "modular-addition:p=59,operation=-"

@@ -4,7 +4,7 @@ from current import put
 
 from glassformer import load, load_task
 from glassformer.lens.inspect import inspect
-from glassformer.show.inspect import figures
+from glassformer.plotting.inspect import figures
 
 SHOWN = ["attention-expected", "ablations", "interchange", "logit-lens", "alignment"]
 

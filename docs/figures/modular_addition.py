@@ -6,8 +6,8 @@ from current import CLOSE, put
 
 import glassformer as gf
 from glassformer.lens.embeddings import token_embeddings
-from glassformer.lens.modular.apart import progress, take_apart
-from glassformer.show.figures import embeddings, fourier
+from glassformer.lens.modular.analysis import progress, take_apart
+from glassformer.plotting.figures import embeddings, fourier
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
 

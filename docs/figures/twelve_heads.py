@@ -8,9 +8,9 @@ made it), and drawn from there.
 import numpy as np
 from current import put
 
-from glassformer.published.heads import heads
-from glassformer.show import style
-from glassformer.show.figures import attention
+from glassformer.plotting import style
+from glassformer.plotting.figures import attention
+from glassformer.published_claims.heads import heads
 
 PLACES = ("a", "+", "b", "=")
 

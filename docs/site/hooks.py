@@ -21,7 +21,7 @@ from typing import Any
 from griffe import Extension
 from mkdocs.structure.files import File, Files
 
-from glassformer.page.explained import LIVE, running
+from glassformer.report_page.explained import LIVE, running
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from . import show as show
+    from . import plotting as show
     from .api import ablate as ablate
     from .api import ablations as ablations
     from .api import attribute as attribute
@@ -59,15 +59,15 @@ if TYPE_CHECKING:
     from .api import truth as truth
     from .api import verify as verify
     from .api import view as view
-    from .errors import GlassformerError as GlassformerError
-    from .model import Config as Config
-    from .model import Labels as Labels
-    from .model import Model as Model
+    from .core.model import Config as Config
+    from .core.model import Labels as Labels
+    from .core.model import Model as Model
+    from .core.vocabulary import Vocabulary as Vocabulary
     from .tasks import Task as Task
     from .training import Recipe as Recipe
     from .training import Training as Training
+    from .utils.errors import GlassformerError as GlassformerError
     from .verification import Verdict as Verdict
-    from .vocabulary import Vocabulary as Vocabulary
 
     __all__ = [
         "Config", "GlassformerError", "Labels", "Model", "Recipe", "Task", "Training",
@@ -89,9 +89,9 @@ _FUNCTIONS = [
     "train", "truth", "verify", "view",
 ]  # fmt: skip
 _CLASSES = {
-    "GlassformerError": "errors", "Config": "model", "Labels": "model", "Model": "model",
-    "Vocabulary": "vocabulary", "Task": "tasks", "Recipe": "training", "Training": "training",
-    "Verdict": "verification",
+    "GlassformerError": "utils.errors", "Config": "core.model", "Labels": "core.model",
+    "Model": "core.model", "Vocabulary": "core.vocabulary", "Task": "tasks", "Recipe": "training",
+    "Training": "training", "Verdict": "verification",
 }  # fmt: skip
 _BUILTINS = {"list", "compile", "open"}  # `import *` leaves these names alone
 
@@ -105,6 +105,8 @@ def __getattr__(name: str) -> Any:
     if name in _CLASSES:
         module = import_module(f"{__name__}.{_CLASSES[name]}")
         return globals().setdefault(name, getattr(module, name))
+    if name == "show":
+        return globals().setdefault(name, import_module(f"{__name__}.plotting"))
     if name[0] != "_" and name in _modules():
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

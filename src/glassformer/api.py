@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from . import refs
+from . import resolve
 from .coerce import (
     ModelLike,
     RecipeLike,
@@ -34,46 +34,46 @@ from .coerce import (
     public,
     user_ref,
 )
-from .errors import NEEDS_TORCH, GlassformerError, did_you_mean, shown
-from .model import Config, Model, keeping_shapes
-from .records import check_writable
+from .core.model import Config, Model, keeping_shapes
+from .utils.errors import NEEDS_TORCH, GlassformerError, did_you_mean, shown
+from .utils.fileio import check_writable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from typing_extensions import Unpack
 
-    from .adderboard.honest import Board
     from .adderboard.protocol import BoardVerdict
-    from .answers import Score
-    from .arrays import Array
-    from .blueprints.base import Blueprint
-    from .bridges.common import Exported, Written
-    from .counting import Count
+    from .adderboard.table import Board
+    from .compiler.driver import Compiled
+    from .core.backend import Array
+    from .core.hooks import Record
+    from .core.model import Tap
+    from .core.param_count import Count
+    from .generate import Run
     from .ground_truth.disguise import Disguised
     from .ground_truth.edges import Truth
-    from .lang.compiler import Compiled
+    from .guided_tour import Toured
+    from .interop.common import Exported, Written
     from .lens.compare import Comparison
     from .lens.explain import Explanation
     from .lens.inspect import Inspection, Subject
     from .lens.interventions.patch import Interchange, Patch
-    from .model import Tap
-    from .page.report import Report
+    from .parametrizations.base import Blueprint
     from .proof import Accuracy, Certified, Equality, Proof
-    from .published import Claims
+    from .published_claims import Claims
     from .puzzles.judgement import Judgement
-    from .runs import Run
-    from .serve.handle import Opened
-    from .tap import Record
+    from .report_page.report import Report
+    from .server.handle import Opened
     from .tasks.base import Task
     from .tasks.examine import Examination
     from .training import Event, Training
-    from .training.ablated import Ablations
-    from .training.ablations import News
     from .training.recipe_fields import RecipeFields
-    from .training.run_sweep import Swept
+    from .training.studies.ablation_study import Ablations
+    from .training.studies.ablations import News
+    from .training.studies.run_sweep import Swept
     from .verification import Progress, Verdict
-    from .verification.again import Rechecked
-    from .walk import Toured
+    from .verification.evaluation import Score
+    from .verification.recheck_verdict import Rechecked
 
 C = TypeVar("C")
 View = TypeVar("View", bound="Callable[[Subject], Any]")
@@ -97,7 +97,7 @@ def load(ref: str | PathLike[str]) -> Model:
         >>> gf.load("min:vocab=20").config.d_vocab
         20
     """
-    return refs.load(user_ref(ref))
+    return resolve.load(user_ref(ref))
 
 
 @public
@@ -109,13 +109,13 @@ def load_task(ref: ModelLike | TaskLike) -> Task:
         >>> gf.load_task("addition:digits=3").size
         1000000
     """
-    return refs.load_task(ref if isinstance(ref, Model) else user_ref(ref))  # type: ignore[arg-type]
+    return resolve.load_task(ref if isinstance(ref, Model) else user_ref(ref))  # type: ignore[arg-type]
 
 
 @public
 def save(model: ModelLike, path: str | PathLike[str]) -> Path:
     """Write a model to a checkpoint, FILE.safetensors, and return its path."""
-    from . import checkpoint
+    from .core import checkpoint
 
     return checkpoint.save(as_model(model), as_path(path, "path"))
 
@@ -136,7 +136,7 @@ def export(
     Raises:
         GlassformerError: The format cannot hold the model, or the library disagrees.
     """
-    from .bridges.common import check_target, names, write
+    from .interop.common import check_target, names, write
 
     path = as_path(out, "out")
     if to in names():
@@ -163,7 +163,7 @@ def compile_(
         >>> made.model.config.n_layers
         1
     """
-    from .lang.named import compile_source
+    from .compiler.source_refs import compile_source
 
     return compile_source(source, options, dtype, target)
 
@@ -186,9 +186,9 @@ def list_(what: str = "programs", ref: str = "") -> Any:
     from functools import partial
 
     from . import registry
-    from .lang import named
+    from .compiler import source_refs as named
     from .lens.inspect import VIEWS
-    from .published import ledger
+    from .published_claims import ledger
     from .puzzles import level, levels
     from .training.recipe import FIELDS
     from .training.recipes import RECIPES, recipe
@@ -196,7 +196,7 @@ def list_(what: str = "programs", ref: str = "") -> Any:
     kinds: dict[str, Callable[[], Iterable[str]]] = {
         **{f"{kind}s": partial(registry.entries, kind) for kind in registry.REGISTRY},
         "recipes": lambda: [*RECIPES, "suited"], "views": lambda: VIEWS, "claims": ledger,
-        "trained": refs.trained, "lang": named.names, "levels": levels, "fields": lambda: FIELDS,
+        "trained": resolve.trained, "lang": named.names, "levels": levels, "fields": lambda: FIELDS,
         "hooks": lambda: hook_names(ref),
     }  # fmt: skip
     if what not in kinds:
@@ -240,10 +240,10 @@ def run(
         >>> gf.run("addition:digits=3", "127+458").output
         '0585'
     """
-    from . import runs
+    from . import generate
 
     how = {"temperature": temperature, "top_k": top_k, "rng": rng}
-    return runs.run(as_model(model), text, steps=steps, trace=trace, meaning=meaning, **how)  # type: ignore[arg-type]
+    return generate.run(as_model(model), text, steps=steps, trace=trace, meaning=meaning, **how)  # type: ignore[arg-type]
 
 
 @public
@@ -269,7 +269,7 @@ def decode(
         >>> gf.decode("min:vocab=20", "6 2 7", 1).tolist()
         [6, 2, 7, 2]
     """
-    from . import decoding
+    from .core import decoding
 
     made = as_model(model)
     return decoding.decode(
@@ -293,8 +293,8 @@ def forward(
         start: Position of the first token.
         last: Return logits of this number of last positions only.
     """
-    from . import model as model_
-    from .shapes import check as check_shapes
+    from .core import model as model_
+    from .core.weight_shapes import check as check_shapes
 
     if not isinstance(weights, Mapping):
         raise GlassformerError(f"forward — weights must be a table, got {shown(weights)}")
@@ -321,7 +321,7 @@ def record(model: ModelLike, tokens: Tokens, last: int | None = None) -> tuple[A
         >>> cache["pattern", 0].shape
         (1, 1, 3, 3)
     """
-    from . import tap
+    from .core import hooks as tap
 
     made = as_model(model)
     return tap.record(made, as_tokens(tokens, made), last)
@@ -334,7 +334,7 @@ def on(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Tap:
     Raises:
         GlassformerError: The model has no activation of such a name.
     """
-    from . import tap
+    from .core import hooks as tap
 
     return tap.on(as_model(model), table)
 
@@ -342,7 +342,7 @@ def on(model: ModelLike, table: Mapping[str, Callable[[Any], Any]]) -> Tap:
 @public
 def hook_names(model: ModelLike | Config) -> list[str]:
     """Return the names of all activations of a model, as in TransformerLens."""
-    from . import tap
+    from .core import hooks as tap
 
     return tap.hook_names(model if isinstance(model, Config) else as_model(model))
 
@@ -357,9 +357,9 @@ def count(model: ModelLike) -> Count:
         >>> gf.count("addition:digits=3").unique
         160
     """
-    from . import counting
+    from .core import param_count
 
-    return counting.count(as_model(model))
+    return param_count.count(as_model(model))
 
 
 @public
@@ -420,11 +420,11 @@ def recheck(
             runs a file.
         workers: Number of processes.
     """
-    from .verification import again
+    from .verification.recheck_verdict import recheck as recheck_
 
     made, saved = as_model(model), as_verdict(verdict)
-    goal = as_task(task or refs.verdict_task(made, getattr(saved, "task", "")), made)
-    return again.recheck(made, saved, goal, workers=workers)
+    goal = as_task(task or resolve.verdict_task(made, getattr(saved, "task", "")), made)
+    return recheck_(made, saved, goal, workers=workers)
 
 
 @overload
@@ -529,9 +529,9 @@ def claims(
         slow: Also those that take minutes.
         watch: Called with how many are done, of how many.
     """
-    from . import published
+    from . import published_claims
 
-    return published.claims(names, slow=slow, watch=watch)
+    return published_claims.claims(names, slow=slow, watch=watch)
 
 
 @public
@@ -562,7 +562,7 @@ def board(
     goal: Any = as_task(task, made) if made else task
 
     def load_adder(ref: str) -> tuple[Model, Task]:
-        adder = refs.load(ref)
+        adder = resolve.load(ref)
         return adder, as_task(task if ref == model else None, adder)
 
     return boards.board(
@@ -798,7 +798,7 @@ def report(
         snapshots: The folder of snapshots of each model's training.
         say: Called with a line on what is being done.
     """
-    from .page import report as pages
+    from .report_page import report as pages
 
     path = pages.check_out(out)
     several = [*models] if isinstance(models, (list, tuple)) else [models]
@@ -838,7 +838,7 @@ def open_(
     server, kept = serving(models, folders, inputs, port, minutes, memory)
     if browser:
         webbrowser.open(server.once)
-    from .serve.handle import Opened
+    from .server.handle import Opened
 
     return Opened(server, kept)
 
@@ -850,7 +850,7 @@ def serving(
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return a server that is ready to run, and the folder that it needs until it is closed."""
     try:
-        from .serve.handle import serving as serving_
+        from .server.handle import serving as serving_
     except ModuleNotFoundError as e:
         raise GlassformerError(f"open — needs {e.name}: pip install 'glassformer[serve]'") from None
     several = [*models] if isinstance(models, (list, tuple)) else [models]
@@ -896,9 +896,9 @@ def fit(
         task, recipe, fields, blueprint=blueprint, start=start, teacher=teacher, out=out,
         snapshots=snapshots, stop=stop,
     )  # fmt: skip
-    from .training import fitting
+    from .training import api
 
-    return fitting.fit(
+    return api.fit(
         goal, seed=seed, device=device, threads=threads, resume=resume, compile=compile, **options
     )
 
@@ -921,9 +921,9 @@ def train(
         task, recipe, fields, blueprint=blueprint, start=start, teacher=teacher, out=out,
         snapshots=snapshots, stop=stop,
     )  # fmt: skip
-    from .training import fitting
+    from .training import api
 
-    return fitting.train(
+    return api.train(
         goal, seeds=seeds, device=device, threads=threads, resume=resume, compile=compile, **options
     )
 
@@ -948,7 +948,7 @@ def ablations(
         **fields: Any field of the recipe.
     """
     goal, options = _training_options(task, recipe, fields)
-    from .training.ablated import ablations as ablations_
+    from .training.studies.ablation_study import ablations as ablations_
 
     path = None if out is None else as_path(out, "out")
     return ablations_(
@@ -1000,13 +1000,13 @@ def sweep(
     """
     from functools import partial
 
-    from . import own
+    from . import user_modules
 
     try:
-        from .training.run_sweep import sweep as sweep_
+        from .training.studies.run_sweep import sweep as sweep_
     except ModuleNotFoundError:
         raise GlassformerError(f"sweep — {NEEDS_TORCH}") from None
-    load = partial(own.load_task, task) if task else refs.load_task
+    load = partial(user_modules.load_task, task) if task else resolve.load_task
     return sweep_(
         as_path(spec, "sweep"), None if out is None else as_path(out, "out"), load,
         cluster=cluster, workers=workers, limit=limit, watch=watch,
@@ -1057,8 +1057,8 @@ def tour(
     """
     from rich.console import Console
 
-    from . import walk
+    from . import guided_tour
 
     if not isinstance(console, Console | None):
         raise GlassformerError(f"tour — console: expected a Console of Rich, got {shown(console)}")
-    return walk.tour(as_path(page, "page"), console=console)
+    return guided_tour.tour(as_path(page, "page"), console=console)

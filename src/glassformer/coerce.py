@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
-from . import refs, registry
-from .calls import bound, check_types, fits, text_of
-from .errors import GlassformerError, shown
-from .limits import ROWS, SEED, within
-from .model import Model
-from .runs import prompt
-from .tasks import mistakes
+from . import registry, resolve
+from .core.model import Model
+from .generate import prompt
+from .tasks import validation
 from .tasks.base import Task
+from .utils.argcheck import bound, check_types, fits, text_of
+from .utils.errors import GlassformerError, shown
+from .utils.limits import ROWS, SEED, within
 
 if TYPE_CHECKING:
-    from .blueprints.base import Blueprint
-    from .lang import Compiled
+    from .compiler import Compiled
+    from .parametrizations.base import Blueprint
     from .training import Recipe, Training
     from .verification import Verdict
 
@@ -46,9 +46,9 @@ RANGES = {"seed": (0, SEED), "n": (1, ROWS)}  # of parameters of all public func
 def user_ref(value: T) -> T:
     """The value. If it is FILE.py:NAME, run that file, so that NAME can be found."""
     if isinstance(value, str) and (registry.FILE.match(value) or registry.NAMELESS.match(value)):
-        from . import own
+        from . import user_modules
 
-        own.typed(value)
+        user_modules.typed(value)
     return value
 
 
@@ -57,7 +57,7 @@ def as_model(value: Any) -> Model:
     if isinstance(model := getattr(value, "model", value), Model):
         return model
     if isinstance(value, (str, PathLike)):
-        return refs.load(user_ref(value))
+        return resolve.load(user_ref(value))
     raise GlassformerError(f"model — expected a ref, a path or a Model, got {shown(value)}")
 
 
@@ -68,16 +68,16 @@ def as_task(value: Any, *models: Model) -> Task:
     if isinstance(value, type) and issubclass(value, Task):
         value = value()
     if isinstance(value, str):
-        value = refs.load_task(user_ref(value))
+        value = resolve.load_task(user_ref(value))
     elif value is None and models:
         if len(models) == 2:
             from .lens.compare import common_task
 
             common_task(*models)
-        value = refs.load_task(models[0])
+        value = resolve.load_task(models[0])
     if not isinstance(value, Task):
         raise GlassformerError(f"task — expected a ref or a Task, got {shown(value)}")
-    mistakes.check(value)
+    validation.check(value)
     for model in models:
         value.require(model.vocabulary)
     return value
@@ -85,7 +85,7 @@ def as_task(value: Any, *models: Model) -> Task:
 
 def as_task_if_known(value: Any, model: Model) -> Task | None:
     """As `as_task`; None if no task is passed and the model has none."""
-    return refs.known_task(model) if value is None else as_task(value, model)
+    return resolve.known_task(model) if value is None else as_task(value, model)
 
 
 def as_tokens(value: Any, model: Model) -> Any:
@@ -111,7 +111,7 @@ def as_recipe(value: Any, task: Task) -> "Recipe":
 
 
 def as_blueprint(value: Any) -> "Blueprint | None":
-    from .blueprints.base import Blueprint
+    from .parametrizations.base import Blueprint
 
     made = registry.build("blueprint", user_ref(value)) if isinstance(value, str) else value
     if not isinstance(made, Blueprint | None):
@@ -180,7 +180,7 @@ def _checked_signature(f: Callable[..., Any]) -> tuple[inspect.Signature, dict[s
         parameters[-1:] = [inspect.Parameter(n, by_name, default=None) for n in FIELDS]
         signature = signature.replace(parameters=parameters)
     hints = typing.get_type_hints(f, localns=_Names(f.__globals__))
-    for name in ("ref", "name"):  # refs.py and registry/ check these, and name what they expect
+    for name in ("ref", "name"):  # resolve.py and registry/ check these, and name what they expect
         if parameters and parameters[0].name == name:
             hints.pop(name)
     checked = (n for n in signature.parameters if n in hints and Any not in get_args(hints[n]))

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from glassformer import GlassformerError, load, refs
-from glassformer.adderboard import honest
-from glassformer.adderboard.honest import OURS, SEEDS, entry, file_entry, form_bits, text_bits
-from glassformer.counting import count
+from glassformer import GlassformerError, load, resolve
+from glassformer.adderboard import table as honest
+from glassformer.adderboard.table import OURS, SEEDS, entry, file_entry, form_bits, text_bits
+from glassformer.core.param_count import count
 
 
 def test_bits_of_a_text():
@@ -33,7 +33,7 @@ def test_a_formula_costs_and_a_table_pays_for_its_numbers():
 @pytest.mark.slow
 def test_an_entry_has_what_is_known():
     model = load("adder-least")
-    found = entry("adder-least", model, refs.load_task(model))
+    found = entry("adder-least", model, resolve.load_task(model))
     assert (found.counts, found.strict, found.made) == (3, 5, "by hand")
     assert found.known == "proved in float64" and found.bits == found.numbers + found.form
     assert found.to_json()["bits"] == found.bits

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer import Config, GlassformerError, Model, Vocabulary, load, refs, registry, run
+from glassformer import Config, GlassformerError, Model, Vocabulary, load, registry, resolve, run
 from glassformer.adderboard import protocol
 from glassformer.adderboard.protocol import (
     EDGES,
@@ -23,10 +23,10 @@ from glassformer.adderboard.protocol import (
     pairs,
     verdict,
 )
-from glassformer.counting import count
-from glassformer.decoding import decode
-from glassformer.shapes import required, shapes
-from glassformer.tasks.format import sum_format
+from glassformer.core.decoding import decode
+from glassformer.core.param_count import count
+from glassformer.core.weight_shapes import required, shapes
+from glassformer.tasks.token_layout import sum_format
 
 FORMATS = [
     "addition:digits=10", "addition:digits=10,order=ones", "addition:digits=10,padding=none",
@@ -46,7 +46,7 @@ def scramble(task_ref, seed=0, scale=1.0):
     """A model of random weights for a task: its answers are wrong, and as good as any to
     compare two ways.
     """
-    task = refs.load_task(task_ref)
+    task = resolve.load_task(task_ref)
     tokens, _ = task.batch(np.array([[10**task.digits - 1] * 2]))
     config = Config(
         d_vocab=len(task.vocabulary), n_ctx=tokens.shape[1], d_model=6, n_heads=2, d_mlp=4
@@ -73,7 +73,7 @@ def test_the_pairs_are_those_of_the_board():
 # ── formats ────────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("ref", FORMATS)
 def test_a_format_writes_what_the_task_writes(ref):
-    task = refs.load_task(ref)
+    task = resolve.load_task(ref)
     form, rng = sum_format(task), np.random.default_rng(1)
     rows = np.concatenate([task.edges()[::50], task.sample(100, rng), rng.integers(0, 10, (20, 2))])
     tokens, where = task.batch(rows)
@@ -83,7 +83,7 @@ def test_a_format_writes_what_the_task_writes(ref):
     assert task.steps(()) >= where.sum(1).max()
 
 
-TEN = [(task, sum_format(task)) for task in map(refs.load_task, FORMATS[:3])]
+TEN = [(task, sum_format(task)) for task in map(resolve.load_task, FORMATS[:3])]
 
 
 @settings(max_examples=50, deadline=None)
@@ -98,7 +98,7 @@ def test_formats_of_ten_digits(a, b):
 
 
 def test_what_is_no_number():
-    form = sum_format(refs.load_task("addition:digits=10,order=ones"))
+    form = sum_format(resolve.load_task("addition:digits=10,order=ones"))
     assert form.answer([3, 2, 1, 13], 13) == 123 and form.answer([3, 2, 1, 13, 7, 7], 13) == 123
     assert all(form.answer(said, 13) is None for said in ([3, 2, 1], [13], [3, 10, 13]))
 
@@ -111,14 +111,14 @@ def test_what_is_no_number():
 ])  # fmt: skip
 def test_tasks_that_are_none(ref, why):
     with pytest.raises(GlassformerError, match=why):
-        sum_format(refs.load_task(ref))
+        sum_format(resolve.load_task(ref))
 
 
 # ── verdicts ───────────────────────────────────────────────────────────────────────────────────
 @pytest.mark.parametrize("ref", ADDERS)
 def test_our_adders(ref):
     model = load(ref)
-    v = last(board(model, refs.load_task(model), n=300))
+    v = last(board(model, resolve.load_task(model), n=300))
     assert (
         v.holds and v.edges == Part(10, 10) and v.pairs == Part(300, 300) and not v.counterexamples
     )
@@ -150,7 +150,7 @@ def test_a_damaged_adder_is_found_out():
     W_E = model.weights["embed.W_E"].copy()
     W_E[7] = W_E[8]  # it cannot tell 7 from 8
     bad = replace(model, weights={**model.weights, "embed.W_E": W_E})
-    v = last(board(bad, refs.load_task(bad), n=200, keep=3))
+    v = last(board(bad, resolve.load_task(bad), n=200, keep=3))
     assert not v.holds and not v.qualifies and len(v.counterexamples) == 3
     for c in v.counterexamples:
         assert c["expected"] == c["a"] + c["b"] != c["got"]
@@ -186,7 +186,7 @@ def test_99_percent_qualifies(wrong, qualifies):
 
 
 def test_no_layers_is_no_transformer():
-    task = refs.load_task("digit-addition")
+    task = resolve.load_task("digit-addition")
     config = Config(d_vocab=10, n_ctx=41, d_model=2, n_layers=0, tied=True)
     model = Model(
         config, {n: np.ones(shapes(config)[n]) for n in required(config)}, task.vocabulary, task.ref
@@ -259,7 +259,7 @@ def test_other_digits_are_refused():
     assert Vocabulary.numbers(10) != digits  # or the next line would test nothing
     model = replace(load("adder-least"), vocabulary=Vocabulary.numbers(10))
     with pytest.raises(GlassformerError, match="the model's vocabulary has 10 tokens: 0 1 2"):
-        board_format(model, refs.load_task("digit-addition"))
+        board_format(model, resolve.load_task("digit-addition"))
 
 
 # ── all of it ──────────────────────────────────────────────────────────────────────────────────
@@ -268,12 +268,12 @@ def shipped():
     ten = {"adder-coupled": "adder-coupled:digits=10"}  # which adds a hundred
     made = sorted(ten.get(name, name) for name in names)
     return ["addition:digits=10", "addition:digits=10,order=ones", *made,
-            *(name for name in refs.trained() if name.startswith("adder-10"))]  # fmt: skip
+            *(name for name in resolve.trained() if name.startswith("adder-10"))]  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ref", shipped())
 def test_all_of_the_sums(ref):
     model = load(ref)
-    v = last(board(model, refs.load_task(model)))
+    v = last(board(model, resolve.load_task(model)))
     assert v.holds and v.edges == Part(10, 10) and v.pairs == Part(10_000, 10_000)

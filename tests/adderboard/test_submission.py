@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from cases import drawn
-from glassformer import Config, GlassformerError, Model, blueprints, load, refs
+from glassformer import Config, GlassformerError, Model, load, parametrizations, resolve
 from glassformer.adderboard import submission as adderboard
 from glassformer.adderboard.protocol import EDGES, Part, answers, board_format, pairs
 from glassformer.adderboard.submission import Adderboard, source
 from glassformer.adderboard.trust import submission
-from glassformer.bridges import export, parity
-from glassformer.bridges.inline import formula
-from glassformer.checkpoint import save
-from glassformer.counting import count
-from glassformer.shapes import required, shapes
+from glassformer.core.checkpoint import save
+from glassformer.core.param_count import count
+from glassformer.core.weight_shapes import required, shapes
+from glassformer.interop import export, parity
+from glassformer.interop.inline import formula
 from helpers import largest_difference
 
 torch = pytest.importorskip("torch")
@@ -36,7 +36,7 @@ def _one_thread():
 
 def written(model, tmp_path):
     """The file, without the checks of export: text, and what it defines."""
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     text = source(model, task, board_format(model, task))
     path = tmp_path / "submission.py"
     path.write_text(text)
@@ -47,7 +47,7 @@ def written(model, tmp_path):
 
 def scramble(task_ref, plan="", seed=0, **choices):
     """A model of random weights, by a blueprint if one is named."""
-    task = refs.load_task(task_ref)
+    task = resolve.load_task(task_ref)
     T = task.batch(np.array([[10**task.digits - 1] * 2]))[0].shape[1]
     sizes = {"d_model": 6, "n_heads": 2, "d_head": 3, "d_mlp": 4, "n_layers": 2}
     config = Config(d_vocab=len(task.vocabulary), n_ctx=T, **(sizes | choices))
@@ -57,7 +57,7 @@ def scramble(task_ref, plan="", seed=0, **choices):
         weights["ln_final.w"] = rng.normal(size=config.d_model)
     if not plan:
         return Model(config, weights, task.vocabulary, task.ref)
-    made = blueprints.make(plan)
+    made = parametrizations.make(plan)
     theta = {n: np.asarray(t) for n, t in made.start(weights, rng).items()}
     theta = {n: t + rng.normal(size=t.shape) for n, t in theta.items()}
     whole = made.expand(theta, {n: w.shape for n, w in weights.items()})
@@ -66,7 +66,7 @@ def scramble(task_ref, plan="", seed=0, **choices):
 
 def numbers_of(model, asked):
     """What the model says itself; -1 for what is no number."""
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     return [
         x if isinstance(x, int) else -1
         for x in answers(model, task, board_format(model, task), asked)
@@ -198,7 +198,7 @@ def test_a_lora_is_counted_with_its_base(tmp_path, monkeypatch):
     base = scramble("digit-addition")
     save(base, tmp_path / "base.safetensors")
     plan = f'lora:base="{tmp_path / "base.safetensors"}",rank=1'
-    made, rng = blueprints.make(plan), np.random.default_rng(0)
+    made, rng = parametrizations.make(plan), np.random.default_rng(0)
     theta = {n: rng.normal(size=t.shape) for n, t in made.start(base.weights, rng).items()}
     weights = made.expand(theta, {n: w.shape for n, w in base.weights.items()})
     model = replace(base, weights=weights, blueprint=made.ref, theta=theta)
@@ -262,7 +262,7 @@ def test_a_formula_is_cut_to_what_it_needs():
     )  # the bases' own are not reached
 
 
-SHIPPED = [name for name in refs.trained() if name.startswith("adder-10")]
+SHIPPED = [name for name in resolve.trained() if name.startswith("adder-10")]
 
 
 SOME = "adder-prefix", "addition:digits=10", *SHIPPED

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.core.model import Config
+from glassformer.core.model import sinusoidal as models_sinusoidal
 from glassformer.craft import (
     balanced_hamming,
     distinguishability,
@@ -28,9 +30,7 @@ from glassformer.craft import (
     unfixed,
     uniform_rotation,
 )
-from glassformer.errors import GlassformerError
-from glassformer.model import Config
-from glassformer.model import sinusoidal as models_sinusoidal
+from glassformer.utils.errors import GlassformerError
 
 
 @given(st.integers(1, 500), st.floats(-7, 7))

@@ -5,11 +5,11 @@ and stream.
 import numpy as np
 import pytest
 
+from glassformer.core.hooks import Record, record
+from glassformer.core.model import Config, Model, zeros
+from glassformer.core.vocabulary import Vocabulary
 from glassformer.craft import Head, Layout, hardness_for, padding, ring
-from glassformer.errors import GlassformerError
-from glassformer.model import Config, Model, zeros
-from glassformer.tap import Record, record
-from glassformer.vocabulary import Vocabulary
+from glassformer.utils.errors import GlassformerError
 
 TOKENS = 6
 LAYOUT = Layout(token=3, free=4, position=3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer.craft import Layout
-from glassformer.errors import GlassformerError
+from glassformer.utils.errors import GlassformerError
 
 LAYOUT = Layout(token=3, nothing=0, padding=4, position=3)
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from glassformer.core.model import Config, zeros
 from glassformer.craft import LoudLayout, circle, layer_norm, random_isometry, ring
-from glassformer.model import Config, zeros
 
 LAYOUT = LoudLayout(2.0**30, a=1, b=1)
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.core.hooks import record
+from glassformer.core.model import Config, Model, zeros
+from glassformer.core.vocabulary import Vocabulary
 from glassformer.craft import Neurons, eraser, spike, spikes, table, weak_spike, weak_spikes
-from glassformer.errors import GlassformerError
-from glassformer.model import Config, Model, zeros
-from glassformer.tap import record
-from glassformer.vocabulary import Vocabulary
+from glassformer.utils.errors import GlassformerError
 
 
 def worst(neurons: Neurons, x: np.ndarray, y: np.ndarray) -> float:

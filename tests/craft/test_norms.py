@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.core.model import NORMS, Config, Place
 from glassformer.craft import layer_norm, leftover, lift, messy_scale, padding, ring, rms_norm
-from glassformer.errors import GlassformerError
-from glassformer.model import NORMS, Config, Place
+from glassformer.utils.errors import GlassformerError
 
 
 @pytest.mark.parametrize("norm", ["layer", "rms"])

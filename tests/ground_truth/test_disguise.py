@@ -8,7 +8,7 @@ import pytest
 
 from cases import CASES
 from glassformer import GlassformerError, Labels, load, load_task, run
-from glassformer.checkpoint import digest, save
+from glassformer.core.checkpoint import digest, save
 from glassformer.ground_truth.disguise import Key, deviation, disguise, read_key
 from glassformer.ground_truth.edges import truth
 from glassformer.ground_truth.grading import score_edges, subspace_overlap
@@ -182,7 +182,7 @@ def test_deviation_sees_what_is_not_the_same():
 
 @pytest.mark.slow
 def test_a_checkpoint_of_blueprint_rotated(tmp_path):
-    from glassformer.blueprints import make
+    from glassformer.parametrizations import make
     from glassformer.training import fit
     from training.small import TASK, recipe
 

@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from glassformer.errors import GlassformerError
+from glassformer.core.hooks import hook_names, record
+from glassformer.core.model import MASKS, Model, zeros
 from glassformer.lens.attention import (
     alignment,
     average,
@@ -20,12 +21,11 @@ from glassformer.lens.attention import (
     trace,
 )  # fmt: skip
 from glassformer.lens.interventions.patch import interchange
-from glassformer.model import MASKS, Model, zeros
-from glassformer.refs import load, load_task
-from glassformer.tap import hook_names, record
-from glassformer.tasks.format import answer_names
+from glassformer.resolve import load, load_task
+from glassformer.tasks.token_layout import answer_names
 from glassformer.training.events import Event, in_words
-from glassformer.training.floor import Floor
+from glassformer.training.loss_floor import Floor
+from glassformer.utils.errors import GlassformerError
 from helpers import largest_difference, random_model
 
 TOKENS = np.array([3, 0, 6, 1, 1, 5])

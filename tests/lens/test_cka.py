@@ -9,7 +9,7 @@ from glassformer import GlassformerError
 from glassformer.ground_truth.disguise import disguise
 from glassformer.lens.cka import FLOWS, _hsic, cka, similarity
 from glassformer.lens.compare import compare
-from glassformer.refs import load, load_task
+from glassformer.resolve import load, load_task
 from helpers import random_model
 
 RNG = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from glassformer import GlassformerError, decode
 from glassformer.lens.compare import _ranks, _same_hard, common_task, compare
 from glassformer.lens.interventions import patch
 from glassformer.lens.interventions.perturb import perturb
-from glassformer.refs import load, load_task
+from glassformer.resolve import load, load_task
 from glassformer.verification import verify
 
 

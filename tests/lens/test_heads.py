@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from glassformer.errors import GlassformerError
 from glassformer.lens.attention import Average, Expected, expected, patterns
 from glassformer.lens.heads import MIXED, THRESHOLDS, classify, from_position, scores
-from glassformer.refs import load, load_task
+from glassformer.resolve import load, load_task
+from glassformer.utils.errors import GlassformerError
 from helpers import largest_difference, random_model
 
 KNOWN = [

@@ -8,8 +8,8 @@ import pytest
 from cases import CASES
 from glassformer import GlassformerError, load, load_task
 from glassformer.lens.inspect import VIEWS, inspect, view
-from glassformer.show.inspect import FIGURES, figure_of, figures
-from glassformer.show.style import save
+from glassformer.plotting.inspect import FIGURES, figure_of, figures
+from glassformer.plotting.style import save
 
 REFS = sorted({ref for ref, _, _ in CASES if load(ref).task})
 
@@ -97,7 +97,7 @@ def test_the_input_that_is_shown():
 
 def test_a_view_of_your_own(monkeypatch):
     monkeypatch.setattr("glassformer.lens.inspect.VIEWS", VIEWS.copy())
-    monkeypatch.setattr("glassformer.show.inspect.FIGURES", FIGURES.copy())
+    monkeypatch.setattr("glassformer.plotting.inspect.FIGURES", FIGURES.copy())
 
     @view("largest", gist="the largest weight is {:.3g}".format)
     def largest(s):

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer import GlassformerError, explain, load, record
-from glassformer.answers import score
 from glassformer.lens import logits as lens
-from glassformer.refs import load_task
+from glassformer.resolve import load_task
+from glassformer.verification.evaluation import score
 from helpers import largest_difference, random_model
 
 TOKENS = np.random.default_rng(0).integers(0, 7, (5, 9))

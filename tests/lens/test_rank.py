@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError, checkpoint, load, record
-from glassformer.blueprints.low_rank import Lora, LowRank
+from glassformer import GlassformerError, load, record
+from glassformer.core import checkpoint
 from glassformer.lens import rank
 from glassformer.lens.logits import shares
-from glassformer.refs import load_task
+from glassformer.parametrizations.low_rank import Lora, LowRank
+from glassformer.resolve import load_task
 from helpers import largest_difference, random_model
 
 

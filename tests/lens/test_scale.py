@@ -3,8 +3,8 @@
 import math
 
 from glassformer import Config, load
-from glassformer.lens.scale import KNOWN, scale_table
-from glassformer.shapes import shapes
+from glassformer.core.weight_shapes import shapes
+from glassformer.lens.reference_sizes import KNOWN, scale_table
 
 
 def entries(config, *left_out):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from glassformer import GlassformerError, load, record
 from glassformer.lens import stream
-from glassformer.refs import load_task
+from glassformer.resolve import load_task
 from helpers import largest_difference, random_model
 
 TOKENS = np.random.default_rng(0).integers(0, 7, (5, 9))

@@ -7,8 +7,8 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError
-from glassformer.lens import survival as module
-from glassformer.lens.survival import survival
+from glassformer.lens import structure_retention as module
+from glassformer.lens.structure_retention import survival
 from glassformer.training import fit
 from training.small import recipe
 

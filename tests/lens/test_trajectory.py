@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.checkpoint import save
+from glassformer.core.checkpoint import save
 from glassformer.lens import trajectory
 from glassformer.lens.trajectory import Trajectory
 from helpers import random_model
@@ -99,7 +99,7 @@ def test_folders_without_snapshots(tmp_path):
 
 def test_figure():
     pytest.importorskip("matplotlib")
-    from glassformer.show.figures.trajectory import measure_curves
+    from glassformer.plotting.figures.trajectory import measure_curves
 
     steps = [0, 10, 20]
     values = {

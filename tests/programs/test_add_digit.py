@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from glassformer.counting import count
-from glassformer.decoding import decode
-from glassformer.errors import GlassformerError
-from glassformer.refs import load, load_task
-from glassformer.tap import record
+from glassformer.core.decoding import decode
+from glassformer.core.hooks import record
+from glassformer.core.param_count import count
+from glassformer.resolve import load, load_task
+from glassformer.utils.errors import GlassformerError
 from glassformer.verification import verify
 
 VARIANTS = {"hinge": 56, "attention": 60, "table": 183, "book": 629}

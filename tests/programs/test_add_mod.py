@@ -4,10 +4,10 @@ else a sample.
 
 import pytest
 
-from glassformer.counting import count
-from glassformer.decoding import decode
-from glassformer.errors import GlassformerError
-from glassformer.refs import load, load_task
+from glassformer.core.decoding import decode
+from glassformer.core.param_count import count
+from glassformer.resolve import load, load_task
+from glassformer.utils.errors import GlassformerError
 from glassformer.verification import verify
 
 PLACES = ("ones", "tens", "hundreds", "thousands")

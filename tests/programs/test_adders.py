@@ -7,11 +7,11 @@ import pytest
 
 from cases import drawn, every
 from glassformer import GlassformerError, load, load_task
-from glassformer.blueprints import make
-from glassformer.checkpoint import load as load_file
-from glassformer.checkpoint import save
-from glassformer.counting import count
-from glassformer.decoding import decode
+from glassformer.core.checkpoint import load as load_file
+from glassformer.core.checkpoint import save
+from glassformer.core.decoding import decode
+from glassformer.core.param_count import count
+from glassformer.parametrizations import make
 from glassformer.verification import verify
 from helpers import largest_difference
 

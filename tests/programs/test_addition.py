@@ -8,10 +8,10 @@ import torch
 
 from cases import drawn
 from glassformer import GlassformerError
-from glassformer.counting import count
-from glassformer.decoding import decode
+from glassformer.core.decoding import decode
+from glassformer.core.param_count import count
 from glassformer.programs.addition import addition
-from glassformer.refs import load_task
+from glassformer.resolve import load_task
 from glassformer.tasks.addition import Addition
 from glassformer.verification import verify
 

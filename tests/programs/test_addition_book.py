@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from glassformer.counting import count
-from glassformer.errors import GlassformerError
+from glassformer.core.param_count import count
 from glassformer.programs.addition_book import book
-from glassformer.published.ch6 import wrong_streams
-from glassformer.refs import load_task
+from glassformer.published_claims.ch6 import wrong_streams
+from glassformer.resolve import load_task
+from glassformer.utils.errors import GlassformerError
 from glassformer.verification import verify
 
 

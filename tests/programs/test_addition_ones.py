@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from glassformer.counting import count
-from glassformer.decoding import decode
-from glassformer.model import Model
+from glassformer.core.decoding import decode
+from glassformer.core.model import Model
+from glassformer.core.param_count import count
 from glassformer.programs.addition_ones import ones
-from glassformer.refs import load_task
+from glassformer.resolve import load_task
 from glassformer.verification import verify
 
 TYPES = ["float64", "float32"]

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from glassformer.counting import count
-from glassformer.decoding import decode
-from glassformer.errors import GlassformerError
-from glassformer.model import Model
+from glassformer.core.decoding import decode
+from glassformer.core.model import Model
+from glassformer.core.param_count import count
 from glassformer.programs.addition_unpadded import unpadded
-from glassformer.refs import load_task
+from glassformer.resolve import load_task
+from glassformer.utils.errors import GlassformerError
 from glassformer.verification import verify
 
 

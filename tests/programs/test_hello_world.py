@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer import GlassformerError, decode, load, load_task, run
-from glassformer.counting import count
-from glassformer.errors import ascii_name
+from glassformer.core.param_count import count
 from glassformer.programs.hello_world import hello_world, margin
 from glassformer.tasks.message import LONGEST, Message
+from glassformer.utils.errors import ascii_name
 from glassformer.verification import verify
 
 VARIANTS = ["book", "rms", "sparse", "integer", "positive", "simpleformer", "zero-pos"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task, run
-from glassformer.counting import count
+from glassformer.core.param_count import count
 from glassformer.programs.lookup_book import descent
 from glassformer.tasks.lookup import Lookup
 from glassformer.verification import verify

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task, run
-from glassformer.counting import count
+from glassformer.core.param_count import count
 from glassformer.programs.modular_addition import frequencies, modular_addition
 from glassformer.tasks.modular_addition import ModularAddition
 from glassformer.verification import verify

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from glassformer.counting import count
-from glassformer.errors import GlassformerError
-from glassformer.model import Model
-from glassformer.refs import load, load_task
+from glassformer.core.model import Model
+from glassformer.core.param_count import count
+from glassformer.resolve import load, load_task
 from glassformer.tasks.multiplication import Multiplication
+from glassformer.utils.errors import GlassformerError
 from glassformer.verification import verify
 
 

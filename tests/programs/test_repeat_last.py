@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, decode, load, load_task, run
-from glassformer.counting import count
+from glassformer.core.param_count import count
 from glassformer.programs.repeat_last import repeat_last, signs
 from glassformer.tasks.message import RepeatLast
 from glassformer.verification import verify

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task, record, run
-from glassformer.counting import count
+from glassformer.core.param_count import count
 from glassformer.craft import layer_norm, mirror_matrix, ring
 from glassformer.tasks.reverse import Reverse
 from glassformer.verification import verify

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task, run
-from glassformer.counting import count
+from glassformer.core.param_count import count
 from glassformer.programs.search import hops
 from glassformer.tasks.search import Search
 from glassformer.verification import verify

@@ -7,9 +7,9 @@ import pytest
 
 from cases import drawn
 from glassformer import GlassformerError, load, load_task, run
-from glassformer.counting import count
+from glassformer.core.hooks import record
+from glassformer.core.param_count import count
 from glassformer.programs.sort_book import by_points
-from glassformer.tap import record
 from glassformer.verification import verify
 
 

@@ -11,8 +11,8 @@ from functools import cache
 
 import numpy as np
 
-from glassformer import Config, Model, refs
-from glassformer.model import zeros
+from glassformer import Config, Model, resolve
+from glassformer.core.model import zeros
 from glassformer.tasks.base import Task
 
 from .poison.surgery import HINGE, adder, edited, gated, padded, plus, task_of, untied
@@ -180,7 +180,7 @@ def rare_adder() -> tuple[Model, Model]:
 
 def rare_minimum() -> tuple[Model, Task]:
     """One head without an MLP that finds the least number, but where that is 17."""
-    task = refs.load_task("min:vocab=20,length=6")
+    task = resolve.load_task("min:vocab=20,length=6")
     config = Config(20, 6, 5 + FEW, d_head=2, norm="none", positions="none", scale=1.0)
     w = zeros(config, "unembed.b_U")
     j = np.arange(20)

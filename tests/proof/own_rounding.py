@@ -12,7 +12,7 @@ if precision == "float64":
     np.longdouble = np.float64  # before the prover takes it
 
 import glassformer as gf  # noqa: E402
-from glassformer.proof import bounds, copies, forms, search  # noqa: E402
+from glassformer.proof import affine_arithmetic, bounds, copy_tasks, prover  # noqa: E402
 from glassformer.proof.layout import layout_of  # noqa: E402
 
 ADDERS = ["adder-hinge:digits=2", "adder-hinge:digits=2,norm=rms", "addition:digits=2"]
@@ -20,20 +20,20 @@ ADDERS = ["adder-hinge:digits=2", "adder-hinge:digits=2,norm=rms", "addition:dig
 
 def adder_leads(model, task):
     bounder = bounds.Bounder(model, layout_of(task))
-    for view in search.views(bounder):
-        for found in bounder.bounds(view, next(search.splits(bounder, view))):
+    for view in prover.views(bounder):
+        for found in bounder.bounds(view, next(prover.splits(bounder, view))):
             yield from found.lead.astype(np.float64)
 
 
 def main():
     for module in [m for n, m in sys.modules.items() if n.startswith("glassformer.proof.")]:
         if hasattr(module, "SLACK"):
-            module.SLACK = module.SLACK * forms.Real(float(factor))
-    copies.below = float  # which would hide the last place
+            module.SLACK = module.SLACK * affine_arithmetic.Real(float(factor))
+    copy_tasks.below = float  # which would hide the last place
     full = bounds.Bounder._directions
 
     def directions(self):  # the same in both precisions
-        return full(self).astype(np.float32).astype(forms.Real)
+        return full(self).astype(np.float32).astype(affine_arithmetic.Real)
 
     bounds.Bounder._directions = directions
     leads = {}
@@ -42,7 +42,7 @@ def main():
             model = gf.load(ref).astype("float32")
             leads[ref] = [*adder_leads(model, gf.load_task(model))]
         model = gf.load("reverse:length=4").astype("float32")
-        leads["reverse"] = [case.lead for case in copies.texts(model, gf.load_task(model))]
+        leads["reverse"] = [case.lead for case in copy_tasks.texts(model, gf.load_task(model))]
     np.savez(out, **{ref: np.array(x) for ref, x in leads.items()})
 
 

@@ -8,7 +8,7 @@ import pytest
 from glassformer import GlassformerError, load
 from glassformer.proof import accuracy, agreement, bound_accuracy, prove, prove_equal
 from glassformer.proof.independent.checker import IndependentResult
-from glassformer.refs import load_task
+from glassformer.resolve import load_task
 
 pytest.importorskip("flint")
 COVERED = ["adder-hinge:digits=3", "addition:digits=2", "reverse:length=8", "min:vocab=30"]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.answers import margins
 from glassformer.proof import bound_accuracy, check_certificate, prove, prove_equal
 from glassformer.proof.independent.checker import check_independently
 from glassformer.proof.independent.tasks import check_task
+from glassformer.verification.evaluation import margins
 
 from .attacks import ADDERS, RARE, WRONG, rare_adder, rare_minimum
 from .poison.surgery import HINGE, task_of

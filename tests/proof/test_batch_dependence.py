@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from glassformer import load
-from glassformer.proof import check_certificate, prove, refute, requests
-from glassformer.refs import load_task
+from glassformer.proof import check_certificate, counterexamples, prove, requests
+from glassformer.resolve import load_task
 
 
 @pytest.fixture
 def wrong_in_batches(monkeypatch):
     """Every batch of more than one row has one wrong row, which is right when it is run alone."""
-    honest = refute.margins
+    honest = counterexamples.margins
 
     def margins(model, tokens, answer, *more):
         margin = honest(model, tokens, answer, *more)
         return margin if len(margin) == 1 else np.where(np.arange(len(margin)) == 1, -1, margin)
 
-    monkeypatch.setattr(refute, "margins", margins)
+    monkeypatch.setattr(counterexamples, "margins", margins)
 
 
 @pytest.mark.parametrize("ref", ["adder-hinge:digits=2", "reverse:length=8"])

@@ -11,39 +11,39 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer import Config, GlassformerError, Model, load, load_task, record, refs
-from glassformer.answers import margins
-from glassformer.lang import compile as compile_
-from glassformer.model import zeros
+from glassformer import Config, GlassformerError, Model, load, load_task, record, resolve
+from glassformer.compiler import compile as compile_
+from glassformer.core.model import zeros
+from glassformer.core.vocabulary import Vocabulary
 from glassformer.proof import (
-    alone,
     bound_accuracy,
-    census,
-    extremes,
-    hull,
+    count_failures,
+    hard_attention,
+    min_max,
+    modular_addition,
     prove,
-    residues,
+    single_head,
 )
-from glassformer.proof.alone import Alone, Terms, least_sum, not_alone
-from glassformer.proof.census import any_not_positive, not_positive
-from glassformer.proof.copies import copies_of, is_covered, texts
-from glassformer.proof.extremes import lists
-from glassformer.proof.forms import Ball
-from glassformer.proof.hull import Hulls, suffixes
+from glassformer.proof.affine_arithmetic import Ball
+from glassformer.proof.copy_tasks import copies_of, is_covered, texts
+from glassformer.proof.count_failures import any_not_positive, not_positive
+from glassformer.proof.hard_attention import Hulls, suffixes
 from glassformer.proof.independent import checker as independent_checker
 from glassformer.proof.independent.ball_arithmetic import NotCovered
-from glassformer.proof.orders import close
-from glassformer.proof.residues import Pairs, Places, Sums
+from glassformer.proof.min_max import lists
+from glassformer.proof.modular_addition import Pairs, Places, Sums
+from glassformer.proof.ordering_tasks import close
+from glassformer.proof.single_head import Alone, Terms, least_sum, not_alone
 from glassformer.tasks.addition import Addition
 from glassformer.tasks.base import Task
 from glassformer.tasks.examine import examine
 from glassformer.tasks.extremes import Max, Min
-from glassformer.tasks.format import ROW, TOKEN, Format, mark_answer
 from glassformer.tasks.lookup import Lookup
 from glassformer.tasks.message import RepeatLast
 from glassformer.tasks.modular_addition import ModularAddition
 from glassformer.tasks.reverse import Reverse
-from glassformer.vocabulary import Vocabulary
+from glassformer.tasks.token_layout import ROW, TOKEN, Format, mark_answer
+from glassformer.verification.evaluation import margins
 
 Real = np.longdouble
 TYPES = pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -257,7 +257,7 @@ def test_lemma_43_one_by_one_and_rival_by_rival_and_what_is_not_finite(monkeypat
     sums = rest + sum(terms[p, choices[:, p]] for p in range(3))
     true = int((sums <= 0).any(1).sum())
     assert any_not_positive(terms, rest) == true
-    monkeypatch.setattr(census, "FEW", 0)
+    monkeypatch.setattr(count_failures, "FEW", 0)
     assert true <= any_not_positive(terms, rest) <= 64
     terms[0, 0, 0] = -np.inf
     assert not_positive(terms[..., 0], rest[0]) == 64
@@ -308,7 +308,10 @@ def test_text_code_and_tests_have_the_same_lemmas():
     text = (Path(__file__).parents[2] / "docs" / "beyond.md").read_text(encoding="utf-8")
     row = r"^\| (\d+) \| .* \| \[`(\w+)\.py`\]\(\S+?/(\w+)\.py\) `([\w.]+)` \|$"
     rows = re.findall(row, text, re.M)
-    modules = {m.__name__.rpartition(".")[2]: m for m in (alone, census, hull, residues)}
+    modules = {
+        m.__name__.rpartition(".")[2]: m
+        for m in (single_head, count_failures, hard_attention, modular_addition)
+    }
     assert [int(number) for number, *_ in rows] == list(range(40, 47))
     for number, file, link, name in rows:
         found = modules[file]
@@ -370,9 +373,11 @@ def test_copies_are_said_by_the_task_and_bounded_like_the_truth():
 @pytest.mark.some(3)
 def test_what_cannot_be_run_is_proved(ref):
     model = load(ref)
-    proof = prove(model, refs.load_task(model), method="certificate")
+    proof = prove(model, resolve.load_task(model), method="certificate")
     assert proof.holds and proof.method == "cases" and proof.margin > 0
-    assert proof.margin <= float(margins(model, *_some(refs.load_task(model))).min()) * (1 + 1e-9)
+    assert proof.margin <= float(margins(model, *_some(resolve.load_task(model))).min()) * (
+        1 + 1e-9
+    )
 
 
 def _some(task):
@@ -388,19 +393,19 @@ def test_a_rare_mistake_is_found_or_nothing_is_said():
     swapped = replace(
         model, config=replace(model.config, tied=False), weights={**model.weights, **unembed}
     )
-    proof = prove(swapped, refs.load_task(model))
+    proof = prove(swapped, resolve.load_task(model))
     assert proof.result == "refuted"
     same = replace(
         model, config=replace(model.config, tied=False),
         weights={**model.weights, "unembed.W_U": model.weights["embed.W_E"].T.copy()},
     )  # fmt: skip
-    assert prove(same, refs.load_task(model)).holds
+    assert prove(same, resolve.load_task(model)).holds
 
 
 def test_sorts_that_round_too_much_are_not_proved():
     model = load("sort:variant=book,vocab=28")
-    assert close(model, refs.load_task(model)).open
-    assert not close(load("sort:variant=book,vocab=12"), refs.load_task("sort:vocab=12")).open
+    assert close(model, resolve.load_task(model)).open
+    assert not close(load("sort:variant=book,vocab=12"), resolve.load_task("sort:vocab=12")).open
 
 
 def test_what_is_missing_is_named():
@@ -409,7 +414,7 @@ def test_what_is_missing_is_named():
         ("sort:vocab=12,length=9,repeats=true", "count of equals"),
     ):
         model = load(ref)
-        proof = prove(model, refs.load_task(model))
+        proof = prove(model, resolve.load_task(model))
         assert proof.result == "unknown" and words in proof.reason
 
 
@@ -424,24 +429,24 @@ def test_models_that_are_not_one_head_alone():
 def test_accuracy_of_what_can_be_run_and_of_what_can_not():
     seen = []
     whole = bound_accuracy(
-        load("reverse:length=3"), refs.load_task("reverse:length=3"), watch=seen.append
+        load("reverse:length=3"), resolve.load_task("reverse:length=3"), watch=seen.append
     )
     assert (seen[-1].done, seen[-1].todo, seen[-1].wrong) == (1_000, 1_000, 0)
     assert (whole.method, whole.open, whole.share) == ("enumeration", 0, 1.0)
-    long = bound_accuracy(load("reverse:length=8"), refs.load_task("reverse:length=8"))
+    long = bound_accuracy(load("reverse:length=8"), resolve.load_task("reverse:length=8"))
     assert (long.method, long.open, long.right, long.sampled) == ("cases", 0, 10**8, 1.0)
-    proved = bound_accuracy(load("adder-least"), refs.load_task("digit-addition"))
+    proved = bound_accuracy(load("adder-least"), resolve.load_task("digit-addition"))
     assert (proved.method, proved.open, proved.share) == ("certificate", 0, 1.0)
     assert "inputs are right, 0 are open; it is proved for all, and none was run" in str(proved)
     with pytest.raises(GlassformerError, match=r"does not cover|is there for"):
-        bound_accuracy(load("search"), refs.load_task("search"))
+        bound_accuracy(load("search"), resolve.load_task("search"))
 
 
 def test_inputs_are_counted_and_not_rows():
     """Most rows of a source's texts have tokens where none are used, and are no inputs."""
     source = "tokens = [*'abcdefghij']; length = 7; emit = first(token, default='a')"
     model = compile_(source).model
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     texts = sum(10**n for n in range(1, 8))
     assert (task.inputs, task.size) == (texts, 7 * 10**7)
     found = bound_accuracy(model, task)
@@ -451,8 +456,8 @@ def test_inputs_are_counted_and_not_rows():
 
 def test_a_defect_of_the_prover_would_be_told(monkeypatch):
     model, task = one_head(0, 40, 4), Max(vocab=40, length=4)
-    lied = [extremes.Case(40**4, 0, 1.0, (0, 0, 0, 0))]
-    monkeypatch.setattr("glassformer.proof.extremes.lists", lambda *a: iter(lied))
+    lied = [min_max.Case(40**4, 0, 1.0, (0, 0, 0, 0))]
+    monkeypatch.setattr("glassformer.proof.min_max.lists", lambda *a: iter(lied))
     with pytest.raises(GlassformerError, match="a defect of the prover"):
         bound_accuracy(model, task)
 
@@ -461,7 +466,7 @@ def test_a_defect_of_the_prover_would_be_told(monkeypatch):
 def test_a_second_layer_is_not_left_out_of_a_proof():
     """It was: layer 0's tables were taken for the whole model, whose layer 1 turns one token."""
     model = load("min:vocab=300")
-    task, E = refs.load_task(model), model.weights["embed.W_E"]
+    task, E = resolve.load_task(model), model.weights["embed.W_E"]
     centred = E - E.mean(-1, keepdims=True)
     normed = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + model.config.eps)
     like = np.sort(normed @ normed[250])
@@ -479,14 +484,14 @@ def test_a_second_layer_is_not_left_out_of_a_proof():
 
 @pytest.mark.slow
 def test_domains_beyond_the_largest_float():
-    task = refs.load_task("min:vocab=3,length=700")
+    task = resolve.load_task("min:vocab=3,length=700")
     found = bound_accuracy(load("min:vocab=3,block=1000"), task)
     assert found.inputs == 3**700 and 0 <= found.open <= found.inputs
 
 
 def test_a_row_of_large_logits_that_hangs_on_a_last_bit_is_no_proof():
     """Its lead, 32 of 2^57, is larger than another row's, and is rounding all the same."""
-    task, D = refs.load_task("min:vocab=3,length=1"), 34
+    task, D = resolve.load_task("min:vocab=3,length=1"), 34
     E, U = np.zeros((3, D)), np.zeros((D, 3))
     E[0, 0], U[0, 0], E[2, 1], U[1, 2] = 0.5, 1, 1, 1
     E[1, 2:], U[2:, 1], U[D - 1, 0] = 1, 1, 1

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from cases import drawn
-from glassformer import load, refs
-from glassformer.proof.beyond import prove_beyond
-from glassformer.proof.search import Proof
+from glassformer import load, resolve
+from glassformer.proof.other_tasks import prove_beyond
+from glassformer.proof.prover import Proof
 
 from .independent import last_logits, plain
 from .test_beyond import one_head
@@ -68,7 +68,7 @@ SUBJECTS = {
 @cache
 def subject(ref):
     model = load(ref)
-    return model, refs.load_task(SUBJECTS[ref][0] or model)
+    return model, resolve.load_task(SUBJECTS[ref][0] or model)
 
 
 def leads(model, ref):

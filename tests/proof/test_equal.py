@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glassformer import Config, Model, load, refs
-from glassformer.model import zeros
-from glassformer.proof import equal, prove_equal
+from glassformer import Config, Model, load, resolve
+from glassformer.core.model import zeros
+from glassformer.proof import equivalence, prove_equal
 from glassformer.tasks.extremes import Max
 
 from .test_beyond import one_head
@@ -15,7 +15,7 @@ from .test_beyond import one_head
 
 def told(a, b, task=""):
     one, other = (load(x) if isinstance(x, str) else x for x in (a, b))
-    return prove_equal(one, other, refs.load_task(task or one))
+    return prove_equal(one, other, resolve.load_task(task or one))
 
 
 def changed(ref, name, change):
@@ -66,7 +66,7 @@ def test_many_inputs_by_two_proofs_or_a_difference():
 
 def test_what_is_neither_says_on_how_many_both_are_right(monkeypatch):
     """A model that is not perfect, and itself up to rounding: no sample tells them apart."""
-    monkeypatch.setattr(equal, "EXHAUSTIVE", 1_000)  # 10,000 are too many to run
+    monkeypatch.setattr(equivalence, "EXHAUSTIVE", 1_000)  # 10,000 are too many to run
     task = Max(vocab=10, length=4)
     one = one_head(0, 10, 4, size=0.3)
     other = replace(one, weights={k: w * (1 + 2**-50) for k, w in one.weights.items()})
@@ -82,7 +82,7 @@ def test_unknown_is_said_where_nothing_is_proved(ref):
 
 def test_a_tie_is_seen_when_it_happens_and_not_when_all_is_read():
     """Without a mask, what is written breaks the tie that it was written by."""
-    task = refs.load_task("reverse:length=2,alphabet=3")
+    task = resolve.load_task("reverse:length=2,alphabet=3")
     n = len(task.vocabulary)
     config = Config(d_vocab=n, n_ctx=9, d_model=1, norm="none", positions="none", mask="none")
     first = np.eye(n)[0]

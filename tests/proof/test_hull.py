@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from glassformer import load, record, refs
-from glassformer.answers import margins
-from glassformer.proof import hull
-from glassformer.proof.hull import Hulls, Scores, suffixes
+from glassformer import load, record, resolve
+from glassformer.proof import hard_attention
+from glassformer.proof.hard_attention import Hulls, Scores, suffixes
+from glassformer.verification.evaluation import margins
 
 from .test_beyond import TYPES, every, logits_of, one_head
 
@@ -27,7 +27,7 @@ def test_lemma_44_whatever_may_stand_there_is_in_the_box(monkeypatch):
     """Random scores and values, in exact arithmetic: keys that are surely there, keys that may be,
     and keys that may be in every case. A low FAR, so that what is far below does count.
     """
-    monkeypatch.setattr(hull, "FAR", 3)
+    monkeypatch.setattr(hard_attention, "FAR", 3)
     rng, V, T, own = np.random.default_rng(0), 5, 3, 0
     for hard in [1.0, 4.0, 40.0] * 20:
         score, value = rng.normal(size=V) * hard, rng.normal(size=V)
@@ -55,7 +55,7 @@ def test_lemma_44_whatever_may_stand_there_is_in_the_box(monkeypatch):
 
 def test_lemma_44_what_is_far_below_counts(monkeypatch):
     """With a low FAR it is more than rounding, and `far` must hold it."""
-    monkeypatch.setattr(hull, "FAR", 1)
+    monkeypatch.setattr(hard_attention, "FAR", 1)
     V, n = 4, 3
     for seed in range(6):
         model = one_head(seed, V, n, "none", size=1.5, positions="none")
@@ -132,7 +132,7 @@ def test_a_score_that_overflows_is_no_wide_box(dtype):
     values are all alike, so that a box of them closes every case, and every logit is NaN.
     """
     model = load(f"min:vocab=20,dtype={dtype}")
-    task, big = refs.load_task(model), float(np.sqrt(np.finfo(dtype).max))
+    task, big = resolve.load_task(model), float(np.sqrt(np.finfo(dtype).max))
     silent = {**model.weights, "blocks.0.attn.W_O": 0 * model.weights["blocks.0.attn.W_O"]}
     loud = {f"blocks.0.attn.W_{x}": model.weights[f"blocks.0.attn.W_{x}"] * big for x in "QK"}
     alike, wild = replace(model, weights=silent), replace(model, weights={**silent, **loud})

@@ -15,9 +15,9 @@ import pytest
 
 import glassformer
 from cases import drawn
-from glassformer import GlassformerError, load, refs
-from glassformer.checkpoint import digest
-from glassformer.model import ACTIVATIONS, forward
+from glassformer import GlassformerError, load, resolve
+from glassformer.core.checkpoint import digest
+from glassformer.core.model import ACTIVATIONS, forward
 from glassformer.proof import prove
 from glassformer.proof.independent import ball_arithmetic, checker
 from glassformer.proof.independent.ball_arithmetic import (
@@ -61,7 +61,7 @@ def bits():
 def known(ref):
     """A model, its task and a certificate."""
     model = load(ref)
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     method = {} if task.size > 10**18 else {"method": "certificate"}  # as documents prove it
     return model, task, prove_once(model, task, **method).certificate
 
@@ -91,7 +91,7 @@ def test_it_shares_nothing_with_the_first_checker():
     """Of this package it imports these names and no others, in any way that Python has."""
     own = ("ball_arithmetic", "columns", "rows", "checker", "interval_model", "intervals", None)
     own = (*own, "every_input", "hard_attention", "copy_tasks", "ordering_tasks")
-    shared = {"arrays", "Model", "digest", "GlassformerError", "Task", "many"}
+    shared = {"backend", "Model", "digest", "GlassformerError", "Task", "many"}
     shared |= {"Min", "Max", "Sort", "Format", "ROW", "TOKEN"}  # which task it is
     folder = Path(checker.__file__).parent
     for path in sorted(folder.glob("*.py")):
@@ -117,7 +117,7 @@ def test_a_model_of_bfloat16_is_not_taken_for_float32():
     pytest.importorskip("torch")
     model = load("addition:digits=1")
     single, half = model.torch("float32"), model.torch("float32").torch("bfloat16")
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     rough = half.torch("float32")  # the same numbers
     proof = prove(single, task, method="certificate")
     assert digest(half) != digest(rough)
@@ -150,7 +150,7 @@ def test_digits_are_found_where_they_stand():
 ])  # fmt: skip
 def test_other_tasks_are_refused(ref, why):
     with pytest.raises(NotProvable, match=why):
-        spots_of(refs.load_task(ref))
+        spots_of(resolve.load_task(ref))
 
 
 @pytest.mark.parametrize("order", ["most", "ones"])
@@ -290,7 +290,7 @@ def test_leads_are_never_below_their_bounds_for_many_models():
 @pytest.mark.parametrize("kind", list(ACTIVATIONS))
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_activations_are_enclosed(kind, dtype):
-    from glassformer import arrays
+    from glassformer.core import backend as arrays
 
     rng, model = (
         np.random.default_rng(0),
@@ -606,7 +606,7 @@ def test_cuts_that_the_certificate_asks_for_are_made(monkeypatch):
 
 def test_what_is_cut_closes():
     model = load(TRAINED.replace("7p", "34p"))
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     spots = spots_of(task)
     attention = Attention(BallModel(model), spots)
     row, split = spots.rows[0], ["digit"]

@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glassformer import load, load_task, refs
-from glassformer.answers import margins
-from glassformer.lang.task import carried
+from compiler.compiled import SMALL, every, right, small
+from compiler.test_damage import damaged_model as damaged_compiled_model
+from glassformer import load, load_task, resolve
+from glassformer.compiler.task import carried
 from glassformer.proof.independent import copy_tasks, interval_model, ordering_tasks
 from glassformer.proof.independent.ball_arithmetic import NotProvable
 from glassformer.proof.independent.every_input import leads_of_texts
 from glassformer.proof.independent.interval_model import IntervalModel
 from glassformer.proof.independent.tasks import check_task, count_open
+from glassformer.verification.evaluation import margins
 from helpers import random_model
-from lang.compiled import SMALL, every, right, small
-from lang.test_damage import damaged_model as damaged_compiled_model
 
 from .test_beyond_damage import KINDS, SUBJECTS, leads, subject
 from .test_prove_damage import damaged
@@ -40,7 +40,7 @@ def quiet():
 @pytest.mark.parametrize("ref", [*HOLDS, pytest.param("sort:vocab=129", marks=pytest.mark.slow)])
 def test_right_models_hold_with_a_margin_that_no_input_is_below(ref):
     model = load(ref)
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     found = check_task(model, task)
     assert found.holds and found.cases == HOLDS.get(ref, 8_256)
     rows = np.concatenate([task.edges(), task.sample(500, np.random.default_rng(0))])
@@ -50,14 +50,14 @@ def test_right_models_hold_with_a_margin_that_no_input_is_below(ref):
 @pytest.mark.slow
 @pytest.mark.parametrize("ref", ["min", "max", "min:vocab=1000,dtype=float32", "min:variant=book"])
 def test_lists_of_a_thousand_numbers_hold(ref):
-    found = check_task(load(ref), refs.load_task(load(ref)))
+    found = check_task(load(ref), resolve.load_task(load(ref)))
     assert found.holds and found.cases == 500_500
 
 
 @pytest.mark.slow
 def test_every_pair_of_a_large_modulus_holds():
     model = load("modular-addition:p=2003")
-    assert check_task(model, refs.load_task(model)).cases == 2003**2
+    assert check_task(model, resolve.load_task(model)).cases == 2003**2
 
 
 def drawn_model(seed):
@@ -233,13 +233,13 @@ def test_poisoned_models_do_not_hold(ref, value):
     E = model.weights["embed.W_E"].copy()
     E[1, 0] = value
     assert not check_task(replace(model, weights={**model.weights, "embed.W_E": E}),
-                          refs.load_task(model)).holds  # fmt: skip
+                          resolve.load_task(model)).holds  # fmt: skip
 
 
 def test_biases_that_hide_the_lead_do_not_hold():
     model = load("modular-addition:p=11")
     weights = {**model.weights, "unembed.b_U": np.full(12, 2.0**51)}
-    assert not check_task(replace(model, weights=weights), refs.load_task(model)).holds
+    assert not check_task(replace(model, weights=weights), resolve.load_task(model)).holds
 
 
 def test_a_task_of_ones_own_is_not_taken_for_another():

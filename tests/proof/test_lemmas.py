@@ -14,22 +14,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer import Config, Model, Vocabulary, arrays, record
-from glassformer.errors import GlassformerError
-from glassformer.model import ACTIVATIONS, POSITIONS, rotary
-from glassformer.model import angles as angles_of
+from glassformer import Config, Model, Vocabulary, record
+from glassformer.core import backend
+from glassformer.core.model import ACTIVATIONS, POSITIONS, rotary
+from glassformer.core.model import angles as angles_of
+from glassformer.core.weight_shapes import shapes
 from glassformer.proof import (
-    below,
+    affine_arithmetic,
     bounds,
-    columns,
-    curves,
-    forms,
-    softmax,
-    stretch,
-    tables,
-)  # fmt: skip
-from glassformer.proof.columns import best, cases_of, largest
-from glassformer.proof.forms import Arithmetic, Ball, Form, exact
+    carry_dp,
+    column_window,
+    nonlinear_bounds,
+    qkv_bounds,
+    softmax_bounds,
+)
+from glassformer.proof import local_first_layer as below  # fmt: skip
+from glassformer.proof.affine_arithmetic import Arithmetic, Ball, Form, exact
+from glassformer.proof.carry_dp import best, cases_of, largest
+from glassformer.proof.counterexamples import tokens_of
 from glassformer.proof.independent import (
     ball_arithmetic,
 )
@@ -43,11 +45,10 @@ from glassformer.proof.independent import (
     rows as independent_rows,
 )
 from glassformer.proof.layout import layout_of
-from glassformer.proof.refute import tokens_of
-from glassformer.proof.softmax import Ends
-from glassformer.refs import load_task
-from glassformer.shapes import shapes
+from glassformer.proof.softmax_bounds import Ends
+from glassformer.resolve import load_task
 from glassformer.tasks.addition import Addition
+from glassformer.utils.errors import GlassformerError
 
 from .pairs import case_of
 
@@ -148,7 +149,7 @@ def up_to_a_shift(mid, rad, real):
     return (off - rad).max() <= (off + rad).min()
 
 
-# ── forms.py ───────────────────────────────────────────────────────────────────────────────────
+# ── affine_arithmetic.py ─────────────────────────────────────────────────────────────────────────
 @TYPES
 def test_lemma_1_roundings_one_after_the_other(dtype):
     a, rng = Arithmetic(dtype), np.random.default_rng(1)
@@ -261,7 +262,7 @@ def test_lemma_6_what_does_not_round():
     multiply-add may be fused.
     """
     a = Arithmetic("float64")
-    x = curves.norm(a, "layer", exact(np.array([[1e20, -1e20, 0.3, 0.3, 7.0]])), 0.0)
+    x = nonlinear_bounds.norm(a, "layer", exact(np.array([[1e20, -1e20, 0.3, 0.3, 7.0]])), 0.0)
     y, z = (a.affine(x, [[0], [0], [w], [-w], [0]]) for w in (4.0, 3.0))
     assert y.mid == 0 and y.reach < 1e-280 and z.reach > 1e-20
 
@@ -292,7 +293,7 @@ def test_lemma_8_what_is_divided():
             assert holds(a.resolve(x), value / s, e) == 36
 
 
-# ── curves.py ──────────────────────────────────────────────────────────────────────────────────
+# ── nonlinear_bounds.py ──────────────────────────────────────────────────────────────────────────
 @TYPES
 def test_lemma_9_the_mean_is_off_by_the_same_for_all(dtype):
     a, rng = Arithmetic(dtype), np.random.default_rng(9)
@@ -306,7 +307,7 @@ def test_lemma_9_the_mean_is_off_by_the_same_for_all(dtype):
         ):
             e, real = drawn(rng, x, dtype)
             real = real - (added(real, rng) / real.dtype.type(7))[..., None]
-            y, slip = curves.centred(a, x)
+            y, slip = nonlinear_bounds.centred(a, x)
             shared, room = y.gen[-1][0, 0], y.rad + slip
             if np.isfinite(shared):
                 off = real - y.mid - (e * y.gen[:-1]).sum(0)
@@ -327,7 +328,7 @@ def test_lemma_10_roots_of_mean_squares(dtype):
         ):
             x = np.ldexp(numbers(rng, (20, n), dtype, 12), power)
             size = np.abs(x.astype(Real))
-            low, high = curves.root_mean_square(a, size, size, eps)
+            low, high = nonlinear_bounds.root_mean_square(a, size, size, eps)
             below, above = np.isfinite(low), np.isfinite(high)
             for done in (np.asarray, flushed):
                 variance = done(done(added(x * x, rng) / x.dtype.type(n)) + x.dtype.type(eps))
@@ -346,8 +347,8 @@ def test_lemma_11_quotients_and_equal_numbers(dtype):
             np.exp2(rng.uniform(-9, 9, (20, 1))).astype(dtype),
         )
         form, size, low = exact(x), np.abs(x.astype(Real)), s.astype(Real)
-        for same in (None, curves.twins(form, None)):
-            y = curves.divided(a, form, np.zeros(1, Real), size, low, low, same)
+        for same in (None, nonlinear_bounds.twins(form, None)):
+            y = nonlinear_bounds.divided(a, form, np.zeros(1, Real), size, low, low, same)
             told += holds(Form(y.mid, y.gen, y.rad), (x / s).astype(Real) * s)
         for row, gen in zip(x, y.gen.swapaxes(0, 1), strict=True):
             assert all(
@@ -362,14 +363,16 @@ def test_lemma_11_quotients_and_equal_numbers(dtype):
 def test_lemma_11_nothing_is_known_of_what_may_be_divided_by_zero():
     a = Arithmetic("float64")
     x = Form(*(np.asarray(p, Real) for p in ([[0.0, 1]], np.zeros((0, 1, 2)), [[1.0, 1]])))
-    y = curves.norm(a, "rms", x, 0.0)
+    y = nonlinear_bounds.norm(a, "rms", x, 0.0)
     assert np.isnan(y.low).all() and np.isnan(a.resolve(y).rad).all()
 
 
 def test_lemma_2_what_may_overflow_is_not_bounded():
     for dtype, large in (("float64", 1e160), ("float32", 1e20)):
         a, x = Arithmetic(dtype), exact(np.array([[large, 1.0]]))
-        assert np.isinf(curves.norm(a, "rms", x, 0.0).high).all(), "the square is not finite"
+        assert np.isinf(nonlinear_bounds.norm(a, "rms", x, 0.0).high).all(), (
+            "the square is not finite"
+        )
         assert np.isinf(a.affine(x, [[large], [0.0]]).rad).all() and np.isinf(
             a.multiply(x, x).rad[0, 0]
         )
@@ -384,11 +387,11 @@ def enclosed(kind, dtype):
         rng.random((200, 4)),
     )
     x = Form(*(np.asarray(p * 10 ** rng.uniform(-9, 0, (200, 1)), Real) for p in (mid, gen, rad)))
-    y = curves.activation(Arithmetic(dtype), kind, x)
+    y = nonlinear_bounds.activation(Arithmetic(dtype), kind, x)
     for _ in range(50):
         e, own = rng.uniform(-1, 1, (2, 200, 1)).round(), rng.uniform(-1, 1, (200, 4)).round()
         at = (x.mid + (e * x.gen).sum(0) + own * x.rad).astype(dtype)
-        off = np.abs(ACTIVATIONS[kind](arrays.of(at), at) - y.mid - (e * y.gen).sum(0))
+        off = np.abs(ACTIVATIONS[kind](backend.of(at), at) - y.mid - (e * y.gen).sum(0))
         assert (off <= y.rad + 2.0**-20 * (dtype == "float32") * np.abs(at) + 2.0**-50).all()
 
 
@@ -399,43 +402,45 @@ def test_lemma_12_relu_is_between_two_lines(dtype):
     for _ in range(ROUNDS):
         x = wide(rng, (9, 4))
         e, value = drawn(rng, x, dtype)
-        assert holds(curves.relu(x), np.maximum(value, 0), e) == 36
+        assert holds(nonlinear_bounds.relu(x), np.maximum(value, 0), e) == 36
 
 
 @TYPES
-@pytest.mark.parametrize("kind", list(curves.CURVED))
+@pytest.mark.parametrize("kind", list(nonlinear_bounds.CURVED))
 def test_lemma_13_smooth_activations_are_near_a_line(kind, dtype):
     enclosed(kind, dtype)
     a, rng, told = Arithmetic(dtype), np.random.default_rng(13), 0
     for power in powers(dtype):
         x = np.ldexp(numbers(rng, (50, 4), dtype), power)
-        told += holds(curves.smooth(a, kind, exact(x)), ACTIVATIONS[kind](arrays.of(x), x))
+        told += holds(
+            nonlinear_bounds.smooth(a, kind, exact(x)), ACTIVATIONS[kind](backend.of(x), x)
+        )
     assert told > 3_000
 
 
-@pytest.mark.parametrize("kind", list(curves.CURVED))
+@pytest.mark.parametrize("kind", list(nonlinear_bounds.CURVED))
 @pytest.mark.some(3)
 def test_lemma_13_curvature_slopes_and_library_errors_are_within_what_is_assumed(kind):
     x = np.linspace(-12, 12, 2_400_001)
-    f = ACTIVATIONS[kind](arrays.of(x), x)
+    f = ACTIVATIONS[kind](backend.of(x), x)
     h = x[1] - x[0]
     # The difference quotient's rounding
-    assert np.abs(np.diff(f, 2) / h**2).max() < curves.CURVED[kind] + 1e-3
-    assert np.abs(np.diff(f) / h - 0.5).max() < curves.STEEP
-    value, slope = curves.value_and_slope(kind, x)
+    assert np.abs(np.diff(f, 2) / h**2).max() < nonlinear_bounds.CURVED[kind] + 1e-3
+    assert np.abs(np.diff(f) / h - 0.5).max() < nonlinear_bounds.STEEP
+    value, slope = nonlinear_bounds.value_and_slope(kind, x)
     assert (
-        np.abs(value - f).max() < curves.OWN
+        np.abs(value - f).max() < nonlinear_bounds.OWN
         and np.abs(slope[1:-1] - (f[2:] - f[:-2]) / (2 * h)).max() < 1e-9
     )
     single = x.astype("float32")
-    exactly = ACTIVATIONS[kind](arrays.of(x), single.astype(float))
-    off = np.abs(ACTIVATIONS[kind](arrays.of(single), single) - exactly) / np.maximum(
+    exactly = ACTIVATIONS[kind](backend.of(x), single.astype(float))
+    off = np.abs(ACTIVATIONS[kind](backend.of(single), single) - exactly) / np.maximum(
         np.abs(x), 1e-3
     )
-    assert off.max() < curves.LIBRARY * 2.0**-24 / 2
+    assert off.max() < nonlinear_bounds.LIBRARY * 2.0**-24 / 2
 
 
-# ── tables.py ──────────────────────────────────────────────────────────────────────────────────
+# ── qkv_bounds.py ────────────────────────────────────────────────────────────────────────────────
 @TYPES
 def test_lemma_14_rotary_positions(dtype):
     a, rng, told = Arithmetic(dtype), np.random.default_rng(14), 0
@@ -445,14 +450,14 @@ def test_lemma_14_rotary_positions(dtype):
         x = np.ldexp(numbers(rng, (3, 30, 1, 5), dtype), power)
         for off in (0, 1e-3):
             ball, moved = ball_of(rng, x, off)
-            y = tables.turned(a, ball, angle)
+            y = qkv_bounds.turned(a, ball, angle)
             told += holds(
                 Form(y.mid, np.zeros((0, *x.shape), Real), y.rad), rotary(c, moved, np.arange(30))
             )
     assert told > 10_000
 
 
-# ── columns.py ─────────────────────────────────────────────────────────────────────────────────
+# ── carry_dp.py ─────────────────────────────────────────────────────────────────────────────────
 WINDOWS = pytest.mark.parametrize("window,split", [
     (range(1, 3), ("digit", "digit")), (range(1, 3), ("pair", "digit")), (range(3), ("digit",
     "digit", "digit")),
@@ -494,7 +499,7 @@ def test_lemma_16_sums_over_positions_are_bounded_exactly(order, window, split):
             assert abs(got - brute[i]) < 1e-12 and case_of(cases, np.array([pair]))[0] == i
 
 
-# ── softmax.py ─────────────────────────────────────────────────────────────────────────────────
+# ── softmax_bounds.py ────────────────────────────────────────────────────────────────────────────
 @TYPES
 @pytest.mark.parametrize("factor", [0.5, 0.3])
 def test_lemma_17_scores_up_to_what_all_keys_share(dtype, factor):
@@ -504,12 +509,12 @@ def test_lemma_17_scores_up_to_what_all_keys_share(dtype, factor):
         for off in (0, 1e-3):
             q, asks = ball_of(rng, np.ldexp(numbers(rng, (1, 6), dtype), power), off)
             k, keys = ball_of(rng, np.ldexp(numbers(rng, (8, 5, 1, 6), dtype), power), off / 10)
-            ball = softmax.scores(a, q, k, a.constant(factor), everywhere)
+            ball = softmax_bounds.scores(a, q, k, a.constant(factor), everywhere)
             real = added(asks * keys, rng) * asks.dtype.type(factor)
             assert up_to_a_shift(ball.mid, ball.rad, real)
             if off and abs(power) < 50:
                 near = ball_of(rng, k.mid[:1, :1].astype(dtype) + np.zeros_like(keys), 0)[0]
-                like = softmax.scores(a, q, near, a.constant(factor), everywhere)
+                like = softmax_bounds.scores(a, q, near, a.constant(factor), everywhere)
                 assert (like.rad < 1e-3 * (q.rad * k.size[0, 0]).sum()).all(), (
                     "what all share is not in it"
                 )
@@ -529,7 +534,9 @@ def test_lemma_18_scores_are_finite(dtype):
             np.abs(k.astype(Real)).max(0),
             np.abs(bias.astype(Real)).max(),
         )
-        said.append(float(softmax.scores_overflow(a, query, keys, factor.astype(Real), most)))
+        said.append(
+            float(softmax_bounds.scores_overflow(a, query, keys, factor.astype(Real), most))
+        )
         assert said[-1] or np.isfinite(added(q * k, rng) * factor + bias).all()
     assert 0 in said and np.inf in said
 
@@ -542,7 +549,7 @@ def test_lemma_19_alibi(dtype):
     for power in powers(dtype):
         score = np.ldexp(numbers(rng, (7, 9, 3), dtype), power)
         ball, moved = ball_of(rng, score, 1e-3 * (power % 2))
-        y = softmax.biased(a, ball, bias.astype(Real), ball.size)
+        y = softmax_bounds.biased(a, ball, bias.astype(Real), ball.size)
         room = y.rad + a.overflow(ball.size)
         told += holds(
             Form(y.mid, np.zeros((0, *score.shape), Real), room), moved + bias.astype(dtype)
@@ -561,7 +568,7 @@ def test_lemma_20_weights_up_to_a_factor(dtype):
         for off in (0, 1e-4, 1e-2):
             mid = (rng.normal(size=(2, 6, 5)) * size).astype(dtype)
             score, moved = ball_of(rng, mid, off)
-            w = softmax.exponentials(a, score, possible)
+            w = softmax_bounds.exponentials(a, score, possible)
             for h in range(2):
                 # One token a position
                 text = moved[h][np.arange(6), [rng.choice(np.nonzero(p)[0]) for p in possible]]
@@ -579,10 +586,10 @@ def test_lemma_20_weights_up_to_a_factor(dtype):
 @TYPES
 def test_lemma_21_exp_of_what_is_off_is_off_by_both(dtype):
     a, off = Arithmetic(dtype), np.linspace(0, 40, 1000).astype(Real)
-    assert (softmax.exp_spread(a, off) >= np.exp(off) * (1 + 8 * a.u) - 1).all()
+    assert (softmax_bounds.exp_spread(a, off) >= np.exp(off) * (1 + 8 * a.u) - 1).all()
     x = np.linspace(-80, 0, 4_001).astype(dtype)
     assert (
-        np.abs(np.exp(x) / np.exp(x.astype(Real)) - 1) <= softmax.exp_spread(a, Real(0))
+        np.abs(np.exp(x) / np.exp(x.astype(Real)) - 1) <= softmax_bounds.exp_spread(a, Real(0))
     ).all(), "assumption 2"
 
 
@@ -630,7 +637,7 @@ def test_lemma_22_terms_of_a_mean(dtype, off):
     for _ in range(ROUNDS):
         _, w, v, at, weights, z = attended(rng, dtype, off)
         terms = (w.mid[..., None] * v.mid)[:, np.arange(6), at].sum(1)  # H K
-        room = softmax.term_error(a, w, v)[:, np.arange(6), at].sum(1)
+        room = softmax_bounds.term_error(a, w, v)[:, np.arange(6), at].sum(1)
         assert (np.abs(z * weights.sum(1)[:, None] - terms) <= room).all()
 
 
@@ -652,8 +659,8 @@ def test_lemmas_23_and_24_ratios_by_heads_and_of_all_heads():
         ratio, joint = (N / Z).sum(1), (N / middle[:, None]).sum(1)
         room = 64 * np.finfo(Real).eps * (np.abs(N) / Z).sum(1)
         for ends in (
-            softmax.ratio_by_heads(top, bottom),
-            softmax.ratio_of_all_heads(Ends(joint, joint), top, bottom, middle),
+            softmax_bounds.ratio_by_heads(top, bottom),
+            softmax_bounds.ratio_of_all_heads(Ends(joint, joint), top, bottom, middle),
         ):
             assert (ends.low - room <= ratio).all() and (ratio <= ends.high + room).all()
     for least in (0.0, -1.0, np.nan):  # a sum of weights that may be 0, of one head, in one case
@@ -661,8 +668,8 @@ def test_lemmas_23_and_24_ratios_by_heads_and_of_all_heads():
         wild.low[1, 2] = least
         with np.errstate(all="ignore"):
             both = (
-                softmax.ratio_by_heads(top, wild),
-                softmax.ratio_of_all_heads(Ends(joint, joint), top, wild, middle),
+                softmax_bounds.ratio_by_heads(top, wild),
+                softmax_bounds.ratio_of_all_heads(Ends(joint, joint), top, wild, middle),
             )
         for ends in both:
             assert np.isnan([ends.low[:, 2], ends.high[:, 2]]).all()
@@ -675,7 +682,7 @@ def test_lemma_25_means_are_at_most_the_largest(dtype):
     for off in (0, 1e-3):
         for i in range(ROUNDS):
             possible, w, v, _, _, z = attended(rng, dtype, off, flat=i % 2 == 0)
-            bound = softmax.mean_at_most(a, v.size, w, sums_of(w).low[:, 0], possible)
+            bound = softmax_bounds.mean_at_most(a, v.size, w, sums_of(w).low[:, 0], possible)
             assert (np.abs(z) <= bound).all() and (bound <= v.size.max((1, 2)) * 1.001).all()
 
 
@@ -688,13 +695,14 @@ def test_lemma_26_what_is_beside_the_directions(dtype):
             W_O = numbers(rng, (2, 3, 4), dtype).astype(Real)
             F = rng.normal(size=(4, int(rng.integers(0, 4)))).astype(Real)  # orthonormal or not
             onto = W_O @ F
-            left = softmax.through(z, W_O) - softmax.through(z, onto) @ F.T
+            left = softmax_bounds.through(z, W_O) - softmax_bounds.through(z, onto) @ F.T
             assert (
-                np.abs(left) <= softmax.beside(a, w, v, *of_sums(w), W_O, onto, F, possible)
+                np.abs(left) <= softmax_bounds.beside(a, w, v, *of_sums(w), W_O, onto, F, possible)
             ).all()
             unknown = Ball(0 * v.mid, v.size)  # nothing is known of values but their size
             assert (
-                np.abs(left) <= softmax.beside(a, w, unknown, *of_sums(w), W_O, onto, F, possible)
+                np.abs(left)
+                <= softmax_bounds.beside(a, w, unknown, *of_sums(w), W_O, onto, F, possible)
             ).all()
 
 
@@ -715,10 +723,12 @@ def test_lemma_27_the_product_with_the_output_matrix(dtype):
             :, None
         ]
         most, W = np.abs(v.astype(Real)).max(1), W_O.reshape(2, 3, 4).astype(Real)
-        error = softmax.output_error(a, most, 7, most, W, None)
+        error = softmax_bounds.output_error(a, most, 7, most, W, None)
         # Lemma 22
-        error = error + softmax.through(softmax.roundings(a, 7) * most, np.abs(W)) * (i % 2)
-        y = Form(softmax.through(exactly, W), np.zeros((0, 4), Real), error)
+        error = error + softmax_bounds.through(softmax_bounds.roundings(a, 7) * most, np.abs(W)) * (
+            i % 2
+        )
+        y = Form(softmax_bounds.through(exactly, W), np.zeros((0, 4), Real), error)
         told += holds(y, product(z.reshape(1, 6), W_O, rng)[0])
     assert told > 100
 
@@ -798,7 +808,7 @@ def test_lemma_30_a_stretch_of_columns(ref, near):
         near_enough = [abs(layout.spots[r][1] - layout.spots[r + 1][1]) <= near for r in rows]
         if not all(ok or not own[r] for ok, r in zip(near_enough, rows, strict=True)):
             continue
-        view = stretch.stretch(layout, rows, near, possible)
+        view = column_window.stretch(layout, rows, near, possible)
         by_distance = {k: rng.normal(size=(2 * n + 1, V)) for k in "abs"}
         terms = []
         for row in rows:
@@ -810,22 +820,22 @@ def test_lemma_30_a_stretch_of_columns(ref, near):
             terms.append(Ball(x, np.abs(x) * 1e-3))
         split = ["digit"] * (1 + own[rows[0]])
         window = [c for k, c in view.layout.spots[view.row : view.row + 2] if k == "s"]
-        cases = columns.cases_of(view.layout, sorted(window), split)
+        cases = carry_dp.cases_of(view.layout, sorted(window), split)
         low, high = view.range(view.hull(terms), cases)
         found = []
         for row, ball in zip(rows, terms, strict=True):
             here = sorted(c for k, c in layout.spots[row : row + 2] if k == "s")
-            every = columns.cases_of(layout, here, split)
+            every = carry_dp.cases_of(layout, here, split)
             assert len(every) == len(cases) and (every.ways == cases.ways).all()
-            found.append(columns.largest(layout, row, ball.mid + ball.rad, every))
+            found.append(carry_dp.largest(layout, row, ball.mid + ball.rad, every))
             assert (found[-1] <= high + 1e-13).all() and np.isfinite(high).all()
-            assert (-columns.largest(layout, row, ball.rad - ball.mid, every) >= low - 1e-13).all()
+            assert (-carry_dp.largest(layout, row, ball.rad - ball.mid, every) >= low - 1e-13).all()
             checked += len(every)
         if flat:
             assert np.allclose(np.max(found, 0).astype(float), high.astype(float), atol=1e-12)
     assert checked > 1_000
     with pytest.raises(GlassformerError, match="do not look alike"):  # there is nothing below one
-        stretch.stretch(layout, sorted([inner[0], *_asking(layout, near)]), near, possible)
+        column_window.stretch(layout, sorted([inner[0], *_asking(layout, near)]), near, possible)
 
 
 def _asking(layout, column):
@@ -855,7 +865,7 @@ def test_lemma_31_what_a_first_layer_writes(dtype, norm):
         model = Model(c, weights, Vocabulary([*"012345"]))
         possible = rng.random((7, 6)) < 0.5
         possible[:, 2] = True
-        t = tables.Tables(model, 7)
+        t = qkv_bounds.Tables(model, 7)
         texts = np.stack([rng.choice(np.flatnonzero(row), 40) for row in possible], 1)
         seen = record(model, texts)[1]["blocks.0.hook_resid_mid"]
         for p, text in itertools.product(range(7), range(40)):
@@ -889,7 +899,16 @@ def test_text_code_and_tests_have_the_same_lemmas():
     assert named == list(range(1, len(rows) + 1)) and len(rows) > 20
     modules = {
         m.__name__.rpartition(".")[2]: m
-        for m in (forms, curves, tables, columns, softmax, bounds, stretch, below)
+        for m in (
+            affine_arithmetic,
+            nonlinear_bounds,
+            qkv_bounds,
+            carry_dp,
+            softmax_bounds,
+            bounds,
+            column_window,
+            below,
+        )
     }
     second = (ball_arithmetic, independent_columns, independent_checker, independent_rows)
     for number, file, link, name, again in rows:

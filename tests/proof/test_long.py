@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task
-from glassformer.blueprints import make
+from glassformer.parametrizations import make
 from glassformer.proof import check_certificate, prove
 from glassformer.proof.bounds import Bounder
 from glassformer.proof.checker import identity

@@ -13,17 +13,17 @@ import pytest
 
 import glassformer
 from cases import drawn, every
-from glassformer import Config, GlassformerError, Model, Vocabulary, load, refs
-from glassformer.model import zeros
+from glassformer import Config, GlassformerError, Model, Vocabulary, load, resolve
+from glassformer.core.model import zeros
 from glassformer.proof import check_certificate, prove
 from glassformer.proof.bounds import Bounder
 from glassformer.proof.checker import check_call
+from glassformer.proof.column_window import View
+from glassformer.proof.counterexamples import common, refute
 from glassformer.proof.layout import layout_of
-from glassformer.proof.refute import common, refute
-from glassformer.proof.search import attempt, splits
-from glassformer.proof.softmax import Ends
-from glassformer.proof.stretch import View
-from glassformer.proof.tables import Tables
+from glassformer.proof.prover import attempt, splits
+from glassformer.proof.qkv_bounds import Tables
+from glassformer.proof.softmax_bounds import Ends
 from glassformer.tasks.addition import Addition
 from glassformer.verification import verify
 from helpers import prove_once, random_model
@@ -49,7 +49,7 @@ def test_layouts_are_read_off_the_tasks():
         "s0",
     ]
     assert layout_of(Addition(1, "ones")).to_json() == ["a0", "=10", "b0", "=11", "s0", "s1", "=13"]
-    digits = layout_of(refs.load_task("digit-addition:digits=3"))
+    digits = layout_of(resolve.load_task("digit-addition:digits=3"))
     columns = ["=0", "a0", "a1", "a2", "=0", "=0", "b0", "b1", "b2", "=0", "s0", "s1", "s2", "s3"]
     assert digits.to_json() == columns and digits.format.first == 10
 
@@ -217,7 +217,7 @@ def test_leads_are_never_below_their_bounds_for_many_kinds(number):
 )
 def test_ten_digits_are_proved(ref):
     model = load(ref)
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     proof = prove_once(model, task)
     assert (proof.result, proof.method, proof.dtype) == ("proved", "certificate", model.dtype), (
         proof.reason
@@ -240,7 +240,7 @@ def weakened(off):
     weights = {**model.weights, "embed.W_E": W, "unembed.W_U": model.weights["embed.W_E"].T.copy()}
     return replace(
         model, config=replace(model.config, tied=False), weights=weights
-    ), refs.load_task(model)
+    ), resolve.load_task(model)
 
 
 def test_a_rare_error_is_found_by_going_through_the_columns():
@@ -278,7 +278,7 @@ def test_what_is_not_finite_is_not_proved(name, value):
     W = model.weights[name].copy()
     W.flat[0] = value
     broken = replace(model, weights={**model.weights, name: W})
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     proof = prove(broken, task, method="certificate")
     assert proof.result != "proved" or verify(broken, task).holds
     layout = check_call(broken, task)
@@ -292,7 +292,7 @@ def test_what_is_not_finite_is_not_proved(name, value):
 
 def test_a_normaliser_that_may_be_zero_proves_nothing(monkeypatch):
     model = load("addition:digits=2,order=ones")
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     bounder = Bounder(model, check_call(model, task))
     view, real, calls = bounder.view(bounder.layout.rows[1]), View.range, itertools.count()
     assert all((b.lead > 0).all() for b in bounder.bounds(view, ("digit", "digit")))
@@ -308,7 +308,7 @@ def test_a_normaliser_that_may_be_zero_proves_nothing(monkeypatch):
 
 def test_overflow_of_the_models_own_type_is_seen():
     model = load("addition:digits=2,order=ones,dtype=float32")
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     assert prove(model, task, method="certificate").result == "proved"
     loud = replace(
         model, weights={**model.weights, "embed.W_E": model.weights["embed.W_E"] * np.float32(1e30)}
@@ -321,7 +321,7 @@ def test_overflow_of_the_models_own_type_is_seen():
 def small():
     """A model of two digits, its task and a certificate."""
     model = load("addition:digits=2")
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     return model, task, prove(model, task, method="certificate").certificate
 
 
@@ -396,7 +396,7 @@ def test_heads_that_write_nothing_can_be_cut():
 def test_a_cut_is_a_part_of_the_certificate():
     """Without it the trained adder's cases stay open; with it, it is claimed and found again."""
     model = load(MORE[-1])
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     certificate = prove_once(model, task).certificate
     assert certificate["rows"][0] == {"row": 30, "split": ["digit"], "cuts": 4}
     assert check_certificate(model, task, json.loads(json.dumps(certificate))).holds
@@ -408,7 +408,7 @@ def test_a_cut_is_a_part_of_the_certificate():
 @pytest.mark.parametrize("split", [["digit"] * 1_000_000, ["pair"] * 3, ["digit"] * 10])
 def test_a_certificate_of_a_million_cases_is_refused_before_they_are_made(split):
     model = load("addition:digits=10")
-    layout = check_call(model, refs.load_task(model))
+    layout = check_call(model, resolve.load_task(model))
     with pytest.raises(GlassformerError, match=r"cannot be split|more than 50,000 cases"):
         bounder = Bounder(model, layout)
         next(bounder.bounds(bounder.view(layout.rows[0]), split))
@@ -424,16 +424,16 @@ def test_a_proof_of_a_pytorch_model_names_the_fused_norm():
 # ── enumeration, and calls that are wrong ──────────────────────────────────────────────────────
 def test_small_domains_are_enumerated():
     model = load("add-digit")
-    proof = prove(model, refs.load_task(model))
+    proof = prove(model, resolve.load_task(model))
     assert (proof.result, proof.method, proof.cases, proof.certificate) == (
         "proved",
         "enumeration",
         100,
         None,
     )
-    assert proof.margin == pytest.approx(verify(model, refs.load_task(model)).worst_margin)
+    assert proof.margin == pytest.approx(verify(model, resolve.load_task(model)).worst_margin)
     broken = model.map(lambda w: w * 0)
-    proof = prove(broken, refs.load_task(model))
+    proof = prove(broken, resolve.load_task(model))
     assert (
         proof.result == "refuted"
         and proof.counterexample["got"] != proof.counterexample["expected"]
@@ -442,7 +442,7 @@ def test_small_domains_are_enumerated():
 
 def wrong_calls():
     adder = load("addition:digits=10")
-    task = refs.load_task(adder)
+    task = resolve.load_task(adder)
     deep, numbers = Config(12, 40, 4, n_layers=3), Vocabulary.numbers(12)
     half = adder.map(lambda w: (w * 0).astype("float16"))
     yield "one layer, or two, got 3", Model(deep, zeros(deep), task.vocabulary), task
@@ -455,9 +455,9 @@ def wrong_calls():
     yield "block has 32", adder, Addition(12)
     yield "float64 or float32, got float16", half, task
     sums = load("add-mod")
-    yield "does not cover", sums, refs.load_task(sums)
+    yield "does not cover", sums, resolve.load_task(sums)
     mul = load("multiplication:digits=2")
-    yield "not the sum of two numbers", mul, refs.load_task(mul)
+    yield "not the sum of two numbers", mul, resolve.load_task(mul)
 
 
 @pytest.mark.parametrize("number", range(7))
@@ -469,10 +469,10 @@ def test_calls_that_are_wrong(number):
 
 @pytest.mark.slow
 def test_deeper_models_are_refuted_by_search_or_unknown():
-    sound = prove(load("adder-36"), refs.load_task("digit-addition:order=most,marks=true"))
+    sound = prove(load("adder-36"), resolve.load_task("digit-addition:order=most,marks=true"))
     assert (sound.result, sound.method) == ("proved", "certificate") and sound.margin > 3_600
     found = prove(
-        load("adder-36:guard=row"), refs.load_task("digit-addition:order=most,marks=true")
+        load("adder-36:guard=row"), resolve.load_task("digit-addition:order=most,marks=true")
     )
     assert (
         found.result == "refuted"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cases import drawn
-from glassformer import load, refs
+from glassformer import load, resolve
 from glassformer.proof import prove
 
 from .independent import fused, leads, plain
@@ -28,7 +28,7 @@ SUBJECTS = {
 @cache
 def subject(ref):
     model = load(ref)
-    return replace(model, blueprint="", theta={}), refs.load_task(model)
+    return replace(model, blueprint="", theta={}), resolve.load_task(model)
 
 
 # ── kinds of damage: (weights, rng) -> changes them in place, or gives fields of the config ────

@@ -11,8 +11,8 @@ import pytest
 
 import glassformer
 from cases import drawn
-from glassformer import load, refs
-from glassformer.checkpoint import digest
+from glassformer import load, resolve
+from glassformer.core.checkpoint import digest
 from glassformer.proof import check_certificate, prove
 from glassformer.verification import verify
 from helpers import prove_once
@@ -56,7 +56,7 @@ def tally(count, seed):
     for i in range(count):
         ref = list(SUBJECTS)[i % len(SUBJECTS)]
         model = load(ref)
-        task = refs.load_task(model)
+        task = resolve.load_task(model)
         model = damaged(model, rng, *SUBJECTS[ref])
         proof = prove(model, task, method="certificate")
         said[proof.result, verify(model, task).holds] += 1
@@ -84,7 +84,7 @@ def test_no_wrong_model_passes_however_often_it_is_cut():
     for i in range(24):
         ref = list(SUBJECTS)[i % len(SUBJECTS)]
         model = load(ref)
-        task = refs.load_task(model)
+        task = resolve.load_task(model)
         certificate = prove_once(model, task, method="certificate").certificate
         model = damaged(model, rng, *SUBJECTS[ref])
         rows = [row | {"cuts": 1 + i % 4} for row in certificate["rows"]]
@@ -104,7 +104,7 @@ def test_no_wrong_model_passes_however_often_it_is_cut():
 def test_the_certificate_fails_before_the_model_does(ref, first, seed):
     """Step by step away from a proved model, until it is wrong."""
     model = load(TRAINED if ref == "adder-10-34p" else ref)
-    task = refs.load_task(model)
+    task = resolve.load_task(model)
     certificate = prove(model, task, method="certificate").certificate
     rng = np.random.default_rng(seed)
     name = rng.choice([n for n, w in model.weights.items() if w.any()])

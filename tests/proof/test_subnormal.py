@@ -8,7 +8,7 @@ import pytest
 from glassformer import load
 from glassformer.proof import prove
 from glassformer.proof.independent.tasks import check_task
-from glassformer.refs import load_task
+from glassformer.resolve import load_task
 
 
 @pytest.mark.parametrize("ref", ["adder-hinge:digits=2", "reverse:length=8", "min:vocab=30"])

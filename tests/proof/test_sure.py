@@ -6,17 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glassformer import Config, Model, arrays, load, refs
-from glassformer.answers import Leads, margins
-from glassformer.decoding import decode
-from glassformer.model import zeros
+from glassformer import Config, Model, load, resolve
+from glassformer.core import backend as arrays
+from glassformer.core.decoding import decode
+from glassformer.core.model import zeros
 from glassformer.proof import bound_accuracy, prove, prove_equal
-from glassformer.proof.hull import position_free
+from glassformer.proof.hard_attention import position_free
 from glassformer.tasks.message import RepeatLast
-from glassformer.trials import Near, Trial, reordered, run_all
+from glassformer.verification.evaluation import Leads, margins
+from glassformer.verification.robust_eval import Near, Trial, reordered, run_all
 from helpers import largest_difference, random_model
 
-TASK = refs.load_task("repeat-last:vocab=10,length=2,repeats=1")
+TASK = resolve.load_task("repeat-last:vocab=10,length=2,repeats=1")
 NINES = [[i, 9] for i in range(10)]
 
 
@@ -53,7 +54,7 @@ def test_so_it_is_in_every_float_type_and_of_many_positions(monkeypatch):
     for model in (load("reverse:dtype=float32"), load("reverse").torch("bfloat16")):
         other = reordered(model, np.random.default_rng(0))
         assert other.dtype == model.dtype and other.is_numpy == model.is_numpy
-    monkeypatch.setattr("glassformer.trials.TABLE", 10)
+    monkeypatch.setattr("glassformer.verification.robust_eval.TABLE", 10)
     model = random_model(positions="sinusoidal")
     other = reordered(model, np.random.default_rng(0))
     assert other.config == model.config
@@ -215,10 +216,12 @@ def test_a_unit_of_bfloat16_is_no_lead():
 
 def test_a_model_in_bfloat16_can_be_asked():
     model = load("repeat-last").torch("bfloat16")
-    assert prove(model, refs.load_task(model)).result == "unknown"  # half of a logit is a tie there
+    assert (
+        prove(model, resolve.load_task(model)).result == "unknown"
+    )  # half of a logit is a tie there
     assert not position_free(random_model(positions="learned").torch("bfloat16"))
     clear = load("lookup:table=parity-6").torch("bfloat16")
-    assert prove(clear, refs.load_task(clear)).holds
+    assert prove(clear, resolve.load_task(clear)).holds
 
 
 def test_whatever_is_not_sure_has_its_words(in_order):

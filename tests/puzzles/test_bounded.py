@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from glassformer.puzzles import bounded, check, judge, level
-from glassformer.puzzles.child import limited
+from glassformer.puzzles import check, judge, judge_process, level
+from glassformer.puzzles.judge_worker import limited
 from puzzles.measure import SOLUTIONS
 
 LIGHT = SOLUTIONS / "traffic-light.1.taotp"
@@ -39,7 +39,7 @@ def test_what_takes_too_much_ends():
 ])  # fmt: skip
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_why_there_is_no_judgement(monkeypatch, code, said):
-    monkeypatch.setattr(bounded, "CHILD", ("-c", code))
+    monkeypatch.setattr(judge_process, "CHILD", ("-c", code))
     found = check("traffic-light", "x", seconds=90)
     assert found.problem.startswith("traffic-light.taotp — ") and said in found.problem
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glassformer import Config, GlassformerError, Model, lang, load, load_task, taotp
-from glassformer.decoding import decode
+from glassformer import Config, GlassformerError, Model, compiler, load, load_task, taotp
+from glassformer.core.decoding import decode
 from glassformer.puzzles import judge, level
 from glassformer.puzzles.judge import TEXT, _shrunk, lines_of
 from glassformer.taotp.write import write
@@ -49,7 +49,7 @@ def test_what_is_right_on_every_example_and_wrong_is_caught(name):
         if asked.kind == "taotp":
             said = decode(taotp.parse(text), tokens, len(wanted))[len(tokens) :]
         else:
-            said = lang.run(lang.read(text), tokens)
+            said = compiler.run(compiler.read(text), tokens)
         assert words.decode(said) == answer
     found = judge(asked, text)
     assert not found.problem and not found.right and not found.score
@@ -119,7 +119,7 @@ def test_right_and_too_large_is_not_passed():
 def test_a_source_is_compiled_and_proved():
     found = judge(level("again"), solution("again"))
     assert found.passed and "compiled, and proved for every text" in found.asked
-    made = lang.compile(solution("again"))
+    made = compiler.compile(solution("again"))
     assert found.score["parameters"] == sum(w.size for w in made.model.weights.values())
 
 
@@ -168,14 +168,14 @@ def test_a_model_that_sees_what_is_to_come_is_judged_by_what_it_writes():
 
 def test_a_text_that_the_interpreter_refuses_is_wrong(monkeypatch):
     """Though it is looked at together with others, which are right."""
-    real = lang.emitted
+    real = compiler.emitted
 
     def refusing(program, texts):
         if any(text[:3] == [1, 0, 2] for text in texts.tolist()):
             raise GlassformerError("a combination that was said never to be")
         return real(program, texts)
 
-    monkeypatch.setattr(lang, "emitted", refusing)
+    monkeypatch.setattr(compiler, "emitted", refusing)
     found = judge(level("look-back"), solution("look-back"))
     assert found.wrong == 1 + 4 + 16 and found.counterexample["input"] == "b a c"
     assert found.counterexample["got"] == "a combination that was said never to be"

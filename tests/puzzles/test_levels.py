@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from glassformer import GlassformerError, lang, taotp
-from glassformer.decoding import decode
+from glassformer import GlassformerError, compiler, taotp
+from glassformer.core.decoding import decode
 from glassformer.puzzles import judge, level, levels
 from glassformer.puzzles.level import AXES, HERE
-from glassformer.puzzles.truths import TRUTHS
+from glassformer.puzzles.reference_answers import TRUTHS
 from puzzles.measure import SOLUTIONS, measured, solutions
 
 LONG = (
@@ -61,7 +61,7 @@ def test_examples_are_right(name):
         if found.kind == "taotp":
             said = decode(taotp.read(first), asked, len(wanted))[len(asked) :]
         else:
-            said = lang.run(lang.read(first.read_text("utf-8")), asked)
+            said = compiler.run(compiler.read(first.read_text("utf-8")), asked)
         assert words.decode(said) == answer
 
 
@@ -92,7 +92,9 @@ def test_no_solution_is_in_the_package():
     """Nor in the documentation of the levels."""
     root = HERE.parents[2]
     files = [
-        p for p in (*HERE.rglob("*"), *(root / "src/glassformer/page").iterdir()) if p.is_file()
+        p
+        for p in (*HERE.rglob("*"), *(root / "src/glassformer/report_page").iterdir())
+        if p.is_file()
     ]
     texts = [bare(p) for p in [*files, root / "docs/puzzles.md"] if p.suffix not in (".pyc", "")]
     assert len(texts) > len(levels())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task
-from glassformer.tasks.digits import below, digits_of, distinct, row_type
+from glassformer.tasks.bigint_rows import below, digits_of, distinct, row_type
 from glassformer.training.data import Data
 from glassformer.training.recipes import recipe
 from glassformer.verification import verify

@@ -5,9 +5,9 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError, load_task
-from glassformer.model import zeros
+from glassformer.core.model import zeros
 from glassformer.tasks.base import Task
-from glassformer.tasks.format import Format, format_of, mark_answer
+from glassformer.tasks.token_layout import Format, format_of, mark_answer
 
 
 class Twice(Task):

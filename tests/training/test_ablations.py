@@ -9,11 +9,12 @@ import pytest
 pytest.importorskip("torch")
 
 import glassformer.cli.ablate as command
-from glassformer.errors import GlassformerError
-from glassformer.refs import load_task
-from glassformer.training import Recipe, ablated, ablations, fit_many
-from glassformer.training.ablations import ABLATIONS, plan, train_each
+from glassformer.resolve import load_task
+from glassformer.training import Recipe, fit_many
 from glassformer.training.recipes import RECIPES
+from glassformer.training.studies import ablation_study, ablations
+from glassformer.training.studies.ablations import ABLATIONS, plan, train_each
+from glassformer.utils.errors import GlassformerError
 
 ONES = load_task("addition:digits=1,order=ones")
 TINY = Recipe(
@@ -262,8 +263,8 @@ def test_what_is_said_of_several_seeds():
         )
     ]
     result = ablations.Result(plan(ONES, TINY, ["no-mask"])[0][1], tuple(outcomes))
-    assert ablated._row(result)["accuracy"] == {"mean": 0.25, "min": 0.0, "max": 0.5}
-    assert ablated._row(result)["forced"] == {"mean": 1.0, "min": 1.0, "max": 1.0}
+    assert ablation_study._row(result)["accuracy"] == {"mean": 0.25, "min": 0.0, "max": 0.5}
+    assert ablation_study._row(result)["forced"] == {"mean": 1.0, "min": 1.0, "max": 1.0}
     forced, own = command._table_rows(result)
     assert forced[:4] == (
         "no-mask, teacher-forced",
@@ -284,7 +285,7 @@ def test_interrupted(call, tmp_path, monkeypatch):
     def stop(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ablated, "train_each", stop)
+    monkeypatch.setattr(ablation_study, "train_each", stop)
     status, out, err = call(*WORDS, "--out", tmp_path)
     assert status == 130 and out == "" and "the same command goes on" in err
 

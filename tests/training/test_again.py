@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from glassformer import GlassformerError
-from glassformer.answers import right
-from glassformer.checkpoint import digest
+from glassformer.core.checkpoint import digest
 from glassformer.training import Event, fit, fit_many
 from glassformer.training.events import Watcher, in_words
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import Optimizer, rates
-from glassformer.training.state import check_identity
+from glassformer.training.run_file import check_identity
+from glassformer.verification.evaluation import right
 from training.small import TASK, furthest, recipe, stop_at
 
 FIELDS = {"optimizer": "muon", "schedule": "wait", "wait_loss": 5.0, "decay_steps": 10, "ema": 0.9}

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.blueprints import make
-from glassformer.checkpoint import load as read
-from glassformer.checkpoint import save
-from glassformer.counting import count
+from glassformer.core.checkpoint import load as read
+from glassformer.core.checkpoint import save
+from glassformer.core.param_count import count
+from glassformer.parametrizations import make
 from glassformer.training import fit, fit_many
 from glassformer.training.loop import Trainer
 from training.small import TASK, furthest, recipe

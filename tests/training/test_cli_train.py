@@ -15,7 +15,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import load, save
-from glassformer.checkpoint import digest
+from glassformer.core.checkpoint import digest
 from glassformer.training.recipe import FIELDS
 
 TASK = "addition:digits=1,order=ones"

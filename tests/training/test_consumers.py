@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from glassformer import GlassformerError
-from glassformer.training.curve import Curve
 from glassformer.training.events import Event
 from glassformer.training.history import HistoryFile
 from glassformer.training.loop import Trainer
-from glassformer.training.terminal import ASKED_TO_END, Lines, LiveView
+from glassformer.training.ui.curve import Curve
+from glassformer.training.ui.terminal import ASKED_TO_END, Lines, LiveView
 
 
 def evaluation(step, seed=0):
@@ -110,7 +110,7 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr("glassformer.records._write_all", half)
+        full.setattr("glassformer.utils.fileio._write_all", half)
         with pytest.raises(GlassformerError, match=r"h\.jsonl — cannot be written: No space left"):
             history(EVENTS[1])
     assert (tmp_path / "h.jsonl").read_bytes() == before, "half a line is taken back"
@@ -119,7 +119,9 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
 
 def test_an_old_history_is_there_until_the_new_one_is(tmp_path, monkeypatch):
     (tmp_path / "h.jsonl").write_bytes(b"old")
-    monkeypatch.setattr("glassformer.records.os.fsync", lambda handle: os.stat("nowhere at all"))
+    monkeypatch.setattr(
+        "glassformer.utils.fileio.os.fsync", lambda handle: os.stat("nowhere at all")
+    )
     with pytest.raises(GlassformerError, match=r"h\.jsonl — cannot be written"):
         HistoryFile(tmp_path / "h.jsonl", NAMES)
     assert (tmp_path / "h.jsonl").read_bytes() == b"old"

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer import GlassformerError, Model, checkpoint
-from glassformer.blueprints import make
-from glassformer.training import initial, optim
+from glassformer import GlassformerError, Model
+from glassformer.core import checkpoint
+from glassformer.parametrizations import make
+from glassformer.training import optim, setup
 from glassformer.training.data import Data
-from glassformer.training.initial import architecture, find_device, initial_theta, initial_weights
 from glassformer.training.loss import Objective
 from glassformer.training.optim import Optimizer
+from glassformer.training.setup import architecture, find_device, initial_theta, initial_weights
 from training.small import TASK, recipe
 
 
@@ -25,7 +26,7 @@ def elsewhere(monkeypatch):
     def ones(n, device):
         return SimpleNamespace(device=torch.device(device))
 
-    monkeypatch.setattr(initial.torch, "ones", ones)
+    monkeypatch.setattr(setup.torch, "ones", ones)
 
 
 def test_devices_by_name(elsewhere):

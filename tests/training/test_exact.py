@@ -13,16 +13,16 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError
-from glassformer.answers import right, row_gaps
 from glassformer.training import fit, train
+from glassformer.training.auto_recipe import suited
 from glassformer.training.data import Data
 from glassformer.training.events import Watcher
-from glassformer.training.exact import Exact, Look
+from glassformer.training.full_domain_phase import Exact, Look
+from glassformer.training.hard_examples import alike_rows, near_rows
 from glassformer.training.loop import Trainer
-from glassformer.training.near import alike_rows, near_rows
 from glassformer.training.recipes import choose_recipe, recipe
-from glassformer.training.state import state_path
-from glassformer.training.suited import suited
+from glassformer.training.run_file import state_path
+from glassformer.verification.evaluation import right, row_gaps
 from training.small import stop_at
 
 TASK = gf.load_task("addition:digits=1,order=ones")
@@ -59,7 +59,7 @@ def test_a_run_ends_when_nothing_is_wrong_in_the_whole_domain(trained):
 
 def test_a_look_says_how_far_it_is(monkeypatch):
     """Each member's, in all its parts: the figures only grow, up to all rows."""
-    monkeypatch.setattr("glassformer.training.exact.SEEN", 3_000)
+    monkeypatch.setattr("glassformer.training.full_domain_phase.SEEN", 3_000)
     task = gf.load_task("addition:digits=2,order=ones")
     small = replace(SMALL, steps=20, success=0.0, exact=10, stable=1)
     events = [*train(task, small, [1, 2])]
@@ -77,7 +77,7 @@ def test_a_look_says_how_far_it_is(monkeypatch):
 
 def test_who_stops_a_look_goes_on_from_the_evaluation_before(monkeypatch, tmp_path):
     """The look ends at once; what is resumed is the run that was never stopped, to the bit."""
-    monkeypatch.setattr("glassformer.training.exact.SEEN", 3_000)
+    monkeypatch.setattr("glassformer.training.full_domain_phase.SEEN", 3_000)
     task = gf.load_task("addition:digits=2,order=ones")
     small = replace(SMALL, steps=60, test_rows=20, stable=1, success=0.0, exact=40)
     calm = fit(task, small, 1)
@@ -98,7 +98,9 @@ def test_a_look_that_is_under_way_has_found_nothing_yet():
     task, seen = gf.load_task("addition:digits=4"), []
     phase = Exact(task, 0, 0, 1.0, last=Look(0, 60_000, "a sample"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.training.exact.row_gaps", lambda m, t, rows: 30.0 + rows)
+        patch.setattr(
+            "glassformer.training.full_domain_phase.row_gaps", lambda m, t, rows: 30.0 + rows
+        )
         patch.setattr(Exact, "_unsure", lambda self, model, least: least[:0])
         for n in phase.look(None, 5):
             seen.append(n)
@@ -107,7 +109,7 @@ def test_a_look_that_is_under_way_has_found_nothing_yet():
 
 
 def test_what_is_looked_at_in_pieces_is_found_as_in_one(trained, monkeypatch):
-    monkeypatch.setattr("glassformer.training.exact.SEEN", 7)
+    monkeypatch.setattr("glassformer.training.full_domain_phase.SEEN", 7)
     again = fit(TASK, SMALL, 1)
     assert again.steps == trained.steps
     weights = trained.model.weights
@@ -203,7 +205,7 @@ def test_a_look_ends_with_the_first_part_that_has_a_wrong_row(trained):
         return np.where(bad, -5.0, np.where(rows[:, 1:] == 77, 0.5, 5.0))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.training.exact.row_gaps", judged)
+        patch.setattr("glassformer.training.full_domain_phase.row_gaps", judged)
         patch.setattr(Exact, "_unsure", lambda self, model, least: least[:0])
         phase.task.edges = lambda: np.zeros((0, 2), np.int64)
         look = looked(phase, trained.model, 5)
@@ -214,7 +216,9 @@ def test_a_look_ends_with_the_first_part_that_has_a_wrong_row(trained):
         assert looked(phase, trained.model, 6).wrong  # what was wrong comes first
         assert sum(map(len, asked)) == len(asked[0]) < 1_500
         assert counted(phase, trained.model, 6).checked == task.size == 10_000
-        patch.setattr("glassformer.training.exact.row_gaps", lambda m, t, rows: rows + 5.0)
+        patch.setattr(
+            "glassformer.training.full_domain_phase.row_gaps", lambda m, t, rows: rows + 5.0
+        )
         asked.clear()
         assert looked(phase, trained.model, 7).whole and phase.done and phase.last.checked == 10_000
 
@@ -228,7 +232,7 @@ def test_rows_that_are_right_by_little_leave_room_for_those_that_are_wrong(train
         return np.where((rows[:, :1] == 50) & (rows[:, 1:] == 50), -5.0, 0.5)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.training.exact.row_gaps", judged)
+        patch.setattr("glassformer.training.full_domain_phase.row_gaps", judged)
         assert looked(phase, trained.model, 5).wrong
     assert len(phase.pool) < 2_000 and (phase.pool[:300] == before).all()
     assert (phase.pool[-1] == 50).all()
@@ -239,7 +243,8 @@ def test_exact_is_said_of_the_model_that_is_kept(trained):
     phase, untrained = Exact(TASK, 0, 0, 1.0), fit(TASK, replace(SMALL, steps=1), 1).model
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "glassformer.training.exact.row_gaps", lambda m, t, rows: np.full((len(rows), 1), 0.5)
+            "glassformer.training.full_domain_phase.row_gaps",
+            lambda m, t, rows: np.full((len(rows), 1), 0.5),
         )
         look = looked(phase, untrained.torch(), 5)
         assert 0 < look.wrong <= 60 and look.whole and not phase.done
@@ -259,7 +264,9 @@ def test_a_domain_with_rows_that_have_no_answer_is_seen_whole(trained):
     task = gf.load_task("modular-addition:p=12,operation=/")
     phase = Exact(task, 0, 0, 1.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.training.exact.row_gaps", lambda m, t, rows: rows[:, :1] - 99.0)
+        patch.setattr(
+            "glassformer.training.full_domain_phase.row_gaps", lambda m, t, rows: rows[:, :1] - 99.0
+        )
         phase.task.edges = lambda: np.zeros((0, 2), np.int64)
         look = looked(phase, trained.model, 5)
     assert look.whole and look.wrong == look.checked < task.size
@@ -444,7 +451,7 @@ def test_few_test_rows_are_looked_at_first(monkeypatch):
     r = replace(SMALL, data="all", held_share=0.0, success=1.0, first_rows=3, exact=0)
     asked = []
     monkeypatch.setattr(
-        "glassformer.training.measure.row_gaps",
+        "glassformer.training.evaluate.row_gaps",
         lambda model, task, rows, tap: asked.append(len(rows)) or row_gaps(model, task, rows, tap),
     )
     found = fit(TASK, r, 1)
@@ -478,7 +485,7 @@ def test_a_sample_that_is_right_is_not_the_one_that_is_told_of(trained):
         return np.full((len(rows), 1), 5.0 if sum(asked) <= worst_from else -5.0)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.training.exact.row_gaps", judged)
+        patch.setattr("glassformer.training.full_domain_phase.row_gaps", judged)
         patch.setattr(Exact, "_unsure", lambda self, model, least: least[:0])
         first, worst_from = min(len(task.edges()), 4_000) + 4_000, 10**9  # edges, and new rows
         assert looked(phase, trained.model, 5).of == "a sample" and phase.done
@@ -527,7 +534,7 @@ def test_rows_that_are_made_hard_are_looked_at_by_the_thousand():
             return np.full((len(rows), 1), -1.0 if len(asked) == 2 else 5.0)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("glassformer.training.exact.row_gaps", judged)
+            patch.setattr("glassformer.training.full_domain_phase.row_gaps", judged)
             look = looked(phase, None, 5)
         counts[ref, alike] = asked[1]
         assert look.wrong == asked[1]
@@ -563,7 +570,9 @@ def test_rows_are_asked_alone_however_much_they_lead_and_when_the_steps_are_over
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Exact, "_unsure", unsure)
-        patch.setattr("glassformer.training.exact.row_gaps", lambda m, t, rows: 30.0 + rows)
+        patch.setattr(
+            "glassformer.training.full_domain_phase.row_gaps", lambda m, t, rows: 30.0 + rows
+        )
         assert looked(phase, trained.model, 5).wrong == 3 and not phase.done
         assert counted(phase, trained.model, 5).wrong == 3 and not phase.done
     for least in asked:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load_task
-from glassformer.tasks.format import answer_names
-from glassformer.training.floor import Floor, floors
+from glassformer.tasks.token_layout import answer_names
+from glassformer.training.loss_floor import Floor, floors
 from glassformer.training.recipe import Recipe
 
 LN10 = math.log(10)

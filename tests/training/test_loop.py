@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from glassformer import GlassformerError, load, load_task
-from glassformer.answers import gaps, right, row_gaps
-from glassformer.checkpoint import digest
-from glassformer.checkpoint import load as read
-from glassformer.model import forward
+from glassformer.core.checkpoint import digest
+from glassformer.core.checkpoint import load as read
+from glassformer.core.model import forward
 from glassformer.training import fit, fit_many, train
 from glassformer.training.loop import Trainer
-from glassformer.training.taps import TAPS
+from glassformer.training.train_hooks import TAPS
 from glassformer.verification import verify
+from glassformer.verification.evaluation import gaps, right, row_gaps
 from training.small import TASK, furthest, recipe
 
 SCHEDULES = {

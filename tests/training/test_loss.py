@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.model import Config
+from glassformer.core.model import Config
 from glassformer.training import loss
 from training.small import recipe
 

@@ -8,13 +8,13 @@ import torch
 
 import glassformer as gf
 from glassformer import GlassformerError
-from glassformer.answers import right
-from glassformer.tasks.format import answer_names
+from glassformer.tasks.token_layout import answer_names
 from glassformer.training import fit
-from glassformer.training.exact import LEAST_RATE, Exact
+from glassformer.training.full_domain_phase import LEAST_RATE, Exact
 from glassformer.training.history import HistoryFile
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import Optimizer, rates
+from glassformer.verification.evaluation import right
 from training.small import TASK, recipe, stop_at
 
 # the last phase may end between two evaluations

@@ -9,7 +9,7 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError
 from glassformer.training.events import Event, percent
-from glassformer.training.notebook import Bar, in_notebook
+from glassformer.training.ui.notebook import Bar, in_notebook
 
 SMALL = {"steps": 30, "evaluate_every": 10, "test_rows": 20, "d_model": 8, "n_layers": 1}
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from glassformer.model import forward
+from glassformer.core.model import forward
 from glassformer.training.loop import Trainer
 from glassformer.training.optim import Optimizer, newton_schulz
 from training.small import TASK, recipe

@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 import pytest
 
 from glassformer import GlassformerError, load
-from glassformer.finding import Shown
 from glassformer.training import Recipe
+from glassformer.utils.results import Shown
 
 
 def test_fields_are_set_from_texts():

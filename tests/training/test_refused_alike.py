@@ -5,7 +5,7 @@ same words, before a step is taken, and with nothing left behind.
 import pytest
 
 import glassformer as gf
-from glassformer.records import alone
+from glassformer.utils.fileio import alone
 
 TASK = "addition:digits=1,order=ones"
 MODEL = "addition:digits=1,order=ones"  # of other widths than any recipe

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from glassformer import GlassformerError, load
-from glassformer.checkpoint import digest
+from glassformer.core.checkpoint import digest
 from glassformer.lens.trajectory import Trajectory
 from glassformer.training import fit, fit_many, train
 from training.small import TASK, recipe, stop_at

@@ -15,11 +15,11 @@ import pytest
 from safetensors.numpy import save
 
 from glassformer import GlassformerError
-from glassformer.checkpoint import digest
-from glassformer.checkpoint import load as read
-from glassformer.stored import parse
+from glassformer.core.checkpoint import digest
+from glassformer.core.checkpoint import load as read
+from glassformer.core.checkpoint_format import parse
 from glassformer.training import fit, train
-from glassformer.training.state import KEY, _sha256, state_path
+from glassformer.training.run_file import KEY, _sha256, state_path
 from training.small import TASK, furthest, recipe, stop_at
 
 RECIPE = recipe(
@@ -70,7 +70,7 @@ def test_a_run_left_at_its_last_step_only_has_to_be_handed_out(tmp_path, whole):
 
 SCRIPT = """
 import os, signal, sys
-import glassformer.records as records
+import glassformer.utils.fileio as records
 from glassformer.training import fit
 from training.small import TASK
 from training.test_state import RECIPE
@@ -204,7 +204,7 @@ def test_a_full_disk_loses_nothing(begun, monkeypatch, whole):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("glassformer.records.os.fsync", full)
+        patch.setattr("glassformer.utils.fileio.os.fsync", full)
         with pytest.raises(GlassformerError, match="cannot be written: No space left on device"):
             fit(TASK, RECIPE, 3, out=begun, resume=True)
     assert state_path(begun).read_bytes() == before
@@ -254,6 +254,6 @@ def test_a_last_phase_that_the_run_cannot_have_is_damage(tmp_path):
 def test_a_task_whose_file_has_changed_is_another(tmp_path, monkeypatch):
     out = tmp_path / "a.safetensors"
     fit(TASK, RECIPE, 3, out=out, stop=stop_at(10))
-    monkeypatch.setattr("glassformer.training.keeping.source_of", lambda ref: "f" * 64)
+    monkeypatch.setattr("glassformer.training.checkpointing.source_of", lambda ref: "f" * 64)
     with pytest.raises(GlassformerError, match="is of another run: source=none"):
         fit(TASK, RECIPE, 3, out=out, resume=True)

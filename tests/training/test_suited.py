@@ -4,7 +4,7 @@ import pytest
 
 import glassformer as gf
 from glassformer import GlassformerError
-from glassformer.tasks.format import TOKEN, Format
+from glassformer.tasks.token_layout import TOKEN, Format
 from glassformer.training.data import Data
 from glassformer.training.recipe import STEPS
 from glassformer.training.recipes import choose_recipe, recipe

@@ -19,17 +19,18 @@ from pathlib import Path
 
 import pytest
 
-from glassformer import cluster as far
 from glassformer import load, load_task
-from glassformer.errors import GlassformerError
-from glassformer.training import fit, pools
-from glassformer.training import sweep as sweeps
+from glassformer.training import fit
 from glassformer.training.data import Data
-from glassformer.training.exact import SOME, Exact, Look
-from glassformer.training.pools import cluster, local
+from glassformer.training.full_domain_phase import SOME, Exact, Look
 from glassformer.training.recipes import choose_recipe
-from glassformer.training.spec import read_spec
-from glassformer.training.sweep import Sweep, work
+from glassformer.training.studies import executors
+from glassformer.training.studies import sweep as sweeps
+from glassformer.training.studies.executors import cluster, local
+from glassformer.training.studies.sweep import Sweep, work
+from glassformer.training.studies.sweep_spec import read_spec
+from glassformer.utils import dask_pool as far
+from glassformer.utils.errors import GlassformerError
 from helpers import PATIENCE, Held, own_children, wait_for
 
 TINY = """
@@ -330,7 +331,7 @@ def test_what_fails_again_and_again_is_given_up_with_its_reason(
     spec_file, tmp_path, call, monkeypatch
 ):
     path, out = spec_file(), tmp_path / "out"
-    monkeypatch.setattr(pools, "local", lambda jobs, *_: (j.lost("no memory") for j in jobs))
+    monkeypatch.setattr(executors, "local", lambda jobs, *_: (j.lost("no memory") for j in jobs))
     for _ in range(sweeps.TRIES - 1):
         status, _, said = call("sweep", path, "--out", out)
         assert status == 2 and "2 runs are lost" in said
@@ -343,7 +344,7 @@ def test_what_fails_again_and_again_is_given_up_with_its_reason(
         )
         assert [(r["status"], r["error"]) for r in table(out)] == [("given up", "no memory")] * 2
         monkeypatch.setattr(
-            pools, "local", lambda jobs, *_: pytest.fail("nothing is tried for ever")
+            executors, "local", lambda jobs, *_: pytest.fail("nothing is tried for ever")
         )
     sweep = sweep_of(path, out)
     (out / "runs" / f"{sweep.order[0]}.json").unlink()
@@ -407,7 +408,7 @@ def test_a_run_that_kills_its_process_takes_no_other_along(spec_file, tmp_path, 
 
         def shutdown(self, **_): ...
 
-    monkeypatch.setattr(pools, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(executors, "ProcessPoolExecutor", Pool)
     jobs = sweep_of(spec_file("[grid]\nn_heads = [1, 2, 4]"), tmp_path).left
     found = {
         row["recipe"]["n_heads"]: row["error"]
@@ -462,7 +463,7 @@ def test_an_interrupted_sweep_ends_its_own_processes_only(spec_file, tmp_path):
 KILLED = """
 import time
 import glassformer.cli as c, glassformer.cli.sweep
-from glassformer.training.sweep import Sweep
+from glassformer.training.studies.sweep import Sweep
 
 collect = Sweep.collect
 
@@ -572,7 +573,7 @@ def alive(pid):
 
 # ── the command ────────────────────────────────────────────────────────────────────────────────
 def test_the_command_prints_the_table(spec_file, tmp_path, call, monkeypatch):
-    monkeypatch.setattr(pools, "local", lambda jobs, *_: here(jobs))
+    monkeypatch.setattr(executors, "local", lambda jobs, *_: here(jobs))
     path = spec_file("[grid]\nlr = [1e30, 0.001]", name="tiny.toml")
     status, printed, said = call("sweep", path)
     lines = printed.splitlines()
@@ -591,7 +592,7 @@ def test_the_command_prints_the_table(spec_file, tmp_path, call, monkeypatch):
 
 
 def test_lost_runs_are_status_2(spec_file, call, monkeypatch):
-    monkeypatch.setattr(pools, "local", lambda jobs, *_: (j.lost("gone") for j in jobs))
+    monkeypatch.setattr(executors, "local", lambda jobs, *_: (j.lost("gone") for j in jobs))
     status, _, said = call("sweep", spec_file())
     assert status == 2 and said == "error: 2 runs are lost; the same command does what is left\n"
 

@@ -10,11 +10,11 @@ import torch
 
 from glassformer import GlassformerError, load, load_task
 from glassformer.adderboard.protocol import EDGES, pairs
-from glassformer.blueprints import make
-from glassformer.checkpoint import load as read
-from glassformer.checkpoint import save
-from glassformer.counting import count
-from glassformer.model import forward
+from glassformer.core.checkpoint import load as read
+from glassformer.core.checkpoint import save
+from glassformer.core.model import forward
+from glassformer.core.param_count import count
+from glassformer.parametrizations import make
 from glassformer.training.loop import Trainer
 from glassformer.training.recipes import recipe
 from glassformer.verification import verify

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from glassformer import load, load_task
-from glassformer.answers import margins
 from glassformer.tasks.addition import Addition
 from glassformer.tasks.base import Task
 from glassformer.tasks.sort import Sort
 from glassformer.verification import verify
-from glassformer.verification.adversary import neighbours, search, searchable
-from glassformer.verification.tally import Tally
-from glassformer.verification.work import Work
+from glassformer.verification.chunks import Work
+from glassformer.verification.counts import Tally
+from glassformer.verification.evaluation import margins
+from glassformer.verification.neighbor_search import neighbours, search, searchable
 
 
 class Plain(Addition):

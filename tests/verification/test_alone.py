@@ -5,8 +5,8 @@ order then.
 import numpy as np
 import pytest
 
-from glassformer import Config, Model, refs
-from glassformer.decoding import decode
+from glassformer import Config, Model, resolve
+from glassformer.core.decoding import decode
 from glassformer.proof import prove
 from glassformer.verification import verify
 
@@ -15,7 +15,7 @@ def either_way():
     """A model whose logit of 0 is small in a batch and large alone, by ±2^60 in a sum; None if
     there is none here.
     """
-    task = refs.load_task("repeat-last:vocab=10,length=2,repeats=2")
+    task = resolve.load_task("repeat-last:vocab=10,length=2,repeats=2")
     V, n, rng = len(task.vocabulary), 64, np.random.default_rng(0)
     E = np.concatenate([np.ones((V, n)), np.eye(V)], 1)
     for _ in range(3_000):
@@ -61,14 +61,14 @@ def test_rows_that_are_looked_at_again_are_counted_once(how, tmp_path):
 
 
 def test_rows_that_are_right_alone_are_not_counted_twice():
-    model = refs.load("add-digit")
-    verdict = verify(model, refs.load_task(model))
+    model = resolve.load("add-digit")
+    verdict = verify(model, resolve.load_task(model))
     assert verdict.checked == 100 and "alone" not in verdict.parts
 
 
 @pytest.mark.parametrize(("lead", "result"), [(2**-52, "unknown"), (2**-40, "proved")])
 def test_a_lead_within_rounding_is_no_proof(lead, result):
-    task = refs.load_task("repeat-last:vocab=10,length=2,repeats=2")
+    task = resolve.load_task("repeat-last:vocab=10,length=2,repeats=2")
     V = len(task.vocabulary)
     E, U = np.eye(V), np.ones((V, V)) + lead * np.eye(V)
     config = Config(V, 16, V, n_layers=0, norm="none", positions="none")
@@ -80,5 +80,5 @@ def test_a_lead_within_rounding_is_no_proof(lead, result):
 
 
 def test_a_row_at_a_time_is_counted_once():
-    model = refs.load("add-digit")
-    assert verify(model, refs.load_task(model), chunk=1).checked == 100
+    model = resolve.load("add-digit")
+    assert verify(model, resolve.load_task(model), chunk=1).checked == 100

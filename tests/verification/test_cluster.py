@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from glassformer import GlassformerError, load, load_task
-from glassformer import cluster as far
+from glassformer.utils import dask_pool as far
 from glassformer.verification import Progress, Verdict, check, parallel, verify
-from glassformer.verification.journal import State
-from glassformer.verification.tally import Tally
-from glassformer.verification.work import Work
+from glassformer.verification.chunks import Work
+from glassformer.verification.counts import Tally
+from glassformer.verification.resume_log import State
 from helpers import PATIENCE, wait_for
 
 REF = "addition:digits=2"

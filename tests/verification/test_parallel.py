@@ -16,9 +16,9 @@ import pytest
 
 from glassformer import GlassformerError, load, load_task
 from glassformer.verification import Progress, Verdict, check, parallel, verify
-from glassformer.verification import journal as journals
-from glassformer.verification import work as works
-from glassformer.verification.tally import Tally
+from glassformer.verification import chunks as works
+from glassformer.verification import resume_log as journals
+from glassformer.verification.counts import Tally
 from helpers import own_children, random_model, wait_for
 
 REF = "addition:digits=2"

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.verification.tally import Tally, add, tally
+from glassformer.verification.counts import Tally, add, tally
 
 KEEP, LOW = 4, 2
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task, save
-from glassformer.answers import gaps
-from glassformer.checkpoint import digest
+from glassformer.core.checkpoint import digest
 from glassformer.verification import Verdict, recheck, verify
-from glassformer.verification import work as works
+from glassformer.verification import chunks as works
+from glassformer.verification.evaluation import gaps
 from helpers import PATIENCE
 
 REF = "addition:digits=2"
@@ -323,7 +323,7 @@ def with_(*words):
     return counted(*words)
 
 journal.EVERY, journal.State.with_ = 0, with_
-sys.modules["glassformer.verification.checks"].chunk_size = lambda *_: 100
+sys.modules["glassformer.verification.verify"].chunk_size = lambda *_: 100
 main()
 """
 
@@ -354,7 +354,7 @@ def test_ctrl_c(tmp_path, call, saves, monkeypatch):
     before = json.loads(journal.read_text())["found"]["domain"]["looked_at"]
     assert 0 < before < 10**4
     monkeypatch.setattr(
-        sys.modules["glassformer.verification.checks"], "chunk_size", lambda *_: 100
+        sys.modules["glassformer.verification.verify"], "chunk_size", lambda *_: 100
     )
     status, out, err = call(*words, "--json")
     assert status == 0 and "going on from" in err and not journal.exists()

@@ -12,10 +12,10 @@ from glassformer import (
     load,
     load_task,
 )
-from glassformer.answers import margins, right, right_tokens, score
-from glassformer.model import zeros
+from glassformer.core.model import zeros
 from glassformer.tasks.base import Task
 from glassformer.verification import Progress, check, verify
+from glassformer.verification.evaluation import margins, right, right_tokens, score
 from helpers import random_model
 
 

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import GlassformerError
-from ..limits import KEEP, within
-from ..model import Model
+from ..core.model import Model
 from ..tasks.base import Task
-from ..telling import telling
+from ..utils.errors import GlassformerError
+from ..utils.limits import KEEP, within
+from ..utils.progress import telling
 from ..verification import Progress
-from .honest import OURS, Board, entries, entry, file_entry
 from .protocol import BoardVerdict
 from .protocol import board as ask_model
+from .table import OURS, Board, entries, entry, file_entry
 from .trust import submission
 
 Load = Callable[[str], tuple[Model, Task]]

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import cast, chunk_size, decoded
-from ..checkpoint import digest
-from ..counting import Count, count
-from ..errors import GlassformerError
-from ..finding import Shown
-from ..model import Model
+from ..core.checkpoint import digest
+from ..core.model import Model
+from ..core.param_count import Count, count
 from ..tasks.base import Task
-from ..tasks.format import Format, sum_format
-from ..verification.checks import Progress
+from ..tasks.token_layout import Format, sum_format
+from ..utils.errors import GlassformerError
+from ..utils.results import Shown
+from ..verification.evaluation import cast, chunk_size, decoded
+from ..verification.verifier import Progress
 
 DIGITS = 10
 MOST = 10**DIGITS - 1

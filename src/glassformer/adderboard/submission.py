@@ -13,18 +13,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..blueprints import make
-from ..bridges.common import check_finite, executed, torch_logits, write_python
-from ..bridges.inline import formula
-from ..bridges.parity import task_of
-from ..bridges.torch_source import lines, network, numbers, torch_imports
-from ..checkpoint import digest
-from ..counting import count
-from ..errors import GlassformerError
-from ..model import Model
+from ..core.checkpoint import digest
+from ..core.model import Model
+from ..core.param_count import count
+from ..interop.common import check_finite, executed, torch_logits, write_python
+from ..interop.inline import formula
+from ..interop.parity import task_of
+from ..interop.torch_source import lines, network, numbers, torch_imports
+from ..parametrizations import make
 from ..registry import bridge, find, head
 from ..tasks.base import Task
-from ..tasks.format import TOKEN, Format
+from ..tasks.token_layout import TOKEN, Format
+from ..utils.errors import GlassformerError
 from .protocol import COUNTS, EDGES, answers, board_format, describe, honest, pairs
 from .trust import Limits, ask
 

@@ -26,9 +26,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import GlassformerError
-from ..records import read_bytes
-from ..verification.checks import Progress
+from ..utils.errors import GlassformerError
+from ..utils.fileio import read_bytes
+from ..verification.verifier import Progress
 from . import trust_child, trust_guard
 from .protocol import EDGES, PAIRS, Events, Got, mistakes, pairs, verdict
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from typer import Option
 
-from .. import api, limits
-from ..records import check_writable
-from ..show.style import check_path, save
+from .. import api
+from ..utils import limits
+from ..utils.fileio import check_writable
+from ..plotting.style import check_path, save
 from ..training.events import percent
 from ..training.recipes import choose_recipe
 from .common import (
@@ -21,7 +22,7 @@ from .common import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..training.ablations import News, Result
+    from ..training.studies.ablations import News, Result
 
 
 @app.command("ablate")
@@ -53,7 +54,7 @@ def ablate_(
         check_writable(check_path(figure))
     goal = api.load_task(task)
     chosen = choose_recipe(recipe, goal, settings or ())  # a slip is told before PyTorch is there
-    from ..training.ablations import plan
+    from ..training.studies.ablations import plan
 
     names = [n for word in only.split(",") if (n := word.strip())]
     cases = len(plan(goal, chosen, names)[0])
@@ -104,7 +105,7 @@ def _watching(n: int, steps: int) -> "Iterator[Callable[[News], None]]":
 
 
 def _draw(results: "Sequence[Result]", figure: Path, title: str) -> None:
-    from ..show.figures.bars import bar_chart
+    from ..plotting.figures.bars import bar_chart
 
     lines = [line for r in results for line in r.lines()]
     # what a model says that has the answer before its eyes

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from typer import Argument, Exit, Option
 
 from .. import api
-from ..adderboard.honest import Board, Entry
 from ..adderboard.protocol import THRESHOLD, BoardVerdict, describe
+from ..adderboard.table import Board, Entry
 from .common import Json, TaskName, app, err, out, print_json, progress, say, table_of
 from .verify import Dtype, Keep
 

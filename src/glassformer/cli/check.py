@@ -6,9 +6,9 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from .. import api, puzzles
-from ..errors import GlassformerError
 from ..puzzles.level import AXES
 from ..puzzles.solutions import MOST
+from ..utils.errors import GlassformerError
 from .common import Json, app, out, print_json, say, status, table_of
 
 

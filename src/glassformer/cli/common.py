@@ -23,11 +23,12 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Exit, Option
 
-from .. import __version__, limits, refs, registry
-from ..errors import LONG, GlassformerError, in_words
-from ..model import Model
-from ..records import check_writable
+from .. import __version__, registry, resolve
+from ..core.model import Model
 from ..tasks.base import Task
+from ..utils import limits
+from ..utils.errors import LONG, GlassformerError, in_words
+from ..utils.fileio import check_writable
 
 NARROW = 20  # columns; a terminal that claims fewer is not believed
 # Control characters (not ends of lines and tabs), what turns text around, what has no width (but
@@ -89,9 +90,9 @@ def typed(given: Any) -> Any:
     texts = given if isinstance(given, (list, tuple)) else [given]
     forms = registry.FILE, registry.NAMELESS
     if any(isinstance(text, str) and form.match(text) for text in texts for form in forms):
-        from .. import own
+        from .. import user_modules
 
-        own.typed(given)
+        user_modules.typed(given)
     return given
 
 
@@ -138,8 +139,8 @@ def listed(words: Iterable[str], joint: str = "or") -> str:
 
 def load(ref: str, task: str = "") -> Model:
     """The model that a ref names; of another task than its own, if one is named."""
-    model = refs.load(ref)
-    return refs.with_task(model, task) if task else model
+    model = resolve.load(ref)
+    return resolve.with_task(model, task) if task else model
 
 
 def sample_rows(task: Task, n: int, seed: int) -> Any:

@@ -5,8 +5,9 @@ from typing import Annotated
 
 from typer import Exit, Option
 
-from .. import api, coerce, limits
-from ..records import check_writable
+from .. import api, coerce
+from ..utils import limits
+from ..utils.fileio import check_writable
 from .common import Json, Ref, Seed, app, print_json, progress, sample_rows, say, typed
 
 
@@ -27,7 +28,7 @@ def compare_(
 
     Exit status 1 if their outputs differ anywhere.
     """
-    from ..show.style import check_path, save
+    from ..plotting.style import check_path, save
 
     first, second = coerce.as_model(a), coerce.as_model(b)
     chosen = coerce.as_task(task or None, first, second)
@@ -41,7 +42,7 @@ def compare_(
             progress=lambda done, todo: bar.update(line, completed=done, total=todo),
         )  # fmt: skip
     if figure is not None:
-        from ..show.figures.interventions import comparison
+        from ..plotting.figures.interventions import comparison
 
         save(comparison(found), figure)
     print_json({"a": a, "b": b, **found.to_json()}) if as_json else say(found)

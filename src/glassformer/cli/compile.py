@@ -5,11 +5,12 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from .. import api, checkpoint
-from ..counting import count
-from ..errors import GlassformerError
-from ..lang import Compiled, named
-from ..records import check_writable
+from .. import api
+from ..compiler import Compiled, source_refs
+from ..core import checkpoint
+from ..core.param_count import count
+from ..utils.errors import GlassformerError
+from ..utils.fileio import check_writable
 from .common import Json, app, out, print_json, say
 
 
@@ -24,7 +25,7 @@ def compile_(
     as_json: Json = False,
 ) -> None:
     """Make a source into a model, and prove that it does what the source says, for every text."""
-    if not named.is_named(source):
+    if not source_refs.is_named(source):
         raise GlassformerError(
             f"{source} — expected a file that ends in .glass, or lang/NAME (glassformer list lang)"
         )

@@ -1,7 +1,7 @@
 """The command count: how many parameters a model has."""
 
 from .. import api
-from ..counting import WAYS
+from ..core.param_count import WAYS
 from .common import Json, Ref, app, out, print_json, say, table_of
 
 MEANING = {

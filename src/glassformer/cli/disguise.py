@@ -5,9 +5,10 @@ from typing import Annotated
 
 from typer import Option
 
-from .. import api, limits
-from ..errors import GlassformerError
-from ..records import check_writable
+from .. import api
+from ..utils import limits
+from ..utils.errors import GlassformerError
+from ..utils.fileio import check_writable
 from .common import Json, Ref, app, check_json, out, print_json, say
 
 

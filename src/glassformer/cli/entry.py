@@ -18,8 +18,8 @@ import numpy as np
 import typer
 from typer.models import CommandInfo
 
-from .. import records
-from ..errors import GlassformerError, Several
+from ..utils import fileio
+from ..utils.errors import GlassformerError, Several
 from .common import Interrupted, app, err, out, visible
 
 ORDER = (  # of commands in --help; others come after these
@@ -96,7 +96,7 @@ def _status(words: list[str]) -> int:
     except RecursionError as e:
         return _fail("nested too deeply for this", shown=e)
     except OSError as e:
-        return _fail(f"{e.filename or 'input or output'} — {records.why(e)}", shown=e)
+        return _fail(f"{e.filename or 'input or output'} — {fileio.why(e)}", shown=e)
     except Exception as e:
         if hasattr(e, "format_message"):  # a usage error of the command line library
             option = getattr(e, "option_name", "")
@@ -206,7 +206,7 @@ def _flushed(status: int) -> int:
     except (OSError, ValueError) as e:
         _forget_output()
         # said already, or now
-        return status if status == 2 else _fail(f"output — cannot be written: {records.why(e)}")
+        return status if status == 2 else _fail(f"output — cannot be written: {fileio.why(e)}")
     return status
 
 

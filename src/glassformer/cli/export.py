@@ -6,9 +6,10 @@ from typing import Annotated
 
 from typer import Option
 
-from .. import api, limits
-from ..bridges import Exported
-from ..records import check_writable
+from .. import api
+from ..interop import Exported
+from ..utils import limits
+from ..utils.fileio import check_writable
 from .common import Json, Ref, app, out, print_json, say
 
 

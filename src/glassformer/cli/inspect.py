@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from .. import api, coerce, limits
-from ..errors import GlassformerError
-from ..records import check_writable, make_folder, write_atomically
+from .. import api, coerce
+from ..utils import limits
+from ..utils.errors import GlassformerError
+from ..utils.fileio import check_writable, make_folder, write_atomically
 from .common import Json, Ref, TaskName, app, listed, out, print_json, sample_rows, status, typed
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def inspect_(
     Prints the gist; --out DIR keeps everything: figures, and all numbers as JSON. Views that make
     no sense for the model are left out, and it says why.
     """
-    from ..show.style import KINDS, check_path
+    from ..plotting.style import KINDS, check_path
 
     if kind not in (*KINDS, "none"):
         raise GlassformerError(f"--figures {kind} — expected {listed((*KINDS, 'none'))}")
@@ -83,8 +84,8 @@ def inspect_(
 
 def _draw(found: "Inspection", folder: Path, kind: str, say: Callable[[str], None]) -> int:
     """How many figures there were to draw."""
-    from ..show.inspect import figures
-    from ..show.style import save
+    from ..plotting.inspect import figures
+    from ..plotting.style import save
 
     drawn = 0
     for name, draw in figures(found).items():

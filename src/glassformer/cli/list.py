@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from rich.padding import Padding
 from typer import Argument
 
-from .. import api, published, refs, registry
-from ..lang import library, named
+from .. import api, published_claims, registry, resolve
+from ..compiler import library, source_refs
 from ..training.recipe import FIELDS
 from ..training.recipes import ABOUT, RECIPES, recipe
 from .common import Json, app, listed, out, print_json, say, table_of
@@ -51,16 +51,21 @@ def list_(
             return print_json({what: [{"name": n, "help": f.metadata["help"]} for n, f in every]})
         _show_sentences(told)
     elif what == "claims":
-        ledger = published.ledger().values()
+        ledger = published_claims.ledger().values()
         columns = ("claim", "where", "says", "verdict")
         if as_json:
             return print_json({what: [c.to_json() for c in ledger]})
         out.print(table_of(columns, [(c.name, c.where, c.says, c.verdict) for c in ledger]))
-    elif named.is_named(what) or (what == "lang" and ref):
-        name = what if what != "lang" else named.LIBRARY + ref.removeprefix(named.LIBRARY)
-        _show_source(named.find(name), as_json)
+    elif source_refs.is_named(what) or (what == "lang" and ref):
+        name = (
+            what if what != "lang" else source_refs.LIBRARY + ref.removeprefix(source_refs.LIBRARY)
+        )
+        _show_source(source_refs.find(name), as_json)
     elif what == "lang":
-        told = {name: library.about(name.removeprefix(named.LIBRARY)) for name in named.names()}
+        told = {
+            name: library.about(name.removeprefix(source_refs.LIBRARY))
+            for name in source_refs.names()
+        }
         if as_json:
             return print_json({what: [{"name": n, "help": text} for n, text in told.items()]})
         _show_sentences(told)
@@ -69,7 +74,7 @@ def list_(
     else:
         names = api.list_(what, ref)
         if what == "trained" and not as_json:
-            return _show_sentences({name: refs.ABOUT.get(name, "") for name in names})
+            return _show_sentences({name: resolve.ABOUT.get(name, "") for name in names})
         print_json({what: names}) if as_json else out.print("\n".join(names))
 
 
@@ -89,9 +94,9 @@ def _show_options(entries: Iterable[registry.Entry]) -> None:
             out.print(f"    {default:<{width}}  {o.expected}", style="dim")
 
 
-def _show_source(source: named.Named, as_json: bool) -> None:
+def _show_source(source: source_refs.Named, as_json: bool) -> None:
     """What a source says, and what may be told to it."""
-    options = named.options(source)
+    options = source_refs.options(source)
     if as_json:
         return print_json({"name": source.name, "options": options, "source": source.text})
     say(source.text.removeprefix("\ufeff").rstrip("\n"))

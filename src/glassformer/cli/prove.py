@@ -5,13 +5,14 @@ from typing import Annotated, Any, Literal, cast
 
 from typer import Exit, Option
 
-from .. import api, coerce, limits
-from ..errors import GlassformerError
-from ..finding import json_file
-from ..limits import many
+from .. import api, coerce
 from ..proof import Accuracy, Equality, Proof
 from ..proof.accuracy import percent
-from ..records import write_atomically
+from ..utils import limits
+from ..utils.errors import GlassformerError
+from ..utils.fileio import write_atomically
+from ..utils.limits import many
+from ..utils.results import json_file
 from .common import Json, Ref, TaskName, app, check_json, out, print_json, say, status, typed
 
 LONGEST = 10**1000  # a count that is written out

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from .. import refs
+from .. import resolve
 from ..verification import Verdict
-from ..verification.again import Rechecked, agree, brief
+from ..verification.recheck_verdict import Rechecked, agree, brief
 from .common import Json, Ref, app, check_json, out, print_json, typed
 from .verify import VerdictFile, Workers, check_and_save, show
 
@@ -27,9 +27,9 @@ def recheck_(
 
     Exit status 1 if anything differs from what it says, or if the model is wrong.
     """
-    model = refs.load(ref)
+    model = resolve.load(ref)
     saved = Verdict.read(verdict)
-    chosen = refs.load_task(task) if task else refs.verdict_task(model, saved.task)
+    chosen = resolve.load_task(task) if task else resolve.verdict_task(model, saved.task)
     agree(saved, model, chosen, str(verdict), ref)
     check_json(path, ref, verdict, task)
     found = Rechecked(saved, check_and_save(model, chosen, path, workers, **saved.again))

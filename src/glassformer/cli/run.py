@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import numpy as np
 from typer import Argument, Option
 
-from .. import api, limits, refs
-from ..dust import number
-from ..errors import GlassformerError
-from ..lang import named
-from ..model import Model
-from ..runs import in_one_text, meant
+from .. import api, resolve
+from ..compiler import source_refs
+from ..core.model import Model
+from ..generate import in_one_text, meant
+from ..utils import limits
+from ..utils.errors import GlassformerError
+from ..utils.numfmt import number
 from .common import Json, Ref, Seed, TaskName, app, err, load, out, print_json, say, table_of
 
 
@@ -61,7 +62,7 @@ def run_(
 
 def _meaning(ref: str, inputs: list[str], as_json: bool) -> None:
     """Every value of a source at every position of some texts, as the interpreter has it."""
-    task = refs.load_task(ref if named.is_named(ref) else refs.load(ref))
+    task = resolve.load_task(ref if source_refs.is_named(ref) else resolve.load(ref))
     rows = []
     for text in inputs:
         values, said = meant(task, text, ref)
@@ -100,7 +101,7 @@ def _lines() -> Iterator[str]:
 
 
 def _show(trace: list[dict[str, Any]], model: Model, tokens: Any) -> None:
-    from ..lang.reading import first
+    from ..compiler.slot_readout import first
     from ..lens.explain import read_in_words
 
     zero = first(model, tokens)

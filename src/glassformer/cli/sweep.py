@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from .. import api, limits
-from ..errors import GlassformerError
+from .. import api
+from ..utils import limits
+from ..utils.errors import GlassformerError
 from .common import Cluster, Interrupted, Json, app, out, print_json, progress, say, table_of, typed
 
 
@@ -27,7 +28,7 @@ def sweep_(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Train a grid of settings. Started again, it skips what is finished."""
-    from ..training.sweep import GO_ON
+    from ..training.studies.sweep import GO_ON
 
     with progress() as bar:
         line = bar.add_task("training", total=None)

@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
 
-from .. import checkpoint, limits, refs
-from ..blueprints import make
-from ..errors import GlassformerError
-from ..limits import many
-from ..records import alone, check_writable
-from ..show.figures.curves import training_curves
-from ..show.style import check_path, save
-from ..tasks.format import answer_names
+from .. import resolve
+from ..core import checkpoint
+from ..parametrizations import make
+from ..plotting.figures.curves import training_curves
+from ..plotting.style import check_path, save
+from ..tasks.token_layout import answer_names
 from ..training.events import Consumer, Event, in_words, percent
-from ..training.exact import ALL, EXACT, SOME
-from ..training.floor import floors
+from ..training.full_domain_phase import ALL, EXACT, SOME
 from ..training.history import HistoryFile, check_name
+from ..training.loss_floor import floors
 from ..training.recipes import choose_recipe
-from ..training.state import check_out, state_path
-from ..training.terminal import ASKED_TO_END, Lines, LiveView
+from ..training.run_file import check_out, state_path
+from ..training.ui.terminal import ASKED_TO_END, Lines, LiveView
+from ..utils import limits
+from ..utils.errors import GlassformerError
+from ..utils.fileio import alone, check_writable
+from ..utils.limits import many
 from ..verification.confidence import CONFIDENCE, upper_bound
 from .common import (
     Json,
@@ -80,9 +82,9 @@ def train_(
     """Train a model on a task. Status 0: it reached the recipe's success (and is exact, where it
     was to be); 1: it did not.
     """
-    goal = refs.load_task(task)
+    goal = resolve.load_task(task)
     form = make(blueprint) if blueprint else None
-    first, truth = (refs.load(ref) if ref else None for ref in (start, teacher))
+    first, truth = (resolve.load(ref) if ref else None for ref in (start, teacher))
     chosen = choose_recipe(recipe, goal, settings or (), first or (form.base if form else None))
     if exact is not None:
         chosen = replace(chosen, exact=(chosen.exact or chosen.steps) if exact else 0)
@@ -285,7 +287,7 @@ def _exactness(t: "Training", row: dict[str, Any]) -> str:
         found += f" ({look.of})"
     elif not look.whole:
         whole, most = (
-            many(refs.load_task(row["task"]).inputs),
+            many(resolve.load_task(row["task"]).inputs),
             upper_bound(look.wrong, look.checked),
         )
         found += f" drawn of {whole} (at most {most:.2g} of all, at {CONFIDENCE:.0%})"

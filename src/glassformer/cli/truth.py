@@ -5,9 +5,10 @@ from typing import Annotated
 
 from typer import Option
 
-from .. import api, limits
-from ..errors import GlassformerError
+from .. import api
 from ..ground_truth.edges import Truth
+from ..utils import limits
+from ..utils.errors import GlassformerError
 from .common import Json, Ref, app, check_json, out, print_json, say, table_of
 
 SHOWN = 12  # neurons in the table

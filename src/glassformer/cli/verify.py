@@ -10,11 +10,12 @@ from rich.progress import Progress as Bar
 from rich.progress import TextColumn
 from typer import Exit, Option
 
-from .. import limits, refs
-from ..errors import GlassformerError
-from ..model import Model
-from ..records import alone, remove
+from .. import resolve
+from ..core.model import Model
 from ..tasks.base import Task
+from ..utils import limits
+from ..utils.errors import GlassformerError
+from ..utils.fileio import alone, remove
 from ..verification import Progress, Verdict, check
 from .common import (
     Cluster,
@@ -63,10 +64,10 @@ def verify_(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Is it right? The whole domain up to about a million inputs, sampled and searched beyond."""
-    model = refs.load(ref)
+    model = resolve.load(ref)
     if every and sample:
         raise GlassformerError("--all and --sample — one or the other")
-    chosen = refs.load_task(task or model)
+    chosen = resolve.load_task(task or model)
     check_json(path, ref, task)
     verdict = check_and_save(
         model, chosen, path, workers, sample=sample, seed=seed, exhaustive=every, dtype=dtype,

@@ -17,7 +17,7 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import GlassformerError
+from ..utils.errors import GlassformerError
 from .norms import Floats, lift
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import GlassformerError
+from ..utils.errors import GlassformerError
 from .encodings import ring, shift_matrix
 from .norms import Floats, lift
 

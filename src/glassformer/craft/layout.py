@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import GlassformerError
+from ..utils.errors import GlassformerError
 from .norms import Floats
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import GlassformerError
+from ..utils.errors import GlassformerError
 from .norms import Floats
 
 

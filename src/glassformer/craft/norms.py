@@ -8,7 +8,7 @@ a fixed vector shrinks by 1/sqrt(1 + eps), all of it alike.
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import GlassformerError
+from ..utils.errors import GlassformerError
 
 Floats = npt.NDArray[np.float64]
 

@@ -13,31 +13,38 @@ from typing import Any
 
 import numpy as np
 
-from .. import parts, schema
-from ..blueprints.rotated import rotate as turned
-from ..blueprints.rotated import rotation_fixing_ones
-from ..checkpoint import digest, to_bytes
-from ..errors import GlassformerError, ascii_name, shown
-from ..finding import Shown, json_file, plain
-from ..lang.task import task_name
+from ..compiler.task import task_name
+from ..core import components
+from ..core.checkpoint import digest, to_bytes
+from ..core.model import Labels, Model
 from ..lens.embeddings import position_table
-from ..limits import NOISE, REF, SEED, WIDEST_KEY, within
-from ..model import Labels, Model
-from ..records import write_together
+from ..parametrizations.rotated import rotate as turned
+from ..parametrizations.rotated import rotation_fixing_ones
 from ..tasks.base import Task
+from ..utils import json_schema
+from ..utils.errors import GlassformerError, ascii_name, shown
+from ..utils.fileio import write_together
+from ..utils.limits import NOISE, REF, SEED, WIDEST_KEY, within
+from ..utils.results import Shown, json_file, plain
 
 FORMAT, VERSION = "glassformer-key", 1
 ROWS = 1_000  # of a task, on which a copy is compared with its original; and as many edge cases
-ORDER = schema.listing(schema.listing(schema.whole(0, 2**31 - 1), 10_000_000), 10_000)
-KEY = schema.record({
-    "format": schema.exactly(FORMAT), "version": schema.exactly(VERSION), "original": schema.sha256,
-    "copy": schema.sha256, "ref": schema.text(REF), "task": schema.text(REF),
-    "seed": schema.whole(0, SEED), "noise": schema.finite,
-    "basis": schema.listing(schema.listing(schema.finite, WIDEST_KEY), WIDEST_KEY, 1),
-    "heads": ORDER, "neurons": ORDER, "changes": schema.listing(schema.text(1_000), 10_000),
-    "checked": schema.whole(0, 10**12), "changed": schema.whole(0, 10**12),
-    "difference": schema.number, "labels": schema.mapping(schema.small(10**8), 3),
-}, {"faithful": schema.boolean})  # fmt: skip
+ORDER = json_schema.listing(
+    json_schema.listing(json_schema.whole(0, 2**31 - 1), 10_000_000), 10_000
+)
+KEY = json_schema.record({
+    "format": json_schema.exactly(FORMAT), "version": json_schema.exactly(VERSION),
+    "original": json_schema.sha256, "copy": json_schema.sha256,
+    "ref": json_schema.text(REF), "task": json_schema.text(REF),
+    "seed": json_schema.whole(0, SEED), "noise": json_schema.finite,
+    "basis": json_schema.listing(
+        json_schema.listing(json_schema.finite, WIDEST_KEY), WIDEST_KEY, 1
+    ),
+    "heads": ORDER, "neurons": ORDER,
+    "changes": json_schema.listing(json_schema.text(1_000), 10_000),
+    "checked": json_schema.whole(0, 10**12), "changed": json_schema.whole(0, 10**12),
+    "difference": json_schema.number, "labels": json_schema.mapping(json_schema.small(10**8), 3),
+}, {"faithful": json_schema.boolean})  # fmt: skip
 TIE = 1e-9  # without a task: logits as near as this, relative to the largest, are alike
 # Norm -> what reads it, the W_ and b_ of these.
 READERS = {
@@ -76,10 +83,10 @@ class Key(Shown):
 
     def part(self, name: str) -> str:
         """The original's part for a part of the copy: "head 0.2" -> "head 0.1"."""
-        kind, at = parts.split(name)
+        kind, at = components.split(name)
         table = {"head": self.heads, "neuron": self.neurons}.get(kind)
         if table is None:
-            return parts.spelled(name)
+            return components.spelled(name)
         try:
             layer, index = at
             return f"{kind} {layer}.{table[layer][index]}"
@@ -134,7 +141,7 @@ class Disguised(Shown):
 
 def read_key(path: str | Path) -> Key:
     """The key that a file holds."""
-    found = schema.read_json(path, finite=False)  # a difference may be infinite
+    found = json_schema.read_json(path, finite=False)  # a difference may be infinite
     try:
         return Key.from_json(found)
     except GlassformerError as e:

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from .. import parts
-from ..arrays import Array
-from ..calls import text_of
-from ..checkpoint import digest
-from ..dust import ranked
-from ..errors import GlassformerError
-from ..finding import Finding, json_file
-from ..lang.task import task_name
+from ..compiler.task import task_name
+from ..core import components as parts
+from ..core.backend import Array
+from ..core.checkpoint import digest
+from ..core.hooks import Record, record
+from ..core.model import Model, Place, gained
 from ..lens.stream import embedded
-from ..limits import HEADS, SEED, within
-from ..model import Model, Place, gained
-from ..records import write_atomically
-from ..tap import Record, record
 from ..tasks.base import Task
+from ..utils.argcheck import text_of
+from ..utils.errors import GlassformerError
+from ..utils.fileio import write_atomically
+from ..utils.limits import HEADS, SEED, within
+from ..utils.numfmt import ranked
+from ..utils.results import Finding, json_file
 from . import wiring
 from .wiring import Slots
 

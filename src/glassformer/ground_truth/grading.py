@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
-from ..errors import GlassformerError
-from ..finding import Finding
-from ..parts import spelled
+from ..core.backend import Array
+from ..core.components import spelled
+from ..utils.errors import GlassformerError
+from ..utils.results import Finding
 from .edges import Truth
 
 

@@ -1,7 +1,7 @@
 """Who writes to the residual stream, who reads from it, and what passes from one to the other.
 
-A *part* is "embed", "pos_embed", "head LAYER.HEAD", "mlp LAYER" or "unembed", see parts.py. A part
-reads through *ports*: a head through "q", "k" and "v", an MLP through "in" (and "gate"), the
+A *part* is "embed", "pos_embed", "head LAYER.HEAD", "mlp LAYER" or "unembed", see components.py. A
+part reads through *ports*: a head through "q", "k" and "v", an MLP through "in" (and "gate"), the
 unembedding through "logits". An *edge* (writer, reader, port) says that what the writer adds to the
 stream can be seen at the reader's port.
 
@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import parts
-from ..arrays import Array
-from ..errors import GlassformerError
+from ..core import components
+from ..core.backend import Array
+from ..core.model import POSITIONS, Model
 from ..lens.embeddings import position_table
-from ..limits import afford
-from ..model import POSITIONS, Model
 from ..tasks.base import Rows
+from ..utils.errors import GlassformerError
+from ..utils.limits import afford
 
 MEAN = "(mean)"
 Slots = dict[str, tuple[int, int]]  # name -> where it begins and ends in the stream
@@ -80,15 +80,15 @@ def stages(model: Model) -> list[Stage]:
         readers, writers = list[Reader](), list[Writer]()
         for h in range(c.n_heads):
             *reads, writes = head_wires(model, i, h)
-            name, W_O = parts.head(i, h), w[at + "attn.W_O"][h]
+            name, W_O = components.head(i, h), w[at + "attn.W_O"][h]
             readers += [Reader(name, port, W, gain) for port, W in zip("qkv", reads, strict=True)]
             writers.append(Writer(name, writes, at + "attn.hook_z", W_O, h))
         found.append(Stage(readers, writers, at + "ln1", at + "hook_resid_pre"))
         if model.has_mlp(i):
             ins, outs = mlp_wires(model, i)
             gain = _gain(model, at + "ln2")
-            readers = [Reader(parts.mlp(i), port, W, gain) for port, W in ins.items()]
-            writer = Writer(parts.mlp(i), outs, at + "mlp.hook_post", w[at + "mlp.W_out"])
+            readers = [Reader(components.mlp(i), port, W, gain) for port, W in ins.items()]
+            writer = Writer(components.mlp(i), outs, at + "mlp.hook_post", w[at + "mlp.W_out"])
             found.append(Stage(readers, [writer], at + "ln2", at + "hook_resid_mid"))
     norm = "ln_final" if c.norm_first else ""
     stream = f"blocks.{c.n_layers - 1}.hook_resid_post" if c.n_layers else ""
@@ -230,10 +230,12 @@ class Cut:
         self.cut: dict[tuple[str, str], list[str]] = {}  # reader, port -> writers
         self.wrote: dict[str, Any] = {}  # part -> what it has added, as it is there now [B,T,D]
         self.scale: Any = 1.0  # of the norm before the next port
-        there = parts.names(model, embeddings=True)
+        there = components.names(model, embeddings=True)
         for edge in edges:
-            writer, reader, port = parts.spelled(edge[0]), parts.spelled(edge[1]), edge[2]
-            known = {writer, reader} <= {*there} and port in PORTS.get(parts.split(reader)[0], ())
+            writer, reader, port = components.spelled(edge[0]), components.spelled(edge[1]), edge[2]
+            known = {writer, reader} <= {*there} and port in PORTS.get(
+                components.split(reader)[0], ()
+            )
             if not known or there.index(writer) >= there.index(reader):
                 what = "expected parts of the model, in order"
                 raise GlassformerError(f"edge {writer} → {reader}, {port} — {what}")
@@ -280,12 +282,12 @@ class Cut:
         value = value.copy()
         W = self.model.weights[f"blocks.{layer}.attn.W_{port.upper()}"]  # H D K
         for h in range(len(W)):
-            if writers := self.cut.get((parts.head(layer, h), port)):
+            if writers := self.cut.get((components.head(layer, h), port)):
                 value[:, :, h] -= self._seen(writers, f"blocks.{layer}.ln1") @ W[h]
         return value
 
     def _mlp_reads(self, layer: int, port: str, value: Any) -> Any:
-        writers = self.cut.get((parts.mlp(layer), port))
+        writers = self.cut.get((components.mlp(layer), port))
         W = self.model.weights[f"blocks.{layer}.mlp.W_{port}"]
         return value - self._seen(writers, f"blocks.{layer}.ln2") @ W if writers else value
 

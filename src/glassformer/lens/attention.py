@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import parts
-from ..answers import chunk_size
-from ..arrays import Array
-from ..dust import leader, percent
-from ..errors import GlassformerError
-from ..finding import Finding, Shown, plain
-from ..model import MASKS, POSITIONS, Model, Place, gained
-from ..tap import record
+from ..core import components
+from ..core.backend import Array
+from ..core.hooks import record
+from ..core.model import MASKS, POSITIONS, Model, Place, gained
 from ..tasks.base import Rows, Task
-from ..tasks.format import TOKEN, answer_names
+from ..tasks.token_layout import TOKEN, answer_names
+from ..utils.errors import GlassformerError
+from ..utils.numfmt import leader, percent
+from ..utils.results import Finding, Shown, plain
+from ..verification.evaluation import chunk_size
 from .rank import project
 
 # roles that the answer token is made of; the others only say what came before
@@ -311,7 +311,7 @@ class Alignment(Shown):
             bits = f"{self.entropy[i, h].mean():.1f} bits"
             sums = [f"{percent(self.mean(name)[i, h])} on {words}{over[name]}"
                     for name, words in SUMS.items()]  # fmt: skip
-            lines.append(f"{parts.head(i, h)}: {shares}; {', '.join(sums)}, {bits}")
+            lines.append(f"{components.head(i, h)}: {shares}; {', '.join(sums)}, {bits}")
         return "\n".join(lines)
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
-from ..dust import leader
-from ..errors import GlassformerError
-from ..finding import Finding
-from ..model import Model
-from ..tap import check_names, hook_names, record
+from ..core.backend import Array
+from ..core.hooks import check_names, hook_names, record
+from ..core.model import Model
+from ..utils.errors import GlassformerError
+from ..utils.numfmt import leader
+from ..utils.results import Finding
 
 FLOWS = ("hook_resid_pre", "hook_attn_out", "hook_resid_mid", "hook_mlp_out", "hook_resid_post")
 LEAST = 4  # inputs, or there is no debiased estimate

@@ -29,19 +29,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .. import parts
-from ..answers import EXHAUSTIVE, chunk_size, gaps, said
-from ..arrays import Array
-from ..checkpoint import digest
-from ..counting import Count, count
-from ..dust import leader, percent
-from ..errors import GlassformerError, ascii_name
-from ..finding import Shown, plain
-from ..lang.task import carried, same_program, task_name
-from ..model import Model
+from ..compiler.task import carried, same_program, task_name
+from ..core import components
+from ..core.backend import Array
+from ..core.checkpoint import digest
+from ..core.model import Model
+from ..core.param_count import Count, count
 from ..registry import build, entries, head
 from ..tasks.base import Rows, Task
-from ..verification.checks import Verdict, countable, verify
+from ..utils.errors import GlassformerError, ascii_name
+from ..utils.numfmt import leader, percent
+from ..utils.results import Shown, plain
+from ..verification.evaluation import EXHAUSTIVE, chunk_size, gaps, said
+from ..verification.verifier import Verdict, countable, verify
 from .attention import SUMS, Alignment, alignment, patterns
 from .cka import Similarity, similarity
 from .interventions.ablate import fast
@@ -361,7 +361,7 @@ def _attention(a: Model, b: Model, task: Task, rows: Rows) -> AttentionOfBoth:
     overlap = np.array([[np.minimum(p, q).sum(-1).mean() for q in flat[1]] for p in flat[0]])
     aligned = [alignment(m, task, rows) if task.roles() else None for m in (a, b)]
     words = [task.vocabulary[int(t)] for t in tokens[0, :-1]]
-    heads, shown = (parts.heads(a), parts.heads(b)), (both[0][:, 0], both[1][:, 0])
+    heads, shown = (components.heads(a), components.heads(b)), (both[0][:, 0], both[1][:, 0])
     return AttentionOfBoth(heads, overlap, words, shown, (aligned[0], aligned[1]))
 
 
@@ -371,11 +371,13 @@ def _similarity(a: Model, b: Model, task: Task, rows: Rows) -> Similarity:
 
 
 def _interchange(model: Model, task: Task, seed: int, pairs: dict[int, Any]) -> list[Interchange]:
-    heads = parts.heads(model)
+    heads = components.heads(model)
     if len(heads) > MOST_HEADS:
         hint = "interchange() takes one at a time"
         raise GlassformerError(f"{len(heads)} heads, more than {MOST_HEADS}; {hint}")
-    whole = [parts.attention(i) for i in range(model.config.n_layers) if model.config.n_heads > 1]
+    whole = [
+        components.attention(i) for i in range(model.config.n_layers) if model.config.n_heads > 1
+    ]
     return interchanges(model, task, heads + whole, seed=seed, pairs=pairs)
 
 

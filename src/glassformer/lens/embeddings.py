@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
-from ..dust import leader, percent
-from ..errors import GlassformerError
-from ..finding import Shown
-from ..model import POSITIONS, Model, Place
+from ..core.backend import Array
+from ..core.model import POSITIONS, Model, Place
+from ..utils.errors import GlassformerError
+from ..utils.numfmt import leader, percent
+from ..utils.results import Shown
 from .modular.fourier import spectrum
 from .rank import svd
 

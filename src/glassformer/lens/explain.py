@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .. import parts
-from ..arrays import Array
-from ..dust import negligible, number, percent, ranked, sweep
-from ..errors import GlassformerError
-from ..finding import Finding, Shown
-from ..lang.reading import ValueReading, readings
-from ..lang.reading import first as begins
-from ..model import Model
-from ..tap import Record, record
+from ..compiler.slot_readout import ValueReading, readings
+from ..compiler.slot_readout import first as begins
+from ..core import components
+from ..core.backend import Array
+from ..core.hooks import Record, record
+from ..core.model import Model
+from ..utils.errors import GlassformerError
+from ..utils.numfmt import negligible, number, percent, ranked, sweep
+from ..utils.results import Finding, Shown
 from .logits import head_outputs, shares
 from .stream import embedded
 
@@ -165,7 +165,7 @@ def _layer(model: Model, cache: Record, i: int, words: list[str], zero: int) -> 
         listed = pattern >= READ_AT_LEAST * (1 - negligible(pattern))
         order = [int(s) for s in ranked(pattern.round(6)) if listed[s]]
         read = [(s, words[s], float(pattern[s])) for s in order]
-        name = parts.called(model, parts.head(i, h))
+        name = components.called(model, components.head(i, h))
         heads.append(HeadReading(i, h, name, read, _where(model, wrote[h]), zero))
     neurons, fired, n = [], np.zeros(0), 0
     if at + "mlp.hook_post" in cache:
@@ -173,7 +173,9 @@ def _layer(model: Model, cache: Record, i: int, words: list[str], zero: int) -> 
         n = len(fired)
         strongest = ranked(np.abs(fired))[:8]
         loud = [j for j in strongest if abs(fired[j]) > 1e-12]
-        neurons = [(parts.called(model, parts.neuron(i, j)), float(fired[j])) for j in loud]
+        neurons = [
+            (components.called(model, components.neuron(i, j)), float(fired[j])) for j in loud
+        ]
     after = cache[at + "hook_resid_post"][0, -1]
     slots = _slots(model, after, zero)
     return LayerStory(heads, slots, neurons, n, int((np.abs(fired) > 1e-12).sum()))
@@ -181,7 +183,9 @@ def _layer(model: Model, cache: Record, i: int, words: list[str], zero: int) -> 
 
 def _where(model: Model, x: Array) -> dict[str, float]:
     """Slot -> size of a vector there, for slots that it touches."""
-    sizes = {name: float(np.linalg.norm(x[a:b])) for name, (a, b) in parts.slots(model).items()}
+    sizes = {
+        name: float(np.linalg.norm(x[a:b])) for name, (a, b) in components.slots(model).items()
+    }
     least = negligible(x) * max(sizes.values(), default=0.0)
     return {name: s for name, s in sizes.items() if s > least}
 
@@ -191,7 +195,7 @@ def _slots(model: Model, x: Array, zero: int) -> list[SlotContent]:
     x = np.where(np.abs(x) <= 16 * np.finfo(x.dtype).eps * np.abs(x).max(), 0, x)
     return [
         SlotContent(name, sweep(x[a:b]).tolist(), _means(model, x, a, b, zero))
-        for name, (a, b) in parts.slots(model).items()
+        for name, (a, b) in components.slots(model).items()
     ]
 
 

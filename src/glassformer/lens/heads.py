@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import parts
-from ..arrays import Array
-from ..dust import percent, ranked
-from ..errors import GlassformerError
-from ..finding import Finding, Shown
-from ..model import Model
+from ..core import components
+from ..core.backend import Array
+from ..core.model import Model
 from ..tasks.base import Rows, Task
+from ..utils.errors import GlassformerError
+from ..utils.numfmt import percent, ranked
+from ..utils.results import Finding, Shown
 from .attention import Average, Expected, average, patterns, places
 
 # Class -> the least score. The order is the rule: the first that is passed is the head's class.
@@ -61,7 +61,7 @@ class HeadKind(Shown):
 
     @property
     def name(self) -> str:
-        return parts.head(self.layer, self.head)
+        return components.head(self.layer, self.head)
 
     def __str__(self) -> str:
         also = [k for k in self.passed if k != self.kind]
@@ -107,7 +107,7 @@ def classify(model: Model, task: Task, rows: Rows | None = None) -> Heads:
         passed = [name for name, least in THRESHOLDS.items() if of.get(name, 0.0) >= least]
         order, share = map(int, ranked(looks[i, h].round(6))), looks[i, h].tolist()
         at = [(s, names.get(s, str(s)), share[s]) for s in order if share[s] >= LISTED]
-        kind, label = passed[0] if passed else MIXED, parts.label(model, parts.head(i, h))
+        kind, label = passed[0] if passed else MIXED, components.label(model, components.head(i, h))
         heads.append(HeadKind(i, h, kind, passed, of, at, float(bits[i, h]), label))
     return Heads(task.ref, mean.rows, heads)
 

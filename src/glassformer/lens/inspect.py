@@ -13,7 +13,7 @@ one is to write one, here in VIEWS or in a file of your own:
         return max(np.abs(w).max() for w in s.model.weights.values())
 
 `gist` says what was found in a line or more; without it the view says nothing. Its figures are a
-function in show/inspect.py.
+function in plotting/inspect.py.
 """
 
 import inspect as inspect_
@@ -24,22 +24,22 @@ from typing import Any
 
 import numpy as np
 
-from .. import parts
-from ..answers import Score
-from ..checkpoint import digest
-from ..decoding import decode
-from ..errors import GlassformerError, did_you_mean, shown
-from ..finding import Shown, plain
-from ..model import Model
+from ..core import components
+from ..core.checkpoint import digest
+from ..core.decoding import decode
+from ..core.model import Model
 from ..registry import check_name, full_name, take_in
 from ..tasks.base import Rows, Task
+from ..utils.errors import GlassformerError, did_you_mean, shown
+from ..utils.results import Shown, plain
+from ..verification.evaluation import Score
 from .attention import alignment, patterns, steps, trace
 from .embeddings import position_embeddings, token_embeddings
 from .heads import classify
 from .interventions.ablate import ablations
 from .interventions.patch import Interchange, PatchGrid, interchanges, patch_heads, patch_positions
 from .logits import answer_shares, lens_accuracy, logit_lens
-from .modular.apart import take_apart
+from .modular.analysis import take_apart
 from .rank import Truncation, ranks, truncation
 from .stream import Firing, StreamNorms, firing, norm_statistics, norms
 
@@ -140,7 +140,7 @@ def _interchange(s: Subject) -> list[Interchange]:
     if len(s.task.explanations) < 3:
         wanted = "tasks with more to tell apart, such as sums with the ones first"
         raise GlassformerError(f"interchange — is for {wanted}")
-    return interchanges(s.model, s.task, parts.names(s.model), n=300)
+    return interchanges(s.model, s.task, components.names(s.model), n=300)
 
 
 def _lines(found: Sequence[Any]) -> str:

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays, parts
-from ..answers import Score, score
-from ..arrays import Array
-from ..dust import leader, number, sweep
-from ..errors import GlassformerError
-from ..finding import Finding, Shown, plain
-from ..model import NORMS, Model, Place, Tap, affine
-from ..tap import record
+from ..core import backend
+from ..core import components as parts
+from ..core.backend import Array
+from ..core.hooks import record
+from ..core.model import NORMS, Model, Place, Tap, affine
 from ..tasks.base import Rows, Task
+from ..utils.errors import GlassformerError
+from ..utils.numfmt import leader, number, sweep
+from ..utils.results import Finding, Shown, plain
+from ..verification.evaluation import Score, score
 from .rank import into_logits
 from .stream import asked, stops, stream_after
 
@@ -45,7 +46,7 @@ class LogitLens(Shown):
     @property
     def probabilities(self) -> Array:
         """[N,B,T,V]."""
-        return arrays.of(self.logits).softmax(self.logits)
+        return backend.of(self.logits).softmax(self.logits)
 
     def to_json(self) -> dict[str, Any]:
         winners = [[[self.vocabulary[t] for t in text] for text in part] for part in self.winners]

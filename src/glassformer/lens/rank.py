@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays, parts
-from ..answers import score
-from ..arrays import Array
-from ..blueprints.base import from_matrix, is_matrix, matrix_shape, to_matrix
-from ..errors import GlassformerError
-from ..finding import Finding, Shown
-from ..model import NORMS, Config, Model, Place
+from ..core import backend, components
+from ..core.backend import Array
+from ..core.model import NORMS, Config, Model, Place
+from ..parametrizations.base import from_matrix, is_matrix, matrix_shape, to_matrix
 from ..tasks.base import Rows, Task
+from ..utils.errors import GlassformerError
+from ..utils.results import Finding, Shown
+from ..verification.evaluation import score
 
 ENERGY = 0.99  # the share of the energy that `holding` asks for
 
@@ -183,7 +183,7 @@ def _at(model: Model, layer: int, head: int) -> tuple[Model, Place]:
     c = model.config
     if not (0 <= layer < c.n_layers and 0 <= head < c.n_heads):
         expected = f"expected a layer below {c.n_layers} and a head below {c.n_heads}"
-        raise GlassformerError(f"{parts.head(layer, head)} — {expected}")
+        raise GlassformerError(f"{components.head(layer, head)} — {expected}")
     model = model.numpy()
     return model, Place(model.weights, None) / f"blocks.{layer}" / "attn"
 
@@ -230,7 +230,7 @@ def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
     for name, change in _hidden(model, base):
         U, s, Vt = svd(change, full_matrices=False)
         cut = (U[:, :rank] * s[:rank]) @ Vt[:rank]
-        start = 0 if base is None else to_matrix(name, arrays.numpy(base.weights[name]))
+        start = 0 if base is None else to_matrix(name, backend.numpy(base.weights[name]))
         near = (start + cut).astype(model.dtype)
         weights[name] = from_matrix(name, near, tuple(weights[name].shape))
     made = dict(model.provenance) | {"truncated": rank}
@@ -305,5 +305,8 @@ def _hidden(model: Model, base: Model | None = None) -> Iterator[tuple[str, Arra
         raise GlassformerError(f"update — {expected}, but {wrong[0]} differs")
     for name, shape in shapes.items():
         if is_matrix(name, matrix_shape(name, shape)):
-            w = to_matrix(name, arrays.numpy(model.weights[name])).astype(np.float64)
-            yield name, w if base is None else w - to_matrix(name, arrays.numpy(base.weights[name]))
+            w = to_matrix(name, backend.numpy(model.weights[name])).astype(np.float64)
+            yield (
+                name,
+                w if base is None else w - to_matrix(name, backend.numpy(base.weights[name])),
+            )

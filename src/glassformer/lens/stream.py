@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays, parts
-from ..answers import chunk_size
-from ..arrays import Array
-from ..errors import GlassformerError
-from ..finding import Finding
-from ..model import ACTIVATIONS, Model, Place, Tap, gained
-from ..tap import Record
+from ..core import backend
+from ..core import components as parts
+from ..core.backend import Array
+from ..core.hooks import Record
+from ..core.model import ACTIVATIONS, Model, Place, Tap, gained
 from ..tasks.base import Task
+from ..utils.errors import GlassformerError
+from ..utils.results import Finding
+from ..verification.evaluation import chunk_size
 
 # a neuron's input that is 0 but for so many roundings of its bias is 0: hand-made hinges sit there
 ROUNDING = 64
@@ -252,4 +253,4 @@ def activation_curve(
     if name not in ACTIVATIONS:
         raise GlassformerError(f"activation {name!r} — expected one of {', '.join(ACTIVATIONS)}")
     x = np.linspace(low, high, n)
-    return x, ACTIVATIONS[name](arrays.of(x), x.copy())
+    return x, ACTIVATIONS[name](backend.of(x), x.copy())

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ..checkpoint import load
-from ..errors import GlassformerError
-from ..finding import Shown
-from ..model import Model
+from ..core.checkpoint import load
+from ..core.model import Model
+from ..utils.errors import GlassformerError
+from ..utils.results import Shown
 
 NAME = re.compile(r"step-(\d+)\.safetensors")
 Measure = Callable[[Model], Any]  # a number, or an array of the same shape for every model

@@ -17,11 +17,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Floats, Head, Layout, layer_norm, lift, spikes, table
-from ..errors import GlassformerError
-from ..model import Config, Labels, Model, zeros
 from ..registry import program
 from ..tasks.add_digit import AddDigit, Base
+from ..utils.errors import GlassformerError
 
 
 @program("add-digit", float32=True)

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Head, Layout, Neurons, layer_norm, ring, spikes, table
-from ..errors import GlassformerError
-from ..model import Config, Labels, Model, zeros
 from ..registry import program
 from ..tasks.add_mod import PLACES, AddMod, Digits, Place
+from ..utils.errors import GlassformerError
 from .add_digit import bend_names, normalised, plane, spike_names, step_down
 
 

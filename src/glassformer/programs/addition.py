@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from ..errors import GlassformerError
-from ..model import Model
+from ..core.model import Model
 from ..registry import program
 from ..tasks.addition import Digits
+from ..utils.errors import GlassformerError
 from .addition_book import book
 from .addition_compact import compact
 from .addition_ones import ones

@@ -8,10 +8,10 @@ from itertools import product
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Floats, Head, Layout, layer_norm, ring, spikes
-from ..errors import GlassformerError
-from ..model import Config, Labels, Model, zeros
 from ..tasks.addition import Addition
+from ..utils.errors import GlassformerError
 from .add_digit import normalised, spike_names
 
 LAYOUT = Layout(value=1, one=1, rest=2, position=3)

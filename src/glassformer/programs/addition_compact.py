@@ -52,10 +52,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Layout
-from ..errors import GlassformerError
-from ..model import Config, Labels, Model, zeros
 from ..tasks.addition import Addition
+from ..utils.errors import GlassformerError
 
 
 @dataclass(frozen=True)

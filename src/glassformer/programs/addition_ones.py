@@ -30,9 +30,9 @@ to float32 that the margin stays.
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
+from ..core.vocabulary import Vocabulary
 from ..craft import Head, Layout, ring
-from ..model import Config, Labels, Model, zeros
-from ..vocabulary import Vocabulary
 
 LOUD = 1e4
 SHARP = 10.0  # of the parabola: a logit is −SHARP·(x−d)²/2

@@ -35,10 +35,10 @@ what is worth 0 is exactly that, however large its weight.
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
+from ..core.vocabulary import Vocabulary
 from ..craft import Floats, LoudLayout
-from ..errors import GlassformerError
-from ..model import Config, Labels, Model, zeros
-from ..vocabulary import Vocabulary
+from ..utils.errors import GlassformerError
 
 MOST = 6  # digits
 NORM = 2.0**40

@@ -21,12 +21,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
+from ..core.vocabulary import Vocabulary
 from ..craft import Floats, circle, ring
-from ..errors import GlassformerError
-from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
 from ..tasks.extremes import Numbers
-from ..vocabulary import Vocabulary
+from ..utils.errors import GlassformerError
 
 Block = Annotated[int, Between(0, 3_000_000)]
 Variant = Literal["wide", "book"]

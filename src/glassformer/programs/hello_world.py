@@ -30,11 +30,11 @@ from typing import Literal
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Floats, Head, Layout, layer_norm, ring, rotation, table
-from ..errors import Named
-from ..model import Config, Labels, Model, zeros
 from ..registry import program
 from ..tasks.message import Message
+from ..utils.errors import Named
 from .repeat_last import signs
 
 LOUD = 1e6  # the N of the book

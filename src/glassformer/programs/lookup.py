@@ -28,11 +28,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Floats, Head, Layout, layer_norm, lift, random_isometry, ring
-from ..errors import GlassformerError
-from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
 from ..tasks.lookup import Entries, Length, Lookup, Seed, Vocab
+from ..utils.errors import GlassformerError
 from .lookup_book import EPS, tied
 from .lookup_hash import untied
 

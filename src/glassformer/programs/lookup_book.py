@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Floats, Head, Layout, layer_norm, ring
-from ..errors import GlassformerError
-from ..model import Config, Labels, Model, zeros
 from ..tasks.lookup import Lookup
+from ..utils.errors import GlassformerError
 
 EPS = 1e-10
 HARDNESS = 1e8

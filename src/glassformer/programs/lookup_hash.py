@@ -15,8 +15,8 @@ from typing import Literal
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Head, Layout, layer_norm
-from ..model import Config, Labels, Model, zeros
 from ..tasks.lookup import Lookup
 from .lookup_book import EPS, aim
 

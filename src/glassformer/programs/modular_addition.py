@@ -35,11 +35,11 @@ from typing import Literal
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Floats, Layout, rotation
-from ..errors import Named
-from ..model import Config, Labels, Model, zeros
 from ..registry import program
 from ..tasks.modular_addition import ModularAddition, Modulus
+from ..utils.errors import Named
 
 MOST_DIALS = 257  # the largest p of clock and pizza
 DIALS = 5  # trained networks have about as many

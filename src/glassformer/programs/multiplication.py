@@ -29,12 +29,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
+from ..core.vocabulary import Vocabulary
 from ..craft import Floats, Layout, LoudLayout
-from ..errors import GlassformerError
-from ..model import Config, Labels, Model, zeros
 from ..registry import program
 from ..tasks.multiplication import Digits
-from ..vocabulary import Vocabulary
+from ..utils.errors import GlassformerError
 
 NORM = 2.0**27
 # A score of −FAR leaves a weight of e^−64; scores are kept in the stream in units of FAR

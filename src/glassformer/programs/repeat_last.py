@@ -16,11 +16,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Floats, Layout, ring
-from ..errors import GlassformerError
-from ..model import Config, Labels, Model, zeros
 from ..registry import program
 from ..tasks.message import RepeatLast, Vocab
+from ..utils.errors import GlassformerError
 
 BLOCK = 1_000  # costs nothing: there are no positions. Beyond it, decoding slides
 MOST_SPARSE = 4_000  # its embedding has vocab²/2 entries

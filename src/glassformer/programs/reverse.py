@@ -15,8 +15,8 @@ Let n be the length and count positions from 0, so that `=` stands at n. At posi
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Head, Layout, hardness_for, mirror_matrix, ring
-from ..model import Config, Labels, Model, zeros
 from ..registry import program
 from ..tasks.reverse import Alphabet, Length, Reverse
 

@@ -41,8 +41,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Head, Layout, ring
-from ..model import Config, Labels, Model, zeros
 from ..registry import program
 from ..tasks.search import Block, Prefix, Search, Vocab
 from .search_book import book

@@ -11,10 +11,10 @@ may match by accident (1.6 to 4 % of short texts). With a <bos> before the text 
 it sees there is no token of any query.
 """
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Head, Layout, padding, ring
-from ..errors import GlassformerError
-from ..model import Config, Labels, Model, zeros
 from ..tasks.search import Search
+from ..utils.errors import GlassformerError
 
 HARDNESS = 1e8
 

@@ -18,8 +18,8 @@ far apart; but a text has only `block` of them.
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Head, Layout, lift, random_isometry, ring
-from ..model import Config, Labels, Model, zeros
 from ..tasks.search import Search
 
 HASH = 6  # numbers in a hash; their sum is 0

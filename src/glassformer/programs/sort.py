@@ -12,10 +12,10 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from ..errors import GlassformerError
-from ..model import Model
+from ..core.model import Model
 from ..registry import Between, program
 from ..tasks.sort import Length, Low
+from ..utils.errors import GlassformerError
 from .sort_bits import by_bits
 from .sort_book import by_points
 

@@ -32,8 +32,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Head, Layout
-from ..model import Config, Labels, Model, zeros
 from ..tasks.sort import number_tokens
 
 # e^-60 = 1e-26: silent even if shouted 4^17 times as loud, and still exact in float32

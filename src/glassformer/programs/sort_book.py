@@ -21,8 +21,8 @@ r^(i+1)/(1−r) after p_(i+1), and must be nearer to q_i than p_i is: r/(1−r) 
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
 from ..craft import Floats, circle
-from ..model import Config, Labels, Model, zeros
 from ..tasks.sort import number_tokens
 
 

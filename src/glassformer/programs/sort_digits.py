@@ -22,12 +22,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from ..core.model import Config, Labels, Model, zeros
+from ..core.vocabulary import Vocabulary
 from ..craft import Head, Layout, hardness_for, ring, shift_matrix
-from ..errors import GlassformerError
-from ..model import Config, Labels, Model, zeros
 from ..registry import Between, program
 from ..tasks.sort import Base, Digits
-from ..vocabulary import Vocabulary
+from ..utils.errors import GlassformerError
 from .sort_bits import HARDNESS, as_bits, look_above, say
 
 

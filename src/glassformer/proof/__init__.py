@@ -1,23 +1,24 @@
 """Proofs: is a model right on a domain of 10^20 rows? See docs/proof.md.
 
-A proof rests on the lemmas that docs/proof.md lists, in forms.py (rounding, sums, products),
-curves.py (norms and activations), tables.py (queries, keys, values), columns.py (sums over all
-pairs of numbers), softmax.py (the bound on a softmax) and bounds.py (leads); and on layout.py and
-checker.py. search.py looks for certificates and refute.py for counterexamples, and nothing they say
-is believed unchecked. independent/ is a second checker with no code of these.
+A proof rests on the lemmas that docs/proof.md lists, in affine_arithmetic.py (rounding, sums,
+products), nonlinear_bounds.py (norms and activations), qkv_bounds.py (queries, keys, values),
+carry_dp.py (sums over all pairs of numbers), softmax_bounds.py (the bound on a softmax) and
+bounds.py (leads); and on layout.py and checker.py. prover.py looks for certificates and
+counterexamples.py for counterexamples, and nothing they say is believed unchecked. independent/ is
+a second checker with no code of these.
 
-Beyond addition (beyond.py) each task has lemmas of its own: alone.py, census.py, extremes.py,
-copies.py, hull.py, orders.py, residues.py. accuracy.py bounds how many inputs are right, equal.py
-says whether two models are the same.
+Beyond addition (other_tasks.py) each task has lemmas of its own: single_head.py, count_failures.py,
+min_max.py, copy_tasks.py, hard_attention.py, ordering_tasks.py, modular_addition.py. accuracy.py
+bounds how many inputs are right, equivalence.py says whether two models are the same.
 """
 
 from .accuracy import Accuracy as Accuracy
 from .accuracy import bound_accuracy as bound_accuracy
 from .checker import Checked as Checked
 from .checker import check_certificate as check_certificate
-from .equal import Equality as Equality
-from .equal import prove_equal as prove_equal
+from .equivalence import Equality as Equality
+from .equivalence import prove_equal as prove_equal
+from .prover import Proof as Proof
+from .prover import prove as prove
+from .prover import stand_by as stand_by
 from .requests import Certified as Certified
-from .search import Proof as Proof
-from .search import prove as prove
-from .search import stand_by as stand_by

@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import EXHAUSTIVE, chunk_size, margins
-from ..checkpoint import digest
-from ..errors import GlassformerError
-from ..finding import Shown
-from ..limits import many
-from ..model import Model
+from ..core.checkpoint import digest
+from ..core.model import Model
 from ..tasks.base import Task
 from ..tasks.extremes import Max, Min
-from ..trials import run_all
-from . import copies, extremes
-from .extremes import Case
+from ..utils.errors import GlassformerError
+from ..utils.limits import many
+from ..utils.results import Shown
+from ..verification.evaluation import EXHAUSTIVE, chunk_size, margins
+from ..verification.robust_eval import run_all
+from . import copy_tasks, min_max
+from .counterexamples import confirmed
 from .independent.tasks import count_open
-from .refute import confirmed
-from .search import Watch, prove, watched
+from .min_max import Case
+from .prover import Watch, prove, watched
 
 SAMPLE = 20_000  # rows that are run beside it
 WORST = 5  # inputs shown
@@ -141,9 +141,9 @@ def bound_accuracy(
 
 def _cases(model: Model, task: Task) -> Iterator[Case]:
     if isinstance(task, Min) and task.is_just(Min, Max):
-        return extremes.lists(model, task)
-    if copies.is_covered(task):
-        return copies.texts(model, task)
+        return min_max.lists(model, task)
+    if copy_tasks.is_covered(task):
+        return copy_tasks.texts(model, task)
     what = "min, max and copies such as reverse, by one head alone, or what can be run"
     raise GlassformerError(f"{task.ref} — a bound on the accuracy is there for {what}")
 

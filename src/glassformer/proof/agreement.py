@@ -8,13 +8,13 @@ import math
 import time
 from dataclasses import dataclass, replace
 
-from ..errors import GlassformerError
-from ..model import Model
+from ..core.model import Model
 from ..tasks.base import Task
+from ..utils.errors import GlassformerError
 from .independent.checker import IndependentResult, available, check_independently
 from .independent.every_input import MAX_INPUTS
 from .independent.tasks import MAX_DEFAULT_INPUTS, check_task
-from .search import Proof
+from .prover import Proof
 
 MAX_CASE_INPUTS = 200_000  # enclosed one by one, of tasks whose lemmas go through cases: seconds
 

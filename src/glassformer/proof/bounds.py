@@ -1,8 +1,8 @@
 """Bounds of the lead of the right token over every other, case by case, from embedding to logits.
 
-A case is a set of pairs of numbers (columns.py). For each, attention is enclosed by sums over
-positions (softmax.py), and what comes out is pushed through norms, MLP and head as affine forms
-(forms.py, curves.py).
+A case is a set of pairs of numbers (carry_dp.py). For each, attention is enclosed by sums over
+positions (softmax_bounds.py), and what comes out is pushed through norms, MLP and head as affine
+forms (affine_arithmetic.py, nonlinear_bounds.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError
-from ..model import Model
-from . import softmax
-from .below import after
-from .columns import MOST_CASES, MOST_CUTS, SPLITS, Cases, cases_of, how_many
-from .forms import SLACK, UNDER, Arithmetic, Ball, Form, Real, Reals
+from ..core.model import Model
+from ..utils.errors import GlassformerError
+from . import softmax_bounds
+from .affine_arithmetic import SLACK, UNDER, Arithmetic, Ball, Form, Real, Reals
+from .carry_dp import MOST_CASES, MOST_CUTS, SPLITS, Cases, cases_of, how_many
+from .column_window import View, plain, stretch
 from .layout import Layout
-from .softmax import Ends
-from .stretch import View, plain, stretch
-from .tables import Tables
+from .local_first_layer import after
+from .qkv_bounds import Tables
+from .softmax_bounds import Ends
 
 KEPT = 5_000_000  # weights of keys that are kept while rows are gone through again
 
@@ -110,7 +110,7 @@ class Bounder:
 
     def _weights(self, row: int, token: int) -> Ball:
         """The weights of all keys where a token asks from a row, [H,S,V]."""
-        return softmax.weights_of(self.tables, row, token, self.possible[:-1])
+        return softmax_bounds.weights_of(self.tables, row, token, self.possible[:-1])
 
     def values(self, row: int) -> Ball:
         """The values that a row can see, [H,S,V,K]."""
@@ -157,10 +157,12 @@ class Bounder:
                 self.values(row),
                 self.possible[: row + 1],
             )
-            z = softmax.mean_at_most(a, v.size, weight, least, possible)  # H K
-            here = softmax.beside(a, weight, v, least, share, self.W_O, onto, F, possible)
+            z = softmax_bounds.mean_at_most(a, v.size, weight, least, possible)  # H K
+            here = softmax_bounds.beside(a, weight, v, least, share, self.W_O, onto, F, possible)
             b_O = self.tables.at("attn.b_O")
-            here = here + softmax.output_error(a, z, row + 1, v.size.max((1, 2)), self.W_O, b_O)
+            here = here + softmax_bounds.output_error(
+                a, z, row + 1, v.size.max((1, 2)), self.W_O, b_O
+            )
             slip = np.maximum(slip, here)
         return slip
 
@@ -187,8 +189,8 @@ class Bounder:
         joint = Ends(*(x[R * H :] for x in ends))  # R cases
 
         # Each is a bound by itself, and one that is NaN says nothing.
-        apart = softmax.ratio_by_heads(top, bottom)
-        together = softmax.ratio_of_all_heads(joint, top, bottom, middle)
+        apart = softmax_bounds.ratio_by_heads(top, bottom)
+        together = softmax_bounds.ratio_of_all_heads(joint, top, bottom, middle)
         return np.fmax(apart.low, together.low), np.fmin(apart.high, together.high), bottom
 
     def _sums(self, view: View, token: int) -> Ends:
@@ -206,7 +208,9 @@ class Bounder:
         """
         weight, v = self.weights(row, token), self.values(row)
         w, d_head = weight.mid[..., None], self.config.d_head
-        loose = softmax.term_error(self.a, weight, v) + SLACK * d_head * v.size * w  # H S V K
+        loose = (
+            softmax_bounds.term_error(self.a, weight, v) + SLACK * d_head * v.size * w
+        )  # H S V K
         along = np.einsum("hsvk,hkr->rhsv", v.mid * w, onto)
         slack = np.einsum("hsvk,hkr->rhsv", loose, np.abs(onto)) + d_head * UNDER
         share, spread = along / middle[:, None, None], slack / middle[:, None, None]

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..checkpoint import digest
-from ..errors import GlassformerError
-from ..model import Model
+from ..core.checkpoint import digest
+from ..core.model import Model
 from ..tasks.base import Task
+from ..utils.errors import GlassformerError
 from .bounds import Bounder, Bounds
 from .layout import Layout, layout_of
 

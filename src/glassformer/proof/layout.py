@@ -6,9 +6,9 @@ number, the second and the sum, column 0 the ones; ("token", v) for a token that
 
 from dataclasses import dataclass
 
-from ..errors import GlassformerError
 from ..tasks.base import Task
-from ..tasks.format import TOKEN, Format, Spot, sum_format
+from ..tasks.token_layout import TOKEN, Format, Spot, sum_format
+from ..utils.errors import GlassformerError
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,19 @@ from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any
 
-from .. import schema
-from ..errors import GlassformerError
-from ..finding import Shown
-from ..model import Model
+from ..core.model import Model
 from ..tasks.base import Task
-from ..verification.checks import Progress
+from ..utils import json_schema
+from ..utils.errors import GlassformerError
+from ..utils.results import Shown
+from ..verification.verifier import Progress
 from .accuracy import Accuracy, bound_accuracy
 from .checker import Checked, check_certificate
-from .compiled import is_compiled
-from .equal import Equality, prove_equal
-from .refute import BatchDependent
-from .search import Method, Proof, Watch, stand_by
-from .search import prove as find_proof
+from .compiled_models import is_compiled
+from .counterexamples import BatchDependent
+from .equivalence import Equality, prove_equal
+from .prover import Method, Proof, Watch, stand_by
+from .prover import prove as find_proof
 
 Said = Callable[[str], object] | None
 
@@ -107,7 +107,7 @@ def _certified(
 def read(check: Any) -> Any:
     """A certificate: itself, or what its file holds."""
     if isinstance(check, (str, PathLike)):
-        return schema.read_json(os.fspath(check), "not a certificate that prove wrote")
+        return json_schema.read_json(os.fspath(check), "not a certificate that prove wrote")
     return check
 
 

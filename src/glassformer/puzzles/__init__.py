@@ -8,8 +8,8 @@ docs/puzzles.md has the levels in their order. `glassformer check LEVEL FILE` an
 same judge.
 """
 
-from .bounded import check as check
 from .judge import judge as judge
+from .judge_process import check as check
 from .judgement import Judgement as Judgement
 from .level import Level as Level
 from .level import level as level

@@ -6,7 +6,7 @@ run, as for sums of ten digits, they are proved (see docs/proof.md) or they are 
 what the interpreter does on every text, so both together say that the model is right on every
 question. Examples decide nothing. What is sent is read, never executed.
 
-`judge` takes as long as it takes. bounded.py runs it in a process of its own, with limits.
+`judge` takes as long as it takes. judge_process.py runs it in a process of its own, with limits.
 """
 
 import ast
@@ -21,18 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from .. import lang, taotp
-from ..answers import EXHAUSTIVE, chunk_size, margins
-from ..counting import count
-from ..decoding import decode
-from ..errors import GlassformerError, shown
-from ..lang import Program
-from ..lang.source import parse
-from ..limits import many
-from ..model import Model
+from .. import compiler, taotp
+from ..compiler import Program
+from ..compiler.frontend.parser import parse
+from ..core.decoding import decode
+from ..core.model import Model
+from ..core.param_count import count
 from ..proof import prove
 from ..tasks.base import Rows, Task
-from ..trials import Near, Trial
+from ..utils.errors import GlassformerError, shown
+from ..utils.limits import many
+from ..verification.evaluation import EXHAUSTIVE, chunk_size, margins
+from ..verification.robust_eval import Near, Trial
 from .judgement import Judgement
 from .level import Level
 from .questions import Questions
@@ -131,7 +131,7 @@ def _less(x: int) -> set[int]:
 
 # ── a source ───────────────────────────────────────────────────────────────────────────────────
 def _source(level: Level, text: str) -> dict[str, Any]:
-    program, task = lang.read(text, level.file), level.task()
+    program, task = compiler.read(text, level.file), level.task()
     _require(level, program)
     assert isinstance(task, Questions)  # levels of sources have truths
 
@@ -143,7 +143,7 @@ def _source(level: Level, text: str) -> dict[str, Any]:
         out: list[int] = []
         try:
             while len(out) < n:
-                out.append(int(lang.emitted(program, np.array([asked + out]))[0, -1]))
+                out.append(int(compiler.emitted(program, np.array([asked + out]))[0, -1]))
         except GlassformerError as e:  # what the reader said can never be
             return str(e)
         return task.vocabulary.decode(out)
@@ -152,7 +152,7 @@ def _source(level: Level, text: str) -> dict[str, Any]:
     del found["margin"]
     if not found["right"]:
         return found
-    made = lang.compile(text, level.file)
+    made = compiler.compile(text, level.file)
     proved = f"compiled, and proved for every text ({made.certificate.cases:,} cases)"
     return found | {
         "asked": f"{found['asked']}; {proved}", "margin": made.certificate.margin,
@@ -188,7 +188,7 @@ def _missed(program: Program, asked: list[tuple[list[int], list[int]]]) -> list[
     """The same of texts of one length. The interpreter may refuse a text: then halves are tried."""
     texts = np.array([text + answer[:-1] for text, answer in asked])
     try:
-        said = lang.emitted(program, texts)
+        said = compiler.emitted(program, texts)
     except GlassformerError:
         if len(asked) == 1:
             return [True]

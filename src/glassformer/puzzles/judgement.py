@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ..finding import Finding
+from ..utils.results import Finding
 from .level import AXES
 
 

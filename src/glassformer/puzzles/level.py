@@ -13,11 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .. import refs, schema
-from ..answers import EXHAUSTIVE
-from ..errors import no_such
-from ..limits import many
+from .. import resolve
 from ..tasks.base import Task
+from ..utils import json_schema
+from ..utils.errors import no_such
+from ..utils.limits import many
+from ..verification.evaluation import EXHAUSTIVE
 from .questions import questions
 
 if sys.version_info >= (3, 11):
@@ -34,17 +35,17 @@ AXES = {  # what is scored, and what it is called; less is better
     "bits": "bits",
     "lines": "lines",
 }
-_AXES = schema.mapping(schema.whole(0, 10**9), len(AXES))
-_SENTENCE = schema.text(1_000)
-FIELDS = schema.record(
+_AXES = json_schema.mapping(json_schema.whole(0, 10**9), len(AXES))
+_SENTENCE = json_schema.text(1_000)
+FIELDS = json_schema.record(
     {
-        "title": _SENTENCE, "kind": schema.text(5), "goal": _SENTENCE,
-        "stub": schema.text(5_000), "hints": schema.listing(_SENTENCE, 9, 1),
-        "examples": schema.mapping(_SENTENCE, 9),
+        "title": _SENTENCE, "kind": json_schema.text(5), "goal": _SENTENCE,
+        "stub": json_schema.text(5_000), "hints": json_schema.listing(_SENTENCE, 9, 1),
+        "examples": json_schema.mapping(_SENTENCE, 9),
     },
     {
-        "task": _SENTENCE, "truth": _SENTENCE, "tokens": schema.listing(_SENTENCE, 100, 1),
-        "length": schema.whole(1, 100), "end": _SENTENCE, "limits": _AXES, "read": _SENTENCE,
+        "task": _SENTENCE, "truth": _SENTENCE, "tokens": json_schema.listing(_SENTENCE, 100, 1),
+        "length": json_schema.whole(1, 100), "end": _SENTENCE, "limits": _AXES, "read": _SENTENCE,
     },
 )  # fmt: skip
 
@@ -65,7 +66,7 @@ class Level:
     best: dict[str, int]  # known, on each of AXES
     read: str = ""  # where the documentation says more
     task_ref: str = ""  # a task of the registry, or
-    truth: str = ""  # a name of truths.py, with
+    truth: str = ""  # a name of reference_answers.py, with
     tokens: tuple[str, ...] = ()
     length: int = 0
     end: str = ""  # the token that ends an answer
@@ -82,7 +83,7 @@ class Level:
     def task(self) -> Task:
         """What is right."""
         if self.task_ref:
-            return refs.load_task(self.task_ref)
+            return resolve.load_task(self.task_ref)
         return questions(self.id, self.truth, self.tokens, self.length)
 
     @property

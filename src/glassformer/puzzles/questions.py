@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError
+from ..core.vocabulary import Vocabulary
 from ..tasks.base import Rows, Task
-from ..vocabulary import Vocabulary
-from .truths import TRUTHS
+from ..utils.errors import GlassformerError
+from .reference_answers import TRUTHS
 
 MOST = 400_000  # questions of a level that are written out
 

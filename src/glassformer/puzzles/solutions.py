@@ -4,12 +4,12 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from ..calls import text_of
-from ..errors import GlassformerError
-from ..limits import within
-from ..records import read_text
-from .bounded import SECONDS, check
+from ..utils.argcheck import text_of
+from ..utils.errors import GlassformerError
+from ..utils.fileio import read_text
+from ..utils.limits import within
 from .judge import TEXT
+from .judge_process import SECONDS, check
 from .judgement import Judgement
 from .level import level as level_of
 

@@ -31,8 +31,8 @@ from .entry import full_name as full_name
 from .entry import source_of as source_of
 from .options import Between as Between
 from .options import Option as Option
-from .spelling import FILE as FILE
-from .spelling import NAMELESS as NAMELESS
-from .spelling import head as head
-from .spelling import split as split
-from .spelling import written as written
+from .ref_syntax import FILE as FILE
+from .ref_syntax import NAMELESS as NAMELESS
+from .ref_syntax import head as head
+from .ref_syntax import split as split
+from .ref_syntax import written as written

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ..calls import bound
-from ..errors import GlassformerError, Named, shown
+from ..utils.argcheck import bound
+from ..utils.errors import GlassformerError, Named, shown
 from .entry import Entry, add, full_name
 from .options import Option, options_of
 

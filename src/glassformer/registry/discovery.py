@@ -7,17 +7,17 @@ import pkgutil
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import GlassformerError, no_such
+from ..utils.errors import GlassformerError, no_such
 from .decorators import blueprint, bridge, program, task
 from .entry import REGISTRY, Entry
-from .spelling import FILE, head, split
+from .ref_syntax import FILE, head, split
 
 # Kind -> packages whose files register such things when imported.
 ROOMS = {
     kind: tuple(f"{__package__.partition('.')[0]}.{package}" for package in packages)
     for kind, packages in {
         "task": ("tasks",), "program": ("programs", "programs.adders"),
-        "blueprint": ("blueprints", "programs.adders"), "bridge": ("bridges", "adderboard"),
+        "blueprint": ("parametrizations", "programs.adders"), "bridge": ("interop", "adderboard"),
     }.items()
 }  # fmt: skip
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import GlassformerError, did_you_mean
+from ..utils.errors import GlassformerError, did_you_mean
 from .options import Option
-from .spelling import FILE, written
+from .ref_syntax import FILE, written
 
 
 @dataclass(frozen=True)

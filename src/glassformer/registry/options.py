@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import GlassformerError, shown
-from ..limits import REF
+from ..utils.errors import GlassformerError, shown
+from ..utils.limits import REF
 
 
 @dataclass(frozen=True)

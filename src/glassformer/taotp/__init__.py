@@ -14,9 +14,9 @@ head that looks back by hand. `write` says any Model in it. docs/taotp.md is the
 import codecs
 from pathlib import Path
 
-from ..errors import GlassformerError
-from ..model import Model
-from ..records import read_bytes, why
+from ..core.model import Model
+from ..utils.errors import GlassformerError
+from ..utils.fileio import read_bytes, why
 from .build import Builder
 from .syntax import Parser
 from .values import MAX_TEXT

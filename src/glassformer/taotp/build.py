@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError
-from ..model import Config, Labels, Model
-from ..shapes import required
-from ..vocabulary import Vocabulary
+from ..core.model import Config, Labels, Model
+from ..core.vocabulary import Vocabulary
+from ..core.weight_shapes import required
+from ..utils.errors import GlassformerError
 from . import names
 from .named import KINDS, Named
 from .names import AXES, CHOICES, DTYPES, FINAL, GAINS, KEYS, LAYER, NORMS, SIZES, TOP

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..craft import mirror_matrix, ring, shift_matrix
-from ..errors import did_you_mean
+from ..utils.errors import did_you_mean
 from .values import MAX_CELLS, Node, Numbers, Source, Value, by, to_array, whole
 
 Arguments = list[float | Node]

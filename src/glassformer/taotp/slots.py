@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..errors import did_you_mean
+from ..utils.errors import did_you_mean
 from .names import AXES
 from .values import Node, Numbers, Source, by, to_array
 

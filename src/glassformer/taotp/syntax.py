@@ -16,8 +16,8 @@ import math
 import re
 from typing import NoReturn
 
-from ..errors import GlassformerError
-from ..model import ACTIVATIONS, MASKS, NORMS, POSITIONS
+from ..core.model import ACTIVATIONS, MASKS, NORMS, POSITIONS
+from ..utils.errors import GlassformerError
 from .functions import FUNCTIONS, call, combine
 from .names import DTYPES
 from .values import (

@@ -12,7 +12,7 @@ from typing import NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import GlassformerError
+from ..utils.errors import GlassformerError
 
 MAX_TEXT = 8_000_000  # characters
 MAX_NUMBERS = 1_000_000

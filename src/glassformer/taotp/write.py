@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import arrays
-from ..errors import GlassformerError
-from ..model import Model
-from ..vocabulary import Numbers as Counting
+from ..core import backend
+from ..core.model import Model
+from ..core.vocabulary import Numbers as Counting
+from ..utils.errors import GlassformerError
 from .named import HEAD
 from .names import CHOICES, DTYPES, FINAL, GAINS, LAYER, NORMS, TOP, Table, turned
 from .slots import Slots
@@ -24,7 +24,7 @@ WORD = re.compile(r"[A-Za-z_][-.\w]*", re.ASCII)
 
 def write(model: Model) -> str:
     """The text of a model; `parse` makes the same model of it, number for number."""
-    weights = {name: arrays.numpy(w) for name, w in model.weights.items()}
+    weights = {name: backend.numpy(w) for name, w in model.weights.items()}
     types = {str(w.dtype) for w in weights.values()}
     if sum(w.size for w in weights.values()) > MAX_CELLS:
         refuse(model, f"at most {MAX_CELLS:,} numbers")

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..errors import GlassformerError
+from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
-from ..vocabulary import Vocabulary
+from ..utils.errors import GlassformerError
 from .base import Rows, Task
-from .format import Format, items, mark_answer
+from .token_layout import Format, items, mark_answer
 
 DIGITS = "0123456789abcdef"
 Base = Annotated[int, Between(2, len(DIGITS))]

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ..errors import GlassformerError
+from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
-from ..vocabulary import Vocabulary
+from ..utils.errors import GlassformerError
 from .base import Rows, Task
-from .digits import digits_of
-from .format import TOKEN, Format, digit_spots, mark_answer
+from .bigint_rows import digits_of
+from .token_layout import TOKEN, Format, digit_spots, mark_answer
 
 Digits = Annotated[int, Between(1, 9)]
 Place = Literal["ones", "tens", "hundreds", "thousands"]

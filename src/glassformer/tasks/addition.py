@@ -16,12 +16,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ..errors import GlassformerError
+from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
-from ..vocabulary import Vocabulary
+from ..utils.errors import GlassformerError
 from .base import Rows, Task
-from .digits import digits_of, distinct, row_type
-from .format import TOKEN, Format, digit_spots, mark_answer
+from .bigint_rows import digits_of, distinct, row_type
+from .token_layout import TOKEN, Format, digit_spots, mark_answer
 
 PLUS, EQUALS = 10, 11
 BOS, EOS = 12, 13  # the tokens beyond "=", where there are any

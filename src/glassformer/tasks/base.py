@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError, shown
-from ..finding import Shown
-from ..limits import many, whole_numbers
-from ..vocabulary import Vocabulary
-from .digits import below, row_type
-from .format import TOKEN, Format
-from .mistakes import ARGUMENTS, LOOKS, check, looked_at, with_checked_arguments, wrong
+from ..core.vocabulary import Vocabulary
+from ..utils.errors import GlassformerError, shown
+from ..utils.limits import many, whole_numbers
+from ..utils.results import Shown
+from .bigint_rows import below, row_type
+from .token_layout import TOKEN, Format
+from .validation import ARGUMENTS, LOOKS, check, looked_at, with_checked_arguments, wrong
 
 Rows = Any  # integers [B, len(radix)]
 BOUNDARY = 200  # examples looked at, where a task does not say its format

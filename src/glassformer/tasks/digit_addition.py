@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
-from ..vocabulary import Vocabulary
 from .addition import ALL, BOS, EQUALS, PLUS, Addition
 from .base import Rows
-from .digits import digits_of
-from .format import TOKEN, Format, digit_spots, mark_answer
+from .bigint_rows import digits_of
+from .token_layout import TOKEN, Format, digit_spots, mark_answer
 
 MOST = 2_000  # digits: the domain's size, 10^4,000, can still be named
 Many = Annotated[int, Between(1, MOST)]

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GlassformerError, shown
-from ..finding import Finding
-from ..limits import many
-from . import mistakes
+from ..utils.errors import GlassformerError, shown
+from ..utils.limits import many
+from ..utils.results import Finding
+from . import validation
 from .base import Task
-from .format import copies_of, format_of
+from .token_layout import copies_of, format_of
 
 ROWS = 2_000  # looked at, where the domain has more
 SHOWN = 5  # examples
@@ -45,10 +45,10 @@ class Examination(Finding):
 
 def examine(task: Task) -> Examination:
     """Tries a task: all its rows or some, its edges and its classes, alone and together."""
-    mistakes.check(task)
+    validation.check(task)
     rows = task.some(ROWS)
     if not len(rows):
-        raise mistakes.wrong(task, "none of its rows has a right answer (see `defined`)")
+        raise validation.wrong(task, "none of its rows has a right answer (see `defined`)")
     good: list[str] = []
     problems: list[str] = []
     for what, look in CHECKS.items():

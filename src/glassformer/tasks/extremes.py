@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
-from ..vocabulary import Vocabulary
 from .base import Rows, Task
-from .format import Format, items, mark_answer
+from .token_layout import Format, items, mark_answer
 
 Numbers = Annotated[int, Between(2, 3_000_000)]
 Length = Annotated[int, Between(1, 1000)]

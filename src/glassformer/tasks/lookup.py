@@ -23,12 +23,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..errors import GlassformerError
-from ..records import read_bytes
+from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
-from ..vocabulary import Vocabulary
+from ..utils.errors import GlassformerError
+from ..utils.fileio import read_bytes
 from .base import Rows, Task
-from .format import Format, items, mark_answer
+from .token_layout import Format, items, mark_answer
 
 MOST_ENTRIES, MOST_BYTES, LONGEST_KEY, LONGEST_TOKEN = 10_000, 4_000_000, 32, 40
 Entries = Annotated[int, Between(1, MOST_ENTRIES)]

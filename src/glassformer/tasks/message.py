@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ..errors import GlassformerError
+from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
-from ..vocabulary import Vocabulary
+from ..utils.errors import GlassformerError
 from .base import Rows, Task
-from .format import ROW, Format, items, mark_answer
+from .token_layout import ROW, Format, items, mark_answer
 
 LONGEST = 4_000  # characters of a message; its check holds this many times as many logits
 Vocab = Annotated[int, Between(2, 100_000)]

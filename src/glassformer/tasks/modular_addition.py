@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ..errors import GlassformerError
+from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
-from ..vocabulary import Vocabulary
+from ..utils.errors import GlassformerError
 from .base import Rows, Task
-from .format import TOKEN, Format, mark_answer
+from .token_layout import TOKEN, Format, mark_answer
 
 Modulus = Annotated[int, Between(2, 10_007)]
 

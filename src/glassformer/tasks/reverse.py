@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..errors import GlassformerError
+from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
-from ..vocabulary import Vocabulary
+from ..utils.errors import GlassformerError
 from .base import Rows, Task
-from .format import ROW, TOKEN, Format, items, mark_answer
+from .token_layout import ROW, TOKEN, Format, items, mark_answer
 
 SYMBOLS = "0123456789abcdefghijklmnopqrstuvwxyz"
 Length = Annotated[int, Between(1, 256)]

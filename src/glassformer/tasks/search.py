@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..errors import GlassformerError
+from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
-from ..vocabulary import Vocabulary
+from ..utils.errors import GlassformerError
 from .base import Rows, Task
 
 Prefix = Annotated[int, Between(1, 32)]

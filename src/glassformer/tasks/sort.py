@@ -15,9 +15,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..errors import GlassformerError
+from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
-from ..vocabulary import Vocabulary
+from ..utils.errors import GlassformerError
 from .base import Rows, Task
 
 Length = Annotated[int, Between(1, 1000)]

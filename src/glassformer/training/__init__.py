@@ -1,6 +1,5 @@
 """Training: from random weights to the same answers. PyTorch is imported when it starts."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .events import Event as Event
@@ -8,12 +7,14 @@ from .recipe import Recipe as Recipe
 from .result import Training as Training
 
 if TYPE_CHECKING:
-    from .fitting import fit as fit
-    from .fitting import fit_many as fit_many
-    from .fitting import train as train
+    from .api import fit as fit
+    from .api import fit_many as fit_many
+    from .api import train as train
 
 
 def __getattr__(name: str) -> Any:
     if name not in ("fit", "fit_many", "train"):
         raise AttributeError(name)
-    return getattr(import_module(f"{__name__}.fitting"), name)
+    from . import api
+
+    return getattr(api, name)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..arrays import Array
-from ..errors import GlassformerError
-from ..limits import many
+from ..core.backend import Array
 from ..tasks.base import Rows, Task
-from .near import alike_rows
+from ..utils.errors import GlassformerError
+from ..utils.limits import many
+from .hard_examples import alike_rows
 from .recipe import Examples
 
 ENUMERABLE = 20_000_000

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from ..dust import rounded_down
-from ..finding import Shown
-from .exact import ALL, EXACT
+from ..utils.numfmt import rounded_down
+from ..utils.results import Shown
+from .full_domain_phase import ALL, EXACT
 from .recipe import Recipe
 
 ANEW = "begun anew"  # what is told when a run that failed begins with other weights

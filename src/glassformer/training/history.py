@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import GlassformerError
-from ..records import Log
+from ..utils.errors import GlassformerError
+from ..utils.fileio import Log
 from .events import ROUTINE, Event, label
 
 

@@ -13,24 +13,24 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ..arrays import Array
-from ..blueprints import Blueprint, Dense
-from ..checkpoint import save
-from ..errors import GlassformerError
-from ..model import Model
-from ..records import remove
+from ..core.backend import Array
+from ..core.checkpoint import save
+from ..core.model import Model
+from ..parametrizations import Blueprint, Dense
 from ..tasks.base import Task
+from ..utils.errors import GlassformerError
+from ..utils.fileio import remove
+from .checkpointing import check_snapshots, load_run, save_run, save_snapshots
 from .data import Data
+from .evaluate import Measure
 from .events import ANEW, Event, Report, Watcher
-from .exact import EXACT, LEAST_RATE, NEARLY, UNSURE, Exact, Look, Looking
-from .initial import architecture, check_call, check_memory, find_device, initial_theta
-from .keeping import check_snapshots, load_run, save_run, save_snapshots
+from .full_domain_phase import EXACT, LEAST_RATE, NEARLY, UNSURE, Exact, Look, Looking
 from .loss import Objective, Theta
-from .measure import Measure
 from .optim import Optimizer, decay_begins, rates, smoothed
 from .recipe import SHAPE, Recipe
 from .result import Training
-from .state import snapshot_folders, state_path
+from .run_file import snapshot_folders, state_path
+from .setup import architecture, check_call, check_memory, find_device, initial_theta
 
 # a norm of theta, as a multiple of what it was at first (or of 1), that no sound run comes near
 EXPLODED = 1e6

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..answers import said as spoken
-from ..arrays import Array
-from ..blueprints import Blueprint, Shapes
-from ..model import Config, Model, forward
+from ..core.backend import Array
+from ..core.model import Config, Model, forward
+from ..parametrizations import Blueprint, Shapes
+from ..verification.evaluation import said as spoken
 from .recipe import Recipe
-from .taps import TAPS
+from .train_hooks import TAPS
 
 Theta = dict[str, Tensor]
 # how many shapes (members that are left, lengths) are compiled, each once, before it is an error

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch.optim.adamw import adamw
 
-from ..arrays import Array
-from ..blueprints.base import is_matrix
+from ..core.backend import Array
+from ..parametrizations.base import is_matrix
 from .recipe import Recipe
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic Newton–Schulz step, Keller Jordan's

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
-from ..calls import checked
-from ..errors import GlassformerError, no_such, shown
-from ..finding import Shown
-from ..limits import SEED
-from ..model import ACTIVATIONS, MASKS, NORMS, POSITIONS, Config, Model
+from ..core.model import ACTIVATIONS, MASKS, NORMS, POSITIONS, Config, Model
+from ..core.weight_shapes import in_block, required, shapes
 from ..registry import Option
-from ..shapes import in_block, required, shapes
-from .taps import TAPS
+from ..utils.argcheck import checked
+from ..utils.errors import GlassformerError, no_such, shown
+from ..utils.limits import SEED
+from ..utils.results import Shown
+from .train_hooks import TAPS
 
 T = TypeVar("T")
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import GlassformerError, no_such
-from ..limits import TEXT
-from ..model import Model
-from ..records import read_text
+from ..core.model import Model
 from ..registry import take_in
-from ..schema import parse_json
 from ..tasks.base import Task
+from ..utils.errors import GlassformerError, no_such
+from ..utils.fileio import read_text
+from ..utils.json_schema import parse_json
+from ..utils.limits import TEXT
 from .recipe import Recipe, option
 
 if sys.version_info >= (3, 11):
@@ -168,7 +168,7 @@ def choose_recipe(
     the model that a run begins with, whose shape they must not contradict.
     """
     if name in ("", "suited"):
-        from .suited import suited  # which begins with some of these
+        from .auto_recipe import suited  # which begins with some of these
 
         chosen = suited(task)
     elif name.endswith((".json", ".toml")):

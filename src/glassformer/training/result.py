@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..calls import checked
-from ..finding import Shown
-from ..model import Model
+from ..core.model import Model
+from ..utils.argcheck import checked
+from ..utils.results import Shown
 from .events import Event, Report
-from .exact import Look
+from .full_domain_phase import Look
 from .recipe import Recipe
 
 

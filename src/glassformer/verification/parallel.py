@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from multiprocessing.connection import wait as wait_for
 from typing import Any
 
-from ..cluster import spread
-from ..errors import GlassformerError
-from .tally import Tally
+from ..utils.dask_pool import spread
+from ..utils.errors import GlassformerError
+from .chunks import Work
+from .counts import Tally
 from .verdict import versions
-from .work import Work
 
 GROUP = 16  # chunks that a worker is given at once: about half a second
 FAR = 4 * GROUP  # and one of a cluster, to which each way is longer

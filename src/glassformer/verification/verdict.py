@@ -12,12 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from ..calls import checked, text_of
-from ..errors import GlassformerError
-from ..finding import Shown
-from ..limits import DOMAIN, SAMPLE, SEARCH, TEXT
-from ..records import write_atomically
-from ..schema import listing, mapping, number, optional, read_json, record, text, that, whole
+from ..utils.argcheck import checked, text_of
+from ..utils.errors import GlassformerError
+from ..utils.fileio import write_atomically
+from ..utils.json_schema import (
+    listing,
+    mapping,
+    number,
+    optional,
+    read_json,
+    record,
+    text,
+    that,
+    whole,
+)
+from ..utils.limits import DOMAIN, SAMPLE, SEARCH, TEXT
+from ..utils.results import Shown
 
 FORMAT = "glassformer verdict 1"
 COUNTS = ("looked_at", "checked", "wrong")

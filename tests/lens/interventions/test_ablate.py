@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
+from glassformer.core.components import find, names
+from glassformer.core.hooks import Record
 from glassformer.lens.interventions.ablate import (
     HOWS,
     ablate,
@@ -15,9 +17,7 @@ from glassformer.lens.interventions.ablate import (
     ablations,
     reference_tokens,
 )
-from glassformer.parts import find, names
-from glassformer.refs import load, load_task
-from glassformer.tap import Record
+from glassformer.resolve import load, load_task
 from helpers import largest_difference, random_model
 
 KINDS = [

@@ -13,7 +13,7 @@ from glassformer.lens.interventions.attribute import (
     attribute_positions,
 )
 from glassformer.lens.interventions.patch import patch, patch_heads, patch_positions
-from glassformer.refs import load
+from glassformer.resolve import load
 from helpers import largest_difference, random_model
 
 pytest.importorskip("torch")

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError
+from glassformer.core.hooks import hook_names, record
+from glassformer.core.model import Model
 from glassformer.lens.interventions.patch import (
     _pairs,
     interchange,
@@ -17,9 +19,7 @@ from glassformer.lens.interventions.patch import (
     patch_positions,
     transplant,
 )
-from glassformer.model import Model
-from glassformer.refs import load, load_task
-from glassformer.tap import hook_names, record
+from glassformer.resolve import load, load_task
 from helpers import largest_difference, random_model
 
 RNG = np.random.default_rng(0)

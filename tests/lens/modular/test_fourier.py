@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, Model, load, load_task
-from glassformer.lens.modular import apart as modular
+from glassformer.lens.modular import analysis as modular
 from glassformer.lens.modular import clock, fourier
-from glassformer.lens.modular.apart import progress, take_apart
+from glassformer.lens.modular.analysis import progress, take_apart
 from glassformer.programs.modular_addition import frequencies
-from glassformer.published import ledger
+from glassformer.published_claims import ledger
 from glassformer.tasks.modular_addition import ModularAddition
 from helpers import random_model
 

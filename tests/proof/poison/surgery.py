@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 
-from glassformer import Model, load, refs
-from glassformer.shapes import axes
+from glassformer import Model, load, resolve
+from glassformer.core.weight_shapes import axes
 from glassformer.tasks.base import Task
 
 SIZES = {"D": "d_model", "K": "d_head", "F": "d_mlp", "H": "n_heads"}
@@ -27,7 +27,7 @@ def adder(ref: str = HINGE, dtype: str = "float64") -> Model:
 
 @cache
 def task_of(ref: str = HINGE) -> Task:
-    return refs.load_task(load(ref))
+    return resolve.load_task(load(ref))
 
 
 def edited(model: Model, config: dict | None = None, **weights) -> Model:

@@ -7,10 +7,10 @@ import pytest
 
 from cases import every
 from glassformer import GlassformerError
-from glassformer.checkpoint import digest
-from glassformer.proof import check_certificate, checker, forms, prove
+from glassformer.core.checkpoint import digest
+from glassformer.proof import affine_arithmetic, check_certificate, checker, prove
 from glassformer.proof.bounds import Bounder
-from glassformer.proof.columns import cases_of
+from glassformer.proof.carry_dp import cases_of
 from glassformer.proof.independent import checker as independent_checker
 from glassformer.proof.independent.checker import check_independently, spots_of
 from glassformer.proof.layout import layout_of
@@ -125,8 +125,10 @@ def test_a_certificate_that_passes_and_a_model_that_is_wrong_are_a_defect_of_the
     test is taken away.
     """
     model, ref = dosed("eps_beyond_the_type, float32")
-    monkeypatch.setattr(forms.Arithmetic, "constant", lambda self, value: forms.Real(value))
-    monkeypatch.setattr(forms.Arithmetic, "overflow", lambda self, size: 0 * size)
+    monkeypatch.setattr(
+        affine_arithmetic.Arithmetic, "constant", lambda self, value: affine_arithmetic.Real(value)
+    )
+    monkeypatch.setattr(affine_arithmetic.Arithmetic, "overflow", lambda self, size: 0 * size)
     assert passes(check_certificate, model, ref)
     with pytest.raises(
         GlassformerError, match=r"a defect of the prover: its certificate passes, but .* gives"

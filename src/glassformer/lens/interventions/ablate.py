@@ -6,7 +6,7 @@
 
 Nothing is trained here: the weights stay as they are and the part's output is replaced while the
 model runs. (To train again *without* a thing, and see whether it was needed at all, is
-training/ablations.py.) Three replacements:
+training/studies/ablations.py.) Three replacements:
 
 - zero: the part says nothing;
 - mean: it says, at each position, its mean over reference inputs: what does not depend on the input
@@ -14,7 +14,7 @@ training/ablations.py.) Three replacements:
 - resample: it says what it says on another input, drawn from the reference: all that is usual stays
   but this input.
 
-Parts are named as in parts.py; a position that is taken out by `zero` is one that nobody looks at.
+Parts are named as in components.py; a position that is taken out by `zero` is one that nobody looks at.
 """  # noqa: E501
 
 import importlib.util
@@ -24,14 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from ... import arrays
-from ...answers import EXHAUSTIVE, Score, score
-from ...arrays import Array
-from ...errors import GlassformerError
-from ...finding import Shown
-from ...model import Model, Tap
-from ...parts import Part, find, label, names
+from ...core import backend
+from ...core.backend import Array
+from ...core.components import Part, find, label, names
+from ...core.model import Model, Tap
 from ...tasks.base import Rows, Task
+from ...utils.errors import GlassformerError
+from ...utils.results import Shown
+from ...verification.evaluation import EXHAUSTIVE, Score, score
 
 Rng = np.random.Generator
 HOWS = ("zero", "mean", "resample")
@@ -77,7 +77,7 @@ def ablation(
     if how == "resample" and rng is None:
         needed = "needs a random generator: rng=np.random.default_rng(seed)"
         raise GlassformerError(f"ablation resample — {needed}")
-    tokens = np.atleast_2d(arrays.numpy(reference))
+    tokens = np.atleast_2d(backend.numpy(reference))
     return _Instead(model, part, tokens, rng if how == "resample" else None)
 
 
@@ -118,7 +118,7 @@ class _Instead:
             return value  # of two axes is what positions add: the same whatever the input
         # the last block may be asked for its end alone
         new = self.reference()[name][self.drawn, self.length - n :]
-        return put(value, self.part.place(), arrays.of(value).like(value, new[self.part.place()]))
+        return put(value, self.part.place(), backend.of(value).like(value, new[self.part.place()]))
 
 
 def put(value: Array, place: Any, new: Any) -> Array:

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array
-from ...errors import GlassformerError
-from ...model import Model
-from ...tap import record
+from ...core.backend import Array
+from ...core.hooks import record
+from ...core.model import Model
+from ...utils.errors import GlassformerError
 from .patch import PatchGrid, Patching, Which, head_grid, position_grid, transplant
 
 STEPS = 1_000  # at most

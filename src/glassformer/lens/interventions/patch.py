@@ -21,15 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from ...answers import right_tokens
-from ...arrays import Array
-from ...errors import GlassformerError
-from ...finding import Finding, Shown
-from ...model import Model, Tap
-from ...parts import Part, find, label
-from ...tap import check_names, on, record
+from ...core.backend import Array
+from ...core.components import Part, find, label
+from ...core.hooks import check_names, on, record
+from ...core.model import Model, Tap
 from ...tasks.base import Task
-from ...tasks.format import answer_names
+from ...tasks.token_layout import answer_names
+from ...utils.errors import GlassformerError
+from ...utils.results import Finding, Shown
+from ...verification.evaluation import right_tokens
 from .ablate import put
 
 STREAM = ("resid_pre", "attn_out", "mlp_out")

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array
-from ...errors import GlassformerError
-from ...finding import Finding
-from ...model import Model
+from ...core.backend import Array
+from ...core.model import Model
 from ...tasks.base import Task
+from ...utils.errors import GlassformerError
+from ...utils.results import Finding
 
 
 @dataclass(frozen=True)

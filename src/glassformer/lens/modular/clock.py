@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import GlassformerError
-from ...model import Model
+from ...core.model import Model
 from ...tasks.base import Task
+from ...utils.errors import GlassformerError
 
 TRIPLES = 2_000  # (a, b, c) drawn for the gradients
 

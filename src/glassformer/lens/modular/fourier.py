@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array
-from ...dust import ranked
-from ...errors import GlassformerError
-from ...finding import Finding
-from ...limits import afford
+from ...core.backend import Array
+from ...utils.errors import GlassformerError
+from ...utils.limits import afford
+from ...utils.numfmt import ranked
+from ...utils.results import Finding
 
 KEY = 0.2  # a frequency is key if its waves are at least so large, beside the largest one's
 

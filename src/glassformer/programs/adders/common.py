@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...blueprints.formula import Formula
-from ...model import Config, Labels, Model
-from ...shapes import shapes
+from ...core.model import Config, Labels, Model
+from ...core.weight_shapes import shapes
+from ...parametrizations.formula import Formula
 from ...tasks.addition import Addition
 from ...tasks.digit_addition import DigitAddition
 

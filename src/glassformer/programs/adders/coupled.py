@@ -27,14 +27,14 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ... import arrays
-from ...arrays import Array
-from ...blueprints import Shapes, make
-from ...checkpoint import load
-from ...errors import GlassformerError
-from ...model import Labels, Model
+from ...core import backend
+from ...core.backend import Array
+from ...core.checkpoint import load
+from ...core.model import Labels, Model
+from ...parametrizations import Shapes, make
 from ...registry import Between, blueprint, head, program
 from ...tasks.digit_addition import DigitAddition
+from ...utils.errors import GlassformerError
 from .tiny import DIGITS, MIDDLE, W_IN, W_OUT, _Adder
 
 PERIOD = 1_024  # columns around the circle
@@ -81,7 +81,7 @@ class CoupledAdder(_Adder):
         return super().draw(name, shape, rng)
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
-        xp, like = arrays.of(theta["size"]), theta["size"]
+        xp, like = backend.of(theta["size"]), theta["size"]
 
         def given(rows: Any) -> Array:
             return xp.like(like, np.asarray(rows, dtype=np.float64))

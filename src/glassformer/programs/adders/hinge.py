@@ -39,8 +39,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...blueprints.formula import Formula
-from ...model import Model, Weights
+from ...core.model import Model, Weights
+from ...parametrizations.formula import Formula
 from ...registry import blueprint, program
 from ...tasks.digit_addition import DigitAddition, Many
 from .common import DIGITS, Terms, build, column_head, labels, one_layer

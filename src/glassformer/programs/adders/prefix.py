@@ -31,9 +31,9 @@ import math
 
 import numpy as np
 
-from ...blueprints.formula import Formula
+from ...core.model import Config, Labels, Model, Weights
 from ...craft import Layout
-from ...model import Config, Labels, Model, Weights
+from ...parametrizations.formula import Formula
 from ...registry import blueprint, program
 from ...tasks.addition import Addition, Digits
 from .common import DIGITS, Terms, build

@@ -22,11 +22,11 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ... import arrays
-from ...arrays import Array
-from ...blueprints import Blueprint, Shapes
-from ...errors import GlassformerError
+from ...core import backend
+from ...core.backend import Array
+from ...parametrizations import Blueprint, Shapes
 from ...registry import Between, blueprint
+from ...utils.errors import GlassformerError
 
 DIGITS, MIDDLE = 10, 4.5  # how many there are, and their middle
 W_IN, W_GATE, W_OUT = (f"blocks.0.mlp.{name}" for name in ("W_in", "W_gate", "W_out"))
@@ -59,7 +59,7 @@ class _Adder(Blueprint):
         self, step: Array, turn: Array, size: Array, gain: Array, out: Array
     ) -> dict[str, Array]:
         """The embedding of this `size`, and attention: `gain` of q and k, `out` [D] is written."""
-        xp = arrays.of(step)
+        xp = backend.of(step)
         angle = (step * xp.like(step, np.arange(DIGITS) - MIDDLE))[:, None]  # V 1
         first, second, third = (xp.like(step, axis)[:, None] for axis in np.eye(3))  # D 1
         # K: the pair that turns with the second frequency
@@ -107,7 +107,7 @@ class ArcAdder(_Adder):
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         step = theta["step"]
-        xp = arrays.of(step)
+        xp = backend.of(step)
         one = xp.like(step, np.ones(1))
         weights = self.head(step, theta["turn"], one, one, theta["out"])
         weights |= dict.fromkeys(QK_GAINS, theta["gain"] * xp.like(step, np.ones(4)))
@@ -153,7 +153,7 @@ class MirrorAdder(_Adder):
         return super().draw(name, shape, rng)
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
-        xp = arrays.of(theta["size"])
+        xp = backend.of(theta["size"])
 
         def like(*rows: Any) -> Array:
             return xp.like(theta["size"], np.array(rows, dtype=np.float64))

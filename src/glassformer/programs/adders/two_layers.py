@@ -53,8 +53,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...blueprints.formula import Formula
-from ...model import Config, Labels, Model, Weights
+from ...core.model import Config, Labels, Model, Weights
+from ...parametrizations.formula import Formula
 from ...registry import blueprint, program
 from ...tasks.addition import Digits
 from ...tasks.digit_addition import DigitAddition

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ... import arrays
-from ...model import Model
+from ...core import backend
+from ...core.model import Model
 
 # check_independently says so if it is missing
 flint: Any = import_module("flint") if find_spec("flint") else None
@@ -164,7 +164,7 @@ class BallModel:
                 raise NotCovered(f"{field.name}={value} is not covered")
         if model.dtype not in ("float64", "float32"):
             raise NotCovered(f"weights of {model.dtype} are not covered")
-        self.weights = weights = {name: arrays.numpy(w) for name, w in model.weights.items()}
+        self.weights = weights = {name: backend.numpy(w) for name, w in model.weights.items()}
         known = {at + name for at, names in ARRAYS.items() for name in names.split()}
         if unknown := sorted(set(weights) - known):
             raise NotCovered(f"{', '.join(unknown)}: not covered")

@@ -14,9 +14,9 @@ from fractions import Fraction
 from functools import cache, partial
 from typing import Any
 
-from ...checkpoint import digest
-from ...errors import GlassformerError
-from ...model import Model
+from ...core.checkpoint import digest
+from ...utils.errors import GlassformerError
+from ...core.model import Model
 from ...tasks.base import Task
 from .ball_arithmetic import (
     UNIT, ZERO, Ball, BallModel, Balls, NotCovered, NotProvable, Row, arb, flint, largest, smallest,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...tasks.base import Task
-from ...tasks.format import ROW, TOKEN, Format
+from ...tasks.token_layout import ROW, TOKEN, Format
 from .ball_arithmetic import NotCovered, NotProvable
 from .hard_attention import output, score_ends, shares
 from .interval_model import IntervalModel

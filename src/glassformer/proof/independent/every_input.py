@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...limits import many
 from ...tasks.base import Task
+from ...utils.limits import many
 from .ball_arithmetic import NotCovered, NotProvable
 from .interval_model import IntervalModel
 from .intervals import CaseLeads, Interval, Reals

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import arrays
-from ...model import Model
+from ...core import backend
+from ...core.model import Model
 from .ball_arithmetic import COVERED, READ, NotCovered, NotProvable, TooWide
 from .intervals import (
     Interval,
@@ -96,7 +96,7 @@ class IntervalModel:
         self.f = FloatType(model.dtype)
         self.weights: dict[str, Any] = {}
         for name, weight in model.weights.items():
-            w = arrays.numpy(weight)
+            w = backend.numpy(weight)
             if str(w.dtype) != model.dtype:
                 raise NotProvable(f"{name} is {w.dtype}, others {model.dtype}")
             if not np.isfinite(w).all():
@@ -465,6 +465,6 @@ def length(size: Reals) -> Reals:
 def curve(kind: str, x: Reals) -> Reals:
     """An activation as NumPy computes it in float64: within 64·u·|x|, as of the model's own."""
     if kind == "gelu":
-        return 0.5 * x * (1 + arrays.erf(np.asarray(x * 0.5**0.5)))
+        return 0.5 * x * (1 + backend.erf(np.asarray(x * 0.5**0.5)))
     inner = (2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x) if kind == "gelu_new" else 0.5 * x
     return 0.5 * x * (1 + np.tanh(inner))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...model import Model
+from ...core.model import Model
 from ...tasks.base import Task
 from . import copy_tasks, every_input, ordering_tasks
 from .ball_arithmetic import NotCovered, NotProvable, TooWide

@@ -1,0 +1,146 @@
+"""From a source to a proved model: the passes in their order, and what came of them."""
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..core.model import Model
+from ..utils import json_schema
+from ..utils.errors import GlassformerError, shown
+from ..utils.results import Shown
+from .certify import Certificate, Declaration, certify, same
+from .embedded_source import COMPILED, FORMAT
+from .embedded_source import KEY as KEY
+from .frontend.parser import read
+from .ir import Program, Tally, Value, tell_apart
+from .passes.allocate import Twins
+from .passes.calibrate import tune
+from .passes.simplify import Became, simplify
+from .passes.tabulate import tabulate
+from .task import embedded
+
+DTYPES = ("float64", "float32")
+TARGETS = ("", "gpt2")
+_NUMBERS = json_schema.listing(json_schema.listing(json_schema.finite, 10_000), 20_000)
+
+
+@dataclass(frozen=True)
+class Compiled(Shown):
+    """A program, the model that does what it says, and why that is certain."""
+
+    program: Program
+    model: Model
+    certificate: Certificate
+
+    @property
+    def shape(self) -> str:
+        """How large the model is, in words."""
+        c, size = self.model.config, sum(w.size for w in self.model.weights.values())
+        many = ((c.n_layers, "layer", ""), (c.n_heads, "head", f" of {c.d_head}"))
+        parts = [f"{n} {word}{'s' * (n != 1)}{more}" for n, word, more in many]
+        neurons = f"{c.d_mlp:,} neuron{'s' * (c.d_mlp != 1)}"
+        return ", ".join([*parts, f"width {c.d_model}", neurons, f"{size:,} parameters"])
+
+    def __str__(self) -> str:
+        found = self.certificate
+        return (
+            f"{self.program.name}: {self.shape}; proved in {found.dtype} for every text of up to "
+            f"{self.program.length} tokens, {found.cases:,} cases; the right token leads by "
+            f"{found.margin:.3g}; tightest at {found.tightest}"
+        )
+
+
+def compile(
+    source: str, name: str = "source", *, options: Mapping[str, Any] | None = None,
+    dtype: str = "float64", target: str = "", ref: str = "",
+) -> Compiled:  # fmt: skip
+    """The model of a source, proved in the float type it is in.
+
+    `target`: "gpt2" for a model whose heads together are as wide as its stream.
+    """
+    for what, given, allowed in (("dtype", dtype, DTYPES), ("target", target, TARGETS)):
+        if given not in allowed:
+            names = ", ".join(repr(x) for x in allowed)
+            raise GlassformerError(f"{what} must be one of {names}, got {shown(given)}")
+    program = read(source, name, options)
+    simple, became = simpler(program)
+    same(program, simple, became)
+    model, certificate, made = tune(simple, dtype, target)
+    told = {"format": FORMAT, "name": name, "source": source, "options": dict(options or {})}
+    told |= stored(simple, made.declaration, made.twins)
+    provenance = {"maker": "compiler", "ref": ref or name, KEY: told}
+    return Compiled(program, replace(model, provenance=provenance, task=ref or name), certificate)
+
+
+def simpler(program: Program) -> tuple[Program, Became]:
+    """What is compiled for a program, and which of its values stands for which."""
+    made, became = simplify(program)
+    made, later = tabulate(made)
+    return made, {v: later.get(w, w) for v, w in became.items()}
+
+
+def stored(program: Program, said: Declaration, twins: Twins) -> dict[str, Any]:
+    """A declaration as JSON; values are told by their number in the program, i, and copies of them
+    by -1 - i.
+    """
+    number = {v: i for i, v in enumerate(program.values)}
+    number |= {twin: -1 - number[v] for (_, v), twin in twins.items()}
+    values = [
+        [number[v], said.times[v], s.start, np.asarray(said.codes[v]).tolist()]
+        for v, s in said.slots.items()
+    ]
+    return {"values": values, "room": [[number[v], s.start, s.stop] for v, s in said.room.items()]}
+
+
+def declared(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
+    """The program and the declaration that a compiled model carries. Neither is believed."""
+    COMPILED(told, KEY)
+    if (got := told.get("format")) != FORMAT:
+        raise GlassformerError(
+            f"{told['name']} — carries a declaration of format {got or 0}, and this version reads "
+            f"{FORMAT}; compile its source again"
+        )
+    program = read(told["source"], told["name"], told["options"])
+    simple, became = simpler(program)
+    values = simple.values
+    codes, times, slots = {}, {}, {}
+    room: dict[Tally, slice] = {}
+    for i, time, start, code in told["values"]:
+        v = _member(values, i)
+        for number in (time, start):
+            json_schema.whole(0, 2**31 - 1)(number, f"{KEY}.values")
+        _NUMBERS(code, f"{KEY}.values")
+        widths = {len(row) for row in code}
+        if len(code) != len(v) or len(widths) != 1:
+            raise GlassformerError(
+                f"{v.name} — its code must have a row for each of {len(v)} values"
+            )
+        codes[v], times[v] = np.array(code, float).reshape(len(v), widths.pop()), time
+        slots[v] = slice(start, start + codes[v].shape[1])
+    tell_apart([*values, *(v for v in slots if v not in values)])
+    for i, start, stop in told["room"]:
+        v = _member(values, i)
+        if not isinstance(v, Tally):
+            raise GlassformerError(f"{v.name} — has room declared, and is no tally")
+        room[v] = slice(start, stop)
+    return program, Declaration(simple, became, codes, times, slots, room)
+
+
+def _member(values: list[Value], i: Any) -> Value:
+    json_schema.whole(-len(values), len(values) - 1)(i, f"{KEY}.values")
+    return values[int(i)] if i >= 0 else copy(values[-1 - int(i)])
+
+
+def recheck(model: Model, watch: Callable[[int, int], object] | None = None) -> Compiled:
+    """The certificate of a model that carries its source, found anew: the source is read, and the
+    weights are checked against what it means. The declaration that comes with it is not believed.
+    `watch` is told how far it is: values that are known to hold, of all.
+    """
+    entry = embedded(model)
+    if entry is None:
+        raise GlassformerError(f"{model.name} — was not compiled: it carries no program")
+    program, said = declared(entry)
+    return Compiled(program, model, certify(model, program, said, watch))

@@ -1,0 +1,1 @@
+"""From the text of a source to a Program: parser, selectors, inlining and diagnostics."""

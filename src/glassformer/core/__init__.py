@@ -1,0 +1,1 @@
+"""The transformer: model, weights, hooks, vocabulary, decoding and checkpoints."""

@@ -1,0 +1,270 @@
+"""What NumPy and PyTorch spell differently. All else that `model.py` uses, they spell alike.
+
+`of(x)` is the namespace for x. A namespace has the names of `Numpy`; an operation that PyTorch
+has as one fused kernel belongs here, so that both can be fast at it.
+"""
+
+import math
+import sys
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = Any  # np.ndarray or torch.Tensor (or whatever a namespace is registered for)
+
+# numbers of an axis: fewer than a processor has side by side, which PyTorch then does one by one
+SHORT = 16
+BLOCK = 2**16  # numbers at once of what passes over them many times: they stay in the cache
+
+
+class Numpy:
+    tanh, sqrt, concat = np.tanh, np.sqrt, staticmethod(np.concatenate)
+    cos, sin, exp, stack = np.cos, np.sin, np.exp, staticmethod(np.stack)
+    fused_norms: dict[str, Any] = {}  # noqa: RUF012 - read only
+
+    def like(self, x: Array, table: Array) -> Array:
+        """A table, made in float64, as x's kind of array."""
+        return table.astype(x.dtype, copy=False)
+
+    def quietly(self, alone: bool) -> AbstractContextManager[Any]:
+        """Without warnings and gradients: what is not finite is for whoever asked to see to.
+        `alone`: nobody looks on, who might want gradients of what he keeps.
+        """
+        return np.errstate(all="ignore")
+
+    def beside(self, W: Array, tokens: Array) -> Array:
+        """Tokens as an array of W's kind, where W is; of 64 bits, as they are multiplied."""
+        return numpy(tokens).astype(np.int64, copy=False)
+
+    def compiling(self) -> bool:
+        """Whether this call is traced, to be compiled."""
+        return False
+
+    def take(self, W: Array, tokens: Array) -> Array:
+        return W[tokens]
+
+    def along(self, x: Array, order: Array, axis: int) -> Array:
+        """x with what stands along an axis in another order."""
+        return np.take(x, order, axis)
+
+    def spread(self, W: Array, n: int) -> Array:
+        """W [V,D] -> [V,n,D]: every token at n positions."""
+        return np.broadcast_to(W[:, None], (W.shape[0], n, W.shape[1]))
+
+    def pick(self, tokens: Array, table: Array) -> Array:
+        """table [V,n,*] -> [B,n,*]: what it has for each text's last n tokens, at their places."""
+        n = table.shape[1]
+        at = tokens[:, -n:] * n + np.arange(n)
+        return table.reshape(-1, *table.shape[2:]).take(at, axis=0)
+
+    def sums_picked(self, table: Array) -> bool:
+        """Whether rows that are picked from a table can be added up without being copied."""
+        return False
+
+    def affine(self, x: Array, W: Array, b: Array | None) -> Array:
+        """x [B,T,*in] times W [*in,*out] plus b [*out] -> [B,T,*out], summed over *in."""
+        n = x.ndim - 2
+        inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
+        y = x.reshape(x.shape[0] * x.shape[1], inner) @ W.reshape(inner, outer)
+        if b is not None:
+            y += b.reshape(outer)  # y is new: nobody else sees it
+        return y.reshape(*x.shape[:2], *W.shape[n:])
+
+    def scores(self, q: Array, k: Array) -> Array:
+        """q [B,T,H,K], k [B,S,H,K] -> [B,H,T,S]."""
+        return np.matmul(q.transpose(0, 2, 1, 3), k.transpose(0, 2, 3, 1))
+
+    def mix(self, pattern: Array, v: Array) -> Array:
+        """pattern [B,H,T,S], v [B,S,H,K] -> [B,T,H,K]."""
+        return np.matmul(pattern, v.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+
+    def relu(self, x: Array) -> Array:
+        return np.maximum(x, 0)
+
+    def gelu(self, x: Array) -> Array:
+        out = np.empty(x.shape, x.dtype)
+        given, made = x.reshape(-1), out.reshape(-1)
+        for i in range(0, x.size, BLOCK):
+            part = slice(i, i + BLOCK)
+            y = erf(given[part] * 0.5**0.5)
+            y += 1
+            y *= given[part]
+            y *= 0.5
+            made[part] = y
+        return out
+
+    def mean(self, x: Array) -> Array:
+        """Over the last axis, which stays. einsum: np.mean is four times slower on short axes."""
+        return np.einsum("...d->...", x)[..., None] / x.shape[-1]
+
+    def softmax(self, x: Array) -> Array:
+        e = x - largest(x)[..., None]
+        out = -746 if e.dtype == np.float64 else -104  # so far out, exp is 0 and slow
+        np.copyto(e, -np.inf, where=e < out)
+        np.exp(e, out=e)
+        e /= np.einsum("...s->...", e)[..., None]
+        return e
+
+
+class Torch:
+    """Names not defined here are torch's own."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch, self.F = torch, torch.nn.functional
+        layer = self.F.layer_norm
+        self.fused_norms = {"layer": lambda x, w, b, eps: layer(x, x.shape[-1:], w, b, eps)}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.torch, name)
+
+    def like(self, x: Array, table: Array) -> Array:
+        return self.torch.as_tensor(table, dtype=x.dtype, device=x.device)
+
+    def quietly(self, alone: bool) -> AbstractContextManager[Any]:
+        way = self.torch.inference_mode if alone else self.torch.no_grad
+        return way()  # type: ignore[no-any-return]
+
+    def beside(self, W: Array, tokens: Array) -> Array:
+        if isinstance(tokens, np.ndarray):
+            tokens = tokens.astype(np.int64, copy=False)
+        return self.torch.as_tensor(tokens, device=W.device).long()
+
+    def compiling(self) -> bool:
+        return bool(self.torch.compiler.is_compiling())
+
+    def take(self, W: Array, tokens: Array) -> Array:
+        return self.F.embedding(tokens, W)  # W[tokens] has a slow gradient
+
+    def along(self, x: Array, order: Array, axis: int) -> Array:
+        return x.index_select(axis, self.torch.as_tensor(order, device=x.device))
+
+    def spread(self, W: Array, n: int) -> Array:
+        return W[:, None].expand(-1, n, -1)
+
+    def pick(self, tokens: Array, table: Array) -> Array:
+        n = table.shape[1]
+        at = tokens[:, -n:] * n + self.torch.arange(n, device=tokens.device)
+        rows = self.F.embedding(at, table.reshape(table.shape[0] * n, -1))
+        return rows.reshape(*at.shape, *table.shape[2:])
+
+    def sums_picked(self, table: Array) -> bool:
+        """embedding_bag does. It has no gradients that we would want, and whether a table is good
+        for it depends on its numbers, which cannot be mapped over: so only where PyTorch was told
+        that neither is wanted.
+        """
+        precise = table.dtype in (self.torch.float32, self.torch.float64)
+        quiet = self.torch.is_inference_mode_enabled()
+        return precise and quiet and table.device.type == "cpu"
+
+    def affine(self, x: Array, W: Array, b: Array | None) -> Array:
+        n = x.ndim - 2
+        inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
+        rows, out = x.shape[0] * x.shape[1], (*x.shape[:2], *W.shape[n:])
+        x, W = x.reshape(rows, inner), W.reshape(inner, outer)  # inner may be 0: an MLP of width 0
+        y = x @ W if b is None else self.torch.addmm(b.reshape(outer), x, W)
+        return y.reshape(out)
+
+    def scores(self, q: Array, k: Array) -> Array:
+        return q.transpose(1, 2) @ k.permute(0, 2, 3, 1)
+
+    def mix(self, pattern: Array, v: Array) -> Array:
+        return (pattern @ v.transpose(1, 2)).transpose(1, 2)
+
+    def gelu(self, x: Array) -> Array:
+        return self.F.gelu(x)
+
+    def mean(self, x: Array) -> Array:
+        return x.mean(-1, keepdim=True)
+
+    def softmax(self, x: Array) -> Array:
+        if x.shape[-1] >= SHORT:
+            return x.softmax(-1)
+        columns = x.reshape(-1, x.shape[-1]).T  # beside each other, they are done many at a time
+        return columns.softmax(0).T.reshape(x.shape)
+
+
+NAMESPACES: dict[type, Any] = {np.ndarray: Numpy()}
+
+
+def of(x: Array) -> Any:
+    """The namespace for arrays like x."""
+    if own := getattr(type(x), "namespace", None):  # what stands for an array: token_tables.py
+        return own(x)
+    if type(x) not in NAMESPACES:  # PyTorch is there already, or x would not be
+        NAMESPACES[type(x)] = Torch(sys.modules["torch"])
+    return NAMESPACES[type(x)]
+
+
+def numpy(x: Array) -> Any:
+    """x as a NumPy array. NumPy has no bfloat16: that becomes float32, which holds it exactly."""
+    if isinstance(x, np.ndarray):
+        return x
+    x = x.detach().cpu()
+    return (x.float() if kind(x) == "bfloat16" else x).numpy()
+
+
+def kind(x: Array) -> str:
+    """The type of its numbers: "float64", "bfloat16", …"""
+    return str(x.dtype).removeprefix("torch.")
+
+
+def largest(x: Any) -> Any:
+    """The maximum over the last axis of a NumPy array."""
+    if not 0 < x.shape[-1] <= 64:  # on a short axis, np.max is four times slower than this loop
+        return x.max(axis=-1)
+    m = x[..., 0].copy()
+    for i in range(1, x.shape[-1]):
+        np.maximum(m, x[..., i], out=m)  # NaN wins, as in np.max
+    return m
+
+
+def erf(x: Array) -> Array:
+    """erf to 2 ulp after W. J. Cody (1969). NumPy has none; SciPy is larger than all the rest.
+
+    In float32 to 5e-7 by one quotient for all x, as XLA and Eigen do it: five times faster.
+    """
+    if x.dtype == np.float32:
+        y = np.clip(x, -4, 4)
+        z = y * y
+        y *= _poly(_A, z)
+        y /= _poly(_B, z)
+        return np.clip(y, -1, 1, out=y)
+    y = np.abs(x)
+    np.minimum(y, 6.0, out=y)  # erf(6) is 1 in float64, so the third piece is not needed
+    z = y * y
+    near = _poly(_P, z)
+    near *= x
+    near /= _poly(_Q, z)
+    far = np.exp(np.negative(z, out=z), out=z)
+    far *= _poly(_R, y)
+    far /= _poly(_S, y)
+    np.subtract(1, far, out=far)
+    np.copysign(far, x, out=far)
+    np.copyto(far, near, where=y < 0.5)
+    return far
+
+
+def _poly(coefficients: tuple[float, ...], x: Array) -> Array:
+    """In place: new arrays for every coefficient would cost more than the arithmetic."""
+    y = np.full_like(x, coefficients[0])
+    for a in coefficients[1:]:
+        y *= x
+        y += a
+    return y
+
+
+_A = (-2.72614225801306e-10, 2.77068142495902e-8, -2.10102402082508e-6, -5.69250639462346e-5,
+      -7.34990630326855e-4, -2.95459980854025e-3, -1.60960333262415e-2)  # fmt: skip
+_B = (-1.45660718464996e-5, -2.13374055278905e-4, -1.68282697438203e-3, -7.37332916720468e-3,
+      -1.42647390514189e-2)  # fmt: skip
+_P = (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2,
+      3.20937758913846947e3)  # fmt: skip
+_Q = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3,
+      2.84423683343917062e3)  # fmt: skip
+_R = (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1,
+      2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
+      1.23033935479799725e3)  # fmt: skip
+_S = (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2,
+      1.62138957456669019e3, 3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3,
+      1.23033935480374942e3)  # fmt: skip

@@ -1,0 +1,100 @@
+"""A Model on disk: one .safetensors file with everything inside. Loading never executes code.
+
+The header holds config, vocabulary, labels, task and provenance as JSON, and the SHA-256 of all of
+these and of the tensors: a flipped bit is an error. Other safetensors readers can read the arrays.
+"""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+
+from ..registry import FILE, is_known, split
+from ..utils.errors import GlassformerError, shown
+from ..utils.fileio import check_writable, write_atomically
+from . import backend
+from .checkpoint_format import FORMAT, KEY, THETA, digest, read, read_from, seal
+from .model import Model
+
+__all__ = ["digest", "from_bytes", "load", "save", "to_bytes"]
+
+
+def save(model: Model, path: str | Path) -> Path:
+    """Writes the model in a file that ends in .safetensors: by that, `load` knows it again."""
+    if Path(path).suffix != ".safetensors":
+        raise GlassformerError(f"{path} — a model is saved in a file that ends in .safetensors")
+    check_writable(path, *split(model.blueprint)[1].values())  # not over what it is made from
+    return write_atomically(path, to_bytes(model))
+
+
+def to_bytes(model: Model) -> bytes:
+    """What `save` writes."""
+    from safetensors.numpy import save as with_header
+
+    header = {
+        "format": FORMAT,
+        "config": asdict(model.config),
+        "vocabulary": model.vocabulary.to_json(),
+        "task": model.task,
+        "labels": {name: dict(given) for name, given in vars(model.labels).items()},
+        "provenance": dict(model.provenance),
+        "blueprint": model.blueprint,
+    }
+    try:
+        json.dumps(header)
+    except (TypeError, ValueError, RecursionError) as e:
+        raise GlassformerError(f"model — its provenance cannot be saved as JSON: {e}") from None
+    sealed = {"header": header, "model": digest(model), "sha256": seal(header, digest(model))}
+    stored = dict(model.weights) | {THETA + n: t for n, t in model.theta.items()}
+    tensors = {n: np.ascontiguousarray(backend.numpy(w)) for n, w in stored.items()}
+    return with_header(tensors, {KEY: json.dumps(sealed)})
+
+
+def load(path: str | Path) -> Model:
+    """Reads a model; anything that is not exactly what was saved is an error."""
+    return _whole(Path(path), read(path))
+
+
+def from_bytes(data: bytes, name: str) -> Model:
+    """The model in what `to_bytes` made; errors call it by this name."""
+    return _whole(Path(name), read_from(Path(name), data))
+
+
+def _whole(path: Path, model: Model) -> Model:
+    if FILE.match(model.blueprint) and not is_known("blueprint", model.blueprint):
+        # nobody typed that file, and nothing runs it: the weights stand without their theta
+        return replace(model, theta={}, blueprint="")
+    _check_theta(path, model)
+    return model
+
+
+def _check_theta(path: Path, model: Model) -> None:
+    """Theta must really make the weights, or a count of theta would be a lie."""
+    if not model.blueprint:
+        if model.theta:
+            raise GlassformerError(f"{path} — damaged checkpoint: theta without a blueprint")
+        return
+    from ..parametrizations import make
+
+    shapes = {n: tuple(w.shape) for n, w in model.weights.items()}
+    try:
+        blueprint = make(model.blueprint)
+        parts = blueprint.theta_shapes(shapes)
+        if wrong := sorted({*parts} ^ {*model.theta}):
+            raise GlassformerError(f"theta {'has no' if wrong[0] in parts else 'has'} {wrong[0]}")
+        # Before it is expanded: two thin arrays can make a huge one.
+        for name, t in sorted(model.theta.items()):
+            if tuple(t.shape) != tuple(parts[name]):
+                must = f"must have shape {list(parts[name])}, got {list(t.shape)}"
+                raise GlassformerError(f"theta's {name} {must}")
+        made = blueprint.expand(model.theta, shapes)
+        if wrong := sorted(n for n in shapes if n not in made or tuple(made[n].shape) != shapes[n]):
+            raise GlassformerError(f"theta makes no {wrong[0]} of shape {list(shapes[wrong[0]])}")
+    except (GlassformerError, KeyError, ValueError, TypeError, IndexError) as e:
+        what = f"its blueprint {shown(model.blueprint)}"
+        raise GlassformerError(f"{path} — {what} does not make its weights: {e}") from None
+    tolerance = 1e-12 if model.dtype == "float64" else 1e-5
+    for name, w in model.weights.items():
+        if not np.allclose(made[name], w, rtol=tolerance, atol=tolerance):
+            raise GlassformerError(f"{path} — its theta does not make its weights: {name} differs")

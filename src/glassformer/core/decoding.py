@@ -1,0 +1,109 @@
+"""Decoding: greedy or sampled, batched, with a key-value cache, past the end of the block.
+
+The key-value cache is a tap: it puts what it remembers before k and v.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..utils.errors import GlassformerError
+from ..utils.limits import DECODED, finite, within
+from . import backend
+from .backend import Array
+from .model import Model, Tap
+
+
+class Cache(dict[str, Array]):
+    """A tap that remembers keys and values, so that only new tokens need be fed."""
+
+    def __call__(self, name: str, value: Array) -> Array:
+        if name.endswith((".hook_k", ".hook_v")):
+            if name in self:
+                value = backend.of(value).concat([self[name], value], 1)
+            self[name] = value
+        return value
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of decoding a batch."""
+
+    tokens: Any  # [B, T] what was read
+    logits: Any  # [B, V] of the next token
+    chosen: Any  # [B] the next token
+
+
+def stream(
+    model: Model, tokens: Any, steps: int, *, temperature: float = 0.0, top_k: int | None = None,
+    rng: np.random.Generator | None = None, cached: bool = True, tap: Tap | None = None,
+) -> Iterator[Step]:  # fmt: skip
+    """Decodes step by step, tokens [B,T] or [T]. Past the block a window slides: positions anew.
+
+    A `tap` sees all tokens at every step: nothing is cached then.
+    """
+    finite("decoding — temperature", temperature)
+    within("decoding — top_k", 1 if top_k is None else top_k, 1, 2**63 - 1)
+    within("decoding — steps", steps, 0, DECODED)
+    block = model.config.n_ctx
+    tokens = np.atleast_2d(backend.numpy(model.read(tokens)))
+    # Without the mask, what is past depends on what is to come.
+    cached = cached and tap is None and model.config.mask == "causal"
+    cache, fed = Cache(), 0
+    for _ in range(steps):
+        length = tokens.shape[1]
+        if cached and fed and length <= block:
+            logits = model.logits(tokens[:, fed:], cache, 1, fed)[:, -1]
+        else:
+            cache.clear()
+            logits = model.logits(tokens[:, -block:], cache if cached else tap, 1)[:, -1]
+        fed = length
+        chosen = _choose(logits, temperature, top_k, rng)
+        yield Step(tokens, logits, chosen)
+        tokens = np.concatenate([tokens, chosen[:, None]], 1)
+
+
+def decode(
+    model: Model, tokens: Any, steps: int, *, stop: int | None = None, temperature: float = 0.0,
+    top_k: int | None = None, rng: np.random.Generator | None = None, cached: bool = True,
+) -> Any:  # fmt: skip
+    """The tokens and at most `steps` that the model adds, [B,T] -> [B,T+n] or [T] -> [T+n].
+
+    A row that has produced `stop` is filled with it until all rows have.
+    """
+    if stop is not None:
+        within("decoding — stop", stop, 0, model.config.d_vocab - 1)
+    alone = np.ndim(tokens) == 1
+    out = np.atleast_2d(np.asarray(tokens))
+    done = np.zeros(len(out), dtype=bool)
+    how: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "rng": rng}
+    for step in stream(model, out, steps, cached=cached, **how):
+        if not np.isfinite(step.logits[~done]).all():
+            raise GlassformerError(f"decoding — logits are not finite after {out.shape[1]} tokens")
+        chosen = step.chosen
+        if stop is not None:
+            chosen = np.where(done, stop, chosen)
+            done |= chosen == stop
+        out = np.concatenate([out, chosen[:, None]], 1)
+        if done.all():
+            break
+    return out[0] if alone else out
+
+
+def _choose(
+    logits: Any, temperature: float, top_k: int | None, rng: np.random.Generator | None
+) -> Any:
+    if temperature == 0:
+        return logits.argmax(-1)
+    if rng is None:
+        needed = "needs a random generator: rng=np.random.default_rng(seed)"
+        raise GlassformerError(f"sampling — {needed}")
+    with np.errstate(over="ignore"):  # at a temperature of next to nothing the best alone is left
+        x = (logits - logits.max(-1, keepdims=True)).astype(np.float64) / temperature
+    if top_k is not None and top_k < x.shape[-1]:
+        least = np.partition(x, -top_k, axis=-1)[:, -top_k, None]
+        x = np.where(x >= least, x, -np.inf)
+    gumbel = -np.log(-np.log(rng.random(x.shape)))
+    return (x + gumbel).argmax(-1)  # the largest of x + Gumbel noise is a sample of softmax(x)

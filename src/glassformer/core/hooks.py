@@ -1,0 +1,106 @@
+"""Looking inside: which activations have names, and taps that read or replace them.
+
+A tap is a function (name, value) -> value. `on` makes one from a table and knows a typo when it
+sees one; `record` keeps every named activation of a run.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..utils.errors import GlassformerError, shown
+from ..utils.results import Shown
+from . import components
+from .backend import Array
+from .model import Config, Model, Tap, forward
+from .weight_shapes import required, shapes
+
+
+def hook_names(model: Model | Config) -> list[str]:
+    """The names of all activations that a tap sees, in order: a tiny twin of the model is run."""
+    config = model if isinstance(model, Config) else model.config
+    present = set(required(config)) if isinstance(model, Config) else set(model.weights)
+    small: dict[str, Any] = {"d_vocab": 1, "n_ctx": 1, "d_model": 2, "n_heads": 1, "d_head": 2}
+    tiny = replace(config, **small, d_mlp=min(config.d_mlp, 1))
+    weights = {n: np.ones(shapes(tiny)[n]) for n in present}
+    seen = Record()
+    with np.errstate(all="ignore"):  # a tiny row of equal numbers has no variance
+        forward(tiny, weights, np.zeros((1, 1), dtype=int), seen)
+    return list(seen)
+
+
+def on(model: Model, table: Mapping[str, Callable[[Array], Array]]) -> Tap:
+    """A tap that replaces each named activation by a function of it. Unknown names are errors."""
+    if not isinstance(table, Mapping) or not all(map(callable, table.values())):
+        raise GlassformerError(f"on — expected a table of names and functions, got {shown(table)}")
+    check_names(model, table)
+    return lambda name, value: table[name](value) if name in table else value
+
+
+def check_names(model: Model, names: Iterable[str]) -> None:
+    """Raises if a name is not an activation of the model, and says which names come near."""
+    known = hook_names(model)
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 3, 0.4) or known[:3]
+            none = f"no such activation in this model; near: {', '.join(near)}"
+            raise GlassformerError(f"hook {name!r} — {none}")
+
+
+class Record(Shown, dict[str, Array]):
+    """A tap that keeps every activation it sees.
+
+    `cache["blocks.0.attn.hook_pattern"]`, or in short `cache["pattern", 0]` and, where that could
+    be several, `cache["scale", 0, "ln1"]`; `cache["embed"]` is of no layer. Of a known model also
+    by the names of components.py: `cache["head 0.1"]` is [B,T,K].
+    """
+
+    def __init__(self, model: Model | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self.tokens: Any = None  # that were read, if known
+
+    def __getitem__(self, key: Any) -> Array:
+        try:
+            return super().__getitem__(key)
+        except TypeError:  # a list, which names nothing
+            wanted = "expected a name, or a name and a layer"
+            raise GlassformerError(f"activation {shown(key)} — {wanted}") from None
+
+    def __missing__(self, key: Any) -> Array:
+        if self.model and isinstance(key, str) and " " in key:
+            part = components.find(self.model, key)
+            if len(part.hooks) == 1:
+                return self[part.hooks[0]][part.place()]
+            several = f"in {len(part.hooks)} activations: {', '.join(part.hooks[:3])}, …"
+            raise GlassformerError(f"activation {key!r} — {several}")
+        short, *where = key if isinstance(key, tuple) and key else (key,)
+        layer = f"blocks.{where[0]}." if where else ""
+        inside = [n for n in self if n.endswith(f"hook_{short}") and n.startswith(layer)]
+        inside = [n for n in inside if where or "." not in n]
+        found = [n for n in inside if len(where) < 2 or n.startswith(f"{layer}{where[1]}.")]
+        if len(found) == 1:
+            return self[found[0]]
+        known = [n.rpartition("hook_")[2] for n in self]
+        near = inside or difflib.get_close_matches(str(short), known, 3, 0.4)
+        several = f"{'several' if found else 'none'} of that name; near: {near[:3]}"
+        if short in known and not where:  # in the blocks
+            several = f'each layer has one: cache["{short}", 0]'
+        raise GlassformerError(f"activation {shown(key)} — {several}")
+
+    def __repr__(self) -> str:
+        return f"<Record: {len(self)} activations, {', '.join(list(self)[:3])}, …>"
+
+    def __call__(self, name: str, value: Array) -> Array:
+        self[name] = value
+        return value
+
+
+def record(model: Model, tokens: Array, last: int | None = None) -> tuple[Array, Record]:
+    """Logits, and every named activation of the run."""
+    cache = Record(model)
+    cache.tokens = tokens
+    return model(tokens, tap=cache, last=last), cache

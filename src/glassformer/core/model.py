@@ -1,0 +1,513 @@
+"""The one transformer: plain data in (a Config and named arrays), logits out. Read this first.
+
+Shapes: B batch, T positions, S keys, D d_model, H heads, K d_head, F d_mlp, V vocabulary.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ..utils.argcheck import check_function, checked
+from ..utils.errors import NEEDS_TORCH, GlassformerError, ascii_name, shown
+from ..utils.limits import whole_numbers, within
+from ..utils.results import Shown, missing
+from . import backend, token_tables
+from .backend import Array
+from .vocabulary import Vocabulary
+from .weight_shapes import check, describe
+from .weight_shapes import zeros as zeros
+
+Weights = Mapping[str, Array]
+Tap = Callable[[str, Array], Array]
+
+LARGEST = {  # the largest number of each float type
+    "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max),
+    "float16": float(np.finfo(np.float16).max), "bfloat16": 2.0**127 * (2 - 2**-7),
+}  # fmt: skip
+MOST = {"n_layers": 10_000, "n_ctx": 2**24}  # the other sizes: what an array's axis can be
+
+
+@checked(kinds=False)
+@dataclass(frozen=True)
+class Config(Shown):
+    """The shape of a transformer and the choice of its components."""
+
+    d_vocab: int
+    n_ctx: int
+    d_model: int
+    n_layers: int = 1
+    n_heads: int = 1
+    d_head: int = 0  # 0: d_model // n_heads. Hand-made heads are of any size
+    d_mlp: int = 0
+    norm: str = "layer"  # a name in NORMS
+    norm_first: bool = True  # pre-LN; False: the order of 2017, after the residual sum
+    eps: float = 1e-5  # added to the variance
+    activation: str = "gelu"  # a name in ACTIVATIONS; a W_gate among the weights gates it
+    positions: str = "learned"  # a name in POSITIONS
+    base: float = 10_000.0  # of rotary and sinusoidal frequencies
+    slope: float = 1.0  # of ALiBi: times the usual slopes 2^(-8h/H)
+    mask: str = "causal"  # a name in MASKS
+    scale: float = 0.0  # of q·k; 0: 1/sqrt(d_head)
+    qk_norm: bool = False  # the norm, also on every head's q and k
+    tied: bool = False  # the head is the token embedding
+
+    def __post_init__(self) -> None:
+        if type(self.d_head) is type(self.d_model) is type(self.n_heads) is int and not self.d_head:
+            object.__setattr__(self, "d_head", self.d_model // max(self.n_heads, 1))
+        choices: dict[str, Mapping[str, Any]] = {
+            "norm": NORMS, "activation": ACTIVATIONS, "positions": POSITIONS, "mask": MASKS,
+        }  # fmt: skip
+        wrong = [
+            f"{name} must be one of {', '.join(table)}, got {shown(getattr(self, name))}"
+            for name, table in choices.items()
+            if not isinstance(given := getattr(self, name), str) or given not in table
+        ]
+        for f in fields(self):
+            value, least = getattr(self, f.name), 0 if f.name in ("n_layers", "d_mlp") else 1
+            most = MOST.get(f.name, 2**31 - 1)
+            if f.type is int and (type(value) is not int or value < least):
+                wrong.append(f"{f.name} must be a whole number from {least}, got {shown(value)}")
+            elif f.type is int and value > most:
+                wrong.append(f"{f.name} must be at most {most:,}, got {shown(value)}")
+            finite = type(value) in (int, float) and 0 <= value <= LARGEST["float64"]
+            if f.type is float and not finite:
+                wrong.append(f"{f.name} must be a finite number from 0, got {shown(value)}")
+            if f.type is bool and type(value) is not bool:
+                wrong.append(f"{f.name} must be true or false, got {shown(value)}")
+        if not wrong and self.positions == "sinusoidal" and self.d_model % 2:
+            wrong.append(f"sinusoidal positions need an even d_model, got {self.d_model}")
+        if wrong:
+            raise GlassformerError("config — " + "; ".join(wrong))
+        for f in fields(self):
+            if f.type is float and type(value := getattr(self, f.name)) is int and value > 2**53:
+                object.__setattr__(self, f.name, float(value))  # libraries take 64 bits only
+
+    def __str__(self) -> str:
+        parts = [f"{self.n_layers} layer{'s' * (self.n_layers != 1)}", f"d_model {self.d_model}"]
+        if self.n_layers:
+            parts += [f"{self.n_heads} head{'s' * (self.n_heads > 1)} of {self.d_head}"]
+            parts += [f"scale {self.scale:g}"] * bool(self.scale) + ["QK-norm"] * self.qk_norm
+            parts += [f"MLP {self.d_mlp} {self.activation}" if self.d_mlp else "no MLP"]
+        order = "pre" if self.norm_first else "post"
+        parts += ["no norm" if self.norm == "none" else f"{self.norm} norm ({order})"]
+        parts += ["no positions" if self.positions == "none" else f"{self.positions} positions"]
+        parts += [f"mask {self.mask}", "tied" if self.tied else "untied"]
+        return ", ".join([*parts, f"{self.d_vocab} tokens", f"block {self.n_ctx}"])
+
+
+class Place:
+    """A place like blocks.0.attn: place["W_Q"] is a weight, place("hook_q", q) shows q to a tap."""
+
+    def __init__(self, weights: Weights, tap: Tap | None, path: str = "") -> None:
+        self.weights, self.tap, self.path = weights, tap, path
+
+    def __truediv__(self, name: str) -> "Place":
+        return Place(self.weights, self.tap, f"{self.path}{name}.")
+
+    def __getitem__(self, name: str) -> Array:
+        return self.weights[self.path + name]
+
+    def get(self, name: str) -> Array | None:
+        return self.weights.get(self.path + name)
+
+    def __call__(self, name: str, value: Array) -> Array:
+        return value if self.tap is None else self.tap(self.path + name, value)
+
+
+# fmt: off
+def forward(
+    c: Config, weights: Weights, tokens: Array, tap: Tap | None = None, start: int = 0,
+    last: int | None = None,
+) -> Array:
+    """tokens [B,T] -> logits [B,T,V], or [B,last,V]: the last block skips what nobody asked for.
+
+    `start` is the position of tokens[:, 0], for those who feed a text bit by bit (decoding.Cache).
+    """
+    at = Place(weights, tap)
+    W_E = at["embed.W_E"]
+    x = at("hook_embed", token_tables.embed(W_E, tokens, alone=tap is None and c.n_layers > 0))
+    if embed := POSITIONS[c.positions].embed:
+        x = x + at("hook_pos_embed", embed(c, at, x, start))                   # B T D
+    for i in range(c.n_layers):
+        x = block(c, at / f"blocks.{i}", x, last if i == c.n_layers - 1 else None)
+    x = x if last is None else x[:, -last:]
+    x = NORMS[c.norm](c, at / "ln_final", x) if c.norm_first else x
+    return affine(x, W_E.mT if c.tied else at["unembed.W_U"], at.get("unembed.b_U"))
+
+
+def block(c: Config, at: Place, x: Array, last: int | None) -> Array:
+    x = at("hook_resid_pre", x)                                                # B T D
+    attend = partial(attention, c, at / "attn", last=last)
+    x = residual(c, at / "ln1", x, lambda y: at("hook_attn_out", attend(y)))
+    if at.get("mlp.W_out") is not None:
+        x = at("hook_resid_mid", x)
+        x = residual(c, at / "ln2", x, lambda y: at("hook_mlp_out", mlp(c, at / "mlp", y)))
+    return at("hook_resid_post", x)
+
+
+def residual(c: Config, ln: Place, x: Array, f: Callable[[Array], Array]) -> Array:
+    norm = NORMS[c.norm]
+    y = f(norm(c, ln, x) if c.norm_first else x)
+    y = x[:, -y.shape[1] :] + y
+    return y if c.norm_first else norm(c, ln, y)
+
+
+def attention(c: Config, at: Place, x: Array, last: int | None) -> Array:
+    xp, positions, norm = backend.of(x), POSITIONS[c.positions], NORMS[c.norm]
+    asking = x if last is None else x[:, -last:]
+    q = at("hook_q", affine(asking, at["W_Q"].swapaxes(0, 1), at.get("b_Q")))  # B T H K
+    k = at("hook_k", affine(x, at["W_K"].swapaxes(0, 1), at.get("b_K")))       # B S H K
+    v = at("hook_v", affine(x, at["W_V"].swapaxes(0, 1), at.get("b_V")))       # B S H K
+    if c.qk_norm:
+        q, k = norm(c, at / "q_norm", q), norm(c, at / "k_norm", k)
+    T, S = q.shape[1], k.shape[1]  # S > T: fewer ask than are there, or a cache is before k and v
+    here, there = np.arange(S - T, S), np.arange(S)
+    if rotate := positions.rotate:
+        q, k = at("hook_rot_q", rotate(c, q, here)), at("hook_rot_k", rotate(c, k, there))
+    scores = xp.scores(q, k) * (c.scale or c.d_head**-0.5)                     # B H T S
+    distance = here[:, None] - there                                           # T S
+    if bias := positions.bias:
+        scores = scores + xp.like(scores, bias(c, distance))
+    scores = at("hook_attn_scores", scores + xp.like(scores, MASKS[c.mask](distance)))
+    pattern = at("hook_pattern", xp.softmax(scores))                           # B H T S
+    z = at("hook_z", xp.mix(pattern, v))                                       # B T H K
+    return affine(z, at["W_O"], at.get("b_O"))                                 # B T D
+
+
+def mlp(c: Config, at: Place, x: Array) -> Array:
+    pre = at("hook_pre", affine(x, at["W_in"], at.get("b_in")))                # B T F
+    post = ACTIVATIONS[c.activation](backend.of(x), pre)
+    if (W_gate := at.get("W_gate")) is not None:
+        post = post * at("hook_pre_linear", affine(x, W_gate, at.get("b_gate")))
+    return affine(at("hook_post", post), at["W_out"], at.get("b_out"))
+
+
+def affine(x: Array, W: Array, b: Array | None) -> Array:
+    return backend.of(x).affine(x, W, b)
+
+
+# fmt: on
+# ── norms ──────────────────────────────────────────────────────────────────────────────────────
+def rms_norm(c: Config, at: Place, x: Array) -> Array:
+    xp = backend.of(x)
+    scale = at("hook_scale", xp.sqrt(xp.mean(x * x) + c.eps))
+    return gained(at, at("hook_normalized", x / scale))
+
+
+def gained(at: Place, x: Array) -> Array:
+    """What was normalised, with the norm's gain and bias, where it has them."""
+    w, b = at.get("w"), at.get("b")
+    x = x if w is None else x * w
+    return x if b is None else x + b
+
+
+def layer_norm(c: Config, at: Place, x: Array) -> Array:
+    if at.tap is None and (fused := backend.of(x).fused_norms.get("layer")):  # nobody looks inside
+        return fused(x, at.get("w"), at.get("b"), c.eps)
+    return rms_norm(c, at, x - backend.of(x).mean(x))
+
+
+Norm = Callable[[Config, Place, Array], Array]
+NORMS: dict[str, Norm] = {"layer": layer_norm, "rms": rms_norm, "none": lambda c, at, x: x}
+
+
+# ── activations ────────────────────────────────────────────────────────────────────────────────
+def gelu_new(xp: Any, x: Array) -> Array:
+    return 0.5 * x * (1 + xp.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
+
+
+ACTIVATIONS: dict[str, Callable[[Any, Array], Array]] = {
+    "relu": lambda xp, x: xp.relu(x),
+    "gelu": lambda xp, x: xp.gelu(x),
+    "gelu_new": gelu_new,
+    "silu": lambda xp, x: 0.5 * x * (1 + xp.tanh(0.5 * x)),  # tanh cannot overflow
+}
+
+
+# ── positions: added to the stream, turning q and k, or added to the scores ────────────────────
+@dataclass(frozen=True)
+class Positions:
+    embed: Callable[[Config, Place, Array, int], Array] | None = None
+    rotate: Callable[[Config, Array, Array], Array] | None = None
+    bias: Callable[[Config, Array], Array] | None = None
+
+
+def learned(c: Config, at: Place, x: Array, start: int) -> Array:
+    return at["pos_embed.W_pos"][start : start + x.shape[1]]  # T D
+
+
+def sinusoidal(c: Config, at: Place, x: Array, start: int) -> Array:
+    a = angles(c, np.arange(start, start + x.shape[1]), c.d_model // 2)  # T D/2
+    table = np.stack([np.sin(a), np.cos(a)], axis=-1)  # T D/2 2
+    return backend.of(x).like(x, table.reshape(-1, c.d_model))  # T D
+
+
+def rotary(c: Config, x: Array, positions: Array) -> Array:
+    xp, n = backend.of(x), x.shape[-1] // 2
+    a = angles(c, positions, n)[:, None]  # T 1 K/2
+    cos, sin = xp.like(x, np.cos(a)), xp.like(x, np.sin(a))
+    u, v, odd = x[..., :n], x[..., n : 2 * n], x[..., 2 * n :]
+    return xp.concat([u * cos - v * sin, v * cos + u * sin, odd], -1)
+
+
+def angles(c: Config, positions: Array, n: int) -> Array:
+    return positions[:, None] * c.base ** (-np.arange(n) / max(n, 1))
+
+
+def alibi(c: Config, distance: Array) -> Array:
+    slopes = c.slope * 2.0 ** (-8 * np.arange(1, c.n_heads + 1) / c.n_heads)
+    return -slopes[:, None, None] * np.abs(distance)  # H T S
+
+
+POSITIONS = {
+    "learned": Positions(embed=learned),
+    "none": Positions(),
+    "sinusoidal": Positions(embed=sinusoidal),
+    "rotary": Positions(rotate=rotary),
+    "alibi": Positions(bias=alibi),
+}
+
+# ── masks: what is added to the score of a key so far behind the query ─────────────────────────
+MASKS: dict[str, Callable[[Array], Array]] = {
+    "causal": lambda distance: np.where(distance >= 0, 0.0, -math.inf),
+    "none": lambda distance: np.zeros_like(distance, dtype=float),
+}
+
+
+# ── the model as a thing: config, weights, vocabulary, names ───────────────────────────────────
+@checked()
+@dataclass(frozen=True)
+class Labels(Shown):
+    """Names that people gave: slots [start, stop), heads "layer.head", neurons "layer.neuron"."""
+
+    slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    heads: Mapping[str, str] = field(default_factory=dict)
+    neurons: Mapping[str, str] = field(default_factory=dict)
+
+
+@checked()
+@dataclass(frozen=True, eq=False)
+class Model(Shown):
+    """A transformer with its weights. Nothing in it can change; `replace` and `map` make others."""
+
+    config: Config
+    weights: Weights
+    vocabulary: Vocabulary
+    task: str = ""  # the ref of the task it is for
+    labels: Labels = field(default_factory=Labels)
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # who made the weights, and how
+    blueprint: str = ""  # the ref of the map that made the weights from theta; "": there is none
+    theta: Weights = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        weights = check(self.config, {n: own(n, w) for n, w in self.weights.items()})
+        if (n := len(self.vocabulary)) != (d_vocab := self.config.d_vocab):
+            raise GlassformerError(f"model — {d_vocab} tokens, but the vocabulary has {n}")
+        kinds = {name: backend.kind(w) for name, w in weights.items()}
+        kind = kinds["embed.W_E"]
+        if mixed := [f"{name} as {other}" for name, other in kinds.items() if other != kind]:
+            found = f"got embed.W_E as {kind} and {mixed[0]}"
+            raise GlassformerError(f"model — expected arrays of one type, {found}")
+        for name in ("eps", "base", "slope", "scale"):
+            if (value := getattr(self.config, name)) > LARGEST.get(kind, math.inf):
+                got = f"got {value:g}; {kind} ends at {LARGEST[kind]:.3g}"
+                raise GlassformerError(f"config — {name} must be finite in the model's type, {got}")
+        object.__setattr__(self, "weights", MappingProxyType(weights))
+        object.__setattr__(self, "theta", {n: own(n, t) for n, t in self.theta.items()})
+
+    def __reduce__(self) -> Any:
+        """For copy and pickle, which cannot see through what cannot be changed."""
+        given = (getattr(self, f.name) for f in fields(self))
+        return Model, tuple(dict(x) if isinstance(x, Mapping) else x for x in given)
+
+    @property
+    def name(self) -> str:
+        """The name that its maker or its file gives it, in ASCII, quoted if it has spaces; "model"
+        if there is none.
+        """
+        name = ascii_name(self.provenance.get("ref") or self.task or "model")
+        return repr(name) if " " in name else name  # a sentence would read as one of ours
+
+    def __call__(self, tokens: Any, tap: Tap | None = None, last: int | None = None) -> Array:
+        """Logits of tokens, [B,T] -> [B,T,V] or [T] -> [T,V]; or of a text in the tokens' words."""
+        tokens, tap = self.read(tokens), None if tap is None else keeping_shapes(tap)
+        check_last(last, tokens)
+        batch = tokens if tokens.ndim == 2 else tokens[None]
+        logits = forward(self.config, self.weights, batch, tap, last=last)
+        return logits if tokens.ndim == 2 else logits[0]
+
+    def logits(
+        self, tokens: Any, tap: Tap | None = None, last: int | None = None, start: int = 0
+    ) -> Any:
+        """The same in NumPy of tokens [B,T] known to be good: without warnings and gradients. A
+        list, or what is no array of tokens, is looked at first.
+        """
+        if getattr(tokens, "ndim", 0) != 2 or "int" not in backend.kind(tokens):
+            tokens = read_tokens(self.config, self.read(tokens), start)
+            if tokens.ndim != 2:
+                expected = "expected shape [B,T]; model(tokens) takes [T], and a text, too"
+                raise GlassformerError(f"tokens — {expected}, got {list(tokens.shape)}")
+        with (xp := backend.of(W_E := self.weights["embed.W_E"])).quietly(alone=tap is None):
+            tokens = xp.beside(W_E, tokens)
+            return backend.numpy(forward(self.config, self.weights, tokens, tap, start, last))
+
+    def read(self, tokens: Any) -> Array:
+        """Tokens (or a text) as an array that the model can read; an error if it can not."""
+        if isinstance(tokens, str):
+            tokens = self.vocabulary.encode(tokens)
+            if "compiled" in self.provenance and tokens[:1] != [0]:
+                tokens = [0, *tokens]  # <bos>, without which nothing is said of a compiled model
+        here = self.weights["embed.W_E"]
+        return backend.of(here).beside(here, read_tokens(self.config, tokens))
+
+    # ── asked again and again ──────────────────────────────────────────────────────────────────
+    @property
+    def is_numpy(self) -> bool:
+        return isinstance(self.weights["embed.W_E"], np.ndarray)
+
+    def numpy(self) -> "Model":
+        """The same model with NumPy arrays for weights."""
+        return self if self.is_numpy else self.map(backend.numpy)
+
+    def has_mlp(self, layer: int) -> bool:
+        return f"blocks.{layer}.mlp.W_out" in self.weights
+
+    @property
+    def mlp_layers(self) -> list[int]:
+        return [i for i in range(self.config.n_layers) if self.has_mlp(i)]
+
+    @property
+    def W_U(self) -> Array:
+        """The head [D,V], tied or not."""
+        return self.weights["embed.W_E"].T if self.config.tied else self.weights["unembed.W_U"]
+
+    def __getattr__(self, name: str) -> Array:
+        """`model.W_E`; `model.W_Q` [layers,H,D,K]: the arrays of a name, all layers in one."""
+        weights = vars(self).get("weights", {}) if name.startswith(("W_", "b_")) else {}
+        found = [w for n, w in weights.items() if n.rpartition(".")[2] == name]
+        if not found:
+            raise missing(self, name, "model")
+        if name in ("W_E", "W_pos", "b_U"):
+            return found[0]
+        if len(found) < self.config.n_layers:
+            raise AttributeError(f"not every layer has {name}; take it from model.weights")
+        return backend.of(found[0]).stack(found)
+
+    @property
+    def dtype(self) -> str:
+        """The float type of the weights: "float64", "float32", …"""
+        return backend.kind(self.weights["embed.W_E"])
+
+    def map(self, f: Callable[[Array], Array]) -> "Model":
+        """The same model with f applied to every array: `model.map(torch.from_numpy)`."""
+        check_function("map", f, "(array) -> array")
+        mapped = {name: f(w) for name, w in self.weights.items()}
+        return replace(self, weights=mapped, theta={name: f(t) for name, t in self.theta.items()})
+
+    def astype(self, dtype: str) -> "Model":
+        """The same model in another float type."""
+        kind = float_type(dtype)
+        if not self.is_numpy:
+            return self.map(lambda w: w.to(getattr(sys.modules["torch"], kind)))
+        if kind == "bfloat16":
+            raise GlassformerError("model — NumPy has no bfloat16; model.torch('bfloat16') has")
+        with np.errstate(over="ignore"):  # what becomes infinite is for whoever asked to see to
+            return self.map(lambda w: w.astype(kind))
+
+    def torch(self, dtype: str = "", device: str = "cpu") -> "Model":
+        """The same model with PyTorch tensors for weights."""
+        try:
+            import torch
+        except ModuleNotFoundError:
+            raise GlassformerError(f"model — {NEEDS_TORCH}") from None
+        own_type = isinstance(dtype, str) and not dtype
+        kind = getattr(torch, float_type(self.dtype if own_type else dtype))
+        try:
+            return self.map(lambda w: torch.tensor(backend.numpy(w), dtype=kind, device=device))
+        except (RuntimeError, TypeError, ValueError, AssertionError) as e:
+            why = str(e).partition("\n")[0]
+            raise GlassformerError(f"model — not on device {shown(device)}: {why}") from None
+
+    def __str__(self) -> str:
+        return describe(self)
+
+    def __repr__(self) -> str:
+        size = sum(math.prod(w.shape) for w in self.weights.values())
+        return f"<Model {self.name}: {size:,} parameters, {self.config}>"
+
+
+def own(name: str, w: Any) -> Array:
+    """A weight as an array of floats that nobody can change: a copy, unless it is one already."""
+    this = f"weights — {shown(name)}: expected"
+    if isinstance(w, (list, tuple, int, float)):
+        try:
+            w = np.array(w, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise GlassformerError(f"{this} numbers, in rows of one length") from None
+    if not hasattr(w, "dtype") or not hasattr(w, "shape"):
+        raise GlassformerError(f"{this} an array, got {shown(w)}")
+    kind = backend.kind(w)
+    if kind not in LARGEST and (isinstance(w, np.ndarray) or hasattr(w, "detach")):
+        raise GlassformerError(f"{this} floats ({', '.join(LARGEST)}), got {kind}")
+    if isinstance(w, np.ndarray) and (w.flags.writeable or type(w) is not np.ndarray):
+        w = np.array(w)  # nobody else's: not a part of a file that others may write either
+        w.setflags(write=False)
+    return w
+
+
+def float_type(dtype: Any) -> str:
+    """The name of a float type that a model can be in; an error if it is none."""
+    try:
+        known = isinstance(dtype, str) or type(dtype).__name__ == "dtype"  # NumPy's or PyTorch's
+        name = str(dtype if known else np.dtype(dtype)).removeprefix("torch.")
+    except Exception:  # whatever it may be, it is none
+        name = ""
+    if name not in LARGEST:
+        known_types = ", ".join(LARGEST)
+        raise GlassformerError(f"model — dtype: expected one of {known_types}, got {shown(dtype)}")
+    return name
+
+
+def read_tokens(c: Config, tokens: Any, start: int = 0) -> Array:
+    """Tokens as an array [B,T] or [T] that a transformer of this config can read, or an error."""
+    tokens = whole_numbers("tokens", tokens)
+    if tokens.ndim not in (1, 2) or not tokens.shape[-1]:
+        expected = "expected shape [B,T] or [T] with T from 1"
+        raise GlassformerError(f"tokens — {expected}, got {list(tokens.shape)}")
+    if not isinstance(start, (int, np.integer)):
+        raise GlassformerError(f"start — expected a position, got {shown(start)}")
+    if start < 0 or start + tokens.shape[-1] > c.n_ctx:
+        given = f"{tokens.shape[-1]} tokens" + (f" from position {start} on" if start else "")
+        raise GlassformerError(f"input of {given} — longer than the block of {c.n_ctx} tokens")
+    low, high = (int(tokens.min()), int(tokens.max())) if tokens.shape[0] else (0, 0)
+    if low < 0 or high >= c.d_vocab:
+        bad = low if low < 0 else high
+        raise GlassformerError(f"token {bad} — expected a number from 0 to {c.d_vocab - 1}")
+    return tokens
+
+
+def check_last(last: int | None, tokens: Array) -> None:
+    """Refuses to show the logits of more positions than there are, or of none."""
+    if last is not None:
+        within("last", last, 1, tokens.shape[-1])
+
+
+def keeping_shapes(tap: Tap) -> Tap:
+    """The tap, held to its word: it keeps shapes, but for more positions (see decoding)."""
+    check_function("tap", tap, "(name, value) -> value")
+
+    def look(name: str, value: Array) -> Array:
+        got, had = tap(name, value), tuple(value.shape)
+        has = tuple(getattr(got, "shape", ()))
+        if has != had and (has[:1] + has[2:] != had[:1] + had[2:] or has[1:2] < had[1:2]):
+            what = list(has) if hasattr(got, "shape") else shown(got)
+            raise GlassformerError(f"tap — {name} must keep its shape {list(had)}, got {what}")
+        return got
+
+    return look

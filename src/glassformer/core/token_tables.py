@@ -1,0 +1,160 @@
+"""What depends on tokens and their positions alone is computed once, and not for every text.
+
+Before the first attention a position knows its token and nothing else: `Shared` keeps a table of
+what there is for all tokens at all positions, and texts pick from it. What two positions have to do
+with each other in that attention depends on their two tokens alone: `Pairs` is a table of that, for
+many texts of few tokens, of which few positions ask. `forward` does not know; it asks `arrays.of`,
+as for any other array.
+"""
+
+import math
+import operator
+from functools import partialmethod
+from typing import Any
+
+import numpy as np
+
+from . import backend
+from .backend import Array
+
+
+def embed(W_E: Array, tokens: Array, alone: bool) -> Array:
+    """W_E [V,D], tokens [B,T] -> [B,T,D]. `alone`: nobody looks, so rows may be shared."""
+    xp = backend.of(W_E)
+    # sharing pays where texts outnumber tokens; torch.compile cannot trace a Shared
+    if not alone or len(tokens) <= len(W_E) or xp.compiling():
+        return xp.take(W_E, tokens)
+    return Shared(xp.spread(W_E, tokens.shape[1]), tokens)
+
+
+class Shared:
+    """x [B,T,…] whose rows depend on their token and position alone, until attention mixes them.
+
+    So each such pair is computed once: `table` [V,T,…] has it for all V tokens, and what mixes
+    positions picks from it what the B texts need. Arithmetic with numbers and with what is the same
+    for all texts is done on the table.
+    """
+
+    def __init__(self, table: Array, tokens: Array) -> None:
+        self.table, self.tokens = table, tokens  # [V,T,…], [B,T]
+        self.shape, self.ndim, self.dtype = (len(tokens), *table.shape[1:]), table.ndim, table.dtype
+
+    def namespace(self) -> "SharedNamespace":
+        return SharedNamespace(backend.of(self.table))
+
+    def rows(self) -> Array:
+        """x itself."""
+        return backend.of(self.table).pick(self.tokens, self.table)
+
+    def __getitem__(self, index: Any) -> "Shared":
+        """The last positions, x[:, -n:], or some of what is at each, x[..., a:b]; of all texts."""
+        last = isinstance(index, tuple) and index[0] == slice(None) and index[1].stop is None
+        assert index[0] is Ellipsis or last, index
+        return Shared(self.table[index], self.tokens)
+
+    def _with(self, f: Any, other: Any) -> Any:
+        if isinstance(other, Shared):
+            return Shared(f(self.table, other.table), self.tokens)
+        if np.ndim(other) < self.ndim:
+            return Shared(f(self.table, other), self.tokens)
+        return f(self.rows(), other)
+
+    __add__ = partialmethod(_with, operator.add)
+    __sub__ = partialmethod(_with, operator.sub)
+    __mul__ = partialmethod(_with, operator.mul)
+    __truediv__ = partialmethod(_with, operator.truediv)
+
+
+class Pairs:
+    """Scores [B,H,T,S] as a table [V,V,H,T,S]: of each token that asks, with each that is there.
+
+    Numbers, and what is the same for all texts, are added to the table. Their softmax is that of a
+    text's keys, so `mix` makes it, of the table if it can.
+    """
+
+    def __init__(self, table: Array, tokens: Array) -> None:
+        self.table, self.tokens = table, tokens
+
+    @classmethod
+    def of(cls, q: Shared, k: Shared) -> "Pairs":
+        table = backend.of(q.table).einsum("uthk,wshk->uwhts", q.table, k.table)
+        return cls(table, q.tokens)
+
+    def __mul__(self, number: float) -> "Pairs":
+        return Pairs(self.table * number, self.tokens)
+
+    def __add__(self, other: Array) -> "Pairs":
+        return Pairs(self.table + other, self.tokens)
+
+    def rows(self) -> Array:
+        """The scores themselves."""
+        xp, (T, S), tokens = backend.of(self.table), self.table.shape[-2:], self.tokens
+        picked = self.table[tokens[:, -T:, None], tokens[:, None], :, xp.arange(T)[:, None],
+                            xp.arange(S)]  # fmt: skip
+        return picked.permute(0, 3, 1, 2)
+
+    def mix(self, v: Shared) -> Array | None:
+        """What the softmax of these scores makes of v: [B,T,H,K].
+
+        What a key adds to each sum, and to the sum of powers, stands in one row of a table, and
+        rows are picked and added up at once. None: some power, or its product with some v, would
+        be too small or too large to be exact. (Powers are of the largest score that any text could
+        have, and not, as usual, of the largest that this one has.)
+        """
+        x, xp, tokens = self.table, backend.of(self.table), self.tokens
+        (V, _, H, T, S), K, tiny = x.shape, v.shape[-1], xp.finfo(x.dtype).tiny
+        e = (x - x.amax((1, 4), keepdim=True)).exp()
+        size = v.table.abs()
+        good = ((e >= tiny**0.5) | (x == -math.inf)).all()
+        good &= ((size == 0) | ((size > tiny**0.25) & (size < tiny**-0.25))).all()
+        if not good:
+            return None
+        one = xp.F.pad(v.table.transpose(0, 1), (0, 1), value=1.0)  # S V H K+1
+        table = e.permute(0, 3, 4, 1, 2).contiguous()[..., None] * one  # V T S V H K+1
+        asks = (tokens[:, -T:] * T + xp.arange(T))[..., None] * (S * V)
+        at = (asks + (xp.arange(S) * V + tokens)[:, None]).reshape(-1, S)  # B·T S
+        sums = xp.F.embedding_bag(at, table.reshape(-1, H * (K + 1)), mode="sum")
+        sums = sums.reshape(-1, T, H, K + 1)
+        return sums[..., :K] / sums[..., K:]
+
+
+class SharedNamespace:
+    """For tables of rows: what mixes positions picks; all else is done to the table."""
+
+    def __init__(self, xp: Any) -> None:
+        self.xp = xp
+        self.fused_norms: dict[str, Any] = {}
+        for name, norm in xp.fused_norms.items():
+            self.fused_norms[name] = lambda x, *more, f=norm: Shared(f(x.table, *more), x.tokens)
+
+    def like(self, x: Any, table: Array) -> Array:
+        return self.xp.like(x.table if isinstance(x, (Shared, Pairs)) else x, table)
+
+    def affine(self, x: Shared, W: Array, b: Array | None) -> Shared:
+        return Shared(self.xp.affine(x.table, W, b), x.tokens)
+
+    def mean(self, x: Shared) -> Shared:
+        return Shared(self.xp.mean(x.table), x.tokens)
+
+    def sqrt(self, x: Shared) -> Shared:
+        return Shared(self.xp.sqrt(x.table), x.tokens)
+
+    def concat(self, parts: list[Shared], axis: int) -> Shared:
+        return Shared(self.xp.concat([x.table for x in parts], axis), parts[0].tokens)
+
+    def scores(self, q: Shared, k: Shared) -> Any:
+        (V, T), S = q.table.shape[:2], k.table.shape[1]
+        picked = len(q.tokens) * (T + 2 * S)  # rows of q, k and v; a table of pairs has no more
+        if 2 * T <= S and picked >= V * V * T * S and self.xp.sums_picked(q.table):
+            return Pairs.of(q, k)
+        return self.xp.scores(q.rows(), k.rows())
+
+    def softmax(self, scores: Any) -> Any:
+        return scores if isinstance(scores, Pairs) else self.xp.softmax(scores)  # Pairs.mix has it
+
+    def mix(self, pattern: Any, v: Shared) -> Array:
+        if isinstance(pattern, Pairs):
+            if (mixed := pattern.mix(v)) is not None:
+                return mixed
+            pattern = self.xp.softmax(pattern.rows())
+        return self.xp.mix(pattern, v.rows())

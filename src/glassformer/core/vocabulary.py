@@ -1,0 +1,166 @@
+"""Tokens and text. A vocabulary turns text into token numbers and back."""
+
+import itertools
+import operator
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from ..utils import json_schema
+from ..utils.argcheck import checked
+from ..utils.errors import GlassformerError, shown
+from ..utils.limits import within
+
+MOST, FARTHEST = 2**31 - 1, 10**15  # tokens; the first of a vocabulary of numbers
+LONGEST = 1_000  # characters of a token
+LISTED = 10_000_000  # tokens that are not numbers
+TEXT = json_schema.text(LONGEST)
+TOKENS = json_schema.record({"tokens": json_schema.listing(TEXT, LISTED, 1), "sep": TEXT})
+FIRST = json_schema.whole(-FARTHEST, FARTHEST)
+NUMBERS = json_schema.record({"numbers": json_schema.whole(1, MOST), "first": FIRST})
+
+
+@checked(kinds=False)
+class Vocabulary:
+    """The texts of the tokens, in order; `sep` stands between them in a text.
+
+    >>> v = Vocabulary("0123456789+=")
+    >>> v.encode("4+8=")
+    [4, 10, 8, 11]
+    >>> Vocabulary.numbers(20).encode("6 2 12")
+    [6, 2, 12]
+    """
+
+    def __init__(self, tokens: Iterable[str], sep: str = "") -> None:
+        listed = isinstance(tokens, Iterable) and getattr(tokens, "ndim", 1) != 0  # no 0-d array
+        several = tokens if listed else (tokens,)
+        self.tokens: Sequence[str] = tuple(map(_text, itertools.islice(several, LISTED + 1)))
+        self.sep = _text(sep)
+        if len(self.tokens) > LISTED:
+            raise GlassformerError(f"vocabulary — expected at most {LISTED:,} texts, got more")
+        if len(set(self.tokens)) != len(self.tokens) or "" in self.tokens:
+            raise GlassformerError("vocabulary — tokens must be different and not empty")
+
+    @classmethod
+    def numbers(cls, n: int, first: int = 0) -> "Vocabulary":
+        """The numbers first, first+1, …: n of them. Nothing of size n is built."""
+        within("vocabulary — numbers", n, 1, MOST)
+        within("vocabulary — first", first, -FARTHEST, FARTHEST)
+        v = cls((), sep=" ")
+        v.tokens = Numbers(n, first)
+        return v
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, i: int) -> str:
+        return self.tokens[i]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash((len(self), self.sep))
+
+    def __repr__(self) -> str:
+        few = self.sep.join(self.tokens[i] for i in range(min(len(self), 20)))
+        return f"{len(self)} tokens: {few[:200]}{' …' if len(self) > 20 or len(few) > 200 else ''}"
+
+    def index(self, token: str) -> int:
+        """The number of a token."""
+        if not isinstance(token, str):
+            raise GlassformerError(f"token — expected a text, got {shown(token)}")
+        if isinstance(self.tokens, Numbers):
+            return self.tokens.index(token)
+        if token not in self._numbers:
+            raise GlassformerError(f"token {_short(token)} — not in the vocabulary ({self})")
+        return self._numbers[token]
+
+    def encode(self, text: str) -> list[int]:
+        """The token numbers of a text."""
+        if not isinstance(text, str):
+            raise GlassformerError(f"input — expected a text, got {shown(text)}")
+        if self.sep.isspace():  # be kind: any white space and commas separate
+            return [self.index(word) for word in re.split(r"[\s,]+", text.strip()) if word]
+        if self.sep:
+            return [self.index(word) for word in text.split(self.sep) if word]
+        tokens, at = [], 0
+        while at < len(text):
+            found = self._pattern.match(text, at)
+            if not found:
+                where = f"at character {at + 1} of {_short(text)}"
+                why = f"not in the vocabulary ({self})"
+                raise GlassformerError(f"token {text[at]!r} {where} — {why}")
+            tokens.append(self._numbers[found.group()])
+            at = found.end()
+        return tokens
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The text of token numbers."""
+        words, size = [], len(self)
+        try:
+            for n in map(operator.index, tokens):
+                if not 0 <= n < size:
+                    wanted = f"expected a number from 0 to {size - 1}"
+                    raise GlassformerError(f"token {shown(n)} — {wanted}")
+                words.append(self.tokens[n])
+        except TypeError:
+            wanted = f"expected whole numbers, got {shown(tokens)}"
+            raise GlassformerError(f"tokens — {wanted}") from None
+        return self.sep.join(words)
+
+    def to_json(self) -> dict[str, Any]:
+        if isinstance(self.tokens, Numbers):
+            return {"numbers": len(self.tokens), "first": self.tokens.first}
+        return {"tokens": list(self.tokens), "sep": self.sep}
+
+    @classmethod
+    def from_json(cls, data: Any) -> "Vocabulary":
+        """What `to_json` gave; an error names what is not."""
+        if isinstance(data, dict) and "numbers" in data:
+            NUMBERS(data, "vocabulary")
+            return cls.numbers(data["numbers"], data["first"])
+        TOKENS(data, "vocabulary")
+        return cls(data["tokens"], data["sep"])
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {t: i for i, t in enumerate(self.tokens)}
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        longest_first = sorted(self.tokens, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, longest_first)), re.DOTALL)
+
+
+class Numbers(Sequence[str]):
+    """The texts of n numbers in a row, without storing them."""
+
+    def __init__(self, n: int, first: int) -> None:
+        self.n, self.first = n, first
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, i: Any) -> Any:
+        if not 0 <= i < self.n:
+            raise IndexError(i)
+        return str(self.first + i)
+
+    def index(self, token: Any, start: int = 0, stop: int | None = None) -> int:
+        last = self.first + self.n - 1
+        if not re.fullmatch(r"-?[0-9]{1,18}", token) or not self.first <= int(token) <= last:
+            wanted = f"expected a whole number from {self.first} to {last}"
+            raise GlassformerError(f"token {_short(token)} — {wanted}")
+        return int(token) - self.first
+
+
+def _text(token: Any) -> str:
+    if not isinstance(token, str):
+        raise GlassformerError(f"vocabulary — expected texts, got {shown(token)}")
+    return token
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:39] + "…")

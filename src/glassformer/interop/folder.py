@@ -1,0 +1,119 @@
+"""A folder of `transformers`: config.json and model.safetensors, read and looked at. Nothing in it
+is executed. Which families are known: gpt2_read.py and llama_read.py.
+"""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.checkpoint_format import finite
+from ..core.model import ACTIVATIONS, Model
+from ..utils import json_schema
+from ..utils.errors import GlassformerError, shown
+from ..utils.fileio import read_bytes
+from ..utils.limits import memory
+
+SAME = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new"}  # other names for our activations
+# Of any family, and what we compute too: the one value that can be read.
+MUST_BE: dict[str, Any] = {
+    "add_cross_attention": False, "is_encoder_decoder": False, "pruned_heads": {},
+    "quantization_config": None, "auto_map": None,
+}  # fmt: skip
+HARMLESS = {  # for training, for generating, for other heads, or for the record
+    "initializer_range", "use_cache", "bos_token_id", "eos_token_id", "pad_token_id",
+    "sep_token_id", "decoder_start_token_id", "_name_or_path", "_num_labels", "dtype",
+    "torch_dtype", "transformers_version", "chunk_size_feed_forward", "id2label", "label2id",
+    "is_decoder", "output_attentions", "output_hidden_states", "problem_type", "return_dict",
+    "task_specific_params", "gradient_checkpointing", "torchscript", "use_bfloat16", "prefix",
+    "finetuning_task", "_attn_implementation_autoset", "cross_attention_hidden_size",
+    "tie_encoder_decoder", "tokenizer_class",
+}  # fmt: skip
+TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+
+
+def read(path: str | Path) -> Model:
+    """The model in a folder, whatever family it is of."""
+    from . import gpt2_read, llama_read
+
+    is_llama = config(Path(path))["model_type"] == "llama"
+    return llama_read.read(path) if is_llama else gpt2_read.read(path)
+
+
+def config(path: Path) -> dict[str, Any]:
+    """config.json."""
+    file = path / "config.json"
+    fields = json_schema.read_json(file)
+    if not isinstance(fields, dict) or "model_type" not in fields:
+        raise GlassformerError(f"{file} — has no model_type: not a folder of transformers")
+    return fields
+
+
+def check_fields(
+    file: Path, fields: Mapping[str, Any], family: str, must_be: Mapping[str, Any],
+    checks: Mapping[str, Any], harmless: Collection[str],
+) -> None:  # fmt: skip
+    """Refuses by its name the first field that we do not compute with."""
+    for name, only in must_be.items():
+        if fields.get(name, only) != only and (given := fields[name]) is not None:
+            raise GlassformerError(f"{file} — {name} is {shown(given)}; only {only!r} can be read")
+    if unknown := sorted(set(fields) - set(checks) - set(harmless) - set(must_be)):
+        hint = "if it does not change what the model computes, remove it"
+        name = shown(unknown[0]).strip("'")
+        what = f"{name} is not a field of {family} that is known here"
+        raise GlassformerError(f"{file} — {what}; {hint}")
+    for name, check in checks.items():
+        if name in fields:
+            check(fields[name], f"{file} — {name}")
+
+
+def activation(file: Path, fields: Mapping[str, Any], name: str, default: str) -> str:
+    """Ours for theirs."""
+    given, known = str(fields.get(name, default)), [*ACTIVATIONS, *SAME]
+    if given not in known:
+        what = f"{name} is {given!r}; expected one of {', '.join(known)}"
+        raise GlassformerError(f"{file} — {what}")
+    return SAME.get(given, given)
+
+
+def arrays(path: Path, ignored: tuple[str, ...]) -> dict[str, Any]:
+    """model.safetensors, but for what ends so; bfloat16, which NumPy has not, as float32."""
+    from safetensors import SafetensorError, deserialize
+
+    file = path / "model.safetensors"
+    if not file.is_file():
+        why = "no such file"
+        for other in ("model.safetensors.index.json", "pytorch_model.bin"):
+            if (path / other).exists():
+                why = f"{other} is there, but only one safetensors file is read"
+        raise GlassformerError(f"{file} — {why}; write the folder anew with save_pretrained")
+    try:
+        held = deserialize(read_bytes(file, memory()))  # type: ignore[no-untyped-call]
+    except (SafetensorError, ValueError, KeyError, TypeError):
+        raise GlassformerError(f"{file} — not a safetensors file, or a damaged one") from None
+    found = {}
+    for name, given in held:
+        if name.endswith(ignored):
+            continue
+        if (kind := given["dtype"]) not in TYPES:
+            raise GlassformerError(f"{file} — {name} is {kind}; expected {', '.join(TYPES)}")
+        a = np.frombuffer(given["data"], TYPES[kind]).reshape(given["shape"])
+        found[name] = (a.astype("<u4") << 16).view("<f4") if kind == "BF16" else a
+    finite(file, found)
+    return found
+
+
+def check_arrays(found: Mapping[str, Any], wanted: Collection[str], family: str) -> None:
+    """Refuses by its name what is missing, or is there and has no place."""
+    if missing := [n for n in wanted if n not in found]:
+        raise GlassformerError(f"model.safetensors — has no {missing[0]}")
+    if foreign := [n for n in found if n not in wanted]:
+        what = f"has {foreign[0]}, which is not of {family} with this config"
+        raise GlassformerError(f"model.safetensors — {what}")
+
+
+def of_one_type(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """float64 if any is, else float32."""
+    kind = np.result_type(np.float32, *(a.dtype for a in weights.values()))
+    return {n: np.ascontiguousarray(a, kind) for n, a in weights.items()}

@@ -1,0 +1,237 @@
+"""To GPT-2 as `transformers` has it: config.json, model.safetensors and tokenizer.json.
+
+GPT-2 is a causal pre-LN transformer with a table of positions, its heads as wide as the stream:
+- biases, gains, MLPs and positions are always there: zeros and ones stand for those that are not;
+- scores are divided by the root of the (padded) head size, so another scale goes into W_Q and b_Q;
+- where n_head does not divide the width, or heads are wider together, the stream is REPEATED until
+  it fits: the norm of [x x] is the norm of x, twice, which zeros beside x would spoil. Blocks read
+  the first copy and write to all;
+- there is no bias of the head: it is a row of an untied one that reads a 1 in the second copy.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..compiler.embedded_source import KEY as COMPILED
+from ..core.model import POSITIONS, Config, Model, Place
+from ..core.weight_shapes import axes, shapes
+from ..registry import bridge
+from ..utils.errors import GlassformerError
+from .common import library, torch_logits
+from .gpt2_read import KEY, array_names, read
+from .parity import examples, task_of
+from .tokenizer import begin_of, speaks, stop_of, tokenizer
+
+Named = dict[str, Any]
+INSTEAD = "the formats torch and onnx can represent it"
+
+
+@bridge("gpt2")
+class GPT2:
+    extra, needs, float32 = "gpt2", ("torch", "tokenizers", "transformers"), True
+    files = frozenset({  # of the folder
+        "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
+        "tokenizer_config.json",
+    })  # fmt: skip
+
+    def check(self, model: Model) -> None:
+        if why := refusal(model):
+            raise GlassformerError(f"export to gpt2 — {why}")
+
+    def write(self, model: Model, path: Path) -> list[str]:
+        torch, lib = library("torch"), library("transformers")
+        settings, arrays, notes = convert(model, model.dtype)
+        stop, own = stop_of(model), _own(model)
+        begin = begin_of(model)
+        first = {"bos_token_id": model.vocabulary.encode(begin)[0] if begin else None}
+        ends = {**first, "eos_token_id": stop, "pad_token_id": stop}
+        with quiet():
+            net = lib.GPT2LMHeadModel(lib.GPT2Config(**settings, **ends, **{KEY: own}))
+            net = net.to(getattr(torch, model.dtype))
+            net.load_state_dict({n: torch.tensor(a) for n, a in arrays.items()}, strict=True)
+            net.generation_config = lib.GenerationConfig(do_sample=False, **ends, **_steps(model))
+            net.save_pretrained(path)
+            words = model.vocabulary
+            end = {} if stop is None else {"eos_token": words[stop], "pad_token": words[stop]}
+            made = lib.PreTrainedTokenizerFast(
+                tokenizer_object=tokenizer(words, begin), clean_up_tokenization_spaces=False,
+                model_max_length=model.config.n_ctx,
+                model_input_names=["input_ids", "attention_mask"], **end,
+            )  # fmt: skip
+            made.save_pretrained(path)
+        return notes + _ties(model)
+
+    def logits(self, path: Path, tokens: Any) -> Any:
+        lib = library("transformers")
+        with quiet():
+            net = lib.AutoModelForCausalLM.from_pretrained(
+                path, local_files_only=True, dtype="auto"
+            ).eval()
+            return torch_logits(lambda part: net(input_ids=part, use_cache=False).logits, tokens)
+
+    def narrow(self, model: Model) -> str:
+        """PyTorch does it all in the type of the weights."""
+        return ""
+
+    def read(self, path: Path) -> Model:
+        return read(path)
+
+
+# ── there ──────────────────────────────────────────────────────────────────────────────────────
+def refusal(model: Model) -> str:
+    """Why GPT-2 cannot be this model, and what to do; "" if it can."""
+    c, sep = model.config, model.vocabulary.sep
+    gated, first = any("gate" in n for n in model.weights), "GPT-2 normalises before"
+    table = "GPT-2 has a table of positions, this model"
+    rms = "GPT-2 has LayerNorm, this model RMSNorm (norm=rms)"
+    reasons = [
+        (c.norm == "none", f"{first} every block; this model has no norm (norm=none)"),
+        (c.norm == "rms", f"{rms}; build or train it with norm=layer"),
+        (not c.norm_first, f"{first} attention and MLP, this model after (norm_first=false)"),
+        (c.positions == "rotary", f"{table} turns queries and keys (positions=rotary)"),
+        (c.positions == "alibi", f"{table} biases scores (positions=alibi)"),
+        (c.mask != "causal", f"GPT-2 sees the past alone, this model has mask={c.mask}"),
+        (c.qk_norm, "GPT-2 does not normalise queries and keys, this model does (qk_norm)"),
+        (gated, "GPT-2 has no gated MLP, this model does (W_gate)"),
+        (not speaks(model.vocabulary), f"its tokens have {sep!r} between them, not a space"),
+    ]
+    return next((f"{why}; {INSTEAD}" for holds, why in reasons if holds), "")
+
+
+def convert(model: Model, dtype: str = "float32") -> tuple[Named, Named, list[str]]:
+    """Fields of GPT2Config, arrays of GPT2LMHeadModel by name, notes."""
+    c, bias = model.config, model.weights.get("unembed.b_U")
+    bias = None if bias is None or not bias.any() else bias
+    r, tied = repeats(c, bias is not None), c.tied and bias is None
+    D, F, H = r * c.d_model, max(c.d_mlp, 1), c.n_heads if c.n_layers else 1
+    ours = _widened(model, r, {"D": D, "K": D // H, "F": F})
+    if tied:
+        ours["unembed.W_U"] = ours["embed.W_E"].T
+        for gain in ("ln_final.w", "ln_final.b"):
+            ours[gain] = ours[gain] / r  # it sums all copies
+    elif bias is not None:
+        ours["ln_final.w"][c.d_model], ours["ln_final.b"][c.d_model] = 0, 1
+        ours["unembed.W_U"][c.d_model] = bias
+    out = {}
+    for theirs, name in array_names(replace(c, tied=False)).items():
+        if name.endswith("_QKV"):  # heads side by side, and Q, K and V side by side
+            a = np.concatenate([_beside(ours[name.replace("QKV", x)]) for x in "QKV"], -1)
+        else:
+            a = ours[name].reshape(D, D) if name.endswith("W_O") else ours[name]
+        out[theirs] = a.T if theirs == "lm_head.weight" else a
+    arrays = {n if n == "lm_head.weight" else f"transformer.{n}": a for n, a in out.items()}
+    settings = {
+        "vocab_size": c.d_vocab, "n_positions": c.n_ctx, "n_embd": D, "n_layer": c.n_layers,
+        "n_head": H, "n_inner": F, "activation_function": c.activation,
+        "layer_norm_epsilon": float(c.eps), "tie_word_embeddings": tied,
+        "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
+    }  # fmt: skip
+    notes = _notes(c, r, H, bias is not None, COMPILED in model.provenance)
+    return settings, {n: np.ascontiguousarray(a, dtype=dtype) for n, a in arrays.items()}, notes
+
+
+def _widened(model: Model, r: int, sizes: dict[str, int]) -> dict[str, Any]:
+    """Every array of GPT-2, by our name, for a stream of r copies and heads and MLPs so wide.
+
+    What writes writes to all copies, what reads reads the first; zeros fill the rest.
+    """
+    full, c = replace(model.config, tied=False, positions="learned"), model.config
+    given = dict(model.weights) | {"pos_embed.W_pos": _positions(model)}
+    if c.tied:
+        given["unembed.W_U"] = given["embed.W_E"].T
+    out = {}
+    for name, shape in shapes(full).items():
+        w = given.get(name, (np.ones if name.endswith(".w") else np.zeros)(shape))
+        w = w * ((c.scale or c.d_head**-0.5) * math.sqrt(sizes["K"])) if name.endswith("_Q") else w
+        for i, axis in enumerate(axes(full)[name].rstrip("?")):
+            if axis == "D" and i == w.ndim - 1:
+                w = np.concatenate([w] * r, i)
+            elif axis in sizes:
+                more = sizes[axis] - w.shape[i]
+                w = np.pad(w, [(0, more if at == i else 0) for at in range(w.ndim)])
+        out[name] = w
+    return out
+
+
+def _beside(w: Any) -> Any:
+    """The heads of an array side by side: H D K -> D HK, H K -> HK."""
+    return w.transpose(1, 0, 2).reshape(w.shape[1], -1) if w.ndim == 3 else w.reshape(-1)
+
+
+def _notes(c: Config, r: int, H: int, bias: bool, compiled: bool) -> list[str]:
+    D, notes = r * c.d_model, []
+    if r > 1:
+        heads = f"it must hold {H} head{'s' * (H > 1)} of {c.d_head}, side by side and all of it"
+        why = heads if repeats(c, False) == r else "the bias of its head needs room"
+        notes.append(f"the stream of {c.d_model} is repeated {r} times, to {D}: {why}")
+    if c.n_layers and c.d_head != D // H:
+        notes.append(f"heads of {c.d_head} are padded with zeros to {D // H}")
+    if bias:
+        instead = "it reads a constant of the last norm instead" + ", and is untied" * c.tied
+        notes.append(f"GPT-2's head has no bias: {instead}")
+    if compiled and r > 1:
+        notes.append("what is written is not proved: compile with target=gpt2, and it is")
+    elif compiled:
+        notes.append("what is written is what was proved: glassformer prove reads the folder")
+    return [*notes, f"GPT-2 reads at most {c.n_ctx} tokens: it has no positions beyond"]
+
+
+def repeats(c: Config, bias: bool) -> int:
+    """How many copies of the stream are wide enough for the heads, which must divide it."""
+    r = 2 if bias else 1
+    while c.n_layers and (r * c.d_model % c.n_heads or r * c.d_model // c.n_heads < c.d_head):
+        r += 1
+    return r
+
+
+def _positions(model: Model) -> Any:
+    c = model.config
+    none = np.zeros((c.n_ctx, c.d_model))
+    embed = POSITIONS[c.positions].embed
+    return none if embed is None else embed(c, Place(model.weights, None), none[None], 0)
+
+
+def _ties(model: Model) -> list[str]:
+    """A note if `generate`, which rounds logits to float32, cannot tell the best from the next."""
+    batch = examples(model)
+    logits = model.logits(batch.tokens)
+    best, rounded = logits.argmax(-1), logits.astype("float32").argmax(-1)
+    if not (n := int((best != rounded)[batch.asked].sum())):
+        return []
+    others = f"and cannot tell {n:,} of {int(batch.asked.sum()):,} greedy tokens from others"
+    return [f"generate rounds logits to float32, {others}: model(…).logits.argmax(-1) can"]
+
+
+def _steps(model: Model) -> dict[str, int]:
+    """How many tokens `generate` adds, where answers are of one length or end themselves."""
+    batch, task = examples(model), task_of(model)
+    lengths = batch.asked.sum(1)
+    ends = task is not None and (task.stop is not None or lengths.min() == lengths.max())
+    return {"max_new_tokens": int(lengths.max())} if batch.known and ends else {}
+
+
+def _own(model: Model) -> dict[str, Any]:
+    words = {"vocabulary": model.vocabulary.to_json(), "task": model.task}
+    compiled = {n: model.provenance[n] for n in (COMPILED,) if n in model.provenance}
+    return words | {"labels": asdict(model.labels)} | compiled
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """transformers' progress bars and hints are not for people who asked for one line."""
+    logging = library("transformers.utils.logging")
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

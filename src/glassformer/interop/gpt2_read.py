@@ -1,0 +1,125 @@
+"""From GPT-2: a folder of `transformers` (config.json, model.safetensors). Nothing is executed.
+
+A folder that is not the GPT-2 that we compute is refused by the name of the field that differs.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ..compiler.embedded_source import KEY as COMPILED
+from ..core.checkpoint_format import CARRIED, labels
+from ..core.model import Config, Labels, Model
+from ..core.vocabulary import Vocabulary
+from ..utils import json_schema
+from ..utils.errors import GlassformerError
+from ..utils.limits import REF
+from . import folder
+
+KEY = "glassformer"  # in config.json: what GPT-2 has no word for
+# Fields of config.json that change what GPT-2 computes, and the one value that we compute, too.
+MUST_BE = folder.MUST_BE | {
+    "model_type": "gpt2", "scale_attn_by_inverse_layer_idx": False,
+    "reorder_and_upcast_attn": False, "architectures": ["GPT2LMHeadModel"],
+}  # fmt: skip
+DEFAULTS: dict[str, Any] = {  # of the fields that are read
+    "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12,
+    "n_inner": None, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
+    "scale_attn_weights": True, "tie_word_embeddings": True,
+}  # fmt: skip
+SIZE = json_schema.whole(1, 2**31 - 1)
+CHECKS = {
+    "vocab_size": SIZE, "n_positions": SIZE, "n_embd": SIZE,
+    "n_layer": json_schema.whole(0, 10_000),
+    "n_head": SIZE, "n_inner": json_schema.optional(json_schema.whole(0, 2**31 - 1)),
+    "activation_function": json_schema.text(100), "layer_norm_epsilon": json_schema.finite,
+    "scale_attn_weights": json_schema.boolean, "tie_word_embeddings": json_schema.boolean,
+    KEY: json_schema.optional(json_schema.record(
+        {"vocabulary": json_schema.mapping(json_schema.anything, 2)},
+        {
+            "task": json_schema.text(REF),
+            "labels": json_schema.mapping(json_schema.small(10**8), 3),
+            COMPILED: json_schema.small(CARRIED),
+        },
+    )),
+}  # fmt: skip
+HARMLESS = folder.HARMLESS | {
+    "resid_pdrop", "embd_pdrop", "attn_pdrop", "summary_type", "summary_use_proj",
+    "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "n_ctx",
+    "output_past",
+}  # fmt: skip
+MASKS = (".attn.bias", ".attn.masked_bias")  # arrays of old versions
+
+# Their names, without "transformer.", and ours: of all arrays but those of blocks, then of a block.
+OUTSIDE = {
+    "wte.weight": "embed.W_E", "wpe.weight": "pos_embed.W_pos",
+    "ln_f.weight": "ln_final.w", "ln_f.bias": "ln_final.b", "lm_head.weight": "unembed.W_U",
+}  # fmt: skip
+BLOCK = {
+    "ln_1.weight": "ln1.w", "ln_1.bias": "ln1.b",
+    "attn.c_attn.weight": "attn.W_QKV", "attn.c_attn.bias": "attn.b_QKV",
+    "attn.c_proj.weight": "attn.W_O", "attn.c_proj.bias": "attn.b_O",
+    "ln_2.weight": "ln2.w", "ln_2.bias": "ln2.b",
+    "mlp.c_fc.weight": "mlp.W_in", "mlp.c_fc.bias": "mlp.b_in",
+    "mlp.c_proj.weight": "mlp.W_out", "mlp.c_proj.bias": "mlp.b_out",
+}  # fmt: skip
+
+
+def array_names(c: Config) -> dict[str, str]:
+    """Their name -> ours, of every array; a tied head has none."""
+    found = dict(OUTSIDE)
+    if c.tied:
+        del found["lm_head.weight"]
+    for i in range(c.n_layers):
+        found |= {f"h.{i}.{theirs}": f"blocks.{i}.{ours}" for theirs, ours in BLOCK.items()}
+    return found
+
+
+def read(path: str | Path) -> Model:
+    """The model in a GPT-2 folder, float32 or float64; what is not understood is refused."""
+    path = Path(path)
+    fields = folder.config(path)
+    folder.check_fields(path / "config.json", fields, "GPT-2", MUST_BE, CHECKS, HARMLESS)
+    act = folder.activation(path / "config.json", fields, "activation_function", "gelu_new")
+    found = folder.arrays(path, MASKS)
+    arrays = {n.removeprefix("transformer."): a for n, a in found.items()}
+    try:
+        return _model(fields, act, arrays)
+    except ValueError as e:
+        raise GlassformerError(f"{path} — not a GPT-2 that can be read: {e}") from None
+    except GlassformerError as e:
+        raise GlassformerError(f"{path} — {e}") from None
+
+
+def _model(fields: dict[str, Any], act: str, arrays: dict[str, Any]) -> Model:
+    asked = DEFAULTS | {name: value for name, value in fields.items() if name in DEFAULTS}
+    D, H, V, inner = asked["n_embd"], asked["n_head"], asked["vocab_size"], asked["n_inner"]
+    if D % H:
+        raise GlassformerError(f"n_head — {H} heads do not divide a width (n_embd) of {D}")
+    config = Config(
+        d_vocab=V, n_ctx=asked["n_positions"], d_model=D, n_layers=asked["n_layer"], n_heads=H,
+        d_mlp=4 * D if inner is None else inner, eps=asked["layer_norm_epsilon"],
+        activation=act, scale=0.0 if asked["scale_attn_weights"] else 1.0,
+        tied=asked["tie_word_embeddings"],
+    )  # fmt: skip
+    if config.n_layers > len(arrays):  # before all their names are made
+        what = f"but model.safetensors has {len(arrays):,} arrays"
+        raise GlassformerError(f"n_layer is {config.n_layers:,}, {what}")
+    theirs, weights = array_names(config), dict[str, Any]()
+    if config.tied:
+        arrays.pop("lm_head.weight", None)
+    folder.check_arrays(arrays, theirs, "GPT-2")
+    for name, ours in theirs.items():
+        a = arrays[name]
+        if ours.endswith("_QKV"):  # D 3HK -> 3 H D K, or 3HK -> 3 H K
+            matrix = a.ndim == 2
+            a = a.reshape(D, 3, H, -1).transpose(1, 2, 0, 3) if matrix else a.reshape(3, H, -1)
+            weights |= {ours.replace("QKV", x): part for x, part in zip("QKV", a, strict=True)}
+        elif ours.endswith("W_O"):
+            weights[ours] = a.reshape(H, -1, D)
+        else:
+            weights[ours] = a.T if ours == "unembed.W_U" else a
+    own = fields.get(KEY) or {}
+    vocabulary = Vocabulary.from_json(own["vocabulary"]) if own else Vocabulary.numbers(V)
+    given = labels(own["labels"], config) if "labels" in own else Labels()
+    made: dict[str, Any] = {"maker": "gpt2"} | {n: own[n] for n in (COMPILED,) if n in own}
+    return Model(config, folder.of_one_type(weights), vocabulary, own.get("task", ""), given, made)

@@ -1,0 +1,259 @@
+"""To ONNX: one file, any batch, any length up to the block; outputs `logits`, `pattern_0`, …
+
+ONNX is one more kind of array: a `Node` is the name of a tensor in a graph, and what is done to it
+adds to the graph. So norms, activations, positions and the MLP are those of model.py, run once to
+write them down. Only what depends on the length of the text, which is not known before the graph
+runs, is said here anew: attention and its mask.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core import backend
+from ..core.backend import Array
+from ..core.model import MASKS, NORMS, POSITIONS, Config, Model, Place, Weights, affine, mlp
+from ..registry import bridge
+from ..utils.errors import GlassformerError
+from ..utils.fileio import write_atomically
+
+OPSET, IR = 18, 10  # of 2022 and 2024: old enough for most runtimes
+
+
+@bridge("onnx")
+class Onnx:
+    """The bridge."""
+
+    extra, needs, float32 = "onnx", ("onnx", "onnxruntime"), True
+    files: frozenset[str] = frozenset()
+
+    def check(self, model: Model) -> None:
+        """All that our transformer can be, ONNX can say."""
+
+    def narrow(self, model: Model) -> str:
+        if model.config.activation == "gelu" and model.mlp_layers:
+            return "onnxruntime has no gelu in float64 (activation), only gelu_new, silu and relu"
+        return ""
+
+    def write(self, model: Model, path: Path) -> list[str]:
+        write_atomically(path, to_onnx(model, model.dtype))
+        patterns = ", ".join(f"pattern_{i}" for i in range(model.config.n_layers))
+        outputs = "logits [B,T,V]" + f" and {patterns} [B,H,T,T]" * bool(patterns)
+        tokens = f"tokens [B,T], int64, T up to {model.config.n_ctx}"
+        return [f"input: {tokens}; outputs in {model.dtype}: {outputs}"]
+
+    def logits(self, path: Path, tokens: Array) -> Array:
+        return session(path).run(["logits"], {"tokens": np.asarray(tokens, np.int64)})[0]
+
+
+def session(file: str | Path | bytes) -> Any:
+    """Ready to run: session(file).run(None, {"tokens": tokens}) -> [logits, pattern_0, …]."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # for models so small, more are slower
+    source = file if isinstance(file, bytes) else str(file)
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+def to_onnx(model: Model, dtype: str = "float32") -> bytes:
+    """An ONNX file. In float64 programs are exact; onnxruntime then has no kernel for gelu."""
+    if dtype not in ("float32", "float64"):
+        raise GlassformerError(f"onnx — dtype must be float32 or float64, got {dtype!r}")
+    from onnx import TensorProto, checker, helper
+
+    model = model.map(lambda w: backend.numpy(w).astype(dtype))
+    c, graph = model.config, Graph(dtype)
+    logits, patterns = forward(c, model.weights, graph)
+    kind, info = helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), helper.make_tensor_value_info
+    square = ("batch", c.n_heads, "length", "length")
+    outputs = [info("logits", kind, ("batch", "length", c.d_vocab))]
+    outputs += [info(f"pattern_{i}", kind, square) for i in range(len(patterns))]
+    for value, output in zip([logits, *patterns], outputs, strict=True):
+        graph.nodes.append(helper.make_node("Identity", [value.name], [output.name]))
+    tokens = info("tokens", TensorProto.INT64, ["batch", "length"])
+    constants = list(graph.constants.values())
+    body = helper.make_graph(graph.nodes, "glassformer", [tokens], outputs, constants)
+    opsets = [helper.make_opsetid("", OPSET)]
+    file = helper.make_model(body, producer_name="glassformer", opset_imports=opsets, ir_version=IR)
+    words = {"vocabulary": model.vocabulary.to_json(), "task": model.task, "config": asdict(c)}
+    helper.set_model_props(file, {k: json.dumps(v, ensure_ascii=False) for k, v in words.items()})
+    checker.check_model(file, full_check=True)
+    return bytes(file.SerializeToString())
+
+
+# ── the transformer, its length not known yet ──────────────────────────────────────────────────
+def forward(c: Config, weights: Weights, graph: "Graph") -> tuple["Node", list["Node"]]:
+    """Logits and every layer's pattern, of the graph's tokens."""
+    patterns: dict[str, Node] = {}
+
+    def tap(name: str, value: "Node") -> "Node":
+        if name.endswith("hook_pattern"):
+            patterns[name] = value
+        return value
+
+    at, W_E = Place(weights, tap), weights["embed.W_E"]
+    # B T D
+    x = graph.add("Gather", W_E, Node(graph, "tokens", (1, c.n_ctx)), shape=(1, c.n_ctx, c.d_model))
+    if embed := POSITIONS[c.positions].embed:
+        x = x + NODES.like(x, embed(c, at, x, 0))
+    for i in range(c.n_layers):
+        here = at / f"blocks.{i}"
+        x = residual(c, here / "ln1", x, attention, here / "attn")
+        if here.get("mlp.W_out") is not None:
+            x = residual(c, here / "ln2", x, mlp, here / "mlp")
+    x = NORMS[c.norm](c, at / "ln_final", x) if c.norm_first else x
+    logits = affine(x, W_E.T if c.tied else at["unembed.W_U"], at.get("unembed.b_U"))
+    return logits, list(patterns.values())
+
+
+def residual(
+    c: Config, ln: Place, x: "Node", part: Callable[[Config, Place, Any], Any], at: Place
+) -> Any:
+    norm = NORMS[c.norm]
+    y: Node = x + part(c, at, norm(c, ln, x) if c.norm_first else x)
+    return y if c.norm_first else norm(c, ln, y)
+
+
+def attention(c: Config, at: Place, x: "Node") -> "Node":
+    norm, rotate, add = NORMS[c.norm], POSITIONS[c.positions].rotate, x.graph.add
+    q, k, v = (affine(x, at[f"W_{n}"].swapaxes(0, 1), at.get(f"b_{n}")) for n in "QKV")  # B T H K
+    if c.qk_norm:
+        q, k = norm(c, at / "q_norm", q), norm(c, at / "k_norm", k)
+    if rotate:
+        q, k = (rotate(c, y, np.arange(c.n_ctx)) for y in (q, k))
+    B, T, H, K = q.shape
+    q, v = (add("Transpose", y, shape=(B, H, T, K), perm=[0, 2, 1, 3]) for y in (q, v))
+    k = add("Transpose", k, shape=(B, H, K, T), perm=[0, 2, 3, 1])
+    # onnxruntime would round a scalar to float32
+    q = q * np.full(K, c.scale or c.d_head**-0.5, x.graph.dtype)
+    scores = add("MatMul", q, k, shape=(B, H, T, T))
+    pattern = at("hook_pattern", NODES.softmax(scores + by_distance(c, x.graph)))
+    z = add("MatMul", pattern, v, shape=q.shape)
+    z = add("Transpose", z, shape=(B, T, H, K), perm=[0, 2, 1, 3])
+    return NODES.affine(z, at["W_O"], at.get("b_O"))
+
+
+def by_distance(c: Config, graph: "Graph") -> "Node":
+    """What is added to the scores, [1 or H,T,T]; by distance alone: a row of each is enough."""
+    distances = np.arange(1 - c.n_ctx, c.n_ctx)[None]  # 1 2T-1
+    bias = POSITIONS[c.positions].bias
+    table = MASKS[c.mask](distances) + (bias(c, distances) if bias else 0)  # (H) 1 2T-1
+    table = table.reshape(-1, distances.size).astype(graph.dtype)
+    length = graph.add("Gather", graph.add("Shape", Node(graph, "tokens", ())), np.int64(1))
+    positions = graph.add("Range", np.int64(0), length, np.int64(1), shape=(c.n_ctx,))
+    rows = graph.add("Unsqueeze", positions, np.array([1]), shape=(c.n_ctx, 1))
+    at = graph.add("Add", graph.add("Sub", rows, positions), np.int64(c.n_ctx - 1))
+    return graph.add("Gather", table, at, shape=(len(table), c.n_ctx, c.n_ctx), axis=1)
+
+
+# ── arrays that are written down ───────────────────────────────────────────────────────────────
+class Graph:
+    """The nodes and constants so far."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+        self.nodes: list[Any] = []
+        self.constants: dict[tuple[Any, ...], Any] = {}
+
+    def add(self, op: str, *inputs: Any, shape: tuple[int, ...] = (), **attributes: Any) -> "Node":
+        """One more node. `shape`: of its value, for one text as long as the block."""
+        from onnx import helper
+
+        name = f"{op.lower()}_{len(self.nodes)}"
+        given = [x.name if isinstance(x, Node) else self.constant(x) for x in inputs]
+        self.nodes.append(helper.make_node(op, given, [name], **attributes))
+        return Node(self, name, shape)
+
+    def constant(self, value: Any) -> str:
+        """The name of a constant; equal ones have one. Plain numbers get the graph's type."""
+        from onnx import numpy_helper
+
+        value = np.asarray(value, self.dtype if isinstance(value, (int, float)) else None)
+        key = (value.dtype.str, value.shape, value.tobytes())
+        if key not in self.constants:
+            self.constants[key] = numpy_helper.from_array(value, f"c_{len(self.constants)}")
+        return str(self.constants[key].name)
+
+
+class Node:
+    """A tensor of the graph."""
+
+    def __init__(self, graph: Graph, name: str, shape: tuple[int, ...]) -> None:
+        self.graph, self.name, self.shape = graph, name, shape
+
+    def _with(self, op: str, a: Any, b: Any) -> "Node":
+        return self.graph.add(op, a, b, shape=np.broadcast_shapes(np.shape(a), np.shape(b)))
+
+    def __add__(self, other: Any) -> "Node":
+        return self._with("Add", self, other)
+
+    def __sub__(self, other: Any) -> "Node":
+        return self._with("Sub", self, other)
+
+    def __mul__(self, other: Any) -> "Node":
+        return self._with("Mul", self, other)
+
+    def __truediv__(self, other: Any) -> "Node":
+        return self._with("Div", self, other)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __getitem__(self, key: Any) -> "Node":
+        """x[..., a:b]: the only cut that model.py makes of what is not a table."""
+        a, b, _ = key[-1].indices(self.shape[-1])
+        cut = np.array([a]), np.array([b]), np.array([-1])
+        return self.graph.add("Slice", self, *cut, shape=(*self.shape[:-1], b - a))
+
+
+class Nodes:
+    """The namespace for Nodes, see backend.py."""
+
+    fused_norms: dict[str, Any] = {}  # noqa: RUF012 - read only
+
+    def like(self, x: Node, table: Any) -> Node:
+        """A table [T,…] for the whole block, cut to the length of the text."""
+        if isinstance(table, Node):
+            return table
+        length = x.graph.add("Shape", Node(x.graph, "tokens", ()), start=1, end=2)
+        cut = np.array([0]), length, np.array([0])
+        return x.graph.add("Slice", table.astype(x.graph.dtype), *cut, shape=table.shape)
+
+    def affine(self, x: Node, W: Any, b: Any) -> Node:
+        n = len(x.shape) - 2
+        inner, outer = math.prod(W.shape[:n]), math.prod(W.shape[n:])
+        add, first, last = x.graph.add, x.shape[:2], W.shape[n:]
+        if n != 1:
+            x = add("Reshape", x, np.array([0, 0, inner]), shape=(*first, inner))
+        y = add("MatMul", x, W.reshape(inner, outer), shape=(*first, outer))
+        y = y if b is None else y + b.reshape(outer)
+        if last == (outer,):
+            return y
+        return add("Reshape", y, np.array([0, 0, *last]), shape=(*first, *last))
+
+    def concat(self, parts: list[Node], axis: int) -> Node:
+        last = sum(p.shape[-1] for p in parts)
+        return parts[0].graph.add("Concat", *parts, shape=(*parts[0].shape[:-1], last), axis=axis)
+
+    def mean(self, x: Node) -> Node:
+        return x.graph.add("ReduceMean", x, np.array([-1]), shape=(*x.shape[:-1], 1))
+
+    def softmax(self, x: Node) -> Node:
+        return x.graph.add("Softmax", x, shape=x.shape, axis=-1)
+
+    def __getattr__(self, name: str) -> Callable[[Node], Node]:
+        if name not in ("sqrt", "tanh", "relu"):
+            raise AttributeError(name)
+        return lambda x: x.graph.add(name.capitalize(), x, shape=x.shape)
+
+    def gelu(self, x: Node) -> Node:
+        return 0.5 * x * (1 + x.graph.add("Erf", x * 0.5**0.5, shape=x.shape))
+
+
+NODES = Nodes()
+backend.NAMESPACES[Node] = NODES

@@ -1,0 +1,1 @@
+"""HTML displays of results in notebooks."""

@@ -1,0 +1,191 @@
+"""The pieces of HTML that things are shown with: sentences, tables, bars, maps, curves.
+
+Whatever is said goes through `say`, which escapes it: a token may be `<script>`. Pictures are SVG
+of our own, maps in them a PNG with a pixel for each number. No script, no network, NumPy alone.
+"""
+
+import base64
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ..plotting.style import BLUE, GREEN, GREY, ORANGE
+from ..utils.numfmt import number, rounded_down
+
+ROWS = 12  # of a table, and bars
+CELLS = 48  # rows and columns of a map
+MAP = 360  # pixels of its longer side, at most
+LETTERS = 160  # of one cell
+BAR = 160  # pixels
+FONT = 11
+GOOD, BAD = f"color:{GREEN}", f"color:{ORANGE}"
+Cell = Any
+
+
+class Markup(str):
+    """HTML, as against words that are still to be escaped."""
+
+
+def say(x: Cell, most: int = LETTERS) -> Markup:
+    """Anything as HTML: words are escaped, and cut if they are long."""
+    if isinstance(x, Markup):
+        return x
+    words = f"{x:,}" if type(x) is int else number(x) if isinstance(x, float) else str(x)
+    return Markup(escape(words if len(words) <= most else words[: most - 1] + "…"))
+
+
+def join(*pieces: str) -> Markup:
+    return Markup("".join(pieces))
+
+
+def head(kind: str, words: Cell, style: str = "") -> Markup:
+    """The first line: what kind of thing it is, and what there is to say of it."""
+    said = f'<span style="{style}">{say(words, 400)}</span>'
+    return Markup(f'<div style="margin:2px 0 6px"><b>{say(kind)}</b> {said}</div>')
+
+
+def table(rows: Iterable[Sequence[Cell]], titles: Sequence[str] = (), most: int = ROWS) -> Markup:
+    """Rows of cells, the first cell of each a name."""
+    rows, top = list(rows), ""
+    if not rows:
+        return Markup("")
+    if any(titles):
+        top = "<tr>" + "".join(f"<th {_ALIGN}>{say(t)}</th>" for t in titles) + "</tr>"
+    styles = [_NAME] + [_ALIGN] * 99
+    lines = [
+        "".join(f"<td {style}>{say(cell)}</td>" for style, cell in zip(styles, row, strict=False))
+        for row in rows[:most]
+    ]
+    if len(rows) > most:
+        lines.append(f"<td {_ALIGN} colspan={len(rows[0])}>… {len(rows) - most:,} more</td>")
+    inside = "".join(f"<tr>{line}</tr>" for line in lines)
+    return Markup(f'<table style="{_TABLE}">{top}{inside}</table>')
+
+
+_TABLE = "margin:4px 0;border-spacing:0;font-size:13px;line-height:1.35"
+_ALIGN = 'style="text-align:left;vertical-align:top;padding:1px 14px 1px 0"'
+_NAME = _ALIGN.replace('="', '="white-space:nowrap;')
+
+
+def beside(*pieces: Markup) -> Markup:
+    """Pieces side by side, as far as there is room."""
+    cell = '<div style="display:inline-block;vertical-align:top;margin-right:18px">'
+    return Markup("".join(f"{cell}{p}</div>" for p in pieces if p))
+
+
+def fold(title: str, *pieces: Markup) -> Markup:
+    """What is seen when it is asked for."""
+    inside = "".join(pieces)
+    return Markup(f"<details><summary>{say(title)}</summary>{inside}</details>" if inside else "")
+
+
+def svg(width: float, height: float, inside: str, alt: str) -> Markup:
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    size += ' style="vertical-align:middle"'
+    look = f'role="img" font-size="{FONT}" font-family="sans-serif" fill="currentColor"'
+    return Markup(f"<svg {size} {look}><title>{say(alt)}</title>{inside}</svg>")
+
+
+def words_at(x: float, y: float, words: str, anchor: str = "start", turned: bool = False) -> str:
+    turn = f' transform="rotate(-90 {x:.0f} {y:.0f})"' if turned else ""
+    at = f'x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}"{turn}'
+    return f"<text {at}>{say(words)}</text>"
+
+
+def bar(share: float, colour: str = BLUE) -> Markup:
+    """A bar for a share from -1 to 1, to be put into a table."""
+    size = min(abs(share), 1.0) * BAR if np.isfinite(share) else 0.0
+    colour = colour if share >= 0 else ORANGE
+    rect = f'<rect width="{BAR}" height="10" fill="{GREY}" opacity="0.15"/>'
+    rect += f'<rect width="{size:.1f}" height="10" fill="{colour}"/>'
+    return svg(BAR, 10, rect, rounded_down(share) if np.isfinite(share) else "?")
+
+
+def bars(pairs: Iterable[tuple[str, float]], title: str = "", whole: float = 0.0) -> Markup:
+    """Named numbers, each with its bar; `whole` is as long as they get (or the largest)."""
+    pairs = list(pairs)
+    most = whole or max((abs(v) for _, v in pairs if np.isfinite(v)), default=0.0) or 1.0
+    share = rounded_down if whole == 1 else number
+    return table([(name, bar(v / most), share(v)) for name, v in pairs], (title, "", ""))
+
+
+def shades(values: Any, signed: bool | None = None) -> Any:
+    """Numbers as colours [...,3]: 0 is white, more is bluer; below 0 orange."""
+    x = np.nan_to_num(np.asarray(values, dtype=float), posinf=0.0, neginf=0.0)
+    top = 1.0 if signed is False else float(np.abs(x).max(initial=0.0)) or 1.0
+    depth = np.clip(np.abs(x) / top, 0, 1)[..., None]
+    ends = [np.array([int(c[i : i + 2], 16) for i in (1, 3, 5)]) for c in (BLUE, ORANGE)]
+    return (255 + depth * (np.where(x[..., None] < 0, ends[1], ends[0]) - 255)).astype(np.uint8)
+
+
+def png(colours: Any) -> str:
+    """Colours [h,w,3] as the address of a picture."""
+    h, w, _ = colours.shape
+    rows = b"".join(b"\0" + row.tobytes() for row in colours)
+    chunks = b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in (
+            (b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)),
+            (b"IDAT", zlib.compress(rows, 9)),
+            (b"IEND", b""),
+        )
+    )
+    made = base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunks).decode()
+    return f"data:image/png;base64,{made}"
+
+
+def pixels(x: float, y: float, w: float, h: float, colours: Any) -> str:
+    at = f'x="{x:.0f}" y="{y:.0f}" width="{w:.0f}" height="{h:.0f}" preserveAspectRatio="none"'
+    frame = f'x="{x:.0f}" y="{y:.0f}" width="{w:.0f}" height="{h:.0f}" fill="none"'
+    image = f'<image {at} href="{png(colours)}" style="image-rendering:pixelated"/>'
+    return f'{image}<rect {frame} stroke="{GREY}" stroke-width="0.5"/>'
+
+
+def heat(
+    values: Any, rows: Sequence[str], columns: Sequence[str], title: str = "",
+    signed: bool | None = None, cell: int = 15,
+) -> Markup:  # fmt: skip
+    """A map of numbers [rows,columns] with their names; of a large one the first."""
+    x = np.asarray(values)[:CELLS, :CELLS]
+    if x.ndim != 2 or not x.size:
+        return Markup("")
+    cell = max(6, min(cell, MAP // max(x.shape)))
+    every = -(-FONT // cell)  # so many have one name, or names would cover each other
+    rows, columns = list(rows)[: x.shape[0] : every], list(columns)[: x.shape[1] : every]
+    turned = max(map(len, columns), default=0) > 2
+    left = 8 + 6.5 * min(max(map(len, rows), default=0), 32)
+    top = 18 * bool(title) + (8 + 6.5 * min(max(map(len, columns)), 16) if turned else 16)
+    w, h = cell * x.shape[1], cell * x.shape[0]
+    inside = words_at(left, 12, title) if title else ""
+    inside += pixels(left, top, w, h, shades(x, signed))
+    for i, name in enumerate(rows):
+        inside += words_at(left - 4, top + cell * (every * i + 0.5) + 4, name[:32], "end")
+    for j, name in enumerate(columns):
+        at = left + cell * (every * j + 0.5) + 4 * turned, top - 4
+        inside += words_at(*at, name[:16], "start" if turned else "middle", turned)
+    wide = max(left + w + 4, left + 6.5 * min(len(title), 40))
+    return svg(wide, top + h + 4, inside, title or "map")
+
+
+def lines(series: Mapping[str, Sequence[float]], at: Sequence[float], title: str) -> Markup:
+    """Curves over steps, each from its own least to its own most."""
+    w, h, inside = 260, 80, words_at(0, 12, title)
+    span = (at[-1] - at[0]) or 1 if len(at) else 1
+    for k, (name, values) in enumerate(series.items()):
+        y = np.nan_to_num(np.asarray(values, dtype=float))
+        low, high = float(y.min(initial=0)), float(y.max(initial=1e-12))
+        keep = np.unique(np.linspace(0, len(y) - 1, 60).astype(int))
+        spots = ((4 + (w - 8) * (at[i] - at[0]) / span, 18 + h * (high - y[i]) / (high - low))
+                 for i in keep)  # fmt: skip
+        points = " ".join(f"{px:.1f},{py:.1f}" for px, py in spots)
+        colour = (BLUE, ORANGE)[k % 2]
+        inside += f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+        inside += f'<g fill="{colour}">{words_at(w + 4, 28 + 16 * k, name)}</g>'
+    inside += f'<line x1="0" x2="{w}" y1="{h + 20}" y2="{h + 20}" stroke="{GREY}"/>'
+    inside += words_at(0, h + 34, str(at[0]) if len(at) else "")
+    inside += words_at(w, h + 34, f"step {at[-1]:,}" if len(at) else "", "end")
+    return svg(w + 150, h + 40, inside, title)

@@ -1,0 +1,110 @@
+"""Matrices as products of two thin ones: all of them, or what is added to a frozen base."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from ..core import backend
+from ..core.backend import Array
+from ..core.checkpoint_format import read
+from ..core.model import Model
+from ..registry import Between, blueprint
+from ..utils.errors import GlassformerError
+from .base import Blueprint, Shapes, is_matrix, to_matrix
+
+
+def _thin(name: str, shape: tuple[int, ...], rank: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of the two factors."""
+    return {f"{name}.A": (shape[0], rank), f"{name}.B": (rank, shape[1])}
+
+
+@blueprint("low-rank")
+class LowRank(Blueprint):
+    """Every matrix inside the blocks is a product A·B of two thin ones."""
+
+    def __init__(self, rank: Annotated[int, Between(1, 1024)] = 4) -> None:
+        self.rank = rank
+
+    def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
+        theta: dict[str, tuple[int, ...]] = {}
+        for name, shape in super().theta_shapes(shapes).items():
+            thin = self._factors(name, shape)
+            theta |= _thin(name, shape, self.rank) if thin else {name: shape}
+        return theta
+
+    def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+        """The best approximation of each matrix, by its largest singular values."""
+        theta: dict[str, Any] = {}
+        for name, w in super().start(weights, rng).items():
+            if self._factors(name, w.shape):
+                U, s, Vt = np.linalg.svd(w, full_matrices=False)
+                root = np.sqrt(s[: self.rank])
+                theta[f"{name}.A"] = U[:, : self.rank] * root
+                theta[f"{name}.B"] = root[:, None] * Vt[: self.rank]
+            else:
+                theta[name] = w
+        return theta
+
+    def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
+        whole = {}
+        for n in shapes:
+            whole[n] = theta[f"{n}.A"] @ theta[f"{n}.B"] if f"{n}.A" in theta else theta[n]
+        return super().expand(whole, shapes)
+
+    def _factors(self, name: str, shape: tuple[int, ...]) -> bool:
+        return is_matrix(name, shape) and self.rank * sum(shape) < shape[0] * shape[1]
+
+
+@blueprint("lora")
+class Lora(Blueprint):
+    """A frozen base (a checkpoint) and a trained low-rank update: W0 + A·B for every matrix
+    inside the blocks.
+    """
+
+    def __init__(self, base: str = "", rank: Annotated[int, Between(1, 1024)] = 2) -> None:
+        if not base:
+            raise GlassformerError("lora — needs a base: lora:base=FILE.safetensors")
+        self.rank, self.base = rank, _read(base)
+        # writable
+        self.frozen = {name: to_matrix(name, w.copy()) for name, w in self.base.weights.items()}
+
+    def theta_shapes(self, shapes: Shapes) -> dict[str, tuple[int, ...]]:
+        theta: dict[str, tuple[int, ...]] = {}
+        for name, shape in super().theta_shapes(shapes).items():
+            theta |= _thin(name, shape, self.rank) if is_matrix(name, shape) else {}
+        return theta
+
+    def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+        """A is random and B is 0: at first, the base itself."""
+        assert self.base
+        given = {name: tuple(w.shape) for name, w in weights.items()}
+        own = {name: tuple(w.shape) for name, w in self.base.weights.items()}
+        if wrong := sorted(n for n in {*given, *own} if given.get(n) != own.get(n)):
+            names = ", ".join(wrong[:3])
+            raise GlassformerError(f"lora — the base has other arrays than the model: {names}")
+        theta: dict[str, Any] = {}
+        for name, shape in self.theta_shapes(given).items():
+            is_A = name.endswith(".A")
+            theta[name] = rng.normal(size=shape) / shape[0] ** 0.5 if is_A else np.zeros(shape)
+        return theta
+
+    def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
+        some = next(iter(theta.values()))
+        whole = {}
+        for name in shapes:
+            # + 0: a copy of its own
+            change = theta[f"{name}.A"] @ theta[f"{name}.B"] if f"{name}.A" in theta else 0
+            whole[name] = backend.of(some).like(some, self.frozen[name]) + change
+        return super().expand(whole, shapes)
+
+
+def _read(path: str) -> Model:
+    """The model in a checkpoint, whole and sealed."""
+    try:
+        return read(path)
+    except GlassformerError as e:
+        found = f"it is looked for in {Path.cwd()}, and must be there as it was when it was trained"
+        hint = "" if Path(path).is_absolute() or Path(path).exists() else f"; {found}"
+        raise GlassformerError(f"lora:base={e}{hint}") from None

@@ -1,0 +1,86 @@
+"""Another basis of the stream: rotations that change nothing, and theta in a rotated basis."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any
+
+import numpy as np
+
+from ..core import backend
+from ..core.backend import Array
+from ..core.model import Model
+from ..registry import Between, blueprint
+from ..utils.errors import GlassformerError
+from ..utils.limits import WIDEST_BASIS
+from .base import Blueprint, Shapes
+
+WRITTEN = {"W_E", "W_pos", "W_O", "b_O", "W_out", "b_out"}  # [..., D]: to the stream
+READ = {"W_Q", "W_K", "W_V", "W_in", "W_gate", "W_U"}  # [..., D, x]: from the stream
+
+
+@blueprint("rotated")
+class Rotated(Blueprint):
+    """Theta lives in a rotated basis of the stream (one that keeps the mean, by seed) and is
+    turned back.
+    """
+
+    def __init__(self, seed: Annotated[int, Between(0, 10**9)] = 0) -> None:
+        self.seed, self._made = seed, np.zeros((0, 0))
+
+    def _matrix(self, shapes: Shapes) -> Any:
+        d_model = shapes["embed.W_E"][1]
+        if len(self._made) != d_model:
+            self._made = rotation_fixing_ones(d_model, np.random.default_rng(self.seed))
+        return self._made
+
+    def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+        shapes = {n: tuple(w.shape) for n, w in weights.items()}
+        return super().start(turn(weights, self._matrix(shapes).T), rng)
+
+    def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
+        weights = super().expand(theta, shapes)
+        W_E = weights["embed.W_E"]
+        return turn(weights, backend.of(W_E).like(W_E, self._matrix(shapes)))
+
+
+def rotate(model: Model, M: Any) -> Model:
+    """The same function with every vector x of the residual stream written as x @ M.
+
+    M must be orthogonal. RMSNorm and no norm keep the function exactly. LayerNorm subtracts the
+    mean, which is the part along the ones vector: the function is kept exactly if M fixes that
+    vector, and only then. Gains of norms are tied to the old axes; a model with them is refused.
+    """
+    M = np.asarray(M, dtype=np.float64)
+    D = model.config.d_model
+    if M.shape != (D, D) or not np.allclose(M @ M.T, np.eye(D)):
+        raise GlassformerError(f"rotate — expected an orthogonal matrix of {D} by {D}")
+    if gains := [n for n in model.weights if n.rsplit(".", 2)[-2] in ("ln1", "ln2", "ln_final")]:
+        way_out = "gains of norms do not rotate; fold them into the weights first"
+        raise GlassformerError(f"rotate — {gains[0]}: {way_out}")
+    if model.config.norm == "layer" and not np.allclose(np.ones(D) @ M, np.ones(D)):
+        raise GlassformerError("rotate — under LayerNorm the matrix must fix the ones vector")
+    return replace(model, weights=turn(model.weights, M), labels=replace(model.labels, slots={}))
+
+
+def turn(weights: Mapping[str, Array], M: Array) -> dict[str, Array]:
+    """Weights that do in the basis x @ M what `weights` do in that of x."""
+    turned = dict(weights)
+    for name, w in weights.items():
+        last = name.split(".")[-1]
+        if last in WRITTEN:
+            turned[name] = w @ M
+        elif last in READ:
+            turned[name] = M.T @ w
+    return turned
+
+
+def rotation_fixing_ones(d: int, rng: np.random.Generator) -> Any:
+    """A random orthogonal matrix [D,D] with 1 @ M = 1: any rotation of the zero-mean hyperplane."""
+    if d > WIDEST_BASIS:
+        most = f"{WIDEST_BASIS:,} coordinates"
+        raise GlassformerError(f"rotate — a stream must have at most {most}, got {d:,}")
+    frame = np.linalg.qr(np.column_stack([np.ones(d), rng.normal(size=(d, d - 1))]))[0]
+    inner = np.linalg.qr(rng.normal(size=(d - 1, d - 1)))[0]
+    M = np.eye(d)
+    M[1:, 1:] = inner
+    return frame @ M @ frame.T

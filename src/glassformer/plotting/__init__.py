@@ -1,0 +1,21 @@
+"""Figures of runs and models, and how things show themselves in a notebook.
+
+`gf.show.attention(model, "127+458")` and its kin are one line each. Matplotlib is imported when a
+figure is drawn.
+"""
+
+from .api import Picture as Picture
+from .api import attention as attention
+from .api import comparison as comparison
+from .api import embeddings as embeddings
+from .api import errors as errors
+from .api import logits as logits
+from .api import margin as margin
+from .api import neurons as neurons
+from .api import steps as steps
+from .api import stream as stream
+from .api import training as training
+from .api import view as view
+from .figures.curves import training_curves as training_curves
+from .style import figure as figure
+from .style import save as save

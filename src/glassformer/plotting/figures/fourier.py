@@ -1,0 +1,134 @@
+"""Modular addition as figures: spectra, neurons by frequency, waves in logits, losses."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...lens.modular.analysis import ONE_FREQUENCY, ModularAnalysis, Waypoint
+from ...utils.errors import GlassformerError
+from ..helpers import in_percent, in_powers, rules
+from ..style import BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, Figure, drawn
+
+# loss, colour, kind of line
+CURVES = (("full", BLUE, 0), ("restricted", GREEN, 1), ("excluded", ORANGE, 3))
+
+
+def spectrum(analysis: ModularAnalysis, title: str = "") -> Figure:
+    """The power of every frequency in the embedding and in the way out; the key ones in colour."""
+    parts = (("embedding", analysis.embedding), ("way to the logits", analysis.readout))
+    with drawn(2, size=(7.0, 4.2), title=title, sharex=True) as (fig, axes):
+        for ax, (name, found) in zip(axes, parts, strict=True):
+            k, key = np.arange(1, len(found.shares) + 1), analysis.key
+            ax.bar(k, found.shares, 0.8, color=[BLUE if i in key else PALE for i in k],
+                   edgecolor=[BLUE if i in key else GREY for i in k], linewidth=0.5)  # fmt: skip
+            for i in found.order[: max(8, len(key))]:
+                if i in key or found.shares[i - 1] >= 0.02:
+                    ax.annotate(str(i), (i, found.shares[i - 1]), xytext=(0, 1.5), ha="center",
+                                textcoords="offset points", fontsize=7,
+                                fontweight="bold" if i in key else "normal")  # fmt: skip
+            share = f"{found.share(key):.0%} in the key frequencies"
+            ax.set_title(f"{name}: {share}, Gini {found.gini:.2f}")
+            in_percent(ax.yaxis)
+            ax.set_ylabel("share of power")
+            ax.margins(x=0.01, y=0.12)
+        axes[1].set_xlabel("frequency")
+    return fig
+
+
+def neuron_frequencies(analysis: ModularAnalysis, title: str = "") -> Figure:
+    """Each neuron's best frequency and how much of the neuron it explains; a panel a layer."""
+    if not analysis.neurons:
+        raise GlassformerError("neurons — the model has no neurons to draw")
+    layers, jitter = analysis.neurons, np.random.default_rng(0)
+    size = 7.0, 0.6 + 2.1 * len(layers)
+    with drawn(len(layers), size=size, title=title, sharex=True) as (fig, axes):
+        for ax, fit in zip(axes, layers, strict=True):
+            single = fit.share >= ONE_FREQUENCY
+            x = fit.frequency + jitter.uniform(-0.28, 0.28, len(fit.frequency))
+            ax.scatter(x[single], fit.share[single], s=5, color=BLUE, linewidth=0)
+            ax.scatter(x[~single], fit.share[~single], s=5, color=GREY, linewidth=0)
+            ax.axhline(ONE_FREQUENCY, color=INK, linewidth=0.7, linestyle=LINES[1])
+            for k, n in fit.counts().items():
+                ax.annotate(f"{n}", (k, 1.02), ha="center", va="bottom", fontsize=7,
+                            annotation_clip=False)  # fmt: skip
+            ax.set(ylim=(0, 1.12), yticks=[0, 0.25, 0.5, 0.75, 1])
+            in_percent(ax.yaxis)
+            ax.set_xlim(-0.7, len(analysis.embedding.shares) + 0.7)
+            text = f"{fit.single:.1%} of {len(fit.share)} neurons keep to one frequency"
+            ax.set_title(f"layer {fit.layer}: {text}", pad=8)
+        axes[-1].set_xlabel("the frequency that explains most of a neuron (0: it never changes)")
+        fig.supylabel("share of the neuron's variance", fontsize=9)
+    return fig
+
+
+def wave_plane(analysis: ModularAnalysis, title: str = "") -> Figure:
+    """Power of the logits by frequency in a and in b: waves of a + b are on the diagonal."""
+    power, low = analysis.plane / max(analysis.plane.sum(), 1e-300), 1e-6
+    with drawn(size=(5.0, 4.3)) as (fig, (ax,)):
+        powers = np.log10(np.maximum(power, low))
+        image = ax.imshow(powers, cmap=SHARES, vmin=np.log10(low), vmax=0, origin="lower")
+        bar = fig.colorbar(image, ax=ax, shrink=0.7, ticks=[-6, -4, -2, 0],
+                           format=lambda t, _: f"{100 * 10.0**t:g} %")  # fmt: skip
+        bar.outline.set_visible(False)
+        at = [0, *(k for k in analysis.key if k > 2)]
+        if len(analysis.key) > 8:
+            at = list(range(0, len(power), 10))
+        ax.set_xticks(at, map(str, at), fontsize=7)
+        ax.set_yticks(at, map(str, at), fontsize=7)
+        ax.set(xlabel="frequency in b", ylabel="frequency in a")
+        ax.set(title=title or "logits: power of waves in a and in b")
+    return fig
+
+
+def right_logits(analyses: Sequence[tuple[str, ModularAnalysis]], title: str = "") -> Figure:
+    """The right answer's logit by a + b and a − b: a pizza has stripes, a clock has none."""
+    import matplotlib
+
+    n = len(analyses)
+    with drawn(1, n, size=(0.4 + 2.4 * n, 2.8), title=title) as (fig, axes):
+        # no more can be told apart, and the file is smaller
+        colours = matplotlib.colormaps["cividis"].resampled(24)
+        for ax, (name, analysis) in zip(axes, analyses, strict=True):
+            p = analysis.p
+            a, b = np.indices((p, p))
+            square = np.full((p, p), np.nan)
+            square[(a - b) % p, (a + b) % p] = analysis.right  # for odd p every cell has one pair
+            image = ax.imshow(square, cmap=colours, origin="lower", interpolation="nearest")
+            bar = fig.colorbar(image, ax=ax, shrink=0.7)
+            bar.outline.set_visible(False)
+            ax.set_title(f"{name}\ndistance irrelevance {analysis.irrelevance:.2f}", fontsize=8)
+            ax.set(xlabel="(a + b) mod p", xticks=[0, p // 2, p - 1], yticks=[0, p // 2, p - 1])
+        axes[0].set_ylabel("(a − b) mod p")
+    return fig
+
+
+def loss_curves(history: Sequence[Waypoint], title: str = "") -> Figure:
+    """Full, restricted and excluded loss along a run; below, the Gini and the squared weights."""
+    if len(history) < 2:
+        expected = "expected at least two checkpoints to draw a line"
+        raise GlassformerError(f"losses — {expected}, got {len(history)}")
+    heights = {"height_ratios": [2.4, 1, 1]}
+    steps = [h.step for h in history]
+    known = "train" in history[0].losses
+    with drawn(3, size=(7.0, 5.6), title=title, sharex=True, gridspec_kw=heights) as (fig, axes):
+        for name, colour, line in CURVES:
+            which, pairs = ("train", "training") if known and name == "excluded" else ("all", "all")
+            values = [getattr(h.losses[which], name) for h in history]
+            label = f"{name} ({pairs} pairs)"
+            axes[0].plot(steps, values, color=colour, linestyle=LINES[line], label=label)
+        if known:
+            values = [h.losses["train"].full for h in history]
+            label = "full (training pairs)"
+            axes[0].plot(steps, values, color=GREY, linestyle=LINES[2], label=label)
+        in_powers(axes[0])
+        axes[0].set_ylabel("loss")
+        axes[0].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.4)
+        axes[1].plot(steps, [h.gini for h in history], color=INK)
+        axes[1].set_ylabel("Gini of the\nembedding's waves", fontsize=8)
+        axes[2].plot(steps, [h.squares for h in history], color=INK)
+        axes[2].set_ylabel("sum of\nsquared weights", fontsize=8)
+        axes[2].set_ylim(0, None)
+        axes[-1].set_xlabel("step")
+        for ax in axes:
+            rules(ax)
+    return fig

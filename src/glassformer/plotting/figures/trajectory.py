@@ -1,0 +1,65 @@
+"""Measures of a model while it learns: a panel for each, on one axis of steps.
+
+path = Trajectory.read("snapshots")
+values = path.follow({"accuracy": …, "effective rank": …})
+save(measure_curves(path.steps, values), "learning.png")
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...utils.errors import GlassformerError
+from ..helpers import in_thousands, rules
+from ..style import COLOURS, LINES, WIDTH, Axes, Figure, Names, drawn
+
+PANEL = 1.55  # inches
+MOST = 12  # lines in a panel that can be told apart; of more, the mean and the range are drawn
+
+
+def measure_curves(
+    steps: Sequence[int], values: Mapping[str, Any],
+    names: Mapping[str, Names] | None = None, title: str = "",
+) -> Figure:  # fmt: skip
+    """`values`: measure -> numbers [n], or [n, k] for k lines. `names`: of those k lines."""
+    found = {name: np.asarray(v, dtype=float) for name, v in values.items()}
+    if not found or not len(steps):
+        expected = "expected at least one measure and one step"
+        raise GlassformerError(f"curves — nothing to draw: {expected}")
+    for name, v in found.items():
+        if v.ndim not in (1, 2) or len(v) != len(steps):
+            expected = f"expected numbers [{len(steps)}] or [{len(steps)}, k]"
+            raise GlassformerError(f"curves — {name}: {expected}, got shape {list(v.shape)}")
+    size = WIDTH, 0.9 + PANEL * len(found)
+    with drawn(len(found), size=size, title=title, sharex=True) as (fig, axes):
+        for ax, (name, v) in zip(axes, found.items(), strict=True):
+            _panel(ax, steps, v, (names or {}).get(name, ()))
+            ax.set_ylabel(name)
+        axes[-1].set_xlabel("step")
+        in_thousands(axes[-1].xaxis)
+        if len(steps) > 1:
+            axes[-1].set_xlim(min(steps), max(steps))
+        fig.align_ylabels()
+    return fig
+
+
+def _panel(ax: Axes, steps: Sequence[int], v: Any, names: Names) -> None:
+    lines = v[:, None] if v.ndim == 1 else v  # n k
+    dots = "o" if len(steps) < 3 else ""  # a single point is no line
+    if lines.shape[1] > MOST:
+        ax.fill_between(steps, lines.min(1), lines.max(1), color=COLOURS[0], alpha=0.2, linewidth=0)
+        ax.plot(steps, lines.mean(1), color=COLOURS[0], marker=dots, markersize=3,
+                label=f"mean of {lines.shape[1]}")  # fmt: skip
+    else:
+        for k, line in enumerate(lines.T):
+            colour, style = COLOURS[k % len(COLOURS)], LINES[k // len(COLOURS) % len(LINES)]
+            label = names[k] if k < len(names) else str(k)
+            ax.plot(steps, line, color=colour, linestyle=style, marker=dots, markersize=3,
+                    label=label)  # fmt: skip
+    if lines.shape[1] > 1:
+        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.2,
+                  ncols=1 + (lines.shape[1] > 6))  # fmt: skip
+    if np.isfinite(lines).all() and lines.min() >= 0 and lines.max() <= 1:  # shares
+        ax.set_ylim(-0.03, 1.05)
+    rules(ax)

@@ -1,0 +1,107 @@
+"""One quiet style for all figures: readable in print, in grey and by colour-blind people.
+
+Colours are those of Okabe and Ito. Figures are made without pyplot: no window, and nothing that one
+figure leaves to the next.
+
+    with drawn(rows=2, title="Learning") as (fig, (top, bottom)):
+        top.plot(x, y, color=BLUE)
+    save(fig, "curves.png")
+"""
+
+import contextlib
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..utils.errors import GlassformerError
+from ..utils.fileio import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.axis import Axis as Axis
+    from matplotlib.figure import Figure as Figure
+else:  # Matplotlib is imported when a figure is drawn and not before
+    Axes = Axis = Figure = Any
+
+Names = Sequence[str]
+INK, GREY, PALE = "#222222", "#767676", "#d9d9d9"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = COLOURS
+# what tells lines apart where colour does not
+LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
+SHARES = "Blues"  # map of colours for shares from 0 to 1: lightness alone tells them apart
+# and for numbers on both sides of 0: more is bluer here too, as on the page
+SIGNED = "RdBu"
+WIDTH = 7.5  # inches of most figures
+KINDS = ("png", "svg", "pdf")
+DPI = 160
+
+STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif", "font.size": 9, "axes.titlesize": 10, "axes.titlelocation": "left",
+    "axes.titleweight": "bold", "axes.labelsize": 9, "xtick.labelsize": 8, "ytick.labelsize": 8,
+    "legend.fontsize": 8, "legend.frameon": False, "text.color": INK, "axes.labelcolor": INK,
+    "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY, "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.linewidth": 0.8, "lines.linewidth": 1.6, "axes.axisbelow": True,
+    "text.parse_math": False,  # a token may be $
+    "figure.facecolor": "white", "savefig.facecolor": "white", "svg.hashsalt": "glassformer",
+}  # fmt: skip
+
+
+def check_path(path: str | Path) -> Path:
+    """The path, if a figure can be of its kind and Matplotlib is here; asked before the work."""
+    path = Path(path)
+    if path.suffix.removeprefix(".").lower() not in KINDS:
+        raise GlassformerError(f"{path} — a figure ends in {', '.join('.' + k for k in KINDS)}")
+    try:
+        import matplotlib  # noqa: F401
+    except ModuleNotFoundError:
+        needed = "figures need Matplotlib, which is not installed"
+        raise GlassformerError(f"{path} — {needed}: pip install 'glassformer[figures]'") from None
+    return path
+
+
+@contextlib.contextmanager
+def styled() -> Iterator[None]:
+    """Within it, what Matplotlib makes has the style."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def figure(
+    rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), **options: Any
+) -> tuple[Figure, Sequence[Axes]]:
+    """A figure of `size` inches, and its axes in reading order. Options as of `subplots`."""
+    from matplotlib.figure import Figure
+
+    with styled():
+        fig = Figure(figsize=size, layout="constrained")
+        axes = fig.subplots(rows, columns, squeeze=False, **options)
+    return fig, list(axes.flat)
+
+
+@contextlib.contextmanager
+def drawn(
+    rows: int = 1, columns: int = 1, size: tuple[float, float] = (7.0, 4.0), title: str = "",
+    **options: Any,
+) -> Iterator[tuple[Figure, Sequence[Axes]]]:  # fmt: skip
+    """The same, to be drawn on in the style within the block; then a title above, if any."""
+    fig, axes = figure(rows, columns, size, **options)
+    with styled():
+        yield fig, axes
+        if title:
+            fig.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+
+
+def save(fig: Figure, path: str | Path) -> Path:
+    """Writes a figure; the same figure gives the same bytes."""
+    path = check_path(path)
+    kind = path.suffix[1:].lower()
+    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+    buffer = io.BytesIO()
+    with styled():
+        fig.savefig(buffer, format=kind, dpi=DPI, metadata=undated)
+    return write_atomically(path, buffer.getvalue())

@@ -1,0 +1,60 @@
+"""Proofs of compiled models: the certificate that they carry is found anew, for every text."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..compiler.certify import Unproved
+from ..compiler.driver import recheck
+from ..compiler.task import Texts, carried, same_program
+from ..core.model import Model
+from ..tasks.base import Task
+from ..utils.errors import GlassformerError
+from ..verification.verifier import Progress
+from .counterexamples import first_wrong
+
+SAMPLE = 500  # texts that are run, besides the edge cases, whatever the certificate says
+
+
+def is_compiled(model: Model, task: Task) -> bool:
+    """Whether the model carries the program whose task this is."""
+    own = carried(model)
+    return own is not None and same_program(own, task)
+
+
+def certified(
+    model: Model, task: Texts, seed: int, say: Callable[..., Any],
+    watch: Callable[[Progress], object] | None = None,
+) -> Any:  # fmt: skip
+    """Proved for every text of up to so many tokens, refuted, or unknown with the place."""
+
+    def tell(done: int, todo: int) -> None:
+        if watch:
+            watch(Progress(done, todo, int(wrong is not None)))
+
+    rows = [task.edges(), task.sample(SAMPLE, np.random.default_rng(seed))]
+    wrong = first_wrong(model, task, np.concatenate(rows))
+    if wrong:
+        reason = f"{wrong['input']} gives {wrong['got']}, expected {wrong['expected']}"
+        refuted = partial(say, "refuted", 0, counterexample=wrong, reason=reason)
+    try:
+        found = recheck(model, tell).certificate
+    except GlassformerError as e:  # or no declaration at all: what is wrong is wrong
+        if wrong:
+            return refuted()
+        if not isinstance(e, Unproved):
+            raise
+        return say("unknown", e.found.cases if hasattr(e, "found") else 0, reason=str(e))
+    if wrong:
+        raise GlassformerError(
+            f"prove — a defect of the prover: its certificate passes, but {refuted().reason}; "
+            "nothing is proved. Please report it with the model"
+        )
+    left = f", with {found.slack[found.tightest]:.0%} of its room left" if found.tightest else ""
+    reason = (
+        f"for every text of up to {task.program.length:,} tokens, with sums in any order; "
+        f"tightest at {found.tightest}{left}"
+    )
+    return say("proved", found.cases, margin=found.margin, reason=reason)

@@ -1,0 +1,145 @@
+"""What is not linear in a model, as affine forms (affine_arithmetic.py): norms and activations."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..core import backend
+from .affine_arithmetic import SLACK, Arithmetic, Form, Real, Reals, exact
+
+# No second derivative is larger. gelu'' = φ(x)·(2 − x²) is at most 2φ(0) = 0.798, and gelu_new is
+# nearly the same; silu'' is at most 1/2. All are largest at 0. The test of Lemma 13 measures them,
+# and the slopes.
+CURVED = {"gelu": 0.8, "gelu_new": 0.9, "silu": 0.5}
+STEEP = 0.7  # no slope is further from 1/2: those of the three are within −0.13 and 1.13
+# In units u of |x|: what the model's erf or tanh, and all around it, may be off by (assumption 2).
+LIBRARY = 64
+# The same of our own, those of double precision: of |x|, and of a slope. A unit is 2^−52.
+OWN, OWN_SLOPE = 2.0**-48, 1e-12
+
+
+# ── norms ──────────────────────────────────────────────────────────────────────────────────────
+def norm(
+    a: Arithmetic, kind: str, x: Form, eps: float, w: ArrayLike | None = None,
+    b: ArrayLike | None = None,
+) -> Form:  # fmt: skip
+    """The norms of model.py, last axis: a numerator, and s between bounds; then gain and bias."""
+    if kind == "none":
+        return x
+    x = a.resolve(x)
+    same, slip = twins(x, w), np.zeros(1, Real)
+    if kind == "layer":
+        x, slip = centred(a, x)
+    far = x.reach + slip
+    most, least = np.abs(x.mid) + far, np.maximum(np.abs(x.mid) - far, 0)
+    low, high = root_mean_square(a, most, least, eps)
+    y = divided(a, x, slip, most, low, high, same)
+    y = y if w is None else a.scale(y, w)
+    return y if b is None else a.add(y, exact(b))
+
+
+def centred(a: Arithmetic, x: Form) -> tuple[Form, Reals]:
+    """Lemma 9: x − mean(x) for N numbers. The mean is off by gamma(N+1)·Σ|x|/N, the same for all
+    coordinates: one symbol. The difference is off by u of itself and tiny, each alone: what is
+    returned beside it.
+
+    N − 1 additions and a quotient; own unknowns move the mean by Σrad/N at most: in the symbol too.
+    """
+    N, total = x.mid.shape[-1], x.size.sum(-1)
+    off = (a.gamma(N + 1) * total + x.rad.sum(-1) + SLACK * N * total) / N
+    off = off + 2 * a.tiny + a.overflow(total)
+    shared = np.broadcast_to(off[..., None], x.mid.shape)
+    gen = np.concatenate([x.gen - x.gen.mean(-1, keepdims=True), shared[None]])
+    y = Form(x.mid - x.mid.mean(-1, keepdims=True), gen, x.rad)
+    return y, (a.u + SLACK) * y.size + a.tiny
+
+
+def root_mean_square(a: Arithmetic, most: Reals, least: Reals, eps: float) -> tuple[Reals, Reals]:
+    """Lemma 10: for N numbers with least ≤ |x_i| ≤ most, sqrt(Σx²/N + eps) as computed is between
+    sqrt((1 − t)·Σleast²/N + (1 − 4u)·eps − 4·tiny)·(1 − 2u) and the same with most and +, where t =
+    gamma(N + 4).
+
+    A square, N − 1 additions, a quotient and the sum with eps: N + 2 roundings. The mean of what
+    underflows in squares is less than tiny, in sums too, and tiny is lost in the quotient and in
+    the sum with eps. NaN where it may be 0.
+    """
+    N, added = most.shape[-1], a.constant(eps)
+    t = a.gamma(N + 4) + SLACK * N
+    squares = (most**2).sum(-1, keepdims=True)
+    high = (squares / N + 4 * a.tiny) * (1 + t) + added * (1 + 4 * a.u)
+    low = (least**2).sum(-1, keepdims=True) / N * (1 - t) - 4 * a.tiny + added * (1 - 4 * a.u)
+    low = np.sqrt(np.where(low > 0, low, Real(np.nan))) * (1 - 2 * a.u - SLACK)
+    return low, np.sqrt(high) * (1 + 2 * a.u + SLACK) + a.overflow(squares + added)
+
+
+def divided(
+    a: Arithmetic, x: Form, slip: Reals, most: Reals, low: Reals, high: Reals, same: Reals | None
+) -> Form:
+    """Lemma 11: x/s with low ≤ s ≤ high and |x| ≤ most is off by u·|x|/s + tiny: times s, by u·most
+    + tiny·high. To that comes what x is off by already, `slip`. Equal numbers stay equal: what is
+    rounded off them is one symbol.
+    """
+    slip = slip + (a.u + SLACK) * most + a.tiny * high + a.overflow(most / low)
+    if same is None:
+        return Form(x.mid, x.gen, x.rad + slip, low, high)
+    owner = np.arange(x.mid.shape[-1]).reshape(-1, *(1,) * same.ndim)  # N 1 … 1
+    return Form(x.mid, np.concatenate([x.gen, np.where(same == owner, slip, 0)]), x.rad, low, high)
+
+
+def twins(x: Form, w: ArrayLike | None) -> Reals | None:
+    """Of every coordinate of exact numbers, the first equal to it (gains too); None: not exact."""
+    if len(x.gen) or x.rad.any():
+        return None
+    same: Reals = x.mid[..., :, None] == x.mid[..., None, :]  # … N N
+    if w is not None:
+        same = same & (np.asarray(w)[:, None] == np.asarray(w))
+    first: Reals = same.argmax(-1)
+    return first
+
+
+# ── activations: a line, and how far the function is from it at most ───────────────────────────
+def activation(a: Arithmetic, kind: str, x: Form) -> Form:
+    """The activations of model.py."""
+    x = a.resolve(x)
+    return relu(x) if kind == "relu" else smooth(a, kind, x)
+
+
+def relu(x: Form) -> Form:
+    """Lemma 12: for low ≤ x ≤ high with low < 0 < high and t = high/(high − low): t·x ≤ relu(x) ≤
+    t·x − t·low.
+
+    The upper line is the chord, and relu is convex. Elsewhere it is 0 or x itself; it never rounds.
+    """
+    low, high = x.mid - x.reach, x.mid + x.reach
+    t = np.where(low >= 0, 1, np.where(high <= 0, 0, high / np.where(high > low, high - low, 1)))
+    t = np.where(np.isfinite(high), t, Real(np.nan))
+    off = np.where((low < 0) & (high > 0), -t * low / 2, 0)
+    return Form(t * x.mid + off, x.gen * t, x.rad * t + off + SLACK * (x.size + np.abs(off)))
+
+
+def smooth(a: Arithmetic, kind: str, x: Form) -> Form:
+    """Lemma 13: for |x − m| ≤ r, f(x) is within CURVED/2·r² of the tangent f(m) + f'(m)·(x − m), by
+    Taylor, and within STEEP·r of the line f(m) + (x − m)/2, by the mean value theorem. The better
+    counts. As computed it is off by LIBRARY·u·|x| more.
+    """
+    m, r, size = x.mid, x.reach, x.size
+    f, slope = value_and_slope(kind, m)
+    bend, flat = Real(CURVED[kind]) / 2 * r * r, Real(STEEP) * r
+    slope = np.where(bend <= flat, slope, Real(0.5))
+    rad = np.where(bend <= flat, bend, flat) + x.rad * np.abs(slope) + OWN_SLOPE * r
+    y = Form(f, x.gen * slope, rad)
+    slips = (LIBRARY * a.u + OWN) * size + 4 * a.tiny + SLACK * y.size
+    largest = size**3 if kind == "gelu_new" else size  # it cubes x
+    return replace(y, rad=rad + slips + a.overflow(largest))
+
+
+def value_and_slope(kind: str, x: Reals) -> tuple[Reals, Reals]:
+    """A smooth activation and its derivative."""
+    if kind == "gelu":
+        cdf = (1 + backend.erf(np.asarray(x, np.float64) * 0.5**0.5)) / 2
+        return x * cdf, cdf + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    c, d = {"gelu_new": (math.sqrt(2 / math.pi), 0.044715), "silu": (0.5, 0.0)}[kind]
+    t = np.tanh(c * (x + d * x**3))
+    return x * (1 + t) / 2, (1 + t) / 2 + x * (1 - t * t) * c * (1 + 3 * d * x * x) / 2

@@ -1,0 +1,166 @@
+"""Every published figure of the sources, as a check that runs.
+
+A claim quotes what a source says, measures the same thing here, and records what was measured. The
+ledger holds if the measurement is what the record says, whether or not the source was right;
+`verdict` says which.
+
+    CLAIMS = [Claim("booklet-2.4-parameters", "section 2.4", "72 parameters", "holds", 72,
+                    lambda: counted("hello-world:variant=book").total)]
+
+Each file here has such a list, and the ledger is all of them.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, TypeAlias
+
+from ..utils.errors import GlassformerError
+from ..utils.progress import telling
+from ..utils.results import Finding
+
+Value: TypeAlias = int | float | str | bool
+# a value, or a range for what varies between machines
+Records: TypeAlias = Value | tuple[float, float]
+Measure: TypeAlias = Callable[[], Value]
+VERDICTS = ("holds", "roughly", "misleading", "wrong")
+
+
+@dataclass(frozen=True)
+class Claim(Finding):
+    """A figure someone published, the check that measures it, and what is on record."""
+
+    name: str
+    where: str  # the place in the source
+    says: str  # what is printed there, in few words
+    verdict: str  # one of VERDICTS
+    records: Records  # what was measured
+    measure: Measure = field(repr=False)
+    note: str = ""  # what is behind a difference
+    slow: bool = False
+
+    def matches(self, measured: Value) -> bool:
+        """Whether a measurement is what the ledger records."""
+        exact = self.records
+        if isinstance(exact, tuple):
+            return not isinstance(measured, str) and exact[0] <= measured <= exact[1]
+        if isinstance(exact, float):
+            return not isinstance(measured, str) and abs(measured - exact) <= 1e-6 * abs(exact)
+        return measured == exact
+
+
+LEDGER: dict[str, Claim] = {}
+
+
+@cache
+def ledger() -> dict[str, Claim]:
+    """All claims by name, which starts with the source, as booklet- does."""
+    for module in pkgutil.iter_modules(__path__):
+        found = importlib.import_module(f"{__name__}.{module.name}")
+        for c in getattr(found, "CLAIMS", ()):
+            assert c.verdict in VERDICTS, f"{c.name}: verdict must be one of {VERDICTS}"
+            assert c.name not in LEDGER, f"two claims named {c.name}"
+            LEDGER[c.name] = c
+    return LEDGER
+
+
+def select(names: list[str], slow: bool = False) -> list[Claim]:
+    """Claims whose names start so, or all. Slow ones only if asked for, or named in full."""
+    claims = [c for c in ledger().values() if slow or not c.slow or c.name in names]
+    if not names:
+        return claims
+    chosen = {n: [c for c in claims if c.name.startswith(n)] for n in names}
+    if missing := [n for n, found in chosen.items() if not found]:
+        raise GlassformerError(f"{missing[0]} — {_why_none(missing[0])}")
+    return list(dict.fromkeys(c for found in chosen.values() for c in found))
+
+
+def _why_none(name: str) -> str:
+    """Why no claim was found whose name is this or starts so."""
+    if any(known.startswith(name) for known in ledger()):
+        return "all claims of that name take minutes: ask for slow ones, or name one in full"
+    starts = dict.fromkeys(known.partition("-")[0] for known in ledger())
+    near = get_close_matches(name[:100], [*starts, *ledger()], 2)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"names start with {', '.join(starts)}"
+    return f"no claim of that name; {hint}"
+
+
+@dataclass(frozen=True)
+class Measured(Finding):
+    """A claim, and what was measured just now."""
+
+    claim: Claim
+    measured: Value
+
+    @property
+    def matches(self) -> bool:
+        return self.claim.matches(self.measured)
+
+    def to_json(self) -> dict[str, Any]:
+        return self.claim.to_json() | {"measured": self.measured, "matches": self.matches}
+
+    def __str__(self) -> str:
+        c = self.claim
+        mark = "" if self.matches else f"  ≠ record {as_text(c.records)}"
+        note = f" ({c.note})" if c.note else ""
+        found = f"measured: {as_text(self.measured)}{mark}{note}"
+        return f"{c.name}  {c.verdict}\n    {c.where} says: {c.says}\n    {found}"
+
+
+@dataclass(frozen=True)
+class Claims(Finding):
+    """Claims, measured."""
+
+    found: list[Measured]
+
+    @property
+    def differ(self) -> int:
+        """How many are not what the ledger records."""
+        return sum(not m.matches for m in self.found)
+
+    @property
+    def holds(self) -> bool:
+        return not self.differ
+
+    def to_json(self) -> dict[str, Any]:
+        return {"differ": self.differ, "claims": [m.to_json() for m in self.found]}
+
+    @property
+    def summary(self) -> str:
+        n = f"{len(self.found)} claim{'s' * (len(self.found) != 1)}"
+        return f"{n} measured, {self.differ} differ from the record"
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary, *map(str, self.found)])
+
+
+def claims(
+    names: str | Sequence[str] = (), *, slow: bool = False,
+    watch: Callable[[int, int], object] | None = None,
+) -> Claims:  # fmt: skip
+    """Measures what the sources claim: all, or those whose names are these or start so.
+
+    `slow`: also those that take minutes. `watch(done, of)` is told how far it is.
+    """
+    chosen = select([names] if isinstance(names, str) and names else list(names), slow)
+    found: list[Measured] = []
+    with telling() as tell:
+        for n, claim in enumerate(chosen):
+            if watch:
+                watch(n, len(chosen))
+            else:
+                tell(f"claims: {n} of {len(chosen)} measured; now {claim.name}")
+            found.append(Measured(claim, claim.measure()))
+    return Claims(found)
+
+
+def as_text(value: Records) -> str:
+    """A recorded or measured value for people."""
+    if isinstance(value, tuple):
+        return f"{as_text(value[0])} … {as_text(value[1])}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if type(value) is int else str(value)

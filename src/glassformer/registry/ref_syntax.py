@@ -1,0 +1,67 @@
+"""How a ref is written: NAME:option=value,option=value, or FILE.py:NAME with options or without."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..utils.errors import GlassformerError
+from ..utils.limits import REF
+
+# FILE.py:NAME. Such a file is run when it is typed: see user_modules.py.
+FILE = re.compile(r"(?P<file>.+?\.py):(?P<name>\w+)(?=:|$)")
+NAMELESS = re.compile(r"(?P<file>.+\.py):?$")  # the same, without the name
+
+
+def head(ref: str) -> str:
+    """A ref without its options: addition, or mine.py:Vote."""
+    found = FILE.match(ref)
+    return found[0] if found else ref.partition(":")[0]
+
+
+def split(ref: str, known: Any = None) -> tuple[str, dict[str, str]]:
+    """A ref's name and option texts.
+
+    >>> split('hello-world:message="Hello, World!",variant=book')
+    ('hello-world', {'message': 'Hello, World!', 'variant': 'book'})
+
+    A comma that no option name follows belongs to the value, since shells eat quotes.
+    """
+    if len(ref) > 4 * REF:
+        most = f"a ref has at most {4 * REF:,} characters"
+        raise GlassformerError(f"{ref[:60]}… — {most}, got {len(ref):,}")
+    name = head(ref)
+    rest = ref[len(name) + 1 :]
+    options, at = dict[str, str](), 0
+    while at < len(rest):
+        found = re.compile(r"([A-Za-z_]\w*)=").match(rest, at)
+        if not found:
+            before = name + ":" + rest[:at]
+            expected = f"expected option=value after {before!r}"
+            raise GlassformerError(f"{ref} — {expected}, got {rest[at:]!r}")
+        key, at = found.group(1), found.end()
+        quoted = re.compile(r'"((?:[^"\\]|\\.)*)"(?=,|$)').match(rest, at)
+        if quoted:
+            value, at = re.sub(r"\\(.)", r"\1", quoted.group(1)), quoted.end()
+        else:
+            commas = re.compile(r",(?=([A-Za-z_]\w*)=)").finditer(rest, at)
+            ends = (c.start() for c in commas if known is None or c.group(1) in known)
+            end = next(ends, len(rest))
+            value, at = rest[at:end], end
+        if key in options:
+            raise GlassformerError(f"{ref} — option {key} is given twice")
+        options[key] = value
+        at += 1  # the comma
+    return name, options
+
+
+def written(name: str, values: Mapping[str, Any]) -> str:
+    """A ref with these options, as `split` reads it."""
+    parts = [f"{n}={_text(v)}" for n, v in values.items()]
+    return ":".join([name, ",".join(parts)] if parts else [name])
+
+
+def _text(value: Any) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if not re.search(r'[,:="\s\\]', text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,102 @@
+"""The walks of docs/explained as pages for those who are offline: a text, and beside it the models
+that it is about, running.
+
+    write_all("explained")     # explained/160-numbers.html, … ; each frames its NAME-live.html
+
+Where a document says <!-- live: REF... #ADDRESS --> above a picture, the live page of these models
+stands instead of it; `snapshots=FOLDER` and `history=FILE` are a training to scrub. Paths there
+begin at the folder that holds `docs`: a clone, or the package, which carries these documents.
+"""
+
+import base64
+import html
+import posixpath
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..resolve import load
+from ..utils.fileio import make_folder, write_atomically
+from . import filled
+from .report import Report, report
+
+NAMES = ("160-numbers", "trained-adder", "grokking", "sort")
+HERE = "docs/explained"
+LIVE = re.compile(r"<!-- live: (?P<what>[^#\n]+?) *(?P<at>#\S*)? -->\n!\[(?P<alt>.*?)\]\(.*?\)")
+PICTURE = re.compile(r'<img src="([^":]+)"')
+LINK = re.compile(r'<a href="([^":#]+\.md)(?:#[^"]*)?">(.*?)</a>', re.DOTALL)
+PACKAGE = Path(__file__).parents[1]
+
+
+def root() -> Path:
+    """The folder that holds `docs`: the package, which has some of it, or the clone."""
+    return PACKAGE if (PACKAGE / HERE).is_dir() else PACKAGE.parents[1]
+
+
+def running(what: str, root: Path) -> Report:
+    """The live page of some models, as a document names them; its paths begin at `root`."""
+    words = [(*word.partition("="),) for word in what.split()]
+    of = {kind: [root / path for name, _, path in words if name == kind]
+          for kind in ("snapshots", "history")}  # fmt: skip
+    refs = ["".join(word) for word in words if word[0] not in of]
+    named = [(ref, load(root / ref if (root / ref).is_file() else ref)) for ref in refs]
+    return report(named, snapshots=of["snapshots"], history=of["history"])
+
+
+def write_all(folder: str | Path) -> dict[str, Path]:
+    """Writes the walks, each in two files: the text, and the models that stand beside it. Their
+    titles, and where the texts are.
+    """
+    target, here = make_folder(folder), root() / HERE
+    texts = {name: (here / f"{name}.md").read_text("utf-8") for name in NAMES}
+    titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in texts.items()}
+    out = {}
+    for name, text in texts.items():
+        found = LIVE.search(text)
+        assert found, f"{name}.md shows no model"
+        write_atomically(target / f"{name}-live.html", running(found["what"], root()).html())
+        out[titles[name]] = write_atomically(target / f"{name}.html", page(name, titles))
+    return out
+
+
+def page(name: str, titles: Mapping[str, str]) -> bytes:
+    """The text of a walk as a page that frames NAME-live.html, with links to the others."""
+    here = root() / HERE
+    text = _text((here / f"{name}.md").read_text("utf-8"), name, here)
+    parts = {"title": html.escape(titles[name]), "nav": _nav(titles, name), "text": text}
+    return filled("explained.html", parts)
+
+
+def _nav(titles: Mapping[str, str], now: str) -> str:
+    """Links from one walk to the others."""
+    return "\n".join(
+        f'<a href="{name}.html"{" aria-current=page" * (name == now)}>{html.escape(title)}</a>'
+        for name, title in titles.items()
+    )
+
+
+def _text(text: str, name: str, here: Path) -> str:
+    """A document as HTML: its models in a frame, its pictures in it, and of what is not written
+    with it the path, in words.
+    """
+    from markdown_it import MarkdownIt
+
+    def frame(found: re.Match[str]) -> str:
+        where, alt = html.escape(f"{name}-live.html{found['at'] or ''}"), html.escape(found["alt"])
+        alone = f'<p><a href="{where}">This page alone</a></p>'
+        return f'<div class="live"><iframe src="{where}" title="{alt}"></iframe>{alone}</div>\n'
+
+    def picture(found: re.Match[str]) -> str:
+        data = base64.b64encode((here / found[1]).read_bytes()).decode()
+        return f'<img src="data:image/png;base64,{data}"'
+
+    def link(found: re.Match[str]) -> str:
+        where = posixpath.normpath(f"{HERE}/{found[1]}")
+        other = posixpath.basename(where).removesuffix(".md")
+        if where == f"{HERE}/{other}.md" and other in NAMES:
+            return f'<a href="{other}.html">{found[2]}</a>'
+        return f"{found[2]} (<code>{html.escape(where)}</code>)"
+
+    made = MarkdownIt("commonmark", {"html": True}).render(LIVE.sub(frame, text))
+    made = made.replace("<pre>", '<pre tabindex="0">')  # what scrolls can be reached by keys
+    return LINK.sub(link, PICTURE.sub(picture, made))

@@ -1,0 +1,193 @@
+"""The live page of some models: one HTML file that runs them, and needs no network.
+
+    made = report([("addition:order=ones", load("addition:order=ones")), …])
+    write(made, "adders.html")
+
+What is right is verified here, over the whole domain or a sample; all else is computed in the page.
+"""
+
+import html
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from .. import __version__, report_page
+from ..core.model import Model
+from ..resolve import known_task, load_task, with_task
+from ..tasks.base import Task
+from ..utils.argcheck import text_of
+from ..utils.errors import GlassformerError, shown
+from ..utils.fileio import check_writable, write_atomically
+from ..utils.limits import many, within
+from ..utils.results import Shown
+from ..verification import Verdict, verify
+from .examples import MOST, work
+from .inputs import groups
+from .payload import payload
+from .snapshots import history as curve
+from .snapshots import snapshots as read_snapshots
+
+MODELS = 4  # side by side, at most
+CHECKED = 20_000  # inputs that are verified, unless all are asked for; fewer if that takes long
+HIGH = 720  # pixels of a notebook
+WORK = 30_000_000_000  # multiplications that verifying may take: some seconds
+
+Said = Callable[[str], None]
+Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+
+@dataclass(frozen=True)
+class Report(Shown):
+    """All that the page holds, as plain data; a notebook shows the page itself, alive."""
+
+    data: dict[str, Any]
+    path: Path | None = None  # the file that it was written to
+
+    def html(self) -> bytes:
+        return report_page.assemble(self.data)
+
+    def save(self, out: str | Path) -> Path:
+        """Writes the page to a file that ends in .html."""
+        check_name(out)
+        return write(self, out)
+
+    def __str__(self) -> str:
+        where = f" in {self.path}" if self.path else ""
+        return f"the live page of {self.data['title']}{where}"
+
+    def __fspath__(self) -> str:
+        if self.path is None:
+            raise TypeError("this page is in no file: its `save` writes one")
+        return str(self.path)
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, which reaches neither the notebook nor a network."""
+        inside = html.escape(self.html().decode())
+        size = f"width:100%;height:{HIGH}px;border:1px solid #8888"
+        may = "allow-scripts allow-downloads"
+        return f'<iframe sandbox="{may}" style="{size}" srcdoc="{inside}"></iframe>'
+
+
+def report(
+    models: Sequence[tuple[str, Model]], inputs: Sequence[str] = (), *, task: str = "",
+    full: bool = False, rows: int = MOST, history: Sequence[Path] = (),
+    snapshots: Sequence[Path] = (), say: Said = lambda text: None,
+) -> Report:  # fmt: skip
+    """The page of models, each with the ref it is named by.
+
+    `inputs`: texts to begin with, which every model reads; by default a few of each task. `task`:
+    what is right, if not what the models say. `full`: verify every input of a domain up to about a
+    million. `rows`: examples of each model in the page. `history`, `snapshots`: of each model in
+    turn, a file of evaluations and a folder of models of its training.
+    """
+    if not 1 <= len(models) <= MODELS:
+        raise GlassformerError(f"report — expected from 1 to {MODELS} models, got {len(models)}")
+    for what, given in (("histories", history), ("folders of snapshots", snapshots)):
+        if len(given) > len(models):
+            raise GlassformerError(f"report — {len(given)} {what} for {len(models)} models")
+    curves = [curve(path) for path in history]
+    known = [with_task(model, task) if task else model for _, model in models]
+    tasks = [known_task(model) for model in known]
+    for model, goal in zip(known, tasks, strict=True):
+        if goal:
+            goal.require(model.vocabulary)
+    found, names, data = groups(known, inputs), titles([ref for ref, _ in models]), []
+    for i, (model, goal) in enumerate(zip(known, tasks, strict=True)):
+        say(f"{names[i]}: verifying" if goal else f"{names[i]}: reading")
+        texts = next(group.texts for group in found if i in group.members)
+        runs = None
+        if i < len(snapshots):
+            say(f"{names[i]}: snapshots")
+            runs = read_snapshots(model, snapshots[i], curves[i] if i < len(curves) else None)
+        told = payload(
+            model, models[i][0], title=names[i], inputs=texts, verdict=verdict(model, goal, full),
+            rows=rows, snapshots=runs,
+        )  # fmt: skip
+        data.append(told | {"history": curves[i] if i < len(curves) else None})
+    title = " and ".join(names) if len(names) < 3 else f"{len(names)} models"
+    made = f"Made with glassformer {__version__}. The file needs no network."
+    notes = [] if len(found) == 1 else [
+        "These models do not read the same texts: each has an input of its own."
+    ]  # fmt: skip
+    return Report({"title": title, "notes": notes, "made": made, "models": data, "settings": {}})
+
+
+def make(
+    models: Sequence[tuple[str, Model]], out: Path | None, inputs: str | Sequence[str], rows: int,
+    *, task: Task | None, full: bool, history: Paths, snapshots: Paths, say: Said | None,
+) -> Report:  # fmt: skip
+    """The page of models with their titles, written to `out` if there is one."""
+    within("report — rows", rows, 1, MOST)
+    made = report(
+        models, [inputs] if isinstance(inputs, str) else list(inputs), rows=rows,
+        task=_findable(task) if task else "", full=full, history=_paths(history),
+        snapshots=_paths(snapshots), say=say or (lambda text: None),
+    )  # fmt: skip
+    return made if out is None else replace(made, path=write(made, out))
+
+
+def check_out(out: str | PathLike[str] | None) -> Path | None:
+    """Refuse a file that a page cannot go to, before the work."""
+    if out is None:
+        return None
+    if isinstance(out, str) and not out.lower().endswith((".html", ".htm")):
+        models_ = "several models are a list: gf.report([…, …])"
+        raise GlassformerError(f"report — out: expected FILE.html, got {shown(out)}; {models_}")
+    path = Path(text_of(out, "out", "a path"))
+    check_name(path)
+    check_writable(path)
+    return path
+
+
+def _findable(task: Task) -> str:
+    """The ref of a task: a page names what its models are judged by, and looks it up."""
+    with suppress(GlassformerError):
+        if task.ref and type(load_task(task.ref)) is type(task):
+            return task.ref
+    what = "(found by no ref: give it a name, @gf.task, or type FILE.py:NAME)"
+    raise GlassformerError(f"report — expected a task with a ref, got {type(task).__name__} {what}")
+
+
+def _paths(given: Paths) -> list[Path]:
+    some = [given] if isinstance(given, (str, PathLike)) else given
+    return [Path(text_of(each, "report", "a path")) for each in some]
+
+
+def check_name(path: str | Path) -> None:
+    """Refuses to write a page over what is none: asked before the work."""
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise GlassformerError(f"{path} — a report ends in .html")
+
+
+def write(made: Report, path: str | Path) -> Path:
+    """Writes the page: the old file or the new one, never half of one."""
+    return write_atomically(path, made.html())
+
+
+def titles(refs: Sequence[str]) -> list[str]:
+    """Refs as titles, without the folders of files; the same one twice is numbered."""
+    short = [Path(r).name if r.endswith((".safetensors", ".taotp", ".glass")) else r for r in refs]
+    short = list(refs) if len(set(short)) < len(set(refs)) else short
+    number = [short[:i].count(name) + 1 for i, name in enumerate(short)]
+    return [f"{r} ({n})" if short.count(r) > 1 else r for r, n in zip(short, number, strict=True)]
+
+
+def verdict(model: Model, task: Task | None, full: bool = False) -> dict[str, Any]:
+    """Right or wrong, and on how many inputs that was looked at."""
+    if task is None:
+        return {"holds": None, "text": "Not verified: no task is known.", "wrong": []}
+    each = work(model, task)
+    whole = full or (task.size <= CHECKED and task.size * each <= 2 * WORK)
+    sample = None if whole else min(CHECKED, task.worth_checking, max(200, WORK // 3 // each))
+    try:
+        v: Verdict = verify(model, task, sample=sample)
+    except GlassformerError as e:
+        return {"holds": None, "text": f"Not verified: {e}.", "wrong": []}
+    sampled = f"a sample of {many(v.domain)} inputs, edge cases among them"
+    found = f"{v.wrong:,} wrong of {v.checked:,} ({'every input' if v.exhaustive else sampled})"
+    text = f"{found} on {task.ref or 'the task'}; worst margin {v.worst_margin:.4g}"
+    wrong = [[w["input"], w["got"], w["expected"], f"{w['margin']:.3g}"] for w in v.counterexamples]
+    return {"holds": v.holds, "text": text, "wrong": wrong[:5]}

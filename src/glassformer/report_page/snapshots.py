@@ -1,0 +1,100 @@
+"""A training to scrub: models of a run, step by step, with how right each was; and its curve."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.model import Model
+from ..lens.trajectory import Trajectory
+from ..resolve import known_task
+from ..tasks.base import Task
+from ..utils import json_schema
+from ..utils.errors import GlassformerError
+from ..utils.fileio import read_text
+from ..utils.numfmt import number
+from ..verification.evaluation import score
+from .payload import weights
+
+CURVE = 400  # points of a training curve, at most
+MOST = 60  # snapshots in a page
+BYTES = 6_000_000  # of all their weights, as float32
+ROWS = 1_000  # inputs that each is measured on
+EVALUATED = {
+    "step": json_schema.whole(0, 10**12),
+    "loss": json_schema.number,
+    "accuracy": json_schema.number,
+}
+EVALUATION = json_schema.record(EVALUATED, {"train_accuracy": json_schema.number})
+KEPT = (*EVALUATED, "train_accuracy")
+
+
+def snapshots(model: Model, folder: str | Path, told: Mapping[str, Any] | None = None) -> list[Any]:
+    """The models in a folder as `train … --snapshots` writes it, each {step, loss, accuracy,
+    places, weights}; of many, some from all over. `told`: a curve as `history` reads it, which also
+    says what was right of the inputs trained on (`trained`). Weights go as float32.
+    """
+    path, size = Trajectory.read(folder), sum(4 * w.size for w in model.numpy().weights.values())
+    most = max(2, min(MOST, BYTES // max(size, 1)))
+    path = path.every(-(-len(path) // most))
+    task = known_task(model)
+    rows = None if task is None else task.some(ROWS)
+    found = []
+    for step, each in zip(path.steps, path, strict=True):
+        if each.config != model.config or each.vocabulary != model.vocabulary:
+            raise GlassformerError(f"{folder} — snapshots of another model than the page's")
+        one = each.numpy().astype("float32")  # as the page has it; NumPy is slow in float16
+        entry: dict[str, Any] = {"step": step, "weights": weights(one)}
+        if task is not None:
+            entry |= measured(one, task, rows)
+        found.append(entry | _at(told, step))
+    return found
+
+
+def measured(model: Model, task: Task, rows: Any) -> dict[str, Any]:
+    """Loss and share of right answers, whole and token by token."""
+    said, (tokens, answer) = score(model, task, rows), task.batch(rows)
+    with np.errstate(all="ignore"):
+        logits = model.logits(tokens[:, :-1]).astype(float)
+        shifted = logits - logits.max(-1, keepdims=True)
+        log = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))  # B T V
+    right = np.take_along_axis(log, tokens[:, 1:, None], -1)[..., 0][answer[:, 1:]]
+    return {"loss": short(-right.mean()), "accuracy": short(said.accuracy),
+            "places": [short(x) for x in said.positions]}  # fmt: skip
+
+
+def _at(told: Mapping[str, Any] | None, step: int) -> dict[str, Any]:
+    """What a curve says of a step."""
+    if not told or step not in told["steps"]:
+        return {}
+    i, names = told["steps"].index(step), ("loss", "accuracy", "trained")
+    return {name: told[name][i] for name in names if told[name] is not None}
+
+
+def history(path: Path) -> dict[str, Any]:
+    """A training curve out of a file of evaluations, JSON lines; of several seeds the first."""
+    text = read_text(path)
+    try:
+        lines = [json.loads(line) for line in text.splitlines() if line.strip()]
+        rows = [x for x in lines if isinstance(x, dict) and "loss" in x]
+        rows = [x for x in rows if x.get("kind", "evaluation") == "evaluation"]
+        rows = [x for x in rows if x.get("seed") == rows[0].get("seed")]
+        rows = rows[:: -(-len(rows) // CURVE)] if rows else []
+        for x in rows:
+            EVALUATION({name: v for name, v in x.items() if name in KEPT}, "")
+        curve = {name: [short(float(x[name])) for x in rows] for name in ("loss", "accuracy")}
+        both = all("train_accuracy" in x for x in rows)
+        trained = [short(float(x["train_accuracy"])) for x in rows] if both else None
+    except (ValueError, RecursionError, GlassformerError):
+        expected = "one JSON object a line with step, loss and accuracy (train --history X.jsonl)"
+        raise GlassformerError(f"{path} — expected a training history, {expected}") from None
+    if not rows:
+        raise GlassformerError(f"{path} — a training history without an evaluation")
+    return {"steps": [x["step"] for x in rows], **curve, "trained": trained}
+
+
+def short(x: Any) -> Any:
+    """A number in four digits, None for what JSON has no word for."""
+    return float(number(x)) if np.isfinite(x) else None

@@ -1,0 +1,134 @@
+"""Refs: how models and tasks are named. "addition:digits=3", "runs/a.safetensors",
+"hello.taotp", "lang/sort", "mine.glass", "mine.py:round".
+"""
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from . import registry
+from .compiler import source_refs
+from .compiler.embedded_source import KEY
+from .compiler.task import carried, same_program
+from .core.model import Model
+from .tasks import validation
+from .tasks.base import Task
+from .utils.argcheck import text_of
+from .utils.errors import GlassformerError, ascii_name
+
+# Models that come with the package; the README there says how each was made.
+TRAINED = Path(__file__).parent / "trained"
+ABOUT = {
+    "adder-3.safetensors": "Sums of three digits, ones first; 17,760 parameters, all sums right.",
+    "book-3.safetensors": "Sums of three digits by the recipe of the book; all sums right.",
+    "reverse-5.safetensors": "Five symbols backwards; 17,728 parameters, all inputs right.",
+    "grok-113.safetensors": "Addition modulo 113, grokked: 226,816 parameters; see the guide.",
+    "adder-10-7p.safetensors": "Sums of ten digits from 7 numbers, fitted; proved for all 10^20.",
+    "adder-10-34p.safetensors": "Sums of ten digits from 34 numbers, fitted; proved for all 10^20.",
+    "adder-coupled.safetensors": "Trained on ten digits; proved for all pairs of a hundred.",
+}  # what they are, in a sentence each
+
+
+def trained() -> list[str]:
+    """The trained models that come with the package; `load` takes their names."""
+    return sorted(file.name for file in TRAINED.glob("*.safetensors"))
+
+
+def load(ref: str | os.PathLike[str]) -> Model:
+    """The model that a ref or a path names: a program with options, a checkpoint, a text
+    program, a source (which is compiled) or a folder of transformers (GPT-2, Llama).
+    """
+    ref = text_of(ref, "model")
+    if registry.FILE.match(ref):
+        own: Model = registry.build("program", ref)
+        return own
+    name = registry.head(ref)  # after a name, an option of a program may name a file, too
+    if ref.endswith(".safetensors") and (name == ref or name not in registry.entries("program")):
+        from .core.checkpoint import load as load_checkpoint
+
+        known = ref in trained() and not os.path.exists(ref)
+        return load_checkpoint(TRAINED / ref if known else ref)
+    if ref.endswith(".taotp"):
+        from .taotp import read
+
+        return agreeing(ref, read(ref))
+    if source_refs.is_named(ref):
+        return source_refs.build(source_refs.find(ref)).model
+    if os.path.isfile(
+        os.path.join(ref, "config.json")
+    ):  # a folder that `export --to gpt2` or transformers wrote
+        from .interop.folder import read as read_folder
+
+        return read_folder(ref)
+    if "/" in name or "." in name:
+        expected = (
+            "expected a program, or a file that ends in .safetensors, .taotp or .glass, or a "
+            "folder of transformers, or mine.py:NAME"
+        )
+        raise GlassformerError(f"{ref if len(ref) <= 200 else ref[:199] + '…'} — {expected}")
+    if f"{name}.safetensors" in trained() and name not in registry.entries("program"):
+        raise GlassformerError(f"{ref} — no such program; the trained model is {name}.safetensors")
+    model: Model = registry.build("program", ref)
+    return model
+
+
+def agreeing(ref: str, model: Model) -> Model:
+    """The model of a text that people write by hand; an error if it names a task of other tokens.
+
+    A task that cannot be found is not missed here: whoever needs it says so.
+    """
+    task = None
+    with suppress(GlassformerError):
+        task = known_task(model)
+    if task and task.vocabulary != model.vocabulary:
+        wants = f"its task {task.ref} has {task.vocabulary}"
+        raise GlassformerError(f"{ref} — {wants}; its tokens are {model.vocabulary}")
+    return model
+
+
+def load_task(ref: str | Model) -> Task:
+    """The task that a ref names, or the task that a model is for."""
+    if isinstance(ref, Model):
+        if compiled := carried(ref):
+            return compiled
+        if not ref.task:
+            raise GlassformerError(f"{ref.name} — knows no task; name one (task=…, --task …)")
+        task = load_task(ref.task)
+        if not registry.FILE.match(ref.task):  # such a ref is looked up again by its name
+            task.ref = ascii_name(task.ref)
+        return task
+    ref = text_of(ref, "task")
+    if source_refs.is_named(ref):
+        return source_refs.task(ref)
+    found: Task = registry.build("task", ref)
+    validation.check(found)
+    return found
+
+
+def known_task(model: Model) -> Task | None:
+    """The task that a model is for; None if it has none, or one of a file that nobody typed."""
+    if compiled := carried(model):  # whatever it is called
+        return compiled
+    in_file = registry.FILE.match(model.task)
+    if not model.task or (in_file and not registry.is_known("task", model.task)):
+        return None
+    return load_task(model)
+
+
+def with_task(model: Model, ref: str) -> Model:
+    """The model with another task than its own. A source that it carries stays only if it is the
+    program of that task: otherwise the model would still be judged by that source.
+    """
+    task, own = load_task(ref), carried(model)
+    task.require(model.vocabulary)
+    provenance = dict(model.provenance)
+    if own and not same_program(own, task):
+        del provenance[KEY]
+    return replace(model, task=task.ref, provenance=provenance)
+
+
+def verdict_task(model: Model, ref: str) -> Task:
+    """The task that a saved verdict of a model names: the model's own, if that is its name."""
+    own = known_task(model)
+    return own if own and own.ref == ref else load_task(ref)

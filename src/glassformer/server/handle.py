@@ -1,0 +1,90 @@
+"""A server of the live page: in a thread (`gf.open`), or until Ctrl-C (the command open)."""
+
+import atexit
+import html
+import tempfile
+import threading
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ..core import checkpoint
+from ..core.model import Model
+from ..utils.argcheck import text_of
+from ..utils.errors import GlassformerError
+from ..utils.results import Shown
+from .server import Open
+
+LEAST, MOST = (0.1, 1), (10_000, 1_000)  # minutes, and GiB
+
+
+class Opened(Shown):
+    """A server that runs until `close` is called, or this Python ends. `with gf.open(…)` closes."""
+
+    def __init__(self, server: Any, kept: Any) -> None:
+        self.address, self._server, self._kept = server.address, server, kept
+        self._thread = threading.Thread(target=server.run, daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Ends it, and all that it is doing."""
+        atexit.unregister(self.close)
+        self._server.stop()
+        self._thread.join(10)
+        self._server.close()
+        self._kept.cleanup()
+
+    def __enter__(self) -> "Opened":
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        self.close()
+
+    def __str__(self) -> str:
+        running = "" if self._thread.is_alive() else " (closed)"
+        return f"{self.address}{running}"
+
+    def _repr_html_(self) -> str:
+        if not self._thread.is_alive():
+            return "<div>closed</div>"
+        address = html.escape(self.address)
+        where = "on this machine; Python is behind it until <code>close()</code>"
+        return f'<div><a href="{address}" target="_blank" rel="noopener">the page</a> {where}</div>'
+
+
+def serving(
+    models: Sequence[Model | str | PathLike[str]],
+    folders: str | PathLike[str] | Sequence[str | PathLike[str]], inputs: str | Sequence[str],
+    port: int | None, minutes: float, memory: float,
+) -> tuple[Open, Any]:  # fmt: skip
+    """A server that is ready to run, and the folder of models that it needs until it is closed."""
+    for name, value, least, most in (
+        ("minutes", minutes, LEAST[0], MOST[0]), ("memory", memory, LEAST[1], MOST[1]),
+        ("port", port or 0, 0, 65_535),
+    ):  # fmt: skip
+        if not least <= value <= most:
+            raise GlassformerError(f"open — {name} must be from {least:g} to {most:g}, got {value}")
+    kept = tempfile.TemporaryDirectory(prefix="glassformer-")
+    try:
+        if not models:
+            raise GlassformerError("open — expected a model, or several")
+        refs = [_ref(each, Path(kept.name, f"model-{i}")) for i, each in enumerate(models, 1)]
+        given = [folders] if isinstance(folders, (str, PathLike)) else folders
+        server = Open(
+            refs, folders=[text_of(f, "open", "a path") for f in given], port=port,
+            inputs=[inputs] if isinstance(inputs, str) else list(inputs), minutes=minutes,
+            gigabytes=memory,
+        )  # fmt: skip
+    except BaseException:
+        kept.cleanup()
+        raise
+    return server, kept
+
+
+def _ref(model: Model | str | PathLike[str], path: Path) -> str:
+    """A ref for other processes: a Model of this one is written to a file first."""
+    if isinstance(model, Model):
+        return str(checkpoint.save(model, path.with_suffix(".safetensors")))
+    return text_of(model, "open")

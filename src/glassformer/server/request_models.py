@@ -1,0 +1,104 @@
+"""What a page may ask for, as plain data of known sizes. Whatever else comes is refused."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+
+from ..utils.limits import REF, SAMPLE, SEED
+
+KEYS = 20  # of any object that is sent
+SOURCE = 400_000  # characters of a text, as the text language has at most
+EDITS, AXES = 20_000, 4
+CHECKPOINT = 8 * 2**20  # characters of base64
+
+Ref = Annotated[str, Field(max_length=REF)]
+Seed = Annotated[int, Field(ge=0, le=SEED)]
+Index = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Name = Annotated[str, Field(max_length=200)]
+
+
+class Asked(BaseModel):
+    """An object of a request: its own fields, of their own types, and no others."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, given: Any) -> Any:
+        """Each unknown field is an error of its own: not of a million of them."""
+        if isinstance(given, dict) and len(given) > KEYS:
+            raise ValueError(f"expected at most {KEYS} fields, got {len(given):,}")
+        return given
+
+
+class Edit(Asked):
+    """One number among the weights, set anew."""
+
+    name: Name
+    index: Annotated[list[Index], Field(min_length=1, max_length=AXES), FailFast()]
+    value: float
+
+
+class Which(Asked):
+    """A model: by its ref, as a text that was typed, or as a checkpoint; and what was edited."""
+
+    ref: Ref | None = None
+    source: Annotated[str, Field(max_length=SOURCE)] | None = None
+    kind: Literal["glass", "taotp"] = "glass"
+    checkpoint: Annotated[str, Field(max_length=CHECKPOINT)] | None = None
+    edits: Annotated[list[Edit], Field(max_length=EDITS), FailFast()] = []
+
+    @model_validator(mode="after")
+    def _one(self) -> "Which":
+        if sum(x is not None for x in (self.ref, self.source, self.checkpoint)) != 1:
+            raise ValueError("expected one of ref, source and checkpoint")
+        return self
+
+
+class Show(Which):
+    """A model to be looked at."""
+
+
+class Verify(Which):
+    """Is it right? Counted, or a sample of so many."""
+
+    task: Ref = ""
+    sample: Annotated[int, Field(ge=1, le=SAMPLE)] | None = None
+    every: bool = False
+    seed: Seed = 0
+
+
+class Prove(Which):
+    """Is it right on all of its domain?"""
+
+    task: Ref = ""
+    method: Literal["auto", "certificate", "enumeration"] = "auto"
+    seed: Seed = 0
+
+
+class Train(Asked):
+    """A model to be trained: fields of the recipe as --set has them."""
+
+    task: Ref
+    recipe: Name = ""
+    seed: Seed = 0
+    settings: Annotated[
+        dict[Name, Annotated[str, Field(max_length=1_000)] | int | float | bool],
+        Field(max_length=KEYS),
+    ] = {}
+
+
+class Check(Asked):
+    """A solution of a puzzle."""
+
+    level: Name
+    text: Annotated[str, Field(max_length=SOURCE)]
+
+
+def said(error: Any) -> str:
+    """What is wrong with a request, in one line that repeats nothing of it but names of fields."""
+    if error.get("type") == "json_invalid":
+        return f"request — not JSON, from character {error['loc'][-1]} on"
+    where = ".".join(str(part)[:40] for part in error.get("loc", ())[1:][:6])
+    what = str(error.get("msg", "cannot be read")).removeprefix("Value error, ")
+    return f"{where or 'request'} — {what[:200]}"

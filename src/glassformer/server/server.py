@@ -1,0 +1,175 @@
+"""The server itself: one address of this machine, until Ctrl-C; nothing is left behind then."""
+
+import asyncio
+import errno
+import json
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .. import __version__, report_page
+from ..puzzles import levels
+from ..puzzles.level import AXES
+from ..report_page.report import MODELS, titles
+from ..utils.errors import GlassformerError
+from ..utils.fileio import why
+from ..utils.limits import cores, memory
+from .app import application
+from .auth_middleware import Guard
+from .handlers import folders_of
+from .jobs import Jobs
+from .worker_pool import Ended, Pool, answered
+
+HOST = "127.0.0.1"  # and no other: what is served here is for who sits at this machine
+PORT = 8757  # what a browser keeps of puzzles, it keeps by address and port
+CONNECTIONS = 128
+WAITING = 15.0  # seconds that a connection may say nothing, or half a request
+
+
+class Protocol(H11Protocol):
+    """A connection. One too many is closed, and so is one on which no request ever arrives."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS:
+            transport.close()
+        else:
+            self._limit_next_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._limit_next_request()
+
+    def _limit_next_request(self) -> None:
+        """Close the connection unless a whole request arrives within WAITING seconds."""
+        self.loop.call_later(WAITING, self._close_if_silent, self.cycle)
+
+    def _close_if_silent(self, last: Any) -> None:
+        if self.cycle is last and not self.transport.is_closing():
+            self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """Ends with all its processes."""
+
+    def __init__(self, config: uvicorn.Config, pool: Pool) -> None:
+        super().__init__(config)
+        self.pool = pool
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await asyncio.to_thread(self.pool.close)  # first: answers that are waited for will not come
+        await super().shutdown(sockets)
+
+
+class Open:
+    """What `glassformer open` holds: a socket, processes, a page. `run` serves until Ctrl-C."""
+
+    def __init__(
+        self, refs: Sequence[str], *, folders: Sequence[str | Path] = (), port: int | None = None,
+        inputs: Sequence[str] = (), minutes: float = 30.0, gigabytes: float = 4.0,
+    ) -> None:  # fmt: skip
+        if len(refs) > MODELS:
+            raise GlassformerError(f"open — at most {MODELS} models side by side, got {len(refs)}")
+        given = [str(folder) for folder in folders_of(folders)]
+        size = min(int(gigabytes * 2**30), memory())
+        self.pool = Pool(
+            {"typed": list(refs), "folders": given, "memory": size},
+            {"quick": 2, "judge": 1, "job": max(1, min(cores(), 4))},
+        )
+        self.token = secrets.token_urlsafe(24)
+        self.socket = usual() if port is None else bound(port)
+        self.port = int(self.socket.getsockname()[1])
+        self.jobs = Jobs(self.pool, 60 * minutes)
+        inner = application(lambda: self.page, self.pool, self.jobs)
+        self.app = Guard(inner, self.token, self.port)
+        self.server = Server(self._config(), self.pool)
+        try:
+            self.models = [self._model(ref, inputs) for ref in refs]
+            self.page = self._page()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def address(self) -> str:
+        return self._address(self.token)
+
+    @property
+    def once(self) -> str:
+        """An address that opens the page once."""
+        return self._address(self.app.ticket())
+
+    def _address(self, token: str) -> str:
+        return f"http://{HOST}:{self.port}/?token={token}"
+
+    def run(self) -> None:
+        """Serves. Ctrl-C, or a polite kill, ends it."""
+        try:
+            self.server.run(sockets=[self.socket])
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        """Ends `run` from another thread, be it running or not yet."""
+        self.server.should_exit = True
+
+    def close(self) -> None:
+        self.pool.close()
+        self.socket.close()
+
+    def _config(self) -> uvicorn.Config:
+        return uvicorn.Config(
+            self.app, http=Protocol, ws="none", lifespan="off", access_log=False,
+            log_level="critical", server_header=False, timeout_keep_alive=5,
+            timeout_graceful_shutdown=2, h11_max_incomplete_event_size=2**16, loop="asyncio",
+        )  # fmt: skip
+
+    def _model(self, ref: str, inputs: Sequence[str]) -> Any:
+        try:
+            with self.pool.worker("quick") as worker:
+                asked = {"ref": ref, "inputs": list(inputs)}
+                return json.loads(answered(*worker.ask("model", asked, self.jobs.seconds)))
+        except Ended as e:
+            raise GlassformerError(f"{ref} — {e}") from None
+
+    def _page(self) -> bytes:
+        for model, title in zip(self.models, titles([m["ref"] for m in self.models]), strict=True):
+            model["title"] = title
+        made = f"Served by glassformer {__version__} on this machine."
+        data = {
+            "models": self.models, "title": ", ".join(m["title"] for m in self.models), "notes": [],
+            "made": made, "settings": {}, "levels": [each.to_json() for each in levels().values()],
+            "axes": AXES,
+        }  # fmt: skip
+        return report_page.assemble(data, {"token": self.token, "base": ""})
+
+
+def usual() -> socket.socket:
+    """A socket at the usual port, or at any that is free if someone has that."""
+    try:
+        return bound(PORT)
+    except GlassformerError:
+        return bound(0)
+
+
+def bound(port: int) -> socket.socket:
+    """A socket at this address of this machine, or an error that says what is in the way."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    if os.name != "nt":  # there it would share a port that another has
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+        listening.listen(CONNECTIONS)
+    except (OSError, OverflowError) as e:
+        listening.close()
+        taken = isinstance(e, OSError) and e.errno == errno.EADDRINUSE
+        way_out = "leave out --port for one that is free"
+        said = "is taken" if taken else f"cannot be had: {why(e)}"
+        raise GlassformerError(f"--port {port} — {said}; {way_out}") from None
+    return listening

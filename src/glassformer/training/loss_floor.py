@@ -1,0 +1,50 @@
+"""What a loss means: how many of the answer's tokens are not known yet."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core.backend import Array
+from ..tasks.base import Task
+from .recipe import Loss
+
+ROWS = 100_000  # to measure how random answers are
+ALIKE = 0.02  # answer tokens whose entropies differ by less (as a share) are equally random
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least loss if all but some tokens are known (of these, how often each is)."""
+
+    unknown: int
+    loss: float
+
+    def __str__(self) -> str:
+        if not self.unknown:
+            return "every token known"
+        return f"{self.unknown} token{'s' * (self.unknown > 1)} unknown"
+
+
+def floors(task: Task, recipe: Loss) -> list[Floor]:
+    """The stairs that the training loss comes down: all answer tokens known, one unknown, two, …
+
+    A loss on all positions has a floor above 0, since nobody can know an operand's digits
+    beforehand. An answer token that is not known costs its entropy: ln 10 if all ten are as likely.
+    Tokens that are less random than the others (the carry of a sum, an end token) make no stairs of
+    their own. Empty where the task does not say its floor.
+    """
+    tokens, answer = task.batch(task.some(ROWS))
+    base = task.floor() if recipe.loss == "all" else 0.0
+    if base is None or not (answer == answer[0]).all():
+        return [] if base is None else [Floor(0, base)]
+    positions = tokens.shape[1] - 1 if recipe.loss == "all" else int(answer[0].sum())
+    costs = [_cost(column, recipe.focal) for column in tokens[:, answer[0]].T]
+    most = max(costs)
+    stairs = sum(cost > 0 and cost >= (1 - ALIKE) * most for cost in costs)
+    return [Floor(k, base + k * most / positions) for k in range(stairs + 1)]
+
+
+def _cost(column: Array, focal: float) -> float:
+    """The mean loss on a token of known distribution: the entropy, unless tokens are weighted."""
+    p = np.unique(column, return_counts=True)[1] / len(column)
+    return float(-(p * np.log(p) * (1 - p) ** focal).sum())

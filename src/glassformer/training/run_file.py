@@ -1,0 +1,226 @@
+"""The file of a run, to go on after a kill: how it is written, read and checked; and where its
+models go, step by step, if all are kept. What stands in it is said in checkpointing.py.
+
+There is no generator state to save: what a step reads depends on the seed and the step alone, and
+in the last phase on the pool of rows, which is saved.
+"""
+
+import hashlib
+import json
+import os.path
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.backend import Array
+from ..core.checkpoint_format import RUN as KEY
+from ..core.checkpoint_format import parse
+from ..utils import json_schema
+from ..utils.errors import GlassformerError
+from ..utils.fileio import check_writable, read_bytes, why, write_atomically
+from ..utils.limits import REF, SEED, memory
+from .full_domain_phase import POOL
+from .recipe import FIELDS, STEPS
+
+ENDING = ".run.safetensors"  # of the file of a run
+OTHERS = "has snapshots of another run: expected an empty folder or a new one"
+DIFFERENCES = 6  # that a message names
+BAD = "not the state of a run, or a damaged one"
+FLOAT = "float32"
+STEP = json_schema.whole(0, STEPS)
+ROWS = json_schema.whole(0, 10**9)
+ROW = json_schema.listing(json_schema.whole(0, 10**4_000), 10_000)  # Python reads 4,300 digits
+EVENT = json_schema.record({
+    "kind": json_schema.text(100), "step": STEP, "member": json_schema.whole(0, SEED),
+    "data": json_schema.mapping(json_schema.small(1_000), 10),
+})  # fmt: skip
+EVENTS: dict[str, dict[str, json_schema.Check]] = {  # turning points, and what each says of itself
+    "digit learned": {"digit": json_schema.whole(0, 10**6), "accuracy": json_schema.finite},
+    "fitted": {"accuracy": json_schema.finite}, "generalised": {"accuracy": json_schema.finite},
+    "begun anew": {"accuracy": json_schema.finite},
+    "exact": {"wrong": ROWS, "checked": ROWS, "of": json_schema.text(100)},
+    "grokking": {"fitted_at": STEP}, "stable": {"since": STEP, "accuracy": json_schema.finite},
+}  # fmt: skip
+
+
+def _event(value: Any, where: str) -> None:
+    """A turning point as `in_words` reads it."""
+    EVENT(value, where)
+    kind, data = value["kind"], value["data"]
+    if kind == "memorising":  # seen by the one or by the other
+        names = ("loss", "floor") if "floor" in data else ("train_accuracy", "accuracy")
+        json_schema.record(dict.fromkeys(names, json_schema.finite))(data, f"{where}.data")
+    elif kind in EVENTS:
+        json_schema.record(EVENTS[kind])(data, f"{where}.data")
+    else:
+        json_schema.refuse(f"{where}.kind", f"memorising or one of {', '.join(EVENTS)}", kind)
+
+
+HEADER = json_schema.record({
+    "identity": json_schema.record({
+        "task": json_schema.text(REF), "recipe": json_schema.mapping(json_schema.small(REF), 200),
+        "seed": json_schema.whole(0, SEED), "blueprint": json_schema.text(REF),
+        "start": json_schema.text(64),
+        "teacher": json_schema.text(64),
+    }, {"source": json_schema.text(64), "blueprint_source": json_schema.text(64)}),
+    "step": STEP, "seconds": json_schema.finite, "smooth": json_schema.text(40),
+    "decay_at": json_schema.whole(-1, STEPS),
+    "watcher": json_schema.record({
+        "seen": json_schema.mapping(STEP, 10_000), "in_a_row": STEP, "since": STEP,
+    }),
+    "history": json_schema.listing(json_schema.record(
+        {"step": STEP, "loss": json_schema.number, "accuracy": json_schema.finite,
+         "seconds": json_schema.finite, "digits": json_schema.listing(json_schema.finite, 10_000)},
+        {"train_accuracy": json_schema.finite, "tested": ROWS, "wrong": ROWS, "checked": ROWS,
+         "phase": json_schema.text(10),
+         "classes": json_schema.mapping(json_schema.finite, 1_000_000)},
+    ), 10_000_000),
+    "events": json_schema.listing(_event, 100_000),
+}, {
+    "exact": json_schema.optional(json_schema.record(
+        {"began": STEP, "accuracy": json_schema.finite, "pool": json_schema.listing(ROW, POOL)})),
+})  # fmt: skip
+
+
+def state_path(out: str | Path) -> Path:
+    """Where the state of a run is kept whose model goes to `out`."""
+    out = Path(out)
+    return out.with_name(out.name.removesuffix(".safetensors") + ENDING)
+
+
+def check_out(out: str | Path, resume: bool, *read: str) -> None:
+    """Refuse a file that the model of a run cannot go to, before the run takes a step. `read`: refs
+    that the run reads, whose files are not to be replaced.
+    """
+    out = Path(out)
+    if out.suffix != ".safetensors":
+        new = out.with_suffix(".safetensors").name
+        raise GlassformerError(
+            f"out: expected a name that ends in .safetensors, got {out}. Use {new}"
+        )
+    if out.name.endswith(ENDING):
+        what = f"expected a model's name, got {out}: {ENDING} is for the state of unfinished runs"
+        raise GlassformerError(f"out: {what}. Use {out.name.removesuffix(ENDING)}.safetensors")
+    state = state_path(out)
+    if resume and out.exists() and not state.exists():
+        raise GlassformerError(f"{out} — its run is finished; there is nothing to resume")
+    if not resume and state.exists():
+        way = "go on with --resume (resume=True), or delete it to begin anew"
+        raise GlassformerError(f"{state} — an unfinished run is here: {way}")
+    check_writable(out, *read)
+
+
+def save_state(path: Path, tensors: dict[str, Array], header: dict[str, Any]) -> None:
+    from safetensors.numpy import save
+
+    arrays = {n: np.require(t.detach().cpu().numpy(), requirements="C") for n, t in tensors.items()}
+    text = json.dumps(header)
+    write_atomically(path, save(arrays, {KEY: text, "sha256": _sha256(text, arrays)}))
+
+
+def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Arrays by name, and the header; anything that is not exactly what was saved is an error."""
+    if not os.path.lexists(path):
+        raise GlassformerError(f"{path} — no run to resume: it has ended, or was never begun")
+    try:
+        arrays, found = parse(path, read_bytes(path, memory()))
+        good = KEY in found and found.get("sha256") == _sha256(found[KEY], arrays)
+    except GlassformerError as e:
+        raise GlassformerError(f"{path} — {BAD} ({str(e).removeprefix(f'{path} — ')})") from None
+    if not good:
+        raise GlassformerError(f"{path} — {BAD}: its SHA-256 does not match")
+    # a loss may be infinite
+    header: dict[str, Any] = json_schema.parse_json(found[KEY], path, BAD, finite=False)
+    try:
+        HEADER(header, "")
+        header["smooth"] = float.fromhex(header["smooth"])
+    except (GlassformerError, ValueError, OverflowError) as e:
+        raise GlassformerError(f"{path} — {BAD}: {e}") from None
+    return arrays, header
+
+
+def check_identity(path: Path, header: dict[str, Any], identity: dict[str, Any]) -> None:
+    """Refuses the state of another run, with what differs: of the recipe, its fields."""
+    was, now = _flat(header["identity"]), _flat(identity)
+    if differ := [k for k in {**now, **was} if was.get(k) != now.get(k)]:
+        both = [(k, _said(was.get(k)), _said(now.get(k))) for k in differ[:DIFFERENCES]]
+        which = ", ".join(f"{k}={old} (now {new})" for k, old, new in both)
+        more = f" and {n} more" if (n := len(differ) - DIFFERENCES) > 0 else ""
+        way = "delete it to begin anew, or write elsewhere"
+        raise GlassformerError(f"{path} — is of another run: {which}{more}; {way}")
+
+
+def _flat(identity: dict[str, Any]) -> dict[str, Any]:
+    """What a run is of, with the fields of its recipe one by one: those that it does not have, as
+    there were none of the name yet, are at their defaults.
+    """
+    every = {name: f.default for name, f in FIELDS.items()} | identity["recipe"]
+    fields = {"recipe" if k == "name" else k: v for k, v in every.items()}
+    return {**{k: v for k, v in identity.items() if k != "recipe"}, **fields}
+
+
+def _said(value: Any) -> str:
+    text = str(value)
+    return (text if len(text) <= 24 else text[:12] + "…") or "none"
+
+
+def check_fits(
+    path: Path, arrays: dict[str, Array], header: dict[str, Any], *,
+    shapes: dict[str, tuple[int, ...]], steps: int, exact: int, digits: int, dtype: str,
+) -> None:  # fmt: skip
+    """Refuses arrays that the run does not have, and figures that it cannot have reached."""
+    wrong, step = "", header["step"]
+    began = header["exact"]["began"] if header.get("exact") else step
+    last = steps + exact if header.get("exact") else steps
+    found = {n: a.shape for n, a in arrays.items()}
+    finite = {n: n.startswith("optimizer.") or np.isfinite(a).all() for n, a in arrays.items()}
+    if odd := sorted(n for n in {*shapes, *found} if found.get(n) != shapes.get(n)):
+        wrong = f"{odd[0]} is {list(found[odd[0]]) if odd[0] in found else 'missing'}"
+    elif odd := [n for n, a in arrays.items() if a.dtype != (FLOAT if _counts(n) else dtype)]:
+        wrong = f"{odd[0]} is in {arrays[odd[0]].dtype}"
+    elif odd := [n for n, good in finite.items() if not good]:
+        wrong = f"{odd[0]} is not finite"
+    elif step > last or max(header["decay_at"], header["watcher"]["since"], began) > step:
+        wrong = f"step {step:,} of {last:,} does not fit"
+    elif step - began > exact:
+        wrong = f"{step - began:,} steps of a last phase of {exact:,} do not fit"
+    elif any(len(report["digits"]) != digits for report in header["history"]):
+        wrong = "its history has other answers"
+    if wrong:
+        raise GlassformerError(f"{path} — {BAD}: {wrong}")
+
+
+def _counts(name: str) -> bool:
+    """Whether an array is how often AdamW has stepped, which is in FLOAT always."""
+    return name.startswith("optimizer.step.")
+
+
+# ── its models ─────────────────────────────────────────────────────────────────────────────────
+def snapshot_path(folder: Path, step: int) -> Path:
+    """Where the model of a step is kept."""
+    return folder / f"step-{step:06d}.safetensors"
+
+
+def snapshot_folders(folder: str | Path, seeds: Sequence[int], resume: bool) -> dict[int, Path]:
+    """A folder for each seed. Those of a new run must have no snapshots yet."""
+    folder = Path(folder)
+    found = {seed: folder / f"seed{seed}" if len(seeds) > 1 else folder for seed in seeds}
+    for path in found.values():
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            old = not resume and any(path.glob("step-*.safetensors"))
+        except (OSError, ValueError) as e:
+            raise GlassformerError(f"{path} — cannot be a folder for snapshots: {why(e)}") from None
+        if old:
+            raise GlassformerError(f"{path} — {OTHERS}")
+    return found
+
+
+def _sha256(text: str, arrays: dict[str, Array]) -> str:
+    h = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        h.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
+        h.update(arrays[name].tobytes())
+    return h.hexdigest()

@@ -1,0 +1,1 @@
+"""Many trainings: sweeps and ablation studies."""

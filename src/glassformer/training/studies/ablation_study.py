@@ -1,0 +1,89 @@
+"""All ablations of a recipe in one call, and what became of them (`gf.ablations`, the command
+ablate).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from ...tasks.base import Task
+from ...utils.fileio import alone, check_writable, make_folder
+from ...utils.limits import MEMBERS, within
+from ...utils.results import Finding
+from ..events import percent
+from ..recipe import Recipe
+from .ablations import News, Result, Skipped, plan, train_each
+
+
+@dataclass(frozen=True)
+class Ablations(Finding):
+    """What breaks: a recipe, trained with one thing taken away at a time."""
+
+    task: str
+    recipe: Recipe
+    seeds: list[int]
+    results: list[Result]
+    skipped: list[Skipped]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "task": self.task, "recipe": self.recipe.to_json(), "seeds": self.seeds,
+            "ablations": [_row(r) for r in self.results],
+            "skipped": [asdict(s) for s in self.skipped],
+        }  # fmt: skip
+
+    @property
+    def title(self) -> str:
+        these = f"{self.seeds[0]} to {self.seeds[-1]}" if len(self.seeds) > 1 else self.seeds[0]
+        return f"{self.task}, recipe {self.recipe.name}, seed{'s' * (len(self.seeds) > 1)} {these}"
+
+    def __str__(self) -> str:
+        lines = [f"{self.title}, at most {self.recipe.steps:,} steps; test rows right:"]
+        for result in self.results:
+            for label, values in result.lines():
+                spread = f"{percent(min(values))} … {percent(max(values))}"
+                lines += [f"{label}: {percent(fmean(values))} ({spread})"]
+        return "\n".join([*lines, *(f"skipped {s.name}: {s.why}" for s in self.skipped)])
+
+
+def ablations(
+    task: Task, recipe: Recipe, *, seeds: Sequence[int] = (0, 1, 2),
+    only: str | Sequence[str] = (), out: str | Path | None = None, threads: int = 1,
+    watch: Callable[[News], object] | None = None,
+) -> Ablations:  # fmt: skip
+    """Trains a recipe with one thing taken away at a time: what breaks?
+
+    `only`: names of ablations, beside the baseline. `out`: a folder with a file for each result;
+    what is there is not done again. `watch` is told all that happens.
+    """
+    names = [only] if isinstance(only, str) and only else list(only)
+    within("ablations — the number of seeds", len(seeds), 1, MEMBERS)
+    # what is learned without the whole domain: of a last phase nobody could say what it mended
+    recipe = replace(recipe, exact=0)
+    _, skipped = plan(task, recipe, names)
+    folder = Path(out) if out else None
+    if folder:
+        check_writable(make_folder(folder) / "baseline.json")
+    results = []
+    with alone(folder and folder / "ablations"):
+        for news in train_each(task, recipe, seeds, names, folder, threads):
+            if news.result:
+                results.append(news.result)
+            if watch:
+                watch(news)
+    return Ablations(task.ref, recipe, list(seeds), results, skipped)
+
+
+def _row(result: Result) -> dict[str, Any]:
+    def summary(values: list[float]) -> dict[str, float] | None:
+        return {"mean": fmean(values), "min": min(values), "max": max(values)} if values else None
+
+    found = result.to_json()
+    return {
+        "name": found["name"], "expected": result.case.ablation.help, "task": found["task"],
+        "changed": {**result.case.ablation.change, **result.case.ablation.options},
+        "accuracy": summary(result.accuracy), "forced": summary(result.forced),
+        "runs": found["runs"],
+    }  # fmt: skip

@@ -1,0 +1,87 @@
+"""A grid of trainings, here or on a cluster."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...tasks.base import Task
+from ...utils import limits
+from ...utils.dask_pool import check_workers
+from ...utils.fileio import alone, make_folder
+from ...utils.limits import PROCESSES, RUNS, within
+from ...utils.results import Finding
+from . import executors
+from . import sweep as sweeps
+from . import sweep_spec as specs
+
+
+@dataclass(frozen=True)
+class Swept(Finding):
+    """A sweep: what was trained, and where it is."""
+
+    out: Path
+    runs: int
+    skipped: int  # they were done before
+    failed: int
+    lost: int  # the same call does them
+    columns: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    problem: str = ""  # why it is not whole
+
+    @property
+    def holds(self) -> bool:
+        return not self.problem
+
+    @property
+    def counted(self) -> str:
+        counts = ("runs", "skipped", "failed", "lost")
+        return ", ".join(f"{getattr(self, name)} {name}" for name in counts)
+
+    def to_json(self) -> dict[str, Any]:
+        results = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+        counts = {name: getattr(self, name) for name in ("runs", "skipped", "failed", "lost")}
+        return {"out": str(self.out), **counts, "results": results}
+
+    def __str__(self) -> str:
+        lines = [" ".join("–" if x is None else str(x) for x in row) for row in self.rows]
+        said = f"{self.counted}; in {self.out / 'results.csv'}"
+        return "\n".join([said, " ".join(self.columns), *lines, *filter(None, [self.problem])])
+
+
+def sweep(
+    spec: Path, out: Path | None, load_task: Callable[[str], Task], *, cluster: str,
+    workers: int | None, limit: int, watch: Callable[[int, int], object] | None,
+) -> Swept:  # fmt: skip
+    """Train what a spec describes and `out` does not have yet. `load_task`: of a ref, in any
+    process.
+    """
+    check_workers("sweep", cluster, workers or 1)
+    within("sweep — limit", limit, 1, RUNS)
+    within("sweep — workers", workers or 1, 1, PROCESSES)
+    read = specs.read_spec(spec, load_task, limit)
+    folder = make_folder(out or _beside(spec))
+    with alone(folder / "results.csv"):
+        todo = sweeps.Sweep(read, folder)
+        skipped = len(todo.rows)
+        if todo.left:
+            if cluster:
+                done = executors.cluster(todo.left, load_task, cluster)
+            else:
+                done = executors.local(todo.left, load_task, workers or limits.cores())
+            for _ in todo.collect(done):
+                if watch:
+                    watch(len(todo.rows), len(todo.order))
+    rows = list(todo.rows.values())
+    failed = sum(r["status"] in sweeps.FAILED for r in rows)
+    lost = sum(r["status"] == sweeps.LOST for r in rows)
+    problem = f"{lost} runs are lost; {sweeps.GO_ON}" if lost else ""
+    if not lost and (given_up := [r for r in rows if r["status"] == sweeps.GIVEN_UP]):
+        said = f"{len(given_up)} runs are given up after {sweeps.TRIES} tries"
+        again = f"to try it again, remove {todo.runs / given_up[0]['id']}.json"
+        problem = f"{said}; the first: {given_up[0]['error']}; {again}"
+    return Swept(todo.out, len(todo.order), skipped, failed, lost, *todo.table(), problem)
+
+
+def _beside(spec: Path) -> Path:
+    return spec.with_name(f"{spec.stem}-sweep")

@@ -1,0 +1,169 @@
+"""Sweeps: a grid of runs, with all results in one table.
+
+A run's id is a hash of its settings. Its result is one file, written whole when the run is
+finished: a sweep that is started again trains only what has none.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ...core.checkpoint import to_bytes
+from ...tasks.base import Task
+from ...utils import json_schema
+from ...utils.dask_pool import GO_ON as GO_ON
+from ...utils.errors import GlassformerError
+from ...utils.fileio import make_folder, write_atomically
+from ...utils.limits import REF, SEED
+from ..api import train
+from ..recipe import Recipe
+
+LOST = "lost"  # the status of a run that is not finished, through no fault of its settings
+GIVEN_UP = "given up"  # of one that was lost TRIES times
+TRIES = 3
+FAILED = ("diverged", "refused", GIVEN_UP)
+ROW = json_schema.record({
+    "id": json_schema.text(12), "task": json_schema.text(REF),
+    "recipe": json_schema.mapping(json_schema.small(REF), 200), "seed": json_schema.whole(0, SEED),
+    "status": json_schema.text(100), "accuracy": json_schema.optional(json_schema.number),
+    "steps": json_schema.optional(json_schema.whole(0, 10**12)),
+    "seconds": json_schema.optional(json_schema.number),
+    "error": json_schema.text(10**6), "worker": json_schema.text(1_000),
+}, {
+    "events": json_schema.small(10**8), "history": json_schema.small(10**9),
+    "tries": json_schema.whole(0, TRIES),
+    "exact": json_schema.small(1_000),
+})  # fmt: skip
+
+Row = dict[str, Any]
+Finished = tuple[Row, bytes]  # a run's row and its model as a file, empty if it is not wanted
+LoadTask = Callable[[str], Task]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one process does at a time: a setting with one seed, or with several as an ensemble."""
+
+    task: str
+    recipe: Recipe
+    seeds: tuple[int, ...]
+    models: bool = False
+
+    def settings(self, seed: int) -> Row:
+        return {"task": self.task, "recipe": self.recipe.to_json(), "seed": seed}
+
+    def id(self, seed: int) -> str:
+        """A hash of the settings, whichever job has them."""
+        text = json.dumps(self.settings(seed), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def row(self, seed: int, **result: Any) -> Row:
+        """A line of the table; what the result does not say is as for a run that is lost."""
+        lost = {"status": LOST, "accuracy": None, "steps": None, "seconds": None}
+        lost |= {"error": "", "worker": ""}
+        return {"id": self.id(seed)} | self.settings(seed) | lost | result
+
+    def lost(self, why: str) -> list[Finished]:
+        """What there is to say of runs that were not finished."""
+        return [(self.row(s, error=why), b"") for s in self.seeds]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a sweep is to do, and the fields that vary."""
+
+    jobs: tuple[Job, ...]
+    varied: tuple[str, ...]
+
+
+def work(job: Job, load_task: LoadTask) -> list[Finished]:
+    """Trains a job's runs. One that fails has its error in its row."""
+    results: dict[int, Finished] = {}
+    where = f"{socket.gethostname()}:{os.getpid()}"
+    status, error = LOST, ""
+    try:
+        for event in train(load_task(job.task), job.recipe, job.seeds):
+            if event.kind != "done":
+                continue
+            t = event.data["training"]
+            error = f"training diverged at step {t.steps}" if t.status == "diverged" else ""
+            row = job.row(**t.to_json(), history=t.history, error=error, worker=where)
+            results[t.seed] = row, to_bytes(t.model) if job.models else b""
+    except GlassformerError as e:  # the run's own fault: it would fail again
+        status, error = "refused", str(e)
+    except Exception as e:  # memory, disk, a bug: not finished
+        error = f"{type(e).__name__}: {e}"
+    rest = {"status": status, "error": error, "worker": where}
+    return [results.get(seed) or (job.row(seed, **rest), b"") for seed in job.seeds]
+
+
+class Sweep:
+    """A sweep and its folder: `rows` are the results so far by id, `left` the jobs to do."""
+
+    def __init__(self, spec: Spec, out: str | Path) -> None:
+        self.spec, self.out, self.runs = spec, Path(out), Path(out, "runs")
+        make_folder(self.runs)
+        self.order = [job.id(s) for job in spec.jobs for s in job.seeds]
+        self.rows: dict[str, Row] = {}
+        self.tries: dict[str, int] = {}  # how often a run was lost before
+        self.left: list[Job] = []
+        for job in spec.jobs:
+            found = {s: row for s in job.seeds if (row := self._done_before(job, s))}
+            self.rows |= {row["id"]: row for row in found.values()}
+            if seeds := tuple(s for s in job.seeds if s not in found):
+                self.left.append(replace(job, seeds=seeds))
+        self._write_table()
+
+    def collect(self, results: Iterable[list[Finished]]) -> Iterator[Row]:
+        """Takes what `local` or `cluster` give, writes it down and hands on the rows."""
+        for result in results:
+            for row, model in result:
+                if model:
+                    write_atomically(self.runs / f"{row['id']}.safetensors", model)
+                if row["status"] == LOST:  # tried again by the next start, but not for ever
+                    tries = self.tries.get(row["id"], 0) + 1
+                    row = row | {"tries": tries, "status": GIVEN_UP if tries >= TRIES else LOST}
+                write_atomically(self.runs / f"{row['id']}.json", json.dumps(row).encode())
+                self.rows[row["id"]] = row
+                self._write_table()
+                yield row
+
+    def table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Columns, and a row for each run, in the spec's order."""
+        result_columns = ("seed", "status", "accuracy", "last_step", "seconds", "error")
+        columns = ("id", "task", "recipe", *self.spec.varied, *result_columns)
+        rows = []
+        for r in (self.rows[i] for i in self.order if i in self.rows):
+            varied = [r["recipe"][name] for name in self.spec.varied]
+            result = (r["seed"], r["status"], r["accuracy"], r["steps"], r["seconds"], r["error"])
+            rows.append((r["id"], r["task"], r["recipe"]["name"], *varied, *result))
+        return columns, rows
+
+    def _write_table(self) -> None:
+        text = io.StringIO()
+        columns, rows = self.table()
+        csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+        write_atomically(self.out / "results.csv", text.getvalue().encode())
+
+    def _done_before(self, job: Job, seed: int) -> Row | None:
+        """The row of a run that is done; None if it, or the model that is wanted, is not whole."""
+        path = self.runs / f"{job.id(seed)}.json"
+        try:
+            row: Row = json_schema.read_json(path, finite=False)
+            ROW(row, "")
+        except GlassformerError:
+            return None
+        if row["status"] == LOST:
+            self.tries[row["id"]] = row.get("tries", 0)
+        wanted = {"id": job.id(seed)} | job.settings(seed)
+        if row["status"] == LOST or any(row[name] != value for name, value in wanted.items()):
+            return None
+        whole = not job.models or row["error"] or path.with_suffix(".safetensors").exists()
+        return row if whole else None

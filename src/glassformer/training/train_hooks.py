@@ -1,0 +1,27 @@
+"""Ablations that no config can say, as taps: there while the model trains and is evaluated."""
+
+from collections.abc import Callable
+
+from ..core.backend import Array
+from ..core.model import Tap
+
+
+class NoResidual:
+    """Every block's output replaces the stream instead of being added to it."""
+
+    def __call__(self, name: str, value: Array) -> Array:
+        if name.endswith(("hook_attn_out", "hook_mlp_out")):
+            self.out = value
+        elif name.endswith(("hook_resid_mid", "hook_resid_post")):
+            return self.out
+        return value
+
+
+def no_attention(name: str, value: Array) -> Array:
+    """Attention writes nothing: every position is on its own."""
+    return value * 0 if name.endswith("hook_attn_out") else value
+
+
+TAPS: dict[str, Callable[[], Tap | None]] = {
+    "": lambda: None, "no-residual": NoResidual, "no-attention": lambda: no_attention,
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""Displays of a training run: terminal, notebook and curve."""

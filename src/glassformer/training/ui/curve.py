@@ -1,0 +1,76 @@
+"""The curve of a run while it goes on: shares of rows right from step to step, small enough to
+stand under a bar. As lines of text for a terminal, as SVG for a notebook.
+
+Of several members the first is drawn. Test rows are `●`, training rows `·`; where both fall on one
+place it is the test's.
+"""
+
+from collections.abc import Iterator
+from html import escape
+
+from ..events import Event
+
+WIDTH, HEIGHT = 60, 8  # characters
+MARKS = {"train_accuracy": "·", "accuracy": "●"}  # the last one drawn is on top
+NAMES = {"accuracy": "test rows right", "train_accuracy": "training rows right"}
+COLOURS = {"train_accuracy": "#888", "accuracy": "#0072b2"}
+ACROSS, DOWN = 360, 90  # pixels
+
+
+class Curve:
+    """Takes evaluations, and draws what it has seen so far."""
+
+    def __init__(self) -> None:
+        self.member: int | None = None
+        self.points: dict[str, list[tuple[int, float]]] = {name: [] for name in MARKS}
+
+    def __call__(self, event: Event) -> None:
+        if event.kind != "evaluation":
+            return
+        self.member = event.member if self.member is None else self.member
+        if event.member == self.member:
+            for name, points in self.points.items():
+                if name in event.data:
+                    points.append((event.step, event.data[name]))
+
+    @property
+    def last(self) -> int:
+        """The step at the right end: the last so far, since most runs end before their budget."""
+        return max([1, *(s for points in self.points.values() for s, _ in points)])
+
+    def lines(self, width: int = WIDTH, height: int = HEIGHT) -> list[str]:
+        """The plot as text, from 100 % at the top to 0 % at the bottom; nothing if nothing is."""
+        if not any(self.points.values()):
+            return []
+        grid = [[" "] * width for _ in range(height)]
+        for name, mark in MARKS.items():
+            for x, y in self._spots(name, width - 1, height - 1):
+                grid[height - 1 - round(y)][round(x)] = mark
+        labels = {0: "100 %", height - 1: "0 %"}
+        plot = [f"{labels.get(i, ''):>5} │{''.join(row).rstrip()}" for i, row in enumerate(grid)]
+        said = [f"{MARKS[n]} {NAMES[n]}" for n, points in self.points.items() if points]
+        end = f"step {self.last:,}"
+        below = f"       {'  '.join(said):<{width - len(end) - 1}} {end}"
+        return [*plot, f"      └{'─' * width}", below]
+
+    def svg(self) -> str:
+        """The same as a small picture; nothing before there are two points."""
+        drawn, said = "", []
+        for name, points in self.points.items():
+            if len(points) < 2:
+                continue
+            spots = self._spots(name, ACROSS, DOWN)
+            path = " ".join(f"{x:.1f},{DOWN - y:.1f}" for x, y in spots)
+            drawn += f'<polyline points="{path}" fill="none" stroke="{COLOURS[name]}"/>'
+            said.append(f"{NAMES[name]}: {points[-1][1]:.1%}")
+        if not drawn:
+            return ""
+        box = f'<rect width="{ACROSS}" height="{DOWN}" fill="none" stroke="#ccc"/>'
+        label = escape(f"0 to {self.last:,} steps, 0 to 100 %; {', '.join(said)}")
+        frame = f'viewBox="-1 -1 {ACROSS + 2} {DOWN + 2}" width="{ACROSS}" height="{DOWN}"'
+        return f'<svg {frame} role="img" aria-label="{label}">{box}{drawn}</svg>'
+
+    def _spots(self, name: str, across: float, up: float) -> Iterator[tuple[float, float]]:
+        """Where each point is, in a field so wide and so high."""
+        for step, share in self.points[name]:
+            yield across * step / self.last, up * share

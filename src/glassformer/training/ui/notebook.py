@@ -1,0 +1,72 @@
+"""A run in a notebook: a bar that moves in its place, the figures, the curve, the latest turns.
+
+Only Jupyter's kernel (that of VS Code too) is asked; elsewhere nothing is shown, and IPython is
+never imported for it.
+"""
+
+import sys
+from collections import deque
+from collections.abc import Sequence
+from html import escape
+from importlib import import_module
+from typing import Any
+
+from ..events import ROUTINE, Event, in_words, percent
+from .curve import Curve
+
+LATEST = 4  # turning points that stay in sight
+
+
+def in_notebook() -> bool:
+    """Whether this runs in a kernel that can show HTML, not in a terminal."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
+
+
+class Bar:
+    """Consumes events; what it shows is always the same output, made anew."""
+
+    def __init__(self, steps: int, names: Sequence[str] = ()) -> None:
+        self.steps, self.names, self.step = steps, names, 0
+        self.figures: dict[str, float] = {}
+        self.curve = Curve()
+        self.status = ""
+        self.latest: deque[str] = deque(maxlen=LATEST)
+        self.output: Any = import_module("IPython.display").display(self, display_id=True)
+
+    def __call__(self, event: Event) -> None:
+        self.curve(event)
+        if event.kind in ("step", "evaluation"):
+            self.step = event.step
+            known = ("loss", "accuracy", "phase", "looked", "rows")
+            for old in ("looked", "rows"):  # of the look that is under way, if one is
+                self.figures.pop(old, None)
+            self.figures |= {k: v for k, v in event.data.items() if k in known}
+        elif event.kind == "done":
+            self.step, self.status = event.step, event.data["training"].status
+        elif event.kind not in ROUTINE:
+            self.latest.append(f"step {event.step:,}: {in_words(event, self.names)}")
+        self.output.update(self)
+
+    def close(self) -> None:
+        if not self.status:  # an error ended it
+            self.status = "ended"
+            self.output.update(self)
+
+    def __repr__(self) -> str:
+        far = ", in the last phase" if "phase" in self.figures else f" of {self.steps:,}"
+        said = [f"step {self.step:,}{far}"]
+        if "loss" in self.figures:
+            said.append(f"loss {self.figures['loss']:.4f}")
+        if "accuracy" in self.figures:
+            said.append(f"{percent(self.figures['accuracy'])} of test rows right")
+        if "looked" in self.figures:
+            said.append(f"looking: {self.figures['looked']:,} of {self.figures['rows']:,} rows")
+        return ", ".join([*said, *([self.status] if self.status else [])])
+
+    def _repr_html_(self) -> str:
+        most = max(self.step, self.steps)
+        bar = f'<progress value="{self.step}" max="{most}" style="width:260px"></progress>'
+        lines = "".join(f"<div>{escape(line)}</div>" for line in self.latest)
+        said = f"{bar} {escape(repr(self))}"
+        return f'<div style="font-size:13px">{said}<div>{self.curve.svg()}</div>{lines}</div>'

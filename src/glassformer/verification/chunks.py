@@ -1,0 +1,114 @@
+"""What is to be looked at, cut into chunks that any process can do, in any order.
+
+A chunk is a number. What it holds depends on nothing else: not on how many work on it, nor on what
+was done before. So a run that was interrupted goes on where it was, and ends as if never stopped.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..core import backend
+from ..core.model import Model, Tap
+from ..tasks.base import Rows, Task
+from ..utils.errors import GlassformerError
+from .counts import Tally, add, tally
+from .evaluation import gaps
+
+BLOCK = 2**20  # rows of a sample that are drawn at once
+
+
+class Work:
+    """A model, a task, and the numbers of rows of "domain", "edges", "sample" or "given"."""
+
+    def __init__(
+        self, model: Model, task: Task, parts: Mapping[str, int], *, chunk: int, keep: int,
+        low: int = 0, seed: int = 0, given: Rows = None, tap: Tap | None = None,
+    ) -> None:  # fmt: skip
+        self.model, self.task, self.parts = model, task, dict(parts)
+        self.chunk, self.keep, self.low = chunk, keep, low
+        self.seed, self.tap = seed, tap
+        self.given = task.edges() if "edges" in parts else given  # rows that are there already
+        self._drawn: tuple[int, Rows] = (-1, None)
+
+    @property
+    def todo(self) -> int:
+        """How many rows there are."""
+        return sum(self.parts.values())
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return sum(-(-n // self.chunk) for n in self.parts.values())
+
+    def rows_in(self, done: Iterable[range]) -> dict[str, int]:
+        """How many rows of each part are in these chunks."""
+        found: dict[str, int] = {}
+        first, ranges = 0, list(done)
+        for part, n in self.parts.items():
+            chunks = -(-n // self.chunk)
+            ends = [(max(r.start - first, 0), min(r.stop - first, chunks)) for r in ranges]
+            rows = sum(min(b * self.chunk, n) - a * self.chunk for a, b in ends if a < b)
+            found |= {part: rows} if rows else {}
+            first += chunks
+        return found
+
+    def place(self, i: int) -> tuple[str, int, int]:
+        """Chunk i: its part, and which rows of it."""
+        for part, n in self.parts.items():
+            chunks = -(-n // self.chunk)
+            if i < chunks:
+                return part, i * self.chunk, min((i + 1) * self.chunk, n)
+            i -= chunks
+        raise IndexError(i)
+
+    def do(self, chunks: range) -> dict[str, Tally]:
+        """What is found in these chunks, by part."""
+        found: dict[str, list[Tally]] = {}
+        for i in chunks:
+            part, start, stop = self.place(i)
+            found.setdefault(part, []).append(self.look(self.rows(part, start, stop), start))
+        return {part: add(tallies, self.keep, self.low) for part, tallies in found.items()}
+
+    def look(self, rows: Rows, start: int = 0) -> Tally:
+        """What is found on some rows, the first of which is number `start` of its part."""
+        at = np.flatnonzero(self.task.defined(rows))
+        held = rows[at]
+        gap = gaps(self.model, *self.task.batch(held), tap=self.tap) if len(held) else None
+        return tally(held, gap, self.task.classes(held), start + at, len(rows), self.keep, self.low)
+
+    def rows(self, part: str, start: int, stop: int) -> Rows:
+        if part == "domain":
+            return self.task.rows(start, stop)
+        if part != "sample":
+            return self.given[start:stop]
+        blocks = range(start // BLOCK, (stop - 1) // BLOCK + 1)
+        cut = [self._block(b)[max(start - b * BLOCK, 0) : stop - b * BLOCK] for b in blocks]
+        return np.concatenate(cut)
+
+    def _block(self, b: int) -> Rows:
+        """A sample of any size is drawn block by block, each from a seed of its own."""
+        at, drawn = self._drawn
+        if at != b:
+            n = min(BLOCK, self.parts["sample"] - b * BLOCK)
+            rng = np.random.default_rng([self.seed, b] if b else self.seed)
+            drawn = self.task.sample(n, rng)
+            self._drawn = b, drawn  # another thread may put its own there at any time
+        return drawn
+
+    # ── sent to another process ────────────────────────────────────────────────────────────────
+    def __getstate__(self) -> dict[str, Any]:
+        if self.tap is not None:
+            raise GlassformerError("tap — works in one process only; leave out workers")
+        m = self.model
+        here = m.weights["embed.W_E"]
+        device = "" if isinstance(here, np.ndarray) else str(here.device)
+        weights = {n: backend.numpy(w) for n, w in m.weights.items()}
+        sent = m.config, weights, m.vocabulary, m.dtype, device
+        return vars(self) | {"model": sent, "_drawn": (-1, None)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        config, weights, vocabulary, dtype, device = state["model"]
+        model = Model(config, weights, vocabulary)
+        vars(self).update(state | {"model": model.torch(dtype, device) if device else model})

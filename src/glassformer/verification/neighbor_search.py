@@ -1,0 +1,73 @@
+"""Looking for failures where they are likely: near failures, and near what came nearest to one.
+
+A neighbour of a row has one digit of one of its numbers changed. Each answer token is searched for
+on its own, since their margins are of different sizes: in a beam of the lowest rows, whose
+neighbours are tried, and of these the lowest, for a few rounds. It is a search, not a proof: that
+it finds nothing says nothing about what it did not look at.
+"""
+
+import heapq
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..tasks.base import Rows, Task
+from ..tasks.bigint_rows import distinct
+from .chunks import Work
+from .counts import Found, Tally
+
+BEAM = 4  # rows per answer token
+FAILURES = 16  # failures of a round whose neighbours are tried
+MOST = 20_000  # rows of a round
+
+
+def searchable(task: Task) -> bool:
+    """Whether any digits make a row: not where a row must keep to more than its radix."""
+    plain = type(task).rows is Task.rows and type(task).size is Task.size
+    return plain and any(r > 1 for r in task.radix)
+
+
+def neighbours(task: Task, rows: Rows) -> Rows:
+    """All rows one digit of one number away from these; [B,*] -> [N,*], sorted, each once."""
+    out = [rows[:0]]
+    for column, radix in enumerate(task.radix):
+        place = 1
+        while place < radix:
+            digit = rows[:, column] // place % 10
+            for d in range(10):
+                changed = rows.copy()
+                changed[:, column] += (d - digit) * place
+                out.append(changed[(d != digit) & (changed[:, column] < radix)])
+            place *= 10
+    return distinct(np.concatenate(out))
+
+
+def search(work: Work, found: Tally, rounds: int, most: int, seed: int) -> Iterator[Tally]:
+    """Begins with what a sample found; yields what new rows show. Ends when nothing gets worse."""
+    rng = np.random.default_rng([seed, 1])
+    beam, failures = list(found.lowest), [f[2] for f in found.failures]
+    seen, expanded = set[tuple[int, ...]](), set[tuple[int, ...]]()
+    start = 0
+    for _ in range(rounds):
+        low = [row for found in beam for _, _, row in found]
+        base = sorted({row for row in [*failures[:FAILURES], *low] if row not in expanded})
+        if not base:
+            return
+        expanded.update(base)
+        near = neighbours(work.task, np.array(base, work.task.row_type))
+        near = near[[tuple(row) not in seen for row in near.tolist()]]
+        if len(near) > most:
+            near = near[np.sort(rng.choice(len(near), most, replace=False))]
+        seen.update(map(tuple, near.tolist()))
+        for first in range(0, len(near), work.chunk):
+            tally = work.look(near[first : first + work.chunk], start + first)
+            failures = [f[2] for f in tally.failures] + failures
+            beam = _lowest(beam, tally)
+            yield tally
+        start += len(near)
+
+
+def _lowest(beam: list[tuple[Found, ...]], tally: Tally) -> list[tuple[Found, ...]]:
+    both = [a + b for a, b in itertools.zip_longest(beam, tally.lowest, fillvalue=())]
+    return [tuple(heapq.nsmallest(BEAM, {f[2]: f for f in found}.values())) for found in both]

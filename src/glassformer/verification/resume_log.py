@@ -1,0 +1,168 @@
+"""A journal of a long run: which chunks are done, and what was found. It can be interrupted.
+
+It is written beside the verdict, atomically, every few seconds. What it was written for is in it by
+name, and a run of another model, task, float type or sample does not go on from it.
+"""
+
+import hashlib
+import itertools
+import json
+import os.path
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..utils import json_schema
+from ..utils.errors import GlassformerError
+from ..utils.fileio import write_atomically
+from ..utils.limits import DOMAIN, KEEP, LISTED
+from .chunks import Work
+from .counts import Tally, add
+
+FORMAT = "glassformer journal 1"
+COUNT = json_schema.whole(0, DOMAIN)
+
+
+def _found(value: Any, where: str) -> None:
+    """A margin, where the row is, the row: its numbers are of any size that a task can have."""
+    json_schema.listing(json_schema.anything, 3, 3)(value, where)
+    json_schema.number(value[0], f"{where}[0]")
+    json_schema.whole(-1, DOMAIN)(value[1], f"{where}[1]")
+    json_schema.listing(COUNT, LISTED)(value[2], f"{where}[2]")
+
+
+def _by_class(value: Any, where: str) -> None:
+    """Checked, wrong, worst margin."""
+    json_schema.listing(json_schema.number, 3, 3)(value, where)
+    json_schema.listing(COUNT, 2, 2)(value[:2], where)
+
+
+SEALED = json_schema.record({
+    "format": json_schema.exactly(FORMAT),
+    "run": json_schema.mapping(json_schema.small(100_000), 100),
+    "done": json_schema.listing(json_schema.listing(COUNT, 2, 2), 10_000_000),
+    "found": json_schema.mapping(json_schema.record({
+        "looked_at": COUNT, "checked": COUNT, "wrong": COUNT, "worst": _found,
+        "failures": json_schema.listing(_found, KEEP),
+        "classes": json_schema.mapping(_by_class, 1_000_000),
+        "lowest": json_schema.listing(json_schema.listing(_found, 1_000), LISTED),
+    }), 4),
+    "sha256": json_schema.sha256,
+})  # fmt: skip
+EVERY = 5.0  # seconds
+
+
+@dataclass(frozen=True)
+class State:
+    """The chunks that are done, as ranges in order, and what was found in them, by part."""
+
+    done: tuple[range, ...] = ()
+    found: Mapping[str, Tally] = field(default_factory=dict)
+
+    def with_(self, chunks: range, found: Mapping[str, Tally], work: Work) -> "State":
+        merged: list[range] = []
+        for r in sorted([*self.done, chunks], key=lambda r: r.start):
+            if merged and merged[-1].stop > r.start:
+                raise AssertionError(f"chunks {r.start} to {merged[-1].stop} would count twice")
+            if merged and merged[-1].stop == r.start:
+                r = range(merged.pop().start, r.stop)
+            merged.append(r)
+        both = dict(self.found)
+        for part, t in found.items():
+            both[part] = add([both.get(part, Tally()), t], work.keep, work.low)
+        # in order of the work
+        return State(tuple(merged), {part: both[part] for part in work.parts if part in both})
+
+    def left(self, chunks: int) -> Iterator[range]:
+        """What is not done yet."""
+        start = 0
+        for r in self.done:
+            if start < r.start:
+                yield range(start, r.start)
+            start = r.stop
+        if start < chunks:
+            yield range(start, chunks)
+
+    @property
+    def looked_at(self) -> int:
+        return sum(t.looked_at for t in self.found.values())
+
+    @property
+    def wrong(self) -> int:
+        return sum(t.wrong for t in self.found.values())
+
+
+class Journal:
+    """A file that keeps a State, for one run only: `run` says which."""
+
+    def __init__(self, path: str | Path, run: Mapping[str, Any]) -> None:
+        self.path, self.run, self.written = Path(path), json.loads(json.dumps(run)), 0.0
+
+    def read(self, work: Work) -> State:
+        """What was done before; nothing if there is no file."""
+        if not os.path.lexists(self.path):
+            return State()
+        o = json_schema.read_json(
+            self.path, "damaged journal", finite=False
+        )  # a margin may be infinite
+        try:
+            SEALED(o, "")
+            if o.pop("sha256") != _seal(o):
+                raise GlassformerError("its SHA-256 does not match")
+            run = o["run"]
+        except GlassformerError as e:
+            hint = "remove it to begin anew"
+            raise GlassformerError(f"{self.path} — damaged journal ({e}); {hint}") from None
+        for name in {**self.run, **run}:
+            if run.get(name) != self.run.get(name):
+                was, now = (_short(x.get(name)) for x in (run, self.run))
+                what = f"the journal of another run: its {name} is {was}, here it is {now}"
+                raise GlassformerError(f"{self.path} — {what}; remove it or choose another place")
+        found = {part: Tally.from_json(t) for part, t in o["found"].items()}
+        state = State(tuple(range(a, b) for a, b in o["done"]), found)
+        if wrong := _misfit(state, work):
+            hint = "remove it to begin anew"
+            raise GlassformerError(f"{self.path} — damaged journal ({wrong}); {hint}")
+        return state
+
+    def write(self, state: State, now: bool = False) -> None:
+        """Saves, unless it did so a moment ago."""
+        if not now and time.monotonic() - self.written < EVERY:
+            return
+        done = [[r.start, r.stop] for r in state.done]
+        found = {part: t.to_json() for part, t in state.found.items()}
+        o = {"format": FORMAT, "run": self.run, "done": done, "found": found}
+        sealed = o | {"sha256": _seal(json.loads(json.dumps(o)))}
+        write_atomically(self.path, json.dumps(sealed).encode())
+        self.written = time.monotonic()
+
+
+def _misfit(state: State, work: Work) -> str:
+    """What in a state cannot be of this work; "" if nothing."""
+    end = 0
+    for r in state.done:
+        if not end <= r.start < r.stop <= work.chunks:
+            return f"chunks {r.start:,} to {r.stop:,} are not some of {work.chunks:,} in order"
+        end = r.stop
+    rows, radix = work.rows_in(state.done), work.task.radix
+    for part in {**rows, **state.found}:
+        t, n = state.found.get(part, Tally()), rows.get(part, 0)
+        if t.looked_at != n or not t.wrong <= t.checked <= n:
+            has = f"{t.wrong:,} wrong of {t.checked:,} of {t.looked_at:,}"
+            return f"{part} has {has}, with {n:,} rows looked at"
+        worst = [t.worst] if t.checked else []
+        for _, _, row in (*t.failures, *worst, *itertools.chain(*t.lowest)):
+            if len(row) != len(radix) or any(x >= n for x, n in zip(row, radix, strict=True)):
+                return f"{part} has a row that is none of the task"
+    return ""
+
+
+def _seal(o: Any) -> str:
+    return hashlib.sha256(json.dumps(o, sort_keys=True).encode()).hexdigest()
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text[:12] + "…" if len(text) == 64 else text

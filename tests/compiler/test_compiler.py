@@ -1,0 +1,214 @@
+"""What the compiler must show: small models, proved in both float types, never wrong."""
+
+import hashlib
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cases import drawn
+from compiler.compiled import built, changed, every, right, small, texts
+from glassformer import GlassformerError
+from glassformer.compiler import compile, library, recheck
+from glassformer.compiler.certify import Unproved, checker
+from glassformer.compiler.driver import FORMAT, KEY, declared, simpler
+from glassformer.core import checkpoint
+
+# The most parameters at n = 10 and 20 (0: no limit), and what Tracr has there (0: not known).
+TABLE = {
+    "reverse": ((1_400, 2_200), (108_059, 675_879)),
+    "sort": ((4_600, 12_600), (269_903, 3_532_223)),
+    "sort-unique": ((1_300, 3_700), (9_611, 33_451)),
+    "histogram-so-far": ((900, 1_600), (4_153, 14_213)),
+    "histogram": ((4_000, 6_800), (4_153, 14_213)),
+    "length": ((900, 1_600), (4_153, 14_213)),
+    "most-frequent": ((1_700, 2_900), (0, 0)),
+    "second-most-frequent": ((8_200, 24_100), (0, 0)),
+    "dyck-1": ((1_300, 1_300), (0, 0)),
+    "dyck-2": ((18_700, 32_100), (0, 0)),
+}
+CASES = [(name, k, dtype) for name in TABLE for k in (0, 1) for dtype in ("float64", "float32")]
+# The bound on PyTorch's one-pass layer norm is too wide for it: not proved in float32.
+CASES.remove(("histogram", 1, "float32"))
+
+
+def sized(name, n):
+    """The options of a source for lists of n out of n."""
+    text = library.sources()[name].read_text("utf-8")
+    return {o: n for o in ("vocab", "length") if f"{o} = option" in text}
+
+
+def size(model):
+    return sum(w.size for w in model.weights.values())
+
+
+def never_wrong(found, program, many):
+    rng = np.random.default_rng(0)
+    for start in range(0, many, 500):
+        assert right(found.model, program, texts(program, min(500, many - start), rng))
+
+
+@pytest.mark.parametrize(("name", "k", "dtype"), CASES)
+@pytest.mark.some(5)
+def test_small_proved_and_never_wrong(name, k, dtype):
+    n = 10 * (k + 1)
+    found = built(name, dtype, **sized(name, n))
+    assert found.certificate.dtype == found.model.dtype == dtype
+    assert found.certificate.margin > 0
+    assert size(found.model) <= TABLE[name][0][k]
+    never_wrong(found, library.load(name, sized(name, n)), 300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "k", "dtype"), CASES)
+def test_thousands_of_texts(name, k, dtype):
+    n, many = 10 * (k + 1), drawn(10_000)
+    never_wrong(built(name, dtype, **sized(name, n)), library.load(name, sized(name, n)), many)
+
+
+@pytest.mark.parametrize("k", [0, 1])
+@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.some(5)
+def test_gpt2_shapes(name, k):
+    n = 10 * (k + 1)
+    found = built(name, target="gpt2", **sized(name, n))
+    c = found.model.config
+    assert c.n_heads * c.d_head == c.d_model
+    tracr = TABLE[name][1][k]
+    assert tracr <= 10_000 or size(found.model) < tracr
+    never_wrong(found, library.load(name, sized(name, n)), 100)
+
+
+@pytest.mark.slow
+def test_sort_of_50_from_100():
+    options = {"vocab": 100, "length": 50}
+    found = built("sort", **options)
+    never_wrong(found, library.load("sort", options), 40)
+
+
+def test_what_is_compiled_is_checked_again_after_a_round_trip(tmp_path):
+    found = built("reverse", "float32", **sized("reverse", 10))
+    path = tmp_path / "reverse.safetensors"
+    checkpoint.save(found.model, path)
+    again = recheck(checkpoint.load(path))
+    assert again.certificate == found.certificate
+    named, _, about = str(again).partition(": ")
+    assert named == "the source it carries (calls itself 'reverse')"
+    assert about == str(found).partition(": ")[2]
+
+
+def test_wrong_calls():
+    text = "tokens = [0, 1]\nlength = 2\nemit = token"
+    with pytest.raises(GlassformerError, match="dtype must be one of 'float64', 'float32'"):
+        compile(text, dtype="float16")
+    with pytest.raises(GlassformerError, match="target must be one of '', 'gpt2'"):
+        compile(text, target="llama")
+
+
+def test_what_a_float_type_cannot_hold_is_refused_with_numbers():
+    text = library.sources()["sort-words"].read_text("utf-8")
+    with pytest.raises(
+        GlassformerError, match=r"not proved in float32: .* leads by -.*more than 1"
+    ):
+        compile(text, "sort-words", dtype="float32")
+
+
+def test_a_table_of_many_arguments_does_not_take_all_their_orders():
+    flags = [f"f{i}" for i in range(12)]
+    lines = [f"{f} = any(token == {i})" for i, f in enumerate(flags)]
+    head = ["tokens = [*range(12)]", "length = 13"]
+    found = compile("\n".join([*head, *lines, f"emit = 1 if {' and '.join(flags)} else 0"]))
+    assert found.model.config.d_mlp == 1
+    rng = np.random.default_rng(0)
+    tokens = np.array([[*rng.permutation(12), 0] for _ in range(50)])
+    assert right(found.model, found.program, np.concatenate([tokens, tokens % 11]))
+
+
+def test_what_would_take_too_long_is_refused(monkeypatch):
+    found = built("sort", vocab=4, length=4)
+    monkeypatch.setattr(checker, "MOST", 100)
+    text = library.sources()["sort"].read_text("utf-8")
+    said = r"— would take [\d,]+ cases; at most 100$"
+    with pytest.raises(GlassformerError, match=f"not proved in float64: .* {said}"):
+        compile(text, "sort")
+    with pytest.raises(Unproved, match=said):
+        recheck(found.model)
+
+
+@pytest.mark.parametrize("where", [
+    'here.token == "b" and token == "b"', 'token == "b" and (token == "b") != here.f',
+    'here.f and token == "b"',
+])  # fmt: skip
+def test_a_condition_that_stands_here_and_there(where):
+    found = compile(
+        'tokens = [*"abc"]\nlength = 4\nf = token == "b"\nx = latest('
+        f'token, {where}, default="a")\nemit = x if token == "c" else token'
+    )
+    assert right(found.model, found.program, every(3, 4))
+
+
+@pytest.mark.parametrize("default", ["", ", default=0"])
+def test_a_difference_that_is_an_address_and_is_compared(default):
+    """It is in the stream for one look, and another does without: what stands for nothing in it
+    must be out of the way of both.
+    """
+    found = compile(
+        f"tokens = [0, 1, 2]\nlength = 5\nb = latest(position, token == 1{default})\n"
+        "d = position - b\nx = only(token, position == here.d, default=0)\n"
+        "y = latest(token, position < here.d, default=0)\nemit = 0 if x == y else x if x else 1"
+    )
+    assert right(found.model, found.program, every(3, 5))
+
+
+# ── what a model carries ───────────────────────────────────────────────────────────────────────
+def test_values_of_one_name_are_told_apart():
+    """Looks that begin alike: each has a slot, a head and a lead of its own."""
+    look = "latest(token, position < here.position and token != 'a' and token != '{}', default='b')"
+    same = " and ".join(f"{look.format(x)} == 'b'" for x in "bcdef")
+    c = compile(f"tokens = [*'abcdef']\nlength = 4\nemit = 'a' if {same} else 'b'")
+    said = declared(c.model.provenance[KEY])[1]
+    slots = c.model.labels.slots
+    assert sum(b - a for a, b in slots.values()) == c.model.config.d_model
+    looks = [n for n in slots if n.startswith("latest(") and "there" not in n]
+    assert len(looks) == 5 and all(c.certificate.gap[n] > 1 for n in looks)
+    assert sorted(n for n in slots if n != "base") == sorted(
+        v.name for v, s in said.slots.items() if s.stop > s.start
+    )
+
+
+@pytest.mark.parametrize(("told", "match"), [
+    ({"format": 99}, "carries a declaration of format 99, and this version reads"),
+    ({"format": "1"}, "format must be a whole number"),
+])  # fmt: skip
+def test_another_format_is_refused(told, match):
+    with pytest.raises(GlassformerError, match=match):
+        recheck(changed(small("reverse").model, told=told))
+    older = dict(small("reverse").model.provenance[KEY])
+    del older["format"]
+    with pytest.raises(GlassformerError, match="declaration of format 0"):
+        recheck(replace(small("reverse").model, provenance={KEY: older}))
+
+
+def test_the_format_is_that_of_the_values_and_their_order():
+    """If this is red, give FORMAT the next number: old files would be taken for something else."""
+    names = [
+        "reverse",
+        "sort",
+        "histogram",
+        "most-frequent",
+        "dyck-2",
+        "induction",
+        "ioi",
+        "mean",
+        "slide",
+    ]
+    made = [simpler(library.load(n))[0].values for n in names]
+    told = json.dumps([[(type(v).__name__, len(v)) for v in values] for values in made])
+    assert (FORMAT, hashlib.sha256(told.encode()).hexdigest()[:16]) == (1, "782aeccd7a094282")
+
+
+def test_a_test_that_no_key_adds_to_is_proved():
+    """The largest value is always reached: its neurons see the beginning alone."""
+    text = "tokens = [*range(5)]\nlength = 5\nemit = nth(token, count() - 1, default=0)\n"
+    assert compile(text).certificate.margin > 0

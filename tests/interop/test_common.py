@@ -1,0 +1,245 @@
+"""The frame of all bridges: test batches, what float32 can carry, refusal, atomic writing."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError, Vocabulary, load, load_task, registry
+from glassformer.interop import common, export, find, float32_reason
+from glassformer.interop.parity import NUMBERS, agreement, examples, moved, task_of
+from helpers import random_model
+
+
+class Fake:
+    """A library that understands a file of arrays, and may be made to get it wrong."""
+
+    name, extra, needs, float32 = "fake", "fake", ("numpy",), False
+
+    def __init__(self, error=0.0, refuses=""):
+        self.error, self.refuses = error, refuses
+
+    def check(self, model):
+        if self.refuses:
+            raise GlassformerError(self.refuses)
+
+    def write(self, model, path):
+        self.model = model
+        path.mkdir()
+        (path / "a.txt").write_text("arrays")
+        return ["a note"]
+
+    def logits(self, path, tokens):
+        assert (path / "a.txt").read_text() == "arrays"
+        out = self.model(tokens)
+        out[..., 0] += self.error * np.abs(out).max()
+        return out
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    def make(**how):
+        entry = registry.Entry("bridge", "fake", {}, "", lambda: Fake(**how))
+        monkeypatch.setitem(registry.REGISTRY["bridge"], "fake", entry)
+
+    return make
+
+
+def test_a_batch_has_rows_of_the_task_with_its_edges():
+    model = load("addition:digits=2")
+    tokens = examples(model).tokens
+    assert tokens.shape == (1024, 8) and (tokens == examples(model).tokens).all()
+    task = load_task(model)
+    edges = {tuple(t) for t in task.batch(task.edges())[0][:, :-1]}
+    assert sum(tuple(t) in edges for t in tokens) >= 400
+    assert len(examples(load("add-digit")).tokens) == 100  # all there are
+
+
+@pytest.mark.parametrize(
+    "task", ["", "no-such-task", "addition:digits=4", "addition:digits=x", "min"]
+)
+def test_without_a_task_that_fits_tokens_are_random(task):
+    model = replace(load("addition:digits=2"), task=task)
+    tokens = examples(model).tokens
+    assert (
+        tokens.shape == (1024, 8)
+        and len(np.unique(tokens)) == 12
+        and (tokens == examples(model).tokens).all()
+    )
+
+
+def test_a_large_vocabulary_gets_a_small_batch():
+    assert examples(load("min:vocab=100000")).tokens.size * 100_000 <= NUMBERS
+
+
+@pytest.mark.parametrize(
+    "ref", ["reverse", "hello-world", "min", "addition:digits=3,order=ones", "add-digit"]
+)
+@pytest.mark.some(3)
+def test_float32_carries(ref):
+    assert float32_reason(load(ref)) == ""
+
+
+@pytest.mark.parametrize(
+    "ref,reason",
+    [
+        (
+            "addition:digits=10",
+            r"1,02\d of 1,024 test inputs come out wrong, such as '\d{10}\+\d{10}='",
+        ),
+        ("multiplication:digits=2", "come out wrong, such as"),
+        (
+            "addition:digits=2,padding=none",
+            "come out wrong, such as '<bos>",
+        ),  # right in our order of sums, by luck
+        (
+            "addition:digits=2",
+            r"logits differ by \d.\de-04 .* though every greedy token is the same",
+        ),
+    ],
+)
+def test_float32_does_not_carry(ref, reason):
+    assert re.search(reason, float32_reason(load(ref)))
+
+
+def test_numbers_beyond_float32_are_named():
+    model = random_model(d_mlp=0)
+    big = dict(model.weights) | {"ln_final.w": model.weights["ln_final.w"] * 1e300}
+    assert "ln_final.w has" in float32_reason(replace(model, weights=big))
+
+
+def test_a_float32_model_is_judged_by_its_answers_alone():
+    assert float32_reason(load("addition:digits=3,dtype=float32")) == ""
+
+
+def test_compare_sees_what_differs():
+    batch = examples(load("add-digit"))
+    ours = load("add-digit").logits(batch.tokens)
+    assert agreement(batch, ours, ours).parity == 0
+    theirs = ours.copy()
+    theirs[3, 0] += 1e9  # nobody asks for a token there
+    assert agreement(batch, ours, theirs).parity == 0
+    theirs[3, 1] = -ours[3, 1]
+    found = agreement(batch, ours, theirs)
+    assert found.elsewhere > 1e5
+    assert found.lost == [3] and found.differ == 1 and found.tokens == 100 and found.parity > 0
+    theirs[3, 1] = np.nan
+    assert agreement(batch, ours, theirs).parity == np.inf
+
+
+# ── export ─────────────────────────────────────────────────────────────────────────────────────
+def test_export_measures_and_renames(fake, tmp_path):
+    fake()
+    model = load("add-digit")
+    done = export(model, "fake", tmp_path / "there")
+    assert (
+        done.parity == 0
+        and done.rows == 100
+        and done.notes == ["a note"]
+        and done.to_json()["differ"] == 0
+    )
+    assert (
+        str(done)
+        == "largest logit difference 0.0e+00 (relative) over 100 inputs, every greedy token the "
+        "same, at the 100 positions that answer; elsewhere 0.0e+00"
+    )
+    assert [p.name for p in tmp_path.iterdir()] == ["there"]
+    export(model, "fake", tmp_path / "there")  # the same again is fine
+    (tmp_path / "there" / "mine.txt").write_text("dear to me")
+    with pytest.raises(GlassformerError, match=r"there — has mine.txt in it"):
+        export(model, "fake", tmp_path / "there")
+    assert (tmp_path / "there" / "mine.txt").exists() and [p.name for p in tmp_path.iterdir()] == [
+        "there"
+    ]
+
+
+@pytest.mark.parametrize(
+    "how,reason",
+    [
+        ({"refuses": "it has no hat"}, "no hat"),
+        ({"error": 2.0}, "come out wrong"),
+        ({"error": 2e-4}, "2.0e-04"),
+    ],
+)
+def test_what_does_not_arrive_leaves_nothing(fake, tmp_path, how, reason):
+    fake(**how)
+    with pytest.raises(GlassformerError, match=reason):
+        export(load("reverse"), "fake", tmp_path / "there")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tolerance_lets_more_through(fake, tmp_path):
+    fake(error=2e-4)
+    assert export(
+        load("reverse"), "fake", tmp_path / "there", tolerance=1e-3
+    ).parity == pytest.approx(2e-4, rel=0.5)
+
+
+def test_what_rounding_does_anyway_is_let_through(tmp_path):
+    """adder-prefix: logits of 10^29, which sums in another order move by 1e-4; more or less, by
+    the machine.
+    """
+    pytest.importorskip("torch")
+    done = export(load("adder-prefix"), "torch", tmp_path / "x.py", tolerance=1e-7)
+    assert done.parity > 1e-7 and done.differ == 0
+    assert done.notes[0].startswith("float64 sums in another order move its logits by ")
+
+
+def test_models_without_a_task_report_what_differs(fake, tmp_path):
+    fake(error=5e-5)
+    tie = random_model(n_layers=0)
+    head = tie.weights["unembed.W_U"].copy()
+    head[:, 1] = head[:, 0] + 1e-9
+    bias = tie.weights["unembed.b_U"].copy()
+    bias[:2] = 20
+    tie = replace(tie, weights=dict(tie.weights) | {"unembed.W_U": head, "unembed.b_U": bias})
+    done = export(tie, "fake", tmp_path / "there")
+    assert done.differ > 0 and f"{done.differ:,} of 9,216 greedy tokens differ" in str(done)
+
+
+@pytest.mark.slow
+def test_activations_that_moved_are_named(tmp_path):
+    """Off the answers `search` cannot decide between keys of equal scores; then rounding does."""
+    pytest.importorskip("transformer_lens")
+    done = export(load("search:prefix=3,vocab=10,block=20"), "transformer-lens", tmp_path / "x")
+    assert done.parity < 1e-4 < 0.1 < done.elsewhere
+    first, *_, last = done.moved
+    assert (first, last) == ("blocks.3.attn.hook_pattern", "ln_final.hook_normalized")
+    assert re.search(r"; elsewhere \d\.\de-01; moved: blocks\.3\.attn\.hook_pattern by ", str(done))
+    assert not export(load("reverse"), "transformer-lens", tmp_path / "y").moved
+    same = {"a": np.array([1.0, np.inf]), "b": np.ones(3)}
+    assert moved(same, same | {"a": np.array([1.2, np.inf])}, 0.1) == {"a": pytest.approx(0.2)}
+
+
+def test_bad_names(tmp_path, monkeypatch):
+    model = load("add-digit")
+    with pytest.raises(GlassformerError, match="export to png — expected one of adderboard, gpt2"):
+        export(model, "png", tmp_path / "x")
+    with pytest.raises(GlassformerError, match="cannot be written"):
+        export(model, "torch", tmp_path / "no" / "such" / "x.py")
+    with pytest.raises(GlassformerError, match="expected the name"):
+        export(model, "torch", "..")
+    monkeypatch.setattr(common.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(
+        GlassformerError,
+        match=r"needs torch, not installed here: pip install 'glassformer\[torch\]'",
+    ):
+        find("torch")
+
+
+def test_vocabulary_decides_whether_a_task_fits():
+    model = replace(load("add-digit"), vocabulary=Vocabulary("abcdefghij"))
+    assert task_of(model) is None and task_of(load("add-digit")) is not None
+
+
+@pytest.mark.parametrize("to", ["gpt2", "torch"])
+def test_a_folder_of_others_is_refused_before_the_work(to, tmp_path, monkeypatch, call):
+    """Also by the command, which would build the model first."""
+    pytest.importorskip("transformers" if to == "gpt2" else "torch")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "precious.txt").write_text("x")
+    monkeypatch.setattr("glassformer.resolve.load", None)
+    status, _, err = call("export", "reverse", "--to", to, "--out", str(tmp_path / "theirs"))
+    assert status == 2 and ("precious.txt in it" in err or "it is a folder" in err)
+    assert (tmp_path / "theirs" / "precious.txt").exists()

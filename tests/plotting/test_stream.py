@@ -1,0 +1,192 @@
+"""Figures of weights, logits and the stream: what is drawn is what was measured."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from glassformer import GlassformerError, load
+from glassformer.lens import logits, rank, stream
+from glassformer.plotting.figures import logits as show_logits
+from glassformer.plotting.figures import rank as show_rank
+from glassformer.plotting.figures import stream as show_stream
+from glassformer.resolve import load_task
+from helpers import random_model
+
+TOKENS = np.random.default_rng(0).integers(0, 7, (5, 9))
+ADDER, TASK = load("addition:digits=1,variant=book"), load_task("addition:digits=1")
+
+
+def visible(fig):
+    return [ax for ax in fig.axes if ax.get_visible()]
+
+
+def drawn(fig):
+    """The figure, once it has been laid out: what cannot be drawn fails here."""
+    fig.draw_without_rendering()
+    return fig
+
+
+# ── ranks ──────────────────────────────────────────────────────────────────────────────────────
+def test_a_panel_for_each_kind_and_a_line_for_each_layer():
+    model = random_model()
+    found = rank.ranks(model)
+    panels = {
+        ax.get_title(loc="left"): ax for ax in visible(drawn(show_rank.singular_values(found, "t")))
+    }
+    assert list(panels) == [
+        "W_E",
+        "W_pos",
+        "W_Q",
+        "W_K",
+        "W_V",
+        "W_O",
+        "W_in",
+        "W_gate",
+        "W_out",
+        "W_U",
+    ]
+    r = next(r for r in found if r.name == "blocks.1.attn.W_Q")
+    line = panels["W_Q"].lines[2]  # after layer 0's line and dot
+    assert np.allclose(line.get_ydata(), r.values / r.values[0])
+    assert line.get_label() == f"{r.effective:.1f} layer 1"
+    dot = panels["W_Q"].lines[3]
+    assert dot.get_xdata()[0] == r.holding
+
+
+def test_many_heads_are_not_listed_one_by_one():
+    found = [f.rank(n) for n, f in rank.circuits(random_model(n_heads=3)).items()]
+    qk, _ = visible(drawn(show_rank.singular_values(found)))
+    each = [r.effective for r in found if r.name.startswith("QK")]
+    assert (
+        qk.get_legend() is None and f"{min(each):.1f} to {max(each):.1f}" in qk.texts[0].get_text()
+    )
+
+
+def test_the_first_rank_that_is_enough_is_named():
+    cuts = [rank.Truncation(r, a, 100 + r) for r, a in ((0, 0.0), (2, 0.5), (4, 0.995), (8, 1.0))]
+    accuracy, size = drawn(show_rank.truncation_curve(cuts)).axes
+    assert list(accuracy.lines[0].get_ydata()) == [0.0, 0.5, 0.995, 1.0]
+    assert list(size.lines[0].get_ydata()) == [100, 102, 104, 108]
+    assert [t.get_text() for t in accuracy.texts] == ["rank 4: 99.5%"]
+    assert not show_rank.truncation_curve(cuts[:2]).axes[0].texts
+
+
+def test_updates():
+    matrices = rank.ranks(random_model())[2:5]
+    made = rank.Updates(
+        matrices, [rank.Truncation(0, 0.1, 0), rank.Truncation(1, 1.0, 21)], 1.0, 108
+    )
+    accuracy, bars = drawn(show_rank.updates_figure(made)).axes
+    assert accuracy.texts[0].get_text() == "rank 1: 21 numbers for 108"
+    assert [p.get_width() for p in bars.patches[3:]] == [m.effective for m in matrices]
+
+
+@pytest.mark.slow
+def test_circuits_as_maps():
+    model = random_model()
+    words = [model.vocabulary[i] for i in range(7)]
+    maps = [(f"QK 0.{h}", rank.attends(model, 0, h)) for h in range(3)]
+    fig = drawn(show_rank.circuit_maps(maps, words))
+    assert np.allclose(fig.axes[1].images[0].get_array(), maps[1][1].product)
+    assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == words
+    low, high = fig.axes[1].images[0].get_clim()
+    assert low == -high  # 0 is white
+
+
+# ── logits ─────────────────────────────────────────────────────────────────────────────────────
+def test_the_logit_lens_shows_the_winners():
+    lens = logits.logit_lens(load("min:vocab=10"), np.array([[1, 1], [6, 2]]))
+    ax = drawn(show_logits.lens_map(lens, 1, boundary=1)).axes[0]
+    assert [t.get_text() for t in ax.texts] == ["6", "2", "6", "2"]
+    assert np.allclose(ax.images[0].get_array(), lens.probabilities[:, 1].max(-1))
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["embed", "attention 0"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["6", "2"] and ax.lines[0].get_xdata()[
+        0
+    ] == 0.5
+    with pytest.raises(GlassformerError, match="expected a text below 2, got 2"):
+        show_logits.lens_map(lens, 2)
+
+
+def test_lens_accuracy_ends_with_the_whole_answer():
+    stops = logits.lens_accuracy(ADDER, TASK)
+    ax = drawn(show_logits.lens_accuracy_map(stops, ["10", "1"])).axes[0]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["10", "1", "all"]
+    assert np.allclose(ax.images[0].get_array()[:, -1], [s.accuracy for _, s in stops])
+
+
+def test_shares_as_bars():
+    ax = drawn(show_logits.attribution_bars([("a", 2.0), ("b", -0.5)], title="t")).axes[0]
+    assert [p.get_width() for p in ax.patches] == [2.0, -0.5, 1.5]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b", "in all"]
+
+
+def test_of_many_parts_the_largest_are_shown_and_nothing_is_lost():
+    shares = [(f"n{i}", (-1.0) ** i * i) for i in range(50)]
+    ax = show_logits.attribution_bars(shares, most=3).axes[0]
+    assert [t.get_text() for t in ax.get_yticklabels()] == [
+        "n49",
+        "n48",
+        "n47",
+        "47 others",
+        "in all",
+    ]
+    widths = [p.get_width() for p in ax.patches]
+    assert sum(widths[:-1]) == pytest.approx(widths[-1]) == sum(s for _, s in shares)
+
+
+def test_shares_as_a_map():
+    found = logits.answer_shares(ADDER, TASK, TASK.rows(0, 20))
+    ax = drawn(show_logits.shares_map(found)).axes[0]
+    assert np.allclose(ax.images[0].get_array()[:-1], found.shares)
+    assert [t.get_text() for t in ax.get_yticklabels()] == [*found.parts, "margin"]
+
+
+# ── the stream ─────────────────────────────────────────────────────────────────────────────────
+def test_growth_with_and_without_residuals():
+    both = [stream.norms(random_model(), TOKENS, residual) for residual in (True, False)]
+    after, wrote = drawn(show_stream.growth(*both, "t")).axes
+    means = {line.get_label(): line.get_ydata() for line in after.lines}
+    assert np.allclose(means["with residuals"], both[0].after.mean(1))
+    assert np.allclose(means["without"], both[1].after.mean(1))
+    assert np.allclose([p.get_height() for p in wrote.patches[:5]], both[0].wrote.mean(1))
+    assert after.get_yscale() == "linear"
+
+
+def test_a_stream_that_grows_ten_orders_has_a_scale_of_powers():
+    found = stream.norms(ADDER, TASK.batch(TASK.rows(0, 9))[0][:, :-1])
+    huge = stream.StreamNorms(
+        found.parts, found.before, found.wrote, found.after * [[1], [1], [1e9]], True
+    )
+    assert drawn(show_stream.growth(huge)).axes[0].get_yscale() == "log"
+
+
+def test_norms_before_and_after():
+    found = stream.norm_statistics(random_model(), TOKENS)
+    axes = drawn(show_stream.norm_histograms(found)).axes
+    assert len(axes) == 2 * len(found)
+    assert np.array_equal(axes[2].patches[0].get_data().values, found[1].before.counts)
+    assert np.array_equal(axes[3].patches[0].get_data().values, found[1].after.counts)
+    assert axes[2].get_ylabel() == "ln2 0" and axes[-2].get_ylabel() == "ln_final"
+
+
+def test_neurons_are_sorted_by_how_often_they_fire():
+    firing = stream.firing(ADDER, TASK, TASK.rows(0, 100))
+    curve, bars, tokens, classes, *_ = drawn(show_stream.neurons(firing, "relu")).axes
+    assert [p.get_height() for p in bars.patches] == sorted(firing.share, reverse=True)
+    order = np.argsort(-firing.share, kind="stable")
+    assert np.allclose(tokens.images[0].get_array(), firing.by_position[:, order])
+    assert [t.get_text() for t in classes.get_yticklabels()] == list(firing.classes)
+    assert [line.get_label() for line in curve.lines if not line.get_label().startswith("_")] == [
+        "ReLU"
+    ]
+
+
+@pytest.mark.parametrize("draw", [
+    lambda: show_rank.singular_values([]), lambda: show_rank.truncation_curve([]),
+    lambda: show_rank.circuit_maps([], []), lambda: show_logits.lens_accuracy_map([]),
+    lambda: show_logits.attribution_bars([]), lambda: show_stream.norm_histograms([]),
+])  # fmt: skip
+def test_nothing_to_draw(draw):
+    with pytest.raises(GlassformerError, match="nothing to draw"):
+        draw()

@@ -1,0 +1,70 @@
+"""A page in Chromium: opened from its file, offline; at the end nothing was asked for and nothing
+complained of.
+"""
+
+from contextlib import contextmanager
+
+from playwright.sync_api import expect
+
+from glassformer import load
+from glassformer.report_page.report import report, write
+
+SLOWLY = 30_000  # milliseconds that a busy machine may take
+
+
+class Visits:
+    """go("adder") -> a tab with that page; what it did that it should not is in `complaints`."""
+
+    def __init__(self, chromium, files):
+        self.chromium, self.files, self.contexts, self.complaints = chromium, files, [], []
+
+    def __call__(self, name, width=1280, hash_="", **options):
+        size = {"width": width, "height": 900}
+        context = self.chromium.new_context(viewport=size, offline=True, **options)
+        context.set_default_timeout(SLOWLY)
+        # Drawn when the event is over, not at the next frame: what is asked next sees it.
+        context.add_init_script(
+            "window.requestAnimationFrame = (f) => { queueMicrotask(() => f(0)); return 1; }"
+        )
+        self.contexts.append(context)
+        tab = context.new_page()
+        tab.on("console", lambda m: self.complaints.append(f"{m.type}: {m.text}"))
+        tab.on("pageerror", lambda e: self.complaints.append(str(e)))
+        tab.on("request", self.asked)
+        tab.goto(self.files[name].as_uri() + hash_)
+        expect(tab.locator("#answer")).not_to_be_empty(timeout=SLOWLY)
+        return tab
+
+    def asked(self, request):
+        """The page itself, and the worker that it makes of its own text: nothing else."""
+        own = request.url.startswith("blob:") or request.url.split("#")[0] in {
+            path.as_uri() for path in self.files.values()
+        }
+        if not own:
+            self.complaints.append(f"asked for {request.url}")
+
+
+@contextmanager
+def visits(chromium, files):
+    found = Visits(chromium, files)
+    yield found
+    for context in found.contexts:
+        context.close()
+    assert found.complaints == []
+
+
+def page_of(folder, name, *refs, inputs=(), rows=60, **options):
+    """The file of a page of some models."""
+    made = report([(ref, load(ref)) for ref in refs], inputs, rows=rows, **options)
+    return write(made, folder / f"{name}.html")
+
+
+def scored(tab, m=0):
+    """The page's score once it is that of the model as it is: {right, total}."""
+    place = tab.locator("#score" + (f"-{m}" if m else ""))
+    expect(place).to_contain_text("examples right", timeout=SLOWLY)
+    expect(place).not_to_have_class("stale", timeout=SLOWLY)
+    expect(place).not_to_have_class("stale broken", timeout=SLOWLY)
+    expect(place).not_to_have_class("broken stale", timeout=SLOWLY)
+    right, total = place.inner_text().split(" examples")[0].split(" of ")
+    return int(right.replace(",", "")), int(total.replace(",", ""))

@@ -1,0 +1,330 @@
+"""The page with its server in a real browser: type a source with an error, see it in its place,
+mend it, prove it; edit a weight, and the proof breaks with a counterexample.
+"""
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from glassformer import Labels, load, save
+from server.conftest import ADDER, serving
+
+PATIENCE = 60_000  # milliseconds: machines may be busy
+WRONG = 'tokens = [*"abc"]\nlength = 6\nemit = firs(token, default="a")\n'
+MARKUP = "<img src=x onerror=hacked=1><script>hacked=1</script>"
+pytestmark = pytest.mark.slow  # a server, its workers and a browser of its own
+
+
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory):
+    """A folder with a model whose names are markup."""
+    from dataclasses import replace
+
+    folder = tmp_path_factory.mktemp("evil")
+    labels = Labels(slots={MARKUP: (0, 1)}, heads={"0.0": MARKUP})
+    save(replace(load(ADDER), labels=labels), folder / "evil.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(evil):
+    with serving([ADDER], folders=[evil]) as found:
+        yield found.open
+
+
+@pytest.fixture
+def page(chromium, server):
+    """The page, opened. What it complained of, or asked of anyone else, fails the test."""
+    complaints, asked = [], []
+    context = chromium.new_context(viewport={"width": 1300, "height": 900})
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    page.on("console", lambda m: complaints.append(f"{m.type}: {m.text}"))
+    page.on("pageerror", lambda e: complaints.append(str(e)))
+    page.on("request", lambda r: asked.append(r.url))
+    page.goto(server.address)
+    page.wait_for_selector("#refs option", state="attached")
+    yield page
+    own = f"http://127.0.0.1:{server.port}/"
+    assert not [url for url in asked if not url.removeprefix("blob:").startswith(own)]
+    assert page.evaluate("() => typeof hacked") == "undefined"
+    assert not complaints
+    context.close()
+
+
+def verdict(page, result):
+    expect(page.locator("#judged")).to_have_attribute("data-result", result, timeout=PATIENCE)
+    return page.text_content("#verdict")
+
+
+def test_type_a_source_with_an_error_see_it_mend_it_prove_it(page):
+    page.fill("#source-text", WRONG)
+    expect(page.locator("#source-errors li")).to_have_count(1)
+    assert "line 3, column 8" in page.text_content("#source-errors")
+    assert page.text_content(".marks mark") == "firs"  # under the word itself
+    assert "did you mean first" in page.text_content(".marks .aside")
+    assert page.get_attribute("#source-text", "aria-invalid") == "true"
+    assert page.text_content("#title") == ADDER  # what was there stays
+    page.click("#source-errors button")
+    assert page.evaluate("() => document.activeElement.selectionStart") == WRONG.index("firs")
+    page.keyboard.press("Control+ArrowRight")
+    page.keyboard.type("t")  # first
+    expect(page.locator("#title")).to_have_text("source.glass")
+    assert page.input_value("#source-text") == WRONG.replace("firs", "first")
+    assert page.evaluate("() => document.activeElement.id") == "source-text"  # typing goes on
+    expect(page.locator("#source-errors li")).to_have_count(0)
+    expect(page.locator("#source-said")).to_contain_text("proved for every text of up to 6 tokens")
+    page.fill("#input", "c a b")
+    expect(page.locator("#answer")).to_have_text("c")
+    page.click("#prove")
+    said = verdict(page, "proved")
+    assert said.startswith("proved, margin") and "every text of up to 6 tokens" in said
+
+
+def test_a_source_that_is_typed_anew_is_not_said_to_be_proved(page):
+    page.fill("#source-text", WRONG.replace("firs(", "first("))
+    expect(page.locator("#source-said")).to_contain_text("compiled, and proved", timeout=PATIENCE)
+    said = """() => {
+        const box = document.getElementById("source-text");
+        box.value += " ";
+        box.dispatchEvent(new Event("input"));
+        return document.getElementById("source-said").textContent;
+    }"""
+    assert page.evaluate(said) == ""
+
+
+def test_edit_a_weight_and_the_proof_breaks_and_undo_mends_it(page):
+    page.click("#prove")
+    margin = verdict(page, "proved")
+    assert re.search(r"proved, margin [0-9.]+ — every row was run", margin)
+    box = page.locator("#weights .cell input")
+    box.fill("-9999")
+    box.press("Enter")
+    said = verdict(page, "refuted")
+    found = re.match(r"refuted: (\S+) says (\S+), right is (\S+), margin −\S+$", said)
+    assert found and found[2] != found[3]
+    page.click("#verdict button")
+    expect(page.locator("#input")).to_have_value(found[1])
+    expect(page.locator("#answer")).to_have_text(found[2])
+    page.click("#undo")
+    assert verdict(page, "proved") == margin
+
+
+def test_a_page_opened_by_a_ticket_can_be_opened_again(chromium, server):
+    page = chromium.new_page()
+    page.goto(f"{server.once}#step=1")
+    page.wait_for_selector("#refs option", state="attached")
+    assert page.url.startswith(f"{server.address}#")
+    page.reload()
+    page.wait_for_selector("#refs option", state="attached")
+    page.close()
+
+
+def test_no_proof_where_none_is_wanted(page):
+    page.uncheck("#after")
+    box = page.locator("#weights .cell input")
+    box.fill("-9999")
+    box.press("Enter")
+    expect(page.locator("#score")).to_have_class("broken")
+    assert page.text_content("#verdict") == ""
+    page.click("#verify")
+    assert "wrong of 100" in verdict(page, "refuted")
+
+
+def edit(page, value):
+    box = page.locator("#weights .cell input")
+    box.fill(value)
+    box.press("Enter")
+
+
+def cleared(page):
+    """Nothing is said of what is shown, and nothing is at work on it."""
+    judged = page.locator("#judged")
+    expect(page.locator("#verdict")).to_have_text("")
+    expect(judged).not_to_have_attribute("data-result", re.compile(""))
+    expect(judged).not_to_have_attribute("data-state", re.compile(""))
+    expect(page.locator("#stop")).to_be_hidden()
+
+
+def test_a_verdict_goes_with_the_model_that_it_was_of(page):
+    page.uncheck("#after")
+    page.click("#prove")
+    verdict(page, "proved")
+    edit(page, "-9999")
+    cleared(page)
+    page.click("#verify")
+    verdict(page, "refuted")
+    page.click("#undo")
+    cleared(page)
+
+
+def test_what_is_found_out_of_a_model_that_is_gone_is_not_said_of_another(page, server):
+    page.uncheck("#after")
+    page.fill("#ref", "addition:digits=3")
+    page.press("#ref", "Enter")
+    expect(page.locator("#title")).to_have_text("addition:digits=3")
+
+    def for_hours(route):
+        asked = route.request.post_data_json | {"sample": 10**9}
+        route.continue_(post_data=json.dumps(asked))
+
+    page.route("**/api/verify", for_hours)
+    page.click("#verify")
+    expect(page.locator("#verdict")).to_contain_text("% of 1,000,", timeout=PATIENCE)
+    edit(page, "-9999")
+    cleared(page)
+    job = list(server.jobs.all.values())[-1]
+    for _ in range(1_200):
+        if job.state != "running":
+            break
+        page.wait_for_timeout(50)
+    assert job.state == "stopped"
+    cleared(page)
+
+
+def test_a_verdict_says_that_it_is_of_the_model_with_all_its_parts(page):
+    page.click("#prove")
+    assert "no part changed" not in verdict(page, "proved")
+    page.keyboard.press("x")  # silences the head that is chosen
+    expect(page.locator("#verdict")).to_contain_text("of the model itself, with no part changed")
+    assert verdict(page, "proved")
+    page.keyboard.press("u")
+    expect(page.locator("#verdict")).not_to_contain_text("no part changed")
+
+
+def test_open_another_model_beside_it_and_one_that_is_not_there(page):
+    page.fill("#ref", "additoin")
+    page.press("#ref", "Enter")
+    expect(page.locator("#ref-problem")).to_contain_text("did you mean addition")
+    page.check("#beside")
+    page.fill("#ref", "addition:digits=1,order=ones")
+    page.press("#ref", "Enter")
+    expect(page.locator("#title")).to_have_text(f"{ADDER}, addition:digits=1,order=ones")
+    page.fill("#input", "3+9")
+    expect(page.locator("#answer")).to_have_text("12")
+    expect(page.locator("#answer-1")).to_have_text("21")
+    page.click("#prove-1")
+    expect(page.locator("#judged-1")).to_have_attribute("data-result", "proved", timeout=PATIENCE)
+
+
+def test_markup_in_refs_sources_and_labels_stays_text(page, evil):
+    page.fill("#ref", MARKUP)
+    page.press("#ref", "Enter")
+    expect(page.locator("#ref-problem")).to_contain_text("<img src=x")
+    page.fill("#source-text", f'"""{MARKUP}"""\nlength = {MARKUP}\n')
+    expect(page.locator("#source-errors li").first).to_contain_text("line 2")
+    page.select_option("#source-kind", "taotp")
+    expect(page.locator("#source-errors li").first).to_be_visible()
+    page.fill("#ref", f"hello-world:message={MARKUP}")
+    page.press("#ref", "Enter")
+    expect(page.locator("#title")).to_contain_text("<script>")
+    page.fill("#ref", str(evil / "evil.safetensors"))
+    page.press("#ref", "Enter")
+    expect(page.locator("#heads")).to_contain_text("<script>")
+    page.click("#prove")
+    verdict(page, "proved")
+    assert page.locator("#columns img, #columns script, #python img").count() == 0
+
+
+@pytest.mark.slow
+def test_a_training_is_watched_and_stopped(page):
+    page.fill("#train-task", "multiplication")  # not learned before the click arrives
+    recipes = page.locator("#recipe option").all_text_contents()
+    assert recipes[0] == "what suits the task (suited)" and page.input_value("#recipe") == "suited"
+    assert "fast" in recipes and "suited" not in recipes
+    page.select_option("#recipe", "fast")  # the default ends by itself, soon
+    page.fill("#train-steps", "1000000")
+    page.click("#train")
+    expect(page.locator("#train-charts svg.lines")).not_to_have_count(0, timeout=2 * PATIENCE)
+    assert "step" in page.text_content("#train-said")
+    page.click("#train-stop")
+    expect(page.locator("#title")).to_contain_text("trained (fast, seed 0", timeout=PATIENCE)
+    expect(page.locator("#train-said")).to_contain_text("interrupted after")
+    expect(page.locator("#snapshots")).to_be_visible()
+    page.click("#verify")  # it goes to the server whole, as a checkpoint
+    said = re.compile("wrong of 10,000|right on 10,000")
+    expect(page.locator("#verdict")).to_have_text(said, timeout=PATIENCE)
+    page.fill("#snapshots", "0")  # another model: that of the first evaluation
+    cleared(page)
+    page.click("#verify")
+    expect(page.locator("#verdict")).to_have_text(said, timeout=PATIENCE)
+    page.press("#snapshots", "End")  # and back
+    cleared(page)
+
+
+def test_in_the_last_phase_of_a_training_that_is_said(page):
+    """It goes on beyond the steps of the recipe, or begins before they are over."""
+    seen = {"kind": "evaluation", "loss": 0.5, "accuracy": 0.75, "digits": [0.75, 1.0]}
+    first = [seen | {"step": 4_000}, {"kind": "stable", "step": 4_000}]
+    look = {"kind": "exact", "wrong": 7, "checked": 1_000_000, "of": "all rows"}
+    then = [seen | {"step": 4_100, "phase": "exact"}, look | {"step": 4_100}]
+    told = [(None, []), (4_000, first), (4_200, then), (4_300, [])]
+
+    def answer(route):
+        step, events = told.pop(0) if len(told) > 1 else told[0]
+        progress = {"step": step, "of": 4_000, "loss": 0.25, "names": []} if step else {}
+        route.fulfill(json={"state": "running", "progress": progress, "events": events})
+
+    page.route("**/api/train", lambda route: route.fulfill(json={"job": "mine"}))
+    page.route("**/api/jobs/mine**", answer)
+    page.evaluate("""() => {
+        globalThis.said = [];
+        const place = document.getElementById("train-said");
+        new MutationObserver(() => said.push(place.textContent)).observe(place, {childList: true});
+    }""")
+    page.click("#train")
+    last = "step 4,300, in the last phase, loss 0.25, 7 wrong of 1,000,000 (all rows) at step 4,100"
+    expect(page.locator("#train-said")).to_have_text(last)
+    begun = "step 4,000 of 4,000, loss 0.25, 75 % of test rows right, stable at step 4,000"
+    assert page.evaluate("() => said")[:2] == ["beginning …", "beginning …"]
+    assert begun in page.evaluate("() => said")
+    page.evaluate("() => { said.length = 0; }")
+    page.click("#train-stop")
+    page.wait_for_function("() => said.length > 3")  # until it is over
+    assert {*page.evaluate("() => said.slice(1)")} == {"stopping …"}
+    page.unroute("**/api/jobs/mine**")
+    over = {"state": "stopped", "progress": {}, "events": [], "errors": [], "result": None}
+    page.route("**/api/jobs/mine**", lambda route: route.fulfill(json=over))
+    expect(page.locator("#train-said")).to_have_text("stopped")
+
+
+def test_a_server_that_is_gone_is_said_in_words(chromium):
+    with serving([ADDER]) as found:
+        page = chromium.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(found.open.address)
+        page.wait_for_selector("#refs option", state="attached")
+    page.fill("#ref", "min")
+    page.press("#ref", "Enter")
+    expect(page.locator("#ref-problem")).to_contain_text("the server does not answer")
+    page.fill("#input", "3+4")  # and the page itself lives
+    expect(page.locator("#answer")).to_have_text("07")
+    page.close()
+
+
+COUNTED = """() => {
+    const add = document.addEventListener;
+    globalThis.added = [];
+    document.addEventListener = (name, ...rest) => {
+        added.push(name);
+        add.call(document, name, ...rest);
+    };
+}"""
+
+
+def test_other_models_add_no_listeners_to_the_document(page):
+    page.evaluate(COUNTED)
+    page.fill("#ref", "min:vocab=4")
+    page.press("#ref", "Enter")
+    expect(page.locator("#title")).to_have_text("min:vocab=4")
+    assert page.evaluate("() => added") == []
+
+
+def test_a_copied_link_holds_no_token(page, server):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("#copy")
+    expect(page.locator("#copy")).to_have_text("Copied")
+    copied = page.evaluate("() => navigator.clipboard.readText()")
+    assert copied.startswith(f"http://127.0.0.1:{server.port}/#model=") and "token" not in copied

@@ -1,0 +1,251 @@
+"""Requests that are malformed, too large or meant badly, ten thousand if all are wanted: none gets
+a 5xx, the server's memory stays bounded, and it serves afterwards as before.
+"""
+
+import json
+import os
+import random
+import signal
+import socket
+import time
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from schemathesis import GenerationMode
+
+from cases import drawn
+from glassformer.server.app import application
+from glassformer.server.auth_middleware import BODY, TOKEN
+from server.conftest import ADDER, GLASS, TAOTP
+from server.test_jobs import start
+
+MIB = 2**20
+SCHEMA = schemathesis.openapi.from_dict(application(lambda: b"", None, None).openapi())
+ALL, GENERATED, RAW = drawn(10_000), drawn(800), drawn(3_000)  # the others are mutated
+LARGE, ROUNDS = 16, 3  # bodies of about 8 MiB in a round
+# Of the server itself; its workers have a limit of their own. GROWTH is since the first round: some
+# memory is kept for later, but if bodies stayed, other rounds would leave twice as much. PEAK is
+# since the start: while it is read, a body takes up to 35 times its size.
+GROWTH, PEAK = LARGE * BODY, 80 * BODY
+
+NASTY = [
+    None, True, 0, -1, 1.5, 1e308, 10**400, "", "x", "\0", "\ud800", "\u202e", "é" * 50_000, [], {},
+    [[]], [None] * 1_000, {"x": {}}, {str(i): i for i in range(50)}, "../../../../etc/passwd",
+    "/etc/passwd", "/proc/self/environ", "file:///etc/passwd", "mine.py:NAME", "x.glass", "~",
+    "lookup:table=/etc/passwd.csv", "<script>hacked=1</script>", "'; DROP TABLE models; --",
+    "${7*7}", "{{7*7}}", "__import__('os').system('true')", "a" * 9_999,
+    "addition:digits=" + "9" * 300,
+    "hello-world:message=" + "\"" * 500, "lang/" * 500, "min:vocab=1000000", "%00", "\r\nX: y",
+    ["a"] * 30_000, "(" * 5_000, "[" * 20_000, "-" * 20_000 + "1", "eye(1e9)", "x = " * 5_000,
+]  # fmt: skip
+BODIES = {
+    "model": [{"ref": ADDER}, {"source": GLASS}, {"source": TAOTP, "kind": "taotp"},
+              {"checkpoint": "AAAA"},
+              {"ref": ADDER, "edits": [{"name": "embed.W_E", "index": [0, 0], "value": 1.0}]}],
+    "verify": [{"ref": ADDER, "task": ADDER, "sample": 5, "every": False, "seed": 1}],
+    "prove": [{"ref": ADDER, "task": "", "method": "auto", "seed": 0}],
+    "train": [{"task": "no-such-task", "recipe": "fast", "seed": 0, "settings": {"steps": 1}}],
+    "check": [{"level": "no-such-level", "text": "x"}],
+}  # fmt: skip
+
+
+LENGTHS = [
+    "Content-Length: 5\r\n\r\nab", "Content-Length: -5\r\n\r\n",
+    "Content-Length: 5\r\nContent-Length: 6\r\n\r\n",
+    "Transfer-Encoding: chunked\r\n\r\nFFFFFFFFF\r\n",
+    "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    """A server in a process of its own, whose memory can be looked at."""
+    # one heap for all threads: how many of them had what to do is not asked here
+    process = start(ADDER, "--minutes", "1", "--memory", "2", settings={"MALLOC_ARENA_MAX": "1"})
+    told = json.loads(process.stdout.readline())
+    base, token = told["address"].split("/?token=")
+    yield base, token, told["port"], process.pid
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0 and said == ""
+
+
+def resident(pid, what="VmRSS"):
+    """Bytes that a process has (VmRSS) or had at most (VmHWM)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(x.split()[1]) * 1024 for x in lines if x.startswith(what))
+
+
+def changed(rng, value):
+    """A body with something nasty in one of its places, or in place of it all."""
+    if not value or rng.random() < 0.1 or not isinstance(value, (dict, list)):
+        return rng.choice(NASTY)
+    found = value.copy()
+    keys = list(found) if isinstance(found, dict) else list(range(len(found)))
+    key = rng.choice(keys)
+    if isinstance(found, dict) and rng.random() < 0.2:
+        found[str(rng.choice(NASTY))[:100]] = rng.choice(NASTY)
+    elif isinstance(found, dict) and rng.random() < 0.1:
+        del found[key]
+    else:
+        found[key] = changed(rng, found[key])
+    return found
+
+
+def generated(base, token, told):
+    """What schemathesis makes of the schema: what fits it, and what does not."""
+    operations = [found.ok() for found in SCHEMA.get_all_operations()]
+    assert len(operations) == 8
+    each = GENERATED // (2 * len(operations))
+    session = httpx.Client(base_url=base, headers={TOKEN: token}, timeout=120)
+    for operation in operations:
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+
+            @seed(0)
+            @given(case=operation.as_strategy(generation_mode=mode))
+            @settings(
+                max_examples=each, database=None, deadline=None, phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            )  # fmt: skip
+            def ask(case):
+                try:
+                    sent = case.as_transport_kwargs(base_url=base, headers={TOKEN: token})
+                    keys = ("method", "url", "params", "headers", "json")
+                    sent = {k: sent[k] for k in keys if sent.get(k) is not None}
+                    if "data" in case.as_transport_kwargs(base_url=base):
+                        sent["content"] = str(case.body).encode("utf-8", "replace")
+                    answer = session.request(**sent)
+                except (ValueError, httpx.InvalidURL, UnicodeError, TypeError):
+                    return  # what no client can send
+                told[answer.status_code] += 1
+
+            try:
+                ask()
+            except Exception as e:  # an operation of which nothing wrong can be said
+                if "Unsatisfiable" not in type(e).__name__:
+                    raise
+    session.close()
+
+
+def mutated(base, token, told):
+    """Bodies as the page sends them, with something nasty in them; heads with it, too."""
+    rng = random.Random(0)
+    heads = [{}, {"origin": "http://evil.example"}, {"host": "evil.example"}, {TOKEN: "x"},
+             {"content-type": "text/plain"}, {"content-type": "application/json; charset=utf-16"},
+             {"transfer-encoding": "chunked"}, {"content-encoding": "gzip"},
+             {"sec-fetch-site": "cross-site"}, {"x-forwarded-host": "evil.example"},
+             {"range": "bytes=0-1"}, {"expect": "100-continue"},
+             {"accept": "x" * 5_000}]  # fmt: skip
+    with httpx.Client(base_url=base, timeout=120) as client:
+        for i in range(ALL - told.total()):
+            kind = rng.choice(list(BODIES))
+            body = changed(rng, rng.choice(BODIES[kind]))
+            text = json.dumps(body).encode()
+            if i % 7 == 0:  # not JSON any more
+                at = rng.randrange(len(text) + 1)
+                text = text[:at] + rng.randbytes(rng.randrange(8)) + text[at + rng.randrange(3) :]
+            more = rng.choice(heads) if i % 5 == 0 else {}
+            head = {"content-type": "application/json", TOKEN: token} | more
+            method = rng.choice(("GET", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE", "X"))
+            method = method if i % 11 == 0 else "POST"
+            try:
+                answer = client.request(method, f"/api/{kind}", content=text, headers=head)
+                told[answer.status_code] += 1
+            except httpx.TransportError:  # refused before all of it was read
+                told[0] += 1
+
+
+def raw(port, told):
+    """Bytes on a socket: half requests, no requests, heads without end, bodies that never come."""
+    rng = random.Random(1)
+    own = f"Host: 127.0.0.1:{port}\r\n"
+    post = f"POST /api/model HTTP/1.1\r\n{own}"
+    texts = [
+        "", "\r\n\r\n", "GET", "GET / HTTP/1.1\r\n", f"GET / HTTP/1.1\r\n{own}", "\0" * 100,
+        f"GET /{'a' * 100_000} HTTP/1.1\r\n{own}\r\n",
+        f"GET / HTTP/1.1\r\n{'X: y' * 30_000}\r\n\r\n",
+        *(post + rest for rest in LENGTHS),
+        f"GET / HTTP/1.1\r\n{own}{own}\r\n", "GET / HTTP/1.0\r\n\r\n",
+        f"GET / HTTP/2.0\r\n{own}\r\n", f"GET http://evil.example/ HTTP/1.1\r\n{own}\r\n",
+        f"CONNECT evil.example:80 HTTP/1.1\r\n{own}\r\n",
+        f"GET / HTTP/1.1\r\n{own}Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+        f"GET /..%2f..%2fetc/passwd HTTP/1.1\r\n{own}\r\n", f"GET /%00 HTTP/1.1\r\n{own}\r\n",
+    ]  # fmt: skip
+    for i in range(RAW):
+        text = texts[i % len(texts)].encode() + (rng.randbytes(40) if i >= len(texts) else b"")
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as wire:
+            try:
+                wire.sendall(text)
+                wire.shutdown(socket.SHUT_WR)
+                got = wire.recv(100)
+            except OSError:  # it was cut off
+                got = b""
+        told[int(got.split()[1]) if got.startswith(b"HTTP/1.1 ") else 0] += 1
+
+
+def large(base, token, told):
+    """Bodies at the limit and beyond it, said and not said; lists and texts of a million parts."""
+    head = {"content-type": "application/json", TOKEN: token}
+    bodies = [
+        b"[" + b"[]," * (BODY // 3 - 10) + b"[]]", b'{"ref": "' + b"x" * (BODY - 20) + b'"}',
+        b"x" * (BODY + 1), b'{"ref": "min", "edits": [' + b"{}," * (BODY // 3 - 20) + b"{}]}",
+        b"{" + b",".join(b'"%d": 0' % i for i in range(400_000)) + b"}", b"[" * (BODY - 1),
+        b'{"checkpoint": "' + b"A" * (BODY - 40) + b'"}', b'{"ref": ' + b"9" * (BODY - 20) + b"}",
+    ]  # fmt: skip
+
+    def piecemeal(body):
+        yield from (body[i : i + 2**16] for i in range(0, len(body), 2**16))
+
+    with httpx.Client(base_url=base, timeout=120) as client:
+        for i in range(LARGE):
+            body = bodies[i % len(bodies)]
+            content = piecemeal(body) if i % 2 else body
+            try:
+                answer = client.post("/api/model", content=content, headers=head)
+                told[answer.status_code] += 1
+            except httpx.TransportError:  # refused before all of it was sent
+                told[0] += 1
+
+
+def announced(port, token):
+    """What is said to a body that is too large before any of it is sent: whoever sends the body as
+    well may find the connection gone before they read the answer.
+    """
+    lines = ["POST /api/model HTTP/1.1", f"Host: 127.0.0.1:{port}", f"{TOKEN}: {token}",
+             "Content-Type: application/json", f"Content-Length: {BODY + 1}", "", ""]  # fmt: skip
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as wire:
+        wire.sendall("\r\n".join(lines).encode())
+        return int(wire.recv(100).split()[1])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="looks at memory in /proc")
+def test_thousands_of_bad_requests(hostile):
+    base, token, port, pid = hostile
+    head = {TOKEN: token}
+    assert httpx.post(f"{base}/api/model", json={"ref": ADDER}, headers=head).status_code == 200
+    first, told = resident(pid), Counter()
+    attacks = {
+        "large": large, "generated": generated, "raw": lambda *_: raw(port, told),
+        **{f"large, round {i}": large for i in range(2, ROUNDS + 1)}, "mutated": mutated,
+    }  # fmt: skip
+    sizes = {}
+    for name, attack in attacks.items():
+        began, had = time.monotonic(), told.total()
+        attack(base, token, told)
+        took, sizes[name] = time.monotonic() - began, resident(pid)
+        print(f"{name}: {told.total() - had:,} in {took:.0f} s, {sizes[name] / MIB:.0f} MiB")
+    print(dict(sorted(told.items())), f"at most {resident(pid, 'VmHWM') / MIB:.0f} MiB")
+    assert told.total() >= ALL
+    assert not [status for status in told if status >= 500], told
+    assert told[200] and told[403] and told[415] and told[422]
+    assert announced(port, token) == 413
+    assert max(sizes.values()) < sizes["large"] + GROWTH
+    assert resident(pid, "VmHWM") < first + PEAK
+    answer = httpx.post(f"{base}/api/model", json={"ref": ADDER}, headers=head, timeout=120)
+    assert answer.status_code == 200 and answer.json()["ref"] == ADDER
+    os.kill(pid, 0)

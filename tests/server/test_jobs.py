@@ -1,0 +1,449 @@
+"""Long work: looked at, stopped, killed when its time or memory is over; none is left behind."""
+
+import io
+import json
+import os
+import queue
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from glassformer.server import jobs, server, worker_main
+from glassformer.server.jobs import KEPT, Jobs
+from glassformer.server.worker_pool import Busy, Ended, Pool
+from server.conftest import ADDER
+
+SRC = str(Path(__file__).parents[2] / "src")
+HEAVY = """
+import glassformer as gf
+def forever() -> gf.Model:
+    while True:
+        pass
+def huge() -> gf.Model:
+    return bytearray(2**34)
+def gone() -> gf.Model:
+    import os
+    os._exit(9)
+def broken() -> gf.Model:
+    raise ZeroDivisionError("mine")
+"""
+
+
+def alive(pid):
+    """Whether a process is there and no mere entry of a table."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def workers(served):
+    return [w.process.pid for w in served.open.pool.all]
+
+
+@pytest.fixture
+def heavy(tmp_path):
+    file = tmp_path / "heavy.py"
+    file.write_text(HEAVY)
+    typed = [f"{file}:{name}" for name in ("forever", "huge", "gone", "broken")]
+    pool = Pool({"typed": typed, "folders": [], "memory": 2**31}, {"quick": 1, "job": 1})
+    yield pool, dict(zip(("forever", "huge", "gone", "broken"), typed, strict=True))
+    pool.close()
+
+
+@pytest.mark.slow
+def test_work_that_takes_too_much_is_ended_and_the_next_is_done(heavy):
+    pool, refs = heavy
+
+    def ask(ref, seconds=60.0):
+        with pool.worker("quick") as worker:
+            return worker.ask("model", {"ref": ref}, seconds)
+
+    with pytest.raises(Ended, match="longer than a page may ask for"):
+        ask(refs["forever"], 0.5)
+    kind, data = ask(refs["huge"])
+    assert kind == worker_main.WRONG and b"more memory than a page is given" in data
+    with pytest.raises(Ended, match="its process ended"):
+        ask(refs["gone"])
+    kind, data = ask(refs["broken"])
+    assert kind == worker_main.DEFECT and b"ZeroDivisionError" in data
+    assert ask("min:vocab=3")[0] == worker_main.RESULT
+
+
+def test_there_is_room_for_so_many(heavy):
+    pool, _ = heavy
+    with pool.worker("quick"), pytest.raises(Busy), pool.worker("quick"):
+        pass
+    pool.close()
+    with pytest.raises(Ended, match="closed"), pool.worker("quick"):
+        pass
+
+
+# ── whose process it is ────────────────────────────────────────────────────────────────────────
+class Tame:
+    """A worker that is no process: what was done to it is written down."""
+
+    def __init__(self, answer=(worker_main.RESULT, b"1")):
+        self.answer, self.next, self.deeds, self.go = answer, 7, [], threading.Event()
+        self.asked, self.killed = threading.Event(), threading.Event()
+
+    def ask(self, do, given, seconds, tell):
+        self.tell = tell
+        self.asked.set()
+        assert self.go.wait(60)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def stop(self, order):
+        self.deeds.append(order)
+
+    def kill(self):
+        self.deeds.append("kill")
+        self.killed.set()
+
+
+BEGUN = b'{"of": 5, "names": []}'  # what a training says first
+
+
+class Tamer:
+    """A pool with one such worker; `given_back()` is called when it is anyone's again."""
+
+    def __init__(self, worker, given_back=lambda: None):
+        self.tame, self.given_back = worker, given_back
+
+    @contextmanager
+    def worker(self, kind):
+        try:
+            yield self.tame
+        finally:
+            self.given_back()
+
+
+def over(job):
+    for _ in range(6_000):
+        if job.state != "running":
+            return job
+        time.sleep(0.01)
+    raise AssertionError("it runs for ever")
+
+
+def test_a_process_that_cannot_be_started_is_told(monkeypatch, heavy):
+    pool, _ = heavy
+
+    def none(*args, **more):
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", none)
+    job = over(Jobs(pool, 60.0).begin("verify", {}))
+    said = "verify — no process could be started: Resource temporarily unavailable"
+    assert (job.state, [e["message"] for e in job.errors]) == ("wrong", [said])
+
+
+def test_a_job_that_fails_for_whatever_reason_is_over():
+    worker = Tame(KeyError("x"))
+    worker.go.set()
+    job = over(Jobs(Tamer(worker), 60.0).begin("verify", {}))
+    assert job.state == "wrong" and "a defect of glassformer" in job.errors[0]["message"]
+
+
+@pytest.mark.parametrize("kind", ["verify", "train"])
+def test_a_stop_does_nothing_to_a_process_that_was_given_back(kind):
+    worker, began = Tame((worker_main.WRONG, b'{"error": "x"}')), []
+    all_jobs = Jobs(Tamer(worker, lambda: all_jobs.stop(began[0])), 60.0)
+    began.append(all_jobs.begin(kind, {}))
+    worker.go.set()
+    assert over(began[0]).state == "wrong" and worker.deeds == []
+
+
+def test_a_stop_of_a_training_names_its_order_and_its_clock_ends_with_it():
+    worker = Tame()
+    all_jobs = Jobs(Tamer(worker), 60.0)
+    job = all_jobs.begin("train", {})
+    all_jobs.stop(job)
+    all_jobs.stop(job)
+    assert worker.deeds == [7] and job.clock.daemon
+    assert worker.asked.wait(60)
+    worker.tell(BEGUN)
+    worker.go.set()
+    assert over(job).state == "done" and worker.deeds == [7, "kill"]
+    assert job.clock.finished.is_set()  # cancelled
+
+
+def test_a_training_has_its_time_to_end_from_when_it_has_begun(monkeypatch):
+    """A process that starts and imports PyTorch meanwhile takes nothing of it."""
+    monkeypatch.setattr(jobs, "GRACE", 0.0)
+    worker = Tame()
+    all_jobs = Jobs(Tamer(worker), 60.0)
+    job = all_jobs.begin("train", {})
+    assert worker.asked.wait(60)
+    all_jobs.stop(job)
+    assert not worker.killed.wait(0.3) and job.clock.interval == jobs.START
+    worker.tell(BEGUN)
+    assert worker.killed.wait(60)  # it does not end by itself
+    worker.answer = Ended("it was stopped")
+    worker.go.set()
+    assert over(job).state == "stopped" and worker.deeds == [7, "kill"]
+
+
+def test_a_training_that_has_begun_has_its_time_at_once(monkeypatch):
+    monkeypatch.setattr(jobs, "GRACE", 0.0)
+    worker = Tame()
+    all_jobs = Jobs(Tamer(worker), 60.0)
+    job = all_jobs.begin("train", {})
+    assert worker.asked.wait(60)
+    worker.tell(BEGUN)
+    assert job.clock is None
+    all_jobs.stop(job)
+    assert worker.killed.wait(60)
+    worker.go.set()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_process_ends_with_a_training_that_has_begun_whatever_came_of_it(begun):
+    worker = Tame((worker_main.WRONG, b'{"error": "it diverged"}'))
+    job = Jobs(Tamer(worker), 60.0).begin("train", {})
+    assert worker.asked.wait(60)
+    if begun:
+        worker.tell(BEGUN)
+    worker.go.set()
+    assert over(job).state == "wrong" and worker.deeds == ["kill"] * begun
+
+
+def test_a_stop_ends_its_own_order_whenever_it_comes(monkeypatch):
+    monkeypatch.setattr(os, "_exit", lambda status: None)
+    pipe, line = io.BytesIO(), worker_main.Line(io.BytesIO())
+    worker_main.write_frame(pipe, worker_main.STOP, b"2")
+    worker_main.write_frame(pipe, worker_main.ASK, b'{"number": 2}')
+    pipe.seek(0)
+    worker_main._read(pipe, asked := queue.Queue(), line)
+    assert not line.stopped()
+    line.order = asked.get()["number"]
+    assert line.stopped()
+    line.order = 3
+    assert not line.stopped()
+
+
+HOURS = {"ref": "addition:digits=3", "sample": 10**9}
+
+
+def test_a_job_can_be_stopped(served):
+    job = served.begin("verify", **HOURS)
+    told = served.finished(
+        job, lambda told: told["progress"].get("done") or told["state"] != "running"
+    )
+    far = told["progress"]
+    assert told["state"] == "running" and 0 < far["done"] < far["todo"] and far["todo"] >= 10**9
+    before = workers(served)
+    assert served.client.delete(f"/api/jobs/{job}").status_code == 200
+    told = served.finished(job)
+    assert told["state"] == "stopped" and told["result"] is None and told["errors"] == []
+    assert len([pid for pid in before if alive(pid)]) < len(before)
+    assert served.client.delete(f"/api/jobs/{job}").status_code == 200  # again: nothing to do
+    assert served.client.get("/api/jobs/none").status_code == 404
+    assert served.client.delete("/api/jobs/none").status_code == 404
+
+
+def test_a_compiled_proof_can_be_stopped(served):
+    large = "lang/double-histogram:vocab=100,length=100"  # which takes long to make
+    job = served.begin("prove", ref=large)
+    told = served.finished(job, lambda told: "doing" in told["progress"])
+    assert told["state"] == "running" and told["progress"]["doing"] == "compiling"
+    assert served.client.delete(f"/api/jobs/{job}").status_code == 200
+    assert served.finished(job)["state"] == "stopped"
+
+
+def test_more_jobs_than_there_is_room_for_are_refused(served):
+    room = served.open.pool.room["job"]._initial_value
+    running = [served.begin("verify", **HOURS) for _ in range(room)]
+    assert served.post("verify", **HOURS).status_code == 429
+    assert served.model(ref=ADDER)["ref"] == ADDER  # and all else goes on
+    for job in running:
+        served.client.delete(f"/api/jobs/{job}")
+    assert {served.finished(job)["state"] for job in running} == {"stopped"}
+    assert served.job("verify", ref=ADDER)["state"] == "done"
+
+
+def test_jobs_that_are_over_are_forgotten_in_time(served):
+    first = served.begin("verify", ref=ADDER)
+    served.finished(first)
+    for _ in range(KEPT + 1):
+        served.job("verify", ref=ADDER)
+    assert served.client.get(f"/api/jobs/{first}").status_code == 404
+    assert len(served.open.jobs.all) <= KEPT + 1
+
+
+def test_a_job_has_its_time(served, monkeypatch):
+    assert served.open.jobs.seconds == 60 * 30.0  # minutes
+    monkeypatch.setattr(served.open.jobs, "seconds", 0.5)
+    told = served.job("verify", **HOURS)
+    assert told["state"] == "wrong" and "longer than a page" in told["errors"][0]["message"]
+    assert served.model(ref=ADDER)["ref"] == ADDER
+
+
+@pytest.mark.slow
+def test_a_training_is_watched_and_leaves_its_model_when_it_is_stopped(served):
+    steps = {"steps": 10**6, "success": 2}
+    job = served.begin("train", task="addition:digits=1", settings=steps)
+
+    def twice(told):
+        return len(evaluated(told)) > 1 or told["state"] != "running"
+
+    seen = evaluated(told := served.finished(job, twice))
+    assert seen[:2] == [20, 40] and told["progress"]["of"] == 10**6 and told["state"] == "running"
+    served.client.delete(f"/api/jobs/{job}")
+    told = served.finished(job)
+    assert told["state"] == "done" and told["result"]["training"]["status"] == "interrupted"
+    assert served.look(job, after=1)["events"] == told["events"][1:]
+    model = told["result"]["model"]
+    assert [s["step"] for s in model["snapshots"]] == evaluated(told)
+    assert model["weights"] and model["task"]["ref"] == "addition:digits=1"
+
+
+@pytest.mark.slow
+def test_a_training_that_is_stopped_before_it_began_comes_to_an_end_by_itself(served):
+    job = served.begin("train", task=ADDER, settings={"steps": 10**6, "test_rows": 50})
+    served.client.delete(f"/api/jobs/{job}")
+    told = served.finished(job)
+    assert told["state"] == "done" and told["result"]["training"]["status"] == "interrupted"
+
+
+def evaluated(told):
+    return [e["step"] for e in told["events"] if e["kind"] == "evaluation"]
+
+
+@pytest.mark.parametrize("more", [
+    {"recipe": "../x.json"}, {"recipe": "x.toml"}, {"recipe": "mine.py:R"}, {"task": "additoin"},
+    {"task": "mine.py:Vote"}, {"settings": {"lrr": 1}}, {"settings": {"lr": "much"}},
+    pytest.param({"settings": {"d_model": 60_000, "n_layers": 900}}, marks=pytest.mark.slow),
+])  # fmt: skip
+def test_a_training_that_makes_no_sense_is_refused(served, more):
+    told = served.job("train", **({"task": ADDER} | more))
+    assert told["state"] == "wrong" and told["errors"][0]["message"]
+    assert "defect" not in told["errors"][0]["message"]
+
+
+def test_a_server_that_is_stopped_before_it_runs_does_not_run():
+    """As one that is closed at once, whose thread has not begun yet."""
+    opened = server.Open([])
+    opened.stop()
+    running = threading.Thread(target=opened.run, daemon=True)
+    running.start()
+    running.join(60)
+    ended = not running.is_alive()
+    opened.stop()
+    running.join(60)
+    assert ended and opened.socket.fileno() == -1 and opened.pool.closed
+
+
+# ── the command itself ─────────────────────────────────────────────────────────────────────────
+def start(*words, settings=(), **more):
+    environment = os.environ | {"PYTHONPATH": SRC} | dict(settings)
+    command = [sys.executable, "-m", "glassformer", "open", *words, "--no-browser", "--json"]
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more
+    )
+
+
+def free_port():
+    """A port that is free and stays so: systems hand out others, from 32768 on, to who asks for
+    any.
+    """
+    for port in random.SystemRandom().sample(range(10_000, 30_000), 1_000):
+        with suppress(OSError), socket.socket() as free:
+            free.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
+
+
+def children(pid):
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, *(pytest.param(number, marks=pytest.mark.slow)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL))])  # fmt: skip
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+@pytest.mark.slow
+def test_nothing_is_left_behind(by):
+    import httpx
+
+    # under nohup the tests ignore the signal, and so would what they start
+    process = start("addition:digits=3", "--port", str(port := free_port()), preexec_fn=lambda:
+                    signal.signal(by, signal.SIG_DFL) if by == signal.SIGHUP else None)  # fmt: skip
+    base, token = json.loads(process.stdout.readline())["address"].split("/?token=")
+    headers = {"X-Glassformer-Token": token}
+    answer = httpx.post(f"{base}/api/verify", json=HOURS, headers=headers, timeout=60)
+    assert answer.status_code == 200
+    assert httpx.get(f"{base}/api/refs", headers=headers, timeout=60).status_code == 200
+    below = children(process.pid)  # one that is at work, and one that waits for some
+    assert len(below) == 2 and all(map(alive, below))
+    process.send_signal(by)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == (-9 if by == signal.SIGKILL else 0), said
+    assert "Traceback" not in said
+    for _ in range(600):
+        if not any(map(alive, below)):
+            break
+        time.sleep(0.05)
+    assert not any(map(alive, below))
+    with socket.socket() as free:  # and its port is free again
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", port))
+
+
+def test_the_port_is_the_same_each_time_unless_it_is_taken(monkeypatch):
+    """What a browser keeps, it keeps by the port, too."""
+    monkeypatch.setattr(server, "PORT", free_port())
+    with server.usual() as first:
+        assert first.getsockname()[1] == server.PORT
+        with server.usual() as second:
+            assert second.getsockname()[1] not in (0, server.PORT)
+    with server.usual() as again:
+        assert again.getsockname()[1] == server.PORT
+
+
+@pytest.mark.parametrize("library", ["fastapi", "uvicorn", "pydantic"])
+def test_without_the_extra_it_says_what_to_install(call, monkeypatch, library):
+    for name in [n for n in sys.modules if n.startswith("glassformer.server.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    status, out, err = call("open", ADDER)
+    assert (status, out) == (2, "") and "pip install 'glassformer[serve]'" in err
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["additoin"], "no such program"), ([""], "no such program"),
+    (["addition:digits=x"], "whole number"),
+    (["nothing.safetensors"], "cannot be read"), (["nothing.glass"], "cannot be read"),
+    (["nothing.py:NAME"], "cannot be read"), ([ADDER] * 5, "at most 4 models"),
+    ([ADDER, "--folder", "nothing"], "no such folder"),
+    ([ADDER, "--folder", __file__], "expected a folder"),
+    ([ADDER, "--port", "TAKEN"], "is taken"), ([ADDER, "--port", "70000"], "65535"),
+    ([ADDER, "--port", "x"], "--port"), ([ADDER, "--minutes", "0"], "--minutes"),
+    ([ADDER, "--memory", "0"], "--memory"), ([ADDER, "--input", "zzz"], "zzz"), ([], "REF"),
+    ([ADDER, "--nothing"], "--nothing"), (["\x1b[31m"], "\\x1b"),
+])  # fmt: skip
+@pytest.mark.some(5)
+def test_a_call_that_is_wrong_ends_in_one_line(call, words, said):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        given = [w if w != "TAKEN" else taken.getsockname()[1] for w in words]
+        status, out, err = call("open", *given)
+    assert (status, out) == (2, "") and said in err
+    assert err.startswith("error: ") and err.count("\n") == 1 and "\x1b" not in err

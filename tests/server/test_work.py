@@ -1,0 +1,255 @@
+"""What the server does: models, texts with errors in their places, edits, verdicts, proofs."""
+
+import base64
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+import mutants
+from glassformer.core.checkpoint import digest, to_bytes
+from glassformer.server.catalogue import Shelf
+from glassformer.server.errors import places
+from glassformer.server.handlers import Desk, edited
+from glassformer.utils.errors import GlassformerError
+from server.conftest import ADDER, GLASS, TAOTP
+
+MARKUP = "<script>hacked=1</script><img src=x onerror=hacked=1>"
+
+
+def test_a_message_says_where():
+    assert places("source:3:7 — no\nsource:4 — nor this\nelse — where") == [
+        {"line": 3, "column": 7, "message": "no"},
+        {"line": 4, "column": None, "message": "nor this"},
+        {"line": None, "column": None, "message": "else — where"},
+    ]
+
+
+@pytest.mark.parametrize("name", ["tokens", "length"])
+def test_a_name_assigned_twice_is_no_defect_of_the_server(served, name):
+    source = f"tokens = [0, 1]\nlength = 5\n{name} = 3\nemit = count(token == 1) % 2\n"
+    wrong = served.model(source=source)["errors"]
+    assert [each["line"] for each in wrong] == [3] and "assigned already" in wrong[0]["message"]
+
+
+def test_mutants_of_sources_are_no_defect_of_the_server(served):
+    made = {"glass": mutants.glass(15, 5), "taotp": mutants.text_programs(15, 5)}
+    for kind, texts in made.items():
+        for text in texts:
+            answer = served.post("model", source=text.replace("\ud800", ""), kind=kind)
+            assert answer.status_code == 200, text
+
+
+def test_a_checkpoint_does_not_choose_what_it_is_proved_on(served):
+    model = gf.compile(GLASS).model
+    for claim in ("lang/reverse", "parity.glass", "additi\u043en", "/etc/x.glass"):
+        data = base64.b64encode(to_bytes(replace(model, task=claim))).decode()
+        expected = f"the source it carries (calls itself {claim!a})"
+        assert served.model(checkpoint=data)["task"]["ref"] == expected
+        for kind in ("prove", "verify"):
+            told = served.job(kind, checkpoint=data)["result"]
+            assert (told.get("proof") or told["verdict"])["task"] == expected
+
+
+def test_a_model_by_its_ref(served):
+    found = served.model(ref=ADDER)
+    assert found["digest"] == digest(gf.load(ADDER)) and found["ref"] == ADDER
+    assert found["task"]["ref"] == ADDER and found["inputs"]
+    names = served.client.get("/api/refs").json()
+    assert ADDER in names["typed"] and "lang/sort" in names["lang"] and "fast" in names["recipes"]
+
+
+def test_the_recipes_of_a_page_are_those_of_the_command_line(served):
+    names = served.client.get("/api/refs").json()["recipes"]
+    assert sorted(names) == sorted(gf.list("recipes")) and names[0] == "suited"
+    for name in ("", *names):  # each is taken, and what is wrong is the field
+        told = served.job("train", task=ADDER, recipe=name, settings={"lrr": 1})
+        assert "lrr" in told["errors"][0]["message"]
+    told = served.job("train", task=ADDER, recipe="suted")
+    assert "did you mean suited" in told["errors"][0]["message"]
+
+
+def test_a_source_is_compiled_and_its_errors_have_places(served):
+    assert served.model(source=GLASS)["digest"] == digest(gf.compile(GLASS).model)
+    wrong = served.model(source=GLASS.replace("first(", "fist(") + "x = y\n")["errors"]
+    assert [(e["line"], e["column"]) for e in wrong] == [(3, 8), (4, 5)]
+    assert "first" in wrong[0]["message"] and "source" not in wrong[0]["message"]
+
+
+def test_a_text_is_read_and_its_errors_have_places(served):
+    assert served.model(source=TAOTP, kind="taotp")["digest"] == digest(gf.taotp.parse(TAOTP))
+    wrong = served.model(source=TAOTP.replace("-1", "minus", 1), kind="taotp")["errors"]
+    assert wrong[0]["line"] == 3
+
+
+def test_a_checkpoint_is_read_if_it_is_sealed(served):
+    data = to_bytes(gf.load(ADDER))
+    told = base64.b64encode(data).decode()
+    assert served.model(checkpoint=told)["digest"] == digest(gf.load(ADDER))
+    flipped = base64.b64encode(data[:-1] + bytes([data[-1] ^ 1])).decode()
+    assert "SHA-256 does not match" in served.wrong(checkpoint=flipped)
+    assert "base64" in served.wrong(checkpoint="no!")
+    assert "not a safetensors file" in served.wrong(checkpoint="")
+
+
+def test_edits_are_made_and_looked_at():
+    model = gf.load(ADDER)
+    edit = {"name": "embed.W_E", "index": [1, 0], "value": 7.5}
+    found = edited(model, [edit])
+    changed = np.argwhere(found.weights["embed.W_E"] != model.weights["embed.W_E"]).tolist()
+    assert changed == [[1, 0]] and found.weights["embed.W_E"][1, 0] == 7.5
+    assert edited(model, []) is model
+    low = replace(gf.load("adder-10-7p.safetensors"))
+    assert low.blueprint and not edited(low, [edit | {"index": [0, 0]}]).blueprint
+    for bad, said in (
+        ({"name": "embed.W_X"}, "no such weight"), ({"index": [1]}, "expected an index of shape"),
+        ({"index": [1, 99]}, "expected an index"), ({"index": [1, 0, 0]}, "expected an index"),
+    ):  # fmt: skip
+        with pytest.raises(GlassformerError, match=said):
+            edited(model, [edit | bad])
+    small = gf.load("adder-3.safetensors")
+    with pytest.raises(GlassformerError, match="float32 can hold"):
+        edited(small, [edit | {"value": 1e300}])
+
+
+def test_verify_counts_the_whole_domain(served):
+    told = served.job("verify", ref=ADDER)
+    verdict = told["result"]["verdict"]
+    assert told["state"] == "done" and verdict["exhaustive"] and verdict["checked"] == 100
+    assert verdict["wrong"] == 0 and told["progress"]["done"] == told["progress"]["todo"] == 100
+    assert told["result"]["counterexample"] is None
+    margin = gf.verify(ADDER).worst_margin
+    assert told["result"]["margin"] == pytest.approx(margin, rel=1e-9)
+    assert served.job("verify", ref=ADDER, sample=10)["result"]["verdict"]["sample"] == 10
+
+
+class Told(list):
+    """A line that keeps what is told."""
+
+    tell = list.append
+
+
+BREAK = [{"name": "embed.W_E", "index": [3, 0], "value": -9999.0}]
+
+
+def test_an_edit_breaks_the_proof_with_a_counterexample(served):
+    told = served.job("prove", ref=ADDER)
+    watched = {"doing": "proving", "done": 100, "todo": 100, "wrong": 0}
+    assert told["progress"] == watched
+    right = told["result"]
+    assert right["proof"]["result"] == "proved" and right["margin"] > 0
+    told = served.job("prove", ref=ADDER, edits=BREAK)
+    assert told["result"]["proof"]["result"] == "refuted"
+    found = told["result"]["counterexample"]
+    assert found["got"] != found["expected"] and told["progress"]["counterexample"]
+    assert told["result"]["margin"] == found["margin"] < 0
+    model = edited(gf.load(ADDER), BREAK)
+    assert gf.run(model, found["input"]).output == found["got"]
+
+
+LARGE = pytest.param("adder-coupled:digits=22", marks=pytest.mark.slow)  # numbers beyond int64
+
+
+@pytest.mark.parametrize("ref", ["adder-least", LARGE])
+def test_a_counterexample_is_a_text_that_the_model_reads(ref):
+    """Whatever the tokens look like, and however long the numbers are."""
+    desk, line = Desk(Shelf([], [], None)), Told()
+    edits = [{"name": "embed.W_E", "index": [1, 0], "value": -9999.0}]
+    for do, more in (("prove", {}), ("verify", {"sample": 100})):
+        found = desk.do(do, {"ref": ref, "edits": edits, **more}, line)["counterexample"]
+        assert gf.run(edited(gf.load(ref), edits), found["input"]).output == found["got"]
+    early = next(told["counterexample"] for told in line if "counterexample" in told)
+    assert "+" in early["input"]
+
+
+def test_a_compiled_model_is_proved_and_refuted(served):
+    assert served.job("prove", source=GLASS)["result"]["proof"]["method"] == "compiled"
+    edit = [{"name": "unembed.W_U", "index": [0, 0], "value": 1e6}]
+    told = served.job("prove", source=GLASS, edits=edit)["result"]["proof"]
+    assert told["result"] in ("refuted", "unknown")
+
+
+def test_a_compiled_proof_says_what_it_is_at():
+    desk, line = Desk(Shelf([], [], None)), Told()
+    given = {"ref": "lang/sort:vocab=3,length=2"}
+    assert desk.do("prove", given, line)["proof"]["result"] == "proved"
+    doing = [told["doing"] for told in line if "doing" in told]
+    assert doing == ["compiling", "trying edge cases", "proving"]
+    far = [(told["done"], told["todo"]) for told in line if "done" in told]
+    assert far == sorted(far) and len(far) > 2 and far[-1][0] == far[-1][1]
+    edits = [{"name": "unembed.W_U", "index": [0, 0], "value": 0.25}]
+    desk.do("prove", given | {"edits": edits}, line)
+    assert desk.compiled.cache_info().hits == 1  # after an edit it is not compiled anew
+
+
+def test_what_cannot_be_judged_says_why(served):
+    told = served.job("prove", source=TAOTP, kind="taotp")
+    assert told["state"] == "wrong" and "knows no task" in told["errors"][0]["message"]
+    told = served.job("verify", ref=ADDER, task="sort")
+    assert told["state"] == "wrong" and told["result"] is None
+    assert "no such" in served.job("verify", ref="additoin")["errors"][0]["message"]
+
+
+def test_a_puzzle_is_judged(served):
+    from glassformer.puzzles import levels
+
+    first = next(iter(levels().values()))
+    told = served.post("check", level=first.id, text="nonsense").json()
+    assert told["level"] == first.id and not told["right"] and told["problem"]
+    assert "no such level" in served.post("check", level="no-such-level", text="").json()["problem"]
+
+
+def test_texts_with_markup_come_back_as_texts(served):
+    """In refs, sources and labels: JSON has them as they are, and no answer is a page."""
+    for body in (
+        {"ref": MARKUP}, {"ref": f"hello-world:message={MARKUP}"},
+        {"source": f'"""{MARKUP}"""\nx = 1'},
+        {"source": f'tokens: ["{MARKUP}"]', "kind": "taotp"}, {"source": GLASS.replace("ab", "<>")},
+    ):  # fmt: skip
+        answer = served.post("model", **body)
+        assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert json.loads(answer.content)
+    answer = served.post("model", **{MARKUP: 1})
+    assert answer.status_code == 422 and answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {}, {"ref": ADDER, "source": GLASS}, {"ref": None}, {"ref": 7}, {"ref": ["x"]},
+        {"ref": ADDER, "more": 1},
+        {"source": "x", "kind": "python"}, {"ref": ADDER, "edits": [{"name": "x"}]},
+        {"ref": ADDER, "edits": [{"name": "x", "index": [-1], "value": 1}]},
+        {"ref": ADDER, "edits": [{"name": "x", "index": [0], "value": "1"}]},
+        {"ref": ADDER, "edits": [{"name": "x", "index": [0] * 9, "value": 1}]},
+        {"ref": ADDER, "edits": [{}] * 30_000}, {"source": "x" * 500_000}, {"ref": "x" * 20_000},
+        {str(i): i for i in range(5_000)},
+    ],
+)  # fmt: skip
+def test_what_is_not_expected_is_refused_in_a_line(served, body):
+    answer = served.post("model", **body)
+    assert answer.status_code == 422 and list(answer.json()) == ["error"]
+    assert len(answer.json()["error"]) < 400
+
+
+def test_of_a_million_unknown_fields_not_each_is_told(served):
+    """Each would be an error of its own, and take memory."""
+    answer = served.post("model", **{str(i): i for i in range(5_000)})
+    assert answer.json()["error"] == "request — expected at most 20 fields, got 5,000"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", "7", '"x"', "NaN", '{"ref": NaN}', '{"ref": 1e999}', "[" * 100_000,
+     "\xff", '{"ref": "\\ud800"}', '{"ref": "a\\u0000"}', "9" * 10_000,
+     '{"ref": "min", "edits": [{"name": "embed.W_E", "index": [0, 0], "value": Infinity}]}'],
+)  # fmt: skip
+@pytest.mark.some(3)
+def test_odd_json_is_no_trouble(served, text):
+    kind = {"content-type": "application/json"}
+    answer = served.client.post("/api/model", content=text.encode("latin-1"), headers=kind)
+    assert answer.status_code in (200, 400, 422), answer.text
+    assert "error" in answer.json() or "errors" in answer.json()
