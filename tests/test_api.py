@@ -15,7 +15,7 @@ import pytest
 import glassformer as gf
 from glassformer import GlassformerError, api, registry
 from glassformer.cli.entry import commands
-from glassformer.utils.progress import telling
+from glassformer.utils.progress import Progress, terminal_line
 
 REF = "addition:digits=1"
 # A command whose name is taken at the front door, and why; what the call is called instead.
@@ -111,11 +111,11 @@ def test_long_calls_say_how_far_they_are_on_a_terminal_alone(monkeypatch):
     assert line.startswith("claims: 0 of ") and "now booklet-2.4" in line
     assert "board: 10,010 of 10,010" in terminal.getvalue() and last == "\r\x1b[2K", "and is gone"
     monkeypatch.setattr(sys, "stderr", pipe := io.StringIO())
-    gf.claims("booklet-2.4", watch=lambda done, of: None)
+    gf.claims("booklet-2.4", progress=lambda p: None)
     gf.claims("booklet-2.4")
     assert not pipe.getvalue()
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    gf.claims("booklet-2.4", watch=lambda done, of: None)
+    gf.claims("booklet-2.4", progress=lambda p: None)
     assert not terminal.getvalue(), "who watches is told, and nobody else"
 
 
@@ -148,11 +148,30 @@ def test_prove_by_its_options(here):
 
 
 def test_prove_says_what_it_is_doing():
-    said: list[str] = []
-    gf.prove(REF, say=said.append)
-    assert said[-1] == "proving: 100 of 100"
-    gf.prove(REF, equals=gf.load(REF).map(lambda w: w * 2), say=said.append)
-    assert said[-1] == "running both: 0 of 100 inputs"
+    events: list[Progress] = []
+    gf.prove(REF, progress=events.append)
+    assert events[-1] == Progress(100, 100, stage="proving")
+    gf.prove(REF, equals=gf.load(REF).map(lambda w: w * 2), progress=events.append)
+    assert events[-1] == Progress(0, 100, stage="running both")
+
+
+def test_one_type_of_progress_everywhere():
+    """Every public function that takes a callback for progress takes the same one."""
+    functions = [name for name in gf.__all__ if name.islower()]
+    for name in functions:
+        parameters = inspect.signature(getattr(gf, name)).parameters
+        assert not {"say", "seen", "tell", "each"} & {*parameters}
+        if "progress" in parameters:
+            assert parameters["progress"].annotation == "ProgressCallback | None", name
+    takes = [n for n in functions if "progress" in inspect.signature(getattr(gf, n)).parameters]
+    assert {"verify", "recheck", "prove", "compare", "report", "claims", "sweep"} <= {*takes}
+    events: list[Progress] = []
+    gf.verify("addition:digits=2", progress=events.append)
+    assert events[-1] == Progress(10_000, 10_000)
+    gf.report(REF, progress=events.append)
+    assert events[-1].stage == f"{REF}: verifying"
+    gf.inspect(REF, only="tokens", progress=events.append)
+    assert events[-1].stage == "tokens"
 
 
 def test_the_board(monkeypatch):
@@ -235,7 +254,7 @@ def test_long_calls_run_where_there_is_nobody_to_tell(stream, monkeypatch):
     said = io.StringIO()
     said.close()
     monkeypatch.setattr(sys, "stderr", None if stream is None else said)
-    with telling() as tell:
+    with terminal_line() as tell:
         tell("3 of 4")
 
 

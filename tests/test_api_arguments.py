@@ -247,7 +247,7 @@ REFUSED = [
     (lambda m: gf.verify(m, tap=lambda n, v: None), "tap — hook_embed must keep its shape"),
     (lambda m: gf.verify(m, tap=lambda name: 3), "tap — expected a function"),
     (lambda m: gf.on(m, {"hook_embed": lambda: 3}), "a function of 1 argument each, got {'hook_e"),
-    (lambda m: gf.compare(m, m, progress=lambda: 3), "progress must be a function of 2 arguments"),
+    (lambda m: gf.compare(m, m, progress=lambda: 3), "progress must be a function of 1 argument"),
     (lambda m: gf.fit(REF, "fast", stop=abs), "stop must be a function of 0 arguments"),
     (lambda m: gf.save(m, "x.txt"), "x.txt — a model is saved in a file that ends in .safetensors"),
     (lambda m: gf.save(m, "x"), "x — a model is saved in a file that ends in .safetensors"),

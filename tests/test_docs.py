@@ -87,7 +87,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("glassformer.proof.requests.find_proof", prove_once)
     monkeypatch.setattr("glassformer.adderboard.table.prove", prove_once)
-    monkeypatch.setattr("glassformer.cli.verify.check", check_once)
+    monkeypatch.setattr("glassformer.verification.verifier.check", check_once)
     for kind in list(
         registry.REGISTRY
     ):  # with all that is there: what a document adds is then its own

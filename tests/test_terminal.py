@@ -15,6 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
+from rich.progress import Progress as Bar
 
 import glassformer
 from glassformer import GlassformerError, Labels, Vocabulary, api, load, save
@@ -22,6 +24,7 @@ from glassformer.cli import common
 from glassformer.cli.common import SafeConsole, print_json, table_of, visible
 from glassformer.cli.entry import main
 from glassformer.utils import fileio
+from glassformer.utils.progress import Progress
 
 BAD = "\x1b[31m\x07\x9b5m\r\x7f\u202e\u2066\u2028\ud800"
 SHOWN = r"\x1b[31m\x07\x9b5m\r\x7f\u202e\u2066\u2028\ud800"
@@ -129,13 +132,16 @@ def test_no_command_sends_them(call, hostile, tmp_path, words, status):
         json.loads(file.read_text(encoding="utf-8"))
 
 
-def test_a_name_that_looks_like_markup(call, hostile, tmp_path):
+def test_a_name_that_looks_like_markup(call, hostile, tmp_path, monkeypatch):
     (tmp_path / "[").mkdir()
     name = tmp_path / "[" / "x].safetensors"
     name.write_bytes((hostile / "labels.safetensors").read_bytes())
     assert call("inspect", name, "--only", "heads")[0] == 0
-    with common.status() as say:
-        say("drawing [/nothing]")
+    console = Console(file=(written := io.StringIO()), force_terminal=True, width=100)
+    monkeypatch.setattr(common, "progress", lambda *columns: Bar(*columns, console=console))
+    with common.progress_bar("[/x] reading") as bar:
+        bar(Progress(stage="drawing [/nothing]"))
+    assert "drawing [/nothing]" in written.getvalue()
 
 
 def test_nobody_prints_past_the_consoles():

@@ -37,6 +37,7 @@ from .coerce import (
 from .core.model import Config, Model, keeping_shapes
 from .utils.errors import NEEDS_TORCH, GlassformerError, did_you_mean, shown
 from .utils.fileio import check_writable
+from .utils.progress import ProgressCallback
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from .training.studies.ablation_study import Ablations
     from .training.studies.ablations import News
     from .training.studies.run_sweep import Swept
-    from .verification import Progress, Verdict
+    from .verification import Verdict
     from .verification.evaluation import Score
     from .verification.recheck_verdict import Rechecked
 
@@ -368,6 +369,7 @@ def verify(
     sample: int | None = None, seed: int = 0, keep: int = 10, chunk: int = 0,
     tap: Tap | None = None, exhaustive: bool = False, dtype: str = "", workers: int = 1,
     search: int = 0, journal: str | PathLike[str] | None = None, cluster: str = "",
+    progress: ProgressCallback | None = None,
 ) -> Verdict:  # fmt: skip
     """Run a model on the whole domain of a task, or on a sample with stated confidence.
 
@@ -388,6 +390,7 @@ def verify(
         search: Rounds of search for failures near the worst rows of a sample.
         journal: A file to resume from after an interruption.
         cluster: Address of a Dask cluster to run on.
+        progress: Called as inputs are run.
 
     Example:
         >>> import glassformer as gf
@@ -401,7 +404,7 @@ def verify(
     return verification.verify(
         made, goal, rows=as_rows(rows, goal), sample=sample, seed=seed, keep=keep, chunk=chunk,
         tap=None if tap is None else keeping_shapes(tap), exhaustive=exhaustive, dtype=dtype,
-        workers=workers, search=search, cluster=cluster,
+        workers=workers, search=search, cluster=cluster, progress=progress,
         journal=None if journal is None else as_path(journal, "journal"),
     )  # fmt: skip
 
@@ -409,7 +412,8 @@ def verify(
 @public
 def recheck(
     model: ModelLike, verdict: Verdict | str | PathLike[str], task: TaskLike | None = None, *,
-    workers: int = 1,
+    workers: int = 1, journal: str | PathLike[str] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Rechecked:  # fmt: skip
     """Run the same rows as a saved verdict again, and compare.
 
@@ -419,12 +423,18 @@ def recheck(
         task: What is right; by default the task that the verdict names. A name in a verdict never
             runs a file.
         workers: Number of processes.
+        journal: A file to resume from after an interruption.
+        progress: Called as inputs are run.
     """
     from .verification.recheck_verdict import recheck as recheck_
 
     made, saved = as_model(model), as_verdict(verdict)
     goal = as_task(task or resolve.verdict_task(made, getattr(saved, "task", "")), made)
-    return recheck_(made, saved, goal, workers=workers)
+    return recheck_(
+        made, saved, goal, workers=workers, progress=progress,
+        where=str(verdict) if isinstance(verdict, (str, PathLike)) else "verdict",
+        journal=None if journal is None else as_path(journal, "journal"),
+    )  # fmt: skip
 
 
 @overload
@@ -432,24 +442,23 @@ def prove(
     model: ModelLike, task: TaskLike | None = None, *,
     method: Literal["auto", "certificate", "enumeration"] = "auto",
     independent: bool | None = None, seed: int = 0,
-    watch: Callable[[Progress], object] | None = None, say: Callable[[str], object] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Proof: ...  # fmt: skip
 @overload
 def prove(
     model: ModelLike, task: TaskLike | None = None, *,
     check: str | PathLike[str] | Mapping[str, Any], independent: bool | None = None,
-    seed: int = 0, watch: Callable[[Progress], object] | None = None,
-    say: Callable[[str], object] | None = None,
+    seed: int = 0, progress: ProgressCallback | None = None,
 ) -> Certified: ...  # fmt: skip
 @overload
 def prove(
     model: ModelLike, task: TaskLike | None = None, *, accuracy: Literal[True], seed: int = 0,
-    watch: Callable[[Progress], object] | None = None, say: Callable[[str], object] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Accuracy: ...  # fmt: skip
 @overload
 def prove(
     model: ModelLike, task: TaskLike | None = None, *, equals: ModelLike, seed: int = 0,
-    watch: Callable[[Progress], object] | None = None, say: Callable[[str], object] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Equality: ...  # fmt: skip
 @public
 def prove(
@@ -457,7 +466,7 @@ def prove(
     method: Literal["auto", "certificate", "enumeration"] = "auto",
     check: str | PathLike[str] | Mapping[str, Any] | None = None, independent: bool | None = None,
     accuracy: bool = False, equals: ModelLike | None = None, seed: int = 0,
-    watch: Callable[[Progress], object] | None = None, say: Callable[[str], object] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Proof | Certified | Accuracy | Equality:  # fmt: skip
     """Decide whether a model is right on all inputs: proved, refuted with one, or unknown.
 
@@ -471,8 +480,7 @@ def prove(
         accuracy: Bound how many inputs are right instead: returns an Accuracy.
         equals: A second model: do both write the same on every input? Returns an Equality.
         seed: Seed of the search for a counterexample.
-        watch: Called with the progress of a proof.
-        say: Called with a line on what is being done.
+        progress: Called with each stage, and how far a proof is.
 
     Example:
         >>> import glassformer as gf
@@ -485,7 +493,7 @@ def prove(
     return run_proof(
         made, as_task(task, made), method=method, check=check, independent=independent,
         accuracy=accuracy, equals=None if equals is None else as_model(equals), seed=seed,
-        watch=watch, say=say,
+        progress=progress,
     )  # fmt: skip
 
 
@@ -520,25 +528,25 @@ def check(level: str, solution: str | PathLike[str], seconds: int = 120) -> Judg
 @public
 def claims(
     names: str | Sequence[str] = (), *, slow: bool = False,
-    watch: Callable[[int, int], object] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Claims:  # fmt: skip
     """Measure published figures, and compare with what was recorded.
 
     Args:
         names: Names of claims, or how they begin; by default all.
         slow: Also those that take minutes.
-        watch: Called with how many are done, of how many.
+        progress: Called before each claim.
     """
     from . import published_claims
 
-    return published_claims.claims(names, slow=slow, watch=watch)
+    return published_claims.claims(names, slow=slow, progress=progress)
 
 
 @public
 def board(
     model: ModelLike | None = None, *, table: bool = False, task: TaskLike | None = None,
     dtype: str = "", keep: int = 10, trust: bool = False, sandbox: bool = True,
-    watch: Callable[[Progress], object] | None = None, say: Callable[[str], object] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Board | BoardVerdict:  # fmt: skip
     """Run AdderBoard's test on a model: ten edge cases and 10,000 pairs of ten digits.
 
@@ -550,8 +558,8 @@ def board(
         keep: Largest number of counterexamples to return.
         trust: Run the code of FILE.py, in a sandbox.
         sandbox: False lets a trusted file do all that the user can, where there is no sandbox.
-        watch: Called with the progress.
-        say: Called with a line on how a file is run, before it runs.
+        progress: Called with how far the test is, and with a stage on how a file is run, before it
+            runs.
     """
     from .adderboard import boards
 
@@ -567,7 +575,7 @@ def board(
 
     return boards.board(
         made, goal, load_adder, name=name, ref=model if isinstance(model, str) else "", file=file,
-        table=table, dtype=dtype, keep=keep, trust=trust, sandbox=sandbox, watch=watch, say=say,
+        table=table, dtype=dtype, keep=keep, trust=trust, sandbox=sandbox, progress=progress,
     )  # fmt: skip
 
 
@@ -591,7 +599,7 @@ def explain(model: ModelLike, tokens: Tokens) -> Explanation:
 def inspect(
     model: ModelLike, task: TaskLike | None = None, rows: Rows | None = None,
     prompt: Tokens | None = None, only: str | Sequence[str] = (),
-    seen: Callable[[str], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Inspection:  # fmt: skip
     """Return all views of a model's inside that make sense for it.
 
@@ -601,14 +609,14 @@ def inspect(
         rows: Rows of the task to use.
         prompt: An input to show on its own.
         only: Names of views.
-        seen: Called with the name of each view before it starts.
+        progress: Called before each view.
     """
     from .lens.inspect import inspect as inspect_
 
     made = as_model(model)
     goal = as_task_if_known(task, made)
     shown = None if prompt is None else as_tokens(prompt, made)
-    return inspect_(made, goal, as_rows(rows, goal), shown, only, seen or (lambda view: None))
+    return inspect_(made, goal, as_rows(rows, goal), shown, only, progress)
 
 
 @public
@@ -622,7 +630,7 @@ def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[View]
 @public
 def compare(
     a: ModelLike, b: ModelLike, task: TaskLike | None = None, rows: Rows | None = None, *,
-    names: Sequence[str] = (), seed: int = 0, progress: Callable[[int, int], None] | None = None,
+    names: Sequence[str] = (), seed: int = 0, progress: ProgressCallback | None = None,
 ) -> Comparison:  # fmt: skip
     """Compare two models on one task: answers, attention, what each part is for.
 
@@ -633,7 +641,7 @@ def compare(
         rows: Rows of the task to use.
         names: What to call the two.
         seed: Seed of the rows.
-        progress: Called with how many steps are done, of how many.
+        progress: Called as rows are run.
     """
     from .lens.compare import compare as compare_
 
@@ -783,7 +791,7 @@ def report(
     inputs: str | Sequence[str] = (), rows: int = 2_000, *, task: TaskLike | None = None,
     full: bool = False, history: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
     snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
-    say: Callable[[str], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Report:  # fmt: skip
     """Make one HTML page that runs models. It needs no server and no network.
 
@@ -796,7 +804,7 @@ def report(
         full: Verify every input of a large domain, not a sample.
         history: The history file of each model's training.
         snapshots: The folder of snapshots of each model's training.
-        say: Called with a line on what is being done.
+        progress: Called with each stage.
     """
     from .report_page import report as pages
 
@@ -808,7 +816,7 @@ def report(
     return pages.make(
         [*zip(titles, made, strict=True)], path, inputs, rows,
         task=as_task(task, *made[:1]) if task else None, full=full, history=history,
-        snapshots=snapshots, say=say,
+        snapshots=snapshots, progress=progress,
     )  # fmt: skip
 
 
@@ -985,7 +993,7 @@ def _training_options(
 def sweep(
     spec: str | PathLike[str], out: str | PathLike[str] | None = None, *, cluster: str = "",
     workers: int | None = None, limit: int = 1_000, task: str = "",
-    watch: Callable[[int, int], object] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Swept:  # fmt: skip
     """Train a grid of settings from a TOML file. Called again, it skips what is done.
 
@@ -996,7 +1004,7 @@ def sweep(
         workers: Number of processes. (A script then needs `if __name__ == "__main__"`.)
         limit: Largest number of runs; more are refused.
         task: `mine.py:Vote`, if the spec names it: a spec alone never runs a file.
-        watch: Called with how many runs are done, of how many.
+        progress: Called after each run.
     """
     from functools import partial
 
@@ -1009,7 +1017,7 @@ def sweep(
     load = partial(user_modules.load_task, task) if task else resolve.load_task
     return sweep_(
         as_path(spec, "sweep"), None if out is None else as_path(out, "out"), load,
-        cluster=cluster, workers=workers, limit=limit, watch=watch,
+        cluster=cluster, workers=workers, limit=limit, progress=progress,
     )  # fmt: skip
 
 

@@ -58,5 +58,5 @@ def test_who_waits_for_the_board_is_told_how_far_it_is(monkeypatch):
     monkeypatch.setattr(honest, "entry", lambda name, *of: name)
     seen = []
     assert [*honest.entries(["mine"], lambda ref: (), seen.append)] == [*honest.OURS, "mine"]
-    assert [(p.done, p.todo) for p in seen] == [(i, len(honest.OURS)) for i in range(len(seen))]
+    assert [(p.done, p.total) for p in seen] == [(i, len(honest.OURS)) for i in range(len(seen))]
     assert len(seen) == len(honest.OURS)

@@ -131,7 +131,7 @@ def test_three_ways_to_add_modulo():
         load(f"modular-addition:p=13,variant={v}") for v in ("analog", "clock", "pizza")
     )
     task, calls = load_task(analog), []
-    c = compare(analog, clock, task, progress=lambda done, todo: calls.append((done, todo)))
+    c = compare(analog, clock, task, progress=lambda p: calls.append((p.done, p.total)))
     assert c.differ == 0 and calls[-1] == (169, 169) and c.verdicts[1].holds
     assert c.swapped.question is None is c.swapped.written  # nothing is written before the answer
     assert np.isnan(c.same_hard[0]) and c.to_json()["same_hard"] == [

@@ -429,9 +429,9 @@ def test_models_that_are_not_one_head_alone():
 def test_accuracy_of_what_can_be_run_and_of_what_can_not():
     seen = []
     whole = bound_accuracy(
-        load("reverse:length=3"), resolve.load_task("reverse:length=3"), watch=seen.append
+        load("reverse:length=3"), resolve.load_task("reverse:length=3"), progress=seen.append
     )
-    assert (seen[-1].done, seen[-1].todo, seen[-1].wrong) == (1_000, 1_000, 0)
+    assert (seen[-1].done, seen[-1].total, seen[-1].wrong) == (1_000, 1_000, 0)
     assert (whole.method, whole.open, whole.share) == ("enumeration", 0, 1.0)
     long = bound_accuracy(load("reverse:length=8"), resolve.load_task("reverse:length=8"))
     assert (long.method, long.open, long.right, long.sampled) == ("cases", 0, 10**8, 1.0)

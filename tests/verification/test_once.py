@@ -22,7 +22,7 @@ def asked(monkeypatch):
 def test_the_same_is_done_once_whoever_watches(asked):
     for watch in (None, lambda done, of: None, print):
         model = load("reverse:length=2")
-        assert asked(model, load_task(model), seed=1, watch=watch) == 1
+        assert asked(model, load_task(model), seed=1, progress=watch) == 1
 
 
 def test_what_is_not_the_same_is_not_shared(asked):

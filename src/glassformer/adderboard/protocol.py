@@ -18,9 +18,9 @@ from ..core.param_count import Count, count
 from ..tasks.base import Task
 from ..tasks.token_layout import Format, sum_format
 from ..utils.errors import GlassformerError
+from ..utils.progress import Progress
 from ..utils.results import Shown
 from ..verification.evaluation import cast, chunk_size, decoded
-from ..verification.verifier import Progress
 
 DIGITS = 10
 MOST = 10**DIGITS - 1

@@ -17,7 +17,7 @@ import hashlib
 import io
 import math
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ from ..proof import prove
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
 from ..utils.fileio import read_bytes
+from ..utils.progress import Progress, ProgressCallback
 from ..utils.results import Finding, Shown
-from ..verification import Progress
 from .protocol import board_format
 from .trust import LARGEST
 
@@ -118,11 +118,11 @@ def file_entry(path: str | Path) -> Entry:
 
 
 def entries(
-    more: Iterator[Entry] | list[Entry], load: Any, watch: Callable[[Progress], object]
+    more: Iterator[Entry] | list[Entry], load: Any, progress: ProgressCallback
 ) -> Iterator[Entry]:
     """Our adders, by `load(ref) -> (model, task)`, and others after them."""
     for i, ref in enumerate(OURS):
-        watch(Progress(i, len(OURS), 0))
+        progress(Progress(i, len(OURS)))
         yield entry(ref, *load(ref))
     yield from more
 

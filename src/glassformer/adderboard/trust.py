@@ -28,7 +28,7 @@ from typing import Any
 
 from ..utils.errors import GlassformerError
 from ..utils.fileio import read_bytes
-from ..verification.verifier import Progress
+from ..utils.progress import Progress
 from . import trust_child, trust_guard
 from .protocol import EDGES, PAIRS, Events, Got, mistakes, pairs, verdict
 

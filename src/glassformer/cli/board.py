@@ -8,7 +8,8 @@ from typer import Argument, Exit, Option
 from .. import api
 from ..adderboard.protocol import THRESHOLD, BoardVerdict, describe
 from ..adderboard.table import Board, Entry
-from .common import Json, TaskName, app, err, out, print_json, progress, say, table_of
+from ..utils.progress import Progress
+from .common import Json, TaskName, app, err, out, print_json, progress_bar, say, table_of
 from .verify import Dtype, Keep
 
 
@@ -33,16 +34,15 @@ def board_(
     Exit status 0 if it qualifies with all edge cases right, else 1. Without a model (or with
     --table): what the leaderboard counts of our adders, what a strict reader does, bits, proofs.
     """
-    words = "proving" if table or not ref else "adding, {:,} wrong"
-    with progress() as bar:
-        line = bar.add_task(words.partition(",")[0], total=None)
+    with progress_bar("proving" if table or not ref else "adding") as bar:
+
+        def show(p: Progress) -> None:
+            """How a file is run is printed in full, before it runs; the rest is a bar."""
+            err.print(p.stage, soft_wrap=True) if p.stage else bar(p)
+
         found = api.board(
             ref or None, table=table, task=task or None, dtype=dtype, keep=keep, trust=trust,
-            sandbox=not no_sandbox,
-            say=lambda text: err.print(text, soft_wrap=True),
-            watch=lambda p: bar.update(
-                line, total=p.todo, completed=p.done, description=words.format(p.wrong)
-            ),
+            sandbox=not no_sandbox, progress=show,
         )  # fmt: skip
     if as_json:
         print_json({"ref": ref, **found.to_json()})

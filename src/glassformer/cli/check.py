@@ -9,7 +9,7 @@ from .. import api, puzzles
 from ..puzzles.level import AXES
 from ..puzzles.solutions import MOST
 from ..utils.errors import GlassformerError
-from .common import Json, app, out, print_json, say, status, table_of
+from .common import Json, app, out, print_json, progress_bar, say, table_of
 
 
 @app.command("check")
@@ -25,8 +25,7 @@ def check_(
     to begin from, and hints.
     """
     asked = puzzles.level(level)
-    with status() as doing:
-        doing(f"judging by {asked.judged_by}")
+    with progress_bar(f"judging by {asked.judged_by}"):
         found = api.check(level, file, seconds)
     if found.problem:
         raise GlassformerError(found.problem)

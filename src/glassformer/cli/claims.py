@@ -5,7 +5,7 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from .. import api
-from .common import Json, app, out, print_json, progress, say
+from .common import Json, app, out, print_json, progress_bar, say
 
 
 @app.command("claims")
@@ -17,11 +17,8 @@ def claims_(
     as_json: Json = False,
 ) -> None:
     """Measure what the sources claim, and compare with what the ledger records."""
-    with progress() as bar:
-        line = bar.add_task("measuring", total=None)
-        found = api.claims(
-            names or (), slow=slow, watch=lambda n, of: bar.update(line, completed=n, total=of)
-        )
+    with progress_bar("measuring") as bar:
+        found = api.claims(names or (), slow=slow, progress=bar)
     if as_json:
         print_json(found.to_json())
     else:

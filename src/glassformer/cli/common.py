@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +17,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import Progress, ProgressColumn
+from rich.markup import escape
+from rich.progress import Progress as Bar
+from rich.progress import ProgressColumn, TextColumn
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -29,6 +31,7 @@ from ..tasks.base import Task
 from ..utils import limits
 from ..utils.errors import LONG, GlassformerError, in_words
 from ..utils.fileio import check_writable
+from ..utils.progress import Progress, ProgressCallback
 
 NARROW = 20  # columns; a terminal that claims fewer is not believed
 # Control characters (not ends of lines and tabs), what turns text around, what has no width (but
@@ -192,13 +195,23 @@ def check_json(path: Path | None, *read: str | Path | None) -> None:
         raise GlassformerError(f"{path} — is called as a model or a source is; expected FILE.json")
 
 
-def progress(*columns: ProgressColumn) -> Progress:
+def progress(*columns: ProgressColumn) -> Bar:
     """A bar where there is a terminal, gone at the end."""
-    return Progress(*columns, console=err, transient=True, disable=not sys.stderr.isatty())
+    return Bar(*columns, console=err, transient=True, disable=not sys.stderr.isatty())
 
 
 @contextmanager
-def status() -> Iterator[Callable[[str], None]]:
-    """A line on a terminal that says what is being done: `with status() as say: say("drawing")`."""
-    with err.status("", spinner="line") as shown:
-        yield lambda text: shown.update(Text(text))  # a name in it may look like markup
+def progress_bar(label: str) -> Iterator[ProgressCallback]:
+    """Yield a callback that shows progress as a bar on a terminal: `progress=` of a public call."""
+    with progress(*Bar.get_default_columns(), TextColumn("{task.fields[rate]}")) as bar:
+        line = bar.add_task(escape(label), total=None, rate="")
+
+        def show(p: Progress) -> None:
+            text = escape(p.stage or label) + (f", {p.wrong:,} wrong" if p.wrong else "")
+            speed = bar.tasks[0].speed
+            bar.update(
+                line, description=text, total=p.total or None, completed=p.done,
+                rate=f"{speed:,.0f}/s" if speed and p.total else "",
+            )  # fmt: skip
+
+        yield show

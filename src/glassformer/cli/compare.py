@@ -8,7 +8,7 @@ from typer import Exit, Option
 from .. import api, coerce
 from ..utils import limits
 from ..utils.fileio import check_writable
-from .common import Json, Ref, Seed, app, print_json, progress, sample_rows, say, typed
+from .common import Json, Ref, Seed, app, print_json, progress_bar, sample_rows, say, typed
 
 
 @app.command("compare")
@@ -35,11 +35,10 @@ def compare_(
     if figure is not None:
         check_writable(check_path(figure))
     rows = None if sample is None else sample_rows(chosen, sample, seed)
-    with progress() as bar:
-        line = bar.add_task("comparing", total=None)
+    with progress_bar("comparing") as bar:
         found = api.compare(
             first, second, chosen, rows, names=(a, b), seed=seed,
-            progress=lambda done, todo: bar.update(line, completed=done, total=todo),
+            progress=bar,
         )  # fmt: skip
     if figure is not None:
         from ..plotting.figures.interventions import comparison

@@ -1,7 +1,6 @@
 """The command inspect: every view of the inside, printed, and kept as numbers and figures."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,19 @@ from .. import api, coerce
 from ..utils import limits
 from ..utils.errors import GlassformerError
 from ..utils.fileio import check_writable, make_folder, write_atomically
-from .common import Json, Ref, TaskName, app, listed, out, print_json, sample_rows, status, typed
+from ..utils.progress import ProgressCallback, report_stage
+from .common import (
+    Json,
+    Ref,
+    TaskName,
+    app,
+    listed,
+    out,
+    print_json,
+    progress_bar,
+    sample_rows,
+    typed,
+)
 
 if TYPE_CHECKING:
     from ..lens.inspect import Inspection
@@ -60,15 +71,15 @@ def inspect_(
         check_writable(make_folder(folder) / "inspection.json")
         if kind != "none":
             check_path(folder / f"figure.{kind}")
-    with status() as say:
+    with progress_bar("looking inside") as bar:
         found = api.inspect(
-            model, chosen, rows, prompt, tuple(filter(None, (only or "").split(","))), say
+            model, chosen, rows, prompt, tuple(filter(None, (only or "").split(","))), bar
         )
         told = {"ref": ref, **found.to_json()}
         if folder is not None:
             written = json.dumps(told, ensure_ascii=False).encode(errors="backslashreplace")
             write_atomically(folder / "inspection.json", written)
-            drawn = 0 if kind == "none" else _draw(found, folder, kind, say)
+            drawn = 0 if kind == "none" else _draw(found, folder, kind, bar)
     if as_json:
         return print_json(told)
     s = found.subject
@@ -82,14 +93,14 @@ def inspect_(
         out.print(f"\nwrote {folder}: inspection.json and {drawn} figures")
 
 
-def _draw(found: "Inspection", folder: Path, kind: str, say: Callable[[str], None]) -> int:
+def _draw(found: "Inspection", folder: Path, kind: str, progress: ProgressCallback) -> int:
     """How many figures there were to draw."""
     from ..plotting.inspect import figures
     from ..plotting.style import save
 
     drawn = 0
     for name, draw in figures(found).items():
-        say(f"drawing {name}")
+        report_stage(progress, f"drawing {name}")
         try:
             figure = draw()
         except GlassformerError:  # nothing to draw: the view said so already

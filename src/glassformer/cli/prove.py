@@ -13,7 +13,7 @@ from ..utils.errors import GlassformerError
 from ..utils.fileio import write_atomically
 from ..utils.limits import many
 from ..utils.results import json_file
-from .common import Json, Ref, TaskName, app, check_json, out, print_json, say, status, typed
+from .common import Json, Ref, TaskName, app, check_json, out, print_json, progress_bar, say, typed
 
 LONGEST = 10**1000  # a count that is written out
 
@@ -52,10 +52,10 @@ def prove_(
         raise GlassformerError("--at-least — goes with --accuracy, which is missing")
     model, prove = coerce.as_model(ref), cast(Any, api.prove)  # its result depends on the options
     check_json(path, ref, task)
-    with status() as doing:
+    with progress_bar("proving") as bar:
         found = prove(
             model, task or None, method=method, check=certificate, independent=independent,
-            accuracy=accuracy, equals=equals or None, seed=seed, say=doing,
+            accuracy=accuracy, equals=equals or None, seed=seed, progress=bar,
         )  # fmt: skip
     made = found.certificate if isinstance(found, Proof) else None
     if path and made:

@@ -5,11 +5,10 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from .. import resolve
-from ..verification import Verdict
-from ..verification.recheck_verdict import Rechecked, agree, brief
+from .. import api, coerce, resolve
+from ..verification.recheck_verdict import brief
 from .common import Json, Ref, app, check_json, out, print_json, typed
-from .verify import VerdictFile, Workers, check_and_save, show
+from .verify import VerdictFile, Workers, saving, show
 
 
 @app.command("recheck")
@@ -27,16 +26,16 @@ def recheck_(
 
     Exit status 1 if anything differs from what it says, or if the model is wrong.
     """
-    model = resolve.load(ref)
-    saved = Verdict.read(verdict)
-    chosen = resolve.load_task(task) if task else resolve.verdict_task(model, saved.task)
-    agree(saved, model, chosen, str(verdict), ref)
     check_json(path, ref, verdict, task)
-    found = Rechecked(saved, check_and_save(model, chosen, path, workers, **saved.again))
+    model = coerce.as_model(ref)
+    with saving(path, workers) as run:
+        found = api.recheck(model, verdict, task or None, **run)
+        if path:
+            found.found.save(path)
     if as_json:
         print_json({"ref": ref, **found.to_json(), "recheck": str(verdict)})
     else:
-        show(ref, chosen, found.found)
+        show(ref, resolve.verdict_task(model, found.found.task), found.found)
         for d in found.differences:
             was, now = brief(d["saved"]), brief(d["found"])
             out.print(f"  {d['what']}: {verdict} says {was}, found {now}")

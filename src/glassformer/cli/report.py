@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from .. import api
-from .common import Json, app, out, print_json, status, typed
+from .common import Json, app, out, print_json, progress_bar, typed
 
 
 @app.command("report")
@@ -32,10 +32,10 @@ def report_(
     and a score over many examples follow at once. Models that read the same texts stand side by
     side on one input; models of different tasks have inputs of their own.
     """
-    with status() as say:
+    with progress_bar("reading") as bar:
         made = api.report(
             models, path, inputs or [], task=task or None, full=full, history=history or [],
-            snapshots=snapshots or [], say=say,
+            snapshots=snapshots or [], progress=bar,
         )  # fmt: skip
     size, shown = path.stat().st_size, made.data["models"]
     if as_json:

@@ -8,7 +8,18 @@ from typer import Argument, Option
 from .. import api
 from ..utils import limits
 from ..utils.errors import GlassformerError
-from .common import Cluster, Interrupted, Json, app, out, print_json, progress, say, table_of, typed
+from .common import (
+    Cluster,
+    Interrupted,
+    Json,
+    app,
+    out,
+    print_json,
+    progress_bar,
+    say,
+    table_of,
+    typed,
+)
 
 
 @app.command("sweep")
@@ -30,12 +41,11 @@ def sweep_(
     """Train a grid of settings. Started again, it skips what is finished."""
     from ..training.studies.sweep import GO_ON
 
-    with progress() as bar:
-        line = bar.add_task("training", total=None)
+    with progress_bar("training") as bar:
         try:
             found = api.sweep(
                 spec, folder, cluster=cluster, workers=workers, limit=limit, task=task,
-                watch=lambda done, of: bar.update(line, completed=done, total=of),
+                progress=bar,
             )  # fmt: skip
         except KeyboardInterrupt:
             raise Interrupted(f"interrupted; {GO_ON}") from None

@@ -2,21 +2,20 @@
 
 import shlex
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.progress import Progress as Bar
-from rich.progress import TextColumn
 from typer import Exit, Option
 
-from .. import resolve
-from ..core.model import Model
+from .. import api, coerce
 from ..tasks.base import Task
 from ..utils import limits
 from ..utils.errors import GlassformerError
 from ..utils.fileio import alone, remove
-from ..verification import Progress, Verdict, check
+from ..utils.progress import Progress
+from ..verification import Verdict
 from .common import (
     Cluster,
     Interrupted,
@@ -26,10 +25,11 @@ from .common import (
     TaskName,
     app,
     check_json,
+    err,
     listed,
     out,
     print_json,
-    progress,
+    progress_bar,
 )
 
 SHOWN = 5  # classes
@@ -64,60 +64,49 @@ def verify_(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Is it right? The whole domain up to about a million inputs, sampled and searched beyond."""
-    model = resolve.load(ref)
     if every and sample:
         raise GlassformerError("--all and --sample — one or the other")
-    chosen = resolve.load_task(task or model)
+    model = coerce.as_model(ref)
+    chosen = coerce.as_task(task or None, model)
     check_json(path, ref, task)
-    verdict = check_and_save(
-        model, chosen, path, workers, sample=sample, seed=seed, exhaustive=every, dtype=dtype,
-        keep=keep, search=search, cluster=cluster,
-    )  # fmt: skip
+    with saving(path, workers, cluster) as run:
+        verdict = api.verify(
+            model, chosen, sample=sample, seed=seed, exhaustive=every, dtype=dtype, keep=keep,
+            search=search, cluster=cluster, **run,
+        )  # fmt: skip
+        if path:
+            verdict.save(path)
     print_json({"ref": ref, **verdict.to_json()}) if as_json else show(ref, chosen, verdict)
     raise Exit(0 if verdict.holds else 1)
 
 
-def check_and_save(
-    model: Model, task: Task, path: Path | None, workers: int | None, **options: Any
-) -> Verdict:
-    """Checks with these options of `check`, and saves the verdict; Ctrl-C leaves a journal."""
+@contextmanager
+def saving(path: Path | None, workers: int | None, cluster: str = "") -> Iterator[dict[str, Any]]:
+    """Options of `verify` to run it with a bar, all cores and, for --out, a journal.
+
+    Ctrl-C leaves the journal and prints how to continue.
+    """
     journal = path and path.with_name(path.name + ".journal")
-    with alone(path):
-        here = workers or (1 if options.get("cluster") else limits.cores())
-        events = check(model, task, journal=journal, workers=here, **options)
-        verdict = _watch(events, journal)
-        if path and journal:
-            verdict.save(path)
+    resumed, last = bool(journal and journal.exists()), Progress()
+    run = {"journal": journal, "workers": workers or (1 if cluster else limits.cores())}
+    with alone(path), progress_bar("checking") as bar:
+
+        def show_progress(p: Progress) -> None:
+            nonlocal resumed, last
+            if resumed:  # and it could be read
+                err.print(f"going on from {journal}", soft_wrap=True)
+            resumed, last = False, p
+            bar(p)
+
+        try:
+            yield run | {"progress": show_progress}
+        except KeyboardInterrupt:
+            far = f"interrupted at {last.done / max(last.total, 1):.1%}"
+            again = shlex.join(["glassformer", *sys.argv[1:]])
+            lost = "nothing was saved; with --out FILE it could go on"
+            raise Interrupted(f"{far} — {f'to go on: {again}' if journal else lost}") from None
+        if journal:
             remove(journal)
-    return verdict
-
-
-def _watch(events: Generator[Progress | Verdict, None, None], journal: Path | None) -> Verdict:
-    """Consumes a check, with a bar on a terminal. Ctrl-C leaves a journal and says how to go on."""
-    begun = journal and journal.exists()
-    last = Progress(0, 1, 0)
-    try:
-        with progress(*Bar.get_default_columns(), TextColumn("{task.fields[rate]}")) as bar:
-            line = bar.add_task("checking", total=None, rate="")
-            for event in events:
-                if begun:  # and it could be read
-                    bar.console.print(f"going on from {journal}", soft_wrap=True)
-                    begun = False
-                if isinstance(event, Verdict):
-                    return event
-                last, speed = event, bar.tasks[0].speed
-                bar.update(
-                    line, total=event.todo, completed=event.done,
-                    description=f"checking, {event.wrong:,} wrong",
-                    rate=f"{speed:,.0f} inputs/s" if speed else "",
-                )  # fmt: skip
-    except KeyboardInterrupt:
-        events.close()  # which saves
-        far = f"interrupted at {last.done / max(last.todo, 1):.1%}"
-        again = shlex.join(["glassformer", *sys.argv[1:]])
-        lost = "nothing was saved; with --out FILE it could go on"
-        raise Interrupted(f"{far} — {f'to go on: {again}' if journal else lost}") from None
-    raise AssertionError("a check ends with a verdict")
 
 
 # ── printing ───────────────────────────────────────────────────────────────────────────────────

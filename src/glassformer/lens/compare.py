@@ -39,6 +39,7 @@ from ..registry import build, entries, head
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError, ascii_name
 from ..utils.numfmt import leader, percent
+from ..utils.progress import Progress, ProgressCallback
 from ..utils.results import Shown, plain
 from ..verification.evaluation import EXHAUSTIVE, chunk_size, gaps, said
 from ..verification.verifier import Verdict, countable, verify
@@ -49,7 +50,6 @@ from .interventions.patch import Interchange, interchanges
 from .interventions.perturb import Foretold, Perturbed, perturb
 
 T = TypeVar("T")
-Progress = Callable[[int, int], None]
 QUANTILES = (0.0, 0.01, 0.25, 0.5, 0.75, 1.0)
 CLOSELY = 500  # rows of the sample
 MOST_HEADS = 16  # of each model, for what takes a run a head
@@ -185,11 +185,11 @@ def _shortest(ref: str) -> str:
 
 def compare(
     a: Model, b: Model, task: Task, rows: Rows | None = None, *, names: Sequence[str] = (),
-    seed: int = 0, progress: Progress | None = None,
+    seed: int = 0, progress: ProgressCallback | None = None,
 ) -> Comparison:  # fmt: skip
     """Compares over rows [B,…], or the whole domain up to about a million rows, else a sample.
 
-    `common_task(a, b)` is the task that both are for. `progress(done, todo)` is called as rows are
+    `common_task(a, b)` is the task that both are for. `progress` is called as rows are
     checked.
     """
     if names and len(names) != 2:
@@ -253,7 +253,9 @@ def _names(a: Model, b: Model, names: Sequence[str]) -> tuple[str, str]:
 
 
 # ── what they say ──────────────────────────────────────────────────────────────────────────────
-def _gaps(a: Model, b: Model, task: Task, rows: Rows, progress: Progress | None) -> list[Any]:
+def _gaps(
+    a: Model, b: Model, task: Task, rows: Rows, progress: ProgressCallback | None
+) -> list[Any]:
     """The margins of both models' answer tokens, [N,n] each, aligned at the end."""
     quick = [fast(m, task, rows) for m in (a, b)]
     models = [(m, np.float32 if m.dtype == "float32" else float) for m in quick]
@@ -262,7 +264,7 @@ def _gaps(a: Model, b: Model, task: Task, rows: Rows, progress: Progress | None)
         tokens, answer = task.batch(rows[start : start + step])
         found.append([gaps(m, tokens, answer).astype(kind) for m, kind in models])
         if progress:
-            progress(min(start + step, len(rows)), len(rows))
+            progress(Progress(min(start + step, len(rows)), len(rows)))
     width = max(g.shape[1] for pair in found for g in pair)
 
     def wide(g: Array) -> Array:

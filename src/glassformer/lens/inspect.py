@@ -31,6 +31,7 @@ from ..core.model import Model
 from ..registry import check_name, full_name, take_in
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError, did_you_mean, shown
+from ..utils.progress import ProgressCallback, report_stage
 from ..utils.results import Shown, plain
 from ..verification.evaluation import Score
 from .attention import alignment, patterns, steps, trace
@@ -240,12 +241,12 @@ class Inspection(Shown):
 
 def inspect(
     model: Model, task: Task | None = None, rows: Rows | None = None, prompt: Any = None,
-    only: str | Sequence[str] = (), seen: Callable[[str], None] = lambda view: None,
+    only: str | Sequence[str] = (), progress: ProgressCallback | None = None,
 ) -> Inspection:  # fmt: skip
     """All views that make sense for the model, or `only` those; without a task, those that need
     none, on texts at random.
 
-    `prompt` [T]: the input to show alone; `seen` is told each view before it starts.
+    `prompt` [T]: the input to show alone; `progress` is called before each view.
     """
     only = [only] if isinstance(only, str) else only
     for name in only:
@@ -264,7 +265,7 @@ def inspect(
     subject = Subject(model, task, rows, *_shown(model, task, rows, prompt))
     found, skipped = {}, {}
     for name in only or VIEWS:
-        seen(name)
+        report_stage(progress, name)
         try:
             with np.errstate(all="ignore"):  # a part taken away may leave nothing to divide by
                 found[name] = VIEWS[name].look(subject)

@@ -19,6 +19,7 @@ from ..tasks.base import Task
 from ..tasks.extremes import Max, Min
 from ..utils.errors import GlassformerError
 from ..utils.limits import many
+from ..utils.progress import ProgressCallback
 from ..utils.results import Shown
 from ..verification.evaluation import EXHAUSTIVE, chunk_size, margins
 from ..verification.robust_eval import run_all
@@ -26,7 +27,7 @@ from . import copy_tasks, min_max
 from .counterexamples import confirmed
 from .independent.tasks import count_open
 from .min_max import Case
-from .prover import Watch, prove, watched
+from .prover import prove, row_progress
 
 SAMPLE = 20_000  # rows that are run beside it
 WORST = 5  # inputs shown
@@ -101,22 +102,23 @@ def share(right: int, inputs: int) -> float:
 
 
 def bound_accuracy(
-    model: Model, task: Task, *, seed: int = 0, watch: Watch = None, independent: bool = True
-) -> Accuracy:
-    """A lower bound on the accuracy of a model over all of a task's inputs. `watch` is told how
-    far it is. Where cases are bounded, an independent checker bounds them too; it counts whole
-    cases, so its bound is usually lower; `independent=False` leaves it out.
+    model: Model, task: Task, *, seed: int = 0, progress: ProgressCallback | None = None,
+    independent: bool = True,
+) -> Accuracy:  # fmt: skip
+    """A lower bound on the accuracy of a model over all of a task's inputs. Where cases are
+    bounded, an independent checker bounds them too; it counts whole cases, so its bound is usually
+    lower; `independent=False` leaves it out.
     """
     task.require(model.vocabulary)
     about = {"dtype": model.dtype, "model": digest(model), "task": task.ref}
     if task.size <= EXHAUSTIVE:
-        return _enumerated(model, task, about, watch)
+        return _enumerated(model, task, about, progress)
     try:
         cases = list(_cases(model, task))
     except GlassformerError:
         # other tasks have no lemma that counts: either all inputs are proved right, or none
         check = None if independent else False
-        proof = prove(model, task, seed=seed, watch=watch, independent=check)
+        proof = prove(model, task, seed=seed, progress=progress, independent=check)
         if not proof.holds:
             raise
         return Accuracy(
@@ -148,9 +150,11 @@ def _cases(model: Model, task: Task) -> Iterator[Case]:
     raise GlassformerError(f"{task.ref} — a bound on the accuracy is there for {what}")
 
 
-def _enumerated(model: Model, task: Task, about: dict[str, Any], watch: Watch) -> Accuracy:
+def _enumerated(
+    model: Model, task: Task, about: dict[str, Any], progress: ProgressCallback | None
+) -> Accuracy:
     """Every row is run. What is right, and not for sure, is open: sums may round otherwise."""
-    ran = run_all(model, task, watched(task, watch))
+    ran = run_all(model, task, row_progress(task, progress))
     if not ran.checked:
         raise GlassformerError(f"prove — {task.ref or 'the task'} has no input with an answer")
     n, right = ran.checked, ran.checked - ran.wrong

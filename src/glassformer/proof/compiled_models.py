@@ -12,7 +12,7 @@ from ..compiler.task import Texts, carried, same_program
 from ..core.model import Model
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError
-from ..verification.verifier import Progress
+from ..utils.progress import Progress, ProgressCallback
 from .counterexamples import first_wrong
 
 SAMPLE = 500  # texts that are run, besides the edge cases, whatever the certificate says
@@ -26,13 +26,13 @@ def is_compiled(model: Model, task: Task) -> bool:
 
 def certified(
     model: Model, task: Texts, seed: int, say: Callable[..., Any],
-    watch: Callable[[Progress], object] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Any:  # fmt: skip
     """Proved for every text of up to so many tokens, refuted, or unknown with the place."""
 
     def tell(done: int, todo: int) -> None:
-        if watch:
-            watch(Progress(done, todo, int(wrong is not None)))
+        if progress:
+            progress(Progress(done, todo, int(wrong is not None)))
 
     rows = [task.edges(), task.sample(SAMPLE, np.random.default_rng(seed))]
     wrong = first_wrong(model, task, np.concatenate(rows))

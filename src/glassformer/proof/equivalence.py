@@ -6,7 +6,6 @@ then they say the same; and where one is not perfect, on how many inputs both ar
 there, at least, they are equal.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from ..core.checkpoint import digest
 from ..core.model import Model
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError
+from ..utils.progress import Progress, ProgressCallback, report_stage
 from ..utils.results import Shown
 from ..verification.evaluation import EXHAUSTIVE, chunk_size, said, whole_domain
 from ..verification.robust_eval import Counted, Looked, Near, Trial
@@ -25,7 +25,6 @@ from .prover import prove
 
 SAMPLE = 5_000
 SHOWN = 8  # rows that are run alone, of those on which models differ when many are run
-Said = Callable[[str], object] | None
 
 
 @dataclass(frozen=True)
@@ -53,13 +52,12 @@ class Equality(Shown):
 
 
 def prove_equal(
-    one: Model, other: Model, task: Task, *, seed: int = 0, say: Said = None,
-    independent: bool = True,
+    one: Model, other: Model, task: Task, *, seed: int = 0,
+    progress: ProgressCallback | None = None, independent: bool = True,
 ) -> Equality:  # fmt: skip
-    """Whether two models give the same tokens on all inputs of a task. `say` is called with what is
-    being done. `independent`: check both proofs by the independent checker, where it covers them.
+    """Whether two models give the same tokens on all inputs of a task. `independent`: check both
+    proofs by the independent checker, where it covers them.
     """
-    tell = say or (lambda text: None)
     for model in (one, other):
         task.require(model.vocabulary)
     about: dict[str, Any] = {
@@ -69,14 +67,14 @@ def prove_equal(
         reason = "the same numbers in the same places"
         return Equality("equal", reason, equal=task.inputs, method="numbers", **about)
     if task.size <= EXHAUSTIVE:
-        return _enumerated(one, other, task, about, tell)
+        return _enumerated(one, other, task, about, progress)
     rows = np.concatenate([task.edges(), task.sample(SAMPLE, np.random.default_rng(seed))])
-    tell(f"running both on {len(rows):,} inputs")
+    report_stage(progress, f"running both on {len(rows):,} inputs")
     if found := _differ(one, other, task, rows)[0]:
         return _different(found, "sample", about)
     proofs, kind = [], task.row_type
     for which, model in (("first", one), ("second", other)):
-        tell(f"proving the {which}")
+        report_stage(progress, f"proving the {which}")
         try:
             proofs.append(prove(model, task, seed=seed, independent=None if independent else False))
         except GlassformerError as e:
@@ -91,7 +89,7 @@ def prove_equal(
         none = f"; no independent check covers the {' and the '.join(missing)}"
         reason += none if missing else "; the independent checker agrees on both"
         return Equality("equal", reason, equal=task.inputs, method="proofs", **about)
-    tell("bounding on how many inputs both are right")
+    report_stage(progress, "bounding on how many inputs both are right")
     return _both_right(one, other, task, seed, proofs, about, independent)
 
 
@@ -120,12 +118,17 @@ def _both_right(
 
 
 def _enumerated(
-    one: Model, other: Model, task: Task, about: dict[str, Any], tell: Callable[[str], object]
+    one: Model,
+    other: Model,
+    task: Task,
+    about: dict[str, Any],
+    progress: ProgressCallback | None,
 ) -> Equality:
     size, checked = min(chunk_size(m, task) for m in (one, other)), 0
     pair = Pair(one, other, task)
     for rows in whole_domain(task, size):
-        tell(f"running both: {checked:,} of {task.size:,} inputs")
+        if progress:
+            progress(Progress(checked, task.size, stage="running both"))
         found, _ = pair.differ(rows)
         if found:
             return _different(found, "enumeration", about)

@@ -15,11 +15,12 @@ from ..core.model import Model
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError
 from ..utils.limits import many
+from ..utils.progress import Progress, ProgressCallback
 from ..utils.results import Shown
 from ..verification.evaluation import EXHAUSTIVE
 from ..verification.robust_eval import Looked, Ran, run_all
 from ..verification.verdict import Verdict
-from ..verification.verifier import Progress, verify
+from ..verification.verifier import verify
 from .bounds import Bounder, Bounds
 from .carry_dp import MOST_CASES, SPLITS, how_many
 from .checker import check_call, check_certificate, describe, identity
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 Result = Literal["proved", "refuted", "unknown"]
 Method = Literal["auto", "certificate", "enumeration"]
-Watch = Callable[[Progress], object] | None
 CLAIM = 1 - 1e-6  # of the margin found: other machines round the bounds otherwise
 LONG = 12  # digits: of longer numbers, rows look at a stretch of columns
 NEAR = 4  # columns, on either side of the one that is asked for
@@ -78,8 +78,8 @@ class Proof(Shown):
 
 
 def prove(
-    model: Model, task: Task, *, method: Method = "auto", seed: int = 0, watch: Watch = None,
-    independent: bool | None = False,
+    model: Model, task: Task, *, method: Method = "auto", seed: int = 0,
+    progress: ProgressCallback | None = None, independent: bool | None = False,
 ) -> Proof:  # fmt: skip
     """Is the model right on all of the domain? Proved, refuted with a counterexample, or unknown.
 
@@ -88,7 +88,7 @@ def prove(
     that the model carries, found anew; of min, max, sort, reverse and modular addition it goes
     through the cases of that task (other_tasks.py), and there is no file to check. `auto`
     enumerates domains of up to about a million rows, of models that were not compiled; of an adder
-    with more layers it can beyond that only find a counterexample. `watch` is told how far it is:
+    with more layers it can beyond that only find a counterexample. `progress` counts
     rows that were run, rows of the certificate, or values of a compiled model. `independent`: check
     what is proved a second time (agreement.py); None: where there is such a check.
     """
@@ -103,7 +103,7 @@ def prove(
     say = partial(Proof, dtype=model.dtype, backend=backend, model=digest(model), task=task.ref)
     began = time.process_time()
     try:
-        proof = _prove(model, task, method, seed, watch, say, independent)
+        proof = _prove(model, task, method, seed, progress, say, independent)
     except BatchDependent as e:
         return say("unknown", 0, reason=str(e), method="search")
     if independent is False:
@@ -114,14 +114,14 @@ def prove(
 
 
 def _prove(
-    model: Model, task: Task, method: Method, seed: int, watch: Watch, say: Callable[..., Proof],
-    independent: bool | None,
+    model: Model, task: Task, method: Method, seed: int, progress: ProgressCallback | None,
+    say: Callable[..., Proof], independent: bool | None,
 ) -> Proof:  # fmt: skip
     if method != "enumeration" and isinstance(task, Texts) and is_compiled(model, task):
-        found: Proof = certified(model, task, seed, partial(say, method="compiled"), watch)
+        found: Proof = certified(model, task, seed, partial(say, method="compiled"), progress)
         return found
     if method == "enumeration" or (method == "auto" and task.size <= EXHAUSTIVE):
-        return _enumerated(model, task, partial(say, method="enumeration"), watch)
+        return _enumerated(model, task, partial(say, method="enumeration"), progress)
     from .other_tasks import (  # it reads the tasks it speaks of: not before it must
         covers,
         prove_beyond,
@@ -134,12 +134,14 @@ def _prove(
         return replace(proof, reason=scope(model, task, fused_norm)) if proof.holds else proof
     if method == "auto" and model.config.n_layers != 1:
         return _of_layers(model, task, seed, say)
-    return _certified(model, task, seed, partial(say, method="certificate"), watch)
+    return _certified(model, task, seed, partial(say, method="certificate"), progress)
 
 
-def _enumerated(model: Model, task: Task, say: Callable[..., Proof], watch: Watch) -> Proof:
+def _enumerated(
+    model: Model, task: Task, say: Callable[..., Proof], progress: ProgressCallback | None
+) -> Proof:
     """Every row is run, in two orders of the same sums, and some alone."""
-    ran = run_all(model, task, watched(task, watch))
+    ran = run_all(model, task, row_progress(task, progress))
     missed = (confirmed(model, task, np.array(row, task.row_type)) for row in ran.misses)
     if shown := next(filter(None, missed), None):
         return say("refuted", ran.checked, counterexample=shown, reason=_wrong(ran))
@@ -153,17 +155,17 @@ def _enumerated(model: Model, task: Task, say: Callable[..., Proof], watch: Watc
     return say("proved", ran.checked, margin=ran.margin, reason=reason)
 
 
-def watched(task: Task, watch: Watch) -> Callable[..., object] | None:
-    """`watch`, as `run_all` tells of rows."""
+def row_progress(task: Task, progress: ProgressCallback | None) -> Callable[..., object] | None:
+    """The callback of `run_all` that calls `progress`."""
     wrong = 0
 
     def tell(done: int, rows: Rows, looked: Looked) -> None:
         nonlocal wrong
         wrong += int((~(looked.lead > 0)).sum())
-        if watch:
-            watch(Progress(done, task.size, wrong))
+        if progress:
+            progress(Progress(done, task.size, wrong))
 
-    return tell if watch else None
+    return tell if progress else None
 
 
 def _of_layers(model: Model, task: Task, seed: int, say: Callable[..., Proof]) -> Proof:
@@ -192,8 +194,9 @@ def _wrong(found: Verdict | Ran) -> str:
 
 
 def _certified(
-    model: Model, task: Task, seed: int, say: Callable[..., Proof], watch: Watch = None
-) -> Proof:
+    model: Model, task: Task, seed: int, say: Callable[..., Proof],
+    progress: ProgressCallback | None = None,
+) -> Proof:  # fmt: skip
     layout = check_call(model, task)
     bounder = Bounder(model, layout)
     tries = [attempt(bounder, v, next(splits(bounder, v))) for v in views(bounder)]
@@ -201,8 +204,8 @@ def _certified(
     closest = []
     for done, tried in enumerate(tries, 1):
         closest += [tried] if found else closer(bounder, tried)
-        if watch:
-            watch(Progress(done, len(tries), 0))
+        if progress:
+            progress(Progress(done, len(tries), 0))
     tries = closest
     open_ = [b for tried in tries for b in tried.left]
     cases = sum(tried.closed for tried in tries)

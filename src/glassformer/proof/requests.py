@@ -2,8 +2,8 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -11,17 +11,15 @@ from ..core.model import Model
 from ..tasks.base import Task
 from ..utils import json_schema
 from ..utils.errors import GlassformerError
+from ..utils.progress import ProgressCallback, report_stage
 from ..utils.results import Shown
-from ..verification.verifier import Progress
 from .accuracy import Accuracy, bound_accuracy
 from .checker import Checked, check_certificate
 from .compiled_models import is_compiled
 from .counterexamples import BatchDependent
 from .equivalence import Equality, prove_equal
-from .prover import Method, Proof, Watch, stand_by
+from .prover import Method, Proof, stand_by
 from .prover import prove as find_proof
-
-Said = Callable[[str], object] | None
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,8 @@ def in_words(who: str, checked: Any) -> str:
 def prove(
     model: Model, task: Task, *, method: Method = "auto",
     check: str | PathLike[str] | Mapping[str, Any] | None = None, independent: bool | None = None,
-    accuracy: bool = False, equals: Model | None = None, seed: int = 0, watch: Watch = None,
-    say: Said = None,
+    accuracy: bool = False, equals: Model | None = None, seed: int = 0,
+    progress: ProgressCallback | None = None,
 ) -> Proof | Certified | Accuracy | Equality:  # fmt: skip
     """As `api.prove`, of a model and a task."""
     others = {
@@ -75,22 +73,31 @@ def prove(
             "Leave out method"
         )
     check_twice = independent is not False
-    if say and watch is None:
-        watch = _watching(say)
     if accuracy:
-        _tell(say, "bounding how many inputs are right")
-        return bound_accuracy(model, task, seed=seed, watch=watch, independent=check_twice)
+        report_stage(progress, "bounding how many inputs are right")
+        return bound_accuracy(
+            model, task, seed=seed, progress=_proving(progress), independent=check_twice
+        )
     if equals is not None:
-        return prove_equal(model, equals, task, seed=seed, say=say, independent=check_twice)
+        return prove_equal(
+            model, equals, task, seed=seed, progress=progress, independent=check_twice
+        )
     if check is not None:
-        return _certified(model, task, check, independent, seed, say)
-    _tell(say, "proving")
+        return _certified(model, task, check, independent, seed, progress)
+    report_stage(progress, "proving")
     method = "certificate" if independent and method == "auto" else method
-    return find_proof(model, task, method=method, seed=seed, watch=watch, independent=independent)
+    return find_proof(
+        model, task, method=method, seed=seed, progress=_proving(progress), independent=independent
+    )
 
 
 def _certified(
-    model: Model, task: Task, check: Any, independent: bool | None, seed: int, say: Said
+    model: Model,
+    task: Task,
+    check: Any,
+    independent: bool | None,
+    seed: int,
+    progress: ProgressCallback | None,
 ) -> Certified:
     """A certificate that was given, by one checker or both."""
     if is_compiled(model, task):
@@ -98,10 +105,10 @@ def _certified(
             "prove — check is for certificates of adders; a compiled model carries its own, "
             "which is found anew each time: leave out check"
         )
-    _tell(say, "checking the certificate")
+    report_stage(progress, "checking the certificate")
     certificate = read(check)
     first = _checked(model, task, certificate, check, seed)
-    return Certified(first, _second(model, task, certificate, independent, say))
+    return Certified(first, _second(model, task, certificate, independent, progress))
 
 
 def read(check: Any) -> Any:
@@ -126,7 +133,11 @@ def _checked(model: Model, task: Task, found: Any, given: Any, seed: int) -> Che
 
 
 def _second(
-    model: Model, task: Task, certificate: Any, independent: bool | None, say: Said
+    model: Model,
+    task: Task,
+    certificate: Any,
+    independent: bool | None,
+    progress: ProgressCallback | None,
 ) -> Checked | None:
     """The independent checker on a certificate; None if it does not cover the model."""
     from .independent.checker import available, check_independently
@@ -139,17 +150,13 @@ def _second(
         return None
     if independent is False:
         return None
-    _tell(say, "asking the independent checker")
+    report_stage(progress, "asking the independent checker")
     found = check_independently(model, task, certificate)
     if found.covered or independent:
         return Checked(found.holds, found.cases, found.margin, found.reason)
     return None
 
 
-def _tell(say: Said, what: str) -> None:
-    if say:
-        say(what)
-
-
-def _watching(say: Callable[[str], object]) -> Callable[[Progress], object]:
-    return lambda p: say(f"proving: {p.done:,} of {p.todo:,}")
+def _proving(progress: ProgressCallback | None) -> ProgressCallback | None:
+    """The callback for a proof: counts with their stage."""
+    return progress and (lambda p: progress(replace(p, stage=p.stage or "proving")))

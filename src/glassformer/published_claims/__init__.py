@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from ..utils.errors import GlassformerError
-from ..utils.progress import telling
+from ..utils.progress import Progress, ProgressCallback, terminal_line
 from ..utils.results import Finding
 
 Value: TypeAlias = int | float | str | bool
@@ -139,20 +139,20 @@ class Claims(Finding):
 
 def claims(
     names: str | Sequence[str] = (), *, slow: bool = False,
-    watch: Callable[[int, int], object] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Claims:  # fmt: skip
     """Measures what the sources claim: all, or those whose names are these or start so.
 
-    `slow`: also those that take minutes. `watch(done, of)` is told how far it is.
+    `slow`: also those that take minutes. `progress` is called before each.
     """
     chosen = select([names] if isinstance(names, str) and names else list(names), slow)
     found: list[Measured] = []
-    with telling() as tell:
+    with terminal_line() as write:
         for n, claim in enumerate(chosen):
-            if watch:
-                watch(n, len(chosen))
+            if progress:
+                progress(Progress(n, len(chosen), stage=claim.name))
             else:
-                tell(f"claims: {n} of {len(chosen)} measured; now {claim.name}")
+                write(f"claims: {n} of {len(chosen)} measured; now {claim.name}")
             found.append(Measured(claim, claim.measure()))
     return Claims(found)
 

@@ -7,7 +7,7 @@ What is right is verified here, over the whole domain or a sample; all else is c
 """
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -22,6 +22,7 @@ from ..utils.argcheck import text_of
 from ..utils.errors import GlassformerError, shown
 from ..utils.fileio import check_writable, write_atomically
 from ..utils.limits import many, within
+from ..utils.progress import ProgressCallback, report_stage
 from ..utils.results import Shown
 from ..verification import Verdict, verify
 from .examples import MOST, work
@@ -35,7 +36,6 @@ CHECKED = 20_000  # inputs that are verified, unless all are asked for; fewer if
 HIGH = 720  # pixels of a notebook
 WORK = 30_000_000_000  # multiplications that verifying may take: some seconds
 
-Said = Callable[[str], None]
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
@@ -74,7 +74,7 @@ class Report(Shown):
 def report(
     models: Sequence[tuple[str, Model]], inputs: Sequence[str] = (), *, task: str = "",
     full: bool = False, rows: int = MOST, history: Sequence[Path] = (),
-    snapshots: Sequence[Path] = (), say: Said = lambda text: None,
+    snapshots: Sequence[Path] = (), progress: ProgressCallback | None = None,
 ) -> Report:  # fmt: skip
     """The page of models, each with the ref it is named by.
 
@@ -96,11 +96,11 @@ def report(
             goal.require(model.vocabulary)
     found, names, data = groups(known, inputs), titles([ref for ref, _ in models]), []
     for i, (model, goal) in enumerate(zip(known, tasks, strict=True)):
-        say(f"{names[i]}: verifying" if goal else f"{names[i]}: reading")
+        report_stage(progress, f"{names[i]}: {'verifying' if goal else 'reading'}")
         texts = next(group.texts for group in found if i in group.members)
         runs = None
         if i < len(snapshots):
-            say(f"{names[i]}: snapshots")
+            report_stage(progress, f"{names[i]}: snapshots")
             runs = read_snapshots(model, snapshots[i], curves[i] if i < len(curves) else None)
         told = payload(
             model, models[i][0], title=names[i], inputs=texts, verdict=verdict(model, goal, full),
@@ -117,14 +117,15 @@ def report(
 
 def make(
     models: Sequence[tuple[str, Model]], out: Path | None, inputs: str | Sequence[str], rows: int,
-    *, task: Task | None, full: bool, history: Paths, snapshots: Paths, say: Said | None,
+    *, task: Task | None, full: bool, history: Paths, snapshots: Paths,
+    progress: ProgressCallback | None,
 ) -> Report:  # fmt: skip
     """The page of models with their titles, written to `out` if there is one."""
     within("report — rows", rows, 1, MOST)
     made = report(
         models, [inputs] if isinstance(inputs, str) else list(inputs), rows=rows,
         task=_findable(task) if task else "", full=full, history=_paths(history),
-        snapshots=_paths(snapshots), say=say or (lambda text: None),
+        snapshots=_paths(snapshots), progress=progress,
     )  # fmt: skip
     return made if out is None else replace(made, path=write(made, out))
 

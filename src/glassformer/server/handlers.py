@@ -137,7 +137,7 @@ class Desk:
         line.tell({"doing": "proving"})
         proof = prove(
             model, task, method=given.get("method", "auto"), seed=seed,
-            watch=lambda event: line.tell(progress(event)), independent=None,
+            progress=lambda event: line.tell(progress(event)), independent=None,
         )  # fmt: skip
         told = proof.to_json()
         told.pop("certificate")  # large, and of no use to a page
@@ -223,7 +223,7 @@ def _is_source(given: Given) -> bool:
 
 
 def progress(event: Progress) -> dict[str, int]:
-    return {"done": event.done, "todo": event.todo, "wrong": event.wrong}
+    return {"done": event.done, "todo": event.total, "wrong": event.wrong}
 
 
 def typed(model: Model, task: Task, found: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -1,5 +1,4 @@
-"""A run while it trains: what goes to disk, and how it is taken up again (run_file.py: the file).
-"""
+"""Saving and resuming a run while it trains; run_file.py has the format of the file."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any

@@ -44,21 +44,21 @@ class Rechecked(Shown):
         return "\n".join(lines)
 
 
-def recheck(model: Model, verdict: Verdict, task: Task, *, workers: int = 1) -> Rechecked:
-    """Checks a saved verdict: the same rows again. `task`: by default the one that it names.
+def recheck(
+    model: Model, verdict: Verdict, task: Task, *, where: str = "verdict", **options: Any
+) -> Rechecked:
+    """Run the rows of a saved verdict again. `where` names it in errors; options as of `verify`.
 
     Figures may differ by rounding, as other processors compute: see `Verdict.differences`.
     """
-    agree(verdict, model, task)
-    return Rechecked(verdict, verify(model, task, workers=workers, **verdict.again))
+    agree(verdict, model, task, where)
+    return Rechecked(verdict, verify(model, task, **verdict.again, **options))
 
 
-def agree(
-    saved: Verdict, model: Model, task: Task, where: str = "verdict", name: str = "this one"
-) -> None:
+def agree(saved: Verdict, model: Model, task: Task, where: str) -> None:
     """Refuses a verdict that is about another model or another task."""
     if saved.model != (this := digest(model)):
-        other = f"{saved.model[:12]}…, but {name} is {this[:12]}…"
+        other = f"{saved.model[:12]}…, but {model.name} is {this[:12]}…"
         raise GlassformerError(f"{where} — is about another model: {other}")
     if task.ref != saved.task:
         raise GlassformerError(f"{where} — is about the task {saved.task}, not {task.ref}")

@@ -7,7 +7,7 @@ sample says something about all inputs.
 """
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from ..utils.limits import (
     many,
     within,
 )
+from ..utils.progress import Progress as Progress
+from ..utils.progress import ProgressCallback
 from .chunks import Work
 from .confidence import CONFIDENCE, upper_bound
 from .counts import Tally, add, tally
@@ -50,20 +52,16 @@ STEPS = 200  # tokens that these may take in all, each
 COUNTABLE = 10**15  # beyond this nobody would see the end
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a check has come."""
-
-    done: int
-    todo: int
-    wrong: int
-
-
-def verify(model: Model, task: Task, **options: Any) -> Verdict:
-    """Checks a model and returns the verdict. Options as in `check`."""
-    for event in check(model, task, **options):
-        if isinstance(event, Verdict):
-            return event
+def verify(
+    model: Model, task: Task, *, progress: ProgressCallback | None = None, **options: Any
+) -> Verdict:  # fmt: skip
+    """Check a model and return the verdict. Options as in `check`."""
+    with closing(check(model, task, **options)) as events:  # interrupted, it saves its journal
+        for event in events:
+            if isinstance(event, Verdict):
+                return event
+            if progress:
+                progress(event)
     raise AssertionError("check ends with a verdict")
 
 

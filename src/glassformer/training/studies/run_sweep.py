@@ -10,6 +10,7 @@ from ...utils import limits
 from ...utils.dask_pool import check_workers
 from ...utils.fileio import alone, make_folder
 from ...utils.limits import PROCESSES, RUNS, within
+from ...utils.progress import Progress, ProgressCallback
 from ...utils.results import Finding
 from . import executors
 from . import sweep as sweeps
@@ -51,7 +52,7 @@ class Swept(Finding):
 
 def sweep(
     spec: Path, out: Path | None, load_task: Callable[[str], Task], *, cluster: str,
-    workers: int | None, limit: int, watch: Callable[[int, int], object] | None,
+    workers: int | None, limit: int, progress: ProgressCallback | None,
 ) -> Swept:  # fmt: skip
     """Train what a spec describes and `out` does not have yet. `load_task`: of a ref, in any
     process.
@@ -70,8 +71,8 @@ def sweep(
             else:
                 done = executors.local(todo.left, load_task, workers or limits.cores())
             for _ in todo.collect(done):
-                if watch:
-                    watch(len(todo.rows), len(todo.order))
+                if progress:
+                    progress(Progress(len(todo.rows), len(todo.order)))
     rows = list(todo.rows.values())
     failed = sum(r["status"] in sweeps.FAILED for r in rows)
     lost = sum(r["status"] == sweeps.LOST for r in rows)
