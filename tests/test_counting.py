@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer import Config, Model, Vocabulary
+import glassformer as gf
+from glassformer import Config, GlassformerError, Model, Vocabulary, load
 from glassformer.core.model import zeros
 from glassformer.core.param_count import bits, count
 from glassformer.parametrizations import make
@@ -136,3 +137,22 @@ def test_bits_of_a_dense_model_add_up_over_all_entries():
 
 def test_infinity_takes_all_of_a_float():
     assert bits(np.float64(np.inf)) == 64 and bits(np.float32(np.nan)) == 32
+
+
+@pytest.mark.parametrize("ref", ["adder-least", "adder-hinge"])
+def test_theta_of_another_model_is_not_counted(ref, tmp_path):
+    """An edited model keeps the theta of the original: neither counted, saved nor exported."""
+    model = load(ref)
+    edited = replace(model, weights={n: w + 1e-3 for n, w in model.weights.items()})
+    foreign = replace(load("addition:digits=10"), blueprint=model.blueprint, theta=model.theta)
+    for wrong in (edited, foreign):
+        for call in (
+            lambda m: gf.count(m),
+            lambda m: gf.board(m, table=True),
+            lambda m: gf.save(m, tmp_path / "x.safetensors"),
+            lambda m: gf.export(m, "adderboard", tmp_path / "x.py", tolerance=1.0),
+        ):
+            with pytest.raises(GlassformerError, match="not make its weights"):
+                call(wrong)
+    assert not list(tmp_path.iterdir())
+    assert gf.count(replace(edited, theta={}, blueprint="")).unique > gf.count(model).unique

@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..core.checkpoint import digest
+from ..core.checkpoint import check_theta, digest
 from ..core.model import Model
 from ..core.param_count import count
 from ..interop.common import check_finite, executed, torch_logits, write_python
@@ -116,6 +116,7 @@ def own(model: Model) -> Model:
 
 def source(model: Model, task: Task, form: Format) -> str:
     """The text of the file."""
+    check_theta("model", model)
     imports, parts, expression = formula(model.blueprint) if model.blueprint else (set(), [], "")
     net = network(model)
     _check_names(net, parts)

@@ -68,9 +68,9 @@ def inspect_(
     read = chosen.prompt if chosen else model.vocabulary.encode
     prompt = model.read(read(text)) if text else None
     if folder is not None:
-        check_writable(make_folder(folder) / "inspection.json")
         if kind != "none":
             check_path(folder / f"figure.{kind}")
+        check_writable(make_folder(folder) / "inspection.json")
     with progress_bar("looking inside") as bar:
         found = api.inspect(
             model, chosen, rows, prompt, tuple(filter(None, (only or "").split(","))), bar

@@ -32,6 +32,8 @@ def to_bytes(model: Model) -> bytes:
     """What `save` writes."""
     from safetensors.numpy import save as with_header
 
+    check_theta("model", model)
+
     header = {
         "format": FORMAT,
         "config": asdict(model.config),
@@ -65,15 +67,19 @@ def _whole(path: Path, model: Model) -> Model:
     if FILE.match(model.blueprint) and not is_known("blueprint", model.blueprint):
         # nobody typed that file, and nothing runs it: the weights stand without their theta
         return replace(model, theta={}, blueprint="")
-    _check_theta(path, model)
+    check_theta(path, model)
     return model
 
 
-def _check_theta(path: Path, model: Model) -> None:
-    """Theta must really make the weights, or a count of theta would be a lie."""
+def check_theta(where: str | Path, model: Model) -> None:
+    """Refuse a model whose theta does not make its weights: a count of theta would be false.
+
+    `dataclasses.replace(model, weights=…)` makes such a model, as it keeps theta.
+    """
+    model = model.numpy()
     if not model.blueprint:
         if model.theta:
-            raise GlassformerError(f"{path} — damaged checkpoint: theta without a blueprint")
+            raise GlassformerError(f"{where} — expected no theta without a blueprint, got some")
         return
     from ..parametrizations import make
 
@@ -93,8 +99,11 @@ def _check_theta(path: Path, model: Model) -> None:
             raise GlassformerError(f"theta makes no {wrong[0]} of shape {list(shapes[wrong[0]])}")
     except (GlassformerError, KeyError, ValueError, TypeError, IndexError) as e:
         what = f"its blueprint {shown(model.blueprint)}"
-        raise GlassformerError(f"{path} — {what} does not make its weights: {e}") from None
+        raise GlassformerError(f"{where} — {what} does not make its weights: {e}") from None
     tolerance = 1e-12 if model.dtype == "float64" else 1e-5
     for name, w in model.weights.items():
         if not np.allclose(made[name], w, rtol=tolerance, atol=tolerance):
-            raise GlassformerError(f"{path} — its theta does not make its weights: {name} differs")
+            hint = 'if its weights were edited: replace(model, theta={}, blueprint="")'
+            raise GlassformerError(
+                f"{where} — its theta does not make its weights: {name} differs; {hint}"
+            )

@@ -22,6 +22,7 @@ import numpy as np
 from ..registry import find, head
 from ..utils.results import Finding
 from . import backend as arrays
+from .checkpoint import check_theta
 from .model import Model, Weights
 
 EMBEDDINGS = ("embed.W_E", "pos_embed.W_pos", "unembed.W_U")
@@ -51,7 +52,8 @@ class Count(Finding):
 
 
 def count(model: Model) -> Count:
-    """Counts a model's parameters."""
+    """Count a model's parameters. An error if its theta does not make its weights."""
+    check_theta("model", model)
     size = {n: int(np.prod(w.shape)) for n, w in model.weights.items()}
     used = {n: int((w != 0).sum()) for n, w in model.weights.items()}
     made_from = _all(model.theta if model.blueprint else model.weights)
