@@ -57,7 +57,7 @@ def largest_difference(a: Any, b: Any) -> float:
 
 # Where the processes of one run share what took one of them seconds; conftest.py says where.
 shelf: list[Path] = []
-WATCHERS = ("watch", "say", "progress")  # who is told how far it is: no matter for what is found
+WATCHERS = ("progress",)  # options that change no result
 
 
 def once(work: Any) -> Any:
@@ -77,7 +77,7 @@ def once(work: Any) -> Any:
         key = digest(model), made, source_of(task.ref), *texts
         if key not in done:
             done[key] = shared(f"{work.__name__} {key}", lambda: work(model, task, **options))
-        return iter(done[key]) if isinstance(done[key], list) else done[key]
+        return (x for x in done[key]) if isinstance(done[key], list) else done[key]
 
     return ask
 

@@ -313,17 +313,17 @@ def test_a_folder_that_cannot_be_written_to(call, tmp_path):
 INTERRUPTED = """
 import os, signal, sys
 from glassformer.cli import main
-from glassformer.verification import journal
+from glassformer.verification import resume_log
 
-counted, chunks = journal.State.with_, []
+counted, chunks = resume_log.State.with_, []
 def with_(*words):
     chunks.append(words)
     if len(chunks) == 3:
         os.killpg(0, signal.SIGINT)  # to all of them, as a terminal does
     return counted(*words)
 
-journal.EVERY, journal.State.with_ = 0, with_
-sys.modules["glassformer.verification.verify"].chunk_size = lambda *_: 100
+resume_log.EVERY, resume_log.State.with_ = 0, with_
+sys.modules["glassformer.verification.verifier"].chunk_size = lambda *_: 100
 main()
 """
 
@@ -354,7 +354,7 @@ def test_ctrl_c(tmp_path, call, saves, monkeypatch):
     before = json.loads(journal.read_text())["found"]["domain"]["looked_at"]
     assert 0 < before < 10**4
     monkeypatch.setattr(
-        sys.modules["glassformer.verification.verify"], "chunk_size", lambda *_: 100
+        sys.modules["glassformer.verification.verifier"], "chunk_size", lambda *_: 100
     )
     status, out, err = call(*words, "--json")
     assert status == 0 and "going on from" in err and not journal.exists()
