@@ -11,6 +11,7 @@ import glassformer as gf
 from glassformer import GlassformerError
 from glassformer.cli import prove
 from glassformer.utils.errors import shown
+from glassformer.utils.progress import Progress
 
 REF = "addition:digits=1"
 TASKS = """
@@ -92,17 +93,17 @@ def test_two_kinds_of_value_compared():
 
 
 def test_prove_says_what_it_is_doing_while_it_runs(call, monkeypatch):
-    said = []
+    events: list[Progress] = []
 
     @contextmanager
-    def heard():
-        yield said.append
+    def recorded(label):
+        yield events.append
 
-    monkeypatch.setattr(prove, "status", heard)
+    monkeypatch.setattr(prove, "progress_bar", recorded)
     other = "addition:digits=1,dtype=float64,variant=book"
-    assert call("prove", REF, "--equals", other)[0] in (0, 1) and "running both" in said[0]
-    said.clear()
-    assert call("prove", REF)[0] == 0 and said[-1] == "proving: 100 of 100"
+    assert call("prove", REF, "--equals", other)[0] in (0, 1)
+    assert events[0].stage == "running both"
+    assert call("prove", REF)[0] == 0 and events[-1] == Progress(100, 100, stage="proving")
 
 
 HUGE = 10**5000  # Python writes no number of more than 4,300 digits
