@@ -364,6 +364,16 @@ def test_settings_sockets_and_files_are_out_of_reach(tmp_path):
     assert not (tmp_path / "left").exists() and not Path("/usr/left").exists()
 
 
+@needs_sandbox
+def test_no_setting_of_the_guard_is_visible(tmp_path):
+    text = "import os\ndef build_model():\n    seen = {}\n    for pid in os.listdir('/proc'):\n"
+    text += "        if pid.isdigit() and int(pid) != os.getpid():\n"
+    text += "            with open(f'/proc/{pid}/cmdline') as f:\n"
+    text += "                seen[pid] = f.read().strip('\\0')\n"
+    text += "    return None, seen\ndef add(m, a, b): return a + b\n"
+    assert judge(write(tmp_path, text), n=0).submission["metadata"] == {"1": ""}
+
+
 @linux
 def test_a_fork_bomb_is_bounded(tmp_path, sandbox):
     path, mark = stubborn(tmp_path, "[os.fork() for _ in range(8)]; time.sleep(600)")

@@ -153,11 +153,7 @@ def ask(
             answered += line["event"] == "answer"
             yield line
             if line["event"] == "ready":
-                with suppress(BrokenPipeError):
-                    assert process.stdin
-                    process.stdin.write(json.dumps(asked).encode() + b"\n")
-                    # and it stays open: that it closes tells the guard that the checker is gone
-                    process.stdin.flush()
+                _send(process, asked)
 
 
 def _refusal(why: str, sandbox: bool) -> str:
@@ -209,10 +205,11 @@ def _process(
         }  # fmt: skip
         python = [sys.executable, "-I", "-B", "-X", "utf8"]
         process = subprocess.Popen(
-            [*python, trust_guard.__file__, json.dumps(settings)], cwd="/", env={},
+            [*python, trust_guard.__file__], cwd="/", env={},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True,
         )  # fmt: skip
+        _send(process, settings)
         lines: Lines = queue.Queue(1000)
         over = threading.Event()
         reader = threading.Thread(target=_read, args=(process.stdout, lines, over), daemon=True)
@@ -237,6 +234,14 @@ def _process(
                     with suppress(OSError):
                         if pipe:
                             pipe.close()
+
+
+def _send(process: "subprocess.Popen[bytes]", value: object) -> None:
+    """Write a line of JSON to the process. Its stdin stays open: closed means no checker."""
+    assert process.stdin
+    with suppress(BrokenPipeError):
+        process.stdin.write(json.dumps(value).encode() + b"\n")
+        process.stdin.flush()
 
 
 class Tail(threading.Thread):
