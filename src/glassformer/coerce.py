@@ -70,11 +70,7 @@ def as_task(value: Any, *models: Model) -> Task:
     if isinstance(value, str):
         value = resolve.load_task(user_ref(value))
     elif value is None and models:
-        if len(models) == 2:
-            from .lens.compare import common_task
-
-            common_task(*models)
-        value = resolve.load_task(models[0])
+        value = (resolve.common_task if len(models) == 2 else resolve.model_task)(*models)
     if not isinstance(value, Task):
         raise GlassformerError(f"task — expected a ref or a Task, got {shown(value)}")
     validation.check(value)

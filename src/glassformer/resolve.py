@@ -6,11 +6,12 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from . import registry
 from .compiler import source_refs
 from .compiler.embedded_source import KEY
-from .compiler.task import carried, same_program
+from .compiler.task import carried, same_program, task_name
 from .core.model import Model
 from .tasks import validation
 from .tasks.base import Task
@@ -87,17 +88,36 @@ def agreeing(ref: str, model: Model) -> Model:
     return model
 
 
+# The task of each model, and the registry's entry that made it (None for a source). Copies of a
+# model are other keys, so no task outlives `replace` or a pickle.
+_TASKS: "WeakKeyDictionary[Model, tuple[registry.Entry | None, Task]]" = WeakKeyDictionary()
+
+
+def _entry(model: Model) -> registry.Entry | None:
+    return registry.REGISTRY["task"].get(registry.head(model.task))
+
+
+def model_task(model: Model) -> Task:
+    """The task that a model is for. It is resolved once for each model, and again when a task of
+    its name is registered anew: a notebook cell that is run twice, a file that was changed.
+    """
+    if (known := _TASKS.get(model)) and known[0] is _entry(model):
+        return known[1]
+    task: Task | None = carried(model)
+    if task is None and not model.task:
+        raise GlassformerError(f"{model.name} — knows no task; name one (task=…, --task …)")
+    if task is None:
+        task = load_task(model.task)
+        if not registry.FILE.match(model.task):  # such a ref is looked up again by its name
+            task.ref = ascii_name(task.ref)
+    _TASKS[model] = _entry(model), task
+    return task
+
+
 def load_task(ref: str | Model) -> Task:
     """The task that a ref names, or the task that a model is for."""
     if isinstance(ref, Model):
-        if compiled := carried(ref):
-            return compiled
-        if not ref.task:
-            raise GlassformerError(f"{ref.name} — knows no task; name one (task=…, --task …)")
-        task = load_task(ref.task)
-        if not registry.FILE.match(ref.task):  # such a ref is looked up again by its name
-            task.ref = ascii_name(task.ref)
-        return task
+        return model_task(ref)
     ref = text_of(ref, "task")
     if source_refs.is_named(ref):
         return source_refs.task(ref)
@@ -107,13 +127,36 @@ def load_task(ref: str | Model) -> Task:
 
 
 def known_task(model: Model) -> Task | None:
-    """The task that a model is for; None if it has none, or one of a file that nobody typed."""
-    if compiled := carried(model):  # whatever it is called
-        return compiled
+    """The task that a model is for; None if it has none, or one of a file that the user did not
+    pass.
+    """
     in_file = registry.FILE.match(model.task)
-    if not model.task or (in_file and not registry.is_known("task", model.task)):
-        return None
-    return load_task(model)
+    unknown = not model.task or (in_file and not registry.is_known("task", model.task))
+    return None if unknown and KEY not in model.provenance else model_task(model)
+
+
+def common_task(a: Model, b: Model) -> Task:
+    """The task that both models are for, or an error."""
+    own, other = carried(a), carried(b)
+    if a.task and (
+        same_program(own, other) if own and other else _shortest(a.task) == _shortest(b.task)
+    ):
+        return model_task(a)
+    names = " and ".join(task_name(m) or "no task" for m in (a, b))
+    raise GlassformerError(
+        f"compare — expected two models of one task, got {names}; "
+        "if both can do a third one, name it (task=…, --task …)"
+    )
+
+
+def _shortest(ref: str) -> str:
+    """A task's ref without options at their defaults: addition:digits=3 is addition."""
+    try:
+        entry = registry.find("task", registry.head(ref))
+    except GlassformerError:
+        return ref
+    defaults = {name: option.default for name, option in entry.options.items()}
+    return entry.ref(defaults | entry.parse(registry.split(ref, entry.options)[1]))
 
 
 def with_task(model: Model, ref: str) -> Model:

@@ -29,13 +29,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..compiler.task import carried, same_program, task_name
 from ..core import components
 from ..core.backend import Array
 from ..core.checkpoint import digest
 from ..core.model import Model
 from ..core.param_count import Count, count
-from ..registry import build, entries, head
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError, ascii_name
 from ..utils.numfmt import leader, percent
@@ -165,31 +163,13 @@ class Comparison(Shown):
         return lines
 
 
-def common_task(a: Model, b: Model) -> str:
-    """The ref of the task that both models are for, or an error."""
-    own, other = carried(a), carried(b)
-    one = same_program(own, other) if own and other else _shortest(a.task) == _shortest(b.task)
-    if not a.task or not one:
-        got = " and ".join(task_name(m) or "no task" for m in (a, b))
-        raise GlassformerError(
-            f"compare — expected two models of one task, got {got}; "
-            "if both can do a third one, name it (task=…, --task …)"
-        )
-    return a.task
-
-
-def _shortest(ref: str) -> str:
-    """A task's ref without options at their defaults: addition:digits=3 is addition."""
-    return str(build("task", ref).ref) if head(ref) in entries("task") else ref
-
-
 def compare(
     a: Model, b: Model, task: Task, rows: Rows | None = None, *, names: Sequence[str] = (),
     seed: int = 0, progress: ProgressCallback | None = None,
 ) -> Comparison:  # fmt: skip
     """Compares over rows [B,…], or the whole domain up to about a million rows, else a sample.
 
-    `common_task(a, b)` is the task that both are for. `progress` is called as rows are
+    `resolve.common_task(a, b)` is the task that both are for. `progress` is called as rows are
     checked.
     """
     if names and len(names) != 2:

@@ -23,7 +23,7 @@ from ..core.model import Model
 from ..lens import attention as looks
 from ..lens import embeddings as points
 from ..lens import logits as lenses
-from ..lens.compare import common_task, compare
+from ..lens.compare import compare
 from ..lens.explain import explain
 from ..lens.inspect import INPUTS, inspect
 from ..lens.interventions.ablate import ablation
@@ -254,9 +254,8 @@ def _examples(model: Model, task: Task, rows: Any, tap: Any) -> list[str]:
 def comparison(a: Ref, b: Ref, task: Task | str | None = None) -> Figure:
     """Two models side by side: their attention, what moves their answers, their margins."""
     one, other = _model(a), _model(b)
-    if task is None:
-        common_task(one, other)
-    return intervention_figures.comparison(compare(one, other, _task(one, task)))
+    goal = resolve.common_task(one, other) if task is None else _task(one, task)
+    return intervention_figures.comparison(compare(one, other, goal))
 
 
 @picture
