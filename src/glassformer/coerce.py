@@ -8,7 +8,8 @@ import builtins
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, get_args
@@ -21,7 +22,7 @@ from .generate import prompt
 from .tasks import validation
 from .tasks.base import Task
 from .utils.argcheck import bound, check_types, fits, text_of
-from .utils.errors import GlassformerError, shown
+from .utils.errors import GlassformerError, did_you_mean, missing_extra, shown
 from .utils.limits import ROWS, SEED, within
 
 if TYPE_CHECKING:
@@ -141,6 +142,8 @@ def public(f: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         signature, hints = _checked_signature(f)
         given = bound(name, signature, args, kwargs)
+        if unknown := given.keys() - signature.parameters.keys():
+            _check_fields(name, unknown, signature.parameters)
         for key, value in given.items():
             if isinstance(value, np.generic):
                 given[key] = value.item()  # a number of NumPy's may have few bits
@@ -156,6 +159,10 @@ def public(f: Callable[P, R]) -> Callable[P, R]:
                 return f(**given)  # type: ignore[call-arg]
         except np.linalg.LinAlgError as e:
             raise GlassformerError(f"{name} — numbers not finite, or too large ({e})") from None
+        except ModuleNotFoundError as e:
+            if error := missing_extra(name, e):
+                raise error from None
+            raise
 
     call.__module__ = __package__  # where pickle finds it
     call.__name__ = call.__qualname__ = name
@@ -164,23 +171,28 @@ def public(f: Callable[P, R]) -> Callable[P, R]:
 
 @functools.cache
 def _checked_signature(f: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, Any]]:
-    """The signature of a function, with the fields of a recipe if it takes them, and the types to
-    check. Types that the function coerces, or whose module is not imported, are not checked here.
+    """The signature of a function, and the types to check. Types that the function coerces, or
+    whose module is not imported, are not checked here.
     """
     signature = inspect.signature(f)
     parameters = list(signature.parameters.values())
-    if parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
-        from .training.recipe import FIELDS
-
-        by_name = inspect.Parameter.KEYWORD_ONLY
-        parameters[-1:] = [inspect.Parameter(n, by_name, default=None) for n in FIELDS]
-        signature = signature.replace(parameters=parameters)
     hints = typing.get_type_hints(f, localns=_Names(f.__globals__))
     for name in ("ref", "name"):  # resolve.py and registry/ check these, and name what they expect
         if parameters and parameters[0].name == name:
             hints.pop(name)
     checked = (n for n in signature.parameters if n in hints and Any not in get_args(hints[n]))
     return signature, {n: hints[n] for n in checked}
+
+
+def _check_fields(name: str, given: Iterable[str], parameters: Iterable[str]) -> None:
+    """Refuse keywords that are neither parameters nor fields of a recipe; as --set FIELD=VALUE."""
+    from .training.recipe import FIELDS, option
+
+    for word in (word for word in given if word not in FIELDS):
+        if get_close_matches(word, parameters, 1, 0.75):
+            hint = did_you_mean(word, parameters)
+            raise GlassformerError(f"{name} — unexpected keyword {word!r}; {hint}")
+        option(word)
 
 
 class _Names(dict[str, Any]):

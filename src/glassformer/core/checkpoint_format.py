@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..utils import json_schema
-from ..utils.errors import GlassformerError, shown
+from ..utils.errors import DAMAGED, GlassformerError, shown
 from ..utils.fileio import read_bytes
 from ..utils.limits import REF, memory
 from . import backend
@@ -82,19 +82,20 @@ def read_from(path: Path, data: bytes) -> Model:
         what = f"a safetensors file, but not of glassformer: it has no {KEY!r} header"
         if RUN in metadata:
             what = "the state of a run and no model yet: train … --resume goes on with it"
-        raise GlassformerError(f"{path} — {what}")
+        raise GlassformerError(f"{path} — {what}", code=DAMAGED)
     damaged = f"{path} — damaged checkpoint: it"
     try:
         sealed = json.loads(metadata[KEY])
         model = _model(sealed, tensors)
     except (ValueError, RecursionError, GlassformerError) as e:
-        raise GlassformerError(f"{damaged}s header does not fit ({e})") from None
+        raise GlassformerError(f"{damaged}s header does not fit ({e})", code=DAMAGED) from None
     found = digest(model)
     if sealed["sha256"] != seal(sealed["header"], found):
-        raise GlassformerError(f"{damaged}s SHA-256 does not match what is in it")
+        raise GlassformerError(f"{damaged}s SHA-256 does not match what is in it", code=DAMAGED)
     if sealed["model"] != found:
         said = sealed["model"][:12]
-        raise GlassformerError(f"{damaged} says its model is {said}…, but that is {found[:12]}…")
+        what = f"{damaged} says its model is {said}…, but that is {found[:12]}…"
+        raise GlassformerError(what, code=DAMAGED)
     finite(path, tensors)
     return model
 
@@ -105,7 +106,7 @@ def finite(path: Path, weights: dict[str, Any]) -> None:
         if not (good := np.isfinite(w)).all():
             at = [int(i) for i in np.argwhere(~good)[0]]
             found = f"{name} has {w[tuple(at)]} at {at}"
-            raise GlassformerError(f"{path} — {found}; expected finite numbers")
+            raise GlassformerError(f"{path} — {found}; expected finite numbers", code=DAMAGED)
 
 
 def labels(given: Any, c: Config) -> Labels:
@@ -144,11 +145,12 @@ def parse(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:
         metadata = json.loads(data[8 : 8 + size]).get("__metadata__") or {}
     except (SafetensorError, ValueError, KeyError, TypeError, struct.error, RecursionError):
         what = "not a safetensors file, or a truncated or damaged one"
-        raise GlassformerError(f"{path} — {what}") from None
+        raise GlassformerError(f"{path} — {what}", code=DAMAGED) from None
     for name, w in weights.items():
         if w.dtype not in (np.float64, np.float32, np.float16):
             found = f"{name} is {w.dtype}"
-            raise GlassformerError(f"{path} — {found}; expected float64, float32 or float16")
+            what = f"{path} — {found}; expected float64, float32 or float16"
+            raise GlassformerError(what, code=DAMAGED)
     return weights, metadata
 
 

@@ -4,16 +4,67 @@ import difflib
 import math
 import re
 import reprlib
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 LONG = 10**4_000  # whole numbers from here on are said in words: Python writes 4,300 digits
-NEEDS_FIGURES = "needs Matplotlib, which is not installed: pip install 'glassformer[figures]'"
-NEEDS_TORCH = "needs PyTorch, which is not installed: pip install 'glassformer[torch]'"
+EXTRAS = {  # module: the library's name, and the extra of this package that installs it
+    "torch": ("PyTorch", "torch"), "matplotlib": ("Matplotlib", "figures"),
+    "transformers": ("transformers", "gpt2"), "tokenizers": ("tokenizers", "gpt2"),
+    "onnx": ("ONNX", "onnx"), "onnxruntime": ("ONNX Runtime", "onnx"),
+    "distributed": ("Dask", "cluster"), "flint": ("python-flint", "proof"),
+    "transformer_lens": ("TransformerLens", "transformer-lens"),
+    "fastapi": ("FastAPI", "serve"), "pydantic": ("FastAPI", "serve"),
+    "starlette": ("FastAPI", "serve"), "uvicorn": ("Uvicorn", "serve"),
+}  # fmt: skip
+
+
+def needs(module: str) -> str:
+    """What to install for a module of EXTRAS."""
+    library, extra = EXTRAS[module]
+    return f"needs {library}, which is not installed: pip install 'glassformer[{extra}]'"
+
+
+NEEDS_FIGURES, NEEDS_TORCH = needs("matplotlib"), needs("torch")
+DAMAGED = "damaged_file"
+# The codes of errors: `error.code` in Python, `code` in an answer of the server. They are stable;
+# messages are not.
+CODES = {
+    "bad_argument": "an argument has a wrong type or value, or does not go with the others",
+    "not_found": "there is no file, model, task or other thing of that name",
+    "file_error": "a file cannot be read or written",
+    DAMAGED: "a file is not of its format, or was changed",
+    "too_large": "the call needs more memory than there is",
+    "needs_extra": "an optional library is missing; the message has the command to install it",
+}
+PACKAGE = __name__.partition(".")[0]
 
 
 class GlassformerError(Exception):
-    """Something the caller gave is wrong: what was being done, what was expected, what was got."""
+    """Something the caller passed is wrong: what was being done, what was expected, what was got.
+
+    `code` is one of CODES. An error that is raised while another is handled has its code.
+    """
+
+    def __init__(self, *args: Any, code: str = "") -> None:
+        super().__init__(*args)
+        self.code = code or _code_of(sys.exc_info()[1])
+
+
+def _code_of(handled: BaseException | None) -> str:
+    """The code for an exception that this package handles by raising a GlassformerError."""
+    trace = handled and handled.__traceback__
+    if not trace or not trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE):
+        return "bad_argument"  # the caller handles something else
+    if isinstance(handled, GlassformerError):
+        return handled.code
+    if isinstance(handled, ModuleNotFoundError):
+        missing = (handled.name or "").partition(".")[0]
+        return "needs_extra" if missing in EXTRAS else "bad_argument"
+    if isinstance(handled, OSError):
+        return "not_found" if isinstance(handled, FileNotFoundError) else "file_error"
+    return "too_large" if isinstance(handled, MemoryError) else "bad_argument"
 
 
 class Several(GlassformerError):
@@ -26,6 +77,16 @@ class Named(GlassformerError):
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
         self.name = name
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.name, *self.args), vars(self)
+
+
+def missing_extra(what: str, error: ModuleNotFoundError) -> GlassformerError | None:
+    """The error for a missing library of EXTRAS; None for any other module."""
+    module = (error.name or "").partition(".")[0]
+    message = f"{what} — {needs(module)}" if module in EXTRAS else ""
+    return GlassformerError(message, code="needs_extra") if message else None
 
 
 def shown(value: Any) -> str:
@@ -57,7 +118,8 @@ def no_such(
 ) -> GlassformerError:
     """The error for a name that nothing has."""
     short = " ".join((name if len(name) <= 100 else name[:99] + "…").split())
-    return GlassformerError(f"{short} — no such {what}; {did_you_mean(name, known, most, alike)}")
+    hint = did_you_mean(name, known, most, alike)
+    return GlassformerError(f"{short} — no such {what}; {hint}", code="not_found")
 
 
 def in_words(n: int) -> str:

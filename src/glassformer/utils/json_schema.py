@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .errors import GlassformerError, shown
+from .errors import DAMAGED, GlassformerError, shown
 from .fileio import read_bytes
 from .limits import many
 
@@ -38,7 +38,7 @@ def parse_json(
         reason = f"{e.reason} at byte {e.start:,}, expected UTF-8"
     except ValueError as e:  # bad JSON, and whole numbers of more digits than Python takes
         reason = str(e)
-    raise GlassformerError(f"{path} — {what}: {reason}")
+    raise GlassformerError(f"{path} — {what}: {reason}", code=DAMAGED)
 
 
 def _float(text: str) -> float:

@@ -115,7 +115,8 @@ def afford(what: str, size: int) -> None:
     """Refuses what needs more bytes than there are. A low `size` is best: a guess stops nobody."""
     if size > memory():
         there = f"this machine has {_bytes(memory())}"
-        raise GlassformerError(f"{what} — takes at least {_bytes(size)} of memory, {there}")
+        message = f"{what} — takes at least {_bytes(size)} of memory, {there}"
+        raise GlassformerError(message, code="too_large")
 
 
 def _bytes(n: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..utils.argcheck import checked, text_of
-from ..utils.errors import GlassformerError
+from ..utils.errors import DAMAGED, GlassformerError
 from ..utils.fileio import write_atomically
 from ..utils.json_schema import (
     listing,
@@ -120,9 +120,11 @@ class Verdict(Shown):
                 said = f"holds is {json.dumps(holds)}"
                 raise ValueError(f"{said} with {v.wrong:,} wrong of {v.checked:,}")
         except KeyError as e:
-            raise GlassformerError(f"{path} — damaged verdict, or none: it has no {e}") from None
+            what = f"{path} — damaged verdict, or none: it has no {e}"
+            raise GlassformerError(what, code=DAMAGED) from None
         except (ValueError, TypeError, AttributeError, RecursionError, GlassformerError) as e:
-            raise GlassformerError(f"{path} — damaged verdict, or none ({e})") from None
+            what = f"{path} — damaged verdict, or none ({e})"
+            raise GlassformerError(what, code=DAMAGED) from None
         return v
 
     def _disagreeing(self) -> str:
