@@ -8,7 +8,7 @@ words. A `model` is a ref, a path or a Model; a `task` a ref or a Task, by defau
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -35,8 +35,7 @@ from .coerce import (
     user_ref,
 )
 from .core.model import Config, Model, keeping_shapes
-from .utils.errors import NEEDS_TORCH, GlassformerError, did_you_mean, shown
-from .utils.fileio import check_writable
+from .utils.errors import GlassformerError, did_you_mean, shown
 from .utils.progress import ProgressCallback
 
 if TYPE_CHECKING:
@@ -67,7 +66,8 @@ if TYPE_CHECKING:
     from .server.handle import Opened
     from .tasks.base import Task
     from .tasks.examine import Examination
-    from .training import Event, Training
+    from .training import Training
+    from .training.api import TrainingRun
     from .training.recipe_fields import RecipeFields
     from .training.studies.ablation_study import Ablations
     from .training.studies.ablations import News
@@ -857,10 +857,8 @@ def serving(
     port: int | None, minutes: float, memory: float,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return a server that is ready to run, and the folder that it needs until it is closed."""
-    try:
-        from .server.handle import serving as serving_
-    except ModuleNotFoundError as e:
-        raise GlassformerError(f"open — needs {e.name}: pip install 'glassformer[serve]'") from None
+    from .server.handle import serving as serving_
+
     several = [*models] if isinstance(models, (list, tuple)) else [models]
     named = [m if isinstance(m, (str, PathLike)) else as_model(m).numpy() for m in several]
     return serving_(named, folders, inputs, port, minutes, memory)
@@ -873,8 +871,8 @@ def fit(
     blueprint: Blueprint | str | None = None, start: ModelLike | None = None,
     teacher: ModelLike | None = None, device: str = "cpu", threads: int = 1,
     out: str | PathLike[str] | None = None, resume: bool = False, compile: bool = False,
-    snapshots: str | PathLike[str] | None = None, stop: Callable[[], bool] | None = None,
-    **fields: Unpack[RecipeFields],
+    history: str | PathLike[str] | None = None, snapshots: str | PathLike[str] | None = None,
+    stop: Callable[[], bool] | None = None, **fields: Unpack[RecipeFields],
 ) -> Training:  # fmt: skip
     """Train one model. Needs PyTorch.
 
@@ -890,6 +888,7 @@ def fit(
         out: FILE.safetensors to write; beside it the run's state is kept, to resume from.
         resume: Continue the run that was writing to `out`.
         compile: Compile the step with torch.compile.
+        history: FILE.jsonl or FILE.csv for evaluations and turning points.
         snapshots: A folder for the model at every evaluation.
         stop: Called after every step; True ends the run after saving.
         **fields: Any field of the recipe, such as `steps=500` or `lr=0.01`.
@@ -901,14 +900,12 @@ def fit(
         2
     """
     goal, options = _training_options(
-        task, recipe, fields, blueprint=blueprint, start=start, teacher=teacher, out=out,
-        snapshots=snapshots, stop=stop,
+        task, recipe, fields, seeds=[seed], blueprint=blueprint, start=start, teacher=teacher,
+        out=out, resume=resume, history=history, snapshots=snapshots, stop=stop,
     )  # fmt: skip
     from .training import api
 
-    return api.fit(
-        goal, seed=seed, device=device, threads=threads, resume=resume, compile=compile, **options
-    )
+    return api.fit(goal, seed=seed, device=device, threads=threads, compile=compile, **options)
 
 
 @public
@@ -917,23 +914,21 @@ def train(
     blueprint: Blueprint | str | None = None, start: ModelLike | None = None,
     teacher: ModelLike | None = None, device: str = "cpu", threads: int = 1,
     out: str | PathLike[str] | None = None, resume: bool = False, compile: bool = False,
-    snapshots: str | PathLike[str] | None = None, stop: Callable[[], bool] | None = None,
-    **fields: Unpack[RecipeFields],
-) -> Iterator[Event]:  # fmt: skip
+    history: str | PathLike[str] | None = None, snapshots: str | PathLike[str] | None = None,
+    stop: Callable[[], bool] | None = None, **fields: Unpack[RecipeFields],
+) -> TrainingRun:  # fmt: skip
     """Train one model a seed, step by step, as a generator of events. Arguments as of `fit`.
 
     No step is taken before the first event is asked for. A member's last event is "done", with its
-    Training.
+    Training. Of several seeds each has a file of its own, NAME-seed3.safetensors.
     """
     goal, options = _training_options(
-        task, recipe, fields, blueprint=blueprint, start=start, teacher=teacher, out=out,
-        snapshots=snapshots, stop=stop,
+        task, recipe, fields, seeds=seeds, blueprint=blueprint, start=start, teacher=teacher,
+        out=out, resume=resume, history=history, snapshots=snapshots, stop=stop,
     )  # fmt: skip
     from .training import api
 
-    return api.train(
-        goal, seeds=seeds, device=device, threads=threads, resume=resume, compile=compile, **options
-    )
+    return api.train(goal, seeds=seeds, device=device, threads=threads, compile=compile, **options)
 
 
 @public
@@ -965,27 +960,28 @@ def ablations(
 
 
 def _training_options(
-    task: TaskLike, recipe: RecipeLike, fields: Mapping[str, Any], *, out: Any = None,
-    snapshots: Any = None, start: Any = None, teacher: Any = None, blueprint: Any = None,
+    task: TaskLike, recipe: RecipeLike, fields: Mapping[str, Any], *, seeds: Sequence[int] = (),
+    blueprint: Any = None, start: Any = None, teacher: Any = None, out: Any = None,
+    resume: bool = False, history: Any = None, snapshots: Any = None,
     stop: Callable[[], bool] | None = None,
 ) -> tuple[Task, dict[str, Any]]:  # fmt: skip
-    """The task, and the recipe and options of a run."""
-    try:
-        import torch as torch
-    except ModuleNotFoundError:
-        raise GlassformerError(NEEDS_TORCH) from None
+    """The task, and the recipe and options of a run, all checked before PyTorch is imported."""
     goal = as_task(task)
-    options: dict[str, Any] = {"blueprint": as_blueprint(blueprint)}
+    options: dict[str, Any] = {"blueprint": as_blueprint(blueprint), "resume": resume}
     for name, model in (("start", start), ("teacher", teacher)):
-        if isinstance(model, (str, PathLike)) and out is not None:
-            check_writable(as_path(out, "out"), str(model))
         options[name] = None if model is None else as_model(model).numpy()
-    for name, path in (("out", out), ("snapshots", snapshots)):
+    begin = options["start"] or getattr(options["blueprint"], "base", None)
+    options["recipe"] = as_recipe(recipe, goal).override(fields, begin)
+    for name, path in (("out", out), ("history", history), ("snapshots", snapshots)):
         options[name] = None if path is None else as_path(path, name)
     if stop is not None:
         options["stop"] = stop
-    begin = options["start"] or getattr(options["blueprint"], "base", None)
-    options["recipe"] = as_recipe(recipe, goal).override(fields, begin)
+    refs = (task, recipe, blueprint, start, teacher)
+    read = [str(ref) for ref in refs if isinstance(ref, (str, PathLike))]
+    if out is not None or history is not None:
+        from .training.run_file import check_outputs
+
+        check_outputs(options["out"], seeds, resume, options["history"], read)
     return goal, options
 
 
@@ -1009,11 +1005,8 @@ def sweep(
     from functools import partial
 
     from . import user_modules
+    from .training.studies.run_sweep import sweep as sweep_
 
-    try:
-        from .training.studies.run_sweep import sweep as sweep_
-    except ModuleNotFoundError:
-        raise GlassformerError(f"sweep — {NEEDS_TORCH}") from None
     load = partial(user_modules.load_task, task) if task else resolve.load_task
     return sweep_(
         as_path(spec, "sweep"), None if out is None else as_path(out, "out"), load,

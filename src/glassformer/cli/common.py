@@ -188,6 +188,31 @@ def _writable(value: Any) -> Any:
     return in_words(value) if type(value) is int and abs(value) >= LONG else value
 
 
+def settings_of(texts: Iterable[str] | None) -> dict[str, Any]:
+    """The fields of a recipe and their values, from FIELD=VALUE texts."""
+    fields = dict[str, Any]()
+    for text in texts or ():
+        field, equals, value = text.partition("=")
+        if not equals:
+            raise GlassformerError(f"--set {text} — expected FIELD=VALUE, such as lr=0.01")
+        fields[field.strip()] = value.strip()
+    return fields
+
+
+def check_figure(path: Path | None, *read: str | Path | None) -> None:
+    """Refuse a figure that could not be written, before the work. `read`: what the work reads."""
+    if path is not None:
+        from ..plotting.style import check_path
+
+        check_writable(check_path(path), *read)
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    from ..plotting.style import save
+
+    save(figure, path)
+
+
 def check_json(path: Path | None, *read: str | Path | None) -> None:
     """Whether JSON could be written there: as `check_writable`, and not under a name of a model."""
     check_writable(path, *read)

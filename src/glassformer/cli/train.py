@@ -5,30 +5,23 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
 
-from .. import resolve
-from ..core import checkpoint
-from ..parametrizations import make
+from .. import api, coerce
 from ..plotting.figures.curves import training_curves
-from ..plotting.style import check_path, save
 from ..tasks.token_layout import answer_names
 from ..training.events import Consumer, Event, in_words, percent
 from ..training.full_domain_phase import ALL, EXACT, SOME
-from ..training.history import HistoryFile, check_name
 from ..training.loss_floor import floors
-from ..training.recipes import choose_recipe
-from ..training.run_file import check_out, state_path
+from ..training.run_file import seed_files, state_path
 from ..training.ui.terminal import ASKED_TO_END, Lines, LiveView
 from ..utils import limits
 from ..utils.errors import GlassformerError
-from ..utils.fileio import alone, check_writable
-from ..utils.limits import many
 from ..verification.confidence import CONFIDENCE, upper_bound
 from .common import (
     Json,
@@ -37,14 +30,18 @@ from .common import (
     TaskRef,
     Threads,
     app,
+    check_figure,
     err,
     out,
     print_json,
+    save_figure,
     say,
+    settings_of,
     typed,
 )
 
 if TYPE_CHECKING:
+    from ..tasks.base import Task
     from ..training.loop import Trainer
     from ..training.result import Training
 
@@ -82,53 +79,36 @@ def train_(
     """Train a model on a task. Status 0: it reached the recipe's success (and is exact, where it
     was to be); 1: it did not.
     """
-    goal = resolve.load_task(task)
-    form = make(blueprint) if blueprint else None
-    first, truth = (resolve.load(ref) if ref else None for ref in (start, teacher))
-    chosen = choose_recipe(recipe, goal, settings or (), first or (form.base if form else None))
+    fields, every = settings_of(settings), range(seed, seed + seeds)
     if exact is not None:
-        chosen = replace(chosen, exact=(chosen.exact or chosen.steps) if exact else 0)
-    if history:
-        check_name(history)  # or it might be the model's own file
-    with alone(file), alone(history):
-        files = [file]
-        if seeds > 1:
-            every = range(seed, seed + seeds)
-            files = [file.with_name(f"{file.stem}-seed{s}{file.suffix}") for s in every]
-        there, reads = {str(path) for path in files if path.exists()}, (task, start, teacher)
-        for path in files:
-            check_out(path, resume and seeds == 1, *reads, blueprint)
-        for other in (history, figure):
-            check_writable(other, *reads, recipe, blueprint)
-        if figure:
-            check_path(figure)
-        from ..training.loop import Trainer  # slow: what is misspelt was told before
-
-        with _asked() as asked:
-            trainer = Trainer(
-                goal, chosen, range(seed, seed + seeds), blueprint=form, start=first, teacher=truth,
-                device=device, threads=threads, out=file if seeds == 1 else None, resume=resume,
-                snapshots=snapshots, stop=lambda: bool(asked.by),
-            )  # fmt: skip
-            names, stairs = answer_names(goal), floors(goal, chosen)
-            if resume:
-                err.print(f"going on from step {trainer.step:,} of {chosen.steps:,}")
-            floor = stairs[0].loss if stairs else None
-            consumers = _consumers(trainer, names, floor, history, watch, asked)
-            trainings = sorted(_consume(trainer.events(), consumers), key=lambda t: t.seed)
-        if seeds > 1:  # the trainer itself keeps one seed only
-            for training, path in zip(trainings, files, strict=True):
-                checkpoint.save(training.model, path)
-        if figure and any(t.history for t in trainings):
-            whose = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
-            title = f"{goal.ref}, recipe {chosen.name}, {whose}"
-            save(training_curves(trainings, stairs, names, title), figure)
+        chosen = coerce.as_recipe(recipe, coerce.as_task(task)).override(fields)
+        fields["exact"] = (chosen.exact or chosen.steps) if exact else 0
+    check_figure(figure, task, recipe, start, teacher, blueprint)
+    files = seed_files(file, every)
+    there = {str(path) for path in files if path.exists()}
+    with _asked() as asked:
+        run = api.train(
+            task, recipe, every, blueprint=blueprint or None, start=start or None,
+            teacher=teacher or None, device=device, threads=threads, out=file, resume=resume,
+            history=history, snapshots=snapshots, stop=lambda: bool(asked.by), **fields,
+        )  # fmt: skip
+        trainer, goal = run.trainer, run.trainer.task
+        names, stairs = answer_names(goal), floors(goal, trainer.recipe)
+        if resume:
+            err.print(f"going on from step {trainer.step:,} of {trainer.recipe.steps:,}")
+        floor = stairs[0].loss if stairs else None
+        consumer = _consumer(trainer, names, floor, watch, asked)
+        trainings = sorted(_consume(run, consumer), key=lambda t: t.seed)
+    if figure and any(t.history for t in trainings):
+        whose = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
+        title = f"{goal.ref}, recipe {trainer.recipe.name}, {whose}"
+        save_figure(training_curves(trainings, stairs, names, title), figure)
     overlap, pairs = trainer.data.overlap(), zip(trainings, files, strict=True)
     rows = [_report(t, goal.ref, path, seeds == 1, overlap) for t, path in pairs]
     if as_json:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
     else:
-        _show(trainings, rows, names, there, fixed=bool(start or blueprint))
+        _show(trainings, rows, goal, there, fixed=bool(start or blueprint))
         if figure and figure.exists():
             say(f"drew {figure}")
         for kept in (history, snapshots):
@@ -136,7 +116,7 @@ def train_(
                 say(f"wrote {kept}")
     if asked.by and any(t.status == "interrupted" for t in trainings):
         last = any(t.exact_from is not None for t in trainings)
-        of = ", in the last phase" if last else f" of {chosen.steps:,}"
+        of = ", in the last phase" if last else f" of {trainer.recipe.steps:,}"
         err.print(f"interrupted after step {trainer.step:,}{of}")
         if seeds == 1 and "resume" in rows[0]:
             err.print(f"saved {rows[0]['state']}; to go on:\n{rows[0]['resume']}", soft_wrap=True)
@@ -175,40 +155,34 @@ def _asked() -> Iterator[Asked]:
             signal.signal(s, handler)
 
 
-def _consumers(
-    trainer: "Trainer", names: list[str], floor: float | None, history: Path | None, watch: bool,
-    asked: "Asked",
-) -> list[Consumer]:  # fmt: skip
-    """Who is told what happens: the history, and whoever reads what we say."""
-    past = trainer.past()
-    consumers: list[Consumer] = [HistoryFile(history, names, past)] if history else []
-    if sys.stderr.isatty():
-        steps, ending = trainer.recipe.steps, lambda: asked.by
-        consumers.append(view := LiveView(err, steps, names, floor, past, watch, ending))
-        if not err.is_dumb_terminal:  # which is shown nothing before the end
-            asked.tell = view.live.refresh  # else it would paint over what is written
-    else:
-        consumers.append(Lines(err, names, len(trainer.seeds) > 1, watch))
-    return consumers
+def _consumer(
+    trainer: "Trainer", names: list[str], floor: float | None, watch: bool, asked: "Asked"
+) -> Consumer:
+    """What shows a run: a live view on a terminal, or lines."""
+    if not sys.stderr.isatty():
+        return Lines(err, names, len(trainer.seeds) > 1, watch)
+    steps, ending = trainer.recipe.steps, lambda: asked.by
+    view = LiveView(err, steps, names, floor, trainer.past(), watch, ending)
+    if not err.is_dumb_terminal:  # which is shown nothing before the end
+        asked.tell = view.live.refresh  # else it would paint over what is written
+    return view
 
 
-def _consume(events: Iterator[Event], consumers: list[Consumer]) -> "list[Training]":
-    """Shows every event to every consumer; the trainings at the end."""
+def _consume(events: Iterator[Event], consumer: Consumer) -> "list[Training]":
+    """Show every event; return the trainings."""
     trainings = []
-    with ExitStack() as ends:
-        for consumer in consumers:
-            ends.callback(consumer.close)
-        try:
-            for event in events:
-                for consumer in consumers:
-                    consumer(event)
-                if event.kind == "done":
-                    trainings.append(event.data["training"])
-        except GlassformerError as e:
-            if not trainings or trainings[-1].status != "diverged":
-                raise
-            # what was good until then is reported as a run that failed
-            err.print(str(e), soft_wrap=True)
+    try:
+        for event in events:
+            consumer(event)
+            if event.kind == "done":
+                trainings.append(event.data["training"])
+    except GlassformerError as e:
+        if not trainings or trainings[-1].status != "diverged":
+            raise
+        # what was good until then is reported as a run that failed
+        err.print(str(e), soft_wrap=True)
+    finally:
+        consumer.close()
     return trainings
 
 
@@ -228,10 +202,11 @@ def _report(t: "Training", task: str, path: Path, single: bool, overlap: float) 
 
 
 def _show(
-    trainings: "list[Training]", rows: list[dict[str, Any]], names: list[str], there: set[str],
+    trainings: "list[Training]", rows: list[dict[str, Any]], task: "Task", there: set[str],
     fixed: bool,
 ) -> None:  # fmt: skip
     """`there`: files that a model was in before. `fixed`: the model's shape is not the recipe's."""
+    names = answer_names(task)
     for t, row in zip(trainings, rows, strict=True):
         short = t.accuracy < t.recipe.success or not row["reached"]
         wanted = (
@@ -249,7 +224,7 @@ def _show(
         steps = f"{t.steps:,} step{'s' * (t.steps != 1)}"
         say(f" after {steps}, which took {t.seconds:.1f} s; {t.status}")
         if t.exact:
-            say(f"  {_exactness(t, row)}")
+            say(f"  {_exactness(t, row, task)}")
         if row["overlap"]:
             share = f"{percent(row['overlap'])} of test rows were also trained on"
             both = "none held out: all rows are trained on, and tested" if whole else share
@@ -268,8 +243,8 @@ def _show(
 
 def _advice(t: "Training", fixed: bool) -> str:
     """What may help a run that fell short: other luck, more time, more room."""
-    r, limits = t.recipe, {"not exact": "exact", "hopeless": "hopeless_after"}
-    limit = limits.get(t.status, "steps")
+    r, fields = t.recipe, {"not exact": "exact", "hopeless": "hopeless_after"}
+    limit = fields.get(t.status, "steps")
     found = f"another --seed, --set {limit}={2 * getattr(r, limit)}"
     if fixed:
         return found
@@ -278,7 +253,7 @@ def _advice(t: "Training", fixed: bool) -> str:
     return f"{found}, {' '.join(wider)}{suited}"
 
 
-def _exactness(t: "Training", row: dict[str, Any]) -> str:
+def _exactness(t: "Training", row: dict[str, Any], task: "Task") -> str:
     """What the last phase came to, and which rows it trained on."""
     assert t.exact and t.exact_from is not None
     look = t.exact
@@ -286,10 +261,7 @@ def _exactness(t: "Training", row: dict[str, Any]) -> str:
     if look.of not in (ALL, SOME):
         found += f" ({look.of})"
     elif not look.whole:
-        whole, most = (
-            many(resolve.load_task(row["task"]).inputs),
-            upper_bound(look.wrong, look.checked),
-        )
+        whole, most = limits.many(task.inputs), upper_bound(look.wrong, look.checked)
         found += f" drawn of {whole} (at most {most:.2g} of all, at {CONFIDENCE:.0%})"
     if t.steps > t.exact_from:
         return f"{found}; from step {t.exact_from:,} on all rows were trained on"

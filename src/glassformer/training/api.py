@@ -6,17 +6,21 @@
 All that runs is the Trainer of loop.py.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+from ..core import checkpoint
 from ..tasks.base import Task
 from ..tasks.token_layout import answer_names
 from ..utils.fileio import alone
 from .events import Event
+from .history import HistoryFile
 from .loop import Trainer
 from .recipe import Recipe
 from .result import Training
-from .run_file import check_out
+from .run_file import check_out, seed_files
 from .ui.notebook import Bar, in_notebook
 
 Seeds = Sequence[int]
@@ -48,20 +52,53 @@ def watched(events: Iterator[Event], task: Task, recipe: Recipe) -> Iterator[Eve
         bar.close()
 
 
-def train(task: Task, recipe: Recipe, seeds: Seeds = (0,), **options: Any) -> Iterator[Event]:
+class TrainingRun(Iterator[Event]):
+    """The events of a run, and its trainer."""
+
+    def __init__(self, trainer: Trainer, events: Generator[Event, None, None]) -> None:
+        self.trainer, self._events = trainer, events
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def close(self) -> None:
+        """End the run here; nothing is saved but what the last evaluation saved."""
+        self._events.close()
+
+
+def train(
+    task: Task, recipe: Recipe, seeds: Seeds = (0,), *, out: str | Path | None = None,
+    history: str | Path | None = None, resume: bool = False, **options: Any,
+) -> TrainingRun:  # fmt: skip
     """Yields events; a member's last is "done", with the Training. Options as of `Trainer`.
+
+    Of several seeds each has a file of its own, which is written at its end. `history`: a file of
+    evaluations and turning points.
 
     Raises:
         GlassformerError: at once for what cannot be trained, or if another run writes to `out`.
     """
-    with alone(options.get("out")):
-        trainer = Trainer(task, recipe, seeds, **options)
-    return _locked(trainer, bool(options.get("resume")))
+    one = out if len(seeds) == 1 else None
+    with alone(out), alone(history):
+        trainer = Trainer(task, recipe, seeds, out=one, resume=resume, **options)
+    files = dict(zip(trainer.seeds, seed_files(out, seeds), strict=bool(out)))
+    return TrainingRun(trainer, _events(trainer, out, files, history, resume))
 
 
-def _locked(trainer: Trainer, resume: bool) -> Iterator[Event]:
-    """The events of a run; until the last, no other run may write to its file."""
-    with alone(trainer.out):
-        if trainer.out:
-            check_out(trainer.out, resume)  # again: another run may have begun since the call
-        yield from trainer.events()
+def _events(
+    trainer: Trainer, out: str | Path | None, files: dict[int, Path], history: str | Path | None,
+    resume: bool,
+) -> Generator[Event, None, None]:  # fmt: skip
+    """The events of a run; until the last, no other run may write to its files."""
+    with alone(out), alone(history), ExitStack() as ends:
+        for path in files.values():  # again: another run may have begun since the call
+            check_out(path, resume)
+        if history:
+            log = HistoryFile(history, answer_names(trainer.task), trainer.past())
+            ends.callback(log.close)
+        for event in trainer.events():
+            if history:
+                log(event)
+            yield event
+            if event.kind == "done" and len(files) > 1:
+                checkpoint.save(event.data["training"].model, files[event.member])

@@ -22,6 +22,7 @@ from ..utils.errors import GlassformerError
 from ..utils.fileio import check_writable, read_bytes, why, write_atomically
 from ..utils.limits import REF, SEED, memory
 from .full_domain_phase import POOL
+from .history import check_name
 from .recipe import FIELDS, STEPS
 
 ENDING = ".run.safetensors"  # of the file of a run
@@ -110,6 +111,26 @@ def check_out(out: str | Path, resume: bool, *read: str) -> None:
         way = "go on with --resume (resume=True), or delete it to begin anew"
         raise GlassformerError(f"{state} — an unfinished run is here: {way}")
     check_writable(out, *read)
+
+
+def seed_files(out: str | Path | None, seeds: Sequence[int]) -> list[Path]:
+    """The files of the models: `out`, or of several seeds out-seed0, out-seed1, …"""
+    if out is None:
+        return []
+    path = Path(out)
+    several = (path.with_name(f"{path.stem}-seed{s}{path.suffix}") for s in seeds)
+    return [path] if len(seeds) == 1 else [*several]
+
+
+def check_outputs(
+    out: Path | None, seeds: Sequence[int], resume: bool, history: Path | None, read: Sequence[str]
+) -> None:
+    """Refuse files that a run cannot write, before the work. `read`: refs that the run reads."""
+    if history:
+        check_name(history)  # or it might be the model's own file
+    for path in seed_files(out, seeds):
+        check_out(path, resume and len(seeds) == 1, *read)
+    check_writable(history, *read)
 
 
 def save_state(path: Path, tensors: dict[str, Array], header: dict[str, Any]) -> None:
