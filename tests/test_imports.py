@@ -44,8 +44,12 @@ PAIRS = {
     ("cli", "api"): "a command calls a public function",
     ("cli", "coerce"): "a command coerces a ref once, to print its name",
 }
-# A checkpoint with theta expands it and compares, so it builds the parametrization: lazily.
-UPWARD = {("core", "parametrizations")}
+UPWARD = {
+    # A checkpoint with theta expands it and compares, so it builds the parametrization: lazily.
+    ("core", "parametrizations"),
+    # A request reaches the same function as a Python call, in a process of its own.
+    ("server", "api"),
+}
 PACKAGES = set().union(*LAYERS)
 
 

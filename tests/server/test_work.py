@@ -231,7 +231,7 @@ def test_texts_with_markup_come_back_as_texts(served):
 )  # fmt: skip
 def test_what_is_not_expected_is_refused_in_a_line(served, body):
     answer = served.post("model", **body)
-    assert answer.status_code == 422 and list(answer.json()) == ["error"]
+    assert answer.status_code == 422 and list(answer.json()) == ["error", "code"]
     assert len(answer.json()["error"]) < 400
 
 

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from ..puzzles.judge_process import SECONDS
 from . import request_models, worker_main
-from .errors import wrong
+from .errors import refusal, wrong
 from .jobs import Jobs
 from .worker_pool import Busy, Ended, Pool
 
@@ -47,7 +47,7 @@ def application(page: Callable[[], bytes], pool: Pool, jobs: Jobs) -> FastAPI:
         except Busy:
             return problem(429, BUSY)
         except Ended as e:
-            return Json(worker_main.dump(wrong(f"{do} — {e}")))
+            return Json(worker_main.dump(wrong(f"{do} — {e}", "stopped")))
         return Json(data, status_code=500 if kind == worker_main.DEFECT else 200)
 
     def begun(do: str, given: request_models.Asked) -> Response:
@@ -122,4 +122,4 @@ def gone() -> Response:
 
 
 def problem(status: int, why: str, headers: Any = None) -> Response:
-    return Json(json.dumps({"error": why}), status_code=status, headers=headers)
+    return Json(refusal(status, why), status_code=status, headers=headers)

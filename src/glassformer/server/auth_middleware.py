@@ -8,12 +8,13 @@ before anyone looks at them.
 """
 
 import asyncio
-import json
 import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs
+
+from .errors import refusal
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -171,7 +172,7 @@ def _with_headers(send: Send) -> Send:
 
 async def refuse(send: Send, refused: Refused) -> None:
     """Says why in a line. The connection ends: what was not read is not waited for."""
-    body = json.dumps({"error": refused.why}).encode()
+    body = refusal(refused.status, refused.why)
     kind = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     start = {"type": "http.response.start", "status": refused.status}
     await _with_headers(send)(start | {"headers": [*kind, (b"connection", b"close")]})

@@ -1,5 +1,6 @@
 """What is wrong with what a page asked for, as the page is told: every line with its place."""
 
+import json
 import re
 from typing import Any
 
@@ -7,11 +8,22 @@ SOURCE = "source"  # what errors call a text that was typed
 PLACE = re.compile(rf"{SOURCE}(?::(\d{{1,9}}))?(?::(\d{{1,9}}))? — (.*)", re.DOTALL)
 
 
-def wrong(message: str) -> dict[str, Any]:
-    """`errors`, a line each with its line and column in the source if it says them; `problem`, all
-    in one.
+STATUS = {  # the code of a request that is refused with a status
+    403: "forbidden", 404: "not_found", 408: "too_slow", 413: "too_large", 429: "busy",
+}  # fmt: skip
+
+
+def refusal(status: int, why: str) -> bytes:
+    """The body of an answer that refuses a request."""
+    return json.dumps({"error": why, "code": STATUS.get(status, "bad_argument")}).encode()
+
+
+def wrong(message: str, code: str) -> dict[str, Any]:
+    """`errors`, a line each with its line and column in the source if it names them; `problem`, all
+    in one; `code`, one of utils.errors.CODES, or "stopped" or "defect".
     """
-    return {"errors": places(message), "problem": "; ".join(message.split("\n"))}
+    problem = "; ".join(message.split("\n"))
+    return {"errors": places(message), "problem": problem, "code": code}
 
 
 def places(message: str) -> list[dict[str, Any]]:

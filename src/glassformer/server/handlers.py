@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from .. import resolve, taotp
+from .. import api, resolve, taotp
 from ..compiler import source_refs
 from ..core import checkpoint
 from ..core.model import Model
-from ..proof import prove
 from ..proof.counterexamples import first_wrong
 from ..puzzles import judge, level
 from ..puzzles.judge_process import MEMORY
@@ -29,9 +28,9 @@ from ..report_page.payload import payload, weights
 from ..report_page.report import titles
 from ..tasks.base import Task
 from ..tasks.token_layout import answer_names
-from ..training.recipes import choose_recipe
+from ..training.recipe import option
 from ..utils.errors import GlassformerError, no_such
-from ..verification import Progress, Verdict, check
+from ..utils.progress import Progress
 from .catalogue import RECIPE_NAMES, Shelf
 from .errors import SOURCE
 
@@ -110,17 +109,13 @@ class Desk:
     # ── is it right? ───────────────────────────────────────────────────────────────────────────
     def verify(self, given: Given, line: "Line") -> dict[str, Any]:
         model, task = self.both(given)
-        how: dict[str, Any] = {
-            "sample": given.get("sample"),
-            "exhaustive": bool(given.get("every")),
-        }
-        for event in check(model, task, seed=given.get("seed", 0), **how):
-            if isinstance(event, Verdict):
-                found = next(iter(event.counterexamples), None)
-                return {"verdict": event.to_json(), "margin": event.worst_margin,
-                        "counterexample": typed(model, task, found)}  # fmt: skip
-            line.tell(progress(event))
-        raise AssertionError("a check ends with a verdict")
+        verdict = api.verify(
+            model, task, sample=given.get("sample"), exhaustive=bool(given.get("every")),
+            seed=given.get("seed", 0), progress=lambda event: line.tell(progress(event)),
+        )  # fmt: skip
+        found = next(iter(verdict.counterexamples), None)
+        return {"verdict": verdict.to_json(), "margin": verdict.worst_margin,
+                "counterexample": typed(model, task, found)}  # fmt: skip
 
     def prove(self, given: Given, line: "Line") -> dict[str, Any]:
         """A proof. First a glance: what is badly broken is seen to be at once. What it is at is
@@ -135,9 +130,9 @@ class Desk:
         if wrong := first_wrong(model, task, rows_[task.defined(rows_)]):
             line.tell({"counterexample": typed(model, task, wrong)})
         line.tell({"doing": "proving"})
-        proof = prove(
+        proof = api.prove(
             model, task, method=given.get("method", "auto"), seed=seed,
-            progress=lambda event: line.tell(progress(event)), independent=None,
+            progress=lambda event: line.tell(progress(event)) if event.total else None,
         )  # fmt: skip
         told = proof.to_json()
         told.pop("certificate")  # large, and of no use to a page
@@ -155,16 +150,20 @@ class Desk:
         name = given.get("recipe", "")
         if name and name not in RECIPE_NAMES:  # a file, say
             raise no_such("recipe", name, RECIPE_NAMES)
-        settings = [f"{key}={value}" for key, value in given.get("settings", {}).items()]
-        recipe = choose_recipe(name, task, settings)
-        seed = given.get("seed", 0)
+        settings = given.get("settings", {})
+        for field in settings:
+            option(field)  # a field, and no other keyword of `train`
         with self.shelf.fence.lowered():  # PyTorch looks for a place for its files, and uses none
-            from ..training.loop import Trainer
+            import torch as torch
 
-        trainer = Trainer(task, recipe, [seed], stop=line.stopped)
+        run = api.train(
+            task, name, [seed := given.get("seed", 0)], stop=line.stopped,
+            **cast(Any, {field: str(value) for field, value in settings.items()}),
+        )  # fmt: skip
+        trainer, recipe = run.trainer, run.trainer.recipe
         album, training = Album(trainer), None
         line.tell({"of": recipe.steps, "names": list(answer_names(task)), "recipe": recipe.name})
-        for event in trainer.events():
+        for event in run:
             if event.kind == "done":
                 training = event.data["training"]
             elif event.kind == "step":

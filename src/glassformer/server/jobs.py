@@ -27,6 +27,7 @@ class Job:
         self.progress: dict[str, Any] = {}
         self.events: list[Any] = []
         self.errors: list[Any] = []
+        self.code = ""  # of these errors
         self.result = b"null"
         self.lock = threading.Lock()  # around its worker: it is this job's only for a while
         self.worker: Worker | None = None
@@ -55,6 +56,7 @@ class Job:
         told = {
             "job": self.id, "kind": self.kind, "state": self.state, "seconds": round(seconds, 1),
             "progress": self.progress, "events": self.events[after:], "errors": self.errors,
+            "code": self.code,
         }  # fmt: skip
         return json.dumps(told).encode()[:-1] + b',"result":' + self.result + b"}"
 
@@ -123,14 +125,15 @@ class Jobs:
                 job.result, state = data, "done"
             else:
                 told = json.loads(data)
-                job.errors = told.get("errors") or places(told["error"])
+                job.errors, job.code = told.get("errors") or places(told["error"]), told["code"]
         except Busy as e:
             refused.append(e)
         except Ended as e:
             job.errors = [] if job.asked_to_stop else places(f"{job.kind} — {e}")
-            state = "stopped" if job.asked_to_stop else "wrong"
+            state, job.code = ("stopped" if job.asked_to_stop else "wrong"), "stopped"
         except Exception as e:  # whatever it is: a job that nobody works on is not running
             job.errors = places(f"{job.kind} — a defect of glassformer: {type(e).__name__}: {e}")
+            job.code = "defect"
         finally:
             job.seconds, job.state = time.monotonic() - job.began, state
             ready.set()

@@ -121,26 +121,24 @@ def _read(pipe: IO[bytes], asked: "queue.Queue[dict[str, Any]]", line: Line) -> 
 
 def _told(error: Exception) -> tuple[bytes, bytes]:
     """What went wrong, as a frame: with the line and the column if it is in a source."""
-    from ..utils.errors import GlassformerError
+    from ..utils.errors import GlassformerError, missing_extra
     from .errors import wrong
 
+    if isinstance(error, ModuleNotFoundError):
+        error = missing_extra("train", error) or error
     if isinstance(error, GlassformerError):
-        return WRONG, dump(wrong(str(error)))
-    if isinstance(error, (MemoryError, RecursionError)):
-        what = "more memory than a page is given" if isinstance(error, MemoryError) else ""
-        return WRONG, dump(wrong(f"this takes {what or 'a nesting too deep'}"))
-    if "can't allocate memory" in str(error):  # as PyTorch says it
-        return WRONG, dump(wrong("this takes more memory than a page is given"))
-    module = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
-    if module.partition(".")[0] == "torch":
-        from ..utils.errors import NEEDS_TORCH
-
-        return WRONG, dump(wrong(f"train — {NEEDS_TORCH}"))
+        return WRONG, dump(wrong(str(error), error.code))
+    if isinstance(error, RecursionError):
+        return WRONG, dump(wrong("this takes a nesting too deep", "too_large"))
+    # PyTorch has no MemoryError
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return WRONG, dump(wrong("this takes more memory than a page is given", "too_large"))
     if os.environ.get("GLASSFORMER_DEBUG"):
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
-    return DEFECT, dump({"error": f"a defect of glassformer: {type(error).__name__}: {error}"})
+    message = f"a defect of glassformer: {type(error).__name__}: {error}"
+    return DEFECT, dump({"error": message, "code": "defect"})
 
 
 # ── limits that the system keeps ───────────────────────────────────────────────────────────────

@@ -194,5 +194,6 @@ def answered(kind: bytes, data: bytes) -> bytes:
     if kind == worker_main.RESULT:
         return data
     if kind == worker_main.WRONG:
-        raise GlassformerError("\n".join(e["message"] for e in json.loads(data)["errors"]))
+        told = json.loads(data)
+        raise GlassformerError("\n".join(e["message"] for e in told["errors"]), code=told["code"])
     raise GlassformerError(str(json.loads(data)["error"]))
