@@ -56,7 +56,7 @@ BAD = [
         ["reverse", "--to", "png"],
         "expected one of safetensors, taotp, adderboard, gpt2, onnx, torch",
     ),
-    (["reverse", "--to", "torch", "--tolerance", "-1"], "--tolerance"),
+    (["reverse", "--to", "torch", "--tolerance", "-1"], "export — tolerance"),
 ]
 
 

@@ -115,6 +115,55 @@ def test_a_package_imports_earlier_layers_only():
     assert len(LAYERS) == 8
 
 
+# What a command may import besides api, coerce, utils and its neighbors: to print a result.
+PRINTS = {
+    "ablate": {"plotting.figures.bars", "training.events", "training.studies.ablations"},
+    "board": {"adderboard.protocol", "adderboard.table"},
+    "check": {"puzzles", "puzzles.level"},  # the title of a level, and names of its scores
+    "common": {"__version__", "plotting.style"},  # every --figure
+    "compare": {"plotting.figures.interventions"},
+    "compile": {"core"},  # the digest of a model
+    "count": {"core.param_count"},  # names of the counts, in their order
+    "entry": {"training.recipe"},  # "--lr is a field of the recipe: --set lr=…"
+    "export": {"interop"},
+    "inspect": {"plotting.inspect", "plotting.style"},
+    # the descriptions of what `api.list_` names
+    "list": {"compiler", "puzzles", "puzzles.level",
+             "published_claims", "registry", "resolve", "training.recipe", "training.recipes"},
+    "prove": {"proof", "proof.accuracy"},
+    "recheck": {"verification.recheck_verdict"},
+    # --meaning interprets a source that is not compiled; the trace is printed in words
+    "run": {"compiler.slot_readout", "generate", "lens.explain"},
+    "sweep": {"training.studies.sweep"},
+    "train": {"plotting.figures.curves", "tasks.token_layout", "training.events",
+              "training.full_domain_phase", "training.loss_floor", "training.run_file",
+              "training.ui.terminal", "verification.confidence"},
+}  # fmt: skip
+
+
+def runtime_imports(tree):
+    """The modules that a file of cli/ imports, but for type checkers, from outside cli/."""
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 2 and id(node) not in skipped:
+            yield from [node.module] if node.module else (alias.name for alias in node.names)
+
+
+def test_a_command_calls_the_public_functions_only():
+    """Parsing and printing: what works and what checks is in api.py."""
+    found = {}
+    for path in sorted((ROOT / "cli").glob("*.py")):
+        modules = {*runtime_imports(ast.parse(path.read_text()))} - {"api", "coerce"}
+        if modules := {m for m in modules if m.partition(".")[0] != "utils"}:
+            found[path.stem] = modules
+    assert found == PRINTS
+
+
 def test_tasks_know_no_transformer():
     for path in sorted((ROOT / "tasks").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):

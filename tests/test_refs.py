@@ -71,7 +71,7 @@ def test_dtype(own):
     ("own:size=7", "own:size=7 — 7 is unlucky"),
     ("own:dtype=float8", "dtype must be one of float64, float32"),
     ("a/b.bin", "expected a program, or a file that ends in"),
-    ("", "no such program"),
+    ("", "expected a ref or a path"),
 ])  # fmt: skip
 def test_bad_refs(own, ref, match):
     with pytest.raises(GlassformerError, match=match):

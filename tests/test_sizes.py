@@ -41,8 +41,8 @@ OPTIONS = [
     (*VERIFY, "--sample", 10**12, limits.SAMPLE), (*VERIFY, "--sample", HUGE, limits.SAMPLE),
     (*VERIFY, "--keep", 10**9, limits.KEEP), (*VERIFY, "--search", 10**9, limits.SEARCH),
     (*VERIFY, "--workers", 10**6, limits.PROCESSES), (*VERIFY, "--seed", 2**63, limits.SEED),
-    (*RUN, "--steps", 10**12, limits.DECODED), (*RUN, "--top-k", 10**30, 2**31), (*RUN, "--seed",
-    2**63, limits.SEED),
+    (*RUN, "--steps", 10**12, limits.DECODED), (*RUN, "--top-k", 10**30, 2**63 - 1),
+    (*RUN, "--seed", 2**63, limits.SEED),
     ("inspect", "addition", "--inputs", 10**14, limits.INPUTS), ("inspect", "addition", "--seed",
     2**70, limits.SEED),
     ("compare", "addition", "addition", "--sample", 10**12, limits.ROWS),
@@ -53,7 +53,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize("words", OPTIONS, ids=lambda words: " ".join(map(str, words[:-1])))
 def test_options_have_an_end(call, words):
-    assert str(words[-1]) in refused(call(*words[:-1]))
+    assert str(words[-1]) in refused(call(*words[:-1])).replace(",", "")
 
 
 def test_options_that_write_have_an_end(call, tmp_path):
@@ -79,7 +79,7 @@ def test_options_that_write_have_an_end(call, tmp_path):
         (("ablate", "addition", "--seeds", 10**9), limits.MEMBERS),
         (("ablate", "addition", "--threads", 10**6), limits.PROCESSES),
     ]:
-        assert str(most) in refused(call(*words))
+        assert str(most) in refused(call(*words)).replace(",", "")
     assert [p.name for p in tmp_path.iterdir()] == ["s.toml"], "nothing was written"
 
 

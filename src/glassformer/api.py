@@ -8,7 +8,8 @@ words. A `model` is a ref, a path or a Model; a `task` a ref or a Task, by defau
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -23,20 +24,28 @@ from .coerce import (
     TaskLike,
     Tokens,
     as_blueprint,
+    as_folder,
     as_model,
+    as_output,
     as_path,
     as_recipe,
     as_rows,
+    as_sample,
     as_task,
     as_task_if_known,
     as_tokens,
     as_verdict,
+    files_of,
     public,
     user_ref,
+    verdict_task,
 )
 from .core.model import Config, Model, keeping_shapes
 from .utils.errors import GlassformerError, did_you_mean, shown
+from .utils.fileio import alone, check_writable, remove, write_atomically
+from .utils.limits import INPUTS, finite
 from .utils.progress import ProgressCallback
+from .utils.results import json_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -140,6 +149,9 @@ def export(
     from .interop.common import check_target, names, write
 
     path = as_path(out, "out")
+    finite("export — tolerance", tolerance)
+    if not path.is_dir():
+        check_writable(path, *files_of([model]))
     if to in names():
         check_target(to, path)  # before the model is built
     return write(as_model(model), to, path, tolerance)
@@ -148,7 +160,7 @@ def export(
 @public
 def compile_(
     source: str | PathLike[str], *, options: Mapping[str, Any] | None = None, dtype: str = "",
-    target: str = "",
+    target: str = "", out: str | PathLike[str] | None = None,
 ) -> Compiled:  # fmt: skip
     """Compile a source to a model, and prove that the model does what the source means.
 
@@ -157,6 +169,7 @@ def compile_(
         options: Options of the source.
         dtype: float64 or float32.
         target: "gpt2" for a model that GPT-2 can hold as it is.
+        out: FILE.safetensors to write the model to, with its source.
 
     Example:
         >>> import glassformer as gf
@@ -166,7 +179,12 @@ def compile_(
     """
     from .compiler.source_refs import compile_source
 
-    return compile_source(source, options, dtype, target)
+    is_text = isinstance(source, str) and "\n" in source
+    path = as_output(out, ".safetensors", None if is_text else source)
+    compiled = compile_source(source, options, dtype, target)
+    if path:
+        save(compiled, path)
+    return compiled
 
 
 @public
@@ -368,7 +386,8 @@ def verify(
     model: ModelLike, task: TaskLike | None = None, *, rows: Rows | None = None,
     sample: int | None = None, seed: int = 0, keep: int = 10, chunk: int = 0,
     tap: Tap | None = None, exhaustive: bool = False, dtype: str = "", workers: int = 1,
-    search: int = 0, journal: str | PathLike[str] | None = None, cluster: str = "",
+    search: int = 0, out: str | PathLike[str] | None = None,
+    journal: str | PathLike[str] | None = None, cluster: str = "",
     progress: ProgressCallback | None = None,
 ) -> Verdict:  # fmt: skip
     """Run a model on the whole domain of a task, or on a sample with stated confidence.
@@ -388,6 +407,7 @@ def verify(
         dtype: Float type to run in.
         workers: Number of processes. (A script then needs `if __name__ == "__main__"`.)
         search: Rounds of search for failures near the worst rows of a sample.
+        out: FILE.json to save the verdict; an interrupted call resumes from FILE.json.journal.
         journal: A file to resume from after an interruption.
         cluster: Address of a Dask cluster to run on.
         progress: Called as inputs are run.
@@ -399,21 +419,39 @@ def verify(
     """
     from . import verification
 
+    if exhaustive and sample is not None:
+        raise GlassformerError("verify — expected exhaustive or sample, got both; leave one out")
+    path = as_output(out, ".json", model, task)
     made = as_model(model)
     goal = as_task(task, made)
-    return verification.verify(
-        made, goal, rows=as_rows(rows, goal), sample=sample, seed=seed, keep=keep, chunk=chunk,
-        tap=None if tap is None else keeping_shapes(tap), exhaustive=exhaustive, dtype=dtype,
-        workers=workers, search=search, cluster=cluster, progress=progress,
-        journal=None if journal is None else as_path(journal, "journal"),
-    )  # fmt: skip
+    with _resumable(path, journal) as log:
+        verdict = verification.verify(
+            made, goal, rows=as_rows(rows, goal), sample=sample, seed=seed, keep=keep, chunk=chunk,
+            tap=None if tap is None else keeping_shapes(tap), exhaustive=exhaustive, dtype=dtype,
+            workers=workers, search=search, cluster=cluster, progress=progress, journal=log,
+        )  # fmt: skip
+        if path:
+            verdict.save(path)
+    return verdict
+
+
+@contextmanager
+def _resumable(out: Path | None, journal: str | PathLike[str] | None) -> Iterator[Path | None]:
+    """Yield the journal of a verification; one that belongs to `out` is removed at the end. No
+    other run may write to `out` meanwhile.
+    """
+    own = None if out is None or journal is not None else out.with_name(out.name + ".journal")
+    with alone(out):
+        yield own if journal is None else as_path(journal, "journal")
+        if own:
+            remove(own)
 
 
 @public
 def recheck(
     model: ModelLike, verdict: Verdict | str | PathLike[str], task: TaskLike | None = None, *,
-    workers: int = 1, journal: str | PathLike[str] | None = None,
-    progress: ProgressCallback | None = None,
+    workers: int = 1, out: str | PathLike[str] | None = None,
+    journal: str | PathLike[str] | None = None, progress: ProgressCallback | None = None,
 ) -> Rechecked:  # fmt: skip
     """Run the same rows as a saved verdict again, and compare.
 
@@ -423,25 +461,30 @@ def recheck(
         task: What is right; by default the task that the verdict names. A name in a verdict never
             runs a file.
         workers: Number of processes.
+        out: FILE.json to save the new verdict; an interrupted call resumes from FILE.json.journal.
         journal: A file to resume from after an interruption.
         progress: Called as inputs are run.
     """
     from .verification.recheck_verdict import recheck as recheck_
 
+    path = as_output(out, ".json", model, verdict, task)
     made, saved = as_model(model), as_verdict(verdict)
-    goal = as_task(task or resolve.verdict_task(made, getattr(saved, "task", "")), made)
-    return recheck_(
-        made, saved, goal, workers=workers, progress=progress,
-        where=str(verdict) if isinstance(verdict, (str, PathLike)) else "verdict",
-        journal=None if journal is None else as_path(journal, "journal"),
-    )  # fmt: skip
+    goal = verdict_task(task, saved, made)
+    where = str(verdict) if isinstance(verdict, (str, PathLike)) else "verdict"
+    with _resumable(path, journal) as log:
+        rechecked = recheck_(
+            made, saved, goal, workers=workers, progress=progress, where=where, journal=log
+        )
+        if path:
+            rechecked.found.save(path)
+    return rechecked
 
 
 @overload
 def prove(
     model: ModelLike, task: TaskLike | None = None, *,
     method: Literal["auto", "certificate", "enumeration"] = "auto",
-    independent: bool | None = None, seed: int = 0,
+    independent: bool | None = None, seed: int = 0, out: str | PathLike[str] | None = None,
     progress: ProgressCallback | None = None,
 ) -> Proof: ...  # fmt: skip
 @overload
@@ -466,7 +509,7 @@ def prove(
     method: Literal["auto", "certificate", "enumeration"] = "auto",
     check: str | PathLike[str] | Mapping[str, Any] | None = None, independent: bool | None = None,
     accuracy: bool = False, equals: ModelLike | None = None, seed: int = 0,
-    progress: ProgressCallback | None = None,
+    out: str | PathLike[str] | None = None, progress: ProgressCallback | None = None,
 ) -> Proof | Certified | Accuracy | Equality:  # fmt: skip
     """Decide whether a model is right on all inputs: proved, refuted with one, or unknown.
 
@@ -480,6 +523,7 @@ def prove(
         accuracy: Bound how many inputs are right instead: returns an Accuracy.
         equals: A second model: do both write the same on every input? Returns an Equality.
         seed: Seed of the search for a counterexample.
+        out: FILE.json for the certificate, if the proof has one.
         progress: Called with each stage, and how far a proof is.
 
     Example:
@@ -489,12 +533,19 @@ def prove(
     """
     from .proof.requests import prove as run_proof
 
+    if out is not None and (check is not None or accuracy or equals is not None):
+        hint = "only a proof that is looked for has a certificate to write"
+        raise GlassformerError(f"prove — out: {hint}; leave out `out`, or check, accuracy, equals")
+    path = as_output(out, ".json", model, task)
     made = as_model(model)
-    return run_proof(
+    found = run_proof(
         made, as_task(task, made), method=method, check=check, independent=independent,
         accuracy=accuracy, equals=None if equals is None else as_model(equals), seed=seed,
         progress=progress,
     )  # fmt: skip
+    if path and (certificate := getattr(found, "certificate", None)):
+        write_atomically(path, json_file(certificate))
+    return found
 
 
 @public
@@ -564,8 +615,7 @@ def board(
     from .adderboard import boards
 
     file = str(model) if isinstance(model, (str, PathLike)) and str(model).endswith(".py") else ""
-    nothing = model is None or (isinstance(model, str) and not model)
-    made = None if file or nothing else as_model(model)
+    made = None if file or model is None else as_model(model)
     name = str(model) if isinstance(model, (str, PathLike)) else made.name if made else ""
     goal: Any = as_task(task, made) if made else task
 
@@ -599,7 +649,7 @@ def explain(model: ModelLike, tokens: Tokens) -> Explanation:
 def inspect(
     model: ModelLike, task: TaskLike | None = None, rows: Rows | None = None,
     prompt: Tokens | None = None, only: str | Sequence[str] = (),
-    progress: ProgressCallback | None = None,
+    progress: ProgressCallback | None = None, *, sample: int | None = None, seed: int = 0,
 ) -> Inspection:  # fmt: skip
     """Return all views of a model's inside that make sense for it.
 
@@ -608,15 +658,19 @@ def inspect(
         task: The task whose inputs to use; without one, random tokens.
         rows: Rows of the task to use.
         prompt: An input to show on its own.
-        only: Names of views.
+        only: Names of views, or FILE.py:NAME.
         progress: Called before each view.
+        sample: Use this number of random rows; by default 10,000.
+        seed: Seed of the rows.
     """
     from .lens.inspect import inspect as inspect_
 
+    only = [user_ref(name) for name in ([only] if isinstance(only, str) else only)]
     made = as_model(model)
     goal = as_task_if_known(task, made)
-    shown = None if prompt is None else as_tokens(prompt, made)
-    return inspect_(made, goal, as_rows(rows, goal), shown, only, progress)
+    rows = as_sample(goal, rows, sample, seed, INPUTS)
+    tokens = None if prompt is None else as_tokens(prompt, made, goal)
+    return inspect_(made, goal, rows, tokens, only, progress)
 
 
 @public
@@ -630,7 +684,8 @@ def view(name: str, gist: Callable[[Any], str] | None = None) -> Callable[[View]
 @public
 def compare(
     a: ModelLike, b: ModelLike, task: TaskLike | None = None, rows: Rows | None = None, *,
-    names: Sequence[str] = (), seed: int = 0, progress: ProgressCallback | None = None,
+    sample: int | None = None, names: Sequence[str] = (), seed: int = 0,
+    progress: ProgressCallback | None = None,
 ) -> Comparison:  # fmt: skip
     """Compare two models on one task: answers, attention, what each part is for.
 
@@ -639,6 +694,7 @@ def compare(
         b: The other.
         task: What is right; by default the task of both.
         rows: Rows of the task to use.
+        sample: Use this number of random rows.
         names: What to call the two.
         seed: Seed of the rows.
         progress: Called as rows are run.
@@ -647,9 +703,8 @@ def compare(
 
     one, other = as_model(a), as_model(b)
     goal = as_task(task, one, other)
-    return compare_(
-        one, other, goal, as_rows(rows, goal), names=names, seed=seed, progress=progress
-    )
+    rows = as_sample(goal, rows, sample, seed)
+    return compare_(one, other, goal, rows, names=names, seed=seed, progress=progress)
 
 
 @public
@@ -748,24 +803,33 @@ def interchange(
 
 
 @public
-def truth(model: ModelLike, task: TaskLike | None = None, *, seed: int = 0) -> Truth:
+def truth(
+    model: ModelLike, task: TaskLike | None = None, *, seed: int = 0,
+    out: str | PathLike[str] | None = None,
+) -> Truth:  # fmt: skip
     """Return the ground truth of a program: which component computes what, from what.
 
     Args:
         model: The model.
         task: The task whose inputs to measure on; by default the model's own.
         seed: Seed of the inputs.
+        out: FILE.json to write all of it.
     """
     from .ground_truth.edges import truth as truth_
 
+    path = as_output(out, ".json", model, task)
     made = as_model(model)
-    return truth_(made, as_task_if_known(task, made), seed=seed)
+    found = truth_(made, as_task_if_known(task, made), seed=seed)
+    if path:
+        found.save(path)
+    return found
 
 
 @public
 def disguise(
     model: ModelLike, seed: int = 0, *, rotate: bool = True, shuffle: bool = True,
-    noise: float = 0.0, task: TaskLike | None = None,
+    noise: float = 0.0, task: TaskLike | None = None, out: str | PathLike[str] | None = None,
+    key: str | PathLike[str] | None = None,
 ) -> Disguised:  # fmt: skip
     """Return a copy that computes the same in another basis, without names, and its key.
 
@@ -776,12 +840,20 @@ def disguise(
         shuffle: Permute heads and neurons.
         noise: Noise on every weight, relative to the RMS of its array.
         task: The task to check the copy on; by default the model's own.
+        out: FILE.safetensors to write the copy.
+        key: FILE.json to write the key.
     """
     from .ground_truth.disguise import disguise as disguise_
 
+    if (out is None) != (key is None):
+        raise GlassformerError("disguise — out and key: expected both or neither")
+    copy, key_path = as_output(out, ".safetensors", model), as_output(key, ".json", model)
     made = as_model(model)
     goal = as_task_if_known(task, made)
-    return disguise_(made, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
+    found = disguise_(made, seed, rotate=rotate, shuffle=shuffle, noise=noise, task=goal)
+    if copy and key_path:
+        found.save(copy, key_path)
+    return found
 
 
 # ── pages ──────────────────────────────────────────────────────────────────────────────────────
@@ -950,10 +1022,10 @@ def ablations(
         watch: Called with all that happens.
         **fields: Any field of the recipe.
     """
+    path = None if out is None else as_folder(out)
     goal, options = _training_options(task, recipe, fields)
     from .training.studies.ablation_study import ablations as ablations_
 
-    path = None if out is None else as_path(out, "out")
     return ablations_(
         goal, options["recipe"], seeds=seeds, only=only, out=path, threads=threads, watch=watch
     )
@@ -976,8 +1048,7 @@ def _training_options(
         options[name] = None if path is None else as_path(path, name)
     if stop is not None:
         options["stop"] = stop
-    refs = (task, recipe, blueprint, start, teacher)
-    read = [str(ref) for ref in refs if isinstance(ref, (str, PathLike))]
+    read = files_of([task, recipe, blueprint, start, teacher])
     if out is not None or history is not None:
         from .training.run_file import check_outputs
 
@@ -1009,7 +1080,7 @@ def sweep(
 
     load = partial(user_modules.load_task, task) if task else resolve.load_task
     return sweep_(
-        as_path(spec, "sweep"), None if out is None else as_path(out, "out"), load,
+        as_path(spec, "sweep"), None if out is None else as_folder(out), load,
         cluster=cluster, workers=workers, limit=limit, progress=progress,
     )  # fmt: skip
 

@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, get_args
 import numpy as np
 
 from . import registry, resolve
+from .compiler import source_refs
 from .core.model import Model
 from .generate import prompt
 from .tasks import validation
 from .tasks.base import Task
-from .utils.argcheck import bound, check_types, fits, text_of
+from .utils.argcheck import attribute, bound, check_types, fits, text_of
 from .utils.errors import GlassformerError, did_you_mean, missing_extra, shown
-from .utils.limits import ROWS, SEED, within
+from .utils.fileio import check_ending, check_writable
+from .utils.limits import ROWS, SEED, afford, within
 
 if TYPE_CHECKING:
     from .compiler import Compiled
@@ -40,6 +42,11 @@ TaskLike: TypeAlias = "Task | type[Task] | str"
 Tokens: TypeAlias = "str | Sequence[int] | Sequence[Sequence[int]] | np.ndarray[Any, Any]"
 Rows: TypeAlias = "Sequence[Sequence[int]] | np.ndarray[Any, Any]"
 RecipeLike: TypeAlias = "Recipe | str"
+FILE_ENDINGS = (
+    ".safetensors", ".pt", ".pth", ".json", ".jsonl", ".csv", ".toml", ".txt", ".html", ".png",
+    ".svg", ".pdf", ".py",
+)  # fmt: skip
+is_source_ref = source_refs.is_named
 RANGES = {"seed": (0, SEED), "n": (1, ROWS)}  # of parameters of all public functions
 
 
@@ -53,13 +60,17 @@ def user_ref(value: T) -> T:
     return value
 
 
-def as_model(value: Any) -> Model:
-    """A Model: the value, its `model`, or what a ref or a path names."""
-    if isinstance(model := getattr(value, "model", value), Model):
-        return model
+def as_model(value: Any, task: str | None = None) -> Model:
+    """A Model: the value, its `model`, or what a ref or a path names; of another task than its
+    own, if one is named.
+    """
     if isinstance(value, (str, PathLike)):
-        return resolve.load(user_ref(value))
-    raise GlassformerError(f"model — expected a ref, a path or a Model, got {shown(value)}")
+        model = resolve.load(user_ref(value))
+    else:
+        model = value if isinstance(value, Model) else attribute(value, "model")
+    if not isinstance(model, Model):
+        raise GlassformerError(f"model — expected a ref, a path or a Model, got {shown(value)}")
+    return model if task is None else resolve.with_task(model, user_ref(task))
 
 
 def as_task(value: Any, *models: Model) -> Task:
@@ -80,19 +91,47 @@ def as_task(value: Any, *models: Model) -> Task:
     return value
 
 
+def as_source_task(value: str) -> Task:
+    """The task of a source, which is not compiled for it, or of the model that a ref names."""
+    is_source = is_source_ref(value)
+    return resolve.load_task(value if is_source else as_model(value))
+
+
 def as_task_if_known(value: Any, model: Model) -> Task | None:
     """As `as_task`; None if no task is passed and the model has none."""
     return resolve.known_task(model) if value is None else as_task(value, model)
 
 
-def as_tokens(value: Any, model: Model) -> Any:
-    """Tokens, or those that a text gives to the model."""
-    return model.read(prompt(model, value) if isinstance(value, str) else value)
+def as_tokens(value: Any, model: Model, task: Task | None = None) -> Any:
+    """Tokens, or those that a text gives to the model; as a prompt of `task`, if it is passed."""
+    if isinstance(value, str):
+        question, start = task.read(value) if task else (prompt(model, value), [])
+        value = [*question, *start]
+    return model.read(value)
 
 
 def as_rows(value: Any, task: Task | None) -> Any:
     """Rows of the task, or None."""
     return value if value is None or task is None else task.readable(value)
+
+
+def as_sample(task: Task | None, rows: Any, sample: int | None, seed: int, most: int = ROWS) -> Any:
+    """Rows of the task: those that are passed, or this number at random if memory holds them."""
+    if sample is None:
+        return as_rows(rows, task)
+    within("sample", sample, 1, most)
+    if rows is not None or task is None:
+        what = (
+            "rows are passed" if rows is not None else "the model knows no task; name one (task=…)"
+        )
+        raise GlassformerError(f"sample — expected no number of rows: {what}")
+    tokens = task.batch(task.rows(0, 1))[0].shape[1]
+    afford(f"{sample:,} rows of {task.ref}", 8 * sample * (len(task.radix) + tokens))
+    return task.sample(sample, np.random.default_rng(seed))
+
+
+def as_generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(within("seed", seed, *RANGES["seed"]))
 
 
 def as_recipe(value: Any, task: Task) -> "Recipe":
@@ -126,8 +165,40 @@ def as_verdict(value: Any) -> "Verdict":
     return value
 
 
+def verdict_task(value: Any, verdict: "Verdict", model: Model) -> Task:
+    """A Task: the value, or what a saved verdict of the model names. That runs no file."""
+    return as_task(resolve.verdict_task(model, verdict.task) if value is None else value, model)
+
+
 def as_path(value: Any, name: str) -> Path:
-    return Path(text_of(value, name, "a path"))
+    if not (text := text_of(value, name, "a path")):
+        raise GlassformerError(f"{name} — expected a path, got ''")
+    return Path(text)
+
+
+def as_output(value: Any, ending: str, *read: Any) -> Path | None:
+    """The path of a file to write, checked before the work: its ending, its folder, and that it is
+    none of the files that are read.
+    """
+    if value is None:
+        return None
+    path = as_path(value, "out")
+    check_ending(path, ending)
+    check_writable(path, *files_of(read))
+    return path
+
+
+def files_of(values: Iterable[Any]) -> list[str]:
+    """What of some arguments may name files: refs and paths."""
+    return [str(value) for value in values if isinstance(value, (str, PathLike))]
+
+
+def as_folder(value: Any) -> Path:
+    """The path of a folder to write to. One with the ending of a file is refused."""
+    path = as_path(value, "out")
+    if path.suffix in FILE_ENDINGS and not path.is_dir():
+        raise GlassformerError(f"out: expected a folder, got {path}")
+    return path
 
 
 # ── a whole call ───────────────────────────────────────────────────────────────────────────────

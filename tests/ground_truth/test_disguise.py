@@ -216,11 +216,11 @@ def test_command(call, tmp_path):
 
 @pytest.mark.parametrize("words,says", [
     (["addition", "--out", "c.safetensors", "--key", "k.json"], "--no-rotate"),
-    (["reverse", "--out", "c.txt", "--key", "k.json"], "ends in .safetensors"),
+    (["reverse", "--out", "c.txt", "--key", "k.json"], "expected FILE.safetensors"),
     (["reverse", "--out", "c.safetensors", "--key", "c.safetensors"],
-    "expected another file than --out"),
+    "expected FILE.json"),
     (["reverse", "--out", "none/c.safetensors", "--key", "k.json"], "cannot be written"),
-    (["reverse", "--out", "c.safetensors", "--key", "k.json", "--noise", "-1"], "--noise"),
+    (["reverse", "--out", "c.safetensors", "--key", "k.json", "--noise", "-1"], "noise — expected"),
 ])  # fmt: skip
 def test_command_with_bad_input(call, tmp_path, monkeypatch, words, says):
     monkeypatch.chdir(tmp_path)

@@ -357,7 +357,7 @@ BAD = [
     (["train", TASK, "--start", "add-digit"], "start: expected the vocabulary of"),
     (["train", TASK, "--teacher", "min"], "teacher: expected the vocabulary of"),
     (["train", TASK, "--device", "abacus"], "device abacus — not available"),
-    (["train", TASK, "--seeds", "0"], "--seeds"),
+    (["train", TASK, "--seeds", "0"], "number of seeds"),
     (["train", TASK, "--seeds", "2", "--resume"], "an ensemble is not saved"),
     (["train", TASK, "--resume"], "no run to resume"),
     (["train", TASK, "--history", "h.txt"], "h.txt — a history ends in"),

@@ -606,7 +606,7 @@ def test_bad_calls_are_one_line_and_status_2(spec_file, tmp_path, call, monkeypa
         ((tmp_path / "no.toml",), "no.toml — cannot be read: No such file or directory"),
         ((tmp_path,), "cannot be read: it is a folder"),
         ((path, "--limit", 1), "2 runs are more than 1"),
-        ((path, "--workers", 0), "--workers"),
+        ((path, "--workers", 0), "workers"),
         (
             (path, "--workers", 2, "--cluster", "tcp://127.0.0.1:1"),
             "sweep — workers are processes here",

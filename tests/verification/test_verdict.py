@@ -270,8 +270,8 @@ def test_a_damaged_verdict_is_one_line(call, tmp_path, damage, word):
 
 @pytest.mark.parametrize("words,word", [
     (["--dtype", "float99"], "one of float64, float32, bfloat16"), (["--all", "--sample", "5"],
-    "one or the other"),
-    (["--out", "{}"], "is a folder"), (["--out", "{}/no/v.json"], "cannot be written"),
+    "leave one out"),
+    (["--out", "{}"], "expected FILE.json"), (["--out", "{}/no/v.json"], "cannot be written"),
     (["--workers", "0"], "workers"),
     (["--task", "min", "--out", "{}/v.json"], "vocabulary"), (["--keep", "-1"], "keep"),
 ])  # fmt: skip

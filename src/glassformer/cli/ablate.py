@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from typer import Option
 
-from .. import api
-from ..utils import limits
-from ..utils.fileio import check_writable
-from ..plotting.style import check_path, save
+from .. import api, coerce
 from ..training.events import percent
-from ..training.recipes import choose_recipe
 from .common import (
-    Interrupted, Json, RecipeName, Settings, TaskRef, Threads, app, out, print_json, progress,
-    table_of,
+    Interrupted, Json, RecipeName, Settings, TaskRef, Threads, app, check_figure, out, print_json,
+    progress, save_figure, settings_of, table_of,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -29,7 +25,7 @@ if TYPE_CHECKING:
 def ablate_(
     task: TaskRef,
     recipe: RecipeName = "",
-    seeds: Annotated[int, Option(min=1, max=limits.MEMBERS,
+    seeds: Annotated[int, Option(
         help="seeds 0, 1, …, trained all at once")] = 3,
     only: Annotated[str,
         Option(help="names with commas between; the baseline is always trained")] = "",
@@ -50,10 +46,9 @@ def ablate_(
     Python it is gf.ablations. A part of a finished model is silenced by inspect --only ablations,
     and by gf.ablate.
     """
-    if figure:
-        check_writable(check_path(figure))
-    goal = api.load_task(task)
-    chosen = choose_recipe(recipe, goal, settings or ())  # a slip is told before PyTorch is there
+    check_figure(figure, task, recipe)
+    goal = coerce.as_task(task)
+    chosen = coerce.as_recipe(recipe, goal).override(settings_of(settings))
     from ..training.studies.ablations import plan
 
     names = [n for word in only.split(",") if (n := word.strip())]
@@ -110,7 +105,7 @@ def _draw(results: "Sequence[Result]", figure: Path, title: str) -> None:
     lines = [line for r in results for line in r.lines()]
     # what a model says that has the answer before its eyes
     paler = [r.lines()[0][0] for r in results if r.forced]
-    save(bar_chart(lines, title, paler=paler), figure)
+    save_figure(bar_chart(lines, title, paler=paler), figure)
 
 
 # ── what is said at the end ────────────────────────────────────────────────────────────────────

@@ -15,11 +15,11 @@ from .verify import Dtype, Keep
 
 @app.command("board")
 def board_(
-    ref: Annotated[str, Argument(
-        help="a model, or FILE.py: someone's submission; none: the honest board")] = "",
+    ref: Annotated[str | None, Argument(
+        help="a model, or FILE.py: someone's submission; none: the honest board")] = None,
     table: Annotated[bool, Option("--table",
         help="the honest board of our adders, with this one among them; no code is run")] = False,
-    task: TaskName = "",
+    task: TaskName = None,
     dtype: Dtype = "",
     keep: Keep = 10,
     trust: Annotated[bool, Option("--trust",
@@ -34,20 +34,20 @@ def board_(
     Exit status 0 if it qualifies with all edge cases right, else 1. Without a model (or with
     --table): what the leaderboard counts of our adders, what a strict reader does, bits, proofs.
     """
-    with progress_bar("proving" if table or not ref else "adding") as bar:
+    with progress_bar("proving" if table or ref is None else "adding") as bar:
 
         def show(p: Progress) -> None:
             """How a file is run is printed in full, before it runs; the rest is a bar."""
             err.print(p.stage, soft_wrap=True) if p.stage else bar(p)
 
         found = api.board(
-            ref or None, table=table, task=task or None, dtype=dtype, keep=keep, trust=trust,
+            ref, table=table, task=task, dtype=dtype, keep=keep, trust=trust,
             sandbox=not no_sandbox, progress=show,
         )  # fmt: skip
     if as_json:
-        print_json({"ref": ref, **found.to_json()})
+        print_json({"ref": ref or "", **found.to_json()})
     else:
-        _table(found.entries) if isinstance(found, Board) else _show(ref, found)
+        _table(found.entries) if isinstance(found, Board) else _show(ref or "", found)
     raise Exit(0 if isinstance(found, Board) or found.holds else 1)
 
 

@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -25,10 +24,7 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Exit, Option
 
-from .. import __version__, registry, resolve
-from ..core.model import Model
-from ..tasks.base import Task
-from ..utils import limits
+from .. import __version__
 from ..utils.errors import LONG, GlassformerError, in_words
 from ..utils.fileio import check_writable
 from ..utils.progress import Progress, ProgressCallback
@@ -88,33 +84,20 @@ out = SafeConsole(width=None if sys.stdout and sys.stdout.isatty() else 120)
 err = SafeConsole(stderr=True)
 
 
-def typed(given: Any) -> Any:
-    """The callback of what may be FILE.py:NAME: that file is run."""
-    texts = given if isinstance(given, (list, tuple)) else [given]
-    forms = registry.FILE, registry.NAMELESS
-    if any(isinstance(text, str) and form.match(text) for text in texts for form in forms):
-        from .. import user_modules
-
-        user_modules.typed(given)
-    return given
-
-
-Ref = Annotated[str, Argument(callback=typed, help="a program with options (addition:digits=3), "
+Ref = Annotated[str, Argument(help="a program with options (addition:digits=3), "
     "lang/sort, x.safetensors, x.taotp, x.glass or x.py:NAME")]  # fmt: skip
-Seed = Annotated[int, Option(min=0, max=limits.SEED, help="of sampling")]
-TaskName = Annotated[str, Option(
-    "--task", callback=typed, help="what is right; by default the model's own task")]  # fmt: skip
+Seed = Annotated[int, Option(help="of sampling, from 0")]
+TaskName = Annotated[str | None, Option(
+    "--task", help="what is right; by default the model's own task")]  # fmt: skip
 TaskRef = Annotated[str, Argument(
-    callback=typed,
     help="a task with options: addition:digits=3,order=ones, or mine.py:Vote")]  # fmt: skip
 RecipeName = Annotated[str, Option(
-    "--recipe", callback=typed,
+    "--recipe",
     help="a name (glassformer list recipes), FILE.json, FILE.toml or x.py:NAME; default: what "
     "suits the task")]  # fmt: skip
 Settings = Annotated[list[str] | None, Option(
     "--set", help="FIELD=VALUE: change a field of the recipe; repeat")]  # fmt: skip
-Threads = Annotated[int, Option(
-    min=1, max=limits.PROCESSES, help="of PyTorch; tiny models are fastest with one")]  # fmt: skip
+Threads = Annotated[int, Option(help="of PyTorch; tiny models are fastest with one")]
 Cluster = Annotated[str, Option(help="the scheduler of a Dask cluster: tcp://host:port")]
 Json = Annotated[bool, Option("--json", help="one JSON object on stdout and nothing else")]
 
@@ -138,19 +121,6 @@ def listed(words: Iterable[str], joint: str = "or") -> str:
     """a, b or c."""
     *first, last = words
     return f"{', '.join(first)} {joint} {last}" if first else last
-
-
-def load(ref: str, task: str = "") -> Model:
-    """The model that a ref names; of another task than its own, if one is named."""
-    model = resolve.load(ref)
-    return resolve.with_task(model, task) if task else model
-
-
-def sample_rows(task: Task, n: int, seed: int) -> Any:
-    """So many rows at random, if memory holds them and their tokens."""
-    tokens = task.batch(task.rows(0, 1))[0].shape[1]
-    limits.afford(f"{n:,} rows of {task.ref}", 8 * n * (len(task.radix) + tokens))
-    return task.sample(n, np.random.default_rng(seed))
 
 
 # ── what is said ───────────────────────────────────────────────────────────────────────────────
@@ -211,13 +181,6 @@ def save_figure(figure: Any, path: Path) -> None:
     from ..plotting.style import save
 
     save(figure, path)
-
-
-def check_json(path: Path | None, *read: str | Path | None) -> None:
-    """Whether JSON could be written there: as `check_writable`, and not under a name of a model."""
-    check_writable(path, *read)
-    if path and path.suffix in (".safetensors", ".taotp", ".glass", ".py"):
-        raise GlassformerError(f"{path} — is called as a model or a source is; expected FILE.json")
 
 
 def progress(*columns: ProgressColumn) -> Bar:

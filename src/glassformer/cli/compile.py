@@ -1,17 +1,17 @@
 """The command compile: a source made into a model that is proved to do what it says."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from .. import api
-from ..compiler import Compiled, source_refs
+from .. import api, coerce
 from ..core import checkpoint
-from ..core.param_count import count
 from ..utils.errors import GlassformerError
-from ..utils.fileio import check_writable
 from .common import Json, app, out, print_json, say
+
+if TYPE_CHECKING:
+    from ..compiler import Compiled
 
 
 @app.command("compile")
@@ -25,14 +25,11 @@ def compile_(
     as_json: Json = False,
 ) -> None:
     """Make a source into a model, and prove that it does what the source says, for every text."""
-    if not source_refs.is_named(source):
+    if not coerce.is_source_ref(source):
         raise GlassformerError(
             f"{source} — expected a file that ends in .glass, or lang/NAME (glassformer list lang)"
         )
-    check_writable(path, source)
-    made = api.compile_(source, dtype=dtype, target=target)
-    if path:
-        checkpoint.save(made.model, path)
+    made = api.compile_(source, dtype=dtype, target=target, out=path)
     told = _told(made)
     if as_json:
         return print_json({**told, **({"out": str(path)} if path else {})})
@@ -46,12 +43,12 @@ def compile_(
         say(f"wrote {path}")
 
 
-def _told(made: Compiled) -> dict[str, Any]:
+def _told(made: "Compiled") -> dict[str, Any]:
     c, found = made.model.config, made.certificate
     return {
         "ref": made.model.provenance["ref"], "dtype": found.dtype, "length": made.program.length,
         "layers": c.n_layers, "heads": c.n_heads, "head_width": c.d_head, "width": c.d_model,
-        "neurons": c.d_mlp, "parameters": count(made.model).total, "margin": found.margin,
+        "neurons": c.d_mlp, "parameters": api.count(made).total, "margin": found.margin,
         "tightest": found.tightest, "left": found.slack.get(found.tightest, 1.0),
         "cases": found.cases, "model": checkpoint.digest(made.model),
     }  # fmt: skip

@@ -4,17 +4,17 @@ from typing import Annotated
 
 from typer import Argument
 
-from .. import api
-from .common import Json, Ref, TaskName, app, load, print_json, say
+from .. import api, coerce
+from .common import Json, Ref, TaskName, app, print_json, say
 
 
 @app.command("explain")
 def explain_(
     ref: Ref,
     text: Annotated[str, Argument(help="what the model has read")] = "",
-    task: TaskName = "",
+    task: TaskName = None,
     as_json: Json = False,
 ) -> None:
     """Why the next token wins: by head, slot and neuron name."""
-    story = api.explain(load(ref, task), text)
+    story = api.explain(coerce.as_model(ref, task), text)
     print_json(story.to_json()) if as_json else say(story)

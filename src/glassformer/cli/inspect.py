@@ -20,8 +20,6 @@ from .common import (
     out,
     print_json,
     progress_bar,
-    sample_rows,
-    typed,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +30,6 @@ def views(given: str | None) -> str | None:
     """The callback of names with commas between."""
     if given is not None and not given.strip(", "):
         raise GlassformerError("--only — expected the name of a view, got none")
-    typed((given or "").split(","))
     return given
 
 
@@ -41,11 +38,11 @@ def inspect_(
     ref: Ref,
     folder: Annotated[Path | None, Option("--out",
         help="DIR: inspection.json and the figures go there")] = None,
-    task: TaskName = "",
+    task: TaskName = None,
     text: Annotated[str, Option("--input", help="what views of a single input show")] = "",
-    inputs: Annotated[int | None, Option(min=1, max=limits.INPUTS,
+    inputs: Annotated[int | None, Option(
         help="look at so many inputs; by default 10,000")] = None,
-    seed: Annotated[int, Option(min=0, max=limits.SEED, help="of these inputs")] = 0,
+    seed: Annotated[int, Option(help="of these inputs, from 0")] = 0,
     only: Annotated[str | None, Option(callback=views,
         help="views with commas between: heads,ablations")] = None,
     kind: Annotated[str, Option("--figures", help="png, svg, pdf or none")] = "png",
@@ -61,20 +58,17 @@ def inspect_(
     if kind not in (*KINDS, "none"):
         raise GlassformerError(f"--figures {kind} — expected {listed((*KINDS, 'none'))}")
     model = coerce.as_model(ref)
-    chosen = coerce.as_task_if_known(task or None, model)
-    if inputs is not None and chosen is None:
-        raise GlassformerError(f"--inputs — {ref} knows no task to take them from; --task names it")
-    rows = sample_rows(chosen, inputs, seed) if inputs and chosen else None
-    read = chosen.prompt if chosen else model.vocabulary.encode
-    prompt = model.read(read(text)) if text else None
+    goal = coerce.as_task_if_known(task, model)
+    rows = coerce.as_sample(goal, None, inputs, seed, limits.INPUTS)
     if folder is not None:
         if kind != "none":
             check_path(folder / f"figure.{kind}")
         check_writable(make_folder(folder) / "inspection.json")
     with progress_bar("looking inside") as bar:
         found = api.inspect(
-            model, chosen, rows, prompt, tuple(filter(None, (only or "").split(","))), bar
-        )
+            model, goal, rows, text or None, tuple(filter(None, (only or "").split(","))), bar,
+            seed=seed,
+        )  # fmt: skip
         told = {"ref": ref, **found.to_json()}
         if folder is not None:
             written = json.dumps(told, ensure_ascii=False).encode(errors="backslashreplace")

@@ -20,12 +20,12 @@ def open_(
         help="FOLDER whose models and sources the page may name; may be given again")] = None,
     inputs: Annotated[list[str] | None, Option("--input",
         help="what they read at first; may be given again")] = None,
-    port: Annotated[int | None, Option(min=0, max=65_535,
+    port: Annotated[int | None, Option(
         help="of 127.0.0.1; 0: any free one; without it 8757, or any if that is taken")] = None,
-    minutes: Annotated[float, Option(min=0.1, max=10_000,
+    minutes: Annotated[float, Option(
         help="that a verification, a proof or a training may take, and each model at the start")
     ] = 30.0,
-    gigabytes: Annotated[float, Option("--memory", min=1, max=1_000,
+    gigabytes: Annotated[float, Option("--memory",
         help="GiB that a piece of work may take")] = 4.0,
     browser: Annotated[bool, Option("--browser/--no-browser",
         help="open the page in a browser, where there is a screen")] = True,

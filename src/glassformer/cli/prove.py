@@ -5,15 +5,12 @@ from typing import Annotated, Any, Literal, cast
 
 from typer import Exit, Option
 
-from .. import api, coerce
+from .. import api
 from ..proof import Accuracy, Equality, Proof
 from ..proof.accuracy import percent
-from ..utils import limits
 from ..utils.errors import GlassformerError
-from ..utils.fileio import write_atomically
 from ..utils.limits import many
-from ..utils.results import json_file
-from .common import Json, Ref, TaskName, app, check_json, out, print_json, progress_bar, say, typed
+from .common import Json, Ref, TaskName, app, out, print_json, progress_bar, say
 
 LONGEST = 10**1000  # a count that is written out
 
@@ -21,7 +18,7 @@ LONGEST = 10**1000  # a count that is written out
 @app.command("prove")
 def prove_(
     ref: Ref,
-    task: TaskName = "",
+    task: TaskName = None,
     method: Annotated[
         Literal["auto", "certificate", "enumeration"],
         Option(
@@ -38,34 +35,27 @@ def prove_(
         help="at least which share of all inputs is right?")] = False,
     at_least: Annotated[float, Option("--at-least", min=0, max=1,
         help="with --accuracy: the share that must be proved for status 0")] = 0.0,
-    equals: Annotated[str, Option("--equals", callback=typed,
-        help="a second model: do both say the same on every input?")] = "",
-    seed: Annotated[int, Option(min=0, max=limits.SEED,
-        help="of the search for a counterexample")] = 0,
+    equals: Annotated[str | None, Option("--equals",
+        help="a second model: do both say the same on every input?")] = None,
+    seed: Annotated[int, Option(help="of the search for a counterexample, from 0")] = 0,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Is it right on all of its domain? Proved, refuted with a counterexample, or unknown."""
-    if path and (certificate or accuracy or equals):
-        hint = "only a proof that is looked for has a certificate to write"
-        raise GlassformerError(f"--out — {hint}; leave out --out, or the other")
     if at_least and not accuracy:
         raise GlassformerError("--at-least — goes with --accuracy, which is missing")
-    model, prove = coerce.as_model(ref), cast(Any, api.prove)  # its result depends on the options
-    check_json(path, ref, task)
     with progress_bar("proving") as bar:
-        found = prove(
-            model, task or None, method=method, check=certificate, independent=independent,
-            accuracy=accuracy, equals=equals or None, seed=seed, progress=bar,
+        found = cast(Any, api.prove)(  # its result depends on the options
+            ref, task, method=method, check=certificate, independent=independent,
+            accuracy=accuracy, equals=equals, seed=seed, out=path, progress=bar,
         )  # fmt: skip
-    made = found.certificate if isinstance(found, Proof) else None
-    if path and made:
-        write_atomically(path, json_file(made))
     if as_json:
         print_json({"ref": ref, **({"other": equals} if equals else {}), **found.to_json()})
     else:
         _show(ref, equals, found)
     if path and not as_json and isinstance(found, Proof):
-        say(f"wrote {path}" if made else f"no certificate to write: {_why_none(found)}")
+        say(
+            f"wrote {path}" if found.certificate else f"no certificate to write: {_why_none(found)}"
+        )
     enough = not isinstance(found, Accuracy) or (found.right > 0 and found.share >= at_least)
     raise Exit(0 if enough and getattr(found, "holds", True) else 1)
 
@@ -79,7 +69,7 @@ def _why_none(proof: Proof) -> str:
 
 
 # ── printing ───────────────────────────────────────────────────────────────────────────────────
-def _show(ref: str, other: str, found: Any) -> None:
+def _show(ref: str, other: str | None, found: Any) -> None:
     if isinstance(found, Accuracy):
         _show_accuracy(ref, found)
     elif isinstance(found, Equality):

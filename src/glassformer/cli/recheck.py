@@ -5,10 +5,10 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from .. import api, coerce, resolve
+from .. import api, coerce
 from ..verification.recheck_verdict import brief
-from .common import Json, Ref, app, check_json, out, print_json, typed
-from .verify import VerdictFile, Workers, saving, show
+from .common import Json, Ref, app, out, print_json
+from .verify import VerdictFile, Workers, processes, resumable, show
 
 
 @app.command("recheck")
@@ -16,8 +16,8 @@ def recheck_(
     ref: Ref,
     verdict: Annotated[Path, Argument(help="FILE.json that verify --out wrote")],
     task: Annotated[
-        str, Option(callback=typed, help="what is right: the task that the verdict names")
-    ] = "",
+        str | None, Option(help="what is right: the task that the verdict names")
+    ] = None,
     workers: Workers = None,
     path: VerdictFile = None,
     as_json: Json = False,
@@ -26,16 +26,17 @@ def recheck_(
 
     Exit status 1 if anything differs from what it says, or if the model is wrong.
     """
-    check_json(path, ref, verdict, task)
-    model = coerce.as_model(ref)
-    with saving(path, workers) as run:
-        found = api.recheck(model, verdict, task or None, **run)
-        if path:
-            found.found.save(path)
+    coerce.as_output(path, ".json", ref, verdict, task)
+    model, saved = coerce.as_model(ref), coerce.as_verdict(verdict)
+    goal = coerce.verdict_task(task, saved, model)
+    with resumable(path) as progress:
+        found = api.recheck(
+            model, verdict, goal, out=path, workers=processes(workers), progress=progress
+        )
     if as_json:
         print_json({"ref": ref, **found.to_json(), "recheck": str(verdict)})
     else:
-        show(ref, resolve.verdict_task(model, found.found.task), found.found)
+        show(ref, goal, found.found)
         for d in found.differences:
             was, now = brief(d["saved"]), brief(d["found"])
             out.print(f"  {d['what']}: {verdict} says {was}, found {now}")

@@ -6,18 +6,18 @@ from typing import Annotated
 from typer import Argument, Option
 
 from .. import api
-from .common import Json, app, out, print_json, progress_bar, typed
+from .common import Json, app, out, print_json, progress_bar
 
 
 @app.command("report")
 def report_(
-    models: Annotated[list[str], Argument(metavar="REF...", callback=typed,
+    models: Annotated[list[str], Argument(metavar="REF...",
         help="models to set side by side, up to four")],
     path: Annotated[Path, Option("--out", help="FILE.html to write")],
     inputs: Annotated[list[str] | None, Option("--input",
         help="an input to begin with; may be given again")] = None,
-    task: Annotated[str, Option(callback=typed,
-        help="what is right; by default each model's own task")] = "",
+    task: Annotated[str | None, Option(
+        help="what is right; by default each model's own task")] = None,
     full: Annotated[bool, Option("--full",
         help="verify every input of a large domain, not a sample")] = False,
     history: Annotated[list[Path] | None,
@@ -34,7 +34,7 @@ def report_(
     """
     with progress_bar("reading") as bar:
         made = api.report(
-            models, path, inputs or [], task=task or None, full=full, history=history or [],
+            models, path, inputs or [], task=task, full=full, history=history or [],
             snapshots=snapshots or [], progress=bar,
         )  # fmt: skip
     size, shown = path.stat().st_size, made.data["models"]

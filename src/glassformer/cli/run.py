@@ -2,19 +2,18 @@
 
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 from typer import Argument, Option
 
-from .. import api, resolve
-from ..compiler import source_refs
-from ..core.model import Model
+from .. import api, coerce
 from ..generate import in_one_text, meant
-from ..utils import limits
 from ..utils.errors import GlassformerError
 from ..utils.numfmt import number
-from .common import Json, Ref, Seed, TaskName, app, err, load, out, print_json, say, table_of
+from .common import Json, Ref, Seed, TaskName, app, err, out, print_json, say, table_of
+
+if TYPE_CHECKING:
+    from ..core.model import Model
 
 
 @app.command("run")
@@ -24,12 +23,12 @@ def run_(
         "input, a text a line")] = None,
     trace: Annotated[bool,
         Option(help="each step: its top tokens, the margin, what each head read")] = False,
-    steps: Annotated[int | None, Option(min=1, max=limits.DECODED,
+    steps: Annotated[int | None, Option(
         help="decode so many tokens at most")] = None,
-    temperature: Annotated[float, Option(min=0, help="0: always the best token")] = 0.0,
-    top_k: Annotated[int | None, Option(min=1, max=2**31, help="sample among the k best")] = None,
+    temperature: Annotated[float, Option(help="0: always the best token")] = 0.0,
+    top_k: Annotated[int | None, Option(help="sample among the k best")] = None,
     seed: Seed = 0,
-    task: TaskName = "",
+    task: TaskName = None,
     meaning: Annotated[bool, Option("--meaning",
         help="of a source: what each value is, by the interpreter; nothing is compiled")] = False,
     as_json: Json = False,
@@ -41,8 +40,8 @@ def run_(
     """
     if meaning:
         return _meaning(ref, inputs or [""], as_json)
-    model = load(ref, task)
-    rng = np.random.default_rng(seed)
+    model = coerce.as_model(ref, task)
+    rng = coerce.as_generator(seed)
     rows = []
     for text in _texts(model, inputs or [""]):
         result = api.run(
@@ -62,7 +61,7 @@ def run_(
 
 def _meaning(ref: str, inputs: list[str], as_json: bool) -> None:
     """Every value of a source at every position of some texts, as the interpreter has it."""
-    task = resolve.load_task(ref if source_refs.is_named(ref) else resolve.load(ref))
+    task = coerce.as_source_task(ref)
     rows = []
     for text in inputs:
         values, said = meant(task, text, ref)
@@ -78,7 +77,7 @@ def _meaning(ref: str, inputs: list[str], as_json: bool) -> None:
         print_json(rows[0] if len(rows) == 1 else {"runs": rows})
 
 
-def _texts(model: Model, words: list[str]) -> Iterator[str]:
+def _texts(model: "Model", words: list[str]) -> Iterator[str]:
     """The texts that were meant: one, if the words are tokens that a text has with blanks between
     them.
     """
@@ -100,7 +99,7 @@ def _lines() -> Iterator[str]:
         raise GlassformerError("standard input — expected text in UTF-8") from None
 
 
-def _show(trace: list[dict[str, Any]], model: Model, tokens: Any) -> None:
+def _show(trace: list[dict[str, Any]], model: "Model", tokens: Any) -> None:
     from ..compiler.slot_readout import first
     from ..lens.explain import read_in_words
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from .. import api
-from ..utils import limits
 from ..utils.errors import GlassformerError
 from .common import (
     Cluster,
@@ -18,7 +17,6 @@ from .common import (
     progress_bar,
     say,
     table_of,
-    typed,
 )
 
 
@@ -30,11 +28,11 @@ def sweep_(
     folder: Annotated[Path | None, Option("--out",
         help="default: beside SPEC.toml, SPEC-sweep")] = None,
     cluster: Cluster = "",
-    workers: Annotated[int | None, Option(min=1, max=limits.PROCESSES,
+    workers: Annotated[int | None, Option(
         help="processes here; default: one a core")] = None,
-    limit: Annotated[int, Option(min=1, max=limits.RUNS,
+    limit: Annotated[int, Option(
         help="refuse more runs than that")] = 1_000,
-    task: Annotated[str, Option(callback=typed,
+    task: Annotated[str, Option(
         help="x.py:NAME, if the sweep names one: a file alone never runs another")] = "",
     as_json: Json = False,
 ) -> None:  # fmt: skip

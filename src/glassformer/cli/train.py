@@ -37,7 +37,6 @@ from .common import (
     save_figure,
     say,
     settings_of,
-    typed,
 )
 
 if TYPE_CHECKING:
@@ -51,14 +50,14 @@ def train_(
     task: TaskRef,
     file: Annotated[Path, Option("--out", help="FILE.safetensors: where the model goes")],
     recipe: RecipeName = "",
-    seed: Annotated[int, Option(min=0, max=limits.SEED,
-        help="of weights and batches; the same seed gives the same model")] = 0,
+    seed: Annotated[int, Option(
+        help="from 0, of weights and batches; the same seed gives the same model")] = 0,
     settings: Settings = None,
-    blueprint: Annotated[str, Option(callback=typed,
-        help="low-rank:rank=4, … (glassformer list blueprints)")] = "",
-    start: Annotated[str, Option(callback=typed, help="begin with this model's weights")] = "",
-    teacher: Annotated[str, Option(callback=typed, help="this model's answers are the truth")] = "",
-    seeds: Annotated[int, Option(min=1, max=limits.MEMBERS,
+    blueprint: Annotated[str | None, Option(
+        help="low-rank:rank=4, … (glassformer list blueprints)")] = None,
+    start: Annotated[str | None, Option(help="begin with this model's weights")] = None,
+    teacher: Annotated[str | None, Option(help="this model's answers are the truth")] = None,
+    seeds: Annotated[int, Option(
         help="train so many seeds at once; each gets its own file")] = 1,
     device: Annotated[str, Option(help="cpu, cuda or mps")] = "cpu",
     resume: Annotated[bool, Option("--resume",
@@ -84,15 +83,15 @@ def train_(
         chosen = coerce.as_recipe(recipe, coerce.as_task(task)).override(fields)
         fields["exact"] = (chosen.exact or chosen.steps) if exact else 0
     check_figure(figure, task, recipe, start, teacher, blueprint)
-    files = seed_files(file, every)
-    there = {str(path) for path in files if path.exists()}
     with _asked() as asked:
         run = api.train(
-            task, recipe, every, blueprint=blueprint or None, start=start or None,
-            teacher=teacher or None, device=device, threads=threads, out=file, resume=resume,
+            task, recipe, every, blueprint=blueprint, start=start, teacher=teacher,
+            device=device, threads=threads, out=file, resume=resume,
             history=history, snapshots=snapshots, stop=lambda: bool(asked.by), **fields,
         )  # fmt: skip
         trainer, goal = run.trainer, run.trainer.task
+        files = seed_files(file, every)
+        there = {str(path) for path in files if path.exists()}
         names, stairs = answer_names(goal), floors(goal, trainer.recipe)
         if resume:
             err.print(f"going on from step {trainer.step:,} of {trainer.recipe.steps:,}")

@@ -1,15 +1,15 @@
 """The command truth: what computes what in a program, for those who test their own methods."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from .. import api
-from ..ground_truth.edges import Truth
-from ..utils import limits
-from ..utils.errors import GlassformerError
-from .common import Json, Ref, app, check_json, out, print_json, say, table_of
+from .common import Json, Ref, app, out, print_json, say, table_of
+
+if TYPE_CHECKING:
+    from ..ground_truth.edges import Truth
 
 SHOWN = 12  # neurons in the table
 
@@ -18,20 +18,15 @@ SHOWN = 12  # neurons in the table
 def truth_(
     ref: Ref,
     path: Annotated[Path | None, Option("--out", help="FILE.json: write all of it")] = None,
-    task: Annotated[str,
-        Option(help="whose examples to measure on; by default the model's own task")] = "",
-    seed: Annotated[int, Option(min=0, max=limits.SEED, help="of the examples")] = 0,
+    task: Annotated[str | None,
+        Option(help="whose examples to measure on; by default the model's own task")] = None,
+    seed: Annotated[int, Option(help="of the examples, from 0")] = 0,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Ground truth of a program as data: which head, slot and neuron computes what, and from
     what.
     """
-    check_json(path, ref, task)
-    if path and path.suffix != ".json":
-        raise GlassformerError(f"--out {path} — expected FILE.json")
-    found = api.truth(ref, task or None, seed=seed)
-    if path:
-        found.save(path)
+    found = api.truth(ref, task, seed=seed, out=path)
     if as_json:
         return print_json(found.to_json())
     _show(found)
@@ -39,7 +34,7 @@ def truth_(
         say(f"wrote {path}")
 
 
-def _show(found: Truth) -> None:
+def _show(found: "Truth") -> None:
     """The tables: slots, heads, neurons, edges."""
     say(f"{found.ref or found.task or 'model'}: measured on {found.inputs}")
     if not found.named:

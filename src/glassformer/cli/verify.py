@@ -5,17 +5,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
 
 from .. import api, coerce
-from ..tasks.base import Task
 from ..utils import limits
-from ..utils.errors import GlassformerError
-from ..utils.fileio import alone, remove
-from ..utils.progress import Progress
-from ..verification import Verdict
+from ..utils.progress import Progress, ProgressCallback
 from .common import (
     Cluster,
     Interrupted,
@@ -24,13 +20,16 @@ from .common import (
     Seed,
     TaskName,
     app,
-    check_json,
     err,
     listed,
     out,
     print_json,
     progress_bar,
 )
+
+if TYPE_CHECKING:
+    from ..tasks.base import Task
+    from ..verification import Verdict
 
 SHOWN = 5  # classes
 PARTS = {
@@ -39,24 +38,23 @@ PARTS = {
 }  # fmt: skip
 
 Dtype = Annotated[str, Option(help="float64, float32 or bfloat16; default: the model's own")]
-Keep = Annotated[int, Option(min=0, max=limits.KEEP, help="so many counterexamples")]
-Workers = Annotated[int | None, Option(
-    min=1, max=limits.PROCESSES, help="processes; default: as many as cores")]  # fmt: skip
+Keep = Annotated[int, Option(help="maximum number of counterexamples")]
+Workers = Annotated[int | None, Option(help="processes; default: as many as cores")]
 VerdictFile = Annotated[Path | None, Option(
-    "--out", help="save the verdict; if interrupted, go on later")]  # fmt: skip
+    "--out", help="FILE.json: save the verdict; if interrupted, go on later")]  # fmt: skip
 
 
 @app.command("verify")
 def verify_(
     ref: Ref,
-    task: TaskName = "",
-    sample: Annotated[int | None, Option(min=1, max=limits.SAMPLE,
-        help="check so many at random, and the edge cases")] = None,
+    task: TaskName = None,
+    sample: Annotated[int | None, Option(
+        help="number of random inputs to check, and the edge cases")] = None,
     seed: Seed = 0,
     every: Annotated[bool, Option("--all", help="every input, however many there are")] = False,
     dtype: Dtype = "",
     keep: Keep = 10,
-    search: Annotated[int, Option(min=0, max=limits.SEARCH,
+    search: Annotated[int, Option(
         help="rounds of search near a sample's worst")] = 8,
     workers: Workers = None,
     cluster: Cluster = "",
@@ -64,32 +62,30 @@ def verify_(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Is it right? The whole domain up to about a million inputs, sampled and searched beyond."""
-    if every and sample:
-        raise GlassformerError("--all and --sample — one or the other")
+    coerce.as_output(path, ".json", ref, task)
     model = coerce.as_model(ref)
-    chosen = coerce.as_task(task or None, model)
-    check_json(path, ref, task)
-    with saving(path, workers, cluster) as run:
+    chosen = coerce.as_task(task, model)
+    with resumable(path) as progress:
         verdict = api.verify(
             model, chosen, sample=sample, seed=seed, exhaustive=every, dtype=dtype, keep=keep,
-            search=search, cluster=cluster, **run,
+            search=search, out=path, workers=processes(workers, cluster), cluster=cluster,
+            progress=progress,
         )  # fmt: skip
-        if path:
-            verdict.save(path)
     print_json({"ref": ref, **verdict.to_json()}) if as_json else show(ref, chosen, verdict)
     raise Exit(0 if verdict.holds else 1)
 
 
-@contextmanager
-def saving(path: Path | None, workers: int | None, cluster: str = "") -> Iterator[dict[str, Any]]:
-    """Options of `verify` to run it with a bar, all cores and, for --out, a journal.
+def processes(workers: int | None, cluster: str = "") -> int:
+    """The number of processes: as many as cores, but for a cluster, which has its own."""
+    return (1 if cluster else limits.cores()) if workers is None else workers
 
-    Ctrl-C leaves the journal and prints how to continue.
-    """
+
+@contextmanager
+def resumable(path: Path | None) -> Iterator[ProgressCallback]:
+    """Yield a callback for a bar; after Ctrl-C, print how to continue."""
     journal = path and path.with_name(path.name + ".journal")
     resumed, last = bool(journal and journal.exists()), Progress()
-    run = {"journal": journal, "workers": workers or (1 if cluster else limits.cores())}
-    with alone(path), progress_bar("checking") as bar:
+    with progress_bar("checking") as bar:
 
         def show_progress(p: Progress) -> None:
             nonlocal resumed, last
@@ -99,18 +95,16 @@ def saving(path: Path | None, workers: int | None, cluster: str = "") -> Iterato
             bar(p)
 
         try:
-            yield run | {"progress": show_progress}
+            yield show_progress
         except KeyboardInterrupt:
             far = f"interrupted at {last.done / max(last.total, 1):.1%}"
             again = shlex.join(["glassformer", *sys.argv[1:]])
             lost = "nothing was saved; with --out FILE it could go on"
             raise Interrupted(f"{far} — {f'to go on: {again}' if journal else lost}") from None
-        if journal:
-            remove(journal)
 
 
 # ── printing ───────────────────────────────────────────────────────────────────────────────────
-def show(ref: str, task: Task, v: Verdict) -> None:
+def show(ref: str, task: "Task", v: "Verdict") -> None:
     looked = [f"a sample (seed {v.seed})"]
     looked += ["the edge cases"] * ("edges" in v.parts) + ["a search"] * ("search" in v.parts)
     how = "every input" if v.exhaustive else listed(looked, "and")
@@ -124,7 +118,7 @@ def show(ref: str, task: Task, v: Verdict) -> None:
         if name in v.parts and (name == "alone" or not v.exhaustive):
             bound = ""
             if name == "sample" and v.error_bound is not None and v.confidence is not None:
-                whom = "all inputs" if type(task).sample is Task.sample else "inputs so drawn"
+                whom = "all inputs" if task.samples_uniformly else "inputs so drawn"
                 bound = f"; at most {100 * v.error_bound:.2g} % of {whom} are"
                 bound += f", with {100 * v.confidence:g} % confidence"
             out.print(f"  {words}: {_wrong(v.parts[name])}{bound}")

@@ -23,7 +23,7 @@ from ..parametrizations.rotated import rotation_fixing_ones
 from ..tasks.base import Task
 from ..utils import json_schema
 from ..utils.errors import GlassformerError, ascii_name, shown
-from ..utils.fileio import write_together
+from ..utils.fileio import check_ending, write_together
 from ..utils.limits import NOISE, REF, SEED, WIDEST_KEY, within
 from ..utils.results import Shown, json_file, plain
 
@@ -132,6 +132,8 @@ class Disguised(Shown):
 
     def save(self, out: str | Path, key: str | Path) -> None:
         """Writes both, the copy as a checkpoint and the key as JSON; or neither."""
+        check_ending(out, ".safetensors")
+        check_ending(key, ".json")
         told = json_file(self.key.to_json())
         write_together({Path(out): to_bytes(self.model), Path(key): told})
 

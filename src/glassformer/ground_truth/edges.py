@@ -22,7 +22,7 @@ from ..lens.stream import embedded
 from ..tasks.base import Task
 from ..utils.argcheck import text_of
 from ..utils.errors import GlassformerError
-from ..utils.fileio import write_atomically
+from ..utils.fileio import check_ending, write_atomically
 from ..utils.limits import HEADS, SEED, within
 from ..utils.numfmt import ranked
 from ..utils.results import Finding, json_file
@@ -78,7 +78,8 @@ class Truth(Finding):
 
     def save(self, path: str | Path) -> Path:
         """Writes all of it as JSON."""
-        return write_atomically(text_of(path, "path", "a path"), json_file(self.to_json()))
+        check_ending(file := text_of(path, "path", "a path"), ".json")
+        return write_atomically(file, json_file(self.to_json()))
 
     def __str__(self) -> str:
         count = {"slots": self.slots, "heads": self.heads, "neurons": self.neurons}

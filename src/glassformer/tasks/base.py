@@ -94,6 +94,11 @@ class Task(Shown):
         columns = [below(r, n, rng) for r in self.radix]
         return np.stack(columns, axis=1) if columns else np.zeros((n, 0), np.int64)
 
+    @property
+    def samples_uniformly(self) -> bool:
+        """Whether `sample` draws every row as often."""
+        return type(self).sample is Task.sample
+
     def defined(self, rows: Rows) -> Any:
         """Which rows have a right answer: bool [B]."""
         return np.ones(len(rows), dtype=bool)

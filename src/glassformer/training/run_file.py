@@ -20,7 +20,7 @@ from ..core.checkpoint_format import parse
 from ..utils import json_schema
 from ..utils.errors import GlassformerError
 from ..utils.fileio import check_writable, read_bytes, why, write_atomically
-from ..utils.limits import REF, SEED, memory
+from ..utils.limits import MEMBERS, REF, SEED, memory, within
 from .full_domain_phase import POOL
 from .history import check_name
 from .recipe import FIELDS, STEPS
@@ -126,6 +126,7 @@ def check_outputs(
     out: Path | None, seeds: Sequence[int], resume: bool, history: Path | None, read: Sequence[str]
 ) -> None:
     """Refuse files that a run cannot write, before the work. `read`: refs that the run reads."""
+    within("train — the number of seeds", len(seeds), 1, MEMBERS)
     if history:
         check_name(history)  # or it might be the model's own file
     for path in seed_files(out, seeds):

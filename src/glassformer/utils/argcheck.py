@@ -63,8 +63,17 @@ def text_of(ref: Any, what: str, expected: str = "a ref or a path") -> str:
     """A ref or a path as text; an error if it is none."""
     if isinstance(ref, (str, os.PathLike)):
         with suppress(Exception):  # whatever someone's own kind of path may raise
-            return os.fsdecode(ref)
+            if (text := os.fsdecode(ref)) or "ref" not in expected:
+                return text
     raise GlassformerError(f"{what} — expected {expected}, got {shown(ref)}")
+
+
+def attribute(value: Any, name: str) -> Any:
+    """An attribute of any object; None if it has none, or raises whatever it may."""
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None
 
 
 def check_types(what: str, hints: Mapping[str, Any], given: Mapping[str, Any]) -> None:

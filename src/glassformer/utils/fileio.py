@@ -200,6 +200,12 @@ class Log:
             self.file.close()
 
 
+def check_ending(path: str | Path, ending: str) -> None:
+    """Refuse a name that does not end as files of its kind do."""
+    if Path(path).suffix != ending:
+        raise GlassformerError(f"out: expected FILE{ending}, got {path}")
+
+
 def check_writable(path: str | Path | None, *read: str | Path | None) -> None:
     """Whether a file could be written there: asked before hours of work. Changes nothing.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..utils.argcheck import checked, text_of
 from ..utils.errors import DAMAGED, GlassformerError
-from ..utils.fileio import write_atomically
+from ..utils.fileio import check_ending, write_atomically
 from ..utils.json_schema import (
     listing,
     mapping,
@@ -89,8 +89,9 @@ class Verdict(Shown):
     # ── kept, and checked again ────────────────────────────────────────────────────────────────
     def save(self, path: str | Path) -> Path:
         """Writes a JSON file, atomically. `read` reads it."""
+        check_ending(file := text_of(path, "path", "a path"), ".json")
         text = json.dumps({"format": FORMAT, **self.to_json()}, indent=1) + "\n"
-        return write_atomically(text_of(path, "path", "a path"), text.encode())
+        return write_atomically(file, text.encode())
 
     @classmethod
     def read(cls, path: str | Path) -> "Verdict":

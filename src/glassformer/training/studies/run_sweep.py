@@ -59,7 +59,7 @@ def sweep(
     """
     check_workers("sweep", cluster, workers or 1)
     within("sweep — limit", limit, 1, RUNS)
-    within("sweep — workers", workers or 1, 1, PROCESSES)
+    within("sweep — workers", 1 if workers is None else workers, 1, PROCESSES)
     read = specs.read_spec(spec, load_task, limit)
     folder = make_folder(out or _beside(spec))
     with alone(folder / "results.csv"):
