@@ -20,9 +20,10 @@ from pathlib import Path
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.adderboard import trust, trust_guard
+from glassformer.adderboard import trust
 from glassformer.adderboard.protocol import EDGES, Part
 from glassformer.adderboard.trust import Limits, submission
+from glassformer.utils.sandbox import guard as guard_module
 
 pytest.importorskip("fcntl")  # on Windows nothing of others is run
 
@@ -360,7 +361,7 @@ def test_settings_sockets_and_files_are_out_of_reach(tmp_path):
     said = v.submission["metadata"]
     assert said["done"] == [] and not heard and socket.gethostname() == host
     assert said["status"] == ["0" * 16] * 3 + ["1", "2"] and said["seen"] == 2
-    assert said["user"] == (os.getuid() or trust_guard.NOBODY)
+    assert said["user"] == (os.getuid() or guard_module.NOBODY)
     assert not (tmp_path / "left").exists() and not Path("/usr/left").exists()
 
 
@@ -417,11 +418,11 @@ def test_files_are_limited_in_total(tmp_path):
 @pytest.mark.parametrize("broken", ["enter_namespaces", "new_root", "filter_calls"])
 def test_without_a_sandbox_nothing_is_run(tmp_path, monkeypatch, broken):
     """Whatever part of the sandbox fails, the file is refused before it runs, in one line."""
-    code = Path(trust_guard.__file__).read_text()
+    code = Path(guard_module.__file__).read_text()
     stop = f"    raise PermissionError('{broken} is not permitted')\n"
     code = re.sub(rf"(def {broken}\(.*\n)", lambda m: m[1] + stop, code)
     (guard := tmp_path / "guard.py").write_text(code)
-    monkeypatch.setattr(trust_guard, "__file__", str(guard))
+    monkeypatch.setattr(guard_module, "__file__", str(guard))
     lines = []
     with pytest.raises(GlassformerError, match=r"was not run: .*\(.*\)\. .*--no-sandbox") as e:
         path = write(tmp_path, "import os\nos._exit(7)\n")

@@ -1,9 +1,9 @@
 """Other people's submissions: run in a sandbox, asked one sum at a time.
 
-trust_guard.py builds the sandbox or refuses to run the file: no network, no files but Python's own
-(read-only) and an empty folder, limits on all its processes together, and an end for all of them
-no later than the checker's. Without one (`sandbox=False`) the file can do what its user can; only
-each process is limited, and the descendants that are found are ended.
+utils/sandbox/guard.py builds the sandbox or refuses to run the file: no network, only Python's own
+files (read-only) and an empty folder, limits on all its processes together, and an end for all of
+them no later than the checker's. Without one (`sandbox=False`) the file can do what its user can;
+only each process is limited, and the descendants that are found are ended.
 
 What a submission prints is not trusted. Lines that come from it are checked for their form, and
 its texts cleaned: what they claim of its parameters is labelled as its own.
@@ -29,7 +29,8 @@ from typing import Any
 from ..utils.errors import GlassformerError
 from ..utils.fileio import read_bytes
 from ..utils.progress import Progress
-from . import trust_child, trust_guard
+from ..utils.sandbox import guard
+from . import trust_child
 from .protocol import EDGES, PAIRS, Events, Got, mistakes, pairs, verdict
 
 Lines = queue.Queue[bytes | None]
@@ -63,7 +64,7 @@ class Limits:
         each = f"{self.cpu:,} s of processor time and {self.files:,} open files"
         memory, disk = f"{self.memory / 2**30:g} GiB", f"{self.disk / 2**20:g} MiB"
         if sandbox:
-            sampled = f"sampled {1 / trust_guard.TICK:g} times a second"
+            sampled = f"sampled {1 / guard.TICK:g} times a second"
             return (
                 "in a sandbox: no network, nothing to read but itself, Python, the system's "
                 "programs and libraries and /proc, nothing to change but an empty folder, and all "
@@ -205,7 +206,7 @@ def _process(
         }  # fmt: skip
         python = [sys.executable, "-I", "-B", "-X", "utf8"]
         process = subprocess.Popen(
-            [*python, trust_guard.__file__], cwd="/", env={},
+            [*python, guard.__file__], cwd="/", env={},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True,
         )  # fmt: skip

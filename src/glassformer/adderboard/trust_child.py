@@ -1,4 +1,4 @@
-"""What runs in the process of a submission: trust_guard.py starts it, and it needs Python alone.
+"""What runs in the process of a submission: the guard starts it, and it needs Python alone.
 
 It loads the file as the board does, and answers in JSON lines on what was its stdout; what the
 submission prints goes nowhere. trust.py believes nothing, and checks every line.

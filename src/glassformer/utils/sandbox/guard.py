@@ -1,4 +1,4 @@
-"""Runs a submission in a sandbox and ends it: a script that trust.py starts, for Python alone.
+"""Runs a submission in a sandbox and ends it: a process that the checker starts.
 
     checker ── guard ── first process of the sandbox ── submission ── whatever it starts
 
