@@ -24,6 +24,7 @@ from glassformer.adderboard import trust
 from glassformer.adderboard.protocol import EDGES, Part
 from glassformer.adderboard.trust import Limits, submission
 from glassformer.utils.sandbox import guard as guard_module
+from glassformer.utils.sandbox.cgroup import PREFIX, Group, parents
 
 pytest.importorskip("fcntl")  # on Windows nothing of others is run
 
@@ -220,6 +221,13 @@ def running(mark):
     return found
 
 
+def parent(pid):
+    """The parent of a process, by their numbers; 0 if there is no such process."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
 def in_time(fact):
     for _ in range(500):
         if fact():
@@ -248,15 +256,18 @@ def test_nothing_outlives_the_checker(tmp_path, sandbox):
     usual = lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGHUP, signal.SIGINT)]  # noqa: E731
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=usual) as checkers:
         pids = [int(checkers.stdout.readline()) for _ in paths]
-        for pid, kind, mark in zip(pids, kinds, marks, strict=True):
+        for kind, mark in zip(kinds, marks, strict=True):
             assert in_time(lambda mark=mark: "+" in running(mark)), kind
+        groups = [g for g in cgroups() if parent(g.name.split("-")[1]) in pids]
+        for pid, kind in zip(pids, kinds, strict=True):
             os.kill(pid, kind)
         outlived = [
             kind.name
             for kind, mark in zip(kinds, marks, strict=True)
             if not in_time(lambda mark=mark: not running(mark))
         ]
-    assert not outlived
+        assert in_time(lambda: not any(map(Path.exists, groups)))
+    assert not outlived and bool(groups) is has_cgroup()
 
 
 @linux
@@ -287,7 +298,7 @@ def test_a_loop_without_end_is_ended(tmp_path, sandbox):
 def test_the_guard_itself_may_be_killed(tmp_path):
     path, mark = stubborn(tmp_path)
     with trust._process(path, path.read_bytes(), QUICK, True) as (guard, lines, _):
-        assert lines.get(timeout=60) == b'{"event": "ready"}' and not running(mark)
+        assert b'"ready"' in lines.get(timeout=60) and not running(mark)
         guard.stdin.write(b"[[1, 2]]\n")
         guard.stdin.flush()
         assert in_time(lambda: "+" in running(mark))
@@ -375,11 +386,35 @@ def test_no_setting_of_the_guard_is_visible(tmp_path):
     assert judge(write(tmp_path, text), n=0).submission["metadata"] == {"1": ""}
 
 
+def cgroups():
+    """The folders of control groups that guards made."""
+    places: list[str] = []
+    with contextlib.suppress(OSError):
+        places = [place for choices in parents() for place in choices]
+    return [path for place in places for path in Path(place).glob(f"{PREFIX}*")]
+
+
+def has_cgroup():
+    try:
+        Group(2**30, 9).remove()
+    except OSError:
+        return False
+    return True
+
+
+needs_cgroup = pytest.mark.skipif(not has_cgroup(), reason="this system gives no control group")
+
+
+@pytest.fixture(params=[pytest.param(True, marks=needs_cgroup), False], ids=["cgroup", "sampled"])
+def cgroup(request):
+    return request.param
+
+
 @linux
-def test_a_fork_bomb_is_bounded(tmp_path, sandbox):
+def test_a_fork_bomb_is_bounded(tmp_path, sandbox, cgroup):
     path, mark = stubborn(tmp_path, "[os.fork() for _ in range(8)]; time.sleep(600)")
     try:
-        found = str(judge(path, 0, Limits(processes=16), sandbox).counterexamples)
+        found = str(judge(path, 0, Limits(processes=16, cgroup=cgroup), sandbox).counterexamples)
     except GlassformerError as e:
         found = str(e)
     assert re.search("processes and threads, limit 16|BlockingIOError", found)
@@ -387,22 +422,108 @@ def test_a_fork_bomb_is_bounded(tmp_path, sandbox):
 
 
 @needs_sandbox
-def test_the_number_of_processes_is_exact(tmp_path):
+def test_the_number_of_processes_is_exact(tmp_path, cgroup):
     text = "import os, time\ndef build_model():\n    n = 1\n    try:\n        while n < 99:\n"
     text += "            if not os.fork(): time.sleep(600)\n            n += 1\n"
     text += "    except OSError: pass\n    return None, {'n': n}\ndef add(m, a, b): return a + b\n"
-    v = judge(write(tmp_path, text), 0, Limits(processes=16))
-    assert v.submission["metadata"]["n"] == 16
+    v = judge(write(tmp_path, text), 0, Limits(processes=16, cgroup=cgroup))
+    assert v.submission["metadata"]["n"] == 16 and v.submission["cgroup"] is cgroup
+
+
+THREE_HOLD_MEMORY = """
+import os, time
+def build_model():
+    for _ in range(3):
+        if not os.fork():
+            held = b"x" * (100 * 2**20)
+            time.sleep(600)
+    time.sleep(600)
+def add(model, a, b): return a + b
+"""
+# Starts processes that start processes, and counts those that the system gives it at once.
+FORK_BOMB = """
+import os, time
+def build_model():
+    r, w = os.pipe()
+    for _ in range(200):
+        with __import__("contextlib").suppress(OSError):
+            os.fork()
+            os.write(w, str(os.getpid()).encode() + b" ")
+    time.sleep(1)
+    return None, {"n": len({*os.read(r, 2**20).split()})}
+def add(model, a, b): return a + b
+"""
 
 
 @needs_sandbox
-def test_memory_is_limited_in_total(tmp_path):
+def test_memory_is_limited_in_total(tmp_path, cgroup):
     """Three processes, each within the limit, are beyond it together."""
-    text = "import os, time\ndef build_model():\n    for _ in range(3):\n"
-    text += "        if not os.fork():\n            held = b'x' * (100 * 2**20)\n"
-    text += "            time.sleep(600)\n    time.sleep(600)\ndef add(m, a, b): return a + b\n"
+    path = write(tmp_path, THREE_HOLD_MEMORY)
     with pytest.raises(GlassformerError, match="its processes together held"):
-        judge(write(tmp_path, text), limits=Limits(memory=200 * 2**20))
+        judge(path, limits=Limits(memory=200 * 2**20, cgroup=cgroup))
+
+
+@needs_cgroup
+def test_memory_is_limited_in_total_without_a_sandbox(tmp_path):
+    path = write(tmp_path, THREE_HOLD_MEMORY)
+    with pytest.raises(GlassformerError, match="its processes together held"):
+        judge(path, limits=Limits(memory=200 * 2**20), sandbox=False)
+    assert not cgroups()
+
+
+@needs_cgroup
+def test_a_fork_bomb_is_limited_without_a_sandbox(tmp_path):
+    v = judge(write(tmp_path, FORK_BOMB), 0, Limits(processes=16, start=60), sandbox=False)
+    assert v.submission["metadata"]["n"] <= 16 and not cgroups()
+
+
+@needs_cgroup
+def test_the_kernel_keeps_the_limits(tmp_path, sandbox):
+    """The group has them before the file runs, and its processes are in it."""
+    path, mark = stubborn(tmp_path)
+    limits = Limits(memory=2**30, processes=7)
+    with trust._process(path, path.read_bytes(), limits, sandbox) as (guard, lines, _):
+        assert lines.get(timeout=60) == b'{"event": "ready", "cgroup": true}'
+        groups = [g for g in cgroups() if g.name.startswith(f"{PREFIX}{guard.pid}-")]
+        assert len(groups) == len(parents())
+        files = {f.name: f for g in groups for f in g.iterdir()}
+        memory = files.get("memory.max") or files["memory.limit_in_bytes"]
+        assert (int(memory.read_text()), int(files["pids.max"].read_text())) == (2**30, 7)
+        if swap := files.get("memory.swap.max"):
+            assert int(swap.read_text()) == 0
+        if both := files.get("memory.memsw.limit_in_bytes"):
+            assert int(both.read_text()) == 2**30
+        guard.stdin.write(b"[[1, 2]]\n")
+        guard.stdin.flush()
+        assert in_time(lambda: "+" in running(mark))
+        for group in groups:
+            assert len((group / "cgroup.procs").read_text().split()) == 2
+    assert not any(map(Path.exists, groups)) and not running(mark)
+
+
+@needs_cgroup
+def test_the_groups_of_a_guard_that_was_killed_are_removed(tmp_path):
+    path, mark = stubborn(tmp_path)
+    with trust._process(path, path.read_bytes(), QUICK, HAS_SANDBOX) as (guard, lines, _):
+        lines.get(timeout=60)
+        groups = [g for g in cgroups() if g.name.startswith(f"{PREFIX}{guard.pid}-")]
+        guard.kill()
+        guard.wait()
+    assert groups and in_time(lambda: not running(mark))
+    if HAS_SANDBOX:  # without, its processes may live on, in their group
+        assert in_time(lambda: Group(2**30, 9).remove() or not any(map(Path.exists, groups)))
+
+
+@needs_sandbox
+def test_no_control_group_is_visible(tmp_path, cgroup):
+    text = "import os\ndef build_model():\n    with open('/proc/self/cgroup') as f:\n"
+    text += "        seen = f.read()\n    with open('/proc/1/cgroup') as f: seen += f.read()\n"
+    text += "    with open('/proc/self/mountinfo') as f: mounts = f.read()\n"
+    text += "    return None, {'named': 'glassformer-' in seen, 'mounted': 'cgroup' in mounts,\n"
+    text += "                  'sys': os.path.exists('/sys')}\ndef add(m, a, b): return a + b\n"
+    v = judge(write(tmp_path, text), 0, Limits(cgroup=cgroup))
+    assert v.submission["metadata"] == {"named": False, "mounted": False, "sys": False}
+    assert v.submission["cgroup"] is cgroup
 
 
 @needs_sandbox
@@ -418,11 +539,9 @@ def test_files_are_limited_in_total(tmp_path):
 @pytest.mark.parametrize("broken", ["enter_namespaces", "new_root", "filter_calls"])
 def test_without_a_sandbox_nothing_is_run(tmp_path, monkeypatch, broken):
     """Whatever part of the sandbox fails, the file is refused before it runs, in one line."""
-    code = Path(guard_module.__file__).read_text()
-    stop = f"    raise PermissionError('{broken} is not permitted')\n"
-    code = re.sub(rf"(def {broken}\(.*\n)", lambda m: m[1] + stop, code)
-    (guard := tmp_path / "guard.py").write_text(code)
-    monkeypatch.setattr(guard_module, "__file__", str(guard))
+    code = f"def fail(*_): raise PermissionError('{broken} is not permitted')\n"
+    code += f"from glassformer.utils.sandbox import guard\nguard.{broken} = fail\n"
+    monkeypatch.setattr(trust, "GUARD", trust.GUARD.replace("run()", f"\n{code}run()"))
     lines = []
     with pytest.raises(GlassformerError, match=r"was not run: .*\(.*\)\. .*--no-sandbox") as e:
         path = write(tmp_path, "import os\nos._exit(7)\n")
@@ -498,7 +617,7 @@ LINES = [
     b'{"event": "answer", "got": ' + b"9" * 5000 + b"}", b'{"event": "answer", "got": NaN}',
     b'{"event": "answer"}',
     b'{"event": "answer", "raised": 5}', b"[" * 50_000, b'{"event": ["answer"]}',
-    b'{"event": "ready"}', b'{"event": "refused", "why": "x"}',
+    b'{"event": "ready", "cgroup": true}', b'{"event": "refused", "why": "x"}',
     b'{"event": "answer", "got": 1e400}', b"\xff\xfe", b"5", b"",
     b'{"event": "answer", "got": true}',
 ]  # fmt: skip
@@ -653,7 +772,9 @@ def test_the_command(call, tmp_path):
     assert "it ran in a sandbox" in out and err.startswith(
         f"running {path} in a sandbox: no network"
     )
-    assert "4 GiB of resident memory (sampled" in err and "64 MiB in files" in err
+    held = "of memory and 64 processes" if has_cgroup() else "of resident memory and 64 processes"
+    assert f"4 GiB {held}" in err and "64 MiB in files" in err
+    assert ("(kept by a control group)" in err) is has_cgroup() is ("(sampled" not in err)
     path.write_text(BUILD + "def add(model, a, b): return a + b if a > b else 0\n")
     status, out, err = call("board", path, "--trust", "--json", "--keep", "1")
     got = json.loads(out)

@@ -37,10 +37,14 @@ Lines = queue.Queue[bytes | None]
 LINE = 100_000  # bytes; no honest line is longer
 LARGEST = 2**28  # bytes of a submission
 FIELDS: dict[str, dict[str, type]] = {  # of every line but answers
-    "ready": {}, "refused": {"why": str}, "built": {"metadata": dict}, "failed": {"why": str},
+    "ready": {"cgroup": bool}, "refused": {"why": str}, "built": {"metadata": dict},
+    "failed": {"why": str},
 }  # fmt: skip
 # what a submission says of itself: counted by itself, if at all
 OWN_WORDS = ("metadata", "parameters", "buffers")
+GUARD = "import sys; sys.path.insert(0, sys.argv[1]); " \
+        "from glassformer.utils.sandbox.guard import run; " \
+        "sys.path.pop(0); run()"  # fmt: skip
 EVERY = 100  # answers between two words on progress
 PATIENCE = 15.0  # seconds for the guard to end all there is
 
@@ -53,30 +57,35 @@ class Limits:
     answer: float = 60.0  # for one sum
     whole: float = 7200.0
     cpu: int = 7200  # processor time
-    memory: int = 4 * 2**30  # resident, summed over its processes; addresses of each
+    memory: int = 4 * 2**30  # of its processes together; addresses of each
     disk: int = 64 * 2**20  # in files
     files: int = 256  # open at once
     processes: int = 64  # at once, threads included
+    cgroup: bool = True  # a control group keeps the totals, where the system gives one
 
-    def describe(self, sandbox: bool) -> str:
+    def describe(self, sandbox: bool, cgroup: bool) -> str:
         """Return what is and what is not ensured while a submission runs with these limits."""
         time = f"{self.answer:g} s for a sum and {self.whole:,g} s in all"
         each = f"{self.cpu:,} s of processor time and {self.files:,} open files"
         memory, disk = f"{self.memory / 2**30:g} GiB", f"{self.disk / 2**20:g} MiB"
-        if sandbox:
+        processes = f"{self.processes:,} processes and threads"
+        if cgroup:
+            totals = f"{memory} of memory and {processes} (kept by a control group)"
+        else:
             sampled = f"sampled {1 / guard.TICK:g} times a second"
+            totals = f"{memory} of resident memory and {processes} ({sampled})"
+        if sandbox:
             return (
                 "in a sandbox: no network, nothing to read but itself, Python, the system's "
                 "programs and libraries and /proc, nothing to change but an empty folder, and all "
                 "its processes end with the check. Limits of all its processes together: "
-                f"{memory} of resident memory ({sampled}), {disk} in files, {self.processes:,} "
-                "processes and "
-                f"threads; of each: {memory} of addresses, {each}; {time}"
+                f"{totals}, {disk} in files; of each: {memory} of addresses, {each}; {time}"
             )
         return (
             "without a sandbox: it can read and change your files, use the network, and leave "
-            "processes running. Limits of each process, not of all together, where this system "
-            f"has them: {memory} of addresses, files of {disk}, {each}; {time}"
+            "processes running beyond its limits. Limits of its processes together, where this "
+            "system has them and it does not evade them: "
+            f"{totals}; of each: {memory} of addresses, files of {disk}, {each}; {time}"
         )
 
 
@@ -108,7 +117,8 @@ def _submission(
     for line in ask(path, code, asked, limits, sandbox):
         if line["event"] == "ready":
             if say:
-                say(f"running {path} {limits.describe(sandbox)}")
+                say(f"running {path} {limits.describe(sandbox, line['cgroup'])}")
+            about["cgroup"] = line["cgroup"]
         elif line["event"] == "built":
             about |= {name: line[name] for name in OWN_WORDS if name in line}
             about["as_it_says"] = [name for name in OWN_WORDS if name in line]
@@ -206,7 +216,7 @@ def _process(
         }  # fmt: skip
         python = [sys.executable, "-I", "-B", "-X", "utf8"]
         process = subprocess.Popen(
-            [*python, guard.__file__], cwd="/", env={},
+            [*python, "-c", GUARD, str(Path(__file__).parents[2])], cwd="/", env={},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True,
         )  # fmt: skip

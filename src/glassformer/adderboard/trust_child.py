@@ -17,7 +17,7 @@ DIGITS = 30  # of an answer
 LARGE = f"a number of more than {DIGITS} digits"
 
 
-def main(path: str) -> None:
+def main(path: str, cgroup: bool) -> None:
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
 
     def say(**line: object) -> None:
@@ -27,7 +27,9 @@ def main(path: str) -> None:
     def fail(why: str) -> None:
         say(event="failed", why=why)
 
-    say(event="ready")  # nothing of the submission has run; the pairs are sent in reply
+    say(
+        event="ready", cgroup=cgroup
+    )  # nothing of the submission has run; the pairs are sent in reply
     if not (line := sys.stdin.buffer.readline()):
         return
     asked = json.loads(line)
@@ -116,7 +118,7 @@ def words(e: BaseException) -> str:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1])
+        main(sys.argv[1], sys.argv[2] == "True")
     except BaseException as e:
         os.write(2, f"\n{words(e)}\n".encode())
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Runs a submission in a sandbox and ends it: a process that the checker starts.
+"""Run a submission in a sandbox and end it: the process that the checker starts.
 
     checker ── guard ── first process of the sandbox ── submission ── whatever it starts
 
@@ -18,6 +18,9 @@ The sandbox (Linux 5.14 or later) consists of
 
 If any of it fails, the submission is not started, and the guard prints why. Without a sandbox
 (settings["sandbox"] is false) the guard limits each process and ends the descendants that it finds.
+
+With or without it, where the guard can make a control group (cgroup.py), that limits the memory and
+processes of the submission together. Elsewhere the guard samples them, and ends what exceeds them.
 """
 
 import contextlib
@@ -34,7 +37,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-NEW_MOUNTS = 0x20000  # flags of unshare
+from .cgroup import Group
+
+NEW_MOUNTS, NEW_CGROUPS = 0x20000, 0x2000000  # flags of unshare
 NEW_OTHERS = 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000  # UTS IPC USER PID NET
 DEATH_SIGNAL, SECCOMP, DROP_CAPABILITY, SUBREAPER, NO_NEW_PRIVILEGES = 1, 22, 24, 36, 38  # of prctl
 NOSUID, NODEV, NOEXEC, BIND, RECURSIVE, PRIVATE = 0x2, 0x4, 0x8, 0x1000, 0x4000, 0x40000  # of mount
@@ -73,21 +78,31 @@ def main(settings: dict[str, Any]) -> int:
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)  # the number comes through the pipe
     os.umask(0o022)
-    guard, sandbox = os.getpid(), settings["sandbox"]
+    guard, sandbox, limits = os.getpid(), settings["sandbox"], settings["limits"]
     mine, its = socket.socketpair()
+    group = None
+    if limits["cgroup"]:
+        with contextlib.suppress(OSError):
+            group = Group(limits["memory"], limits["processes"])
     if sandbox:
         try:
             enter_namespaces()
         except OSError as e:
+            if group:
+                group.remove()
             return refuse(e)
-        pid = fork(lambda: first(settings, mine, its))
+        pid = fork(lambda: first(settings, group, mine, its))
     else:
         with contextlib.suppress(OSError):
             control(SUBREAPER, 1)
-        pid = fork(lambda: without_sandbox(settings, guard))
+        pid = fork(lambda: without_sandbox(settings, group, guard))
     its.close()
     release_pipes((1,))
-    why, status = watch(wake, pid, settings)
+    why, status = watch(wake, pid, settings, group)
+    if group and group.out_of_memory() and why != GONE:
+        why = f"its processes together held more than {limits['memory'] / 2**20:,.0f} MiB of memory"
+    if group:
+        group.remove()
     end(pid if why else 0, sandbox)
     if why == GONE:
         with contextlib.suppress(RecursionError):
@@ -98,7 +113,7 @@ def main(settings: dict[str, Any]) -> int:
     return int(mine.recv(20) or 1) if sandbox else status
 
 
-def watch(wake: int, pid: int, settings: dict[str, Any]) -> tuple[str, int]:
+def watch(wake: int, pid: int, settings: dict[str, Any], group: Group | None) -> tuple[str, int]:
     """Wait until the submission ends or has to be ended; return the reason and its status."""
     checker = select.poll()
     checker.register(0, 0)  # reports only that the other end is closed
@@ -111,6 +126,10 @@ def watch(wake: int, pid: int, settings: dict[str, Any]) -> tuple[str, int]:
             return "SIGTERM", 1
         if (status := reap().get(pid)) is not None:
             return "", status
+        if group:
+            if group.out_of_memory():
+                return "out of memory", 1
+            continue
         now = processes()
         found = [now[p] for p in descendants(now)]
         if (n := sum(p[2] for p in found) - own) > limits["processes"]:
@@ -143,7 +162,7 @@ def refuse(error: BaseException) -> int:
     return 1
 
 
-def without_sandbox(settings: dict[str, Any], guard: int) -> None:
+def without_sandbox(settings: dict[str, Any], group: Group | None, guard: int) -> None:
     with contextlib.suppress(OSError):
         control(DEATH_SIGNAL, signal.SIGKILL)
         control(NO_NEW_PRIVILEGES, 1)
@@ -152,17 +171,23 @@ def without_sandbox(settings: dict[str, Any], guard: int) -> None:
         folder = settings["folder"]
         outside = sum(p[2] for p in processes().values() if p[1] == os.getuid())
         set_limits(settings["limits"], outside, contextlib.suppress(OSError, ValueError))
-        run_child(settings["child"], os.path.join(folder, settings["name"]), f"{folder}/tmp")
+        if group:
+            group.enter()
+        submission = os.path.join(folder, settings["name"])
+        run_child(settings["child"], submission, f"{folder}/tmp", group)
 
 
-def run_child(script: str, submission: str, folder: str) -> None:
+def run_child(script: str, submission: str, folder: str, group: Group | None) -> None:
+    """Become the submission's process."""
     names = {"HOME": folder, "TMPDIR": folder, "PATH": os.defpath, "OMP_NUM_THREADS": "1"}
     os.chdir(folder)
     python = [sys.executable, "-I", "-B", "-X", "utf8"]
-    os.execve(sys.executable, [*python, script, submission], names)
+    os.execve(sys.executable, [*python, script, submission, str(bool(group))], names)
 
 
-def first(settings: dict[str, Any], mine: socket.socket, its: socket.socket) -> None:
+def first(
+    settings: dict[str, Any], group: Group | None, mine: socket.socket, its: socket.socket
+) -> None:
     """The first process of the sandbox: starts the submission, and waits for orphans too."""
     control(DEATH_SIGNAL, signal.SIGKILL)
     mine.close()
@@ -174,8 +199,10 @@ def first(settings: dict[str, Any], mine: socket.socket, its: socket.socket) -> 
         f.write("1000")  # if memory runs out, this goes before anything else
     clear_arguments()
     new_root(settings)
-    pid = fork(lambda: submission(settings))
+    pid = fork(lambda: submission(settings, group))
     release_pipes((0, 1))
+    if group:
+        group.close()
     while True:
         ended, status = os.wait()
         if ended == pid:
@@ -284,9 +311,12 @@ def readable_paths(home: str) -> list[str]:
     return found
 
 
-def submission(settings: dict[str, Any]) -> None:
+def submission(settings: dict[str, Any], group: Group | None) -> None:
     """Give up all rights, then become the submission's process."""
     os.setsid()
+    if group:
+        group.enter()
+        call("unshare", NEW_CGROUPS)  # /proc/self/cgroup then shows no path of the machine
     for capability in range(64):
         try:
             control(DROP_CAPABILITY, capability)
@@ -304,7 +334,7 @@ def submission(settings: dict[str, Any]) -> None:
     control(NO_NEW_PRIVILEGES, 1)
     set_limits(settings["limits"], extra, contextlib.nullcontext())
     filter_calls()
-    run_child("/runner/child.py", f"/submission/{settings['name']}", "/scratch")
+    run_child("/runner/child.py", f"/submission/{settings['name']}", "/scratch", group)
 
 
 def set_limits(
@@ -338,7 +368,7 @@ def filter_calls() -> None:
     code += [(give, 0, 0, error | 1), (load, 0, 0, 0)]
     # without clone3, whose flags a filter cannot see, the C library uses clone
     code += [(equal, 0, 1, CLONE3), (give, 0, 0, error | 38)]
-    new = NEW_MOUNTS | NEW_OTHERS | 0x2000000
+    new = NEW_MOUNTS | NEW_OTHERS | NEW_CGROUPS
     code += [(equal, 0, 4, clone), (load, 0, 0, 16), (any_bit, 0, 1, new), (give, 0, 0, error | 1)]
     code += [(give, 0, 0, allow), (equal, 1, 0, open_socket), (give, 0, 0, allow)]
     code += [(load, 0, 0, 16)]  # of sockets only those that a network namespace confines
@@ -419,9 +449,10 @@ def descendants(known: dict[int, tuple[int, int, int, int]]) -> list[int]:
     return found
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Run the submission of the settings on stdin, and end as it ended."""
     ended = main(read_settings())
-    if ended < 0:  # as it ended
+    if ended < 0:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(-ended, signal.SIG_DFL)
         with contextlib.suppress(ImportError, OSError, ValueError):

@@ -1,0 +1,148 @@
+"""A control group: the kernel's own limits on the memory and processes of a submission together.
+
+The group is made below the guard's own, so the limits of that one hold too. Version 1 has a folder
+for each controller. Version 2 has one folder, below the nearest ancestor whose children have both
+controllers: a group that holds processes itself has no such children.
+"""
+
+import contextlib
+import os
+import secrets
+import signal
+import time
+
+PREFIX = "glassformer-"
+CONTROLLERS = {"memory", "pids"}
+V1_LIMIT = "memory.limit_in_bytes"
+PATIENCE = 5.0  # seconds until a group whose processes do not end is left
+
+
+class Group:
+    """A new control group. OSError if this process may not make one."""
+
+    def __init__(self, memory: int, processes: int) -> None:
+        name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+        self.folders: list[str] = []
+        try:
+            for choices in parents():
+                self.folders.append(make_folder(choices, name))
+            # Swap: version 1 limits it together with memory, version 2 by itself.
+            limited = [self._set("pids.max", processes)]
+            limited += [self._set("memory.max", memory) or self._set(V1_LIMIT, memory)]
+            if not all(limited):
+                raise OSError("the new control group has no limits")
+            self._set("memory.memsw.limit_in_bytes", memory)
+            self._set("memory.swap.max", 0)
+            self._set("memory.oom.group", 1)
+            # Opened here: inside the sandbox these files have no path.
+            self.doors = [os.open(f"{f}/cgroup.procs", os.O_WRONLY) for f in self.folders]
+        except OSError:
+            self.remove()
+            raise
+
+    def enter(self) -> None:
+        """Put this process into the group."""
+        for door in self.doors:
+            os.write(door, b"0")
+        self.close()
+
+    def close(self) -> None:
+        for door in self.doors:
+            os.close(door)
+
+    def out_of_memory(self) -> bool:
+        """Return whether the kernel has ended a process of the group for lack of memory."""
+        for file in ("memory.events", "memory.oom_control"):
+            for path in self._paths(file):
+                with open(path) as f:
+                    counts = dict(line.split() for line in f)
+                return counts.get("oom_kill", "0") != "0"
+        return False
+
+    def remove(self) -> None:
+        """End all processes of the group, then remove it."""
+        until = time.monotonic() + PATIENCE
+        while self.folders and time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                self._kill()
+            for folder in self.folders[:]:
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+                    self.folders.remove(folder)
+            time.sleep(0.01 if self.folders else 0)
+
+    def _kill(self) -> None:
+        self._set("pids.max", 0)  # so that no new one is started meanwhile
+        self._set("cgroup.kill", 1)
+        for path in self._paths("cgroup.procs"):
+            with open(path) as f:
+                for pid in map(int, f):
+                    if pid:  # 0: of another process namespace
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
+
+    def _paths(self, file: str) -> list[str]:
+        return [path for f in self.folders if os.path.exists(path := f"{f}/{file}")]
+
+    def _set(self, file: str, value: int) -> bool:
+        """Set a limit, if the group has this file; return whether it has."""
+        paths = self._paths(file)
+        for path in paths:
+            with open(path, "w") as f:
+                f.write(str(value))
+        return bool(paths)
+
+
+def make_folder(choices: list[str], name: str) -> str:
+    """Make a group of this name in the first of the folders where that is possible."""
+    for parent in choices:
+        with contextlib.suppress(OSError):
+            os.mkdir(f"{parent}/{name}")
+            remove_abandoned(parent)
+            return f"{parent}/{name}"
+    raise OSError("no control group can be made")
+
+
+def remove_abandoned(parent: str) -> None:
+    """Remove groups of guards that were killed. Those that hold processes stay."""
+    for name in os.listdir(parent):
+        if name.startswith(PREFIX) and not os.path.exists(f"/proc/{name.split('-')[1]}"):
+            with contextlib.suppress(OSError):
+                os.rmdir(f"{parent}/{name}")
+
+
+def parents() -> list[list[str]]:
+    """For each group that is needed, the folders it may be made in, the best first."""
+    with open("/proc/self/cgroup") as f:
+        own = {line.split(":")[1]: line.rstrip("\n").split(":", 2)[2] for line in f}
+    groups = []
+    missing = set(CONTROLLERS)
+    with open("/proc/self/mountinfo") as f:
+        mounts = [line.split() for line in f]
+    for fields in mounts:
+        kind, _, options = fields[fields.index("-") + 1 :]
+        controllers = CONTROLLERS & {*options.split(",")} if kind == "cgroup" else set()
+        path = next((p for names, p in own.items() if controllers & {*names.split(",")}), "")
+        if controllers & missing and (folder := below(fields[4], fields[3], path)):
+            groups.append([folder])
+            missing -= controllers
+    if not missing:
+        return groups
+    for fields in mounts:
+        if fields[fields.index("-") + 1] == "cgroup2":
+            mount = fields[4]
+            folder = below(mount, fields[3], own.get("", ""))
+            choices = []
+            while folder.startswith(mount):
+                with open(f"{folder}/cgroup.subtree_control") as f:
+                    if {*f.read().split()} >= CONTROLLERS:
+                        choices.append(folder)
+                folder = os.path.dirname(folder)
+            return [choices]
+    raise OSError("no control groups are mounted")
+
+
+def below(mount: str, root: str, path: str) -> str:
+    """Return the folder of the group `path`, where the group `root` is mounted; "" if none is."""
+    inside = path == root or path.startswith(root.rstrip("/") + "/")
+    return mount + path[len(root.rstrip("/")) :].rstrip("/") if path and inside else ""
