@@ -99,11 +99,13 @@ def main(settings: dict[str, Any]) -> int:
     its.close()
     release_pipes((1,))
     why, status = watch(wake, pid, settings, group)
-    if group and group.out_of_memory() and why != GONE:
-        why = f"its processes together held more than {limits['memory'] / 2**20:,.0f} MiB of memory"
+    running = pid if why else 0
     if group:
+        if group.out_of_memory() and why != GONE:
+            limit = f"{limits['memory'] / 2**20:,.0f} MiB"
+            why = f"its processes together held more than {limit} of memory"
         group.remove()
-    end(pid if why else 0, sandbox)
+    end(running, sandbox)
     if why == GONE:
         with contextlib.suppress(RecursionError):
             shutil.rmtree(settings["folder"], ignore_errors=True)
