@@ -20,11 +20,13 @@ from pathlib import Path
 import pytest
 
 from glassformer import GlassformerError
-from glassformer.adderboard import trust
+from glassformer.adderboard import trust, trust_child
 from glassformer.adderboard.protocol import EDGES, Part
-from glassformer.adderboard.trust import Limits, submission
+from glassformer.adderboard.trust import submission
 from glassformer.utils.sandbox import guard as guard_module
+from glassformer.utils.sandbox import runner
 from glassformer.utils.sandbox.cgroup import PREFIX, Group, parents
+from glassformer.utils.sandbox.runner import Limits
 
 pytest.importorskip("fcntl")  # on Windows nothing of others is run
 
@@ -43,6 +45,10 @@ def judge(path, n=30, limits=QUICK, sandbox=True):
     sandbox = sandbox and HAS_SANDBOX
     *_, end = trust._submission(path, path.read_bytes(), n, 10, limits, sandbox, None)
     return end
+
+
+def started(path, limits, sandbox):
+    return runner.process_of(path, path.read_bytes(), trust_child.__file__, limits, sandbox)
 
 
 def has_sandbox():
@@ -119,7 +125,7 @@ def test_numbers_of_a_module_are_counted(tmp_path):
 
 
 def test_without_trust_nothing_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(trust, "_process", None)
+    monkeypatch.setattr(trust, "process_of", None)
     path = write(tmp_path, BUILD + "def add(model, a, b): return a + b\n")
     with pytest.raises(GlassformerError, match="if you trust it, say so"):
         submission(path)
@@ -192,7 +198,7 @@ def add(model, a, b): {add}
 CHECKERS = """
 import os, sys
 from pathlib import Path
-from glassformer.adderboard import trust
+from glassformer.adderboard import trust, trust_child
 for path in map(Path, sys.argv[2:]):
     if not (pid := os.fork()):
         sys.stderr = open(os.devnull, "w")
@@ -297,7 +303,7 @@ def test_a_loop_without_end_is_ended(tmp_path, sandbox):
 @needs_sandbox
 def test_the_guard_itself_may_be_killed(tmp_path):
     path, mark = stubborn(tmp_path)
-    with trust._process(path, path.read_bytes(), QUICK, True) as (guard, lines, _):
+    with started(path, QUICK, True) as (guard, lines, _):
         assert b'"ready"' in lines.get(timeout=60) and not running(mark)
         guard.stdin.write(b"[[1, 2]]\n")
         guard.stdin.flush()
@@ -460,14 +466,14 @@ def test_memory_is_limited_in_total(tmp_path, cgroup):
     """Three processes, each within the limit, are beyond it together."""
     path = write(tmp_path, THREE_HOLD_MEMORY)
     with pytest.raises(GlassformerError, match="its processes together held"):
-        judge(path, limits=Limits(memory=200 * 2**20, cgroup=cgroup))
+        judge(path, limits=Limits(memory=200 * 2**20, start=60, cgroup=cgroup))
 
 
 @needs_cgroup
 def test_memory_is_limited_in_total_without_a_sandbox(tmp_path):
     path = write(tmp_path, THREE_HOLD_MEMORY)
     with pytest.raises(GlassformerError, match="its processes together held"):
-        judge(path, limits=Limits(memory=200 * 2**20), sandbox=False)
+        judge(path, limits=Limits(memory=200 * 2**20, start=60), sandbox=False)
     assert not cgroups()
 
 
@@ -482,7 +488,7 @@ def test_the_kernel_keeps_the_limits(tmp_path, sandbox):
     """The group has them before the file runs, and its processes are in it."""
     path, mark = stubborn(tmp_path)
     limits = Limits(memory=2**30, processes=7)
-    with trust._process(path, path.read_bytes(), limits, sandbox) as (guard, lines, _):
+    with started(path, limits, sandbox) as (guard, lines, _):
         assert lines.get(timeout=60) == b'{"event": "ready", "cgroup": true}'
         groups = [g for g in cgroups() if g.name.startswith(f"{PREFIX}{guard.pid}-")]
         assert len(groups) == len(parents())
@@ -504,7 +510,7 @@ def test_the_kernel_keeps_the_limits(tmp_path, sandbox):
 @needs_cgroup
 def test_the_groups_of_a_guard_that_was_killed_are_removed(tmp_path):
     path, mark = stubborn(tmp_path)
-    with trust._process(path, path.read_bytes(), QUICK, HAS_SANDBOX) as (guard, lines, _):
+    with started(path, QUICK, HAS_SANDBOX) as (guard, lines, _):
         lines.get(timeout=60)
         groups = [g for g in cgroups() if g.name.startswith(f"{PREFIX}{guard.pid}-")]
         guard.kill()
@@ -541,7 +547,7 @@ def test_without_a_sandbox_nothing_is_run(tmp_path, monkeypatch, broken):
     """Whatever part of the sandbox fails, the file is refused before it runs, in one line."""
     code = f"def fail(*_): raise PermissionError('{broken} is not permitted')\n"
     code += f"from glassformer.utils.sandbox import guard\nguard.{broken} = fail\n"
-    monkeypatch.setattr(trust, "GUARD", trust.GUARD.replace("run()", f"\n{code}run()"))
+    monkeypatch.setattr(runner, "GUARD", runner.GUARD.replace("run()", f"\n{code}run()"))
     lines = []
     with pytest.raises(GlassformerError, match=r"was not run: .*\(.*\)\. .*--no-sandbox") as e:
         path = write(tmp_path, "import os\nos._exit(7)\n")

@@ -25,8 +25,9 @@ from ..registry import bridge, find, head
 from ..tasks.base import Task
 from ..tasks.token_layout import TOKEN, Format
 from ..utils.errors import GlassformerError
+from ..utils.sandbox.runner import Limits
 from .protocol import COUNTS, EDGES, answers, board_format, describe, honest, pairs
-from .trust import Limits, ask
+from .trust import ask
 
 LARGEST = 100_000  # numbers in a file
 TRIED = 200  # pairs, after the edge cases

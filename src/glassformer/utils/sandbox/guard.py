@@ -38,6 +38,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .cgroup import Group
+from .child import set_limits
 
 NEW_MOUNTS, NEW_CGROUPS = 0x20000, 0x2000000  # flags of unshare
 NEW_OTHERS = 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000  # UTS IPC USER PID NET
@@ -170,9 +171,9 @@ def without_sandbox(settings: dict[str, Any], group: Group | None, guard: int) -
         control(NO_NEW_PRIVILEGES, 1)
     if os.getppid() == guard:
         os.setsid()  # signals to its group are not for us
-        folder = settings["folder"]
+        folder, limits = settings["folder"], settings["limits"]
         outside = sum(p[2] for p in processes().values() if p[1] == os.getuid())
-        set_limits(settings["limits"], outside, contextlib.suppress(OSError, ValueError))
+        set_limits(resource_limits(limits, outside))
         if group:
             group.enter()
         submission = os.path.join(folder, settings["name"])
@@ -334,26 +335,15 @@ def submission(settings: dict[str, Any], group: Group | None) -> None:
         os.setresuid(NOBODY, NOBODY, NOBODY)
     call("capset", struct.pack("Ii", 0x20080522, 0), bytes(24))
     control(NO_NEW_PRIVILEGES, 1)
-    set_limits(settings["limits"], extra, contextlib.nullcontext())
+    set_limits(resource_limits(settings["limits"], extra), required=True)
     filter_calls()
     run_child("/runner/child.py", f"/submission/{settings['name']}", "/scratch", group)
 
 
-def set_limits(
-    limits: dict[str, int], extra: int, on_error: contextlib.AbstractContextManager[Any]
-) -> None:
-    """Limit this process. `extra`: processes and threads of the same user that do not count."""
-    import resource
-
+def resource_limits(limits: dict[str, int], extra: int) -> dict[str, int]:
+    """Limits of each process. `extra`: processes and threads of the same user besides them."""
     amounts = {kind: limits[name] for name, kind in KINDS.items()}
-    for kind, amount in {**amounts, "NPROC": limits["processes"] + extra, "CORE": 0}.items():
-        with on_error:
-            number = getattr(resource, f"RLIMIT_{kind}")
-            most = resource.getrlimit(number)[1]
-            soft = amount if most == resource.RLIM_INFINITY else min(amount, most)
-            # at the soft limit on processor time it gets a signal that tells why
-            hard = soft + 1 if kind == "CPU" and soft != most else soft
-            resource.setrlimit(number, (soft, hard))
+    return amounts | {"NPROC": limits["processes"] + extra}
 
 
 def filter_calls() -> None:
@@ -457,9 +447,6 @@ def run() -> None:
     if ended < 0:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(-ended, signal.SIG_DFL)
-        with contextlib.suppress(ImportError, OSError, ValueError):
-            import resource
-
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        set_limits({})  # no core file
         os.kill(os.getpid(), -ended)
     os._exit(ended % 256)

@@ -1,0 +1,58 @@
+"""Limits that a process sets on itself before it works: memory, processor time, no core files.
+
+Where the system lacks one (Windows has none), `set_limits` can leave it out.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+CPU_GRACE = 5  # seconds from SIGXCPU, which the parent can tell from other ends, to SIGKILL
+
+
+def set_limits(amounts: Mapping[str, int], required: bool = False) -> None:
+    """Limit this process, and those that it starts: AS (bytes of addresses), CPU (seconds), …
+
+    Names are those of the resource module, without RLIMIT_. No limit is raised.
+    `required`: fail if one cannot be set.
+    """
+    on_error: Any = contextlib.nullcontext()
+    if not required:
+        on_error = contextlib.suppress(ImportError, OSError, ValueError)
+    for kind, amount in {**amounts, "CORE": 0}.items():
+        with on_error:
+            import resource
+
+            number = getattr(resource, f"RLIMIT_{kind}")
+            most = resource.getrlimit(number)[1]
+            soft = amount if most == resource.RLIM_INFINITY else min(amount, most)
+            hard = soft + CPU_GRACE if kind == "CPU" and soft != most else soft
+            resource.setrlimit(number, (soft, hard))
+
+
+def limit_time(seconds: float) -> None:
+    """Limit the processor time of this process from now on; a later call may allow more."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        soft = int(used.ru_utime + used.ru_stime + seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
+@contextlib.contextmanager
+def limited_memory(size: int) -> Iterator[None]:
+    """Limit the addresses of this process within the block."""
+    try:
+        import resource
+    except ImportError:
+        yield
+        return
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    known = [n for n in (size, *before) if n != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(known), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
