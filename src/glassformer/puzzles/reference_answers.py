@@ -1,8 +1,8 @@
 """What is right, of levels that have no task in the registry: a text, and what comes after it.
 
-Each is a few lines of Python over the texts of the tokens: what a level asks, and no way to build
-it. A function that gives None says that a text is no question. Those that are asked about texts of
-a form of their own (two numbers, a list and a bar) say which those are.
+TRUTHS maps the name of a truth to the texts that are asked about and a function from a text to its
+answer: what a level asks, and no way to build it. An answer of None means that the text is no
+question.
 """
 
 import itertools
@@ -49,188 +49,50 @@ def pairs(tokens: Sequence[str], length: int) -> Iterator[Text]:
                 yield text
 
 
-TRUTHS: dict[str, tuple[Truth, Domain]] = {}
-
-
-def truth(domain: Domain = every) -> Callable[[Truth], Truth]:
-    def add(f: Truth) -> Truth:
-        TRUTHS[f.__name__.replace("_", "-")] = (f, domain)
-        return f
-
-    return add
-
-
 def yes(holds: bool) -> list[str]:
     return ["yes" if holds else "no"]
 
 
-# ── one token, and what it is ──────────────────────────────────────────────────────────────────
-@truth()
-def traffic_light(text: Text) -> list[str]:
-    return [{"red": "green", "green": "amber", "amber": "red"}[text[-1]]]
-
-
-@truth()
-def next_of_ten(text: Text) -> list[str]:
-    return [str((int(text[-1]) + 1) % 10)]
-
-
-@truth()
-def last_squared(text: Text) -> list[str]:
-    return [str(int(text[-1]) ** 2 % 10)]
-
-
-@truth()
-def parity_of_place(text: Text) -> list[str]:
-    return ["odd" if len(text) % 2 else "even"]
-
-
-# ── looking back ───────────────────────────────────────────────────────────────────────────────
-@truth()
-def one_back(text: Text) -> list[str] | None:
-    return [text[-2]] if len(text) > 1 else None
-
-
-@truth()
-def two_back(text: Text) -> list[str] | None:
-    return [text[-3]] if len(text) > 2 else None
-
-
-@truth()
-def first(text: Text) -> list[str]:
-    return [text[0]]
-
-
-@truth()
-def before_or_dash(text: Text) -> list[str]:
-    return [text[-2] if len(text) > 1 else "-"]
-
-
-@truth()
-def changed(text: Text) -> list[str]:
-    return yes(len(text) > 1 and text[-1] != text[-2])
-
-
-@truth(of(*"01234"))
-def sum_of_two(text: Text) -> list[str] | None:
-    return [str(int(text[-1]) + int(text[-2]))] if len(text) > 1 else None
-
-
-@truth()
+# ── answers that take more than a line ─────────────────────────────────────────────────────────
 def last_letter(text: Text) -> list[str]:
+    """The last token that is not a blank."""
     letters = [t for t in text if t != "_"]
     return [letters[-1] if letters else "_"]
 
 
-# ── the whole text ─────────────────────────────────────────────────────────────────────────────
-@truth()
-def largest(text: Text) -> list[str]:
-    return [max(text, key=int)]
-
-
-@truth()
-def second_largest(text: Text) -> list[str] | None:
-    return [sorted(text, key=int)[-2]] if len(text) > 1 else None
-
-
-@truth()
-def median(text: Text) -> list[str]:
-    return [sorted(text, key=int)[(len(text) - 1) // 2]]
-
-
-@truth()
-def seen(text: Text) -> list[str]:
-    return yes("x" in text)
-
-
-@truth()
-def again(text: Text) -> list[str]:
-    return yes(text[-1] in text[:-1])
-
-
-@truth()
-def all_equal(text: Text) -> list[str]:
-    return yes(len(set(text)) == 1)
-
-
-@truth(of(*"0123"))
-def rising(text: Text) -> list[str]:
-    return yes(list(text) == sorted(text))
-
-
-@truth(of("a", "b"))
-def palindrome(text: Text) -> list[str]:
-    return yes(text == text[::-1])
-
-
-# ── counting ───────────────────────────────────────────────────────────────────────────────────
-@truth(of("a", "b"))
-def how_many_a(text: Text) -> list[str]:
-    return [str(text.count("a"))]
-
-
-@truth()
-def parity(text: Text) -> list[str]:
-    return [str(text.count("1") % 2)]
-
-
-@truth()
 def majority(text: Text) -> list[str] | None:
     ones, zeros = text.count("1"), text.count("0")
     return None if ones == zeros else ["1" if ones > zeros else "0"]
 
 
-@truth()
-def more_ones(text: Text) -> list[str]:
-    return ["1" if text.count("1") > text.count("0") else "0"]
-
-
-@truth()
-def how_often_this(text: Text) -> list[str]:
-    return [str(text.count(text[-1]))]
-
-
-@truth()
-def different(text: Text) -> list[str]:
-    return [str(len(set(text)))]
-
-
-@truth()
 def most_frequent(text: Text) -> list[str]:
-    """Of equals the one that stood there last."""
-    found = max(range(len(text)), key=lambda i: (text.count(text[i]), i))
-    return [text[found]]
+    """The most frequent token; among equally frequent ones, the one that occurred last."""
+    return [text[max(range(len(text)), key=lambda i: (text.count(text[i]), i))]]
 
 
-@truth(of(*"012"))
 def distance(text: Text) -> list[str]:
-    """How far back the same token stood; 0 if never."""
-    found = [i for i in range(1, len(text)) if text[-1 - i] == text[-1]]
-    return [str(found[0] if found else 0)]
+    """How many positions back the last token occurred before; 0 if never."""
+    back = [i for i in range(1, len(text)) if text[-1 - i] == text[-1]]
+    return [str(back[0] if back else 0)]
 
 
-@truth()
-def sum_mod_5(text: Text) -> list[str]:
-    return [str(sum(map(int, text)) % 5)]
+def depths(text: Text) -> list[int]:
+    """Open brackets after each token, less the closed ones."""
+    return list(itertools.accumulate(1 if t == "(" else -1 for t in text))
 
 
-# ── brackets ───────────────────────────────────────────────────────────────────────────────────
-@truth(of(*"()"))
 def balanced(text: Text) -> list[str]:
-    depth = [text[: i + 1].count("(") - text[: i + 1].count(")") for i in range(len(text))]
-    return ["F" if min(depth) < 0 else "P" if depth[-1] else "T"]
+    """F: a bracket was closed that was not open. P: some are still open. T: balanced."""
+    return ["F" if min(depths(text)) < 0 else "P" if depths(text)[-1] else "T"]
 
 
-@truth(of(*"()"))
 def depth(text: Text) -> list[str] | None:
-    """How deep one is, of texts in which nothing is closed that was not open."""
-    so_far = [text[: i + 1].count("(") - text[: i + 1].count(")") for i in range(len(text))]
-    return None if min(so_far) < 0 else [str(so_far[-1])]
+    """The depth, for texts in which no bracket is closed that was not open."""
+    return None if min(depths(text)) < 0 else [str(depths(text)[-1])]
 
 
-@truth(of(*"()[]"))
 def two_kinds(text: Text) -> list[str]:
-    """Brackets of two kinds, each closed by its own."""
+    """As `balanced`, for brackets of two kinds, each closed by its own."""
     left: list[str] = []
     for t in text:
         if t in "([":
@@ -240,64 +102,94 @@ def two_kinds(text: Text) -> list[str]:
     return ["P" if left else "T"]
 
 
-# ── finding ────────────────────────────────────────────────────────────────────────────────────
-@truth()
 def what_followed(text: Text) -> list[str]:
-    """What came after this token, the last time; the token itself if there was no such time."""
-    found = [i for i in range(len(text) - 1) if text[i] == text[-1]]
-    return [text[found[-1] + 1] if found else text[-1]]
+    """What came after the last token's previous occurrence; the token itself if it had none."""
+    before = [i for i in range(len(text) - 1) if text[i] == text[-1]]
+    return [text[before[-1] + 1] if before else text[-1]]
 
 
-@truth(pairs)
 def looked_up(text: Text) -> list[str]:
-    keys = text[:-1:2]
-    at = max(i for i, key in enumerate(keys) if key == text[-1])
-    return [text[2 * at + 1]]
+    """The value of the last key; of a key given twice, the later value."""
+    return [dict(zip(text[:-1:2], text[1::2], strict=True))[text[-1]]]
 
 
-@truth()
 def once(text: Text) -> list[str] | None:
-    """The token that stands there once, where there is one such token only."""
+    """The token that occurs once, where there is only one such token."""
     alone = [t for t in text if text.count(t) == 1]
     return alone if len(alone) == 1 else None
 
 
-# ── writing more than one token ────────────────────────────────────────────────────────────────
-@truth(listed)
-def copied(text: Text) -> list[str]:
-    return [*text[:-1], "."]
-
-
-@truth(listed)
-def backwards(text: Text) -> list[str]:
-    return [*text[-2::-1], "."]
-
-
-@truth(listed)
-def in_order(text: Text) -> list[str]:
-    return [*sorted(text[:-1], key=int), "."]
-
-
-@truth(listed)
-def each_once(text: Text) -> list[str]:
-    return [*sorted(set(text[:-1]), key=int), "."]
-
-
-@truth(listed)
-def counted_down(text: Text) -> list[str] | None:
-    return [*map(str, range(int(text[0]), -1, -1)), "."] if len(text) == 2 else None
-
-
-@truth(sums)
 def added(text: Text) -> list[str]:
-    """Ones last, and one digit more than the numbers have."""
+    """The sum, ones last, with one digit more than the numbers have."""
     n = text.index("+")
     total = int("".join(text[:n])) + int("".join(text[n + 1 : -1]))
     return [*str(total).zfill(n + 1), "."]
 
 
-@truth(sums)
 def added_ones_first(text: Text) -> list[str]:
     n = text.index("+")
-    total = int("".join(text[:n][::-1])) + int("".join(text[n + 1 : -1][::-1]))
-    return [*str(total).zfill(n + 1)[::-1], "."]
+    *ones_last, point = added((*text[:n][::-1], "+", *text[n + 1 : -1][::-1], "="))
+    return [*ones_last[::-1], point]
+
+
+AB, ROUND = of("a", "b"), of(*"()")
+NEXT_LIGHT = {"red": "green", "green": "amber", "amber": "red"}
+TRUTHS: dict[str, tuple[Truth, Domain]] = {
+    # ── one token
+    "traffic-light": (lambda text: [NEXT_LIGHT[text[-1]]], every),
+    "next-of-ten": (lambda text: [str((int(text[-1]) + 1) % 10)], every),
+    "last-squared": (lambda text: [str(int(text[-1]) ** 2 % 10)], every),
+    "parity-of-place": (lambda text: ["odd" if len(text) % 2 else "even"], every),
+    # ── looking back
+    "one-back": (lambda text: [text[-2]] if len(text) > 1 else None, every),
+    "two-back": (lambda text: [text[-3]] if len(text) > 2 else None, every),
+    "first": (lambda text: [text[0]], every),
+    "before-or-dash": (lambda text: [text[-2] if len(text) > 1 else "-"], every),
+    "changed": (lambda text: yes(len(text) > 1 and text[-1] != text[-2]), every),
+    "sum-of-two": (
+        lambda text: [str(int(text[-1]) + int(text[-2]))] if len(text) > 1 else None,
+        of(*"01234"),
+    ),
+    "last-letter": (last_letter, every),
+    # ── the whole text
+    "largest": (lambda text: [max(text, key=int)], every),
+    "second-largest": (
+        lambda text: [sorted(text, key=int)[-2]] if len(text) > 1 else None,
+        every,
+    ),
+    "median": (lambda text: [sorted(text, key=int)[(len(text) - 1) // 2]], every),
+    "seen": (lambda text: yes("x" in text), every),
+    "again": (lambda text: yes(text[-1] in text[:-1]), every),
+    "all-equal": (lambda text: yes(len(set(text)) == 1), every),
+    "rising": (lambda text: yes(list(text) == sorted(text)), of(*"0123")),
+    "palindrome": (lambda text: yes(text == text[::-1]), AB),
+    # ── counting
+    "how-many-a": (lambda text: [str(text.count("a"))], AB),
+    "parity": (lambda text: [str(text.count("1") % 2)], every),
+    "majority": (majority, every),
+    "more-ones": (lambda text: ["1" if text.count("1") > text.count("0") else "0"], every),
+    "how-often-this": (lambda text: [str(text.count(text[-1]))], every),
+    "different": (lambda text: [str(len(set(text)))], every),
+    "most-frequent": (most_frequent, every),
+    "distance": (distance, of(*"012")),
+    "sum-mod-5": (lambda text: [str(sum(map(int, text)) % 5)], every),
+    # ── brackets
+    "balanced": (balanced, ROUND),
+    "depth": (depth, ROUND),
+    "two-kinds": (two_kinds, of(*"()[]")),
+    # ── finding
+    "what-followed": (what_followed, every),
+    "looked-up": (looked_up, pairs),
+    "once": (once, every),
+    # ── writing more than one token
+    "copied": (lambda text: [*text[:-1], "."], listed),
+    "backwards": (lambda text: [*text[-2::-1], "."], listed),
+    "in-order": (lambda text: [*sorted(text[:-1], key=int), "."], listed),
+    "each-once": (lambda text: [*sorted(set(text[:-1]), key=int), "."], listed),
+    "counted-down": (
+        lambda text: [*map(str, range(int(text[0]), -1, -1)), "."] if len(text) == 2 else None,
+        listed,
+    ),
+    "added": (added, sums),
+    "added-ones-first": (added_ones_first, sums),
+}
