@@ -6,7 +6,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..utils.errors import GlassformerError
 from .style import INK, PALE, SHARES, SIGNED, Axes, Axis, Figure, Names
+
+
+def require(things: Any, what: str, one: str) -> None:
+    """Refuse to draw nothing."""
+    if not len(things):
+        raise GlassformerError(f"{what} — nothing to draw: expected at least one {one}")
 
 
 def rules(ax: Axes, axis: Literal["x", "y"] = "y") -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from ...utils.errors import GlassformerError
 from ...lens.attention import Alignment, Expected, Steps
 from ...core.components import head
-from ..helpers import colour_bar, in_percent, rules
+from ..helpers import bare, colour_bar, in_percent, require, rules
 from ..style import (
     AMBER, BLUE, COLOURS, GREEN, INK, LINES, ORANGE, PURPLE, SHARES, SIGNED, SKY, Axes, Figure,
     Names, drawn,
@@ -52,7 +52,7 @@ def heatmaps(
 
 def expected_beside(
     patterns: Any, right: Expected, words: Names, boundary: int | None = None,
-    late: Expected | None = None, title: str = "",
+    late: Expected | None = None,
 ) -> Figure:  # fmt: skip
     """What the task expects, by role, then the patterns [L,H,T,S] with what is due framed.
 
@@ -62,7 +62,7 @@ def expected_beside(
     maps = [("expected", right), *([("the book's, a row late", late)] if late else [])]
     columns = max(len(maps) + L * H if L * H <= 2 else 3, len(maps))
     rows = -(-(len(maps) + L * H) // columns)
-    with drawn(rows, columns, size=_size(rows, columns, T), title=title) as (fig, axes):
+    with drawn(rows, columns, size=_size(rows, columns, T)) as (fig, axes):
         for ax, (name, m) in zip(axes, maps, strict=False):
             _roles(ax, m, words, boundary)
             ax.set_title(name)
@@ -81,9 +81,8 @@ def four_steps(s: Steps, boundary: int | None = None, title: str = "") -> Figure
     """One head on one input: project, score, mask and softmax, combine."""
     title = title or head(s.layer, s.head)
     with drawn(2, 3, size=_size(2, 3, len(s.tokens)), title=title) as (fig, axes):
-        _signed(fig, axes[0], s.q, s.tokens, "1 project: queries")
-        _signed(fig, axes[1], s.k, s.tokens, "1 project: keys")
-        _signed(fig, axes[2], s.v, s.tokens, "1 project: values")
+        for ax, x, name in zip(axes, (s.q, s.k, s.v), ("queries", "keys", "values"), strict=False):
+            _signed(fig, ax, x, s.tokens, f"1 project: {name}")
         _signed(fig, axes[3], s.scores, s.tokens, "2 score: q·k, scaled", keys=True)
         image = _heatmap(axes[4], s.pattern, s.tokens, boundary, small=True)
         colour_bar(fig, image, axes[4], **KEY)
@@ -92,14 +91,13 @@ def four_steps(s: Steps, boundary: int | None = None, title: str = "") -> Figure
     return fig
 
 
-def bars_from(summaries: Mapping[str, Any], places: Names, title: str = "") -> Figure:
+def bars_from(summaries: Mapping[str, Any], places: Names) -> Figure:
     """Attention from one position: input -> [L,H,S]. A row a layer, a column a head."""
-    if not summaries or not len(first := next(iter(summaries.values()))):
-        what = "nothing to draw: expected a model with layers, and an input"
-        raise GlassformerError(f"bars of attention — {what}")
-    L, H, S = first.shape
+    require(summaries, "bars of attention", "input")
+    L, H, S = next(iter(summaries.values())).shape
+    require(range(L), "bars of attention", "layer")
     width, size = 0.8 / len(summaries), (max(1.2 + 1.7 * H, 4.0), 1.0 + 1.3 * L)
-    with drawn(L, H, size=size, title=title, sharex=True, sharey=True) as (fig, axes):
+    with drawn(L, H, size=size, sharex=True, sharey=True) as (fig, axes):
         for j, (name, shares) in enumerate(summaries.items()):
             for ax, (i, h) in zip(axes, np.ndindex(L, H), strict=True):
                 x = np.arange(S) - 0.4 + width * (j + 0.5)
@@ -111,23 +109,21 @@ def bars_from(summaries: Mapping[str, Any], places: Names, title: str = "") -> F
 
 
 def alignment_bars(
-    alignments: Sequence[Alignment], names: Names = (), places: Names = (),
-    title: str = "",
-) -> Figure:  # fmt: skip
+    alignments: Sequence[Alignment], names: Names = (), places: Names = ()
+) -> Figure:
     """Share of attention on each role, by answer position: models are columns, heads are rows.
 
     A tick is what looking at everything alike would put on all roles. `places`: names of the answer
     positions.
     """
-    if not alignments:
-        raise GlassformerError("bars of alignment — nothing to draw: expected at least one model")
+    require(alignments, "bars of alignment", "model")
     L, H, n = alignments[0].entropy.shape
     if any(a.entropy.shape != (L, H, n) for a in alignments):
         what = "expected models of as many layers, heads and answer positions"
         raise GlassformerError(f"bars of alignment — {what}")
     wide = len(alignments)
     size = max(1.6 + 1.7 * wide, 4.5), 1.1 + 1.4 * L * H
-    with drawn(L * H, wide, size=size, title=title, sharex=True, sharey=True) as (fig, axes):
+    with drawn(L * H, wide, size=size, sharex=True, sharey=True) as (fig, axes):
         for at, ax in enumerate(axes):
             row, column = divmod(at, wide)
             a, (i, h) = alignments[column], divmod(row, H)
@@ -149,17 +145,16 @@ def alignment_bars(
     return fig
 
 
-def grid(models: Sequence[tuple[str, Any, Names, int | None]], title: str = "") -> Figure:
+def grid(models: Sequence[tuple[str, Any, Names, int | None]]) -> Figure:
     """Models, each (name, patterns [L,H,T,S], words, boundary), one under the other by layer.
 
     Several heads of a layer are drawn as their mean.
     """
-    if not models:
-        raise GlassformerError("grid of attention — nothing to draw: expected at least one model")
+    require(models, "grid of attention", "model")
     shapes = [_check(p) for _, p, _, _ in models]
     rows, columns = len(models), max(s[0] for s in shapes)
     size = _size(rows, columns, max(s[2] for s in shapes))
-    with drawn(rows, columns, size=size, title=title) as (fig, axes):
+    with drawn(rows, columns, size=size) as (fig, axes):
         for row, (name, patterns, words, boundary) in enumerate(models):
             for i, ax in enumerate(axes[row * columns : (row + 1) * columns]):
                 ax.set_visible(i < len(patterns))
@@ -197,9 +192,7 @@ def _tokens(
     turned = 90 if max(map(len, words)) > 2 else 0
     ax.set_xticks(range(0, S, every), list(words)[::every], fontsize=font, rotation=turned)
     ax.set_yticks(range(0, T, every), rows[::every], fontsize=font)
-    ax.tick_params(length=0)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_visible(False)
+    bare(ax)
 
 
 def _roles(ax: Axes, right: Expected, words: Names, boundary: int | None) -> None:

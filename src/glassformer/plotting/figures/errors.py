@@ -11,15 +11,13 @@ EXAMPLES = 12  # that are written beside the map
 WRONG = "Oranges"  # map of colours: how much of an answer is wrong
 
 
-def errors_map(
-    wrong: Array, examples: Sequence[str], rows: str = "a", columns: str = "b", title: str = ""
-) -> Figure:
+def errors_map(wrong: Array, examples: Sequence[str], title: str = "") -> Figure:
     """The share of wrong tokens in the answer to each pair [A,B], and some examples in words."""
     shape = {"gridspec_kw": {"width_ratios": [3, 1.4]}}
     with drawn(1, 2, size=(WIDTH, 4.6), title=title, **shape) as (fig, (ax, beside)):
         image = ax.imshow(wrong, cmap=WRONG, vmin=0, vmax=1, origin="lower",
                           interpolation="nearest")  # fmt: skip
-        ax.set(xlabel=columns, ylabel=rows)
+        ax.set(xlabel="b", ylabel="a")
         ax.spines[:].set(visible=True, color=PALE)
         bar = colour_bar(fig, image, ax, fraction=0.045, pad=0.02, ticks=[0, 0.5, 1])
         bar.set_label("wrong tokens of the answer", fontsize=8)

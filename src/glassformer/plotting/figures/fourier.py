@@ -35,13 +35,13 @@ def spectrum(analysis: ModularAnalysis, title: str = "") -> Figure:
     return fig
 
 
-def neuron_frequencies(analysis: ModularAnalysis, title: str = "") -> Figure:
+def neuron_frequencies(analysis: ModularAnalysis) -> Figure:
     """Each neuron's best frequency and how much of the neuron it explains; a panel a layer."""
     if not analysis.neurons:
         raise GlassformerError("neurons — the model has no neurons to draw")
     layers, jitter = analysis.neurons, np.random.default_rng(0)
     size = 7.0, 0.6 + 2.1 * len(layers)
-    with drawn(len(layers), size=size, title=title, sharex=True) as (fig, axes):
+    with drawn(len(layers), size=size, sharex=True) as (fig, axes):
         for ax, fit in zip(axes, layers, strict=True):
             single = fit.share >= ONE_FREQUENCY
             x = fit.frequency + jitter.uniform(-0.28, 0.28, len(fit.frequency))
@@ -61,7 +61,7 @@ def neuron_frequencies(analysis: ModularAnalysis, title: str = "") -> Figure:
     return fig
 
 
-def wave_plane(analysis: ModularAnalysis, title: str = "") -> Figure:
+def wave_plane(analysis: ModularAnalysis) -> Figure:
     """Power of the logits by frequency in a and in b: waves of a + b are on the diagonal."""
     power, low = analysis.plane / max(analysis.plane.sum(), 1e-300), 1e-6
     with drawn(size=(5.0, 4.3)) as (fig, (ax,)):
@@ -75,17 +75,17 @@ def wave_plane(analysis: ModularAnalysis, title: str = "") -> Figure:
             at = list(range(0, len(power), 10))
         ax.set_xticks(at, map(str, at), fontsize=7)
         ax.set_yticks(at, map(str, at), fontsize=7)
-        ax.set(xlabel="frequency in b", ylabel="frequency in a")
-        ax.set(title=title or "logits: power of waves in a and in b")
+        ax.set(xlabel="frequency in b", ylabel="frequency in a",
+               title="logits: power of waves in a and in b")  # fmt: skip
     return fig
 
 
-def right_logits(analyses: Sequence[tuple[str, ModularAnalysis]], title: str = "") -> Figure:
+def right_logits(analyses: Sequence[tuple[str, ModularAnalysis]]) -> Figure:
     """The right answer's logit by a + b and a − b: a pizza has stripes, a clock has none."""
     import matplotlib
 
     n = len(analyses)
-    with drawn(1, n, size=(0.4 + 2.4 * n, 2.8), title=title) as (fig, axes):
+    with drawn(1, n, size=(0.4 + 2.4 * n, 2.8)) as (fig, axes):
         # no more can be told apart, and the file is smaller
         colours = matplotlib.colormaps["cividis"].resampled(24)
         for ax, (name, analysis) in zip(axes, analyses, strict=True):

@@ -10,7 +10,7 @@ from ...utils.errors import GlassformerError
 from ...lens.compare import Comparison
 from ...lens.interventions.ablate import Ablated
 from ...lens.interventions.patch import Interchange, PatchGrid
-from ..helpers import cells, rules, tokens_named
+from ..helpers import bare, cells, require, rules, tokens_named
 from ..style import (
     AMBER, BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SHARES, SKY, WIDTH, Axes, Figure,
     Names, drawn,
@@ -33,8 +33,7 @@ def ablation_bars(ablated: Sequence[Ablated], names: Names = (), title: str = ""
 
     `names`: of the answer tokens. Rows of several ways (zero, mean) may follow each other.
     """
-    if not ablated:
-        raise GlassformerError("ablation bars — nothing to draw: expected at least one part")
+    require(ablated, "ablation bars", "part")
     n, size = len(ablated[0].score.positions), (WIDTH, 1.15 + ROW * len(ablated))
     shape: dict[str, Any] = {"gridspec_kw": {"width_ratios": [3, max(1.5, 0.6 * n)]}}
     with drawn(1, 2, size=size, title=title, sharey=True, **shape) as (fig, (bars, strip)):
@@ -53,7 +52,6 @@ def ablation_bars(ablated: Sequence[Ablated], names: Names = (), title: str = ""
         _cells(strip, np.array([a.score.positions for a in ablated]), lambda x: f"{100 * x:.0f}")
         strip.set_xticks(range(n), tokens_named(names, n), fontsize=7)
         strip.set_xlabel("each token of the answer right, %")
-        strip.tick_params(length=0)
     return fig
 
 
@@ -65,18 +63,16 @@ def patch_heatmap(sweep: PatchGrid, title: str = "") -> Figure:
         _cells(ax, values, lambda x: "0" if abs(x) < 0.005 else f"{x:.2f}")
         ax.set_xticks(range(values.shape[1]), sweep.columns)
         ax.set_yticks(range(len(values)), sweep.rows)
-        ax.tick_params(length=0)
         ax.set_xlabel(f"{sweep.what}: share brought back")
     return fig
 
 
-def interchange_bars(tests: Sequence[Interchange], names: Names = (), title: str = "") -> Figure:
+def interchange_bars(tests: Sequence[Interchange], names: Names = ()) -> Figure:
     """One row for each part and answer token (`names`): which explanation foretold it."""
     rows = [(t, m) for t in tests for m in t.moved]
-    if not rows:
-        raise GlassformerError("interchange bars — nothing to draw: no test had a case")
+    require(rows, "interchange bars", "test that had a case")
     size = WIDTH, 1.1 + 0.24 * len(rows) + 0.12 * len(tests)
-    with drawn(size=size, title=title) as (fig, (ax,)):
+    with drawn(size=size) as (fig, (ax,)):
         ticks, y, before = [], 0.0, rows[0][0]
         for test, m in rows:
             y += 0.5 * (test is not before)  # a gap between parts
@@ -108,7 +104,7 @@ def interchange_bars(tests: Sequence[Interchange], names: Names = (), title: str
     return fig
 
 
-def comparison(c: Comparison, title: str = "") -> Figure:
+def comparison(c: Comparison) -> Figure:
     """A row for each model: its attention on one input, and which answers move by a swapped token.
 
     Below: how much attention the heads of both have in common, and the margins.
@@ -119,7 +115,7 @@ def comparison(c: Comparison, title: str = "") -> Figure:
     shown = [p.reshape(-1, *p.shape[-2:])[:SHOWN] for p in c.attention.patterns]
     swaps = c.swapped is not None and (c.swapped.question or c.swapped.written) is not None
     columns = max(3, *(len(p) + swaps for p in shown))
-    title, size = title or f"{c.names[0]} and {c.names[1]}: {c.task}", (2.45 * columns, 7.4)
+    title, size = f"{c.names[0]} and {c.names[1]}: {c.task}", (2.45 * columns, 7.4)
     shape: dict[str, Any] = {"gridspec_kw": {"height_ratios": [1, 1, 0.8]}}
     with drawn(3, columns, size=size, title=title, **shape) as (fig, axes):
         grid = np.array(axes).reshape(3, columns)
@@ -173,7 +169,6 @@ def _overlap(ax: Axes, c: Comparison) -> None:
     ax.set_yticks(range(len(rows)), rows)
     ax.set_xticks(range(len(columns)), columns)
     ax.set(ylabel=c.names[0], xlabel=c.names[1])
-    ax.tick_params(length=0)
     ax.set_title("attention in common", fontsize=9)
 
 
@@ -201,8 +196,7 @@ def _margins(ax: Axes, c: Comparison) -> None:
 def _cells(ax: Axes, values: Any, text: Callable[[float], str]) -> None:
     """A map of shares with the number in every cell, without a frame."""
     cells(ax, values, text, dark=0.5)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_visible(False)
+    bare(ax)
 
 
 def _part(a: Ablated) -> str:

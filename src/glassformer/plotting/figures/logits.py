@@ -9,15 +9,13 @@ from ...lens.logits import AnswerShares, LogitLens
 from ...utils.errors import GlassformerError
 from ...utils.numfmt import number, ranked
 from ...verification.evaluation import Score
-from ..helpers import bare, cells, colour_bar, rows_named, rules, tokens_named
+from ..helpers import bare, cells, colour_bar, require, rows_named, rules, tokens_named
 from ..style import BLUE, GREY, INK, ORANGE, WIDTH, Axes, Figure, Names, drawn
 
 ROW = 0.27  # inches of a row of bars or cells
 
 
-def lens_map(
-    lens: LogitLens, text: int = 0, boundary: int | None = None, title: str = ""
-) -> Figure:
+def lens_map(lens: LogitLens, text: int = 0, boundary: int | None = None) -> Figure:
     """Which token would win after each part, at each position of one text; darker: more probable.
 
     `boundary`: where the first token of the answer is asked for; a line is drawn before it. Read
@@ -30,7 +28,7 @@ def lens_map(
     said = iter([lens.vocabulary[t] for t in winners.flat])
     cell = max(0.42, 0.085 * max(len(lens.vocabulary[t]) for t in winners.flat))
     size = max(4.0, 1.9 + cell * len(words)), 1.2 + ROW * len(parts)
-    with drawn(size=size, title=title) as (fig, (ax,)):
+    with drawn(size=size) as (fig, (ax,)):
         image = cells(ax, share, lambda _: next(said), origin="lower", interpolation="nearest")
         _map(fig, ax, image, words, parts, "probability of the token shown")
         if boundary is not None:
@@ -39,16 +37,13 @@ def lens_map(
     return fig
 
 
-def lens_accuracy_map(
-    stops: Sequence[tuple[str, Score]], names: Names = (), title: str = ""
-) -> Figure:
+def lens_accuracy_map(stops: Sequence[tuple[str, Score]], names: Names = ()) -> Figure:
     """How right each answer token, and the whole answer, would be if the model stopped there."""
-    if not stops:
-        raise GlassformerError("logit lens — nothing to draw: expected at least one part")
+    require(stops, "logit lens", "part")
     share = np.array([[*s.positions, s.accuracy] for _, s in stops])  # N n+1
     n = share.shape[1] - 1
     size = max(4.2, 2.0 + 0.62 * (n + 1)), 1.2 + ROW * len(stops)
-    with drawn(size=size, title=title) as (fig, (ax,)):
+    with drawn(size=size) as (fig, (ax,)):
         image = cells(ax, share, _percent, origin="lower", interpolation="nearest")
         ax.axvline(n - 0.5, color="white", linewidth=4)
         _map(fig, ax, image, [*tokens_named(names, n), "all"], [part for part, _ in stops], "right")
@@ -57,12 +52,10 @@ def lens_accuracy_map(
 
 
 def attribution_bars(
-    shares: Sequence[tuple[str, float]], most: int = 24, what: str = "share of the margin",
-    title: str = "",
-) -> Figure:  # fmt: skip
+    shares: Sequence[tuple[str, float]], most: int = 24, title: str = ""
+) -> Figure:
     """A bar for each part, in the model's order (of more than `most` the largest), and the sum."""
-    if not shares:
-        raise GlassformerError("shares — nothing to draw: expected at least one part")
+    require(shares, "shares", "part")
     total = sum(s for _, s in shares)
     largest = ranked([abs(s) for _, s in shares]).tolist()
     shown = [shares[i] for i in (range(len(shares)) if len(shares) <= most else largest[:most])]
@@ -82,17 +75,17 @@ def attribution_bars(
         ax.margins(x=0.08)
         rules(ax, "x")
         ax.spines["left"].set_visible(False)
-        ax.set_xlabel(what)
+        ax.set_xlabel("share of the margin")
     return fig
 
 
-def shares_map(shares: AnswerShares, names: Names = (), title: str = "") -> Figure:
+def shares_map(shares: AnswerShares, names: Names = ()) -> Figure:
     """Mean shares of the margin, parts by answer tokens, and their sum below."""
     values = np.concatenate([shares.shares, shares.margin[None]])  # P+1 n
     parts, n = [*shares.parts, "margin"], values.shape[1]
     most = float(np.abs(values).max()) or 1.0
     size = max(4.2, 2.4 + 0.62 * n), 1.2 + ROW * len(parts)
-    with drawn(size=size, title=title) as (fig, (ax,)):
+    with drawn(size=size) as (fig, (ax,)):
         image = cells(ax, values, "{:.2g}".format, most=most, interpolation="nearest")
         ax.axhline(len(parts) - 1.5, color="white", linewidth=4)
         _map(fig, ax, image, tokens_named(names, n), parts, "mean share of the margin")

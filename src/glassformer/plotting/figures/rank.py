@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...lens.rank import Factored, Rank, Truncation, Updates
-from ...utils.errors import GlassformerError
-from ..helpers import bare, colour_bar, in_percent, in_thousands, rows_named, rules
+from ..helpers import bare, colour_bar, in_percent, in_thousands, require, rows_named, rules
 from ..style import (
     BLUE,
     COLOURS,
@@ -25,6 +24,7 @@ from ..style import (
     drawn,
 )
 
+ENOUGH = 0.99  # accuracy for which the least rank is named
 MANY = 4  # lines of a panel that are told apart
 NAMED = 16  # tokens that are all named on an axis; of more, every few
 
@@ -34,11 +34,10 @@ def singular_values(ranks: Sequence[Rank], title: str = "") -> Figure:
 
     A dot on a line says how many values hold 99 % of the energy.
     """
+    require(ranks, "singular values", "matrix")
     kinds: dict[str, list[Rank]] = {}
     for r in ranks:
         kinds.setdefault(_kind(r.name), []).append(r)
-    if not kinds:
-        raise GlassformerError("singular values — nothing to draw: expected at least one matrix")
     columns = min(4, len(kinds))
     rows = math.ceil(len(kinds) / columns)
     size = WIDTH, 0.5 + 1.75 * rows
@@ -91,15 +90,14 @@ def _effective(ax: Axes, ranks: Sequence[Rank]) -> None:
     ax.text(1, 1, words, transform=ax.transAxes, ha="right", va="top", fontsize=7)
 
 
-def truncation_curve(cuts: Sequence[Truncation], enough: float = 0.99, title: str = "") -> Figure:
+def truncation_curve(cuts: Sequence[Truncation]) -> Figure:
     """Accuracy and stored numbers against the rank that every hidden matrix is cut to."""
-    if not cuts:
-        raise GlassformerError("truncation — nothing to draw: expected at least one rank")
+    require(cuts, "truncation", "rank")
     shape: dict[str, Any] = {"sharex": True, "gridspec_kw": {"height_ratios": [2, 1]}}
     ranks = [t.rank for t in cuts]
-    with drawn(2, size=(WIDTH, 3.9), title=title, **shape) as (fig, (ax, size)):
-        first = min((t for t in cuts if t.accuracy >= enough), key=lambda t: t.rank, default=None)
-        _accuracy(ax, cuts, enough, first, str(first))
+    with drawn(2, size=(WIDTH, 3.9), **shape) as (fig, (ax, size)):
+        first = min((t for t in cuts if t.accuracy >= ENOUGH), key=lambda t: t.rank, default=None)
+        _accuracy(ax, cuts, ENOUGH, first, str(first))
         size.plot(ranks, [t.parameters for t in cuts], "o-", color=ORANGE, markersize=3.5)
         size.set_ylim(0, 1.15 * max(t.parameters for t in cuts))
         in_thousands(size.yaxis)
@@ -111,10 +109,10 @@ def truncation_curve(cuts: Sequence[Truncation], enough: float = 0.99, title: st
     return fig
 
 
-def updates_figure(updates: Updates, title: str = "") -> Figure:
+def updates_figure(updates: Updates) -> Figure:
     """What LoRA would need: accuracy by rank, and the effective rank of each matrix's update."""
     rows = len(updates.matrices)
-    with drawn(1, 2, size=(WIDTH, max(2.8, 0.9 + 0.2 * rows)), title=title) as (fig, (ax, bars)):
+    with drawn(1, 2, size=(WIDTH, max(2.8, 0.9 + 0.2 * rows))) as (fig, (ax, bars)):
         words = f"rank {updates.rank}: {updates.parameters:,} numbers for {updates.dense:,}"
         _accuracy(ax, updates.tried, updates.accuracy, updates.tried[-1], words)
         ax.locator_params(axis="x", integer=True)
@@ -130,17 +128,15 @@ def updates_figure(updates: Updates, title: str = "") -> Figure:
 
 
 def circuit_maps(
-    maps: Sequence[tuple[str, Factored]], words: Names, rows: str = "query",
-    columns: str = "key", title: str = "",
-) -> Figure:  # fmt: skip
+    maps: Sequence[tuple[str, Factored]], words: Names, rows: str = "query", columns: str = "key"
+) -> Figure:
     """Full circuits as maps: which token attends to which, or writes to which logit."""
-    if not maps:
-        raise GlassformerError("circuits — nothing to draw: expected at least one")
+    require(maps, "circuits", "circuit")
     wide = min(3, len(maps))
     high = math.ceil(len(maps) / wide)
     side = WIDTH / max(wide, 2)
     size = side * wide + 0.3, (side + 0.1) * high + 0.2
-    with drawn(high, wide, size=size, title=title) as (fig, axes):
+    with drawn(high, wide, size=size) as (fig, axes):
         for ax, (name, circuit) in zip(axes, maps, strict=False):
             values = circuit.product
             most = float(np.abs(values).max()) or 1.0

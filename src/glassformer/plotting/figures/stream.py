@@ -7,8 +7,7 @@ import numpy as np
 
 from ...core.backend import Array
 from ...lens.stream import Firing, Histogram, NormStatistics, StreamNorms, activation_curve
-from ...utils.errors import GlassformerError
-from ..helpers import bare, colour_bar, in_percent, in_powers, rules, tokens_named
+from ..helpers import bare, colour_bar, in_percent, in_powers, require, rules, tokens_named
 from ..style import (
     BLUE,
     GREY,
@@ -65,12 +64,11 @@ def growth(residual: StreamNorms, without: StreamNorms | None = None, title: str
     return fig
 
 
-def norm_histograms(statistics: Sequence[NormStatistics], title: str = "") -> Figure:
+def norm_histograms(statistics: Sequence[NormStatistics]) -> Figure:
     """What goes into each norm (left) and what comes out (right), a row for each norm."""
-    if not statistics:
-        raise GlassformerError("norms — nothing to draw: expected at least one")
+    require(statistics, "norms", "norm")
     rows = len(statistics)
-    with drawn(rows, 2, size=(WIDTH, 0.7 + 1.3 * rows), title=title) as (fig, axes):
+    with drawn(rows, 2, size=(WIDTH, 0.7 + 1.3 * rows)) as (fig, axes):
         before = [(s.before, s.spread_before) for s in statistics]
         after = [(s.after, s.spread_after) for s in statistics]
         _histograms(axes[::2], before, "before the norm", SKY)
@@ -116,7 +114,7 @@ def _same_axis(axes: Sequence[Axes], ranges: Sequence[tuple[float, float]]) -> N
         ax.set_xlim(*(common if together else own))
 
 
-def neurons(firing: Firing, activation: str = "gelu", names: Names = (), title: str = "") -> Figure:
+def neurons(firing: Firing, activation: str = "gelu", names: Names = ()) -> Figure:
     """The activation with what its neurons get; how often each fires, by answer token and class.
 
     Neurons are sorted by how often they fire. `names`: of the answer's tokens.
@@ -127,7 +125,7 @@ def neurons(firing: Firing, activation: str = "gelu", names: Names = (), title: 
     order = np.argsort(-firing.share, kind="stable")
     n, size = len(order), (WIDTH, sum(heights) + 1.4)
     shape: dict[str, Any] = {"gridspec_kw": {"height_ratios": heights}}
-    with drawn(len(heights), size=size, title=title, **shape) as (fig, axes):
+    with drawn(len(heights), size=size, **shape) as (fig, axes):
         _activation(axes[0], firing.pre, activation)
         axes[1].bar(np.arange(n), firing.share[order], 1.0, color=BLUE, edgecolor="white",
                     linewidth=0.3 * (n < 200))  # fmt: skip
@@ -179,7 +177,7 @@ def _strip(ax: Axes, shares: Array, labels: Names, title: str) -> None:
 
 # ── by name, on one text ───────────────────────────────────────────────────────────────────────
 def slots_map(
-    after: Mapping[str, Array], slots: Mapping[str, tuple[int, int]], words: Names, title: str = ""
+    after: Mapping[str, Array], slots: Mapping[str, tuple[int, int]], words: Names
 ) -> Figure:
     """The stream after each part, [T,D] each: slots by tokens, each on a scale of its own."""
     names = list(slots)
@@ -187,7 +185,7 @@ def slots_map(
     high = min(max(1.5, 0.24 * edges[-1]), 6.0)
     wide = min(max(1.9, 0.23 * len(words)), 5.0)
     size = 1.2 + wide * len(after), 1.0 + high
-    with drawn(1, len(after), size=size, title=title, sharey=True) as (fig, axes):
+    with drawn(1, len(after), size=size, sharey=True) as (fig, axes):
         for ax, (part, x) in zip(axes, after.items(), strict=True):
             held = [x[:, a:b] for a, b in slots.values()]
             scaled = [v / (float(np.abs(v).max(initial=0)) or 1.0) for v in held]
@@ -206,11 +204,11 @@ def slots_map(
     return fig
 
 
-def neurons_map(fired: Array, names: Names, words: Names, title: str = "") -> Figure:
+def neurons_map(fired: Array, names: Names, words: Names) -> Figure:
     """What each neuron [F] said at each token [T]: activations [T,F]."""
     top = float(np.abs(fired).max(initial=0)) or 1.0
     size = 2.5 + max(2.0, 0.26 * len(words)) + 0.07 * max(map(len, names)), 1.0 + 0.24 * len(names)
-    with drawn(size=size, title=title) as (fig, (ax,)):
+    with drawn(size=size) as (fig, (ax,)):
         image = ax.imshow(fired.T, cmap=SIGNED, vmin=-top, vmax=top, aspect="auto",
                           interpolation="nearest")  # fmt: skip
         ax.set_xticks(range(len(words)), words, rotation=90 if max(map(len, words)) > 2 else 0)
