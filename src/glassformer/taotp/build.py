@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core import weight_shapes
 from ..core.model import Config, Labels, Model
 from ..core.vocabulary import Vocabulary
-from ..core.weight_shapes import required
 from ..utils.errors import GlassformerError
 from . import names
 from .named import KINDS, Named
@@ -311,7 +311,7 @@ class Builder:
     def complete(self, config: Config, dtype: str) -> dict[str, Numbers]:
         """The given arrays and zeros for the rest, in a fixed order, of the float type wanted."""
         mlps = {name.split(".mlp.")[0] for name in self.weights if ".mlp." in name}
-        shapes = required(config, bool(mlps) or None)
+        shapes = weight_shapes.required(config, bool(mlps) or None)
         for name in [name for name in shapes if mlps and ".mlp." in name]:
             if name.split(".mlp.")[0] not in mlps:  # a layer that says nothing of an MLP has none
                 del shapes[name]
@@ -326,18 +326,13 @@ class Builder:
         weights = self.weights | {name: np.zeros(shapes[name]) for name in missing}
         weights |= {name: np.full(widths[axis], number) for name, number, axis in self.scalars}
         with np.errstate(over="ignore"):
-            weights = {name: weights[name].astype(dtype) for name in sorted(weights, key=order)}
+            place = {
+                name: i for i, name in enumerate(weight_shapes.axes(config))
+            }  # in reading order
+            names = sorted(weights, key=lambda name: place.get(name, len(place)))
+            weights = {name: weights[name].astype(dtype) for name in names}
         for name, w in weights.items():
             if not np.isfinite(w).all():
                 what = f"expected numbers that {dtype} can hold, got larger ones in {name}"
                 self.wrong(self.top["dtype"].at, what)
         return weights
-
-
-def order(name: str) -> tuple[int, int, int]:
-    """Where an array stands in the list: embeddings, layers from the first, final norm, head."""
-    group = ["embed", "pos_embed", "blocks", "ln_final", "unembed"].index(name.split(".")[0])
-    layer, rest = (int(name.split(".")[1]), name.split(".", 2)[2]) if group == 2 else (0, name)
-    names = [n for n, _ in (*TOP.values(), *LAYER.values())]
-    norm = len(names) + len(rest) + (rest[-1] == "w")
-    return group, layer, names.index(rest) if rest in names else norm

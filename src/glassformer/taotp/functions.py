@@ -101,14 +101,6 @@ def _no_words(source: Source, arguments: Arguments) -> None:
             source.fail(x.at, f"expected a number, got {source.called(x.value)}")
 
 
-def _zeros(source: Source, arguments: Arguments, at: int) -> Numbers:
-    return np.zeros(_shape(source, arguments, at))
-
-
-def _ones(source: Source, arguments: Arguments, at: int) -> Numbers:
-    return np.ones(_shape(source, arguments, at))
-
-
 def _eye(source: Source, arguments: Arguments, at: int) -> Numbers:
     if len(arguments) != 1:
         source.fail(at, f"expected eye(n), got {len(arguments)} sizes")
@@ -239,6 +231,8 @@ def _block(source: Source, arguments: Arguments, at: int) -> Numbers:
 
 
 FUNCTIONS: dict[str, Callable[[Source, Arguments, int], Numbers]] = {
-    "zeros": _zeros, "ones": _ones, "eye": _eye, "sparse": _sparse, "ring": _ring,
-    "shift": _shift, "mirror": _mirror, "block": _block, "rows": _rows, "transpose": _transpose,
+    "zeros": lambda source, sizes, at: np.zeros(_shape(source, sizes, at)),
+    "ones": lambda source, sizes, at: np.ones(_shape(source, sizes, at)),
+    "eye": _eye, "sparse": _sparse, "ring": _ring, "shift": _shift, "mirror": _mirror,
+    "block": _block, "rows": _rows, "transpose": _transpose,
 }  # fmt: skip

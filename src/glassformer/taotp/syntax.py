@@ -39,9 +39,9 @@ SPACE = re.compile(r"(?:[ \t\r\n,\ufeff]+|#[^\n]*)")
 TOKEN = re.compile(
     r"(?P<number>[-+.0-9][-+.\w]*)|(?P<word>[A-Za-z_][-.\w]*)|(?P<mark>[][{}():*/=\"'])", re.ASCII
 )
-PLAIN = {'"': re.compile(r'[^"\\\n]*'), "'": re.compile(r"[^'\\\n]*")}
+STRING = re.compile(r"""(["'])((?:(?!\1)[^\\\n]|\\.)*)\1""")
 ROW = re.compile(r"[-+.0-9eE \t\r\n,]*")  # numbers and nothing else, up to a bracket
-HEX = re.compile(r"u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})")
+ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))")
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
 ESCAPES |= {c: c for c in "\\\"'/"}
 NOT_FINITE = {"nan", "inf", "infinity"}
@@ -77,8 +77,8 @@ class Parser:
             self.kind, self.token = "end", END
         elif found := TOKEN.match(self.text, at):
             self.kind, self.token, self.end = str(found.lastgroup), found.group(), found.end()
-            if self.token in PLAIN:
-                self.kind, self.token = "string", self.string(self.token)
+            if self.token in ('"', "'"):
+                self.kind, self.token = "string", self.string()
             elif self.token in ("+", "-"):
                 self.kind = "mark"
             elif SIGNED.match(self.token) and self.token[1:].lower() not in NOT_FINITE:
@@ -86,31 +86,27 @@ class Parser:
         else:
             self.source.fail(at, f"expected a value, a key or a bracket, got {self.text[at]!r}")
 
-    def string(self, quote: str) -> str:
+    def string(self) -> str:
         """The text of the string that begins at self.at; moves behind its closing quote."""
-        parts, at, size = [], self.at + 1, 0
-        while True:
-            plain = PLAIN[quote].match(self.text, at)
-            assert plain is not None  # it may be empty
-            parts.append(plain.group())
-            at, size = plain.end(), size + len(parts[-1]) + 1
-            if size > MAX_STRING:
-                self.source.fail(self.at, f"a string has at most {MAX_STRING:,} characters")
-            if self.text[at : at + 1] == quote:
-                self.end = at + 1
-                return "".join(parts)
-            if self.text[at : at + 1] != "\\":
-                end = f"ends with {quote} on the same line"
-                self.source.fail(self.at, f"expected a string that {end}")
-            if code := HEX.match(self.text, at + 1):
-                parts.append(chr(int(code[1] or code[2], 16)))
-                at = code.end()
-            elif (letter := self.text[at + 1 : at + 2]) in ESCAPES and letter:
-                parts.append(ESCAPES[letter])
-                at += 2
-            else:
+        found = STRING.match(self.text, self.at)
+        if not found:
+            end = f"ends with {self.token} on the same line"
+            self.source.fail(self.at, f"expected a string that {end}")
+        self.end = found.end()
+
+        def unescaped(escape: re.Match[str]) -> str:
+            if code := escape[1] or escape[2]:
+                return chr(int(code, 16))
+            if escape[3] not in ESCAPES:
                 such = "such as \\n, \\\\ or \\u0041"
-                self.source.fail(at, f"expected an escape {such}, got \\{letter}")
+                at = self.at + 1 + escape.start()
+                self.source.fail(at, f"expected an escape {such}, got \\{escape[3]}")
+            return ESCAPES[escape[3]]
+
+        text = ESCAPE.sub(unescaped, found[2])
+        if len(text) > MAX_STRING:
+            self.source.fail(self.at, f"a string has at most {MAX_STRING:,} characters")
+        return text
 
     def expected(self, what: str) -> NoReturn:
         shown = repr(self.token if len(self.token) <= 40 else self.token[:39] + "…")
