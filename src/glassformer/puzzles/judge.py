@@ -31,7 +31,7 @@ from ..proof import prove
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError, shown
 from ..utils.limits import many
-from ..verification.evaluation import EXHAUSTIVE, chunk_size, margins
+from ..verification.evaluation import EXHAUSTIVE, chunk_size, margins, whole_domain
 from ..verification.robust_eval import Near, Trial
 from .judgement import Judgement
 from .level import Level
@@ -208,11 +208,7 @@ def _gone_through(
     checked = bad = 0
     smallest: tuple[int, list[int], list[int]] | None = None
     margin = np.inf
-    for start in range(0, task.size, step):
-        rows = task.rows(start, min(start + step, task.size))
-        rows = rows[task.defined(rows)]
-        if not len(rows):
-            continue
+    for rows in whole_domain(task, step):
         misses, low = wrong(rows)
         checked, bad, margin = checked + len(rows), bad + int(misses.sum()), min(margin, low)
         if misses.any():
