@@ -204,7 +204,8 @@ def compare(
         left_out, "interchange",
         lambda: (_interchange(a, task, seed, pairs), _interchange(b, task, seed, pairs)),
     )  # fmt: skip
-    alike = _unless(left_out, "similarity", lambda: _similarity(a, b, task, sample))
+    tokens, answer = task.batch(sample)
+    alike = _unless(left_out, "similarity", lambda: similarity(a, b, tokens[:, :-1], answer[:, 1:]))
     causal = a.config.mask == b.config.mask == "causal"
     runner_up, logits = _logits(a, b, task, sample) if causal else (np.nan, np.nan)
     return Comparison(
@@ -225,11 +226,11 @@ def _unless(left_out: list[str], name: str, look: Callable[[], T]) -> T | None:
 
 def _names(a: Model, b: Model, names: Sequence[str]) -> tuple[str, str]:
     made = (a.provenance, b.provenance)
-    found = list(names) or [ascii_name(m.get("ref") or m.get("maker", "")) for m in made]
-    found = ["trained" if name == "trainer" else name for name in found]
-    if not all(found) or found[0] == found[1]:
-        found = [f"{name or 'model'} ({letter})" for name, letter in zip(found, "AB", strict=True)]
-    return found[0], found[1]
+    one, two = names or (ascii_name(m.get("ref") or m.get("maker", "")) for m in made)
+    one, two = ("trained" if name == "trainer" else name for name in (one, two))
+    if not (one and two) or one == two:
+        return f"{one or 'model'} (A)", f"{two or 'model'} (B)"
+    return one, two
 
 
 # ── what they say ──────────────────────────────────────────────────────────────────────────────
@@ -345,11 +346,6 @@ def _attention(a: Model, b: Model, task: Task, rows: Rows) -> AttentionOfBoth:
     words = [task.vocabulary[int(t)] for t in tokens[0, :-1]]
     heads, shown = (components.heads(a), components.heads(b)), (both[0][:, 0], both[1][:, 0])
     return AttentionOfBoth(heads, overlap, words, shown, (aligned[0], aligned[1]))
-
-
-def _similarity(a: Model, b: Model, task: Task, rows: Rows) -> Similarity:
-    tokens, answer = task.batch(rows)
-    return similarity(a, b, tokens[:, :-1], answer[:, 1:])
 
 
 def _interchange(model: Model, task: Task, seed: int, pairs: dict[int, Any]) -> list[Interchange]:

@@ -17,7 +17,7 @@ from ..utils.errors import GlassformerError
 from ..utils.numfmt import leader, percent
 from ..utils.results import Shown
 from .modular.fourier import spectrum
-from .rank import svd
+from .rank import count_for_share, svd
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,7 @@ class PCA(Shown):
 
     def needed(self, share: float = 0.9) -> int:
         """How many components hold so much of the variance."""
-        held = np.cumsum(self.explained)
-        return int(np.searchsorted(held, share * held[-1] * (1 - 1e-12)) + 1)
+        return count_for_share(self.explained, share)
 
 
 def pca(matrix: Array) -> PCA:

@@ -67,9 +67,13 @@ def effective_rank(values: Array) -> float:
 def energy_rank(values: Array, share: float = ENERGY) -> int:
     """How many of the singular values, the largest first, hold a share of the sum of squares."""
     squares = np.square(np.asarray(values, dtype=np.float64))
-    if not squares.any():
-        return 0
-    return int((np.cumsum(squares) < share * squares.sum() * (1 - 1e-12)).sum()) + 1
+    return count_for_share(squares, share) if squares.any() else 0
+
+
+def count_for_share(powers: Array, share: float) -> int:
+    """How many of these, in order, hold a share of their sum."""
+    held = np.cumsum(powers)
+    return int(np.searchsorted(held, share * held[-1] * (1 - 1e-12))) + 1
 
 
 def matrices(model: Model) -> dict[str, Array]:
@@ -230,7 +234,7 @@ def truncate(model: Model, rank: int, base: Model | None = None) -> Model:
     for name, change in _hidden(model, base):
         U, s, Vt = svd(change, full_matrices=False)
         cut = (U[:, :rank] * s[:rank]) @ Vt[:rank]
-        start = 0 if base is None else to_matrix(name, backend.numpy(base.weights[name]))
+        start = 0 if base is None else _matrix(base, name)
         near = (start + cut).astype(model.dtype)
         weights[name] = from_matrix(name, near, tuple(weights[name].shape))
     made = dict(model.provenance) | {"truncated": rank}
@@ -305,8 +309,9 @@ def _hidden(model: Model, base: Model | None = None) -> Iterator[tuple[str, Arra
         raise GlassformerError(f"update — {expected}, but {wrong[0]} differs")
     for name, shape in shapes.items():
         if is_matrix(name, matrix_shape(name, shape)):
-            w = to_matrix(name, backend.numpy(model.weights[name])).astype(np.float64)
-            yield (
-                name,
-                w if base is None else w - to_matrix(name, backend.numpy(base.weights[name])),
-            )
+            w = _matrix(model, name).astype(np.float64)
+            yield name, w if base is None else w - _matrix(base, name)
+
+
+def _matrix(model: Model, name: str) -> Array:
+    return to_matrix(name, backend.numpy(model.weights[name]))

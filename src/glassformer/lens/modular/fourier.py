@@ -16,6 +16,7 @@ from ...utils.errors import GlassformerError
 from ...utils.limits import afford
 from ...utils.numfmt import ranked
 from ...utils.results import Finding
+from ..rank import count_for_share
 
 KEY = 0.2  # a frequency is key if its waves are at least so large, beside the largest one's
 
@@ -63,8 +64,7 @@ class Spectrum(Finding):
 
     def needed(self, share: float = 0.9) -> int:
         """How many frequencies it takes to hold so much of the power."""
-        held = np.cumsum(np.sort(self.shares)[::-1])
-        return int(np.searchsorted(held, share * held[-1] * (1 - 1e-12)) + 1)
+        return count_for_share(np.sort(self.shares)[::-1], share)
 
     def key(self, threshold: float = KEY) -> list[int]:
         """Frequencies whose waves (roots of power) are `threshold` times the largest or more."""
