@@ -11,7 +11,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 import glassformer as gf
-from glassformer.report_page.report import report, write
+from glassformer.report_page.report import report
 
 HERE = Path(__file__).parent
 SEEN = HERE.parent / "explained/grok-seen"
@@ -28,7 +28,7 @@ def draw(browser, name, refs, folder, at):
     with tempfile.TemporaryDirectory() as temporary:
         named = [(Path(ref).name, gf.load(ref)) for ref in refs]
         run = {"snapshots": [folder], "history": [folder / "history.jsonl"]} if folder else {}
-        page = write(report(named, **run), Path(temporary, "p.html"))
+        page = report(named, **run).save(Path(temporary, "p.html"))
         tab = browser.new_page(viewport={"width": 1200, "height": 820}, device_scale_factor=1.5)
         tab.goto(f"{page.as_uri()}#{at}")
         tab.wait_for_timeout(2500)

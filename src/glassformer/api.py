@@ -885,8 +885,8 @@ def report(
     made = [as_model(m) for m in several]
     titles = [str(m) if isinstance(m, (str, PathLike)) else known.name
               for m, known in zip(several, made, strict=True)]  # fmt: skip
-    return pages.make(
-        [*zip(titles, made, strict=True)], path, inputs, rows,
+    return pages.report(
+        [*zip(titles, made, strict=True)], inputs, out=path, rows=rows,
         task=as_task(task, *made[:1]) if task else None, full=full, history=history,
         snapshots=snapshots, progress=progress,
     )  # fmt: skip

@@ -26,7 +26,7 @@ from .lens.interventions.patch import interchange
 from .programs.adders.coupled import of_length
 from .proof import prove
 from .published_claims import ledger
-from .report_page.report import check_name, report, write
+from .report_page.report import check_name, report
 from .resolve import load, load_task
 from .tasks.token_layout import answer_names
 from .utils.fileio import check_writable
@@ -278,7 +278,7 @@ def side_by_side(out: Console, adder: Model, page: Path) -> None:
     for head in heads(adder):
         out.print(indent(str(interchange(adder, task, head, n=200)), "  "))
     models = [("hand-made", load("addition:digits=3,order=ones")), ("trained", adder)]
-    made = write(report(models, ["123+456", "999+1", "500+500"]), page)
+    made = report(models, ["123+456", "999+1", "500+500"]).save(page)
     out.print(f"  wrote {made}: open it in a browser and type a sum; it needs no network")
 
 

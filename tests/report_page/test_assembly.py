@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from glassformer import GlassformerError, Model, Vocabulary, load, report_page
 from glassformer.core.model import Labels
 from glassformer.report_page.payload import payload
-from glassformer.report_page.report import Report, report, write
+from glassformer.report_page.report import Report, report
 from glassformer.tasks.base import Task
 from helpers import random_model
 from report_page.conftest import unpacked
@@ -26,7 +26,7 @@ ALL_MODULES = [name.removesuffix(".js") for name in ALL if name.endswith(".js")]
 @pytest.fixture(scope="module")
 def adder(tmp_path_factory):
     made = report([(ADDER, load(ADDER))], rows=50)
-    return made, write(made, tmp_path_factory.mktemp("page") / "adder.html")
+    return made, made.save(tmp_path_factory.mktemp("page") / "adder.html")
 
 
 # ── modules ────────────────────────────────────────────────────────────────────────────────────
@@ -178,7 +178,7 @@ def test_no_text_of_a_model_breaks_out_of_the_page(monkeypatch):
 @pytest.mark.slow
 def test_markup_in_a_model_is_shown_and_not_obeyed(chromium, monkeypatch, tmp_path):
     made = all_nasty(monkeypatch)
-    path = write(made, tmp_path / "nasty.html")
+    path = made.save(tmp_path / "nasty.html")
     context = chromium.new_context(offline=True)
     tab, said = context.new_page(), []
     tab.on("console", lambda m: said.append(m.text))

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from glassformer import explain, load, record
 from glassformer.core.checkpoint import save
 from glassformer.generate import prompt
-from glassformer.report_page.report import report, write
+from glassformer.report_page.report import report
 from helpers import random_model
 from report_page.nasty import NASTY, nasty_model
 from report_page.visit import page_of, visits
@@ -27,7 +27,7 @@ def files(tmp_path_factory):
     return {
         "ones": page_of(folder, "ones", ONES, inputs=["127+458"], rows=20),
         "sort": page_of(folder, "sort", SORT, inputs=["3 1 2 |"], rows=20),
-        "nasty": write(nasty, folder / "nasty.html"),
+        "nasty": nasty.save(folder / "nasty.html"),
         "trained": _training(folder),
     }
 
@@ -42,7 +42,7 @@ def _training(folder):
         weights = {n: share * w + (1 - share) * far[n] for n, w in made.weights.items()}
         save(_with(made, weights), snapshots / f"step-{step:06}.safetensors")
     page = report([("trained", made)], ["12+34"], rows=20, snapshots=[snapshots])
-    return write(page, folder / "trained.html")
+    return page.save(folder / "trained.html")
 
 
 def _with(model, weights):
@@ -165,7 +165,7 @@ def test_markup_in_a_model_is_shown_and_not_obeyed(visit):
 ])  # fmt: skip
 def test_any_architecture_opens(chromium, tmp_path, options):
     made = report([("random", random_model(**options))], rows=5)
-    with visits(chromium, {"random": write(made, tmp_path / "random.html")}) as go:
+    with visits(chromium, {"random": made.save(tmp_path / "random.html")}) as go:
         tab = go("random")
         for button in tab.locator("#others .switch button", has_text="off").all()[:3]:
             button.click()

@@ -11,7 +11,7 @@ from glassformer import GlassformerError, Model, load, load_task, report_page
 from glassformer.report_page.examples import chosen
 from glassformer.report_page.inputs import INPUTS, groups, some_inputs
 from glassformer.report_page.payload import payload
-from glassformer.report_page.report import check_name, report, titles, write
+from glassformer.report_page.report import check_name, report, titles
 from glassformer.report_page.snapshots import history, snapshots
 from glassformer.training import fit
 from helpers import random_model
@@ -187,5 +187,5 @@ def test_edge_cases_come_first_and_every_example_once():
 
 def test_a_page_is_written_whole(tmp_path):
     made = report([named("add-digit")], ["7 8"], rows=10)
-    path = write(made, tmp_path / "x.html")
+    path = made.save(tmp_path / "x.html")
     assert path.read_bytes() == made.html() and [f.name for f in tmp_path.iterdir()] == ["x.html"]

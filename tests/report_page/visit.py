@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from playwright.sync_api import expect
 
 from glassformer import load
-from glassformer.report_page.report import report, write
+from glassformer.report_page.report import report
 
 SLOWLY = 30_000  # milliseconds that a busy machine may take
 
@@ -56,7 +56,7 @@ def visits(chromium, files):
 def page_of(folder, name, *refs, inputs=(), rows=60, **options):
     """The file of a page of some models."""
     made = report([(ref, load(ref)) for ref in refs], inputs, rows=rows, **options)
-    return write(made, folder / f"{name}.html")
+    return made.save(folder / f"{name}.html")
 
 
 def scored(tab, m=0):

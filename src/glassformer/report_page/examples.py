@@ -111,22 +111,13 @@ def chosen(task: Task, n: int) -> Any:
     drawn = task.sample(max(DRAWN, n), np.random.default_rng(0))
     rows = np.concatenate([_spread(task.edges(), n // 2), drawn])
     rows = rows[task.defined(rows)]
-    rows = rows[_firsts(rows)]  # edge cases first
+    # Each row once, edge cases first. Not by np.unique: it cannot tell numbers beyond int64 apart.
+    rows = np.array([*dict.fromkeys(map(tuple, rows.tolist()))], rows.dtype)
     names = np.array(task.classes(rows)).astype(str)
     turn, seen = np.zeros(len(rows), int), dict[str, int]()
     for i, name in enumerate(names.tolist()):  # how many of its class there are before it
         turn[i] = seen[name] = seen.get(name, -1) + 1
     return rows[np.sort(np.argsort(turn, kind="stable")[:n])]
-
-
-def _firsts(rows: Any) -> list[int]:
-    """Where each row stands for the first time. Not by NumPy: it cannot tell rows of numbers beyond
-    int64 apart.
-    """
-    found: dict[tuple[int, ...], int] = {}
-    for i, row in enumerate(map(tuple, rows.tolist())):
-        found.setdefault(row, i)
-    return list(found.values())
 
 
 def _spread(rows: Any, n: int) -> Any:

@@ -63,16 +63,12 @@ def page(name: str, titles: Mapping[str, str]) -> bytes:
     """The text of a walk as a page that frames NAME-live.html, with links to the others."""
     here = root() / HERE
     text = _text((here / f"{name}.md").read_text("utf-8"), name, here)
-    parts = {"title": html.escape(titles[name]), "nav": _nav(titles, name), "text": text}
-    return filled("explained.html", parts)
-
-
-def _nav(titles: Mapping[str, str], now: str) -> str:
-    """Links from one walk to the others."""
-    return "\n".join(
-        f'<a href="{name}.html"{" aria-current=page" * (name == now)}>{html.escape(title)}</a>'
-        for name, title in titles.items()
+    links = "\n".join(
+        f'<a href="{each}.html"{" aria-current=page" * (each == name)}>{html.escape(title)}</a>'
+        for each, title in titles.items()
     )
+    parts = {"title": html.escape(titles[name]), "nav": links, "text": text}
+    return filled("explained.html", parts)
 
 
 def _text(text: str, name: str, here: Path) -> str:

@@ -1,7 +1,7 @@
 """The live page of some models: one HTML file that runs them, and needs no network.
 
     made = report([("addition:order=ones", load("addition:order=ones")), …])
-    write(made, "adders.html")
+    made.save("adders.html")
 
 What is right is verified here, over the whole domain or a sample; all else is computed in the page.
 """
@@ -52,7 +52,7 @@ class Report(Shown):
     def save(self, out: str | Path) -> Path:
         """Writes the page to a file that ends in .html."""
         check_name(out)
-        return write(self, out)
+        return write_atomically(out, self.html())
 
     def __str__(self) -> str:
         where = f" in {self.path}" if self.path else ""
@@ -72,36 +72,40 @@ class Report(Shown):
 
 
 def report(
-    models: Sequence[tuple[str, Model]], inputs: Sequence[str] = (), *, task: str = "",
-    full: bool = False, rows: int = MOST, history: Sequence[Path] = (),
-    snapshots: Sequence[Path] = (), progress: ProgressCallback | None = None,
+    models: Sequence[tuple[str, Model]], inputs: str | Sequence[str] = (), *,
+    out: Path | None = None, task: Task | str | None = None, full: bool = False, rows: int = MOST,
+    history: Paths = (), snapshots: Paths = (), progress: ProgressCallback | None = None,
 ) -> Report:  # fmt: skip
-    """The page of models, each with the ref it is named by.
+    """The page of models, each with the ref it is named by, written to `out` if there is one.
 
     `inputs`: texts to begin with, which every model reads; by default a few of each task. `task`:
-    what is right, if not what the models say. `full`: verify every input of a domain up to about a
-    million. `rows`: examples of each model in the page. `history`, `snapshots`: of each model in
-    turn, a file of evaluations and a folder of models of its training.
+    what is right, if not what the models are for. `full`: verify every input of a domain of up to
+    about a million. `rows`: examples of each model in the page. `history`, `snapshots`: of each
+    model in turn, a file of evaluations and a folder of models of its training.
     """
+    within("report — rows", rows, 1, MOST)
     if not 1 <= len(models) <= MODELS:
         raise GlassformerError(f"report — expected from 1 to {MODELS} models, got {len(models)}")
-    for what, given in (("histories", history), ("folders of snapshots", snapshots)):
-        if len(given) > len(models):
-            raise GlassformerError(f"report — {len(given)} {what} for {len(models)} models")
-    curves = [curve(path) for path in history]
-    known = [with_task(model, task) if task else model for _, model in models]
+    histories, folders = _paths(history), _paths(snapshots)
+    for what, paths in (("histories", histories), ("folders of snapshots", folders)):
+        if len(paths) > len(models):
+            raise GlassformerError(f"report — {len(paths)} {what} for {len(models)} models")
+    curves = [curve(path) for path in histories]
+    ref = _findable(task) if isinstance(task, Task) else task
+    known = [with_task(model, ref) if ref else model for _, model in models]
     tasks = [known_task(model) for model in known]
     for model, goal in zip(known, tasks, strict=True):
         if goal:
             goal.require(model.vocabulary)
-    found, names, data = groups(known, inputs), titles([ref for ref, _ in models]), []
+    found = groups(known, [inputs] if isinstance(inputs, str) else inputs)
+    names, data = titles([ref for ref, _ in models]), []
     for i, (model, goal) in enumerate(zip(known, tasks, strict=True)):
         report_stage(progress, f"{names[i]}: {'verifying' if goal else 'reading'}")
         texts = next(group.texts for group in found if i in group.members)
         runs = None
-        if i < len(snapshots):
+        if i < len(folders):
             report_stage(progress, f"{names[i]}: snapshots")
-            runs = read_snapshots(model, snapshots[i], curves[i] if i < len(curves) else None)
+            runs = read_snapshots(model, folders[i], curves[i] if i < len(curves) else None)
         told = payload(
             model, models[i][0], title=names[i], inputs=texts, verdict=verdict(model, goal, full),
             rows=rows, snapshots=runs,
@@ -112,22 +116,9 @@ def report(
     notes = [] if len(found) == 1 else [
         "These models do not read the same texts: each has an input of its own."
     ]  # fmt: skip
-    return Report({"title": title, "notes": notes, "made": made, "models": data, "settings": {}})
-
-
-def make(
-    models: Sequence[tuple[str, Model]], out: Path | None, inputs: str | Sequence[str], rows: int,
-    *, task: Task | None, full: bool, history: Paths, snapshots: Paths,
-    progress: ProgressCallback | None,
-) -> Report:  # fmt: skip
-    """The page of models with their titles, written to `out` if there is one."""
-    within("report — rows", rows, 1, MOST)
-    made = report(
-        models, [inputs] if isinstance(inputs, str) else list(inputs), rows=rows,
-        task=_findable(task) if task else "", full=full, history=_paths(history),
-        snapshots=_paths(snapshots), progress=progress,
-    )  # fmt: skip
-    return made if out is None else replace(made, path=write(made, out))
+    contents = {"title": title, "notes": notes, "made": made, "models": data, "settings": {}}
+    page = Report(contents)
+    return page if out is None else replace(page, path=page.save(out))
 
 
 def check_out(out: str | PathLike[str] | None) -> Path | None:
@@ -161,11 +152,6 @@ def check_name(path: str | Path) -> None:
     """Refuses to write a page over what is none: asked before the work."""
     if Path(path).suffix.lower() not in (".html", ".htm"):
         raise GlassformerError(f"{path} — a report ends in .html")
-
-
-def write(made: Report, path: str | Path) -> Path:
-    """Writes the page: the old file or the new one, never half of one."""
-    return write_atomically(path, made.html())
 
 
 def titles(refs: Sequence[str]) -> list[str]:
