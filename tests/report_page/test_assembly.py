@@ -35,8 +35,7 @@ def test_every_module_is_in_the_page_once():
     assert names[-1] == "page" and len(names) == len(set(names))
     assert {*names, "engine"} == {*ALL_MODULES}
     for i, name in enumerate(names):
-        needed = report_page.IMPORT.finditer(report_page._file(f"{name}.js"))
-        assert {found[2] for found in needed} <= {*names[:i]}, name
+        assert {needed for needed, _ in report_page.imports(name)} <= {*names[:i]}, name
 
 
 def test_the_engine_needs_nothing_of_the_page():

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import html
 import json
+import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
@@ -18,7 +19,7 @@ from typing import Any
 
 from ..utils.errors import GlassformerError
 
-IMPORT = re.compile(r"^import\s+(?:\{([^}]*)\}\s+from\s+)?\"\./([\w-]+)\.js\";[^\n]*\n", re.M)
+IMPORT = re.compile(r'^import\s+(?:\{([^}]*)\}\s+from\s+)?"(\.\.?/[\w/-]+)\.js";[^\n]*\n', re.M)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|const|class) (\w+))", re.M)
 LEFT = re.compile(r"^(?:import|export)\b", re.M)
 
@@ -43,7 +44,7 @@ def assemble(data: Mapping[str, Any], server: Mapping[str, Any] | None = None) -
 
 
 def filled(name: str, parts: Mapping[str, str]) -> bytes:
-    """A file of this room with its marks filled: in one pass, so that no part is searched for the
+    """A file of web/ with its marks filled: in one pass, so that no part is searched for the
     marks of others.
     """
     page = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file(name))
@@ -57,6 +58,15 @@ def block(data: Any) -> str:
 
 
 # ── modules into one script ────────────────────────────────────────────────────────────────────
+def imports(name: str) -> list[tuple[str, list[str]]]:
+    """The modules that a module imports, by their paths in web/, and the names from each."""
+    found = IMPORT.findall(_file(f"{name}.js"))
+    return [
+        (posixpath.normpath(f"{posixpath.dirname(name) or '.'}/{path}"), re.findall(r"\w+", names))
+        for names, path in found
+    ]
+
+
 def modules(name: str) -> list[str]:
     """A module and all that it imports, each after those that it needs."""
     found: dict[str, None] = {}
@@ -68,8 +78,8 @@ def modules(name: str) -> list[str]:
         if each in found:
             return
         below.append(each)
-        for needed in IMPORT.finditer(_file(f"{each}.js")):
-            visit(needed[2])
+        for needed, _ in imports(each):
+            visit(needed)
         found[below.pop()] = None
 
     visit(name)
@@ -84,11 +94,10 @@ def joined(names: Iterable[str], without: Iterable[str] = ()) -> str:
 
 def _module(name: str) -> str:
     text = _file(f"{name}.js")
-    for needed in IMPORT.finditer(text):
-        exported = set(EXPORT.findall(_file(f"{needed[2]}.js")))
-        for each in filter(None, (n.strip() for n in (needed[1] or "").split(","))):
-            if each not in exported:
-                raise GlassformerError(f"page — {name}.js imports {each}: not in {needed[2]}.js")
+    for needed, wanted in imports(name):
+        exported = set(EXPORT.findall(_file(f"{needed}.js")))
+        if missing := [each for each in wanted if each not in exported]:
+            raise GlassformerError(f"page — {name}.js imports {missing[0]}: not in {needed}.js")
     body, names = EXPORT.sub("", IMPORT.sub("", text)), EXPORT.findall(text)
     if found := LEFT.search(body):
         line = body[found.start() :].partition("\n")[0]
