@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +20,8 @@ from report_page.nasty import NASTY, nasty_model
 from report_page.visit import SLOWLY
 
 ADDER = "addition:digits=2"
-ALL = sorted(path.name for path in report_page.files("glassformer").joinpath("web").iterdir())
-ALL_MODULES = [name.removesuffix(".js") for name in ALL if name.endswith(".js")]
+WEB = Path(report_page.__file__).parents[1] / "web"
+ALL_MODULES = [p.relative_to(WEB).with_suffix("").as_posix() for p in WEB.rglob("*.js")]
 
 
 @pytest.fixture(scope="module")

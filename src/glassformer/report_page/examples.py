@@ -34,7 +34,7 @@ CHARACTERS = 150_000  # of all texts
 FEWEST = 40
 DRAWN = 4 * MOST  # rows among which some of every class are looked for
 
-# Whose `prompt` it is -> what reading.js calls that way of reading, and what it must know.
+# Whose `prompt` it is -> what parse_input.js calls that way of reading, and what it must know.
 READINGS: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     base.Task: ("words", ()),
     addition.Addition: ("sum", ("digits",)),

@@ -1,7 +1,7 @@
 // Token by token: what generate.py and decoding.py do with a text, greedily and without a cache.
 
 import { forward } from "./forward.js";
-import { answer, read, room, steps } from "./reading.js";
+import { answer, read, room, steps } from "./parse_input.js";
 
 const UNASKED = 1024; // tokens that a model without a task says
 

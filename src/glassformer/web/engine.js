@@ -2,9 +2,9 @@
 // the text of this script, and listens; so nothing here may need a page around it.
 
 import { listen } from "./score.js";
-import { sentence } from "./sentence.js";
+import { sentence } from "./step_summary.js";
 import { sources } from "./stream.js";
-import { checkpoint } from "./edit.js";
+import { checkpoint } from "./save_checkpoint.js";
 import { taotp } from "./taotp.js";
 
 export const ENGINE = { sentence, sources, checkpoint, taotp };

@@ -1,7 +1,7 @@
 // The payload of a model, as payload.py makes it, into what everyone else here works with.
 
 import { encode, Vocabulary } from "./vocabulary.js";
-import { answer, read } from "./reading.js";
+import { answer, read } from "./parse_input.js";
 
 /** payload -> {title, ref, config, weights, vocabulary, labels, provenance, dtype, task, facts, …}. */
 export function readModel(data) {

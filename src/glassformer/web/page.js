@@ -1,18 +1,18 @@
-// The page comes to life: a column for each model, the theme, the keys. What each part of a column shows is in view_*.js.
+// The page comes to life: a column for each model, the theme, the keys. What each part of a column shows is in views/.
 import { forgetLook, make } from "./charts.js";
 import { change, closeColumns, columns, drawnNow, inputsOf, openColumns, readAddress, state, type, undo } from "./store.js";
-import { openAttention, pickHead } from "./view_attention.js";
-import { openExamples } from "./view_examples.js";
-import { openFacts } from "./view_facts.js";
-import { idOf, openInput, partOf, play, walkBy, walkTo } from "./view_input.js";
-import { openLinks } from "./view_links.js";
-import { openLogits } from "./view_logits.js";
-import { closeMenu, openMenu, openOthers, openParts, silenceChosen } from "./view_parts.js";
-import { openServer } from "./view_server.js";
-import { openPuzzles } from "./view_puzzles.js";
-import { openSnapshots, scrubBy } from "./view_snapshots.js";
-import { openStream } from "./view_stream.js";
-import { openWeights } from "./view_weights.js";
+import { openAttention, pickHead } from "./views/attention.js";
+import { openExamples } from "./views/examples.js";
+import { openFacts } from "./views/about.js";
+import { idOf, openInput, partOf, play, walkBy, walkTo } from "./views/input.js";
+import { openLinks } from "./views/dataflow.js";
+import { openLogits } from "./views/logits.js";
+import { closeMenu, openMenu, openOthers, openParts, silenceChosen } from "./views/interventions.js";
+import { openServer } from "./views/server.js";
+import { openPuzzles } from "./views/puzzles.js";
+import { openSnapshots, scrubBy } from "./views/snapshots.js";
+import { openStream } from "./views/stream.js";
+import { openWeights } from "./views/weights.js";
 
 /** The places of a column, in the order in which they are read: name, heading, is it as wide as the column? */
 const SECTIONS = [

@@ -4,8 +4,8 @@
 import { forward } from "./forward.js";
 import { next } from "./decoding.js";
 import { readModel, withWeights } from "./model.js";
-import { answer } from "./reading.js";
-import { tapOf } from "./parts.js";
+import { answer } from "./parse_input.js";
+import { tapOf } from "./components.js";
 
 const LISTED = 100; // wrong examples that are told one by one
 

@@ -1,6 +1,6 @@
 // What the page does when it came from a server (`glassformer open`): requests, jobs, and a proof after every edit.
-// Without one nothing here does anything. What the panel shows of it is in view_server.js.
-import { checkpoint } from "./edit.js";
+// Without one nothing here does anything. What the panel shows of it is in views/server.js.
+import { checkpoint } from "./save_checkpoint.js";
 import { afterwards, columns } from "./store.js";
 
 const told = document.getElementById("server");

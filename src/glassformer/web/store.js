@@ -1,10 +1,10 @@
 // The one store: what is chosen, what follows from it, and who follows. A view says what it needs of a column and is
 // drawn anew when some of it is another thing than before. The address of the page holds all that was chosen.
-import { edited } from "./edit.js";
+import { edited } from "./save_checkpoint.js";
 import { run } from "./decoding.js";
 import { record } from "./forward.js";
 import { readModel } from "./model.js";
-import { tapOf } from "./parts.js";
+import { tapOf } from "./components.js";
 import { forgetModels, score } from "./score.js";
 
 export const state = { step: 0, model: 0, playing: false, look: "" }; // look: colours and width

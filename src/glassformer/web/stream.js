@@ -2,7 +2,7 @@
 // logit is made of.
 
 import { trace } from "./interpret.js";
-import { called, hasMlp, headPart, slotsOf } from "./parts.js";
+import { called, hasMlp, headPart, slotsOf } from "./components.js";
 
 const SAME = 0.999; // cosine from which a slot is said to hold the code of a token or position
 

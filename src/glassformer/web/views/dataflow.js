@@ -1,10 +1,10 @@
 // Point at a token, head, slot, neuron or logit: what it came from and what it goes to lights up, and a line says it.
-import { inWords, visible } from "./charts.js";
-import { columns, placeName } from "./store.js";
-import { headPart } from "./parts.js";
-import { partName } from "./view_parts.js";
-import { patternOf } from "./view_attention.js";
-import { sources } from "./stream.js";
+import { inWords, visible } from "../charts.js";
+import { columns, placeName } from "../store.js";
+import { headPart } from "../components.js";
+import { partName } from "./interventions.js";
+import { patternOf } from "./attention.js";
+import { sources } from "../stream.js";
 
 const LEAST = 0.08; // of the largest: what is less does not light up
 

@@ -1,7 +1,7 @@
 // The first screen's upper half, always in sight: the input, the steps, and for each model the answer being written,
 // its margin and its score.
-import { grouped, inDigits, inPercent, make, visible } from "./charts.js";
-import { change, columns, follow, inputsOf, isScored, longest, state, type } from "./store.js";
+import { grouped, inDigits, inPercent, make, visible } from "../charts.js";
+import { change, columns, follow, inputsOf, isScored, longest, state, type } from "../store.js";
 
 /** An element's id: plain for the first model, numbered for the others. */
 export const idOf = (name, column) => (column.m ? `${name}-${column.m}` : name);

@@ -1,7 +1,7 @@
 // Puzzles: levels to solve, each with a goal, a text to begin from, and hints one at a time. The judge is Python's, so with
 // a server the page asks it (POST /api/check); without one it says what to type. What was solved is kept in this browser.
-import { grouped, make } from "./charts.js";
-import { ask, server } from "./server.js";
+import { grouped, make } from "../charts.js";
+import { ask, server } from "../server.js";
 
 const KEPT = "glassformer.puzzles"; // level -> {text, hints, solved, score: the best on each axis}
 const STYLE = `

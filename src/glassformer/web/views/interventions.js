@@ -1,9 +1,9 @@
 // Silence and patch: every part of a model can be off, at its mean, or as it is on another input. A switch, a menu that
 // opens where a part is clicked, and chips of what is not as it was.
-import { make } from "./charts.js";
-import { act, actionOn, canUndo, change, columns, follow, inputsOf, remember, state, undo } from "./store.js";
-import { idOf, partOf } from "./view_input.js";
-import { headPart, partNames } from "./parts.js";
+import { make } from "../charts.js";
+import { act, actionOn, canUndo, change, columns, follow, inputsOf, remember, state, undo } from "../store.js";
+import { idOf, partOf } from "./input.js";
+import { headPart, partNames } from "../components.js";
 
 const WAYS = [["", "on", "as it is"], ["zero", "off", "silenced: 0 in its place"], ["mean", "mean", "its mean over the examples"],
   ["from", "from …", "as it is on another input"]];

@@ -1,7 +1,7 @@
 // The page's examples, scored after every deed: how many are right, class by class, and those that are not.
-import { barRows, grouped, inDigits, inPercent, make, visible } from "./charts.js";
-import { follow, type } from "./store.js";
-import { among, idOf, partOf } from "./view_input.js";
+import { barRows, grouped, inDigits, inPercent, make, visible } from "../charts.js";
+import { follow, type } from "../store.js";
+import { among, idOf, partOf } from "./input.js";
 
 const SHOWN = 60;
 

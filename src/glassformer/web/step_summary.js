@@ -1,7 +1,7 @@
 // What is happening at a step, in one sentence: what the chosen head reads, in the words of its label,
 // of the task's format and of the tokens; for a compiled model, what it makes of it.
 
-import { headPart, label } from "./parts.js";
+import { headPart, label } from "./components.js";
 import { slots, sources, sublayersOf } from "./stream.js";
 
 const READ = 0.01; // attention below this is not worth a word

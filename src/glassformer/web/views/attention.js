@@ -1,10 +1,10 @@
 // Who looks where: the tokens with arcs of the chosen head above them, the head's map, and all heads as thumbnails.
-import { arcs, inPercent, make, namedMap, paintMap, scaleOf } from "./charts.js";
-import { headPart } from "./parts.js";
-import { partMenu, partSwitch } from "./view_parts.js";
-import { actionOn, change, follow, placeName, state } from "./store.js";
-import { idOf, partOf, roomOf, walkTo, wordOf } from "./view_input.js";
-import { sentence } from "./sentence.js";
+import { arcs, inPercent, make, namedMap, paintMap, scaleOf } from "../charts.js";
+import { headPart } from "../components.js";
+import { partMenu, partSwitch } from "./interventions.js";
+import { actionOn, change, follow, placeName, state } from "../store.js";
+import { idOf, partOf, roomOf, walkTo, wordOf } from "./input.js";
+import { sentence } from "../step_summary.js";
 
 export const headName = (column, layer, head) => column.base.labels.heads?.[`${layer}.${head}`] ?? "";
 

@@ -1,8 +1,8 @@
 // A training to scrub: a slider over its snapshots, and with it everything else on the page moves. Loss and what was
 // right so far are drawn with a line where the slider stands.
-import { grouped, inDigits, inPercent, lineChart, make, uprights } from "./charts.js";
-import { change, follow, state } from "./store.js";
-import { idOf, partOf } from "./view_input.js";
+import { grouped, inDigits, inPercent, lineChart, make, uprights } from "../charts.js";
+import { change, follow, state } from "../store.js";
+import { idOf, partOf } from "./input.js";
 
 export function openSnapshots(column) {
   const { snapshots } = column.base, place = partOf("training", column), history = column.payload.history ?? null;

@@ -1,10 +1,10 @@
 // Every weight in a grid whose axes have names: token, position, slot, head, neuron. Type another number, or drag one;
 // undo; save what came of it.
-import { grouped, inDigits, make, paintMap, READABLE, tint, visible } from "./charts.js";
-import { change, edit, follow, remember, state } from "./store.js";
-import { idOf, partOf } from "./view_input.js";
-import { checkpoint } from "./edit.js";
-import { taotp } from "./taotp.js";
+import { grouped, inDigits, make, paintMap, READABLE, tint, visible } from "../charts.js";
+import { change, edit, follow, remember, state } from "../store.js";
+import { idOf, partOf } from "./input.js";
+import { checkpoint } from "../save_checkpoint.js";
+import { taotp } from "../taotp.js";
 
 const CELLS = 1500; // more than these are drawn, not written
 const shapes = new Map(); // column -> what its grid is made of, while it stands

@@ -1,9 +1,9 @@
 // The stream by name: position × slot, each slot with the value that it holds; and the neurons, by name and case.
-import { barRows, inDigits, make, namedMap, READABLE, scaleOf, tint, visible } from "./charts.js";
-import { partMenu, partName } from "./view_parts.js";
-import { actionOn, change, follow, state } from "./store.js";
-import { idOf, partOf, roomOf, wordOf } from "./view_input.js";
-import { slots, streamAfter, sublayersOf } from "./stream.js";
+import { barRows, inDigits, make, namedMap, READABLE, scaleOf, tint, visible } from "../charts.js";
+import { partMenu, partName } from "./interventions.js";
+import { actionOn, change, follow, state } from "../store.js";
+import { idOf, partOf, roomOf, wordOf } from "./input.js";
+import { slots, streamAfter, sublayersOf } from "../stream.js";
 
 export function openStream() {
   follow((c) => [c.cache, c.after, c.actions, state.look], drawStream, { soon: true });

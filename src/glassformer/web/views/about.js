@@ -1,7 +1,7 @@
 // The source that a model was compiled from; and at the end, folded, the verdict and who made the model.
-import { make } from "./charts.js";
-import { follow } from "./store.js";
-import { partOf } from "./view_input.js";
+import { make } from "../charts.js";
+import { follow } from "../store.js";
+import { partOf } from "./input.js";
 
 export function openFacts(column) {
   const { verdict, facts, provenance } = column.base, place = partOf("facts", column).querySelector(".body");

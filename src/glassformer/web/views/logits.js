@@ -1,9 +1,9 @@
 // What comes next, as the gap to the winner; and where the margin comes from, part by part.
-import { barRows, grouped, inDigits, make } from "./charts.js";
-import { partMenu, partName } from "./view_parts.js";
-import { change, follow } from "./store.js";
-import { idOf, partOf, wordOf } from "./view_input.js";
-import { sources } from "./stream.js";
+import { barRows, grouped, inDigits, make } from "../charts.js";
+import { partMenu, partName } from "./interventions.js";
+import { change, follow } from "../store.js";
+import { idOf, partOf, wordOf } from "./input.js";
+import { sources } from "../stream.js";
 
 const SHOWN = 8;
 

@@ -1,9 +1,9 @@
 // The panel of a page that came from a server: open another model, type a source and see what is wrong with it in its
 // place, verify and prove what is shown, train and look on.
-import { grouped, inDigits, inPercent, lineChart, make } from "./charts.js";
-import { columns, follow, type } from "./store.js";
-import { again, ask, begin, cameFrom, followEdits, judge, messages, proving, server, stopJudging } from "./server.js";
-import { idOf, partOf } from "./view_input.js";
+import { grouped, inDigits, inPercent, lineChart, make } from "../charts.js";
+import { columns, follow, type } from "../store.js";
+import { again, ask, begin, cameFrom, followEdits, judge, messages, proving, server, stopJudging } from "../server.js";
+import { idOf, partOf } from "./input.js";
 
 const SOON = 300; // milliseconds after the last key
 const BEGIN = { glass: `"""The token that came first."""
