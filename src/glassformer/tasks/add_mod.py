@@ -10,9 +10,8 @@ import numpy as np
 from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from ..utils.errors import GlassformerError
-from .base import Rows, Task
-from .bigint_rows import digits_of
-from .token_layout import TOKEN, Format, digit_spots, mark_answer
+from .base import Rows, TwoNumbers
+from .token_layout import TOKEN, Format, digit_spots
 
 Digits = Annotated[int, Between(1, 9)]
 Place = Literal["ones", "tens", "hundreds", "thousands"]
@@ -20,7 +19,7 @@ PLACES = ("ones", "tens", "hundreds", "thousands")
 
 
 @task("add-mod")
-class AddMod(Task):
+class AddMod(TwoNumbers):
     """Two numbers of so many digits, zero-padded, then one digit of their sum: the ones, the
     tens, …
     """
@@ -32,19 +31,9 @@ class AddMod(Task):
         self.vocabulary = Vocabulary("0123456789+=")
         self.radix = (10**digits, 10**digits)
 
-    def batch(self, rows: Rows) -> tuple[Any, Any]:
-        a, b = (digits_of(numbers, self.digits) for numbers in rows.T)  # B n
-        plus, equals = (np.full((len(rows), 1), t) for t in (10, 11))
-        result = rows.sum(axis=1, keepdims=True) // 10**self.place % 10
-        tokens = np.concatenate([a, plus, b, equals, result], axis=1)  # B T
-        return mark_answer(tokens)
-
     def format(self) -> Format:
         a, b = (digit_spots(name, self.digits) for name in "ab")
         return Format((*a, (TOKEN, 10), *b, (TOKEN, 11), ("s", self.place)), 2 * self.digits + 2)
-
-    def values(self, rows: Rows) -> dict[str, Any]:
-        return {"a": rows[:, 0], "b": rows[:, 1], "s": rows.sum(1)}
 
     def edges(self) -> Rows:
         """Sums on either side of every carry that can reach the digit asked for."""

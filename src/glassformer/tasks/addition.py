@@ -19,9 +19,9 @@ import numpy as np
 from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from ..utils.errors import GlassformerError
-from .base import Rows, Task
+from .base import Rows, TwoNumbers
 from .bigint_rows import digits_of, distinct, row_type
-from .token_layout import TOKEN, Format, digit_spots, mark_answer
+from .token_layout import TOKEN, Format, digit_spots
 
 PLUS, EQUALS = 10, 11
 BOS, EOS = 12, 13  # the tokens beyond "=", where there are any
@@ -34,7 +34,7 @@ Digits = Annotated[int, Between(1, 12)]
 
 
 @task("addition")
-class Addition(Task):
+class Addition(TwoNumbers):
     """The sum of two whole numbers."""
 
     mark = "="
@@ -55,16 +55,8 @@ class Addition(Task):
             self.explanations = ("stays", "column", "carry", "both")
 
     def batch(self, rows: Rows) -> tuple[Any, Any]:
-        n, (a, b) = self.digits, rows.T
-        total = digits_of(a + b, n + 1)[:, :: 1 if self.order == "most" else -1]
-        parts = [digits_of(a, n), PLUS, digits_of(b, n), EQUALS, total]
-        if self.padding == "none":
-            parts.insert(0, BOS)
-        if self.stop is not None:
-            parts.append(self.stop)
-        columns = [np.full((len(rows), 1), p) if isinstance(p, int) else p for p in parts]
-        marked = mark_answer(np.concatenate(columns, axis=1), self.steps(()))  # B T
-        return _without_leading_zeros(*marked) if self.padding == "none" else marked
+        padded = super().batch(rows)
+        return _without_leading_zeros(*padded) if self.padding == "none" else padded
 
     def edges(self) -> Rows:
         """Carry cascades of every length and place, of every pair of digits; and patterns."""
@@ -105,9 +97,6 @@ class Addition(Task):
         after = [] if self.stop is None else [(TOKEN, self.stop)]
         spots = (*before, *a, (TOKEN, PLUS), *b, (TOKEN, EQUALS), *total, *after)
         return Format(spots, len(before) + 2 * n + 2, padded=self.padding == "zero")
-
-    def values(self, rows: Rows) -> dict[str, Any]:
-        return {"a": rows[:, 0], "b": rows[:, 1], "s": rows.sum(1)}
 
     def roles(self) -> dict[str, Any]:
         """a, b: this column's digit of the first and second number. carry: what tells whether the

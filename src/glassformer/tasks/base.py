@@ -11,7 +11,7 @@ from ..utils.errors import GlassformerError, shown
 from ..utils.limits import many, whole_numbers
 from ..utils.results import Shown
 from .bigint_rows import below, row_type
-from .token_layout import TOKEN, Format
+from .token_layout import TOKEN, Format, mark_answer
 from .validation import ARGUMENTS, LOOKS, check, looked_at, with_checked_arguments, wrong
 
 Rows = Any  # integers [B, len(radix)]
@@ -237,3 +237,24 @@ class Task(Shown):
 
 for _name in ARGUMENTS:
     setattr(Task, _name, with_checked_arguments(_name, vars(Task)[_name]))
+
+
+class TwoNumbers(Task):
+    """Two numbers a and b, a row, and s, which `result` makes of them. A subclass says in `format`
+    which of their digits stand where.
+    """
+
+    def result(self, rows: Rows) -> Any:
+        """The number s of each row, [B]: their sum."""
+        return rows.sum(1)
+
+    def values(self, rows: Rows) -> dict[str, Any]:
+        return {"a": rows[:, 0], "b": rows[:, 1], "s": self.result(rows)}
+
+    def batch(self, rows: Rows) -> tuple[Any, Any]:
+        form = self.format()
+        assert form
+        tokens = np.empty((len(rows), len(form.spots)), np.int64)
+        for t, column in enumerate(form.columns(self.values(rows))):
+            tokens[:, t] = column
+        return mark_answer(tokens, len(form.spots) - form.first)

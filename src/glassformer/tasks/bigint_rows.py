@@ -45,7 +45,7 @@ def digits_of(numbers: Any, n: int) -> Any:
     if numbers.dtype == object:
         text = "".join(f"{x:0{n}d}"[-n:] for x in numbers)
         return np.frombuffer(text.encode(), np.uint8).reshape(len(numbers), n).astype(np.int64) - 48
-    out = np.empty((len(numbers), n), np.int64)
+    out = np.empty((len(numbers), n), np.int64, "F")  # it is read column by column
     for i in reversed(range(n)):
         rest = numbers // 10  # much faster than divmod
         numbers, out[:, i] = rest, numbers - 10 * rest

@@ -10,16 +10,12 @@ is the two numbers (a, b).
 """  # noqa: E501
 
 import math
-from typing import Annotated, Any, Literal
-
-import numpy as np
+from typing import Annotated, Literal
 
 from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from .addition import ALL, BOS, EQUALS, PLUS, Addition
-from .base import Rows
-from .bigint_rows import digits_of
-from .token_layout import TOKEN, Format, digit_spots, mark_answer
+from .token_layout import TOKEN, Format, digit_spots
 
 MOST = 2_000  # digits: the domain's size, 10^4,000, can still be named
 Many = Annotated[int, Between(1, MOST)]
@@ -41,15 +37,6 @@ class DigitAddition(Addition):
         self.before, self.between, self.after = signs
         # a row takes time with the square of its length
         self.worth_checking = 100_000 if digits <= ALL else max(100, 20_000_000 // digits**2)
-
-    def batch(self, rows: Rows) -> tuple[Any, Any]:
-        n, turn = self.digits, -1 if self.order == "ones" else 1
-        a, b = (digits_of(numbers, n)[:, ::turn] for numbers in rows.T)
-        total = digits_of(rows.sum(1), n + 1)[:, ::turn]
-        fixed = (np.tile(part, (len(rows), 1)) for part in (self.before, self.between, self.after))
-        before, between, after = (part.astype(np.int64) for part in fixed)
-        tokens = np.concatenate([before, a, between, b, after, total], axis=1)  # B T
-        return mark_answer(tokens, n + 1)
 
     def floor(self) -> float:
         """All digits of both numbers are random; the first token is given."""

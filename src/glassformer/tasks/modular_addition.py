@@ -13,14 +13,14 @@ import numpy as np
 from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from ..utils.errors import GlassformerError
-from .base import Rows, Task
-from .token_layout import TOKEN, Format, mark_answer
+from .base import Rows, TwoNumbers
+from .token_layout import TOKEN, Format
 
 Modulus = Annotated[int, Between(2, 10_007)]
 
 
 @task("modular-addition")
-class ModularAddition(Task):
+class ModularAddition(TwoNumbers):
     """Two numbers below p, then their sum (difference, product, quotient) modulo p."""
 
     def __init__(
@@ -46,20 +46,10 @@ class ModularAddition(Task):
         results = {"+": a + b, "-": a - b, "*": a * b, "/": a * self._inverse[b]}
         return results[self.operation] % self.p
 
-    def batch(self, rows: Rows) -> tuple[Any, Any]:
-        a, b = rows[:, 0], rows[:, 1]
-        equals, sign = np.full_like(a, self.p), np.full_like(a, self.p + 1)
-        question = [a, sign, b, equals] if self.plus else [a, b, equals]
-        tokens = np.stack([*question, self.result(rows)], axis=1)  # B T
-        return mark_answer(tokens)
-
     def format(self) -> Format:
         sign = [(TOKEN, self.p + 1)] if self.plus else []
         spots = (("a", 0), *sign, ("b", 0), (TOKEN, self.p), ("s", 0))
         return Format(spots, len(spots) - 1, base=self.p)
-
-    def values(self, rows: Rows) -> dict[str, Any]:
-        return {"a": rows[:, 0], "b": rows[:, 1], "s": self.result(rows)}
 
     def edges(self) -> Rows:
         ends = sorted({0, 1, self.p // 2, (self.p + 1) // 2, self.p - 1})

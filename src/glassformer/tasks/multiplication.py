@@ -9,15 +9,14 @@ import numpy as np
 from ..core.vocabulary import Vocabulary
 from ..registry import Between, task
 from ..utils.errors import GlassformerError
-from .base import Rows, Task
-from .bigint_rows import digits_of
-from .token_layout import TOKEN, Format, digit_spots, mark_answer
+from .base import Rows, TwoNumbers
+from .token_layout import TOKEN, Format, digit_spots
 
 Digits = Annotated[int, Between(1, 4)]
 
 
 @task("multiplication")
-class Multiplication(Task):
+class Multiplication(TwoNumbers):
     """The product of two numbers of so many digits: 12*34=0408."""
 
     mark = "="
@@ -27,19 +26,13 @@ class Multiplication(Task):
         self.vocabulary = Vocabulary("0123456789*=")
         self.radix = (10**digits, 10**digits)
 
-    def batch(self, rows: Rows) -> tuple[Any, Any]:
-        n, (a, b) = self.digits, (digits_of(numbers, self.digits) for numbers in rows.T)
-        times, equals = np.full((len(rows), 1), 10), np.full((len(rows), 1), 11)
-        product = digits_of(rows.prod(1), 2 * n)
-        return mark_answer(np.concatenate([a, times, b, equals, product], axis=1), 2 * n)
+    def result(self, rows: Rows) -> Any:
+        return rows.prod(1)
 
     def format(self) -> Format:
         n = self.digits
         a, b, product = digit_spots("a", n), digit_spots("b", n), digit_spots("s", 2 * n)
         return Format((*a, (TOKEN, 10), *b, (TOKEN, 11), *product), 2 * n + 2)
-
-    def values(self, rows: Rows) -> dict[str, Any]:
-        return {"a": rows[:, 0], "b": rows[:, 1], "s": rows.prod(1)}
 
     def edges(self) -> Rows:
         """All pairs of 0, 1, 2, 5, 9, …: powers of ten times these, and one more and less."""

@@ -4,7 +4,7 @@ A task that says its `format` gets proofs, interchange and figures without a lin
 Nobody takes its word for it: `format_of` compares it with examples that the task itself makes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,19 @@ class Format:
             elif self.padded or digit == 0 or numbers[name] >= self.base**digit:
                 out.append(numbers[name] // self.base**digit % self.base)
         return out
+
+    def columns(self, numbers: Mapping[str, Any]) -> list[Any]:
+        """What stands at each position, all digits written: a token, or one for each number [B]."""
+        digits = {}
+        if self.base == 10:  # all at once: numbers may be long
+            longest = {name: 1 + digit for name, digit in sorted(self.spots)}
+            digits = {name: digits_of(np.asarray(x), longest[name]).T[::-1]
+                      for name, x in numbers.items() if name in longest}  # fmt: skip
+        return [
+            number if name == TOKEN else digits[name][number] if digits
+            else numbers[name] // self.base**number % self.base
+            for name, number in self.spots
+        ]  # fmt: skip
 
     def answer(self, tokens: Sequence[int], stop: int | None) -> int | None:
         """The number that the tokens of an answer say; None if it is none."""
@@ -147,11 +160,8 @@ def copies_of(task: "Task") -> Format:
     rows = _examples(task, np.random.default_rng(0))
     why = "" if task.defined(rows).all() else "that every row has an answer"
     tokens, answer = task.batch(rows)
-    if not (why := why or _elsewhere(found, tokens, answer)):
-        holds = (number if name == TOKEN else rows[:, number] for name, number in found.spots)
-        wrong = [t for t, held in enumerate(holds) if not (tokens[:, t] == held).all()]
-        why = f"that {found.to_json()[wrong[0]]} is at position {wrong[0]}" if wrong else ""
-    if why:
+    columns = (number if name == TOKEN else rows[:, number] for name, number in found.spots)
+    if why := why or _elsewhere(found, tokens, answer) or _misplaced(found, tokens, columns):
         raise GlassformerError(f"{task.ref} — its copies say {why}, and its examples do not")
     return found
 
@@ -165,18 +175,13 @@ def _examples(task: "Task", rng: np.random.Generator) -> Any:
 
 def _same_columns(found: Format, tokens: Any, answer: Any, numbers: Mapping[str, Any]) -> str:
     """What the format says and the examples, all of one length, do not; "" if nothing."""
-    if why := _elsewhere(found, tokens, answer):
-        return why
-    columns = {}
-    if found.base == 10:  # all at once: numbers may be long
-        longest = max((number for name, number in found.spots if name != TOKEN), default=0) + 1
-        columns = {name: digits_of(np.asarray(x), longest)[:, ::-1] for name, x in numbers.items()}
-    for t, (name, number) in enumerate(found.spots):
-        if name in columns:
-            wanted = columns[name][:, number]
-        else:
-            wanted = number if name == TOKEN else numbers[name] // found.base**number % found.base
-        if not (tokens[:, t] == wanted).all():
+    return _elsewhere(found, tokens, answer) or _misplaced(found, tokens, found.columns(numbers))
+
+
+def _misplaced(found: Format, tokens: Any, columns: Iterable[Any]) -> str:
+    """The first spot that holds something else in examples, if one does."""
+    for t, column in enumerate(columns):
+        if not (tokens[:, t] == column).all():
             return f"that {found.to_json()[t]} is at position {t}"
     return ""
 

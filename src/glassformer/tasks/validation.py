@@ -6,6 +6,7 @@ import functools
 import inspect
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,12 +59,8 @@ def looked_at(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     return ask
 
 
-def _is_rows(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind in "iuO"
-
-
-def _is_pairs(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim == 3 and value.dtype.kind in "iuO"
+def _is_array(axes: int, value: Any, kinds: str = "iuO") -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == axes and value.dtype.kind in kinds
 
 
 def _is_whole(value: Any) -> bool:
@@ -71,29 +68,24 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_tokens(value: Any) -> bool:
-    whole = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iu"
-    return whole or (isinstance(value, (list, tuple)) and all(map(_is_whole, value)))
+    listed = isinstance(value, (list, tuple)) and all(map(_is_whole, value))
+    return listed or _is_array(1, value, "iu")
 
 
-ROWS_ARGUMENT = ("rows", _is_rows, "an array of whole numbers [B,n]")
-TEXT_ARGUMENT = ("text", lambda value: isinstance(value, str), "a text")
-ARGUMENTS: dict[str, tuple[tuple[str, Callable[[Any], bool], str], ...]] = {
-    **dict.fromkeys(("batch", "defined", "classes", "values"), (ROWS_ARGUMENT,)),
-    **dict.fromkeys(("prompt", "read"), (TEXT_ARGUMENT,)),
-    "simpler": (ROWS_ARGUMENT, ("level", _is_whole, "a whole number")),
-    "foretold": (
-        ("rows", _is_pairs, "an array of whole numbers [2,B,n]"),
-        ("i", _is_whole, "a whole number"),
-    ),
-    "rows": (("start", _is_whole, "a whole number"), ("stop", _is_whole, "a whole number")),
-    "sample": (
-        ("n", _is_whole, "a whole number"),
-        ("rng", lambda value: isinstance(value, np.random.Generator), "a NumPy Generator"),
-    ),
-    "some": (("n", _is_whole, "a whole number"), ("seed", _is_whole, "a whole number")),
-    "says": (("name", lambda value: isinstance(value, str), "a text"),),
-    "answer": (("tokens", _is_tokens, "whole numbers [T]"),),
-}
+Expected = tuple[Callable[[Any], bool], str]
+ROWS: Expected = (partial(_is_array, 2), "an array of whole numbers [B,n]")
+PAIRS: Expected = (partial(_is_array, 3), "an array of whole numbers [2,B,n]")
+TOKENS: Expected = (_is_tokens, "whole numbers [T]")
+WHOLE: Expected = (_is_whole, "a whole number")
+TEXT: Expected = (lambda value: isinstance(value, str), "a text")
+RNG: Expected = (lambda value: isinstance(value, np.random.Generator), "a NumPy Generator")
+ARGUMENTS: dict[str, dict[str, Expected]] = {  # method -> argument -> what it must be
+    **{name: {"rows": ROWS} for name in ("batch", "defined", "classes", "values")},
+    **{name: {"text": TEXT} for name in ("prompt", "read")},
+    "simpler": {"rows": ROWS, "level": WHOLE}, "foretold": {"rows": PAIRS, "i": WHOLE},
+    "rows": {"start": WHOLE, "stop": WHOLE}, "sample": {"n": WHOLE, "rng": RNG},
+    "some": {"n": WHOLE, "seed": WHOLE}, "says": {"name": TEXT}, "answer": {"tokens": TOKENS},
+}  # fmt: skip
 
 
 def with_checked_arguments(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,12 +94,10 @@ def with_checked_arguments(name: str, method: Callable[..., Any]) -> Callable[..
 
     @functools.wraps(method)
     def call(self: "Task", *args: Any, **kwargs: Any) -> Any:
-        for (_, fits, what), value in zip(expected, args, strict=False):
-            if not fits(value):
-                raise wrong(self, f"{name}: expected {what}, got {shown(value)}")
-        for known, fits, what in expected if kwargs else ():
-            if known in kwargs and not fits(kwargs[known]):
-                raise wrong(self, f"{name}: expected {what}, got {shown(kwargs[known])}")
+        for argument, value in (*zip(expected, args, strict=False), *kwargs.items()):
+            if argument in expected and not expected[argument][0](value):
+                must = expected[argument][1]
+                raise wrong(self, f"{name}: expected {must}, got {shown(value)}")
         return method(self, *args, **kwargs)
 
     return call
@@ -160,25 +150,6 @@ def _refuse(task: "Task", what: str, where: Any, rows: Any) -> None:
         raise wrong(task, f"its batch has {what}, for row {rows[bad][0].tolist()}")
 
 
-def _defined(task: "Task", said: Any, rows: Any) -> None:
-    _require(task, "its defined", said, np.bool_, (len(rows),))
-
-
-ROWS = ("its rows", "its sample", "its edges")  # of numbers that may be beyond int64
-
-
-def _rows(task: "Task", said: Any, start: int, stop: int) -> None:
-    _require(task, "its rows", said, np.integer, (stop - start, len(task.radix)))
-
-
-def _sample(task: "Task", said: Any, n: int, rng: Any) -> None:
-    _require(task, "its sample", said, np.integer, (n, len(task.radix)))
-
-
-def _edges(task: "Task", said: Any) -> None:
-    _require(task, "its edges", said, np.integer, (*_shape(said)[:1], len(task.radix)))
-
-
 def _format(task: "Task", said: Any) -> None:
     if said is not None and not isinstance(said, Format):
         raise wrong(task, f"its format must be a Format or None, got {shown(said)}")
@@ -186,6 +157,9 @@ def _format(task: "Task", said: Any) -> None:
 
 def _shape(said: Any) -> tuple[int, ...]:
     return said.shape if isinstance(said, np.ndarray) else ()
+
+
+NUMBERS = ("its rows", "its sample", "its edges")  # which may be beyond int64
 
 
 def _require(
@@ -196,14 +170,21 @@ def _require(
     is_array = isinstance(said, np.ndarray)
     if is_array and np.issubdtype(said.dtype, kind) and said.shape == shape and good:
         return
-    if is_array and what in ROWS and said.dtype == task.row_type and said.shape == shape:
+    if is_array and what in NUMBERS and said.dtype == task.row_type and said.shape == shape:
         return
     words = "whole numbers" if kind is np.integer else "True or False"
     got = f"{said.dtype} {list(said.shape)}" if is_array else shown(said)
     raise wrong(task, f"{what} must be {words} {form or list(shape)}, got {got}")
 
 
+def _require_rows(task: "Task", what: str, said: Any, n: int) -> None:
+    _require(task, what, said, np.integer, (n, len(task.radix)))
+
+
 LOOKS: dict[str, Callable[..., None]] = {
-    "batch": _batch, "defined": _defined, "rows": _rows, "sample": _sample, "edges": _edges,
-    "format": _format,
+    "batch": _batch, "format": _format,
+    "defined": lambda t, said, rows: _require(t, "its defined", said, np.bool_, (len(rows),)),
+    "rows": lambda t, said, start, stop: _require_rows(t, "its rows", said, stop - start),
+    "sample": lambda t, said, n, rng: _require_rows(t, "its sample", said, n),
+    "edges": lambda t, said: _require_rows(t, "its edges", said, sum(_shape(said)[:1])),
 }  # fmt: skip
