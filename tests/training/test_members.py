@@ -54,11 +54,11 @@ def test_a_token_counts_where_an_answer_has_it(tmp_path):
     trainer = Trainer(LISTS, r, [0])
     rows = trainer.data.test_rows
     assert len(answer_names(LISTS)) == 4 and (LISTS.batch(rows[:1])[1].sum() < 4)
-    report = trainer._measure(0, seen=False)
+    report = trainer.measure(trainer.model(0), seen=False)
     assert len(report["digits"]) == 4 and report["digits"][-1] == 0.0
     every = Trainer(LISTS, replace(r, first_rows=0), [0])
     good, answer = right(every.model(0), LISTS, rows), LISTS.batch(rows)[1]
-    for i, share in enumerate(every._measure(0, seen=False)["digits"]):
+    for i, share in enumerate(every.measure(every.model(0), seen=False)["digits"]):
         has = answer.sum(1) > i
         assert share == pytest.approx(good[has, i].mean())
     # what was written while only short answers were looked at can be read again

@@ -12,7 +12,7 @@ ends with the first part that has a wrong row: only the last look sees all. A do
 counted through has a new sample every time, the edges, and rows like those of a step.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -65,10 +65,6 @@ class Look:
         return dict(vars(self))
 
 
-# Yields how many rows were gone through since it last did; returns what was found.
-Looking = Generator[int, None, Look]
-
-
 class Judged(NamedTuple):
     """What was found of some rows."""
 
@@ -76,6 +72,11 @@ class Judged(NamedTuple):
     narrow: Rows  # right by little
     least: Rows  # of the right ones those that lead by the least, be it much: ALONE or more
     checked: int  # how many have an answer
+
+    @classmethod
+    def of_all(cls, parts: Sequence["Judged"]) -> "Judged":
+        wrong, narrow, least = (np.concatenate(x) for x in list(zip(*parts, strict=True))[:3])
+        return cls(wrong, narrow, least, sum(part.checked for part in parts))
 
 
 @dataclass
@@ -113,9 +114,13 @@ class Exact:
         """Whether nothing wrong is left, as far as one can look."""
         return self.last is not None and self._ends(self.last)
 
+    @property
+    def _seen(self) -> str:
+        """Which rows a look has seen that finds nothing wrong."""
+        return ALL if self.countable else SOME
+
     def _ends(self, look: Look) -> bool:
-        seen = ALL if self.countable else SOME
-        return not look.wrong and look.checked > 0 and look.of == seen
+        return not look.wrong and look.checked > 0 and look.of == self._seen
 
     @property
     def status(self) -> str:
@@ -156,38 +161,37 @@ class Exact:
     def _take(self, rows: Rows) -> None:
         self.pool = np.concatenate([self.pool, rows])[-POOL:]
 
-    def look(self, model: Model, step: int) -> Looking:
-        """Looks for wrong rows, where they are most likely first, and takes them into the pool."""
+    def look(self, model: Model, step: int) -> Iterator[int]:
+        """Look for wrong rows, where they are most likely first, and take them into the pool.
+
+        Yields how many rows it went through since it last did; `last` is then what it found.
+        """
         rng, self.last = np.random.default_rng([self.seed, 4, step]), None
-        seen = ALL if self.countable else SOME
-        known, _, _, n = self._judge(model, self._hard())
         # what is drawn for a sample is seldom hard; what is drawn for a step may be made so
         few = min(MADE if self.alike else FIRST, self.task.worth_checking)
         drawn = self.pool[:0] if self.countable else self._new(few, rng)
-        new, narrow, least, m = self._judge(model, drawn)
-        wrong = np.concatenate([known, new])
-        found = Look(len(wrong), n + m, HARD if self.countable else HARD_OR_NEW)
+        hard, judged = self._judge(model, self._hard()), self._judge(model, drawn)
+        judged = judged._replace(wrong=np.concatenate([hard.wrong, judged.wrong]))
+        of = HARD if self.countable else HARD_OR_NEW
+        found = Look(len(judged.wrong), hard.checked + judged.checked, of)
         # A sample that is right ends the run, so it is not the one to be told of: another is drawn.
-        for _ in range(0 if len(wrong) else 1 if self.countable else 2):
+        for _ in range(1 if self.countable else 2):
+            if found.wrong:
+                break
             checked, parts = 0, self._parts(rng)
             for rows in parts:
-                wrong, more, last, n = yield from self._watched(model, rows)
-                narrow, least = np.concatenate([narrow, more]), np.concatenate([least, last])
-                checked += n
-                if len(wrong):
+                part = yield from self._watched(model, rows)
+                judged, checked = Judged.of_all([judged, part]), checked + part.checked
+                if len(part.wrong):
                     break
-            of = PART if len(wrong) and any(True for _ in parts) else seen
-            found = Look(len(wrong), checked, of)
-            if len(wrong):
-                break
-        if self._ends(found) and len(wrong := self._unsure(model, least)):
-            found = replace(found, wrong=len(wrong))
+            in_part = len(judged.wrong) and any(True for _ in parts)
+            found = Look(len(judged.wrong), checked, PART if in_part else self._seen)
+        wrong = self._unsure(model, judged.least) if self._ends(found) else judged.wrong
         if len(wrong):
             times = max(NEAR, LEAST_NEAR // len(wrong))
             near = near_rows(self.task, np.repeat(wrong[:POOL], times, 0), rng)
-            self._take(np.concatenate([narrow[-POOL // SHARE :], near, wrong]))
-        self.last = found
-        return found
+            self._take(np.concatenate([judged.narrow[-POOL // SHARE :], near, wrong]))
+        self.last = replace(found, wrong=len(wrong))
 
     def _unsure(self, model: Model, least: Rows) -> Rows:
         """Of the rows that lead by the least, those that are not right when the model that is kept
@@ -199,25 +203,22 @@ class Exact:
         looked = Trial(model.numpy()).alone(*self.task.batch(rows))
         return rows[~looked.sure]
 
-    def count(self, model: Model, step: int) -> Looking:
-        """How many rows are wrong: of the whole domain, or of a sample, which is drawn and nothing
-        else, so that a bound can be had from it.
+    def count(self, model: Model, step: int) -> Iterator[int]:
+        """Count the rows that are wrong: of the whole domain, or of a sample, which is drawn and
+        nothing else, so that a bound can be had from it. Yields and leaves what `look` does.
         """
         rng, self.last = np.random.default_rng([self.seed, 5, step]), None
-        judged, checked = [], 0
+        parts = []
         for rows in self._parts(rng):
-            judged.append((yield from self._watched(model, rows)))
-            checked += judged[-1].checked
-        wrong = sum(len(j.wrong) for j in judged)
-        found = Look(wrong, checked, ALL if self.countable else SOME)
-        if not wrong and not self.countable:  # right on a sample, and wrong where one knows
+            parts.append((yield from self._watched(model, rows)))
+        judged = Judged.of_all(parts)
+        found = Look(len(judged.wrong), judged.checked, self._seen)
+        if not found.wrong and not self.countable:  # right on a sample, and wrong where one knows
             hard = self._judge(model, self._hard())
             found = Look(len(hard.wrong), hard.checked, HARD) if len(hard.wrong) else found
         if self._ends(found):
-            least = np.concatenate([j.least for j in judged])
-            found = replace(found, wrong=len(self._unsure(model, least)))
+            found = replace(found, wrong=len(self._unsure(model, judged.least)))
         self.last = found
-        return found
 
     def _hard(self) -> Rows:
         """Rows that are more often wrong than others."""
@@ -253,8 +254,7 @@ class Exact:
             few = rows[start : start + SEEN]
             some.append(self._judge(model, few))
             yield len(few)
-        wrong, narrow, least = (np.concatenate(x) for x in list(zip(*some, strict=True))[:3])
-        return Judged(wrong, narrow, least, sum(judged.checked for judged in some))
+        return Judged.of_all(some)
 
 
 def _drawn(task: Task, n: int, rng: np.random.Generator) -> Rows:

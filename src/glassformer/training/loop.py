@@ -6,8 +6,9 @@ drift apart, as any two runs do that differ by a rounding.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +25,13 @@ from .checkpointing import check_snapshots, load_run, save_run, save_snapshots
 from .data import Data
 from .evaluate import Measure
 from .events import ANEW, Event, Report, Watcher
-from .full_domain_phase import EXACT, LEAST_RATE, NEARLY, UNSURE, Exact, Look, Looking
+from .full_domain_phase import EXACT, LEAST_RATE, NEARLY, UNSURE, Exact
 from .loss import Objective, Theta
-from .optim import Optimizer, decay_begins, rates, smoothed
+from .optim import Optimizer, decay_begins, norms, rates, smoothed
 from .recipe import SHAPE, Recipe
 from .result import Training
 from .run_file import snapshot_folders, state_path
-from .setup import architecture, check_call, check_memory, find_device, initial_theta
+from .setup import architecture, check_call, check_memory, find_device, initial_theta, stacked
 
 # a norm of theta, as a multiple of what it was at first (or of 1), that no sound run comes near
 EXPLODED = 1e6
@@ -73,8 +74,7 @@ class Trainer:
             if model and self.data.length - 1 > (n := model.config.n_ctx):
                 raise GlassformerError(f"{what} — its block of {n} is too short for {task.ref}")
         # with a start, the shape is not the recipe's
-        shape = {n: getattr(self.config, n) for n in SHAPE} if start else {}
-        self.reported = replace(recipe, **shape)
+        self.reported = replace(recipe, **{n: getattr(self.config, n) for n in SHAPE if start})
         self.objective = Objective(self.config, shapes, blueprint, recipe, teacher, compile)
         self._begin_members()
         self.step, self.seconds = 0, 0.0
@@ -87,13 +87,13 @@ class Trainer:
     def _begin_members(self) -> None:
         """All that is each member's own, as it is before the first step."""
         r, seeds = self.recipe, self.seeds
-        begun = [self._first(seed) for seed in seeds]
-        self.theta: Theta = {n: t.to(self.device) for n, t in self._stacked(begun).items()}
+        begun = stacked([self._first(seed) for seed in seeds], r, self.start)
+        self.theta: Theta = {n: t.to(self.device) for n, t in begun.items()}
         self.average: Theta = {n: t.clone() for n, t in self.theta.items()} if r.ema else {}
         # as at the last evaluation, and the step of that
         self.good: Theta = {n: t.clone() for n, t in self.theta.items()}
         self.good_at, self.alone = np.zeros(len(seeds), int), len(seeds) == 1
-        self.too_large = EXPLODED * np.maximum(_norms(self.theta), 1.0)
+        self.too_large = EXPLODED * np.maximum(norms(self.theta), 1.0)
         self.optimizer = Optimizer(self.theta, r)
         self.smooth = np.full(len(seeds), np.nan)  # losses
         self.decay_at, self.begun = np.full(len(seeds), -1), np.zeros(len(seeds), int)
@@ -107,24 +107,14 @@ class Trainer:
         made = self.recipe, self.config, self.objective.shapes, self.blueprint, self.start
         return initial_theta(*made, seed, tries)
 
-    def _stacked(self, begun: list[dict[str, Array]]) -> Theta:
-        """The theta of some members, as the recipe computes: an error if that cannot hold it."""
-        r, kind = self.recipe, getattr(torch, self.recipe.dtype)
-        every = {n: np.stack([theta[n] for theta in begun]) for n in begun[0]}
-        stacked = {n: torch.tensor(a, dtype=kind) for n, a in every.items()}
-        if odd := [n for n, t in stacked.items() if not t.isfinite().all()]:
-            what = f"{odd[0]} begins with numbers that are not finite in {r.dtype}"
-            way = "" if self.start else "; a smaller embed_std was expected"
-            raise GlassformerError(f"recipe {r.name} — {what}{way}")
-        return stacked
-
     def _watcher(self, seed: int) -> Watcher:
         return Watcher(self.recipe, seed, self.task.floor())
 
     def _begin_anew(self, i: int) -> None:
         """Member i forgets all that it has learned, and begins with other weights."""
         tries = sum(e.kind == ANEW for e in self.turning_points[self.seeds[i]])
-        for n, first in self._stacked([self._first(self.seeds[i], tries)]).items():
+        begun = stacked([self._first(self.seeds[i], tries)], self.recipe, self.start)
+        for n, first in begun.items():
             self.theta[n][i] = first[0]
             if self.average:
                 self.average[n][i] = first[0]
@@ -168,7 +158,7 @@ class Trainer:
                     return
             elif self.seeds and time.perf_counter() - shown > 0.2:
                 shown = time.perf_counter()
-                yield Event("step", self.step, self.seeds[0], self._far(0))
+                yield self._progress(0)
             if stopped and not ended and self.seeds:
                 yield from save_run(self)
                 yield from self._finish([(s, "interrupted") for s in self.seeds])
@@ -179,7 +169,7 @@ class Trainer:
     def _is_last(self, seed: int) -> bool:
         """Whether a member's last phase has had all its steps."""
         phase = self.exact.get(seed)
-        return phase is not None and self.step - phase.began == self.recipe.exact
+        return phase is not None and self.step - phase.began >= self.recipe.exact
 
     def past(self) -> list[Event]:
         """What a resumed run has behind it, in the order in which it happened."""
@@ -216,7 +206,7 @@ class Trainer:
         """Ends members whose loss is not finite or (if we `look`) whose theta is huge."""
         good = np.isfinite(losses)
         if look:
-            good &= _norms(self.theta) < self.too_large
+            good &= norms(self.theta) < self.too_large
         if good.all():
             return
         bad, last = np.nonzero(~good)[0].tolist(), f"step {self.good_at[0]:,}, the last good one"
@@ -252,7 +242,13 @@ class Trainer:
         save_snapshots(self, members)
         for i in members:
             seed = self.seeds[i]
-            report = self._measure(i, seen=seed in self.exact)
+            seen = seed in self.exact  # test rows are trained on
+            report: Report = {
+                "step": self.step,
+                "loss": float(self.smooth[i]),
+                "seconds": self.seconds,
+            }
+            report |= ({"phase": EXACT} if seen else {}) | self.measure(self.model(i), seen)
             events = self.watchers[i].look(self.step, report)
             if r.wait_accuracy and self.decay_at[i] < 0 and report["accuracy"] >= r.wait_accuracy:
                 self.decay_at[i] = self.step
@@ -260,9 +256,11 @@ class Trainer:
             last = end and report["accuracy"] >= min(NEARLY, r.success)
             looks = r.exact and (seed in self.exact or self.watchers[i].is_stable or last)
             if looks:
-                found = yield from self._look(i, report)
+                yield from self._look(i, report)
+                found = self.exact[seed].last
+                assert found
                 report |= {"wrong": found.wrong, "checked": found.checked}
-                events.append(Event("exact", self.step, seed, found.to_json()))
+                events.append(Event(EXACT, self.step, seed, found.to_json()))
             hopeless = 0 < r.hopeless_after <= self.step - self.begun[i]
             hopeless &= report["accuracy"] < r.hopeless_at
             if not (looks or hopeless or self.watchers[i].in_a_row) and self._is_tried_out(i):
@@ -273,8 +271,7 @@ class Trainer:
             self.turning_points[seed] += events
             yield from events
             if looks:
-                over = self.step - self.exact[seed].began >= r.exact
-                if self.exact[seed].done or over:
+                if self.exact[seed].done or self._is_last(seed):
                     finished.append((seed, self.exact[seed].status))
             elif self.watchers[i].is_stable:
                 finished.append((seed, "stable"))
@@ -293,39 +290,27 @@ class Trainer:
             self.good[n][members] = t[members]
         self.good_at[members] = self.step
 
-    def _look(self, i: int, report: Report) -> Generator[Event, None, Look]:
-        """Member i's whole domain, in the last phase, which begins here if it has not. Yields how
-        far it is: a million rows take some seconds.
+    def _look(self, i: int, report: Report) -> Iterator[Event]:
+        """Check member i's whole domain, in the last phase, which begins here if it has not. Yields
+        how far it is: a million rows take some seconds.
         """
         seed, model = self.seeds[i], self.model(i)
         begun = Exact(self.task, seed, self.step, report["accuracy"], alike=self.recipe.alike)
         phase = self.exact.setdefault(seed, begun)
-        found = yield from self._watched(i, phase.look(model, self.step), phase.most)
-        if self.step - phase.began >= self.recipe.exact and not phase.done:  # how many are left
-            found = yield from self._watched(i, phase.count(model, self.step), phase.most)
-        return found
+        yield from self._with_progress(i, phase.look(model, self.step), phase.most)
+        if self._is_last(seed) and not phase.done:  # how many are left
+            yield from self._with_progress(i, phase.count(model, self.step), phase.most)
 
-    def _watched(self, i: int, look: Looking, rows: int) -> Generator[Event, None, Look]:
-        """A look at member i's domain, with events that say how far it is."""
-        looked = 0
-        while True:
-            try:
-                looked += next(look)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            far = self._far(i) | {"looked": looked, "rows": rows}
-            yield Event("step", self.step, self.seeds[i], far)
-            if looked < rows and self.asked_to_stop():
+    def _with_progress(self, i: int, looked: Iterator[int], rows: int) -> Iterator[Event]:
+        """Check rows of member i's domain, with events for those gone through so far."""
+        for n in accumulate(looked):
+            yield self._progress(i, looked=n, rows=rows)
+            if n < rows and self.asked_to_stop():
                 raise StoppedLooking
 
-    def _far(self, i: int) -> Report:
-        """How far member i is, for those who watch."""
-        return {"loss": float(self.smooth[i]), "of": self.recipe.steps}
-
-    def _measure(self, i: int, seen: bool) -> Report:
-        """How good member i is. `seen`: in the last phase, test rows are trained on."""
-        report = {"step": self.step, "loss": float(self.smooth[i]), "seconds": self.seconds}
-        return report | ({"phase": EXACT} if seen else {}) | self.measure(self.model(i), seen)
+    def _progress(self, i: int, **more: int) -> Event:
+        data = {"loss": float(self.smooth[i]), "of": self.recipe.steps, **more}
+        return Event("step", self.step, self.seeds[i], data)
 
     def _finish(self, members: list[tuple[int, str]]) -> Iterator[Event]:
         """Hands out the members' trainings and goes on with the others."""
@@ -336,12 +321,14 @@ class Trainer:
             history, events = self.history[seed], self.turning_points[seed]
             phase = self.exact.pop(seed, None)
             # what was measured before it began anew is of another model
-            mine = [r["accuracy"] for r in history[-1:] if r["step"] > self.begun[i]]
-            before = mine[-1] if mine else 0.0
-            accuracy = phase.accuracy if phase else before  # of rows that nobody had trained on
-            ran = seed, self.step, self.seconds, accuracy, status
-            last, since = (phase.last, phase.began) if phase else (None, None)
-            training = Training(model, self.reported, *ran, history, events, last, since)
+            last = [r["accuracy"] for r in history[-1:] if r["step"] > self.begun[i]]
+            accuracy = (
+                phase.accuracy if phase else sum(last, 0.0)
+            )  # of rows that were not trained on
+            training = Training(
+                model, self.reported, seed, self.step, self.seconds, accuracy, status, history,
+                events, phase.last if phase else None, phase.began if phase else None,
+            )  # fmt: skip
             if self.out and status != "interrupted":
                 save(model, self.out)
                 remove(state_path(self.out))
@@ -352,20 +339,11 @@ class Trainer:
     def _keep(self, index: list[int]) -> None:
         """Drops all members but these."""
         state = {n: t[index] if t.ndim else t for n, t in self.optimizer.state().items()}
-        self.theta, self.average, self.good = (
-            {n: t[index] for n, t in group.items()}
-            for group in (self.theta, self.average, self.good)
-        )
+        for name in ("theta", "average", "good"):
+            setattr(self, name, {n: t[index] for n, t in getattr(self, name).items()})
         self.optimizer = Optimizer(self.theta, self.recipe)
         self.optimizer.load(state)
-        self.smooth, self.decay_at = self.smooth[index], self.decay_at[index]
-        self.begun = self.begun[index]
-        self.too_large, self.good_at = self.too_large[index], self.good_at[index]
+        for name in ("smooth", "decay_at", "begun", "too_large", "good_at"):
+            setattr(self, name, getattr(self, name)[index])
         self.watchers = [self.watchers[i] for i in index]
         self.seeds = [self.seeds[i] for i in index]
-
-
-def _norms(theta: Theta) -> Array:
-    """The norm of each member's theta, [N]."""
-    squares = [t.cpu().double().flatten(1).square().sum(1) for t in theta.values()]
-    return torch.stack(squares).sum(0).sqrt().numpy()

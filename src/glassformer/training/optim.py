@@ -172,6 +172,12 @@ def _clipped(gradients: dict[str, torch.Tensor], most: float) -> dict[str, torch
     return dict(zip(gradients, torch._foreach_mul(found, spread), strict=True))
 
 
+def norms(theta: dict[str, torch.Tensor]) -> Array:
+    """The norm of each member's theta, [N]."""
+    squares = [t.cpu().double().flatten(1).square().sum(1) for t in theta.values()]
+    return torch.stack(squares).sum(0).sqrt().numpy()
+
+
 # ── the learning rate, as a share of the recipe's ──────────────────────────────────────────────
 def smoothed(before: Array, losses: Array) -> Array:
     """The losses [N], means in which the latest steps weigh most; NaN before the first."""

@@ -112,6 +112,19 @@ def initial_theta(
     return blueprint.start(weights, rng)
 
 
+def stacked(
+    members: Sequence[Mapping[str, Array]], recipe: Recipe, start: Model | None
+) -> dict[str, torch.Tensor]:
+    """The theta of some members, as the recipe computes: an error if that cannot hold it."""
+    dtype = getattr(torch, recipe.dtype)
+    theta = {n: torch.tensor(np.stack([m[n] for m in members]), dtype=dtype) for n in members[0]}
+    if odd := [n for n, t in theta.items() if not t.isfinite().all()]:
+        what = f"{odd[0]} begins with numbers that are not finite in {recipe.dtype}"
+        way = "" if start else "; a smaller embed_std was expected"
+        raise GlassformerError(f"recipe {recipe.name} — {what}{way}")
+    return theta
+
+
 def initial_weights(
     recipe: Architecture, c: Config, shapes: Shapes, rng: np.random.Generator
 ) -> dict[str, Array]:
