@@ -10,7 +10,6 @@ What it cannot hold it gets wrong, without a word: see exercise 3.9 (a vocabular
 entries) and 3.11.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,33 +27,35 @@ MOST = 2_000_000  # logits of a step
 
 def tied(task: Lookup, block: int, dims: int, seed: int) -> Model:
     """One layer, d_model = dims + 3, as many heads as a key has tokens."""
-    length, V = task.key_length, len(task.vocabulary)
-    if (n := task.entries * V) > MOST:
+    if (n := task.entries * len(task.vocabulary)) > MOST:
         raise GlassformerError(f"entries × vocabulary must be at most {MOST:,}, got {n:,}")
-    layout = Layout(token=dims, position=3)
-    D = layout.size
-    config = Config(d_vocab=V, n_ctx=block, d_model=D, n_heads=length, d_head=D, eps=EPS, tied=True)
+    return hashing_layer(task, block, *optimise(task, dims, seed), tied=True)
+
+
+def hashing_layer(task: Lookup, block: int, points: Floats, mix: Floats, tied: bool) -> Model:
+    """Tokens as points [V,d], positions on a ring; head j adds (the token j back) @ mix[j], [d,n].
+
+    Head 0, which looks at itself, also erases what stood there.
+    """
+    (V, dims), (length, _, width) = points.shape, mix.shape
+    layout = Layout(token=dims, rest=width - dims, position=3)
+    position, D = layout["position"], layout.size
+    config = Config(V, block, D, n_heads=length, d_head=D, eps=EPS, tied=tied)
     w = zeros(config, "mlp")
-    E, mix = optimise(task, dims, seed)
-    w["embed.W_E"][:, :dims] = E
-    aim(w, layout, block)
+    w["embed.W_E"][:, :dims] = points
+    w["pos_embed.W_pos"][:, position] = ring(block)
+    unit = np.sqrt((dims + 3) / D)  # layer norm divides by it: 1 if no slot is empty
     for j in range(length):
-        Head(w, 0, j).value[:] = np.eye(D)
-        Head(w, 0, j).output[:dims, :dims] = mix[j]
-    Head(w, 0, 0).output[:] -= np.eye(D)  # erases what stood there
+        head = Head(w, 0, j)
+        if j:
+            head.back(j, position, block, HARDNESS)
+        else:
+            head.self(position, HARDNESS)
+        head.value[:] = np.eye(D) * unit
+        head.output[:dims, :width] = mix[j]
+    Head(w, 0, 0).output[:] -= np.eye(D)
     heads = {f"0.{j}": f"hashes the token {j} back" for j in range(length)}
     return Model(config, w, task.vocabulary, task.ref, Labels(layout.slots, heads))
-
-
-def aim(w: Mapping[str, Floats], layout: Layout, block: int) -> None:
-    """Positions on a ring; head j of layer 0 looks j back."""
-    position = layout["position"]
-    w["pos_embed.W_pos"][:, position] = ring(block)
-    for j in range(len(w["blocks.0.attn.W_Q"])):
-        if j:
-            Head(w, 0, j).back(j, position, block, HARDNESS)
-        else:
-            Head(w, 0, j).self(position, HARDNESS)
 
 
 def optimise(task: Lookup, dims: int, seed: int, steps: int = STEPS) -> tuple[Floats, Floats]:

@@ -11,14 +11,15 @@ number of tokens that two keys share, and little noise. `normalise` each hash be
 finished columns (exercise 3.6).
 """
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from ..core.model import Config, Labels, Model, zeros
-from ..craft import Head, Layout, layer_norm
+from ..core.model import Model
+from ..craft import layer_norm
 from ..tasks.lookup import Lookup
-from .lookup_book import EPS, aim
+from .lookup_book import EPS, hashing_layer
 
 
 def untied(
@@ -26,32 +27,20 @@ def untied(
     normalise: Literal["", "each", "columns"] = "",
 ) -> Model:  # fmt: skip
     """The simplified construction; nothing is optimised."""
-    length, V = task.key_length, len(task.vocabulary)
-    width = length * dims if concatenate else dims
-    layout = Layout(token=dims, rest=width - dims, position=3)
-    D = layout.size
-    config = Config(d_vocab=V, n_ctx=block, d_model=D, n_heads=length, d_head=D, eps=EPS)
+    length, width = task.key_length, task.key_length * dims if concatenate else dims
     rng = np.random.default_rng([seed, 1])
-    points = layer_norm(rng.standard_normal((V, dims)))
+    points = layer_norm(rng.standard_normal((len(task.vocabulary), dims)))
     if concatenate:
         mix = np.eye(width).reshape(length, dims, width)
     else:
         mix = 0.1 * rng.standard_normal((length, dims, dims))
-    w = zeros(config, "mlp")
-    w["embed.W_E"][:, :dims] = points
-    aim(w, layout, block)
-    unit = np.sqrt((dims + 3) / D)  # layer norm divides by it: 1 but for concatenate's empty slots
-    for j in range(length):
-        Head(w, 0, j).value[:] = np.eye(D) * unit
-        Head(w, 0, j).output[:dims, :width] += mix[j]
-    Head(w, 0, 0).output[:] -= np.eye(D)
+    model = hashing_layer(task, block, points, mix, tied=False)
     h = sum(points[task.table.keys[:, -1 - j]] @ mix[j] for j in range(length))
     h = np.pad(h, ((0, 0), (0, 3)))
     if normalise == "each":
         h = layer_norm(h)
-    W_U = w["unembed.W_U"].T
+    W_U = np.zeros((width + 3, len(points))).T
     np.add.at(W_U, task.table.values, h)
     if normalise == "columns":
-        W_U[:] = np.nan_to_num(layer_norm(W_U, EPS))
-    heads = {f"0.{j}": f"hashes the token {j} back" for j in range(length)}
-    return Model(config, w, task.vocabulary, task.ref, Labels(layout.slots, heads))
+        W_U = np.nan_to_num(layer_norm(W_U, EPS))
+    return replace(model, weights=model.weights | {"unembed.W_U": W_U.T})

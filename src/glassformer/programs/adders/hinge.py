@@ -71,15 +71,14 @@ class Hinge(Formula):
         }  # fmt: skip
 
 
-RMS = "under norm=rms logits are ≈ 14,142 and margins ≈ 0.00005"
 MOST_FLOAT32 = 400  # digits: the margin is 0.35 there, 0.06 at 1,000 and gone at 1,600
-LONG = f"the scores of numbers of more than {MOST_FLOAT32} digits need float64"
 
 
 def _not_in_float32(options: dict[str, Any]) -> str:
     if options["norm"] == "rms":
-        return RMS
-    return LONG if options["digits"] > MOST_FLOAT32 else ""
+        return "under norm=rms logits are ≈ 14,142 and margins ≈ 0.00005"
+    why = f"the scores of numbers of more than {MOST_FLOAT32} digits need float64"
+    return why if options["digits"] > MOST_FLOAT32 else ""
 
 
 @program("adder-hinge", float32=_not_in_float32)

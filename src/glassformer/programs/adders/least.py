@@ -41,9 +41,6 @@ class Least(Formula):
     numbers = ("t", "kappa", "flip")
     constants = (2.0,)
 
-    def __init__(self) -> None:
-        pass
-
     def terms(self, numbers: Weights) -> Terms:
         t, kappa, flip = (numbers[name] for name in self.numbers)
         lift, digit = np.eye(2)
