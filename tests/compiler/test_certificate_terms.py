@@ -1,0 +1,345 @@
+"""The certificate's bounds against their formulas in exact arithmetic: none is below, however
+little, and none is above by more than the billionths that the checker adds for its own rounding.
+
+test_lemmas.py has the other half: that what floats do is within these formulas.
+"""
+
+from dataclasses import replace
+from fractions import Fraction
+from types import SimpleNamespace
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import mpf
+
+from compiler.compiled import changed, proved, small
+from compiler.test_lemmas import bringing, floats
+from glassformer.compiler import compile
+from glassformer.compiler.certify import Unproved, certify, heads, neurons
+from glassformer.compiler.certify.checker import Certificate, Checker
+from glassformer.compiler.certify.floats import Row
+from glassformer.compiler.driver import KEY, declared
+from glassformer.compiler.ir import Look, Token
+
+DTYPES = ["float64", "float32"]
+UNITS = {"float64": Fraction(1, 2**53), "float32": Fraction(1, 2**24)}
+TINY = {"float64": Fraction(1, 2**900), "float32": Fraction(1, 2**90)}
+MANY = 1e-7  # bounds may be larger by this, relatively
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    with mpmath.workdps(60):
+        yield
+
+
+def exact(x):
+    """Arrays of numbers as arrays of exact ones."""
+    return np.vectorize(lambda y: mpf(float(y)), otypes=[object])(np.asarray(x, dtype=float))
+
+
+def unit(dtype):
+    """Of the model, and of the checker beside it."""
+    return mpf(UNITS[dtype].numerator) / UNITS[dtype].denominator + mpf(2) ** -53
+
+
+def gamma(n, dtype):
+    """n roundings, (1 + u)^n at most, by Higham's Lemma 3.1."""
+    return n * unit(dtype) / (1 - n * unit(dtype))
+
+
+def tiny(dtype):
+    return mpf(2) ** (-900 if dtype == "float64" else -90)
+
+
+def near(found, want):
+    """A term that is made wider with others later: right but for the checker's own rounding."""
+    not_below(np.asarray(found) * (1 + 1e-14), want)
+
+
+def not_below(found, want, most=MANY):
+    """A bound is at least what it must be, and not much more."""
+    found, want = np.broadcast_arrays(np.asarray(found), np.asarray(want))
+    for x, y in zip(found.reshape(-1), want.reshape(-1), strict=True):
+        x = mpf(float(x))
+        assert x >= y, f"{x} is below {y} by {float((y - x) / y) if y else y}"
+        assert x <= y * (1 + most) + mpf(2) ** -700, f"{x} is far above {y}"
+
+
+# ── how floats round ───────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numbers_of_roundings(dtype):
+    f = floats(8, dtype)
+    for n in (1, 2, 17, 1000):
+        most = (1 + unit(dtype)) ** n - 1
+        assert mpf(f.gamma(n)) >= most
+        not_below(f.gamma(n), gamma(n, dtype), 2**-29)
+        not_below(f.own(n), n * mpf(2) ** -53, 2**-29)
+    with pytest.raises(Unproved, match="roundings are too many"):
+        f.gamma(float(0.51 / unit(dtype)))
+    assert f.gamma(float(0.49 / unit(dtype))) > 0.9
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weights_of_a_softmax_have_every_rounding(dtype):
+    """n weights: n products, n − 1 sums of weights and of products; exp off by 4 units in the last
+    place, 8 halves, in a weight and in their sum; a score off by u of 355 (or 44), likewise.
+    """
+    fall = 355 if dtype == "float64" else 44
+    for n in (1, 5, 300):
+        not_below(floats(8, dtype).weights(n), gamma(2 * n + 2 * 4 + 8 + 2 * fall, dtype), 1e-8)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("taken", [0.0, 3.0])
+def test_a_norms_row(dtype, taken):
+    D, rng = 24, np.random.default_rng(0)
+    f, err = floats(D, dtype), np.abs(rng.normal(size=24)) * 1e-2
+    low2, high2, total = 5.0, 9.0, 0.7
+    e, D_ = mpmath.sqrt(sum(exact(err) ** 2)), mpf(D)
+    mean = (mpf(total) + sum(exact(err))) / D_
+    low = mpmath.sqrt(mpf(low2)) - e - mpmath.sqrt(D_) * mean
+    high = mpmath.sqrt(mpf(high2)) + e
+    eps = mpf(f.config.eps)
+    small_, large = (mpmath.sqrt(x * x / D_ + eps) for x in (low, high))
+    whole = high + mpf(taken) * mpmath.sqrt(D_)
+    part = gamma((mpf("1.1") * D + 35) * whole / (small_ * mpmath.sqrt(D_)), dtype)
+    row = f.norm(err, low2, high2, total, taken)
+    not_below(row.shift, mean + gamma(D + 5, dtype) * whole)
+    not_below(row.high, (1 + part) / small_)
+    not_below(1 / mpf(row.low), large / (1 - part))
+    assert (row.err == err).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_norm_needs_rows_that_are_longer_than_nothing(dtype):
+    f = replace(floats(4, dtype), config=replace(floats(4, dtype).config, eps=0.0))
+    none, huge = np.zeros(4), 1e250 if dtype == "float64" else 1e30
+    assert f.norm(none, 1.0, 1.0, 0.0).high > 0
+    for low2, high2 in ((0.0, 1.0), (1.0, 1.01 * huge)):
+        with pytest.raises(Unproved, match="no norm for"):
+            f.norm(none, low2, high2, 0.0)
+    assert f.norm(none, 0.9 * huge, 0.99 * huge, 0.0).low > 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("low", [0.25, 2.0])
+def test_a_product_of_a_row(dtype, low):
+    D, rng = 6, np.random.default_rng(1)
+    f, err = floats(D, dtype), np.abs(rng.normal(size=D))
+    row, x, W = Row(low, 3.0, 0.3, err), rng.normal(size=(2, D)), rng.normal(size=(D, 3))
+    W[:4, 0] = 0  # 2 terms; the others have 6
+    _, off = f.product(x, row, W)
+    size, n = np.abs(exact(W)), 6
+    want = exact(err) @ size + mpf(0.3) * np.abs(exact(W).sum(0))
+    want = want + gamma(n + 5, dtype) * ((np.abs(exact(x)) + exact(err) + mpf(0.3)) @ size)
+    want = want + tiny(dtype) * (1 + size.sum(0)) / min(low, 1.0)
+    not_below(off, want)
+    lost = tiny(dtype) * (1 + size.sum(0)) / min(low, 1.0)
+    near(f.lost(W, row), lost)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_product_times_a_factor_that_is_bounded(dtype):
+    f, row = floats(4, dtype), Row(0.5, 3.0, 0.0, np.zeros(4))
+    z, off = np.array([[2.0, -1.0, 0.0]]), np.array([[0.25, 0.125, 0.5]])
+    middle, wide = f.scaled(z, off, row)
+    assert middle.tolist() == [[3.5, -1.75, 0.0]]
+    not_below(wide, [[mpf(2.5) + 0.75, mpf(1.25) + 0.375, mpf(1.5)]])
+
+
+# ── the checker ────────────────────────────────────────────────────────────────────────────────
+def checker_of(made):
+    """A checker before the induction."""
+    _, said = declared(made.model.provenance[KEY])
+    return Checker(made.model, said, Certificate(made.model.dtype))
+
+
+def test_cases_are_counted():
+    """12 pairs of a token and a position, and 3 values of emit; 4 positions have nothing else."""
+    c = compile("tokens = [0, 1, 2]\nlength = 4\nemit = token")
+    assert certify(c.model, *declared(c.model.provenance[KEY])).cases == 15
+
+
+@pytest.mark.parametrize(("power", "fine"), [(20, True), (-20, True), (21, False), (-21, False)])
+def test_gains_up_to_2_to_20(power, fine):
+    """Gains that are divided out of what reads them: the model is as right as before."""
+    c = small("reverse")
+    gain = np.full(c.model.config.d_model, 2.0**power)
+    U = c.model.weights["unembed.W_U"] / gain[:, None]
+    assert proved(changed(c.model, {"ln_final.w": gain, "unembed.W_U": U})) == fine
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_first_row_less_its_mean(dtype):
+    """What the beginning is, and by how much: 5 roundings of each number, and the mean's."""
+    D, rng = 10, np.random.default_rng(2)
+    begin, err = rng.normal(size=D) + 3, np.abs(rng.normal(size=D)) * 1e-3
+    seen = []
+    f = floats(D, dtype)
+    fake = SimpleNamespace(
+        gamma=f.gamma, own=f.own, norm=lambda *given: seen.append(given) or f.norm(*given)
+    )
+    c = SimpleNamespace(begin=begin, begin_err=err, config=f.config, floats=fake)
+    (x,), _ = Checker.begin_row(c)
+    assert x == pytest.approx(begin - begin.mean(), abs=1e-15)
+    ((found, low2, high2, total, mean),) = seen
+    near(found, exact(err) + gamma(5, dtype) * np.abs(exact(begin)))
+    squares = sum((exact(begin) - sum(exact(begin)) / D) ** 2)
+    assert mpf(low2) <= squares <= mpf(high2) and high2 - low2 < 1e-13 * high2
+    assert abs(sum(exact(x))) <= mpf(total) < 1e-13 * np.abs(begin).sum()
+    assert abs(sum(exact(begin))) / D <= mpf(mean) < mean * (1 + 1e-13)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_margin_of_logits(dtype):
+    """Of a stream that is off by much: a lead's product, off by `Floats.product`, and the products
+    of both tokens with the head, rounded; times the least factor of the norm.
+    """
+    made = compile("tokens = [0, 1, 2]\nlength = 4\nemit = token", dtype=dtype)
+    c = checker_of(made)
+    c.embed()
+    c.err = np.linspace(0.01, 0.02, len(c.err))
+    c.logits()
+    row, U = c.row(), exact(c.w["unembed.W_U"])
+    x = exact(np.array([c.base + code for code in codes_of(c)]))
+    least = []
+    for token in range(3):
+        size = (np.abs(x[token]) + exact(row.err) + mpf(row.shift)) @ np.abs(U)
+        size = gamma(len(U) + 8, dtype) * size + tiny(dtype) * (1 + np.abs(U).sum(0)) / min(
+            mpf(row.low), mpf(1)
+        )
+        for other in {0, 1, 2, 3} - {token + 1}:
+            by = U[:, token + 1] - U[:, other]
+            n = max(
+                int((c.w["unembed.W_U"][:, token + 1] != c.w["unembed.W_U"][:, k]).sum())
+                for k in {0, 1, 2, 3} - {token + 1}
+            )
+            off = exact(row.err) @ np.abs(by) + mpf(row.shift) * abs(by.sum())
+            sizes = np.abs(x[token]) + exact(row.err) + mpf(row.shift)
+            off = off + gamma(n + 5, dtype) * (sizes @ np.abs(by))
+            least.append(x[token] @ by - off - size[token + 1] - size[other])
+    want = min(least) * mpf(row.low)
+    assert mpf(c.found.margin) <= want and c.found.margin > float(want) * (1 - 1e-6)
+
+
+def codes_of(c):
+    """The stream of each token, beside the base."""
+    ((v, s),) = c.said.slots.items()
+    out = np.zeros((len(v), c.config.d_model))
+    out[:, s] = c.code(v)
+    return out
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_off_after_the_beginning_saw_itself(dtype):
+    """All that is added to the error, product by product."""
+    rng, D, H, K = np.random.default_rng(3), 7, 2, 3
+    f = floats(D, dtype, n_heads=H, d_head=K)
+    c = SimpleNamespace(
+        floats=f, config=f.config, begin=rng.normal(size=D), begin_err=np.full(D, 0.1),
+        finite=lambda *a: None,
+    )  # fmt: skip
+    W = {"V": rng.normal(size=(H, D, K)), "O": rng.normal(size=(H, K, D))}
+    begin, row, before = rng.normal(size=(1, D)), Row(0.9, 1.2, 0.01, np.full(D, 0.02)), c.begin
+    heads.see_oneself(c, W, begin, row)
+    x, err = exact(before), exact(np.full(D, 0.1))
+    for h in range(H):
+        z, off = f.scaled(*f.product(begin, row, W["V"][h]), row)
+        size = np.abs(exact(z[0])) + exact(off[0])
+        rounds = gamma(K * H + 4, dtype) + gamma(
+            18 + 2 * (355 if dtype == "float64" else 44), dtype
+        )
+        x = x + exact(z[0]) @ exact(W["O"][h])
+        err = err + (exact(off[0]) + rounds * size) @ np.abs(exact(W["O"][h]))
+    assert np.abs(x - exact(c.begin)).max() < 1e-14
+    not_below(c.begin_err, err + 2 * unit(dtype) * np.abs(x))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_off_after_the_beginnings_neurons(dtype):
+    rng, D, F = np.random.default_rng(4), 6, 5
+    f = floats(D, dtype)
+    y, row = rng.normal(size=(1, D)), Row(0.9, 1.2, 0.01, np.full(D, 0.02))
+    c = SimpleNamespace(
+        floats=f, begin=rng.normal(size=D), begin_err=np.full(D, 0.1), finite=lambda *a: None,
+        begin_row=lambda: (y, row),
+    )  # fmt: skip
+    W_in, b_in, W_out, b_out = (rng.normal(size=s) for s in ((D, F), F, (F, D), D))
+    b_in[0] = -50.0  # is off whatever the errors
+    W_in[:2, 1] = 0
+    before = c.begin
+    neurons.compute_begin(c, W_in, b_in, W_out, b_out)
+    z, off = f.scaled(*f.product(y, row, W_in), row)
+    z, off = exact(z[0]), exact(off[0])
+    pre = z + exact(b_in)
+    off = off + gamma(D + 1, dtype) * (np.abs(z) + np.abs(exact(b_in)))
+    off = np.where(pre + off > 0, off, mpf(0))
+    post = np.maximum(pre, mpf(0))
+    size = (post + off) @ np.abs(exact(W_out)) + np.abs(exact(b_out))
+    x = exact(before) + post @ exact(W_out) + exact(b_out)
+    err = exact(np.full(D, 0.1)) + off @ np.abs(exact(W_out)) + gamma(F + 4, dtype) * size
+    not_below(c.begin_err, err + 2 * unit(dtype) * np.abs(x))
+
+
+# ── heads ──────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("low", [0.5, 2.0])
+def test_bounds_of_scores(dtype, low):
+    """Term by term, as in the formula of `heads.bounds`."""
+    rng, K = np.random.default_rng(5), 3
+    c = SimpleNamespace(floats=floats(8, dtype))
+    (q, dq), (k, dk), (kb, dkb) = ((rng.normal(size=(n, K)), rng.random((n, K))) for n in (2, 4, 1))
+    row, first = Row(low, low + 0.5, 0.0, None), Row(0.75, 1.5, 0.0, None)
+    factor, products = 0.5, 3
+    found = heads.bounds(c, (q, dq), ((kb, dkb, first), (k, dk, row)), factor, products)
+    keys = [(kb[0], dkb[0], first)] + [(k[i], dk[i], row) for i in range(4)]
+    middles = [exact(x) * (mpf(r.low) + mpf(r.high)) / 2 for x, _, r in keys]
+    for i in range(2):
+        best = max(range(5), key=lambda j, i=i: exact(q[i]) @ middles[j])
+        for j, (x, dx, r) in enumerate(keys):
+            x, dx, Q, dQ = exact(x), exact(dx), exact(q[i]), exact(dq[i])
+            slack = (np.abs(Q) + dQ) @ dx * mpf(r.high)
+            slack += (mpf(r.high) - mpf(r.low)) / 2 * (dQ @ np.abs(x))
+            slack += dQ @ np.abs(middles[j] - middles[best])
+            size = (np.abs(Q) + dQ) @ (np.abs(x) + dx) * mpf(r.high)
+            slack = (slack + gamma(products + 3, dtype) * size) * mpf(factor)
+            slack += tiny(dtype) * (1 + mpf(factor)) / min(mpf(low), mpf(1))
+            ends = sorted(mpf(s) * (Q @ x) * mpf(factor) for s in (r.low, r.high))
+            assert mpf(found[0][i, j]) <= ends[0] - slack
+            assert ends[1] + slack <= mpf(found[1][i, j])
+            assert found[1][i, j] - found[0][i, j] < float(ends[1] - ends[0] + 2 * slack) + 1e-6
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("one", [True, False])
+def test_what_a_head_brings_term_by_term(dtype, one):
+    T, rng, gap, spread = 6, np.random.default_rng(6), 4.0, 0.01
+    look = Look("look", (), Token("token", [0, 1, 2]), 0)
+    code = rng.normal(size=(3, 3))
+    c = bringing(look, code, dtype, T)
+    row = Row(0.9, 1.1, 0.01, np.full(3, 0.02))
+    Wv, Wo, begin = rng.normal(size=(3, 2)), rng.normal(size=(2, 3)), rng.normal(size=(1, 3))
+    found = heads.brought(c, look, Wv, Wo, row, begin, row, gap, spread, one)
+    f = c.floats
+    (z, off), (zb, offb) = (f.scaled(*f.product(x, row, Wv), row) for x in (code, begin))
+    weights = gamma(2 + 16 + 2 * (355 if dtype == "float64" else 44), dtype)
+    all_ = gamma(2 * (T + 1) + 16 + 2 * (355 if dtype == "float64" else 44), dtype)
+    leak = (T + 1) * mpmath.exp(-mpf(gap)) * (1 + weights) + tiny(dtype)
+    weigh = weights + 2 * leak if one else all_
+    not_below(found.leak, leak)
+    top = np.max(np.vstack([np.abs(exact(z)) + exact(off), np.abs(exact(zb)) + exact(offb)]), 0)
+    mix = np.max(np.vstack([exact(off), exact(offb)]), 0) + weigh * top
+    mix = mix + mpf(2) ** (-511 if dtype == "float64" else -63)
+    rounding = gamma(2 * c.config.n_heads + 4, dtype)
+    not_below(found.off, (mix + rounding * top) @ np.abs(exact(Wo)))
+    not_below(found.rho, mpmath.expm1(mpf(spread)) + leak + weigh)
+    near(found.mix, mix)
+    assert found.top == pytest.approx([float(x) for x in top @ np.abs(exact(Wo))], rel=1e-12)
+    error = heads.copied(c, look, found)
+    begin_off = np.abs(exact(found.begin) - exact(code[look.index[look.default]]))
+    key_off = np.abs(exact(found.keys) - exact(code)).max(0)
+    want = np.maximum(begin_off, key_off) + exact(found.off)
+    want = want + 2 * mpf(found.leak) * exact(found.top)
+    not_below(error, want + 2 * unit(dtype) * (np.abs(exact(code)).max(0) + want), 1e-6)
