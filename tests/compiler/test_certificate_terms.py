@@ -13,10 +13,16 @@ import numpy as np
 import pytest
 from mpmath import mpf
 
-from compiler.compiled import changed, proved, small
-from compiler.test_lemmas import bringing, floats
+from compiler.compiled import built, changed, proved, small
+from compiler.test_lemmas import at_steps, bringing, floats
 from glassformer.compiler import compile
-from glassformer.compiler.certify import Unproved, certify, heads, neurons
+from glassformer.compiler.certify import (
+    Unproved,
+    certify,
+    heads,
+    mlp_output_bounds,
+    neurons,
+)
 from glassformer.compiler.certify.checker import Certificate, Checker
 from glassformer.compiler.certify.floats import Row
 from glassformer.compiler.driver import KEY, declared
@@ -343,3 +349,176 @@ def test_what_a_head_brings_term_by_term(dtype, one):
     want = np.maximum(begin_off, key_off) + exact(found.off)
     want = want + 2 * mpf(found.leak) * exact(found.top)
     not_below(error, want + 2 * unit(dtype) * (np.abs(exact(code)).max(0) + want), 1e-6)
+
+
+# ── neurons ────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ["plain", "alike", "apart"])
+def test_what_neurons_write_term_by_term(dtype, kind):
+    """Neurons that are on, off and unsure; `alone`: errors of each, where all see alike."""
+    rng, D, F, n = np.random.default_rng(7), 4, 6, 3
+    c = SimpleNamespace(floats=floats(D, dtype), finite=lambda *a: None)
+    c.config = c.floats.config
+    W_in, W_out = rng.normal(size=(D, F)), rng.normal(size=(F, 2))
+    W_in = W_in[:, :1] * np.ones(F) if kind == "alike" else W_in
+    b_in, b_out = np.array([30.0, 20.0, -30.0, -40.0, 0.0, 0.0]), rng.normal(size=2)
+    alone = np.zeros(1) if kind == "plain" else rng.random(F) * 0.1
+    p = mlp_output_bounds.Part(W_in, b_in, W_out, b_out)
+    row = Row(0.8, 1.25, 0.03, np.full(D, 0.02))
+    z, off, size = rng.normal(size=(n, F)), rng.random((n, F)) * 0.1, rng.random((n, F)) + 2
+    z[:, 4:] = 0  # unsure
+    want, common = rng.normal(size=(n, 2)), rng.random(D) * 0.01
+    adds = None if kind == "plain" else np.full(n, 9)
+    found = mlp_output_bounds.written(c, p, row, z, off, size, want, common, adds, alone)
+    W, V, B, C = (exact(x) for x in (W_in, W_out, b_in, b_out))
+    low_, high_, shift = mpf(row.low), mpf(row.high), mpf(row.shift)
+    longest = [mpmath.sqrt(D) * mpmath.sqrt(sum(W[:, f] ** 2)) * (1 + gamma(D + 10, dtype))
+               for f in range(F)]  # fmt: skip
+    rounds = [[gamma(D + 6, dtype) * (min(high_ * exact(size)[i, f], longest[f]) + abs(B[f]))
+               + tiny(dtype) * (1 + np.abs(W[:, f]).sum()) for f in range(F)]
+              for i in range(n)]  # fmt: skip
+    worst = []
+    for i in range(n):
+        wide = exact(off[i]) + shift * np.abs(W.sum(0))
+        down, up = exact(z[i]) - wide, exact(z[i]) + wide
+        low = np.minimum(low_ * down, high_ * down) + B - rounds[i]
+        high = np.minimum(np.maximum(low_ * up, high_ * up), longest) + B + rounds[i]
+        on, unsure = low >= 0, (low < 0) & (high > 0)
+        assert on.tolist() == [True, True, *[False] * 4] and unsure[4:].all()
+        top, A = np.maximum(high, mpf(0)), np.flatnonzero(on)
+        M = W[:, A] @ V[A]
+        error = np.max([np.abs((s * exact(z[i])[A] + B[A]) @ V[A] + C - exact(want[i]))
+                        for s in (low_, high_)], 0)  # fmt: skip
+        error = error + high_ * (exact(common) @ np.abs(M) + shift * np.abs(M.sum(0)))
+        error = error + np.array(rounds[i])[A] @ np.abs(V[A])
+        if kind != "plain":
+            summed = np.abs(V[A].sum(0)) if kind == "alike" else np.abs(V[A]).sum(0)
+            error = error + high_ * max(exact(alone)[A]) * summed
+        error = error + np.where(unsure, top, mpf(0)) @ np.abs(V)
+        many = (2 if kind == "plain" else 9) + 2 + 4
+        error = error + gamma(many, dtype) * (top @ np.abs(V) + np.abs(C))
+        worst.append(max(error))
+    not_below(found, worst)
+
+
+def test_neurons_are_bounded_where_they_are_longest():
+    """A row is at most √D long after its norm, whatever the sizes of its parts add up to."""
+    c = SimpleNamespace(floats=floats(4, "float32"), finite=lambda *a: None)
+    c.config = c.floats.config
+    p = mlp_output_bounds.Part(np.full((4, 1), 3.0), np.array([0.0]), np.ones((1, 1)), np.zeros(1))
+    row, one = Row(1.0, 1.0, 0.0, np.zeros(4)), np.ones((1, 1))
+    found = mlp_output_bounds.written(
+        c, p, row, 0 * one, 1e6 * one, 1e9 * one, 0 * one, np.zeros(4)
+    )
+    assert 12 <= found.item() < 12.001  # √4 times the length 6 of the weights
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.25])
+def test_what_neurons_of_a_table_read(monkeypatch, shift):
+    """Case by case, against whole rows of the stream: the middle, the error and the size."""
+    made = small("table")
+    c = checker_of(made)
+    c.embed()
+    last = max(c.said.times.values()) // 2 - 1
+    for layer in range(last):
+        neurons.compute(c, layer, heads.attend(c, layer))
+    heads.attend(c, last)
+    (v,) = c.made(2 * last + 2)
+    J = c.w[f"blocks.{last}.mlp.W_out"][:, c.said.slots[v]].any(1)
+    W_in, b_in, W_out, b_out = (c.w[f"blocks.{last}.mlp.{n}"] for n in
+                                ("W_in", "b_in", "W_out", "b_out"))  # fmt: skip
+    slot = c.said.slots[v]
+    part = mlp_output_bounds.Part(W_in[:, J], b_in[J], W_out[J][:, slot], b_out[slot])
+    row, calls = replace(c.row(), shift=shift), []
+
+    def kept(c, p, row, z, off, size, want, common):
+        calls.append((z, off, size, want))
+        return np.arange(len(z)) / len(z)
+
+    monkeypatch.setattr(neurons, "written", kept)
+    monkeypatch.setattr(neurons, "CHUNK", 1)  # a case at a time
+    assert neurons.tabulated(c, v, part, row) == 0.0
+    found, n = c.cases([*c.reads(part.W_in, "table"), *v.args])
+    keep = np.flatnonzero(v.table[tuple(found[a] for a in v.args)] >= 0)
+    assert len(calls) == len(keep) > 3
+    for i, (z, off, size, want) in zip(keep, calls, strict=True):
+        x = c.centre(found, n)[i]
+        whole = np.abs(x) + row.err + shift
+        assert z[0] == pytest.approx(x @ part.W_in, abs=1e-12)
+        assert size[0] == pytest.approx(whole @ np.abs(part.W_in), rel=1e-12)
+        assert off[0] == pytest.approx(row.err @ np.abs(part.W_in), rel=1e-12)
+        assert (want[0] == c.code(v)[v.table[tuple(found[a][i] for a in v.args)]]).all()
+    monkeypatch.setattr(neurons, "CHUNK", 10**6)
+    assert neurons.tabulated(c, v, part, row) == (len(keep) - 1) / len(keep)  # the largest
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_a_slot_is_off_by(monkeypatch, dtype):
+    """What neurons write off by 1/8, and a sum with the stream: two roundings, of it all."""
+    c = checker_of(small("table", dtype))
+    c.embed()
+    last = max(c.said.times.values()) // 2 - 1
+    for layer in range(last):
+        neurons.compute(c, layer, heads.attend(c, layer))
+    averages = heads.attend(c, last)
+    (v,), before = c.made(2 * last + 2), c.err.copy()
+    monkeypatch.setattr(neurons, "tabulated", lambda *a: 0.125)
+    neurons.compute(c, last, averages)
+    slot, u = c.said.slots[v], unit(dtype)
+    most = np.abs(exact(c.code(v))).max()
+    not_below(
+        c.err[slot], exact(before[slot]) + mpf(0.125) + 2 * u * (most + mpf(0.125)) + tiny(dtype)
+    )
+    other = np.ones(len(before), bool)
+    other[slot] = False
+    assert (c.err[other] == before[other]).all() and v in c.filled
+
+
+@pytest.mark.parametrize("name", ["often", "sort"])
+def test_rows_with_averages_in_them(name, monkeypatch):
+    """How long averages are, what they add up to, and what of what they lie over is lost."""
+    made = small("often") if name == "often" else compile_sort()
+    c, v, _, _, found = at_steps(made, rho=0.1)
+    found = replace(found, off=found.off + 0.01)
+    over = heads.overlaid(c, v)
+    assert bool(over) == (name == "sort")
+    keys = [mpmath.sqrt(sum(exact(k) ** 2)) for k in [*found.keys, found.begin]]
+    most = max(keys) * (1 + mpf(found.rho)) + mpmath.sqrt(sum(exact(found.off) ** 2))
+    own2 = sum(max((exact(c.code(x)) ** 2).sum(1)) for x in over)
+    own = mpmath.sqrt(own2) if over else mpf(0)
+    big, lost = neurons.longest(c, v, found)
+    not_below(big, (most + own) ** 2)
+    assert lost == pytest.approx(float(own2), rel=1e-12, abs=0)
+    total = max(abs(sum(exact(k))) for k in [*found.keys, found.begin]) * (1 + mpf(found.rho))
+    total = total + sum(exact(found.off))
+    near(neurons.sums(found), total)
+    monkeypatch.setattr(c, "row", lambda *given: given)
+    more, less, sums = neurons.with_averages(c, {v: found})
+    assert (more, less) == (pytest.approx(big - lost, rel=1e-12), lost)
+    assert sums == neurons.sums(found) and neurons.with_averages(c, {}) == (0.0, 0.0, 0.0)
+
+
+def compile_sort():
+    return built("sort", vocab=3, length=2)
+
+
+@pytest.mark.parametrize("name", ["often", "sort"])
+def test_what_averages_leave_behind(name):
+    """They stay where they are; what they lie over is lost, with its error."""
+    made = small("often") if name == "often" else compile_sort()
+    c, v, _, _, found = at_steps(made)
+    found = replace(found, off=found.off + 0.01)
+    over, room = heads.overlaid(c, v), c.said.room[v]
+    err, rest, sums, filled = c.err.copy(), c.rest.copy(), c.rest_sum, list(c.filled)
+    neurons.leave_behind(c, {v: found})
+    want = rest.copy()
+    want[room] += found.top + found.off
+    sums += neurons.sums(found)
+    for x in over:
+        slot = c.said.slots[x]
+        want[slot] += np.abs(c.code(x)).max(0) + err[slot]
+        sums += np.abs(c.code(x).sum(1)).max() + err[slot].sum()
+        assert not c.err[slot].any()
+    assert c.rest == pytest.approx(want, rel=1e-12) and c.rest_sum == pytest.approx(sums, rel=1e-12)
+    assert c.rest2 == neurons.longest(c, v, found)[0] or over
+    assert c.filled == [x for x in filled if x not in over]
