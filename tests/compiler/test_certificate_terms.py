@@ -22,11 +22,12 @@ from glassformer.compiler.certify import (
     heads,
     mlp_output_bounds,
     neurons,
+    same,
 )
 from glassformer.compiler.certify.checker import Certificate, Checker
 from glassformer.compiler.certify.floats import Row
 from glassformer.compiler.driver import KEY, declared
-from glassformer.compiler.ir import Look, Token
+from glassformer.compiler.ir import Look, Map, Program, Sum, Token
 
 DTYPES = ["float64", "float32"]
 UNITS = {"float64": Fraction(1, 2**53), "float32": Fraction(1, 2**24)}
@@ -522,3 +523,29 @@ def test_what_averages_leave_behind(name):
     assert c.rest == pytest.approx(want, rel=1e-12) and c.rest_sum == pytest.approx(sums, rel=1e-12)
     assert c.rest2 == neurons.longest(c, v, found)[0] or over
     assert c.filled == [x for x in filled if x not in over]
+
+
+# ── the same program ───────────────────────────────────────────────────────────────────────────
+def kinds(token):
+    """A map and a sum of the token, with one table and one domain: the identity, and 2 − token."""
+    same_ = Map("emit", [token], {(0,): 0, (1,): 1, (2,): 2})
+    turned = Sum("emit", {token: -1}, 0, {-2: 0, -1: 1, 0: 2})
+    assert (same_.table == turned.table).all() and same_.domain == turned.domain
+    return same_, turned
+
+
+def test_a_map_is_no_sum_with_the_same_table():
+    token = Token("token", [0, 1, 2])
+    read, made = kinds(token), kinds(token)
+    for v, w, fine in ((0, 0, True), (1, 1, True), (0, 1, False), (1, 0, False)):
+        programs = [Program((0, 1, 2), 3, x) for x in (read[v], made[w])]
+        became = {token: token, read[v]: made[w]}
+        if fine:
+            same(*programs, became)
+        else:
+            with pytest.raises(Unproved, match="is not seen to mean what it did"):
+                same(*programs, became)
+    least = Sum("emit", {token: 1}, 0, {0: 0, 1: 1, 2: 2})  # the same by another way
+    same(
+        Program((0, 1, 2), 3, read[0]), Program((0, 1, 2), 3, least), {token: token, read[0]: least}
+    )
