@@ -10,20 +10,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
-from os import PathLike
 from pathlib import Path
-from typing import Any, ParamSpec, get_type_hints
+from typing import Any, ParamSpec
 
 import numpy as np
 
-from .. import generate, resolve, user_modules
+from .. import generate
+from ..coerce import ModelLike, TaskLike, as_model, as_task, as_task_if_known, as_tokens
 from ..core import components
 from ..core.hooks import record
 from ..core.model import Model
 from ..lens import attention as looks
 from ..lens import embeddings as points
 from ..lens import logits as lenses
-from ..lens.compare import common_task, compare
+from ..lens.compare import compare
 from ..lens.explain import explain
 from ..lens.inspect import INPUTS, inspect
 from ..lens.interventions.ablate import ablation
@@ -44,7 +44,6 @@ from .figures.curves import training_curves
 from .inspect import FIGURES, figures
 from .style import Figure
 
-Ref = str | PathLike[str] | Model
 Text = Any  # a text, or tokens [T]
 P = ParamSpec("P")
 PIXELS = 96  # to an inch of a screen
@@ -78,7 +77,7 @@ class Picture:
 def picture(draw: Callable[P, Figure]) -> Callable[P, Picture]:
     """What a function draws, as a Picture; what does not fit is refused in a line."""
     name, takes = f"show.{draw.__name__}", signature(draw)
-    simple = {k: v for k, v in get_type_hints(draw).items() if v in (str, int)}
+    simple = {k: v for k, v in draw.__annotations__.items() if v in (str, int)}
 
     @wraps(draw)
     def call(*args: P.args, **kwargs: P.kwargs) -> Picture:
@@ -110,18 +109,8 @@ class Seen:
         return self.words[: len(self.tokens)]
 
 
-def _model(given: Ref) -> Model:
-    return (given if isinstance(given, Model) else resolve.load(user_modules.typed(given))).numpy()
-
-
-def _task(model: Model, task: Task | str | None) -> Task:
-    if isinstance(task, Task):
-        return task
-    return resolve.load_task(user_modules.typed(task) if task is not None else model)
-
-
-def _seen(given: Ref, text: Text) -> Seen:
-    model = _model(given)
+def _seen(given: ModelLike, text: Text) -> Seen:
+    model = as_model(given).numpy()
     if not isinstance(text, str):
         tokens = model.read(text)
         if tokens.ndim != 1:
@@ -136,7 +125,7 @@ def _seen(given: Ref, text: Text) -> Seen:
 
 # ── on one text ────────────────────────────────────────────────────────────────────────────────
 @picture
-def attention(model: Ref, text: Text) -> Figure:
+def attention(model: ModelLike, text: Text) -> Figure:
     """Who looks where: each head of each layer, by name."""
     s = _seen(model, text)
     found = looks.patterns(s.model, s.tokens[None])[:, 0]  # L H T S
@@ -145,7 +134,7 @@ def attention(model: Ref, text: Text) -> Figure:
 
 
 @picture
-def steps(model: Ref, text: Text, head: str = "head 0.0") -> Figure:
+def steps(model: ModelLike, text: Text, head: str = "head 0.0") -> Figure:
     """One head in four steps: project, score, mask and softmax, combine."""
     s = _seen(model, text)
     part = components.find(s.model, head)
@@ -157,7 +146,7 @@ def steps(model: Ref, text: Text, head: str = "head 0.0") -> Figure:
 
 
 @picture
-def stream(model: Ref, text: Text) -> Figure:
+def stream(model: ModelLike, text: Text) -> Figure:
     """What each named slot of the stream holds, token by token, after each part."""
     s = _seen(model, text)
     after = {
@@ -168,7 +157,7 @@ def stream(model: Ref, text: Text) -> Figure:
 
 
 @picture
-def neurons(model: Ref, text: Text, layer: int = -1) -> Figure:
+def neurons(model: ModelLike, text: Text, layer: int = -1) -> Figure:
     """Which neurons fire at which token: those of a layer that fire most, by name."""
     s = _seen(model, text)
     if not s.model.mlp_layers:
@@ -184,7 +173,7 @@ def neurons(model: Ref, text: Text, layer: int = -1) -> Figure:
 
 
 @picture
-def logits(model: Ref, text: Text) -> Figure:
+def logits(model: ModelLike, text: Text) -> Figure:
     """Which token would win if the model stopped after each part: the logit lens."""
     s = _seen(model, text)
     at = None if s.boundary is None else s.boundary - 1
@@ -192,31 +181,29 @@ def logits(model: Ref, text: Text) -> Figure:
 
 
 @picture
-def margin(model: Ref, text: Text) -> Figure:
+def margin(model: ModelLike, text: Text) -> Figure:
     """Why the next token wins: the share of each part in its lead over the runner-up."""
-    s = _model(model)
-    tokens = generate.prompt(s, text) if isinstance(text, str) else s.read(text)
-    found = explain(s, tokens)
+    s = as_model(model).numpy()
+    found = explain(s, as_tokens(text, s))
     title = f"after {' '.join(found.tokens)} comes {found.winner}, not {found.runner_up}"
     return logit_figures.attribution_bars(found.shares, title=title)
 
 
 # ── of the model as a whole ────────────────────────────────────────────────────────────────────
 @picture
-def embeddings(model: Ref) -> Figure:
+def embeddings(model: ModelLike) -> Figure:
     """Where the tokens stand, on their first two principal components."""
-    return embedding_figures.embedding_map(points.token_embeddings(_model(model)))
+    return embedding_figures.embedding_map(points.token_embeddings(as_model(model)))
 
 
 @picture
-def errors(model: Ref, task: Task | str | None = None, without: str = "") -> Figure:
+def errors(model: ModelLike, task: "TaskLike | None" = None, without: str = "") -> Figure:
     """Which inputs go wrong; with a part silenced, which ones need it.
 
     Of two numbers all pairs are drawn, up to a million; else some inputs, by class.
     """
-    m = _model(model)
-    t = _task(m, task)
-    t.require(m.vocabulary)
+    m = as_model(model).numpy()
+    t = as_task(task, m)
     tap = ablation(m, without) if without else None
     title = f"without {_named(m, without)}" if without else ""
     if len(t.radix) != 2 or t.size > EXHAUSTIVE:
@@ -251,12 +238,10 @@ def _examples(model: Model, task: Task, rows: Any, tap: Any) -> list[str]:
 
 
 @picture
-def comparison(a: Ref, b: Ref, task: Task | str | None = None) -> Figure:
+def comparison(a: ModelLike, b: ModelLike, task: "TaskLike | None" = None) -> Figure:
     """Two models side by side: their attention, what moves their answers, their margins."""
-    one, other = _model(a), _model(b)
-    if task is None:
-        common_task(one, other)
-    return intervention_figures.comparison(compare(one, other, _task(one, task)))
+    one, other = as_model(a), as_model(b)
+    return intervention_figures.comparison(compare(one, other, as_task(task, one, other)))
 
 
 @picture
@@ -270,14 +255,13 @@ def training(trained: Training | Sequence[Training]) -> Figure:
 
 
 @picture
-def view(model: Ref, name: str, text: Text = None, task: Task | str | None = None) -> Figure:
+def view(model: ModelLike, name: str, text: Text = None, task: "TaskLike | None" = None) -> Figure:
     """Any figure of `gf.inspect` by its name, over many inputs of the task."""
     if not isinstance(name, str) or name not in FIGURES:
         raise GlassformerError(f"show.view — expected one of {', '.join(FIGURES)}: {shown(name)}")
-    m = _model(model)
-    prompt = generate.prompt(m, text) if isinstance(text, str) else text
-    t = _task(m, task) if task is not None or m.task else None
-    found = inspect(m, t, prompt=prompt, only=FIGURES[name].view)
+    m = as_model(model)
+    prompt = None if text is None else as_tokens(text, m)
+    found = inspect(m, as_task_if_known(task, m), prompt=prompt, only=FIGURES[name].view)
     drawn = figures(found)
     if name not in drawn:
         raise GlassformerError(f"show.view — the text is too long for {name}")
