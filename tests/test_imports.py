@@ -18,9 +18,18 @@ LAYERS = [
     {"tasks", "craft", "parametrizations"},
     {"programs", "compiler", "taotp"},
     {"verification", "training", "proof", "lens"},
-    {"interop", "resolve", "generate", "user_modules", "plotting", "notebook", "ground_truth"},
+    {
+        "interop",
+        "resolve",
+        "generate",
+        "user_modules",
+        "coerce",
+        "plotting",
+        "notebook",
+        "ground_truth",
+    },  # fmt: skip
     {"report_page", "server", "adderboard", "puzzles", "published_claims", "guided_tour"},
-    {"coerce", "api", "cli"},
+    {"api", "cli"},
 ]
 PAIRS = {
     ("core", "registry"): "a checkpoint names its parametrization, a count its options",
@@ -30,8 +39,6 @@ PAIRS = {
     ("resolve", "interop"): "a ref may be a folder in GPT-2 or Llama format",
     ("generate", "resolve"): "the task of a model reads the input text",
     ("user_modules", "resolve"): "FILE.py:NAME is a ref",
-    ("plotting", "resolve"): "gf.show functions take refs",
-    ("plotting", "user_modules"): "gf.show functions take refs",
     ("plotting", "generate"): "figures of a run",
     ("notebook", "resolve"): "a display looks up the task of its model",
     ("notebook", "generate"): "the display of a run",
@@ -40,9 +47,11 @@ PAIRS = {
     ("server", "puzzles"): "the page has puzzles",
     ("guided_tour", "report_page"): "the tour ends with a page",
     ("guided_tour", "published_claims"): "the tour measures some claims",
-    ("api", "coerce"): "arguments of public functions",
+    ("coerce", "resolve"): "an argument may be a ref",
+    ("coerce", "generate"): "an argument may be an input text",
+    ("coerce", "user_modules"): "an argument may be FILE.py:NAME",
+    ("plotting", "coerce"): "gf.show functions take what public functions take",
     ("cli", "api"): "a command calls a public function",
-    ("cli", "coerce"): "a command coerces a ref once, to print its name",
 }
 UPWARD = {
     # A checkpoint with theta expands it and compares, so it builds the parametrization: lazily.
