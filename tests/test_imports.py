@@ -18,16 +18,8 @@ LAYERS = [
     {"tasks", "craft", "parametrizations"},
     {"programs", "compiler", "taotp"},
     {"verification", "training", "proof", "lens"},
-    {
-        "interop",
-        "resolve",
-        "generate",
-        "user_modules",
-        "coerce",
-        "plotting",
-        "notebook",
-        "ground_truth",
-    },  # fmt: skip
+    {"interop", "resolve", "generate", "user_modules", "coerce"}
+    | {"plotting", "notebook", "ground_truth"},
     {"report_page", "server", "adderboard", "puzzles", "published_claims", "guided_tour"},
     {"api", "cli"},
 ]

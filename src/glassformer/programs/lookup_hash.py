@@ -43,4 +43,4 @@ def untied(
     np.add.at(W_U, task.table.values, h)
     if normalise == "columns":
         W_U = np.nan_to_num(layer_norm(W_U, EPS))
-    return replace(model, weights=model.weights | {"unembed.W_U": W_U.T})
+    return replace(model, weights={**model.weights, "unembed.W_U": W_U.T})
