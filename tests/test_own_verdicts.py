@@ -32,9 +32,9 @@ class Empty(Reverse):
 def test_what_derives_from_a_task_is_not_proved_as_that():
     model = gf.load("max:vocab=100")
     assert gf.prove(model).result == "proved"
-    with pytest.raises(GlassformerError, match="a task the prover does not cover"):
+    with pytest.raises(GlassformerError, match="a certificate does not cover this task"):
         gf.prove(model, AlmostMax(vocab=100))
-    with pytest.raises(GlassformerError, match="a task the prover does not cover"):
+    with pytest.raises(GlassformerError, match="a certificate does not cover this task"):
         gf.prove(model, AlmostMax(vocab=100), accuracy=True)
 
 

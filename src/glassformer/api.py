@@ -523,7 +523,7 @@ def prove(
         accuracy: Bound how many inputs are right instead: returns an Accuracy.
         equals: A second model: do both write the same on every input? Returns an Equality.
         seed: Seed of the search for a counterexample.
-        out: FILE.json for the certificate, if the proof has one.
+        out: FILE.json for the certificate. Refused where proofs have none.
         progress: Called with each stage, and how far a proof is.
 
     Example:
@@ -541,7 +541,7 @@ def prove(
     found = run_proof(
         made, as_task(task, made), method=method, check=check, independent=independent,
         accuracy=accuracy, equals=None if equals is None else as_model(equals), seed=seed,
-        progress=progress,
+        for_file=path is not None, progress=progress,
     )  # fmt: skip
     if path and (certificate := getattr(found, "certificate", None)):
         write_atomically(path, json_file(certificate))

@@ -53,19 +53,9 @@ def prove_(
     else:
         _show(ref, equals, found)
     if path and not as_json and isinstance(found, Proof):
-        say(
-            f"wrote {path}" if found.certificate else f"no certificate to write: {_why_none(found)}"
-        )
+        say(f"wrote {path}" if found.certificate else f"no certificate to write: {found.result}")
     enough = not isinstance(found, Accuracy) or (found.right > 0 and found.share >= at_least)
     raise Exit(0 if enough and getattr(found, "holds", True) else 1)
-
-
-def _why_none(proof: Proof) -> str:
-    ran = {
-        "compiled": "the model carries it; export --to safetensors writes both",
-        "cases": "proofs of this task have none yet",
-    }.get(proof.method, "every row was run; --method certificate makes one")
-    return ran if proof.holds else proof.result
 
 
 # ── printing ───────────────────────────────────────────────────────────────────────────────────
@@ -109,7 +99,9 @@ def _show_proof(ref: str, proof: Proof) -> None:
     out.print(f"{ref} on {proof.task}: ", end="", soft_wrap=True)
     out.print(proof.result, style="bold", end="")
     if proof.holds:
-        out.print(f", {proof.cases:,} cases, margin {proof.margin:.4g}", end="")
+        out.print(
+            f", {proof.cases:,} case{'s' * (proof.cases != 1)}, margin {proof.margin:.4g}", end=""
+        )
     say(f" in {proof.dtype}: {proof.reason}")
     if (shown := proof.counterexample) and shown["input"] not in proof.reason:
         say(f"  {shown['input']} → {shown['got']}, expected {shown['expected']}")

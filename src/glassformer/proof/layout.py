@@ -43,9 +43,9 @@ class Layout:
 
 
 def layout_of(task: Task) -> Layout:
-    """The layout of a task, or an error that says what the prover does not cover."""
-    knows = "it knows sums of two numbers at fixed places"
-    hint = f"{task.ref} — a task the prover does not cover: {knows}"
+    """Return the layout of a task. An error if certificates do not cover the task."""
+    knows = "it is for sums of two numbers at fixed places"
+    hint = f"{task.ref} — a certificate does not cover this task: {knows}"
     try:
         found = sum_format(task)
     except GlassformerError as e:
@@ -53,3 +53,12 @@ def layout_of(task: Task) -> Layout:
     if not found.padded:
         raise GlassformerError(f"{hint}; here zeros before a number are left out")
     return Layout(found)
+
+
+def has_layout(task: Task) -> bool:
+    """Return whether certificates cover a task."""
+    try:
+        layout_of(task)
+    except GlassformerError:
+        return False
+    return True

@@ -152,6 +152,8 @@ def _enumerated(
         return say("unknown", ran.checked, reason=ran.doubt)
     reason = "every row was run in two orders of the same sums, with this machine's rounding"
     reason += f" in {'NumPy' if model.is_numpy else 'PyTorch'}"
+    if undefined := task.size - ran.checked:
+        reason += f"; {undefined:,} inputs have no defined answer"
     return say("proved", ran.checked, margin=ran.margin, reason=reason)
 
 

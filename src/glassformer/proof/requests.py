@@ -13,11 +13,13 @@ from ..utils import json_schema
 from ..utils.errors import GlassformerError
 from ..utils.progress import ProgressCallback, report_stage
 from ..utils.results import Shown
+from ..verification.evaluation import EXHAUSTIVE
 from .accuracy import Accuracy, bound_accuracy
 from .checker import Checked, check_certificate
 from .compiled_models import is_compiled
 from .counterexamples import BatchDependent
 from .equivalence import Equality, prove_equal
+from .layout import has_layout
 from .prover import Method, Proof, stand_by
 from .prover import prove as find_proof
 
@@ -57,9 +59,9 @@ def prove(
     model: Model, task: Task, *, method: Method = "auto",
     check: str | PathLike[str] | Mapping[str, Any] | None = None, independent: bool | None = None,
     accuracy: bool = False, equals: Model | None = None, seed: int = 0,
-    progress: ProgressCallback | None = None,
+    for_file: bool = False, progress: ProgressCallback | None = None,
 ) -> Proof | Certified | Accuracy | Equality:  # fmt: skip
-    """As `api.prove`, of a model and a task."""
+    """As `api.prove`, of a model and a task. `for_file`: the proof must have a certificate."""
     others = {
         "method": method != "auto", "check": check is not None, "independent": bool(independent),
         "equals": accuracy and equals is not None,
@@ -85,7 +87,14 @@ def prove(
     if check is not None:
         return _certified(model, task, check, independent, seed, progress)
     report_stage(progress, "proving")
-    method = "certificate" if independent and method == "auto" else method
+    covered = not is_compiled(model, task) and has_layout(task)
+    if for_file and (not covered or method == "enumeration"):
+        has = "a proof by enumeration has" if covered else f"proofs of {task.ref} have"
+        if is_compiled(model, task):
+            has = "a compiled model carries its certificate: there is"
+        raise GlassformerError(f"prove — out: {has} no certificate to write; leave out `out`")
+    if method == "auto" and covered and (independent or (for_file and task.size <= EXHAUSTIVE)):
+        method = "certificate"
     return find_proof(
         model, task, method=method, seed=seed, progress=_proving(progress), independent=independent
     )
