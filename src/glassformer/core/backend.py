@@ -209,6 +209,16 @@ def kind(x: Array) -> str:
     return str(x.dtype).removeprefix("torch.")
 
 
+def subnormal(x: Any) -> Any:
+    """Where the numbers of a NumPy array, or one float, are subnormal.
+
+    They are found by their bits: under `torch.set_flush_denormal` comparisons take them for 0.
+    """
+    x = np.asarray(x)
+    size = x.view(f"u{x.dtype.itemsize}") & (2 ** (8 * x.dtype.itemsize - 1) - 1)  # no sign
+    return (size > 0) & (size < 2 ** np.finfo(x.dtype).nmant)
+
+
 def largest(x: Any) -> Any:
     """The maximum over the last axis of a NumPy array."""
     if not 0 < x.shape[-1] <= 64:  # on a short axis, np.max is four times slower than this loop

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..core import backend
 from ..utils.errors import GlassformerError
 
 Real = np.longdouble
@@ -110,7 +111,8 @@ class Arithmetic:
         """
         with np.errstate(over="ignore", under="ignore"):
             rounded = Real(np.dtype(self.dtype).type(value))
-        return Real(np.nan) if 0 < abs(rounded) < self.tiny else rounded
+        small = backend.subnormal(float(value)) or 0 < abs(float(value)) < self.tiny
+        return Real(np.nan) if small or 0 < abs(rounded) < self.tiny else rounded
 
     def gamma(self, n: Any) -> Any:
         """Lemma 1: n roundings one after the other. |Π (1 + δ_i)^±1 − 1| ≤ n·u / (1 − n·u) for n

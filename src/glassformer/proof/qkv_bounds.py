@@ -61,9 +61,9 @@ class Tables:
         self.config = c = model.config
         self.weights = {n: backend.numpy(w) for n, w in model.weights.items()}
         self.arithmetic = a = Arithmetic(model.dtype)
-        for name, w in self.weights.items():  # some settings flush them to 0: nothing is proved
-            subnormal = (w != 0) & (np.abs(w) < np.finfo(w.dtype).tiny)
-            self.weights[name] = np.where(subnormal, w.dtype.type(np.nan), w)
+        if any(backend.subnormal(w).any() for w in self.weights.values()):
+            # Some settings flush such a weight to 0, also where it is asked for: nothing is proved.
+            self.weights = {n: np.full_like(w, np.nan) for n, w in self.weights.items()}
         with np.errstate(all="ignore"):
             self.stream = self._embedded(T) if stream is None else stream  # V T D
             x = self.norm("ln1", self.stream) if c.norm_first else self.stream
@@ -108,9 +108,9 @@ class Tables:
         c, W_E = self.config, self.weights["embed.W_E"]
         x = np.broadcast_to(W_E[:, None], (c.d_vocab, T, c.d_model))  # V T D
         if c.positions == "learned":  # one addition, so one number in any order; or 0: underflow
-            total = exact(x + self.weights["pos_embed.W_pos"][:T])
-            size = np.abs(total.mid)
-            return replace(total, rad=size * (size < self.arithmetic.tiny))
+            W_pos, tiny = self.weights["pos_embed.W_pos"][:T], self.arithmetic.tiny
+            total = exact(x + W_pos)
+            return replace(total, rad=tiny * ((np.abs(total.mid) < tiny) & (x != -W_pos)))
         if c.positions != "sinusoidal":
             return exact(x)
         table = exact(sinusoidal(c, Place({}, None), np.zeros((1, T, c.d_model)), 0))

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core import backend
 from ...core.model import Model
 from ...utils.errors import GlassformerError, shown
 from ..ir import Position, Program, Tally, Token, Value
@@ -138,9 +139,9 @@ class Checker:
             raise Unproved("expected tokens that are called what the program calls them")
         if not all(np.isfinite(a).all() for a in self.w.values()):
             raise Unproved("weights that are not finite")
-        smallest = np.finfo(model.dtype).tiny
+        smallest, weights = np.finfo(model.dtype).tiny, model.numpy().weights
         for name, a in self.w.items():
-            if ((a != 0) & (np.abs(a) < smallest)).any():
+            if backend.subnormal(weights[name]).any():
                 raise Unproved(
                     f"{name} — expected 0 or normal numbers, got some below {smallest:.3g}"
                 )

@@ -114,7 +114,9 @@ class Floats:
         """A float that is there. One below the smallest normal number may count as 0."""
         if not math.isfinite(x):
             raise NotProvable(f"{what} is not finite")
-        return arb(x) if not x or abs(x) >= self.tiny else arb(x, abs(x))
+        if not backend.subnormal(x) and (not x or abs(x) >= self.tiny):
+            return arb(x)
+        return within(self.tiny)
 
     def option(self, value: float, what: str) -> Ball:
         """A number of the config, as it is and as the type has it."""
@@ -174,7 +176,7 @@ class BallModel:
                 raise NotProvable(f"{name} is {w.dtype}, others {model.dtype}")
             if not np.isfinite(w).all():
                 raise NotProvable(f"{name} is not finite")
-            if ((w != 0) & (abs(w) < np.finfo(w.dtype).tiny)).any():
+            if backend.subnormal(w).any():
                 small = "numbers below the smallest normal one"
                 raise NotProvable(f"{name} has {small}, which some machines take for 0")
         self.options = {}
@@ -344,10 +346,15 @@ class BallModel:
     def embedded(self, token: int, position: int) -> Row:
         """One addition of two floats that are known is a float that is known."""
         c, E = self.c, self.weights["embed.W_E"][token]
+        numbers = [self.f.known(x, "the embedding") for x in E.tolist()]
         if c.positions == "learned":
+            P = self.weights["pos_embed.W_pos"][position]
             with np.errstate(all="ignore"):
-                E = E + self.weights["pos_embed.W_pos"][position]
-        row = Row([self.f.known(x, "the embedding") for x in E.tolist()], [])
+                total = (E + P).tolist()
+            for i, x in enumerate(total):  # what underflows may be 0 here
+                lost = E[i] != -P[i] and abs(x) < self.f.tiny
+                numbers[i] = within(self.f.tiny) if lost else self.f.known(x, "the embedding")
+        row = Row(numbers, [])
         if c.positions == "sinusoidal":
             table = [t for turn in self.turns(position, c.d_model // 2) for t in turn]
             row = self.add(row, Row(table, []), "the embedding")

@@ -65,7 +65,8 @@ class FloatType:
         """A number of the config, as it is and as the type has it."""
         with np.errstate(all="ignore"):
             near = float(np.dtype(self.dtype).type(value))
-        if not math.isfinite(near) or (value and abs(near) < self.tiny):
+        small = (value and abs(near) < self.tiny) or backend.subnormal(float(value))
+        if not math.isfinite(near) or small:
             raise NotProvable(f"{what} is not a normal number of {self.dtype}")
         return between(np.asarray(min(value, near)), np.asarray(max(value, near)))
 
@@ -101,7 +102,7 @@ class IntervalModel:
                 raise NotProvable(f"{name} is {w.dtype}, others {model.dtype}")
             if not np.isfinite(w).all():
                 raise NotProvable(f"{name} is not finite")
-            if ((w != 0) & (np.abs(w) < self.f.tiny)).any():
+            if backend.subnormal(w).any():
                 small = "numbers below the smallest normal one"
                 raise NotProvable(f"{name} has {small}, which some machines take for 0")
             self.weights[name] = w.astype(np.float64)
