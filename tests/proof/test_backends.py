@@ -2,17 +2,20 @@
 wrongly, whether a row is run alone or with others.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from glassformer import GlassformerError
+from glassformer import GlassformerError, load, resolve
 from glassformer.proof import bound_accuracy, check_certificate, prove, prove_equal
 from glassformer.proof.independent.checker import check_independently
 from glassformer.proof.independent.tasks import check_task
+from glassformer.proof.prover import FUSED_NORM
 from glassformer.verification.evaluation import margins
 
 from .attacks import ADDERS, RARE, WRONG, rare_adder, rare_minimum
-from .poison.surgery import HINGE, task_of
+from .poison.surgery import HINGE, edited, task_of, untied
 from .poison.test_poison import passes
 
 pytest.importorskip("torch")
@@ -88,3 +91,21 @@ def test_rare_errors_of_a_single_head_are_counted(backend):
     bound = bound_accuracy(model, task)
     assert bound.open >= 3**6 - 2**6
     assert bound.independent_open is None or bound.independent_open >= 3**6 - 2**6
+
+
+@pytest.mark.parametrize(
+    "ref, said", [("addition:digits=4", True), ("adder-hinge:digits=4", False)]
+)
+def test_equal_by_certificates_says_what_they_do_not_cover(ref, said):
+    """PyTorch's fused layer norm is another formula than that of the lemmas."""
+    model = load(ref)
+    louder = replace(untied(model), blueprint="", theta={})
+    louder = edited(louder, unembed_W_U=2 * louder.weights["unembed.W_U"])
+    found = prove_equal(model, louder, resolve.load_task(model), independent=False)
+    assert found.result == "equal" and ("fused layer norm" in found.reason) == said
+
+
+def test_bounds_on_the_accuracy_say_what_they_do_not_cover():
+    model = load("reverse:length=8")
+    bound = bound_accuracy(model, resolve.load_task(model), independent=False)
+    assert not bound.open and FUSED_NORM in bound.scope and bound.scope in str(bound)

@@ -85,6 +85,7 @@ def _show_accuracy(ref: str, bound: Accuracy) -> None:
     if bound.method != "enumeration":
         say(bound.ran)
         say(bound.independent)
+        say(f"the bound holds {bound.scope}")
     for shown in bound.worst:
         say(f"  {shown['input']} → {shown['got']}, expected {shown['expected']}")
     say(f"model {bound.model}")

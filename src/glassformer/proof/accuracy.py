@@ -27,7 +27,7 @@ from . import copy_tasks, min_max
 from .counterexamples import confirmed
 from .independent.tasks import count_open
 from .min_max import Case
-from .prover import prove, row_progress
+from .prover import prove, row_progress, scope
 
 SAMPLE = 20_000  # rows that are run beside it
 WORST = 5  # inputs shown
@@ -51,6 +51,7 @@ class Accuracy(Shown):
     method: str  # enumeration or cases
     doubt: str = ""  # of an input that is right when it is run, and open: why
     independent_open: int | None = None  # inputs open for the independent checker; None: no check
+    scope: str = ""  # for which arithmetic `open` holds; "": it was run on this machine
 
     @property
     def right(self) -> int:
@@ -69,7 +70,7 @@ class Accuracy(Shown):
         return (
             f"at least {percent(self.share)} of {many(self.inputs)} inputs are right, "
             f"{many(self.open)} are open; {self.ran}"
-        ) + (f"; {self.independent}" if self.independent else "")
+        ) + "".join(f"; {words}" for words in (self.independent, self.scope) if words)
 
     @property
     def ran(self) -> str:
@@ -123,8 +124,7 @@ def bound_accuracy(
             raise
         return Accuracy(
             task.inputs, 0, proof.cases, proof.cases, 1.0, 0, [], method=proof.method,
-            independent_open=0 if proof.independent else None,
-            **about,
+            independent_open=0 if proof.independent else None, scope=proof.reason, **about,
         )  # fmt: skip
     open_ = min(sum(c.open for c in cases), task.inputs)
     rows = task.sample(SAMPLE, np.random.default_rng(seed))
@@ -137,7 +137,8 @@ def bound_accuracy(
     return Accuracy(
         task.inputs, open_, len(cases), len(cases) - len(left), right / len(rows), len(rows),
         _shown(model, task, [c.worst for c in left]), method="cases",
-        independent_open=count_open(model, task) if independent else None, **about,
+        independent_open=count_open(model, task) if independent else None,
+        scope=scope(model, task), **about,
     )  # fmt: skip
 
 

@@ -38,6 +38,7 @@ CLAIM = 1 - 1e-6  # of the margin found: other machines round the bounds otherwi
 LONG = 12  # digits: of longer numbers, rows look at a stretch of columns
 NEAR = 4  # columns, on either side of the one that is asked for
 CUTS = 4  # how often what attention writes is halved: 16 pieces
+FUSED_NORM = " but for its fused layer norm"  # what a proof in PyTorch does not cover
 GAIN = 0.01  # a finer split is of use if it brings the worst lead this much nearer to 0
 CUT_GAIN = 0.5  # and cutting, if it brings it so much nearer
 
@@ -247,7 +248,7 @@ def stand_by(model: Model, task: Task, seed: int = 0) -> None:
 def scope(model: Model, task: Task, fused_norm: bool = False) -> str:
     """What a proof of all cases covers, in words. `fused_norm`: PyTorch's layer norm, too."""
     layer = model.config.norm == "layer" and not fused_norm
-    but = " but for its fused layer norm" if layer else ""
+    but = FUSED_NORM if layer else ""
     words = f"for every order of summation, in NumPy and PyTorch{but}"
     if ".py:" in task.ref:
         words += (
