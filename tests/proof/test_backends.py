@@ -11,7 +11,8 @@ from glassformer import GlassformerError, load, resolve
 from glassformer.proof import bound_accuracy, check_certificate, prove, prove_equal
 from glassformer.proof.independent.checker import check_independently
 from glassformer.proof.independent.tasks import check_task
-from glassformer.proof.prover import FUSED_NORM
+from glassformer.proof.prover import FUSED_NORM, scope
+from glassformer.tasks.base import Task
 from glassformer.verification.evaluation import margins
 
 from .attacks import ADDERS, RARE, WRONG, rare_adder, rare_minimum
@@ -109,3 +110,13 @@ def test_bounds_on_the_accuracy_say_what_they_do_not_cover():
     model = load("reverse:length=8")
     bound = bound_accuracy(model, resolve.load_task(model), independent=False)
     assert not bound.open and FUSED_NORM in bound.scope and bound.scope in str(bound)
+
+
+def test_a_proof_on_a_class_of_tasks_of_ones_own_says_who_declares_what_is_right():
+    """The class may write another answer in a row that no sample finds."""
+
+    class Own(Task):
+        """A task without a ref."""
+
+    given, own = (scope(load(HINGE), task) for task in (task_of(HINGE), Own()))
+    assert own.startswith(given) and own != given

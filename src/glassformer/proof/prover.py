@@ -250,10 +250,10 @@ def scope(model: Model, task: Task, fused_norm: bool = False) -> str:
     layer = model.config.norm == "layer" and not fused_norm
     but = FUSED_NORM if layer else ""
     words = f"for every order of summation, in NumPy and PyTorch{but}"
-    if ".py:" in task.ref:
-        words += (
-            "; what is right is declared by the task's file, compared on edge cases and 2,000 rows"
-        )
+    owner = "file" if ".py:" in task.ref else "class"
+    if owner == "file" or not type(task).__module__.startswith("glassformer."):
+        sample = "compared on edge cases and 2,000 rows"
+        words += f"; what is right is declared by the task's {owner}, {sample}"
     return words
 
 
