@@ -246,3 +246,12 @@ def test_prefix_is_the_compact_adder():
     assert ours.weights["embed.W_E"].shape == theirs.weights["embed.W_E"].shape
     assert largest_difference(ours.weights["embed.W_E"], theirs.weights["embed.W_E"]) == 0
     assert ours.labels.slots == theirs.labels.slots
+
+
+def test_numbers_below_the_tolerance_cannot_hide_in_entries_that_are_zero():
+    """Six numbers of 9e-13 took every right answer, and were counted as none."""
+    model = load("adder-prefix:digits=2")
+    name = "blocks.0.attn.W_V"
+    weights = np.where(model.weights[name] == 0, 9e-13, model.weights[name])
+    with pytest.raises(GlassformerError, match="does not make its weights"):
+        checkpoint.check_theta("x", replace(model, weights={**model.weights, name: weights}))
