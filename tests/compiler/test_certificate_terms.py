@@ -14,7 +14,7 @@ import pytest
 from mpmath import mpf
 
 from compiler.compiled import built, changed, proved, small
-from compiler.test_lemmas import at_steps, bringing, floats
+from compiler.test_lemmas import EPS, at_steps, bringing, floats
 from glassformer.compiler import compile
 from glassformer.compiler.certify import (
     Unproved,
@@ -549,3 +549,15 @@ def test_a_map_is_no_sum_with_the_same_table():
     same(
         Program((0, 1, 2), 3, read[0]), Program((0, 1, 2), 3, least), {token: token, read[0]: least}
     )
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.2, 0.24])
+def test_a_variance_that_is_off_by_all_that_is_allowed_stays_within_the_factor(share):
+    """The factor is 1/√(1 − 2r) of a variance off by 2r: more than 1 + r + r² for large r."""
+    D, f = 8, floats(8, "float32")
+    n2 = 1e-6
+    whole = share / (f.unit * (1.1 * D + 35)) * (n2 + D * EPS) ** 0.5  # makes r = share
+    row = f.norm(np.zeros(D), n2, n2, 0.0, (whole - n2**0.5) / D**0.5)
+    exact = 1 / np.sqrt((n2 / D + EPS) * (1 - 2 * share))
+    assert row.high >= exact
+    assert row.high < exact * 1.01

@@ -120,9 +120,12 @@ class Floats:
             raise Unproved(f"rows of length {low:.3g} to {high:.3g} — no norm for {self.dtype}")
         small, large = ((x * x / D + self.config.eps) ** 0.5 for x in (low, high))
         whole = high + mean_taken * D**0.5 * WIDER
-        rel = self.gamma((1.1 * D + 35) * whole / (small * D**0.5) * WIDER)
+        n = (1.1 * D + 35) * whole / (small * D**0.5) * WIDER
+        rel = self.gamma(n)  # of the root, where the variance is off by twice as much
+        if not (left := 1 - 2 * n * self.unit * WIDER) > 0:
+            raise Unproved(f"a norm of {n:,.0f} roundings — too many in {self.dtype}")
         shift = (mean + self.gamma(D + 5) * whole) * WIDER
-        return Row((1 - rel) / large / WIDER, (1 + rel) / small * WIDER, shift, err)
+        return Row((1 - rel) / large / WIDER, WIDER / (small * left**0.5) * WIDER, shift, err)
 
     def product(self, x: Any, row: Row, W: Any) -> tuple[Any, Any]:
         """(x @ W, by how much it is off before the factor s): for rows x [n,D] after their norm."""
