@@ -510,7 +510,7 @@ POISON = [
     "weights": {"blocks.0.mlp.b_in": (0, 1e110)}}),
     ("a logit may overflow", ONES, {"weights": {"unembed.b_U": (12, -1.7e308)}}),
     ("a logit may overflow", ROTARY, {"tied": False, "weights": {"unembed.W_U": ((0, 3), -1e307)}}),
-    ("mask=none is not covered", ONES, {"mask": "none"}),
+    ("does not cover mask=none", ONES, {"mask": "none"}),
     ("weights of float16 are not covered", ROTARY, {"dtype": "float16"}),
 ]  # fmt: skip
 
@@ -537,7 +537,7 @@ def test_what_is_only_seen_by_the_checks_of_overflow(monkeypatch):
 def test_two_layers_are_refused_by_name():
     model = random_model(d_vocab=14, n_ctx=10)
     assert (
-        "n_layers=2 is not covered"
+        "the second checker does not cover n_layers=2"
         in again(replace(model, vocabulary=known(ONES)[1].vocabulary), ONES).reason
     )
 

@@ -163,7 +163,7 @@ class BallModel:
         for field in fields(c):
             value = getattr(c, field.name)
             if value not in COVERED.get(field.name, (field.default,)) and field.name not in READ:
-                raise NotCovered(f"{field.name}={value} is not covered")
+                raise NotCovered(f"the second checker does not cover {field.name}={value}")
         if model.dtype not in ("float64", "float32"):
             raise NotCovered(f"weights of {model.dtype} are not covered")
         self.weights = weights = {name: backend.numpy(w) for name, w in model.weights.items()}

@@ -89,7 +89,7 @@ class IntervalModel:
             value = getattr(c, field.name)
             known = field.name in READ or field.name == "n_layers"
             if not known and value not in COVERED.get(field.name, (field.default,)):
-                raise NotCovered(f"{field.name}={value} is not covered")
+                raise NotCovered(f"the second checker does not cover {field.name}={value}")
         if c.d_vocab < 2:
             raise NotCovered("a vocabulary of one token is not covered")
         if model.dtype not in ("float64", "float32"):
