@@ -203,7 +203,7 @@ def _block(source: Source, arguments: Arguments, at: int) -> Numbers:
         source.fail(at, f"expected {usage}, rows of as many pieces each")
     heights: dict[int, int] = {}
     widths: dict[int, int] = {}
-    pieces: list[tuple[int, int, Numbers]] = []
+    pieces: dict[tuple[int, int], Numbers] = {}
     for i, band in enumerate(grid):
         for j, piece in enumerate(band):
             if piece == 0.0:
@@ -217,17 +217,17 @@ def _block(source: Source, arguments: Arguments, at: int) -> Numbers:
             if wanted != array.shape:
                 sizes = f"expected {by(wanted)}, got {by(array.shape)}"
                 source.fail(where, f"{usage} — piece {j + 1} of row {i + 1}: {sizes}")
-            pieces.append((i, j, array))
+            pieces[i, j] = array
     if len(heights) < len(grid) or len(widths) < len(grid[0]):
         only = "a row or column of nothing but 0 has no size; write zeros(n m) once"
         source.fail(at, f"{usage} — {only}")
-    down = np.cumsum([0, *(heights[i] for i in range(len(grid)))])
-    right = np.cumsum([0, *(widths[j] for j in range(len(grid[0])))])
-    source.spend(at, cells=int(down[-1]) * int(right[-1]))
-    out = np.zeros((down[-1], right[-1]))
-    for i, j, array in pieces:
-        out[down[i] : down[i + 1], right[j] : right[j + 1]] = array
-    return out
+    source.spend(at, cells=sum(heights.values()) * sum(widths.values()))
+    rows = [
+        [pieces.get((i, j), np.zeros((heights[i], widths[j]))) for j in range(len(widths))]
+        for i in range(len(heights))
+    ]
+    made: Numbers = np.block(rows)
+    return made
 
 
 FUNCTIONS: dict[str, Callable[[Source, Arguments, int], Numbers]] = {
