@@ -1,9 +1,8 @@
 """Numbers modulo p as waves: spectra of tables over 0 … p−1, and waves in a, b and a + b.
 
 A function of a number j below p is a sum of a constant and of cos(2πkj/p), sin(2πkj/p) for the
-frequencies k = 1 … p/2. `basis` has these as orthonormal rows, so powers (squares of coefficients)
-add up to the square of the whole. All of it is plain array work; `modular.take_apart` applies it to
-a model.
+frequencies k = 1 … p/2. NumPy's FFT gives them, and powers (squares of coefficients) are scaled to
+add up to the square of the whole. `modular.take_apart` applies it to a model.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import numpy as np
 
 from ...core.backend import Array
 from ...utils.errors import GlassformerError
-from ...utils.limits import afford
 from ...utils.numfmt import ranked
 from ...utils.results import Finding
 from ..rank import count_for_share
@@ -21,25 +19,10 @@ from ..rank import count_for_share
 KEY = 0.2  # a frequency is key if its waves are at least so large, beside the largest one's
 
 
-def basis(p: int) -> tuple[Any, Any]:
-    """Orthonormal waves over 0 … p−1 as rows [p,p], and their frequencies [p]: 0, 1, 1, 2, 2, …
-
-    Each frequency has a cosine and then a sine, but for p/2 of an even p, whose sine is 0.
-    """
-    k = (np.arange(p) + 1) // 2
-    afford(f"spectrum — {p:,} frequencies of {p:,} tokens", 8 * p * p)
-    angle = 2 * np.pi * (np.outer(k, np.arange(p)) % p) / p  # p p
-    odd = np.arange(p)[:, None] % 2 == 1
-    rows = np.where(odd | (k == 0)[:, None], np.cos(angle), np.sin(angle))
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True), k
-
-
-def by_frequency(power: Array, p: int) -> Any:
-    """Sums over the rows of a frequency: [p,…] -> [p//2 + 1, …]."""
-    k = basis(p)[1]
-    out = np.zeros((p // 2 + 1, *power.shape[1:]))
-    np.add.at(out, k, power)
-    return out
+def terms(p: int) -> Any:
+    """How many terms of a full transform each frequency 0 … p//2 of a real one stands for."""
+    k = np.arange(p // 2 + 1)
+    return np.where((k == 0) | (2 * k == p), 1, 2)
 
 
 @dataclass(frozen=True)
@@ -81,8 +64,8 @@ def spectrum(table: Array) -> Spectrum:
     p = len(table)
     if p < 2:
         raise GlassformerError(f"spectrum — expected a table of at least 2 numbers, got {p}")
-    waves = basis(p)[0] @ np.asarray(table, dtype=float).reshape(p, -1)  # p D
-    power = by_frequency((waves**2).sum(1), p)
+    waves = np.fft.rfft(np.asarray(table, dtype=float).reshape(p, -1), axis=0)  # n D
+    power = (np.abs(waves) ** 2).sum(1) * terms(p) / p
     whole, rest = power.sum(), power[1:].sum()
     tiny = 1e-24 * max(whole, 1e-300)  # what rounding leaves of a constant is no wave
     shares = power[1:] / rest if rest > tiny else np.zeros(p // 2)
@@ -98,11 +81,10 @@ def gini(x: Array) -> float:
 def plane(table: Array) -> Any:
     """Power of a table [p,p,…] by (frequency in a, frequency in b): [n,n,…], n = p//2 + 1."""
     p = len(table)
-    rows = basis(p)[0]
-    waves = np.tensordot(rows, np.asarray(table, dtype=float), (1, 0))  # p b …
-    waves = np.moveaxis(np.tensordot(rows, waves, (1, 1)), 0, 1)  # p p …
-    power = by_frequency(waves**2, p)
-    return np.moveaxis(by_frequency(np.moveaxis(power, 1, 0), p), 1, 0)
+    power = np.abs(np.fft.rfft2(np.asarray(table, dtype=float), axes=(0, 1))) ** 2  # p n …
+    power = (power.swapaxes(1, -1) * (terms(p) / p**2)).swapaxes(1, -1)
+    power[1 : (p + 1) // 2] += power[: p // 2 : -1]  # in a, frequency p - k is k
+    return power[: p // 2 + 1]
 
 
 def single_frequency(activations: Array) -> Any:
@@ -126,10 +108,9 @@ def waves_of_result(table: Array, result: Array, frequencies: list[int]) -> Any:
     `result` [p,p] is a + b or a − b modulo p: each value has p pairs, so projecting is averaging
     over them first.
     """
-    p = len(table)
-    rows, k = basis(p)
-    kept = rows[np.isin(k, frequencies)]  # m p
-    return (kept.T @ (kept @ means_by_result(table, result)))[result]
+    waves = np.fft.rfft(means_by_result(table, result), axis=0)  # n V
+    waves[~np.isin(np.arange(len(waves)), frequencies)] = 0
+    return np.fft.irfft(waves, len(table), axis=0)[result]
 
 
 def means_by_result(table: Array, result: Array) -> Any:
@@ -144,15 +125,12 @@ def cosines(table: Array, result: Array) -> Any:
     p = len(table)
     means, n = means_by_result(table, result), np.arange(p)  # p p
     by_distance = np.array([means[n, (n - d) % p].mean() for d in n])  # result − c = d
-    k = np.arange(p // 2 + 1)
-    waves = np.cos(2 * np.pi * (np.outer(k, n) % p) / p)
-    return waves @ by_distance / (waves**2).sum(1)
+    return np.fft.rfft(by_distance).real * terms(p) / p
 
 
 def sum_of_cosines(strengths: Array, result: Array, frequencies: list[int]) -> Any:
     """The table [p,p,p] that these cosines of result − c make."""
     p = len(result)
-    d, by_distance = np.arange(p), np.zeros(p)
-    for k in frequencies:
-        by_distance = by_distance + strengths[k] * np.cos(2 * np.pi * (k * d % p) / p)
-    return by_distance[(result[..., None] - d) % p]
+    chosen = np.isin(np.arange(p // 2 + 1), frequencies)
+    by_distance = np.fft.irfft(np.where(chosen, strengths * p / terms(p), 0), p)
+    return by_distance[(result[..., None] - np.arange(p)) % p]
