@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...utils.errors import GlassformerError
-from ..helpers import in_thousands, rules
+from ..helpers import in_thousands, require, rules
 from ..style import COLOURS, LINES, WIDTH, Axes, Figure, Names, drawn
 
 PANEL = 1.55  # inches
@@ -24,9 +24,8 @@ def measure_curves(
 ) -> Figure:  # fmt: skip
     """`values`: measure -> numbers [n], or [n, k] for k lines. `names`: of those k lines."""
     found = {name: np.asarray(v, dtype=float) for name, v in values.items()}
-    if not found or not len(steps):
-        expected = "expected at least one measure and one step"
-        raise GlassformerError(f"curves — nothing to draw: {expected}")
+    require(found, "curves", "measure")
+    require(steps, "curves", "step")
     for name, v in found.items():
         if v.ndim not in (1, 2) or len(v) != len(steps):
             expected = f"expected numbers [{len(steps)}] or [{len(steps)}, k]"
