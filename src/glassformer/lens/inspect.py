@@ -255,9 +255,10 @@ def inspect(
     if unknown := [name for name in only if name not in VIEWS]:
         raise GlassformerError(f"view {shown(unknown[0])} — {_near(unknown[0], VIEWS)}")
     model = model.numpy()
-    if task is None:
-        rows = _at_random(model) if rows is None else rows
-    else:
+    if task is None and rows is None:
+        c, rng = model.config, np.random.default_rng(0)
+        rows = rng.integers(0, c.d_vocab, (FEWER, min(c.n_ctx, LONGEST)))
+    elif task is not None:
         task.require(model.vocabulary)
         rows = task.some(INPUTS) if rows is None else rows[task.defined(rows)]
         if not len(rows):
@@ -274,12 +275,6 @@ def inspect(
                 raise GlassformerError(f"view {name!r} — {reason}") from None
             skipped[name] = str(reason)
     return Inspection(subject, found, skipped)
-
-
-def _at_random(model: Model) -> Any:
-    """Texts of tokens at random, as a model without a task may read them."""
-    c, rng = model.config, np.random.default_rng(0)
-    return rng.integers(0, c.d_vocab, (FEWER, min(c.n_ctx, LONGEST)))
 
 
 def _shown(model: Model, task: Task | None, rows: Rows, prompt: Any) -> tuple[Any, int]:

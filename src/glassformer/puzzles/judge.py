@@ -136,8 +136,7 @@ def _source(level: Level, text: str) -> dict[str, Any]:
     assert isinstance(task, Questions)  # levels of sources have truths
 
     def wrong(rows: Rows) -> tuple[Any, float]:
-        bad = _misses(program, [task.questions[i] for i in rows[:, 0].tolist()])
-        return np.array(bad), np.inf
+        return _misses(program, [task.questions[i] for i in rows[:, 0].tolist()]), np.inf
 
     def said(asked: list[int], n: int) -> str:
         out: list[int] = []
@@ -172,15 +171,13 @@ def _require(level: Level, program: Program) -> None:
             raise GlassformerError(f"{level.file} — {must}, got {shown(got)}")
 
 
-def _misses(program: Program, asked: list[tuple[list[int], list[int]]]) -> list[bool]:
+def _misses(program: Program, asked: list[tuple[list[int], list[int]]]) -> Any:
     """Which questions are not answered rightly; those of one length are looked at together."""
-    out = [False] * len(asked)
-    groups: dict[int, list[int]] = {}
-    for i, (text, answer) in enumerate(asked):
-        groups.setdefault(len(text) + len(answer) - 1, []).append(i)
-    for group in groups.values():
-        for i, miss in zip(group, _missed(program, [asked[i] for i in group]), strict=True):
-            out[i] = miss
+    lengths = np.array([len(text) + len(answer) for text, answer in asked])
+    out = np.zeros(len(asked), bool)
+    for length in np.unique(lengths):
+        group = np.flatnonzero(lengths == length)
+        out[group] = _missed(program, [asked[i] for i in group])
     return out
 
 
