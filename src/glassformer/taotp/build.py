@@ -326,11 +326,9 @@ class Builder:
         weights = self.weights | {name: np.zeros(shapes[name]) for name in missing}
         weights |= {name: np.full(widths[axis], number) for name, number, axis in self.scalars}
         with np.errstate(over="ignore"):
-            place = {
-                name: i for i, name in enumerate(weight_shapes.axes(config))
-            }  # in reading order
-            names = sorted(weights, key=lambda name: place.get(name, len(place)))
-            weights = {name: weights[name].astype(dtype) for name in names}
+            known = weight_shapes.axes(config)  # in reading order; Model refuses other names
+            ordered = [n for n in known if n in weights] + [n for n in weights if n not in known]
+            weights = {name: weights[name].astype(dtype) for name in ordered}
         for name, w in weights.items():
             if not np.isfinite(w).all():
                 what = f"expected numbers that {dtype} can hold, got larger ones in {name}"
