@@ -179,19 +179,20 @@ def test_importing_needs_numpy_alone():
     heavy = (
         "torch", "matplotlib", "typer", "rich", "transformers", "tokenizers",
         "transformer_lens", "onnx",
-        "safetensors", "fastapi", "uvicorn", "pydantic",
+        "safetensors", "fastapi", "uvicorn", "pydantic", "msgspec",
     )  # fmt: skip
     code = f"import sys, glassformer; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
 
 
-def test_running_a_program_needs_no_torch():
+def test_running_a_program_needs_no_torch_and_no_msgspec():
     code = (
-        "import sys, glassformer as gf; print(gf.run('hello-world').output, 'torch' in sys.modules)"
+        "import sys, glassformer as gf; print(gf.run('hello-world').output, "
+        "{'torch', 'msgspec'} & {*sys.modules})"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "Hello World! False"
+    assert out.stdout.strip() == "Hello World! set()"
 
 
 def test_running_a_program_reads_no_other():

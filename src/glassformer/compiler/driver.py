@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..core.model import Model
-from ..utils import json_schema
 from ..utils.errors import GlassformerError, shown
+from ..utils.limits import within
 from ..utils.results import Shown
+from ..utils.typed_json import convert
 from .certify import Certificate, Declaration, certify, same
-from .embedded_source import COMPILED, FORMAT
+from .embedded_record import Embedded
+from .embedded_source import FORMAT
 from .embedded_source import KEY as KEY
 from .frontend.parser import read
 from .ir import Program, Tally, Value, tell_apart
@@ -24,7 +26,6 @@ from .task import embedded
 
 DTYPES = ("float64", "float32")
 TARGETS = ("", "gpt2")
-_NUMBERS = json_schema.listing(json_schema.listing(json_schema.finite, 10_000), 20_000)
 
 
 @dataclass(frozen=True)
@@ -97,22 +98,19 @@ def stored(program: Program, said: Declaration, twins: Twins) -> dict[str, Any]:
 
 def declared(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
     """The program and the declaration that a compiled model carries. Neither is believed."""
-    COMPILED(told, KEY)
-    if (got := told.get("format")) != FORMAT:
+    entry = convert(told, Embedded, KEY)
+    if entry.format != FORMAT:
         raise GlassformerError(
-            f"{told['name']} — carries a declaration of format {got or 0}, and this version reads "
-            f"{FORMAT}; compile its source again"
+            f"{entry.name} — carries a declaration of format {entry.format}, and this version "
+            f"reads {FORMAT}; compile its source again"
         )
-    program = read(told["source"], told["name"], told["options"])
+    program = read(entry.source, entry.name, entry.options)
     simple, became = simpler(program)
     values = simple.values
     codes, times, slots = {}, {}, {}
     room: dict[Tally, slice] = {}
-    for i, time, start, code in told["values"]:
+    for i, time, start, code in entry.values:
         v = _member(values, i)
-        for number in (time, start):
-            json_schema.whole(0, 2**31 - 1)(number, f"{KEY}.values")
-        _NUMBERS(code, f"{KEY}.values")
         widths = {len(row) for row in code}
         if len(code) != len(v) or len(widths) != 1:
             raise GlassformerError(
@@ -121,7 +119,7 @@ def declared(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
         codes[v], times[v] = np.array(code, float).reshape(len(v), widths.pop()), time
         slots[v] = slice(start, start + codes[v].shape[1])
     tell_apart([*values, *(v for v in slots if v not in values)])
-    for i, start, stop in told["room"]:
+    for i, start, stop in entry.room:
         v = _member(values, i)
         if not isinstance(v, Tally):
             raise GlassformerError(f"{v.name} — has room declared, and is no tally")
@@ -129,9 +127,9 @@ def declared(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
     return program, Declaration(simple, became, codes, times, slots, room)
 
 
-def _member(values: list[Value], i: Any) -> Value:
-    json_schema.whole(-len(values), len(values) - 1)(i, f"{KEY}.values")
-    return values[int(i)] if i >= 0 else copy(values[-1 - int(i)])
+def _member(values: list[Value], i: int) -> Value:
+    within(f"{KEY}.values", i, -len(values), len(values) - 1)
+    return values[i] if i >= 0 else copy(values[-1 - i])
 
 
 def recheck(model: Model, watch: Callable[[int, int], object] | None = None) -> Compiled:

@@ -14,7 +14,7 @@ from ..core.vocabulary import Vocabulary
 from ..tasks.base import Rows, Task
 from ..utils.errors import GlassformerError, ascii_name
 from . import library
-from .embedded_source import BOS, COMPILED, KEY
+from .embedded_source import BOS, KEY
 from .library import FILE, LIBRARY
 from .literals import is_number
 
@@ -208,8 +208,11 @@ def embedded(model: Model) -> dict[str, Any] | None:
     """
     if KEY not in model.provenance:
         return None
+    from ..utils.typed_json import convert
+    from .embedded_record import Embedded
+
     entry = model.provenance[KEY]
-    COMPILED(entry, KEY)
+    convert(entry, Embedded, KEY)
     return {**entry, "name": source_name(model.task or entry["name"], entry)}
 
 

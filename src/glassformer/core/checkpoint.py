@@ -9,12 +9,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import asdict as vars_of
 
 from ..registry import FILE, is_known, split
 from ..utils.errors import GlassformerError, shown
 from ..utils.fileio import check_writable, write_atomically
 from . import backend
-from .checkpoint_format import FORMAT, KEY, THETA, digest, read, read_from, seal
+from .checkpoint_format import FORMAT, KEY, THETA, Header, digest, read, read_from, seal
 from .model import Model
 
 __all__ = ["digest", "from_bytes", "load", "save", "to_bytes"]
@@ -34,16 +35,12 @@ def to_bytes(model: Model) -> bytes:
 
     check_theta("model", model)
 
-    header = {
-        "format": FORMAT,
-        "config": asdict(model.config),
-        "vocabulary": model.vocabulary.to_json(),
-        "task": model.task,
-        "labels": {name: dict(given) for name, given in vars(model.labels).items()},
-        "provenance": dict(model.provenance),
-        "blueprint": model.blueprint,
-    }
     try:
+        header = vars_of(Header(
+            format=FORMAT, config=asdict(model.config), vocabulary=model.vocabulary.to_json(),
+            task=model.task, labels={n: dict(names) for n, names in vars(model.labels).items()},
+            provenance=dict(model.provenance), blueprint=model.blueprint,
+        ))  # fmt: skip
         json.dumps(header)
     except (TypeError, ValueError, RecursionError) as e:
         raise GlassformerError(f"model — its provenance cannot be saved as JSON: {e}") from None

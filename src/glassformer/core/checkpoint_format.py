@@ -8,14 +8,15 @@ import json
 import struct
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
+from msgspec import Meta
 
-from ..utils import json_schema
 from ..utils.errors import DAMAGED, GlassformerError, shown
 from ..utils.fileio import read_bytes
-from ..utils.limits import REF, memory
+from ..utils.limits import memory
+from ..utils.typed_json import Name, Record, Ref, Sha256, check_small, convert
 from . import backend
 from .model import Config, Labels, Model
 from .vocabulary import Vocabulary
@@ -23,30 +24,47 @@ from .vocabulary import Vocabulary
 KEY = "glassformer"
 RUN = "glassformer-run"  # the header of a run that can go on, training/run_file.py
 THETA = "theta:"  # names of theta's parts on disk start so
-FORMAT = 1
+FORMAT: Final = 1
 CARRIED = 10**7  # characters of an entry of the provenance: a compiled model carries its codes
 DEFAULTS = {f.name: f.default for f in fields(Config)}
 
-
-def _format(value: Any, where: str) -> None:
-    if value != FORMAT or type(value) is not int:
-        raise GlassformerError(f"checkpoint format {shown(value)}; this version reads {FORMAT}")
+Position = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
-SEALED = json_schema.record({"header": json_schema.record({
-    "format": _format,
-    "config": json_schema.record(
-        # Config itself says what is wrong
-        dict.fromkeys(("d_vocab", "n_ctx", "d_model"), json_schema.anything),
-        dict.fromkeys(DEFAULTS, json_schema.anything),
-    ),
-    "vocabulary": json_schema.mapping(json_schema.anything, 2),  # Vocabulary.from_json looks at it
-    "task": json_schema.text(REF),
-    "labels": json_schema.LABELS,
-    "provenance": json_schema.mapping(json_schema.small(CARRIED), 1_000),
-    "blueprint": json_schema.text(REF),
-}), "model": json_schema.sha256, "sha256": json_schema.sha256})  # fmt: skip
-PROVENANCE = {"maker": json_schema.text(1_000), "ref": json_schema.text(REF)}  # what is read again
+class LabelTables(Record):
+    """Labels."""
+
+    slots: Annotated[dict[Name, tuple[Position, Position]], Meta(max_length=100_000)]
+    heads: Annotated[dict[Name, Name], Meta(max_length=100_000)]
+    neurons: Annotated[dict[Name, Name], Meta(max_length=1_000_000)]
+
+
+class Header(Record):
+    """All of a Model but its arrays."""
+
+    format: Literal[1]
+    config: Annotated[dict[Name, Any], Meta(max_length=len(DEFAULTS))]  # Config checks it
+    vocabulary: Annotated[dict[Name, Any], Meta(max_length=2)]  # Vocabulary.from_json checks it
+    task: Ref
+    labels: Any  # `labels` checks them
+    provenance: Annotated[dict[Name, Any], Meta(max_length=1_000)]
+    blueprint: Ref
+
+    def __post_init__(self) -> None:
+        for name, value in self.provenance.items():
+            check_small(value, f"provenance.{shown(name)}", CARRIED)
+        for name, kind in {"maker": Name, "ref": Ref}.items():  # what is read again
+            convert(self.provenance.get(name, ""), kind, f"provenance.{name}")
+        if unknown := sorted(self.config.keys() - DEFAULTS):
+            raise GlassformerError(f"unknown field config.{shown(unknown[0])}")
+
+
+class SealedHeader(Record):
+    """The entry of a file's metadata under KEY."""
+
+    header: Header
+    model: Sha256
+    sha256: Sha256
 
 
 def digest(model: Model) -> str:
@@ -111,27 +129,25 @@ def finite(path: Path, weights: dict[str, Any]) -> None:
 
 def labels(given: Any, c: Config) -> Labels:
     """Names as a header has them, for a model of this config."""
-    json_schema.LABELS(given, "labels")
-    slots = {name: (start, stop) for name, (start, stop) in given["slots"].items()}
-    for name, (start, stop) in slots.items():
+    tables = convert(given, LabelTables, "labels")
+    for name, (start, stop) in tables.slots.items():
         if not start <= stop <= c.d_model:
             must = f"must be start ≤ stop ≤ {c.d_model} (d_model)"
             raise GlassformerError(f"slot {shown(name)} {must}, got {start}, {stop}")
-    return Labels(slots, given["heads"], given["neurons"])
+    return Labels(tables.slots, tables.heads, tables.neurons)
 
 
 def _model(sealed: Any, tensors: dict[str, Any]) -> Model:
-    SEALED(sealed, "")
-    header = sealed["header"]
-    for name, check in PROVENANCE.items():
-        if name in header["provenance"]:
-            check(header["provenance"][name], f"provenance.{name}")
-    config = Config(**header["config"])
+    header = convert(sealed, dict[str, Any]).get("header")
+    if isinstance(header, dict) and (version := header.get("format")) != FORMAT:
+        raise GlassformerError(f"checkpoint format {shown(version)}; this version reads {FORMAT}")
+    header = convert(sealed, SealedHeader).header
+    config = Config(**header.config)
     weights = {n: t for n, t in tensors.items() if not n.startswith(THETA)}
     theta = {n.removeprefix(THETA): t for n, t in tensors.items() if n.startswith(THETA)}
-    vocabulary, names = Vocabulary.from_json(header["vocabulary"]), labels(header["labels"], config)
-    rest = header["provenance"], header["blueprint"], theta
-    return Model(config, weights, vocabulary, header["task"], names, *rest)
+    vocabulary, names = Vocabulary.from_json(header.vocabulary), labels(header.labels, config)
+    rest = header.provenance, header.blueprint, theta
+    return Model(config, weights, vocabulary, header.task, names, *rest)
 
 
 def parse(path: Path, data: bytes) -> tuple[dict[str, Any], dict[str, str]]:

@@ -7,18 +7,13 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from ..utils import json_schema
 from ..utils.argcheck import checked
 from ..utils.errors import GlassformerError, shown
 from ..utils.limits import within
 
 MOST, FARTHEST = 2**31 - 1, 10**15  # tokens; the first of a vocabulary of numbers
-LONGEST = 1_000  # characters of a token
+LONGEST = 1_000  # characters of a token that is read from a file
 LISTED = 10_000_000  # tokens that are not numbers
-TEXT = json_schema.text(LONGEST)
-TOKENS = json_schema.record({"tokens": json_schema.listing(TEXT, LISTED, 1), "sep": TEXT})
-FIRST = json_schema.whole(-FARTHEST, FARTHEST)
-NUMBERS = json_schema.record({"numbers": json_schema.whole(1, MOST), "first": FIRST})
 
 
 @checked(kinds=False)
@@ -117,12 +112,18 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, data: Any) -> "Vocabulary":
-        """What `to_json` gave; an error names what is not."""
-        if isinstance(data, dict) and "numbers" in data:
-            NUMBERS(data, "vocabulary")
+        """The vocabulary that `to_json` described. Anything else is an error."""
+        if isinstance(data, dict) and data.keys() == {"numbers", "first"}:
             return cls.numbers(data["numbers"], data["first"])
-        TOKENS(data, "vocabulary")
-        return cls(data["tokens"], data["sep"])
+        if not isinstance(data, dict) or data.keys() != {"tokens", "sep"}:
+            wanted = "expected an object of tokens and sep, or of numbers and first"
+            raise GlassformerError(f"vocabulary — {wanted}, got {shown(data)}")
+        if not isinstance(data["tokens"], list) or not data["tokens"]:
+            raise GlassformerError(f"vocabulary — expected tokens, got {shown(data['tokens'])}")
+        made = cls(data["tokens"], data["sep"])
+        if max(map(len, (*made.tokens, made.sep))) > LONGEST:
+            raise GlassformerError(f"vocabulary — expected texts of at most {LONGEST:,} characters")
+        return made
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

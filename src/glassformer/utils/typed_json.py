@@ -1,0 +1,126 @@
+"""JSON files as typed data: read, parsed and converted, or refused with a GlassformerError.
+
+A format is a Record or a dataclass, and both directions use it. Its annotations set the limits:
+
+    class Report(Record):
+        step: Annotated[int, Meta(ge=0, le=10**9)]
+        digits: Annotated[list[Finite], Meta(max_length=10_000)]
+
+    report = convert(read_json("r.json"), Report)  # "digits[0]: expected float, got 'x'"
+
+Importing this module imports msgspec. A module that every command imports must import it lazily.
+"""
+
+import json
+import math
+import re
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, overload
+
+import msgspec
+from msgspec import Meta
+
+from .errors import GlassformerError, shown
+from .fileio import read_bytes
+from .limits import REF, SEED
+
+T = TypeVar("T")
+
+# In strict mode, msgspec takes no bool as a number and no fraction as an int, but an int as a
+# float. A float without limits may be NaN or infinite.
+Finite = Annotated[float, Meta(ge=-(2.0**1000), le=2.0**1000)]
+Count = Annotated[int, Meta(ge=0)]
+Seed = Annotated[int, Meta(ge=0, le=SEED)]
+Name = Annotated[str, Meta(max_length=1_000)]
+Ref = Annotated[str, Meta(max_length=REF)]
+Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+Settings = Annotated[dict[Name, Ref | bool | int | float | None], Meta(max_length=200)]  # a recipe
+
+
+class Record(msgspec.Struct, forbid_unknown_fields=True):
+    """A JSON object with the fields that a subclass has, and no others."""
+
+
+def read_json(path: str | Path, what: str = "not JSON", finite: bool = True) -> Any:
+    """The value in a JSON file. `what` begins the error; `finite` refuses NaN and infinities."""
+    return parse_json(read_bytes(path), path, what, finite)
+
+
+def parse_json(
+    data: bytes | str, path: str | Path, what: str = "not JSON", finite: bool = True
+) -> Any:
+    """The value in JSON text. `path` names the file in errors."""
+    options: dict[str, Any] = {"parse_float": _float, "parse_constant": _float} if finite else {}
+    try:
+        return json.loads(data if isinstance(data, str) else data.decode(), **options)
+    except RecursionError:
+        reason = "it is nested too deeply"
+    except UnicodeDecodeError as e:
+        reason = f"{e.reason} at byte {e.start:,}, expected UTF-8"
+    except ValueError as e:  # not JSON, or an int of more digits than Python converts
+        reason = str(e)
+    raise GlassformerError(f"{path} — {what}: {reason}")
+
+
+def _float(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:20]} is not a finite number")
+    return number
+
+
+@overload
+def convert(value: Any, kind: type[T], where: str = "") -> T: ...
+@overload
+def convert(value: Any, kind: Any, where: str = "") -> Any: ...
+def convert(value: Any, kind: Any, where: str = "") -> Any:
+    """A parsed JSON value as `kind`. Wrong types and sizes and unknown fields are errors.
+
+    `where` begins the path in errors. Of a dataclass within another type, msgspec does not refuse
+    unknown fields: use a Record there.
+    """
+    try:
+        known = {f.name for f in fields(kind)} if is_dataclass(kind) else set()
+        if known and isinstance(value, dict) and (unknown := sorted(value.keys() - known)):
+            raise GlassformerError(f"{where or 'it'}: unknown field {shown(unknown[0])}")
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as e:
+        raise GlassformerError(_explain(str(e), value, where)) from None
+    except UnicodeEncodeError as e:  # the name of a field has half of a surrogate pair
+        raise GlassformerError(f"{where or 'it'}: unknown field {shown(e.object)}") from None
+    except RecursionError:
+        raise GlassformerError(f"{where or 'it'}: nested too deeply") from None
+
+
+def _explain(message: str, value: Any, where: str) -> str:
+    """A message of msgspec as one of ours: the path, what was expected, the value found there."""
+    parts = re.fullmatch(r"(.*) - at (`key` in )?`\$([^`]*)`", message, re.DOTALL)
+    reason, is_key, path = parts.groups() if parts else (message, None, "")
+    reason = reason.replace("Object missing required field", "has no")
+    if reason.startswith(unknown := "Object contains unknown field `"):
+        reason = f"unknown field {shown(reason[len(unknown) : -1])}"
+    elif reason.startswith(("Expected", "Invalid")) and not is_key and "[...]" not in path:
+        for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+            value = value[name or int(index)]
+        expected = "expected another value" if reason.startswith("Invalid") else reason
+        reason = f"{expected.partition(', got `')[0]}, got {shown(value)}"
+    elif is_key:
+        reason += " as a name"
+    reason = reason[:1].lower() + reason[1:200].replace("`", "")
+    return f"{(where + path).lstrip('.') or 'it'}: {reason}"
+
+
+def check_small(value: Any, where: str, max_characters: int) -> None:
+    """Refuse a JSON value nested more than 20 deep, or longer than `max_characters` as text."""
+    if _depth(value) > 20:
+        raise GlassformerError(f"{where}: nested more than 20 deep")
+    if len(json.dumps(value)) > max_characters:
+        raise GlassformerError(f"{where}: expected at most {max_characters:,} characters")
+
+
+def _depth(value: Any, most: int = 21) -> int:
+    """How deep lists and objects are nested, up to `most`."""
+    if most <= 0 or not isinstance(value, (list, dict)):
+        return 0
+    inside = value.values() if isinstance(value, dict) else value
+    return 1 + max((_depth(v, most - 1) for v in inside), default=0)
