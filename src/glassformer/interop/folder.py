@@ -4,16 +4,22 @@ is executed. Which families are known: gpt2_read.py and llama_read.py.
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
+from msgspec import Meta
 
 from ..core.checkpoint_format import finite
 from ..core.model import ACTIVATIONS, Model
-from ..utils import json_schema
 from ..utils.errors import GlassformerError, shown
 from ..utils.fileio import read_bytes
 from ..utils.limits import memory
+from ..utils.typed_json import Record, convert, read_json
+
+T = TypeVar("T", bound=Record)
+Size = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+Layers = Annotated[int, Meta(ge=0, le=10_000)]
+Word = Annotated[str, Meta(max_length=100)]
 
 SAME = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new"}  # other names for our activations
 # Of any family, and what we compute too: the one value that can be read.
@@ -44,7 +50,7 @@ def read(path: str | Path) -> Model:
 def config(path: Path) -> dict[str, Any]:
     """config.json."""
     file = path / "config.json"
-    fields = json_schema.read_json(file)
+    fields = read_json(file)
     if not isinstance(fields, dict) or "model_type" not in fields:
         raise GlassformerError(f"{file} — has no model_type: not a folder of transformers")
     return fields
@@ -52,29 +58,30 @@ def config(path: Path) -> dict[str, Any]:
 
 def check_fields(
     file: Path, fields: Mapping[str, Any], family: str, must_be: Mapping[str, Any],
-    checks: Mapping[str, Any], harmless: Collection[str],
-) -> None:  # fmt: skip
-    """Refuses by its name the first field that we do not compute with."""
+    kind: type[T], harmless: Collection[str],
+) -> T:  # fmt: skip
+    """The fields that `kind` has. A field that we do not compute with is an error."""
+    known = set(kind.__struct_fields__)
     for name, only in must_be.items():
         if fields.get(name, only) != only and (given := fields[name]) is not None:
             raise GlassformerError(f"{file} — {name} is {shown(given)}; only {only!r} can be read")
-    if unknown := sorted(set(fields) - set(checks) - set(harmless) - set(must_be)):
+    if unknown := sorted(set(fields) - known - set(harmless) - set(must_be)):
         hint = "if it does not change what the model computes, remove it"
         name = shown(unknown[0]).strip("'")
         what = f"{name} is not a field of {family} that is known here"
         raise GlassformerError(f"{file} — {what}; {hint}")
-    for name, check in checks.items():
-        if name in fields:
-            check(fields[name], f"{file} — {name}")
+    try:
+        return convert({name: value for name, value in fields.items() if name in known}, kind)
+    except GlassformerError as e:
+        raise GlassformerError(f"{file} — {e}") from None
 
 
-def activation(file: Path, fields: Mapping[str, Any], name: str, default: str) -> str:
-    """Ours for theirs."""
-    given, known = str(fields.get(name, default)), [*ACTIVATIONS, *SAME]
-    if given not in known:
-        what = f"{name} is {given!r}; expected one of {', '.join(known)}"
+def activation(file: Path, field: str, name: str) -> str:
+    """Our name for an activation that a field of config.json names."""
+    if name not in (known := [*ACTIVATIONS, *SAME]):
+        what = f"{field} is {name!r}; expected one of {', '.join(known)}"
         raise GlassformerError(f"{file} — {what}")
-    return SAME.get(given, given)
+    return SAME.get(name, name)
 
 
 def arrays(path: Path, ignored: tuple[str, ...]) -> dict[str, Any]:

@@ -4,44 +4,51 @@ A folder that is not the GPT-2 that we compute is refused by the name of the fie
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta
 
 from ..compiler.embedded_source import KEY as COMPILED
 from ..core.checkpoint_format import CARRIED, labels
 from ..core.model import Config, Labels, Model
 from ..core.vocabulary import Vocabulary
-from ..utils import json_schema
 from ..utils.errors import GlassformerError
-from ..utils.limits import REF
+from ..utils.typed_json import Finite, Record, Ref, check_small
 from . import folder
 
 KEY = "glassformer"  # in config.json: what GPT-2 has no word for
-# Fields of config.json that change what GPT-2 computes, and the one value that we compute, too.
+# Gpt2Fields of config.json that change what GPT-2 computes, and the one value that we compute, too.
 MUST_BE = folder.MUST_BE | {
     "model_type": "gpt2", "scale_attn_by_inverse_layer_idx": False,
     "reorder_and_upcast_attn": False, "architectures": ["GPT2LMHeadModel"],
 }  # fmt: skip
-DEFAULTS: dict[str, Any] = {  # of the fields that are read
-    "vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12,
-    "n_inner": None, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
-    "scale_attn_weights": True, "tie_word_embeddings": True,
-}  # fmt: skip
-SIZE = json_schema.whole(1, 2**31 - 1)
-CHECKS = {
-    "vocab_size": SIZE, "n_positions": SIZE, "n_embd": SIZE,
-    "n_layer": json_schema.whole(0, 10_000),
-    "n_head": SIZE, "n_inner": json_schema.optional(json_schema.whole(0, 2**31 - 1)),
-    "activation_function": json_schema.text(100), "layer_norm_epsilon": json_schema.finite,
-    "scale_attn_weights": json_schema.boolean, "tie_word_embeddings": json_schema.boolean,
-    KEY: json_schema.optional(json_schema.record(
-        {"vocabulary": json_schema.mapping(json_schema.anything, 2)},
-        {
-            "task": json_schema.text(REF),
-            "labels": json_schema.mapping(json_schema.small(10**8), 3),
-            COMPILED: json_schema.small(CARRIED),
-        },
-    )),
-}  # fmt: skip
+
+
+class OwnFields(Record):
+    """The entry of config.json under KEY."""
+
+    vocabulary: dict[str, Any]  # Vocabulary.from_json checks it
+    task: Ref = ""
+    labels: Any = UNSET  # `labels` checks them
+    compiled: Any = UNSET  # the source of a compiled model, compiler/embedded_source.py
+
+
+class Gpt2Fields(Record):
+    """The fields of config.json that are read, with their defaults."""
+
+    vocab_size: folder.Size = 50257
+    n_positions: folder.Size = 1024
+    n_embd: folder.Size = 768
+    n_layer: folder.Layers = 12
+    n_head: folder.Size = 12
+    n_inner: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    activation_function: folder.Word = "gelu_new"
+    layer_norm_epsilon: Finite = 1e-5
+    scale_attn_weights: bool = True
+    tie_word_embeddings: bool = True
+    glassformer: OwnFields | None = None
+
+
 HARMLESS = folder.HARMLESS | {
     "resid_pdrop", "embd_pdrop", "attn_pdrop", "summary_type", "summary_use_proj",
     "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "n_ctx",
@@ -77,9 +84,9 @@ def array_names(c: Config) -> dict[str, str]:
 def read(path: str | Path) -> Model:
     """The model in a GPT-2 folder, float32 or float64; what is not understood is refused."""
     path = Path(path)
-    fields = folder.config(path)
-    folder.check_fields(path / "config.json", fields, "GPT-2", MUST_BE, CHECKS, HARMLESS)
-    act = folder.activation(path / "config.json", fields, "activation_function", "gelu_new")
+    file, given = path / "config.json", folder.config(path)
+    fields = folder.check_fields(file, given, "GPT-2", MUST_BE, Gpt2Fields, HARMLESS)
+    act = folder.activation(file, "activation_function", fields.activation_function)
     found = folder.arrays(path, MASKS)
     arrays = {n.removeprefix("transformer."): a for n, a in found.items()}
     try:
@@ -90,16 +97,15 @@ def read(path: str | Path) -> Model:
         raise GlassformerError(f"{path} — {e}") from None
 
 
-def _model(fields: dict[str, Any], act: str, arrays: dict[str, Any]) -> Model:
-    asked = DEFAULTS | {name: value for name, value in fields.items() if name in DEFAULTS}
-    D, H, V, inner = asked["n_embd"], asked["n_head"], asked["vocab_size"], asked["n_inner"]
+def _model(fields: Gpt2Fields, act: str, arrays: dict[str, Any]) -> Model:
+    D, H, V, inner = fields.n_embd, fields.n_head, fields.vocab_size, fields.n_inner
     if D % H:
         raise GlassformerError(f"n_head — {H} heads do not divide a width (n_embd) of {D}")
     config = Config(
-        d_vocab=V, n_ctx=asked["n_positions"], d_model=D, n_layers=asked["n_layer"], n_heads=H,
-        d_mlp=4 * D if inner is None else inner, eps=asked["layer_norm_epsilon"],
-        activation=act, scale=0.0 if asked["scale_attn_weights"] else 1.0,
-        tied=asked["tie_word_embeddings"],
+        d_vocab=V, n_ctx=fields.n_positions, d_model=D, n_layers=fields.n_layer, n_heads=H,
+        d_mlp=4 * D if inner is None else inner, eps=fields.layer_norm_epsilon,
+        activation=act, scale=0.0 if fields.scale_attn_weights else 1.0,
+        tied=fields.tie_word_embeddings,
     )  # fmt: skip
     if config.n_layers > len(arrays):  # before all their names are made
         what = f"but model.safetensors has {len(arrays):,} arrays"
@@ -118,8 +124,12 @@ def _model(fields: dict[str, Any], act: str, arrays: dict[str, Any]) -> Model:
             weights[ours] = a.reshape(H, -1, D)
         else:
             weights[ours] = a.T if ours == "unembed.W_U" else a
-    own = fields.get(KEY) or {}
-    vocabulary = Vocabulary.from_json(own["vocabulary"]) if own else Vocabulary.numbers(V)
-    given = labels(own["labels"], config) if "labels" in own else Labels()
-    made: dict[str, Any] = {"maker": "gpt2"} | {n: own[n] for n in (COMPILED,) if n in own}
-    return Model(config, folder.of_one_type(weights), vocabulary, own.get("task", ""), given, made)
+    made: dict[str, Any] = {"maker": "gpt2"}
+    if (own := fields.glassformer) is None:
+        return Model(config, folder.of_one_type(weights), Vocabulary.numbers(V), provenance=made)
+    if own.compiled is not UNSET:
+        check_small(own.compiled, f"{KEY}.compiled", CARRIED)
+        made[COMPILED] = own.compiled
+    given = Labels() if own.labels is UNSET else labels(own.labels, config)
+    vocabulary = Vocabulary.from_json(own.vocabulary)
+    return Model(config, folder.of_one_type(weights), vocabulary, own.task, given, made)

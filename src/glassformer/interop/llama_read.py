@@ -6,35 +6,42 @@ is not: our W_in and W_gate. A field that we do not compute with is refused by i
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from ..core.model import Config, Model
 from ..core.vocabulary import Vocabulary
-from ..utils import json_schema
 from ..utils.errors import GlassformerError, shown
+from ..utils.typed_json import Finite, Record, convert
 from . import folder
 
 MUST_BE = folder.MUST_BE | {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
-SIZE = json_schema.whole(1, 2**31 - 1)
-CHECKS = {
-    "vocab_size": SIZE, "hidden_size": SIZE, "intermediate_size": SIZE,
-    "num_hidden_layers": json_schema.whole(0, 10_000), "num_attention_heads": SIZE,
-    "num_key_value_heads": json_schema.optional(SIZE), "head_dim": json_schema.optional(SIZE),
-    "max_position_embeddings": SIZE, "hidden_act": json_schema.text(100),
-    "rms_norm_eps": json_schema.finite, "rope_theta": json_schema.finite,
-    "rope_parameters": json_schema.optional(json_schema.mapping(json_schema.anything, 2)),
-    "rope_scaling": json_schema.optional(json_schema.mapping(json_schema.anything, 2)),
-    "attention_bias": json_schema.boolean, "mlp_bias": json_schema.boolean,
-    "tie_word_embeddings": json_schema.boolean,
-}  # fmt: skip
-DEFAULTS: dict[str, Any] = {
-    "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
-    "num_attention_heads": 32, "num_key_value_heads": None, "head_dim": None,
-    "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "attention_bias": False,
-    "mlp_bias": False, "tie_word_embeddings": False,
-}  # fmt: skip
+Rope = Annotated[dict[str, Any], Meta(max_length=2)]
+
+
+class LlamaFields(Record):
+    """The fields of config.json that are read, with their defaults."""
+
+    vocab_size: folder.Size = 32000
+    hidden_size: folder.Size = 4096
+    intermediate_size: folder.Size = 11008
+    num_hidden_layers: folder.Layers = 32
+    num_attention_heads: folder.Size = 32
+    num_key_value_heads: folder.Size | None = None
+    head_dim: folder.Size | None = None
+    max_position_embeddings: folder.Size = 2048
+    hidden_act: folder.Word = "silu"
+    rms_norm_eps: Finite = 1e-6
+    rope_theta: Finite = 10_000.0
+    rope_parameters: Rope | None = None
+    rope_scaling: Rope | None = None
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    tie_word_embeddings: bool = False
+
+
 HARMLESS = folder.HARMLESS | {"attention_dropout", "pretraining_tp"}
 
 # Their names and ours: of all arrays but those of blocks, then of a block, without .weight or .bias
@@ -50,50 +57,50 @@ MLP = {"mlp.gate_proj": "mlp.?_in", "mlp.up_proj": "mlp.?_gate", "mlp.down_proj"
 def read(path: str | Path) -> Model:
     """The model in a Llama folder, float32 or float64, its tokens as numbers."""
     path = Path(path)
-    fields = folder.config(path)
-    file = path / "config.json"
-    folder.check_fields(file, fields, "Llama", MUST_BE, CHECKS, HARMLESS)
-    act, base = folder.activation(file, fields, "hidden_act", "silu"), _base(file, fields)
+    file, given = path / "config.json", folder.config(path)
+    fields = folder.check_fields(file, given, "Llama", MUST_BE, LlamaFields, HARMLESS)
+    act, base = folder.activation(file, "hidden_act", fields.hidden_act), _base(file, fields)
     found = folder.arrays(path, ("rotary_emb.inv_freq",))
     try:
-        return _model(DEFAULTS | fields, act, base, found)
+        return _model(fields, act, base, found)
     except ValueError as e:
         raise GlassformerError(f"{path} — not a Llama that can be read: {e}") from None
     except GlassformerError as e:
         raise GlassformerError(f"{path} — {e}") from None
 
 
-def _base(file: Path, fields: dict[str, Any]) -> float:
+def _base(file: Path, fields: LlamaFields) -> float:
     """Of the rotary angles: in rope_parameters, or in older folders beside rope_scaling."""
-    base = fields.get("rope_theta", 10_000.0)
-    for name in ("rope_parameters", "rope_scaling"):
-        given = dict(fields.get(name) or {})
+    base = fields.rope_theta
+    ropes = {"rope_parameters": fields.rope_parameters, "rope_scaling": fields.rope_scaling}
+    for name, rope in ropes.items():
+        given = dict(rope or {})
         kind = given.pop("rope_type", given.pop("type", "default"))
         base = given.pop("rope_theta", base)
         if kind != "default" or given:
             only = "only rope_type 'default' can be read"
-            raise GlassformerError(f"{file} — {name} is {shown(fields[name])}; {only}")
-        json_schema.finite(base, f"{file} — {name}")
-    return float(base)
+            raise GlassformerError(f"{file} — {name} is {shown(rope)}; {only}")
+        base = convert(base, Finite, f"{file} — {name}")
+    return base
 
 
-def _model(asked: dict[str, Any], act: str, base: float, found: dict[str, Any]) -> Model:
-    D, H = asked["hidden_size"], asked["num_attention_heads"]
-    G, K = asked["num_key_value_heads"] or H, asked["head_dim"] or D // H
+def _model(fields: LlamaFields, act: str, base: float, found: dict[str, Any]) -> Model:
+    D, H = fields.hidden_size, fields.num_attention_heads
+    G, K = fields.num_key_value_heads or H, fields.head_dim or D // H
     if H % G:
         raise GlassformerError(f"num_key_value_heads — {G} do not divide {H} heads")
     if K % 2:
         raise GlassformerError(f"head_dim — {K} is odd: rotary positions turn pairs")
     config = Config(
-        d_vocab=asked["vocab_size"], n_ctx=asked["max_position_embeddings"], d_model=D,
-        n_layers=asked["num_hidden_layers"], n_heads=H, d_head=K,
-        d_mlp=asked["intermediate_size"], norm="rms", eps=asked["rms_norm_eps"], activation=act,
-        positions="rotary", base=base, tied=asked["tie_word_embeddings"],
+        d_vocab=fields.vocab_size, n_ctx=fields.max_position_embeddings, d_model=D,
+        n_layers=fields.num_hidden_layers, n_heads=H, d_head=K,
+        d_mlp=fields.intermediate_size, norm="rms", eps=fields.rms_norm_eps, activation=act,
+        positions="rotary", base=base, tied=fields.tie_word_embeddings,
     )  # fmt: skip
     if config.n_layers > len(found):  # before all their names are made
         what = f"but model.safetensors has {len(found):,} arrays"
         raise GlassformerError(f"num_hidden_layers is {config.n_layers:,}, {what}")
-    theirs = _array_names(config, asked["attention_bias"], asked["mlp_bias"])
+    theirs = _array_names(config, fields.attention_bias, fields.mlp_bias)
     if config.tied:
         found.pop("lm_head.weight", None)
     folder.check_arrays(found, theirs, "Llama")

@@ -23,8 +23,8 @@ from ..core.weight_shapes import shapes
 from ..registry import bridge
 from ..utils.errors import GlassformerError
 from ..utils.fileio import read_bytes
-from ..utils.json_schema import read_json
 from ..utils.limits import memory
+from ..utils.typed_json import read_json
 from .common import library
 from .parity import carried_by
 from .tokenizer import END, begin_of, speaks, stop_of, tokenizer
