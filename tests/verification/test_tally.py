@@ -6,8 +6,11 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
+from glassformer.utils.typed_json import convert
 from glassformer.verification.counts import Tally, add, tally
+from glassformer.verification.resume_log import SavedTally
 
 KEEP, LOW = 4, 2
 
@@ -52,4 +55,5 @@ def test_what_is_in_it():
         assert (checked, wrong, worst) == (len(here), (~(here > 0)).sum(), here.min())
     last = np.where(np.isnan(gap[:, -1]), -np.inf, gap[:, -1])
     assert [f[1] for f in t.lowest[0]] == np.lexsort([np.arange(60), last])[:LOW].tolist()
-    assert Tally.from_json(json.loads(json.dumps(t.to_json()))) == t
+    saved = convert(json.loads(json.dumps(t.to_json())), SavedTally)
+    assert Tally(**asdict(saved)) == t

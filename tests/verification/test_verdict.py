@@ -249,15 +249,15 @@ def drop(name):
 @pytest.mark.parametrize("damage,word", [
     (lambda o: json.dumps(o)[:100], "damaged"), (lambda o: "[]", "damaged"), (lambda o: "",
     "damaged"),
-    (drop("model"), "no 'model'"), (drop("format"), "format"), (change(wrong="none"), "wrong is"),
-    (change(wrong=True), "wrong is"), (change(holds=False), "holds"), (change(chunk=-1),
-    "negative"),
+    (drop("model"), "no model"), (drop("format"), "format"), (change(wrong="none"), "wrong:"),
+    (change(wrong=True), "wrong:"), (change(holds=False), "holds"), (change(chunk=-1),
+    "chunk:"),
     (change(sample=-5), "sample"), (change(extra=1), "damaged"), (change(dtype="float99"),
     "float99"),
     (change(task="subtraction"), "no such task"), (change(model="0" * 64),
     "another model: 000000000000…"),
     (change(format="glassformer verdict 9"), "format"), (change(parts={}), "given its rows"),
-    (change(parts={"domain": {"wrong": 0}}), "parts.domain has no looked_at"),
+    (change(parts={"domain": {"wrong": 0}}), "parts[...]: has no checked"),
 ])  # fmt: skip
 @pytest.mark.some(4)
 def test_a_damaged_verdict_is_one_line(call, tmp_path, damage, word):

@@ -32,15 +32,6 @@ class Tally:
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
 
-    @classmethod
-    def from_json(cls, o: Mapping[str, Any]) -> "Tally":
-        """Of the fields as JSON has them: the journal has checked that they are."""
-        classes = {n: (int(c), int(w), float(m)) for n, (c, w, m) in o["classes"].items()}
-        lowest = tuple(tuple(map(_found, rows)) for rows in o["lowest"])
-        failures = tuple(map(_found, o["failures"]))
-        rows = {"worst": _found(o["worst"]), "failures": failures, "lowest": lowest}
-        return cls(**{**o, **rows, "classes": classes})
-
 
 def tally(rows: Any, gap: Any, classes: Any, at: Any, looked_at: int, keep: int, low: int) -> Tally:
     """rows [B,*], gap [B,n], classes [B], at [B]. `low`: rows to remember per answer token."""
@@ -86,8 +77,3 @@ def add(tallies: Iterable[Tally], keep: int, low: int = 0) -> Tally:
         {name: classes[name] for name in sorted(classes)},
         tuple(tuple(heapq.nsmallest(low, rows)) for rows in lowest),
     )  # fmt: skip
-
-
-def _found(o: Any) -> Found:
-    margin, at, row = o
-    return float(margin), int(at), tuple(map(int, row))

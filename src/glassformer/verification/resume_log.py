@@ -12,45 +12,47 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from ..utils import json_schema
-from ..utils.errors import GlassformerError
+from msgspec import Meta
+from msgspec.structs import asdict
+
+from ..utils.errors import GlassformerError, ascii_name
 from ..utils.fileio import write_atomically
-from ..utils.limits import DOMAIN, KEEP, LISTED
+from ..utils.limits import KEEP, LISTED, many
+from ..utils.typed_json import Count, Name, Record, Sha256, check_small, convert, read_json
 from .chunks import Work
 from .counts import Tally, add
 
-FORMAT = "glassformer journal 1"
-COUNT = json_schema.whole(0, DOMAIN)
+# a margin, where the row is in its part, the row: its numbers are of any size that a task can have
+Row = Annotated[tuple[Count, ...], Meta(max_length=LISTED)]
+Found = tuple[float, Annotated[int, Meta(ge=-1)], Row]
+Lowest = Annotated[tuple[Found, ...], Meta(max_length=1_000)]
+Chunks = tuple[Count, Count]  # start, stop
 
 
-def _found(value: Any, where: str) -> None:
-    """A margin, where the row is, the row: its numbers are of any size that a task can have."""
-    json_schema.listing(json_schema.anything, 3, 3)(value, where)
-    json_schema.number(value[0], f"{where}[0]")
-    json_schema.whole(-1, DOMAIN)(value[1], f"{where}[1]")
-    json_schema.listing(COUNT, LISTED)(value[2], f"{where}[2]")
+class SavedTally(Record):
+    """A Tally."""
+
+    looked_at: Count
+    checked: Count
+    wrong: Count
+    worst: Found
+    failures: Annotated[tuple[Found, ...], Meta(max_length=KEEP)]
+    classes: Annotated[dict[Name, tuple[Count, Count, float]], Meta(max_length=1_000_000)]
+    lowest: Annotated[tuple[Lowest, ...], Meta(max_length=LISTED)]
 
 
-def _by_class(value: Any, where: str) -> None:
-    """Checked, wrong, worst margin."""
-    json_schema.listing(json_schema.number, 3, 3)(value, where)
-    json_schema.listing(COUNT, 2, 2)(value[:2], where)
+class SavedJournal(Record):
+    """What a journal contains."""
+
+    format: Literal["glassformer journal 1"]
+    run: Annotated[dict[Name, Any], Meta(max_length=100)]
+    done: Annotated[list[Chunks], Meta(max_length=10_000_000)]
+    found: Annotated[dict[Name, SavedTally], Meta(max_length=4)]
+    sha256: Sha256
 
 
-SEALED = json_schema.record({
-    "format": json_schema.exactly(FORMAT),
-    "run": json_schema.mapping(json_schema.small(100_000), 100),
-    "done": json_schema.listing(json_schema.listing(COUNT, 2, 2), 10_000_000),
-    "found": json_schema.mapping(json_schema.record({
-        "looked_at": COUNT, "checked": COUNT, "wrong": COUNT, "worst": _found,
-        "failures": json_schema.listing(_found, KEEP),
-        "classes": json_schema.mapping(_by_class, 1_000_000),
-        "lowest": json_schema.listing(json_schema.listing(_found, 1_000), LISTED),
-    }), 4),
-    "sha256": json_schema.sha256,
-})  # fmt: skip
 EVERY = 5.0  # seconds
 
 
@@ -104,24 +106,25 @@ class Journal:
         """What was done before; nothing if there is no file."""
         if not os.path.lexists(self.path):
             return State()
-        o = json_schema.read_json(
-            self.path, "damaged journal", finite=False
-        )  # a margin may be infinite
+        # a margin may be infinite
+        value = read_json(self.path, "damaged journal", finite=False)
         try:
-            SEALED(o, "")
-            if o.pop("sha256") != _seal(o):
+            o = convert(value, SavedJournal)
+            check_small(o.run, "run", 10**7)
+            if value.pop("sha256") != _seal(value):
                 raise GlassformerError("its SHA-256 does not match")
-            run = o["run"]
         except GlassformerError as e:
             hint = "remove it to begin anew"
             raise GlassformerError(f"{self.path} — damaged journal ({e}); {hint}") from None
+        run = o.run
         for name in {**self.run, **run}:
             if run.get(name) != self.run.get(name):
                 was, now = (_short(x.get(name)) for x in (run, self.run))
-                what = f"the journal of another run: its {name} is {was}, here it is {now}"
+                which = ascii_name(name)[:60]
+                what = f"the journal of another run: its {which} is {was}, here it is {now}"
                 raise GlassformerError(f"{self.path} — {what}; remove it or choose another place")
-        found = {part: Tally.from_json(t) for part, t in o["found"].items()}
-        state = State(tuple(range(a, b) for a, b in o["done"]), found)
+        found = {part: Tally(**asdict(t)) for part, t in o.found.items()}
+        state = State(tuple(range(a, b) for a, b in o.done), found)
         if wrong := _misfit(state, work):
             hint = "remove it to begin anew"
             raise GlassformerError(f"{self.path} — damaged journal ({wrong}); {hint}")
@@ -133,7 +136,7 @@ class Journal:
             return
         done = [[r.start, r.stop] for r in state.done]
         found = {part: t.to_json() for part, t in state.found.items()}
-        o = {"format": FORMAT, "run": self.run, "done": done, "found": found}
+        o = {"format": "glassformer journal 1", "run": self.run, "done": done, "found": found}
         sealed = o | {"sha256": _seal(json.loads(json.dumps(o)))}
         write_atomically(self.path, json.dumps(sealed).encode())
         self.written = time.monotonic()
@@ -144,14 +147,17 @@ def _misfit(state: State, work: Work) -> str:
     end = 0
     for r in state.done:
         if not end <= r.start < r.stop <= work.chunks:
-            return f"chunks {r.start:,} to {r.stop:,} are not some of {work.chunks:,} in order"
+            return f"chunks {many(r.start)} to {many(r.stop)} are not some of {work.chunks:,}"
         end = r.stop
     rows, radix = work.rows_in(state.done), work.task.radix
     for part in {**rows, **state.found}:
         t, n = state.found.get(part, Tally()), rows.get(part, 0)
         if t.looked_at != n or not t.wrong <= t.checked <= n:
-            has = f"{t.wrong:,} wrong of {t.checked:,} of {t.looked_at:,}"
+            has = f"{many(t.wrong)} wrong of {many(t.checked)} of {many(t.looked_at)}"
             return f"{part} has {has}, with {n:,} rows looked at"
+        classes = t.classes.values()
+        if sum(c for c, _, _ in classes) > t.checked or sum(w for _, w, _ in classes) > t.wrong:
+            return f"{part} has more rows in its classes than it has"
         worst = [t.worst] if t.checked else []
         for _, _, row in (*t.failures, *worst, *itertools.chain(*t.lowest)):
             if len(row) != len(radix) or any(x >= n for x, n in zip(row, radix, strict=True)):
@@ -164,5 +170,5 @@ def _seal(o: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text[:12] + "…" if len(text) == 64 else text
+    text = ascii_name(value if isinstance(value, str) else json.dumps(value))
+    return text if len(text) < 64 else text[:12] + "…"

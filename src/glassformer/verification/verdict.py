@@ -8,39 +8,52 @@ import json
 import platform
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from ..utils.argcheck import checked, text_of
-from ..utils.errors import DAMAGED, GlassformerError
+from ..utils.errors import DAMAGED, GlassformerError, shown
 from ..utils.fileio import check_ending, write_atomically
-from ..utils.json_schema import (
-    listing,
-    mapping,
-    number,
-    optional,
-    read_json,
-    record,
-    text,
-    that,
-    whole,
-)
-from ..utils.limits import DOMAIN, SAMPLE, SEARCH, TEXT
+from ..utils.limits import DOMAIN, LISTED, SAMPLE, SEARCH, TEXT
 from ..utils.results import Shown
+from ..utils.typed_json import Count, Name, Record, convert, read_json
 
 FORMAT = "glassformer verdict 1"
 COUNTS = ("looked_at", "checked", "wrong")
-PARTS = mapping(record(dict.fromkeys(COUNTS, whole(0, DOMAIN)) | {"worst_margin": number}), 10)
-CLASSES = mapping(
-    record({"checked": whole(0, DOMAIN), "wrong": whole(0, DOMAIN), "worst_margin": number}), 10**6
-)
-A_ROW = listing(that(lambda x: type(x) is int, "a whole number"), 10**6)
-WORST = optional(record({"row": A_ROW, "input": text(TEXT), "expected": text(TEXT)}))
 FURTHER = 4  # times as many rows as another search: so far it may go elsewhere
 NEAR = 1e-3  # of a margin: what other processors or versions may round it by
 # what a search decides, which follows margins and so may go elsewhere on another processor
 SEARCHED = {"worst_margin", "classes", "counterexamples"}
+
+
+class ClassFigures(Record):
+    """What was found on the inputs of a class."""
+
+    checked: Count
+    wrong: Count
+    worst_margin: float
+
+
+class PartFigures(ClassFigures):
+    """What was found on a part of the rows."""
+
+    looked_at: Count
+
+
+class WorstRow(Record):
+    """The row of the worst margin."""
+
+    row: Annotated[list[int], Meta(max_length=10**6)]
+    input: Annotated[str, Meta(max_length=TEXT)]
+    expected: Annotated[str, Meta(max_length=TEXT)]
+
+
+TABLES: dict[str, Any] = {  # fields of a Verdict, as a file must have them
+    "worst": WorstRow | None, "parts": Annotated[dict[Name, PartFigures], Meta(max_length=10)],
+    "classes": Annotated[dict[Name, ClassFigures], Meta(max_length=10**6)],
+}  # fmt: skip
 
 
 @checked()
@@ -51,27 +64,29 @@ class Verdict(Shown):
     model: str  # SHA-256 of the weights
     task: str
     dtype: str
-    domain: int  # rows in the domain
+    domain: Count  # rows in the domain
     exhaustive: bool  # every row of the domain was looked at
-    looked_at: int
-    checked: int  # of these, rows on which the task is defined
-    wrong: int
+    looked_at: Count
+    checked: Count  # of these, rows on which the task is defined
+    wrong: Count
     worst_margin: float  # over all answer tokens of all rows
-    counterexamples: list[dict[str, Any]] = field(default_factory=list)
+    counterexamples: Annotated[list[dict[str, Any]], Meta(max_length=LISTED)] = field(
+        default_factory=list
+    )
     seed: int | None = None
-    worst: dict[str, Any] | None = None  # the row of the worst margin, and its input
+    worst: dict[str, Any] | None = None  # a WorstRow
     # domain | sample, edges, search | given
-    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # checked, wrong, worst_margin of each class
-    classes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)  # a PartFigures each
+    classes: dict[str, dict[str, Any]] = field(default_factory=dict)  # a ClassFigures each
     # sampled: with this confidence no larger share of all inputs is wrong
     error_bound: float | None = None
     confidence: float | None = None
-    sample: int | None = None  # how it was made: rows drawn, rounds of search, counterexamples kept
-    search: int = 0
-    keep: int = 10
+    # how it was made: rows drawn, rounds of search, counterexamples kept
+    sample: Annotated[int, Meta(ge=0, le=SAMPLE)] | None = None
+    search: Annotated[int, Meta(ge=0, le=SEARCH)] = 0
+    keep: Count = 10
     # rows at a time: sums may round differently with another
-    chunk: int = field(default=0, compare=False)
+    chunk: Count = field(default=0, compare=False)
     versions: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
@@ -96,44 +111,35 @@ class Verdict(Shown):
     @classmethod
     def read(cls, path: str | Path) -> "Verdict":
         """A saved verdict; anything that is not one is an error."""
-        file = text_of(path, "path", "a path")
-        o = read_json(file, "damaged verdict, or none", finite=False)  # a margin may be infinite
+        damaged = "damaged verdict, or none"
+        # a margin may be infinite
+        value = read_json(text_of(path, "path", "a path"), damaged, finite=False)
         try:
-            if o.pop("format") != FORMAT:
-                raise ValueError("another format")
-            holds = o.pop("holds")
-            if wrong := [f.name for f in fields(cls) if not _fits(o[f.name], f.type)]:
-                raise ValueError(f"{wrong[0]} is {json.dumps(o[wrong[0]])[:40]}")
-            v = cls(**o)
-            PARTS(v.parts, "parts")
-            counts = (v.domain, v.looked_at, v.checked, v.wrong)
-            if min(*counts, v.keep, v.chunk) < 0:
-                raise ValueError("a count is negative")
-            if not 0 <= v.search <= SEARCH or not 0 <= (v.sample or 1) <= SAMPLE:
-                raise ValueError(f"sample is {v.sample}, search is {v.search}")
+            saved = convert(value, dict[str, Any])
+            if saved.get("format") != FORMAT:
+                raise GlassformerError("another format")
+            v = convert({n: x for n, x in saved.items() if n not in ("format", "holds")}, cls)
+            if missing := [n for n in v.to_json() if n not in saved]:
+                raise GlassformerError(f"it has no {missing[0]}")
+            for name, kind in TABLES.items():
+                convert(getattr(v, name), kind, name)
             if "sample" in v.parts and v.parts["sample"]["looked_at"] != v.sample:
-                raise ValueError(f"sample is {v.sample}, its parts say something else")
-            if max(counts) > DOMAIN:
-                raise ValueError("a count is beyond all domains")
+                raise GlassformerError(f"sample is {v.sample}, its parts say something else")
+            if max(v.domain, v.looked_at, v.checked, v.wrong) > DOMAIN:
+                raise GlassformerError("a count is beyond all domains")
             if odd := v._disagreeing():
-                raise ValueError(f"{odd} is not what its parts or classes say")
-            if v.holds is not holds:
-                said = f"holds is {json.dumps(holds)}"
-                raise ValueError(f"{said} with {v.wrong:,} wrong of {v.checked:,}")
-        except KeyError as e:
-            what = f"{path} — damaged verdict, or none: it has no {e}"
-            raise GlassformerError(what, code=DAMAGED) from None
-        except (ValueError, TypeError, AttributeError, RecursionError, GlassformerError) as e:
-            what = f"{path} — damaged verdict, or none ({e})"
-            raise GlassformerError(what, code=DAMAGED) from None
+                raise GlassformerError(f"{odd} is not what its parts or classes say")
+            if v.holds is not saved["holds"]:
+                said = f"holds is {shown(saved['holds'])}"
+                raise GlassformerError(f"{said} with {v.wrong:,} wrong of {v.checked:,}")
+        except GlassformerError as e:
+            raise GlassformerError(f"{path} — {damaged} ({e})", code=DAMAGED) from None
         return v
 
     def _disagreeing(self) -> str:
         """A figure that is not that of all parts together, or not enough for its classes; "": none
         is.
         """
-        WORST(self.worst, "worst")
-        CLASSES(self.classes, "classes")
         # what was run alone has been counted before, and is wrong only there
         apart = {"looked_at": {"alone"}, "checked": {"alone"}, "wrong": set[str]()}
         for name in COUNTS if self.parts else ():
@@ -200,15 +206,6 @@ def versions(dtype: str) -> dict[str, str]:
 
         found["torch"] = str(torch.__version__)
     return found
-
-
-def _fits(value: Any, of: Any) -> bool:
-    """Whether a value read from JSON is of a field's type, as far as its name says."""
-    kind = str(of).removeprefix("<class '").removesuffix("'>")
-    if kind.endswith(" | None"):
-        return value is None or _fits(value, kind.removesuffix(" | None"))
-    types = {"str": (str,), "int": (int,), "bool": (bool,), "float": (float, int)}
-    return type(value) in types.get(kind, (list,) if kind.startswith("list") else (dict,))
 
 
 def _same(a: Any, b: Any) -> bool:
