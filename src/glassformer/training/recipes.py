@@ -14,8 +14,8 @@ from ..registry import take_in
 from ..tasks.base import Task
 from ..utils.errors import GlassformerError, no_such
 from ..utils.fileio import read_text
-from ..utils.json_schema import parse_json
 from ..utils.limits import TEXT
+from ..utils.typed_json import parse_json
 from .recipe import Recipe, option
 
 if sys.version_info >= (3, 11):

@@ -10,17 +10,28 @@ import json
 import os.path
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import UNSET, Meta, UnsetType, defstruct
 
 from ..core.backend import Array
 from ..core.checkpoint_format import RUN as KEY
 from ..core.checkpoint_format import parse
-from ..utils import json_schema
-from ..utils.errors import GlassformerError
+from ..utils.errors import GlassformerError, shown
 from ..utils.fileio import check_writable, read_bytes, why, write_atomically
-from ..utils.limits import MEMBERS, REF, SEED, memory, within
+from ..utils.limits import MEMBERS, memory, within
+from ..utils.typed_json import (
+    Count,
+    Finite,
+    Name,
+    Record,
+    Ref,
+    Seed,
+    Settings,
+    convert,
+    parse_json,
+)
 from .full_domain_phase import POOL
 from .history import check_name
 from .recipe import FIELDS, STEPS
@@ -30,59 +41,98 @@ OTHERS = "has snapshots of another run: expected an empty folder or a new one"
 DIFFERENCES = 6  # that a message names
 BAD = "not the state of a run, or a damaged one"
 FLOAT = "float32"
-STEP = json_schema.whole(0, STEPS)
-ROWS = json_schema.whole(0, 10**9)
-ROW = json_schema.listing(json_schema.whole(0, 10**4_000), 10_000)  # Python reads 4,300 digits
-EVENT = json_schema.record({
-    "kind": json_schema.text(100), "step": STEP, "member": json_schema.whole(0, SEED),
-    "data": json_schema.mapping(json_schema.small(1_000), 10),
-})  # fmt: skip
-EVENTS: dict[str, dict[str, json_schema.Check]] = {  # turning points, and what each says of itself
-    "digit learned": {"digit": json_schema.whole(0, 10**6), "accuracy": json_schema.finite},
-    "fitted": {"accuracy": json_schema.finite}, "generalised": {"accuracy": json_schema.finite},
-    "begun anew": {"accuracy": json_schema.finite},
-    "exact": {"wrong": ROWS, "checked": ROWS, "of": json_schema.text(100)},
-    "grokking": {"fitted_at": STEP}, "stable": {"since": STEP, "accuracy": json_schema.finite},
+Step = Annotated[int, Meta(ge=0, le=STEPS)]
+Rows = Annotated[int, Meta(ge=0, le=10**9)]
+Word = Annotated[str, Meta(max_length=100)]
+Digest = Annotated[str, Meta(max_length=64)]  # "": of nothing
+
+
+def _fields(**types: Any) -> type:
+    return defstruct("Data", [*types.items()], forbid_unknown_fields=True)
+
+
+DATA = {  # kind of a turning point -> its data, as events.in_words reads them
+    "digit learned": _fields(digit=Annotated[int, Meta(ge=0, le=10**6)], accuracy=Finite),
+    "memorising": _fields(train_accuracy=Finite, accuracy=Finite),
+    "fitted": _fields(accuracy=Finite), "generalised": _fields(accuracy=Finite),
+    "begun anew": _fields(accuracy=Finite), "exact": _fields(wrong=Rows, checked=Rows, of=Word),
+    "grokking": _fields(fitted_at=Step), "stable": _fields(since=Step, accuracy=Finite),
 }  # fmt: skip
+BY_LOSS = _fields(loss=Finite, floor=Finite)  # the other data of memorising
 
 
-def _event(value: Any, where: str) -> None:
-    """A turning point as `in_words` reads it."""
-    EVENT(value, where)
-    kind, data = value["kind"], value["data"]
-    if kind == "memorising":  # seen by the one or by the other
-        names = ("loss", "floor") if "floor" in data else ("train_accuracy", "accuracy")
-        json_schema.record(dict.fromkeys(names, json_schema.finite))(data, f"{where}.data")
-    elif kind in EVENTS:
-        json_schema.record(EVENTS[kind])(data, f"{where}.data")
-    else:
-        json_schema.refuse(f"{where}.kind", f"memorising or one of {', '.join(EVENTS)}", kind)
+class TurningPoint(Record):
+    """An Event that is no routine."""
+
+    kind: Word
+    step: Step
+    member: Seed
+    data: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.kind not in DATA:
+            raise ValueError(f"expected an event of {', '.join(DATA)}, got {shown(self.kind)}")
+        by_loss = self.kind == "memorising" and "floor" in self.data
+        convert(self.data, BY_LOSS if by_loss else DATA[self.kind], "data")
 
 
-HEADER = json_schema.record({
-    "identity": json_schema.record({
-        "task": json_schema.text(REF), "recipe": json_schema.mapping(json_schema.small(REF), 200),
-        "seed": json_schema.whole(0, SEED), "blueprint": json_schema.text(REF),
-        "start": json_schema.text(64),
-        "teacher": json_schema.text(64),
-    }, {"source": json_schema.text(64), "blueprint_source": json_schema.text(64)}),
-    "step": STEP, "seconds": json_schema.finite, "smooth": json_schema.text(40),
-    "decay_at": json_schema.whole(-1, STEPS),
-    "watcher": json_schema.record({
-        "seen": json_schema.mapping(STEP, 10_000), "in_a_row": STEP, "since": STEP,
-    }),
-    "history": json_schema.listing(json_schema.record(
-        {"step": STEP, "loss": json_schema.number, "accuracy": json_schema.finite,
-         "seconds": json_schema.finite, "digits": json_schema.listing(json_schema.finite, 10_000)},
-        {"train_accuracy": json_schema.finite, "tested": ROWS, "wrong": ROWS, "checked": ROWS,
-         "phase": json_schema.text(10),
-         "classes": json_schema.mapping(json_schema.finite, 1_000_000)},
-    ), 10_000_000),
-    "events": json_schema.listing(_event, 100_000),
-}, {
-    "exact": json_schema.optional(json_schema.record(
-        {"began": STEP, "accuracy": json_schema.finite, "pool": json_schema.listing(ROW, POOL)})),
-})  # fmt: skip
+class RunIdentity(Record):
+    """What must be the same for a run to go on, as checkpointing.identity makes it."""
+
+    task: Ref
+    recipe: Settings
+    seed: Seed
+    blueprint: Ref
+    start: Digest
+    teacher: Digest
+    source: Digest = ""
+    blueprint_source: Digest = ""
+
+
+class WatcherState(Record):
+    """The state of an events.Watcher."""
+
+    seen: Annotated[dict[Name, Step], Meta(max_length=10_000)]
+    in_a_row: Step
+    since: Step
+
+
+class SavedEvaluation(Record):
+    """An events.Report."""
+
+    step: Step
+    loss: float
+    accuracy: Finite
+    seconds: Finite
+    digits: Annotated[list[Finite], Meta(max_length=10_000)]
+    train_accuracy: Finite | UnsetType = UNSET
+    tested: Rows | UnsetType = UNSET
+    wrong: Rows | UnsetType = UNSET
+    checked: Rows | UnsetType = UNSET
+    phase: Annotated[str, Meta(max_length=10)] | UnsetType = UNSET
+    classes: Annotated[dict[Name, Finite], Meta(max_length=1_000_000)] | UnsetType = UNSET
+
+
+class FullDomainState(Record):
+    """The state of a full_domain_phase.Exact."""
+
+    began: Step
+    accuracy: Finite
+    pool: Annotated[list[Annotated[list[Count], Meta(max_length=10_000)]], Meta(max_length=POOL)]
+
+
+class RunHeader(Record):
+    """All of a run but its arrays, as checkpointing.save_run makes it."""
+
+    identity: RunIdentity
+    step: Step
+    seconds: Finite
+    smooth: Annotated[str, Meta(max_length=40)]
+    decay_at: Annotated[int, Meta(ge=-1, le=STEPS)]
+    watcher: WatcherState
+    history: Annotated[list[SavedEvaluation], Meta(max_length=10_000_000)]
+    events: Annotated[list[TurningPoint], Meta(max_length=100_000)]
+    exact: FullDomainState | None = None
 
 
 def state_path(out: str | Path) -> Path:
@@ -154,9 +204,9 @@ def load_state(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     if not good:
         raise GlassformerError(f"{path} — {BAD}: its SHA-256 does not match")
     # a loss may be infinite
-    header: dict[str, Any] = json_schema.parse_json(found[KEY], path, BAD, finite=False)
+    header: dict[str, Any] = parse_json(found[KEY], path, BAD, finite=False)
     try:
-        HEADER(header, "")
+        convert(header, RunHeader)
         header["smooth"] = float.fromhex(header["smooth"])
     except (GlassformerError, ValueError, OverflowError) as e:
         raise GlassformerError(f"{path} — {BAD}: {e}") from None

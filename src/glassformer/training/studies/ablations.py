@@ -10,16 +10,18 @@ a folder, each result is one file, written when all its seeds are trained, and n
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, to_builtins
 
 from ... import registry
 from ...tasks.base import Rows, Task
-from ...utils import json_schema
 from ...utils.errors import GlassformerError, no_such
 from ...utils.fileio import write_atomically
-from ...utils.limits import MEMBERS, REF, SEED
+from ...utils.limits import MEMBERS
+from ...utils.typed_json import Record, Ref, Seed, Settings, convert, read_json
 from ...verification.evaluation import right
 from ..data import first_length
 from ..events import Event
@@ -30,15 +32,7 @@ from ..train_hooks import TAPS
 
 BASELINE = "baseline"
 OF_LAYERS = {"tap", "mask", "n_layers", "d_mlp", "n_heads"}  # a model without layers has none
-KEPT = json_schema.record({
-    "name": json_schema.text(100), "task": json_schema.text(REF),
-    "recipe": json_schema.mapping(json_schema.small(REF), 200),
-    "runs": json_schema.listing(json_schema.record({
-        "seed": json_schema.whole(0, SEED), "accuracy": json_schema.number,
-        "forced": json_schema.optional(json_schema.number), "steps": json_schema.whole(0, 10**12),
-        "seconds": json_schema.number, "status": json_schema.text(100),
-    }), MEMBERS),
-})  # fmt: skip
+Word = Annotated[str, Meta(max_length=100)]
 
 
 @dataclass(frozen=True)
@@ -162,17 +156,25 @@ def _plain(recipe: Recipe) -> Recipe:
 
 
 # ── doing it ───────────────────────────────────────────────────────────────────────────────────
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Record):
     """What became of one seed."""
 
-    seed: int
+    seed: Seed
     accuracy: float  # of what the model says by itself
     # of the next token after the right ones; None for causal models, where it is the same
     forced: float | None
-    steps: int
+    steps: Annotated[int, Meta(ge=0, le=10**12)]
     seconds: float
-    status: str  # of a Training
+    status: Word  # of a Training
+
+
+class SavedAblation(Record):
+    """The file of an ablation."""
+
+    name: Word
+    task: Ref
+    recipe: Settings
+    runs: Annotated[list[Outcome], Meta(max_length=MEMBERS)]
 
 
 @dataclass(frozen=True)
@@ -202,9 +204,11 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """All that a file needs to be known again."""
-        case, runs = self.case, [asdict(o) for o in self.outcomes]
-        settings = {"name": case.name, "task": case.task.ref, "recipe": case.recipe.to_json()}
-        return settings | {"runs": runs}
+        case, runs = self.case, [*self.outcomes]
+        saved: dict[str, Any] = to_builtins(
+            SavedAblation(case.name, case.task.ref, case.recipe.to_json(), runs)
+        )
+        return saved
 
 
 @dataclass(frozen=True)
@@ -269,14 +273,13 @@ def _finished(case: Case, folder: str | Path | None) -> dict[int, Outcome]:
     if not folder or not (path := _path(folder, case)).exists():
         return {}
     try:
-        kept = json_schema.read_json(path, finite=False)
-        KEPT(kept, "")
+        saved = convert(read_json(path, finite=False), SavedAblation)
     except GlassformerError:
         what = "not a result of ablate, or a damaged one"
         raise GlassformerError(f"{path} — {what}; remove it, or use another folder") from None
-    was = {"task": kept["task"], **kept["recipe"]}
+    was = {"task": saved.task, **saved.recipe}
     now = {"task": case.task.ref, **case.recipe.to_json()}
     if differ := [k for k in now if was.get(k) != now[k]]:
         which = ", ".join(f"{k}={was.get(k)} (now {now[k]})" for k in differ[:3])
         raise GlassformerError(f"{path} — is of another experiment: {which}; use another folder")
-    return {run["seed"]: Outcome(**run) for run in kept["runs"]}
+    return {run.seed: run for run in saved.runs}

@@ -13,15 +13,16 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from ...core.checkpoint import to_bytes
 from ...tasks.base import Task
-from ...utils import json_schema
 from ...utils.dask_pool import GO_ON as GO_ON
 from ...utils.errors import GlassformerError
 from ...utils.fileio import make_folder, write_atomically
-from ...utils.limits import REF, SEED
+from ...utils.typed_json import Name, Record, Ref, Seed, Settings, convert, read_json
 from ..api import train
 from ..recipe import Recipe
 
@@ -29,22 +30,28 @@ LOST = "lost"  # the status of a run that is not finished, through no fault of i
 GIVEN_UP = "given up"  # of one that was lost TRIES times
 TRIES = 3
 FAILED = ("diverged", "refused", GIVEN_UP)
-ROW = json_schema.record({
-    "id": json_schema.text(12), "task": json_schema.text(REF),
-    "recipe": json_schema.mapping(json_schema.small(REF), 200), "seed": json_schema.whole(0, SEED),
-    "status": json_schema.text(100), "accuracy": json_schema.optional(json_schema.number),
-    "steps": json_schema.optional(json_schema.whole(0, 10**12)),
-    "seconds": json_schema.optional(json_schema.number),
-    "error": json_schema.text(10**6), "worker": json_schema.text(1_000),
-}, {
-    "events": json_schema.small(10**8), "history": json_schema.small(10**9),
-    "tries": json_schema.whole(0, TRIES),
-    "exact": json_schema.small(1_000),
-})  # fmt: skip
-
 Row = dict[str, Any]
 Finished = tuple[Row, bytes]  # a run's row and its model as a file, empty if it is not wanted
 LoadTask = Callable[[str], Task]
+
+
+class SavedRun(Record):
+    """The file of a run: a Row."""
+
+    id: Annotated[str, Meta(max_length=12)]
+    task: Ref
+    recipe: Settings
+    seed: Seed
+    status: Annotated[str, Meta(max_length=100)]
+    accuracy: float | None
+    steps: Annotated[int, Meta(ge=0, le=10**12)] | None
+    seconds: float | None
+    error: Annotated[str, Meta(max_length=10**6)]
+    worker: Name
+    events: Any = None  # nothing reads these three
+    history: Any = None
+    exact: Any = None
+    tries: Annotated[int, Meta(ge=0, le=TRIES)] = 0
 
 
 @dataclass(frozen=True)
@@ -156,8 +163,8 @@ class Sweep:
         """The row of a run that is done; None if it, or the model that is wanted, is not whole."""
         path = self.runs / f"{job.id(seed)}.json"
         try:
-            row: Row = json_schema.read_json(path, finite=False)
-            ROW(row, "")
+            row: Row = read_json(path, finite=False)
+            convert(row, SavedRun)
         except GlassformerError:
             return None
         if row["status"] == LOST:
