@@ -232,7 +232,7 @@ def test_command_with_bad_input(call, tmp_path, monkeypatch, words, says):
 @pytest.mark.parametrize("text,says", [
     ("{", "not JSON"), ("[]", "not the key of a disguised model"), ('{"format": "glassformer-key"}',
     "version None"),
-    ('{"format": "glassformer-key", "version": 1}', "basis is missing"),
+    ('{"format": "glassformer-key", "version": 1}', "key: has no original"),
 ])  # fmt: skip
 def test_files_that_are_no_keys(tmp_path, text, says):
     path = tmp_path / "k.json"

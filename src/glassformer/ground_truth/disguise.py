@@ -7,11 +7,12 @@ the copy is said of the original, and can be scored.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from ..compiler.task import task_name
 from ..core import components
@@ -21,30 +22,24 @@ from ..lens.embeddings import position_table
 from ..parametrizations.rotated import rotate as turned
 from ..parametrizations.rotated import rotation_fixing_ones
 from ..tasks.base import Task
-from ..utils import json_schema
 from ..utils.errors import GlassformerError, ascii_name, shown
 from ..utils.fileio import check_ending, write_together
-from ..utils.limits import NOISE, REF, SEED, WIDEST_KEY, within
+from ..utils.limits import NOISE, SEED, WIDEST_KEY, within
 from ..utils.results import Shown, json_file, plain
+from ..utils.typed_json import Finite, Name, Ref, Seed, Sha256, check_small, convert, read_json
 
 FORMAT, VERSION = "glassformer-key", 1
 ROWS = 1_000  # of a task, on which a copy is compared with its original; and as many edge cases
-ORDER = json_schema.listing(
-    json_schema.listing(json_schema.whole(0, 2**31 - 1), 10_000_000), 10_000
-)
-KEY = json_schema.record({
-    "format": json_schema.exactly(FORMAT), "version": json_schema.exactly(VERSION),
-    "original": json_schema.sha256, "copy": json_schema.sha256,
-    "ref": json_schema.text(REF), "task": json_schema.text(REF),
-    "seed": json_schema.whole(0, SEED), "noise": json_schema.finite,
-    "basis": json_schema.listing(
-        json_schema.listing(json_schema.finite, WIDEST_KEY), WIDEST_KEY, 1
-    ),
-    "heads": ORDER, "neurons": ORDER,
-    "changes": json_schema.listing(json_schema.text(1_000), 10_000),
-    "checked": json_schema.whole(0, 10**12), "changed": json_schema.whole(0, 10**12),
-    "difference": json_schema.number, "labels": json_schema.mapping(json_schema.small(10**8), 3),
-}, {"faithful": json_schema.boolean})  # fmt: skip
+Index = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Order = Annotated[
+    list[Annotated[list[Index], Meta(max_length=10_000_000)]], Meta(max_length=10_000)
+]
+# M [D,D]: a row x of the original's stream is x @ M in the copy
+Basis = Annotated[
+    list[Annotated[list[Finite], Meta(max_length=WIDEST_KEY)]],
+    Meta(min_length=1, max_length=WIDEST_KEY),
+]
+Tokens = Annotated[int, Meta(ge=0, le=10**12)]
 TIE = 1e-9  # without a task: logits as near as this, relative to the largest, are alike
 # Norm -> what reads it, the W_ and b_ of these.
 READERS = {
@@ -58,20 +53,22 @@ READERS = {
 class Key(Shown):
     """How a copy was disguised, and how to say of the original what was found in the copy."""
 
-    original: str  # SHA-256 of the models
-    copy: str
-    ref: str  # the original's, where it has one
-    task: str
-    seed: int
-    noise: float
-    basis: list[list[float]]  # M [D,D]: a row x of the original's stream is x @ M in the copy
-    heads: list[list[int]]  # layer -> for each head of the copy, its index in the original
-    neurons: list[list[int]]  # the same for neurons; [] where a layer has none
-    changes: list[str]  # what else is different: folded gains, an untied head, …
-    checked: int  # answer tokens on which the copy was compared
-    changed: int  # of these, chosen otherwise by the copy
+    original: Sha256  # of the models
+    copy: Sha256
+    ref: Ref  # the original's, where it has one
+    task: Ref
+    seed: Seed
+    noise: Finite
+    basis: Basis
+    heads: Order  # layer -> for each head of the copy, its index in the original
+    neurons: Order  # the same for neurons; [] where a layer has none
+    # what else is different: folded gains, an untied head, …
+    changes: Annotated[list[Name], Meta(max_length=10_000)]
+    checked: Tokens  # answer tokens on which the copy was compared
+    changed: Tokens  # of these, chosen otherwise by the copy
     difference: float  # the largest difference of logits, relative to the largest logit
-    labels: dict[str, Any] = field(default_factory=dict)  # the names that were taken away
+    # the names that were taken away
+    labels: Annotated[dict[Name, Any], Meta(max_length=3)]
 
     @property
     def faithful(self) -> bool:
@@ -109,15 +106,16 @@ class Key(Shown):
     def from_json(cls, value: Any) -> "Key":
         if not isinstance(value, Mapping) or value.get("format") != FORMAT:
             raise GlassformerError("key — not the key of a disguised model")
-        if (version := value.get("version")) != VERSION:
+        if type(version := value.get("version")) is not int or version != VERSION:
             raise GlassformerError(f"key — version {shown(version)}; this one reads {VERSION}")
-        names = {f.name for f in fields(cls)}
-        if missing := sorted(names - value.keys()):
-            raise GlassformerError(f"key — {missing[0]} is missing")
-        KEY(value, "key")
-        if any(len(row) != len(value["basis"]) for row in value["basis"]):
+        convert(value.get("faithful", True), bool, "key.faithful")
+        about = ("format", "version", "faithful")
+        key = convert({n: v for n, v in value.items() if n not in about}, cls, "key")
+        for name, names in key.labels.items():
+            check_small(names, f"key.labels.{shown(name)}", 10**8)
+        if any(len(row) != len(key.basis) for row in key.basis):
             raise GlassformerError("key — its basis is not square")
-        return cls(**{n: v for n, v in value.items() if n in names})
+        return key
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ class Disguised(Shown):
 
 def read_key(path: str | Path) -> Key:
     """The key that a file holds."""
-    found = json_schema.read_json(path, finite=False)  # a difference may be infinite
+    found = read_json(path, finite=False)  # a difference may be infinite
     try:
         return Key.from_json(found)
     except GlassformerError as e:

@@ -9,10 +9,10 @@ from typing import Any
 
 from ..core.model import Model
 from ..tasks.base import Task
-from ..utils import json_schema
 from ..utils.errors import GlassformerError
 from ..utils.progress import ProgressCallback, report_stage
 from ..utils.results import Shown
+from ..utils.typed_json import read_json
 from ..verification.evaluation import EXHAUSTIVE
 from .accuracy import Accuracy, bound_accuracy
 from .checker import Checked, check_certificate
@@ -123,7 +123,7 @@ def _certified(
 def read(check: Any) -> Any:
     """A certificate: itself, or what its file holds."""
     if isinstance(check, (str, PathLike)):
-        return json_schema.read_json(os.fspath(check), "not a certificate that prove wrote")
+        return read_json(os.fspath(check), "not a certificate that prove wrote")
     return check
 
 

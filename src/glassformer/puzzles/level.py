@@ -8,16 +8,18 @@ are not in the package.
 import difflib
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from .. import resolve
 from ..tasks.base import Task
-from ..utils import json_schema
 from ..utils.errors import no_such
 from ..utils.limits import many
+from ..utils.typed_json import Name, convert
 from ..verification.evaluation import EXHAUSTIVE
 from .questions import questions
 
@@ -35,19 +37,7 @@ AXES = {  # what is scored, and what it is called; less is better
     "bits": "bits",
     "lines": "lines",
 }
-_AXES = json_schema.mapping(json_schema.whole(0, 10**9), len(AXES))
-_SENTENCE = json_schema.text(1_000)
-FIELDS = json_schema.record(
-    {
-        "title": _SENTENCE, "kind": json_schema.text(5), "goal": _SENTENCE,
-        "stub": json_schema.text(5_000), "hints": json_schema.listing(_SENTENCE, 9, 1),
-        "examples": json_schema.mapping(_SENTENCE, 9),
-    },
-    {
-        "task": _SENTENCE, "truth": _SENTENCE, "tokens": json_schema.listing(_SENTENCE, 100, 1),
-        "length": json_schema.whole(1, 100), "end": _SENTENCE, "limits": _AXES, "read": _SENTENCE,
-    },
-)  # fmt: skip
+Figures = Annotated[dict[Name, Annotated[int, Meta(ge=0, le=10**9)]], Meta(max_length=len(AXES))]
 
 
 @dataclass(frozen=True)
@@ -56,20 +46,20 @@ class Level:
 
     id: str
     number: int  # from 1
-    title: str
-    kind: str  # "taotp": weights as text; "glass": a source
-    goal: str
-    stub: str
-    hints: tuple[str, ...]
-    examples: dict[str, str]  # a few: they decide nothing
-    limits: dict[str, int]  # on some of AXES
-    best: dict[str, int]  # known, on each of AXES
-    read: str = ""  # where the documentation says more
-    task_ref: str = ""  # a task of the registry, or
-    truth: str = ""  # a name of reference_answers.py, with
-    tokens: tuple[str, ...] = ()
-    length: int = 0
-    end: str = ""  # the token that ends an answer
+    title: Name
+    kind: Annotated[str, Meta(max_length=5)]  # "taotp": weights as text; "glass": a source
+    goal: Name
+    stub: Annotated[str, Meta(max_length=5_000)]
+    hints: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=9)]
+    examples: Annotated[dict[Name, Name], Meta(max_length=9)]  # a few: they decide nothing
+    best: Figures  # known, on each of AXES
+    limits: Figures = field(default_factory=dict)  # on some of AXES
+    read: Name = ""  # where the documentation says more
+    task_ref: Name = ""  # a task of the registry, or
+    truth: Name = ""  # a name of reference_answers.py, with
+    tokens: Annotated[tuple[Name, ...], Meta(max_length=100)] = ()
+    length: Annotated[int, Meta(ge=1, le=100)] = 0
+    end: Name = ""  # the token that ends an answer
 
     @property
     def file(self) -> str:
@@ -132,9 +122,7 @@ def _bare(name: str) -> str:
 
 
 def _level(path: Path, name: str, number: int, best: dict[str, int]) -> Level:
-    told = tomllib.loads(path.read_text("utf-8"))
-    FIELDS(told, path.name)
-    told["task_ref"] = told.pop("task", "")
-    told["hints"], told["tokens"] = tuple(told["hints"]), tuple(told.get("tokens", ()))
-    told["stub"] = told["stub"].lstrip("\n")
-    return Level(id=name, number=number, best=best, **{"limits": {}, **told})
+    fields = tomllib.loads(path.read_text("utf-8"))
+    fields |= {"id": name, "number": number, "best": best, "task_ref": fields.pop("task", "")}
+    made = convert(fields, Level, path.name)
+    return replace(made, stub=made.stub.lstrip("\n"))

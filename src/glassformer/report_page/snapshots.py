@@ -3,18 +3,19 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from ..core.model import Model
 from ..lens.trajectory import Trajectory
 from ..resolve import known_task
 from ..tasks.base import Task
-from ..utils import json_schema
 from ..utils.errors import GlassformerError
 from ..utils.fileio import read_text
 from ..utils.numfmt import number
+from ..utils.typed_json import convert
 from ..verification.evaluation import score
 from .payload import weights
 
@@ -22,13 +23,15 @@ CURVE = 400  # points of a training curve, at most
 MOST = 60  # snapshots in a page
 BYTES = 6_000_000  # of all their weights, as float32
 ROWS = 1_000  # inputs that each is measured on
-EVALUATED = {
-    "step": json_schema.whole(0, 10**12),
-    "loss": json_schema.number,
-    "accuracy": json_schema.number,
-}
-EVALUATION = json_schema.record(EVALUATED, {"train_accuracy": json_schema.number})
-KEPT = (*EVALUATED, "train_accuracy")
+
+
+class CurvePoint(Struct):
+    """The fields that are read of an evaluation in a training history."""
+
+    step: Annotated[int, Meta(ge=0, le=10**12)]
+    loss: float
+    accuracy: float
+    train_accuracy: float | UnsetType = UNSET
 
 
 def snapshots(model: Model, folder: str | Path, told: Mapping[str, Any] | None = None) -> list[Any]:
@@ -82,17 +85,19 @@ def history(path: Path) -> dict[str, Any]:
         rows = [x for x in rows if x.get("kind", "evaluation") == "evaluation"]
         rows = [x for x in rows if x.get("seed") == rows[0].get("seed")]
         rows = rows[:: -(-len(rows) // CURVE)] if rows else []
-        for x in rows:
-            EVALUATION({name: v for name, v in x.items() if name in KEPT}, "")
-        curve = {name: [short(float(x[name])) for x in rows] for name in ("loss", "accuracy")}
-        both = all("train_accuracy" in x for x in rows)
-        trained = [short(float(x["train_accuracy"])) for x in rows] if both else None
+        known = CurvePoint.__struct_fields__
+        points = convert([{n: x[n] for n in known if n in x} for x in rows], list[CurvePoint])
     except (ValueError, RecursionError, GlassformerError):
         expected = "one JSON object a line with step, loss and accuracy (train --history X.jsonl)"
         raise GlassformerError(f"{path} — expected a training history, {expected}") from None
     if not rows:
         raise GlassformerError(f"{path} — a training history without an evaluation")
-    return {"steps": [x["step"] for x in rows], **curve, "trained": trained}
+    curve: dict[str, Any] = {
+        "steps": [x.step for x in points], "loss": [short(x.loss) for x in points],
+        "accuracy": [short(x.accuracy) for x in points], "trained": None,
+    }  # fmt: skip
+    trained = [x.train_accuracy for x in points if x.train_accuracy is not UNSET]
+    return curve | {"trained": [*map(short, trained)] if len(trained) == len(points) else None}
 
 
 def short(x: Any) -> Any:
