@@ -16,7 +16,7 @@ import pytest
 from glassformer import GlassformerError
 from glassformer.utils import fileio
 from glassformer.utils.fileio import alone, check_writable, read_bytes, read_text, write_atomically
-from glassformer.utils.json_schema import read_json
+from glassformer.utils.typed_json import read_json
 
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
