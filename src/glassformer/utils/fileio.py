@@ -376,7 +376,8 @@ def _clear(beside: Path) -> None:
         try:
             if not _hold(handle):
                 raise OSError(errno.EBUSY, "another run is writing it")
-            shutil.rmtree(beside) if is_folder else os.unlink(beside)
+            if os.fstat(handle).st_nlink:  # else the name may be of another run's file by now
+                shutil.rmtree(beside) if is_folder else os.unlink(beside)
         finally:
             os.close(handle)
 
@@ -400,20 +401,23 @@ def _hold(handle: int) -> bool:
 
 @contextlib.contextmanager
 def alone(path: str | Path | None) -> Iterator[None]:
-    """Within it, any other run that asks for `path` is refused. A killed run holds nothing.
+    """Refuse any other run that asks for `path` meanwhile. A killed run holds nothing.
 
-    Where there are no such locks (Windows, some network disks), nobody is refused: two runs that
-    write to one place then overwrite each other's files, each of them whole.
+    Where there are no locks (Windows, some network disks), no run is refused: two runs that write
+    to one place then overwrite each other's files, each of them whole.
     """
-    if path is None:
+    if path is None or fcntl is None:
         yield
         return
     with _about(path):
         lock = _beside(_target(Path(path))[0], "lock")
-        handle = _lock(lock)
-    if handle is None:
-        way_out = "wait for it to end, or name another place"
-        raise GlassformerError(f"{path} — another run is writing there; {way_out}")
+        try:
+            handle = _create(lock)
+        except OSError as e:
+            if e.errno != errno.EBUSY:
+                raise
+            hint = "wait for it to end, or name another place"
+            raise GlassformerError(f"{path} — another run is writing there; {hint}") from None
     try:
         yield
     finally:
@@ -421,22 +425,3 @@ def alone(path: str | Path | None) -> Iterator[None]:
             # While it is held: who opened it meanwhile finds that it has no name any more
             os.unlink(lock)
         os.close(handle)
-
-
-def _lock(lock: Path) -> int | None:
-    """The lock file, open and held; None if another run has it."""
-    for _ in range(9):  # others may do the same at the same time
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | WAITING | NOFOLLOW, 0o666)
-        try:
-            held = _hold(handle)
-        except OSError:  # no locks here: nothing is left behind
-            os.close(handle)
-            os.unlink(lock)
-            raise
-        if held and os.fstat(handle).st_nlink:
-            return handle
-        os.close(handle)
-        if not held:
-            return None
-        # its run has just ended, and taken it away
-    raise OSError(errno.EBUSY, "another run is writing it")
