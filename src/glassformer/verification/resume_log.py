@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, to_builtins
 from msgspec.structs import asdict
 
 from ..utils.errors import GlassformerError, ascii_name
 from ..utils.fileio import write_atomically
 from ..utils.limits import KEEP, LISTED, many
-from ..utils.typed_json import Count, Name, Record, Sha256, check_small, convert, read_json
+from ..utils.typed_json import Count, Name, Record, check_small, convert, read_json
 from .chunks import Work
 from .counts import Tally, add
 
@@ -44,13 +44,12 @@ class SavedTally(Record):
 
 
 class SavedJournal(Record):
-    """What a journal contains."""
+    """What a journal contains, besides its seal."""
 
     format: Literal["glassformer journal 1"]
     run: Annotated[dict[Name, Any], Meta(max_length=100)]
     done: Annotated[list[Chunks], Meta(max_length=10_000_000)]
     found: Annotated[dict[Name, SavedTally], Meta(max_length=4)]
-    sha256: Sha256
 
 
 EVERY = 5.0  # seconds
@@ -109,9 +108,11 @@ class Journal:
         # a margin may be infinite
         value = read_json(self.path, "damaged journal", finite=False)
         try:
-            o = convert(value, SavedJournal)
+            content = convert(value, dict[str, Any])
+            sha256 = content.pop("sha256", None)
+            o = convert(content, SavedJournal)
             check_small(o.run, "run", 10**7)
-            if value.pop("sha256") != _seal(value):
+            if sha256 != _seal(content):
                 raise GlassformerError("its SHA-256 does not match")
         except GlassformerError as e:
             hint = "remove it to begin anew"
@@ -134,10 +135,11 @@ class Journal:
         """Saves, unless it did so a moment ago."""
         if not now and time.monotonic() - self.written < EVERY:
             return
-        done = [[r.start, r.stop] for r in state.done]
-        found = {part: t.to_json() for part, t in state.found.items()}
-        o = {"format": "glassformer journal 1", "run": self.run, "done": done, "found": found}
-        sealed = o | {"sha256": _seal(json.loads(json.dumps(o)))}
+        done = [(r.start, r.stop) for r in state.done]
+        found = {part: SavedTally(**t.to_json()) for part, t in state.found.items()}
+        content = SavedJournal("glassformer journal 1", self.run, done, found)
+        o = json.loads(json.dumps(to_builtins(content)))
+        sealed = o | {"sha256": _seal(o)}
         write_atomically(self.path, json.dumps(sealed).encode())
         self.written = time.monotonic()
 
