@@ -86,8 +86,8 @@ def convert(value: Any, kind: Any, where: str = "") -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as e:
         raise GlassformerError(_explain(str(e), value, where)) from None
-    except UnicodeEncodeError as e:  # the name of a field has half of a surrogate pair
-        raise GlassformerError(f"{where or 'it'}: unknown field {shown(e.object)}") from None
+    except UnicodeEncodeError as e:  # half of a surrogate pair where a known name must be
+        raise GlassformerError(f"{where or 'it'}: unknown name {shown(e.object)}") from None
     except RecursionError:
         raise GlassformerError(f"{where or 'it'}: nested too deeply") from None
 
