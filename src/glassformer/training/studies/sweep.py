@@ -22,7 +22,7 @@ from ...tasks.base import Task
 from ...utils.dask_pool import GO_ON as GO_ON
 from ...utils.errors import GlassformerError
 from ...utils.fileio import make_folder, write_atomically
-from ...utils.typed_json import Name, Record, Ref, Seed, Settings, convert, read_json
+from ...utils.typed_json import Name, Record, Ref, Seed, Settings, check_small, convert, read_json
 from ..api import train
 from ..recipe import Recipe
 
@@ -52,6 +52,10 @@ class SavedRun(Record):
     history: Any = None
     exact: Any = None
     tries: Annotated[int, Meta(ge=0, le=TRIES)] = 0
+
+    def __post_init__(self) -> None:
+        for name, most in {"events": 10**8, "history": 10**9, "exact": 1_000}.items():
+            check_small(getattr(self, name), name, most)
 
 
 @dataclass(frozen=True)
