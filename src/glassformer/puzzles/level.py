@@ -57,7 +57,7 @@ class Level:
     read: Name = ""  # where the documentation says more
     task_ref: Name = ""  # a task of the registry, or
     truth: Name = ""  # a name of reference_answers.py, with
-    tokens: Annotated[tuple[Name, ...], Meta(max_length=100)] = ()
+    tokens: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=100)] = ()
     length: Annotated[int, Meta(ge=1, le=100)] = 0
     end: Name = ""  # the token that ends an answer
 

@@ -173,4 +173,6 @@ def _seal(o: Any) -> str:
 
 def _short(value: Any) -> str:
     text = ascii_name(value if isinstance(value, str) else json.dumps(value))
-    return text if len(text) < 64 else text[:12] + "…"
+    if len(text) == 64:  # a SHA-256
+        return text[:12] + "…"
+    return text if len(text) <= 300 else text[:299] + "…"
