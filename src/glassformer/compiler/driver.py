@@ -13,7 +13,7 @@ from ..utils.limits import within
 from ..utils.results import Shown
 from ..utils.typed_json import convert
 from .certify import Certificate, Declaration, certify, same
-from .embedded_record import Embedded
+from .embedded_record import Embedded, Values
 from .embedded_source import FORMAT
 from .embedded_source import KEY as KEY
 from .frontend.parser import read
@@ -109,7 +109,7 @@ def declared(told: Mapping[str, Any]) -> tuple[Program, Declaration]:
     values = simple.values
     codes, times, slots = {}, {}, {}
     room: dict[Tally, slice] = {}
-    for i, time, start, code in entry.values:
+    for i, time, start, code in convert(entry.values, Values, f"{KEY}.values"):
         v = _member(values, i)
         widths = {len(row) for row in code}
         if len(code) != len(v) or len(widths) != 1:
