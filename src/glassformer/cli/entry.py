@@ -13,13 +13,15 @@ import sys
 import traceback
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import typer
 from typer.models import CommandInfo
 
 from ..utils import fileio
-from ..utils.errors import GlassformerError, Several
+from ..utils.errors import GlassformerError, Several, missing_extra
+from ..utils.errors import shown as shown_value
 from .common import Interrupted, app, err, out, visible
 
 ORDER = (  # of commands in --help; others come after these
@@ -33,15 +35,6 @@ MOVED = {  # options that verify had once
     "--trust": "board FILE.py --trust",
 }  # fmt: skip
 WORD, MESSAGE = 200, 1_500  # characters of a word and of a message that are shown
-EXTRAS = {  # module: the library's name, and the extra of this package that installs it
-    "torch": ("PyTorch", "torch"), "matplotlib": ("Matplotlib", "figures"),
-    "transformers": ("transformers", "gpt2"),
-    "tokenizers": ("tokenizers", "gpt2"), "onnx": ("ONNX", "onnx"),
-    "onnxruntime": ("ONNX Runtime", "onnx"), "distributed": ("Dask", "cluster"),
-    "transformer_lens": ("TransformerLens", "transformer-lens"),
-    "fastapi": ("FastAPI", "serve"), "pydantic": ("FastAPI", "serve"),
-    "uvicorn": ("Uvicorn", "serve"),
-}  # fmt: skip
 
 
 def commands(word: str = "") -> list[CommandInfo]:
@@ -105,17 +98,28 @@ def _status(words: list[str]) -> int:
                 return _fail(f"verify {option} — is a command of its own: {own}")
             if words[0] in ("train", "ablate") and (field := _field(option)):
                 return _fail(f"{words[0]} {option} — is a field of the recipe: --set {field}=…")
-            return _fail(e.format_message())
-        module = (e.name or "").partition(".")[0] if isinstance(e, ModuleNotFoundError) else ""
-        if module in EXTRAS:
-            library, extra = EXTRAS[module]
-            get = f"pip install 'glassformer[{extra}]'"
-            return _fail(f"this needs {library}, which is not installed: {get}")
+            return _fail(_in_our_words(words, e))
+        if isinstance(e, ModuleNotFoundError) and (needed := missing_extra(words[0], e)):
+            return _fail(str(needed))
         # as PyTorch says it
         if "can't allocate memory" in str(e) or type(e).__name__ == "OutOfMemoryError":
             return _fail("not enough memory for this", shown=e)
         what = f"a defect of glassformer: {type(e).__name__}: {e}; GLASSFORMER_DEBUG=1 shows where"
         return _fail(f"{words[0]} — failed ({what})", shown=e)
+
+
+def _in_our_words(words: list[str], error: Any) -> str:
+    """A usage error of the command line library; of a number that is none, as api.py puts it."""
+    text: str = error.format_message()
+    param: Any = getattr(error, "param", None)
+    kind = re.search(r"valid (integer|float|number)", text)
+    for option in param.opts if kind and param else ():
+        for word, value in zip(words, [*words[1:], ""], strict=True):
+            given = value if word == option else word.removeprefix(option + "=")
+            if word.partition("=")[0] == option:
+                must = "a whole number" if kind and kind[1] == "integer" else "a number"
+                return f"{words[0]} — {param.name} must be {must}, got {shown_value(given)}"
+    return text
 
 
 def _field(option: str) -> str:

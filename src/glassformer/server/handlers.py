@@ -149,7 +149,7 @@ class Desk:
         task = self.shelf.task(given["task"])
         name = given.get("recipe", "")
         if name and name not in RECIPE_NAMES:  # a file, say
-            raise no_such("recipe", name, RECIPE_NAMES)
+            raise no_such("recipe", name, RECIPE_NAMES, alike=0.4)
         settings = given.get("settings", {})
         for field in settings:
             option(field)  # a field, and no other keyword of `train`
