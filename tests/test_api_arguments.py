@@ -152,6 +152,24 @@ class Odd:
         return "a"
 
 
+class Raises:
+    """An object of a user's, which raises whatever it is asked for."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+class RaisesMore(Raises):
+    def __repr__(self):
+        raise RuntimeError
+
+    def __bool__(self):
+        raise RuntimeError
+
+    def __fspath__(self):
+        raise RuntimeError
+
+
 HUGE = range(10**12)
 # What is refused, and words of the line that says so.
 REFUSED = [
@@ -312,6 +330,29 @@ REFUSED = [
     (lambda m: gf.program("no-model")(lambda: 3)(), "no-model — a program returns a Model, got 3"),
     (lambda m: gf.view("no-function")(3), "expected a function below @view"),
     (lambda m: gf.task("no-class")(lambda: m), "expected a class below @task"),
+    # objects that raise
+    *[(lambda m, f=f, x=x: f(m, x()), said) for x in (Raises, RaisesMore) for f, said in [
+        (lambda m, x: gf.verify(x), "model — expected a ref"),
+        (lambda m, x: gf.verify(m, x), "task — expected a ref"),
+        (lambda m, x: gf.verify(m, rows=x), "rows — expected rows"),
+        (lambda m, x: gf.verify(m, progress=x), "progress must be a function"),
+        (lambda m, x: gf.record(m, x), "tokens — expected"),
+        (lambda m, x: gf.inspect(m, only=x), "only must be"),
+        (lambda m, x: gf.patch(m, "4+8", "1+2", x), "names must be"),
+        (lambda m, x: gf.prove(m, check=x), "check"),
+        (lambda m, x: gf.board(x), "expected"),
+        (lambda m, x: gf.export(x, "taotp", "x.taotp"), "expected"),
+    ]],
+    # methods
+    (lambda m: gf.Recipe().config("x", 3), "config — d_vocab must be a whole number"),
+    (lambda m: gf.Recipe().config(3), "config — without length"),
+    (lambda m: gf.Recipe().weight_shapes("x"), "weight_shapes — config: expected"),
+    (lambda m: gf.load_task(m).is_just(np.zeros(3)), "is_just — expected classes"),
+    (lambda m: gf.load_task(m).some(-1), "some: expected a whole number from 0"),
+    (lambda m: gf.load_task(m).some(5, -1), "some: expected a whole number from 0"),
+    (lambda m: gf.verify(m).differences("x"), "differences — expected a Verdict"),
+    (lambda m: gf.verify(m).save("v.txt"), "expected FILE.json"),
+    (lambda m: gf.report(m, "r.html", task=np.zeros(3)), "task — expected a ref"),
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ words. A `model` is a ref, a path or a Model; a `task` a ref or a Task, by defau
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -150,7 +151,7 @@ def export(
 
     path = as_path(out, "out")
     finite("export — tolerance", tolerance)
-    if not path.is_dir():
+    if not os.path.isdir(path):  # and not path.is_dir(), which raises if the name is too long
         check_writable(path, *files_of([model]))
     if to in names():
         check_target(to, path)  # before the model is built
@@ -537,6 +538,8 @@ def prove(
         hint = "only a proof that is looked for has a certificate to write"
         raise GlassformerError(f"prove — out: {hint}; leave out `out`, or check, accuracy, equals")
     path = as_output(out, ".json", model, task)
+    if isinstance(check, (str, PathLike)):
+        check = as_path(check, "check")
     made = as_model(model)
     found = run_proof(
         made, as_task(task, made), method=method, check=check, independent=independent,
@@ -614,14 +617,15 @@ def board(
     """
     from .adderboard import boards
 
-    file = str(model) if isinstance(model, (str, PathLike)) and str(model).endswith(".py") else ""
+    (ref,) = files_of([model]) or [""]
+    file = ref if ref.endswith(".py") else ""
     made = None if file or model is None else as_model(model)
-    name = str(model) if isinstance(model, (str, PathLike)) else made.name if made else ""
+    name = ref or (made.name if made else "")
     goal: Any = as_task(task, made) if made else task
 
-    def load_adder(ref: str) -> tuple[Model, Task]:
-        adder = resolve.load(ref)
-        return adder, as_task(task if ref == model else None, adder)
+    def load_adder(other: str) -> tuple[Model, Task]:
+        adder = resolve.load(other)
+        return adder, as_task(task if other == model else None, adder)
 
     return boards.board(
         made, goal, load_adder, name=name, ref=model if isinstance(model, str) else "", file=file,
@@ -887,7 +891,7 @@ def report(
               for m, known in zip(several, made, strict=True)]  # fmt: skip
     return pages.report(
         [*zip(titles, made, strict=True)], inputs, out=path, rows=rows,
-        task=as_task(task, *made[:1]) if task else None, full=full, history=history,
+        task=None if task is None else as_task(task, *made[:1]), full=full, history=history,
         snapshots=snapshots, progress=progress,
     )  # fmt: skip
 

@@ -190,7 +190,8 @@ def as_output(value: Any, ending: str, *read: Any) -> Path | None:
 
 def files_of(values: Iterable[Any]) -> list[str]:
     """What of some arguments may name files: refs and paths."""
-    return [str(value) for value in values if isinstance(value, (str, PathLike))]
+    return [text_of(value, "path", "a path") for value in values
+            if isinstance(value, (str, PathLike))]  # fmt: skip
 
 
 def as_folder(value: Any) -> Path:

@@ -27,7 +27,11 @@ verdict: gf.Verdict = gf.verify(model)
 gf.verify("addition", task, sample=5, seed=1, workers=2)
 gf.verify(model, type(task), rows=[[1, 2]])
 gf.verify(model, journal=Path("a.journal"))
+gf.verify(model, out="v.json")
 gf.recheck(model, verdict)
+gf.prove(model, out="c.json").holds
+gf.compare(model, model, sample=100)
+gf.inspect(model, sample=100, seed=1)
 gf.recheck(model, "verdict.json", "addition")
 proved: bool = gf.prove(model).holds
 right: int = gf.prove(model, accuracy=True).right

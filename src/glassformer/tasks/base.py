@@ -146,6 +146,8 @@ class Task(Shown):
         it: who derives from one, or gives it a method of its own, may write other texts.
         """
         own = (name for name in vars(self) if callable(getattr(type(self), name, None)))
+        if not all(isinstance(kind, type) for kind in kinds):
+            raise GlassformerError(f"is_just — expected classes of tasks, got {shown(kinds)}")
         return type(self) in kinds and next(own, None) is None
 
     def values(self, rows: Rows) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..core.vocabulary import Vocabulary
 from ..utils.errors import GlassformerError, shown
+from ..utils.limits import SAMPLE, SEED
 from .token_layout import Format
 
 if TYPE_CHECKING:
@@ -67,6 +68,14 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
+def _is_number_of_rows(value: Any) -> bool:
+    return _is_whole(value) and 0 <= value <= SAMPLE
+
+
+def _is_seed(value: Any) -> bool:
+    return _is_whole(value) and 0 <= value <= SEED
+
+
 def _is_tokens(value: Any) -> bool:
     listed = isinstance(value, (list, tuple)) and all(map(_is_whole, value))
     return listed or _is_array(1, value, "iu")
@@ -77,14 +86,16 @@ ROWS: Expected = (partial(_is_array, 2), "an array of whole numbers [B,n]")
 PAIRS: Expected = (partial(_is_array, 3), "an array of whole numbers [2,B,n]")
 TOKENS: Expected = (_is_tokens, "whole numbers [T]")
 WHOLE: Expected = (_is_whole, "a whole number")
+NUMBER: Expected = (_is_number_of_rows, f"a whole number from 0 to {SAMPLE:,}")
+SEED_: Expected = (_is_seed, f"a whole number from 0 to {SEED:,}")
 TEXT: Expected = (lambda value: isinstance(value, str), "a text")
 RNG: Expected = (lambda value: isinstance(value, np.random.Generator), "a NumPy Generator")
 ARGUMENTS: dict[str, dict[str, Expected]] = {  # method -> argument -> what it must be
     **{name: {"rows": ROWS} for name in ("batch", "defined", "classes", "values")},
     **{name: {"text": TEXT} for name in ("prompt", "read")},
     "simpler": {"rows": ROWS, "level": WHOLE}, "foretold": {"rows": PAIRS, "i": WHOLE},
-    "rows": {"start": WHOLE, "stop": WHOLE}, "sample": {"n": WHOLE, "rng": RNG},
-    "some": {"n": WHOLE, "seed": WHOLE}, "says": {"name": TEXT}, "answer": {"tokens": TOKENS},
+    "rows": {"start": WHOLE, "stop": WHOLE}, "sample": {"n": NUMBER, "rng": RNG},
+    "some": {"n": NUMBER, "seed": SEED_}, "says": {"name": TEXT}, "answer": {"tokens": TOKENS},
 }  # fmt: skip
 
 

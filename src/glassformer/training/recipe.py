@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ..core.model import ACTIVATIONS, MASKS, NORMS, POSITIONS, Config, Model
 from ..core.weight_shapes import in_block, required, shapes
 from ..registry import Option
-from ..utils.argcheck import checked
+from ..utils.argcheck import checked, checked_method
 from ..utils.errors import GlassformerError, no_such, shown
 from ..utils.limits import SEED
 from ..utils.results import Shown
@@ -85,11 +85,13 @@ class Architecture(Section):
     init: str = setting("uniform", "±1/sqrt(fan in); normal: all normal, /sqrt(d_model)", INITS)
     embed_std: float = setting(1.0, "of uniform's embeddings, which are normal")
 
+    @checked_method
     def config(self, d_vocab: int, length: int) -> Config:
         """The model's config for a task of so many tokens and examples of so many."""
         chosen = {n: getattr(self, n) for n in SHAPE}
         return Config(d_vocab=d_vocab, n_ctx=length - 1 + self.spare, **chosen)
 
+    @checked_method
     def weight_shapes(self, config: Config) -> dict[str, tuple[int, ...]]:
         """Name -> shape of the arrays that are trained: the required ones and the extras."""
         extras = {n for word in self.extras.split() for n in EXTRAS[word]}
@@ -122,6 +124,7 @@ class Examples(Section):
     batch: int = setting(512, "rows of a step; 0: all training rows", most=10**7)
     curriculum: str = setting("", '"3@0 6@2000": up to level 3 from step 0, 6 from step 2000, …')
 
+    @checked_method
     def training_rows(self, size: int, largest: int) -> int:
         """How many rows data=split trains on, of so many; `largest`: the largest of the radix."""
         if not self.train_share:

@@ -12,13 +12,15 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from .errors import GlassformerError, did_you_mean, shown
 from .limits import LISTED, count
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 PLAIN: dict[Any, tuple[type, ...]] = {
     int: (int, np.integer), float: (int, float, np.number), bool: (bool, np.bool_),
@@ -98,10 +100,10 @@ def _takes(f: Any, n: int) -> bool:
     """Whether something can be called with so many arguments, as far as it says."""
     try:
         inspect.signature(f).bind(*range(n))
-    except TypeError:
-        return False
     except ValueError:  # of some that are not written in Python nobody knows
         return callable(f)
+    except Exception:  # a TypeError, or what an object of the caller's raises
+        return False
     return True
 
 
@@ -126,6 +128,20 @@ def checked(kinds: bool = True) -> Callable[[type[T]], type[T]]:
     return decorate
 
 
+def checked_method(method: Callable[P, R]) -> Callable[P, R]:
+    """A method whose arguments are read like this."""
+    signature, hints = inspect.signature(method), dict[str, Any]()
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = bound(method.__name__, signature, args, kwargs)
+        hints.update(hints or typing.get_type_hints(method))
+        check_types(method.__name__, hints, given)
+        return method(*args, **kwargs)
+
+    return call
+
+
 def fits(value: Any, hint: Any) -> bool:
     """Whether a value is what an annotation says, as far as that is about plain things."""
     if hint is Any:
@@ -139,7 +155,7 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, PLAIN[kind]) and (kind is bool or not isinstance(value, bool))
     if kind is collections.abc.Sequence:
         listed = isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes))
-        row = listed or getattr(value, "ndim", 0) == 1  # an array's, or a tensor's
+        row = listed or attribute(value, "ndim") == 1  # an array's, or a tensor's
         return row and all(fits(x, one) for one in inner for x in value)
     if kind is collections.abc.Mapping and isinstance(value, Mapping) and inner:
         return all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())

@@ -64,7 +64,7 @@ def whole_numbers(what: str, values: Any, large: bool = False) -> Any:
     """The values as an array (PyTorch's stay there), if they are whole numbers; `large`: they may
     be beyond int64, and are then objects.
     """
-    if not hasattr(values, "detach"):
+    if not isinstance(values, np.ndarray) and not _has(values, "detach"):
         if (n := count(values)) > ROWS:
             raise GlassformerError(f"{what} — expected at most {ROWS:,} numbers, got {n:,}")
         try:
@@ -79,6 +79,13 @@ def whole_numbers(what: str, values: Any, large: bool = False) -> Any:
         wanted = "expected whole numbers" + " or a text" * (what == "tokens")
         raise GlassformerError(f"{what} — {wanted}, got {shown(values.tolist())}")
     return values
+
+
+def _has(value: Any, name: str) -> bool:
+    try:
+        return hasattr(value, name)
+    except Exception:  # what an object of the caller's may raise
+        return False
 
 
 def count(value: Any) -> int:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, TypeVar, overload
 import msgspec
 from msgspec import Meta
 
-from .errors import GlassformerError, shown
+from .errors import DAMAGED, GlassformerError, shown
 from .fileio import read_bytes
 from .limits import REF, SEED
 
@@ -60,7 +60,7 @@ def parse_json(
         reason = f"{e.reason} at byte {e.start:,}, expected UTF-8"
     except ValueError as e:  # not JSON, or an int of more digits than Python converts
         reason = str(e)
-    raise GlassformerError(f"{path} — {what}: {reason}")
+    raise GlassformerError(f"{path} — {what}: {reason}", code=DAMAGED)
 
 
 def _float(text: str) -> float:

@@ -170,6 +170,8 @@ class Verdict(Shown):
         they are near, any of equally bad rows may be the worst, and of a search, which may go
         elsewhere for that, only counts whether it found anything wrong.
         """
+        if not isinstance(other, Verdict):
+            raise GlassformerError(f"differences — expected a Verdict, got {shown(other)}")
         searched = "search" in self.parts and "search" in other.parts
         mine, its = self._compared(searched), other._compared(searched)
         pairs = [(name, mine[name], its[name]) for name in mine]
