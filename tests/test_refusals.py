@@ -218,6 +218,11 @@ def test_the_table_has_every_kind():
     assert len(TABLE) >= 30 and {row[0] for row in TABLE.values()} < {*CODES}
 
 
+def test_every_code_is_documented():
+    text = (Path(__file__).parents[1] / "docs/reference.md").read_text()
+    assert all(f"| `{code}` | {meaning} |" in text for code, meaning in CODES.items())
+
+
 def test_a_code_is_not_taken_from_the_callers_own_error():
     try:
         Path("none").read_text()

@@ -12,15 +12,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
-from rich.progress import Progress as Bar
-from rich.progress import ProgressColumn, TextColumn
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 from typer import Argument, Exit, Option
 
@@ -28,6 +25,11 @@ from .. import __version__
 from ..utils.errors import LONG, GlassformerError, in_words
 from ..utils.fileio import check_writable
 from ..utils.progress import Progress, ProgressCallback
+
+if TYPE_CHECKING:  # a run shows neither
+    from rich.progress import Progress as Bar
+    from rich.progress import ProgressColumn
+    from rich.table import Table
 
 NARROW = 20  # columns; a terminal that claims fewer is not believed
 # Control characters (not ends of lines and tabs), what turns text around, what has no width (but
@@ -124,7 +126,9 @@ def listed(words: Iterable[str], joint: str = "or") -> str:
 
 
 # ── what is said ───────────────────────────────────────────────────────────────────────────────
-def table_of(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> Table:
+def table_of(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]] = ()) -> "Table":
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for c in columns:
         table.add_column(c, overflow="fold", justify="left" if c else "right", no_wrap=c == "claim")
@@ -183,14 +187,19 @@ def save_figure(figure: Any, path: Path) -> None:
     save(figure, path)
 
 
-def progress(*columns: ProgressColumn) -> Bar:
+def progress(*columns: "ProgressColumn") -> "Bar":
     """A bar where there is a terminal, gone at the end."""
+    from rich.progress import Progress as Bar
+
     return Bar(*columns, console=err, transient=True, disable=not sys.stderr.isatty())
 
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[ProgressCallback]:
     """Yield a callback that shows progress as a bar on a terminal: `progress=` of a public call."""
+    from rich.progress import Progress as Bar
+    from rich.progress import TextColumn
+
     with progress(*Bar.get_default_columns(), TextColumn("{task.fields[rate]}")) as bar:
         line = bar.add_task(escape(label), total=None, rate="")
 

@@ -6,10 +6,6 @@ from ..core.model import Model
 from ..registry import program
 from ..tasks.addition import Digits
 from ..utils.errors import GlassformerError
-from .addition_book import book
-from .addition_compact import compact
-from .addition_ones import ones
-from .addition_unpadded import unpadded
 
 
 @program("addition")
@@ -31,14 +27,22 @@ def addition(
     if formats and variant == "book":
         raise GlassformerError(f"variant=book is the booklet's format only; leave out {formats[0]}")
     if order == "ones":
+        from .addition_ones import ones
+
         return ones(digits, dtype)
     if padding == "none":
         if dtype == "float32":
             raise GlassformerError("not right in float32: padding=none needs dtype=float64")
+        from .addition_unpadded import unpadded
+
         return unpadded(digits)
     if variant == "compact":
+        from .addition_compact import compact
+
         return compact(digits, dtype)
     if dtype == "float32" and digits > 2:
         way_out = "variant=book is so up to 2 digits; use variant=compact"
         raise GlassformerError(f"not right in float32: {way_out}")
+    from .addition_book import book
+
     return book(digits).astype(dtype)
