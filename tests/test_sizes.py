@@ -1,6 +1,5 @@
 """What is too much is refused before the work begins: one line, status 2, and the limit in it."""
 
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +14,7 @@ from glassformer.ground_truth.wiring import passes
 from glassformer.lens.modular.fourier import spectrum
 from glassformer.parametrizations.rotated import rotation_fixing_ones
 from glassformer.registry import split
-from glassformer.utils import limits
+from glassformer.utils import limits, workers
 from glassformer.verification.chunks import Work
 from glassformer.verification.parallel import run as in_parallel
 from helpers import random_model
@@ -260,15 +259,15 @@ def test_chunks_are_not_listed(monkeypatch):
     begun = []
 
     class Pool:
+        _processes = None
+
         def __init__(self, *args): ...
         def shutdown(self, **how): ...
         def submit(self, do, group):
             begun.append(group)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(
-        sys.modules["glassformer.verification.parallel"], "ProcessPoolExecutor", Pool
-    )
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", Pool)
     with pytest.raises(KeyboardInterrupt):
         next(in_parallel(work, [range(10**15)], 2))
     assert begun == [range(16)]

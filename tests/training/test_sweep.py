@@ -30,6 +30,7 @@ from glassformer.training.studies.executors import cluster, local
 from glassformer.training.studies.sweep import Sweep, work
 from glassformer.training.studies.sweep_spec import read_spec
 from glassformer.utils import dask_pool as far
+from glassformer.utils import workers
 from glassformer.utils.errors import GlassformerError
 from helpers import PATIENCE, Held, own_children, wait_for
 
@@ -396,7 +397,7 @@ def test_a_run_that_kills_its_process_takes_no_other_along(spec_file, tmp_path, 
             sizes.append(n)
             self.broken = False
 
-        def submit(self, do, job, load):
+        def submit(self, do, job):
             future = Future()
             self.broken |= job.recipe.n_heads == 1
             future.set_exception(BrokenProcessPool()) if self.broken else future.set_result(
@@ -408,7 +409,7 @@ def test_a_run_that_kills_its_process_takes_no_other_along(spec_file, tmp_path, 
 
         def shutdown(self, **_): ...
 
-    monkeypatch.setattr(executors, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", Pool)
     jobs = sweep_of(spec_file("[grid]\nn_heads = [1, 2, 4]"), tmp_path).left
     found = {
         row["recipe"]["n_heads"]: row["error"]

@@ -12,6 +12,7 @@ import pytest
 
 from glassformer import GlassformerError, load, load_task
 from glassformer.utils import dask_pool as far
+from glassformer.utils.workers import spread
 from glassformer.verification import Progress, Verdict, check, parallel, verify
 from glassformer.verification.chunks import Work
 from glassformer.verification.counts import Tally
@@ -186,7 +187,9 @@ def test_a_scheduler_that_dies_at_any_moment_is_one_line(pretended):
         pretended(Leaving(len(said)))
         done = []
         try:
-            for piece, result in far.spread([1, 2, 3], lambda shared, x: x * 10, None, "tcp://x"):
+            for piece, result in spread(
+                [1, 2, 3], lambda shared, x: x * 10, None, cluster="tcp://x"
+            ):
                 assert result == piece * 10
                 done.append(piece)
         except GlassformerError as e:
@@ -218,7 +221,7 @@ def test_a_piece_that_was_cancelled_has_not_failed(pretended):
 
     pretended(Cancelling())
     with pytest.raises(GlassformerError, match="tcp://x — the cluster went away; the same command"):
-        list(far.spread([1, 2], lambda shared, piece: piece, None, "tcp://x"))
+        list(spread([1, 2], lambda shared, piece: piece, None, cluster="tcp://x"))
 
 
 def test_a_piece_may_fail_as_a_lost_connection_does(pretended):
@@ -231,7 +234,7 @@ def test_a_piece_may_fail_as_a_lost_connection_does(pretended):
             return future
 
     pretended(Failing())
-    found = list(far.spread([1, 2], lambda shared, piece: piece, None, "tcp://x"))
+    found = list(spread([1, 2], lambda shared, piece: piece, None, cluster="tcp://x"))
     assert [(piece, str(e)) for piece, e in found] == [(1, "disk full"), (2, "disk full")]
 
 
@@ -241,7 +244,7 @@ def test_a_cluster_without_workers_is_one_line(pretended, monkeypatch):
     client.nthreads = dict
     monkeypatch.setattr(far._dask(), "wait", lambda *_: type("", (), {"done": ()}))
     with pytest.raises(GlassformerError, match="tcp://x — the cluster has no workers any more; x"):
-        list(far.spread([1], lambda shared, piece: piece, None, "tcp://x", "x"))
+        list(spread([1], lambda shared, piece: piece, None, cluster="tcp://x", go_on="x"))
 
 
 def test_a_worker_of_another_kind_is_refused(pretended, monkeypatch):
@@ -294,7 +297,7 @@ def test_a_killed_worker_of_a_real_cluster(dask_cluster, tmp_path, call, monkeyp
     address, workers = dask_cluster
     monkeypatch.setattr(far, "PATIENCE", PATIENCE)
     monkeypatch.setattr(far, "FIRST", PATIENCE)
-    monkeypatch.setattr(parallel, "_do_far", held(tmp_path, parallel._do_far))
+    monkeypatch.setattr(parallel, "_do", held(tmp_path, parallel._do))
     monkeypatch.setattr(parallel, "FAR", 8)
     found: list[Progress | Verdict] = []
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from glassformer import GlassformerError, load, load_task
+from glassformer.utils import workers
 from glassformer.verification import Progress, Verdict, check, parallel, verify
 from glassformer.verification import chunks as works
 from glassformer.verification import resume_log as journals
@@ -71,8 +72,9 @@ def test_a_worker_that_dies_is_replaced(task, expected):
 @pytest.mark.slow
 def test_what_no_worker_survives_ends(task, monkeypatch):
     """Workers that die as they begin: a few tries, and a word."""
-    monkeypatch.setattr(parallel, "_begin", len)
-    monkeypatch.setattr(parallel, "TRIES", 2)
+    monkeypatch.setattr(workers, "_begin", len)
+    monkeypatch.setattr(workers, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(parallel, "MAX_ATTEMPTS", 2)
     with pytest.raises(GlassformerError, match="died 2 times"):
         verify(load(REF), task, chunk=100, workers=2)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..utils.errors import GlassformerError
 from ..utils.fileio import why
-from ..verification.parallel import SETTINGS
+from ..utils.workers import SETTINGS
 from . import worker_main
 
 START = 120  # seconds for a process to be ready: a machine may be busy

@@ -19,7 +19,6 @@ from ..core.model import Model, Tap
 from ..registry import source_of
 from ..tasks.base import Task
 from ..tasks.bigint_rows import distinct
-from ..utils.dask_pool import check_workers
 from ..utils.errors import GlassformerError
 from ..utils.limits import (
     CHUNK,
@@ -35,6 +34,7 @@ from ..utils.limits import (
 )
 from ..utils.progress import Progress as Progress
 from ..utils.progress import ProgressCallback
+from ..utils.workers import check_workers
 from .chunks import Work
 from .confidence import CONFIDENCE, upper_bound
 from .counts import Tally, add, tally

@@ -7,11 +7,11 @@ from typing import Any
 
 from ...tasks.base import Task
 from ...utils import limits
-from ...utils.dask_pool import check_workers
 from ...utils.fileio import alone, make_folder
 from ...utils.limits import PROCESSES, RUNS, within
 from ...utils.progress import Progress, ProgressCallback
 from ...utils.results import Finding
+from ...utils.workers import check_workers
 from . import executors
 from . import sweep as sweeps
 from . import sweep_spec as specs
