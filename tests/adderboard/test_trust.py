@@ -48,7 +48,7 @@ def judge(path, n=30, limits=QUICK, sandbox=True):
 
 
 def started(path, limits, sandbox):
-    return runner.process_of(path, path.read_bytes(), trust_child.__file__, limits, sandbox)
+    return runner.running(path, path.read_bytes(), trust_child.__file__, limits, sandbox)
 
 
 def has_sandbox():
@@ -125,7 +125,7 @@ def test_numbers_of_a_module_are_counted(tmp_path):
 
 
 def test_without_trust_nothing_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(trust, "process_of", None)
+    monkeypatch.setattr(trust, "running", None)
     path = write(tmp_path, BUILD + "def add(model, a, b): return a + b\n")
     with pytest.raises(GlassformerError, match="if you trust it, say so"):
         submission(path)
@@ -303,12 +303,11 @@ def test_a_loop_without_end_is_ended(tmp_path, sandbox):
 @needs_sandbox
 def test_the_guard_itself_may_be_killed(tmp_path):
     path, mark = stubborn(tmp_path)
-    with started(path, QUICK, True) as (guard, lines, _):
-        assert b'"ready"' in lines.get(timeout=60) and not running(mark)
-        guard.stdin.write(b"[[1, 2]]\n")
-        guard.stdin.flush()
+    with started(path, QUICK, True) as child:
+        assert b'"ready"' in child.lines.get(timeout=60) and not running(mark)
+        child.send(b"[[1, 2]]")
         assert in_time(lambda: "+" in running(mark))
-        guard.kill()
+        child.process.kill()
         assert in_time(lambda: not running(mark))
 
 
@@ -488,9 +487,9 @@ def test_the_kernel_keeps_the_limits(tmp_path, sandbox):
     """The group has them before the file runs, and its processes are in it."""
     path, mark = stubborn(tmp_path)
     limits = Limits(memory=2**30, processes=7)
-    with started(path, limits, sandbox) as (guard, lines, _):
-        assert lines.get(timeout=60) == b'{"event": "ready", "cgroup": true}'
-        groups = [g for g in cgroups() if g.name.startswith(f"{PREFIX}{guard.pid}-")]
+    with started(path, limits, sandbox) as child:
+        assert child.lines.get(timeout=60) == b'{"event": "ready", "cgroup": true}\n'
+        groups = [g for g in cgroups() if g.name.startswith(f"{PREFIX}{child.process.pid}-")]
         assert len(groups) == len(parents())
         files = {f.name: f for g in groups for f in g.iterdir()}
         memory = files.get("memory.max") or files["memory.limit_in_bytes"]
@@ -499,8 +498,7 @@ def test_the_kernel_keeps_the_limits(tmp_path, sandbox):
             assert int(swap.read_text()) == 0
         if both := files.get("memory.memsw.limit_in_bytes"):
             assert int(both.read_text()) == 2**30
-        guard.stdin.write(b"[[1, 2]]\n")
-        guard.stdin.flush()
+        child.send(b"[[1, 2]]")
         assert in_time(lambda: "+" in running(mark))
         for group in groups:
             assert len((group / "cgroup.procs").read_text().split()) == 2
@@ -510,11 +508,11 @@ def test_the_kernel_keeps_the_limits(tmp_path, sandbox):
 @needs_cgroup
 def test_the_groups_of_a_guard_that_was_killed_are_removed(tmp_path):
     path, mark = stubborn(tmp_path)
-    with started(path, QUICK, HAS_SANDBOX) as (guard, lines, _):
-        lines.get(timeout=60)
-        groups = [g for g in cgroups() if g.name.startswith(f"{PREFIX}{guard.pid}-")]
-        guard.kill()
-        guard.wait()
+    with started(path, QUICK, HAS_SANDBOX) as child:
+        child.lines.get(timeout=60)
+        groups = [g for g in cgroups() if g.name.startswith(f"{PREFIX}{child.process.pid}-")]
+        child.process.kill()
+        child.process.wait()
     assert groups and in_time(lambda: not running(mark))
     if HAS_SANDBOX:  # without, its processes may live on, in their group
         assert in_time(lambda: Group(2**30, 9).remove() or not any(map(Path.exists, groups)))

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.server import jobs, server, worker_main
+from glassformer.server import jobs, server
 from glassformer.server.jobs import KEPT, Jobs
-from glassformer.server.worker_pool import Busy, Ended, Pool
+from glassformer.server.worker_pool import Busy, Pool
+from glassformer.utils import worker_main
+from glassformer.utils.workers import Ended
 from server.conftest import ADDER
 
 SRC = str(Path(__file__).parents[2] / "src")
@@ -67,10 +69,10 @@ def test_work_that_takes_too_much_is_ended_and_the_next_is_done(heavy):
         with pool.worker("quick") as worker:
             return worker.ask("model", {"ref": ref}, seconds)
 
-    with pytest.raises(Ended, match="longer than a page may ask for"):
+    with pytest.raises(Ended, match=r"took more than 0\.5 s"):
         ask(refs["forever"], 0.5)
     kind, data = ask(refs["huge"])
-    assert kind == worker_main.WRONG and b"more memory than a page is given" in data
+    assert kind == worker_main.WRONG and b"took more than 2.0 GiB of memory" in data
     with pytest.raises(Ended, match="its process ended"):
         ask(refs["gone"])
     kind, data = ask(refs["broken"])
@@ -186,7 +188,7 @@ def test_a_training_has_its_time_to_end_from_when_it_has_begun(monkeypatch):
     job = all_jobs.begin("train", {})
     assert worker.asked.wait(60)
     all_jobs.stop(job)
-    assert not worker.killed.wait(0.3) and job.clock.interval == jobs.START
+    assert not worker.killed.wait(0.3) and job.clock.interval == jobs.START_SECONDS
     worker.tell(BEGUN)
     assert worker.killed.wait(60)  # it does not end by itself
     worker.answer = Ended("it was stopped")
@@ -221,10 +223,10 @@ def test_a_process_ends_with_a_training_that_has_begun_whatever_came_of_it(begun
 def test_a_stop_ends_its_own_order_whenever_it_comes(monkeypatch):
     monkeypatch.setattr(os, "_exit", lambda status: None)
     pipe, line = io.BytesIO(), worker_main.Line(io.BytesIO())
-    worker_main.write_frame(pipe, worker_main.STOP, b"2")
-    worker_main.write_frame(pipe, worker_main.ASK, b'{"number": 2}')
+    worker_main.write(pipe, worker_main.STOP, b"2")
+    worker_main.write(pipe, worker_main.ASK, b'{"number": 2}')
     pipe.seek(0)
-    worker_main._read(pipe, asked := queue.Queue(), line)
+    worker_main.read_orders(pipe, asked := queue.Queue(), line)
     assert not line.stopped()
     line.order = asked.get()["number"]
     assert line.stopped()
@@ -285,7 +287,7 @@ def test_a_job_has_its_time(served, monkeypatch):
     assert served.open.jobs.seconds == 60 * 30.0  # minutes
     monkeypatch.setattr(served.open.jobs, "seconds", 0.5)
     told = served.job("verify", **HOURS)
-    assert told["state"] == "wrong" and "longer than a page" in told["errors"][0]["message"]
+    assert told["state"] == "wrong" and "took more than 0.5 s" in told["errors"][0]["message"]
     assert served.model(ref=ADDER)["ref"] == ADDER
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from ..utils.errors import GlassformerError
 from ..utils.fileio import read_bytes
 from ..utils.progress import Progress
-from ..utils.sandbox.runner import Limits, ending, process_of, send
+from ..utils.sandbox.runner import Limits, running
 from . import trust_child
 from .protocol import EDGES, PAIRS, Events, Got, mistakes, pairs, verdict
 
@@ -80,23 +80,21 @@ def ask(
     """
     began, answered, built = time.monotonic(), 0, False
     due: tuple[str, ...] = ("ready", "refused")
-    with process_of(path, code, trust_child.__file__, limits, sandbox) as (process, lines, errors):
+    with running(path, code, trust_child.__file__, limits, sandbox) as child:
         while answered < len(asked):
             left = limits.whole - (time.monotonic() - began)
             a, b = asked[answered]
             now = f"at add({a}, {b})" if built else "before its model was built"
             patience = limits.answer if built else limits.start
             try:
-                raw = lines.get(timeout=max(0.0, min(left, patience)))
+                raw = child.lines.get(timeout=max(0.0, min(left, patience)))
             except queue.Empty:
                 which = f"{limits.whole:g} s in all" if left < patience else f"{patience:g} s"
                 raise GlassformerError(f"{path} — {now}: no answer within {which}") from None
             if raw is None:
-                raise GlassformerError(
-                    f"{path} — {now}: {trust_child.short(ending(process, errors))}"
-                )
+                raise GlassformerError(f"{path} — {now}: {trust_child.short(child.ending())}")
             if (line := _parse(raw, due)) is None:
-                shown = repr(raw[:60].decode(errors="replace"))
+                shown = repr(raw.rstrip(b"\n")[:60].decode(errors="replace"))
                 what = f"expected a line of JSON from its process, got {shown}"
                 raise GlassformerError(f"{path} — {now}: {what}")
             if line["event"] == "failed":
@@ -108,7 +106,7 @@ def ask(
             answered += line["event"] == "answer"
             yield line
             if line["event"] == "ready":
-                send(process, asked)
+                child.send(json.dumps(asked).encode())
 
 
 def _refusal(why: str, sandbox: bool) -> str:

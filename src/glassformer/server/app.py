@@ -9,16 +9,18 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from ..puzzles.judge_process import SECONDS
-from . import request_models, worker_main
+from ..utils.worker_main import DEFECT, WRONG, dump
+from ..utils.workers import Ended
+from . import request_models
 from .errors import refusal, wrong
 from .jobs import Jobs
-from .worker_pool import Busy, Ended, Pool
+from .worker_pool import Busy, Pool
 
 QUICK = 30.0  # seconds for what is answered at once
 JUDGED = float(SECONDS)  # and for a puzzle, as `glassformer check` has it
 PATIENCE = 5.0  # seconds to wait for a free process
 BUSY = "this server is at work on as much as it may; wait for it, or stop a job"
-WRONG: dict[int | str, dict[str, Any]] = {
+RESPONSES: dict[int | str, dict[str, Any]] = {
          400: {"description": "not JSON"}, 403: {"description": "not from this page"},
          408: {"description": "too slow"}, 413: {"description": "too large"},
          415: {"description": "not called JSON"}, 422: {"description": "not what is expected"},
@@ -36,7 +38,7 @@ def application(page: Callable[[], bytes], pool: Pool, jobs: Jobs) -> FastAPI:
     """The application. auth_middleware.py stands before it."""
     app = FastAPI(
         title="glassformer open", docs_url=None, redoc_url=None, openapi_url=None,
-        responses=WRONG, redirect_slashes=False,
+        responses=RESPONSES, redirect_slashes=False,
     )  # fmt: skip
 
     def at_once(do: str, given: Any, room: str = "quick", seconds: float = QUICK) -> Response:
@@ -47,8 +49,11 @@ def application(page: Callable[[], bytes], pool: Pool, jobs: Jobs) -> FastAPI:
         except Busy:
             return problem(429, BUSY)
         except Ended as e:
-            return Json(worker_main.dump(wrong(f"{do} — {e}", "stopped")))
-        return Json(data, status_code=500 if kind == worker_main.DEFECT else 200)
+            return Json(dump(wrong(f"{do} — {e}", "stopped")))
+        if kind == WRONG:
+            failed = json.loads(data)
+            data = dump(wrong(failed["error"], failed["code"]))
+        return Json(data, status_code=500 if kind == DEFECT else 200)
 
     def begun(do: str, given: request_models.Asked) -> Response:
         try:

@@ -21,7 +21,6 @@ from ..core.model import Model
 from ..proof.counterexamples import first_wrong
 from ..puzzles import judge, level
 from ..puzzles.judge_process import MEMORY
-from ..puzzles.judge_worker import limited
 from ..report_page.examples import spelled
 from ..report_page.inputs import refused, some_inputs
 from ..report_page.payload import payload, weights
@@ -31,6 +30,7 @@ from ..tasks.token_layout import answer_names
 from ..training.recipe import option
 from ..utils.errors import GlassformerError, no_such
 from ..utils.progress import Progress
+from ..utils.sandbox.child import limited_memory
 from .catalogue import RECIPE_NAMES, Shelf
 from .errors import SOURCE
 
@@ -182,7 +182,7 @@ class Desk:
 
     # ── puzzles ────────────────────────────────────────────────────────────────────────────────
     def check(self, given: Given, line: "Line") -> Any:
-        with limited(MEMORY):  # as much as `glassformer check` has
+        with limited_memory(MEMORY):  # as much as `glassformer check` has
             return judge(level(given["level"]), given["text"]).to_json()
 
 

@@ -7,9 +7,10 @@ import time
 from functools import partial
 from typing import Any
 
-from . import worker_main
+from ..utils.worker_main import RESULT
+from ..utils.workers import START_SECONDS, Ended, Worker
 from .errors import places
-from .worker_pool import START, Busy, Ended, Pool, Worker
+from .worker_pool import Busy, Pool
 
 KEPT = 16  # jobs that are over and can still be looked at
 BYTES = 2**27  # of their results, together
@@ -99,7 +100,7 @@ class Jobs:
         """From now on a training has its time to end by itself; or to begin, if it has not."""
         if job.clock is not None:
             job.clock.cancel()
-        job.clock = threading.Timer(GRACE if job.begun else START, self._kill, (job,))
+        job.clock = threading.Timer(GRACE if job.begun else START_SECONDS, self._kill, (job,))
         job.clock.daemon = True  # a server that is closed does not wait for it
         job.clock.start()
 
@@ -121,11 +122,11 @@ class Jobs:
         try:
             with self.pool.worker("job") as worker:
                 kind, data = self._asked(job, worker, given, ready)
-            if kind == worker_main.RESULT:
+            if kind == RESULT:
                 job.result, state = data, "done"
             else:
-                told = json.loads(data)
-                job.errors, job.code = told.get("errors") or places(told["error"]), told["code"]
+                failed = json.loads(data)
+                job.errors, job.code = places(failed["error"]), failed["code"]
         except Busy as e:
             refused.append(e)
         except Ended as e:

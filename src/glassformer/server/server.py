@@ -20,11 +20,12 @@ from ..report_page.report import MODELS, titles
 from ..utils.errors import GlassformerError
 from ..utils.fileio import why
 from ..utils.limits import cores, memory
+from ..utils.workers import Ended
 from .app import application
 from .auth_middleware import Guard
 from .handlers import folders_of
 from .jobs import Jobs
-from .worker_pool import Ended, Pool, answered
+from .worker_pool import Pool, answered
 
 HOST = "127.0.0.1"  # and no other: what is served here is for who sits at this machine
 PORT = 8757  # what a browser keeps of puzzles, it keeps by address and port

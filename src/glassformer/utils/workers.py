@@ -1,21 +1,28 @@
-"""Pieces of work, done by processes of this machine, one thread each, or on a Dask cluster.
+"""Work in other processes, one thread each.
 
-A worker that dies loses nothing: what it was doing is done again. Workers leave when the process
-that started them is gone, and they leave Ctrl-C to it.
+`spread` does many pieces: in processes of this machine, or on a Dask cluster. A worker that dies
+loses nothing: what it was doing is done again. A `Worker` is one process that does one thing at a
+time within limits, and may be stopped or killed. All leave when the process that started them is
+gone, and they leave Ctrl-C to it.
 """
 
+import json
 import multiprocessing
 import os
+import queue
 import signal
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait as wait_for
 from typing import Any, TypeVar
 
+from . import worker_main
 from .dask_pool import GO_ON, connected
 from .errors import GlassformerError
 
@@ -149,7 +156,7 @@ def _quiet() -> Iterator[None]:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-# ── in a worker ────────────────────────────────────────────────────────────────────────────────
+# ── in a process of a pool ─────────────────────────────────────────────────────────────────────
 _given: Any = None
 
 
@@ -171,3 +178,171 @@ def _leave_with_parent() -> None:
 def _do(piece: Any) -> Any:
     do, shared = _given
     return do(shared, piece)
+
+
+# ── one process ────────────────────────────────────────────────────────────────────────────────
+START_SECONDS = 120  # for a process to be ready: a machine may be busy
+MAX_TAIL_BYTES = 100_000  # that are kept of what a process writes to stderr
+CODE = "import sys; sys.path[:] = [p for p in sys.path if p]\n" \
+       "from glassformer.utils.worker_main import main; main()"  # fmt: skip
+
+
+class Ended(Exception):
+    """A process was killed, or died, before it had an answer. The message is the reason."""
+
+
+class Child:
+    """A process with three pipes: lines to it and from it, and the end of its stderr."""
+
+    def __init__(self, command: list[str], max_line: int, **options: Any) -> None:
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True, **options,
+        )  # fmt: skip
+        self.lines: queue.Queue[bytes | None] = queue.Queue(1000)  # None: there are no more
+        self.last_errors, self.max_line, self.over = b"", max_line, False
+        self.threads = [threading.Thread(target=t, daemon=True) for t in (self._read, self._listen)]
+        for thread in self.threads:
+            thread.start()
+
+    def send(self, line: bytes) -> None:
+        """Write a line. If the process is gone, nothing happens: `lines` ends."""
+        assert self.process.stdin
+        with suppress(OSError, ValueError):
+            self.process.stdin.write(line + b"\n")
+            self.process.stdin.flush()
+
+    def ending(self) -> str:
+        """How a process whose lines have ended has ended itself."""
+        try:
+            status = self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            return "its process closed its output"
+        if status < 0:
+            if -status == getattr(signal, "SIGXCPU", 0):
+                return "it used up its processor time"
+            named = [s.name for s in signal.Signals if s == -status]
+            return f"its process died ({named[0] if named else -status})"
+        self.threads[1].join(1)
+        last = self.last_errors.decode(errors="replace").strip().splitlines()[-1:]
+        return f"its process ended with status {status}{': ' if last else ''}{''.join(last)}"
+
+    def close(self) -> None:
+        """Close the pipes of a process that has ended; a descendant that got away may hold one."""
+        self.over = True
+        self.threads[0].join(5)
+        for pipe in (self.process.stdin, *[self.process.stdout] * (not self.threads[0].is_alive())):
+            with suppress(OSError, ValueError):
+                if pipe:
+                    pipe.close()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        line: bytes | None = b""
+        while line is not None:
+            line = None
+            with suppress(OSError, ValueError):
+                line = self.process.stdout.readline(self.max_line) or None
+            self._put(line)
+
+    def _put(self, line: bytes | None) -> None:
+        while True:
+            try:
+                return self.lines.put(line, timeout=0.1)
+            except queue.Full:  # a flood waits in the pipe, not here
+                if self.over:
+                    with suppress(queue.Empty):
+                        self.lines.get_nowait()
+
+    def _listen(self) -> None:
+        assert self.process.stderr
+        debug = os.environ.get("GLASSFORMER_DEBUG")
+        with self.process.stderr as pipe:
+            while new := os.read(pipe.fileno(), MAX_TAIL_BYTES):
+                self.last_errors = (self.last_errors + new)[-MAX_TAIL_BYTES:]
+                if debug:
+                    sys.stderr.write(new.decode(errors="replace"))
+
+
+class Worker(Child):
+    """A process that does one thing at a time. It ends with a `with` block, and with its parent.
+
+    Args:
+        prepare: "module:function", called with `setup` in the process; it returns the function
+            work(do, with_, line) that answers. `line` (worker_main.Line) takes events.
+        setup: What JSON has.
+        memory: Bytes of addresses.
+    """
+
+    def __init__(self, prepare: str, setup: Any, memory: int) -> None:
+        path = os.pathsep.join(p for p in sys.path if p)
+        environment = os.environ | SETTINGS | {"PYTHONPATH": path, "PYTHONUTF8": "1"}
+        super().__init__([sys.executable, "-c", CODE], worker_main.MAX_BYTES + 2, env=environment)
+        self.writing = threading.Lock()  # a stop must not come in the middle of an order
+        self.memory, self.asked, self.ready, self.reason = memory, 0, False, ""
+        self._write(worker_main.ASK, {"prepare": prepare, "setup": setup, "memory": memory})
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def ask(
+        self, do: str, with_: Any, seconds: float, tell: Callable[[bytes], None] | None = None
+    ) -> tuple[bytes, bytes]:
+        """Return the kind and the JSON of an answer. Ended, if there is none within `seconds`."""
+        if not self.ready:
+            kind, data = self._next(START_SECONDS, time.monotonic())
+            if kind != worker_main.READY:  # it could not be prepared, and never will be
+                self.kill()
+                return kind, data
+            self.ready = True
+        self.asked += 1
+        began = time.monotonic()
+        order = {"number": self.asked, "do": do, "with": with_, "seconds": seconds}
+        self._write(worker_main.ASK, order)
+        while True:
+            kind, data = self._next(seconds, began)
+            if kind != worker_main.EVENT:
+                return kind, data
+            if tell:
+                tell(data)
+
+    @property
+    def next(self) -> int:
+        """The number of the next order."""
+        return self.asked + 1
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def stop(self, order: int) -> None:
+        """Ask it to end this order by itself, whether it has begun it or not."""
+        self._write(worker_main.STOP, order)
+
+    def kill(self, reason: str = "it was stopped") -> None:
+        self.reason = self.reason or reason
+        self.process.kill()
+        self.process.wait()
+        self.close()
+
+    def _next(self, seconds: float, began: float) -> tuple[bytes, bytes]:
+        """The next message. Ended, if there is none `seconds` after it began."""
+        try:
+            line = self.lines.get(timeout=max(0.0, began + seconds - time.monotonic()))
+        except queue.Empty:
+            self.kill(f"took more than {seconds:g} s")
+            raise Ended(self.reason) from None
+        if line and line.endswith(b"\n"):
+            return line[:1], line[1:-1]
+        reason = self.reason or self.ending()
+        if worker_main.OUT_OF_MEMORY.search(reason):
+            reason = worker_main.too_much(self.memory)
+        self.kill(reason + ", maybe for lack of memory" * ("died" in reason))
+        raise Ended(self.reason)
+
+    def _write(self, kind: bytes, value: Any) -> None:
+        with self.writing:
+            self.send(kind + json.dumps(value).encode())

@@ -1,0 +1,129 @@
+"""The process of a Worker: it does one thing after another, until its pipe closes.
+
+Messages are lines: a letter, then JSON. The process may be killed at any time; if its parent is
+gone, the pipe ends and so does this. The system limits its memory and processor time.
+"""
+
+import json
+import os
+import queue
+import re
+import sys
+import threading
+from importlib import import_module
+from typing import IO, Any
+
+from .sandbox.child import limit_time, set_limits
+
+READY, ASK, STOP = b"+", b"?", b"!"
+EVENT, RESULT, WRONG, DEFECT = b"T", b"R", b"E", b"X"
+MAX_BYTES = 2**26  # of a message
+OUT_OF_MEMORY = re.compile(
+    "MemoryError|memory allocation|allocate memory|map segment", re.IGNORECASE
+)
+
+
+def write(pipe: IO[bytes], kind: bytes, data: bytes = b"null") -> None:
+    pipe.write(kind + data + b"\n")
+    pipe.flush()
+
+
+def read(pipe: IO[bytes]) -> tuple[bytes, bytes] | None:
+    """The next message; None at the end, or where there is none that could be read."""
+    line = pipe.readline(MAX_BYTES + 2)
+    return (line[:1], line[1:-1]) if line.endswith(b"\n") else None
+
+
+def dump(value: Any) -> bytes:
+    """JSON of ASCII, on one line: half characters and the like are written out."""
+    from .results import plain
+
+    return json.dumps(plain(value), allow_nan=False, separators=(",", ":")).encode()
+
+
+class Line:
+    """Events of a piece of work while it runs, and whether it was asked to stop.
+
+    Orders are numbered, and a stop names one: it may come before its order, and must not end
+    another.
+    """
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self.out, self.order, self.last_stopped = out, 0, -1
+
+    def tell(self, value: Any) -> None:
+        write(self.out, EVENT, dump(value))
+
+    def stopped(self) -> bool:
+        return self.order == self.last_stopped
+
+
+def main() -> None:
+    inward, outward = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)  # what is printed goes nowhere, and nothing else reads the orders
+    os.dup2(nowhere, 1)
+    if (first := read(inward)) is None:
+        return
+    settings = json.loads(first[1])
+    orders: queue.Queue[dict[str, Any]] = queue.Queue()
+    line, memory = Line(outward), settings["memory"]
+    threading.Thread(target=read_orders, args=(inward, orders, line), daemon=True).start()
+    set_limits({"AS": memory})
+    try:
+        module, _, name = settings["prepare"].partition(":")
+        work = getattr(import_module(module), name)(settings["setup"])
+    except Exception as e:
+        return write(outward, *failure(e, "start", memory))
+    write(outward, READY)
+    while True:
+        order = orders.get()
+        line.order, do = order["number"], order["do"]
+        limit_time(order["seconds"])
+        try:
+            answer = RESULT, dump(work(do, order["with"], line))
+            if len(answer[1]) > MAX_BYTES:
+                from .errors import GlassformerError
+
+                size = f"{len(answer[1]) / 2**20:,.0f} MiB, the most is {MAX_BYTES / 2**20:,.0f}"
+                raise GlassformerError(f"{do} — more to show than a page can take: {size}")
+        except Exception as e:
+            answer = failure(e, do, memory)
+        write(outward, *answer)
+
+
+def read_orders(pipe: IO[bytes], orders: "queue.Queue[dict[str, Any]]", line: Line) -> None:
+    """Read all that comes in, while the other thread works."""
+    while message := read(pipe):
+        if message[0] == STOP:
+            line.last_stopped = json.loads(message[1])
+        else:
+            orders.put(json.loads(message[1]))
+    os._exit(0)  # the parent is gone
+
+
+def failure(error: Exception, do: str, memory: int) -> tuple[bytes, bytes]:
+    """An error as a message: WRONG is the fault of what was asked for, DEFECT is ours."""
+    from .errors import GlassformerError, missing_extra
+
+    if isinstance(error, ModuleNotFoundError):
+        error = missing_extra(do, error) or error
+    text = str(error)
+    if isinstance(error, MemoryError) or OUT_OF_MEMORY.search(text):  # PyTorch has its own error
+        kind, text, code = WRONG, too_much(memory), "too_large"
+    elif isinstance(error, RecursionError):
+        kind, text, code = WRONG, "is nested too deeply", "too_large"
+    elif isinstance(error, GlassformerError):
+        kind, code = WRONG, error.code
+    else:
+        kind, code = DEFECT, "defect"
+        text = f"a defect of glassformer: {type(error).__name__}: {error}"
+        if os.environ.get("GLASSFORMER_DEBUG"):
+            import traceback
+
+            traceback.print_exception(error, file=sys.stderr)
+    return kind, json.dumps({"error": text, "code": code}).encode()
+
+
+def too_much(memory: int) -> str:
+    return f"took more than {memory / 2**30:.1f} GiB of memory"
