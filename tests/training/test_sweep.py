@@ -389,13 +389,13 @@ def test_the_document_has_every_status():
 
 # ── processes and workers that are killed ──────────────────────────────────────────────────────
 def test_a_run_that_kills_its_process_takes_no_other_along(spec_file, tmp_path, monkeypatch):
-    """In a pool, all are lost with the one; at last each has a pool of its own."""
-    sizes = []
+    """Each process is a pool of its own. Those that were killed are replaced."""
+    pools = []
 
     class Pool:
         def __init__(self, n, *_, **__):
-            sizes.append(n)
-            self.broken = False
+            pools.append(self)
+            self.size, self.broken = n, False
 
         def submit(self, do, job):
             future = Future()
@@ -417,7 +417,8 @@ def test_a_run_that_kills_its_process_takes_no_other_along(spec_file, tmp_path, 
         for row, _ in result
     }
     assert found == {1: "its process was killed, 3 times", 2: "survived", 4: "survived"}
-    assert sizes == [4, 4, *[1] * 6]
+    assert {pool.size for pool in pools} == {1}
+    assert sum(pool.broken for pool in pools) == 6  # each of the two runs with one head, 3 times
 
 
 @pytest.mark.slow

@@ -29,26 +29,20 @@ def connected(address: str, do: Do, shared: Any, go_on: str) -> Iterator["Cluste
     dask = _dask()
     try:
         with _connect(dask, address) as client:
-            yield Cluster(dask, client, do, shared)
-    except _NoWorkers:
-        reason = "the cluster has no workers any more"
-        raise GlassformerError(f"{address} — {reason}; {go_on}") from None
+            yield Cluster(dask, client, do, shared, address, go_on)
     except (OSError, dask.TimeoutError, dask.CancelledError):  # whatever it was asked for just then
         raise GlassformerError(f"{address} — the cluster went away; {go_on}") from None
-
-
-class _NoWorkers(Exception):
-    pass
 
 
 class Cluster:
     """Without a scheduler, every question to the client is an error."""
 
-    breaks_together = False
-
-    def __init__(self, dask: Any, client: Any, do: Do, shared: Any) -> None:
+    def __init__(
+        self, dask: Any, client: Any, do: Do, shared: Any, address: str, go_on: str
+    ) -> None:
         self.dask, self.client, self.do, self.shared = dask, client, do, shared
-        self.killed, self.left = dask.KilledWorker, dask.CancelledError
+        self.problem = f"{address} — the cluster has no workers any more; {go_on}"
+        self.killed, self.gone = dask.KilledWorker, dask.CancelledError
         self.last_seen = time.monotonic()  # when there was a worker
         self.sent = self._send()
 
@@ -59,7 +53,7 @@ class Cluster:
         threads: int = sum(self.client.nthreads().values())
         return AHEAD * max(threads, 1)
 
-    def submit(self, piece: Any, alone: bool = False) -> Any:
+    def submit(self, piece: Any) -> Any:
         if self.sent.status == "error":  # given up with the worker that had it
             self.sent = self._send()
         key = f"piece-{os.urandom(8).hex()}"
@@ -74,7 +68,7 @@ class Cluster:
         if done or self.client.nthreads():
             self.last_seen = time.monotonic()
         elif time.monotonic() - self.last_seen > GONE:
-            raise _NoWorkers
+            raise GlassformerError(self.problem)
         return done
 
 

@@ -26,7 +26,7 @@ from . import worker_main
 from .dask_pool import GO_ON, connected
 from .errors import GlassformerError
 
-MAX_ATTEMPTS = 3  # at a piece whose worker is killed; the last is alone in a pool of its own
+MAX_ATTEMPTS = 3  # at a piece whose worker is killed
 SETTINGS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 # glibc gives large arrays back and asks for them again at every step; kept, a quarter is saved.
 SETTINGS |= dict.fromkeys(("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), str(2**30))
@@ -60,22 +60,16 @@ def spread(
         again: list[tuple[Piece, int]] = []  # pieces whose worker was killed, and which attempt
         running: dict[Any, tuple[Piece, int]] = {}
         while True:
-            last = [x for x in again if x[1] == MAX_ATTEMPTS and pool.breaks_together]
-            room = 0 if last else pool.capacity() - len(running)
-            for _ in range(room):
-                if (entry := again.pop(0) if again else next(left, None)) is None:
+            for _ in range(pool.capacity() - len(running)):
+                if (entry := again.pop() if again else next(left, None)) is None:
                     break
                 running[pool.submit(entry[0])] = entry
-            if last and not running:
-                again.remove(last[0])
-                running[pool.submit(last[0][0], alone=True)] = last[0]
             if not running:
                 return
-            done = pool.wait(list(running))
-            for future in [f for f in running if f in done]:
+            for future in pool.wait(list(running)):
                 piece, attempt = running.pop(future)
                 error = future.exception()
-                if isinstance(error, pool.left):  # not its own: the scheduler has left
+                if isinstance(error, pool.gone):  # not its own: the scheduler has left
                     raise error
                 if isinstance(error, pool.killed) and attempt < MAX_ATTEMPTS:
                     again.append((piece, attempt + 1))
@@ -84,52 +78,48 @@ def spread(
 
 
 class Processes:
-    """Processes of this machine. When one is killed its pool breaks, and a new one is started."""
+    """Processes of this machine, each a pool of its own: one that is killed breaks no other."""
 
-    killed, left = BrokenProcessPool, ()
-    breaks_together = True  # a piece that kills its process takes others along
+    killed, gone = BrokenProcessPool, ()
 
     def __init__(self, do: Do, shared: Any, workers: int) -> None:
-        self.given, self.workers, self.alone = (do, shared), workers, False
-        self.pool: ProcessPoolExecutor | None = None
+        self.given, self.workers = (do, shared), workers
+        self.idle: list[ProcessPoolExecutor] = []
+        self.busy: dict[Future[Any], ProcessPoolExecutor] = {}
 
     def __enter__(self) -> "Processes":
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.close(interrupt=kind is not None)
+    def __exit__(self, *_: object) -> None:
+        for pool in self.busy.values():  # interrupted: there is nothing to wait for
+            # as terminate_workers of Python 3.14
+            for child in list((pool._processes or {}).values()):
+                child.terminate()
+        for pool in (*self.idle, *self.busy.values()):
+            pool.shutdown(cancel_futures=True)
 
     def capacity(self) -> int:
-        return 2 * self.workers
+        return self.workers
 
-    def submit(self, piece: Any, alone: bool = False) -> "Future[Any]":
-        """Start work on a piece; `alone`: in a pool that does nothing else."""
-        if self.pool is None or alone:
-            self.close()
-            spawn, n = multiprocessing.get_context("spawn"), 1 if alone else self.workers
-            self.pool, self.alone = ProcessPoolExecutor(n, spawn, _begin, self.given), alone
-        try:
-            with _quiet():  # a pool starts its workers as it is given work
-                return self.pool.submit(_do, piece)
-        except BrokenProcessPool as e:
-            broken: Future[Any] = Future()
-            broken.set_exception(e)
-            return broken
+    def submit(self, piece: Any) -> "Future[Any]":
+        spawn = multiprocessing.get_context("spawn")
+        while True:
+            pool = self.idle.pop() if self.idle else None
+            pool = pool or ProcessPoolExecutor(1, spawn, _begin, self.given)
+            with suppress(BrokenProcessPool), _quiet():  # it may have been killed while it was idle
+                future = pool.submit(_do, piece)  # starts its process
+                self.busy[future] = pool
+                return future
 
     def wait(self, futures: "list[Future[Any]]") -> "set[Future[Any]]":
         done = wait(futures, return_when=FIRST_COMPLETED).done
-        if self.alone or any(isinstance(f.exception(), BrokenProcessPool) for f in done):
-            done = wait(futures).done
-            self.close()
+        for future in done:
+            pool = self.busy.pop(future)
+            if isinstance(future.exception(), BrokenProcessPool):
+                pool.shutdown()
+            else:
+                self.idle.append(pool)
         return done
-
-    def close(self, interrupt: bool = False) -> None:
-        if self.pool:
-            if interrupt:  # as terminate_workers of Python 3.14: other threads have children too
-                for child in list((self.pool._processes or {}).values()):
-                    child.terminate()
-            self.pool.shutdown(cancel_futures=True)
-            self.pool = None
 
 
 def check_workers(where: str, cluster: str, workers: int) -> None:

@@ -11,7 +11,7 @@ from .sweep import Finished, Job, LoadTask, work
 
 
 def local(jobs: list[Job], load_task: LoadTask, workers: int) -> Iterator[list[Finished]]:
-    """Train jobs in processes. The last attempt at each is alone: it takes no other along."""
+    """Train jobs in processes, one a worker."""
     for job, result in spread(jobs, _train, load_task, workers=min(workers, len(jobs))):
         if isinstance(result, BrokenProcessPool):
             yield job.lost(f"its process was killed, {MAX_ATTEMPTS} times")
