@@ -1,6 +1,4 @@
-"""Where rows come from. Only data=draw, the book's, may train on test rows, and data=all does:
-see `overlap`.
-"""
+"""Test and training rows. Only data=draw and data=all may train on test rows: see `overlap`."""
 
 from collections.abc import Sequence
 
@@ -94,8 +92,9 @@ class Data:
         if key not in self._orders:
             # those of past epochs can go
             self._orders = {k: v for k, v in self._orders.items() if k[1] == epoch}
-            rng = np.random.default_rng([seed, 1, epoch])
-            self._orders[key] = rng.permutation(len(self.tokens))
+            self._orders[key] = np.random.default_rng([seed, 1, epoch]).permutation(
+                len(self.tokens)
+            )
         return self._orders[key]
 
     def _fresh(self, seeds: Sequence[int], step: int) -> Rows:
@@ -130,10 +129,13 @@ class Data:
         return self.task.defined(rows) & (self._test_codes[at] != found)
 
     def _draw(self, n: int, rng: np.random.Generator) -> Rows:
-        rows = self.task.sample(n, rng)
+        return self._defined(self.task.sample(n, rng), f"{n} rows drawn")
+
+    def _defined(self, rows: Rows, which: str) -> Rows:
+        """The rows that have an answer; an error if none has."""
         rows = rows[self.task.defined(rows)]
         if not len(rows):
-            raise GlassformerError(f"{self.task.ref} — none of {n} rows drawn has an answer")
+            raise GlassformerError(f"{self.task.ref} — none of {which} has an answer")
         return rows
 
     def _is_held(self, rows: Rows) -> Array:
@@ -165,13 +167,9 @@ class Data:
     def _domain(self, what: str) -> Rows:
         task = self.task
         if task.size > ENUMERABLE:
-            many_ = f"{many(task.size)} rows are too many to {what}; use data=fresh"
-            raise GlassformerError(f"{task.ref} — {many_}")
-        rows = task.rows(0, task.size)
-        rows = rows[task.defined(rows)]
-        if not len(rows):
-            raise GlassformerError(f"{task.ref} — none of {many(task.size)} rows has an answer")
-        return rows
+            rows = f"{many(task.size)} rows"
+            raise GlassformerError(f"{task.ref} — {rows} are too many to {what}; use data=fresh")
+        return self._defined(task.rows(0, task.size), f"{many(task.size)} rows")
 
     def _split(self, rng: np.random.Generator) -> tuple[Rows, Rows]:
         task, rows, m = self.task, self._domain("split"), self.recipe.test_rows

@@ -40,9 +40,7 @@ class Objective:
         return self.blueprint.expand(theta, self.shapes)
 
     def gradients(self, theta: Theta, tokens: Array, answer: Array) -> tuple[Theta, Tensor, Tensor]:
-        """Gradients of theta, the losses [N], and of each row its worst token's [N,B]. tokens and
-        answer are NumPy arrays [N,B,T].
-        """
+        """Gradients of theta, losses [N], each row's largest token loss [N,B]. tokens: [N,B,T]."""
         device = next(iter(theta.values())).device
         if self.config.mask == "causal" and not self.compile:  # a length is a program of its own
             end = 1 + int(np.flatnonzero(answer.any((0, 1)))[-1])  # nothing is asked after it
@@ -56,7 +54,8 @@ class Objective:
         asked = torch.as_tensor(answer[..., -weight.shape[-1] :], device=device)
         alone = len(tokens) == 1 and not self.compile
         if alone:  # without the axis of members: gradients through its slices would be copied
-            theta, fed, weight, asked = _first(theta), fed[0], weight[0], asked[0]
+            theta = {n: t[0] for n, t in theta.items()}
+            fed, weight, asked = fed[0], weight[0], asked[0]
         theta = {n: t.detach().requires_grad_() for n, t in theta.items()}
         if self.compile:
             with torch._dynamo.config.patch(**SHAPES):
@@ -87,8 +86,3 @@ class Objective:
         if self.recipe.focal:
             nll = nll * (1 - (-nll).exp()).detach() ** self.recipe.focal
         return (nll * weight.flatten()).sum(), worst
-
-
-def _first(theta: Theta) -> Theta:
-    """The theta of the first member."""
-    return {n: t[0] for n, t in theta.items()}

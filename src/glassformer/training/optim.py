@@ -42,7 +42,10 @@ class Optimizer:
         zeros = {n: _wide(torch.zeros_like(theta[n])) for n in hidden}
         self.momentum = [torch.stack([zeros[n] for n in names], 1) for names in self.groups]
         self.stretch = [  # what each update is multiplied by: G 1 1
-            zeros[names[0]].new_tensor([_longer(theta[n]) for n in names]).view(-1, 1, 1)
+            # an update is longer by this root if its matrix makes more than it takes
+            zeros[names[0]]
+            .new_tensor([max(1.0, theta[n].shape[-1] / theta[n].shape[-2]) ** 0.5 for n in names])
+            .view(-1, 1, 1)
             for names in self.groups
         ]
         self.slow = {n: torch.zeros_like(t) for n, t in theta.items()} if recipe.grokfast else {}
@@ -146,11 +149,6 @@ def newton_schulz(x: torch.Tensor, steps: int = 5) -> torch.Tensor:
     return y.reshape(x.shape)
 
 
-def _longer(matrix: torch.Tensor) -> float:
-    """By how much the update of a matrix [N,in,out] is longer, as it makes more than it takes."""
-    return float(max(1.0, matrix.shape[-1] / matrix.shape[-2]) ** 0.5)
-
-
 def _wide(t: torch.Tensor) -> torch.Tensor:
     return t.mT if t.shape[-2] > t.shape[-1] else t
 
@@ -194,9 +192,7 @@ def decay_begins(r: Recipe, step: int, losses: Array, decay_at: Array) -> Array:
 
 
 def rates(r: Recipe, step: int, decay_at: Array, ages: Array | None = None) -> Array:
-    """The share of the learning rate that each member uses in a step, [N]. ages [N]: the steps
-    since each began, if some began anew.
-    """
+    """The share of the learning rate used by each member, [N]. ages [N]: steps since it began."""
     age = np.full(len(decay_at), step) if ages is None else ages
     warm = np.minimum(1.0, (age + 1) / r.warmup) if r.warmup else 1.0
     waited = np.where(decay_at < 0, step, decay_at)
