@@ -75,8 +75,7 @@ class Head:
         elif self.bias is not None:
             self.bias[dims] = target
         else:
-            wanted = "b_Q or a constant coordinate was expected"
-            raise GlassformerError(f"head {self.name} — {wanted}, got neither")
+            raise GlassformerError(f"head {self.name} — b_Q or a constant coordinate was expected")
         self.key[position, dims] = plane
 
     def content(self, query: slice, key: slice, hardness: float) -> None:
@@ -88,8 +87,8 @@ class Head:
         """
         width = _width(query)
         if width != _width(key):
-            wanted = "slots of one width were expected"
-            raise GlassformerError(f"head {self.name} — {wanted}, got {width} and {_width(key)}")
+            got = f"got {width} and {_width(key)}"
+            raise GlassformerError(f"head {self.name} — slots of one width were expected, {got}")
         dims = self._free(self.query, self.key.T, width)
         self.query[query, dims] = np.eye(width) * hardness
         self.key[key, dims] = np.eye(width)

@@ -24,8 +24,7 @@ class Layout(Mapping[str, slice]):
         self.size = 0
         for name, width in widths.items():
             if width < 0:
-                wanted = "a width of at least 0 was expected"
-                raise GlassformerError(f"slot {name} — {wanted}, got {width}")
+                raise GlassformerError(f"slot {name} — a width of at least 0 was expected: {width}")
             self._slices[name] = slice(self.size, self.size + width)
             self.size += width
 

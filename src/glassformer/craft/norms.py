@@ -75,7 +75,6 @@ def messy_scale(signal: npt.ArrayLike, residue: npt.ArrayLike, tolerance: float 
     u, r = (a - a.mean(axis=-1, keepdims=True) for a in (u, r))
     quietest = float(np.min(np.linalg.norm(u, axis=-1)))
     if not quietest > 0:
-        wanted = "signals that vary within a row were expected"
-        raise GlassformerError(f"messy_scale — {wanted}, got a constant")
+        raise GlassformerError("messy_scale — expected signals that vary, got a constant row")
     loudest = np.max(np.linalg.norm(r, axis=-1))
     return float(2 * np.sqrt(u.shape[-1]) * loudest / (quietest * tolerance))

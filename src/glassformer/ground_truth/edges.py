@@ -21,7 +21,7 @@ from ..core.model import Model, Place, gained
 from ..lens.stream import embedded
 from ..tasks.base import Task
 from ..utils.argcheck import text_of
-from ..utils.errors import GlassformerError
+from ..utils.errors import GlassformerError, no_such
 from ..utils.fileio import check_ending, write_atomically
 from ..utils.limits import HEADS, SEED, within
 from ..utils.numfmt import ranked
@@ -93,8 +93,7 @@ class Truth(Finding):
         """An orthonormal basis [n, D] of what is written to a slot."""
         found = next((s for s in self.slots if s["name"] == slot), None)
         if found is None:
-            there = ", ".join(s["name"] for s in self.slots)
-            raise GlassformerError(f"slot {slot!r} — there are {there}")
+            raise no_such("slot", slot, [s["name"] for s in self.slots])
         basis = np.zeros((len(found["basis"]), self.d_model))
         basis[:, found["start"] : found["stop"]] = found["basis"]
         return basis

@@ -28,8 +28,7 @@ class Formula(Blueprint):
         return dict.fromkeys(self.numbers, (1,))
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        why = "its numbers do not follow from weights"
-        raise GlassformerError(f"{self.ref} — is for the program of that name; {why}")
+        raise GlassformerError(f"{self.ref} — weights do not give its numbers. Use the program")
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         some = theta[self.numbers[0]]

@@ -55,8 +55,9 @@ def rotate(model: Model, M: Any) -> Model:
     if M.shape != (D, D) or not np.allclose(M @ M.T, np.eye(D)):
         raise GlassformerError(f"rotate — expected an orthogonal matrix of {D} by {D}")
     if gains := [n for n in model.weights if n.rsplit(".", 2)[-2] in ("ln1", "ln2", "ln_final")]:
-        way_out = "gains of norms do not rotate; fold them into the weights first"
-        raise GlassformerError(f"rotate — {gains[0]}: {way_out}")
+        raise GlassformerError(
+            f"rotate — {gains[0]}: fold gains, which do not rotate, into weights"
+        )
     if model.config.norm == "layer" and not np.allclose(np.ones(D) @ M, np.ones(D)):
         raise GlassformerError("rotate — under LayerNorm the matrix must fix the ones vector")
     return replace(model, weights=turn(model.weights, M), labels=replace(model.labels, slots={}))
@@ -77,8 +78,7 @@ def turn(weights: Mapping[str, Array], M: Array) -> dict[str, Array]:
 def rotation_fixing_ones(d: int, rng: np.random.Generator) -> Any:
     """A random orthogonal matrix [D,D] with 1 @ M = 1: any rotation of the zero-mean hyperplane."""
     if d > WIDEST_BASIS:
-        most = f"{WIDEST_BASIS:,} coordinates"
-        raise GlassformerError(f"rotate — a stream must have at most {most}, got {d:,}")
+        raise GlassformerError(f"rotate — d_model must be at most {WIDEST_BASIS:,}, got {d:,}")
     frame = np.linalg.qr(np.column_stack([np.ones(d), rng.normal(size=(d, d - 1))]))[0]
     inner = np.linalg.qr(rng.normal(size=(d - 1, d - 1)))[0]
     M = np.eye(d)

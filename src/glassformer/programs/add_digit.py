@@ -124,8 +124,7 @@ def _book(base: int) -> Model:
     times as loud as what is there.
     """
     if base > 13:
-        why = "large sums are too close together"
-        raise GlassformerError(f"variant=book is right up to base 13: {why}, got {base}")
+        raise GlassformerError(f"variant=book is right up to base 13 (sums are close), got {base}")
     layout = Layout(value=1, one=1, rest=2)
     sums = np.arange(2 * base - 1)
     config = _config(base, d_model=4, d_head=4, d_mlp=3 * len(sums))

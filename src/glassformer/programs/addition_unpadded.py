@@ -50,8 +50,7 @@ def unpadded(digits: int) -> Model:
     """`<bos>84+88=172<eos>`: numbers of 1 to so many digits, without leading zeros."""
     n = digits
     if not 1 <= n <= MOST:
-        must = f"digits must be a whole number from 1 to {MOST}, got {n}"
-        raise GlassformerError(f"padding=none — {must}")
+        raise GlassformerError(f"padding=none — digits must be from 1 to {MOST}, got {n}")
     layout = LoudLayout(
         NORM, digit=1, is_plus=1, is_equals=1, is_bos=1, position=1, plus_at=1, after_plus=1,
         after_equals=1, sum=1, length=1, next=1, end=1,

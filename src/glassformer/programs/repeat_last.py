@@ -45,8 +45,7 @@ def _float32(options: dict[str, Any]) -> str:
 def repeat_last(vocab: Vocab = 10, variant: Literal["ring", "sparse"] = "ring") -> Model:
     """The last token again and again, without layers."""
     if variant == "sparse" and vocab > MOST_SPARSE:
-        must = f"vocab must be at most {MOST_SPARSE:,}"
-        raise GlassformerError(f"variant=sparse — {must}, got {vocab:,}")
+        raise GlassformerError(f"sparse — vocab must be at most {MOST_SPARSE:,}, got {vocab:,}")
     code = ring(vocab) if variant == "ring" else signs(vocab)
     task = RepeatLast(vocab=vocab)
     config = Config(vocab, BLOCK, code.shape[1], n_layers=0, positions="none", tied=True)

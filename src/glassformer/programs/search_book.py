@@ -23,8 +23,7 @@ def book(task: Search, block: int) -> Model:
     """The printed construction; for a task with <bos>, the same with one token more."""
     prefix, V = task.prefix, len(task.vocabulary)
     if prefix < 2:
-        why = "layer 1 needs three heads"
-        raise GlassformerError(f"prefix must be at least 2 ({why}), got {prefix}")
+        raise GlassformerError(f"prefix must be at least 2 (for three heads), got {prefix}")
     layout = Layout(token=3, **{f"back{j}": 3 for j in range(1, prefix)}, position=3)
     token, position = layout["token"], layout["position"]
     config = Config(

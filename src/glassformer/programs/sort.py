@@ -33,8 +33,8 @@ def sort(
     """
     vocab = vocab or min(1001, LARGEST[variant])
     if not 2 <= vocab <= LARGEST[variant]:
-        largest = f"{LARGEST[variant]:,} if variant={variant}"
-        raise GlassformerError(f"vocab must be from 2 to {largest}, got {vocab:,}")
+        most = f"{LARGEST[variant]:,} if variant={variant}"
+        raise GlassformerError(f"vocab must be from 2 to {most}, got {vocab:,}")
     if not repeats:
         length = min(length, vocab - 1)  # there are no longer lists of different numbers
     if variant == "bits":

@@ -48,8 +48,7 @@ def sort_digits(
     width = (base - 1).bit_length()  # bits of a digit
     m = width * digits
     if m > 12:
-        wanted = "numbers of at most 12 bits"
-        raise GlassformerError(f"digits and base — {wanted} were expected, got {m} bits")
+        raise GlassformerError(f"digits and base — at most 12 bits were expected, got {m}")
     length = min(length, base**digits - 1)
     at = Layout(
         digit=width, mirror=width, number=m, number_mirror=m, position=3, ended=3, place=digits,

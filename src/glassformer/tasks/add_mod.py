@@ -1,6 +1,4 @@
-"""The task add-mod: two numbers in decimal, then one digit of their sum. `12+33=` gives `5`, or
-with place=tens `4`.
-"""
+"""The task add-mod: a sum in decimal, then one of its digits. `12+33=` gives `5`."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -20,9 +18,7 @@ PLACES = ("ones", "tens", "hundreds", "thousands")
 
 @task("add-mod")
 class AddMod(TwoNumbers):
-    """Two numbers of so many digits, zero-padded, then one digit of their sum: the ones, the
-    tens, …
-    """
+    """Two zero-padded numbers, then one digit of their sum: the ones, the tens, …"""
 
     def __init__(self, digits: Digits = 2, place: Place = "ones") -> None:
         self.digits, self.place = digits, PLACES.index(place)

@@ -45,8 +45,7 @@ class Addition(TwoNumbers):
         padding: Literal["zero", "none"] = "zero",
     ) -> None:  # fmt: skip
         if (order, padding) not in MORE:
-            what = "order=ones goes with padding=zero only"
-            raise GlassformerError(f"addition:order=ones,padding=none — {what}")
+            raise GlassformerError("addition — order=ones goes with padding=zero only")
         self.digits, self.order, self.padding = digits, order, padding
         self.vocabulary = Vocabulary([*"0123456789+=", *MORE[order, padding]])
         self.radix = (10**digits, 10**digits)

@@ -242,9 +242,7 @@ for _name in ARGUMENTS:
 
 
 class TwoNumbers(Task):
-    """Two numbers a and b, a row, and s, which `result` makes of them. A subclass says in `format`
-    which of their digits stand where.
-    """
+    """Two numbers a and b, and their `result` s, written digit by digit as `format` has it."""
 
     def result(self, rows: Rows) -> Any:
         """The number s of each row, [B]: their sum."""

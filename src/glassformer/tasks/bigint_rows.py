@@ -1,6 +1,4 @@
-"""Numbers of any length: rows that int64 cannot hold are Python's own whole numbers, in arrays of
-objects, and what a task asks of a row (its digits, a random one, each once) is asked here.
-"""
+"""Numbers of any length: rows beyond int64 are Python's integers, in arrays of objects."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -143,8 +143,7 @@ def read_table(path: str) -> Table:
     numbers = sorted((t for t in known if re.fullmatch("[0-9]+", t)), key=lambda t: (int(t), t))
     tokens = numbers + sorted(known - set(numbers))
     if len(tokens) == 1:
-        got = f"got only {tokens[0]!r}"
-        raise GlassformerError(f"{path} — at least two different tokens were expected, {got}")
+        raise GlassformerError(f"{path} — expected at least two different tokens, got {tokens}")
     vocabulary = Vocabulary(tokens, sep=" ")
     table = np.array([[vocabulary.index(t) for t in row] for row in rows])
     return Table(table[:, :-1], table[:, -1], vocabulary)
@@ -164,9 +163,8 @@ def _rows(path: str) -> list[list[str]]:
         wanted = f"a table as {file.suffix[1:].upper()} was expected"
         raise GlassformerError(f"{path} — {wanted}: {str(e)[:80]}") from None
     rows = [[str(token).strip() for token in row] for row in rows if row]
-    if len(rows) > MOST_ENTRIES:
-        wanted = f"at most {MOST_ENTRIES:,} entries were expected"
-        raise GlassformerError(f"{path} — {wanted}, got {len(rows):,}")
+    if (n := len(rows)) > MOST_ENTRIES:
+        raise GlassformerError(f"{path} — expected at most {MOST_ENTRIES:,} entries, got {n:,}")
     return rows
 
 

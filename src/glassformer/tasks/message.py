@@ -29,8 +29,7 @@ class Message(Task):
         self, message: str = "Hello World!", tokenizer: Literal["message", "ascii"] = "message"
     ) -> None:
         if (n := len(message)) > LONGEST:
-            most = f"a message has at most {LONGEST:,} characters"
-            raise GlassformerError(f"hello-world — {most}, got {n:,}")
+            raise GlassformerError(f"message — expected at most {LONGEST:,} characters, got {n:,}")
         if tokenizer == "message":
             begin, end = "<bos>", "<eos>"
             self.vocabulary = Vocabulary([begin, *dict.fromkeys(message), end])

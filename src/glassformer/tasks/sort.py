@@ -46,8 +46,7 @@ class Sort(Task):
         exact: bool = False, repeats: bool = False, low: Low = 1,
     ) -> None:  # fmt: skip
         if exact and not repeats and length > vocab - 1:
-            wanted = f"at most {vocab - 1}, or repeats=true, was expected"
-            raise GlassformerError(f"sort:length={length} — {wanted}")
+            raise GlassformerError(f"length must be at most {vocab - 1}, or repeats=true: {length}")
         self.vocabulary = number_tokens(vocab, low)
         self.numbers, self.repeats = vocab - 1, repeats
         self.length = length if repeats else min(length, vocab - 1)
@@ -96,8 +95,7 @@ class Sort(Task):
     def subsets(self, orders: int, rng: np.random.Generator) -> Rows:
         """Every set of up to `length` numbers, in so many random orders each."""
         if self.numbers > 16:
-            got = f"got {self.numbers}"
-            raise GlassformerError(f"subsets — at most 16 numbers were expected, {got}")
+            raise GlassformerError(f"subsets — expected at most 16 numbers, got {self.numbers}")
         rows = []
         for subset in range(1, 2**self.numbers):
             members = 1 + np.flatnonzero(subset >> np.arange(self.numbers) & 1)
@@ -125,8 +123,7 @@ class Sort(Task):
     def simpler(self, rows: Rows, level: int) -> Rows:
         """Lists of at most `level` numbers."""
         if level < self.shortest:
-            what = f"has no lists of {level} for a curriculum, because of exact=true"
-            raise GlassformerError(f"{self.ref} — {what}")
+            raise GlassformerError(f"{self.ref} — has no lists of {level}, because of exact=true")
         return np.where(np.arange(self.length) < level, rows, 0)
 
     def floor(self) -> float:

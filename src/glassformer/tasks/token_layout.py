@@ -114,9 +114,7 @@ def items(
 
 
 def answer_names(task: "Task") -> list[str]:
-    """What the tokens of an answer are called, everywhere: y1, y2, … (y, if it is the only one); a
-    token that is always the same, by its text.
-    """
+    """Names of an answer's tokens: y1, y2, … (y, if alone); the text of a token that is fixed."""
     form, fixed = task.format(), dict[int, str]()
     if form is None or not form.padded:
         n = int(task.batch(task.some(ANSWERS))[1].sum(1).max())
@@ -145,9 +143,7 @@ def format_of(task: "Task") -> Format:
 
 
 def copies_of(task: "Task") -> Format:
-    """What the task says of its copies; an error if it says nothing, or if its own examples say
-    otherwise.
-    """
+    """The task's `copies`; an error if it has none, or if its own examples differ from them."""
     found = task.copies() if task.says("copies") else None
     if found is None:
         raise GlassformerError(f"{task.ref} — does not say of itself that its answers are copies")
@@ -210,14 +206,12 @@ def sum_format(task: "Task") -> Format:
     if not n or task.radix != (10**n, 10**n):
         raise GlassformerError(f"{task.ref} — expected a task that adds two numbers of some digits")
     if list(task.vocabulary.tokens[:10]) != list("0123456789"):
-        wanted = "expected the digits to be tokens 0 to 9"
-        raise GlassformerError(f"{task.ref} — {wanted}, but there are {task.vocabulary}")
+        raise GlassformerError(f"{task.ref} — expected tokens 0 to 9 first, got {task.vocabulary}")
     rows = np.concatenate([task.edges(), task.sample(LOOKS, np.random.default_rng(0))])
     numbers, found = task.values(rows), task.format()
     adds = list(numbers) == ["a", "b", "s"] and (numbers["a"] + numbers["b"] == numbers["s"]).all()
     if not adds or found is None or [found.digits(name) for name in "abs"] != [n, n, n + 1]:
-        what = "its answer is not the sum of two numbers, digit by digit"
-        raise GlassformerError(f"{task.ref} — {what}")
+        raise GlassformerError(f"{task.ref} — its answer is not the sum of two numbers by digits")
     if not task.says("format"):
         what = "its format was not said of the texts that it writes, but of those it derives from"
         raise GlassformerError(f"{task.ref} — {what}")

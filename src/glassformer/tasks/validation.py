@@ -1,6 +1,4 @@
-"""What a task says, looked at as it is said: a mistake in one's own task is named, and no row
-without an answer counts as right.
-"""
+"""Checks of a task's methods: a mistake is named, and no row without an answer is right."""
 
 import functools
 import inspect

@@ -220,9 +220,7 @@ class Trainer:
 
     # ── looking at it ──────────────────────────────────────────────────────────────────────────
     def model(self, i: int, at: int | None = None) -> Model:
-        """Member i's model as it is now: the average of its weights where one is kept. `at`: the
-        step that it is of, if another.
-        """
+        """Member i's model now, of its averaged weights if kept. `at`: the step that it is of."""
         theta = {n: t[i].detach().clone() for n, t in self.kept.items()}
         with torch.no_grad():
             weights = self.objective.weights(theta)
@@ -291,9 +289,7 @@ class Trainer:
         self.good_at[members] = self.step
 
     def _look(self, i: int, report: Report) -> Iterator[Event]:
-        """Check member i's whole domain, in the last phase, which begins here if it has not. Yields
-        how far it is: a million rows take some seconds.
-        """
+        """Check member i's whole domain, and yield how far it is. Its last phase may begin here."""
         seed, model = self.seeds[i], self.model(i)
         begun = Exact(self.task, seed, self.step, report["accuracy"], alike=self.recipe.alike)
         phase = self.exact.setdefault(seed, begun)

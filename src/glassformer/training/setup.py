@@ -32,8 +32,7 @@ def check_call(
     if len(set(seeds)) != len(seeds) or not seeds:
         raise GlassformerError(f"seeds — expected different numbers, got {list(seeds)}")
     if (out or resumed) and len(seeds) > 1:
-        why = "train one seed to keep its state"
-        raise GlassformerError(f"an ensemble is not saved while it runs: {why}")
+        raise GlassformerError("an ensemble is not saved while it runs: train one seed")
     if resumed and not out:
         raise GlassformerError("resume — needs the file that the run was writing to: out=FILE")
     if out:
@@ -74,8 +73,7 @@ def find_device(name: str, dtype: str = "float32") -> torch.device:
         with contextlib.suppress(RuntimeError, AssertionError, NotImplementedError):
             found = torch.ones(1, device=name).device
             if found.type == "mps" and dtype == "float64":
-                what = "has no float64: set dtype=float32, or use the device cpu"
-                raise GlassformerError(f"device {name} — {what}")
+                raise GlassformerError(f"device {name} — has no float64. Use dtype=float32 or cpu")
             return found
     more = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     here = ", ".join(["cpu", *(name for name, is_here in more.items() if is_here)])
@@ -97,9 +95,7 @@ def initial_theta(
     recipe: Architecture, config: Config, shapes: Shapes, blueprint: Blueprint,
     start: Model | None, seed: int, tries: int = 0,
 ) -> dict[str, Array]:  # fmt: skip
-    """One member's theta: the model's to begin with, or what the blueprint makes of weights, which
-    are others after so many `tries`.
-    """
+    """One member's theta: that of the `start` model, or made from weights, new ones in each try."""
     # of the same kind: its very numbers, in the blueprint's order: a file's order is not fixed, and
     # sums over theta round by order
     if start and start.theta and start.blueprint == blueprint.ref:

@@ -34,9 +34,7 @@ from .common import DIGITS, Terms, build, column_head, labels, one_layer
 
 @blueprint("adder-least")
 class Least(Formula):
-    """For the program adder-least: a one-layer adder from 3 numbers by the loosest reading, 5
-    strictly.
-    """
+    """For the program adder-least: an adder from 3 numbers by the loosest reading, 5 strictly."""
 
     numbers = ("t", "kappa", "flip")
     constants = (2.0,)

@@ -44,9 +44,7 @@ SCALE, DIGIT, SCORE = LAYOUT.row(scale=[1, -1]), LAYOUT.row(digit=[1, -1]), LAYO
 
 @blueprint("adder-prefix")
 class Prefix(Formula):
-    """For the program adder-prefix: a one-layer adder, most significant digit first, from four
-    numbers.
-    """
+    """For the program adder-prefix: an adder, most significant digit first, from four numbers."""
 
     numbers = ("ref", "top", "gap", "slope")
     constants = (2.0, 2.5)

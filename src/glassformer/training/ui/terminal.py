@@ -38,9 +38,7 @@ class Lines:
 
 @dataclass
 class LiveView:
-    """A bar, a row for each member (loss, floor, accuracy, digits), the latest turning points; and
-    if one `watches`, the curve.
-    """
+    """A progress bar, a row a member, the latest turning points and, with `watch`, the curve."""
 
     console: Console
     steps: int
