@@ -78,7 +78,7 @@ def turn(weights: Mapping[str, Array], M: Array) -> dict[str, Array]:
 def rotation_fixing_ones(d: int, rng: np.random.Generator) -> Any:
     """A random orthogonal matrix [D,D] with 1 @ M = 1: any rotation of the zero-mean hyperplane."""
     if d > WIDEST_BASIS:
-        raise GlassformerError(f"rotate — d_model must be at most {WIDEST_BASIS:,}, got {d:,}")
+        raise GlassformerError(f"rotate — expected at most {WIDEST_BASIS:,} coordinates, got {d:,}")
     frame = np.linalg.qr(np.column_stack([np.ones(d), rng.normal(size=(d, d - 1))]))[0]
     inner = np.linalg.qr(rng.normal(size=(d - 1, d - 1)))[0]
     M = np.eye(d)

@@ -130,8 +130,8 @@ class Claims(Finding):
 
     @property
     def summary(self) -> str:
-        n = f"{len(self.found)} claim{'s' * (len(self.found) != 1)}"
-        return f"{n} measured, {self.differ} differ from the record"
+        n = len(self.found)
+        return f"{n} claim{'s' * (n != 1)} measured, {self.differ} differ from the record"
 
     def __str__(self) -> str:
         return "\n".join([self.summary, *map(str, self.found)])
