@@ -34,19 +34,23 @@ def one_layer(task: DigitAddition, **choices: Any) -> Config:
     )  # fmt: skip
 
 
-def column_head(x: Any, y: Any, value: Any) -> Terms:
-    """A head that looks at distances alone: q is (x, y) in the second rotary pair, k is (1, 0).
+def column_adder(c: Any, x: Any, y: Any, value: Any) -> Terms:
+    """Digits d as (c − d²/2c, −d), and a head that looks at distances alone: q is (x, y) in the
+    second rotary pair, k is (1, 0).
 
-    It adds `value` times the mean of the digits, which stand in the second slot with a minus, to
-    that slot; and b_O adds 1.
+    It adds `value` times the mean of the second slot to that slot, and b_O adds 1; the neurons read
+    the sum.
     """
     at = "blocks.0.attn."
     K, D = np.eye(4), np.eye(2)
     return {
+        "embed.W_E": [(c, np.outer(DIGITS**0, D[0])), (-1 / (2 * c), np.outer(DIGITS**2, D[0])),
+                      (-1, np.outer(DIGITS, D[1]))],
         at + "W_Q": [(1, np.zeros((1, 2, 4)))], at + "b_Q": [(x, K[None, 1]), (y, K[None, 3])],
         at + "W_K": [(1, np.zeros((1, 2, 4)))], at + "b_K": [(1, K[None, 1])],
         at + "W_V": [(1, np.outer(D[1], K[0])[None])],
         at + "W_O": [(value, -np.outer(K[0], D[1])[None])], at + "b_O": [(1, D[1])],
+        "blocks.0.mlp.W_in": [(1, np.outer(D[1], [1, 1, 1]))],
     }  # fmt: skip
 
 

@@ -49,6 +49,7 @@ class CoupledAdder(_Adder):
     """
 
     constants = (MIDDLE, float(PERIOD))
+    logarithms = ("size", "step", "sharp")
 
     def __init__(
         self, size: Small = 12.0, step: Small = 0.1, sharp: Small = 8.0, out: Small = 6.0,
@@ -72,13 +73,6 @@ class CoupledAdder(_Adder):
             raise GlassformerError(f"coupled-adder — {what}")
         ones: dict[str, tuple[int, ...]] = dict.fromkeys(("size", "step", "sharp", "shift"), (1,))
         return ones | {"out": (2,), "mlp.up": (3, units), "mlp.down": (units, 2)}
-
-    def draw(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-        if name in ("size", "step", "sharp"):  # positive: theta has their logarithms
-            return np.full(shape, np.log(getattr(self, name)))
-        if name == "shift":
-            return rng.uniform(-0.5, 0.5, shape)
-        return super().draw(name, shape, rng)
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         xp, like = backend.of(theta["size"]), theta["size"]

@@ -43,7 +43,7 @@ from ...core.model import Model, Weights
 from ...parametrizations.formula import Formula
 from ...registry import blueprint, program
 from ...tasks.digit_addition import DigitAddition, Many
-from .common import DIGITS, Terms, build, column_head, labels, one_layer
+from .common import Terms, build, column_adder, labels, one_layer
 
 
 @blueprint("adder-hinge")
@@ -59,12 +59,9 @@ class Hinge(Formula):
     def terms(self, t: Weights) -> Terms:
         # size: what the norm divides by
         c, size = t["c"], t["c"] / math.sqrt(2) if self.norm == "rms" else 1
-        lift, digit = np.eye(2)
+        digit = np.eye(2)[1]
         return {
-            "embed.W_E": [(c, np.outer(DIGITS**0, lift)), (-1 / (2 * c), np.outer(DIGITS**2, lift)),
-                          (-1, np.outer(DIGITS, digit))],
-            **column_head(t["x"], t["y"], t["kappa"] * size),
-            "blocks.0.mlp.W_in": [(1, np.outer(digit, [1, 1, 1]))],
+            **column_adder(c, t["x"], t["y"], t["kappa"] * size),
             "blocks.0.mlp.b_in": [(t["low"] / size, [0, -1, 0]), (t["high"] / size, [0, 0, -1])],
             "blocks.0.mlp.W_out": [(t["flip"] * size, np.outer([-1, 0, 0], digit)),
                                    (t["steep"] * size, np.outer([0, 1, -1], digit))],

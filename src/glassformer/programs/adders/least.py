@@ -29,7 +29,7 @@ from ...core.model import Model, Weights
 from ...parametrizations.formula import Formula
 from ...registry import blueprint, program
 from ...tasks.digit_addition import DigitAddition
-from .common import DIGITS, Terms, build, column_head, labels, one_layer
+from .common import Terms, build, column_adder, labels, one_layer
 
 
 @blueprint("adder-least")
@@ -41,12 +41,9 @@ class Least(Formula):
 
     def terms(self, numbers: Weights) -> Terms:
         t, kappa, flip = (numbers[name] for name in self.numbers)
-        lift, digit = np.eye(2)
+        digit = np.eye(2)[1]
         return {
-            "embed.W_E": [(t, np.outer(DIGITS**0, lift)), (-1 / (2 * t), np.outer(DIGITS**2, lift)),
-                          (-1, np.outer(DIGITS, digit))],
-            **column_head(-t, flip * kappa, kappa),
-            "blocks.0.mlp.W_in": [(1, np.outer(digit, [1, 1, 1]))],
+            **column_adder(t, -t, flip * kappa, kappa),
             "blocks.0.mlp.b_in": [(t, [0, -1, 0]), (flip * t, [0, 0, -1])],
             "blocks.0.mlp.W_out": [(flip, np.outer([-1, 1, -1], digit))],
         }  # fmt: skip

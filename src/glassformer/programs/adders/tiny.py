@@ -44,6 +44,7 @@ class _Adder(Blueprint):
 
     at_random = True
     constants: tuple[float, ...] = (MIDDLE,)
+    logarithms: tuple[str, ...] = ()  # options that are positive: theta has their logarithms
 
     def start(self, weights: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
         """Random, and of the weights only the shapes matter: few weights are of this kind."""
@@ -51,8 +52,10 @@ class _Adder(Blueprint):
         return {name: self.draw(name, shape, rng) for name, shape in theta.items()}
 
     def draw(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-        if name == "turn":
-            return rng.uniform(-np.pi, np.pi, shape)
+        if name in self.logarithms:
+            return np.full(shape, np.log(getattr(self, name)))
+        if widest := {"turn": np.pi, "shift": 0.5}.get(name):
+            return rng.uniform(-widest, widest, shape)
         return rng.normal(size=shape) * getattr(self, name.replace("mlp.", ""), 1.0)
 
     def head(
@@ -128,6 +131,8 @@ class MirrorAdder(_Adder):
     size of the embedding makes attention sharp, too.
     """
 
+    logarithms = ("size", "step", "gain")
+
     def __init__(
         self, form: Literal["bare", "odd", "free"] = "odd", size: Small = 12.0, step: Small = 0.1,
         gain: Small = 5.0, out: Small = 8.0, down: Small = 1.0,
@@ -146,11 +151,6 @@ class MirrorAdder(_Adder):
         if self.form == "free":
             return ones | {"up": (2, 2), "down": (2, 1)}
         return ones | {"bend": (1,), "down": (1,)}
-
-    def draw(self, name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-        if name in ("size", "step", "gain"):  # positive: theta has their logarithms
-            return np.full(shape, np.log(getattr(self, name)))
-        return super().draw(name, shape, rng)
 
     def expand(self, theta: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
         xp = backend.of(theta["size"])
