@@ -50,6 +50,9 @@ class Reader:
     port: str
     W: Array  # [D, n]: what it makes of what it sees; 0 where nothing comes of it
     gain: Array  # [D, 1]: of the norm before it
+    hook: str  # the activation that has what it makes
+    matrix: Array = None  # W, whatever comes of it; None: the activation is what it sees
+    head: int | None = None  # of the activation [B,T,H,n]
 
     @cached_property
     def columns(self) -> Any:
@@ -81,18 +84,25 @@ def stages(model: Model) -> list[Stage]:
         for h in range(c.n_heads):
             *reads, writes = head_wires(model, i, h)
             name, W_O = components.head(i, h), w[at + "attn.W_O"][h]
-            readers += [Reader(name, port, W, gain) for port, W in zip("qkv", reads, strict=True)]
+            for port, W in zip("qkv", reads, strict=True):
+                full = w[f"{at}attn.W_{port.upper()}"][h]
+                readers.append(Reader(name, port, W, gain, f"{at}attn.hook_{port}", full, h))
             writers.append(Writer(name, writes, at + "attn.hook_z", W_O, h))
         found.append(Stage(readers, writers, at + "ln1", at + "hook_resid_pre"))
         if model.has_mlp(i):
             ins, outs = mlp_wires(model, i)
             gain = _gain(model, at + "ln2")
-            readers = [Reader(components.mlp(i), port, W, gain) for port, W in ins.items()]
-            writer = Writer(components.mlp(i), outs, at + "mlp.hook_post", w[at + "mlp.W_out"])
+            name, hooks = components.mlp(i), {"in": "mlp.hook_pre", "gate": "mlp.hook_pre_linear"}
+            readers = [
+                Reader(name, port, W, gain, at + hooks[port], w[f"{at}mlp.W_{port}"])
+                for port, W in ins.items()
+            ]
+            writer = Writer(name, outs, at + "mlp.hook_post", w[at + "mlp.W_out"])
             found.append(Stage(readers, [writer], at + "ln2", at + "hook_resid_mid"))
     norm = "ln_final" if c.norm_first else ""
     stream = f"blocks.{c.n_layers - 1}.hook_resid_post" if c.n_layers else ""
-    last = Reader("unembed", "logits", model.W_U, _gain(model, norm))
+    hook = "ln_final.hook_normalized" if norm and c.norm != "none" else stream
+    last = Reader("unembed", "logits", model.W_U, _gain(model, norm), hook)
     return [*found, Stage([last], [], norm, stream)]
 
 
@@ -246,24 +256,15 @@ class Cut:
         return self.at[name](value) if name in self.at else value
 
     def _places(self) -> dict[str, Callable[[Any], Any]]:
-        """Activation -> what is done there: note what is written or a scale, or cut a port."""
-        c = self.model.config
-        writers = [x for stage in stages(self.model) for x in stage.writers]
+        """Activation -> what is done there: note what is written or a scale, or cut ports."""
         at: dict[str, Callable[[Any], Any]] = {}
-        for hook in {x.hook for x in writers}:
-            at[hook] = partial(self._written, [x for x in writers if x.hook == hook])
-        for i in range(c.n_layers):
-            block = f"blocks.{i}."
-            for norm in (block + "ln1", block + "ln2"):
-                at[f"{norm}.hook_scale"] = partial(self._scales, norm)
-            at |= {f"{block}attn.hook_{port}": partial(self._heads_read, i, port) for port in "qkv"}
-            at[block + "mlp.hook_pre"] = partial(self._mlp_reads, i, "in")
-            at[block + "mlp.hook_pre_linear"] = partial(self._mlp_reads, i, "gate")
-        if self.normed:
-            at["ln_final.hook_scale"] = partial(self._scales, "ln_final")
-            at["ln_final.hook_normalized"] = self._unembed_reads
-        elif c.n_layers:
-            at[f"blocks.{c.n_layers - 1}.hook_resid_post"] = self._unembed_reads
+        for stage in stages(self.model):
+            at[stage.norm + ".hook_scale"] = partial(self._scales, stage.norm)
+            for hook in {x.hook for x in stage.writers}:
+                at[hook] = partial(self._written, [x for x in stage.writers if x.hook == hook])
+            for hook in {r.hook for r in stage.readers}:
+                readers = [r for r in stage.readers if r.hook == hook]
+                at[hook] = partial(self._read, readers, stage.norm)
         return at
 
     def _written(self, writers: list[Writer], value: Array) -> Array:
@@ -278,22 +279,16 @@ class Cut:
             self.wrote = {part: self._through(norm, x) for part, x in self.wrote.items()}
         return value
 
-    def _heads_read(self, layer: int, port: str, value: Any) -> Any:
+    def _read(self, readers: list[Reader], norm: str, value: Any) -> Any:
         value = value.copy()
-        W = self.model.weights[f"blocks.{layer}.attn.W_{port.upper()}"]  # H D K
-        for h in range(len(W)):
-            if writers := self.cut.get((components.head(layer, h), port)):
-                value[:, :, h] -= self._seen(writers, f"blocks.{layer}.ln1") @ W[h]
+        for r in readers:
+            if writers := self.cut.get((r.part, r.port)):
+                if r.matrix is None:
+                    value -= self._seen(writers, "")  # the gain is yet to come
+                else:
+                    place = value if r.head is None else value[:, :, r.head]
+                    place -= self._seen(writers, norm) @ r.matrix
         return value
-
-    def _mlp_reads(self, layer: int, port: str, value: Any) -> Any:
-        writers = self.cut.get((components.mlp(layer), port))
-        W = self.model.weights[f"blocks.{layer}.mlp.W_{port}"]
-        return value - self._seen(writers, f"blocks.{layer}.ln2") @ W if writers else value
-
-    def _unembed_reads(self, value: Any) -> Any:
-        writers = self.cut.get(("unembed", "logits"))
-        return value - self._seen(writers, "") if writers else value  # the gain is yet to come
 
     def _seen(self, writers: list[str], norm: str) -> Any:
         """What writers have added to the stream, as it is seen behind a norm: [B,T,D]."""
