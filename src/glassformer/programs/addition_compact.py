@@ -65,10 +65,10 @@ class Constants:
     ref: float  # REF: M of the row that predicts the ones
     lift: float  # LIFT: |M| of an operand's top digit is LIFT·10^n
     gap: int  # GAP, in powers of two
-    fine: float  # a score of 1 is m = 1/fine in the row of the answer's top digit
 
 
-CONSTANTS = {"float64": Constants(1e9, 1e7, 56, 2**-7), "float32": Constants(2e6, 1e6, 20, 2**-7)}
+CONSTANTS = {"float64": Constants(1e9, 1e7, 56), "float32": Constants(2e6, 1e6, 20)}
+FINE = 2**-7  # a score of 1 is m = 1/FINE in the row of the answer's top digit
 MOST_FLOAT32 = 3
 
 
@@ -91,7 +91,7 @@ def compact(digits: int, dtype: str) -> Model:
 
     gap = c.gap * math.log(2)
     top = c.lift * 10.0**n
-    score_unit = c.fine * c.ref * 10.0 ** (n - 1)  # M/m of a row whose score is 1
+    score_unit = FINE * c.ref * 10.0 ** (n - 1)  # M/m of a row whose score is 1
     place = np.arange(n)[::-1]  # columns of an operand's digits
     for first in (0, n + 1):
         W_pos[first : first + n] = np.outer(-top * 10.0 ** (n - 1 - place), scale)

@@ -58,14 +58,14 @@ def hashing_layer(task: Lookup, block: int, points: Floats, mix: Floats, tied: b
     return Model(config, w, task.vocabulary, task.ref, Labels(layout.slots, heads))
 
 
-def optimise(task: Lookup, dims: int, seed: int, steps: int = STEPS) -> tuple[Floats, Floats]:
+def optimise(task: Lookup, dims: int, seed: int) -> tuple[Floats, Floats]:
     """Token vectors E [V, dims], fixed under layer norm, and hash matrices [length, dims, dims]."""
     rng = np.random.default_rng([seed, 2])
     keys, values = task.table.keys[:, ::-1], task.table.values  # keys[:, j]: the token j back
     E = layer_norm(rng.standard_normal((len(task.vocabulary), dims)))
     mix = rng.standard_normal((task.key_length, dims, dims)) / np.sqrt(dims)
     moments = [(np.zeros_like(x), np.zeros_like(x)) for x in (E, mix)]
-    for step in range(1, steps + 1):
+    for step in range(1, STEPS + 1):
         margin, gradients = descent(E, mix, keys, values)
         if margin > MARGIN:
             break

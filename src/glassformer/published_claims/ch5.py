@@ -48,11 +48,11 @@ def sort_runs() -> str:
     return "runs"
 
 
-def _wrong_sort(vocab: int, dtype: str = "float64", lists: int = 300) -> int:
-    """Wrong lists of the booklet's sort, decoded its way: the first of equal logits wins."""
+def _wrong_sort(vocab: int, dtype: str = "float64") -> int:
+    """Wrong of 300 lists of the booklet's sort, decoded its way: the first of equal logits wins."""
     model, task = by_points(vocab, vocab - 1).astype(dtype), Sort(vocab=vocab, length=vocab - 1)
     wrong = 0
-    for row in task.sample(lists, np.random.default_rng(0)):
+    for row in task.sample(300, np.random.default_rng(0)):
         tokens, answer = task.batch(row[None])
         with np.errstate(all="ignore"):
             said = forward(model.config, model.weights, tokens[:, :-1]).argmax(-1)

@@ -138,12 +138,12 @@ class Optimizer:
         }  # fmt: skip
 
 
-def newton_schulz(x: torch.Tensor, steps: int = 5) -> torch.Tensor:
-    """Matrices [..., m, n], m <= n, with their singular values brought near 1."""
+def newton_schulz(x: torch.Tensor) -> torch.Tensor:
+    """Matrices [..., m, n], m <= n, with their singular values brought near 1 in five steps."""
     a, b, c = COEFFICIENTS
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     y = x.reshape(-1, *x.shape[-2:])
-    for _ in range(steps):
+    for _ in range(5):
         gram = y @ y.mT
         y = torch.baddbmm(y, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), y, beta=a)
     return y.reshape(x.shape)
