@@ -186,9 +186,7 @@ class Sort(Task):
 
 @task("sort-digits")
 class SortDigits(Sort):
-    """Numbers of `digits` digits in ascending order, a token a digit; the number 0 ends the
-    list.
-    """
+    """Numbers of several digits, a token a digit, in ascending order; the number 0 ends it."""
 
     blanks = True
 

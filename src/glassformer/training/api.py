@@ -1,10 +1,4 @@
-"""Training in one call: one model, many at once, or what happens on the way.
-
-    for event in train(task, recipe, seeds=[0]):
-        print(event.kind, event.step, event.data)
-
-All that runs is the Trainer of loop.py.
-"""
+"""Training in one call: one model, many at once, or the events of a run. loop.py does the work."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack

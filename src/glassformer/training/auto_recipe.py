@@ -1,9 +1,7 @@
-"""The recipe `suited`, which a task gets if nobody names one: chosen by what it says of itself.
+"""The recipe `suited`, chosen from a task's size, tokens, length and kind; the default of a task.
 
-Its size says which rows are held out, its tokens and lengths how large the model is, the order of
-its digits how many layers there are, and whether it is arithmetic modulo p which of two ways is
-taken. All runs go on until the whole domain is right, or, where it cannot be counted, a sample of
-it. docs/trained.md has what comes of it.
+Its runs go on until the whole domain is right or, where it cannot be counted, a sample of it.
+docs/trained.md has the results.
 """
 
 from dataclasses import replace

@@ -75,9 +75,7 @@ class Data:
         return self.tokens[index], self.answer[index]
 
     def tokens_of(self, rows: Rows) -> tuple[Array, Array]:
-        """Tokens and masks [B,T] of any rows of the task, as long as the longest example: padding
-        on the right is no answer. They can be written to, whatever the task gave.
-        """
+        """Writable tokens and masks [B,T] of rows, padded on the right to the longest example."""
         tokens, answer = (np.require(x, requirements="W") for x in self.task.batch(rows))
         if not (more := self.length - tokens.shape[1]):
             return tokens, answer

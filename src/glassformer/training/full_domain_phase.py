@@ -152,8 +152,8 @@ class Exact:
         return min(n // SHARE, len(self.pool))
 
     def learn(self, rows: Rows, unsure: Array) -> None:
-        """Takes in what a step was unsure of, bool [B], of its rows. What was of the pool is there
-        already: taken again and again, a few rows would soon be all of it.
+        """Add the rows that a step was unsure of, bool [B]. Those drawn from the pool are not added
+        again: repeated, a few rows would soon fill it.
         """
         few = self._again(len(rows))
         self._take(rows[few:][unsure[few:]])

@@ -12,10 +12,7 @@ from ..tasks.base import Rows, Task
 
 
 def near_rows(task: Task, rows: Rows, rng: np.random.Generator) -> Rows:
-    """The rows with one decimal digit of one number changed each, as far as these are rows.
-
-    127 becomes 137, 27 or 126, whatever the task itself says of digits.
-    """
+    """The rows with one decimal digit of one number changed (127: 137, 27 or 126), if rows."""
     if not rows.shape[1] or not _free(task):
         return rows[:0]
     out, at = rows.copy(), np.arange(len(rows))
@@ -30,15 +27,13 @@ def near_rows(task: Task, rows: Rows, rng: np.random.Generator) -> Rows:
 
 
 def alike_rows(task: Task, rows: Rows, share: float, rng: np.random.Generator) -> Rows:
-    """The rows, in a share of which some numbers are now almost another: of 412, 77 and 903 the
-    first becomes 76, say.
+    """Bring numbers in a share of the rows close to another: of 412, 77 and 903, 412 becomes 76.
 
-    Of five numbers below 1,000 the two largest are neighbours once in 200 rows, and a comparison is
-    learned from such rows. Not from them alone: they are 1 apart, or 10, or 100, by the logarithm
-    of what room there is. And all five are below 100 once in 100,000 rows, so that small numbers
-    would hardly ever be an answer: in half of these rows all others are brought to one side of a
-    number, the nearest of them very near as often as not. A row that has no answer any more is left
-    as it was.
+    A comparison is learned from near ties, but of five random numbers below 1,000 the two largest
+    are neighbors once in 200 rows. Distances are uniform in their logarithm: 1, 10, 100. And small
+    numbers must be answers, but all five are below 100 once in 100,000 rows: in half of the changed
+    rows all others lie on one side of a number, half the time very near. A row that would lose its
+    answer is not changed.
     """
     n, columns = int(share * len(rows)), rows.shape[1]
     if not n or not can_be_alike(task):

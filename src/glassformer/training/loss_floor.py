@@ -26,12 +26,11 @@ class Floor:
 
 
 def floors(task: Task, recipe: Loss) -> list[Floor]:
-    """The stairs that the training loss comes down: all answer tokens known, one unknown, two, …
+    """The plateaus of the training loss: all answer tokens known, one unknown, two, …
 
-    A loss on all positions has a floor above 0, since nobody can know an operand's digits
-    beforehand. An answer token that is not known costs its entropy: ln 10 if all ten are as likely.
-    Tokens that are less random than the others (the carry of a sum, an end token) make no stairs of
-    their own. Empty where the task does not say its floor.
+    On all positions a loss has a floor above 0, as operands cannot be predicted. An unknown answer
+    token costs its entropy, ln 10 for ten equally likely digits. Tokens that are less random (the
+    carry of a sum, an end token) have no plateau. Empty where the task does not state its floor.
     """
     tokens, answer = task.batch(task.some(ROWS))
     base = task.floor() if recipe.loss == "all" else 0.0

@@ -85,9 +85,7 @@ class Optimizer:
             t.copy_(old.lerp(t, _spread(rates, t)))
 
     def _uncounted(self, ages: Array | None) -> Array | float:
-        """What makes AdamW's correction for its first steps that of members that began anew: the
-        count that it goes by is of all of them.
-        """
+        """The factor that corrects AdamW's bias of restarted members: its step count is shared."""
         if ages is None:
             return 1.0
         r, mine = self.recipe, np.asarray(ages) + 1.0

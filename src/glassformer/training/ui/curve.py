@@ -1,8 +1,6 @@
-"""The curve of a run while it goes on: shares of rows right from step to step, small enough to
-stand under a bar. As lines of text for a terminal, as SVG for a notebook.
+"""The curve of a run so far, small enough for below a bar: text for a terminal, SVG for a notebook.
 
-Of several members the first is drawn. Test rows are `●`, training rows `·`; where both fall on one
-place it is the test's.
+It shows the shares of rows right of the first member: test rows as `●`, over training rows as `·`.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
-"""A run in a notebook: a bar that moves in its place, the figures, the curve, the latest turns.
+"""A run in a notebook: a bar, the figures, the curve and the latest turning points, in one output.
 
-Only Jupyter's kernel (that of VS Code too) is asked; elsewhere nothing is shown, and IPython is
-never imported for it.
+Nothing is shown outside a Jupyter kernel, and IPython is never imported to find out.
 """
 
 import sys
