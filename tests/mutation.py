@@ -82,7 +82,7 @@ NAMED = [  # mutants that must never survive: file, text, what it becomes
         "            pass\n",
     ),
 ]
-QUICK, WIDE = 10.0, 15.0  # seconds of tests (as the first run took) that a mutant sees at most
+QUICK, WIDE = 8.0, 10.0  # seconds of tests (as the first run took) that a mutant sees at most
 SWAPS: dict[type, list[type]] = {
     ast.Lt: [ast.LtE, ast.GtE], ast.LtE: [ast.Lt, ast.Gt], ast.Gt: [ast.GtE, ast.LtE],
     ast.GtE: [ast.Gt, ast.Lt], ast.Eq: [ast.NotEq], ast.NotEq: [ast.Eq], ast.In: [ast.NotIn],

@@ -1,0 +1,157 @@
+"""What the first checker reports of a certificate: that it holds, the cases, the least lead; and
+that what does not hold has no margin.
+"""
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from glassformer import GlassformerError, load, resolve
+from glassformer.core.checkpoint import digest
+from glassformer.proof import check_certificate, checker
+from glassformer.proof.bounds import Bounder
+from glassformer.verification.evaluation import gaps
+from helpers import prove_once
+
+
+@cache
+def known(ref="addition:digits=2"):
+    model = load(ref)
+    task = resolve.load_task(model)
+    return model, task, prove_once(model, task, method="certificate").certificate
+
+
+def test_what_holds_has_the_least_lead_of_all_pairs():
+    model, task, certificate = known()
+    found = check_certificate(model, task, certificate)
+    assert found.holds and found.reason == ""
+    assert found.cases == certificate["cases"] > 0 and found.margin >= certificate["margin"] > 0
+    least = gaps(model, *task.batch(task.rows(0, task.size))).min()
+    assert 0 < found.margin <= least < found.margin * 1.01
+
+
+@pytest.mark.parametrize("name", ["model", "task", "dtype", "layout"])
+def test_a_certificate_of_something_else_has_no_cases_and_no_margin(name):
+    model, task, certificate = known()
+    other = certificate | {name: ["a"] if name == "layout" else "other"}
+    found = check_certificate(model, task, other)
+    assert (found.holds, found.cases, found.margin) == (False, 0, -np.inf)
+    assert name in found.reason
+
+
+@pytest.mark.parametrize("change", [lambda r: r[1:], lambda r: [*r, r[0]], lambda r: []])
+def test_rows_that_are_not_those_of_the_answer(change):
+    model, task, certificate = known()
+    found = check_certificate(model, task, certificate | {"rows": change(certificate["rows"])})
+    assert (found.holds, found.cases, found.margin) == (False, 0, -np.inf)
+
+
+def test_what_is_claimed_must_be_found():
+    """As many cases, and a margin that is not above the least lead by the last bit."""
+    model, task, certificate = known()
+    cases, margin = certificate["cases"], check_certificate(model, task, certificate).margin
+    for claim, holds in (
+        ({"cases": cases + 1}, False), ({"cases": cases - 1}, False), ({"cases": 0}, False),
+        ({"margin": math.nextafter(margin, math.inf)}, False), ({"margin": margin}, True),
+        ({"margin": 0.0}, True),
+    ):  # fmt: skip
+        found = check_certificate(model, task, certificate | claim)
+        assert (found.holds, found.cases, found.margin) == (holds, cases, margin)
+
+
+def test_what_is_open_has_no_margin():
+    """A token whose embedding is another's: some case has no lead, those before are counted."""
+    model, task, certificate = known()
+    weights = {n: np.array(w) for n, w in model.weights.items()}
+    weights["embed.W_E"][7] = weights["embed.W_E"][8]
+    wrong = replace(model, weights=weights, blueprint="", theta={})
+    found = check_certificate(wrong, task, certificate | {"model": digest(wrong)})
+    assert not found.holds and found.margin == -np.inf and found.reason.startswith("open: position")
+    assert 0 <= found.cases < certificate["cases"]
+
+
+@pytest.mark.parametrize("lead", [0.0, -1.0, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("at", [0, -1])
+def test_one_case_without_a_lead_is_enough(monkeypatch, lead, at):
+    model, task, certificate = known()
+    real = Bounder.bounds
+
+    def damaged(self, view, split, cuts=0):
+        for bounds in real(self, view, split, cuts):
+            if view.row == certificate["rows"][-1]["row"]:
+                bounds.lead[at] = lead
+            yield bounds
+
+    monkeypatch.setattr(Bounder, "bounds", damaged)
+    found = check_certificate(model, task, certificate)
+    assert not found.holds and found.margin == -np.inf and found.reason.startswith("open")
+    assert 0 < found.cases < certificate["cases"]
+
+
+def test_the_margin_is_rounded_down(monkeypatch):
+    """Of an extended number the next float below, never above."""
+    model, task, certificate = known()
+    real, third = Bounder.bounds, np.longdouble(1) / 3
+
+    def small(self, view, split, cuts=0):
+        for bounds in real(self, view, split, cuts):
+            bounds.lead[0] = third * lead
+            yield bounds
+
+    monkeypatch.setattr(Bounder, "bounds", small)
+    for lead in (np.longdouble(1), np.longdouble(2), 1 - np.longdouble(2) ** -60):
+        found = check_certificate(model, task, certificate | {"margin": 0.0})
+        assert found.holds and found.margin <= third * lead
+        assert np.longdouble(math.nextafter(found.margin, 1)) >= third * lead
+
+
+def test_parts_that_go_through_several_rows():
+    """`through` is a last row; one that is before the first counts for nothing."""
+    layout = known()[1] and checker.layout_of(known()[1])
+    size = len(layout.spots)
+    for row, through, last in ((3, 0, 3), (3, 2, 3), (3, 3, 3), (3, 5, 5), (3, 10**9, size)):
+        part = checker.Part(row, ("digit",), 0, through, 0)
+        assert list(part.rows(layout)) == list(range(row, last + 1))
+
+
+@pytest.mark.parametrize("change", [
+    {"margin": -1e-300}, {"margin": math.inf}, {"margin": math.nan}, {"margin": 1}, {"cases": 1.0},
+    {"cases": True}, {"rows": None}, {"rows": [None]}, {"rows": [{}]}, {"model": 1},
+    {"rows": [{"row": 1, "split": ("digit",)}]}, {"rows": [{"row": 1.0, "split": []}]},
+    {"rows": [{"row": 1, "split": [1]}]}, {"rows": [{"row": 1, "split": [], "cuts": 1.0}]},
+    {"rows": [{"row": 1, "split": [], "through": None}]},
+    {"rows": [{"row": 1, "split": [], "near": "1"}]}, {"layout": ()}, {"task": None},
+    {"dtype": b"float64"},
+])  # fmt: skip
+def test_fields_of_other_types_are_refused(change):
+    _, _, certificate = known()
+    assert checker.read_parts(certificate)
+    with pytest.raises(GlassformerError, match="has not the fields"):
+        checker.read_parts(certificate | change)
+    for name in change:
+        with pytest.raises(GlassformerError, match="has not the fields"):
+            checker.read_parts({n: x for n, x in certificate.items() if n != name})
+
+
+def test_fields_that_a_row_need_not_have():
+    _, _, certificate = known()
+    (part,) = checker.read_parts(certificate | {"rows": [{"row": 4, "split": ["pair"]}]})
+    assert part == checker.Part(4, ("pair",), 0, 0, 0)
+    whole = {"row": 4, "split": ["pair"], "cuts": 1, "through": 6, "near": 2}
+    (part,) = checker.read_parts(certificate | {"rows": [whole]})
+    assert part == checker.Part(4, ("pair",), 1, 6, 2)
+
+
+def test_texts_must_fit_into_the_block():
+    model, task, _ = known()
+    size = len(checker.layout_of(task).spots) - 1
+    exact = replace(model.config, n_ctx=size)
+    names = {n: w[:size] if n == "pos_embed.W_pos" else w for n, w in model.weights.items()}
+    assert checker.check_call(replace(model, config=exact, weights=names), task)
+    short = {n: w[: size - 1] if n == "pos_embed.W_pos" else w for n, w in model.weights.items()}
+    less = replace(model, config=replace(exact, n_ctx=size - 1), weights=short)
+    with pytest.raises(GlassformerError, match="the model's block has"):
+        checker.check_call(less, task)

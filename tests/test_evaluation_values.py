@@ -1,0 +1,230 @@
+"""Margins, scores and what is right for sure, against values worked out by hand or row by row."""
+
+import itertools
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from glassformer import load, load_task
+from glassformer.core.decoding import decode
+from glassformer.verification import evaluation, robust_eval
+from glassformer.verification.evaluation import Leads
+from helpers import random_model
+
+TASK = load_task("addition:digits=1")
+
+
+def damaged():
+    """A model that reads 7 as 8: it has a third of the rows wrong, most in the last digit alone."""
+    model = load("addition:digits=1")
+    weights = {n: np.array(w) for n, w in model.weights.items()}
+    weights["embed.W_E"][7] = weights["embed.W_E"][8]
+    return replace(model, weights=weights, blueprint="", theta={})
+
+
+# ── margins ────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize(("one", "other", "tie", "steady"), [
+    ((4.01, 5.0), (4.01, 5.0), 0.0, (True, True)),
+    ((4.0, 4.01), (5.0, 5.0), 0.0, (False, True)),  # more than 4 times what they differ by
+    ((5.0, 5.0), (4.0, 4.01), 0.0, (False, True)),
+    ((0.5, 0.51), (0.5, 0.51), 0.5, (False, True)),  # more than a tie, both ways
+    ((np.inf, -1.0), (np.inf, -1.0), 0.0, (True, False)),
+])  # fmt: skip
+def test_what_is_steady(one, other, tie, steady):
+    x, y = (Leads(np.array([gap]), np.full((1, 2), tie)) for gap in (one, other))
+    assert x.steady(y).tolist() == [list(steady)]
+    unsure = Leads(x.gap, np.full((1, 2), 100.0))
+    assert not (x.steady(unsure) & (x.gap < np.inf)).any()
+    assert not (unsure.steady(x) & (x.gap < np.inf)).any()
+
+
+def test_a_right_token_leads_over_the_best_other():
+    logits = np.array([[3.0, 1, 2], [2, 2, 0], [1, 2, 0], [np.nan, -9, -9], [9, np.inf, 0]])
+    wanted = np.array([0, 0, 1, 0, 1])
+    kept = logits.copy()
+    assert evaluation.right_tokens(logits, wanted).tolist() == [True, False, True, False, False]
+    assert np.array_equal(logits, kept, equal_nan=True)
+
+
+def test_margins_are_those_of_each_row_alone():
+    """Every row's logits by themselves: the right one less the best other, where an answer is."""
+    model, rows = damaged(), TASK.rows(0, TASK.size)
+    tokens, answer = TASK.batch(rows)
+    n = evaluation.asked_positions(answer)
+    assert n == 2 and evaluation.asked_positions(np.array([[0, 0, 0, 1], [0, 1, 0, 0]], bool)) == 3
+    found, ties = evaluation.leads(model, tokens, answer)
+    assert (evaluation.gaps(model, tokens, answer) == found).all()
+    for i, (row, asked) in enumerate(zip(tokens, answer, strict=True)):
+        logits = model.logits(row[None, :-1])[0]
+        for t in np.flatnonzero(asked):
+            mine, k = logits[t - 1], t - len(row) + n
+            lead = mine[row[t]] - max(np.delete(mine, row[t]))
+            assert found[i, k] == pytest.approx(lead, rel=1e-9)
+            assert 0 < ties[i, k] < 1e-9 * np.abs(mine).max()
+    assert evaluation.margins(model, tokens, answer) == pytest.approx(found.min(1))
+
+
+def test_a_text_that_is_too_long_is_refused():
+    short = replace(load("addition:digits=1"), config=replace(load("addition:digits=1").config))
+    tokens, answer = TASK.batch(TASK.rows(0, 2))
+    n = short.config.n_ctx
+    assert evaluation.margins(short, tokens[:, : n + 1], answer[:, : n + 1]).shape == (2,)
+    more = np.concatenate([tokens, tokens], 1)[:, : n + 2]
+    with pytest.raises(evaluation.GlassformerError, match="longer than the block"):
+        evaluation.margins(short, more, np.ones(more.shape, bool))
+
+
+def test_rows_in_pieces_are_those_at_once():
+    task = load_task("reverse:length=3")
+    model = random_model(3, d_vocab=len(task.vocabulary), n_ctx=12)
+    model = replace(model, vocabulary=task.vocabulary)
+    rows = task.rows(0, task.size)[:50]
+    whole = evaluation.row_gaps(model, task, rows)
+    pieces = evaluation.row_gaps(model, task, rows, chunk=7)
+    assert whole.shape == pieces.shape
+    assert np.allclose(whole, pieces, rtol=1e-9)
+    longest = max(int(a.sum()) for a in task.batch(rows)[1])
+    assert whole.shape == (50, longest)
+    assert evaluation.row_gaps(model, task, rows[:0]).shape == (0, 0)
+    assert (evaluation.right(model, task, rows) == (whole > 0)).all()
+
+
+def test_what_a_decoded_row_leads_by():
+    """A model that decodes: after its first wrong token, all that follows is as wrong."""
+    model = damaged()
+    tokens, answer = TASK.batch(TASK.rows(0, TASK.size))
+    forced, by_decoding = (f(model, tokens, answer) for f in
+                           (evaluation.forced_gaps, evaluation.decoded_gaps))  # fmt: skip
+    first = forced[:, 0]
+    assert by_decoding[:, 0] == pytest.approx(first, rel=1e-9) and (first <= 0).any()
+    right = first > 0
+    assert by_decoding[right, 1] == pytest.approx(forced[right, 1], rel=1e-9)
+    assert by_decoding[~right, 1] == pytest.approx(first[~right], rel=1e-9)
+    said = evaluation.said(model, tokens, answer)
+    for row, whole in zip(tokens[:20], said[:20], strict=True):
+        assert decode(model, row[:-2], 2).tolist() == whole.tolist()
+
+
+# ── scores ─────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("pieces", [False, True])
+def test_a_score_counts_every_row(monkeypatch, pieces):
+    model = damaged()
+    if pieces:
+        monkeypatch.setattr(evaluation, "chunk_size", lambda *_: 7)
+    found = evaluation.score(model, TASK)
+    rows = TASK.rows(0, TASK.size)
+    tokens, answer = TASK.batch(rows)
+    right = evaluation.forced_gaps(model, tokens, answer) > 0
+    bad = ~right.all(1)
+    assert (found.checked, found.wrong) == (100, bad.sum()) and 5 < found.wrong < 95
+    assert found.accuracy == pytest.approx(1 - bad.mean())
+    assert found.positions == pytest.approx(right.mean(0).tolist())
+    names = TASK.classes(rows)
+    assert found.classes == {str(n): ((names == n).sum(), bad[names == n].sum())
+                             for n in np.unique(names)}  # fmt: skip
+    some = evaluation.score(model, TASK, rows[40:60])
+    assert (some.checked, some.wrong) == (20, bad[40:60].sum())
+    assert np.isnan(evaluation.score(model, TASK, rows[:0]).accuracy)
+
+
+def test_so_many_rows_fit():
+    """The largest activation of a row: of 3 layers the scores of all positions, T·T a head."""
+    task = load_task("reverse:length=3")
+    tokens, answer = task.batch(task.rows(0, 1))
+    T, asked = tokens.shape[1], int(answer.sum(1).max())
+    for config, most in (
+        ({"n_layers": 3, "n_heads": 5, "d_head": 1, "d_mlp": 1, "d_model": 1}, 5 * T * T),
+        ({"n_layers": 3, "n_heads": 1, "d_head": 1, "d_mlp": 999, "d_model": 1}, T * 999),
+        ({"n_layers": 1, "n_heads": 1, "d_head": 1, "d_mlp": 999, "d_model": 1}, asked * 999),
+        ({"n_layers": 1, "n_heads": 1, "d_head": 99, "d_mlp": 1, "d_model": 1}, T * 99),
+        ({"n_layers": 1, "n_heads": 1, "d_head": 1, "d_mlp": 1, "d_model": 99}, T * 99),
+        ({"n_layers": 1, "n_heads": 1, "d_head": 1, "d_mlp": 1, "d_model": 1, "d_vocab": 9999},
+         asked * 9999),
+    ):  # fmt: skip
+        model = SimpleNamespace(config=SimpleNamespace(**({"d_vocab": 2} | config)))
+        assert evaluation.widest(model, task) == most
+        assert evaluation.chunk_size(model, task) == min(max(2**20 // most, 1), 2**14)
+
+
+def test_the_whole_domain_in_pieces():
+    parts = list(evaluation.whole_domain(TASK, 30))
+    assert [len(p) for p in parts] == [30, 30, 30, 10]
+    assert (np.concatenate(parts) == TASK.rows(0, 100)).all()
+
+
+# ── right for sure ─────────────────────────────────────────────────────────────────────────────
+def test_rows_are_counted_once(monkeypatch):
+    monkeypatch.setattr(robust_eval, "KNOWN", 3)
+    counted = robust_eval.Counted()
+    counted.add(np.array([[1, 2], [3, 4]]))
+    counted.add(np.array([[3, 4], [5, 6], [7, 8]]))
+    assert counted.count == 4 and counted.first == [(1, 2), (3, 4), (5, 6)]
+    many = robust_eval.Counted()
+    monkeypatch.setattr(robust_eval, "KNOWN", 100)
+    many.add(np.arange(20)[:, None])
+    assert many.count == 20 and many.first == [(i,) for i in range(8)]
+
+
+def test_the_nearest_rows_are_kept(monkeypatch):
+    monkeypatch.setattr(robust_eval, "ALONE", 3)
+    near = robust_eval.Near(TASK)
+    near.see(TASK.rows(0, 5), np.array([5.0, 1.0, 9.0, 2.0, 1.0]))
+    near.see(TASK.rows(5, 7), np.array([0.5, 7.0]))
+    assert near.room.tolist() == [0.5, 1.0, 1.0]
+    assert (near.rows == TASK.rows(0, 7)[[5, 1, 4]]).all()
+    picked = near.picked(np.random.default_rng(0))
+    assert len(picked) <= 9 and {tuple(r) for r in near.rows.tolist()} <= {
+        tuple(r) for r in picked.tolist()
+    }
+
+
+@pytest.mark.parametrize("positions", ["learned", "none", "sinusoidal", "rotary", "alibi"])
+def test_another_order_is_the_same_model(positions):
+    """Logits are the same but for rounding, and no array stays as it was that could change."""
+    model = random_model(5, positions=positions, d_model=6, n_heads=2)
+    rng = np.random.default_rng(0)
+    other = robust_eval.reordered(model, rng)
+    tokens = rng.integers(7, size=(4, 9))
+    assert np.abs(model.logits(tokens) - other.logits(tokens)).max() < 1e-9
+    moved = {n for n, w in model.weights.items() if not np.array_equal(w, other.weights[n])}
+    stays = {"unembed.b_U"}
+    if positions == "rotary":  # queries and keys: what is in a head stays
+        stays |= {f"blocks.{i}.attn.{x}_norm.{w}" for i in "01" for x in "qk" for w in "wb"}
+    assert set(model.weights) - moved <= stays
+
+
+def test_room_is_a_lead_in_ties_and_doubt_is_of_a_right_row():
+    model = load("addition:digits=1")
+    trial, (tokens, answer) = robust_eval.Trial(model), TASK.batch(TASK.rows(0, 12))
+    found = trial.look(tokens, answer)
+    one = evaluation.leads(model, tokens, answer)
+    assert found.room == pytest.approx((one.gap / one.tie).min(1)) and found.sure.all()
+    assert found.doubt == "" and not found.doubtful.any()
+    moved = Leads(one.gap.copy(), one.tie)
+    moved.gap[3, 1], moved.gap[7, 0] = -0.5, one.gap[7, 0] / 2
+    worse = trial._compared(tokens, answer, moved, ("here", "there"))
+    assert np.flatnonzero(~worse.sure).tolist() == [3, 7] == np.flatnonzero(worse.doubtful).tolist()
+    assert worse.again[3] == -0.5 and (worse.lead == found.lead).all()
+    assert "wrong there" in worse.doubt and "here" in worse.doubt
+
+
+def test_every_row_is_run_and_wrong_ones_are_counted():
+    model, told = damaged(), []
+    ran = robust_eval.run_all(model, TASK, lambda *given: told.append(given))
+    tokens, answer = TASK.batch(TASK.rows(0, TASK.size))
+    gap = evaluation.forced_gaps(model, tokens, answer)
+    bad = np.flatnonzero(~(gap.min(1) > 0))
+    assert (ran.checked, ran.wrong) == (100, len(bad)) and ran.wrong <= ran.open <= 100
+    assert ran.margin == pytest.approx(gap.min(), rel=1e-6)
+    assert ran.misses == [tuple(r) for r in TASK.rows(0, 100)[bad[:8]].tolist()]
+    assert sum(len(rows) for _, rows, _ in told) == 100 and told[-1][0] == 100
+    good = robust_eval.run_all(load("addition:digits=1"), TASK)
+    assert (good.checked, good.wrong, good.open, good.misses, good.doubt) == (100, 0, 0, [], "")
+
+
+def test_shuffled_is_never_as_it_was():
+    for n, seed in itertools.product((2, 3, 5), range(20)):
+        order = robust_eval._shuffled(n, np.random.default_rng(seed))
+        assert sorted(order) == list(range(n)) and order.tolist() != list(range(n))
