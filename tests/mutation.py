@@ -325,16 +325,17 @@ class Bench:
     def try_out(self, target: str, line: int | None, text: str) -> str:
         """The test that fails with a file changed to this text, or "" if none does."""
         path = self.src / "glassformer" / target
+        lists = zip(LISTS[TARGETS[target][1]].split(">"), (QUICK, WIDE), strict=True)
+        both = [(self.chosen(words, target, line, most), most) for words, most in lists]
         whole = path.read_text()
         self.count += 1
         path.write_text(text)
         os.utime(path, (1e9 + self.count, 1e9 + self.count))  # no compiled file is taken for its
         try:
-            quick, wide = LISTS[TARGETS[target][1]].split(">")
-            for words, seconds in (quick, QUICK), (wide, WIDE):
-                if not (tests := self.chosen(words, target, line, seconds)):
-                    continue
-                status, failed, _ = run(self.src, tests, self.folder, 60 + 10 * seconds)
+            for tests, seconds in both:
+                status, failed, _ = (0, [], {})
+                if tests:
+                    status, failed, _ = run(self.src, tests, self.folder, 60 + 10 * seconds)
                 if status not in (0, 5):
                     why = {-1: "(the process died)", -2: "(took too long)"}
                     return failed[0] if failed else why.get(status, f"(collection: {status})")
