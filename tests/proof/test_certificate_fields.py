@@ -5,13 +5,14 @@ that what does not hold has no margin.
 import math
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from glassformer import GlassformerError, Vocabulary, load, resolve
 from glassformer.core.checkpoint import digest
-from glassformer.proof import check_certificate, checker
+from glassformer.proof import check_certificate, checker, softmax_bounds
 from glassformer.proof.bounds import Bounder
 from glassformer.verification.evaluation import gaps
 from helpers import prove_once
@@ -163,3 +164,40 @@ def test_a_model_must_have_the_tasks_words():
     assert checker.check_call(model, task)
     with pytest.raises(GlassformerError, match="vocabulary"):
         checker.check_call(replace(model, vocabulary=Vocabulary(names)), task)
+
+
+def test_what_a_head_writes_is_bounded_with_every_position_it_sees(monkeypatch):
+    """Row r sees r + 1 positions; what underflows is lost at each of them."""
+    model, task, _ = known()
+    layout, seen = checker.layout_of(task), []
+    real = softmax_bounds.output_error
+
+    def kept(a, z, S, most, W_O, b_O):
+        seen.append((S, most.shape))
+        return real(a, z, S, most, W_O, b_O)
+
+    monkeypatch.setattr(softmax_bounds, "output_error", kept)
+    bounder, c = Bounder(model, layout), model.config
+    for row in layout.rows:
+        view = bounder.view(row)
+        for _ in bounder.bounds(view, ["digit"] * len(bounder.window(view))):
+            pass
+        assert seen and set(seen) == {(row + 1, (c.n_heads, c.d_head))}
+        seen.clear()
+
+
+def test_the_stream_of_several_rows_holds_each():
+    """Where a view has many rows, what a token is there lies between the least and the most."""
+    model = load("adder-hinge:digits=8")
+    task = resolve.load_task(model)
+    layout = checker.layout_of(task)
+    bounder = Bounder(model, layout)
+    s = bounder.tables.stream
+    rows, mid, reach = [2, 4, 5], s.mid.copy(), s.reach
+    view = SimpleNamespace(rows=rows)
+    x = bounder._stream(view, 3)
+    low, high = (mid[3, rows] - reach[3, rows]).min(0), (mid[3, rows] + reach[3, rows]).max(0)
+    assert (x.mid - x.rad <= low).all() and (high <= x.mid + x.rad).all()
+    assert np.allclose((2 * x.rad).astype(float), (high - low).astype(float), atol=1e-14)
+    alone = bounder._stream(SimpleNamespace(rows=[4]), 3)
+    assert (alone.mid == mid[3, 4]).all() and (alone.rad == reach[3, 4]).all()
