@@ -555,3 +555,45 @@ def test_least_sums_by_brute_force():
                 assert float(found[v]) == pytest.approx(min(every), abs=1e-14)
     assert (single_head.least_sum(np.full((2, 2, 1), np.nan, Real)) == -np.inf).all()
     assert known([1.0]).rad.tolist() == [0.0]
+
+
+# ── what may overflow ──────────────────────────────────────────────────────────────────────────
+@TYPES
+def test_every_step_says_infinity_where_it_may_overflow(dtype):
+    """Of numbers just below the limit it says something, and just above that nothing is known."""
+    a = Arithmetic(dtype)
+
+    def of(size, n=1):
+        return Form(np.full((1, n), size, Real), np.zeros((0, 1, n), Real), np.zeros((1, n), Real))
+
+    def flat(size):
+        return Ball(np.full((1, 1, 1, 2), size / 2, Real), np.zeros((1, 1, 1, 2), Real))
+
+    one, none, angle = np.ones((1, 1), Real), np.zeros((1, 1), Real), np.zeros((1, 1))
+    W = np.ones((1, 1, 1), Real)
+    steps = {
+        "rounded": lambda x: a.rounded(of(x)).rad,
+        "add": lambda x: a.add(of(x / 2), of(x / 2)).rad,
+        "multiply": lambda x: a.multiply(of(x), of(1)).rad,
+        "affine": lambda x: a.affine(of(x / 2, 2), np.ones((2, 1))).rad,
+        "bias": lambda x: a.affine(of(x / 2), np.ones((1, 1)), [x / 2]).rad,
+        "scale": lambda x: a.scale(of(x / 2), [2.0]).rad,
+        "mean": lambda x: nonlinear_bounds.centred(a, of(x / 2, 2))[0].gen[-1],
+        "root": lambda x: nonlinear_bounds.root_mean_square(a, np.sqrt(one * x), none, 0.0)[1],
+        "divided": lambda x: nonlinear_bounds.divided(a, of(1), none, one * x, one, one, None).rad,
+        "gelu": lambda x: nonlinear_bounds.smooth(a, "gelu", of(x)).rad,
+        "cube": lambda x: nonlinear_bounds.smooth(a, "gelu_new", of(np.cbrt(x))).rad,
+        "turned": lambda x: qkv_bounds.turned(a, flat(x), angle).rad,
+        "scores": lambda x: softmax_bounds.scores_overflow(a, one * x / 2, one, Real(1), none[0]),
+        "biases": lambda x: softmax_bounds.scores_overflow(a, none, one, Real(1), one[0] * x),
+        "written": lambda x: softmax_bounds.output_error(a, one * x, 1, none, W, None),
+        "b_O": lambda x: softmax_bounds.output_error(a, one * x / 2, 1, none, W, np.array([x / 2])),
+        "leads": lambda x: -bounds.leads(a, of(x), np.array([[1, 0.5]], Real), np.zeros(2, Real),
+                                         np.array([0]))[0, 1:],
+        "b_U": lambda x: -bounds.leads(a, of(1), np.array([[1, 0.5]], Real),
+                                       np.array([0, x], Real), np.array([0]))[0, 1:],
+    }  # fmt: skip
+    for name, step in steps.items():
+        below, above = (np.asarray(step(a.most * Real(by))) for by in (0.999, 1.001))
+        assert np.isfinite(below).all(), name
+        assert (above == np.inf).all(), name
