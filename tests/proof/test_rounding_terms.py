@@ -6,6 +6,7 @@ are far from the worst case, so a bound that is too small by a little would pass
 """
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -18,6 +19,7 @@ from glassformer.proof import bounds, nonlinear_bounds, qkv_bounds, single_head,
 from glassformer.proof.affine_arithmetic import Arithmetic, Ball, Form
 from glassformer.proof.affine_arithmetic import exact as known
 from glassformer.proof.softmax_bounds import Ends
+from helpers import random_model
 
 Real = np.longdouble
 # The two types, and numbers of everyday size or so small that underflow counts
@@ -555,6 +557,75 @@ def test_least_sums_by_brute_force():
                 assert float(found[v]) == pytest.approx(min(every), abs=1e-14)
     assert (single_head.least_sum(np.full((2, 2, 1), np.nan, Real)) == -np.inf).all()
     assert known([1.0]).rad.tolist() == [0.0]
+
+
+def test_a_least_sum_allows_for_every_rounding_of_its_own():
+    """1 and then 200 numbers that each round up by a quarter of a last bit: added one by one."""
+    eps = np.finfo(Real).eps
+    terms = np.full((201, 2, 1), Real(3) / 4 * eps, Real)
+    terms[0] = 1
+    want = 1 + mpf(150) * exact(eps).item()
+    assert exact(terms.min(1).sum(0)).item() > want  # it does round up
+    for must in (None, 1):
+        assert exact(single_head.least_sum(terms, must)).item() <= want
+        assert single_head.least_sum(terms, must).item() > 1 - 1e-12
+
+
+def one_head(dtype, seed=0, **choices):
+    """A model of one head and no MLP, and its terms for texts of 5 positions."""
+    model = random_model(
+        seed, n_layers=1, n_heads=1, d_mlp=0, d_model=4, d_head=3, extras=False, **choices
+    )
+    model = replace(model, weights={n: w.astype(dtype) for n, w in model.weights.items()})
+    possible = np.ones((5, 7), bool)
+    return single_head.Alone(model, 5, possible)
+
+
+@TYPES
+def test_only_one_token_asks(dtype):
+    """Where a token asks, no other has weight; elsewhere all have."""
+    alone = one_head(dtype, norm="rms")
+    weight = alone.terms(3, 2).weight
+    assert np.flatnonzero(weight.mid[3]).tolist() == [2] == np.flatnonzero(weight.rad[3]).tolist()
+    assert (weight.mid[:3] > 0).all() and weight.mid.shape == (4, 7)
+
+
+@CASES
+@pytest.mark.parametrize("norm", ["layer", "rms", "none"])
+def test_what_a_logit_of_one_head_is_off_by(dtype, small, norm):
+    """Term by term, as Lemma 41 has it: what the head writes, the sum with the stream, the mean of
+    a layer norm, the quotient, the product with the head, and what underflows.
+    """
+    a, e, rng, _ = setting(dtype)
+    alone, S, N = one_head(dtype, norm=norm), 4, 4
+    scale = Real(float(e.tiny)) if small else Real(1)
+    alone.v = Ball(*(y * scale for y in alone.v))
+    x = ball(rng, a, (N,), scale)
+    slip, high = alone._slip(S, x)
+    z = exact((np.abs(alone.v.mid) + alone.v.rad)[:S]).max((0, 1)) * (1 + e.gamma(2 * S + 6))
+    Z = np.array([[Real(mpmath.nstr(y, 25)) for y in z]])
+    wrote = exact(softmax_bounds.output_error(a, Z, S, Z, alone.W_O, alone.b_O))
+    size = np.abs(exact(x.mid)) + exact(x.rad) + z @ np.abs(exact(alone.W_O[0]))
+    size = (size + np.abs(exact(alone.b_O))) * (1 + 4 * e.u)
+    off = wrote + exact(x.rad) + 3 * e.u * size + 3 * e.tiny
+    W, gained = np.abs(exact(alone.head)), np.abs(exact(alone.gained))
+    want = off @ W
+    if norm == "none":
+        want = want + e.gamma(N + 2) * (size @ W) + 2 * (N + 1) * e.tiny
+        assert high is None
+    else:
+        if norm == "layer":
+            mean = e.gamma(N + 1) * sum(size) / N + 2 * e.tiny
+            want = want + mean * np.abs(exact(alone.gained).sum(0))
+            size = (size + sum(size) / N + mean + off) * (1 + 2 * e.u)
+        whole = mpf(alone.model.config.eps) + sum(size**2) / N
+        assert mpmath.sqrt(whole) <= exact(high).item() <= mpmath.sqrt(whole) * (1 + 40 * e.u)
+        want = want + e.gamma(N + 5) * (size @ gained)
+        raw = np.abs(exact(alone.raw)).sum(0)
+        want = want + 4 * N * e.tiny * exact(high).item() * (1 + gained.sum(0) + raw)
+        theta = [64 * mpmath.sqrt(N * e.tiny * y) + 64 * e.tiny for y in (gained**2).sum(0)]
+        want = want + theta
+    not_below(slip * (1 + Real(2) ** -58), want, 0.05)
 
 
 # ── what may overflow ──────────────────────────────────────────────────────────────────────────
