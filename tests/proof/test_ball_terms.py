@@ -548,3 +548,88 @@ def test_a_norm_left_undivided(dtype):
     assert (settled.low <= np.array([[6 / s + 0.25, 0.5 / s]])).all()
     assert (settled.high >= np.array([[6 / s + 0.25, 0.5 / s]])).all()
     assert (settled.rad < 1e-5).all()
+
+
+# ── what attention writes ──────────────────────────────────────────────────────────────────────
+def sums_of(ball, low=None, high=None):
+    """A sum over positions that is this ball in every case."""
+    given = (ball.lower(), ball.upper()) if low is None else (low, high)
+    return SimpleNamespace(ball=lambda case: ball, ends=lambda case: given)
+
+
+def written(dtype, total, usual, joint):
+    """One head of one number that writes 3 times its value in one direction."""
+    f = Floats(dtype)
+    c = SimpleNamespace(d_head=1, n_heads=1, d_model=1)
+    live = [weight(0, 0.3)]
+    one = SimpleNamespace(
+        net=SimpleNamespace(c=c, f=f, vector=lambda name: None, matrix=lambda name: [live]),
+        ways=[([arb(1)], {0: [(0, arb(3))]})],
+    )
+    here = checker.QueryContext(
+        sums=[sums_of(total)], usual=[arb(usual)],
+        along=[checker.DirectionBounds({0: arb(0.5)}, {0: sums_of(arb(2, 0.25))}, joint)],
+        sizes={0: sums_of(arb(-4))}, flushed={0: arb(0.125)},
+    )  # fmt: skip
+    return checker.Attention.writes(one, here, None)
+
+
+@TYPES
+def test_what_heads_write_along_a_direction(dtype):
+    """0.5 + rest/sum, or rest/usual with what the sum is away from that: the better ends. Each has
+    what underflow may do, 3 times 1/8.
+    """
+    near, flushed = mpf(0.5), mpf(0.375)
+    for total, usual, ends_ in (
+        (arb(4), 4.0, (0.45, 0.55)),  # both know the sum: the joint is tighter
+        (arb(4), 2.0, (0.95, 1.05)),  # the usual is no sum: what is off is taken away
+        (arb(4, 1), 4.0, (0.45, 0.55)), (arb(4), 4.0, (-9.0, 9.0)),
+    ):  # fmt: skip
+        _, [(low, high)] = written(dtype, total, usual, sums_of(arb(0), *map(arb, ends_)))
+        sums = ends(total)
+        apart = [near + x / s for x in (mpf(1.75), mpf(2.25)) for s in sums]
+        tilts = [1 / s - 1 / mpf(usual) for s in sums]
+        offs = [x * t for x in (mpf(1.75), mpf(2.25)) for t in tilts]
+        least = max(min(apart), mpf(ends_[0]) + near + min(offs)) - flushed
+        most = min(max(apart), mpf(ends_[1]) + near + max(offs)) + flushed
+        assert number(low.lower()) <= least and most <= number(high.upper())
+        assert number(high.upper()) - number(low.lower()) < (most - least) * mpf("1.2")
+
+
+@TYPES
+def test_what_the_product_with_the_output_matrix_is_off_by(dtype):
+    """The largest value over the least sum, and what underflows, times 0.3."""
+    e = Exact(dtype)
+    ((fixed,), _) = written(dtype, arb(4, 1), 4.0, sums_of(arb(0), arb(0), arb(1)))
+    size = (mpf(4) / 3 + mpf(0.125)) * mpf(0.3)
+    just_above(radius(fixed), e.gamma(1) * size + 8 * e.tiny, 1e-5)
+
+
+@pytest.mark.parametrize("total", [arb(0, 0.5), arb(-0.5), arb(0.25, 0.3), arb(0), arb("nan")])
+def test_a_sum_of_weights_that_may_be_0_proves_nothing(total):
+    with pytest.raises(NotProvable, match="may be 0"):
+        written("float64", total, 4.0, sums_of(arb(0), arb(0), arb(1)))
+
+
+@TYPES
+@pytest.mark.parametrize("slope", [False, True])
+def test_no_score_may_overflow_before_it_is_scaled(dtype, slope):
+    """A product of half the largest number fits, and one of more does not: whatever its scale, and
+    whoever the keys are that the mask hides.
+    """
+    f, most = Floats(dtype), float(np.finfo(dtype).max)
+
+    def weights(size, scale):
+        positions = "alibi" if slope else "none"
+        c = SimpleNamespace(slope=1.0, n_heads=1, positions=positions)
+        one = SimpleNamespace(
+            net=SimpleNamespace(f=f, c=c, scale=arb(scale)), most=[[arb(size)]], absent=[[]],
+            kv=[{0: ([[arb(0)]], None)}],
+        )  # fmt: skip
+        return checker.Attention.weights(one, [arb(1)], 0, 0)
+
+    assert weights(0.4 * most, 2.0**-9)[0][0].is_finite()
+    assert weights(0.2 * most, 1.0)[0][0].is_finite()
+    for size, scale in ((0.6 * most, 2.0**-9), (0.3 * most, 1.0)):
+        with pytest.raises(NotProvable, match="a score may overflow"):
+            weights(size, scale)
