@@ -633,3 +633,59 @@ def test_no_score_may_overflow_before_it_is_scaled(dtype, slope):
     for size, scale in ((0.6 * most, 2.0**-9), (0.3 * most, 1.0)):
         with pytest.raises(NotProvable, match="a score may overflow"):
             weights(size, scale)
+
+
+@TYPES
+def test_a_weight_far_below_the_largest_score_rounds_by_all_of_the_difference(dtype):
+    """Scores 400, or 0, at one position and −200 at the other: if 400 is there, the difference is
+    600, which rounds by u of it beside the scores' own roundings.
+    """
+    f, e = Floats(dtype), Exact(dtype)
+    c = SimpleNamespace(slope=1.0, n_heads=1, positions="none")
+    one = SimpleNamespace(
+        net=SimpleNamespace(f=f, c=c, scale=arb(1)), most=[[arb(400)]], absent=[[], []],
+        kv=[{0: ([[arb(0)]], None), 1: ([[arb(400)]], None)}, {2: ([[arb(-200)]], None)}],
+    )  # fmt: skip
+    low, high = ends(checker.Attention.weights(one, [arb(1)], 0, 1)[1][2])
+    room = e.gamma(1) * (200 + 600)
+    assert mpmath.log(high / low) >= 2 * room
+    assert mpmath.log(high / low) < 2 * (room + e.gamma(8)) * mpf("1.05")
+
+
+@TYPES
+def test_equal_numbers_whose_sum_overflows_have_no_mean(dtype):
+    """Less their mean they are 0, and no later step would see it."""
+    x, most = arb(float(np.finfo(dtype).max)), float(np.finfo(dtype).max)
+    m = net(dtype)
+    assert m.centred(Row([x * 0.1] * 4, []), [x * 0.1] * 4, "it")
+    with pytest.raises(NotProvable, match="it's mean may overflow"):
+        m.centred(Row([x * 0.2] * 4, []), [x * 0.2] * 4, "it")
+    many = net(dtype, IntervalModel)
+    small, large = (
+        Interval(np.full((1, 4), most * by), np.zeros((1, 4))) for by in (most**-0.6, 0.1)
+    )
+    assert np.isfinite(many.centred(small, "it").rad).all()
+    with pytest.raises(TooWide, match="it's mean may overflow"):
+        many.centred(large, "it")
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_directions_make_up_the_output_matrix(many):
+    """Every row of W_O is the sum of the directions, each by its factor: multiples of one row are
+    one direction, and where there are more than the stream has numbers, its axes are.
+    """
+    W = np.random.default_rng(0).normal(size=(2, 3, 4))
+    if not many:
+        W[:, 1:] = np.array([2.0, -0.5])[:, None, None] * W[0, 0]
+        W[1, 0] = 0
+    net_ = SimpleNamespace(
+        weights={"blocks.0.attn.W_O": W}, c=SimpleNamespace(d_model=4, d_head=3, n_heads=2)
+    )
+    found = checker.directions(net_)
+    assert len(found) == (4 if many else 1)
+    made = np.zeros((2, 3, 4))
+    for way, heads in found:
+        for h, parts in heads.items():
+            for k, factor in parts:
+                made[h, k] += np.array([float(d) for d in way]) * float(factor)
+    np.testing.assert_allclose(made, W, rtol=1e-14, atol=1e-14)
