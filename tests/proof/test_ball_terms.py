@@ -689,3 +689,29 @@ def test_directions_make_up_the_output_matrix(many):
             for k, factor in parts:
                 made[h, k] += np.array([float(d) for d in way]) * float(factor)
     np.testing.assert_allclose(made, W, rtol=1e-14, atol=1e-14)
+
+
+@TYPES
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("few", [0, 256])
+def test_leads_where_columns_of_the_head_are_alike(monkeypatch, dtype, small, few):
+    """What the stream is off by counts times the difference of two columns: rows that need that
+    are looked at again, and nothing that rounds or underflows is left out.
+    """
+    monkeypatch.setattr(interval_model, "FEW_TOKENS", few)
+    monkeypatch.setattr(interval_model, "NEAREST_RIVALS", 4)
+    m, e = net(dtype, IntervalModel, d_model=4, d_vocab=5, norm="none"), Exact(dtype)
+    rng, D, B = np.random.default_rng(1), 4, 40
+    scale = float(e.tiny) * 40 if small else 1.0
+    m.head = rng.normal(size=(D, 1)) + 0.1 * rng.normal(size=(D, 5))
+    m.b_U = np.zeros(5)
+    x = Interval(rng.normal(size=(B, D)) * scale, np.full((B, D), 0.05 * scale))
+    H, X, R = numbers(m.head), numbers(x.mid), numbers(x.rad)
+    right = np.argmax(x.mid @ m.head, 1)
+    found = m.leads(x, right)
+    off = e.gamma(D) * ((np.abs(X) + R) @ np.abs(H)) + 2 * D * e.tiny
+    for i, y in enumerate(right):
+        apart = [(H[:, y] - H[:, v], off[i, y] + off[i, v]) for v in range(5) if v != y]
+        least = min(X[i] @ d - R[i] @ np.abs(d) - o for d, o in apart)
+        assert not found[i] > 0 or mpf(found[i]) <= least
+    assert small or (found > 0).sum() > 3
