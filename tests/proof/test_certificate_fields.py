@@ -3,6 +3,7 @@ that what does not hold has no margin.
 """
 
 import math
+import re
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
@@ -201,3 +202,21 @@ def test_the_stream_of_several_rows_holds_each():
     assert np.allclose((2 * x.rad).astype(float), (high - low).astype(float), atol=1e-14)
     alone = bounder._stream(SimpleNamespace(rows=[4]), 3)
     assert (alone.mid == mid[3, 4]).all() and (alone.rad == reach[3, 4]).all()
+
+
+@pytest.mark.parametrize("at", [5, 7, 11])  # with a digit known, several pairs are left
+def test_an_open_case_is_the_worst_and_is_named(at):
+    """By its column, its pair of digits if the case has one only, and the least lead."""
+    model, task, _ = known()
+    layout, bounder = checker.layout_of(task), Bounder(model, checker.layout_of(task))
+    view = bounder.view(layout.rows[-1])
+    columns = len(bounder.window(view))
+    for kind, digits in (("pair", True), ("digit", False)):
+        bounds = next(bounder.bounds(view, [kind] * columns))
+        bounds.lead[at] = -0.25
+        said = checker.describe(layout, bounds)
+        assert said.startswith(f"position {view.row}, column") and said.endswith("above -0.25")
+        assert bool(re.search(r"column \d+ with \d\+\d and carry \d writes \d", said)) == digits
+        assert "and all to" not in said
+        bounds.lead[at] = np.nan
+        assert checker.describe(layout, bounds).endswith("above nan")
