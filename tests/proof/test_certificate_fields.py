@@ -220,3 +220,21 @@ def test_an_open_case_is_the_worst_and_is_named(at):
         assert "and all to" not in said
         bounds.lead[at] = np.nan
         assert checker.describe(layout, bounds).endswith("above nan")
+
+
+def test_what_attention_is_off_by_is_the_most_of_all_rows():
+    """Of each number: at least what the product with W_O rounds there."""
+    model = load("adder-hinge:digits=8")
+    layout = checker.layout_of(resolve.load_task(model))
+    bounder = Bounder(model, layout)
+    least, share = np.full(model.config.n_heads, 0.5), np.ones(model.config.n_heads)
+    row, other = layout.rows[2], layout.rows[5]
+    token = layout.tokens(row)[0]
+    one, two, both = (
+        bounder._slip(SimpleNamespace(rows=rows), token, least, share)
+        for rows in ([row], [other], [row, other])
+    )
+    assert (both == np.maximum(one, two)).all() and (one != two).any()
+    z = np.abs(bounder.values(row).mid).max((1, 2))  # a mean of values is no larger
+    size = np.einsum("hk,hkd->d", z, np.abs(bounder.W_O))
+    assert size.any() and (one[size > 0] > 0).all()
