@@ -593,7 +593,7 @@ def test_what_heads_write_along_a_direction(dtype):
         least = max(min(apart), mpf(ends_[0]) + near + min(offs)) - flushed
         most = min(max(apart), mpf(ends_[1]) + near + max(offs)) + flushed
         assert number(low.lower()) <= least and most <= number(high.upper())
-        assert number(high.upper()) - number(low.lower()) < (most - least) * mpf("1.2")
+        assert number(high.upper()) - number(low.lower()) < (most - least) * mpf("1.001")
 
 
 @TYPES
